@@ -28,7 +28,7 @@ def imported() -> list[str]:
 
 
 def unpacked(directory: Path) -> list[str]:
-    """The same of a wheel of TensorFlow's that was unpacked into a directory."""
+    """Return the same for a TensorFlow wheel that was unpacked into a directory."""
     found = [
         distribution.version
         for distribution in metadata.distributions(path=[str(directory)])

@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def fields(source: str) -> dict[str, list[str]]:
-    """The names of the fields of each class that `source` makes of `msgspec.Struct`."""
+    """Return the field names of each `msgspec.Struct` in `source`."""
     return {
         node.name: [one.target.id for one in node.body if _is_field(one)]
         for node in ast.parse(source).body

@@ -35,7 +35,7 @@ _NAME = re.compile(r"<code>([^<]{16,})</code>")
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Adds the pages that docs/ does not have."""
+    """Add the pages that docs/ does not have."""
     for source, page in PAGES.items():
         files.append(File.generated(config, page, content=_content(source)))
     return files
@@ -79,7 +79,7 @@ def _content(source: str) -> str:
 
 
 def _cell(cell: dict[str, Any]) -> str:
-    """A cell of a notebook, with the text that it prints."""
+    """Return a cell of a notebook, with the text that it prints."""
     source = "".join(cell["source"])
     if cell["cell_type"] == "markdown":
         return source
@@ -93,6 +93,6 @@ def _download(source: str) -> str:
 
 
 def _title(name: str) -> str:
-    """The first line of an example's docstring."""
+    """Return the first line of an example's docstring."""
     first = (ROOT / "examples" / name).read_text(encoding="utf-8").splitlines()[0]
     return first.strip('"')

@@ -23,7 +23,7 @@ def inspect(name: str, tensor: tf.Tensor) -> tf.Tensor:
 
 
 def check_finite(name: str, tensor: tf.Tensor) -> tf.Tensor:
-    """Stops the program where a value first becomes infinite or not a number."""
+    """Stop the program where a value first becomes infinite or not a number."""
 
     def check(array: np.ndarray) -> None:
         if not np.isfinite(array).all():

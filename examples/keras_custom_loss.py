@@ -12,7 +12,7 @@ import hostcall
 
 
 def trimmed(y_true: tf.Tensor, y_pred: tf.Tensor) -> tf.Tensor:
-    """The squared error of each sample, at most five times their median."""
+    """Return the squared error of each sample, at most five times their median."""
     errors = (y_true - y_pred)[:, 0] ** 2
     limit = 5 * tf.sort(errors)[len(errors) // 2]
     return tf.minimum(errors, limit) if limit > 0 else errors

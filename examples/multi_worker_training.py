@@ -63,7 +63,7 @@ def train(worker: int) -> None:
 
 
 def alone() -> np.ndarray:
-    """The same in one process, with each half as its worker has it."""
+    """Compute the same in one process, with each half as its worker has it."""
     weights = tf.zeros(3)
     for _ in range(20):
         halves = [slice(worker, None, WORKERS) for worker in range(WORKERS)]

@@ -79,7 +79,7 @@ def coordinate(cluster: tf.train.ClusterSpec, data: str) -> None:
 def run_on_each_worker(
     strategy: tf.distribute.Strategy, step: tf.types.experimental.PolymorphicFunction, *args
 ) -> None:
-    """Runs a step on one worker after the other.
+    """Run a step on one worker after the other.
 
     TensorFlow 2.21 can mix up functions that run for the first time on several workers at once,
     with Python in them or not: see docs/distributed.md, at its end.
@@ -94,7 +94,7 @@ def run_on_each_worker(
 
 
 def serve(job: str, cluster: tf.train.ClusterSpec) -> None:
-    """Serves until the coordinator's process has ended, which closes the pipe."""
+    """Serve until the coordinator's process has ended, which closes the pipe."""
     if job == "data":
         dispatcher = service.DispatchServer()
         address = dispatcher.target.partition("://")[2]

@@ -17,7 +17,7 @@ Numbers = dict[str, float]
 
 
 def log_huber(x: tf.Tensor, m: tf.Tensor) -> tf.Tensor:
-    """The example of TensorFlow's documentation of tf.py_function."""
+    """Compute the example of TensorFlow's documentation of tf.py_function."""
     if tf.abs(x) <= m:
         return x**2
     return m**2 * (1 - 2 * tf.math.log(m) + tf.math.log(x**2))

@@ -33,7 +33,7 @@ class Pendulum:
 
 
 def simulate(gains: np.ndarray) -> tuple[np.float32, np.ndarray]:
-    """The cost of gains, and how it changes with each."""
+    """Return the cost of gains, and how it changes with each."""
     pendulum, step = Pendulum(), 1e-3
     sides = [pendulum.cost(gains + step * unit) for unit in (*np.eye(2), *-np.eye(2))]
     slope = np.float32([sides[0] - sides[2], sides[1] - sides[3]]) / np.float32(2 * step)

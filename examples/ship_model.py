@@ -58,7 +58,7 @@ def trained() -> keras.Model:
 
 
 def run_by_cli(directory: str, x: np.ndarray) -> np.ndarray:
-    """What TensorFlow's own command computes, in another process."""
+    """Return what TensorFlow's own command computes, in another process."""
     with tempfile.TemporaryDirectory() as out:
         given = Path(out, "x.npy")
         np.save(given, x)
@@ -70,7 +70,7 @@ def run_by_cli(directory: str, x: np.ndarray) -> np.ndarray:
 
 
 def run_by_c(directory: str, x: np.ndarray) -> np.ndarray:
-    """What a C program computes, which has no Python and starts a worker."""
+    """Return what a C program computes, which has no Python and starts a worker."""
     libraries = tf.sysconfig.get_lib()
     with tempfile.TemporaryDirectory() as out:
         program = str(Path(out, "serve_saved_model"))

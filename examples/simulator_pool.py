@@ -27,7 +27,7 @@ def cost(torque_gains: np.ndarray) -> float:
 
 
 def costs(population: np.ndarray) -> np.ndarray:
-    """The costs of a part of the population; the pool calls it with one part for each worker."""
+    """Return the costs of a part of the population. The pool calls it for each part."""
     return np.float32([[cost(gains), os.getpid()] for gains in population])
 
 
@@ -51,7 +51,7 @@ def main() -> None:
 
     @tf.function(jit_compile=True)
     def train(gains: tf.Tensor) -> tuple[tf.Tensor, ...]:
-        """Steps by an estimate of the gradient: the scores of gains around the present ones."""
+        """Step by an estimate of the gradient: the scores of gains around the present ones."""
         first = last = tf.zeros([POPULATION, 2])
         for step in tf.range(STEPS):
             noise = tf.random.stateless_normal([POPULATION // 2, 2], [7, step])

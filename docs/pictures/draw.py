@@ -132,7 +132,7 @@ _HEAD = (
 
 
 def draw(name: str) -> str:
-    """The SVG of a picture."""
+    """Return a picture as SVG."""
     top, shapes = float(MARGIN), [_HEAD]
     for number, (heading, rows) in enumerate(PICTURES[name]):
         if number:
@@ -151,7 +151,7 @@ def draw(name: str) -> str:
 
 
 def _rows(rows: list[list[Box]], top: float) -> list[str]:
-    """The boxes of a band, and arrows from each row to the next."""
+    """Draw the boxes of a band, and arrows from each row to the next."""
     shapes: list[str] = []
     above: list[float] = []
     for row in rows:

@@ -61,7 +61,7 @@ def _identity(op: ir.Operation) -> Hashable:
 
 
 def _blocks_around(op: ir.Operation) -> Iterator[ir.Block]:
-    """The block of the op, that of the op around it, and so on up to the function's."""
+    """Return the block of the op, that of its parent op, and so on up to the function."""
     yield op.block
     while op.parent is not None and op.parent.operation.name != "func.func":
         op = op.parent.operation
