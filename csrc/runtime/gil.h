@@ -26,18 +26,20 @@ class ExitGuard {
  public:
   ExitGuard() = default;
   ~ExitGuard() {
-    if (armed_) WaitForProcessExit();
+    // An exception of C++ goes on: only Python's way to end a thread is none.
+    if (armed_ && std::uncaught_exceptions() == exceptions_) WaitForProcessExit();
   }
   void Disarm() { armed_ = false; }
   ExitGuard(const ExitGuard&) = delete;
   ExitGuard& operator=(const ExitGuard&) = delete;
 
  private:
+  const int exceptions_ = std::uncaught_exceptions();
   bool armed_ = true;
 };
 
 // What `f` returns. `f` calls something of Python's that may release the GIL, and so meet the end
-// of the interpreter; it owns nothing that has to be destroyed, and throws no exceptions.
+// of the interpreter; it owns nothing that has to be destroyed.
 template <typename F>
 auto UntilExit(F&& f) {
   ExitGuard guard;

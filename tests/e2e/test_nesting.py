@@ -106,6 +106,7 @@ def test_wherever_pythons_recursion_ends_there_is_an_error(build: Any, op: Any) 
 
     run = build(lambda x: op(step, [x], SPEC) + 1.0)
     run.get_concrete_function(SPEC)
+    tf.constant(1.0).numpy()  # TensorFlow waits for ever where its first one meets the limit
     limit, depth = sys.getrecursionlimit(), 0
     frame: FrameType | None = sys._getframe()
     while frame is not None:
@@ -119,5 +120,6 @@ def test_wherever_pythons_recursion_ends_there_is_an_error(build: Any, op: Any) 
     finally:
         sys.setrecursionlimit(limit)
         gc.enable()
-    assert all("RecursionError: maximum recursion depth exceeded" in text for text in texts)
+    # TensorFlow has words of its own for one that it meets while it binds arguments.
+    assert all("maximum recursion depth exceeded" in text for text in texts)
     assert max(map(len, texts)) < 20_000
