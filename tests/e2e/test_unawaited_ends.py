@@ -9,7 +9,7 @@ from tests.support.stress.template import Template
 BEGIN = """
 import concurrent.futures, multiprocessing, os, signal, sys, threading
 import tensorflow as tf, hostcall
-from hostcall_runtime import _at_exit, _late_errors
+from hostcall_runtime import _deferred_errors, _fire_and_forget
 
 def later(function, **how):
     callback = hostcall.callback(function, result=[], wait=False, **how)
@@ -46,7 +46,7 @@ def after_the_main_thread():
     threading.main_thread().join()
     later(lambda i: write("late", i))(1)
 threading.Thread(target=after_the_main_thread).start()
-_at_exit._register_early(may_go_on.set)  # called first
+_fire_and_forget._register_early(may_go_on.set)  # called first
 sys.exit(3)
 """
 
@@ -65,14 +65,14 @@ def test_all_calls_are_made_before_the_process_ends(fresh_python: Template) -> N
 
 
 HANGS = """
-_at_exit._NOTICES = 0.01, 60.0
+_fire_and_forget._NOTICES = 0.01, 60.0
 signal.signal(signal.SIGINT, signal.default_int_handler)
 was_told = threading.Event()
-tell = _late_errors.write
+tell = _deferred_errors.write
 def tell_and_go_on(text):
     tell(text)
     was_told.set()
-_late_errors.write = tell_and_go_on
+_deferred_errors.write = tell_and_go_on
 
 def hangs(i):
     was_told.wait()

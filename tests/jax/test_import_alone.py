@@ -72,8 +72,8 @@ def test_a_tensorflow_that_hostcall_was_not_built_for_is_imported_with_a_warning
     code = """
 import importlib.metadata, warnings
 import hostcall.jax
-from hostcall import _builds
-_builds.choose(importlib.metadata.version(_builds.PACKAGE))
+from hostcall import _versions
+_versions.choose(importlib.metadata.version(_versions.PACKAGE))
 import hostcall._build_info
 hostcall._build_info.TENSORFLOW_VERSION = "1.15.0"
 with warnings.catch_warnings(record=True) as said:

@@ -137,9 +137,7 @@ def test_signatures() -> None:
     expected = "jax.f with other parameters, (ctx, args, first, second) for "
     assert misfit("ctx args first") == f"{expected}(ctx, args, first)"
     assert misfit("context ...", "ct ...") == f"{expected}(context, ...) or (ct, ...)"
-    assert _drift.misfit("jax.x", 1, lambda stock: stock, ["ctx"]).endswith(
-        "(unknown) for (ctx)"
-    )
+    assert _drift.misfit("jax.x", 1, lambda stock: stock, ["ctx"]).endswith("(unknown) for (ctx)")
     assert "cannot be replaced (AttributeError: " in _drift.misfit(
         "jax.f", _rule, lambda stock: stock.missing, []
     )

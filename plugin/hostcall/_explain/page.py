@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 
-from hostcall._explain import table
+from hostcall._explain import labels
 from hostcall._explain.callback_facts import through
 from hostcall._explain.facts import Cluster, Facts, Function, HostOp, Risk, ScriptOp, Step
 from hostcall_runtime._errors import counted
@@ -214,12 +214,12 @@ def _part(
     functions: Mapping[str, Function],
     marker: str,
 ) -> _Part:
-    steps = [step for step in function.steps if not table.is_plumbing(step)]
+    steps = [step for step in function.steps if not labels.is_plumbing(step)]
     boxes = {step.node: _box(step, inside) for step in steps}
     # A recursive function is not drawn within itself.
     others = {name: other for name, other in functions.items() if name != function.name}
     for step in steps:
-        for part in table.parts_of(step, others):
+        for part in labels.parts_of(step, others):
             boxes[step.node].parts.append(_part(part, inside, others, marker))
     edges = _edges(function, set(boxes))
     before = {name: list(sources) for name, sources in edges.items()}
@@ -236,7 +236,7 @@ def _part(
             drawn.append(_draw(box, x + left, y + top))
         return "\n".join(drawn)
 
-    return _Part(table.role(function), draw, layout.width, layout.height)
+    return _Part(labels.role(function), draw, layout.width, layout.height)
 
 
 def _edges(function: Function, shown: set[str]) -> dict[str, dict[str, bool]]:
@@ -247,7 +247,7 @@ def _edges(function: Function, shown: set[str]) -> dict[str, dict[str, bool]]:
 
 def _opening(function: Function, part: _Part, marker: str) -> str:
     width, height = part.width + 2 * _MARGIN, part.height + 2 * _MARGIN
-    label = escape(f"how {table.short_name(function.name)} runs", quote=True)
+    label = escape(f"how {labels.short_name(function.name)} runs", quote=True)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" '
         f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">'
@@ -273,9 +273,9 @@ def _curve(points: Sequence[tuple[float, float]]) -> str:
 
 def _box(step: Step, inside: Mapping[str, Sequence[ScriptOp]]) -> _Box:
     if isinstance(step, Cluster):
-        ops = table.working(step.ops)
+        ops = labels.working(step.ops)
         lines = [_Line(_title(step), "name"), _Line(counted(len(ops), "op"), "dim")]
-        lines += [_Line(line) for line in _wrapped(table.summary(ops))]
+        lines += [_Line(line) for line in _wrapped(labels.summary(ops))]
         hint = "\n".join([step.name, *(f"{op.op} {op.node}" for op in ops)])
         return _Box("cluster", lines, *_inner(inside.get(step.name, ()), step.path, hint))
     if isinstance(step, ScriptOp):
@@ -299,22 +299,22 @@ def _inner(
             step = op.path.removeprefix(start).partition(" > ")[0]
             deeper.setdefault(start + step, []).append(op)
     parts = []
-    for place, others in sorted(deeper.items(), key=lambda item: table.rank(item[0])):
+    for place, others in sorted(deeper.items(), key=lambda item: labels.rank(item[0])):
         box = _Box("bare", [], *_inner(others, place))
-        parts.append(_Part(table.role_of(place), functools.partial(_draw, box), *box.size))
+        parts.append(_Part(labels.role_of(place), functools.partial(_draw, box), *box.size))
     return lines, hint, parts
 
 
 def _title(cluster: Cluster) -> str:
     """Return a short title: the number of a cluster, or the name of a compiled function."""
     _, separator, number = cluster.name.rpartition("__cluster_")
-    return f"cluster {number}" if separator else f"{table.short_name(cluster.name)}, compiled"
+    return f"cluster {number}" if separator else f"{labels.short_name(cluster.name)}, compiled"
 
 
 def _script_op_lines(op: ScriptOp) -> list[_Line]:
-    lines = [_Line(line, "name") for line in _wrapped(table.callback(op))]
+    lines = [_Line(line, "name") for line in _wrapped(labels.callback(op))]
     lines.append(_Line(f"{op.kind}{_at(op.location)}", "dim"))
-    return lines + [_Line(line) for line in _wrapped(table.shapes(op))]
+    return lines + [_Line(line) for line in _wrapped(labels.shapes(op))]
 
 
 def _host_op(step: HostOp) -> _Box:
@@ -322,7 +322,7 @@ def _host_op(step: HostOp) -> _Box:
     if step.location:
         lines.append(_Line(_at(step.location).strip(), "dim"))
     if step.calls and not step.op.endswith(("While", "If", "Case")):
-        names = ", ".join(table.short_name(name) for name in step.calls)
+        names = ", ".join(labels.short_name(name) for name in step.calls)
         lines += [_Line(line) for line in _wrapped(f"calls {names}")]
     lines += [_Line(line, "dim") for line in _wrapped(f"why here: {step.reason}")]
     return _Box("other", lines, [], f"{step.node}\n{step.location}\n{step.reason}")
@@ -442,9 +442,9 @@ def fragment(explanation: Facts) -> str:
         part.name
         for function in explanation.functions
         for step in function.steps
-        for part in table.parts_of(step, functions)
+        for part in labels.parts_of(step, functions)
     }
-    for function in filter(table.worth_showing, explanation.functions):
+    for function in filter(labels.worth_showing, explanation.functions):
         if function.name not in within:
             parts.append(_heading(function))
             parts.append(f'<div class="scroll">{drawing(function, inside, functions)}</div>')
@@ -467,14 +467,14 @@ def _heading(function: Function) -> str:
         "host": "not compiled",
     }
     return (
-        f"<h3>{escape(table.short_name(function.name))}"
+        f"<h3>{escape(labels.short_name(function.name))}"
         f'<span class="dim">{escape(where)}: {mode[function.mode]}</span></h3>'
     )
 
 
 def _advised(title: str, ops: Sequence[ScriptOp | HostOp | Risk]) -> str:
     rows = "".join(
-        f"<tr><td>{escape(table.name_of(op))}</td><td>{escape(table.relative(op.location))}</td>"
+        f"<tr><td>{escape(labels.name_of(op))}</td><td>{escape(labels.relative(op.location))}</td>"
         f"<td>{escape(op.reason)}</td><td><code>{escape(op.advice)}</code></td></tr>"
         for op in ops
     )
@@ -488,11 +488,11 @@ def _advised(title: str, ops: Sequence[ScriptOp | HostOp | Risk]) -> str:
 def _transfers(function: Function) -> str:
     rows = "".join(
         f"<tr><td>{escape(one.value)}</td><td>{one.to}</td>"
-        f"<td>{escape(table.type_of(one.what))}</td><td>{table.size(one.what.nbytes)}</td></tr>"
+        f"<td>{escape(labels.type_of(one.what))}</td><td>{labels.size(one.what.nbytes)}</td></tr>"
         for one in function.transfers
     )
     return (
-        f"<h3>{escape(table.transfers_title(function))}</h3>"
+        f"<h3>{escape(labels.transfers_title(function))}</h3>"
         '<div class="scroll"><table><thead><tr><th>value</th><th>to the</th><th>what</th>'
         f"<th>size</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
@@ -510,12 +510,12 @@ def _table(ops: tuple[ScriptOp, ...]) -> str:
 def _cells(op: ScriptOp) -> str:
     cells = (
         f"{op.path} > {op.node}" if op.path else op.node,
-        f"{table.kind(op)} of {table.callback(op)}",
-        table.relative(op.location),
+        f"{labels.kind(op)} of {labels.callback(op)}",
+        labels.relative(op.location),
         op.route,
         op.reason,
-        table.shapes(op),
-        table.size(op.bytes_copied),
+        labels.shapes(op),
+        labels.size(op.bytes_copied),
         op.follows or "",
     )
     return "".join(f"<td>{escape(cell)}</td>" for cell in cells)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import re
-from collections import Counter
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rich.console import Console
@@ -18,140 +14,23 @@ from hostcall._explain.facts import (
     Facts,
     Function,
     HostOp,
-    Op,
-    Risk,
     ScriptOp,
-    Step,
-    Value,
-    short_device,
+)
+from hostcall._explain.labels import (
+    callback,
+    is_plumbing,
+    kind,
+    name_of,
+    relative,
+    shapes,
+    short_name,
+    size,
+    summary,
+    transfers_title,
+    type_of,
+    worth_showing,
 )
 from hostcall_runtime._errors import counted
-
-_PLUMBING = frozenset({"Const", "Identity", "IdentityN", "NoOp"})
-_CONTROL_FLOW = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
-
-
-def short_name(function: str) -> str:
-    """Return the user's name for a function, recovered from the name that TensorFlow gave it."""
-    return re.sub(r"^__(?:inference|forward|backward)_(.+?)(?:_\d+)?$", r"\1", function)
-
-
-def summary(ops: Iterable[Op]) -> str:
-    """Return the types of ops in the order of their first appearance, with the count of each."""
-    counts = Counter(op.op for op in working(ops))
-    return ", ".join(f"{n} {op}" if n > 1 else op for op, n in counts.items()) or "nothing"
-
-
-def working(ops: Iterable[Op]) -> list[Op]:
-    """Return the ops that do work: all but constants, identities and no-ops."""
-    return [op for op in ops if op.op not in _PLUMBING]
-
-
-_ROLES = {
-    "cond": "the condition of the loop",
-    "body": "the body of the loop",
-    "then_branch": "where it is true",
-    "else_branch": "where it is false",
-}
-
-
-def role(function: Function) -> str:
-    """Return the role of a function in the loop or branch that runs it, or else its name."""
-    return role_of(function.path) or short_name(function.name)
-
-
-def role_of(path: str) -> str:
-    """Return the role that the last step of a path names."""
-    name = path.rpartition(" > ")[2].rpartition(":")[2]
-    return _ROLES.get(name) or name.replace("branches[", "branch [")
-
-
-def parts_of(step: Step, functions: Mapping[str, Function]) -> list[Function]:
-    """Return the functions worth showing that a loop or branch on the host runs."""
-    if not isinstance(step, HostOp) or step.op not in _CONTROL_FLOW:
-        return []
-    found = [functions[name] for name in step.calls if name in functions]
-    shown = [function for function in found if worth_showing(function)]
-    return sorted(shown, key=lambda function: rank(function.path))
-
-
-def rank(path: str) -> int:
-    """Return a sort key: the condition before the body, the true branch before the others."""
-    name = path.rpartition(":")[2]
-    return [*_ROLES].index(name) if name in _ROLES else len(_ROLES)
-
-
-def is_plumbing(step: Step) -> bool:
-    """Return whether a step is a constant, an identity or a no-op."""
-    return isinstance(step, HostOp) and step.op in _PLUMBING
-
-
-def worth_showing(function: Function) -> bool:
-    """Return whether a function has a step that does work."""
-    return not all(map(is_plumbing, function.steps))
-
-
-def name_of(step: ScriptOp | HostOp | Risk) -> str:
-    """Return the shown name of an op on the host: its Python function, or its type."""
-    return callback(step) if isinstance(step, ScriptOp) else step.op
-
-
-def callback(op: ScriptOp) -> str:
-    """Return the name of the Python function, without the functions around it."""
-    return op.callback.rpartition("<locals>.")[2] or "a function that is not here"
-
-
-def kind(op: ScriptOp) -> str:
-    """Return the API that made a script op, with a remark if memo= keeps its results."""
-    return f"{op.kind}, for new inputs alone" if op.memo else op.kind
-
-
-def shapes(op: ScriptOp) -> str:
-    """Return the operands and the results of a script op as text."""
-    operands = ", ".join(map(type_of, op.operands)) or "none"
-    results = ", ".join(map(_result, op.results)) or "none"
-    return f"{operands} → {results}"
-
-
-def type_of(value: Value) -> str:
-    """Return the dtype and the shape of a value as text."""
-    return f"{value.dtype} {value.shape}"
-
-
-def transfers_title(function: Function) -> str:
-    """Return the title of the table of a function's transfers."""
-    device = short_device(function.device)
-    return f"{short_name(function.name)}: what one call copies between {device} and the host"
-
-
-def _result(value: Value) -> str:
-    remark = {"shape_function": " (its shape function tells it)", "unknown": " (unknown)"}.get(
-        value.known, ""
-    )
-    if value.shape == "<unknown>":
-        remark = remark.replace(" (unknown)", "")
-    return f"{type_of(value)}{remark}"
-
-
-def size(count: int | None) -> str:
-    """Return a number of bytes in readable units, or "?" if it is not known."""
-    if count is None:
-        return "?"
-    number, units = float(count), ["B", "KiB", "MiB", "GiB"]
-    while number >= 1024 and len(units) > 1:
-        number /= 1024
-        units.pop(0)
-    return f"{number:.0f} {units[0]}" if units[0] == "B" else f"{number:.1f} {units[0]}"
-
-
-def relative(location: str) -> str:
-    """Return a location with its path relative to the working directory, if it is inside."""
-    file, _, line = location.rpartition(":")
-    if not file:
-        return location
-    path = os.path.relpath(file)
-    return f"{path if not path.startswith(os.pardir) else file}:{line}"
-
 
 _WIDTH = 110
 

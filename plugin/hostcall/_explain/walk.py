@@ -17,8 +17,8 @@ from hostcall._compiler.regions.writing import Region, foreseen_program
 from hostcall._explain import callback_facts as ops
 from hostcall._explain.callback_facts import Bodies, Edges, sources
 from hostcall._explain.facts import Cluster, Function, HostOp, Op, Risk, ScriptOp, Step
+from hostcall._explain.labels import is_plumbing
 from hostcall._explain.partitions import PartitionWalk, Place, joined
-from hostcall._explain.table import is_plumbing
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDefLibrary, NodeDef

@@ -72,7 +72,7 @@ def test_private_modules_are_imported_in_the_table_alone() -> None:
 # Finds no name that is hidden, as if this TensorFlow did not have it.
 _HIDING = """
 import json, warnings
-from hostcall_runtime import _patching, _stored_names
+from hostcall_runtime import _patching
 
 hidden = {hidden}
 
@@ -83,7 +83,7 @@ def hide(find):
         return find(self)
     return find_unless_hidden
 
-for kind in (_patching.Name, _stored_names.StoredName):
+for kind in (_patching.Name, _patching.StoredName):
     kind.find = hide(kind.find)
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")

@@ -45,10 +45,10 @@ before = [look_up(target) for target in targets]
 hooks = list(look_up("tensorflow.python.eager.polymorphic_function.transform"
                      ".FUNC_GRAPH_TRANSFORMS"))
 import hostcall
-from hostcall import _patches
-from hostcall._tf import module_gradient
-module_gradient.refuse()
-patches = _patches.TABLE.patches
+from hostcall import _installation
+from hostcall._tf import eager_execution
+eager_execution.refuse()
+patches = _installation.TABLE.patches
 assert [patch.target for patch in patches] == targets
 """
 
