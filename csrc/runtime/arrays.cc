@@ -28,7 +28,7 @@ std::atomic<const BufferProviderApi*> buffer_provider_api{&kProvidesNothing};
 // Copying fewer bytes than this costs less than keeping the memory.
 constexpr int64_t kWorthBorrowing = 4096;
 
-// As `LARGE` of _parcels.py: what is smaller is pickled.
+// As `LARGE` of _shared_memory.py: what is smaller is pickled.
 constexpr int64_t kWorthAllocating = 1 << 18;
 
 // Of the one that holds it, whichever is set by then.

@@ -71,7 +71,7 @@ def test_calls_outside_of_the_table_agree(worker: Worker) -> None:
 
 def test_each_kernel_that_makes_a_bounded_size_is_a_known_source(worker: Worker) -> None:
     found: dict[str, Any] = worker.run(checks.bounded, limit=SECONDS)
-    # Conditionals make one where their branches differ: see unequal_branches.py.
+    # Conditionals make one where their branches differ: see sources.py.
     assert {*found["always"]} == sources.ALWAYS | op_kinds.BRANCH_OPS
     assert {*found["unknown"]} == {*sources.BY_OPERANDS}
     for op, inputs in found["unknown"].items():
