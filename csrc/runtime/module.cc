@@ -39,7 +39,7 @@ using hostcall::Registry;
 
 namespace {
 
-// The caller has the GIL, which the thread of the pool waits for: `function` is its own by then.
+// Calls `function` on the pool. It owns a reference once it has the GIL, which the caller holds.
 void CallOnPool(nb::object function) {
   hostcall::RunOnPool([raw = function.ptr()] {
     if (!hostcall::PythonIsRunning()) return;
