@@ -131,7 +131,7 @@ void* Reallocate(void*, void* data, size_t size) {
   if (before == 0 && size < kLarge) return std::realloc(data, std::max<size_t>(size, 1));
   void* next = Allocate(nullptr, size);
   if (next == nullptr || data == nullptr) return next;
-  // Memory from the C library has as many bytes as the library says.
+  // The usable size is all that is known of memory from the C library.
   std::memcpy(next, data, std::min(size, before == 0 ? malloc_usable_size(data) : before));
   Free(nullptr, data, 0);
   return next;

@@ -50,8 +50,8 @@ void SetDtype(int code, nanobind::object dtype, std::string name);
 // Returns a writable array with memory of its own, or a NumPy scalar for rank 0. Needs the GIL.
 nanobind::object ToNumpy(const Buffer& buffer);
 
-// Does the same for an array large enough in memory from `empty`, a function of a shape and a dtype
-// that returns a writable array. A smaller array gets NumPy's own memory.
+// Does the same, but a large array gets memory from `empty`, a function from a shape and a dtype to
+// a writable array. A smaller one gets NumPy's own memory.
 nanobind::object ToNumpy(const Buffer& buffer, nanobind::handle empty);
 
 // Returns a read-only array: over the memory of `buffer` itself, if `share` is set and the memory

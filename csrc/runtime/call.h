@@ -17,7 +17,7 @@
 
 namespace hostcall {
 
-// The mark of a call whose program has ended first: nothing may touch the program's memory.
+// A guard of the program's memory, which nothing may touch if the program ends before the call.
 struct Abandonment {
   std::mutex mutex;  // held while the call touches the program's memory
   bool is_abandoned = false;
@@ -41,7 +41,7 @@ struct HostCall {
   std::vector<std::vector<int64_t>> true_dims;  // of the operands
   std::vector<std::vector<int32_t*>> sizes;     // of the results
 
-  // Marks that it runs on another thread. Call it on the thread that the call came on.
+  // Marks the call as running elsewhere. Call it on the thread that the call came on.
   void RunsElsewhere();
 
   // Returns whether arrays of the callback may lie in the program's memory.

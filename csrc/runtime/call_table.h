@@ -112,7 +112,7 @@ class CallTable {
   // and after it was taken away and the last caller has left.
   struct Entry {
     std::atomic<int64_t> id{kFree};
-    std::atomic<int64_t> callers{0};    // calls without a slot of their thread
+    std::atomic<int64_t> callers{0};    // callers not recorded by their threads
     std::atomic<Entry*> next{nullptr};  // in the same bucket
     std::shared_ptr<T> object;
   };

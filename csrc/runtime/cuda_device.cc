@@ -7,7 +7,7 @@
 namespace hostcall {
 namespace {
 
-// CUDA's number for the default stream, which has none of its own.
+// CUDA's number for the default stream, whose handle is null.
 constexpr uintptr_t kDefaultStream = 1;
 
 // Numbers the default stream, too: DLPack and __cuda_array_interface__ forbid 0 for it.

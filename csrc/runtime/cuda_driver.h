@@ -38,7 +38,7 @@ class CudaDriver {
   // Waits until all work of the stream is done. Call it without the GIL: it may take long.
   void Wait(CudaStream stream) const;
 
-  // Does the same if failures cannot be reported.
+  // Does the same where no failure can be reported.
   void Drain(CudaStream stream) const noexcept { (void)synchronize_(stream); }
 
   // Allocates pinned host memory, which copies use directly; null on failure. Unpin frees it.

@@ -38,7 +38,7 @@ bool IsConcurrent(const HostCall& call) {
   return !call.ordered && call.callback != nullptr && call.callback->convention().concurrent;
 }
 
-// A call with a future that the program has.
+// A call that the program waits for by a future.
 class LaterCall : public std::enable_shared_from_this<LaterCall> {
  public:
   explicit LaterCall(HostCall call) : call_(Abandonable(std::move(call))) {}

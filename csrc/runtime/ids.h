@@ -1,4 +1,4 @@
-// The ids by which compiled programs call.
+// The ids by which compiled programs know their callbacks.
 #pragma once
 
 #include <cstdint>

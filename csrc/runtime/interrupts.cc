@@ -121,7 +121,7 @@ Choice Choose(const std::map<int64_t, Entry>& all, int64_t came) {
   return choice;
 }
 
-// Returns whether to come again soon. `came` is the time of Ctrl-C, or 0 if it has not come again.
+// Gives up calls. Returns whether to come again soon. `came` is the time of a new Ctrl-C, or 0.
 bool GiveUpChosen(int64_t came) {
   if (!PythonIsRunning()) return false;
   const std::map<int64_t, Entry> all = Table::Global().All();

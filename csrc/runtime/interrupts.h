@@ -31,8 +31,8 @@ class Waiting {
 
 // Sets the Python function that chooses the calls to give up. It takes a list of (number, callback
 // id, run, thread, time of begin), as in HostCall, and the time when Ctrl-C came, or 0 if it was
-// told before. It returns the numbers of the calls to give up, a status code, a text, and true if
-// it wants to be asked again soon. Times are those of time.monotonic_ns().
+// told that before. It returns the numbers of the calls to give up, a status code, a text, and true
+// if it wants to be asked again soon. Times are those of time.monotonic_ns().
 void SetChooser(nanobind::object chooser);
 
 const InterruptsApi* GetInterruptsApi();

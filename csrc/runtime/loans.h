@@ -21,7 +21,7 @@ class Loan {
   // Lends a NumPy array, which is kept while its memory has a user.
   explicit Loan(nanobind::object array);
 
-  // Lends a device's memory, which nothing can keep.
+  // Lends a device's memory, which nothing can keep from being freed.
   Loan(const Buffer& buffer, const Place& place);
 
   Loan(const Loan&) = delete;
@@ -46,7 +46,7 @@ class Loan {
   // Returns whether the memory has a user. `shown` shows this loan, and has one reference.
   bool IsUsed(nanobind::handle shown) const;
 
-  // Ends the loan: the object that shows it refuses from now on.
+  // Ends the loan: the object that shows it refuses all use from now on.
   void End();
 
  private:

@@ -39,7 +39,7 @@ using hostcall::Registry;
 
 namespace {
 
-// Calls `function` on the pool. It owns a reference once it has the GIL, which the caller holds.
+// Calls `function` on the pool, whose thread waits for the caller's GIL and then owns `function`.
 void CallOnPool(nb::object function) {
   hostcall::RunOnPool([raw = function.ptr()] {
     if (!hostcall::PythonIsRunning()) return;

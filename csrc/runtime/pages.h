@@ -9,8 +9,8 @@
 
 namespace hostcall {
 
-// Asks the system for huge pages in memory that was never touched. Page by page, providing it takes
-// more time than copying into it. NumPy does the same for arrays from this size on.
+// Asks the system for huge pages in memory that was never touched. Page by page, the system takes
+// longer than the copy into the memory. NumPy does the same for arrays from this size on.
 inline void ExpectToFill(void* data, size_t size) {
 #ifdef MADV_HUGEPAGE
   constexpr size_t kWorthAsking = size_t{1} << 22;

@@ -52,8 +52,8 @@ class SpareMemory {
   }
 };
 
-// A vector that reserves spare memory: once this is warm, calls of fixed shapes allocate nothing.
-// It may end on another thread than it began on.
+// A vector that takes spare memory when it reserves: once warm, calls of fixed shapes allocate
+// nothing. It may end on another thread than it began on.
 template <typename T>
 class RecycledVector : public std::vector<T> {
  public:

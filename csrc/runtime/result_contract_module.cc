@@ -32,14 +32,14 @@ nb::object& ResultError() {
   throw nb::python_error();
 }
 
-// Returns a dtype by its name. One that arrays do not have is that of strings, or fits no array.
+// Returns a dtype by its name. A dtype that arrays lack is that of strings, or fits no array.
 Dtype DtypeNamed(const std::string& name, nb::handle convert) {
   if (const Dtype* known = FindDtype(name)) return *known;
   PyObject* objects = reinterpret_cast<PyObject*>(PyArray_DescrFromType(NPY_OBJECT));
   return {nb::steal(objects), name, nb::borrow(convert)};
 }
 
-// Converts an array that has passed to the byte order of this machine.
+// Converts a checked array to the byte order of this machine.
 nb::object InNativeOrder(nb::handle array) {
   if (PyArray_ISNOTSWAPPED(AsArray(array)) || PyArray_ISSTRING(AsArray(array))) {
     return nb::borrow(array);

@@ -21,7 +21,7 @@ bool IsScalarAsDeclared(nanobind::handle value, const Buffer& result);
 void CopyScalarOut(nanobind::handle value, const Buffer& result);
 
 // Copies an array that CheckArray has just passed, with no Python code run in between: the user may
-// hold the array, and change its shape. XLA's memory is written in this file and nowhere else.
+// hold the array, and change its shape. Python's values reach XLA's memory in this file alone.
 void CopyOut(nanobind::handle array, const Buffer& result);
 
 // Copies data with the memory layout of the whole result.

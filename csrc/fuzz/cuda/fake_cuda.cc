@@ -73,7 +73,7 @@ thread_local Context current = kNone;
   std::abort();
 }
 
-// Checks that the GIL is free: others would wait for it while this thread waits for the device.
+// Checks that this thread has no GIL, for which others would wait while it waits for the device.
 void ExpectNoGil() {
   using Check = int();
   static auto* const check = reinterpret_cast<Check*>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
