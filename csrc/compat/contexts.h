@@ -1,10 +1,10 @@
-// What a handler of XLA's FFI gets of its call, and answers with, on the side of XLA.
+// XLA's side of a handler of its FFI: the context of a call, and the answers.
 #pragma once
 
 #if __has_include("xla/ffi/ffi_structs.h")
 #include "xla/ffi/ffi_structs.h"
 #else
-// TensorFlow 2.20 and older have these in ffi_api.cc alone. The sizes of all members count.
+// TensorFlow 2.20 and older define these in ffi_api.cc alone. The sizes of all members count.
 #include <cstdint>
 #include <variant>
 
@@ -47,7 +47,7 @@ struct XLA_FFI_ExecutionContext {
 
 namespace hostcall::compat {
 
-// What the FFI's functions for C call XLA_FFI_ExecutionContext. TensorFlow 2.22 names it otherwise.
+// The name of XLA_FFI_ExecutionContext in the FFI's functions for C. TensorFlow 2.22 has another.
 #if __has_include("xla/ffi/invoke.h")
 using HandlerContext = XLA_FFI_InvokeContext;
 #else

@@ -1,5 +1,5 @@
-// Handlers for XLA of any age. They are compiled with version 0.2 of its FFI (third_party/xla);
-// what older versions do otherwise stands here, and nowhere else.
+// Handlers for XLA of any age. They are compiled with version 0.2 of its FFI (third_party/xla); the
+// differences of older versions stand here, and nowhere else.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace hostcall::compat {
 
-// Of the XLA that calls. Version 0.1 passes no functions with its question for what a handler is.
+// Returns the calling XLA's version. Version 0.1 passes no functions when it asks for metadata.
 inline int32_t MinorVersion(const XLA_FFI_CallFrame& frame) {
   return frame.api == nullptr ? 1 : frame.api->api_version.minor_version;
 }
 
-// Answers that question. Version 0.1 takes its own number alone, and has no room for the type of a
-// state.
+// Answers XLA's question for a handler's metadata. Version 0.1 takes its own number alone, and has
+// no room for the type of a state.
 inline XLA_FFI_Error* Describe(XLA_FFI_Handler* handler, XLA_FFI_CallFrame* frame) {
   auto* asked = reinterpret_cast<XLA_FFI_Metadata_Extension*>(frame->extension_start);
   XLA_FFI_Metadata answer{};
@@ -40,7 +40,7 @@ inline XLA_FFI_Error* CallHandler(XLA_FFI_Handler* handler, XLA_FFI_CallFrame* f
 
 }  // namespace hostcall::compat
 
-// As XLA_FFI_DEFINE_HANDLER_SYMBOL.
+// Defines a handler, like XLA_FFI_DEFINE_HANDLER_SYMBOL.
 #define HOSTCALL_DEFINE_HANDLER(fn, impl, ...)              \
   extern "C" XLA_FFI_Error* fn(XLA_FFI_CallFrame* frame) {  \
     XLA_FFI_DEFINE_HANDLER(handler, impl, __VA_ARGS__);     \

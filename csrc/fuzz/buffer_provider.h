@@ -1,4 +1,4 @@
-// Provides the memory of call frames made by hand, and keeps it where arrays do.
+// A provider of the memory of call frames made by hand, which keeps it while arrays use it.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace hostcall::fuzz {
 
-// As long as this lives, the memory of arrays may lie in the call's buffers.
+// A scope in which the memory of arrays may lie in the call's buffers.
 class ProvidedBuffers {
  public:
   explicit ProvidedBuffers(const Call& call);
@@ -22,7 +22,7 @@ class ProvidedBuffers {
 
 const BufferProviderApi* GetBufferProvider();
 
-// How often memory is held now.
+// Returns the number of holds of memory now.
 int64_t Holds();
 
 }  // namespace hostcall::fuzz

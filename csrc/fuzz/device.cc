@@ -46,7 +46,7 @@ Launch::~Launch() {
 
 namespace {
 
-// What libraries like CuPy have: an array of their own on the device.
+// An array on the device, as in libraries like CuPy.
 class DeviceArray {
  public:
   DeviceArray(const nb::bytes& data, int number)
@@ -64,7 +64,7 @@ class DeviceArray {
     fake_cuda_write_later(address(), data.data(), data.size(), reinterpret_cast<void*>(stream));
   }
 
-  // What has DLPack's methods, and keeps `self`.
+  // Returns an object with DLPack's methods, which keeps `self`.
   static nb::object Exporter(const nb::object& self, const std::vector<size_t>& shape,
                              const std::vector<int64_t>& strides, std::pair<int, int> dtype,
                              std::pair<int, int> device) {

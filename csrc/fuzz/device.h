@@ -1,4 +1,4 @@
-// What the tests want of a GPU: a stream for a call, and the memory of its buffers.
+// A GPU for the tests: a stream for a call, and the memory of its buffers.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -8,14 +8,14 @@
 
 namespace hostcall::fuzz {
 
-// Memory of the device with these bytes, at an address that nobody may follow.
+// Allocates device memory with these bytes, at an address that must not be dereferenced.
 std::shared_ptr<void> DeviceMemory(const void* data, size_t size, int number = 0);
 
-// Copies it to the host.
+// Copies device memory to the host.
 void ReadDevice(const void* address, void* to, size_t size);
 
-// The stream of a program, whose context is current on this thread as long as this lives: XLA sees
-// to it. Ends the process where a handler has not given it back.
+// The stream of a program. Its context is current on this thread while this lives, as with XLA.
+// Ends the process if a handler has not given the context back.
 class Launch {
  public:
   Launch();

@@ -20,7 +20,7 @@ struct Counted {
   Counted& operator=(const Counted&) = delete;
 };
 
-// Everything here is a misuse of the API by the handler, and no test should survive one.
+// Reports a misuse of the API by the handler, which no test should survive.
 [[noreturn]] void Misuse(const char* what) {
   std::fprintf(stderr, "fake XLA: %s\n", what);
   std::abort();
@@ -66,7 +66,7 @@ void Complete(XLA_FFI_Future* future, Outcome outcome) {
   std::lock_guard<std::mutex> lock(future->mutex);
   if (future->outcome.has_value()) Misuse("future completed twice");
   future->outcome = std::move(outcome);
-  // With the lock: once it is released, the future may be gone.
+  // Under the lock: once it is released, the future may be gone.
   future->completed.notify_all();
 }
 

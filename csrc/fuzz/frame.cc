@@ -12,7 +12,7 @@
 namespace hostcall::fuzz {
 namespace {
 
-// Counts what the handler allocates on this thread, where somebody wants to know.
+// A count of the handler's allocations on this thread, if the library `allocations` is preloaded.
 class CountedAllocations {
  public:
   CountedAllocations() {
@@ -28,7 +28,7 @@ class CountedAllocations {
 constexpr size_t kAlignment = 16;
 constexpr char kPattern = '\xA5';
 
-// The buffers of one side of a frame. They point to each other, so that none may move.
+// The buffers of one side of a frame. They point to each other, so none may move.
 template <typename Type>
 class Side {
  public:
@@ -178,7 +178,7 @@ Outcome Ask(XLA_FFI_Handler* handler, XLA_FFI_Metadata* metadata) {
   extension.metadata = metadata;
   XLA_FFI_CallFrame frame = EmptyFrame();
   frame.extension_start = &extension.extension_base;
-  const XLA_FFI_TypeId beyond = {0xA5A5};  // of version 0.1's answer
+  const XLA_FFI_TypeId beyond = {0xA5A5};  // beyond version 0.1's answer
   if (CurrentAge() != Age::kNewest) {
     frame.api = nullptr;
     metadata->state_type_id = beyond;

@@ -14,19 +14,18 @@ namespace hostcall::fuzz {
 
 enum class Place { kHost, kDevice };
 
-// Memory of a buffer: of exactly the size said, so that a sanitizer sees the first byte beyond it,
-// with the least alignment that XLA gives, and null where it is empty, as XLA has it. Copies share
-// it.
+// The memory of a buffer: of exactly the given size, so that a sanitizer sees the first byte beyond
+// it, with the least alignment that XLA gives, and null if it is empty, as in XLA. Copies share it.
 class Memory {
  public:
-  // Filled with a pattern, by which one sees what nobody wrote.
+  // Fills the memory with a pattern, which reveals bytes that were never written.
   explicit Memory(size_t size, Place place = Place::kHost);
   Memory(const void* data, size_t size, Place place = Place::kHost);
 
   void* data() const { return data_.get(); }
   size_t size() const { return size_; }
 
-  // Its bytes, wherever they are.
+  // Returns the bytes, on the host or a device.
   std::vector<char> Read() const;
 
  private:
@@ -49,7 +48,7 @@ struct AttributeSpec {
   std::vector<int64_t> values;
 };
 
-// What a call frame is made of.
+// The parts of a call frame.
 struct Call {
   XLA_FFI_Handler* handler;
   std::vector<BufferSpec> operands;
@@ -60,15 +59,15 @@ struct Call {
   int64_t run = 0;             // the id of the program's run
 };
 
-// Calls the handler on this thread and waits for the end. As soon as the handler has returned, the
-// frame is gone; buffers live until the call has ended.
+// Calls the handler on this thread and waits for the end. The frame is gone as soon as the handler
+// has returned; buffers live until the call has ended.
 Outcome Run(const Call& call);
 
-// The same on a thread that Python does not know, as XLA's own are.
+// Does the same on a thread that Python does not know, like XLA's own.
 Outcome RunOnForeignThread(const Call& call);
 
-// What the handler says of itself, as XLA asks at registration: the FFI API version that it is of,
-// and its traits.
+// Asks for the handler's metadata, as XLA does at registration: the version of its FFI API, and its
+// traits.
 Outcome Ask(XLA_FFI_Handler* handler, XLA_FFI_Metadata* metadata);
 
 }  // namespace hostcall::fuzz

@@ -31,7 +31,7 @@ namespace {
 using Dims = std::vector<int64_t>;
 using Operands = std::vector<std::tuple<int, Dims, nb::bytes>>;  // element type, dims, data
 using Results = std::vector<std::tuple<int, Dims, size_t>>;      // element type, dims, bytes
-// Name, element type, whether it is a scalar, values.
+// Name, element type, true for a scalar, values.
 using AttributeSpecs = std::vector<std::tuple<std::string, int, bool, std::vector<int64_t>>>;
 
 XLA_FFI_Handler* HandlerOf(const nb::capsule& capsule) {
@@ -85,7 +85,7 @@ XLA_FFI_Metadata MetadataOf(const nb::capsule& handler) {
   return metadata;
 }
 
-// The two below leak their call, which may run until the process is gone.
+// The two functions below leak their call, which may run until the process is gone.
 
 void Repeat(const nb::capsule& handler, const Operands& operands, const Results& results,
             const AttributeSpecs& attributes) {

@@ -22,7 +22,7 @@ void AddOne(const float* x, float* y, int64_t n) {
 // Operands: int32[]. Results: none.
 int32_t Status(const int32_t* x) { return *x; }
 
-// Operands: any, of rank 2. Results: int32[4]: whether the pointers are null, and the sizes.
+// Operands: any, of rank 2. Results: int32[4]: 1 for each pointer that is null, and the sizes.
 void Look(const void* x, int32_t* y, int64_t rows, int64_t columns) {
   y[0] = x == nullptr;
   y[1] = y == nullptr;
@@ -79,7 +79,7 @@ XLA_FFI_DEFINE_HANDLER(kScale, Scale,
                            .Attr<bool>("fails")
                            .Attr<std::string_view>("word"));
 
-// Ends after it has returned, and when it is let go.
+// Ends after it has returned, once it is let go.
 ffi::Future Later() {
   ffi::Promise promise;
   ffi::Future future(promise);

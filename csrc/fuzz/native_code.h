@@ -5,7 +5,7 @@
 
 namespace hostcall::fuzz {
 
-// Tells Python where the code is, and how to hold a call of it up.
+// Gives Python the addresses of the code, and functions that hold a call of it up.
 void DefineNativeCode(nanobind::module_& m);
 
 }  // namespace hostcall::fuzz

@@ -24,7 +24,7 @@ nb::list ArraysOf(const RawBuffers& buffers) {
   return arrays;
 }
 
-// Of an error that is somebody else's.
+// Returns the message of an error without taking it over.
 std::string MessageOf(const NativeFrame& frame, XLA_FFI_Error* error) {
   XLA_FFI_Error_GetMessage_Args args{};
   args.struct_size = XLA_FFI_Error_GetMessage_Args_STRUCT_SIZE;
@@ -33,7 +33,7 @@ std::string MessageOf(const NativeFrame& frame, XLA_FFI_Error* error) {
   return args.message == nullptr ? "" : args.message;
 }
 
-// A call of the native code, at most one, and only while the frame is there. With the GIL.
+// A call of the native code, at most one, and only while the frame exists. Needs the GIL.
 class Run {
  public:
   Run(const NativeFunction& function, const NativeFrame& frame)
@@ -51,13 +51,13 @@ class Run {
       }
     });
     if (failure_.has_value()) throw std::runtime_error(failure_->what());
-    // Nobody knows when it will have written its results.
+    // The time when it will have written its results is unknown.
     if (outcome_->future != nullptr) return nb::borrow(Py_NotImplemented);
     if (outcome_->error != nullptr) throw std::runtime_error(MessageOf(*frame_, outcome_->error));
     return ArraysOf(frame_->results);
   }
 
-  // What the call has come to; nothing where it was not made.
+  // Returns the outcome of the call; nothing if it was not made.
   std::optional<NativeOutcome> End() {
     frame_ = nullptr;
     if (failure_.has_value()) throw *failure_;
@@ -80,7 +80,7 @@ void Store(nb::handle returned, const NativeFrame& frame, const std::string& lab
   for (const Buffer& result : results) declared.push_back(DeclaredAs(result));
   const RecycledVector<nb::handle> arrays = ConvertResults(returned, declared, who, decrefs);
   for (size_t i = 0; i < arrays.size(); ++i) {
-    // Once more: to make the others may have let threads in that hold this one.
+    // Checked again: making the others may have let in threads that hold this one.
     CheckArray(arrays[i], declared[i], i, who);
     CopyOut(arrays[i], results[i]);
   }

@@ -1,4 +1,4 @@
-// Native code whose calls Python answers: hostcall.record and hostcall.replay.
+// Native code with calls that Python answers: hostcall.record and hostcall.replay.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -9,17 +9,17 @@
 
 namespace hostcall {
 
-// Takes the GIL to drop it.
+// Returns an owner that takes the GIL to drop the object.
 std::shared_ptr<void> OwnerOf(nanobind::object owner);
 
-// In the place of a function as long as somebody answers. It takes the GIL, which native code does
-// without, and copies what is passed.
+// A stand-in for a function while Python answers its calls. It takes the GIL, which native code
+// does without, and copies arguments and results.
 class AnsweredFunction : public NativeFunction {
  public:
-  // `answer` takes a list of arrays, the arguments, and a function without parameters, which calls
-  // the native code and returns a list of its results. It returns a list of the results, or a tuple
-  // of a status code and a message, with which the call fails. What the native code has come to
-  // counts, where it was called. With the GIL.
+  // Takes `answer`. That gets a list of arrays, the arguments, and a function without parameters,
+  // which calls the native code and returns a list of its results. `answer` returns a list of the
+  // results, or a tuple of a status code and a message, with which the call fails. If the native
+  // code was called, its outcome counts. Needs the GIL.
   AnsweredFunction(std::shared_ptr<NativeFunction> function, nanobind::object answer);
 
   NativeOutcome Call(const NativeFrame& frame) const override;
@@ -27,7 +27,7 @@ class AnsweredFunction : public NativeFunction {
   Stats& stats() override { return function_->stats(); }
   void SetOwner(std::shared_ptr<void> owner) override { function_->SetOwner(std::move(owner)); }
 
-  // In whose place it is.
+  // Returns the function that this stands in for.
   const std::shared_ptr<NativeFunction>& function() const { return function_; }
 
  private:

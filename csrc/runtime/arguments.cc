@@ -14,7 +14,7 @@ namespace nb = nanobind;
 namespace hostcall {
 namespace {
 
-// Null where there is no such tensor.
+// Returns null if the framework has no such tensor.
 PyObject* ToTensor(const Buffer& buffer) {
   if (buffer.true_dims != nullptr || buffer.visible_dtype != buffer.dtype) return nullptr;
   return UntilExit([&] {
@@ -23,7 +23,7 @@ PyObject* ToTensor(const Buffer& buffer) {
   });
 }
 
-// For values that lie in memory in other ways than in a tensor's.
+// Converts values with another memory layout than a tensor's.
 PyObject* ConvertToTensor(const Buffer& buffer, nb::handle target, DeferredDecrefScope& decrefs) {
   static PyObject* const name = PyUnicode_InternFromString("to_tensor");
   nb::handle array = decrefs.Defer(ToNumpy(buffer));
@@ -35,8 +35,8 @@ PyObject* ConvertToTensor(const Buffer& buffer, nb::handle target, DeferredDecre
 
 Arguments::Arguments(const HostCall& call, nb::handle target, DeferredDecrefScope& decrefs)
     : size_(call.operands.size()) {
-  // Before them is room for one more, by which a bound method passes its object without a copy, and
-  // after them for `out`.
+  // One slot before them lets a bound method pass its object without a copy; one after them is for
+  // `out`.
   slots_.resize(size_ + 2);
   MakeInputs(call, target, decrefs);
   if (call.callback->convention().takes_out && !call.results.empty()) MakeOut(call, decrefs);
@@ -88,7 +88,7 @@ void Arguments::MakeOut(const HostCall& call, DeferredDecrefScope& decrefs) {
 }
 
 nb::handle Arguments::Call(nb::handle function, DeferredDecrefScope& decrefs) const {
-  // By keyword, as NumPy's own functions take it. Leaked like all that holds Python objects.
+  // Passes `out` by keyword, like NumPy's functions. Leaked like all that holds Python objects.
   static PyObject* const names = PyTuple_Pack(1, PyUnicode_InternFromString("out"));
   return decrefs.Defer(UntilExit([&] {
     return PyObject_Vectorcall(function.ptr(), slots_.data() + 1,
@@ -112,7 +112,7 @@ void Arguments::StoreOut(nb::handle returned, const HostCall& call, const Who& w
   }
 }
 
-// As NumPy's functions do, it may return what it was given.
+// Returns true also for the arrays themselves: like NumPy's functions, it may return its `out`.
 bool Arguments::IsOut(nb::handle returned) const {
   if (returned.is_none() || returned.is(out_)) return true;
   if (!nb::isinstance<nb::tuple>(returned) && !nb::isinstance<nb::list>(returned)) return false;
@@ -126,7 +126,7 @@ bool Arguments::IsOut(nb::handle returned) const {
 bool Arguments::AnyIsStillReferenced() const {
   if (loans_.AnyIsUsed()) return true;
   if (!AnyIsReferredTo()) return false;
-  // A cycle that the function has left behind is nobody's any more.
+  // A cycle that the function has left behind has no user any more.
   CollectGarbage();
   return AnyIsReferredTo();
 }

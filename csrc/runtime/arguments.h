@@ -1,5 +1,5 @@
-// What a callback is called with: an array or a tensor for each operand, and arrays for the results
-// where it writes these itself.
+// The arguments of a callback: an array or a tensor for each operand, and arrays for the results if
+// it writes these itself.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -15,22 +15,21 @@ namespace hostcall {
 
 class Arguments {
  public:
-  // All that it makes of Python's it gives to `decrefs`, which has to outlive it.
-  // `target` is that of the callback.
+  // Makes the arguments for `target`, that of the callback. Gives all new Python objects to
+  // `decrefs`, which has to outlive this.
   Arguments(const HostCall& call, nanobind::handle target, DeferredDecrefScope& decrefs);
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
 
-  // What the function returns.
+  // Calls the function and returns its value.
   nanobind::handle Call(nanobind::handle function, DeferredDecrefScope& decrefs) const;
 
-  // Stores what the function has written into the arrays for its results, as far as they do not lie
-  // in XLA's memory already. Throws Failure where it returned something else than these.
+  // Stores the values that the function has written into the arrays for its results, unless they
+  // lie in XLA's memory already. Throws Failure if it returned anything other than these arrays.
   void StoreOut(nanobind::handle returned, const HostCall& call, const Who& who) const;
 
-  // Whether anybody still refers to an array that was borrowed for the call alone, or has the
-  // memory of one that was lent. What the function has returned must have been let go. May run code
-  // of the user's.
+  // Returns whether something still refers to an array that was borrowed for the call alone, or
+  // uses the memory of a lent one. The returned objects must have been dropped. May run user code.
   bool AnyIsStillReferenced() const;
 
  private:
@@ -48,7 +47,7 @@ class Arguments {
   SmallVector<nanobind::handle, 4> borrowed_;  // of the inputs
   Loans loans_;
   SmallVector<Out, 4> outs_;
-  nanobind::handle out_;  // an array, or a tuple of several; null where there is none
+  nanobind::handle out_;                     // an array, or a tuple of several; null without any
   mutable SmallVector<PyObject*, 8> slots_;  // calls may write to the first one
 };
 

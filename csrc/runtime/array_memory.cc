@@ -22,7 +22,7 @@ namespace nb = nanobind;
 namespace hostcall {
 namespace {
 
-// Below, the C library keeps the memory of arrays by itself.
+// The C library keeps the memory of smaller arrays itself.
 constexpr size_t kLarge = size_t{1} << 18;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -31,8 +31,8 @@ constexpr bool kComesBack = false;  // sanitizers watch the C library's memory
 constexpr bool kComesBack = true;
 #endif
 
-// Blocks of a few sizes, so that those of arrays of similar sizes can stand for one another: at
-// most an eighth of a block is left over.
+// Rounds up to one of a few sizes, so that arrays of similar sizes can share a block: at most an
+// eighth of a block is left over.
 size_t BlockSize(size_t size) {
   size_t step = kLarge / 8;
   while (step * 16 <= size) step *= 2;
@@ -41,7 +41,7 @@ size_t BlockSize(size_t size) {
 
 class Blocks : public HeldAcrossFork<Blocks> {
  public:
-  // Null where there is no memory.
+  // Returns null if memory is exhausted.
   void* Take(size_t size) {
     const size_t wanted = BlockSize(size);
     if (void* kept = TakeKept(wanted); kept != nullptr) return kept;
@@ -53,7 +53,7 @@ class Blocks : public HeldAcrossFork<Blocks> {
     return data;
   }
 
-  // Takes a block back; returns false where the memory is none.
+  // Takes a block back; returns false if the memory is not a block.
   bool Give(void* data) {
     std::deque<Block> dropped;
     {
@@ -72,7 +72,7 @@ class Blocks : public HeldAcrossFork<Blocks> {
     return true;
   }
 
-  // 0 where the memory is no block.
+  // Returns 0 if the memory is not a block.
   size_t SizeOf(void* data) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto used = used_.find(data);
@@ -90,7 +90,7 @@ class Blocks : public HeldAcrossFork<Blocks> {
     size_t size;
   };
 
-  // The one that came back last, which the caches may still hold.
+  // Takes the block that came back last, which the caches may still hold.
   void* TakeKept(size_t size) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = std::find_if(kept_.rbegin(), kept_.rend(),
@@ -104,12 +104,12 @@ class Blocks : public HeldAcrossFork<Blocks> {
   }
 
   std::unordered_map<void*, size_t> used_;
-  std::deque<Block> kept_;  // the oldest first
-  size_t bytes_ = 0;        // of these
+  std::deque<Block> kept_;  // oldest first
+  size_t bytes_ = 0;        // in `kept_`
 };
 
-// What NumPy allocates an array's memory with, and frees it by when the array is gone. It may be
-// asked for any size: of memory that an array grows into, say.
+// Allocates an array's memory for NumPy, which frees it when the array is gone. NumPy may ask for
+// any size: for memory that an array grows into, for example.
 void* Allocate(void*, size_t size) {
   return size < kLarge ? std::malloc(std::max<size_t>(size, 1)) : Blocks::Global().Take(size);
 }
@@ -131,7 +131,7 @@ void* Reallocate(void*, void* data, size_t size) {
   if (before == 0 && size < kLarge) return std::realloc(data, std::max<size_t>(size, 1));
   void* next = Allocate(nullptr, size);
   if (next == nullptr || data == nullptr) return next;
-  // Of memory that was the C library's, as much is known to be there as is not large.
+  // The usable size is all that is known of memory from the C library.
   std::memcpy(next, data, std::min(size, before == 0 ? malloc_usable_size(data) : before));
   Free(nullptr, data, 0);
   return next;
@@ -140,13 +140,13 @@ void* Reallocate(void*, void* data, size_t size) {
 PyDataMem_Handler handler = {
     "hostcall", 1, {nullptr, &Allocate, &AllocateZeros, &Reallocate, &Free}};
 
-// NumPy's own name for it.
+// Returns the handler in a capsule with NumPy's own name for it.
 PyObject* HandlerCapsule() {
   static PyObject* const capsule = PyCapsule_New(&handler, "mem_handler", nullptr);
   return capsule;
 }
 
-// Has NumPy allocate by the handler, for as long as it lives.
+// A scope in which NumPy allocates by the handler.
 class Allocating {
  public:
   Allocating() : before_(PyDataMem_SetHandler(HandlerCapsule())) {

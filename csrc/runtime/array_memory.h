@@ -1,4 +1,4 @@
-// Memory for the arrays that callbacks are given.
+// Memory for the arrays that callbacks get.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,15 +7,15 @@
 
 namespace hostcall {
 
-// An array of NumPy's own class, of arbitrary values. A large one lies in memory that comes back
-// when the array is gone, for the next one of its size: what the C library gives anew for each call
-// the system has to map and clear, which takes longer than the copy into it. Some of it is kept, at
-// most kMostKept bytes. Throws what Python has raised.
+// Returns an array of NumPy's own class, of arbitrary values. The memory of a large one comes back
+// when the array is gone, for the next one of its size: the system has to map and clear memory that
+// the C library gives anew for each call, which takes longer than the copy into it. At most
+// kMostKept bytes are kept. Throws Python's exceptions.
 nanobind::object EmptyArray(Dims dims, nanobind::object descr);
 
 constexpr size_t kMostKept = size_t{1} << 28;
 
-// How many bytes are kept now. Does not want the GIL.
+// Returns the number of bytes kept now. Does not need the GIL.
 size_t KeptArrayMemory();
 
 }  // namespace hostcall

@@ -28,16 +28,16 @@ std::atomic<const BufferProviderApi*> buffer_provider_api{&kProvidesNothing};
 // Copying fewer bytes than this costs less than keeping the memory.
 constexpr int64_t kWorthBorrowing = 4096;
 
-// As `LARGE` of _shared_memory.py: what is smaller is pickled.
+// Like `LARGE` of _shared_memory.py: smaller arguments are pickled.
 constexpr int64_t kWorthAllocating = 1 << 18;
 
-// Of the one that holds it, whichever is set by then.
+// Ends a hold of the provider that made it, even if another one is set by now.
 void EndHold(PyObject* capsule) {
   const auto* api = static_cast<const BufferProviderApi*>(PyCapsule_GetContext(capsule));
   api->release(PyCapsule_GetPointer(capsule, capsules::kBufferHold));
 }
 
-// A view that keeps the memory that it lies in; a null object where that cannot be.
+// Returns a view that keeps its memory; a null object if that is impossible.
 nb::object BorrowedView(const Buffer& buffer, Dims true_dims, int flags) {
   const int64_t size = SizeInBytes(buffer);
   if (size < kWorthBorrowing || buffer.visible_dtype != buffer.dtype) return nb::object();

@@ -5,16 +5,16 @@
 
 namespace hostcall {
 
-// What the program's side provides. A view of a program's memory may be kept by the callback, or by
-// what it has made of the view: the provider has to be able to keep the memory from being freed.
+// The functions of the program's side. A callback, or an object that it made of a view, may keep
+// the view: the provider must be able to keep the memory from being freed.
 struct BufferProviderApi {
-  // Keeps memory until `release` is called with what this returns. Null where it cannot be kept.
+  // Keeps memory until `release` gets the returned hold. Returns null if it cannot.
   void* (*hold)(const void* data, size_t size);
   void (*release)(void* hold);
 };
 
-// Sets the one that views are borrowed from, and returns the one before; both live as long as the
-// process. Where it holds nothing, as the first one does, callbacks get copies.
+// Sets the provider of views, and returns the one before; both live as long as the process. If it
+// holds nothing, like the first one, callbacks get copies.
 const BufferProviderApi* SetBufferProviderApi(const BufferProviderApi* api);
 
 }  // namespace hostcall

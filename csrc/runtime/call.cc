@@ -25,7 +25,7 @@ namespace ffi = xla::ffi;
 namespace hostcall {
 namespace {
 
-// Leaked for the same reason as the dtypes: it must not be released after the interpreter is gone.
+// Leaked like the dtypes: it must not be released after the interpreter is gone.
 nb::object& ErrorDescriber() {
   static auto* describer = new nb::object();
   return *describer;
@@ -36,7 +36,7 @@ nb::object& Binder() {
   return *binder;
 }
 
-// Null when it is gone.
+// Returns null if the target is gone.
 nb::object TargetOf(const HostCall& call) {
   return call.callback == nullptr ? nb::object() : call.callback->Target();
 }
@@ -47,7 +47,7 @@ nb::object FindTarget(const HostCall& call) {
   return target;
 }
 
-// The names of a target's attributes, which are leaked like all that holds Python objects.
+// Interns the name of a target's attribute. Leaked like everything that holds Python objects.
 PyObject* Intern(const char* name) { return PyUnicode_InternFromString(name); }
 
 nb::handle Attribute(nb::handle object, PyObject* name, DeferredDecrefScope& decrefs) {
@@ -70,7 +70,7 @@ class Value {
     }
   }
 
-  // Whether it is as declared. Until `Store` no code of the user's may run: it may hold the array.
+  // Returns whether it is as declared. No user code may run until `Store`: it may hold the array.
   bool Fits() const {
     if (tensor_ == nullptr) {
       return IsAsDeclared(value_, result_) || IsScalarAsDeclared(value_, result_);
@@ -96,8 +96,8 @@ class Value {
   ResolvedTensor tensor_;
 };
 
-// The common case: stores values that are all as declared. Returns false, and stores none, where
-// one may have to be converted.
+// Stores values in the common case that all are as declared. Returns false, and stores none, if one
+// may have to be converted.
 bool StoreAsDeclared(nb::handle returned, const HostCall& call, DeferredDecrefScope& decrefs) {
   const bool tensors = call.callback->convention().takes_tensors;
   if (!PyList_CheckExact(returned.ptr()) && !PyTuple_CheckExact(returned.ptr())) {
@@ -112,7 +112,7 @@ bool StoreAsDeclared(nb::handle returned, const HostCall& call, DeferredDecrefSc
   RecycledVector<Value> values;
   values.reserve(call.results.size());
   for (Py_ssize_t i = 0; i < count; ++i) {
-    // Asked each time: another thread may change a list.
+    // Checked each time: another thread may change a list.
     if (PySequence_Fast_GET_SIZE(returned.ptr()) != count) return false;
     nb::handle item = decrefs.Defer(nb::borrow(PySequence_Fast_GET_ITEM(returned.ptr(), i)));
     values.emplace_back(item, call.results[static_cast<size_t>(i)], tensors);
@@ -142,17 +142,17 @@ void StoreResults(nb::handle returned, const HostCall& call, nb::handle target,
   RecycledVector<DeclaredResult> declared;
   declared.reserve(call.results.size());
   for (const Buffer& result : call.results) declared.push_back(DeclaredAs(result));
-  // All of them are checked before a byte of any is copied.
+  // Checks all results before copying a byte of any.
   const RecycledVector<nb::handle> arrays = ConvertResults(returned, declared, who, decrefs);
   for (size_t i = 0; i < arrays.size(); ++i) {
-    // And once more: copying may let other threads in, which may hold the next array.
+    // Checked again: copying may let other threads in, which may hold the next array.
     CheckArray(arrays[i], declared[i], i, who);
     CopyOut(arrays[i], call.results[i]);
   }
 }
 
-// What is told where Python cannot tell more, as at the end of its recursion limit. It ends with
-// the name of a node: TensorFlow would search it for one in quadratic time.
+// Returns the error if describing the exception fails, as at the end of Python's recursion limit.
+// Its text ends with the name of a node: TensorFlow would search it for one in quadratic time.
 ffi::Error Untold(nb::handle exception, const std::string& reason) {
   return ffi::Error(ffi::ErrorCode::kUnknown,
                     std::string(Py_TYPE(exception.ptr())->tp_name) + ": " + Text(exception) +
@@ -168,7 +168,7 @@ ffi::Error AskDescriber(nb::handle exception, const HostCall& call, DeferredDecr
   return ffi::Error(static_cast<ffi::ErrorCode>(nb::cast<int>(described[0])), Text(described[1]));
 }
 
-// `tries`: a Ctrl-C that comes while the one before it is told of is as good as none.
+// Describes an exception. Tries again, up to `tries` times, if a Ctrl-C interrupts the description.
 ffi::Error Describe(nb::handle exception, const HostCall& call, DeferredDecrefScope& decrefs,
                     int tries = 3) {
   try {
@@ -178,14 +178,14 @@ ffi::Error Describe(nb::handle exception, const HostCall& call, DeferredDecrefSc
     if (tries > 1 && failed.matches(PyExc_KeyboardInterrupt)) {
       return Describe(exception, call, decrefs, tries - 1);
     }
-    // Not its what(), which has the frames of the whole program.
+    // Not what(), which has the frames of the whole program.
     return Untold(exception, Text(raised));
   } catch (const std::exception& failed) {
     return Untold(exception, failed.what());
   }
 }
 
-// Holds the program's memory while this lives. Throws where the call was given up.
+// A lock on the program's memory. Throws if the call was given up.
 class ProgramMemory {
  public:
   explicit ProgramMemory(const HostCall& call) {
@@ -241,7 +241,7 @@ Failure StillReferenced(const HostCall& call, const std::string& title) {
       "it is declared with borrow=True or out=True. Keep a copy, np.array(x), or take these away.");
 }
 
-// The call itself, which may throw. All that it makes of Python's it gives to `decrefs`.
+// Makes the call; may throw. Gives all new Python objects to `decrefs`.
 void CallAndStore(const HostCall& call, DeferredDecrefScope& decrefs, Stopwatch& watch) {
   nb::handle target = decrefs.Defer(FindTarget(call));
   const NestedCall nested;
@@ -258,7 +258,7 @@ void CallAndStore(const HostCall& call, DeferredDecrefScope& decrefs, Stopwatch&
       return;
     }
     {
-      DeferredDecrefScope returned;  // let go before it is asked who else refers to the arrays
+      DeferredDecrefScope returned;  // dropped before the check for remaining references
       CallOn(arguments, call, target, returned, watch);
     }
     if (arguments.AnyIsStillReferenced())
@@ -275,7 +275,7 @@ int64_t BytesOf(const HostCall& call) {
   return bytes;
 }
 
-// With the GIL; never throws.
+// Makes the call under the GIL; never throws.
 std::optional<ffi::Error> CallWithGil(const HostCall& call, Stopwatch& watch) {
   DeferredDecrefScope decrefs;
   nb::handle raised;
@@ -286,7 +286,7 @@ std::optional<ffi::Error> CallWithGil(const HostCall& call, Stopwatch& watch) {
   } catch (const Failure& failure) {
     return failure.ToError();
   } catch (nb::python_error& error) {
-    // The frames of its traceback hold what the user's function had.
+    // The frames of its traceback hold the objects of the user's function.
     raised = decrefs.Defer(nb::borrow(error.value()));
   } catch (const std::exception& error) {
     return ffi::Error(ffi::ErrorCode::kInternal, error.what());

@@ -14,7 +14,7 @@ namespace {
 
 bool HasToken(const RawBuffers& args) { return args.size() > 0 && IsToken(*args[args.size() - 1]); }
 
-// The buffers of one side of the frame, without the token.
+// Copies the buffers of one side of the frame, without the token.
 void CopyBuffers(const RawBuffers& raw, Buffers& buffers) {
   for (const XLA_FFI_Buffer* buffer : raw) {
     if (!IsToken(*buffer)) buffers.emplace_back(*buffer);
@@ -29,8 +29,8 @@ Failure WrongSize(int64_t size, int64_t bound) {
                      "size. Move the op out of the compiled function, or pad by hand.");
 }
 
-// Takes the true sizes off the end of `buffers`; `assign` puts each where its pair, of the index of
-// a buffer and a dimension, says.
+// Takes the true sizes off the end of `buffers`. Each has a pair, the index of a buffer and a
+// dimension, for which `assign` stores it.
 template <typename Assign>
 void TakeSizes(Buffers& buffers, Pairs pairs, Assign assign) {
   const size_t sizes = pairs.size() / 2;
@@ -67,7 +67,7 @@ HostCall ReadFrame(const RawBuffers& args, const RawBuffers& rets, int64_t callb
   call.ordered = HasToken(args);
   CopyBuffers(args, call.operands);
   CopyBuffers(rets, call.results);
-  // A program runs here that another thread has started, or XLA goes on where a call has ended.
+  // Another thread started this program, or XLA goes on here because a call has ended.
   if (OnPoolThread()) call.RunsElsewhere();
   return call;
 }
@@ -76,7 +76,7 @@ void ReadAttributes(HostCall& call, const Attributes& attributes) {
   TakeSizes(call.operands, attributes.dynamic_operands,
             [&](size_t index, size_t dim, const int32_t* size) {
               Buffer& buffer = call.operands[index];
-              // XLA computes some bounded sizes wrong; memory must not be read past its end for it.
+              // XLA computes some bounded sizes wrong; no read may go past the end of memory.
               if (*size < 0 || *size > buffer.dims[dim]) throw WrongSize(*size, buffer.dims[dim]);
               call.true_dims.resize(call.operands.size());
               std::vector<int64_t>& true_dims = call.true_dims[index];

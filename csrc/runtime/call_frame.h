@@ -1,4 +1,4 @@
-// What a call frame of XLA's says, as a HostCall.
+// XLA's call frame, read into a HostCall.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 
 namespace hostcall {
 
-// What a handler takes: its function gets these after what `binding` has already.
+// Adds the parameters of a handler: its function gets these after the ones in `binding`.
 template <typename OfCall = Attributes, typename Binding>
 auto BindFrame(Binding binding) {
   return std::move(binding).RemainingArgs().RemainingRets().template Attrs<OfCall>();
 }
 
-// The call with all buffers of the frame but the tokens. The true sizes are still among them: no
-// buffer has been read, as the memory may be a device's.
+// Returns the call with all buffers of the frame but the tokens. The true sizes are still among
+// them: no buffer has been read, as the memory may be a device's.
 HostCall ReadFrame(const RawBuffers& args, const RawBuffers& rets, int64_t callback);
 
-// Makes of the call what the attributes say. Reads the true sizes of operands, which must lie in
-// the host's memory by now. Throws Failure.
+// Applies the attributes to the call. Reads the true sizes of operands, which must lie in the
+// host's memory by now. Throws Failure.
 void ReadAttributes(HostCall& call, const Attributes& attributes);
 
 }  // namespace hostcall

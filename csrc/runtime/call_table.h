@@ -1,4 +1,4 @@
-// A table from the ids that compiled programs hold to what they call.
+// A table from the ids that compiled programs hold to the objects that they call.
 #pragma once
 
 #include <array>
@@ -14,16 +14,16 @@
 
 namespace hostcall {
 
-// Ids are not 0. A look-up takes no lock, and counts nothing: that would cost a call more than a
-// small function takes. So entries are never freed, and threads write down which they use
-// (thread_uses.h). One that is removed while calls are under way lets go of its object when the
-// last of them ends; after that it may be used for another id. Thread-safe.
+// A thread-safe table. Ids are not 0. A look-up takes no lock and counts nothing: that would cost a
+// call more than a small function takes. So entries are never freed, and each thread records the
+// ones that it uses (thread_uses.h). An entry removed while calls are under way lets go of its
+// object when the last of them ends; after that it may be used for another id.
 template <typename T>
 class CallTable {
   struct Entry;
 
  public:
-  // An object, and the right to use it until this ends.
+  // An object, and the right to use it while this lives.
   class Use {
    public:
     Use() = default;
@@ -40,14 +40,14 @@ class CallTable {
       return *this;
     }
 
-    // Null when nothing has the id.
+    // Returns null if nothing has the id.
     T* get() const { return entry_ == nullptr ? nullptr : entry_->object.get(); }
     T* operator->() const { return get(); }
     T& operator*() const { return *get(); }
     friend bool operator==(const Use& use, std::nullptr_t) { return use.entry_ == nullptr; }
     friend bool operator!=(const Use& use, std::nullptr_t) { return use.entry_ != nullptr; }
 
-    // For who uses it beyond the end of this. Not of a null one.
+    // Returns an owner that may outlive this. The object must not be null.
     std::shared_ptr<T> shared() const { return entry_->object; }
 
    private:
@@ -55,31 +55,31 @@ class CallTable {
 
     CallTable* table_ = nullptr;
     Entry* entry_ = nullptr;
-    ThreadUses::Slot* slot_ = nullptr;  // null where the entry counts it
+    ThreadUses::Slot* slot_ = nullptr;  // null if the entry counts this use
   };
 
-  // The table must not have the id.
+  // Inserts an object. The table must not have the id.
   void Insert(int64_t id, std::shared_ptr<T> object) {
     std::lock_guard<std::mutex> lock(mutex_);
     Put(id, std::move(object));
   }
 
-  // The object of an id; null when nothing has it.
+  // Returns the object of an id, or null if nothing has the id.
   std::shared_ptr<T> Find(int64_t id) {
     std::lock_guard<std::mutex> lock(mutex_);
     const Entry* entry = EntryOf(id);
     return entry == nullptr ? nullptr : entry->object;
   }
 
-  // Unknown ids are no error. The object may be dropped here, without the lock.
+  // Removes an id. Unknown ids are no error. May drop the object here, without the lock.
   void Remove(int64_t id) {
     std::shared_ptr<T> released;  // dropped last, without the lock
     std::lock_guard<std::mutex> lock(mutex_);
     if (Entry* entry = EntryOf(id); entry != nullptr) released = TakeAway(*entry);
   }
 
-  // Has an id stand for another object, while calls of the one before may be under way. Unknown ids
-  // are no error.
+  // Gives an id another object, while calls of the earlier one may be under way. Unknown ids are no
+  // error.
   void Replace(int64_t id, std::shared_ptr<T> object) {
     std::shared_ptr<T> released;  // dropped last, without the lock
     std::lock_guard<std::mutex> lock(mutex_);
@@ -89,7 +89,7 @@ class CallTable {
     released = TakeAway(*replaced);
   }
 
-  // Those that there are.
+  // Returns all ids with their objects.
   std::vector<std::pair<int64_t, std::shared_ptr<T>>> All() {
     std::vector<std::pair<int64_t, std::shared_ptr<T>>> all;
     std::lock_guard<std::mutex> lock(mutex_);
@@ -101,19 +101,19 @@ class CallTable {
     return all;
   }
 
-  // For fork.h.
+  // Returns the mutex, for fork.h.
   std::mutex& mutex() { return mutex_; }
 
  private:
-  // Stands in the place of an id in an entry that is free, or will be.
+  // The id of an entry that is free, or will be.
   static constexpr int64_t kFree = 0;
 
-  // The object is written with the mutex, where nobody may be using it: before the id is set, and
-  // after it was taken away and the last caller has left.
+  // An entry. Its object is written under the mutex, and only while unused: before the id is set,
+  // and after it was taken away and the last caller has left.
   struct Entry {
     std::atomic<int64_t> id{kFree};
-    std::atomic<int64_t> callers{0};    // of those that have not written it down
-    std::atomic<Entry*> next{nullptr};  // of the same bucket
+    std::atomic<int64_t> callers{0};    // callers not recorded by their threads
+    std::atomic<Entry*> next{nullptr};  // in the same bucket
     std::shared_ptr<T> object;
   };
 
@@ -121,7 +121,7 @@ class CallTable {
     return buckets_[static_cast<uint64_t>(id) % buckets_.size()];
   }
 
-  // Has `use` use the entry with an id, if there is one.
+  // Makes `use` use the entry with an id, if there is one.
   void Enter(int64_t id, Use& use) {
     if (id == kFree) return;  // a program may hold anything
     Entry* entry = BucketOf(id).load(std::memory_order_acquire);
@@ -132,12 +132,12 @@ class CallTable {
       Leave(use);
       use.entry_ = nullptr;
     }
-    // Slowly: the object of an id may have moved to another entry meanwhile.
+    // The slow path: the object of an id may have moved to another entry meanwhile.
     std::lock_guard<std::mutex> lock(mutex_);
     if (entry = EntryOf(id); entry != nullptr) Begin(*entry, use);
   }
 
-  // Whoever takes the entry away from now on sees that it is used.
+  // Records the use. Code that takes the entry away from now on sees it.
   void Begin(Entry& entry, Use& use) {
     use.entry_ = &entry;
     use.slot_ = ThreadUses::FreeSlot();
@@ -163,20 +163,20 @@ class CallTable {
     released = Unused(entry);
   }
 
-  // Takes the id away from an entry; returns its object if nobody uses that. With the mutex, for
-  // which those wait who find the id gone when they leave.
+  // Takes the id away from an entry; returns its object if that is unused. Needs the mutex: callers
+  // that find the id gone when they leave wait for it.
   std::shared_ptr<T> TakeAway(Entry& entry) {
     entry.id = kFree;
     return ThreadUses::Settle() ? Unused(entry) : nullptr;
   }
 
-  // The object of an entry, if that has no id and nobody uses it. With the mutex.
+  // Returns the object of an entry, if that has no id and no use. Needs the mutex.
   std::shared_ptr<T> Unused(Entry& entry) {
     const bool used = entry.id != kFree || entry.callers != 0 || ThreadUses::Any(&entry);
     return used ? nullptr : std::move(entry.object);
   }
 
-  // With the mutex.
+  // Returns the entry with an id, or null. Needs the mutex.
   Entry* EntryOf(int64_t id) {
     if (id == kFree) return nullptr;
     Entry* entry = BucketOf(id);
@@ -184,7 +184,7 @@ class CallTable {
     return entry;
   }
 
-  // With the mutex.
+  // Puts an object into a free entry, or a new one. Needs the mutex.
   void Put(int64_t id, std::shared_ptr<T> object) {
     std::atomic<Entry*>& bucket = BucketOf(id);
     for (Entry* entry = bucket; entry != nullptr; entry = entry->next) {
@@ -193,7 +193,7 @@ class CallTable {
       entry->id = id;
       return;
     }
-    auto* entry = new Entry();  // for ever
+    auto* entry = new Entry();  // never freed
     entry->object = std::move(object);
     entry->next = bucket.load();
     entry->id = id;

@@ -1,5 +1,4 @@
-// Pointers that extension modules hand each other through Python, in capsules that say what they
-// point to.
+// Pointers that extension modules pass each other through Python, in capsules that name the type.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -21,7 +20,7 @@ inline constexpr char kTensorApi[] = "hostcall.TensorApi";
 // The name that XLA's own registration takes.
 inline constexpr char kHandler[] = "xla._CUSTOM_CALL_TARGET";
 
-// What a capsule of that name points to. Throws TypeError for a capsule of another name.
+// Returns the pointer in a capsule of this name. Throws TypeError for a capsule of another name.
 inline void* Get(const nanobind::capsule& capsule, const char* name) {
   const char* actual = capsule.name();
   if (actual == nullptr || std::strcmp(actual, name) != 0) {

@@ -25,10 +25,10 @@ namespace ffi = xla::ffi;
 namespace hostcall {
 namespace {
 
-// XLA waits for the end, and launches nothing meanwhile, whether this returns a future or not. (A
-// host function of the stream would leave it free, but must not call CUDA, as callbacks may.) So a
-// thread that Python knows makes the call. Any other would lose with each call what libraries keep
-// for a thread of Python's, and leaves it to the pool.
+// Runs a call on a thread that Python knows: this one, or one of the pool. On any other thread,
+// each call would lose the state that libraries keep for a Python thread. XLA waits for the end,
+// and launches nothing meanwhile, even if the handler returns a future. (A host function of the
+// stream would leave XLA free, but must not call CUDA, as callbacks may.)
 template <typename Run>
 std::optional<ffi::Error> RunAnywhere(Run run) {
   if (PyGILState_GetThisThreadState() != nullptr || !PythonIsRunning()) return run();
@@ -45,7 +45,7 @@ struct Program {
   CudaStream stream;
 };
 
-// The callback may turn to another device, and XLA goes on launching on this thread.
+// Restores the context: the callback may turn to another device, and XLA goes on launching here.
 template <typename Run>
 std::optional<ffi::Error> RunAndWait(const Program& program, Run run) {
   std::optional<ffi::Error> error = RunAnywhere(std::move(run));
@@ -64,13 +64,13 @@ std::optional<ffi::Error> RunOnCopies(HostCall& call, const Attributes& attribut
   return error;
 }
 
-// Where the true sizes begin, which come last.
+// Returns the index of the first true size; these come last.
 size_t FirstSize(const Buffers& buffers, Pairs dynamic) {
   return buffers.size() - std::min(buffers.size(), dynamic.size() / 2);
 }
 
-// The function gets arrays on the device when all is done that the program did before. What it
-// returns is in its place when the call has ended.
+// Makes a call with arrays on the device, after everything that the program did before. The results
+// are in place when the call has ended.
 std::optional<ffi::Error> RunOnDevice(HostCall& call, const Attributes& attributes,
                                       const Program& program) {
   Staging staging(program.driver, program.context, program.stream);

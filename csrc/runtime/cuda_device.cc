@@ -7,10 +7,10 @@
 namespace hostcall {
 namespace {
 
-// CUDA's numbers for the two streams that have none of their own.
+// CUDA's number for the default stream, whose handle is null.
 constexpr uintptr_t kDefaultStream = 1;
 
-// Neither DLPack nor __cuda_array_interface__ lets the default stream be 0.
+// Numbers the default stream, too: DLPack and __cuda_array_interface__ forbid 0 for it.
 uintptr_t Numbered(CudaStream stream) {
   return stream == nullptr ? kDefaultStream : reinterpret_cast<uintptr_t>(stream);
 }
@@ -27,9 +27,9 @@ CudaDevice::CudaDevice(std::shared_ptr<const CudaDriver> driver, CudaContext con
 bool CudaDevice::Owns(const void* memory) const { return driver_->DeviceOf(memory) == place_.id; }
 
 void CudaDevice::Store(const std::vector<Copy>& copies, const std::vector<uintptr_t>& streams) {
-  // The function may have left the thread with another one.
+  // The function may have left the thread with another context.
   Activate();
-  // Kernels of CuPy's, Numba's and Torch's are there, unless the user has chosen another stream.
+  // CuPy, Numba and Torch run kernels there, unless the user has chosen another stream.
   driver_->Wait(reinterpret_cast<CudaStream>(kDefaultStream));
   for (const uintptr_t stream : streams) driver_->Wait(reinterpret_cast<CudaStream>(stream));
   try {

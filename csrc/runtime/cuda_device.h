@@ -12,7 +12,7 @@ namespace hostcall {
 
 class CudaDevice final : public Device {
  public:
-  // The context of the program is current. `staging` outlives this.
+  // Requires the context of the program to be current. `staging` must outlive this.
   CudaDevice(std::shared_ptr<const CudaDriver> driver, CudaContext context, CudaStream stream,
              Staging& staging);
 
@@ -21,7 +21,7 @@ class CudaDevice final : public Device {
   bool Owns(const void* memory) const override;
   void Store(const std::vector<Copy>& copies, const std::vector<uintptr_t>& streams) override;
 
-  // Makes the context of the program current, which libraries take their device from.
+  // Makes the context of the program current: libraries take their device from it.
   void Activate() const { driver_->SetCurrentContext(context_); }
 
  private:

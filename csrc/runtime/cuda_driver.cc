@@ -14,7 +14,7 @@ namespace hostcall {
 namespace {
 
 struct Chosen {
-  // What XLA loads, which has made it ready for use (cuInit) by the time that it calls anybody.
+  // XLA loads this file, and has made it ready for use (cuInit) before it calls any handler.
   std::string path = "libcuda.so.1";
   std::shared_ptr<const CudaDriver> driver;  // null until it is loaded
 };
@@ -47,7 +47,7 @@ std::string Listed(const std::vector<std::string>& names) {
   return text;
 }
 
-// Drivers pass addresses of a device as numbers, and XLA as pointers that nobody may follow.
+// Converts XLA's pointer, which must not be dereferenced, to the number that drivers take.
 auto ToAddress(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 
 }  // namespace
@@ -150,7 +150,7 @@ void CudaDriver::Check(Result result, const char* doing) const {
   if (result == 0) return;
   const char* name = nullptr;
   const char* text = nullptr;
-  // Of codes that the driver does not know, too, it says nothing.
+  // The driver says nothing of codes that it does not know.
   if (error_name_(result, &name) != 0 || name == nullptr) name = "an error without a name";
   if (error_text_(result, &text) != 0 || text == nullptr) text = "no description";
   throw Failure(ffi::ErrorCode::kInternal,

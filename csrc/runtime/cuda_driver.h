@@ -1,5 +1,5 @@
-// NVIDIA's driver. hostcall is built without CUDA, and loads it when a program on a GPU first
-// calls.
+// NVIDIA's driver. hostcall is built without CUDA, and loads the driver at the first call of a
+// program on a GPU.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-// The types of the driver, as its binary interface has them.
+// The driver's types, as in its binary interface.
 struct CUstream_st;
 struct CUctx_st;
 
@@ -17,40 +17,40 @@ namespace hostcall {
 using CudaStream = CUstream_st*;
 using CudaContext = CUctx_st*;
 
-// The functions that are used of it. All of them want the context of the stream to be current, as
-// it is on the thread that XLA calls handlers on, and throw Failure.
+// The driver's functions that the runtime uses. They need the context of the stream to be current,
+// as it is on the thread on which XLA calls handlers, and throw Failure.
 class CudaDriver {
  public:
-  // The driver of the path given last, at first that of the system.
+  // Returns the driver of the path given last, at first the system's.
   static std::shared_ptr<const CudaDriver> Get();
 
-  // Has calls that come after this use another one. Where it cannot be loaded, they fail, too.
+  // Makes later calls use another driver. If it cannot be loaded, this fails, and so do they.
   static void Load(const std::string& path);
 
   explicit CudaDriver(const std::string& path);
 
-  // To be waited for: the host's memory is read or written until then.
+  // Copy asynchronously. Call `Wait` after them: the host's memory is read or written until then.
   void CopyToHost(void* to, const void* from, size_t size, CudaStream stream) const;
   void CopyToDevice(void* to, const void* from, size_t size, CudaStream stream) const;
 
   void CopyWithin(void* to, const void* from, size_t size, CudaStream stream) const;
 
-  // Waits until all that the stream was given is done. Not with the GIL: it may take long.
+  // Waits until all work of the stream is done. Call it without the GIL: it may take long.
   void Wait(CudaStream stream) const;
 
-  // The same where nobody can be told of failures.
+  // Does the same where no failure can be reported.
   void Drain(CudaStream stream) const noexcept { (void)synchronize_(stream); }
 
-  // Memory of the host's that copies need not go round, to be given back; null where there is none.
+  // Allocates pinned host memory, which copies use directly; null on failure. Unpin frees it.
   void* Pin(size_t size) const noexcept;
   void Unpin(void* pinned) const noexcept { (void)unpin_(pinned); }
 
-  // The number of the device whose memory it is, or of the one of the current context; -1 where it
-  // is none's.
+  // Return the number of the device that owns the memory, -1 if none does, and that of the device
+  // of the current context.
   int DeviceOf(const void* memory) const noexcept;
   int CurrentDevice() const;
 
-  // The context that is current on this thread.
+  // Returns the context that is current on this thread.
   CudaContext CurrentContext() const;
   void SetCurrentContext(CudaContext context) const;
 

@@ -13,7 +13,7 @@ namespace {
 
 // Smaller buffers share memory.
 constexpr size_t kWorthOwnMemory = size_t{1} << 16;
-// No dtype wants more, and none of two buffers lies in the cache line of the other.
+// No dtype needs more, and no two buffers share a cache line.
 constexpr size_t kAlignment = 64;
 
 size_t Aligned(size_t size) { return (size + kAlignment - 1) / kAlignment * kAlignment; }
@@ -23,7 +23,7 @@ size_t Aligned(size_t size) { return (size + kAlignment - 1) / kAlignment * kAli
 Staging::Staging(std::shared_ptr<const CudaDriver> driver, CudaContext context, CudaStream stream)
     : driver_(std::move(driver)), stream_(stream), pool_(PinnedPool::Of(driver_, context)) {}
 
-// Where something has failed, copies may be under way still, into memory that others get now.
+// Waits: after a failure, copies may still be under way into memory that others get now.
 Staging::~Staging() { Abandon(); }
 
 void Staging::Fetch(Buffers& operands, size_t first) {

@@ -1,4 +1,4 @@
-// Memory of the host's in the place of a device's buffers.
+// Host memory in the place of a device's buffers.
 #pragma once
 
 #include <cstddef>
@@ -12,31 +12,30 @@
 
 namespace hostcall {
 
-// Copies from a device and back. Buffers that are small share memory. It is pinned, as far as
-// there is room for it, and ordinary memory else. All of it without the GIL; throws Failure.
+// The copies from a device and back. Small buffers share memory. It is pinned while there is room
+// for that, otherwise ordinary memory. Call all members without the GIL; they throw Failure.
 class Staging {
  public:
-  // The context of the stream is current.
+  // Requires the context of the stream to be current.
   Staging(std::shared_ptr<const CudaDriver> driver, CudaContext context, CudaStream stream);
   ~Staging();
   Staging(const Staging&) = delete;
   Staging& operator=(const Staging&) = delete;
 
-  // Has each buffer from `first` on lie in the host's memory, with its values. Waits for all that
-  // the program has done so far, even where there are no operands: a callback comes after what
-  // stands before it.
+  // Gives each buffer from `first` on host memory with its values. Waits for everything that the
+  // program has done so far, even without operands: a callback comes after everything before it.
   void Fetch(Buffers& operands, size_t first = 0);
 
-  // Has each buffer from `first` on lie in the host's memory, for values to be written.
+  // Gives each buffer from `first` on host memory, for values to be written.
   void Reserve(Buffers& results, size_t first = 0);
 
-  // Copies from one place on the device to another. To be waited for, by `Return`.
+  // Copies from one place on the device to another. `Return` waits for it.
   void CopyWithin(void* to, const void* from, size_t size);
 
-  // Copies to the device what has been written, and waits for that.
+  // Copies the written values to the device, and waits for that.
   void Return();
 
-  // Waits for copies that are under way, where something has failed.
+  // Waits for copies under way, after a failure.
   void Abandon() noexcept;
 
  private:
@@ -49,7 +48,7 @@ class Staging {
     void operator()(void* memory) const { std::free(memory); }
   };
 
-  // In the order of the buffers.
+  // Returns the copies in the order of the buffers.
   std::vector<Copy> Stage(Buffers& buffers, size_t first);
   void* Take(size_t size);
   void Finish();

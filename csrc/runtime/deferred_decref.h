@@ -1,4 +1,4 @@
-// The Python objects that a piece of C++ makes while it runs code of the user's.
+// Python objects that C++ code makes while it runs user code.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -8,9 +8,9 @@
 
 namespace hostcall {
 
-// Owns objects, and drops them after all else: what a `__del__` does is the user's code once more,
-// and may meet the interpreter's end, when nothing else may be left to destroy. To be made right
-// after a GilHold. Hidden like nanobind's types, in modules too whose symbols are visible.
+// The owner of Python objects, which it drops after everything else: a `__del__` is user code too,
+// and may meet the interpreter's end, when nothing else may be left to destroy. Make it right after
+// a GilHold. Hidden like nanobind's types, also in modules with visible symbols.
 class __attribute__((visibility("hidden"))) DeferredDecrefScope {
  public:
   DeferredDecrefScope() = default;
@@ -26,7 +26,7 @@ class __attribute__((visibility("hidden"))) DeferredDecrefScope {
     return kept;
   }
 
-  // What a function of Python's C API returned, which is null where it raised.
+  // Takes the result of a function of Python's C API, which is null if the function raised.
   nanobind::handle Defer(PyObject* returned) {
     if (returned == nullptr) throw nanobind::python_error();
     return Defer(nanobind::steal(returned));

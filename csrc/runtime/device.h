@@ -1,4 +1,4 @@
-// A device whose memory a call's buffers lie in, for functions that take arrays where they are.
+// A device with a call's buffers in its memory, for functions that take arrays there.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace hostcall {
 
-// Where an array lies, in DLPack's terms, and the stream that it is ready on.
+// The location of an array, in DLPack's terms, and the stream that it is ready on.
 struct Place {
   static constexpr int kCpu = 1;
   static constexpr int kCuda = 2;
@@ -19,10 +19,10 @@ struct Place {
   uintptr_t stream = 0;  // a CUstream; 0 on the CPU
 };
 
-// All of it without the GIL; throws Failure.
+// The device. Call all members without the GIL; they throw Failure.
 class Device {
  public:
-  // Within the device's memory.
+  // A copy within the device's memory.
   struct Copy {
     void* to;
     const void* from;
@@ -31,10 +31,10 @@ class Device {
 
   virtual const Place& place() const = 0;
 
-  // Has each result lie in the host's memory, for values to be written. `Store` copies them.
+  // Gives each result host memory, for values to be written. `Store` copies them.
   virtual void Reserve(Buffers& results) = 0;
 
-  // Whether memory is this device's, as far as it can be found out.
+  // Returns whether memory is this device's, as far as can be found out.
   virtual bool Owns(const void* memory) const = 0;
 
   // Waits for the streams, makes all copies on the program's stream, and waits for that.

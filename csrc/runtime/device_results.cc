@@ -18,7 +18,7 @@ namespace nb = nanobind;
 namespace hostcall {
 namespace {
 
-// Functions of hostcall_runtime._device_arrays. Leaked like all that holds Python objects.
+// Functions of hostcall_runtime._device_arrays. Leaked like everything that holds Python objects.
 nb::object& ArraysOfHost() {
   static auto* function = new nb::object();
   return *function;
@@ -34,7 +34,7 @@ nb::tuple TupleOf(Dims dims) {
   return nb::tuple(items);
 }
 
-// What is declared of the results, for Python.
+// Returns the declarations of the results, for Python.
 nb::list Described(const std::vector<DeclaredResult>& declared) {
   nb::list described;
   for (const DeclaredResult& one : declared) {
@@ -46,7 +46,7 @@ nb::list Described(const std::vector<DeclaredResult>& declared) {
   return described;
 }
 
-// The results of one call on their way.
+// The storing of one call's results.
 class Storing {
  public:
   Storing(const HostCall& call, const Who& who, DeferredDecrefScope& decrefs)
@@ -73,7 +73,7 @@ class Storing {
     nb::handle array;
   };
 
-  // A value on the device is its address, its size in bytes and its shape.
+  // Adds a value. One on the device is a tuple of its address, its size in bytes and its shape.
   void Add(size_t index, nb::handle value) {
     if (!nb::isinstance<nb::tuple>(value)) {
       nb::handle array = decrefs_.Defer(ToArray(value, *declared_[index].dtype, index, who_));
@@ -108,7 +108,7 @@ class Storing {
     WithoutGil([&] { call_.device->Reserve(staged); });
     for (size_t i = 0; i < on_host_.size(); ++i) {
       const auto& [index, array] = on_host_[i];
-      // Once more: others had the GIL, and may hold the array.
+      // Checked again: other threads had the GIL, and may hold the array.
       CheckArray(array, declared_[index], index, who_);
       CopyOut(array, staged[i]);
     }

@@ -1,4 +1,4 @@
-// What a function returns whose arrays stay on a device.
+// Results of functions whose arrays stay on a device.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -9,17 +9,17 @@
 
 namespace hostcall {
 
-// `returned` with arrays of NumPy's in the place of others that lie in the host's memory; it may be
-// one value, a tuple or a list. Runs code of the user's.
+// Returns `returned`, one value, a tuple or a list, with NumPy arrays in the place of other arrays
+// in the host's memory. Runs user code.
 nanobind::handle WithArraysOfHost(nanobind::handle returned, const Who& who,
                                   DeferredDecrefScope& decrefs);
 
-// Stores results in the memory of the call's device: those that lie there go from there, and others
+// Stores results in the memory of the call's device: arrays there are copied directly, others
 // through the host. Releases the GIL while it copies.
 void StoreOnDevice(nanobind::handle returned, const HostCall& call, const Who& who,
                    DeferredDecrefScope& decrefs);
 
-// Defines how Python says what was returned.
+// Defines the Python functions that locate returned arrays.
 void DefineDeviceResults(nanobind::module_& m);
 
 }  // namespace hostcall

@@ -20,7 +20,7 @@ bool HoldsStrings(nb::handle array) {
 
 bool HoldsObjects(nb::handle array) { return PyArray_TYPE(AsArray(array)) == NPY_OBJECT; }
 
-// The first object in an array that is no string to TensorFlow, or nothing.
+// Returns the first object in an array that is no string to TensorFlow, or nothing.
 nb::object FirstForeign(nb::handle array) {
   for (nb::handle item : nb::object(array.attr("flat"))) {
     if (!PyBytes_Check(item.ptr()) && !PyUnicode_Check(item.ptr())) return nb::borrow(item);
@@ -65,11 +65,11 @@ bool HasDtype(nb::handle array, const Dtype& dtype) {
   PyArray_Descr* actual = PyArray_DESCR(AsArray(array));
   PyArray_Descr* wanted = AsDescr(dtype.descr);
   if (!PyArray_EquivTypenums(actual->type_num, wanted->type_num)) return false;
-  // All dtypes with fields have one number.
+  // All dtypes with fields share one number.
   return wanted->type_num != NPY_VOID || PyArray_EquivTypes(actual, wanted);
 }
 
-// What TensorFlow has no name for is an internal error in its own script ops, too.
+// Throws an internal error for a dtype that TensorFlow cannot name, as its own script ops do.
 std::string NameOfDtype(nb::handle array) {
   for (const Dtype& dtype : *dtypes) {
     if (dtype.descr.is_valid() && HasDtype(array, dtype)) return dtype.name;

@@ -52,7 +52,7 @@ struct xla::ffi::AttrDecoding<hostcall::StartAttributes>
 namespace hostcall {
 namespace {
 
-// Memory as XLA gives it.
+// Memory as XLA gives it: aligned, and null if empty.
 class Memory {
  public:
   explicit Memory(int64_t size) : size_(static_cast<size_t>(size)) {
@@ -72,7 +72,7 @@ class Memory {
   std::unique_ptr<void, Free> data_;
 };
 
-// What the attribute `results` says.
+// Parses the attribute `results`.
 Buffers ReadResults(Dims described) {
   Buffers results;
   for (size_t i = 0; i < described.size();) {
@@ -89,10 +89,10 @@ Buffers ReadResults(Dims described) {
   return results;
 }
 
-// The results of a call in memory of their own: the program may end before the call does.
+// A call with results in memory of their own: the program may end before the call does.
 class EarlyCall {
  public:
-  // Gives the results memory.
+  // Allocates memory for the results.
   explicit EarlyCall(Buffers& results) {
     for (Buffer& result : results) {
       result.data = results_.emplace_back(SizeInBytes(result)).data();
@@ -101,7 +101,7 @@ class EarlyCall {
   EarlyCall(const EarlyCall&) = delete;
   EarlyCall& operator=(const EarlyCall&) = delete;
 
-  // The call has ended, with this error or none; or is given up.
+  // Ends the call, with an error if any, or gives it up.
   void End(std::optional<ffi::Error> error) {
     std::optional<Taker> taker;
     {
@@ -115,7 +115,7 @@ class EarlyCall {
     Complete(taker->promise, Deliver(taker->results));
   }
 
-  // Puts the results into the program's, as soon as they are there.
+  // Copies the results into the program's as soon as they exist.
   Result Take(const Buffers& results) {
     if (results.size() != results_.size()) throw Failure::Malformed();
     std::vector<void*> to;
@@ -142,7 +142,7 @@ class EarlyCall {
     std::vector<void*> results;
   };
 
-  // Once the call has ended: nobody changes anything then.
+  // Copies the results or returns the error. The call has ended, so nothing changes them any more.
   std::optional<ffi::Error> Deliver(const std::vector<void*>& to) {
     if (error_.has_value()) return std::move(error_);
     for (size_t i = 0; i < to.size(); ++i) {
@@ -158,7 +158,7 @@ class EarlyCall {
   std::optional<Taker> taker_;
 };
 
-// The calls whose results nobody has taken, by handle.
+// The early calls whose results were not taken, by handle.
 class EarlyCalls : public HeldAcrossFork<EarlyCalls> {
  public:
   int64_t BeginRun() {
@@ -168,7 +168,7 @@ class EarlyCalls : public HeldAcrossFork<EarlyCalls> {
   }
 
   void EndRun(int64_t run) {
-    std::vector<std::shared_ptr<EarlyCall>> dropped;  // let go without the lock
+    std::vector<std::shared_ptr<EarlyCall>> dropped;  // destroyed without the lock
     std::lock_guard<std::mutex> lock(mutex_);
     runs_.erase(run);
     while (!calls_.empty() && (runs_.empty() || calls_.begin()->first < *runs_.begin())) {
@@ -182,7 +182,7 @@ class EarlyCalls : public HeldAcrossFork<EarlyCalls> {
     return next_++;
   }
 
-  // Null where there is none.
+  // Returns null for an unknown handle.
   std::shared_ptr<EarlyCall> Remove(int64_t handle) {
     std::lock_guard<std::mutex> lock(mutex_);
     auto node = calls_.extract(handle);
@@ -197,17 +197,17 @@ class EarlyCalls : public HeldAcrossFork<EarlyCalls> {
  private:
   int64_t next_ = FirstId();
   std::map<int64_t, std::shared_ptr<EarlyCall>> calls_;
-  std::set<int64_t> runs_;  // numbered together with the calls, so that it is known what came first
+  std::set<int64_t> runs_;  // numbered together with the calls, to show which came first
 };
 
-// A call that is known to be short is made at once, where that is possible: see `RunsHere` in
-// handler.cc.
+// Returns whether to make a call at once: one that is known to be short, if possible. See
+// `MayRunHere` in handler.cc.
 bool RunsAtOnce(const HostCall& call) {
   if (!PythonIsRunning() || call.callback == nullptr) return true;  // it ends with an error
   return PyGILState_GetThisThreadState() != nullptr && call.callback->WasShort();
 }
 
-// What a call needs when its frame is gone, and its operands' memory may be another's.
+// The state of a call that outlives its frame, when its operands' memory may be reused.
 struct BegunCall {
   BegunCall(HostCall host_call, std::vector<Memory> copies, const std::shared_ptr<EarlyCall>& early)
       : call(std::move(host_call)),
@@ -219,7 +219,7 @@ struct BegunCall {
 
   const OwningCall call;
   const std::vector<Memory> operands;
-  const std::shared_ptr<EarlyCall> results;  // whose memory the call writes to
+  const std::shared_ptr<EarlyCall> results;  // the call writes to its memory
   const interrupts::Waiting waiting;
 };
 
@@ -238,7 +238,7 @@ void Begin(HostCall call, const std::shared_ptr<EarlyCall>& early) {
   RunOnPool([begun] { begun->results->End(RunHostCall(begun->call.call())); });
 }
 
-// The only result of a call, or the first operand: a scalar.
+// Returns the handle: the only result of a call, or the first operand. It is a scalar.
 int64_t* HandleIn(const Buffers& buffers) {
   if (buffers.empty() || buffers[0].dtype != ffi::DataType::S64 || buffers[0].dims.size() != 0 ||
       buffers[0].data == nullptr) {

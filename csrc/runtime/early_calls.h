@@ -1,5 +1,5 @@
-// Calls that go on while their program does: one custom call begins them, a later one takes the
-// results. In between XLA computes what does not need them, and begins others.
+// Early calls, which run beside their program: one custom call begins them, a later one takes the
+// results. In between XLA computes everything that does not need them, and begins others.
 #pragma once
 
 #include <cstdint>
@@ -14,26 +14,27 @@
 //                     rank and its sizes
 // Its result is an s64, the handle.
 //
-// "hostcall_gate" does nothing. XLA cannot run what takes its result, an s64, before what it takes
-// has run: so calls are begun, and other things computed, before anything waits for results.
+// "hostcall_gate" does nothing. XLA runs the consumers of its result, an s64, only after the
+// producers of its operands: so calls are begun, and other things computed, before anything waits
+// for results.
 //
-// "hostcall_done" takes a handle, and then anything. Its results are those of the call that the
-// handle stands for, each of which is taken once.
+// "hostcall_done" takes a handle, and then any other operands. It returns the results of the call
+// with this handle, once.
 extern "C" XLA_FFI_Error* HostcallStartHandler(XLA_FFI_CallFrame* frame);
 extern "C" XLA_FFI_Error* HostcallGateHandler(XLA_FFI_CallFrame* frame);
 extern "C" XLA_FFI_Error* HostcallDoneHandler(XLA_FFI_CallFrame* frame);
 
 namespace hostcall {
 
-// A run of a program with such calls begins. Returns its number, from which it ends.
+// Begins a run of a program with early calls. Returns the number that ends it.
 //
-// Where a program fails, nobody takes the results of what it has begun. These calls are let go of
-// when all runs have ended that were under way when they began. So whoever runs programs has to say
-// when.
+// If a program fails, nothing takes the results of the calls that it has begun. These calls are
+// dropped when all runs have ended that were under way when they began. So all code that runs
+// programs has to report each run.
 int64_t BeginRun();
 void EndRun(int64_t run);
 
-// The same for other extension modules.
+// The same functions for other extension modules.
 struct EarlyCallsApi {
   int64_t (*begin_run)();
   void (*end_run)(int64_t run);
@@ -41,7 +42,7 @@ struct EarlyCallsApi {
 
 const EarlyCallsApi* GetEarlyCallsApi();
 
-// How many calls there are whose results nobody has taken.
+// Returns the number of early calls whose results were not taken.
 int64_t CountEarlyCalls();
 
 }  // namespace hostcall

@@ -1,4 +1,4 @@
-// How a host call fails inside the runtime: a status code of the FFI and a message for the user.
+// Failures of a host call inside the runtime: a status code of the FFI and a message for the user.
 #pragma once
 
 #include <exception>
@@ -9,7 +9,7 @@
 
 namespace hostcall {
 
-// Thrown inside the runtime only; `RunHostCall` turns it into a value before it reaches XLA.
+// An exception inside the runtime; `RunHostCall` turns it into a value before it reaches XLA.
 class Failure : public std::exception {
  public:
   Failure(xla::ffi::ErrorCode code, std::string message)
@@ -19,10 +19,10 @@ class Failure : public std::exception {
     return Failure(xla::ffi::ErrorCode::kInvalidArgument, std::move(message));
   }
 
-  // A frame that no lowering of ours makes.
+  // Returns the failure for a frame that no lowering of ours makes.
   static Failure Malformed() { return InvalidArgument("hostcall: malformed custom call."); }
 
-  // The same failure, with the description of the callback that it happened in.
+  // Returns the same failure, with the description of the callback that it happened in.
   Failure In(const std::string& description) const {
     return Failure(code_, message_ + " This is " + description + ".");
   }

@@ -16,7 +16,7 @@ namespace nb = nanobind;
 namespace hostcall {
 namespace {
 
-// What a capsule of DLPack's says. It keeps the memory.
+// The array in a DLPack capsule. It keeps the memory.
 class ForeignArray {
  public:
   explicit ForeignArray(const nb::capsule& capsule) : array_(nb::cast<Array>(capsule)) {}
@@ -33,7 +33,7 @@ class ForeignArray {
   nb::tuple shape() const { return Tuple(array_.shape_ptr()); }
   nb::tuple strides() const { return Tuple(array_.stride_ptr()); }
 
-  // A read-only array over the same memory; `self` is what keeps that.
+  // Returns a read-only array over the same memory, which `self` keeps.
   static nb::object View(const nb::object& self, nb::object descr) {
     const Array& array = nb::cast<const ForeignArray&>(self).array_;
     const auto rank = array.ndim();

@@ -5,7 +5,7 @@
 
 namespace hostcall {
 
-// Defines the class by which Python looks at one.
+// Defines the class by which Python inspects one.
 void DefineForeignArrays(nanobind::module_& m);
 
 }  // namespace hostcall

@@ -8,14 +8,14 @@
 namespace hostcall {
 
 // Makes a mutex of static life free in a forked child, whatever the parent's other threads were
-// doing: fork() waits for it. To be called once for each.
+// doing: fork() waits for it. Call it once for each mutex.
 template <std::mutex& (*mutex)()>
 void HoldAcrossFork() {
   pthread_atfork([] { mutex().lock(); }, [] { mutex().unlock(); }, [] { mutex().unlock(); });
 }
 
-// A base of classes that have one object, which all threads share under `mutex_`. The object is
-// leaked: threads may still use it while the process exits.
+// A base of classes with one object, which all threads share under `mutex_`. The object is leaked:
+// threads may still use it while the process exits.
 template <typename T>
 class HeldAcrossFork {
  public:

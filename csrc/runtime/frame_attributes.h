@@ -12,7 +12,7 @@ namespace hostcall {
 
 using Pairs = xla::ffi::Span<const int64_t>;
 
-// What all calls of callbacks have; handler.h tells of them.
+// The attributes that all custom calls of callbacks have; see handler.h.
 struct Attributes {
   int64_t callback = 0;
   Pairs dynamic_operands;
@@ -21,9 +21,9 @@ struct Attributes {
   Pairs sub_byte_results;
 };
 
-// Takes attributes one by one, in the order of their names, which XLA has them in: numbers, and
-// arrays of them. The FFI's own binding compares names letter by letter, which costs a call more
-// than all else in its frame.
+// A reader of attributes, one by one, in the order of their names, as XLA sorts them: numbers, and
+// arrays of numbers. The FFI's own binding compares names letter by letter, which costs a call more
+// than everything else in its frame.
 class AttributeReader {
  public:
   explicit AttributeReader(const XLA_FFI_Attrs& attrs) : attrs_(attrs) {}
@@ -36,7 +36,7 @@ class AttributeReader {
     return *this;
   }
 
-  // Whether these were all, and of the right kinds.
+  // Returns true if all attributes were taken and had the right kinds.
   bool Ended() const { return is_right_ && next_ == attrs_.size; }
 
  private:
@@ -56,8 +56,8 @@ class AttributeReader {
     return true;
   }
 
-  // By words, which overlap: for names of other lengths than a word's, the compiler calls a
-  // function.
+  // Compares words, which overlap: for names of other lengths than a word's, the compiler would
+  // call a function.
   template <size_t kSize>
   static bool Is(const XLA_FFI_ByteSpan& span, const char (&name)[kSize]) {
     constexpr size_t kLength = kSize - 1, kWord = sizeof(uint64_t);
@@ -92,7 +92,7 @@ inline void Read(AttributeReader& reader, Attributes& attributes) {
       .Take("sub_byte_results", attributes.sub_byte_results);
 }
 
-// The `AttrDecoding` of a struct that there is a `Read` for.
+// The `AttrDecoding` of a struct that has a `Read` function.
 template <typename T>
 struct StructDecoding {
   using Type = T;

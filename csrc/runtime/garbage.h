@@ -7,8 +7,8 @@
 
 namespace hostcall {
 
-// Not PyGC_Collect, which does nothing where the user has switched the collector off. Wants the
-// GIL, and may run code of the user's.
+// Collects garbage. PyGC_Collect does nothing if the user has switched the collector off. Needs the
+// GIL, and may run user code.
 inline void CollectGarbage() {
   UntilExit([] {
     PyObject* gc = PyImport_ImportModule("gc");

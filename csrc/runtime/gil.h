@@ -10,10 +10,10 @@
 
 namespace hostcall {
 
-// When the interpreter shuts down while a thread waits for the GIL, Python ends that thread: the
-// stack is unwound by force, through C++ frames whose destructors would touch Python objects
-// without the GIL. So the first frame of ours that the unwinding reaches stops it for good. The
-// process is about to exit, and takes the thread with it. (From 3.14 on Python does the same.)
+// Blocks for ever. If the interpreter shuts down while a thread waits for the GIL, Python ends that
+// thread: it unwinds the stack by force, through C++ frames whose destructors would touch Python
+// objects without the GIL. So the first frame of ours that it reaches stops the unwinding for good.
+// The process is about to exit, and takes the thread with it. (From 3.14 on Python does the same.)
 [[noreturn]] inline void WaitForProcessExit() {
   std::mutex mutex;
   std::condition_variable never;
@@ -21,12 +21,13 @@ namespace hostcall {
   while (true) never.wait(lock);
 }
 
-// Not a catch block: one that runs while another exception is handled would end the process.
+// A guard that stops this unwinding. Not a catch block: one that runs while another exception is
+// handled would end the process.
 class ExitGuard {
  public:
   ExitGuard() = default;
   ~ExitGuard() {
-    // An exception of C++ goes on: only Python's way to end a thread is none.
+    // A C++ exception goes on: only Python's way to end a thread has none.
     if (armed_ && std::uncaught_exceptions() == exceptions_) WaitForProcessExit();
   }
   void Disarm() { armed_ = false; }
@@ -38,8 +39,8 @@ class ExitGuard {
   bool armed_ = true;
 };
 
-// What `f` returns. `f` calls something of Python's that may release the GIL, and so meet the end
-// of the interpreter; it owns nothing that has to be destroyed.
+// Returns the result of `f`, which calls a Python function that may release the GIL, and so may
+// meet the end of the interpreter. `f` must own nothing that has to be destroyed.
 template <typename F>
 auto UntilExit(F&& f) {
   ExitGuard guard;
@@ -53,7 +54,7 @@ auto UntilExit(F&& f) {
   }
 }
 
-// True while Python code may be run by a thread that does not hold the GIL yet.
+// Returns true while a thread that does not hold the GIL yet may run Python code.
 inline bool PythonIsRunning() {
   // _Py_IsFinalizing became public as Py_IsFinalizing in 3.13.
 #if PY_VERSION_HEX >= 0x030d0000
@@ -63,7 +64,7 @@ inline bool PythonIsRunning() {
 #endif
 }
 
-// Calls `f`, which may throw, while other threads may have the GIL.
+// Calls `f`, which may throw, with the GIL released.
 template <typename F>
 void WithoutGil(F&& f) {
   std::exception_ptr failed;

@@ -1,4 +1,4 @@
-// What is said of a callback that is gone.
+// The failure for a callback that is gone.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace hostcall {
 
-// A frame does not say whose it is: without TensorFlow in the process, it is JAX's.
+// Builds the error. Frames name no framework: without TensorFlow in the process, it is JAX.
 inline Failure Gone(const char* kind, int64_t id) {
   const bool has_tensorflow = GetTensorApi() != nullptr;
   return Failure(

@@ -25,10 +25,10 @@ namespace hostcall {
 
 namespace {
 
-// A thread that Python knows came in from Python and has nothing else to do. Any other is one of
-// XLA's few: if callbacks held them all, a callback that itself runs a program would wait for ever.
-// Where XLA goes on because a call has ended, only calls that are known to be short run at once:
-// Ctrl-C could not end them, and others may have to wait for this thread.
+// Returns whether this thread may run a call. One that Python knows came from Python and has
+// nothing else to do. Any other is one of XLA's few: if callbacks held all, a callback that runs a
+// program would wait for ever. If XLA goes on here since a call has ended, only calls known to be
+// short run at once: Ctrl-C could not end them, and others may wait for this thread.
 bool MayRunHere(const HostCall& call) {
   if (PyGILState_GetThisThreadState() == nullptr) return false;
   return !XlaGoesOnHere() || call.callback == nullptr || call.callback->WasShort();
@@ -38,12 +38,12 @@ bool IsConcurrent(const HostCall& call) {
   return !call.ordered && call.callback != nullptr && call.callback->convention().concurrent;
 }
 
-// A call that the program has a future of.
+// A call that the program waits for by a future.
 class LaterCall : public std::enable_shared_from_this<LaterCall> {
  public:
   explicit LaterCall(HostCall call) : call_(Abandonable(std::move(call))) {}
 
-  // The call can be given up from here on, unless the function has the program's memory.
+  // Returns the future. The call can be given up now, unless the function has the program's memory.
   ffi::Future Begin() {
     if (call_.call().abandonment != nullptr) {
       waiting_.emplace(call_.call(), [kept = weak_from_this()](const ffi::Error& error) {
@@ -55,7 +55,7 @@ class LaterCall : public std::enable_shared_from_this<LaterCall> {
 
   std::optional<ffi::Error> Run() const { return RunHostCall(call_.call()); }
 
-  // `error` is what `Run` has returned.
+  // Ends the call with the result of `Run`.
   void End(std::optional<ffi::Error> error) {
     {
       std::lock_guard<std::mutex> lock(abandonment_.mutex);
@@ -131,7 +131,7 @@ Result Handle(turns::Run run, const Args& args, const Rets& rets, const Attribut
 HOSTCALL_DEFINE_HANDLER(HandleCallBound, (Handle<ffi::RemainingArgs, ffi::RemainingRets>),
                         BindFrame(ffi::Ffi::Bind().Ctx<turns::Run>()));
 
-// Returns false where the frame asks for something else than a call, or is malformed.
+// Returns false if the frame asks for something other than a call, or is malformed.
 bool ReadDirectly(const XLA_FFI_CallFrame& frame, Attributes& attributes) {
   if (frame.extension_start != nullptr || frame.stage != XLA_FFI_ExecutionStage_EXECUTE) {
     return false;
@@ -154,7 +154,7 @@ XLA_FFI_Error* HandleDirectly(XLA_FFI_CallFrame& frame, const Attributes& attrib
 }  // namespace
 }  // namespace hostcall
 
-// The FFI's binding costs a call more than a small function takes. It answers what else XLA asks.
+// Bypasses the FFI's binding for plain calls: it costs a call more than a small function takes.
 extern "C" XLA_FFI_Error* HostcallHandler(XLA_FFI_CallFrame* frame) {
   hostcall::Attributes attributes;
   return hostcall::ReadDirectly(*frame, attributes) ? hostcall::HandleDirectly(*frame, attributes)

@@ -1,4 +1,4 @@
-// The typed-FFI handlers: where XLA enters the runtime.
+// The typed-FFI handlers, through which XLA enters the runtime.
 #pragma once
 
 #include "xla/ffi/api/ffi.h"
@@ -15,6 +15,6 @@
 // perhaps a token. Results: likewise.
 extern "C" XLA_FFI_Error* HostcallHandler(XLA_FFI_CallFrame* frame);
 
-// The same for platform CUDA, with the buffers in the memory of the device (cuda.cc). XLA must not
-// record it in a CUDA graph, which would run without calling it again: it has no traits.
+// Does the same for platform CUDA, with the buffers in the memory of the device (cuda.cc). XLA must
+// not record it in a CUDA graph, which would run without calling it again: it has no traits.
 extern "C" XLA_FFI_Error* HostcallCudaHandler(XLA_FFI_CallFrame* frame);

@@ -1,4 +1,4 @@
-// What a handler answers XLA.
+// A handler's answer to XLA.
 #pragma once
 
 #include <exception>
@@ -12,13 +12,13 @@
 
 namespace hostcall {
 
-// What a call comes to: a future where it goes on elsewhere, else an error, if there is one.
+// The outcome of a call: a future if it goes on elsewhere, otherwise an error, if any.
 struct Result {
   std::optional<xla::ffi::Future> later;
   std::optional<xla::ffi::Error> error;
 };
 
-// Ends what XLA has a future of.
+// Completes a future of XLA's.
 inline void Complete(xla::ffi::Promise& promise, std::optional<xla::ffi::Error> error) {
   const GoingOn going_on;
   if (error.has_value()) {
@@ -28,7 +28,7 @@ inline void Complete(xla::ffi::Promise& promise, std::optional<xla::ffi::Error> 
   }
 }
 
-// No exception reaches XLA.
+// Turns exceptions into errors: none may reach XLA.
 template <typename Answer>
 Result Answered(Answer&& answer) {
   try {
@@ -42,7 +42,7 @@ Result Answered(Answer&& answer) {
 
 }  // namespace hostcall
 
-// XLA takes an answer at once, which costs less, as well as a future.
+// An encoding with a future only if needed: an immediate answer costs less.
 template <xla::ffi::ExecutionStage stage>
 struct xla::ffi::ResultEncoding<stage, hostcall::Result> {
   static std::variant<XLA_FFI_Error*, XLA_FFI_Future*> Encode(const XLA_FFI_Api* api,

@@ -1,4 +1,4 @@
-// The ids by which compiled programs know what they call.
+// The ids by which compiled programs know their callbacks.
 #pragma once
 
 #include <cstdint>
@@ -7,19 +7,19 @@
 
 namespace hostcall {
 
-// Where the callback ids of a process begin. At random, so that a program of another process (out
-// of a saved model, say) finds nothing under its ids, rather than something else. Positive, with
-// room for more ids than a process can use.
+// Returns the first callback id of a process. It is random, so that a program of another process
+// (from a saved model, say) finds nothing under its ids, rather than something else. It is
+// positive, with room for more ids than a process can use.
 inline int64_t FirstId() {
   std::random_device random;
   return (static_cast<int64_t>(random() & 0x3fffffff) << 32) + 1;
 }
 
-// The ids of a table, none of which comes twice.
+// The ids of a table, each given once.
 class Ids {
  public:
-  // `wanted` where it is not 0: an id that another process with the same function has, too. If it
-  // was given already, the next one of a series that is the same in each process.
+  // Returns `wanted` unless it is 0: an id that another process with the same function has, too. If
+  // it was given already, returns the next one of a series that is the same in each process.
   int64_t Next(int64_t wanted) {
     if (wanted == 0) return next_++;
     while (!given_.insert(wanted).second) wanted = After(wanted);

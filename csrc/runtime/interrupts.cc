@@ -28,7 +28,7 @@ namespace ffi = xla::ffi;
 namespace hostcall::interrupts {
 namespace {
 
-// By the clock of Python's time.monotonic_ns(). May be asked for in a handler of signals.
+// Returns the time of Python's time.monotonic_ns(). Safe in a signal handler.
 int64_t Now() {
   timespec now = {};
   clock_gettime(CLOCK_MONOTONIC, &now);
@@ -52,7 +52,7 @@ class Table : public HeldAcrossFork<Table> {
   }
 
   void Remove(int64_t number) {
-    Waiting::GiveUp dropped;  // without the lock
+    Waiting::GiveUp dropped;  // destroyed without the lock
     std::lock_guard<std::mutex> lock(mutex_);
     if (auto node = entries_.extract(number); !node.empty()) {
       dropped = std::move(node.mapped().give_up);
@@ -80,21 +80,21 @@ nb::object& Chooser() {
   return *chooser;
 }
 
-// The end of a pipe that the handler writes to; -1 where nobody reads.
+// The end of a pipe that the handler writes to; -1 without a reader.
 std::atomic<int> wake{-1};
 std::atomic<void (*)(int)> python_handler{nullptr};
 
 void OnInterrupt(int signal) {
   const int error = errno;
   const int64_t now = Now();
-  // First: a program that is given up fails with KeyboardInterrupt. If Python did not know by then
-  // that Ctrl-C has come, it would raise another one later.
+  // First: a program that is given up fails with KeyboardInterrupt. If Python did not know of the
+  // Ctrl-C by then, it would raise another one later.
   if (const auto handler = python_handler.load()) handler(signal);
   if (const int fd = wake.load(); fd >= 0) (void)!write(fd, &now, sizeof(now));
   errno = error;
 }
 
-// What the user's Python says. With the GIL.
+// The chooser's answer, made under the GIL.
 struct Choice {
   std::vector<int64_t> numbers;
   std::optional<ffi::Error> error;
@@ -121,7 +121,7 @@ Choice Choose(const std::map<int64_t, Entry>& all, int64_t came) {
   return choice;
 }
 
-// Returns whether to come again soon. Ctrl-C has come at that time, or not since the last one: 0.
+// Gives up calls. Returns whether to come again soon. `came` is the time of a new Ctrl-C, or 0.
 bool GiveUpChosen(int64_t came) {
   if (!PythonIsRunning()) return false;
   const std::map<int64_t, Entry> all = Table::Global().All();
@@ -151,7 +151,7 @@ void Watch(int fd) {
   }
 }
 
-// Has a thread watch for Ctrl-C, unless one does. A forked child has none of its parent's threads.
+// Makes sure that a thread watches for Ctrl-C. A forked child has none of its parent's threads.
 void Prepare() {
   static std::mutex* const mutex = new std::mutex();
   static const bool forgets = [] {
@@ -171,7 +171,7 @@ void Prepare() {
     RunOnPool([fd = ends[0]] { Watch(fd); });
     wake = ends[1];
   }
-  // Whoever sets a handler in Python puts Python's own in this place again.
+  // Setting a handler in Python puts Python's own in this place again.
   struct sigaction current;
   if (sigaction(SIGINT, nullptr, &current) != 0 || (current.sa_flags & SA_SIGINFO) != 0) return;
   if (current.sa_handler == &OnInterrupt || current.sa_handler == SIG_IGN ||
@@ -192,7 +192,7 @@ int64_t AddPrepared(Entry entry) {
   return Table::Global().Add(std::move(entry));
 }
 
-// What another module waits for: no callback that one could know its starter by, and no run.
+// Adds a wait of another module: it has no run, and no callback by which to know its starter.
 int64_t BeginOther(unsigned long thread, InterruptsApi::GiveUp give_up) {
   const auto of_error = [give_up = std::move(give_up)](const ffi::Error& error) {
     const ffi::ErrorCode code = error.errc().value_or(ffi::ErrorCode::kUnknown);

@@ -1,6 +1,6 @@
-// Ctrl-C where a program waits for calls on other threads. It waits in XLA, where Python's handlers
-// of signals do not run before the calls have ended. So they are given up: the program fails, and
-// Python raises KeyboardInterrupt as soon as XLA returns.
+// Ctrl-C while a program waits for calls on other threads. It waits in XLA, where Python's signal
+// handlers do not run before the calls have ended. So the calls are given up: the program fails,
+// and Python raises KeyboardInterrupt as soon as XLA returns.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -14,12 +14,12 @@
 
 namespace hostcall::interrupts {
 
-// A call that can be given up, for as long as this lives.
+// A call that can be given up while this object lives.
 class Waiting {
  public:
   using GiveUp = std::function<void(const xla::ffi::Error&)>;
 
-  // `give_up` is called on another thread, once at most, without the GIL.
+  // Registers the call. `give_up` runs on another thread, at most once, without the GIL.
   Waiting(const HostCall& call, GiveUp give_up);
   ~Waiting();
   Waiting(const Waiting&) = delete;
@@ -29,10 +29,10 @@ class Waiting {
   const int64_t number_;
 };
 
-// Sets the Python function that chooses. It takes a list of (number, callback id, run, thread), as
-// HostCall has these, with the time when each began, and the time when Ctrl-C came, or 0 where it
-// was told before. It returns the numbers of the calls to give up, a status code, a text, and
-// whether it is to be asked again soon. Times are those of time.monotonic_ns().
+// Sets the Python function that chooses the calls to give up. It takes a list of (number, callback
+// id, run, thread, time of begin), as in HostCall, and the time when Ctrl-C came, or 0 if it was
+// told that before. It returns the numbers of the calls to give up, a status code, a text, and true
+// if it wants to be asked again soon. Times are those of time.monotonic_ns().
 void SetChooser(nanobind::object chooser);
 
 const InterruptsApi* GetInterruptsApi();

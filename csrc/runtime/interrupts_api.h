@@ -1,4 +1,4 @@
-// Ctrl-C for what other extension modules wait for: see interrupts.h.
+// Ctrl-C for waits of other extension modules: see interrupts.h.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@ struct InterruptsApi {
   // Takes a status code and a text.
   using GiveUp = std::function<void(int, const std::string&)>;
 
-  // A thread of Python's waits for something that can be given up, until `end` gets the number that
-  // this returns. `give_up` is called on another thread, once at most, without the GIL.
+  // Begins a wait of a Python thread that can be given up; returns the number that `end` takes.
+  // `give_up` runs on another thread, at most once, without the GIL.
   int64_t (*begin)(unsigned long thread, GiveUp give_up);
   void (*end)(int64_t number);
 };

@@ -60,18 +60,18 @@ struct Member {
 };
 using Members = std::vector<Member>;
 
-// Each on a thread of its own: XLA goes on with the device there, perhaps until others do the same.
+// Completes each call on its own thread: XLA goes on there, perhaps until other devices do so too.
 void Tell(const Members& members, const std::optional<ffi::Error>& error) {
   for (const Member& member : members) {
     RunOnPool([promise = member.promise, error]() mutable { Complete(promise, error); });
   }
 }
 
-// The devices that wait for others, and the runs that have failed.
+// The devices that wait for others, and the failed runs.
 class Meetings : public HeldAcrossFork<Meetings> {
  public:
-  // Adds a device, and returns all of them where it is the last to arrive. Of a run that has failed
-  // the device gets the error at once.
+  // Adds a device, and returns all of them if it is the last to arrive. If the run has failed, the
+  // device gets the error at once.
   Members Join(int64_t run, int64_t callback, Member member, size_t devices) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (auto failed = failed_.find(run); failed != failed_.end()) {
@@ -84,7 +84,7 @@ class Meetings : public HeldAcrossFork<Meetings> {
     return std::move(waiting_.extract(where).mapped());
   }
 
-  // The run has failed. Nobody who waits in it will be joined by all.
+  // Marks a run as failed, and tells the devices that wait in it: not all others will arrive.
   void Fail(int64_t run, const ffi::Error& error) {
     std::vector<Members> dropped;
     {
@@ -105,12 +105,12 @@ class Meetings : public HeldAcrossFork<Meetings> {
   }
 
  private:
-  // Runs that have failed end soon, and others have other ids.
+  // Failed runs end soon, and other runs have other ids.
   static constexpr size_t kKept = 256;
 
   std::map<std::pair<int64_t, int64_t>, Members> waiting_;  // by run and callback
   std::map<int64_t, ffi::Error> failed_;
-  std::deque<int64_t> order_;  // of those
+  std::deque<int64_t> order_;  // failed runs, the oldest first
 };
 
 Failure Differs() {
@@ -149,14 +149,14 @@ class Meeting {
     }
   }
 
-  // Whether the calls are made beside one another.
+  // Returns whether the calls overlap.
   bool IsConcurrent() const {
     const HostCall& call = Leader(0);
     return !call.ordered && call.callback != nullptr && call.callback->convention().concurrent;
   }
 
-  // Makes the calls, from this thread and, where they are concurrent, others of the pool. The last
-  // one to end tells the devices.
+  // Makes the calls, on this thread and, if they are concurrent, others of the pool. The last one
+  // to end tells the devices.
   static void Hold(std::shared_ptr<Meeting> meeting) {
     if (auto error = meeting->Check(); error.has_value()) {
       meeting->End(*error);
@@ -217,7 +217,7 @@ class Meeting {
           std::memcpy(call.results[k].data, leader->results[k].data, static_cast<size_t>(size));
       }
     }
-    // Not before all are copied: XLA may reuse the leader's memory.
+    // After all copies: XLA may reuse the leader's memory.
     Tell(members_, std::nullopt);
   }
 

@@ -21,13 +21,13 @@ namespace ffi = xla::ffi;
 namespace hostcall {
 namespace {
 
-// The class that shows a loan. Leaked like all that holds Python objects.
+// Returns the class that shows a loan. Leaked like everything that holds Python objects.
 nb::object& DeviceArray() {
   static auto* shows = new nb::object();
   return *shows;
 }
 
-// How long, and how often, it is waited for others to let go of memory.
+// The time of one wait for others to let go of memory, and the number of waits.
 constexpr std::chrono::milliseconds kPause{5};
 constexpr int kTries = 100;
 
@@ -41,7 +41,7 @@ std::vector<int64_t> StridesOf(Dims allocated) {
   return strides;
 }
 
-// An array that nobody else has, of rank 0 too.
+// Returns a copy without other users, an array even for rank 0.
 nb::object Copy(const Buffer& buffer, Dims dims) {
   nb::object view = View(buffer, dims, /*flags=*/0);
   return Checked(UntilExit([&] { return PyArray_NewCopy(AsArray(view), NPY_CORDER); }));
@@ -59,7 +59,7 @@ void CheckIsPlain(const Buffer& buffer) {
 
 }  // namespace
 
-// One user of the memory. It owns what keeps that.
+// One user of the memory, which keeps it by its owner.
 struct Loan::Use {
   explicit Use(const std::shared_ptr<Loan>& of) : loan(of), owner(of->owner_) { ++loan->uses_; }
   ~Use() { --loan->uses_; }
@@ -139,7 +139,7 @@ nb::object Loan::NewUse(const std::shared_ptr<Loan>& loan) {
 }
 
 nb::object Loans::Lend(const Buffer& operand, const Place& place, bool share) {
-  // Where it is copied, NumPy looks at it.
+  // Checked first: NumPy gets these dimensions if the operand is copied.
   if (SizeInBytes(operand) < 0 || operand.dims.size() > NPY_MAXDIMS) throw Failure::Malformed();
   if (place.type != Place::kCpu) {
     CheckIsPlain(operand);
@@ -161,9 +161,9 @@ nb::object Loans::Show(std::shared_ptr<Loan> loan) {
 bool Loans::AnyIsUsed() const {
   const auto used = [](const Lent& lent) { return lent.loan->IsUsed(lent.shown); };
   if (std::none_of(lent_.begin(), lent_.end(), used)) return false;
-  // A cycle that the function has left behind is nobody's any more.
+  // A cycle that the function has left behind has no user any more.
   CollectGarbage();
-  // And libraries with threads of their own, as JAX, let go a little after they have returned.
+  // Libraries with threads of their own, like JAX, let go a little after they have returned.
   for (int i = 0; i < kTries && std::any_of(lent_.begin(), lent_.end(), used); ++i) {
     WithoutGil([] { std::this_thread::sleep_for(kPause); });
   }

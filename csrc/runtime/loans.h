@@ -1,5 +1,5 @@
-// Arrays that a function is lent for the length of a call: what others take by DLPack, or by
-// __cuda_array_interface__, wherever they lie.
+// Arrays lent to a function for one call. Other libraries take them by DLPack, or by
+// __cuda_array_interface__, on a device or the host.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -14,14 +14,14 @@
 
 namespace hostcall {
 
-// One array. The class DeviceArray of hostcall_runtime._device_arrays shows it to users. All of it
-// wants the GIL.
+// A lent array. The class DeviceArray of hostcall_runtime._device_arrays shows it to users. All
+// members need the GIL.
 class Loan {
  public:
-  // Of an array of NumPy's, which is kept as long as somebody has the memory.
+  // Lends a NumPy array, which is kept while its memory has a user.
   explicit Loan(nanobind::object array);
 
-  // Of a device's memory, which nobody can keep.
+  // Lends a device's memory, which nothing can keep from being freed.
   Loan(const Buffer& buffer, const Place& place);
 
   Loan(const Loan&) = delete;
@@ -33,20 +33,20 @@ class Loan {
   nanobind::object dtype() const { return dtype_; }
   const Place& place() const { return place_; }
 
-  // What has the two methods of DLPack, for one more user of the memory. `code` and `bits` are
-  // DLPack's dtype.
+  // Returns an object with DLPack's two methods, for one more user of the memory. `code` and `bits`
+  // are DLPack's dtype.
   static nanobind::object Export(const std::shared_ptr<Loan>& loan, int code, int bits);
 
-  // A read-only array of NumPy's, for one more user of the host's memory.
+  // Returns a read-only NumPy array, for one more user of the host's memory.
   static nanobind::object View(const std::shared_ptr<Loan>& loan);
 
-  // The address, for somebody who keeps the object that shows it.
+  // Returns the address, for a user who keeps the object that shows the loan.
   uintptr_t Expose();
 
-  // Whether somebody has the memory; `shown` is the object that shows this, and has one reference.
+  // Returns whether the memory has a user. `shown` shows this loan, and has one reference.
   bool IsUsed(nanobind::handle shown) const;
 
-  // What shows it refuses from now on.
+  // Ends the loan: the object that shows it refuses all use from now on.
   void End();
 
  private:
@@ -55,7 +55,7 @@ class Loan {
   void CheckLasts() const;
   static nanobind::object NewUse(const std::shared_ptr<Loan>& loan);
 
-  nanobind::object owner_;  // null where the memory is a device's, or the loan is over
+  nanobind::object owner_;  // null for a device's memory, and when the loan is over
   void* data_;
   nanobind::object dtype_;
   std::vector<int64_t> shape_;
@@ -66,7 +66,7 @@ class Loan {
   bool over_ = false;
 };
 
-// Those of one call, which end with this.
+// The loans of one call, which end with this object.
 class Loans {
  public:
   Loans() = default;
@@ -74,15 +74,15 @@ class Loans {
   Loans(const Loans&) = delete;
   Loans& operator=(const Loans&) = delete;
 
-  // What shows an operand to the function: over the memory of the operand itself on a device, and
-  // where that can be kept if `share` says so, and else over a copy.
+  // Returns an object that shows an operand to the function: over the operand's own memory on a
+  // device, or on the host if `share` is set and that memory can be kept; otherwise over a copy.
   nanobind::object Lend(const Buffer& operand, const Place& place, bool share);
 
-  // What shows an array of NumPy's.
+  // Returns an object that shows a NumPy array.
   nanobind::object Lend(nanobind::object array);
 
-  // Whether somebody has the memory of one. The objects that show them must have one reference by
-  // now, but for what others have. May run code of the user's.
+  // Returns whether any lent memory has a user. By now only users may hold further references to
+  // the objects that show the loans. May run user code.
   bool AnyIsUsed() const;
 
   void End();

@@ -1,22 +1,22 @@
-// Memory that comes back, for values that other modules keep in it.
+// Recycled memory for values that other modules keep in it.
 #pragma once
 
 #include <cstddef>
 
 namespace hostcall {
 
-// The memory of large arrays (array_memory.h), for those who make large values otherwise, such as
-// tensors. Neither wants the GIL.
+// The memory of large arrays (array_memory.h), for modules that make other large values, such as
+// tensors. Neither function needs the GIL.
 struct MemoryApi {
-  // Memory of arbitrary values, at the beginning of a page. Null for sizes that are not worth it,
-  // and where there is none.
+  // Returns memory of arbitrary values, at the beginning of a page. Returns null for sizes that are
+  // not worth it, and if memory is exhausted.
   void* (*take)(size_t size);
 
-  // Takes back what `take` gave.
+  // Takes back memory from `take`.
   void (*give)(void* data);
 };
 
-// Lives as long as the process.
+// Returns the functions, which live as long as the process.
 const MemoryApi* GetMemoryApi();
 
 }  // namespace hostcall

@@ -39,7 +39,7 @@ using hostcall::Registry;
 
 namespace {
 
-// The caller has the GIL, which the thread of the pool waits for: `function` is its own by then.
+// Calls `function` on the pool, whose thread waits for the caller's GIL and then owns `function`.
 void CallOnPool(nb::object function) {
   hostcall::RunOnPool([raw = function.ptr()] {
     if (!hostcall::PythonIsRunning()) return;

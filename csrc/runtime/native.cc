@@ -51,7 +51,7 @@ NativeOutcome CallOf(int64_t id, const NativeFrame& frame) {
   return outcome;
 }
 
-// No exception reaches XLA.
+// Turns exceptions into errors: none may reach XLA.
 template <typename Call>
 NativeOutcome Outcome(const XLA_FFI_Api* api, Call&& call) {
   try {
@@ -73,7 +73,7 @@ HOSTCALL_DEFINE_HANDLER(
     HandleBound, Handle,
     ffi::Ffi::Bind().Ctx<Surroundings>().RemainingArgs().RemainingRets().Attr<int64_t>("callback"));
 
-// The id that a plain call has; null where the frame asks for something else, or is malformed.
+// Returns the id of a plain call; null if the frame asks for something else, or is malformed.
 const int64_t* IdOf(const XLA_FFI_CallFrame& frame) {
   constexpr std::string_view kName = "callback";
   const XLA_FFI_Attrs& attrs = frame.attrs;
@@ -97,7 +97,7 @@ XLA_FFI_Error* CallDirectly(XLA_FFI_CallFrame& frame, int64_t id) {
 
 }  // namespace hostcall
 
-// The FFI's binding costs a call more than a small function takes. It answers what else XLA asks.
+// Bypasses the FFI's binding for plain calls: it costs a call more than a small function takes.
 extern "C" XLA_FFI_Error* HostcallNativeHandler(XLA_FFI_CallFrame* frame) {
   const int64_t* id = hostcall::IdOf(*frame);
   return id == nullptr ? hostcall::HandleBound(frame) : hostcall::CallDirectly(*frame, *id);

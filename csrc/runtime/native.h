@@ -14,6 +14,6 @@ void DefineNative(nanobind::module_& m);
 
 // Custom call target "hostcall_native", FFI API 0.2, platform Host. Attribute:
 //   callback  i64: the id of the function in the table
-// Operands and results: the function's own, and perhaps a token. All are of static shape, and of
-// types that memory holds as the function wants them.
+// Operands and results: the function's own, and perhaps a token. All have static shapes, and types
+// with the memory layout that the function wants.
 extern "C" XLA_FFI_Error* HostcallNativeHandler(XLA_FFI_CallFrame* frame);

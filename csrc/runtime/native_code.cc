@@ -13,7 +13,7 @@ namespace ffi = xla::ffi;
 namespace hostcall {
 namespace {
 
-// Pointers and int64s are passed alike, so that the number of arguments alone tells how to call.
+// Pointers and int64s are passed alike, so the number of arguments alone determines the call.
 static_assert(sizeof(void*) == sizeof(int64_t));
 
 using Arguments = std::array<int64_t, kMaxNativeArguments>;
@@ -34,10 +34,10 @@ constexpr auto MakeCalls(std::index_sequence<counts...>) {
   return std::array{&CallWithCount<counts>...};
 }
 
-// By the number of arguments.
+// The callers by the number of arguments.
 constexpr auto kCalls = MakeCalls(std::make_index_sequence<kMaxNativeArguments + 1>());
 
-// Null for an array without elements, wherever XLA has it.
+// Returns null for an array without elements, wherever XLA has it.
 int64_t AddressOf(const XLA_FFI_Buffer& buffer) {
   for (int64_t i = 0; i < buffer.rank; ++i) {
     if (buffer.dims[i] == 0) return 0;
@@ -96,7 +96,7 @@ NativeOutcome CFunction::Call(const NativeFrame& frame) const {
 
 FfiHandler::FfiHandler(std::string label, void* address, std::vector<NativeAttribute> attributes)
     : NativeFunction(std::move(label)), address_(reinterpret_cast<XLA_FFI_Handler*>(address)) {
-  // XLA has them in this order, and handlers look them up by it.
+  // XLA sorts attributes in this order, and handlers look them up by it.
   std::sort(attributes.begin(), attributes.end(),
             [](const auto& one, const auto& other) { return one.name < other.name; });
   attributes_.reserve(attributes.size());
@@ -131,7 +131,7 @@ NativeOutcome FfiHandler::Call(const NativeFrame& frame) const {
   return CallWith(inner, frame);
 }
 
-// XLA makes a frame for each call. To copy it takes as long as a small handler does.
+// Completes the frame that XLA makes for each call: a copy takes as long as a small handler does.
 NativeOutcome FfiHandler::CallWith(XLA_FFI_CallFrame& own, const NativeFrame& frame) const {
   own.attrs.size = static_cast<int64_t>(attributes_.size());
   own.attrs.types = types_.data();

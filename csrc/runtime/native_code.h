@@ -11,7 +11,7 @@
 
 namespace hostcall {
 
-// The most arguments that a C function can have.
+// The maximum number of arguments of a C function.
 constexpr size_t kMaxNativeArguments = 32;
 
 // A C function: a pointer for each operand and each result, then perhaps an int64 for each
@@ -32,7 +32,7 @@ class CFunction : public NativeFunction {
   const bool returns_status_;
 };
 
-// An attribute of a handler: a scalar, of `dtype` and given by its bytes, or a text where that is
+// An attribute of a handler: a scalar, of `dtype` and given by its bytes, or a text if `dtype` is
 // 0.
 struct NativeAttribute {
   std::string name;
@@ -59,11 +59,11 @@ class FfiHandler : public NativeFunction {
     XLA_FFI_Scalar scalar;
   };
 
-  // Calls the handler with a frame that has been filled, but for what is its own.
+  // Calls the handler with a frame that has been filled, but for the handler's own part.
   NativeOutcome CallWith(XLA_FFI_CallFrame& own, const NativeFrame& frame) const;
 
   XLA_FFI_Handler* const address_;
-  // They point into each other, and are never changed.
+  // These point into each other, and never change.
   std::vector<Attribute> attributes_;
   mutable std::vector<XLA_FFI_AttrType> types_;
   mutable std::vector<XLA_FFI_ByteSpan*> names_;

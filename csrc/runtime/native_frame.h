@@ -1,4 +1,4 @@
-// A call frame of XLA's as native code gets it: binding `Surroundings` and all buffers.
+// XLA's call frame as native code gets it: binding `Surroundings` and all buffers.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ struct Surroundings {
 
 }  // namespace hostcall
 
-// How the FFI's binding hands out what it otherwise wraps.
+// The decoding that passes on the API and the context, which the FFI's binding otherwise wraps.
 template <>
 struct xla::ffi::CtxDecoding<hostcall::Surroundings> {
   using Type = hostcall::Surroundings;

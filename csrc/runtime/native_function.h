@@ -1,4 +1,4 @@
-// Native code, as whoever calls it knows it: no Python here.
+// Native code as its callers see it: no Python here.
 #pragma once
 
 #include <memory>
@@ -11,9 +11,9 @@
 
 namespace hostcall {
 
-// What native code is called with: parts of a call frame of XLA's, which lives as long as the call.
+// The arguments of native code: parts of XLA's call frame, which lives as long as the call.
 struct NativeFrame {
-  // Throws Failure where something is no buffer.
+  // Throws Failure if something is no buffer.
   NativeFrame(const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context, const XLA_FFI_Args& args,
               const XLA_FFI_Rets& rets)
       : api(api),
@@ -23,7 +23,7 @@ struct NativeFrame {
         operands(RawBuffers(args).WithoutToken()),
         results(RawBuffers(rets).WithoutToken()) {}
 
-  // Of a whole frame, which may be changed: a handler of XLA's FFI gets it as its own.
+  // Takes a whole frame, which may be changed: a handler of XLA's FFI gets it as its own.
   explicit NativeFrame(XLA_FFI_CallFrame& whole)
       : NativeFrame(whole.api, whole.ctx, whole.args, whole.rets) {
     this->whole = &whole;
@@ -31,21 +31,21 @@ struct NativeFrame {
 
   const XLA_FFI_Api* const api;
   XLA_FFI_ExecutionContext* const context;
-  const XLA_FFI_Args& args;  // as they are, with the token
+  const XLA_FFI_Args& args;  // unchanged, with the token
   const XLA_FFI_Rets& rets;
   const RawBuffers operands;
   const RawBuffers results;
   XLA_FFI_CallFrame* whole = nullptr;
 };
 
-// What a call comes to: an error, a future, or neither where all is done. A struct of two pointers
+// The outcome of a call: an error, a future, or neither if all is done. A struct of two pointers
 // goes from function to function in registers, a variant through memory.
 struct NativeOutcome {
   XLA_FFI_Error* error = nullptr;
   XLA_FFI_Future* future = nullptr;
 };
 
-// A piece of native code (native_code.h). Somebody owns what the code lies in; where that is
+// A piece of native code (native_code.h). An owner holds the memory of the code; if the owner is
 // dropped while a call runs, the call keeps it.
 class NativeFunction {
  public:
@@ -54,14 +54,14 @@ class NativeFunction {
   NativeFunction(const NativeFunction&) = delete;
   NativeFunction& operator=(const NativeFunction&) = delete;
 
-  // Throws Failure.
+  // Calls the code. Throws Failure.
   virtual NativeOutcome Call(const NativeFrame& frame) const = 0;
 
-  // What profiles and statistics call it.
+  // Returns the name in profiles and statistics.
   const std::string& label() const { return label_; }
   virtual Stats& stats() { return stats_; }
 
-  // The last one that has the function drops the owner.
+  // Sets the owner, which the last holder of the function drops.
   virtual void SetOwner(std::shared_ptr<void> owner) { owner_ = std::move(owner); }
 
  private:

@@ -1,4 +1,4 @@
-// What Python sees of native code.
+// The Python side of native code.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>

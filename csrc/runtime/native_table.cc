@@ -11,7 +11,7 @@ namespace nb = nanobind;
 namespace hostcall {
 
 NativeTable& NativeTable::Global() {
-  // Leaked on purpose: XLA's threads may still look up while the process exits.
+  // Leaked: XLA's threads may still look up while the process exits.
   static NativeTable* table = [] {
     HoldAcrossFork<&NativeTable::Mutex>();
     HoldAcrossFork<&NativeTable::MutexOfFunctions>();
@@ -33,7 +33,7 @@ int64_t NativeTable::Insert(std::shared_ptr<NativeFunction> function, int64_t wa
 void NativeTable::Remove(int64_t id, nb::object owner) {
   const std::shared_ptr<NativeFunction> function = functions_.Find(id);
   if (function == nullptr) return;
-  // The last one that has the function drops the owner, which runs Python code.
+  // The last holder of the function drops the owner, which runs Python code.
   function->SetOwner(OwnerOf(std::move(owner)));
   functions_.Remove(id);
 }

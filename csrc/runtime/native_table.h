@@ -15,37 +15,37 @@
 
 namespace hostcall {
 
-// Ids are never used again. Nothing here wants the GIL, but for what says so.
+// The table of native code. Ids are never used again. No member needs the GIL, unless it says so.
 class NativeTable {
  public:
   using Use = CallTable<NativeFunction>::Use;
 
   static NativeTable& Global();
 
-  // For `wanted` see Ids.
+  // Inserts a function and returns its id. For `wanted` see Ids.
   int64_t Insert(std::shared_ptr<NativeFunction> function, int64_t wanted = 0);
 
-  // Calls that are under way keep `owner`. With the GIL.
+  // Removes an id. Calls under way keep `owner`. Needs the GIL.
   void Remove(int64_t id, nanobind::object owner);
 
-  // For one call. Null when nothing has the id.
+  // Finds a function for one call; null if nothing has the id.
   Use Find(int64_t id) { return Use(functions_, id); }
 
-  // Those that there are, in the order in which they came.
+  // Returns all functions, sorted by id.
   std::vector<std::shared_ptr<NativeFunction>> All();
 
-  // Has `answer` answer the calls of a function (answered_function.h), or nobody any more where it
-  // is None. Unknown ids are no error. With the GIL.
+  // Makes `answer` answer the calls of a function (answered_function.h), or the function itself
+  // again if it is None. Unknown ids are no error. Needs the GIL.
   void Answer(int64_t id, nanobind::object answer);
 
-  // One that will never end: an asynchronous call may use it, and nobody says until when.
+  // Keeps a function for ever: an asynchronous call may use it for an unknown time.
   void KeepForEver(std::shared_ptr<NativeFunction> function);
 
  private:
   static std::mutex& Mutex() { return Global().mutex_; }
   static std::mutex& MutexOfFunctions() { return Global().functions_.mutex(); }
 
-  std::mutex mutex_;  // of the other members
+  std::mutex mutex_;  // guards the other members
   Ids numbers_;
   std::unordered_set<std::shared_ptr<NativeFunction>> kept_;
   CallTable<NativeFunction> functions_;

@@ -1,4 +1,4 @@
-// How deep calls are nested on a thread, and whether its stack has room for one more.
+// The depth of nested calls on a thread, and the check that its stack has room for one more.
 #pragma once
 
 #include <pthread.h>
@@ -10,8 +10,8 @@
 
 namespace hostcall {
 
-// A call from a compiled program into Python, for as long as it lasts. What it calls may run
-// another compiled program on the same thread, whose calls are nested in it.
+// A call from a compiled program into Python, while it lasts. The callback may run another compiled
+// program on the same thread, whose calls are nested in this one.
 class NestedCall {
  public:
   NestedCall() : depth_(Depth()) { ++depth_; }
@@ -21,11 +21,11 @@ class NestedCall {
 
   bool is_nested() const { return depth_ > 1; }
 
-  // Whether the stack may end before the next call is reached. Of the first call nobody asks that:
-  // how much it takes is TensorFlow's business, and on a small stack all of it may be fine.
+  // Returns whether the stack may end before the next call is reached. Not asked of the first call:
+  // its use of stack is TensorFlow's business, and even a small stack may suffice.
   bool LacksStack() const { return is_nested() && Stack::OfThread().IsLow(); }
 
-  // What to say of it.
+  // Returns the message of the error.
   std::string Complaint() const {
     return "Calls of compiled programs into Python are nested " + std::to_string(depth_) +
            " deep, one within the other, and the stack of their thread (" +
@@ -39,7 +39,7 @@ class NestedCall {
  private:
   class Stack {
    public:
-    // Asked once: of the main thread it reads a file.
+    // Returns the thread's stack. Asked once: for the main thread that reads a file.
     static const Stack& OfThread() {
       static thread_local const Stack stack;
       return stack;
@@ -58,14 +58,14 @@ class NestedCall {
 
     bool IsLow() const {
       const auto here = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
-      // Elsewhere runs code that switches stacks itself, of which nobody knows the end.
+      // Outside this stack runs code that switches stacks itself; the end of that stack is unknown.
       const bool known = here >= low_ && here - low_ < size_;
       return known && here - low_ < std::min(kReserve, size_ / 4);
     }
 
    private:
-    // For what comes before the next call is reached: some 30 KiB of TensorFlow and XLA, a
-    // compilation, which takes 60 KiB and 10 more for each branch within a branch, and the user's.
+    // Room for the code before the next call: some 30 KiB of TensorFlow and XLA, a compilation,
+    // which takes 60 KiB and 10 more for each branch within a branch, and the user's code.
     static constexpr size_t kReserve = 1 << 20;
 
     uintptr_t low_ = 0;
@@ -77,7 +77,7 @@ class NestedCall {
     return depth;
   }
 
-  int64_t& depth_;  // to look up what is a thread's own takes a call
+  int64_t& depth_;  // a thread-local look-up takes a call
 };
 
 }  // namespace hostcall

@@ -1,10 +1,10 @@
-// NumPy's C API, for the files that use it: dtypes.cc, arrays.cc, results.cc.
+// NumPy's C API, for the files that use it.
 #pragma once
 
 #define NPY_NO_DEPRECATED_API NPY_2_0_API_VERSION
 #define NPY_TARGET_VERSION NPY_2_0_API_VERSION
 #define PY_ARRAY_UNIQUE_SYMBOL hostcall_numpy
-#ifndef HOSTCALL_DEFINES_NUMPY  // one file does
+#ifndef HOSTCALL_DEFINES_NUMPY  // dtypes.cc does
 #define NO_IMPORT_ARRAY
 #endif
 
@@ -22,30 +22,30 @@ namespace hostcall {
 struct Dtype {
   nanobind::object descr;
   std::string name;
-  // Makes an array of a value and of `descr` or None; null where NumPy does it by itself.
+  // Makes an array from a value and `descr` or None; null if NumPy does it by itself.
   nanobind::object convert = {};
 };
 
-// By their codes. Leaked: it holds Python objects, which must not be released after the interpreter
-// is gone.
+// The dtypes by their codes. Leaked: they are Python objects, which must not be released after the
+// interpreter is gone.
 inline std::vector<Dtype>* const dtypes = new std::vector<Dtype>();
 
 Failure NoDtype(xla::ffi::DataType code);
 
-// Throws Failure where NumPy has no such dtype.
+// Returns the dtype of a code. Throws Failure if NumPy lacks it.
 inline const Dtype& DtypeOf(xla::ffi::DataType code) {
   const auto index = static_cast<size_t>(code);
   if (index >= dtypes->size() || !(*dtypes)[index].descr.is_valid()) throw NoDtype(code);
   return (*dtypes)[index];
 }
 
-// The dtype that messages call so, or null.
+// Returns the dtype with this name in messages, or null.
 const Dtype* FindDtype(const std::string& name);
 
-// Whether an array is of a dtype, in whichever byte order. Strings go by their name.
+// Returns whether an array has a dtype, in any byte order. Strings go by their name.
 bool HasDtype(nanobind::handle array, const Dtype& dtype);
 
-// The name of an array's dtype as TensorFlow has it. Throws Failure where it has none.
+// Returns TensorFlow's name for an array's dtype. Throws Failure if it has none.
 std::string NameOfDtype(nanobind::handle array);
 
 inline nanobind::object Checked(PyObject* object) {
@@ -65,7 +65,7 @@ inline Dims DimsOf(PyArrayObject* array) {
   return Dims(PyArray_DIMS(array), static_cast<size_t>(PyArray_NDIM(array)));
 }
 
-// Their comparison operator calls a function of the C library, however few there are.
+// Compares sizes. Their comparison operator calls a function of the C library, even for a few.
 inline bool AreSame(Dims one, Dims other) {
   if (one.size() != other.size()) return false;
   for (size_t i = 0; i < one.size(); ++i) {
@@ -74,11 +74,11 @@ inline bool AreSame(Dims one, Dims other) {
   return true;
 }
 
-// XLA has no address for an empty buffer, and NumPy takes a null one for "allocate yourself".
+// True if a size is 0: XLA has no address then, and NumPy takes null for "allocate yourself".
 bool IsEmpty(Dims dims);
 
-// An array over `buffer`'s memory: no copy, and to be dropped before the call ends. `true_dims` may
-// be smaller than what is allocated, which the strides then step over.
+// Returns an array over `buffer`'s memory without a copy, to be dropped before the call ends.
+// `true_dims` may be smaller than the allocated sizes, which the strides then step over.
 nanobind::object View(const Buffer& buffer, Dims true_dims, int flags);
 
 // Copies values from one array to another. NumPy releases the GIL for larger ones.

@@ -9,8 +9,8 @@
 namespace hostcall {
 namespace {
 
-// Guards all pools. Never held while something is pinned. Leaked on purpose, as the pools are:
-// XLA's threads may still call while the process exits.
+// Guards all pools. Never held while memory is pinned. Leaked, like the pools: XLA's threads may
+// still call while the process exits.
 std::mutex& Mutex() {
   static std::mutex* mutex = [] {
     HoldAcrossFork<&Mutex>();
@@ -31,7 +31,7 @@ Pools& Guarded() {
 
 constexpr size_t kLeast = size_t{1} << 16;
 
-// Few sizes, so that memory is found again: four from each power of two to the next.
+// Rounds up to few sizes, so that memory can be reused: four from each power of two to the next.
 size_t RoundUp(size_t size) {
   size_t power = kLeast;
   while (power <= size / 2) power *= 2;
@@ -43,7 +43,7 @@ size_t RoundUp(size_t size) {
 
 std::shared_ptr<PinnedPool> PinnedPool::Of(const std::shared_ptr<const CudaDriver>& driver,
                                            CudaContext context) {
-  Pools other;  // those of a driver that is no longer used, which end without the mutex
+  Pools other;  // the pools of a driver no longer in use, which end without the mutex
   std::lock_guard<std::mutex> lock(Mutex());
   Pools& pools = Guarded();
   if (pools.driver != driver) other = std::exchange(pools, {driver, {}});
@@ -53,7 +53,7 @@ std::shared_ptr<PinnedPool> PinnedPool::Of(const std::shared_ptr<const CudaDrive
 }
 
 PinnedPool::PinnedPool(std::shared_ptr<const CudaDriver> driver) : driver_(std::move(driver)) {
-  idle_.reserve(kMost / kLeast);  // all that there can be: to keep memory must not fail
+  idle_.reserve(kMost / kLeast);  // the most that can exist: keeping memory must not fail
 }
 
 PinnedPool::~PinnedPool() {

@@ -1,5 +1,5 @@
-// Memory of the host's that a device copies from and to faster than from and to other memory, and
-// that is kept from call to call, since pinning takes long.
+// Host memory that a device copies from and to faster than other memory. It is kept from call to
+// call, since pinning takes long.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@
 namespace hostcall {
 
 // The pinned memory of one context. At most kMost bytes of it are pinned at a time, used or not.
-// What is not used is kept until the process ends, or until there is no room for memory of another
-// size: then what was used longest ago goes first. From any number of threads, without the GIL.
+// Unused memory is kept until the process ends, or until memory of another size needs the room:
+// then the least recently used goes first. For any number of threads, without the GIL.
 class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
  public:
   static constexpr size_t kMost = size_t{256} << 20;
@@ -30,7 +30,7 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   };
   using Block = std::unique_ptr<void, Return>;
 
-  // That of a context, which is to be current where memory is taken.
+  // Returns the pool of a context, which must be current when memory is taken.
   static std::shared_ptr<PinnedPool> Of(const std::shared_ptr<const CudaDriver>& driver,
                                         CudaContext context);
 
@@ -39,8 +39,8 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   PinnedPool(const PinnedPool&) = delete;
   PinnedPool& operator=(const PinnedPool&) = delete;
 
-  // At least so many bytes, of arbitrary values. Null where there is no room for them, or where the
-  // driver does not pin them.
+  // Returns at least this many bytes, of arbitrary values. Returns null if there is no room for
+  // them, or if the driver does not pin them.
   Block Take(size_t size);
 
  private:
@@ -50,12 +50,12 @@ class PinnedPool : public std::enable_shared_from_this<PinnedPool> {
   };
 
   void Keep(void* data, size_t size);
-  // Both with the mutex.
+  // Both need the mutex.
   void* TakeIdle(size_t size);
   bool MakeRoom(size_t size, std::vector<Idle>& unpinned);
 
   const std::shared_ptr<const CudaDriver> driver_;
-  std::vector<Idle> idle_;  // what was used last is last
+  std::vector<Idle> idle_;  // the least recently used first
   size_t idle_size_ = 0;
   size_t used_size_ = 0;
 };

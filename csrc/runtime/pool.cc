@@ -20,15 +20,14 @@ struct Pool {
   std::condition_variable wake;
   std::deque<std::function<void()>> tasks;
   size_t idle = 0;
-  size_t announced =
-      0;  // tasks that no thread has begun, those on their way into the queue included
+  size_t announced = 0;  // tasks not begun, with those on their way into the queue
 };
 
 // Leaked: its threads are detached, and wait on it until the process is gone.
 std::atomic<Pool*> global_pool{nullptr};
 
-// A forked child has none of its parent's threads, whatever the pool counts, and its mutex may be
-// held by one of them.
+// Replaces the pool. A forked child has none of its parent's threads, whatever the pool counts, and
+// one of them may hold its mutex.
 void ForgetPool() { global_pool = new Pool(); }
 
 Pool& GlobalPool() {
@@ -46,8 +45,8 @@ thread_local bool goes_on = false;
 
 void Work(Pool& pool) {
   on_pool_thread = true;
-  // One Python thread state for the thread's whole life: a state for each call would lose what
-  // libraries keep in thread-local variables, and cost more than many callbacks do.
+  // One Python thread state for the thread's whole life: a state for each call would lose the
+  // thread-local variables of libraries, and cost more than many callbacks do.
   UntilExit([] { return PyGILState_Ensure(); });
   PyEval_SaveThread();
   std::unique_lock<std::mutex> lock(pool.mutex);
@@ -74,7 +73,7 @@ void RunOnPool(std::function<void()> task) {
     std::lock_guard<std::mutex> lock(pool.mutex);
     grow = pool.idle < ++pool.announced;
   }
-  // First the thread, which may fail to start, and then the task: one whose call has failed must
+  // First the thread, which may fail to start, and then the task: a task whose call has failed must
   // not be left in the queue.
   try {
     if (grow) std::thread([&pool] { Work(pool); }).detach();

@@ -6,13 +6,13 @@
 namespace hostcall {
 
 // Runs `task` on another thread, at once: the pool grows whenever no thread is idle. A callback may
-// wait for another one, so that a pool of a fixed size could hang.
+// wait for another one, so a pool of a fixed size could hang.
 void RunOnPool(std::function<void()> task);
 
-// Whether this thread is one of the pool's, all of which run callbacks.
+// Returns whether this thread is one of the pool's, all of which run callbacks.
 bool OnPoolThread();
 
-// While this lives, XLA may go on on this thread with a program that another thread has started.
+// A scope in which XLA may go on, on this thread, with a program that another thread has started.
 class GoingOn {
  public:
   GoingOn();
@@ -24,7 +24,7 @@ class GoingOn {
   const bool before_;
 };
 
-// Whether one lives on this thread.
+// Returns whether this thread is in a `GoingOn` scope.
 bool XlaGoesOnHere();
 
 }  // namespace hostcall

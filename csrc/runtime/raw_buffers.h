@@ -1,4 +1,4 @@
-// The buffers of a call frame as they lie in it.
+// The buffers of a call frame, in place.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace hostcall {
 
-// The FFI shows its frame to what derives from these.
+// Access to the FFI's frame, which only derived classes have.
 struct RawArgs : xla::ffi::RemainingArgs {
   static const XLA_FFI_Args& Of(const RemainingArgs& args) {
     constexpr auto kGet = &RawArgs::args;
@@ -25,8 +25,8 @@ struct RawRets : xla::ffi::RemainingRets {
 
 inline bool IsToken(const XLA_FFI_Buffer& buffer) { return buffer.dtype == XLA_FFI_DataType_TOKEN; }
 
-// The FFI's own way to a buffer goes through a diagnostic and an optional for each, which costs a
-// call more than what it then does with the buffers. So this takes the addresses from the frame.
+// The addresses of buffers in the frame. The FFI's own way to a buffer goes through a diagnostic
+// and an optional for each, which costs a call more than its use of the buffers.
 class RawBuffers {
  public:
   class Iterator {
@@ -43,7 +43,7 @@ class RawBuffers {
     void* const* at_;
   };
 
-  // Throw Failure where something is no buffer.
+  // Throw Failure if something is no buffer.
   explicit RawBuffers(const XLA_FFI_Args& args) {
     Take(args.types, args.size, XLA_FFI_ArgType_BUFFER, args.args);
   }
@@ -58,7 +58,7 @@ class RawBuffers {
   Iterator begin() const { return Iterator(buffers_); }
   Iterator end() const { return Iterator(buffers_ + size_); }
 
-  // The same without the token, which comes last.
+  // Returns the buffers without the token, which comes last.
   RawBuffers WithoutToken() const {
     RawBuffers others = *this;
     if (size_ > 0 && IsToken(*(*this)[size_ - 1])) --others.size_;

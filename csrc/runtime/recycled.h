@@ -7,7 +7,7 @@
 
 namespace hostcall {
 
-// The memory of vectors that this thread has done with.
+// The memory of vectors that this thread no longer uses.
 template <typename T>
 class SpareMemory {
  public:
@@ -27,11 +27,11 @@ class SpareMemory {
   }
 
  private:
-  // A call has few of them at a time, and those that it is nested in.
+  // A call has few vectors at a time, and so do the calls that it is nested in.
   static constexpr size_t kMost = 32;
   static constexpr size_t kLargest = 256;
 
-  // Without a destructor of its own: a program may run while its thread, or the process, ends.
+  // Without a destructor: a program may run while its thread, or the process, ends.
   inline static thread_local std::vector<std::vector<T>>* state_ = nullptr;
   inline static thread_local bool is_over_ = false;
 
@@ -52,8 +52,8 @@ class SpareMemory {
   }
 };
 
-// A vector that takes such memory when something is reserved: once they are warm, calls of fixed
-// shapes allocate nothing. It may end on another thread than it began on.
+// A vector that takes spare memory when it reserves: once warm, calls of fixed shapes allocate
+// nothing. It may end on another thread than it began on.
 template <typename T>
 class RecycledVector : public std::vector<T> {
  public:

@@ -27,7 +27,7 @@ nb::object Callback::Target() const {
 }
 
 Registry& Registry::Global() {
-  // Leaked on purpose: XLA's threads may still look up while the process exits.
+  // Leaked: XLA's threads may still look up while the process exits.
   static Registry* registry = [] {
     HoldAcrossFork<&Registry::Mutex>();
     HoldAcrossFork<&Registry::MutexOfCallbacks>();
@@ -59,7 +59,7 @@ int64_t Registry::Insert(nb::object target, const std::string& name, const std::
 void Registry::Remove(int64_t id) {
   const std::shared_ptr<Callback> callback = callbacks_.Find(id);
   if (callback == nullptr) return;
-  // Dropped last: that may run Python code, which must not meet the lock.
+  // Dropped last: that may run Python code, which must not run under the lock.
   const nb::object removed = callback->Release();
   {
     std::lock_guard<std::mutex> lock(mutex_);

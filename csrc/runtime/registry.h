@@ -19,18 +19,18 @@
 
 namespace hostcall {
 
-// How a callback's function takes its arguments and gives its results.
+// The way in which a callback's function takes its arguments and gives its results.
 struct Convention {
-  // It is given tensors of the framework's, where there are such, and else arrays.
+  // It takes the framework's tensors where these exist, otherwise arrays.
   bool takes_tensors = false;
   // It only reads the arrays, and only during the call: they need not be its own.
   bool borrows = false;
-  // It writes its results into arrays that it is given as `out`.
+  // It writes its results into arrays that it gets as `out`.
   bool takes_out = false;
-  // Whether arrays may lie in the program's memory: not where a call may outlast the program. That
-  // of a device is never shared.
+  // Arrays may lie in the program's memory: false if a call may outlast the program. A device's
+  // memory is never shared.
   bool shares_memory = false;
-  // The target says where large arguments are to lie, by its `empty`: they go to another process.
+  // The target's `empty` makes the memory of large arguments: they go to another process.
   bool allocates = false;
   // It takes arrays where they lie, on a device too, by DLPack: see loans.h.
   bool on_device = false;
@@ -38,8 +38,8 @@ struct Convention {
   bool concurrent = false;
 };
 
-// What is registered. Whoever has found it may use it; once it is unregistered it holds nothing of
-// Python's any more.
+// A registered callback. It can be used after a look-up; once unregistered it holds no Python
+// object.
 class Callback {
  public:
   Callback(int64_t number, std::string name, std::string label, nanobind::object weak_target,
@@ -50,30 +50,30 @@ class Callback {
         convention_(convention),
         weak_target_(std::move(weak_target)) {}
 
-  // How many were registered before.
+  // Returns the number of callbacks registered before.
   int64_t number() const { return number_; }
 
   const std::string& name() const { return name_; }
 
-  // What profiles and statistics call it.
+  // Returns the name in profiles and statistics.
   const std::string& label() const { return label_; }
   Stats& stats() { return stats_; }
 
   const Convention& convention() const { return convention_; }
 
-  // A strong reference, or a null object when the target has died. Wants the GIL.
+  // Returns a strong reference, or a null object if the target has died. Needs the GIL.
   nanobind::object Target() const;
 
-  // Takes out what is Python's; the caller drops it with the GIL.
+  // Takes out the Python object; the caller drops it with the GIL.
   nanobind::object Release() { return std::move(weak_target_); }
 
-  // How long the last call took, for calls that may run on other threads.
+  // Sets the duration of the last call, for calls that may run on other threads.
   void SetDuration(std::chrono::nanoseconds duration) { duration_ = duration; }
   bool WasLong() const { return duration_.load() >= kLong; }
   bool WasShort() const { return duration_.load() > kNever && !WasLong(); }
 
  private:
-  // From here on a call is worth a thread of its own. Changing threads costs about a tenth of it.
+  // The duration from which a call is worth its own thread: a change costs about a tenth of it.
   static constexpr std::chrono::microseconds kLong{200};
   static constexpr std::chrono::nanoseconds kNever{0};
 
@@ -86,30 +86,30 @@ class Callback {
   std::atomic<std::chrono::nanoseconds> duration_{kNever};
 };
 
-// Ids are never used again, so that a program compiled for a callback that has died can never
-// reach another one. Targets are held weakly: the graphs that use a callback own it, and a strong
-// reference here would be the root of a cycle (callback -> model -> graph -> callback) that
-// Python's collector cannot see.
+// The table of callbacks. Ids are never used again, so that a program compiled for a callback that
+// has died can never reach another one. Targets are held weakly: the graphs that use a callback own
+// it, and a strong reference here would be the root of a cycle (callback -> model -> graph ->
+// callback) that Python's collector cannot see.
 //
-// Every member wants the GIL, but for those that say otherwise. No mutex is held while Python code
-// runs, so that a callback that is busy cannot delay others.
+// Every member needs the GIL, unless it says otherwise. No mutex is held while Python code runs, so
+// that a busy callback cannot delay others.
 class Registry {
  public:
   static Registry& Global();
 
-  // Throws ValueError when a living callback has the name already. For `wanted` see Ids.
+  // Returns the new id. Throws ValueError if a living callback has the name. For `wanted` see Ids.
   int64_t Insert(nanobind::object target, const std::string& name, const std::string& label,
                  const Convention& convention, int64_t wanted = 0);
   void Remove(int64_t id);
 
-  // For one call. Null when nothing has the id. Does not want the GIL.
+  // Finds a callback for one call; null if nothing has the id. Does not need the GIL.
   using Use = CallTable<Callback>::Use;
   Use Find(int64_t id) { return Use(callbacks_, id); }
 
-  // The target of the callback of a name, or a null object when it has died.
+  // Returns the target of the callback with a name, or a null object if it has died.
   nanobind::object FindByName(const std::string& name);
 
-  // Those that are registered, in the order in which they were. Does not want the GIL.
+  // Returns all callbacks in the order of their registration. Does not need the GIL.
   std::vector<std::shared_ptr<Callback>> All();
 
   size_t size();
@@ -118,7 +118,7 @@ class Registry {
   static std::mutex& Mutex() { return Global().mutex_; }
   static std::mutex& MutexOfCallbacks() { return Global().callbacks_.mutex(); }
 
-  std::mutex mutex_;  // of the other members
+  std::mutex mutex_;  // guards the other members
   Ids numbers_;
   int64_t inserted_ = 0;
   std::unordered_map<std::string, int64_t> ids_;

@@ -46,7 +46,7 @@ bool IsEmptyList(nb::handle value) {
   return nb::isinstance<nb::list>(value) && nb::len(value) == 0;
 }
 
-// What NumPy makes of a lone None: stock TensorFlow counts it as no value at all.
+// Accepts NumPy's form of a lone None, too: stock TensorFlow counts it as no value at all.
 bool IsNone(nb::handle value) {
   if (value.is_none()) return true;
   if (!PyArray_Check(value.ptr())) return false;
@@ -55,7 +55,7 @@ bool IsNone(nb::handle value) {
   return Checked(PyArray_GETITEM(array, static_cast<char*>(PyArray_DATA(array)))).is_none();
 }
 
-// The values that were returned for `count` results, as a tuple.
+// Returns the values for `count` results, as a tuple.
 nb::object SplitResults(nb::handle returned, size_t count) {
   if (count == 1 && IsEmptyList(returned)) {
     return nb::make_tuple(returned);  // one empty value, rather than no value
@@ -70,7 +70,7 @@ nb::object SplitResults(nb::handle returned, size_t count) {
 
 nb::object ToArray(nb::handle value, const Dtype& expected, size_t index, const Who& who) {
   if (IsNone(value)) {
-    // The class that TensorFlow has for it.
+    // TensorFlow's class for this error.
     throw Failure(ffi::ErrorCode::kInternal,
                   "Unsupported object type NoneType: " + Subject(index, who()) +
                       " is None, but expects " + expected.name + ".");

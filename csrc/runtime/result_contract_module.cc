@@ -19,7 +19,7 @@ namespace {
 using Sizes = std::vector<int64_t>;
 using Shapes = std::vector<std::optional<Sizes>>;
 
-// The class of what is raised for results that do not fit. Leaked like all that holds Python
+// Returns the class of errors for results that do not fit. Leaked like everything that holds Python
 // objects.
 nb::object& ResultError() {
   static auto* error = new nb::object();
@@ -32,14 +32,14 @@ nb::object& ResultError() {
   throw nb::python_error();
 }
 
-// A dtype by its name; one that arrays do not have is that of strings, or refused by all of them.
+// Returns a dtype by its name. A dtype that arrays lack is that of strings, or fits no array.
 Dtype DtypeNamed(const std::string& name, nb::handle convert) {
   if (const Dtype* known = FindDtype(name)) return *known;
   PyObject* objects = reinterpret_cast<PyObject*>(PyArray_DescrFromType(NPY_OBJECT));
   return {nb::steal(objects), name, nb::borrow(convert)};
 }
 
-// An array that has passed, in the byte order of this machine.
+// Converts a checked array to the byte order of this machine.
 nb::object InNativeOrder(nb::handle array) {
   if (PyArray_ISNOTSWAPPED(AsArray(array)) || PyArray_ISSTRING(AsArray(array))) {
     return nb::borrow(array);
@@ -48,7 +48,7 @@ nb::object InNativeOrder(nb::handle array) {
   return Checked(UntilExit([&] { return PyArray_CastToType(AsArray(array), native, 0); }));
 }
 
-// What is declared of the results of one callback.
+// The declared results of one callback.
 class ResultContract {
  public:
   ResultContract(std::string title, std::string description, const std::vector<std::string>& dtypes,

@@ -36,7 +36,7 @@ bool IsScalarAsDeclared(nb::handle value, const Buffer& result) {
   if (result.dims.size() != 0 || result.visible_dtype != result.dtype) return false;
   if (PyFloat_CheckExact(value.ptr())) return result.dtype == ffi::DataType::F64;
   if (PyBool_Check(value.ptr())) return result.dtype == ffi::DataType::PRED;
-  // Scalars of dtypes that NumPy has not itself lie in memory as their makers like it.
+  // Scalars of dtypes that NumPy itself lacks have a memory layout of their makers' choice.
   const PyArray_Descr* expected = AsDescr(DtypeOf(result.dtype).descr);
   return Py_TYPE(value.ptr()) == expected->typeobj && expected->type_num < NPY_OBJECT;
 }
@@ -69,17 +69,17 @@ void CopyOut(nb::handle array, const Buffer& result) {
   }
   if (IsEmpty(result.dims)) return;
   ExpectToFillResult(result.data, static_cast<size_t>(SizeInBytes(result)));
-  // A copy: what follows may let other threads in, and the user give the array another shape.
+  // A copy: the code below may let other threads in, and the user may give the array another shape.
   RecycledVector<int64_t> dims;
   dims.reserve(shape.size());
   dims.assign(shape.begin(), shape.end());
   if (!whole) {
-    // What lies beyond the true size is never read; zeros keep it the same from run to run.
+    // Values beyond the true size are never read; zeros keep them the same from run to run.
     nb::object all = View(result, result.dims, NPY_ARRAY_WRITEABLE);
     std::memset(result.data, 0, PyArray_NBYTES(AsArray(all)));
     if (IsEmpty(dims)) return;
   }
-  // Strides, byte order and int4 are NumPy's business.
+  // NumPy handles strides, byte order and int4.
   nb::object view = View(result, dims, NPY_ARRAY_WRITEABLE);
   CopyInto(view, array);
 }

@@ -1,4 +1,4 @@
-// An attribute of Python objects that is read at each call.
+// An attribute of Python objects, read at each call.
 #pragma once
 
 #include <Python.h>
@@ -8,17 +8,16 @@
 
 namespace hostcall {
 
-// Where the class of an object has a slot for the attribute, as with `__slots__`, its value is
-// taken from there: the way through Python's look-up takes ten times as long. All of it wants the
-// GIL.
+// A cached look-up of an attribute. It reads the value from the object's slot where the class has
+// one, as with `__slots__`: Python's look-up takes ten times as long. All members need the GIL.
 class SlotAttribute {
  public:
-  // Leaks the name, like all that holds Python objects.
+  // Leaks the name, like everything that holds Python objects.
   explicit SlotAttribute(const char* name) : name_(PyUnicode_InternFromString(name)) {}
   SlotAttribute(const SlotAttribute&) = delete;
   SlotAttribute& operator=(const SlotAttribute&) = delete;
 
-  // A new reference; null where Python has raised. May run code of the user's.
+  // Returns a new reference, or null if Python raised. May run user code.
   PyObject* Of(PyObject* object) {
     if (Py_TYPE(object) != type_) Learn(Py_TYPE(object));
     if (offset_ > 0) {
@@ -29,9 +28,9 @@ class SlotAttribute {
   }
 
  private:
-  // One class alone is remembered: all targets are of one.
+  // Remembers one class only: all targets are of the same class.
   void Learn(PyTypeObject* type) {
-    Py_INCREF(type);  // so that no other class has its address
+    Py_INCREF(type);  // so that no other class gets its address
     Py_XDECREF(type_);
     type_ = type;
     offset_ = 0;
@@ -47,7 +46,7 @@ class SlotAttribute {
 
   PyObject* const name_;
   PyTypeObject* type_ = nullptr;
-  Py_ssize_t offset_ = 0;  // 0 where there is no slot
+  Py_ssize_t offset_ = 0;  // 0 without a slot
 };
 
 }  // namespace hostcall

@@ -1,4 +1,4 @@
-// A vector that needs no memory of its own while it is short.
+// A vector that allocates no memory while it is short.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 
 namespace hostcall {
 
-// Holds up to kFew plain values in place; where there are more, all of them lie in recycled memory.
-// Its functions do what std::vector's do.
+// A vector of up to kFew plain values in place; if it has more, all of them lie in recycled memory.
+// Its functions do the same as std::vector's.
 template <typename T, size_t kFew>
 class SmallVector {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
 
  public:
-  SmallVector() {}  // leaves the place for values as it is
+  SmallVector() {}  // leaves the memory for values as it is
   SmallVector(SmallVector&& other) noexcept { Take(other); }
   SmallVector& operator=(SmallVector&& other) noexcept {
     Take(other);

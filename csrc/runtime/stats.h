@@ -1,4 +1,4 @@
-// What calls cost: counted while somebody wants to know, and shown to a framework's profiler.
+// The cost of calls: counted on request, and shown to a framework's profiler.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 namespace hostcall {
 
-// Of one callback. Times are in nanoseconds.
+// The counts of one callback. Times are in nanoseconds.
 struct Stats {
   using Part = std::atomic<int64_t>;
 
@@ -22,11 +22,11 @@ struct Stats {
 
 inline std::atomic<bool> stats_are_collected{false};
 
-// Off until `CollectStats` switches it on; then calls cost some reads of a clock more.
+// Returns whether calls are counted: then they cost some reads of a clock more. Off at first.
 inline bool CollectsStats() { return stats_are_collected.load(std::memory_order_relaxed); }
 inline void CollectStats(bool on) { stats_are_collected = on; }
 
-// Measures a call, part after part; given null it measures nothing.
+// A timer for the parts of a call; given null it measures nothing.
 class Stopwatch {
  public:
   explicit Stopwatch(Stats* stats) : stats_(stats) {
@@ -54,8 +54,8 @@ class Stopwatch {
   Clock::time_point last_;
 };
 
-// How a framework's profiler is told of a call; `begin` returns what `end` wants, or 0. It need be
-// told of none while `level` is less than 1.
+// The functions of a framework's profiler; `begin` returns the argument of `end`, or 0. It need not
+// be told of calls while `level` is less than 1.
 struct ProfilerApi {
   const std::atomic<int>* level;
   int64_t (*begin)(const std::string& name);
@@ -64,10 +64,10 @@ struct ProfilerApi {
 
 inline std::atomic<const ProfilerApi*> profiler_api{nullptr};
 
-// Sets the one that is told; it lives as long as the process.
+// Sets the profiler; it lives as long as the process.
 inline void SetProfilerApi(const ProfilerApi* api) { profiler_api = api; }
 
-// A call, for as long as it lives, in the profile.
+// A call in the profile, for as long as this lives.
 class Profiled {
  public:
   explicit Profiled(const std::string& name) : api_(profiler_api.load(std::memory_order_acquire)) {

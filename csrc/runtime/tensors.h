@@ -1,4 +1,4 @@
-// Tensors of a framework's own, for callbacks that take and return these rather than arrays.
+// Tensors of a framework, for callbacks that take and return tensors rather than arrays.
 #pragma once
 
 #include <Python.h>
@@ -8,24 +8,24 @@
 
 namespace hostcall {
 
-// What a framework's bindings provides. All of it wants the GIL.
+// The functions that a framework's bindings provide. All need the GIL.
 struct TensorApi {
-  // A new tensor that holds a copy of the data; `dtype` is XLA's. Null where there is no such
-  // tensor, or where it fails; no exception is left behind.
+  // Makes a tensor with a copy of the data; `dtype` is XLA's. Returns null if the framework has no
+  // tensor for it, or on failure, and leaves no exception behind.
   PyObject* (*make)(int dtype, const int64_t* dims, int rank, const void* data);
 
-  // What a Python object holds in host memory, or null where it is no tensor or has no values. May
-  // wait for the values, and lets other threads in.
+  // Returns an object that holds a tensor's values in host memory, or null if `value` is no tensor
+  // or has no values. May wait for the values, and lets other threads in.
   void* (*resolve)(PyObject* value);
 
-  // Whether what `resolve` returned has that dtype, XLA's, and those dimensions.
+  // Returns whether the result of `resolve` has this dtype, XLA's, and these dimensions.
   bool (*matches)(void* resolved, int dtype, const int64_t* dims, int rank);
 
   const void* (*data)(void* resolved);
   void (*release)(void* resolved);
 };
 
-// Sets the one that callbacks are given tensors by; it lives as long as the process.
+// Sets the functions that handle the tensors of callbacks; they live as long as the process.
 void SetTensorApi(const TensorApi* api);
 const TensorApi* GetTensorApi();
 

@@ -1,4 +1,4 @@
-// Python's strings as C++'s, whatever they hold.
+// Python's strings as C++ strings, with any contents.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -9,8 +9,8 @@
 
 namespace hostcall {
 
-// str(object) as UTF-8. What UTF-8 cannot encode (lone surrogates, as in the names of files that
-// are not UTF-8) and NUL, which would cut a C string off, are escaped. Never throws.
+// Returns str(object) as UTF-8. Escapes characters that UTF-8 cannot encode (lone surrogates, as in
+// the names of files that are not UTF-8) and NUL, which would cut a C string off. Never throws.
 inline std::string Text(nanobind::handle object) {
   nanobind::object str = nanobind::steal(UntilExit([&] { return PyObject_Str(object.ptr()); }));
   nanobind::object bytes;

@@ -5,7 +5,7 @@ namespace nb = nanobind;
 namespace hostcall {
 namespace {
 
-// No collection on any thread for as long as it lives, under the GIL.
+// A scope without collections on any thread, under the GIL.
 class WithoutCollections {
  public:
   WithoutCollections() : was_on_(PyGC_Disable()) {}
@@ -21,10 +21,11 @@ class WithoutCollections {
 
 }  // namespace
 
-// Python makes the objects of frames when they are asked for. Up to 3.11 that may collect garbage,
-// and sys._current_frames does it under a lock that a collected threading.local takes, too: the
-// process hangs. A finalizer may also release the GIL, and the thread leave the frame meanwhile.
-// In C++, since between two lines of Python another thread may run, and see the collector off.
+// Turns collections off: Python makes frame objects on request. Up to 3.11 that may collect
+// garbage, and sys._current_frames does it under a lock that a collected threading.local takes,
+// too: the process hangs. A finalizer may also release the GIL, and the thread leave the frame
+// meanwhile. In C++, since another thread may run between two lines of Python and see the collector
+// off.
 nb::list StackOf(unsigned long thread) {
   nb::list stack;
   nb::object ask = nb::module_::import_("sys").attr("_current_frames");

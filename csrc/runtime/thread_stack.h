@@ -1,12 +1,12 @@
-// Where another thread of Python's is.
+// The stack of another Python thread.
 #pragma once
 
 #include <nanobind/nanobind.h>
 
 namespace hostcall {
 
-// The frames of a thread and the lines that it has come to in them, the innermost first, as
-// traceback.walk_stack gives them of the thread's own; none where it runs no Python.
+// Returns the frames of a thread with their current lines, innermost first, as traceback.walk_stack
+// does for the calling thread. Returns an empty list if the thread runs no Python.
 nanobind::list StackOf(unsigned long thread);
 
 }  // namespace hostcall

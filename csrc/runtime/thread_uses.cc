@@ -13,8 +13,8 @@ bool Membarrier(int command) { return syscall(SYS_membarrier, command, 0, 0) == 
 
 bool Register() { return Membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED); }
 
-// Old systems have none, and some sandboxes refuse it. Asked when the module is loaded: it takes
-// long where there are many threads, and a child that is forked meanwhile would wait for ever.
+// False on old systems, and if a sandbox refuses it. Asked when the module is loaded: it takes long
+// if there are many threads, and a child forked meanwhile would wait for ever.
 const bool can_interrupt = Register();
 
 }  // namespace
@@ -25,7 +25,7 @@ bool ThreadUses::Settle() {
   return Register() && Membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
-// Gives the record of a thread back. What is still used may have gone to another thread.
+// The end of a thread, which gives its record back. Objects in use may have gone to another thread.
 struct ThreadUses::End {
   ~End() {
     std::exchange(record_, nullptr)->taken.store(false, std::memory_order_release);

@@ -1,8 +1,8 @@
-// What each thread is using, written down where others see it, so that nobody frees it meanwhile.
+// Records of the objects that each thread uses, visible to others, so that none is freed meanwhile.
 //
-// These are hazard pointers. To count users costs two locked instructions a use, which take as long
-// as all else that is done for a small call. Here it costs two plain stores: who wants to free
-// something has the system interrupt all threads of the process instead.
+// These are hazard pointers. Counting users costs two locked instructions a use, which take as long
+// as the rest of a small call. Here a use costs two plain stores: a thread that wants to free an
+// object has the system interrupt all threads of the process instead.
 #pragma once
 
 #include <array>
@@ -13,10 +13,10 @@ namespace hostcall {
 
 class ThreadUses {
  public:
-  // Holds the address of what is used, or null. Any thread may set it back to null.
+  // The address of the object in use, or null. Any thread may set it back to null.
   using Slot = std::atomic<const void*>;
 
-  // A free slot of this thread's; null where all are taken, the thread is about to end, or the
+  // Returns a free slot of this thread; null if all are taken, the thread is about to end, or the
   // system cannot interrupt the others.
   static Slot* FreeSlot() {
     Record* record = record_;
@@ -27,7 +27,7 @@ class ThreadUses {
     return nullptr;
   }
 
-  // Whether a thread uses something.
+  // Returns whether a thread uses an object.
   static bool Any(const void* used) {
     for (Record* record = first_.load(); record != nullptr; record = record->next) {
       for (const Slot& slot : record->slots) {
@@ -37,16 +37,16 @@ class ThreadUses {
     return false;
   }
 
-  // Stands between the change of a slot and a look whether what is used is still to be used, in the
-  // thread that uses it. Who takes something away calls `Settle` between that and `Any`: then
-  // either the look has seen it, or `Any` sees the change.
+  // Orders the change of a slot before the check that the object can still be used, in the thread
+  // that uses it. A thread that takes an object away calls `Settle` between that and `Any`: then
+  // either the check has seen it, or `Any` sees the change.
   static void Changed() { std::atomic_signal_fence(std::memory_order_seq_cst); }
 
-  // Returns false where the system refuses, so that nothing may be freed.
+  // Returns false if the system refuses: then nothing may be freed.
   static bool Settle();
 
  private:
-  // A thread has few uses at a time: one for each call that is nested in another.
+  // The slots of a thread. It has few uses at a time: one for each call nested in another.
   struct Record {
     std::array<Slot, 8> slots{};
     std::atomic<bool> taken{true};
@@ -58,10 +58,10 @@ class ThreadUses {
   static Record* Prepare();
   static Record* TakeRecord();
 
-  // Those of threads that have ended are taken again, and none is ever freed.
+  // The records; those of ended threads are taken again, and none is ever freed.
   inline static std::atomic<Record*> first_{nullptr};
 
-  // Without a destructor of its own: a program may run while its thread, or the process, ends.
+  // Without a destructor: a program may run while its thread, or the process, ends.
   inline static thread_local Record* record_ = nullptr;
   inline static thread_local bool is_over_ = false;
 };

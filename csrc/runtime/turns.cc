@@ -20,7 +20,7 @@ struct Turn {
   std::vector<Task> waiting;  // the first has waited longest
 };
 
-// The runs in which a call is under way: a handful, as each has a thread or waits in another one.
+// The runs with a call under way: a handful, as each has a thread or waits in another one.
 class Runs : public HeldAcrossFork<Runs> {
  public:
   bool TryBegin(int64_t number) {
@@ -30,7 +30,7 @@ class Runs : public HeldAcrossFork<Runs> {
     return true;
   }
 
-  // Begins, or has the task wait and leaves it empty.
+  // Begins, or queues the task and leaves it empty.
   bool BeginOrWait(int64_t number, Task& task) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto run = Find(number);
@@ -42,7 +42,7 @@ class Runs : public HeldAcrossFork<Runs> {
     return false;
   }
 
-  // Returns the task that has the turn now, or an empty one.
+  // Returns the task that now has the turn, or an empty one.
   Task Next(int64_t number) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto run = Find(number);
@@ -113,7 +113,7 @@ void End(int64_t run) noexcept {
   try {
     RunOnPool(next);
   } catch (...) {
-    next();  // no thread can be started: this one has to do
+    next();  // no thread can be started: run it on this one
   }
 }
 

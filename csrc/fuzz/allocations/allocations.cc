@@ -17,8 +17,8 @@ namespace {
 thread_local bool counting = false;
 thread_local int64_t counted = 0;
 
-// The runtime, and the C++ library, which it alone uses during a call. What Python and NumPy ask
-// for, they need for the objects that they were asked for.
+// Returns true for the runtime, and for the C++ library, which it alone uses during a call. Python
+// and NumPy allocate for the objects that they were asked for.
 bool IsOfRuntime(void* caller) {
   Dl_info info;
   if (dladdr(caller, &info) == 0 || info.dli_fname == nullptr) return false;
@@ -28,7 +28,7 @@ bool IsOfRuntime(void* caller) {
 
 void Count(void* caller) {
   if (!counting) return;
-  counting = false;  // what looks for the caller may allocate
+  counting = false;  // the search for the caller may allocate
   counted += IsOfRuntime(caller) ? 1 : 0;
   counting = true;
 }

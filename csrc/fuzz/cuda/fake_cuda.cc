@@ -24,14 +24,14 @@ enum Code {
   kIllegalAddress = 700,
 };
 
-// What CUDA knows as a context; zero is none.
+// The contexts of CUDA; zero is none.
 enum Context : uintptr_t { kNone, kDevice, kOther };
 
-// No address of the host's has such bits.
+// No host address has these bits.
 constexpr uint64_t kFirstAddress = uint64_t{0x0CDA} << 48;
 constexpr uint64_t kGap = 4096;
 
-// The driver's number for the stream of those who name none.
+// The driver's number for the stream of calls that name none.
 void* const kDefaultStream = reinterpret_cast<void*>(uintptr_t{1});
 
 using Bytes = std::vector<unsigned char>;
@@ -73,15 +73,15 @@ thread_local Context current = kNone;
   std::abort();
 }
 
-// Others would wait for the GIL while this thread waits for the device.
+// Checks that this thread has no GIL, for which others would wait while it waits for the device.
 void ExpectNoGil() {
   using Check = int();
   static auto* const check = reinterpret_cast<Check*>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
   if (check != nullptr && check() != 0) Misuse("called with the GIL");
 }
 
-// The memory that an address lies in, or the end of all. The first piece of memory that begins
-// after it comes after its own.
+// Returns the memory that an address lies in, or the end: it comes just before the first memory
+// that begins after the address.
 auto Find(uint64_t address) {
   auto& memory = TheDevice().memory;
   auto found = memory.upper_bound(address);
@@ -98,7 +98,7 @@ unsigned char* Follow(uint64_t address, size_t size) {
   return found->second.bytes->data() + offset;
 }
 
-// The code that a call of the function is to fail with.
+// Returns the code with which a call of the function is to fail.
 int Fails(const char* function) {
   Failing& failing = TheDevice().failing;
   if (failing.function != function) return kSuccess;

@@ -1,7 +1,7 @@
-// A device of TensorFlow's that it takes for a GPU, in the host's memory: TensorFlow treats its
-// values as it does a GPU's, and XLA compiles for its kind, into code that the CPU runs.
+// A device in the host's memory that TensorFlow takes for a GPU: TensorFlow treats its values as it
+// does a GPU's, and XLA compiles for its kind, into code that the CPU runs.
 //
-// It knows its own memory, and ends the process where one of its copies is given the wrong side.
+// It knows its own memory, and ends the process if one of its copies is given the wrong side.
 #include <nanobind/nanobind.h>
 
 #include <map>
@@ -72,14 +72,14 @@ class Memory : public tensorflow::Allocator {
   std::map<uintptr_t, size_t> sizes_;
 };
 
-// Has a tensor lie where a copy is told that it does.
+// Checks that a tensor lies where a copy is told that it does.
 void Check(const Tensor& tensor, bool on_device, const char* what) {
   if (!tensorflow::DataTypeCanUseMemcpy(tensor.dtype()) || tensor.TotalBytes() == 0) return;
   CHECK_EQ(Memory::Global().Holds(tensor), on_device)
       << "on the wrong side: the " << what << " of a copy, " << tensor.DebugString();
 }
 
-// The host's, which does everything at once. TensorFlow uses an event of a GPU's again and again.
+// The host's stream, which does everything at once. TensorFlow reuses the events of a GPU.
 class Stream : public stream_executor::host::HostStream {
  public:
   using HostStream::HostStream;
@@ -92,7 +92,7 @@ class Stream : public stream_executor::host::HostStream {
   }
 };
 
-// TensorFlow's own for GPUs, on streams of the host's.
+// TensorFlow's own context for GPUs, on streams of the host.
 class Context : public tensorflow::GPUDeviceContext {
  public:
   explicit Context(stream_executor::Stream* stream)
@@ -147,7 +147,7 @@ class FakeGpu : public tensorflow::LocalDevice {
     if (!parsed.FromProto(tensorflow::cpu_allocator(), proto)) {
       return absl::InvalidArgumentError("a malformed tensor");
     }
-    // Constant lists are empty ones.
+    // Lists stay as they are: constant ones are empty.
     if (attributes.on_host() || !tensorflow::DataTypeCanUseMemcpy(parsed.dtype())) {
       *tensor = parsed;
       return absl::OkStatus();

@@ -1,5 +1,5 @@
-// TensorFlow 2.19 includes LLVM's header and does not install it. It declares functions with these,
-// which we do not call.
+// A stand-in: TensorFlow 2.19 includes LLVM's header and does not install it. It declares functions
+// with these types, which we do not call.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// As ArrayRef.h. Members of a class that we neither make nor take.
+// A stand-in like ArrayRef.h, for members of a class that we neither make nor take.
 #pragma once
 
 #include <vector>

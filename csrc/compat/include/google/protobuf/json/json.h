@@ -1,4 +1,4 @@
-// Where TensorFlow's protobuf is older than 4, in TensorFlow 2.19 and before.
+// A header that protobuf lacks before version 4, in TensorFlow 2.19 and before.
 #pragma once
 
 #include <string>
