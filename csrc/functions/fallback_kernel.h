@@ -21,7 +21,7 @@ using MakeFallback =
 // A function as its kernel launches it.
 struct LaunchedFunction {
   std::string name;
-  std::string entry;                 // as TensorFlow knows it
+  std::string entry;                 // the function that TensorFlow called
   std::vector<std::string> regions;  // the names of their functions
   // True if its program calls back into the host. Otherwise it has no effect before it has
   // succeeded.
