@@ -65,7 +65,7 @@ Argument ToArgument(const XLA_FFI_Buffer& buffer, int32_t dtype) {
   return {dtype, ShapeOf(buffer), bytes, {}};
 }
 
-// Changes a message that would look like a refusal to compile, by its first word and its code.
+// Makes a Failure that is not mistaken for a refusal to compile, by its first word and code.
 Failure FailureOf(const Outcome& outcome) {
   const auto code = static_cast<ffi::ErrorCode>(CodeOf(outcome));
   const bool is_like_refusal =

@@ -16,7 +16,7 @@ const XLA_FFI_Api* GetXlaFfiApi();  // from xla/ffi/ffi.h, which has another FFI
 namespace hostcall::serving {
 namespace {
 
-// Returns true if an op has a kernel already. With two kernels, each call would be an error.
+// Returns true if PyFunc has a kernel already: two for one op would make each call an error.
 bool IsThereAnother() { return tensorflow::GetRegisteredKernelsForOp("PyFunc").kernel_size() > 0; }
 
 bool RegisterHandler() {

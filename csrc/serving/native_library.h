@@ -14,8 +14,8 @@ namespace hostcall::serving {
 // path in the graph, then by its name in each folder.
 inline constexpr char kNativePath[] = "HOSTCALL_NATIVE_PATH";
 
-// Loads the code that a graph names; its library stays loaded. The library must be in an allowed
-// folder, without symbolic links, and must define the symbol itself, not link to it elsewhere.
+// Loads the code that a graph names; its library stays loaded. The library must lie in an allowed
+// folder after symbolic links are resolved, and must define the symbol itself.
 absl::StatusOr<std::shared_ptr<NativeFunction>> LoadNative(const NativeTarget& target,
                                                            const std::string& label);
 

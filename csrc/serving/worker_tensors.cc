@@ -54,7 +54,7 @@ class Outputs : public ResultSink {
   }
 
  private:
-  // Returns null if the index or the shape is invalid, or memory is short.
+  // Returns null if the index or the shape is invalid, or if allocation fails.
   Tensor* Output(size_t index, const std::vector<int64_t>& sizes) {
     tensorflow::TensorShape shape;
     Tensor* tensor = nullptr;

@@ -31,7 +31,7 @@ using tensorflow::XlaOpKernelContext;
 std::string CallName(int number) { return absl::StrCat("hostcall_serving_", number); }
 
 // Token chain of a computation's calls with side effects, since XLA runs independent calls in any
-// order. They are in the order in which XLA sees the nodes: that of their control edges.
+// order. Its order is that in which XLA sees the nodes, which follows their control edges.
 class CallOrder {
  public:
   explicit CallOrder(XlaOpKernelContext* ctx) : ctx_(ctx) {

@@ -37,7 +37,7 @@ REGISTER_OP("HostcallBranchResults")
 // all of them again if a function with a conditional is called for other shapes.
 class Branches : public tensorflow::ResourceBase {
  public:
-  // Returns the shapes of an earlier branch if those of the next branch differ, else nothing.
+  // Returns the shapes of an earlier branch if those of the next branch differ, else none.
   std::vector<xla::Shape> DifferFrom(std::vector<xla::Shape> shapes, int64_t count) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (seen_++ % count == 0) {

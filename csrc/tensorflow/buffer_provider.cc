@@ -83,7 +83,7 @@ class Memory : public HeldAcrossFork<Memory> {
         return new Hold(block->first);
       }
     }
-    // Search on: tensors may lie inside one another.
+    // Check the tensors before it, too: a tensor may lie inside another.
     for (auto tensor = tensors_.upper_bound(begin); tensor != tensors_.begin();) {
       --tensor;
       if (begin + size <= tensor->first + tensor->second->TotalBytes()) {

@@ -33,7 +33,7 @@ class Compilations {
   enum class Verdict {
     kCompile,   // a program for this signature exists, or may be made
     kWait,      // TensorFlow's kernels run the function until the signature comes more often
-    kOutgrown,  // they do since there are as many programs as allowed
+    kOutgrown,  // they do because the bound of programs is reached
   };
 
   Compilations(std::string cluster, std::shared_ptr<Programs> programs)

@@ -5,7 +5,7 @@
 
 namespace hostcall {
 
-// Defines the Python side: facts of the op that a thread runs, and the hook for refusals.
+// Defines the Python side: facts about the op that a thread runs, and the hook for refusals.
 void DefineHostScriptOp(nanobind::module_& m);
 
 }  // namespace hostcall

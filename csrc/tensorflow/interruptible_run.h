@@ -55,7 +55,7 @@ class InterruptibleRun {
   InterruptibleRun& operator=(const InterruptibleRun&) = delete;
 
   // Returns the runner that the run must have. TensorFlow passes it on to all functions that ops
-  // call, and passes on nothing else that tells the run.
+  // call, and passes on nothing else that identifies the run.
   Runner* runner() { return &runner_; }
 
  private:

@@ -35,7 +35,7 @@ class Runs : public HeldAcrossFork<Runs> {
     return now_;
   }
 
-  // Returns a moment before which all runs have ended that began before it.
+  // Returns a moment: all runs that began before it have ended.
   int64_t End(int64_t begun) {
     std::lock_guard<std::mutex> lock(mutex_);
     running_.erase(begun);

@@ -1,8 +1,8 @@
 // Tracking of the runs of compiled programs with callbacks: their threads, beginnings and ends.
 //
 // A program that calls Python holds its thread until the callbacks have returned. On one of
-// TensorFlow's few inter-op threads, a callback that runs a graph itself would wait for ever. The
-// program then runs on a thread of the runtime's pool.
+// TensorFlow's few inter-op threads, a callback that runs a graph itself would wait for ever. So
+// the program runs on a thread of the runtime's pool instead.
 //
 // A recorded call keeps data for its gradient while its program runs. XLA does not tell a custom
 // call its run, so runs are told apart by time: only the runs that had begun by a moment can ask

@@ -11,7 +11,7 @@ namespace hostcall::starters {
 
 constexpr int64_t kNoRun = 0;
 
-// Begins a run that this thread has started, or if `of` is a run, the starter of that run.
+// Records a new run, which this thread has started or, if `of` is a run, that run's starter.
 void Begin(int64_t run, int64_t of);
 void End(int64_t run);
 

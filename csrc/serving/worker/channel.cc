@@ -15,7 +15,7 @@ namespace {
 // Seconds within which a frame that has begun must end.
 constexpr double kFrameSeconds = 10;
 
-// Waits until the socket is ready or has an error, which the next call tells. False at `end`.
+// Returns true once the socket is ready or has failed, as the next call tells; false at `end`.
 bool Await(int socket, short events, Clock::time_point end) {
   for (;;) {
     pollfd waiting{socket, events, 0};

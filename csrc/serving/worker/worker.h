@@ -21,7 +21,7 @@ class Worker {
   // Returns a new connection, and starts the worker first if need be. Throws a Failure.
   virtual std::unique_ptr<Connection> Connect() = 0;
 
-  // Tells in a message's words how the worker with this pid, which closed a connection, ended.
+  // Returns a message's text on how the worker with this pid, which closed a connection, ended.
   virtual std::string HowEnded(int64_t pid) = 0;
 };
 
