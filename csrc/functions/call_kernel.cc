@@ -22,17 +22,17 @@ using tensorflow::XlaOpRegistry;
 
 namespace {
 
-// The executor of functions that are marked as sequential.
+// TensorFlow's executor for functions that are marked as sequential.
 constexpr char kOneThread[] = "SINGLE_THREADED_EXECUTOR";
 
-// By which a function's parts on several devices of this process meet.
+// Rendezvous of a function's parts on several devices of this process.
 class OwnRendezvous : public tensorflow::PrivateIntraProcessRendezvous {
   using PrivateIntraProcessRendezvous::PrivateIntraProcessRendezvous;
 };
 
-// A call that brings a rendezvous where its caller has none, as in functions of an iterator that
-// sessions share. TensorFlow's call would have the function runtime make one, and that of such an
-// iterator cannot.
+// Call that supplies a rendezvous if its caller has none, as in functions of an iterator that
+// sessions share. TensorFlow's call would ask the function runtime for one, which a shared
+// iterator's runtime cannot make.
 class MeetingCall : public tensorflow::AsyncOpKernel {
  public:
   MeetingCall(tensorflow::OpKernelConstruction* construction,
@@ -50,7 +50,7 @@ class MeetingCall : public tensorflow::AsyncOpKernel {
   }
 
  private:
-  // Null where TensorFlow shall make it; that one may reach other processes, too.
+  // Returns null if TensorFlow should make the rendezvous; its own can also reach other processes.
   static std::shared_ptr<OwnRendezvous> MakeRendezvous(const tensorflow::OpKernelContext& ctx) {
     tensorflow::RendezvousInterface* const callers = ctx.rendezvous();
     const bool runtime_makes_them =
@@ -62,21 +62,20 @@ class MeetingCall : public tensorflow::AsyncOpKernel {
   const std::unique_ptr<tensorflow::OpKernel> call_;
 };
 
-// Whether a function on several devices has its integers of 32 bits on a device of a type, as
-// programs have them; else they are in the host's memory. These are the types that TensorFlow
-// names.
+// Returns true if a function on several devices has its 32-bit integers on a device of `type`, as
+// programs do. Otherwise they are in host memory. The list of types is TensorFlow's.
 bool HasIntegersOnDevice(const std::string& type) {
   return type == "TPU" || type == tensorflow::DEVICE_XLA_CPU || type == tensorflow::DEVICE_XLA_GPU;
 }
 
-// The same node, which takes and returns values where a program does.
+// Returns the same node, marked to take and return values where a program does.
 std::shared_ptr<const NodeProperties> InPlaceOfProgram(const NodeProperties& props) {
   auto marked = std::make_shared<NodeProperties>(props);
   (*marked->node_def.mutable_attr())[tensorflow::kXlaMustCompileAttr].set_b(true);
   return marked;
 }
 
-// TensorFlow's own kernel of a node. The runtime of a function within a graph makes none itself.
+// Creates TensorFlow's own kernel. The runtime of a function within a graph does not create one.
 absl::Status CreateKernelFor(const char* device_type, tensorflow::FunctionLibraryRuntime* runtime,
                              const std::shared_ptr<const NodeProperties>& props,
                              std::unique_ptr<tensorflow::OpKernel>* kernel) {
@@ -89,7 +88,7 @@ absl::Status CreateKernelFor(const char* device_type, tensorflow::FunctionLibrar
   return status;
 }
 
-// How to run the call. One from a graph says it; one from eager code leaves it to the defaults.
+// Copies the run options. Calls from a graph have them; calls from eager code use the defaults.
 absl::Status CopyOptions(const NodeDef& from, bool has_effects, bool sequential, NodeDef* to) {
   std::string options;
   tensorflow::TryGetNodeAttr(from, "config_proto", &options);
@@ -99,8 +98,8 @@ absl::Status CopyOptions(const NodeDef& from, bool has_effects, bool sequential,
         absl::StrCat("hostcall: the attribute config_proto of ", from.name(), " is malformed."));
   }
   if (has_effects) {
-    // Grappler inlines calls without regard to the order of what they do, and folds what is to run
-    // in each call. What is worth optimizing is in the clusters, which are XLA's.
+    // Grappler inlines calls regardless of the order of their effects, and folds work that each
+    // call has to do. The code worth optimizing is in the clusters, which XLA optimizes.
     config.mutable_graph_options()->mutable_rewrite_options()->set_disable_meta_optimizer(true);
   }
   tensorflow::AddNodeAttr("config_proto", config.SerializeAsString(), to);
@@ -165,8 +164,8 @@ absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
   tensorflow::Device* device = runtime->device();
   const std::string& device_type = device->device_type();
   const bool is_cpu = device_type == tensorflow::DEVICE_CPU;
-  // Devices that XLA compiles each op for have kernels of calls, too: these compile all that is
-  // called.
+  // Devices for which XLA compiles each op have kernels for calls too, but those compile the whole
+  // callee.
   const char* type = is_cpu ? tensorflow::DEVICE_CPU : tensorflow::DEVICE_DEFAULT;
   const auto node = HasIntegersOnDevice(device_type) ? InPlaceOfProgram(*props) : props;
   if (absl::Status created = CreateKernelFor(type, runtime, node, kernel); !created.ok()) {
@@ -184,7 +183,7 @@ bool HasXlaKernel(const NodeDef& node, const std::string& device_type) {
   const tensorflow::OpDef* op = nullptr;
   if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) return false;
   NodeDef complete = node;
-  tensorflow::AddDefaultsToNodeDef(*op, &complete);  // SavedModels leave them out
+  tensorflow::AddDefaultsToNodeDef(*op, &complete);  // SavedModels omit defaults
   return tensorflow::FindKernelDef(compiled, complete, nullptr, nullptr).ok();
 }
 

@@ -1,4 +1,4 @@
-// Kernels of calls of functions, which TensorFlow runs by the kernels of their ops.
+// Kernels that call functions; TensorFlow runs these functions with the kernels of their ops.
 #pragma once
 
 #include <memory>
@@ -13,39 +13,39 @@
 
 namespace hostcall {
 
-// A StatefulPartitionedCall of a function, which takes the inputs of `props` and returns its
-// outputs. With effects in Python, Grappler leaves the function as it is.
+// Returns a StatefulPartitionedCall of `function` that takes the inputs of `props` and returns its
+// outputs. If `has_effects` (in Python), Grappler leaves the function as it is.
 absl::StatusOr<std::shared_ptr<const tensorflow::NodeProperties>> CallOf(
     const std::string& function, const tensorflow::NodeProperties& props, bool has_effects,
     bool sequential);
 
-// The kernel of such a call in the place of a program, whose values it takes where a program does.
+// Creates the kernel of a call that replaces a program and takes its values where a program does.
 absl::Status CreateCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
                               const std::shared_ptr<const tensorflow::NodeProperties>& call,
                               std::unique_ptr<tensorflow::OpKernel>* kernel);
 
-// The kernel of a call of a function that has no effects in Python, and no clusters.
+// Creates the kernel of a call to a function without effects in Python and without clusters.
 absl::Status CreatePlainCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
                                    const std::shared_ptr<const tensorflow::NodeProperties>& props,
                                    const std::string& function,
                                    std::unique_ptr<tensorflow::OpKernel>* kernel);
 
-// TensorFlow's own kernel of a node for a CPU.
+// Creates TensorFlow's own CPU kernel for a node.
 absl::Status CreateCpuKernel(tensorflow::FunctionLibraryRuntime* runtime,
                              const std::shared_ptr<const tensorflow::NodeProperties>& props,
                              std::unique_ptr<tensorflow::OpKernel>* kernel);
 
-// The kernel of a node that calls a function, from within one that TensorFlow's kernels run.
+// Creates the kernel of a node that calls a function, inside one that TensorFlow's kernels run.
 absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
                                    const std::shared_ptr<const tensorflow::NodeProperties>& props,
                                    std::unique_ptr<tensorflow::OpKernel>* kernel);
 
-// Whether XLA can compile an op for devices of a type, by its name and attributes. For an op that
-// calls functions it says nothing of those.
+// Returns true if XLA can compile an op for devices of a type, by the op's name and attributes.
+// Does not look into functions that the op calls.
 bool HasXlaKernel(const tensorflow::NodeDef& node,
                   const std::string& device_type = tensorflow::DEVICE_CPU);
 
-// The operands of an op, by their positions, that XLA wants to know when it compiles.
+// Returns the positions of the operands whose values XLA needs at compile time.
 std::vector<int> ConstantOperands(const tensorflow::NodeDef& node);
 
 }  // namespace hostcall

@@ -21,7 +21,7 @@ using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-// Which of some values the call has in the host's memory, and a program on the device.
+// Returns the indices of values that the call has in host memory and a program on the device.
 std::vector<int> Moved(const MemoryTypeVector& memory, const tensorflow::DataTypeVector& types) {
   std::vector<int> moved;
   for (int i = 0; i < static_cast<int>(std::min(memory.size(), types.size())); ++i) {
@@ -32,7 +32,7 @@ std::vector<int> Moved(const MemoryTypeVector& memory, const tensorflow::DataTyp
   return moved;
 }
 
-// Copies that are under way, and what follows the last of them.
+// Copies in progress, and the continuation after the last of them.
 class Copies {
  public:
   Copies(size_t count, std::function<void(const absl::Status&)> done)
@@ -83,8 +83,8 @@ class IntegersOnDevice : public AsyncOpKernel {
     const auto copies = std::make_shared<Copies>(
         inputs_.size(), [this, ctx, run, done](const absl::Status& copied) {
           OP_REQUIRES_OK_ASYNC(ctx, copied, done);
-          // Not on the thread that tells of copies: to make a kernel may take one, which would wait
-          // for this.
+          // Leave the thread that reports copies: creating a kernel may need a copy, which would
+          // wait for this thread.
           (*ctx->runner())([this, ctx, run, done] { Call(ctx, run, done); });
         });
     for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -137,7 +137,7 @@ class IntegersOnDevice : public AsyncOpKernel {
     copies->Finish(absl::OkStatus());
   }
 
-  const std::vector<int> inputs_, outputs_;  // those that are copied
+  const std::vector<int> inputs_, outputs_;  // indices of the copied values
   const std::unique_ptr<OpKernel> call_;
 };
 
@@ -146,7 +146,7 @@ class IntegersOnDevice : public AsyncOpKernel {
 absl::Status TakeIntegersOnDevice(tensorflow::FunctionLibraryRuntime* runtime,
                                   const std::shared_ptr<const tensorflow::NodeProperties>& props,
                                   std::unique_ptr<OpKernel>* call) {
-  // CPUs have none, and one memory.
+  // A CPU has only one memory, so no value has to move.
   if (runtime->device()->device_type() == tensorflow::DEVICE_CPU) return absl::OkStatus();
   const MemoryTypeVector& inputs = (*call)->input_memory_types();
   const MemoryTypeVector& outputs = (*call)->output_memory_types();

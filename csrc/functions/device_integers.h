@@ -1,7 +1,7 @@
-// Integers of 32 bits in the memory of a device.
+// 32-bit integers in the memory of a device.
 //
-// On a GPU, TensorFlow's functions take and return them in the host's memory, since most of them
-// are shapes and indices. Programs have them on the device, like all else.
+// On a GPU, TensorFlow's functions take and return them in host memory, since most of them are
+// shapes and indices. Programs have them on the device, like all other values.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace hostcall {
 
-// Has the kernel of a function's call take and return them where a program does.
+// Makes the kernel of a function call take and return these integers where a program does.
 absl::Status TakeIntegersOnDevice(tensorflow::FunctionLibraryRuntime* runtime,
                                   const std::shared_ptr<const tensorflow::NodeProperties>& props,
                                   std::unique_ptr<tensorflow::OpKernel>* call);

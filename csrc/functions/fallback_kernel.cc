@@ -21,20 +21,20 @@ using tensorflow::DeviceCompilationProfiler;
 using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 
-// What TensorFlow puts before the name of the function that it cannot make a program of.
+// TensorFlow's message before the name of the function that it cannot convert to a program.
 constexpr char kNotConverted[] = "tf2xla conversion failed while converting ";
 
-// The refusal without that name, of a variable that the function takes twice.
+// Refusal without that name: the function takes a variable twice.
 constexpr char kTakenTwice[] = "Duplicate variable passed to XLA cluster";
 
-// Where XLA's launch counts what it compiles, among a device's resources.
+// Resource of a device in which XLA's launch counts its compilations.
 constexpr char kProfiler[] = "device_compilation_profiler";
 
-// The same of a variable on another device than the function's.
+// Refusal without that name: a variable is on another device than the function.
 constexpr char kElsewhere[] = "Trying to access resource ";
 
-// Whether XLA has come to compile a function, and has no program of it for any shapes. So nothing
-// of it can have run, and an error is one of XLA's passes, which have many codes for theirs.
+// Returns true if XLA has tried to compile a function and has no program of it for any shapes. Then
+// nothing of it has run, and an error is from one of XLA's passes, which use many codes.
 bool WasNeverCompiled(const OpKernelContext& ctx, const std::string& function) {
   DeviceCompilationProfiler* profiler = nullptr;
   tensorflow::ResourceMgr* resources = ctx.resource_manager();
@@ -65,7 +65,7 @@ class FallbackKernel : public AsyncOpKernel {
       RunFallback(ctx, fallback_->AsAsync(), done);
       return;
     }
-    // In a context of its own: a status cannot be taken back.
+    // Use a separate context: a status cannot be taken back.
     auto attempt = std::make_shared<Attempt>(*ctx, launch_.get());
     const auto finish = [this, ctx, attempt, done = std::move(done)] {
       const absl::Status status = attempt->inner.get()->status();
@@ -85,8 +85,8 @@ class FallbackKernel : public AsyncOpKernel {
   }
 
  private:
-  // A launch goes on when it has ended and its kernel has returned: until then, that may hold the
-  // locks of variables, for which the fallback would wait.
+  // Attempt to launch, which goes on when the launch has ended and its kernel has returned: until
+  // then, the kernel may hold the locks of variables, for which the fallback would wait.
   struct Attempt {
     Attempt(OpKernelContext& outer, OpKernel* kernel) : inner(outer, kernel) {}
     bool IsSecond() { return has_first.exchange(true); }
@@ -110,21 +110,21 @@ class FallbackKernel : public AsyncOpKernel {
   }
 
   void RunFallback(OpKernelContext* ctx, AsyncOpKernel* fallback, const DoneCallback& done) {
-    // Kernels ask a context for inputs by the names that their own op has for them.
+    // Give the kernel its own context: kernels look up inputs by the names in their own op.
     auto inner = std::make_shared<InnerContext>(*ctx, fallback);
     fallback->ComputeAsync(inner->get(), [this, ctx, inner, done] {
-      // Arguments that no kernel takes say nothing of the calls to come.
+      // Arguments that no kernel accepts say nothing about later calls.
       if (inner->get()->status().ok()) is_settled_.store(true, std::memory_order_release);
       inner->HandOver(ctx);
       done();
     });
   }
 
-  // The text of a native callback's error may quote another function's refusal, but not this one's:
-  // no call is made before the function is compiled.
+  // A native callback's error may quote another function's refusal, but not this function's: it
+  // makes no call before it is compiled.
   bool IsRefusal(const OpKernelContext& ctx, const absl::Status& status) const {
     const std::string_view message = status.message();
-    if (absl::StrContains(message, "[hostcall error ")) return false;  // of a callback
+    if (absl::StrContains(message, "[hostcall error ")) return false;  // a callback's error
     if (absl::StartsWith(message, "hostcall")) return absl::IsUnimplemented(status);
     if (absl::StrContains(message, absl::StrCat(kNotConverted, function_.name, "["))) return true;
     if (absl::StartsWith(message, kTakenTwice) || absl::StartsWith(message, kElsewhere)) {
@@ -142,7 +142,7 @@ class FallbackKernel : public AsyncOpKernel {
     RunFallback(ctx, *fallback, done);
   }
 
-  // Null where there is none.
+  // Returns null if `make_` provides no fallback.
   absl::StatusOr<AsyncOpKernel*> Fallback(const std::string& refusal) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (fallback_ == nullptr) {

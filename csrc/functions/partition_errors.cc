@@ -12,7 +12,7 @@
 namespace hostcall {
 namespace {
 
-// TensorFlow keeps what stands there when it puts errors into a list.
+// Payload that TensorFlow keeps when it puts errors into a list.
 constexpr char kText[] = "hostcall/text";
 
 constexpr char kSeveral[] = " root error(s) found.";

@@ -7,16 +7,16 @@
 
 namespace hostcall {
 
-// The error of a callback, from which `AsRaised` makes out what was raised.
+// Stores a callback error's text in a payload, from which `AsRaised` restores it.
 absl::Status WithOwnText(absl::Status status);
 
-// An error of a function without what TensorFlow adds to it: the name of the function, which the
-// user never gave it; and, where the function runs on several devices, a list that has the same
-// error for each, and no more than 8 KiB.
+// Strips the text that TensorFlow adds to an error of a function: the function's name, which the
+// user never gave it; and, if it runs on several devices, a list that repeats the error for each,
+// cut off at 8 KiB.
 absl::Status AsRaised(const absl::Status& status, const std::string& function);
 
-// The error of a node, in a function that users know by that name: TensorFlow then tells the lines
-// that have made the node. Errors of callbacks tell theirs themselves.
+// Adds to a node's error the name by which users know its function: TensorFlow then names the lines
+// that made the node. Errors of callbacks name their own lines.
 absl::Status InFunction(const absl::Status& status, const std::string& function);
 
 }  // namespace hostcall

@@ -19,9 +19,9 @@ using tensorflow::FunctionLibraryDefinition;
 using tensorflow::NodeDef;
 using Names = std::unordered_set<std::string>;
 
-// On a backward function: the name of the function whose gradient it is.
+// Attribute of a backward function: the name of the function whose gradient it computes.
 constexpr char kForward[] = "forward_function_name";
-// On a function that returns what its gradient wants: the name of that.
+// Attribute of a function that returns values for its gradient: the gradient function's name.
 constexpr char kBackward[] = "backward_function_name";
 
 bool IsMarkedForHost(const NodeDef& node) {
@@ -29,7 +29,7 @@ bool IsMarkedForHost(const NodeDef& node) {
   return route != node.attr().end() && route->second.s() == "partition";
 }
 
-// XLA's lists have one size, and what is written behind their ends goes nowhere.
+// Returns true if a list may grow. XLA's lists have a fixed size and drop writes beyond the end.
 bool LetsListGrow(const NodeDef& node) {
   if (node.op() != "TensorListSetItem") return false;
   const auto resizes = node.attr().find("resize_if_index_out_of_bounds");
@@ -38,7 +38,7 @@ bool LetsListGrow(const NodeDef& node) {
 
 std::atomic<bool> checks_assertions{false};
 
-// XLA drops them, which the user may not want.
+// Returns true for an assertion to check. XLA drops assertions, which the user may not want.
 bool IsCheckedAssertion(const NodeDef& node) {
   return checks_assertions.load(std::memory_order_relaxed) &&
          (node.op() == "Assert" || node.op() == "CheckNumerics");
@@ -63,7 +63,7 @@ bool WasRefused(const std::string& function) {
 
 std::atomic<bool> checks_sizes{false};
 
-// The ops that Python has a look at.
+// Returns the ops that Python examines.
 std::shared_ptr<const Names> ExaminedOps() {
   static const auto* none = new std::shared_ptr<const Names>(std::make_shared<const Names>());
   if (!checks_sizes.load(std::memory_order_relaxed)) return *none;
@@ -72,8 +72,8 @@ std::shared_ptr<const Names> ExaminedOps() {
   return table.at_risk;
 }
 
-// Whether tracing leaves open the size of a result of a conditional. Its branches may then differ,
-// and XLA would make something else of what they return.
+// Returns true if tracing leaves open the size of a conditional's result. Its branches may then
+// differ, and XLA would alter the values that they return.
 bool IsOpenConditional(const NodeDef& node) {
   static const Names* kinds = new Names{"If", "StatelessIf", "Case", "StatelessCase"};
   if (kinds->count(node.op()) == 0) return false;
@@ -148,7 +148,7 @@ bool MayBeRewritten(const std::string& function, const FunctionLibraryDefinition
     if (AnyNode({name}, library, wants_rewriting)) return true;
     if (name != function && WasRefused(name)) return true;
     const auto record = library.FindRecord(name);
-    // A graph has no use for the forward function, and Python knows of more than a graph does.
+    // The graph may lack a forward function that it does not use. Python may know it.
     if (record == nullptr) return name != function;
     if (record->fdef().attr().count(kBackward) > 0 && AnyNode({name}, library, IsOpenConditional)) {
       return true;
@@ -171,7 +171,7 @@ bool MayLackXlaKernel(const std::string& function, const FunctionLibraryDefiniti
 
 namespace {
 
-// Whether a node takes a resource of its function's arguments, and XLA has no kernel for it.
+// Returns true if a node takes a resource argument of its function and has no XLA kernel.
 bool TakesUnknownResource(const NodeDef& node, const tensorflow::FunctionDef& function,
                           const FunctionLibraryDefinition& library) {
   const auto& args = function.signature().input_arg();
@@ -184,8 +184,8 @@ bool TakesUnknownResource(const NodeDef& node, const tensorflow::FunctionDef& fu
          Callees(node, library).empty() && !HasXlaKernel(node);
 }
 
-// Says of a loop that it carries a resource for an op that XLA has no kernel for. Where nothing
-// uses what the op returns, XLA does not get to see it, and ends the process for the resource.
+// Describes a loop that carries a resource for an op without an XLA kernel; "" if none does. If
+// nothing uses the op's results, XLA never sees the op, and the resource ends the process.
 std::string RefusedLoop(const std::string& function, const FunctionLibraryDefinition& library) {
   std::string refusal;
   const auto visit_inside = [&](const tensorflow::FunctionDef& inside) {
@@ -249,7 +249,7 @@ std::string SerializedReachable(const std::string& function,
                                 const FunctionLibraryDefinition& library) {
   std::string serialized;
   VisitReachable({function}, library, [&](const tensorflow::FunctionDef& definition) {
-    // Lent, as a large function takes long to copy. What is appended is one message with the rest.
+    // Lend the function: a large one takes long to copy. Appended messages merge into one.
     tensorflow::FunctionDefLibrary one;
     one.mutable_function()->UnsafeArenaAddAllocated(
         const_cast<tensorflow::FunctionDef*>(&definition));

@@ -1,4 +1,4 @@
-// Which functions call back into Python, seen from their definitions.
+// Functions that call back into Python, found by their definitions.
 #pragma once
 
 #include <functional>
@@ -11,58 +11,58 @@
 
 namespace hostcall {
 
-// Whether functions with assertions are rewritten, so that these are checked.
+// Sets whether functions with assertions are rewritten, so that the assertions are checked.
 void SetChecksAssertions(bool value);
 
-// Sets the ops that XLA may get wrong.
+// Sets the ops that XLA may compile wrongly.
 void SetOpsAtRisk(const std::vector<std::string>& ops);
 
-// Sets whether Python looks for these in functions that XLA compiles as they are.
+// Sets whether Python looks for these ops in functions that XLA compiles unchanged.
 void SetChecksSizes(bool value);
 
-// Notes that something else has taken the place of a function since XLA refuses it.
+// Notes that something else has replaced a function because XLA refuses it.
 void NoteRefused(const std::string& function);
 
 bool IsScriptOp(const std::string& op);
 
-// True for script ops, and for ops that are marked since programs of JAX's in them call Python.
+// Returns true for script ops, and for ops marked because JAX programs in them call Python.
 bool CallsPython(const tensorflow::NodeDef& node);
 
-// The names of the functions that a node calls: by its op, or by an attribute.
+// Returns the names of the functions that a node calls, by its op or by an attribute.
 std::unordered_set<std::string> Callees(const tensorflow::NodeDef& node,
                                         const tensorflow::FunctionLibraryDefinition& library);
 
-// True when an op that calls Python can be reached from the node, through any depth of calls.
+// Returns true if the node can reach an op that calls Python, through any depth of calls.
 bool ReachesScriptOp(const tensorflow::NodeDef& node,
                      const tensorflow::FunctionLibraryDefinition& library);
 
-// Whether Python may have something else take the place of a must-compile function: from it, or
-// from one whose gradient it is, an op can be reached that calls Python, one for which
-// partitioning was asked, or one that XLA compiles to something else than TensorFlow runs. The same
-// goes for gradients of functions that XLA refuses, and for functions that keep values of branches
-// for a gradient. Python has no look at other functions, unless XLA refuses them.
+// Returns true if Python may replace a must-compile function: it, or the function whose gradient it
+// is, can reach an op that calls Python, that is marked for partitioning, or that XLA compiles to
+// something else than TensorFlow runs. The same goes for gradients of functions that XLA refuses,
+// and for functions that keep values of branches for a gradient. Python does not examine other
+// functions unless XLA refuses them.
 bool MayBeRewritten(const std::string& function,
                     const tensorflow::FunctionLibraryDefinition& library);
 
-// Whether an op can be reached from a function that XLA has no kernel for, for devices of a type.
-// Such an op need not be one that XLA gets to see.
+// Returns true if a function can reach an op without an XLA kernel for devices of a type. XLA does
+// not necessarily get to see that op.
 bool MayLackXlaKernel(const std::string& function,
                       const tensorflow::FunctionLibraryDefinition& library,
                       const std::string& device_type);
 
-// Says of an argument or a result of the function, or of what a loop in it carries, that XLA has no
-// such values, if there is one. Launched, such a function ends the process, or fails when its
-// program has run already.
+// Describes a value that XLA cannot represent: an argument or a result of the function, or a value
+// that a loop in it carries. Returns "" if it has none. If launched, a function with one ends the
+// process, or fails after its program has run.
 std::string RefusedValue(const std::string& function,
                          const tensorflow::FunctionLibraryDefinition& library);
 
-// Calls `visit` on each function that is reached from `roots`, and on these, in no particular
-// order, until it returns false. Returns whether it never did.
+// Calls `visit` on `roots` and on each function reached from them, in no particular order, until it
+// returns false. Returns true if it never did.
 bool VisitReachable(const std::unordered_set<std::string>& roots,
                     const tensorflow::FunctionLibraryDefinition& library,
                     const std::function<bool(const tensorflow::FunctionDef&)>& visit);
 
-// A serialized FunctionDefLibrary with `function` and all that it reaches.
+// Returns a serialized FunctionDefLibrary with `function` and all functions that it reaches.
 std::string SerializedReachable(const std::string& function,
                                 const tensorflow::FunctionLibraryDefinition& library);
 

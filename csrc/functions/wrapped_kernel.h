@@ -1,4 +1,4 @@
-// Kernels that run another one: that of a compiled program, say.
+// Kernels that run another kernel, for example that of a compiled program.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace hostcall {
 
-// Where values of some types lie: a program's kernel has all on the device, strings as well, of
-// which it has none. What runs in its place may.
+// Moves strings to the host. A program's kernel has all types on the device, even strings, which a
+// program never has. A replacement of the program may have them.
 inline tensorflow::MemoryTypeVector WithStringsOnHost(tensorflow::MemoryTypeVector memory,
                                                       const tensorflow::DataTypeVector& types) {
   for (size_t i = 0; i < memory.size() && i < types.size(); ++i) {
@@ -21,8 +21,8 @@ inline tensorflow::MemoryTypeVector WithStringsOnHost(tensorflow::MemoryTypeVect
   return memory;
 }
 
-// Puts a `Kernel`, made of the arguments and of the kernel that was there, in the place of
-// `launch`. It takes and returns values where `inputs` and `outputs` say.
+// Replaces `launch` with a `Kernel` made from the arguments and the old kernel. It takes and
+// returns values where `inputs` and `outputs` say.
 template <typename Kernel, typename... Args>
 absl::Status WrapKernelBetween(const tensorflow::MemoryTypeVector& inputs,
                                const tensorflow::MemoryTypeVector& outputs,
@@ -39,13 +39,13 @@ absl::Status WrapKernelBetween(const tensorflow::MemoryTypeVector& inputs,
   return status;
 }
 
-// The same where the kernel that was there takes and returns them, but for strings.
+// Does the same with the memory types of the old kernel, except for strings.
 template <typename Kernel, typename... Args>
 absl::Status WrapKernel(tensorflow::FunctionLibraryRuntime* runtime,
                         const std::shared_ptr<const tensorflow::NodeProperties>& props,
                         std::unique_ptr<tensorflow::OpKernel>* launch, Args&&... args) {
   tensorflow::MemoryTypeVector inputs = (*launch)->input_memory_types();
-  inputs.resize(props->input_types.size());  // the kernel inside may take more
+  inputs.resize(props->input_types.size());  // the inner kernel may take more
   inputs = WithStringsOnHost(std::move(inputs), props->input_types);
   const tensorflow::MemoryTypeVector outputs =
       WithStringsOnHost((*launch)->output_memory_types(), props->output_types);
@@ -53,7 +53,7 @@ absl::Status WrapKernel(tensorflow::FunctionLibraryRuntime* runtime,
                                    std::forward<Args>(args)...);
 }
 
-// A context in which a kernel runs in the place of the one that `outer` is for.
+// Context in which a kernel runs instead of the one that `outer` is for.
 class InnerContext {
  public:
   InnerContext(const tensorflow::OpKernelContext::Params& params, int outputs,
@@ -66,7 +66,7 @@ class InnerContext {
 
   tensorflow::OpKernelContext* get() { return &context_; }
 
-  // Gives `outer` the status and the outputs.
+  // Moves the status or the outputs to `outer`.
   void HandOver(tensorflow::OpKernelContext* outer) {
     if (!context_.status().ok()) {
       outer->SetStatus(context_.status());
@@ -82,7 +82,7 @@ class InnerContext {
   static tensorflow::OpKernelContext::Params ForKernel(tensorflow::OpKernelContext::Params params,
                                                        tensorflow::OpKernel* kernel) {
     params.op_kernel = kernel;
-    params.eigen_gpu_device = nullptr;  // which the parameters own, and the context makes anew
+    params.eigen_gpu_device = nullptr;  // owned by the params; the context makes a new one
     return params;
   }
 
@@ -90,7 +90,7 @@ class InnerContext {
   tensorflow::OpKernelContext context_;
 };
 
-// Runs a kernel with other parameters than those of `ctx`, which gets its results.
+// Runs a kernel with other parameters than those of `ctx`, and gives `ctx` the results.
 inline absl::Status ComputeWith(const tensorflow::OpKernelContext::Params& params,
                                 tensorflow::OpKernel* kernel, tensorflow::OpKernelContext* ctx) {
   InnerContext inner(params, ctx->num_outputs(), kernel);

@@ -21,13 +21,13 @@ bool HasEffects(const NodeDef& node) {
   return !token.ok() || !token->pure;
 }
 
-// Counts calls with side effects; no further than to two.
+// Counter of calls with side effects, which stops at two.
 class Calls {
  public:
   explicit Calls(const FunctionLibraryDefinition& library) : library_(library) {}
 
   int In(const std::string& function) {
-    const auto [known, is_new] = counts_.emplace(function, 0);  // 0 where it calls itself
+    const auto [known, is_new] = counts_.emplace(function, 0);  // 0 if it calls itself
     if (!is_new) return known->second;
     const auto record = library_.FindRecord(function);
     if (record == nullptr) return 0;
@@ -38,7 +38,7 @@ class Calls {
 
   int Of(const NodeDef& node) { return HasEffects(node) ? 1 : Below(node); }
 
-  // Those of the functions that a node calls.
+  // Counts the calls in the functions that a node calls.
   int Below(const NodeDef& node) {
     int count = 0;
     for (const std::string& callee : Callees(node, library_)) count += In(callee);

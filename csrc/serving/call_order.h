@@ -1,4 +1,4 @@
-// Whether the calls of a function would keep their order in a program.
+// Check that a program would keep the order of a function's calls.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace hostcall::serving {
 
-// Why they would not, or "". The kernels chain the calls of one computation. What a nested
-// function, a loop or a branch calls would not be in that chain, and XLA leaves out conditions of
-// loops whose iterations it can count.
+// Returns why a program would not keep the order, or "". The kernels chain the calls of one
+// computation. Calls in a nested function, a loop or a branch would not be in that chain, and XLA
+// omits conditions of loops whose iterations it can count.
 std::string DisorderIn(const std::string& function,
                        const tensorflow::FunctionLibraryDefinition& library);
 

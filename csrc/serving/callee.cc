@@ -35,7 +35,7 @@ absl::StatusOr<Callee> MakeCallee(const std::string& text) {
   return callee;
 }
 
-// What a size says of the inputs; -1 where they have no such dimension.
+// Returns a size, taken from the inputs if need be; -1 if they lack its dimension.
 int64_t SizeOf(const Size& size, const Shapes& inputs) {
   if (size.size >= 0) return size.size;
   const auto input = static_cast<size_t>(size.input);
@@ -44,7 +44,7 @@ int64_t SizeOf(const Size& size, const Shapes& inputs) {
   return inputs[input][dimension];
 }
 
-// Tracing was told something, and what else may rely on that.
+// Checks shapes against those that tracing assumed, since other code may rely on them.
 absl::Status CheckTraced(const Token& token, const Shapes& shapes) {
   for (size_t i = 0; i < std::min(shapes.size(), token.static_shapes.size()); ++i) {
     const auto& traced = token.static_shapes[i];
@@ -90,7 +90,7 @@ absl::StatusOr<const Callee*> FindCallee(const std::string& token) {
     const auto found = table.callees.find(token);
     if (found != table.callees.end()) return found->second.get();
   }
-  // Without the lock: a library may run code of its own when it is loaded.
+  // Load without the lock: a library may run its own code when it is loaded.
   absl::StatusOr<Callee> made = MakeCallee(token);
   if (!made.ok()) return made.status();
   std::lock_guard<std::mutex> lock(table.mutex);

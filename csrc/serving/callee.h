@@ -1,4 +1,4 @@
-// What the script ops of a saved graph call.
+// Functions that the script ops of a saved graph call.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace hostcall::serving {
 
 using Shapes = std::vector<std::vector<int64_t>>;
 
-// A function: native code, or where `native` is null one that workers call.
+// A function: native code, or if `native` is null, a Python function that workers call.
 struct Callee {
   std::string text;  // the token
   Token token;
   std::shared_ptr<const NativeFunction> native;
 
-  // The shapes of the results of native code.
+  // Returns the shapes of the results of native code.
   absl::StatusOr<Shapes> NativeShapes(const Shapes& inputs) const;
 };
 
-// What a token stands for. It lives as long as the process, as libraries do; so that a program may
-// call it at any time. An error is looked into again when it is asked for next.
+// Returns a token's callee. It lives as long as the process, as libraries do, so a program may call
+// it at any time. Errors are not kept: the next call tries again.
 absl::StatusOr<const Callee*> FindCallee(const std::string& token);
 
 }  // namespace hostcall::serving

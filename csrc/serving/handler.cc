@@ -32,7 +32,7 @@ size_t BytesOf(const XLA_FFI_Buffer& buffer) {
   return bytes;
 }
 
-// The results of a program, whose shapes were settled when it was compiled.
+// Result buffers of a program, whose shapes were fixed at compile time.
 class ResultBuffers : public ResultSink {
  public:
   explicit ResultBuffers(const RawBuffers& buffers) : buffers_(buffers) {}
@@ -52,7 +52,7 @@ class ResultBuffers : public ResultSink {
   bool AllocateStrings(size_t, const std::vector<int64_t>&) override { return false; }
   void SetString(size_t, size_t, std::string_view) override {}
 
-  // What was wrong with a shape, or "".
+  // Returns the problem with a shape, or "".
   const std::string& complaint() const { return complaint_; }
 
  private:
@@ -65,7 +65,7 @@ Argument ToArgument(const XLA_FFI_Buffer& buffer, int32_t dtype) {
   return {dtype, ShapeOf(buffer), bytes, {}};
 }
 
-// A message that begins with our name and has this code would be taken for a refusal to compile.
+// Makes a Failure that is not mistaken for a refusal to compile, by its first word and code.
 Failure FailureOf(const Outcome& outcome) {
   const auto code = static_cast<ffi::ErrorCode>(CodeOf(outcome));
   const bool is_like_refusal =
@@ -73,7 +73,7 @@ Failure FailureOf(const Outcome& outcome) {
   return {code, absl::StrCat(is_like_refusal ? "A call failed: " : "", outcome.message)};
 }
 
-// Throws Failure.
+// Has a worker call the function. Throws Failure.
 void CallPython(const Callee& callee, const NativeFrame& frame, std::string_view op,
                 Types argument_types, Types result_types) {
   if (frame.operands.size() != argument_types.size() ||

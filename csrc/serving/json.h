@@ -1,4 +1,4 @@
-// JSON out of files, strictly read.
+// Strict reader of JSON from files.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +10,29 @@
 
 namespace hostcall::serving {
 
-// Thrown where JSON is read, and caught where that is asked for: what is wrong with it.
+// Problem with JSON. The reading functions throw it, and their callers catch it.
 struct Wrong {
   std::string what;
 };
 
-// Throws Wrong for what is no JSON, is no UTF-8 or is nested too deeply.
+// Parses an object. Throws Wrong if the text is not JSON, not UTF-8 or nested too deeply.
 google::protobuf::Struct ParseJson(std::string_view text);
 
-// Throws Wrong for what is no object.
+// Returns the object in a value. Throws Wrong if the value is not an object.
 const google::protobuf::Struct& AsObject(const google::protobuf::Value& value, const char* what);
 
-// The fields of an object, which has none but the known ones. Everything throws Wrong for a value
-// of another type.
+// Fields of an object. Throws Wrong for a field that is not in `known`, and for a value of another
+// type.
 class Object {
  public:
   Object(const google::protobuf::Struct& object, std::string name,
          absl::Span<const std::string_view> known);
 
-  // Null where there is no such field.
+  // Return null if the field is missing or null.
   const google::protobuf::Value* Find(const std::string& key) const;
   const google::protobuf::Struct* Inner(const std::string& key) const;
 
-  // "", false, `otherwise` and an empty list where there is no such field.
+  // Return "", false, `otherwise` or an empty list if the field is missing or null.
   std::string Text(const std::string& key) const;
   bool Flag(const std::string& key) const;
   int64_t Number(const std::string& key, int64_t otherwise, int64_t least, int64_t most) const;

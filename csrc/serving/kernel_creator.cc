@@ -23,13 +23,13 @@ using tensorflow::FunctionLibraryDefinition;
 using tensorflow::FunctionLibraryRuntime;
 using tensorflow::NodeProperties;
 
-// The function that a node calls: a PartitionedCall names it in `f`, an eager call in its op.
+// Returns the function that a node calls: in `f` of a PartitionedCall, or an eager call's op.
 const std::string& CalledFunction(const tensorflow::NodeDef& node) {
   const auto f = node.attr().find("f");
   return f != node.attr().end() && f->second.has_func() ? f->second.func().name() : node.op();
 }
 
-// Why TensorFlow's kernels have to run a function that XLA would take, or "".
+// Returns why TensorFlow's kernels must run a function that XLA would take, or "".
 std::string ReasonAgainst(const std::string& function, const FunctionLibraryDefinition& library) {
   const std::string refused = RefusedValue(function, library);
   return refused.empty() ? DisorderIn(function, library) : refused;
@@ -63,7 +63,7 @@ class ServingKernelCreator : public tensorflow::CustomKernelCreator {
   }
 
  private:
-  // A new one: registering ours deletes the creator that TensorFlow had.
+  // A new creator, since registering ours deletes TensorFlow's.
   tensorflow::XlaKernelCreator xla_;
 };
 

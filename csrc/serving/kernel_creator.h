@@ -1,10 +1,10 @@
-// What becomes of functions that are to be compiled.
+// Kernel creator for functions that are to be compiled.
 #pragma once
 
 namespace hostcall::serving {
 
-// Has TensorFlow's kernels run the functions that XLA refuses, or in which it would lose the order
-// of calls.
+// Makes TensorFlow's kernels run the functions that XLA refuses, or whose order of calls it would
+// lose.
 void InstallKernelCreator();
 
 }  // namespace hostcall::serving

@@ -1,5 +1,5 @@
-// libhostcall_serving.so: what a process without Python needs to run saved graphs that call host
-// functions. TF_LoadLibrary, tf.load_op_library and LD_PRELOAD take it.
+// libhostcall_serving.so: lets a process without Python run saved graphs that call host functions.
+// TF_LoadLibrary, tf.load_op_library and LD_PRELOAD load it.
 #include "absl/log/log.h"
 #include "handler.h"
 #include "kernel_creator.h"
@@ -10,13 +10,13 @@
 #include "xla_kernel.h"
 
 namespace xla::ffi {
-const XLA_FFI_Api* GetXlaFfiApi();  // of xla/ffi/ffi.h, which brings another FFI of the same names
+const XLA_FFI_Api* GetXlaFfiApi();  // from xla/ffi/ffi.h, which has another FFI of the same names
 }  // namespace xla::ffi
 
 namespace hostcall::serving {
 namespace {
 
-// Two kernels for one op would make each call an error.
+// Returns true if PyFunc has a kernel already: two for one op would make each call an error.
 bool IsThereAnother() { return tensorflow::GetRegisteredKernelsForOp("PyFunc").kernel_size() > 0; }
 
 bool RegisterHandler() {

@@ -1,5 +1,5 @@
-// Including what XLA's contexts are makes this file slow to compile: keep what does not need it
-// out.
+// Keep unrelated code out of this file: including the definitions of XLA's contexts makes it slow
+// to compile.
 #include "native_call.h"
 
 #include <memory>
@@ -14,7 +14,7 @@
 #include "xla/tsl/concurrency/async_value_ref.h"
 
 namespace xla::ffi {
-const XLA_FFI_Api* GetXlaFfiApi();  // of xla/ffi/ffi.h, which brings another FFI of the same names
+const XLA_FFI_Api* GetXlaFfiApi();  // from xla/ffi/ffi.h, which has another FFI of the same names
 }  // namespace xla::ffi
 
 namespace hostcall::serving {
@@ -23,7 +23,7 @@ namespace {
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
 
-// Tensors as XLA's FFI sees buffers.
+// Tensors as buffers of XLA's FFI.
 class Buffers {
  public:
   absl::Status Add(const Tensor& tensor) {
@@ -48,7 +48,7 @@ class Buffers {
     return absl::OkStatus();
   }
 
-  // As the two sides of a call frame have them, which live no longer than this.
+  // Return the two sides of a call frame. They live no longer than this object.
   XLA_FFI_Args args() {
     return {XLA_FFI_Args_STRUCT_SIZE, nullptr, size(), arg_types_.data(), pointers_.data()};
   }
@@ -88,7 +88,7 @@ absl::Status AllocateOutputs(OpKernelContext* ctx, const Shapes& shapes, Buffers
   return absl::OkStatus();
 }
 
-// Waits for what has not ended yet.
+// Returns the status of a call. Waits for the call if it has not ended yet.
 absl::Status StatusOf(NativeOutcome outcome) {
   const std::unique_ptr<XLA_FFI_Error> error(outcome.error);
   const std::unique_ptr<XLA_FFI_Future> future(outcome.future);

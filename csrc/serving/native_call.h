@@ -1,4 +1,4 @@
-// Native code that TensorFlow's kernels call: outside of compiled programs.
+// Calls of native code by TensorFlow's kernels, outside of compiled programs.
 #pragma once
 
 #include "callee.h"

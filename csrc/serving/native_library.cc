@@ -19,7 +19,7 @@
 namespace hostcall::serving {
 namespace {
 
-// Without symbolic links; none where there is no such file.
+// Returns the path without symbolic links, or nullopt if the file does not exist.
 std::optional<std::string> RealPath(const std::string& path) {
   const std::unique_ptr<char, decltype(&free)> real(realpath(path.c_str(), nullptr), &free);
   if (real == nullptr) return std::nullopt;
@@ -45,7 +45,7 @@ bool LiesIn(const std::string& path, const std::vector<std::string>& folders) {
 
 std::string BaseName(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-// The library's file; none where no allowed folder has it.
+// Returns the library's file, or nullopt if no allowed folder has it.
 std::optional<std::string> FindLibrary(const std::string& library) {
   const std::vector<std::string> folders = AllowedFolders();
   std::vector<std::string> candidates;
@@ -84,7 +84,7 @@ absl::Status Unusable(const NativeTarget& target, const std::string& label, std:
                                           ". Is it the library that the model was saved with?"));
 }
 
-// Whether the symbol is the library's own, and not that of one that it is linked to.
+// Returns true if the symbol is the library's own, not that of a library that it links to.
 bool IsOwn(void* symbol, const std::string& path) {
   Dl_info info;
   if (dladdr(symbol, &info) == 0 || info.dli_fname == nullptr) return false;

@@ -1,4 +1,4 @@
-// Native code of libraries, which are loaded from the folders that the operator allows.
+// Native code of libraries, loaded from the folders that the operator allows.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@
 
 namespace hostcall::serving {
 
-// Colons stand between the folders in it. A library is looked up by the path that the graph has,
-// and then by its name in each folder.
+// Environment variable of the allowed folders, separated by colons. A library is looked up by its
+// path in the graph, then by its name in each folder.
 inline constexpr char kNativePath[] = "HOSTCALL_NATIVE_PATH";
 
-// The code that a graph names, whose library stays loaded. Nothing is loaded from elsewhere than
-// the allowed folders, symbolic links and what a library itself is linked to included.
+// Loads the code that a graph names; its library stays loaded. The library must lie in an allowed
+// folder after symbolic links are resolved, and must define the symbol itself.
 absl::StatusOr<std::shared_ptr<NativeFunction>> LoadNative(const NativeTarget& target,
                                                            const std::string& label);
 

@@ -17,7 +17,7 @@ class PlainKernel : public tensorflow::OpKernel {
     OP_REQUIRES_OK(construction, construction->GetAttr("token", &token_));
   }
 
-  // A function that cannot be called is an error of the call: a model is more than that function.
+  // Fails the call, not the model, if the function cannot be called: a model has other functions.
   void Compute(tensorflow::OpKernelContext* ctx) override {
     const absl::StatusOr<const Callee*> callee = Found();
     OP_REQUIRES_OK(ctx, callee.status());

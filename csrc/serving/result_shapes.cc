@@ -14,7 +14,7 @@
 namespace hostcall::serving {
 namespace {
 
-// What tracing has left on the op, where that is all of the shape.
+// Returns the shape that tracing left on the op, if it is fully known.
 std::optional<std::vector<int64_t>> TracedShape(const tensorflow::NodeDef& node, size_t index) {
   const auto shapes = node.attr().find(attributes::SHAPES);
   if (shapes == node.attr().end() ||
@@ -27,7 +27,7 @@ std::optional<std::vector<int64_t>> TracedShape(const tensorflow::NodeDef& node,
   return std::vector<int64_t>(sizes.begin(), sizes.end());
 }
 
-// None where the graph leaves something open.
+// Returns nullopt if the graph leaves a size open.
 std::optional<Shapes> KnownShapes(const Callee& callee, const CompiledOp& op) {
   const auto& specs = callee.token.static_shapes;
   Shapes shapes;

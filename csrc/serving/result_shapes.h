@@ -1,4 +1,4 @@
-// The shapes of a script op's results, when XLA compiles.
+// Result shapes of a script op, when XLA compiles.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct CompiledOp {
   std::vector<tensorflow::DataType> output_types;
 };
 
-// By what the graph says, and where that is not enough by asking a worker.
+// Returns the shapes that the graph has, or asks a worker if the graph leaves a size open.
 absl::StatusOr<Shapes> ResultShapes(const Callee& callee, const CompiledOp& op,
                                     const Shapes& inputs);
 

@@ -23,12 +23,12 @@ using google::protobuf::Value;
 constexpr char kQualified[] = "hostcall:";
 constexpr char kVersion[] = "1:";
 
-// The function of a token that has no name for it.
+// Exception for a token whose function has a pickle but no name.
 struct Pickled {
   std::string title;
 };
 
-// The most that a double counts to without gaps.
+// The largest integer up to which doubles have no gaps.
 constexpr int64_t kMaxSize = int64_t{1} << 53;
 
 std::vector<Size> ReadSizes(const Value& value) {
@@ -54,7 +54,7 @@ NativeAttribute ReadAttribute(const Value& value) {
   return attribute;
 }
 
-// A text that C can read as well.
+// Reads a text that C can read as well: not empty, and without null characters.
 std::string ReadName(const Object& object, const char* key) {
   std::string text = object.Text(key);
   if (text.empty() || text.find('\0') != std::string::npos) {
@@ -63,7 +63,7 @@ std::string ReadName(const Object& object, const char* key) {
   return text;
 }
 
-// As zlib computes it.
+// Computes the same checksum as zlib.
 uint32_t Crc32(std::string_view bytes) {
   uint32_t crc = 0xffffffff;
   for (const unsigned char byte : bytes) {
@@ -73,7 +73,7 @@ uint32_t Crc32(std::string_view bytes) {
   return ~crc;
 }
 
-// JSON behind its CRC-32: a wrong size in it could end the process.
+// Reads JSON that follows its CRC-32: a wrong size in it could end the process.
 NativeTarget ReadNative(std::string_view text) {
   const std::string_view json = text.substr(std::min<size_t>(text.size(), 8));
   if (text.substr(0, 8) != absl::StrFormat("%08x", Crc32(json))) {
@@ -102,7 +102,7 @@ NativeTarget ReadNative(std::string_view text) {
   return native;
 }
 
-// The shape of `{"spec": [dtype, sizes]}`; none of a spec that does not say all of it.
+// Returns the shape of `{"spec": [dtype, sizes]}`, or nullopt if the spec leaves a part open.
 std::optional<std::vector<int64_t>> ReadShape(const Value& value) {
   const auto& fields = AsObject(value, "a spec").fields();
   const auto spec = fields.find("spec");
@@ -124,7 +124,7 @@ std::optional<std::vector<int64_t>> ReadShape(const Value& value) {
 
 Object ReadRecord(const Struct& fields) { return Object(fields, "a call", saved_fields::kRecord); }
 
-// How often a gradient may be that of a gradient.
+// The limit of gradients of gradients in a token.
 constexpr int kMaxOrders = 100;
 
 Token ReadToken(const Struct& fields) {

@@ -1,5 +1,5 @@
-// The qualified tokens of saved graphs (plugin/hostcall/_saving/tokens.py), as far as they matter
-// where there is no Python.
+// Qualified tokens of saved graphs (plugin/hostcall/_saving/tokens.py): the parts that matter
+// without Python.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace hostcall::serving {
 
-// A size of a result: a number, or where that is -1 the size of an input's dimension.
+// A result's size: a number, or if that is -1, the size of an input's dimension.
 struct Size {
   int64_t size = -1;
   int input = 0;
   int dimension = 0;
 };
 
-// Native code: where it is, and what it takes.
+// Native code: its place and its parameters.
 struct NativeTarget {
   std::string library;
   std::string symbol;
@@ -32,14 +32,14 @@ struct NativeTarget {
 };
 
 struct Token {
-  std::string label;  // what messages call the function, and where it was called
+  std::string label;  // for messages: the function, and the place of the call
   bool pure = false;
   std::optional<NativeTarget> native;
-  // Of each result, where tracing knew all of the shape; not of the hidden one of a py_function.
+  // Shape of each result, if tracing knew all of it; not of a py_function's hidden result.
   std::vector<std::optional<std::vector<int64_t>>> static_shapes;
 };
 
-// Trusts nothing in the text, which comes out of a file.
+// Parses a token. Trusts nothing in the text, which comes from a file.
 absl::StatusOr<Token> ParseToken(const std::string& text);
 
 }  // namespace hostcall::serving

@@ -1,4 +1,4 @@
-// What has become of a call of a worker, as a status of TensorFlow's.
+// Outcome of a worker's call as a status of TensorFlow.
 #pragma once
 
 #include "absl/status/status.h"
@@ -6,7 +6,7 @@
 
 namespace hostcall::serving {
 
-// TensorFlow makes another error of UNAVAILABLE, which it takes for one of its own network.
+// Replaces UNAVAILABLE, which TensorFlow takes for its own network's error and rewrites.
 inline absl::StatusCode CodeOf(const Outcome& outcome) {
   const auto code = static_cast<absl::StatusCode>(outcome.code);
   return code == absl::StatusCode::kUnavailable ? absl::StatusCode::kAborted : code;

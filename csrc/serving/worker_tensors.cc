@@ -29,7 +29,7 @@ Argument ToArgument(const Tensor& tensor) {
   return argument;
 }
 
-// Makes a kernel's outputs of the results.
+// Sink that makes a kernel's outputs of the results.
 class Outputs : public ResultSink {
  public:
   explicit Outputs(OpKernelContext* ctx) : ctx_(ctx) {}
@@ -54,7 +54,7 @@ class Outputs : public ResultSink {
   }
 
  private:
-  // Null where there is no such output or shape.
+  // Returns null if the index or the shape is invalid, or if allocation fails.
   Tensor* Output(size_t index, const std::vector<int64_t>& sizes) {
     tensorflow::TensorShape shape;
     Tensor* tensor = nullptr;
@@ -70,7 +70,7 @@ class Outputs : public ResultSink {
   Tensor* texts_ = nullptr;
 };
 
-// What the worker's memory cannot hold: lists, resources, numbers of four bits.
+// Returns false for values that the arena cannot hold: lists, resources, 4-bit numbers.
 bool IsSendable(tensorflow::DataType dtype) {
   return dtype == tensorflow::DT_STRING || tensorflow::DataTypeCanUseMemcpy(dtype);
 }

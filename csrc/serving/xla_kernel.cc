@@ -1,4 +1,4 @@
-// Including XLA's builder makes this file slow to compile (40 s): keep what does not need it out.
+// Including XLA's builder makes this file slow to compile (40 s): keep unrelated code out.
 #include "xla_kernel.h"
 
 #include <string>
@@ -27,11 +27,11 @@ using tensorflow::DataType;
 using tensorflow::TensorShape;
 using tensorflow::XlaOpKernelContext;
 
-// By their numbers: the calls of a computation that have side effects.
+// Returns the name of a call with side effects, by its number in the computation.
 std::string CallName(int number) { return absl::StrCat("hostcall_serving_", number); }
 
-// XLA runs calls that do not depend on each other in any order. These take the tokens of one
-// another, in the order in which XLA gets to see the nodes, which is that of their control edges.
+// Token chain of a computation's calls with side effects, since XLA runs independent calls in any
+// order. Its order is that in which XLA sees the nodes, which follows their control edges.
 class CallOrder {
  public:
   explicit CallOrder(XlaOpKernelContext* ctx) : ctx_(ctx) {
@@ -55,7 +55,7 @@ class CallOrder {
   xla::XlaOp token_;
 };
 
-// A text as MLIR writes it.
+// Returns a text as MLIR writes it.
 std::string Quoted(std::string_view text) {
   std::string quoted = "\"";
   for (const unsigned char c : text) {
@@ -77,7 +77,7 @@ std::string ArrayOf(const std::vector<DataType>& types) {
   return absl::StrCat("array<i32", colon, absl::StrJoin(types, ", ", number), ">");
 }
 
-// The type in a program; none that it packs, or has no values of.
+// Returns the type in a program. Refuses a dtype that XLA packs or has no values of.
 absl::StatusOr<xla::PrimitiveType> TypeOf(DataType dtype, std::string_view what) {
   xla::PrimitiveType type;
   const bool is_known = tensorflow::DataTypeToPrimitiveType(dtype, &type).ok();
@@ -87,8 +87,8 @@ absl::StatusOr<xla::PrimitiveType> TypeOf(DataType dtype, std::string_view what)
                                                ", which programs cannot hand over"));
 }
 
-// XLA keeps an error for ever, and a worker or a library may be there at the next call.
-// TensorFlow's kernels call the function instead, or say why they cannot.
+// Makes an error a refusal, since XLA keeps an error, and a worker or a library may be there at the
+// next call. TensorFlow's kernels then call the function, or say why they cannot.
 absl::Status AsRefusal(const absl::Status& status) {
   return status.ok() ? status : RefusalOfOurs(status.message());
 }
@@ -146,7 +146,7 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
     for (size_t i = 0; i < results.size(); ++i) {
       const auto type = TypeOf(output_type(static_cast<int>(i)), absl::StrCat("result ", i));
       if (!type.ok()) return type.status();
-      // XLA ends the process for a number of elements that no int64 holds.
+      // XLA ends the process if an int64 cannot hold the number of elements.
       TensorShape countable;
       const absl::Status counted = TensorShape::BuildTensorShape(results[i], &countable);
       if (!counted.ok()) return counted;
@@ -187,8 +187,8 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
 
 }  // namespace
 
-// Not REGISTER_XLA_OP: its registrations are carried out once, when the first function of the
-// process is compiled.
+// Not REGISTER_XLA_OP: its registrations take effect only once, when the process compiles its first
+// function.
 #define HOSTCALL_REGISTER(op)                                                               \
   REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_CPU_XLA_JIT), ScriptOpKernel); \
   REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_GPU_XLA_JIT), ScriptOpKernel)

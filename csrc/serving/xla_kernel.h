@@ -1,4 +1,4 @@
-// The XLA kernels of script ops: an op becomes one custom call.
+// XLA kernels of script ops: an op becomes one custom call.
 #pragma once
 
 namespace hostcall::serving {

@@ -38,7 +38,7 @@ void AppendShape(const tensorflow::TensorShape& shape, std::string* bytes) {
   for (int i = 0; i < shape.dims(); ++i) Append(shape.dim_size(i), bytes);
 }
 
-// The shape that a variable has, where its handle leaves that open.
+// Appends the shape of a variable if its handle leaves that open.
 void AppendVariable(OpKernelContext* ctx, const tensorflow::Tensor& input, std::string* bytes) {
   const auto& handle = input.flat<tensorflow::ResourceHandle>()(0);
   const auto& known = handle.dtypes_and_shapes();
@@ -95,7 +95,7 @@ class BoundedLaunch : public AsyncOpKernel {
   void RunPlain(OpKernelContext* ctx, DoneCallback done) {
     const absl::StatusOr<AsyncOpKernel*> plain = Plain();
     OP_REQUIRES_OK_ASYNC(ctx, plain.status(), done);
-    // Kernels ask a context for inputs by the names that their own op has for them.
+    // Give the kernel its own context: kernels look up inputs by the names in their own op.
     auto inner = std::make_shared<InnerContext>(*ctx, *plain);
     (*plain)->ComputeAsync(inner->get(), [ctx, inner, done = std::move(done)] {
       inner->HandOver(ctx);
@@ -112,14 +112,14 @@ class BoundedLaunch : public AsyncOpKernel {
   }
 
   const std::shared_ptr<Compilations> compilations_;
-  const std::vector<int> constants_;  // which inputs XLA makes constants of its programs
+  const std::vector<int> constants_;  // inputs that XLA makes constants of its programs
   const MakeKernel make_plain_;
   const std::unique_ptr<OpKernel> launch_;
   std::mutex mutex_;
   std::unique_ptr<OpKernel> plain_;  // set once
 };
 
-// Random numbers that shall be the same whenever the seed is. XLA draws others for some dtypes.
+// Returns true for random numbers that only the seed may decide. XLA draws others for some dtypes.
 bool DrawsBySeed(const NodeDef& node) {
   for (const char* kind : {"Random", "TruncatedNormal", "Multinomial", "Shuffle", "Sample"}) {
     if (absl::StartsWith(node.op(), "Stateless") && absl::StrContains(node.op(), kind)) return true;
@@ -127,7 +127,7 @@ bool DrawsBySeed(const NodeDef& node) {
   return false;
 }
 
-// Whether a node that calls Python cannot do so outside of a program, or shall not.
+// Returns true if a node that calls Python cannot, or must not, do so outside of a program.
 bool MustBeInProgram(const NodeDef& node) {
   const auto route = node.attr().find(attributes::ROUTE);
   return !IsScriptOp(node.op()) ||
@@ -141,13 +141,13 @@ bool HasKernel(NodeDef node, const tensorflow::DeviceType& device) {
   return tensorflow::FindKernelDef(device, node, nullptr, nullptr).ok();
 }
 
-// The cluster that a node calls, whose function may be that of others as well.
+// Returns the cluster that a node calls. Several clusters may have the same function.
 const std::string& ClusterName(const NodeDef& call, const std::string& function) {
   const auto name = call.attr().find(attributes::CLUSTER_NAME);
   return name != call.attr().end() ? name->second.s() : function;
 }
 
-// Whether TensorFlow's kernels may do the work of a program.
+// Returns true if TensorFlow's kernels may do the work of a program.
 bool MayRunPlain(const std::string& function, const FunctionLibraryDefinition& library,
                  const tensorflow::DeviceType& device) {
   return VisitReachable({function}, library, [&](const tensorflow::FunctionDef& reached) {

@@ -1,5 +1,5 @@
-// Clusters that meet ever new signatures: what is not compiled any more runs by TensorFlow's
-// kernels.
+// Bound on the compilations of clusters that get ever new signatures: TensorFlow's kernels run
+// calls that are not compiled.
 #pragma once
 
 #include <functional>
@@ -13,8 +13,8 @@
 
 namespace hostcall {
 
-// Wraps the kernel that launches a cluster: calls are counted, and those that shall not be compiled
-// run by the kernel that `make_plain` makes. Where that might not compute the same, none does.
+// Wraps the kernel that launches a cluster: counts calls, and runs those that must not be compiled
+// with the kernel of `make_plain`. If that might compute something else, compiles all calls.
 absl::Status BoundCompilations(tensorflow::FunctionLibraryRuntime* runtime,
                                const std::shared_ptr<const tensorflow::NodeProperties>& props,
                                const std::string& function, MakeKernel make_plain,

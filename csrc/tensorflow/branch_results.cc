@@ -1,9 +1,9 @@
-// What the branches of a conditional return, compared while XLA compiles them.
+// Check of the results of a conditional's branches while XLA compiles them.
 //
-// Where the shapes differ, XLA looks for the largest of each result, and a token, which has no
-// shape, ends the process then. Tracing leaves most sizes open, so that only this knows.
+// If their shapes differ, XLA looks for the largest of each result. A token has no shape, so the
+// process ends. Tracing leaves most sizes open, so that only this check knows them.
 //
-// Including XLA's builder makes this file slow to compile (40 s): keep what does not need it out.
+// Including XLA's builder makes this file slow to compile (40 s): keep unrelated code out.
 #include <mutex>
 #include <string>
 #include <vector>
@@ -19,8 +19,8 @@
 namespace hostcall {
 namespace {
 
-// `conditional` is the name of a node, `key` that of one conditional of the program, which has so
-// many `branches`.
+// `conditional` is the name of a node. `key` identifies one conditional of the program, which has
+// this many `branches`.
 REGISTER_OP("HostcallBranchResults")
     .Input("inputs: T")
     .Output("outputs: T")
@@ -33,11 +33,11 @@ REGISTER_OP("HostcallBranchResults")
       return absl::OkStatus();
     });
 
-// What the branches of one conditional return, in one compilation: XLA compiles one after another,
-// and all of them anew where a function with a conditional is called for other shapes.
+// Results of one conditional's branches in one compilation. XLA compiles the branches in turn, and
+// all of them again if a function with a conditional is called for other shapes.
 class Branches : public tensorflow::ResourceBase {
  public:
-  // The shapes of an earlier branch, if those of the next one differ from them.
+  // Returns the shapes of an earlier branch if those of the next branch differ, else none.
   std::vector<xla::Shape> DifferFrom(std::vector<xla::Shape> shapes, int64_t count) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (seen_++ % count == 0) {
@@ -80,7 +80,7 @@ class BranchResultsKernel : public tensorflow::XlaOpKernel {
       shapes.push_back(*std::move(shape));
       ctx->SetOutput(i, ctx->Input(i));
     }
-    // It lives as long as the compilation.
+    // The resource lives as long as the compilation.
     tensorflow::ResourceMgr* manager = ctx->op_kernel_context()->resource_manager();
     Branches* branches = nullptr;
     OP_REQUIRES_OK(ctx, manager->LookupOrCreate<Branches>(  //

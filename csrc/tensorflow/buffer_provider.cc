@@ -28,8 +28,8 @@ using Address = uintptr_t;
 
 Address AddressOf(const void* data) { return reinterpret_cast<Address>(data); }
 
-// The memory that can be shared. Nothing of TensorFlow's is freed with the lock held: what frees a
-// tensor may be our own allocator.
+// Memory that can be shared. Nothing of TensorFlow's is freed with the lock held: freeing a tensor
+// may call our own allocator.
 class Memory : public HeldAcrossFork<Memory> {
  public:
   void AddAllocated(void* data, size_t size, Allocator* owner) {
@@ -37,7 +37,7 @@ class Memory : public HeldAcrossFork<Memory> {
     allocated_[AddressOf(data)] = {size, owner};
   }
 
-  // Returns whether the memory may be freed now; if not, whoever holds it last frees it.
+  // Returns true if the memory may be freed now; otherwise its last holder frees it.
   bool RemoveAllocated(void* data) {
     std::lock_guard<std::mutex> lock(mutex_);
     const auto found = allocated_.find(AddressOf(data));
@@ -69,7 +69,7 @@ class Memory : public HeldAcrossFork<Memory> {
     return allocated_.size() + tensors_.size();
   }
 
-  // What keeps memory: a tensor that lies around it, or a count of the allocated block.
+  // A hold on memory: a tensor around it, or the allocated block that counts its holds.
   using Hold = std::variant<Tensor, Address>;
 
   Hold* TryHold(const void* data, size_t size) {
@@ -83,7 +83,7 @@ class Memory : public HeldAcrossFork<Memory> {
         return new Hold(block->first);
       }
     }
-    // Tensors may lie in one another.
+    // Check the tensors before it, too: a tensor may lie inside another.
     for (auto tensor = tensors_.upper_bound(begin); tensor != tensors_.begin();) {
       --tensor;
       if (begin + size <= tensor->first + tensor->second->TotalBytes()) {
@@ -113,15 +113,15 @@ class Memory : public HeldAcrossFork<Memory> {
     size_t size = 0;
     Allocator* owner = nullptr;
     int64_t holds = 0;
-    bool is_free = false;  // the program's side is done with it
+    bool is_free = false;  // the program has freed it
   };
 
   std::map<Address, Block> allocated_;
   std::multimap<Address, const Tensor*> tensors_;
 };
 
-// Allocates by another allocator, and frees nothing that arrays lie in. Leaked: tensors that a
-// program returns live for as long as they like.
+// Allocator that uses another one, and frees no memory that arrays lie in. Leaked: tensors that a
+// program returns may live for any time.
 class ProviderAllocator : public Allocator {
  public:
   static ProviderAllocator* Over(Allocator* owner) {
@@ -168,7 +168,7 @@ void ReleaseMemory(void* hold) { Memory::Global().Release(static_cast<Memory::Ho
 
 constexpr BufferProviderApi kBufferProvider = {&HoldMemory, &ReleaseMemory};
 
-// The value of an input, or of the variable that it refers to; an empty tensor where it has none.
+// Returns the value of an input, or of its variable; an empty tensor if that does not exist.
 Tensor ValueOf(tensorflow::OpKernelContext* ctx, int input) {
   if (ctx->input_dtype(input) != tensorflow::DT_RESOURCE) return ctx->input(input);
   tensorflow::core::RefCountPtr<tensorflow::Var> variable;

@@ -1,8 +1,8 @@
-// The memory of compiled programs that callbacks borrow, kept for as long as arrays lie in it.
+// Memory of compiled programs that callbacks borrow, kept for as long as arrays lie in it.
 //
-// A callback, or what it has made of an array, may refer to memory after the program has ended. So
-// memory is shared only where it can be kept from being freed: the tensors that a program is given,
-// which have references, and what it allocates, by an allocator that looks whether it may free.
+// A callback, or an object made of its array, may refer to memory after the program has ended. So
+// memory is shared only if it can be kept: the tensors that a program is given, which count
+// references, and memory that it allocates, by an allocator that checks before it frees.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -15,18 +15,18 @@
 
 namespace hostcall {
 
-// What a program whose callbacks borrow memory seems to run on: `device` with another allocator.
+// Wraps `device` with another allocator, for programs whose callbacks borrow memory.
 std::unique_ptr<tensorflow::Device> MakeProviderDevice(tensorflow::Device* device);
 
-// A run of such a program. Until it ends, memory can be shared: that of its inputs, and that which
-// is allocated by `device`, one of these.
+// A run of a program whose callbacks borrow memory. Until it ends, memory can be shared: that of
+// its inputs, and that allocated by `device`, which MakeProviderDevice has made.
 class BorrowingRun {
  public:
   BorrowingRun(tensorflow::OpKernelContext* ctx, tensorflow::Device* device);
   BorrowingRun(const BorrowingRun&) = delete;
   BorrowingRun& operator=(const BorrowingRun&) = delete;
 
-  // To be called before the context is done with. Not by a destructor: whoever is to call it may
+  // Must be called before the context is destroyed. Not a destructor: the owner of this run may
   // have been copied, and a copy may live on for a while.
   void End();
 

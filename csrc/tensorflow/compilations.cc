@@ -18,16 +18,16 @@ namespace nb = nanobind;
 namespace hostcall {
 namespace {
 
-// The first signature is compiled at once. Those after it may never come again, so that each first
-// runs by TensorFlow's kernels, this many times.
+// Number of runs by TensorFlow's kernels before a signature is compiled, since it may never come
+// again. The first signature is compiled at once.
 constexpr int kRunsBefore = 8;
 
-// Of signatures that wait. What came once, before so many others, will hardly come again.
+// Limit of waiting signatures. One that came once, before so many others, will hardly come again.
 constexpr size_t kMaxWaiting = 1024;
 
 std::atomic<size_t> max_compilations{10};
 
-// By owner, and the name of a function.
+// Entries by owner, and by the name of a cluster or function.
 template <typename T>
 using Entries = std::map<std::pair<const void*, std::string>, std::weak_ptr<T>>;
 
@@ -43,7 +43,7 @@ Table& GlobalTable() {
 }
 std::mutex& TableMutex() { return GlobalTable().mutex; }
 
-// The entry of that name, which is made where there is none.
+// Returns the entry of that name, and makes it if it is missing.
 template <typename T, typename... Args>
 std::shared_ptr<T> FindOrMake(Entries<T>& entries, const void* owner, const std::string& name,
                               Args&&... args) {

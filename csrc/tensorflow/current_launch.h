@@ -1,9 +1,9 @@
-// Which compiled programs the current thread is about to run, or compiles for that.
+// Compiled programs that the current thread is about to run, or compiles for a run.
 #pragma once
 
 namespace hostcall {
 
-// A program that this thread is in the midst of launching; its kernel stands for it.
+// A program that this thread is launching; its kernel stands for it.
 class CurrentLaunch {
  public:
   explicit CurrentLaunch(const void* program) : program_(program), outer_(innermost_) {
@@ -13,7 +13,7 @@ class CurrentLaunch {
   CurrentLaunch(const CurrentLaunch&) = delete;
   CurrentLaunch& operator=(const CurrentLaunch&) = delete;
 
-  // Whether a program is compiled on this thread, which calls a Python function for that.
+  // Returns true if this thread compiles the program, and calls a Python function for that.
   static bool IsFolding(const void* program) {
     for (const CurrentLaunch* one = innermost_; one != nullptr; one = one->outer_) {
       if (one->program_ == program && one->folds_) return true;
@@ -31,8 +31,8 @@ class CurrentLaunch {
   bool folds_ = false;
 };
 
-// While it exists, the innermost program is compiled, and a Python function called for that. To run
-// the program then would hang: TensorFlow holds a lock of it until it is compiled.
+// Scope in which the innermost program is compiled, and a Python function is called for that.
+// Running the program would hang: TensorFlow holds its lock until it is compiled.
 class FoldScope {
  public:
   FoldScope() : launching_(CurrentLaunch::innermost_) { Set(true); }
@@ -41,7 +41,7 @@ class FoldScope {
   FoldScope& operator=(const FoldScope&) = delete;
 
  private:
-  // There is none where programs are compiled to be shown.
+  // Does nothing if a program is compiled only to be shown, without a launch.
   void Set(bool folds) const {
     if (launching_ != nullptr) launching_->folds_ = folds;
   }

@@ -32,7 +32,7 @@ struct DeleteTensor {
 };
 using Tensor = std::unique_ptr<TF_Tensor, DeleteTensor>;
 
-// Those whose values lie in memory as XLA has them; 0 for all others.
+// Returns the dtype if its values lie in memory as XLA has them, else 0.
 int TensorFlowDtype(int dtype) {
   switch (dtype) {
     case XLA_FFI_DataType_PRED:
@@ -70,7 +70,7 @@ int TensorFlowDtype(int dtype) {
   }
 }
 
-// Null where it cannot be made, and then no exception is set.
+// Returns null, with no exception set, if the EagerTensor cannot be made.
 PyObject* ToEager(const Tensor& tensor) {
   const Status status(TF_NewStatus());
   TFE_TensorHandle* handle = TFE_NewTensorHandle(tensor.get(), status.get());
@@ -82,8 +82,8 @@ PyObject* ToEager(const Tensor& tensor) {
 
 const MemoryApi* memory_api = nullptr;
 
-// A large one lies in memory of those before it: what TensorFlow allocates anew the system has to
-// map and clear, which takes longer than the copy into it.
+// Allocates a tensor. A large one reuses the memory of earlier ones: the system has to map and
+// clear new memory, which takes longer than the copy into it.
 Tensor Allocate(TF_DataType type, const int64_t* dims, int rank, size_t size) {
   void* const data = memory_api == nullptr ? nullptr : memory_api->take(size);
   if (data == nullptr) return Tensor(TF_AllocateTensor(type, dims, rank, size));
@@ -106,7 +106,7 @@ PyObject* Make(int dtype, const int64_t* dims, int rank, const void* data) {
   return ToEager(tensor);
 }
 
-// What an object has in its buffer; nothing where that is not in C order.
+// View of an object's buffer; not held if the buffer is not in C order.
 class BufferView {
  public:
   explicit BufferView(nb::handle object)
@@ -127,10 +127,10 @@ class BufferView {
   const bool held_;
 };
 
-// An EagerTensor of the CPU with the values of an array, or None where another way is to be taken.
-// TensorFlow's own way copies twice, unless memory happens to be aligned, and runs an op.
+// Returns an EagerTensor on the CPU with the values of an array, or None if the caller must copy
+// them. TensorFlow's own way copies twice, unless memory happens to be aligned, and runs an op.
 nb::object CopyOfArray(nb::handle array, int dtype) {
-  constexpr size_t kLarge = size_t{1} << 16;  // worth letting other threads in
+  constexpr size_t kLarge = size_t{1} << 16;  // worth releasing the GIL
   const auto type = static_cast<TF_DataType>(dtype);
   const BufferView view(array);
   if (!view.held() || (*view).itemsize == 0) return nb::none();
@@ -154,7 +154,7 @@ void* Resolve(PyObject* value) {
   TFE_TensorHandle* handle = EagerTensor_Handle(value);
   const Status status(TF_NewStatus());
   TF_Tensor* resolved = nullptr;
-  // The caller holds a reference. Values that are still computed may need a callback themselves.
+  // The caller holds a reference. Pending values may need a callback themselves.
   Py_BEGIN_ALLOW_THREADS;
   resolved = TFE_TensorHandleResolve(handle, status.get());
   Py_END_ALLOW_THREADS;

@@ -1,7 +1,7 @@
-// The XLA kernels of a script op that goes on while its program does: it becomes two custom calls
+// XLA kernels of a script op that goes on while its program does: it becomes two custom calls
 // (runtime/early_calls.h).
 //
-// Including XLA's builder makes this file slow to compile (40 s): keep what does not need it out.
+// Including XLA's builder makes this file slow to compile (40 s): keep unrelated code out.
 #include <string>
 #include <vector>
 
@@ -12,14 +12,14 @@
 namespace hostcall {
 namespace {
 
-// The script op that a node stands for.
+// Returns the script op that a node stands for.
 tensorflow::NodeDef ScriptOp(tensorflow::NodeDef node) {
   node.set_op(node.attr().at("kind").s());
   node.set_name(node.attr().at("script_op").s());
   return node;
 }
 
-// What the attribute `results` of a call says of them.
+// Returns the value of a call's attribute `results`, which describes them.
 std::string Described(const std::vector<xla::Shape>& results) {
   std::vector<int64_t> numbers;
   for (const xla::Shape& result : results) {
@@ -31,7 +31,7 @@ std::string Described(const std::vector<xla::Shape>& results) {
                          : absl::StrCat("array<i64: ", absl::StrJoin(numbers, ", "), ">");
 }
 
-// XLA must neither repeat nor drop one of the two, nor take several for one: they belong together.
+// XLA must not repeat, drop or merge these calls: a start and its end belong together.
 constexpr bool kHasSideEffect = true;
 
 class StartKernel : public LoweringKernel {
@@ -81,7 +81,7 @@ class GateKernel : public tensorflow::XlaOpKernel {
   void Compile(XlaOpKernelContext* ctx) override {
     std::vector<xla::XlaOp> awaited;
     for (int i = 0; i < num_inputs(); ++i) {
-      // XLA has no custom calls of values whose size is only bounded.
+      // XLA has no custom calls of values with a bounded size.
       absl::StatusOr<xla::Shape> shape = ctx->InputXlaShape(i);
       if (shape.ok() && shape->IsArray() && shape->is_static()) awaited.push_back(ctx->Input(i));
     }

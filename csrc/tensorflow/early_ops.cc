@@ -1,14 +1,13 @@
-// The ops that stand for one call which goes on while its program does: see runtime/early_calls.h.
+// Ops of one call that goes on while its program does: see runtime/early_calls.h.
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 
 namespace hostcall {
 namespace {
 
-// Both take what the script op takes, and have its attributes, since its results' shapes follow
-// from these. `script_op` is its name, `kind` its op. `awaited` are a handle and values that only
-// say what comes first. One that begins a call is stateful, so that nobody takes two of them for
-// one.
+// Both ops take the inputs and attributes of the script op, from which its results' shapes follow.
+// `script_op` is its name, `kind` its op. `awaited` are a handle, and values that only set the
+// order. The op that begins a call is stateful, so that two of them are never merged.
 #define HOSTCALL_SHARED(name)        \
   REGISTER_OP(name)                  \
       .Input("input: Tin")           \

@@ -1,4 +1,4 @@
-// What Python's side says of a function whose kernel is created: attributes that are true.
+// Flags that Python sets on a function whose kernel is created: attributes that are true.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// What a program seems to run on: a device of TensorFlow's with something of its own.
+// Base of the devices that programs seem to run on: it forwards to a device of TensorFlow's.
 #pragma once
 
 #include "tensorflow/core/common_runtime/device.h"

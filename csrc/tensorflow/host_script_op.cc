@@ -1,7 +1,7 @@
-// Script ops of functions that are partitioned: TensorFlow's own kernels, on threads of hostcall's.
+// Script ops of partitioned functions: TensorFlow's own kernels, on threads of hostcall's.
 //
-// TensorFlow runs an op on one of its few inter-op threads. If callbacks held them all, one that
-// itself runs a function would wait for ever.
+// TensorFlow runs an op on one of its few inter-op threads. If callbacks held them all, a callback
+// that itself runs a function would wait for ever.
 #include "host_script_op.h"
 
 #include <atomic>
@@ -30,13 +30,13 @@
 namespace hostcall {
 namespace {
 
-// On a node: which of an op's kernels it wants.
+// Attribute of a node: the label of the kernel that it wants.
 constexpr char kLabel[] = "_kernel";
 
-// A bit for each of the first inputs of the op that this thread runs: whether its memory is the
-// op's alone, so that the function may write to it.
+// Bits for the first inputs of the op that this thread runs: 1 if the memory is the op's alone, so
+// that the function may write to it.
 thread_local uint64_t unshared_inputs = 0;
-// The run that it belongs to, where another thread has started that.
+// The run that the op belongs to, if another thread has started that run.
 thread_local int64_t run_of_op = starters::kNoRun;
 constexpr int kMaxInputs = 64;
 
@@ -48,8 +48,8 @@ uint64_t UnsharedInputs(const tensorflow::OpKernelContext& ctx) {
   return unshared;
 }
 
-// The status that _host_errors.py has packed into the text of an exception. The stock kernel knows
-// few codes itself, and adds a traceback whose frames are not the user's.
+// Takes out the status that host_calls.py has packed into the text of an exception. The stock
+// kernel knows few codes itself, and adds a traceback whose frames are not the user's.
 absl::Status Carried(const absl::Status& status) {
   if (status.ok()) return status;
   const std::string_view message = status.message();
@@ -65,22 +65,22 @@ absl::Status Carried(const absl::Status& status) {
   return absl::Status(static_cast<absl::StatusCode>(code), rest.substr(0, end));
 }
 
-// Says in Python why a nested call cannot be made, if it cannot. Leaked like all that holds Python
-// objects.
+// Returns the Python function that says why a nested call cannot be made, if it cannot. Leaked like
+// all that holds Python objects.
 nanobind::object& Refusal() {
   static auto* refusal = new nanobind::object();
   return *refusal;
 }
 
-// What that has said: None, or a status code and a text.
+// Converts the answer of that function: None, or a status code and a text.
 absl::Status ToStatus(nanobind::handle refused) {
   if (refused.is_none()) return absl::OkStatus();
   return absl::Status(static_cast<absl::StatusCode>(nanobind::cast<int>(refused[0])),
                       Text(refused[1]));
 }
 
-// Whether a call can be made from here. TensorFlow's kernel cannot be left to find out that it
-// cannot: where Python comes to the limit of its recursion in there, the process may end.
+// Checks that a call can be made from here. TensorFlow's kernel must not find out itself: if Python
+// reaches its recursion limit in there, the process may end.
 absl::Status CheckNesting(const NestedCall& call, const std::string& token) {
   if (!call.is_nested() || !PythonIsRunning()) return absl::OkStatus();
   const std::string complaint = call.LacksStack() ? call.Complaint() : "";
@@ -104,15 +104,15 @@ absl::Status RunStock(tensorflow::OpKernel* stock, const std::string& token, uin
   if (status.ok()) {
     unshared_inputs = unshared;
     run_of_op = starters::NumberOf(run);
-    const starters::Scope own(nullptr);  // whatever the function runs
+    const starters::Scope own(nullptr);  // the function starts runs of its own
     stock->Compute(inner);
     status = Carried(inner->status());
   }
   return status.ok() ? status : WithOwnText(status);
 }
 
-// A call that may be given up. It goes on then, with what is its own: the run of its op is over,
-// and the op may be gone.
+// A call that may be given up. It then goes on with its own data: the run of its op is over, and
+// the op may be gone.
 class InterruptibleCall {
  public:
   InterruptibleCall(tensorflow::OpKernelContext* ctx, std::shared_ptr<tensorflow::OpKernel> stock,
@@ -127,7 +127,7 @@ class InterruptibleCall {
                            ctx->params()->output_attr_array + ctx->num_outputs()) {
     for (int i = 0; i < ctx->num_inputs(); ++i) inputs_.push_back(ctx->input(i));
     for (tensorflow::Tensor& input : inputs_) values_.emplace_back(&input);
-    tensorflow::OpKernelContext::Params params;  // those that the stock kernels look at
+    tensorflow::OpKernelContext::Params params;  // those that the stock kernels read
     params.step_id = ctx->step_id();
     params.device = ctx->params()->device;
     params.output_attr_array = output_attributes_.data();
@@ -154,7 +154,7 @@ class InterruptibleCall {
   }
 
  private:
-  // Whether the op is still there to be ended, by who asks first.
+  // Claims the right to end the op. Returns true for the first caller only.
   bool TakeOp() { return !has_ended_.exchange(true); }
 
   tensorflow::OpKernelContext* const ctx_;
@@ -180,7 +180,7 @@ class HostScriptOp : public tensorflow::AsyncOpKernel {
     std::shared_ptr<const tensorflow::NodeProperties> props;
     OP_REQUIRES_OK(construction, tensorflow::NodeProperties::CreateFromNodeDef(
                                      std::move(node), tensorflow::OpRegistry::Global(), &props));
-    // Where constants are folded there is no function library, and no device but its base.
+    // Constant folding has no function library, and of the device only its base.
     tensorflow::DeviceBase* device = construction->device();
     tensorflow::OpKernel* stock = nullptr;
     OP_REQUIRES_OK(construction,
@@ -217,7 +217,7 @@ class HostScriptOp : public tensorflow::AsyncOpKernel {
     call->GiveUp(started);
   }
 
-  // In a context of its own, whose status is not the one that the user shall see.
+  // Runs in a separate context, whose status is not the one to show the user.
   void Run(tensorflow::OpKernelContext* ctx) {
     InnerContext inner(*ctx, stock_.get());
     const absl::Status status =

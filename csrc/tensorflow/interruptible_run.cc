@@ -13,7 +13,7 @@ namespace {
 
 const InterruptsApi* interrupts = nullptr;
 
-// A runner by which an op finds the calls of its run.
+// Runner by which an op finds the calls of its run.
 struct RunnerOfRun {
   std::shared_ptr<CallsOfRun> calls;
   InterruptibleRun::Runner runner;
@@ -46,7 +46,7 @@ int64_t CallsOfRun::Add(GiveUp give_up) {
 }
 
 void CallsOfRun::Remove(int64_t call) {
-  GiveUp dropped;  // without the lock
+  GiveUp dropped;  // destroyed after the lock is released
   std::lock_guard<std::mutex> lock(mutex_);
   if (auto node = calls_.extract(call); !node.empty()) dropped = std::move(node.mapped());
 }

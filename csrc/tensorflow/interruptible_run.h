@@ -1,6 +1,5 @@
-// Runs of partitioned functions whose calls are given up when Ctrl-C comes. Python's main thread
-// waits for such a run within TensorFlow, where Python's handlers of signals do not run before it
-// has ended.
+// Runs of partitioned functions whose calls are given up on Ctrl-C. Python's main thread waits for
+// a run within TensorFlow, where Python's signal handlers do not run before the run has ended.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -25,13 +24,13 @@ class CallsOfRun {
 
   explicit CallsOfRun(starters::StartedRun run) : run_(std::move(run)) {}
 
-  // Those of the run that an op belongs to; null where nobody gives these up.
+  // Returns the calls of the run that an op belongs to; null if Ctrl-C does not give them up.
   static std::shared_ptr<CallsOfRun> Of(const tensorflow::OpKernelContext& ctx);
 
-  // By which its starter is found.
+  // Returns the run, by which its starter is found.
   const starters::StartedRun& run() const { return run_; }
 
-  // Returns the number of a call, for `Remove`. Where the run is over already, gives it up.
+  // Returns the number of a call, for `Remove`. Gives the call up if the run is over already.
   int64_t Add(GiveUp give_up);
   void Remove(int64_t call);
 
@@ -40,12 +39,12 @@ class CallsOfRun {
  private:
   const starters::StartedRun run_;
   std::mutex mutex_;
-  absl::Status error_;  // of a run that is over
+  absl::Status error_;  // of a run that was given up
   int64_t next_ = 0;
   std::map<int64_t, GiveUp> calls_;
 };
 
-// While one lives, a thread of Python's waits for a run, which Ctrl-C ends.
+// Scope in which a thread of Python's waits for a run, which Ctrl-C ends.
 class InterruptibleRun {
  public:
   using Runner = std::function<void(std::function<void()>)>;
@@ -55,8 +54,8 @@ class InterruptibleRun {
   InterruptibleRun(const InterruptibleRun&) = delete;
   InterruptibleRun& operator=(const InterruptibleRun&) = delete;
 
-  // What the run has to have as its runner. TensorFlow hands it on to all functions that ops call,
-  // and nothing else that tells the run.
+  // Returns the runner that the run must have. TensorFlow passes it on to all functions that ops
+  // call, and passes on nothing else that identifies the run.
   Runner* runner() { return &runner_; }
 
  private:
@@ -64,10 +63,10 @@ class InterruptibleRun {
   int64_t number_;
 };
 
-// The run that an op belongs to; null where this thread starts one with the op.
+// Returns the run that an op belongs to; null if this thread starts a run with the op.
 starters::StartedRun StartedRunOf(const tensorflow::OpKernelContext& ctx);
 
-// Whether the thread is one of Python's, which may start such a run.
+// Returns true on a thread of Python's, which may start an interruptible run.
 bool IsThreadOfPython();
 
 // Defines the Python side.

@@ -33,7 +33,7 @@ using tensorflow::FunctionLibraryRuntime;
 using tensorflow::NodeDef;
 using tensorflow::NodeProperties;
 
-// The function that a node calls: a PartitionedCall names it in `f`, an eager call in its op.
+// Returns the function that a node calls: in `f` of a PartitionedCall, or an eager call's op.
 const std::string& CalledFunction(const NodeDef& node) {
   auto f = node.attr().find("f");
   return f != node.attr().end() && f->second.has_func() ? f->second.func().name() : node.op();
@@ -54,25 +54,25 @@ RunTracking ScopeOf(const tensorflow::FunctionDef& function) {
           HasFlag(function, attributes::TAKES_TURNS)};
 }
 
-// Where the functions of a runtime run: callbacks run on CPUs.
+// Returns a runtime's place. Unless it is a CPU, parts run elsewhere: callbacks run on CPUs.
 Where WhereItRuns(const FunctionLibraryRuntime& runtime) {
   const tensorflow::Device* device = runtime.device();
   if (device == nullptr) return {"", /*others=*/true};
   return {device->name(), device->device_type() != tensorflow::DEVICE_CPU};
 }
 
-// What XLA has said of a function; what it has said at several times stands between these.
+// Separator of the messages that XLA has given for a function at several times.
 constexpr char kNext[] = "\x1e";
 
 struct Refusal {
   std::string message;
-  bool whole = false;  // whether the function may be one program, with regions
+  bool whole = false;  // true if the function may be one program, with regions
 };
 
-// Redirects each must-compile function that calls back into Python: to a copy of it whose side
-// effects are ordered, which runs on copies of its variables, or to one that runs on the host with
-// compiled clusters in it. A function that XLA refuses becomes a program with regions or, where
-// that is refused too, one that runs on the host. Everything else is TensorFlow's own business.
+// Creator that redirects each must-compile function that calls back into Python: to a copy with
+// ordered side effects, which runs on copies of its variables, or to one that runs on the host with
+// compiled clusters in it. A function that XLA refuses becomes a program with regions or, if XLA
+// refuses that too, a function that runs on the host. TensorFlow handles all others.
 class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
  public:
   bool CanCreateKernel(const FunctionLibraryRuntime& runtime,
@@ -123,7 +123,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     return CreateLaunch(runtime, props, launched, {}, kernel);
   }
 
-  // What runs in the place of a function that XLA refuses; no kernel where that is an error.
+  // Creates the replacement of a function that XLA refuses; no kernel if that is an error.
   absl::Status CreateFallback(FunctionLibraryRuntime* runtime,
                               const std::shared_ptr<const NodeProperties>& props,
                               const Refusal& refusal,
@@ -143,7 +143,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     return CreateWithRegions(runtime, props, *rewritten, refusal, kernel);
   }
 
-  // The kernel of a program with regions; of a partitioned function where that cannot be made.
+  // Creates the kernel of a program with regions, or if that fails, of a partitioned function.
   absl::Status CreateWithRegions(FunctionLibraryRuntime* runtime,
                                  const std::shared_ptr<const NodeProperties>& props,
                                  const RewrittenFunction& rewritten, const Refusal& refusal,
@@ -158,7 +158,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     return CreateFallback(runtime, props, {message, /*whole=*/false}, kernel);
   }
 
-  // What runs a cluster that calls the host where it is not compiled.
+  // Creates the kernel that runs a cluster that calls the host when it is not compiled.
   absl::Status CreatePlain(FunctionLibraryRuntime* runtime,
                            const std::shared_ptr<const NodeProperties>& props,
                            std::unique_ptr<tensorflow::OpKernel>* kernel) const {
@@ -172,7 +172,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     return CreatePartitioned(runtime, props, rewritten->name, rewrite, kernel);
   }
 
-  // What Python puts into the place of the function that a node calls, which the library has then.
+  // Asks Python to replace the function that a node calls, and adds the answer to the library.
   absl::StatusOr<RewrittenFunction> Rewrite(FunctionLibraryRuntime* runtime,
                                             const NodeProperties& props, const Refusal& refusal,
                                             const Where& where) const {
@@ -182,7 +182,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
                                         refusal.message, refusal.whole));
   }
 
-  // The same for each place where a function may run.
+  // Rewriting for each place where a function may run.
   using RewriteForPlace = std::function<absl::StatusOr<RewrittenFunction>(const Where& where)>;
   RewriteForPlace Rewriter(FunctionLibraryRuntime* runtime,
                            const std::shared_ptr<const NodeProperties>& props,
@@ -192,13 +192,13 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     };
   }
 
-  // The library is const to kernels, but XLA will look for the new functions in it and nowhere
-  // else. Adding is thread-safe; adding the same function again does nothing.
+  // Adds functions to the library. It is const to kernels, but XLA will look for the new functions
+  // nowhere else. Adding is thread-safe; adding the same function again does nothing.
   static absl::StatusOr<RewrittenFunction> Add(const FunctionLibraryDefinition& library,
                                                absl::StatusOr<RewrittenFunction> rewritten) {
     if (!rewritten.ok()) return rewritten;
-    // Most often it is the eager context's own library: to parse and to compare what that has just
-    // been given would take a large function as long as to add it.
+    // Most often this is the eager context's library, which has just got the functions: parsing and
+    // comparing a large one would take as long as adding it.
     if (rewritten->added && library.Contains(rewritten->name)) return rewritten;
     tensorflow::FunctionDefLibrary functions;
     if (!functions.ParseFromString(rewritten->library)) {
@@ -209,7 +209,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     return rewritten;
   }
 
-  // The kernel of a function that runs on the host, and what `rewrite` makes of it elsewhere.
+  // Creates the kernel of a function on the host, and by `rewrite` the one for several devices.
   absl::Status CreatePartitioned(FunctionLibraryRuntime* runtime,
                                  const std::shared_ptr<const NodeProperties>& props,
                                  const std::string& name, const RewriteForPlace& rewrite,
@@ -227,8 +227,8 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
                                            kernel);
   }
 
-  // The kernel of a function that is one program, and what runs where XLA refuses that as well.
-  // `earlier` is what XLA has said of the function before it had regions.
+  // Creates the kernel of a function that is one program, with a fallback if XLA refuses that as
+  // well. `earlier` is XLA's message on the function before it had regions.
   absl::Status CreateLaunch(FunctionLibraryRuntime* runtime,
                             const std::shared_ptr<const NodeProperties>& props,
                             const LaunchedFunction& function, const std::string& earlier,
@@ -256,7 +256,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     return Bound(runtime, props, function.calls_host, kernel);
   }
 
-  // What runs in the place of a function that XLA has no kernels for; no kernel where it has all.
+  // Creates the fallback of a function for which XLA lacks kernels; no kernel if it has all.
   absl::Status CreateForeseenFallback(FunctionLibraryRuntime* runtime,
                                       const std::shared_ptr<const NodeProperties>& props,
                                       const std::string& function,
@@ -272,7 +272,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     return called != nullptr && HasFlag(called->fdef(), attributes::CLUSTER);
   }
 
-  // Sees to it that a cluster is not compiled without end.
+  // Bounds the number of a cluster's compilations.
   absl::Status Bound(FunctionLibraryRuntime* runtime,
                      const std::shared_ptr<const NodeProperties>& props, bool calls_host,
                      std::unique_ptr<tensorflow::OpKernel>* kernel) const {
@@ -285,7 +285,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     return BoundCompilations(runtime, props, name, make_plain, kernel);
   }
 
-  // The kernel that XLA makes of a function, with what hostcall puts around it.
+  // Creates the kernel that XLA makes of a function, and wraps it in hostcall's own.
   absl::Status CreateProgram(FunctionLibraryRuntime* runtime,
                              const std::shared_ptr<const NodeProperties>& props,
                              const LaunchedFunction& function,
@@ -308,7 +308,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     return LaunchWithRegions(runtime, props, function.regions, kernel);
   }
 
-  // A new one: registering ours deletes the creator that TensorFlow had.
+  // A new creator, since registering ours deletes TensorFlow's.
   tensorflow::XlaKernelCreator xla_;
 };
 

@@ -1,4 +1,4 @@
-// Where TensorFlow creates the kernel of a must-compile function.
+// Creation of the kernels of must-compile functions.
 #pragma once
 
 namespace hostcall {

@@ -1,7 +1,7 @@
-// What the XLA kernels of script ops share: an op is lowered to a call, and emitted as one or more
+// Base of the XLA kernels of script ops: an op is lowered to a call, and emitted as one or more
 // custom calls.
 //
-// Including XLA's builder makes a file slow to compile (40 s): keep what does not need it out.
+// Including XLA's builder makes a file slow to compile (40 s): keep unrelated code out.
 #pragma once
 
 #include <algorithm>
@@ -32,8 +32,8 @@ inline BoundedShape ToBoundedShape(const xla::Shape& shape) {
   return bounded;
 }
 
-// XLA packs int4, two in a byte. It crosses into Python as int8, and the handler's attributes say
-// that it was int4.
+// Returns the type in Python. XLA packs two int4 in a byte. They cross into Python as int8, and the
+// handler's attributes say that they were int4.
 inline xla::PrimitiveType UnpackedType(xla::PrimitiveType type) {
   return type == xla::S4 ? xla::S8 : type == xla::U4 ? xla::U8 : type;
 }
@@ -42,8 +42,8 @@ inline xla::XlaOp ConvertTo(xla::XlaOp op, xla::PrimitiveType from, xla::Primiti
   return from == to ? op : xla::ConvertElementType(op, to);
 }
 
-// XLA passes a custom call the padded buffer of a bounded operand and forgets its size; so it goes
-// in as an operand of its own, in the order that the handler expects.
+// Returns operands in the order that the handler expects. XLA passes a custom call the padded
+// buffer of a bounded operand and forgets its size, so the size becomes an operand of its own.
 inline std::vector<xla::XlaOp> Operands(XlaOpKernelContext* ctx, const std::vector<int64_t>& used,
                                         const std::vector<Operand>& specs) {
   std::vector<xla::XlaOp> operands;
@@ -67,12 +67,12 @@ inline xla::Shape DenseShape(xla::PrimitiveType type, const std::vector<int64_t>
   return xla::ShapeUtil::MakeShapeWithDescendingLayout(type, dims);
 }
 
-// Whether the program is for the CPU. XLA_CPU's are, too.
+// Returns true if the program is for the CPU. XLA_CPU's programs are, too.
 inline bool IsForCpu(XlaOpKernelContext* ctx) {
   return ctx->compiler()->options().device_type.type_string() == tensorflow::DEVICE_CPU_XLA_JIT;
 }
 
-// The shapes of operands, each as NumPy has an array.
+// Returns the shapes of operands in the layout of NumPy's arrays.
 inline absl::StatusOr<std::vector<xla::Shape>> DenseShapes(xla::XlaBuilder* builder,
                                                            const std::vector<xla::XlaOp>& ops) {
   std::vector<xla::Shape> shapes;
@@ -87,7 +87,7 @@ inline absl::StatusOr<std::vector<xla::Shape>> DenseShapes(xla::XlaBuilder* buil
   return shapes;
 }
 
-// A custom call of the typed FFI. `shape` has layouts.
+// Emits a custom call of the typed FFI. `shape` has layouts.
 inline xla::XlaOp TypedCall(XlaOpKernelContext* ctx, const std::string& target,
                             const std::vector<xla::XlaOp>& operands, const xla::Shape& shape,
                             const std::string& attributes, bool has_side_effect) {
@@ -98,8 +98,8 @@ inline xla::XlaOp TypedCall(XlaOpKernelContext* ctx, const std::string& target,
     return xla::CustomCall(builder, target, operands, shape, attributes, has_side_effect,
                            /*output_operand_aliasing=*/{}, /*literal=*/nullptr, kNoSchedule, kApi);
   }
-  // XLA's CPU compiler makes all operands dense. That for GPUs takes a transposed one as it lies
-  // in memory, unless it is told not to.
+  // XLA's CPU compiler makes all operands dense. Its GPU compiler passes a transposed operand as it
+  // lies in memory, unless the call has layouts.
   const absl::StatusOr<std::vector<xla::Shape>> shapes = DenseShapes(builder, operands);
   if (!shapes.ok()) return builder->ReportError(shapes.status());
   return xla::CustomCallWithLayout(builder, target, operands, shape, *shapes, attributes,
@@ -109,7 +109,7 @@ inline xla::XlaOp TypedCall(XlaOpKernelContext* ctx, const std::string& target,
 
 class LoweringKernel : public tensorflow::XlaOpKernel {
  public:
-  // `node` is the script op that is lowered: the kernel's own node, or one that it stands for.
+  // Takes the script op to lower: the kernel's own node, or one that it stands for.
   LoweringKernel(tensorflow::OpKernelConstruction* ctx, tensorflow::NodeDef node)
       : XlaOpKernel(ctx), node_(std::move(node)) {
     std::vector<tensorflow::DataType> inputs, results;
@@ -139,7 +139,7 @@ class LoweringKernel : public tensorflow::XlaOpKernel {
                             const std::vector<Operand>& specs) = 0;
 
   const tensorflow::NodeDef& node() const { return node_; }
-  int inputs() const { return inputs_; }  // how many the script op has
+  int inputs() const { return inputs_; }  // of the script op
 
   absl::Status AnsweredForAnotherOp() const {
     return absl::InternalError(absl::StrCat(
@@ -147,7 +147,7 @@ class LoweringKernel : public tensorflow::XlaOpKernel {
         results_, " results was lowered as one with others. This is a mistake of hostcall's."));
   }
 
-  // The results, then the true size of each of their bounded dimensions.
+  // Returns the shapes of the results, then of the true size of each of their bounded dimensions.
   absl::StatusOr<std::vector<xla::Shape>> ResultShapes(const LoweredCall& lowered) const {
     std::vector<tensorflow::DataType> dtypes;
     if (absl::Status read = tensorflow::GetNodeAttr(node_, "Tout", &dtypes); !read.ok())
@@ -187,11 +187,11 @@ class LoweringKernel : public tensorflow::XlaOpKernel {
   }
 
  private:
-  // Of the calls that programs for GPUs make, too.
+  // Target of the calls that programs for GPUs can make, too.
   static constexpr char kTarget[] = "hostcall";
 
-  // hostcall partitions a function for this. Only who asks for a program without running it, as by
-  // experimental_get_compiler_ir, gets to see it.
+  // Makes the error for which hostcall partitions a function. Users see it only if they ask for a
+  // program without running it, as by experimental_get_compiler_ir.
   absl::Status CalledOnCpusAlone() const {
     return absl::UnimplementedError(absl::StrCat(
         "hostcall: op '", node_.name(), "' (", node_.op(),
@@ -216,7 +216,7 @@ class LoweringKernel : public tensorflow::XlaOpKernel {
     return absl::OkStatus();
   }
 
-  // What Python says of an op is used to index the op's inputs and outputs.
+  // Checks Python's answer for an op, since it is used to index the op's inputs and outputs.
   bool Fits(const LoweredCall& lowered) const {
     if (lowered.results.size() != results_) return false;
     for (const int64_t index : lowered.operands) {

@@ -15,7 +15,7 @@ namespace {
 
 using tensorflow::FunctionLibraryDefinition;
 
-// Where the user's code has made a node, as TensorFlow writes it; "" where it does not know.
+// Returns where the user's code has made a node, in TensorFlow's format; "" if it is unknown.
 std::string CreatedAt(const MissingKernel& missing, const FunctionLibraryDefinition& library) {
   const auto record = library.FindRecord(missing.function);
   if (record == nullptr) return "";
@@ -34,7 +34,7 @@ std::string RefusalForMissingKernels(const tensorflow::FunctionLibraryRuntime& r
   if (device == nullptr) return "";
   const FunctionLibraryDefinition& library = *runtime.GetFunctionLibraryDefinition();
   if (!MayLackXlaKernel(function, library, device->device_type())) return "";
-  // Where Python cannot tell, XLA will.
+  // If Python cannot tell, XLA will.
   const auto found =
       MissingKernels(SerializedReachable(function, library), function, device->name());
   if (!found.ok() || found->empty()) return "";

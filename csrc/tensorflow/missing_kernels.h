@@ -1,4 +1,4 @@
-// What XLA will refuse a function for, known from TensorFlow's registry of kernels.
+// Refusals that TensorFlow's registry of kernels predicts.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace hostcall {
 
-// What XLA would say of a function, in its words, if an op that it gets to see has no kernel for
-// the device of the runtime; else "". To compile the function would take long, and would leave a
-// warning of TensorFlow's on the terminal.
+// Returns XLA's message if an op that it gets to see has no kernel for the device of the runtime;
+// else "". Compiling the function would take long, and would leave a warning of TensorFlow's on the
+// terminal.
 std::string RefusalForMissingKernels(const tensorflow::FunctionLibraryRuntime& runtime,
                                      const std::string& function);
 

@@ -36,7 +36,7 @@ namespace nb = nanobind;
 
 namespace {
 
-// The text of an error, which is destroyed; null where there is none.
+// Takes the text of an error, which it destroys; null if `error` is null.
 nb::object TakeText(XLA_FFI_Error* error) {
   if (error == nullptr) return nb::object();
   const XLA_FFI_Api* api = xla::ffi::GetXlaFfiApi();

@@ -1,7 +1,7 @@
-// Which node of a function has failed, where TensorFlow's executor does not say.
+// Names of failed nodes, for errors in which TensorFlow's executor leaves them out.
 //
-// The executor that runs a function's nodes one after the other returns the error of a kernel as it
-// is. So the kernels of such nodes note their names on the thread, for the call that ends there.
+// The executor that runs a function's nodes one after the other returns a kernel's error as it is.
+// So the kernels of these nodes note their names on the thread, for the call that ends there.
 #pragma once
 
 #include <memory>
@@ -13,18 +13,18 @@
 
 namespace hostcall {
 
-// Whether a node's kernel is to note that it has failed.
+// Returns true if a node's kernel must note its failure.
 bool NotesErrors(const tensorflow::NodeDef& node);
 
-// Makes the kernel of such a node.
+// Creates the kernel of that node.
 absl::Status CreateNotingKernel(tensorflow::FunctionLibraryRuntime* runtime,
                                 const std::shared_ptr<const tensorflow::NodeProperties>& props,
                                 std::unique_ptr<tensorflow::OpKernel>* kernel);
 
-// Forgets what this thread has noted.
+// Forgets the node that this thread has noted.
 void ForgetFailedNode();
 
-// The error of a call that this thread has made, with the name of the node that has failed.
+// Adds the name of the failed node to the error of a call that this thread has made.
 absl::Status WithFailedNode(const absl::Status& status);
 
 }  // namespace hostcall

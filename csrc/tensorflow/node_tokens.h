@@ -1,4 +1,4 @@
-// The tokens that order the nodes of a program which have side effects.
+// Tokens that order the nodes of a program that have side effects.
 #pragma once
 
 #include <string>
@@ -13,9 +13,9 @@
 
 namespace hostcall {
 
-// What the attributes of a node say of its tokens. They are set where functions are rewritten, and
-// absent where XLA compiles without asking for kernels (get_compiler_ir), which only shows a
-// program and does not run it.
+// Tokens of a node, as its attributes name them. Rewriting a function sets these. They are absent
+// if XLA compiles without asking for kernels (get_compiler_ir), which only shows a program and does
+// not run it.
 class NodeTokens {
  public:
   absl::Status Read(tensorflow::OpKernelConstruction* ctx) {
@@ -27,7 +27,7 @@ class NodeTokens {
 
   bool empty() const { return inputs_.empty(); }
 
-  // The token of what comes before the node.
+  // Returns the token of the nodes that come before this one.
   absl::StatusOr<xla::XlaOp> Before(tensorflow::XlaOpKernelContext* ctx) const {
     std::vector<xla::XlaOp> tokens;
     for (const std::string& node : inputs_) {
@@ -38,7 +38,7 @@ class NodeTokens {
     return tokens.size() == 1 ? tokens[0] : xla::AfterAll(ctx->builder(), tokens);
   }
 
-  // Sets the token of the node, for what comes after it.
+  // Sets the token of this node, for the nodes that come after it.
   absl::Status SetAfter(tensorflow::XlaOpKernelContext* ctx, xla::XlaOp token) const {
     return ctx->compiler()->SetNodeToken(name_, token);
   }

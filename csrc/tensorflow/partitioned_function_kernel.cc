@@ -24,7 +24,7 @@ using tensorflow::NodeProperties;
 
 namespace {
 
-// A call whose nodes run one after the other, on the thread that makes it.
+// A call whose nodes run one after the other, on the calling thread.
 class SequentialCall : public tensorflow::AsyncOpKernel {
  public:
   SequentialCall(tensorflow::OpKernelConstruction* construction, std::string function,
@@ -48,7 +48,7 @@ class SequentialCall : public tensorflow::AsyncOpKernel {
           [](const std::function<void()>& task) { task(); });
       tensorflow::OpKernelContext::Params params = *ctx->params();
       params.runner = inline_runner;
-      params.run_all_kernels_inline = true;  // by which loops know that they must not recurse
+      params.run_all_kernels_inline = true;  // tells loops that they must not recurse
       ForgetFailedNode();
       const absl::Status status = ComputeWith(params, call_.get(), ctx);
       if (!status.ok()) {
@@ -100,13 +100,13 @@ class PartitionedCall : public tensorflow::AsyncOpKernel {
 
   void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
     tensorflow::OpKernelContext::Params params = *ctx->params();
-    params.eigen_gpu_device = nullptr;  // which the other parameters own
+    params.eigen_gpu_device = nullptr;  // owned by the other params
     std::shared_ptr<InterruptibleRun> run;
     if (IsThreadOfPython() && params.runner != nullptr) {
       run = std::make_shared<InterruptibleRun>(*params.runner);
       params.runner = run->runner();
     }
-    // In a context of its own, whose status is not the one that the user shall see.
+    // Use a separate context, whose status is not the one to show the user.
     auto inner = std::make_shared<InnerContext>(params, ctx->num_outputs(), call_.get());
     call_->AsAsync()->ComputeAsync(inner->get(), [this, ctx, inner, run, done = std::move(done)] {
       const absl::Status status = inner->get()->status();

@@ -39,14 +39,14 @@ Hooks& GlobalHooks() {
   return *hooks;
 }
 
-// A field of an answer, which is a named tuple of Python's.
+// Returns a field of an answer, which is a named tuple of Python's.
 template <typename T>
 T Field(nb::handle answer, const char* name) {
   return nb::cast<T>(nb::object(answer.attr(name)));
 }
 
-// The text of a LoweringError is a message for the user already; anything else is a mistake of
-// ours, and its traceback is what a report about it needs.
+// Converts an exception. The text of a LoweringError is a message for the user. Any other exception
+// is our mistake, and a report about it needs the traceback.
 absl::Status ToStatus(nb::python_error& error) {
   if (nb::hasattr(error.value(), "hostcall_message")) {
     if (nb::hasattr(error.value(), "hostcall_refusal")) return RefusalOfOurs(Text(error.value()));
@@ -55,7 +55,7 @@ absl::Status ToStatus(nb::python_error& error) {
   return absl::InternalError(UntilExit([&error] { return error.what(); }));
 }
 
-// Lets `read` have the answer of a hook to arguments, the tuple that `make_arguments` makes.
+// Calls a hook with the tuple that `make_arguments` makes, and has `read` read the answer.
 template <typename Make, typename Read>
 auto CallPython(const nb::object& hook, Make&& make_arguments, Read&& read)
     -> absl::StatusOr<decltype(read(nb::handle()))> {
@@ -70,7 +70,7 @@ auto CallPython(const nb::object& hook, Make&& make_arguments, Read&& read)
     return read(
         decrefs.Defer(UntilExit([&] { return PyObject_CallObject(hook.ptr(), arguments.ptr()); })));
   } catch (nb::python_error& error) {
-    decrefs.Defer(nb::borrow(error.value()));  // its frames hold what the user's functions had
+    decrefs.Defer(nb::borrow(error.value()));  // its frames hold values of the user's functions
     return ToStatus(error);
   } catch (const std::exception& error) {
     return absl::InternalError(error.what());
@@ -163,7 +163,7 @@ absl::StatusOr<RewrittenFunction> RewriteFunction(const std::string& library,
                                                   const std::string& function, const Where& where,
                                                   const std::string& refusal, bool whole) {
   const auto arguments = [&]() -> nb::object {
-    // XLA quotes what it was given, which need not be UTF-8.
+    // XLA's message quotes its input, which need not be UTF-8.
     return nb::make_tuple(nb::bytes(library.data(), library.size()), function, where.device,
                           where.others, nb::bytes(refusal.data(), refusal.size()), whole);
   };
@@ -220,12 +220,12 @@ absl::StatusOr<std::vector<tensorflow::PartialTensorShape>> ShapesOfScriptOp(
 
 void Announce(const std::string& function) {
   const auto arguments = [&]() -> nb::object { return nb::make_tuple(function); };
-  // Nobody waits for the answer, and there is no call to fail.
+  // Ignore errors: no call depends on the answer.
   CallPython(GlobalHooks().announce, arguments, [](nb::handle) { return true; }).IgnoreError();
 }
 
 void TellOutgrown(const std::string& function) {
-  // It only logs: where that fails, the call goes on.
+  // Ignore errors: this only logs, and the call goes on.
   CallPython(
       GlobalHooks().tell_outgrown, [&]() -> nb::object { return nb::make_tuple(function); },
       [](nb::handle) { return true; })

@@ -1,4 +1,4 @@
-// The bridge to Python: the functions there that decide, and their answers in C++.
+// Bridge to Python: the functions there that decide, and their answers in C++.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -27,41 +27,41 @@ struct Operand {
   BoundedShape shape;
 };
 
-// What to emit for one script op.
+// Custom call to emit for one script op.
 struct LoweredCall {
   std::string target;      // of the custom call
   std::string attributes;  // of the custom call: an MLIR dictionary
   bool has_side_effect = false;
   std::vector<int64_t> operands;  // the op's inputs that the call takes
   std::vector<BoundedShape> results;
-  bool foldable = false;  // whether the results may be constants of the program, if all inputs are
+  bool foldable = false;  // true if the results may be constants when all inputs are
 };
 
-// What takes the place of a must-compile function.
+// Replacement of a must-compile function.
 struct RewrittenFunction {
   std::string library;  // the new functions: a serialized FunctionDefLibrary
   std::string name;
-  bool partitioned = false;          // whether it runs on the host, and compiled clusters within it
-  std::vector<std::string> regions;  // the names of their functions, which are in the library
-  bool added = false;                // whether the eager context was given them all just now
-  bool sizes_vary = false;           // whether its arguments come in sizes that a run has found
+  bool partitioned = false;          // true if it runs on the host, with compiled clusters in it
+  std::vector<std::string> regions;  // names of their functions, which are in the library
+  bool added = false;                // true if the eager context has just got them all
+  bool sizes_vary = false;           // true if its arguments have sizes found at run time
 };
 
-// Where a function runs.
+// Place where a function runs.
 struct Where {
   std::string device;   // the function's own
-  bool others = false;  // whether parts of it run on others, too
+  bool others = false;  // true if parts of it run on others, too
 };
 
-// True between hostcall.enable() and hostcall.disable().
+// Returns true between hostcall.enable() and hostcall.disable().
 bool IsEnabled();
 
-// Asks Python how to lower a script op. The message of the status says why it cannot be.
+// Asks Python how to lower a script op. The status says why it cannot be lowered.
 absl::StatusOr<LoweredCall> LowerScriptOp(const tensorflow::NodeDef& node,
                                           const std::vector<Operand>& operands);
 
-// Has Python call the function of a script op for inputs that are known when XLA compiles. Nothing
-// where that gives no results to put into the program: the op has to be a call, then.
+// Has Python call the function of a script op at compile time, for known inputs. Returns nullopt if
+// that gives no results to put into the program: the op then has to be a call.
 absl::StatusOr<std::optional<std::vector<tensorflow::Tensor>>> EvaluateScriptOp(
     const tensorflow::NodeDef& node, const std::vector<tensorflow::Tensor>& inputs);
 
@@ -69,9 +69,9 @@ absl::StatusOr<std::optional<std::vector<tensorflow::Tensor>>> EvaluateScriptOp(
 absl::StatusOr<std::vector<tensorflow::PartialTensorShape>> ShapesOfScriptOp(
     const tensorflow::NodeDef& node, const std::vector<tensorflow::PartialTensorShape>& inputs);
 
-// Asks Python for what takes the place of `function`. `library` is a serialized FunctionDefLibrary
-// with all that it calls, `refusal` what XLA has said of the function, or empty; `whole` says
-// whether it may become one program, with regions.
+// Asks Python for the replacement of `function`. `library` is a serialized FunctionDefLibrary with
+// all that it calls. `refusal` is XLA's message on the function, or empty. `whole` allows it to
+// become one program, with regions.
 absl::StatusOr<RewrittenFunction> RewriteFunction(const std::string& library,
                                                   const std::string& function, const Where& where,
                                                   const std::string& refusal, bool whole);
@@ -83,17 +83,17 @@ struct MissingKernel {
   std::string op;
 };
 
-// Asks Python for the nodes that XLA refuses `function` for; none where that shall be an error. The
+// Asks Python for the nodes for which XLA refuses `function`; none if that must be an error. The
 // arguments are as above.
 absl::StatusOr<std::vector<MissingKernel>> MissingKernels(const std::string& library,
                                                           const std::string& function,
                                                           const std::string& device);
 
-// Has Python log what has become of a function that XLA refuses: it has come to that.
+// Has Python log the replacement of a function that XLA refuses, once it is in use.
 void Announce(const std::string& function);
 
-// Asks Python for a function that does what a cluster does, by TensorFlow's kernels and with the
-// same promises to the Python functions that it calls. The arguments are as above.
+// Asks Python for a function that does the work of a cluster by TensorFlow's kernels, with the same
+// promises to the Python functions that it calls. The arguments are as above.
 absl::StatusOr<RewrittenFunction> PlainFunction(const std::string& library,
                                                 const std::string& function, const Where& where);
 

@@ -29,7 +29,7 @@ bool IsReference(tensorflow::DataType dtype) {
          dtype == tensorflow::DT_RESOURCE;
 }
 
-// Makes the steps of a region of the nodes of its function.
+// Builder of the steps of a region from the nodes of its function.
 class Region::Builder {
  public:
   Builder(FunctionLibraryRuntime* runtime, Region* region) : runtime_(runtime), region_(region) {}
@@ -58,7 +58,7 @@ class Region::Builder {
   }
 
  private:
-  // Values that hold others, and what such values are kept in.
+  // Returns true for variants, which hold other values, and for resources, which may keep those.
   static bool IsKept(tensorflow::DataType dtype) {
     return dtype == tensorflow::DT_VARIANT || dtype == tensorflow::DT_RESOURCE;
   }
@@ -81,7 +81,7 @@ class Region::Builder {
     if (!status.ok()) return status;
     Step step;
     for (const std::string& input : node.input()) {
-      if (input[0] == '^') continue;  // the nodes are in an order
+      if (input[0] == '^') continue;  // the nodes are ordered already
       absl::StatusOr<int> slot = SlotOf(input);
       if (!slot.ok()) return slot.status();
       step.inputs.push_back(*slot);
@@ -126,7 +126,7 @@ class Region::Builder {
 
   FunctionLibraryRuntime* const runtime_;
   Region* const region_;
-  std::unordered_map<std::string, int> slots_;  // by the names that values have in FunctionDefs
+  std::unordered_map<std::string, int> slots_;  // by the values' names in FunctionDefs
 };
 
 absl::StatusOr<std::unique_ptr<Region>> Region::Create(const FunctionDef& function,
@@ -146,11 +146,11 @@ absl::Status Region::Run(const OpKernelContext& outer, std::vector<Tensor> input
   std::vector<Tensor>& slots = inputs;
   slots.insert(slots.end(), constants_.begin(), constants_.end());
   slots.resize(slots_);
-  // Whoever launches the program holds the context until it has ended.
+  // The launching kernel holds the context until the program has ended.
   OpKernelContext::Params params = *const_cast<OpKernelContext&>(outer).params();
   params.eigen_gpu_device = nullptr;
   params.op_device_context = nullptr;
-  params.forward_from_array = nullptr;  // what the executor plans for the launching op
+  params.forward_from_array = nullptr;  // planned by the executor for the launching op
   for (const Step& step : steps_) {
     if (absl::Status run = RunStep(step, params, slots); !run.ok()) {
       return tensorflow::AttachDef(run, step.kernel->def());

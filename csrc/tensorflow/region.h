@@ -21,22 +21,22 @@ namespace hostcall {
 // The kernels of one region, made for one device. Runs may overlap.
 class Region {
  public:
-  // `function` lists its nodes in an order in which they can run, and calls nothing but by
-  // attributes.
+  // Creates the region of `function`, which lists its nodes in an order in which they can run, and
+  // calls other functions only by attributes.
   static absl::StatusOr<std::unique_ptr<Region>> Create(
       const tensorflow::FunctionDef& function, tensorflow::FunctionLibraryRuntime* runtime);
 
-  // The dtypes of the inputs and of the results, as TensorFlow's kernels have them.
+  // Return the dtypes of the inputs and of the results, as TensorFlow's kernels have them.
   const std::vector<tensorflow::DataType>& input_types() const { return input_types_; }
   const std::vector<tensorflow::DataType>& output_types() const { return output_types_; }
 
-  // How many values a run has.
+  // Returns the number of values in a run.
   int slots() const { return slots_; }
 
-  // Whether a kernel waits for others, so that none of XLA's few threads may run the region.
+  // Returns true if a kernel waits for others, so none of XLA's few threads may run the region.
   bool waits() const { return waits_; }
 
-  // Whether a kernel may keep an input, so that the region needs copies of those that XLA owns.
+  // Returns true if a kernel may keep an input, so that inputs that XLA owns must be copied.
   bool keeps_inputs() const { return keeps_inputs_; }
 
   // Runs the kernels one after the other, in a context like `outer`, that of the launching kernel.
@@ -58,7 +58,7 @@ class Region {
   std::vector<tensorflow::DataType> input_types_;
   std::vector<tensorflow::DataType> output_types_;
   std::vector<Step> steps_;
-  std::vector<tensorflow::Tensor> constants_;  // behind the inputs in the slots
+  std::vector<tensorflow::Tensor> constants_;  // in the slots after the inputs
   std::vector<int> results_;                   // their slots
   int slots_ = 0;
   bool waits_ = false;
@@ -67,7 +67,7 @@ class Region {
 
 // One launch of a program with regions, which finds this by its first argument: the address.
 //
-// The program has references, which are numbers, in the place of the values that XLA has none of:
+// The program has references, which are numbers, in the place of values that XLA cannot hold:
 // strings, variants, and resources other than variables.
 class RegionScope {
  public:
@@ -78,9 +78,9 @@ class RegionScope {
   RegionScope& operator=(const RegionScope&) = delete;
 
   const tensorflow::OpKernelContext& outer() const { return *outer_; }
-  // By which the starter of the launch is found.
+  // Returns the run, by which the starter of the launch is found.
   const starters::StartedRun& run() const { return run_; }
-  // Null for a region that there is not.
+  // Returns null if no region has the index.
   const Region* region(int64_t index) const;
 
   // Keeps a value until the launch has ended; returns the reference to it.
@@ -95,7 +95,7 @@ class RegionScope {
   std::deque<tensorflow::Tensor> values_;
 };
 
-// Whether the program has a reference in the place of values of a dtype.
+// Returns true if a program has references in the place of values of a dtype.
 bool IsReference(tensorflow::DataType dtype);
 
 }  // namespace hostcall

@@ -25,7 +25,7 @@ namespace ffi = xla::ffi;
 
 namespace hostcall {
 
-// What a call comes to: a future where it goes on elsewhere, else an error, if there is one.
+// Result of a call: a future if the call goes on elsewhere; otherwise an error, or success.
 struct RegionResult {
   std::optional<ffi::Future> later;
   std::optional<ffi::Error> error;
@@ -36,8 +36,8 @@ namespace {
 using tensorflow::Tensor;
 using tensorflow::TensorShape;
 
-// The memory of an operand, which is the program's. Nobody may write to it, and TensorFlow does not
-// where a tensor does not own its memory.
+// Memory of an operand, which is the program's and must not be written to. TensorFlow does not
+// write to a tensor that does not own its memory.
 class OperandMemory : public tensorflow::TensorBuffer {
  public:
   OperandMemory(void* data, size_t size) : TensorBuffer(data), size_(size) {}
@@ -56,7 +56,7 @@ struct Buffer {
   TensorShape shape;
 };
 
-// A call, with what it needs of the frame, which may be gone when it runs.
+// A call, with its data from the frame, which may be gone when the call runs.
 struct RegionCall {
   RegionScope* scope = nullptr;
   const Region* region = nullptr;
@@ -180,7 +180,7 @@ RegionResult Handle(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t in
 }  // namespace
 }  // namespace hostcall
 
-// XLA takes an answer at once, which costs less, as well as a future.
+// Encoding of an answer, which XLA takes at once, as that costs less, or as a future.
 template <ffi::ExecutionStage stage>
 struct ffi::ResultEncoding<stage, hostcall::RegionResult> {
   static std::variant<XLA_FFI_Error*, XLA_FFI_Future*> Encode(const XLA_FFI_Api* api,

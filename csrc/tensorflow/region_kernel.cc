@@ -1,6 +1,6 @@
-// The XLA kernel of a region: a typed-FFI custom call.
+// XLA kernel of a region: a typed-FFI custom call.
 //
-// Including XLA's builder makes this file slow to compile (40 s): keep what does not need it out.
+// Including XLA's builder makes this file slow to compile (40 s): keep unrelated code out.
 #include <optional>
 #include <string>
 #include <vector>
@@ -39,7 +39,7 @@ class RegionXlaKernel : public tensorflow::XlaOpKernel {
   }
 
  private:
-  // The partitioned way can do what this one cannot.
+  // Makes a refusal, for which hostcall partitions the function instead.
   absl::Status Refusal(const std::string& why) const {
     return RefusalOfOurs(
         absl::StrCat("hostcall: ops on the host cannot be called from one program: ", why));

@@ -27,7 +27,7 @@ Tensor Number(int64_t value) {
   return tensor;
 }
 
-// One launch: numbers go into the program in the place of values that XLA has none of, and back.
+// One launch. Numbers replace values that XLA cannot hold, both in arguments and in results.
 class RegionRun {
  public:
   RegionRun(OpKernelContext* outer, const Regions* regions, OpKernel* launch)

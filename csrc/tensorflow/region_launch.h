@@ -12,9 +12,9 @@
 
 namespace hostcall {
 
-// The node that calls `function`, the program with regions, in the place of the function of
-// `props`. The program takes references for some of that function's arguments, and the address of
-// the launch's RegionScope behind all of them.
+// Returns the node that calls `function`, the program with regions, in the place of the function of
+// `props`. The program takes references for some of that function's arguments, and after all
+// arguments the address of the launch's RegionScope.
 absl::StatusOr<std::shared_ptr<const tensorflow::NodeProperties>> RegionLaunchNode(
     const tensorflow::NodeProperties& props, const tensorflow::FunctionDef& function);
 

@@ -1,13 +1,13 @@
-// The ops that stand for a region in a function that is compiled.
+// Ops that stand for a region in a compiled function.
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 
 namespace hostcall {
 namespace {
 
-// `scope` is the address of the launch's RegionScope. Int64 scalars, references, stand for what
-// XLA has no values of. Two ops, since only one that is stateful stays where nothing uses its
-// results.
+// `scope` is the address of the launch's RegionScope. References, which are int64 scalars, stand
+// for values that XLA cannot hold. There are two ops, since only a stateful one stays if nothing
+// uses its results.
 #define HOSTCALL_REGISTER_REGION(name) \
   REGISTER_OP(name)                    \
       .Input("scope: int64")           \

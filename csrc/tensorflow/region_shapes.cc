@@ -30,16 +30,16 @@ using tensorflow::Tensor;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
-// Ops whose shape functions tell other shapes than their kernels return.
+// Returns true for ops whose shape functions tell other shapes than their kernels return.
 bool HasWrongShapes(const NodeDef& node) {
   return node.op() == "FractionalMaxPool" || node.op() == "FractionalAvgPool";
 }
 
-// What is known of a value of the region.
+// Known facts about a value of the region.
 struct Value {
   PartialTensorShape shape;
   std::optional<Tensor> tensor;
-  int input = -1;  // of the region, or none
+  int input = -1;  // index of the region's input, or -1
 };
 
 class Inference {
@@ -126,7 +126,7 @@ class Inference {
     return context;
   }
 
-  // Whether the shape function has asked for values that are known.
+  // Looks up the values that the shape function has asked for. Returns true if any was found.
   bool AskForValues(const InferenceContext& context, const std::vector<Value*>& inputs) {
     bool found = false;
     for (int i = 0; i < static_cast<int>(inputs.size()); ++i) {
@@ -162,7 +162,7 @@ class Inference {
     return status;
   }
 
-  // Merges what tracing knew of a result, which is on some nodes.
+  // Merges the result shape that tracing has left on some nodes.
   absl::Status MergeTraced(const NodeDef& node, int output, InferenceContext& context,
                            PartialTensorShape* shape) {
     const auto traced = node.attr().find(attributes::SHAPES);
@@ -172,8 +172,8 @@ class Inference {
     const PartialTensorShape known(traced->second.list().shape(output));
     if (absl::Status merged = Merge(known, shape); !merged.ok()) return merged;
     if (node.op() != "LookupTableFindV2") return absl::OkStatus();
-    // The values have the shape of the keys, and behind it that of the default value; unless the
-    // keys of the table are vectors, which the rank tells.
+    // The values have the shape of the keys, followed by that of the default value, unless the keys
+    // of the table are vectors, which the rank tells.
     tensorflow::TensorShapeProto keys, value;
     context.ShapeHandleToProto(context.input(1), &keys);
     context.ShapeHandleToProto(context.input(2), &value);
@@ -190,7 +190,7 @@ class Inference {
 
   const int version_;
   const KnownValue& known_value_;
-  std::unordered_map<std::string, Value> values_;  // by the names that they have in FunctionDefs
+  std::unordered_map<std::string, Value> values_;  // by the values' names in FunctionDefs
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The shapes of a region's results, as TensorFlow's own shape functions tell them.
+// Shapes of a region's results, as TensorFlow's own shape functions tell them.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -14,11 +14,11 @@
 
 namespace hostcall {
 
-// Tells the value of an input of a region, where that is known when XLA compiles.
+// Function that returns the value of a region's input, if it is known at compile time.
 using KnownValue = std::function<std::optional<tensorflow::Tensor>(int input)>;
 
-// The shapes of the results of a region for inputs of the given shapes. `known_value` is asked only
-// for inputs whose values a shape function asks for.
+// Infers the shapes of a region's results for inputs of the given shapes. Asks `known_value` only
+// for inputs whose values a shape function needs.
 absl::StatusOr<std::vector<tensorflow::PartialTensorShape>> InferRegionShapes(
     const tensorflow::FunctionDef& region, int graph_def_version,
     const std::vector<tensorflow::PartialTensorShape>& inputs, const KnownValue& known_value);

@@ -11,13 +11,13 @@
 #include "unsupported/Eigen/CXX11/Tensor"
 
 namespace xla::ffi {
-const XLA_FFI_Api* GetXlaFfiApi();  // of xla/ffi/ffi.h, which brings another FFI of the same names
+const XLA_FFI_Api* GetXlaFfiApi();  // from xla/ffi/ffi.h, which has another FFI of the same names
 }
 
 namespace hostcall {
 namespace {
 
-// What Eigen's device does without an allocator. That it has this one tells that it is ours.
+// Allocator that marks Eigen's device as ours. It allocates as that does without an allocator.
 class Marker : public Eigen::Allocator {
  public:
   static Marker* Of(bool takes_turns) {

@@ -1,7 +1,7 @@
-// Tells a custom call which run of its program it belongs to. TensorFlow gives XLA the same number
-// for all runs. But it also passes on the threads of the device, in an object of Eigen's: a run
-// gets a device of its own, with another such object for the same threads, whose address is the
-// run's number.
+// Identification of the run that a custom call belongs to. TensorFlow gives XLA the same number for
+// all runs. But it also passes on the threads of the device, in an object of Eigen's. So each run
+// gets its own device, with its own Eigen object for the same threads, whose address is the run's
+// number.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@
 
 namespace hostcall {
 
-// Those of one kernel. A kernel whose runs do not overlap makes one.
+// Devices of one kernel. A kernel whose runs do not overlap makes one.
 class RunDevices {
  public:
-  // `device` is what all of them stand for; for `takes_turns` see turns::Run.
+  // Takes the device that all of them stand for; for `takes_turns` see turns::Run.
   RunDevices(tensorflow::Device* device, bool takes_turns)
       : device_(device), takes_turns_(takes_turns) {}
 
-  // A device that no other run has, until the run gives it back.
+  // Returns a device that no other run has, until the run gives it back.
   std::unique_ptr<tensorflow::Device> Take();
   void GiveBack(std::unique_ptr<tensorflow::Device> device);
 
@@ -32,10 +32,10 @@ class RunDevices {
   std::vector<std::unique_ptr<tensorflow::Device>> idle_;
 };
 
-// The number that calls in a run on this device, one of these, are found to have.
+// Returns the run number that calls get in a run on this device, which `RunDevices` has made.
 int64_t RunOn(tensorflow::Device* device);
 
-// How the runtime's handlers find the run of a call that TensorFlow's XLA makes.
+// Returns the RunFinder for the calls that TensorFlow's XLA makes.
 const turns::RunFinder* GetRunFinder();
 
 }  // namespace hostcall

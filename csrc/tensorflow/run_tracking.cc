@@ -26,7 +26,7 @@ namespace nb = nanobind;
 namespace hostcall {
 namespace {
 
-// The runs that have begun and not ended, by the moment of their beginning.
+// Runs that have begun and not ended, by the moment of their beginning.
 class Runs : public HeldAcrossFork<Runs> {
  public:
   int64_t Begin() {
@@ -35,7 +35,7 @@ class Runs : public HeldAcrossFork<Runs> {
     return now_;
   }
 
-  // Returns the moment before which nothing runs any more.
+  // Returns a moment: all runs that began before it have ended.
   int64_t End(int64_t begun) {
     std::lock_guard<std::mutex> lock(mutex_);
     running_.erase(begun);
@@ -47,7 +47,7 @@ class Runs : public HeldAcrossFork<Runs> {
     return now_;
   }
 
-  // Whether a run has not ended that had begun at the moment.
+  // Returns true if a run that had begun by the moment has not ended.
   bool WasRunning(int64_t moment) {
     std::lock_guard<std::mutex> lock(mutex_);
     return !running_.empty() && *running_.begin() <= moment;
@@ -58,9 +58,9 @@ class Runs : public HeldAcrossFork<Runs> {
   std::set<int64_t> running_;
 };
 
-// The tape residuals that only programs which run now can ask for, by handle. Every member wants
-// the GIL, but for `empty`. No Python code of ours takes part: a signal's handler would run in the
-// middle of it, and what it raises would reach nobody.
+// Tape residuals that only the programs which run now can ask for, by handle. All members except
+// `empty` need the GIL. They run no Python code of ours: a signal's handler would run in the middle
+// of it, and its exception would be lost.
 class TapeResiduals {
  public:
   static TapeResiduals& Global() {
@@ -68,7 +68,7 @@ class TapeResiduals {
     return *residuals;
   }
 
-  // Most runs keep nothing, and need no GIL to find that out.
+  // Returns true if no residual is kept. Most runs keep none, and need no GIL to find that out.
   bool empty() const { return empty_; }
 
   void SetTable(nb::dict table) { table_ = std::move(table); }
@@ -97,7 +97,7 @@ class TapeResiduals {
   }
 
   nb::object table_;
-  std::deque<std::pair<int64_t, int64_t>> handles_;  // with the moment of keeping, in its order
+  std::deque<std::pair<int64_t, int64_t>> handles_;  // moments of keeping, in order, and handles
   std::atomic<bool> empty_{true};
 };
 
@@ -109,8 +109,8 @@ void DropBefore(int64_t moment) {
   TapeResiduals::Global().DropBefore(moment);
 }
 
-// TensorFlow's functions that say and change whether tapes record on a thread. Leaked like all that
-// holds Python objects.
+// TensorFlow's functions that tell and change whether tapes record on a thread. Leaked like all
+// that holds Python objects.
 struct Recording {
   nb::object is_stopped;
   nb::object resume;
@@ -123,12 +123,12 @@ struct Recording {
   }
 };
 
-// A thread that Python knows, while callbacks may run on it.
+// Scope in which callbacks may run on a thread that Python knows.
 //
-// TensorFlow stops recording on a thread of the user's while it runs a function, so that a tape
-// inside a callback would record nothing and the gradient would be zero, silently. Where recording
-// is resumed, the user's own tapes would note the variables that callbacks read: a program under
-// such tapes has to run on another thread, which has none.
+// TensorFlow stops recording on a user's thread while it runs a function. A tape inside a callback
+// would record nothing, and the gradient would silently be zero. If recording is resumed, the
+// user's own tapes would note the variables that callbacks read. So a program under those tapes has
+// to run on another thread, which has none.
 class CallbackThread {
  public:
   CallbackThread() {
@@ -155,7 +155,7 @@ class CallbackThread {
   static bool Ask(const nb::object& function) {
     PyObject* answer = UntilExit([&] { return PyObject_CallNoArgs(function.ptr()); });
     if (answer == nullptr) PyErr_WriteUnraisable(function.ptr());
-    Py_XDECREF(answer);  // a bool or None, neither of which ends
+    Py_XDECREF(answer);  // a bool or None, which are never freed
     return answer == Py_True;
   }
 
@@ -216,7 +216,7 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
     ctx->params()->device = device;
     const starters::StartedRun of = StartedRunOf(*ctx);
     starters::Begin(RunOn(device), starters::NumberOf(of));
-    const starters::Scope own(nullptr);  // whatever the calls run
+    const starters::Scope own(nullptr);  // the calls start runs of their own
     LaunchTracked(ctx, [this, ctx, before, device, of, done = std::move(done)] {
       const starters::Scope again(of);
       starters::End(RunOn(device));
@@ -241,8 +241,8 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
   }
 
   const bool tracks_run_;
-  const std::unique_ptr<tensorflow::Device> provider_device_;  // null where no memory is shared
-  const std::unique_ptr<RunDevices> run_devices_;              // null on other devices
+  const std::unique_ptr<tensorflow::Device> provider_device_;  // null if no memory is shared
+  const std::unique_ptr<RunDevices> run_devices_;              // null unless the device is a CPU
   const std::unique_ptr<tensorflow::OpKernel> launch_;
 };
 
@@ -277,11 +277,11 @@ absl::Status RunBesideTensorFlow(std::function<void()> task) {
 absl::Status TrackRuns(const RunTracking& scope, tensorflow::FunctionLibraryRuntime* runtime,
                        const std::shared_ptr<const tensorflow::NodeProperties>& props,
                        std::unique_ptr<tensorflow::OpKernel>* launch) {
-  // What lies on other devices has allocators of its own, whose devices XLA's kernel looks for.
+  // Memory on other devices has its own allocators, whose devices XLA's kernel looks for.
   tensorflow::Device* device = runtime->device();
   const bool is_cpu = device->device_type() == tensorflow::DEVICE_CPU;
   auto provider = is_cpu && scope.shares_memory ? MakeProviderDevice(device) : nullptr;
-  // A run has to have both: what it takes turns by stands for what it allocates by.
+  // A run needs both: the device for taking turns forwards to the one for allocating.
   tensorflow::Device* const inner = provider == nullptr ? device : provider.get();
   auto runs = is_cpu ? std::make_unique<RunDevices>(inner, scope.takes_turns) : nullptr;
   return WrapKernel<TrackedKernel>(runtime, props, launch, scope, std::move(provider),

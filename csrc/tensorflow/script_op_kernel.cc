@@ -1,6 +1,6 @@
-// The XLA kernel of the three script ops: an op becomes one typed-FFI custom call.
+// XLA kernel of the three script ops: an op becomes one typed-FFI custom call.
 //
-// Including XLA's builder makes this file slow to compile (40 s): keep what does not need it out.
+// Including XLA's builder makes this file slow to compile (40 s): keep unrelated code out.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -27,14 +27,14 @@ class ScriptOpKernel : public LoweringKernel {
     return *folded ? absl::OkStatus() : EmitCall(ctx, lowered, specs);
   }
 
-  // Whether the results could be put into the program as constants, in the place of a call. Not for
-  // every op: XLA may have to evaluate much of the program to find out whether inputs are
+  // Puts the results into the program as constants instead of a call. Returns true if it could. Not
+  // done for every op: XLA may have to evaluate much of the program to find out whether inputs are
   // constants.
   absl::StatusOr<bool> Fold(XlaOpKernelContext* ctx, const LoweredCall& lowered) {
     std::vector<tensorflow::Tensor> inputs;
     for (int i = 0; i < ctx->num_inputs(); ++i) {
       absl::StatusOr<tensorflow::Tensor> input = ctx->ConstantInputTensor(i);
-      if (!input.ok()) return false;  // it is no constant
+      if (!input.ok()) return false;  // it is not a constant
       inputs.push_back(*std::move(input));
     }
     const FoldScope scope;
@@ -88,8 +88,8 @@ class ScriptOpKernel : public LoweringKernel {
   NodeTokens tokens_;
 };
 
-// Not REGISTER_XLA_OP: its registrations are carried out once, when the first function of the
-// process is compiled, so that `import hostcall` after that would come too late.
+// Not REGISTER_XLA_OP: its registrations take effect only once, when the process compiles its first
+// function, so that `import hostcall` after that would come too late.
 #define HOSTCALL_REGISTER(op, device) \
   REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::device), ScriptOpKernel)
 HOSTCALL_REGISTER("PyFunc", DEVICE_CPU_XLA_JIT);

@@ -1,7 +1,7 @@
-// Ops that pass values on, and that XLA compiles to nothing. They refuse what XLA would get wrong
-// in silence, as soon as it knows all shapes: compiler/bounded/compile_time_checks.py adds them.
+// Ops that pass values on, and that XLA compiles to nothing. Once XLA knows all shapes, they refuse
+// values that it would get wrong silently. _compiler/bounded/analysis.py adds them.
 //
-// Including XLA's builder makes this file slow to compile (40 s): keep what does not need it out.
+// Including XLA's builder makes this file slow to compile (40 s): keep unrelated code out.
 #include <string>
 #include <vector>
 
@@ -43,7 +43,7 @@ REGISTER_OP("HostcallList")
       return absl::OkStatus();
     });
 
-// What both do where TensorFlow's kernels run a function.
+// Kernel of both ops if TensorFlow's kernels run a function.
 class PassKernel : public tensorflow::OpKernel {
  public:
   explicit PassKernel(OpKernelConstruction* ctx) : OpKernel(ctx) {}
@@ -99,7 +99,7 @@ class ListKernel : public tensorflow::XlaOpKernel {
   void Compile(XlaOpKernelContext* ctx) override {
     absl::StatusOr<xla::Shape> list = ctx->builder()->GetShape(ctx->Input(0));
     OP_REQUIRES_OK(ctx, list.status());
-    // XLA has an array for a list that it knows no elements of, and a longer tuple for nested ones.
+    // XLA has an array for a list without known elements, and a longer tuple for nested lists.
     if (list->IsTuple() && list->tuple_shapes().size() == 2) {
       OP_REQUIRES_OK(ctx, CheckType(list->tuple_shapes(0)));
     }

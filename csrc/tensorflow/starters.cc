@@ -14,7 +14,7 @@ thread_local StartedRun current;
 
 // Leaked like all that holds Python objects.
 struct Table {
-  nb::object begin;      // a function of the number of a run, and of that which it is a part of
+  nb::object begin;      // a function of a run's number, and of the number of its outer run
   nb::object runs;       // a dict from these numbers to starters
   nb::object under_way;  // a set of starters
 
@@ -28,7 +28,7 @@ struct Table {
       return PyObject_CallFunction(begin.ptr(), "LL", static_cast<long long>(run),
                                    static_cast<long long>(of));
     });
-    Py_XDECREF(returned);  // None, which does not end
+    Py_XDECREF(returned);  // None, which is never freed
     return returned != nullptr;
   }
 
@@ -37,7 +37,7 @@ struct Table {
   }
 };
 
-// Below the numbers that are addresses, or stand for no run.
+// Returns a number below those that are addresses, or stand for no run.
 int64_t NewNumber() {
   static std::atomic<int64_t> last{-1};
   return --last;
@@ -45,7 +45,7 @@ int64_t NewNumber() {
 
 }  // namespace
 
-// Ctrl-C may come in the middle of this, where nobody would hear of it: it comes once more.
+// Tries again if Ctrl-C interrupts it, and raises Ctrl-C anew: an exception would be lost here.
 void Begin(int64_t run, int64_t of) {
   if (!PythonIsRunning()) return;
   GilHold gil;
@@ -59,7 +59,7 @@ void Begin(int64_t run, int64_t of) {
   PyErr_SetInterrupt();
 }
 
-// Runs no Python code of ours, for the same reason.
+// Runs no Python code of ours, since the exception of Ctrl-C would be lost here, too.
 void End(int64_t run) {
   if (!PythonIsRunning()) return;
   GilHold gil;

@@ -1,5 +1,5 @@
-// Who has started the runs that are under way: hostcall_runtime._runs. A call sees the settings
-// of who has started its run, on whatever thread it comes to pass.
+// Starters of the runs that are under way: hostcall_runtime._runs. A call sees the settings of its
+// run's starter, on whatever thread it runs.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -11,11 +11,11 @@ namespace hostcall::starters {
 
 constexpr int64_t kNoRun = 0;
 
-// A run begins, which this thread has started; or where `of` is a run, whoever has started that.
+// Records a new run, which this thread has started or, if `of` is a run, that run's starter.
 void Begin(int64_t run, int64_t of);
 void End(int64_t run);
 
-// What a thread of Python's has started. It is under way for as long as this lives.
+// A run that a thread of Python's has started. It is under way for as long as this lives.
 class Run {
  public:
   Run();
@@ -33,7 +33,7 @@ using StartedRun = std::shared_ptr<const Run>;
 
 inline int64_t NumberOf(const StartedRun& run) { return run == nullptr ? kNoRun : run->number(); }
 
-// While one lives, this thread does something for a run.
+// Scope in which this thread works for a run.
 class Scope {
  public:
   explicit Scope(StartedRun run);
@@ -45,11 +45,11 @@ class Scope {
   StartedRun before_;
 };
 
-// The run that this thread does something for; null where that is its own.
+// Returns the run that this thread works for; null if it works for itself.
 const StartedRun& Current();
 
-// The same for what goes on elsewhere. A thread of Python's that does something of its own starts
-// a run; null on any other.
+// Returns the same for work on another thread. If a thread of Python's works for itself, starts a
+// run; any other thread gets null.
 StartedRun CurrentOrNew();
 
 // Defines the Python side.

@@ -48,10 +48,10 @@ absl::Status DeepCopy(OpKernelContext* ctx, const Tensor& from, Tensor* to) {
   return status;
 }
 
-// A variable of the user's, and the one that a run of the program has in its place.
+// A user's variable, and the copy that a run of the program has in its place.
 class CopiedVariable {
  public:
-  // The caller holds the lock of the variable.
+  // Copies the variable, whose lock the caller holds.
   absl::Status Take(OpKernelContext* ctx, const VariableInfo& info) {
     info.var()->Ref();
     original_.reset(info.var());
@@ -63,7 +63,7 @@ class CopiedVariable {
     seen_ = Address(*original_->tensor());
     was_initialized_ = original_->is_initialized;
     if (was_initialized_) {
-      // Sparse updates write into the memory that such a variable has, whoever shares it.
+      // In this mode, sparse updates write into the variable's memory even if it is shared.
       if (original_->copy_on_read_mode.load()) {
         absl::Status status = DeepCopy(ctx, *original_->tensor(), &taken_);
         if (!status.ok()) return status;
@@ -73,15 +73,15 @@ class CopiedVariable {
       *copy_->tensor() = taken_;
       copy_->is_initialized = true;
     }
-    // XLA looks variables up by their names, and not by what their handles point to.
+    // XLA looks variables up by their names, not by the pointers in their handles.
     return ctx->resource_manager()->CreateUnowned<Var>(handle.container(), handle.name(), copy_);
   }
 
   Var* original() const { return original_.get(); }
   Tensor* handle() { return &handle_; }
 
-  // Whether the program has assigned it. What it assigns has memory of its own, since `taken_`
-  // keeps XLA from writing into the memory that was there.
+  // Returns true if the program has assigned it. An assigned value has its own memory, since
+  // `taken_` keeps XLA from writing into the old memory.
   bool IsAssigned() const {
     const Tensor& now = *copy_->tensor();
     if (!was_initialized_) return copy_->is_initialized;
@@ -89,10 +89,10 @@ class CopiedVariable {
            Address(now) != Address(taken_);
   }
 
-  // Whether something else has assigned the user's variable since. The caller holds its lock.
+  // Returns true if other code has assigned the user's variable since. The caller holds its lock.
   bool IsOutdated() const { return seen_ != Address(*original_->tensor()); }
 
-  // The caller holds the lock of the user's variable.
+  // Assigns the copy's value. The caller holds the lock of the user's variable.
   void PutBack() {
     *original_->tensor() = std::move(*copy_->tensor());
     original_->is_initialized = true;
@@ -104,7 +104,7 @@ class CopiedVariable {
   tensorflow::core::RefCountPtr<Var> original_;
   Tensor handle_{tensorflow::DT_RESOURCE, tensorflow::TensorShape({})};
   Var* copy_ = nullptr;  // owned by the handle
-  Tensor taken_;         // the value at the start; its memory cannot be given away meanwhile
+  Tensor taken_;         // the value at the start, held so that its memory is not reused
   const void* seen_ = nullptr;
   bool was_initialized_ = false;
 };
@@ -116,7 +116,7 @@ class Run {
   absl::Status Start(OpKernelContext* ctx, const std::vector<int>& resources) {
     std::vector<const Tensor*> inputs;
     for (int i = 0; i < ctx->num_inputs(); ++i) inputs.push_back(&ctx->input(i));
-    // Destroyed, they release the locks.
+    // Their destructors release the locks.
     std::vector<VariableInfo> infos;
     const std::set<int> none_is_updated;
     absl::Status status = tensorflow::GetVariableInfosFromInputs(
@@ -137,7 +137,7 @@ class Run {
     return absl::OkStatus();
   }
 
-  // Assigns the user's variables what the program has assigned to the copies, all or none.
+  // Assigns the new values of the copies to the user's variables, all or none.
   void Finish(OpKernelContext* ctx, const std::vector<int>& resources) {
     ctx->params()->inputs = users_inputs_;
     if (!ctx->status().ok()) return;
@@ -164,7 +164,7 @@ class Run {
   }
 
  private:
-  // A handle that the program returns is one that it was given.
+  // Puts the user's handles in the place of copies' handles that the program returns.
   void ReturnUsersHandles(OpKernelContext* ctx, const std::vector<int>& resources) {
     for (int i = 0; i < ctx->num_outputs(); ++i) {
       if (ctx->expected_output_dtype(i) != tensorflow::DT_RESOURCE) continue;
@@ -210,7 +210,7 @@ class LaunchOnCopies : public AsyncOpKernel {
   }
 
  private:
-  const std::vector<int> resources_;  // which inputs are variables
+  const std::vector<int> resources_;  // inputs that are variables
   const std::unique_ptr<OpKernel> launch_;
 };
 

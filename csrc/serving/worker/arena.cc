@@ -17,7 +17,7 @@ namespace hostcall::serving {
 namespace {
 
 constexpr uint64_t kAlignment = 64;
-// What a connection keeps between two calls.
+// Bytes that a connection keeps between two calls.
 constexpr off_t kKept = 16 << 20;
 
 uint64_t Aligned(uint64_t offset) { return (offset + kAlignment - 1) / kAlignment * kAlignment; }
@@ -35,7 +35,7 @@ Failure NotAnArray(size_t index) {
                                        "as arrays have.");
 }
 
-// The lengths of strings, and the strings.
+// Returns the lengths of strings, followed by the strings.
 std::string Packed(const std::vector<std::string_view>& strings) {
   std::string packed;
   for (const std::string_view text : strings) {
@@ -98,7 +98,7 @@ void Arena::Read(const std::vector<ArrayPlace>& results, uint64_t limit, ResultS
   struct stat file{};
   if (fstat(file_.get(), &file) != 0) throw Broken("read");
   const uint64_t total = std::min<uint64_t>(file.st_size, limit);
-  uint64_t left = total;  // places that overlap would ask for more than there is
+  uint64_t left = total;  // so that overlapping places cannot ask for more
   for (size_t i = 0; i < results.size(); ++i) {
     const ArrayPlace& place = results[i];
     const int64_t count = CountElements(place.shape);

@@ -1,7 +1,7 @@
-// The memory that a client shares with a worker: a file without a name, one for each connection.
+// Memory that a client shares with a worker: a file without a name, one for each connection.
 //
-// It is read and written by calls and not mapped, so that nothing the other side does to it ends
-// this process. The other side may map it: it never shrinks.
+// The client uses system calls and does not map the file, so that nothing the worker does to it
+// ends this process. The worker may map it: it never shrinks.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,20 @@ namespace hostcall::serving {
 
 class Arena {
  public:
-  // Throws a Failure where the system has no such memory.
+  // Throws a Failure if the system cannot provide the memory.
   Arena();
 
   int fd() const { return file_.get(); }
 
-  // Writes arguments one after the other; their places. Throws a Failure where they need more than
-  // `limit` bytes, or are no such arrays as they say.
+  // Writes arguments one after another and returns their places. Throws a Failure if they need more
+  // than `limit` bytes, or do not fit their own dtypes and shapes.
   std::vector<ArrayPlace> Write(const std::vector<Argument>& arguments, uint64_t limit);
 
-  // Hands results to the sink. Throws BadFrame where the places are none or lie beyond `limit`, and
-  // a Failure where the sink refuses one.
+  // Hands results to the sink. Throws BadFrame if a place is invalid or beyond `limit`, and a
+  // Failure if the sink refuses a result.
   void Read(const std::vector<ArrayPlace>& results, uint64_t limit, ResultSink& sink) const;
 
-  // Gives memory back, where a call has needed much.
+  // Frees memory after a call that needed much.
   void Trim();
 
  private:

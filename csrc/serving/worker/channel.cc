@@ -12,10 +12,10 @@
 namespace hostcall::serving {
 namespace {
 
-// A frame that has begun has to end within so many seconds.
+// Seconds within which a frame that has begun must end.
 constexpr double kFrameSeconds = 10;
 
-// Whether the socket is ready before `end`; also for an error, which the next call tells.
+// Returns true once the socket is ready or has failed, as the next call tells; false at `end`.
 bool Await(int socket, short events, Clock::time_point end) {
   for (;;) {
     pollfd waiting{socket, events, 0};
@@ -64,7 +64,7 @@ void Channel::Send(Kind kind, uint32_t number, std::string_view body, int fd) {
     const ssize_t sent = SendSome(socket_.get(), rest, fd);
     if (sent >= 0) {
       rest.remove_prefix(sent);
-      fd = -1;  // it has gone with the first byte
+      fd = -1;  // sent with the first byte
     } else if (errno == EAGAIN) {
       if (!Await(socket_.get(), POLLOUT, end)) throw BadFrame("it takes no frames");
     } else if (errno != EINTR) {
@@ -128,7 +128,7 @@ Descriptor ConnectTo(const std::string& path, Clock::time_point end) {
   Descriptor connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!connection) return connection;
   while (connect(connection.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) {
-    // EAGAIN: too many wait to be accepted. Nothing can be polled for.
+    // EAGAIN: too many clients wait to be accepted, and poll() cannot wait for that.
     if ((errno != EAGAIN && errno != EINTR) || Clock::now() >= end) return Descriptor();
     poll(nullptr, 0, 5);
   }

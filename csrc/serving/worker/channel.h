@@ -1,4 +1,4 @@
-// Frames over a Unix socket. Nothing in here waits without end, or raises SIGPIPE.
+// Frames over a Unix socket. Nothing here waits without end, or raises SIGPIPE.
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ class Channel {
  public:
   explicit Channel(Descriptor socket) : socket_(std::move(socket)) {}
 
-  // Sends a frame, and with it a file descriptor if `fd` is one. Throws Closed, or BadFrame where
-  // the other side does not take it for long.
+  // Sends a frame, and with it a file descriptor if `fd` is one. Throws Closed, or BadFrame if the
+  // other side does not take the frame in time.
   void Send(Kind kind, uint32_t number, std::string_view body, int fd = -1);
 
-  // The next frame. Throws Closed or BadFrame, or a Failure with DEADLINE_EXCEEDED where none has
-  // begun at `end`.
+  // Returns the next frame. Throws Closed or BadFrame, or a Failure with DEADLINE_EXCEEDED if no
+  // frame has begun by `end`.
   Frame Receive(Clock::time_point end);
 
-  // Whether the other side is there and has sent nothing, as it must be between two calls.
+  // Returns true if the other side is there and has sent nothing, as required between calls.
   bool IsQuiet() const;
 
  private:
@@ -36,14 +36,14 @@ class Channel {
   Descriptor socket_;
 };
 
-// Two ends of a new connection. Throws a Failure.
+// Returns the two ends of a new connection. Throws a Failure.
 std::pair<Descriptor, Descriptor> MakeSocketPair();
 
-// A connection to a worker's socket; none where nobody listens, with errno as it was. Throws a
-// Failure where the path is too long, or another user listens.
+// Connects to a worker's socket. If no worker listens, returns an empty Descriptor and keeps errno.
+// Throws a Failure if the path is too long or another user's process listens.
 Descriptor ConnectTo(const std::string& path, Clock::time_point end);
 
-// Sends a descriptor with a byte; whether the other side has taken it.
+// Sends a descriptor with a byte. Returns true if the other side has taken it.
 bool SendDescriptor(int socket, int fd);
 
 }  // namespace hostcall::serving

@@ -25,7 +25,7 @@ Connection::Connection(Descriptor socket, uint64_t max_bytes, Clock::time_point 
   try {
     channel_.Send(Kind::kHello, number_, EncodeHello(max_bytes), arena_.fd());
   } catch (const Closed&) {
-    // It may have said why.
+    // The worker may have sent the reason first.
   }
   const Frame reply = channel_.Receive(end);
   if (reply.header.kind == Kind::kError) {

@@ -1,4 +1,4 @@
-// One client's connection with a worker: a socket and an arena. A thread at a time may use it.
+// One client's connection to a worker: a socket and an arena. One thread at a time may use it.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@ namespace hostcall::serving {
 class Connection {
  public:
   // Says hello over a socket that leads to a worker, and waits until `end` for its welcome. Throws
-  // Closed, or another Failure.
+  // Closed or another Failure.
   Connection(Descriptor socket, uint64_t max_bytes, Clock::time_point end);
 
-  // Throws Closed, BadFrame or DEADLINE_EXCEEDED where the connection is of no more use; another
-  // Failure where the call cannot be made. What the worker says is the Outcome.
+  // Throw Closed, BadFrame or DEADLINE_EXCEEDED if the connection has become unusable, and another
+  // Failure if the call cannot be made. The worker's answer is the Outcome.
   Outcome Call(const WorkerCall& call, ResultSink& sink, Clock::time_point end);
   Outcome AskShapes(const WorkerCall& call, std::vector<std::vector<int64_t>>& shapes,
                     Clock::time_point end);
 
   bool IsQuiet() const { return channel_.IsQuiet(); }
-  int64_t pid() const { return pid_; }  // of the worker, as it says
+  int64_t pid() const { return pid_; }  // the worker's, as it reports
 
  private:
-  // The body of the reply, of kind kResults or kError.
+  // Returns the reply, of kind kResults or kError.
   Frame Ask(Kind kind, std::string_view body, Clock::time_point end);
 
   Arena arena_;

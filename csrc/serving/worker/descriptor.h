@@ -1,4 +1,4 @@
-// A file descriptor with an owner, and moments at which waiting ends.
+// An owned file descriptor, and deadlines.
 #pragma once
 
 #include <unistd.h>
@@ -33,12 +33,12 @@ class Descriptor {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-// The moment so many seconds from now; they are fewer than a thousand years.
+// Returns the moment that is `seconds` from now: less than a thousand years.
 inline Clock::time_point After(double seconds) {
   return Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(seconds));
 }
 
-// What poll() waits for at most, until then.
+// Returns the longest time that poll() may wait until `end`.
 inline int PollMilliseconds(Clock::time_point end) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
   return static_cast<int>(std::clamp<int64_t>(left, 0, INT_MAX));

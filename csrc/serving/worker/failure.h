@@ -1,4 +1,4 @@
-// How a call of a worker fails inside the client; `CallWorker` turns it into an Outcome.
+// Exceptions of a worker's call inside the client; `CallWorker` turns them into an Outcome.
 #pragma once
 
 #include <exception>
@@ -9,7 +9,7 @@
 
 namespace hostcall::serving {
 
-// Those of absl::StatusCode.
+// Codes of absl::StatusCode.
 enum Code : int {
   kUnknown = 2,
   kInvalidArgument = 3,
@@ -32,13 +32,13 @@ class Failure : public std::exception {
   Outcome outcome_;
 };
 
-// The other side has closed the connection, or it is broken.
+// Failure of a connection that is broken, or that the other side has closed.
 class Closed : public Failure {
  public:
   Closed() : Failure(kUnavailable, "the connection was closed") {}
 };
 
-// The other side has sent what the protocol does not have.
+// Failure of the other side to keep to the protocol.
 class BadFrame : public Failure {
  public:
   explicit BadFrame(const std::string& problem) : Failure(kInternal, problem) {}

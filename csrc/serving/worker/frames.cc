@@ -14,7 +14,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "numbers are sent as th
 constexpr uint32_t kMagic = 0x50574348;  // "HCWP"
 constexpr uint16_t kVersion = 1;
 
-// By the dtype's number: float32, float64, int32, uint8, ..., as TensorFlow counts.
+// Indexed by TensorFlow's number of the dtype: float32, float64, int32, uint8, ...
 constexpr std::array<uint8_t, 34> kElementSizes = {0, 4, 8, 4, 1, 2, 1,  0, 8, 8, 1, 1,
                                                    1, 4, 2, 2, 2, 2, 16, 2, 0, 0, 4, 8,
                                                    1, 1, 1, 1, 1, 1, 1,  1, 1, 1};
@@ -175,7 +175,7 @@ size_t ElementSize(int32_t dtype) {
 
 int64_t CountElements(const std::vector<int64_t>& shape) {
   constexpr int64_t kMost = int64_t{1} << 62;
-  // Of the sizes that are not 0, so that no reader's product overflows, in whatever order.
+  // Multiply only nonzero sizes, so that no reader's product overflows, in any order.
   int64_t product = 1;
   bool empty = false;
   for (const int64_t size : shape) {

@@ -1,4 +1,4 @@
-// What goes over the socket: headers and bodies, as docs/worker-protocol.md has them.
+// Messages over the socket: headers and bodies, as docs/worker-protocol.md describes them.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ enum class Kind : uint16_t {
 struct Header {
   Kind kind = Kind::kHello;
   uint32_t body_size = 0;
-  uint32_t number = 0;  // of the request; its reply has the same
+  uint32_t number = 0;  // of the request; its reply has the same one
 };
 
 inline constexpr size_t kHeaderSize = 16;
@@ -48,24 +48,24 @@ struct Welcome {
   uint64_t max_arena = 0;
 };
 
-// A header and a body in one.
+// Returns a header and a body in one.
 std::string EncodeFrame(Kind kind, uint32_t number, std::string_view body);
 std::string EncodeHello(uint64_t max_arena);
-// Throws a Failure where the call has more than a frame takes.
+// Throws a Failure if the call exceeds the limits of a frame.
 std::string EncodeCall(const WorkerCall& call, const std::vector<ArrayPlace>& arguments);
 
-// These throw BadFrame.
+// Throw BadFrame if the bytes are malformed.
 Header DecodeHeader(std::string_view bytes);
 Welcome DecodeWelcome(std::string_view body);
 std::vector<ArrayPlace> DecodeResults(std::string_view body);
 Outcome DecodeError(std::string_view body);
 
-// The size of an element, by the number of its dtype in TensorFlow; 0 for strings, and for what
-// cannot be sent.
+// Returns the size of an element, by the number of its dtype in TensorFlow; 0 for strings, and for
+// dtypes that cannot be sent.
 size_t ElementSize(int32_t dtype);
 inline constexpr int32_t kString = 7;
 
-// The number of elements, or -1 where a size is negative or there are too many.
+// Returns the number of elements, or -1 if a size is negative or the number is too large.
 int64_t CountElements(const std::vector<int64_t>& shape);
 
 }  // namespace hostcall::serving

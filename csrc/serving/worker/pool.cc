@@ -38,7 +38,7 @@ Outcome Lost(const WorkerCall& call, const std::string& how) {
 
 }  // namespace
 
-// Takes a place when it is made, and gives it up.
+// Place of one call, from construction to destruction.
 class Pool::Place {
  public:
   Place(Pool& pool, Clock::time_point end, const WorkerCall& call) : pool_(pool) {
@@ -64,7 +64,7 @@ class Pool::Place {
 
   Worker& worker() { return *member().worker; }
 
-  // An idle connection whose worker is there still, or none.
+  // Returns an idle connection whose worker is still there, or null.
   std::unique_ptr<Connection> TakeIdle() {
     const std::lock_guard<std::mutex> lock(pool_.mutex_);
     auto& idle = member().idle;

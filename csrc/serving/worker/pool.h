@@ -1,4 +1,4 @@
-// Workers, and the connections with them that many threads share.
+// Workers and their connections, which many threads share.
 #pragma once
 
 #include <condition_variable>
@@ -18,7 +18,7 @@ class Pool {
  public:
   explicit Pool(Settings settings);
 
-  // As `CallWorker` and `AskShapes`, but with exceptions for errors of this process's own memory.
+  // Act like `CallWorker` and `AskShapes`, but throw a Failure or std::bad_alloc.
   Outcome Call(const WorkerCall& call, ResultSink& sink);
   Outcome AskShapes(const WorkerCall& call, std::vector<std::vector<int64_t>>& shapes);
 
@@ -28,15 +28,15 @@ class Pool {
     std::vector<std::unique_ptr<Connection>> idle;
     size_t busy = 0;
   };
-  class Place;  // of one call among those that run
+  class Place;  // of one running call
   using Use = std::function<Outcome(Connection&, Clock::time_point end)>;
 
   Outcome With(const WorkerCall& call, const Use& use);
-  // A connection with the member, or with another one where nobody answers there.
+  // Returns a connection to the member, or to another one if the member does not answer.
   std::unique_ptr<Connection> Connect(Place& place);
 
   const Settings settings_;
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::vector<Member> members_;
   size_t running_ = 0;

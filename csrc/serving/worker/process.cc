@@ -25,7 +25,7 @@ class SpawnOptions {
     posix_spawn_file_actions_init(&actions_);
     posix_spawn_file_actions_adddup2(&actions_, control, kControl);
     posix_spawnattr_init(&attributes_);
-    // Whatever the thread that starts it has set. A group of its own, as Ctrl-C is the server's.
+    // Undo the starting thread's settings. Use a separate group, as Ctrl-C is the server's.
     sigset_t signals;
     sigemptyset(&signals);
     posix_spawnattr_setsigmask(&attributes_, &signals);
@@ -52,7 +52,7 @@ class SpawnOptions {
   posix_spawnattr_t attributes_;
 };
 
-// The libraries of LD_PRELOAD without ours: hostcall brings kernels of its own to the same ops.
+// Removes our library from LD_PRELOAD: hostcall has its own kernels for the same ops.
 std::string WithoutOurLibrary(std::string_view preload) {
   std::string kept;
   while (!preload.empty()) {
@@ -120,13 +120,13 @@ bool Process::IsRunning() {
   const pid_t found = waitpid(pid_, &status, WNOHANG);
   if (found == 0 || (found < 0 && errno == EINTR)) return true;
   ended_ = true;
-  // Without a status where the program has the system forget its children.
+  // The status is lost if the program has the system forget its children.
   how_ = found == pid_ ? Describe(status) : "it has ended";
   return false;
 }
 
 std::string Process::HowEnded() {
-  // Its connections are closed before it can be waited for.
+  // The connections of a process close before it can be waited for.
   const Clock::time_point end = After(2);
   while (IsRunning() && Clock::now() < end) poll(nullptr, 0, 2);
   return how_;

@@ -1,4 +1,4 @@
-// A worker's process that this one starts.
+// A worker process that this process starts.
 #pragma once
 
 #include <sys/types.h>
@@ -11,9 +11,8 @@ namespace hostcall::serving {
 
 class Process {
  public:
-  // Starts `PYTHON -m hostcall worker`. Its descriptor 3 is one end of a connection of which
-  // `control()` is the other: the worker gets its clients by it, and ends when it is closed. Throws
-  // a Failure.
+  // Starts `PYTHON -m hostcall worker`. Its descriptor 3 and `control()` are the two ends of a
+  // connection: the worker gets its clients over it, and ends when it is closed. Throws a Failure.
   explicit Process(const std::string& python);
 
   int control() const { return control_.get(); }
@@ -22,8 +21,8 @@ class Process {
 
   bool IsRunning();
 
-  // How it has ended, such as "it was killed by signal 9 (Killed)"; waits a moment for one that is
-  // about to. "" where it still runs.
+  // Returns how the process ended, e.g. "it was killed by signal 9 (Killed)", or "" if it still
+  // runs. Waits a moment for a process that is about to end.
   std::string HowEnded();
 
  private:

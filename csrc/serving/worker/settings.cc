@@ -18,7 +18,7 @@ std::string TextOf(const Variable& variable, const char* name) {
   return text == nullptr ? "" : text;
 }
 
-// The number in a variable, or what it is without one.
+// Returns the number in a variable, or `otherwise` if the variable is not set.
 double NumberOf(const Variable& variable, const char* name, double otherwise, double least,
                 double most) {
   const std::string text = TextOf(variable, name);

@@ -1,4 +1,4 @@
-// Where workers are and what is asked of them, as the environment says.
+// Places and limits of workers, as the environment sets them.
 #pragma once
 
 #include <cstddef>
@@ -10,19 +10,19 @@
 namespace hostcall::serving {
 
 struct Settings {
-  std::vector<std::string> sockets;  // of workers that somebody else has started
-  std::string python;                // or what starts them
-  size_t workers = 1;                // as many
-  size_t calls = 0;                  // at a time
-  size_t queue = 256;                // of calls that wait for others
+  std::vector<std::string> sockets;  // of workers that run already
+  std::string python;                // starts workers instead
+  size_t workers = 1;                // number to start
+  size_t calls = 0;                  // limit of concurrent calls
+  size_t queue = 256;                // limit of calls that wait for others
   double timeout = 300;              // of a call, in seconds
-  double start_timeout = 120;        // of the start of a worker
+  double start_timeout = 120;        // of a worker's start, in seconds
   uint64_t bytes = uint64_t{4} << 30;
 
   bool is_set() const { return !sockets.empty() || !python.empty(); }
 };
 
-// Reads the variables HOSTCALL_WORKER...; throws a Failure that names one that makes no sense.
+// Reads the variables HOSTCALL_WORKER...; throws a Failure that names an invalid one.
 Settings ReadSettings(const std::function<const char*(const char*)>& variable);
 
 }  // namespace hostcall::serving

@@ -9,11 +9,11 @@
 namespace hostcall::serving {
 namespace {
 
-// A worker that has run for so many seconds may be started again at once.
+// A worker that has run for this many seconds may restart at once.
 constexpr double kLongEnough = 30;
 constexpr double kLongestPause = 30;
 
-// The seconds until the next start, after so many early ends: none after the first.
+// Returns the seconds until the next start after this many early ends: 0 after the first.
 double PauseAfter(int early_ends) {
   return early_ends < 2 ? 0 : std::min(kLongestPause, std::exp2(early_ends - 2));
 }
@@ -25,7 +25,7 @@ Failure CannotStart(const std::string& how) {
                      "name a Python that can import hostcall and the functions' modules.");
 }
 
-// A connection over a socket; throws Closed, or a Failure for the user.
+// Opens a connection over a socket. Throws Closed, or a Failure for the user.
 std::unique_ptr<Connection> SayHello(Descriptor socket, const Settings& settings) {
   try {
     return std::make_unique<Connection>(std::move(socket), settings.bytes,
@@ -72,7 +72,7 @@ std::unique_ptr<Connection> StartedWorker::Connect() {
       last_ready_ = pid;
       return connection;
     } catch (const Closed&) {
-      // One that has worked may have ended while nobody looked.
+      // A process that was ready before may have ended unnoticed.
       const bool was_ready = last_ready_.load() == pid;
       const std::string how = HowEnded(pid);
       if (!again || !was_ready) throw CannotStart(how);
@@ -94,7 +94,7 @@ std::pair<Descriptor, int64_t> StartedWorker::NewSocket() {
   auto [ours, theirs] = MakeSocketPair();
   EnsureRunning();
   bool sent = SendDescriptor(process_->control(), theirs.get());
-  // It is about to end. Or it has more clients to welcome than the system keeps, and does not.
+  // Either the process is about to end, or the system's queue of its clients is full.
   if (!sent && !process_->HowEnded().empty()) {
     EnsureRunning();
     sent = SendDescriptor(process_->control(), theirs.get());

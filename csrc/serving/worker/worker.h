@@ -1,4 +1,4 @@
-// A worker as its clients see it: where connections with it come from, and how it has ended.
+// A worker as its clients see it: it gives them connections, and tells how it has ended.
 #pragma once
 
 #include <atomic>
@@ -18,14 +18,14 @@ class Worker {
  public:
   virtual ~Worker() = default;
 
-  // A new connection, with a worker that is started first if need be. Throws a Failure.
+  // Returns a new connection, and starts the worker first if need be. Throws a Failure.
   virtual std::unique_ptr<Connection> Connect() = 0;
 
-  // What a message says of the worker with this pid, which has closed a connection.
+  // Returns a message's text on how the worker with this pid, which closed a connection, ended.
   virtual std::string HowEnded(int64_t pid) = 0;
 };
 
-// One that somebody else starts, at the path of a socket.
+// Worker that another program starts, at the path of a socket.
 class ForeignWorker : public Worker {
  public:
   ForeignWorker(std::string path, const Settings& settings)
@@ -39,8 +39,8 @@ class ForeignWorker : public Worker {
   const Settings& settings_;
 };
 
-// One that this process starts, and starts again when it has ended; later each time where it ends
-// soon.
+// Worker that this process starts, and restarts when it has ended; after growing pauses if it ends
+// early.
 class StartedWorker : public Worker {
  public:
   explicit StartedWorker(const Settings& settings) : settings_(settings) {}
@@ -49,17 +49,17 @@ class StartedWorker : public Worker {
   std::string HowEnded(int64_t pid) override;
 
  private:
-  // The end of a new connection whose other end the process has got, and its pid.
+  // Returns one end of a new connection and the pid of the process that has the other end.
   std::pair<Descriptor, int64_t> NewSocket();
   void EnsureRunning();
   void NoteEnd();
 
   const Settings& settings_;
   std::atomic<int64_t> last_ready_{-1};  // the pid of the last process that welcomed a client
-  std::mutex mutex_;                     // guards what follows
+  std::mutex mutex_;                     // guards the members below
   std::optional<Process> process_;
   std::string last_end_;
-  int early_ends_ = 0;  // one after the other
+  int early_ends_ = 0;  // in a row
   Clock::time_point next_start_ = Clock::time_point::min();
 };
 

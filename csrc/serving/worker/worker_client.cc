@@ -13,8 +13,8 @@
 namespace hostcall::serving {
 namespace {
 
-// The pool of a process. A forked child has one of its own, since it must not talk over the
-// connections of its parent. Never freed: threads may still call when the process ends.
+// Pool of a process. A forked child has its own, since it must not talk over the connections of its
+// parent. Never freed: threads may still call when the process ends.
 struct OwnedPool {
   OwnedPool() : owner(getpid()), pool(ReadSettings(&std::getenv)) {}
 
@@ -27,14 +27,14 @@ Pool& PoolOfProcess() {
   OwnedPool* known = current.load(std::memory_order_acquire);
   if (known != nullptr && known->owner == getpid()) return known->pool;
   auto made = std::make_unique<OwnedPool>();
-  // Of threads that meet here, the first one's is taken.
+  // If several threads meet here, they use the first one's pool.
   if (current.compare_exchange_strong(known, made.get(), std::memory_order_acq_rel)) {
     return made.release()->pool;
   }
   return known->pool;
 }
 
-// What `use` says of the pool, or what it throws.
+// Runs `use` on the pool, and turns exceptions into an Outcome.
 template <typename Use>
 Outcome WithPool(const Use& use) {
   try {
@@ -48,7 +48,7 @@ Outcome WithPool(const Use& use) {
   }
 }
 
-// What stands between quotes after `key`, in the part of the token that describes the function.
+// Returns the text in quotes after `key`, in the part of the token that describes the function.
 std::string_view TextAfter(std::string_view function, std::string_view key) {
   const size_t begin = function.find(key);
   if (begin == std::string_view::npos) return {};
@@ -68,7 +68,7 @@ Outcome AskShapes(const WorkerCall& call, std::vector<std::vector<int64_t>>& sha
 
 std::string LabelOfToken(std::string_view token) {
   constexpr size_t kShown = 60;
-  // The compact JSON that hostcall writes. A name, where the user gave one, comes after the place.
+  // Expect hostcall's compact JSON. A name, if the user gave one, comes after the place.
   const size_t begin = token.find("\"function\":{");
   const std::string_view all = begin == std::string_view::npos ? "" : token.substr(begin);
   const std::string_view function = all.substr(0, all.find('}'));

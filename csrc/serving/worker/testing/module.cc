@@ -1,4 +1,4 @@
-// The client of worker processes as a Python module: its tests are in Python. Never installed.
+// Python module of the client of worker processes, for its tests in Python. Never installed.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
@@ -25,7 +25,7 @@ namespace hostcall::serving {
 namespace {
 
 using Shape = std::vector<int64_t>;
-// dtype, shape, and bytes or strings.
+// A dtype, a shape, and bytes or strings.
 using GivenArray = std::tuple<int32_t, Shape, std::variant<nb::bytes, std::vector<nb::bytes>>>;
 
 std::string_view ViewOf(const nb::bytes& bytes) { return {bytes.c_str(), bytes.size()}; }
@@ -92,7 +92,7 @@ Outcome WithoutGil(const Use& use) {
   }
 }
 
-// A pool with settings of its own, or that of the process.
+// Client of a pool with its own settings, or of the pool of the process.
 class Client {
  public:
   explicit Client(const std::map<std::string, std::string>& variables)
@@ -135,7 +135,7 @@ class Client {
   std::unique_ptr<Pool> pool_;
 };
 
-// A call that is made again and again without more Python than it needs, for benchmarks.
+// A call to repeat with as little Python as possible, for benchmarks.
 class PreparedCall : public ResultSink {
  public:
   PreparedCall(const nb::bytes& token, const std::vector<GivenArray>& arguments, int32_t dtype)
@@ -148,7 +148,7 @@ class PreparedCall : public ResultSink {
     dtypes_ = {dtype};
   }
 
-  // The first bytes of the result.
+  // Makes the call and returns the first bytes of the result.
   nb::bytes Run() {
     const Outcome outcome =
         WithoutGil([&] { return CallWorker({"PyFunc", token_, arguments_, dtypes_}, *this); });
