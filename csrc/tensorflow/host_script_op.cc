@@ -250,7 +250,7 @@ void DefineHostScriptOp(nanobind::module_& m) {
   m.def(
       "run_of_op", [] { return run_of_op; },
       "The number of the run that the op belongs to which this thread has begun to run, for "
-      "_starters.bind.");
+      "hostcall_runtime._runs.bind_to_run.");
   m.def(
       "context_handle",
       [](nanobind::handle module, nanobind::handle) {
