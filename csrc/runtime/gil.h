@@ -10,6 +10,16 @@
 
 namespace hostcall {
 
+// Returns true while a thread that does not hold the GIL yet may run Python code.
+inline bool PythonIsRunning() {
+  // _Py_IsFinalizing became public as Py_IsFinalizing in 3.13.
+#if PY_VERSION_HEX >= 0x030d0000
+  return Py_IsInitialized() && !Py_IsFinalizing();
+#else
+  return Py_IsInitialized() && !_Py_IsFinalizing();
+#endif
+}
+
 // Blocks for ever. If the interpreter shuts down while a thread waits for the GIL, Python ends that
 // thread: it unwinds the stack by force, through C++ frames whose destructors would touch Python
 // objects without the GIL. So the first frame of ours that it reaches stops the unwinding for good.
@@ -27,15 +37,14 @@ class ExitGuard {
  public:
   ExitGuard() = default;
   ~ExitGuard() {
-    // A C++ exception goes on: only Python's way to end a thread has none.
-    if (armed_ && std::uncaught_exceptions() == exceptions_) WaitForProcessExit();
+    // Python ends threads only while it shuts down. Before that it is an exception, which goes on.
+    if (armed_ && !PythonIsRunning()) WaitForProcessExit();
   }
   void Disarm() { armed_ = false; }
   ExitGuard(const ExitGuard&) = delete;
   ExitGuard& operator=(const ExitGuard&) = delete;
 
  private:
-  const int exceptions_ = std::uncaught_exceptions();
   bool armed_ = true;
 };
 
@@ -52,16 +61,6 @@ auto UntilExit(F&& f) {
     guard.Disarm();
     return result;
   }
-}
-
-// Returns true while a thread that does not hold the GIL yet may run Python code.
-inline bool PythonIsRunning() {
-  // _Py_IsFinalizing became public as Py_IsFinalizing in 3.13.
-#if PY_VERSION_HEX >= 0x030d0000
-  return Py_IsInitialized() && !Py_IsFinalizing();
-#else
-  return Py_IsInitialized() && !_Py_IsFinalizing();
-#endif
 }
 
 // Calls `f`, which may throw, with the GIL released.
