@@ -245,8 +245,9 @@ clean:  ## Remove what was built, but keep the downloads in .venv
 
 $(INSTALLED): pyproject.toml
 	@echo "Installing what hostcall needs into $(VENV); the first time takes some minutes."
-	@python=$(call found,3.13 3.12 3.11); same="$$($(BIN)/python -V 2>&1)"; \
-	  test "$$same" = "$$($$python -V)" && $$python -m venv $(VENV) || $$python -m venv --clear $(VENV)
+	@python=$(call found,3.13 3.12 3.11); clear=; \
+	  test "$$($(BIN)/python -V 2>&1)" = "$$($$python -V)" || clear=--clear; \
+	  $$python -m venv $$clear $(VENV)
 	@$(BIN)/python -c "$$REQUIREMENTS" > $(VENV)/requirements.txt
 	@$(PIP) install -r $(VENV)/requirements.txt
 	@touch $@

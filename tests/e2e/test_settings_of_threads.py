@@ -137,7 +137,7 @@ def of_strings(look: Any) -> Callable[..., Any]:
 
 
 def in_clusters(look: Any) -> Callable[..., Any]:
-    """A call in a cluster: the loop is one, and the search for `unique` runs on the host."""
+    """A call in a cluster, the loop; the ops of strings before it are on the host."""
     call = in_turns(look)
 
     def run(x: tf.Tensor) -> tf.Tensor:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from hostcall_runtime import _executors as hostcall_runtime_executors
+from hostcall_runtime import _executors as executors
 from hostcall_runtime import _fire_and_forget, _library, _locks
 
 _runtime = _library.load("hostcall_runtime._runtime")
@@ -267,7 +267,7 @@ def _unawaited_stats(reset: bool) -> list[UnawaitedStats]:
 def _executors(*, reset: bool) -> list[ExecutorStats]:
     found = [
         ExecutorStats(label, row.calls, row.unfinished, row.waiting, row.running, row.sending)
-        for label, row in hostcall_runtime_executors.rows(reset=reset).items()
+        for label, row in executors.rows(reset=reset).items()
     ]
     seconds = operator.attrgetter("waiting_seconds", "running_seconds", "sending_seconds")
     return sorted(found, key=lambda row: sum(seconds(row)), reverse=True)

@@ -198,10 +198,10 @@ class _HostOp:
         if self.spec.seen_shapes is not None:
             self.spec.seen_shapes.note(inputs, results)
 
-    def _counted(
+    def _make(
         self, call: Callable[..., Any], function: Callable[..., Any], arguments: Any
     ) -> list[Any]:
-        """Run `call` with the function and the arguments; count it if statistics are collected."""
+        """Make the call, with the settings of its run's starter, and count it if stats are on."""
         results: list[Any]
         function = _runs.bind_to_run(function, self._run_of_op())
         if call_stats.is_collecting():
@@ -234,7 +234,7 @@ class _NumpyHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
     @raises_carrier
     def __call__(self, device: str | None, token: str, arrays: list[Any]) -> list[Any]:
         function = _interception.around(self.spec.site, self._function)
-        return self._counted(self._call, function, arrays)
+        return self._make(self._call, function, arrays)
 
     def _call(self, function: Callable[..., Any], arrays: list[Any]) -> list[Any]:
         unshared = self._unshared_inputs()
@@ -263,7 +263,7 @@ class _EagerHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
 
     @raises_carrier
     def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:
-        return self._counted(functools.partial(self._call, device), self._run, args)
+        return self._make(functools.partial(self._call, device), self._run, args)
 
     def _call(self, device: str | None, run: Callable[..., Any], args: Sequence[Any]) -> list[Any]:
         spec: EagerSpec = self.spec
