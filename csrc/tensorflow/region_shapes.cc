@@ -35,6 +35,16 @@ bool HasWrongShapes(const NodeDef& node) {
   return node.op() == "FractionalMaxPool" || node.op() == "FractionalAvgPool";
 }
 
+// Returns true for the vectors of a factorization that computes none: the kernels return scalars
+// there, and the shape functions say [0].
+bool IsLeftOut(const NodeDef& node, int output) {
+  for (const char* name : {"compute_v", "compute_uv"}) {
+    const auto wanted = node.attr().find(name);
+    if (wanted != node.attr().end()) return output > 0 && !wanted->second.b();
+  }
+  return false;
+}
+
 // Known facts about a value of the region.
 struct Value {
   PartialTensorShape shape;
@@ -151,7 +161,7 @@ class Inference {
       for (int i = range.first; i < range.second; ++i) {
         const std::string value = absl::StrCat(node.name(), ":", name, ":", i - range.first);
         tensorflow::TensorShapeProto proto;
-        context.ShapeHandleToProto(context.output(i), &proto);
+        if (!IsLeftOut(node, i)) context.ShapeHandleToProto(context.output(i), &proto);
         PartialTensorShape shape(proto);
         if (absl::Status merged = MergeTraced(node, i, context, &shape); !merged.ok()) {
           return merged;

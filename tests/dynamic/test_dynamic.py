@@ -49,6 +49,13 @@ def test_running_totals_of_what_a_mask_keeps_do_not_end_the_process() -> None:
     assert [(case.id, outcome.kind) for case, outcome in found] == [(text, RIGHT) for text in ids]
 
 
+@pytest.mark.custom_call("its processes choose the routes themselves")
+def test_a_factorization_that_computes_no_vectors_leaves_scalars_for_its_gradient() -> None:
+    ids = ["fill/singular_values/numpy/outside", "mask/eigenvalues/numpy/outside"]
+    found = run([Case.of_id(text) for text in ids])
+    assert [(case.id, outcome.kind) for case, outcome in found] == [(text, RIGHT) for text in ids]
+
+
 def test_the_one_element_that_a_mask_keeps_is_broadcast() -> None:
     def program(x: tf.Tensor) -> tf.Tensor:
         say(x)
