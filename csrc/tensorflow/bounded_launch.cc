@@ -134,11 +134,15 @@ bool MustBeInProgram(const NodeDef& node) {
          (route != node.attr().end() && route->second.s() == "custom_call");
 }
 
+// Returns true if TensorFlow has a kernel for the node. The CPU has kernels of XLA's own ops, too,
+// which compile them, for a device that wheels leave out.
 bool HasKernel(NodeDef node, const tensorflow::DeviceType& device) {
   const tensorflow::OpDef* op = nullptr;
   if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) return false;
   tensorflow::AddDefaultsToNodeDef(*op, &node);
-  return tensorflow::FindKernelDef(device, node, nullptr, nullptr).ok();
+  std::string kernel;
+  return tensorflow::FindKernelDef(device, node, nullptr, &kernel).ok() &&
+         kernel != "XlaCompileOnDemandOp";
 }
 
 // Returns the cluster that a node calls. Several clusters may have the same function.

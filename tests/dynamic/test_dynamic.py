@@ -50,6 +50,12 @@ def test_running_totals_of_what_a_mask_keeps_do_not_end_the_process() -> None:
 
 
 @pytest.mark.custom_call("its processes choose the routes themselves")
+def test_a_cluster_with_an_op_of_xlas_own_never_runs_by_other_kernels() -> None:
+    (found,) = run([Case.of_id("bounded_rows/tf_slice/partition/inside")])
+    assert found[1].kind == RIGHT, found[1]
+
+
+@pytest.mark.custom_call("its processes choose the routes themselves")
 def test_a_factorization_that_computes_no_vectors_leaves_scalars_for_its_gradient() -> None:
     ids = ["fill/singular_values/numpy/outside", "mask/eigenvalues/numpy/outside"]
     found = run([Case.of_id(text) for text in ids])
