@@ -14,8 +14,9 @@ from tests.dynamic.sources import arguments
 
 # From the best to the worst. Of a case whose calls come to several it is the worst.
 BOTH_REFUSE, GRAPH_REFUSES, RIGHT = "both refuse", "graph refuses", "right"
+GRAPH_WRONG = "graph is wrong"
 WRONG, ERROR, TOO_LONG, DIED = "wrong", "error", "too long", "died"
-CLASSES = (BOTH_REFUSE, GRAPH_REFUSES, RIGHT, WRONG, ERROR, TOO_LONG, DIED)
+CLASSES = (BOTH_REFUSE, GRAPH_REFUSES, RIGHT, GRAPH_WRONG, WRONG, ERROR, TOO_LONG, DIED)
 FAILED = (WRONG, ERROR, TOO_LONG, DIED)
 
 # XLA computes some less exactly, such as singular values. What is wrong is far off.
@@ -28,8 +29,10 @@ class Outcome:
 
     Attributes:
       kind: one of `CLASSES`: "both refuse" if plain graph mode raises an error and the compiled
-        function too, "graph refuses" if it gives something, as XLA checks less; "died" if the
-        process has ended.
+        function too, "graph refuses" if it gives something, as XLA checks less; "graph is wrong" if
+        it gives what eager mode does, and graph mode, whose constant folding takes the size of a
+        loop's variable for that of its initial value, something else; "died" if the process has
+        ended.
       detail: what is wrong.
       how: how it is compiled, where something is wrong.
     """
@@ -56,6 +59,8 @@ def outcome_of(case: Case) -> Outcome:
     for data in case.data:
         expected, actual = _call(plain, data), _call(compiled, data)
         found = _compare(data, actual, expected)
+        if found.kind == WRONG and _compare(data, actual, _eagerly(plain, data)).kind == RIGHT:
+            found = Outcome(GRAPH_WRONG, found.detail)
         worst = max(worst, found, key=lambda outcome: outcome.rank)
         if found.kind == ERROR or (found.kind == BOTH_REFUSE and _is_of_tracing(expected)):
             break
@@ -68,6 +73,14 @@ def _call(function: Any, data: str) -> list[np.ndarray] | Exception:
         return [np.asarray(y) for y in tf.nest.flatten(function(*arguments(data)))]
     except Exception as error:
         return error
+
+
+def _eagerly(function: Any, data: str) -> list[np.ndarray] | Exception:
+    tf.config.run_functions_eagerly(True)
+    try:
+        return _call(function, data)
+    finally:
+        tf.config.run_functions_eagerly(False)
 
 
 def _is_of_tracing(result: Any) -> bool:
