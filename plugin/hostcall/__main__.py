@@ -2,4 +2,5 @@
 
 from hostcall_command.commands import main
 
-main(prog_name="hostcall")
+if __name__ == "__main__":
+    main(prog_name="hostcall")

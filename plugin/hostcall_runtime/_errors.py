@@ -72,7 +72,8 @@ class Call(Protocol):
       node: TensorFlow's name of the op, or "".
     """
 
-    description: str
+    @property
+    def description(self) -> str: ...
 
     @property
     def node(self) -> str: ...

@@ -344,7 +344,7 @@ def test_errors_of_calls_that_nobody_waits_for() -> None:
         _finish_and_call(program)
     for options, message in (
         ({"wait": False, "result": X}, "without results"),
-        ({"wait": False, "pure": True}, "XLA would leave it out"),
+        ({"wait": False, "pure": True}, "does nothing but return results"),
         ({"wait": False, "queue": -1}, "no positive number"),
         ({"queue": 1}, "is for calls that nobody waits for"),
     ):

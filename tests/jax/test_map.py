@@ -86,5 +86,5 @@ def test_retries_are_for_pure_calls() -> None:
             hostcall.jax.call(
                 functions.doubled, X, X, ordered=ordered, executor=processes, retries=1
             )
-    with pytest.raises(ValueError, match="is no number of calls"):
+    with pytest.raises(ValueError, match="must be a non-negative integer"):
         hostcall.jax.call(functions.doubled, X, X, pure=True, executor=processes, retries=-1)

@@ -163,7 +163,9 @@ def _call_flat(
     floats_in, floats_out = tuple(map(_is_float, arrays)), tuple(map(_is_float, results))
     in_tree = jax.tree.structure(tuple(arrays))
     out_tree = jax.tree.structure(list(results))
-    target = Function(function, in_tree, out_tree, options.title, place)
+    target = Function(
+        function, description=place, in_tree=in_tree, out_tree=out_tree, title=options.title
+    )
 
     def bind(*flat: Any) -> list[Any]:
         return _primitive.bind(target, flat, results, options.effect, options.vmap_method)

@@ -367,7 +367,7 @@ def _lower_call(
             "several devices, and TensorFlow runs a function of hostcall.jax.to_tf on one. Leave "
             "sharding= out, or say jax.P()."
         )
-    target, callback_id = function.register(effect is _primitive.ORDERED)
+    target, callback_id = function.register_entry(effect is _primitive.ORDERED)
     target.host_function = functools.partial(eager_execution.apart, target.host_function)
     callbacks.add(target, effect)
     return _rules.emit(context, operands, callback_id, effect)

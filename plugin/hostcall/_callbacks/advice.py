@@ -13,6 +13,7 @@ import tensorflow as tf
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import BoundedSpec, Spec
+from hostcall._functions.user_function import CALLBACK
 
 # A blank for the user to fill in: one size, or all sizes.
 _BLANK = "..."
@@ -92,7 +93,7 @@ def declaration(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
     rule = f"lambda {', '.join(names)}: " if names else ""
     results = _bounded(spec, names[0]) if _name_of_varying(spec.function) else _result(spec, known)
     result = f"result={rule}{results}"
-    if spec.op_name == "hostcall.callback":
+    if spec.user.called_as == CALLBACK:
         return f"@hostcall.callback({result})    # in the place of the result that it has"
     return f"hostcall.declare({_name_to_write(spec.function)}, {result})"
 
@@ -108,7 +109,7 @@ def declaration_as_seen(spec: CallbackSpec, known: Sequence[Spec | None]) -> str
 
 def partitioning_is_fine(spec: CallbackSpec) -> str:
     """Return the line by which the user accepts partitioning."""
-    if spec.op_name == "hostcall.callback":
+    if spec.user.called_as == CALLBACK:
         return "@hostcall.callback(..., route='partition')"
     return f"hostcall.declare({_name_to_write(spec.function)}, route='partition')"
 
@@ -156,7 +157,7 @@ def _constants(spec: CallbackSpec, known: Sequence[Spec | None]) -> tuple[list[s
 
     Return None where these lines would depend on the structure of the results.
     """
-    if not spec.outputs.trivial or spec.op_name == "hostcall.callback":
+    if not spec.outputs.trivial or spec.user.called_as == CALLBACK:
         return None
     results = {
         "y" if spec.outputs.alone else f"y[{index}]": said or tf.TensorSpec(None)

@@ -9,6 +9,7 @@ function. The arrays of these kernels are always on the host.
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import operator
 import sys
@@ -25,6 +26,7 @@ from hostcall._callbacks.structures import BoundedSpec, Inputs, Outputs, Spec, m
 from hostcall._callbacks.unknown_shapes import FreeShapes
 from hostcall._functions import native_code
 from hostcall._functions.native_code import NativeCode, NativeEntry, contradiction
+from hostcall._functions.user_function import UserFunction
 from hostcall_runtime import _device_arrays, prepared
 from hostcall_runtime._errors import LoweringError, ResultError
 from hostcall_runtime._mapped_calls import MappedFunction
@@ -95,7 +97,7 @@ class BorrowingSpec(NumpySpec):
         )
 
     def _check_let_go(self, borrowed: list[Any], before: list[int]) -> None:
-        if self.timeout is not None:
+        if self.declaration.timeout is not None:
             return  # the calling thread may still be inside the function, and hold references
         if _more(borrowed, before):
             gc.collect()  # a garbage cycle that the function has left behind is no error
@@ -188,7 +190,11 @@ class NativeSpec(NumpySpec):
     """
 
     custom_call = native_code.TARGET
-    function: NativeCode
+
+    @property
+    def function(self) -> NativeCode:
+        code: NativeCode = self.user.function  # type: ignore[assignment]
+        return code
 
     def _call(self, lends: bool) -> Callable[..., Any]:
         return self._run
@@ -202,7 +208,7 @@ class NativeSpec(NumpySpec):
 
     @property
     def recorded_name(self) -> str:
-        return self.given_name or f"native:{self.function.code.name}"
+        return self.user.given_name or f"native:{self.function.code.name}"
 
     def check_call(self, operands: Sequence[Spec], results: Sequence[Spec]) -> None:
         """Check that a compiled program may call the code.
@@ -226,8 +232,21 @@ class NativeSpec(NumpySpec):
         return contradiction(declared, results)
 
 
+def class_for(user: UserFunction) -> type[NumpySpec]:
+    """Return the class of the specs of a function of arrays."""
+    if user.declaration.on_device:
+        return LendingSpec
+    if user.declaration.shares_memory:
+        return BorrowingSpec
+    return NativeSpec if isinstance(user.function, NativeCode) else NumpySpec
+
+
 def of_batch(
-    spec: CallbackSpec, inputs: Inputs, level: int, divided: Sequence[bool] | None = None
+    spec: CallbackSpec,
+    inputs: Inputs,
+    level: int,
+    divided: Sequence[bool] | None = None,
+    grad: Callable[..., Any] | None = None,
 ) -> CallbackSpec:
     """Return the spec of one call for all elements of a batch.
 
@@ -238,27 +257,21 @@ def of_batch(
       level: the number that identifies the batch.
       divided: for each input of the op, whether the executor divides it among its workers. Each
         worker gets the other inputs whole. None where the call is not divided.
+      grad: the gradient of a call for the batch, or None.
     """
-    function, declaration = spec.function, spec.declaration
+    user = spec.user
     if divided is not None:
-        function, declaration = _divided(spec, divided), declaration.of_divided_call()
+        undivided = user.declaration.with_fields(executor=None)
+        user = dataclasses.replace(user, function=_divided(spec, divided), declaration=undivided)
+    user = dataclasses.replace(user, grad=grad)
     outputs = Outputs(without_shapes(spec.outputs.structure), spec.outputs.strict)
     shapes = shapes_of_batch(spec.shape_function, spec.outputs.specs)
-    batched: CallbackSpec
-    if isinstance(spec, EagerSpec):
-        batched = EagerSpec(function, inputs, outputs, shapes, (), spec.differentiable, spec.pure)
-        batched.orders_wanted = spec.root.orders_wanted
-        batched.gradient_wanted = spec.gradient_wanted
-    else:
-        batched = type(spec)(function, inputs, outputs, shapes)
-    batched.op_name = spec.op_name
-    batched.description = spec.description
-    batched.copies_inputs = spec.copies_inputs
-    batched.declaration = declaration
-    batched.given_name = spec.given_name
-    batched.timeout = spec.timeout
-    batched.route = spec.route
-    batched.levels = (level, *spec.levels)
+    place: dict[str, Any] = {"route": spec.route, "levels": (level, *spec.levels)}
+    if not isinstance(spec, EagerSpec):
+        return type(spec)(user, inputs, outputs, shapes, **place)
+    batched = EagerSpec(user, inputs, outputs, shapes, (), spec.differentiable, spec.pure, **place)
+    batched.orders_wanted = spec.root.orders_wanted
+    batched.gradient_wanted = spec.gradient_wanted
     return batched
 
 

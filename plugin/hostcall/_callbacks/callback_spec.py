@@ -16,21 +16,17 @@ from hostcall._callbacks import requested_routes, result_contract, unknown_shape
 from hostcall._callbacks.structures import Inputs, Outputs, Spec, admits
 from hostcall._callbacks.tape_residuals import Recording as Recording
 from hostcall._callbacks.unknown_shapes import FreeShapes, SeenShapes
-from hostcall._functions import memoization, source_location
+from hostcall._functions import memoization
 from hostcall._functions.declaration import Declaration
+from hostcall._functions.user_function import UserFunction
 from hostcall._tf import autograph, eager_execution, token_registry
 from hostcall._tf.types import NodeDef
 from hostcall_runtime import (
     Target,
     _errors,
-    _executors,
-    _fire_and_forget,
     _interception,
     _locks,
-    _mapped_calls,
     _registry,
-    register,
-    within,
 )
 from hostcall_runtime._errors import counted
 
@@ -51,13 +47,13 @@ class Origin:
 
 
 class CallbackSpec:
-    """The Python function of a script op, with its declaration and the shapes of its results.
+    """What an op adds to the Python function that it calls: structures, shapes, its place.
 
     Graphs own the spec; TensorFlow's registry and the runtime's hold it weakly. Plain graph mode
     calls it through the stock kernel, a compiled program through one of its targets.
 
     Attributes:
-      function: the user's function.
+      user: the Python function.
       inputs, outputs: the structures of its arguments and results.
       shape_function: maps the inputs' specs to the results' specs; None if none is declared.
       shape_only: the inputs that only `shape_function` uses; a compiled program does not pass them.
@@ -71,45 +67,35 @@ class CallbackSpec:
         has been traced.
       element_counts: for each result, the number of elements that its consumers demand, or None.
       shape_reasons: for messages, the ops that determine a shape which nothing declares.
-      description: the function and the op for a message, with the file and line of both.
       title: the name in messages: the op's token, `pyfunc_N`.
-      copies_inputs: whether the function gets arrays of its own where the stock kernel calls it.
-        That kernel hands out the tensors' memory.
-      timeout: the seconds that a call may take, or None.
       route: "auto", "custom_call" or "partition", as requested when the op was created.
-      declaration: the user's declaration of the function.
-      given_name: the name that the user has given it, or None.
-      grad: the gradient that the user has given it, or None.
       levels: the batches that a call covers, outermost first; empty for a call for one element.
       saved: the data of the saved graph that it comes from; None if it was traced here.
       op: a weak reference to the op, where it is in a graph.
-      ordered: whether its calls in a graph run in program order.
       seen_shapes: the shapes that calls have returned, where a function is partitioned because
         nothing declares them; else None.
     """
-
-    op_name = "tf.numpy_function"
-    takes_tensors = False
-
-    # The results of a call with wait=False.
-    no_results: Any = None
 
     # The target of the custom calls.
     custom_call = "hostcall"
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        user: UserFunction,
         inputs: Inputs,
         outputs: Outputs,
         shape_function: ShapeFunction | None,
         shape_only: Iterable[int] = (),
+        route: str = requested_routes.AUTO,
+        levels: tuple[int, ...] = (),
     ) -> None:
-        self.function = function
+        self.user = user
         self.inputs = inputs
         self.outputs = outputs
         self.shape_function = shape_function
         self.shape_only = frozenset(shape_only)
+        self.route = route
+        self.levels = levels
         self.like: Sequence[int] | None = None
         self.static_specs: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in outputs.dtypes]
         self.plain_specs = self.static_specs
@@ -117,28 +103,32 @@ class CallbackSpec:
         self.consumer_shapes: Sequence[tf.TensorShape] = ()
         self.element_counts: Sequence[int | None] = ()
         self.shape_reasons: Sequence[str] = ()
-        self.timeout: float | None = None
-        self.route = requested_routes.AUTO
-        self.declaration = Declaration()
-        self.given_name: str | None = None
-        self.grad: Callable[..., Any] | None = None
-        self.levels: tuple[int, ...] = ()
         self.saved: Any = None
-        self.copies_inputs = False
-        self.description = f"{self.op_name} of {source_location.of_function(function)}"
         self.title = ""
         self.op: weakref.ref[Any] | None = None
-        self.ordered = True
         self._targets: dict[tuple[Any, ...], tuple[Any, int]] = {}
         self._host_op_entries: dict[Any, Any] = {}
         self.seen_shapes: SeenShapes | None = None
 
-    def locate(self) -> None:
-        """Add the call site to the description; call this while the user's code creates the op."""
-        self.description = (
-            f"{self.op_name} of {source_location.of_function(self.function)}, called at "
-            f"{source_location.caller()}"
-        )
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The user's function."""
+        return self.user.function
+
+    @property
+    def declaration(self) -> Declaration:
+        """The options of the function's calls."""
+        return self.user.declaration
+
+    @property
+    def description(self) -> str:
+        """The function and the op for a message, with the file and line of both."""
+        return self.user.description
+
+    @property
+    def takes_tensors(self) -> bool:
+        """True if the function takes EagerTensors."""
+        return self.user.takes_tensors
 
     def target_id(self, recording: Recording, free: FreeShapes = _NONE_FREE) -> int:
         """Return the callback id for compiled programs; the first request creates the target.
@@ -165,28 +155,15 @@ class CallbackSpec:
         target = Target(function, self.title, "; ".join([self.description, *self.shape_reasons]))
         target.node, target.definition = self.node, self.definition
         target.site = self.site(recording)
-        target.empty = self._argument_memory()
-        takes_tensors = self.takes_tensors
-        if takes_tensors:
+        if self.takes_tensors:
             target.to_tensor = functools.partial(eager_execution.to_eager_tensor, dtype=None)
             target.to_arrays = unknown_shapes.making_vectors(self.to_arrays(recording), free)
-        declared = self.declaration
-        return target, register(
-            target,
-            name,
-            takes_tensors,
-            self.description,
-            (recording.name, unknown_shapes.suffix(free)),
-            borrows=declared.borrow,
-            takes_out=declared.out,
-            shares_memory=self.shares_memory,
-            on_device=declared.on_device,
-            concurrent=self.is_concurrent,
-        )
+        identity = (recording.name, unknown_shapes.suffix(free))
+        return target, self.user.register(target, name, identity)
 
     def site(self, recording: Recording = Recording.NO) -> _interception.Site:
         """Return the call site by which a recording or a replay identifies the calls."""
-        ordered = self.ordered or self.op is None  # eager calls always run in program order
+        ordered = self.user.is_ordered or self.op is None  # eager calls always run in program order
         return _interception.Site(
             self.recorded_name, self.description, self.function, self.node, ordered
         )
@@ -194,7 +171,7 @@ class CallbackSpec:
     @property
     def recorded_name(self) -> str:
         """The name of the function in recordings."""
-        return self.given_name or _interception.name_of(self.function)
+        return self.user.recorded_name
 
     @property
     def op_dtypes(self) -> list[tf.DType]:
@@ -215,18 +192,7 @@ class CallbackSpec:
     @property
     def gives_copies(self) -> bool:
         """True if the function gets arrays of its own wherever it is called."""
-        return self.copies_inputs or self.declaration.line is not None
-
-    @property
-    def shares_memory(self) -> bool:
-        """True if its arrays may lie in the memory of a compiled program."""
-        # A call that overruns its timeout is abandoned, and may outlast the program.
-        return self.declaration.shares_memory and self.timeout is None
-
-    @property
-    def is_concurrent(self) -> bool:
-        """True if calls without side effects may overlap others, on any thread."""
-        return self.declaration.lets_overlap(self.function)
+        return self.user.owns_arguments or self.declaration.line is not None
 
     def check_call(self, operands: Sequence[Spec], results: Sequence[Spec]) -> None:
         """Check that a compiled program may call the function.
@@ -247,56 +213,6 @@ class CallbackSpec:
                 entry = self._host_op_entries[make] = make(self, node)
                 token_registry.register_token(entry.title, entry)
             return self._host_op_entries[make]
-
-    def dispatched(self, function: Callable[..., Any], lends: bool = False) -> Callable[..., Any]:
-        """Wrap `function` so that it runs as declared: fire-and-forget, on an executor, in time.
-
-        Args:
-          function: the function that a thread of this process calls.
-          lends: whether results may lie in shared memory, for a caller that soon drops them.
-        """
-        line = self.declaration.line
-        if line is None:
-            return self._awaited(function, lends)
-        hand_over = _fire_and_forget.handing_over(
-            line,
-            self._awaited(_fire_and_forget.marking(line, function)),
-            self.declaration.executor,
-            self.description,
-            source_location.of_function(self.function),
-        )
-
-        def call(*args: Any) -> Any:
-            hand_over(*args)
-            return self.no_results
-
-        return call
-
-    def _awaited(self, function: Callable[..., Any], lends: bool = False) -> Callable[..., Any]:
-        """Wrap `function` so that it runs on the declared executor, within the declared timeout."""
-        if (executor := self.declaration.executor) is not None:
-            return _executors.on_executor(
-                _executors.Callee(
-                    executor,
-                    self.function,
-                    self.description,
-                    self.timeout,
-                    in_thread=function,
-                    threads_only=self.takes_tensors,
-                    retries=self.declaration.retries,
-                    lends=lends,
-                )
-            )
-        if self.timeout is None:
-            return function
-        return within(self.timeout, function, self.description)
-
-    def _argument_memory(self) -> Callable[..., Any] | None:
-        """Return the allocator of large arguments that other processes may have to open, if any."""
-        how = self.declaration
-        if self.takes_tensors or how.table is not None:  # the table keeps the arguments
-            return None
-        return _mapped_calls.argument_memory(self.function, how.executor, how.retries)
 
     def host_function(self, recording: Recording) -> Callable[..., Any]:
         """Return the function that a compiled program calls."""
@@ -363,10 +279,10 @@ class NumpySpec(CallbackSpec):
         self._form = (self.inputs.form, self.outputs.form)
 
     def _call(self, lends: bool) -> Callable[..., Any]:
-        function = _mapped_calls.repeating(self.function, self.declaration.retries)
+        function = self.user.repeating()
         same = function is self.function
         unconverted = self._unconverted if same else autograph.called_unconverted(function)
-        call = self.dispatched(unconverted, lends)
+        call = self.user.dispatched(unconverted, lends=lends)
         flat = not self.inputs.nested and self.outputs.trivial
         return call if flat else functools.partial(self._call_structured, call)
 

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import result_contract, tape_residuals
+from hostcall._callbacks import requested_routes, result_contract, tape_residuals
 from hostcall._callbacks.callback_spec import CallbackSpec, Recording, ShapeFunction
 from hostcall._callbacks.structures import Inputs, Outputs, array_dtype, is_array_of
+from hostcall._functions.user_function import UserFunction
 from hostcall._tf import autograph, eager_execution, features, token_registry
 from hostcall_runtime import _errors, _interception
 
@@ -41,28 +42,28 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
     # TensorFlow's own gradient sets this; it finds the latest call of an op by the op's token.
     _support_graph_mode_gradient = False
 
-    op_name = "tf.py_function"
-    takes_tensors = True
-    no_results: Any = ([], None)
-
     def __init__(
         self,
-        function: Callable[..., Any],
+        user: UserFunction,
         inputs: Inputs,
         outputs: Outputs,
         shape_function: ShapeFunction | None,
         shape_only: Iterable[int] = (),
         differentiable: bool = False,
         pure: bool = False,
+        route: str = requested_routes.AUTO,
+        levels: tuple[int, ...] = (),
     ) -> None:
-        CallbackSpec.__init__(self, function, inputs, outputs, shape_function, shape_only)
+        CallbackSpec.__init__(
+            self, user, inputs, outputs, shape_function, shape_only, route, levels
+        )
         self.differentiable = differentiable
         self.pure = pure
         self.root = self
         self.order = 0
         self.orders_wanted = 0
         self.gradient_wanted = False
-        self._call = autograph.called_unconverted(function)
+        self._call = autograph.called_unconverted(user.function)
         self._arrays = [array_dtype(dtype) for dtype in self.outputs.dtypes]
 
     @property
@@ -79,7 +80,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
     def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:
         """Run the op for the stock kernel, which calls this through TensorFlow's registry."""
         self.check_arguments(args)
-        values, handle = self.run_in_kernel(self.dispatched(self._run), args, tape_residuals.keep)
+        values, handle = self.run_in_kernel(self.dispatched(), args, tape_residuals.keep)
         self.check_static([value.shape for value in values])
         return self.for_kernel(values, handle(), device)
 
@@ -128,7 +129,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         if self._is_plain(recording):
             return self._plain_function()
         always = recording in (Recording.RUN, Recording.ESCAPING)
-        run = self.dispatched(self._run)
+        run = self.dispatched()
 
         def call(*tensors: Any) -> list[Any]:
             # A cluster's handle is always a result, even if no caller asks for the gradient.
@@ -163,11 +164,14 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
     def to_arrays(self, recording: Recording) -> Callable[[Any], list[Any]]:
         return self._convert_plain if self._is_plain(recording) else _to_arrays
 
+    def dispatched(self) -> Callable[..., Any]:
+        return self.user.dispatched(self._run, no_results=([], None))
+
     def _is_plain(self, recording: Recording) -> bool:
         """Return whether the user's function can be called directly."""
         alone = len(self.outputs.dtypes) == 1 and self.outputs.trivial
         recorded = recording or self._support_graph_mode_gradient
-        elsewhere = self.timeout or self.declaration.executor is not None
+        elsewhere = self.declaration.timeout or self.declaration.executor is not None
         return not (recorded or elsewhere or self.inputs.nested) and alone
 
     def _plain_function(self) -> Callable[..., Any]:

@@ -16,9 +16,9 @@ from hostcall._callbacks import result_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, ShapeFunction
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import Inputs, Outputs
-from hostcall._functions import source_location
 from hostcall._functions.declaration import Declaration
 from hostcall._functions.declarations import declaration_of
+from hostcall._functions.user_function import NUMPY_FUNCTION, PY_FUNCTION, UserFunction
 from hostcall._tf import (
     attributes,
     autograph,
@@ -94,13 +94,15 @@ def wrap(
             values = returned if isinstance(returned, list) else [returned]
             return [value.numpy() for value in values if value is not None]
 
-    spec = NumpySpec(function, inputs, outputs, make_shape_function(users, inputs, outputs))
-    if not eager:
-        spec.declaration = declaration_of(users) or Declaration()
-    spec.title = token
-    spec.description = f"{EagerSpec.op_name if eager else spec.op_name} of " + (
-        source_location.of_function(users)
+    named = UserFunction(
+        function,
+        (None if eager else declaration_of(users)) or Declaration(),
+        called_as=PY_FUNCTION if eager else NUMPY_FUNCTION,
     )
+    described = dataclasses.replace(named, function=users).described("").description
+    user = dataclasses.replace(named, description=described)
+    spec = NumpySpec(user, inputs, outputs, make_shape_function(users, inputs, outputs))
+    spec.title = token
     specs[inputs.size, *outputs.dtypes] = spec
     return spec
 
@@ -197,7 +199,8 @@ def entry_for(token: str, op: str, kind: str, takes: int, returns: list[tf.DType
             "the function again in this process."
         )
     if isinstance(entry, CallbackSpec) and kind == "PyFuncStateless":
-        entry.ordered = False  # the token of a saved graph does not tell
+        # The token of a saved graph does not tell.
+        entry.user = dataclasses.replace(entry.user, stateful=False)
     return entry
 
 

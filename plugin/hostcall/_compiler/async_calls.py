@@ -163,7 +163,7 @@ def takes_turns(node: NodeDef) -> bool:
     spec = lookup.spec_of(node)
     if spec is None or spec.custom_call != CallbackSpec.custom_call:
         return False
-    return not spec.is_concurrent
+    return not spec.user.is_concurrent
 
 
 # Ops worth overlapping with a call: XLA makes more than one pass over their operands. `_is_heavy`
@@ -314,7 +314,7 @@ def _may_begin_early(node: NodeDef) -> bool:
     return (
         spec is not None
         and spec.custom_call == "hostcall"
-        and spec.is_concurrent
+        and spec.user.is_concurrent
         and not spec.declaration.shares_memory
         and spec.declaration.table is None  # XLA may know the results when it compiles
     )

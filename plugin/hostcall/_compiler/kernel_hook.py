@@ -288,7 +288,7 @@ def _mark_entry(script_ops: Iterable[Any], entry: Any) -> None:
     """Record on the entry of a program whether its calls share memory or take turns."""
     nodes = [*script_ops]
     entry.attr[attributes.SHARES_MEMORY].b = any(
-        isinstance(e, CallbackSpec) and e.shares_memory for e in map(lookup.entry_of, nodes)
+        isinstance(e, CallbackSpec) and e.user.shares_memory for e in map(lookup.entry_of, nodes)
     )
     # Calls with side effects are ordered by their tokens.
     entry.attr[attributes.TAKES_TURNS].b = any(map(async_calls.takes_turns, nodes))

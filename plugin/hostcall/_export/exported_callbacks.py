@@ -59,18 +59,11 @@ def _of_spec(spec: CallbackSpec, recording: Recording) -> Source:
     arguments = tuple(spec.inputs.pack(_placeholders(spec.inputs.size)))
     results = spec.outputs.pack(_placeholders(len(spec.outputs.dtypes)))
     return Source(
-        spec.function,
-        spec.given_name,
-        spec.description,
+        spec.user,
         structure_of(arguments, _is_placeholder, f"an argument of {spec.description}"),
         structure_of(results, _is_placeholder, f"a result of {spec.description}"),
-        spec.takes_tensors,
-        spec.declaration.borrow,
-        spec.declaration.out,
-        spec.timeout,
         tuple(spec.outputs.dtypes) if spec.takes_tensors else (),
         isinstance(spec, EagerSpec) and spec.differentiable,
-        spec.declaration.concurrent,
     )
 
 
@@ -140,7 +133,7 @@ def find(numbers: Iterable[int], place: str) -> Exported:
     conventions: dict[str, list[Any]] = {}
     for number, source in sources.items():
         entry = entries[number]
-        stem = source.given_name or functions[number]
+        stem = source.user.given_name or functions[number]
         assert stem is not None
         known = conventions.setdefault(stem, [])
         convention = entry, source.dtypes
@@ -150,7 +143,9 @@ def find(numbers: Iterable[int], place: str) -> Exported:
         name = stem if place_in_list == 1 else f"{stem}#{place_in_list}"
         exported.entries[name] = _replace(entry, name=name)
         exported.names[number] = name
-        exported.places[number] = _short(source_location.split_description(source.description)[3])
+        exported.places[number] = _short(
+            source_location.split_description(source.user.description)[3]
+        )
     return exported
 
 
@@ -179,15 +174,16 @@ def _found_at(source: Source) -> str | None:
     Raises:
       NotExportableError: when another process could not find the function.
     """
-    if source.given_name is None:
+    if source.user.given_name is None:
         function = _parts(source)[0]
         name = qualified_name(function)
         if name is None:
-            raise NotExportableError(f"{source.description}: {reason(function)}")
+            raise NotExportableError(f"{source.user.description}: {reason(function)}")
         return name
-    if not exporting.is_name(source.given_name):
+    if not exporting.is_name(source.user.given_name):
         raise NotExportableError(
-            f"{source.description}: its name {source.given_name!r} has spaces or brackets in it"
+            f"{source.user.description}: its name {source.user.given_name!r} has spaces or "
+            "brackets in it"
         )
     return None
 
@@ -195,17 +191,18 @@ def _found_at(source: Source) -> str | None:
 def _entry(source: Source, function: str | None) -> Callback:
     """Return a callback's manifest entry, without its name and calls."""
     called, names, fixed = _parts(source)
+    declared = source.user.declaration
     return Callback(
         name="",
         function=function,
-        kind="eager" if source.takes_tensors else "numpy",
+        kind="eager" if source.user.takes_tensors else "numpy",
         signature=exporting.signature_of(called),
         arguments=source.arguments,
         results=source.results,
-        borrow=source.borrow,
-        out=source.out,
-        timeout=source.timeout,
-        concurrent=source.concurrent,
+        borrow=declared.borrow,
+        out=declared.out,
+        timeout=declared.timeout,
+        concurrent=declared.concurrent,
         keywords=names,
         fixed={name: _written(name, value, source) for name, value in fixed.items()},
     )
@@ -213,7 +210,7 @@ def _entry(source: Source, function: str | None) -> Callback:
 
 def _parts(source: Source) -> tuple[Any, tuple[str, ...], Mapping[str, Any]]:
     """Return the user's function, the keywords of its last inputs, and its fixed arguments."""
-    return callback.parts(source.function)
+    return callback.parts(source.user.function)
 
 
 def _written(name: str, value: Any, source: Source) -> str:
@@ -226,9 +223,9 @@ def _written(name: str, value: Any, source: Source) -> str:
     if text is not None:
         return text
     raise NotExportableError(
-        f"{source.description}: {name}={value!r} is passed by keyword, and a program can only hold "
-        "None, bools, numbers, strings, and tuples, lists and dicts of these. Make it the default "
-        f"of {name}, or choose it in the function by a string"
+        f"{source.user.description}: {name}={value!r} is passed by keyword, and a program can only "
+        "hold None, bools, numbers, strings, and tuples, lists and dicts of these. Make it the "
+        f"default of {name}, or choose it in the function by a string"
     )
 
 

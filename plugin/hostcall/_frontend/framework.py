@@ -12,45 +12,35 @@ from hostcall._callbacks import structures
 from hostcall._frontend import gradients, handler_programs, script_ops
 from hostcall._functions import call_stats, callback, frameworks, source_location
 from hostcall._functions.callback import Callback
-from hostcall._functions.frameworks import Parts
 from hostcall._functions.mapping import mapped
 from hostcall._functions.native_functions import Native
+from hostcall._functions.user_function import UserFunction
 from hostcall._tf import autograph, concrete_functions, function_defs, tensor_structures
 from hostcall_runtime import _library, _registry
 
 
 # Autograph must not convert it, just as TensorFlow's own functions.
 @autograph.do_not_convert
-def call(parts: Parts, args: tuple[Any, ...]) -> Any:
+def call(user: UserFunction, args: tuple[Any, ...]) -> Any:
     """Call a callback on tensors, and return tensors in the structure of the declared result.
 
     Raises:
       TypeError: when the declared result has no dtypes, or an argument is no tensor.
     """
-    eager = parts.kind == "eager"
-    tensors = tf.nest.map_structure(_as_tensor, list(args), expand_composites=eager)
-    inputs = structures.read_inputs(tensors, eager, pack_lists=False)
-    specs = structures.specs_for(parts.declaration.result, inputs)
+    tensors = tf.nest.map_structure(_as_tensor, list(args), expand_composites=user.takes_tensors)
+    inputs = structures.read_inputs(tensors, user.takes_tensors, pack_lists=False)
+    specs = structures.specs_for(user.declaration.result, inputs)
     outputs = structures.Outputs(specs, strict=True)
-    emit = functools.partial(_emit, parts)
-    if parts.grad is None:
+    emit = functools.partial(_emit, user)
+    if user.grad is None:
         return emit(inputs, outputs)
-    return gradients.call(emit, parts.grad, inputs, outputs)
+    return gradients.call(emit, user.grad, inputs, outputs)
 
 
-def _emit(parts: Parts, inputs: structures.Inputs, outputs: structures.Outputs) -> Any:
-    function = callback.parts(parts.function)[0]
-    return script_ops.call(
-        parts.function,
-        inputs,
-        outputs,
-        eager=parts.kind == "eager",
-        stateful=parts.stateful,
-        name=_op_name(str(parts.name or getattr(function, "__name__", ""))),
-        declaration=parts.declaration,
-        given_name=parts.name,
-        grad=parts.grad,
-    )
+def _emit(user: UserFunction, inputs: structures.Inputs, outputs: structures.Outputs) -> Any:
+    function = callback.parts(user.function)[0]
+    name = _op_name(str(user.given_name or getattr(function, "__name__", "")))
+    return script_ops.call(user, inputs, outputs, name)
 
 
 def _op_name(name: str) -> str | None:

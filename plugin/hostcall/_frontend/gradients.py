@@ -17,6 +17,7 @@ from hostcall._callbacks.structures import Inputs, Outputs, Spec
 from hostcall._frontend import script_ops
 from hostcall._functions import source_location
 from hostcall._functions.declaration import Declaration
+from hostcall._functions.user_function import UserFunction
 from hostcall._tf import eager_execution, py_function_gradient, token_registry
 from hostcall._tf.types import Operation
 from hostcall_runtime import _interception
@@ -81,6 +82,18 @@ def check(gradients: Sequence[Any], tensors: Sequence[Any], grad: Callable[..., 
             )
 
 
+def _user_of_gradient(
+    parent: EagerSpec, function: Callable[..., Any], declaration: Declaration
+) -> UserFunction:
+    return UserFunction(
+        function,
+        declaration,
+        f"the gradient of {parent.description}",
+        parent.user.called_as,
+        takes_tensors=True,
+    )
+
+
 class GradientSpec(EagerSpec):
     """The derivative of a call, by the tapes that recorded it.
 
@@ -108,22 +121,22 @@ class GradientSpec(EagerSpec):
         self.sources = list(sources)
         first = 1 + len(self.targets)
         super().__init__(
-            parent.function,
+            _user_of_gradient(
+                parent, parent.function, Declaration(timeout=parent.declaration.timeout)
+            ),
             Inputs(list(inputs), False),
             Outputs([spec.dtype for spec in specs]),
             shape_function=lambda specs: _shapes_only(specs[first:]),
             shape_only=range(first, first + len(self.sources)),
             differentiable=True,
+            route=parent.route,
         )
         self.like = range(first, first + len(self.sources))
         self.root = parent.root
         self.order = parent.order + 1
-        self.timeout = parent.timeout
-        self.route = parent.route
         # Tapes around a whole function may ask for higher orders after its calls were recorded.
         orders = max(self.order, 3) if eager_execution.more_orders_may_follow() else self.order
         self.root.orders_wanted = max(self.root.orders_wanted, orders)
-        self.description = f"the gradient of {parent.description}"
         self.static_specs = list(specs)
 
     @classmethod
@@ -229,17 +242,20 @@ class RecomputingSpec(EagerSpec):
         self.targets = list(targets)
         self.sources = list(sources)
         super().__init__(
-            _computing_once_more(parent, self.targets, self.sources),
+            _user_of_gradient(
+                parent,
+                _computing_once_more(parent, self.targets, self.sources),
+                Declaration(
+                    timeout=parent.declaration.timeout, executor=parent.declaration.executor
+                ),
+            ),
             Inputs(list(inputs), False),
             Outputs([spec.dtype for spec in specs]),
             shape_function=lambda specs: [specs[i] for i in sources],
             differentiable=True,
+            route=parent.route,
         )
         self.like = self.sources
-        self.declaration = Declaration(executor=parent.declaration.executor)
-        self.timeout = parent.timeout
-        self.route = parent.route
-        self.description = f"the gradient of {parent.description}"
         self.static_specs = list(specs)
 
     @property

@@ -12,13 +12,13 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._callbacks import (
+    array_specs,
     requested_routes,
     result_shapes,
     shape_demands,
     structures,
     tape_residuals,
 )
-from hostcall._callbacks.array_specs import BorrowingSpec, LendingSpec, NativeSpec
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import BoundedSpec, Spec, merge, static_shape
@@ -31,7 +31,7 @@ from hostcall._functions.declaration import (
     check_unordered,
 )
 from hostcall._functions.declarations import declaration_of
-from hostcall._functions.native_code import NativeCode
+from hostcall._functions.user_function import NUMPY_FUNCTION, PY_FUNCTION, UserFunction
 from hostcall._tf import (
     autograph,
     eager_execution,
@@ -122,91 +122,66 @@ def internal_py_func(
             f"Expected func to be callable. Received func={func} of type {type(func)}."
         )
     inputs = structures.read_inputs(inp, use_eager_py_func)
-    outputs = structures.Outputs(Tout)
-    return call(func, inputs, outputs, use_eager_py_func, stateful is not False, name)
+    user = UserFunction(
+        func,
+        declaration_of(func) or Declaration(),
+        called_as=PY_FUNCTION if use_eager_py_func else NUMPY_FUNCTION,
+        takes_tensors=use_eager_py_func,
+        stateful=stateful is not False,
+        # Stock script ops pass copies in eager mode, and the tensors' own memory in a graph.
+        owns_arguments=tf.executing_eagerly(),
+    )
+    return call(user, inputs, structures.Outputs(Tout), name)
 
 
 def call(
-    func: Callable[..., Any],
-    inputs: structures.Inputs,
-    outputs: structures.Outputs,
-    eager: bool,
-    stateful: bool,
-    name: str | None,
-    declaration: Declaration | None = None,
-    given_name: str | None = None,
-    grad: Callable[..., Any] | None = None,
+    user: UserFunction, inputs: structures.Inputs, outputs: structures.Outputs, name: str | None
 ) -> Any:
     """Create the op (or, executing eagerly, run it) and return its results, packed.
 
     Args:
-      func: the user's function.
+      user: the function, without a description.
       inputs: its arguments.
       outputs: the types of its results.
-      eager: whether it takes EagerTensors or arrays.
-      stateful: whether it has side effects.
       name: the name of the op.
-      declaration: the declaration of a `hostcall.callback`; None for the stock ops.
-      given_name: the name that the user has given it, by which exported programs know it.
-      grad: the user's gradient, which the caller gives to the results.
     """
-    from_callback = declaration is not None
-    declaration = declaration or declaration_of(func) or Declaration()
+    declaration = user.declaration
     if declaration.retries or declaration.concurrent:
-        who = f"the stateful op of {source_location.of_function(func)}"
+        who = f"the stateful op of {source_location.of_function(user.function)}"
         remedy = (
             "hostcall.declare(function, pure=True, ...) or tf.numpy_function(..., stateful=False)"
         )
-        check_repeatable(declaration, stateful, who, remedy)
+        check_repeatable(declaration, user.stateful, who, remedy)
         is_pure = declaration.pure or declaration.table is not None
-        check_unordered(declaration, stateful and not is_pure, who, remedy)
-    spec = _spec_for(func, inputs, outputs, eager, declaration)
-    if from_callback:
-        spec.op_name = "hostcall.callback"
-    check_no_results(declaration.line, outputs.dtypes, stateful, spec.description)
-    # Stock script ops pass copies in eager mode, and the tensors' own memory in a graph.
-    spec.copies_inputs = from_callback or tf.executing_eagerly()
-    spec.declaration = declaration
-    spec.given_name = given_name
-    spec.grad = grad
-    spec.timeout = declaration.timeout
-    spec.ordered = stateful and not declaration.pure
-    spec.route = declaration.route or requested_routes.current()
-    if not tf.executing_eagerly():
-        spec.locate()
-    return emit(spec, stateful, name)
+        check_unordered(declaration, user.stateful and not is_pure, who, remedy)
+    user = user.described("" if tf.executing_eagerly() else source_location.caller())
+    spec = _spec_for(user, inputs, outputs)
+    check_no_results(declaration.line, outputs.dtypes, user.stateful, user.description)
+    return emit(spec, user.stateful, name)
 
 
 def _spec_for(
-    func: Callable[..., Any],
-    inputs: structures.Inputs,
-    outputs: structures.Outputs,
-    eager: bool,
-    declaration: Declaration,
+    user: UserFunction, inputs: structures.Inputs, outputs: structures.Outputs
 ) -> CallbackSpec:
+    func, declaration = user.function, user.declaration
     shape_function = None
     if declaration.result is not None:
         shape_function = result_shapes.make_shape_function(declaration, func, inputs, outputs)
-    if eager:
-        check_takes_tensors(declaration, f"tf.py_function of {source_location.of_function(func)}")
-        differentiable = (
-            any(map(_is_trainable, inputs.flat))
-            and any(dtype.is_floating or dtype.is_complex for dtype in outputs.dtypes)
-            and features.GRADIENTS.available
-            and not eager_execution.gradient_is_overridden()
-        )
-        # A pure function keeps no residual, and only that keeps an eager call's function alive.
-        pure = declaration.pure and not tf.executing_eagerly()
-        return EagerSpec(
-            func, inputs, outputs, shape_function, (), differentiable and not pure, pure
-        )
-    if declaration.on_device:
-        return LendingSpec(func, inputs, outputs, shape_function)
-    if declaration.shares_memory:
-        return BorrowingSpec(func, inputs, outputs, shape_function)
-    if isinstance(func, NativeCode):
-        return NativeSpec(func, inputs, outputs, shape_function)
-    return NumpySpec(func, inputs, outputs, shape_function)
+    route = declaration.route or requested_routes.current()
+    if not user.takes_tensors:
+        kind = array_specs.class_for(user)
+        return kind(user, inputs, outputs, shape_function, route=route)
+    check_takes_tensors(declaration, f"{PY_FUNCTION} of {source_location.of_function(func)}")
+    differentiable = (
+        any(map(_is_trainable, inputs.flat))
+        and any(dtype.is_floating or dtype.is_complex for dtype in outputs.dtypes)
+        and features.GRADIENTS.available
+        and not eager_execution.gradient_is_overridden()
+    )
+    # A pure function keeps no residual, and only that keeps an eager call's function alive.
+    pure = declaration.pure and not tf.executing_eagerly()
+    hidden = differentiable and not pure
+    return EagerSpec(user, inputs, outputs, shape_function, (), hidden, pure, route=route)
 
 
 def emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:

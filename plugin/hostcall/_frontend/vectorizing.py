@@ -98,11 +98,12 @@ def _for_batch(mapped: MappedOp, spec: CallbackSpec) -> _Results:
     ]
     inputs = spec.inputs.with_tensors(tensors)
     divided = [stacked for _, stacked in mapped.inputs] if method == MAP else None
-    batched = array_specs.of_batch(spec, inputs, mapped.loop, divided)
-    if spec.grad is not None:
+    grad = None
+    if spec.user.grad is not None:
         expands = method != BROADCAST_ALL and not recorded
         shared = [expands and not stacked for _, stacked in mapped.inputs]
-        batched.grad = batched_gradients.of_batch(spec, shared)
+        grad = batched_gradients.of_batch(spec, shared)
+    batched = array_specs.of_batch(spec, inputs, mapped.loop, divided, grad)
     name = mapped.op.name.rpartition("/")[2]
 
     def emit(*_: Any) -> Any:
@@ -133,10 +134,10 @@ def _handle(spec: CallbackSpec) -> list[Converted]:
 
 def _with_gradient(spec: CallbackSpec, inputs: Inputs, outputs: Outputs, emit: Any) -> Any:
     """Return the results of `emit`, flat, with the user's gradient of the function."""
-    if spec.grad is None or not outputs.dtypes:
+    if spec.user.grad is None or not outputs.dtypes:
         packed = emit(inputs, outputs)
     else:
-        packed = gradients.call(emit, spec.grad, inputs, outputs)
+        packed = gradients.call(emit, spec.user.grad, inputs, outputs)
     return packed if _is_op(packed) else outputs.unpack(packed)
 
 

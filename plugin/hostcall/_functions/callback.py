@@ -11,10 +11,11 @@ import inspect
 import math
 import types
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from hostcall._functions import frameworks, named_functions, source_location, specs
 from hostcall._functions.declaration import (
+    CallbackOptions,
     Declaration,
     check_callback,
     check_function,
@@ -22,9 +23,12 @@ from hostcall._functions.declaration import (
     check_stateless,
     check_takes_tensors,
     check_unordered,
+    options_of,
+    takes,
 )
 from hostcall._functions.declarations import of_method, of_native
 from hostcall._functions.native_code import NativeCode
+from hostcall._functions.user_function import UserFunction
 from hostcall_runtime import register
 from hostcall_runtime._keyword_call import KeywordCall
 
@@ -311,15 +315,12 @@ class Callback:
         """
         args, by_name = without_defaults(args, by_name, self._signature)
         inputs, call = self._sorted(args, by_name)
-        parts = frameworks.Parts(
-            call.function, call.declaration, self.kind, self.stateful, self.name, call.grad
-        )
-        return frameworks.call(parts, inputs, (*args, *by_name.values()))
+        return frameworks.call(call, inputs, (*args, *by_name.values()))
 
     def _sorted(
         self, args: tuple[Any, ...], by_name: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], _Call]:
-        """Return the op's inputs, and the functions that take them by position."""
+    ) -> tuple[tuple[Any, ...], UserFunction]:
+        """Return the op's inputs, and the function that takes them by position."""
         if not by_name and len(args) in self._calls:
             return args, self._calls[len(args)]
         if by_name and isinstance(self._function, NativeCode):
@@ -334,7 +335,15 @@ class Callback:
         if function is not self._function or result is not declaration.result:
             declaration = declaration.of_call(result, getattr(function, "key", None))
         grad = None if self._grad is None else arguments.of_gradient(self._grad)
-        call = _Call(function, declaration, grad)
+        call = UserFunction(
+            function,
+            declaration,
+            takes_tensors=self.kind == "eager",
+            stateful=self.stateful,
+            owns_arguments=True,
+            given_name=self.name,
+            grad=grad,
+        )
         if not by_name:
             self._calls[len(args)] = call
         return arguments.inputs, call
@@ -344,7 +353,7 @@ class Callback:
         self._signature = signature_of(function, takes_out)
         self.__signature__ = self._signature or _UNKNOWN_SIGNATURE
         # A cache for calls without keywords, by the number of arguments.
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, UserFunction] = {}
 
     def __get__(self, instance: object | None, owner: type | None = None) -> Callback:
         """Return the callback of a bound method, if the function is decorated in a class."""
@@ -362,15 +371,7 @@ class Callback:
         return f"<hostcall.callback{name} of {source_location.of_function(self._function)}>"
 
 
-@dataclasses.dataclass(frozen=True)
-class _Call:
-    """The functions of one call, which take the op's inputs by position."""
-
-    function: Callable[..., Any]
-    declaration: Declaration
-    grad: Callable[..., Any] | None
-
-
+@takes("callback", CallbackOptions)
 def callback(
     function: Callable[..., Any] | None = None,
     *,
@@ -379,19 +380,7 @@ def callback(
     stateful: bool = True,
     name: str | None = None,
     grad: Callable[..., Any] | None = None,
-    pure: bool = False,
-    timeout: float | None = None,
-    borrow: bool = False,
-    out: bool = False,
-    memo: bool | int = False,
-    executor: Any = None,
-    wait: bool = True,
-    queue: int | None = None,
-    when_full: str = "wait",
-    vmap_method: str | None = None,
-    retries: int = 0,
-    memory: str = "host",
-    concurrent: bool = False,
+    **options: Unpack[CallbackOptions],
 ) -> Any:
     """Make a function callable from TensorFlow programs, compiled ones included.
 
@@ -414,20 +403,7 @@ def callback(
         argument's shape and dtype (for a single argument, not in a tuple); None for an argument
         without a gradient. Another shape or dtype raises a ValueError when the gradient is
         computed. A "numpy" callback with `grad` is differentiable.
-      pure: as in `hostcall.declare`, for an "eager" callback.
-      timeout: as in `hostcall.declare`.
-      borrow: as in `hostcall.declare`, for a "numpy" callback.
-      out: as in `hostcall.declare`, for a "numpy" callback.
-      memo: as in `hostcall.declare`, for a "numpy" callback with `stateful=False`. For a method,
-        each object has its own kept results.
-      executor: as in `hostcall.declare`; a `ThreadPoolExecutor` for an "eager" callback.
-      wait: as in `hostcall.declare`; False is for a callback with `result=[]`.
-      queue: as in `hostcall.declare`.
-      when_full: as in `hostcall.declare`.
-      vmap_method: as in `hostcall.declare`. `grad` still takes one element.
-      retries: as in `hostcall.declare`, with `stateful=False`.
-      memory: as in `hostcall.declare`, for a "numpy" callback.
-      concurrent: as in `hostcall.declare`, with `stateful=False`.
+      **options: {options}
 
     Returns:
       A `Callback`, or a decorator that makes one.
@@ -454,24 +430,9 @@ def callback(
       array([ 2.,  6., 12.], dtype=float32)
     """
     check_callback(kind, name, grad, stateful, result)
-    declaration = Declaration(
-        result,
-        pure,
-        timeout,
-        borrow=borrow,
-        out=out,
-        memo=memo,
-        executor=executor,
-        wait=wait,
-        queue=queue,
-        when_full=when_full,
-        vmap_method=vmap_method,
-        retries=retries,
-        memory=memory,
-        concurrent=concurrent,
-    )
+    declaration = options_of("callback", CallbackOptions, dict(options), result=result)
     check_repeatable(declaration, stateful, "hostcall.callback", "stateful=False")
-    is_ordered = stateful and not pure
+    is_ordered = stateful and not declaration.pure
     check_unordered(declaration, is_ordered, "hostcall.callback", "stateful=False")
     if kind == "eager":
         check_takes_tensors(declaration, "hostcall.callback with kind='eager'")

@@ -1,4 +1,8 @@
-"""The declaration of one function, and its validation."""
+"""The options of a Python function's calls: what they are, their documentation and their checks.
+
+To add an option, add it to `Declaration` and to the TypedDict of the ways that take it.
+"""
+# ruff: noqa: RUF009 - `_option` returns a dataclasses.field
 
 from __future__ import annotations
 
@@ -6,40 +10,34 @@ import copy
 import dataclasses
 import inspect
 import numbers
-from collections.abc import Hashable, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any, Literal, TypedDict, TypeVar
 
 from hostcall._functions import memoization
 from hostcall_runtime import _executor_errors, _executors, _fire_and_forget, _mapped_calls
 from hostcall_runtime._errors import counted
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 SEQUENTIAL, EXPAND_DIMS, BROADCAST_ALL = "sequential", "expand_dims", "broadcast_all"
 MAP = "map"
 METHODS = (SEQUENTIAL, EXPAND_DIMS, BROADCAST_ALL, MAP)
+VmapMethod = Literal["sequential", "expand_dims", "broadcast_all", "map"]
 
 # These make one call for the whole batch; with the last, an executor divides it.
 OF_BATCHES = (EXPAND_DIMS, BROADCAST_ALL, MAP)
 
-_NO_EXECUTOR = (
-    "hostcall: vmap_method='map' divides a batch among the workers of an executor, and there is "
-    "none. Write executor=concurrent.futures.ThreadPoolExecutor(4), for one."
-)
-
-
-def check_vmap_method(method: object, executor: object) -> None:
-    """Check that a vmap method exists and has the executor that it needs.
-
-    Raises:
-      ValueError: when the method is unknown, or its executor is missing.
-    """
-    if method is not None and method not in METHODS:
-        raise ValueError(f"hostcall: vmap_method={method!r} is none of {METHODS}.")
-    if method == MAP and executor is None:
-        raise ValueError(_NO_EXECUTOR)
-
-
 AUTO, CUSTOM_CALL, PARTITION = "auto", "custom_call", "partition"
 ROUTES = (AUTO, CUSTOM_CALL, PARTITION)
+
+TRACE = "trace"
+
+# The memory of a function's arrays: NumPy's, or the program's own.
+HOST, DEVICE = "host", "device"
+Memory = Literal["host", "device"]
+
+# A `hostcall.callback` takes arrays or EagerTensors.
+KINDS = ("numpy", "eager")
 
 
 def checked(route: object, what: str = "route") -> str:
@@ -51,25 +49,6 @@ def checked(route: object, what: str = "route") -> str:
     if route not in ROUTES:
         raise ValueError(f"hostcall: {what}={route!r} is none of {', '.join(map(repr, ROUTES))}.")
     return str(route)
-
-
-TRACE = "trace"
-
-# The memory of a function's arrays: NumPy's, or the program's own.
-HOST, DEVICE = "host", "device"
-
-# A `hostcall.callback` takes arrays or EagerTensors.
-KINDS = ("numpy", "eager")
-
-
-# Options that exclude wait=False, each with the reason.
-_NOT_WITHOUT_WAITING = {
-    "borrow": "lends the function the program's own memory for the call alone",
-    "out": "has the function write the program's results",
-    "memo": "keeps the results of the function",
-    "pure": "says that the function does nothing but return results",
-    "concurrent": "lets calls overlap, and hostcall makes them one by one",
-}
 
 
 def check_result(result: object) -> None:
@@ -115,19 +94,6 @@ def check_function(function: object, who: str) -> None:
         )
 
 
-def check_concurrent(declaration: Any) -> None:
-    """Check that `concurrent` is a bool.
-
-    Raises:
-      TypeError: when it is not.
-    """
-    if not isinstance(declaration.concurrent, bool):
-        raise TypeError(
-            f"hostcall: concurrent={declaration.concurrent!r} is neither True, where calls may run "
-            "at the same time, nor False."
-        )
-
-
 def check_unordered(declaration: Any, ordered: bool, who: str, remedy: str) -> None:
     """Check that calls which may overlap need no order.
 
@@ -146,81 +112,6 @@ def check_unordered(declaration: Any, ordered: bool, who: str, remedy: str) -> N
             f"effects, which happen in the order of the program. If they have none, write {remedy};"
             " else take concurrent away."
         )
-
-
-def check_executor(declaration: Any) -> None:
-    """Check that a function on an executor borrows no arrays.
-
-    Raises:
-      ValueError: when it does.
-    """
-    for option in ("borrow", "out"):
-        if declaration.executor is not None and getattr(declaration, option):
-            raise ValueError(
-                f"hostcall: {option}=True lends the function the program's own memory for the call "
-                "alone, and a call on an executor may outlast the program, or run in another "
-                f"process. Take {option}=True or executor= away."
-            )
-
-
-# Options that exclude memory="device", each with the reason.
-_NOT_ON_DEVICE = {
-    "borrow": "lends the function arrays of NumPy's, and memory='device' lends arrays already",
-    "out": "has the function write into arrays of NumPy's",
-    "memo": "keeps results by the values of the arguments, which nobody looks at on a device",
-    "executor": "makes the call elsewhere, where the program's memory is not",
-    "timeout": "lets the program go on while the call still has its memory",
-}
-
-
-def check_memory(declaration: Any) -> None:
-    """Check the declared memory, and that no other option excludes memory="device".
-
-    Raises:
-      ValueError: when the memory is unknown, or another option excludes it.
-    """
-    if declaration.memory not in (HOST, DEVICE):
-        raise ValueError(
-            f"hostcall: memory={declaration.memory!r} is neither {HOST!r}, for arrays of NumPy's, "
-            f"nor {DEVICE!r}, for arrays in the program's own memory."
-        )
-    if declaration.memory == HOST:
-        return
-    check_waits(declaration.memory, declaration.wait)
-    for option, why in _NOT_ON_DEVICE.items():
-        given = getattr(declaration, option)
-        if given is not None and given is not False:
-            raise ValueError(
-                f"hostcall: {option}={given!r} {why}. Take {option}= or memory='device' away."
-            )
-
-
-def check_waits(memory: str, wait: bool, concurrent: bool = False) -> None:
-    """Raise a ValueError if `memory` or `concurrent` excludes wait=False."""
-    if concurrent and not wait:
-        raise ValueError(
-            f"hostcall: concurrent=True {_NOT_WITHOUT_WAITING['concurrent']} where no "
-            "program waits for them (wait=False). Take one of the two away."
-        )
-    if memory == DEVICE and not wait:
-        raise ValueError(
-            "hostcall: memory='device' lends the function the program's own memory for the call "
-            "alone, and with wait=False no program waits for the call. Take one of the two away."
-        )
-
-
-def check_unawaited(declaration: Any) -> None:
-    """Check that no declared option excludes wait=False.
-
-    Raises:
-      ValueError: when one does.
-    """
-    for option, why in _NOT_WITHOUT_WAITING.items():
-        if not declaration.wait and getattr(declaration, option):
-            raise ValueError(
-                f"hostcall: {option}={getattr(declaration, option)!r} {why}, and with wait=False "
-                f"no program waits for the call. Take {option}= or wait=False away."
-            )
 
 
 def check_no_results(line: object, dtypes: Sequence[Any], stateful: bool, who: str) -> None:
@@ -253,18 +144,6 @@ def check_no_results(line: object, dtypes: Sequence[Any], stateful: bool, who: s
         )
 
 
-def check_retries(retries: object) -> None:
-    """Check that `retries` is a number of calls.
-
-    Raises:
-      ValueError: when it is not.
-    """
-    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
-        raise ValueError(
-            f"hostcall: retries={retries!r} is no number of calls. Write retries=2, for one."
-        )
-
-
 def check_repeatable(declaration: Any, stateful: bool, who: str, remedy: str) -> None:
     """Check that calls which may be repeated have no side effects.
 
@@ -286,36 +165,37 @@ def check_repeatable(declaration: Any, stateful: bool, who: str, remedy: str) ->
         )
 
 
+# Options that need a function of arrays, each with a test, the reason and the remedy.
+_OF_ARRAYS: dict[str, tuple[Callable[[Any], bool], str, str]] = {
+    "borrow": (bool, ", which are read-only already", "take borrow=True away"),
+    "out": (bool, ", which nothing can write to", "take out=True away"),
+    "memory": (lambda memory: memory == DEVICE, "", "take memory='device' away"),
+    "memo": (
+        lambda memo: memo is not False,
+        ": its gradient needs what each call computes, and so each call runs",
+        "take memo away",
+    ),
+    "vmap_method": (
+        lambda method: method == MAP,
+        ", which cannot be divided here",
+        'vmap_method="expand_dims"',
+    ),
+}
+
+
 def check_takes_tensors(declaration: Any, who: str) -> None:
     """Check that no option is declared that needs a function of NumPy arrays.
 
     Raises:
       ValueError: when one is; the message names it, and the caller `who`.
     """
-    for option in ("borrow", "out"):
-        if getattr(declaration, option):
+    for option, (is_given, reason, remedy) in _OF_ARRAYS.items():
+        value = getattr(declaration, option)
+        if is_given(value):
             raise ValueError(
-                f"hostcall: {option}=True is for functions that take NumPy arrays, and {who} gives "
-                f"its function tensors, which nobody can write to. Use tf.numpy_function, or take "
-                f"{option}=True away."
+                f"hostcall: {option}={value!r} is for functions that take NumPy arrays, and {who} "
+                f"gives its function tensors{reason}. Use tf.numpy_function, or {remedy}."
             )
-    if declaration.memory == DEVICE:
-        raise ValueError(
-            f"hostcall: memory='device' is for functions that take arrays, and {who} gives its "
-            "function tensors. Use tf.numpy_function, or take memory='device' away."
-        )
-    if declaration.table is not None:
-        raise ValueError(
-            f"hostcall: memo={declaration.memo!r} is for functions that take NumPy arrays, and "
-            f"{who} gives its function tensors: its gradient needs what each call computes, and so "
-            "each call runs. Use tf.numpy_function, or take memo away."
-        )
-    if declaration.vmap_method == MAP:
-        raise ValueError(
-            f"hostcall: vmap_method='map' is for functions that take NumPy arrays, and {who} gives "
-            "its function tensors, which cannot be divided here. Use tf.numpy_function, or "
-            'vmap_method="expand_dims".'
-        )
     if declaration.executor is not None and declaration.executor.runs_no_threads:
         raise ValueError(_executor_errors.takes_tensors(who, declaration.executor.given))
 
@@ -365,77 +245,349 @@ def check_stateless(declaration: Any) -> None:
         )
 
 
+# Options that exclude others, each with the reason: a test, the words for it, and these options.
+_LENDS = "lends the function the program's own memory for the call alone"
+_EXCLUSIVE: tuple[tuple[Callable[[Any], bool], str, str, dict[str, str]], ...] = (
+    (
+        lambda declaration: declaration.executor is not None,
+        "executor=",
+        ", and a call on an executor may outlast the program, or run in another process",
+        {"borrow": _LENDS, "out": _LENDS},
+    ),
+    (
+        lambda declaration: not declaration.wait,
+        "wait=False",
+        ", and with wait=False no program waits for the call",
+        {
+            "borrow": _LENDS,
+            "out": "has the function write the program's results",
+            "memo": "keeps the results of the function",
+            "pure": "says that the function does nothing but return results",
+            "concurrent": "lets calls overlap, and hostcall makes them one by one",
+            "memory": _LENDS,
+        },
+    ),
+    (
+        lambda declaration: declaration.on_device,
+        "memory='device'",
+        "",
+        {
+            "borrow": "lends NumPy's arrays, and memory='device' lends arrays already",
+            "out": "has the function write into arrays of NumPy's",
+            "memo": "keeps results by the values of the arguments, which nobody reads on a device",
+            "executor": "makes the call elsewhere, where the program's memory is not",
+            "timeout": "lets the program go on while the call still has its memory",
+        },
+    ),
+    (
+        lambda declaration: declaration.table is not None,
+        "memo=",
+        ", and memo= returns results without calling it",
+        {"out": "has the function write its results into arrays that it is given"},
+    ),
+)
+
+
+def _check_exclusive(declaration: Any) -> None:
+    """Check that no two options exclude each other.
+
+    Raises:
+      ValueError: when two do.
+    """
+    for is_given, other, consequence, excluded in _EXCLUSIVE:
+        for option in dataclasses.fields(declaration):
+            value, reason = getattr(declaration, option.name), excluded.get(option.name)
+            if reason is not None and value != option.default and is_given(declaration):
+                raise ValueError(
+                    f"hostcall: {option.name}={value!r} {reason}{consequence}. Take {option.name}= "
+                    f"or {other} away."
+                )
+
+
+def _check_values(declaration: Declaration) -> None:
+    """Check each option by itself.
+
+    Raises:
+      TypeError: when `concurrent` is no bool.
+      ValueError: for an unknown or impossible value.
+    """
+    check_result(declaration.result)
+    if declaration.route is not None:
+        checked(declaration.route)
+    timeout, retries = declaration.timeout, declaration.retries
+    if timeout is not None and not (isinstance(timeout, numbers.Real) and timeout > 0):
+        raise ValueError(f"hostcall: timeout={timeout!r} is not a positive time in seconds.")
+    if not isinstance(declaration.concurrent, bool):
+        raise TypeError(
+            f"hostcall: concurrent={declaration.concurrent!r} is neither True, where calls may run "
+            "at the same time, nor False."
+        )
+    if declaration.vmap_method is not None and declaration.vmap_method not in METHODS:
+        raise ValueError(f"hostcall: vmap_method={declaration.vmap_method!r} is none of {METHODS}.")
+    if declaration.vmap_method == MAP and declaration.executor is None:
+        raise ValueError(
+            "hostcall: vmap_method='map' divides a batch among the workers of an executor, and "
+            "there is none. Write executor=concurrent.futures.ThreadPoolExecutor(4), for one."
+        )
+    if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
+        raise ValueError(
+            f"hostcall: retries={retries!r} must be a non-negative integer, for example retries=2."
+        )
+    if declaration.memory not in (HOST, DEVICE):
+        raise ValueError(
+            f"hostcall: memory={declaration.memory!r} is neither {HOST!r}, for arrays of NumPy's, "
+            f"nor {DEVICE!r}, for arrays in the program's own memory."
+        )
+
+
+class SharedOptions(TypedDict, total=False):
+    """The options that each way to call a Python function takes."""
+
+    pure: bool
+    executor: Any
+    wait: bool
+    queue: int | None
+    when_full: str
+    retries: int
+    memory: str
+    concurrent: bool
+
+
+class CallbackOptions(SharedOptions, total=False):
+    """The options of `hostcall.callback`."""
+
+    timeout: float | None
+    borrow: bool
+    out: bool
+    memo: bool | int
+    vmap_method: str | None
+
+
+class DeclareOptions(CallbackOptions, total=False):
+    """The options of `hostcall.declare`."""
+
+    result: object
+    route: str | None
+
+
+def _option(default: Any, text: str, *, saved: bool = False, **texts: str) -> Any:
+    """Return the field of an option.
+
+    Args:
+      default: its default.
+      text: its documentation for `hostcall.declare`.
+      saved: whether saved graphs record it.
+      **texts: its documentation for `callback`, and for `call` of JAX, where it is more than "as in
+        `hostcall.declare`".
+    """
+    return dataclasses.field(default=default, metadata={"declare": text, "saved": saved, **texts})
+
+
 @dataclasses.dataclass(frozen=True)
 class Declaration:
-    """The declaration of one function.
+    """All that a user may say of a Python function and its calls, checked.
+
+    A field is an option of `hostcall.declare`, and has its documentation. The signatures and
+    docstrings of the public functions, the records in saved graphs, and the table by which the
+    serving library reads these are made from the fields.
 
     Attributes:
-      result: a structure of specs, a function from the inputs' specs to one, or "trace"; None
-        if undeclared.
-      pure: whether the gradient may run the function once more.
-      timeout: the seconds that a call may take, or None.
-      route: "auto", "custom_call" or "partition"; None if undeclared.
-      borrow: whether the function gets borrowed views of its arguments, which it only reads.
-      out: whether the function writes its results into borrowed arrays.
-      memo: the number of results to keep for calls with equal inputs; True for the usual number,
-        False for none.
-      executor: the provider of the executor that runs the calls, made from the user's value; or
-        None.
-      wait: whether programs wait for the calls.
-      queue: with `wait=False`, how many calls may wait to run; None for the usual number.
-      when_full: the effect of one more call on a full queue: "wait" or "drop_oldest".
-      vmap_method: one of `METHODS`; None if undeclared.
-      retries: how often to repeat a call whose worker has died.
-      memory: "host" or "device": the memory of the function's arguments and results.
-      concurrent: whether calls may run beside others, on any thread.
       table: the kept results, or None.
       line: the calls with `wait=False`, or None where programs wait.
     """
 
-    result: Any = None
-    pure: bool = False
-    timeout: float | None = None
-    route: str | None = None
-    borrow: bool = False
-    out: bool = False
-    memo: bool | int = False
-    executor: Any = None
-    wait: bool = True
-    queue: int | None = None
-    when_full: str = _fire_and_forget.WAIT
-    vmap_method: str | None = None
-    retries: int = 0
-    memory: str = HOST
-    concurrent: bool = False
-    table: memoization.Table | None = dataclasses.field(init=False, compare=False, repr=False)
-    line: _fire_and_forget.Line | None = dataclasses.field(init=False, compare=False, repr=False)
+    result: Any = _option(
+        None,
+        """
+        the shapes and dtypes of the results; None declares nothing. One of
+
+        - a `tf.TensorSpec`, or a structure of them like the op's `Tout`;
+        - `hostcall.BoundedSpec`s in the same places, if only an upper bound is known;
+        - a shape function, from the specs of the arguments to one of the above, or to bare shapes.
+          It is called when XLA compiles, with a `tf.TensorSpec` of known shape for each argument,
+          or a `BoundedSpec` if the size of an argument is bounded;
+        - `"trace"`, for `tf.py_function`: TensorFlow traces the function with symbolic tensors to
+          find the shapes. So the function runs once more for each combination of argument shapes,
+          with all its side effects, and TensorFlow must be able to trace it.
+
+        """,
+    )
+    pure: bool = _option(
+        False,
+        """
+        True declares that the function has no side effects. In compiled functions its calls
+        have no order. The gradient of a `tf.py_function` then runs it once more, instead of keeping
+        tape residuals.
+        """,
+        saved=True,
+        callback='as in `hostcall.declare`, for an "eager" callback.',
+        call="""
+        whether the function returns the same results for the same arguments and has no side effect,
+        so that XLA may drop, share or repeat calls. Otherwise each call runs once.
+        """,
+    )
+    timeout: float | None = _option(
+        None,
+        """
+        the seconds that a call may take, on a thread of its own. A longer call fails with
+        its stack: `tf.errors.DeadlineExceededError` in a compiled program, elsewhere
+        `tf.errors.UnknownError`.
+        """,
+        saved=True,
+    )
+    route: str | None = _option(
+        None,
+        "how compiled functions call it, as for `hostcall.configure`, which decides for None.",
+    )
+    borrow: bool = _option(
+        False,
+        """
+        True passes read-only views of the program's own memory, instead of copies. The
+        function must drop them before it returns; it may return them, or parts of them.
+        """,
+        saved=True,
+        callback='as in `hostcall.declare`, for a "numpy" callback.',
+    )
+    out: bool = _option(
+        False,
+        """
+        True makes the function write its results into arrays over the program's own memory. It
+        gets them by the keyword `out`, as NumPy's functions do: an array, a tuple of arrays, or a
+        structure like `Tout`, with arbitrary values at first. It returns nothing, or `out`. The
+        sizes must be known before the call, so no `BoundedSpec`s. `borrow` and `out` are for
+        functions of arrays, not for `tf.py_function`. A view that is still referenced after the
+        call is a `tf.errors.InvalidArgumentError`; its memory is kept as long as the reference.
+        """,
+        saved=True,
+        callback='as in `hostcall.declare`, for a "numpy" callback.',
+    )
+    memo: bool | int = _option(
+        False,
+        """
+        for functions of arrays: True, or a number, declares that the function is pure. The
+        results for the last 128 sets of arguments, or that number, are kept, for eager calls, plain
+        graphs and compiled functions together. Exceptions are not kept. If XLA knows all arguments
+        when it compiles, hostcall calls the function then.
+        """,
+        saved=True,
+        callback="""
+        as in `hostcall.declare`, for a "numpy" callback with `stateful=False`. For a method, each
+        object has its own kept results.
+        """,
+    )
+    executor: Any = _option(
+        None,
+        """
+        the executor of the calls: anything with the interface of
+        `concurrent.futures.Executor`, or a function that makes one. That function is called once in
+        each process, and again after the executor has broken. A `tf.py_function` needs a
+        `ThreadPoolExecutor`. A call that the executor cannot make is a `hostcall.ExecutorError`. If
+        a call on one of the executor's threads makes another one, that runs on the same thread.
+        """,
+        callback='as in `hostcall.declare`; a `ThreadPoolExecutor` for an "eager" callback.',
+    )
+    wait: bool = _option(
+        True,
+        """
+        False makes programs hand over copies of the arguments and go on, for functions without
+        results: logs, checkpoints, plots. All these calls run one by one, in program order, on a
+        thread of hostcall's; those with an executor run on that, one by one for each executor. The
+        function's return value is dropped. Its exception is raised by the next call of the
+        function, or by `hostcall.barrier`. A process ends when all calls have ended. The `timeout`
+        starts when the call runs.
+        """,
+        callback="as in `hostcall.declare`; False is for a callback with `result=[]`.",
+        call="""
+        False makes programs hand the call over and go on, as in `hostcall.declare`; for a call
+        without results. `ordered=True` keeps the calls of a program in order.
+        """,
+    )
+    queue: int | None = _option(
+        None, "with `wait=False`, how many calls of the function may wait to run; 16 if left out."
+    )
+    when_full: str = _option(
+        _fire_and_forget.WAIT,
+        """
+        the effect of one more call on a full queue. "wait": the program waits.
+        "drop_oldest": the oldest waiting call is never made; `hostcall.stats` counts those. A call
+        that a function with `wait=False` makes itself does not wait for room.
+        """,
+    )
+    vmap_method: VmapMethod | None = _option(
+        None,
+        """
+        how `tf.vectorized_map`, jacobians and `jax.vmap` batch a call. One of
+
+        - `"sequential"`: a call for each element of the batch, one after another;
+        - `"expand_dims"`: one call for the batch. Each argument gets one more axis, in front: the
+          batch axis, or an axis of size 1 if the argument is the same for all elements. The results
+          have the batch axis in front, too. `result` still describes one element;
+        - `"broadcast_all"`: the same, and the axis of each argument has the batch's size;
+        - `"map"`: as `"expand_dims"`, and the call is divided among the workers of `executor`, as
+          by `hostcall.map`: the function gets a part of the batch.
+
+        None is "sequential" for TensorFlow, with its warning, and is refused if
+        `fallback_to_while_loop` is False.
+        """,
+        saved=True,
+        callback="as in `hostcall.declare`. `grad` still takes one element.",
+    )
+    retries: int = _option(
+        0,
+        """
+        how often to repeat a call whose worker has died, for functions that are pure: with
+        `pure=True` or `memo`, or in ops that are not stateful.
+        """,
+        callback="as in `hostcall.declare`, with `stateful=False`.",
+        call="as in `hostcall.declare`; for `pure` calls.",
+    )
+    memory: Memory = _option(
+        HOST,
+        """
+        the memory of the function's arguments and results. "host": NumPy arrays, copied from
+        the device and back if the program runs on one. "device": it gets `hostcall.DeviceArray`s
+        over the program's own memory, which CuPy, Numba, Torch and JAX take without a copy, and
+        NumPy on the CPU. It is called when the arguments are ready, and only reads them, during the
+        call. It returns NumPy arrays, or anything with `__dlpack__` or `__cuda_array_interface__`
+        on the same device, ready on the stream that these name. Its work on streams other than
+        these and the default one must have ended by then. For functions of arrays, without
+        `borrow`, `out`, `memo`, `executor`, `timeout` and `wait=False`.
+        """,
+        saved=True,
+        callback='as in `hostcall.declare`, for a "numpy" callback.',
+        call="""
+        "device" passes arrays where they lie, as in `hostcall.declare`. On the CPU it passes
+        copies, since hostcall cannot keep JAX's memory.
+        """,
+    )
+    concurrent: bool = _option(
+        False,
+        """
+        True lets calls of a pure function overlap with others, and begin early, on any
+        thread. Without it the calls of a program run one at a time, wherever XLA allows on the
+        thread that runs the program. An `executor` with several workers implies it, and so does
+        `hostcall.map`. `hostcall.check` tests whether calls on several threads return the same as
+        calls one by one.
+        """,
+        saved=True,
+        callback="as in `hostcall.declare`, with `stateful=False`.",
+        call="""
+        whether calls may run at the same time as others, on any thread, and `pure` ones begin
+        early, as in `hostcall.declare`.
+        """,
+    )
+    table: memoization.Table | None = dataclasses.field(init=False, repr=False, default=None)
+    line: _fire_and_forget.Line | None = dataclasses.field(
+        init=False, compare=False, repr=False, default=None
+    )
 
     def __post_init__(self) -> None:
-        check_result(self.result)
-        if self.route is not None:
-            checked(self.route)
-        if self.timeout is not None:
-            is_time = isinstance(self.timeout, numbers.Real) and self.timeout > 0
-            if not is_time:
-                raise ValueError(
-                    f"hostcall: timeout={self.timeout!r} is not a positive time in seconds."
-                )
         object.__setattr__(self, "executor", _executors.provider_of(self.executor))
-        check_executor(self)
         line = _fire_and_forget.line_for(self.wait, self.queue, self.when_full)
         object.__setattr__(self, "line", line)
-        check_concurrent(self)
-        check_unawaited(self)
-        check_vmap_method(self.vmap_method, self.executor)
-        check_retries(self.retries)
-        check_memory(self)
         object.__setattr__(self, "table", memoization.table_for(self.memo))
-        if self.out and self.table is not None:
-            raise ValueError(
-                "hostcall: out=True has the function write its results into arrays that it is "
-                f"given, and memo={self.memo!r} returns results without calling it. Take one of "
-                "the two away."
-            )
+        _check_values(self)
+        _check_exclusive(self)
 
     @property
     def shares_memory(self) -> bool:
@@ -464,11 +616,12 @@ class Declaration:
         """Return a copy for another function, with a table and a line of its own."""
         return dataclasses.replace(self)
 
-    def of_divided_call(self) -> Declaration:
-        """Return a copy without an executor, for a function that passes calls to one itself."""
-        declaration = copy.copy(self)
-        object.__setattr__(declaration, "executor", None)
-        return declaration
+    def with_fields(self, **fields: Any) -> Declaration:
+        """Return a copy with other values of some fields, and the same table and line."""
+        other = copy.copy(self)
+        for name, value in fields.items():
+            object.__setattr__(other, name, value)
+        return other
 
     def of_call(self, result: Any, key: Hashable) -> Declaration:
         """Return a copy for calls with keyword arguments, which share the table of results.
@@ -477,8 +630,64 @@ class Declaration:
           result: the declared result of these calls.
           key: a key that is equal for calls with equal fixed arguments.
         """
-        declaration = copy.copy(self)
-        object.__setattr__(declaration, "result", result)
-        if self.table is not None:
-            object.__setattr__(declaration, "table", self.table.part(key))
-        return declaration
+        return self.with_fields(result=result, table=self.table and self.table.part(key))
+
+
+SAVED = tuple(one for one in dataclasses.fields(Declaration) if one.metadata.get("saved"))
+
+
+def options_of(who: str, kind: type, options: Mapping[str, Any], **others: Any) -> Declaration:
+    """Check the options that a user has given to a public function.
+
+    Args:
+      who: the function, for messages.
+      kind: the TypedDict of its options.
+      options: the options.
+      **others: further fields.
+
+    Raises:
+      TypeError: for an option that the function does not take, or of a wrong type.
+      ValueError: for an unknown value, or options that exclude each other.
+    """
+    for name in options:
+        if name not in kind.__annotations__:
+            raise TypeError(f"{who}() got an unexpected keyword argument {name!r}")
+    return Declaration(**options, **others)
+
+
+def takes(way: str, options: type) -> Callable[[F], F]:
+    """Give a function of `**options` the signature and the documentation of these.
+
+    Args:
+      way: the public function: "declare", "callback" or "call".
+      options: the TypedDict of its options. Their documentation replaces the line on `**options`.
+    """
+    names = options.__annotations__
+    fields = [one for one in dataclasses.fields(Declaration) if one.name in names]
+
+    def give(function: F) -> F:
+        signature = inspect.signature(function)
+        named = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        named += [
+            inspect.Parameter(
+                one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.type
+            )
+            for one in fields
+        ]
+        function.__signature__ = signature.replace(parameters=named)  # type: ignore[attr-defined]
+        if function.__doc__ is not None:  # python -OO
+            text = "\n".join(_documented(way, one) for one in fields)
+            documentation = inspect.cleandoc(function.__doc__)
+            function.__doc__ = documentation.replace("  **options: {options}", text)
+        return function
+
+    return give
+
+
+def _documented(way: str, option: dataclasses.Field[Any]) -> str:
+    """Return the documentation of an option as an argument of a public function."""
+    text = option.metadata["declare"] if way == "declare" else option.metadata.get(way)
+    lines = inspect.cleandoc(text or "as in `hostcall.declare`.").splitlines()
+    indented = [f"    {line}" if line else "" for line in lines]
+    blank = [""] if text is not None and text.endswith("\n\n        ") else []
+    return "\n".join([f"  {option.name}: {indented[0].strip()}", *indented[1:], *blank])

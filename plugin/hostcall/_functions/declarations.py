@@ -7,9 +7,15 @@ import functools
 import types
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
-from hostcall._functions.declaration import Declaration, check_function
+from hostcall._functions.declaration import (
+    Declaration,
+    DeclareOptions,
+    check_function,
+    options_of,
+    takes,
+)
 from hostcall._functions.native_code import NativeCode, check_declared
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,63 +49,11 @@ _table: dict[_Key, tuple[Callable[[], Any], Declaration]] = {}
 
 
 @overload
-def declare(
-    function: F,
-    *,
-    result: object = None,
-    pure: bool = False,
-    timeout: float | None = None,
-    route: str | None = None,
-    borrow: bool = False,
-    out: bool = False,
-    memo: bool | int = False,
-    executor: Any = None,
-    wait: bool = True,
-    queue: int | None = None,
-    when_full: str = "wait",
-    vmap_method: str | None = None,
-    retries: int = 0,
-    memory: str = "host",
-    concurrent: bool = False,
-) -> F: ...
+def declare(function: F, **options: Unpack[DeclareOptions]) -> F: ...
 @overload
-def declare(
-    *,
-    result: object = None,
-    pure: bool = False,
-    timeout: float | None = None,
-    route: str | None = None,
-    borrow: bool = False,
-    out: bool = False,
-    memo: bool | int = False,
-    executor: Any = None,
-    wait: bool = True,
-    queue: int | None = None,
-    when_full: str = "wait",
-    vmap_method: str | None = None,
-    retries: int = 0,
-    memory: str = "host",
-    concurrent: bool = False,
-) -> Callable[[F], F]: ...
-def declare(
-    function: object = None,
-    *,
-    result: object = None,
-    pure: bool = False,
-    timeout: float | None = None,
-    route: str | None = None,
-    borrow: bool = False,
-    out: bool = False,
-    memo: bool | int = False,
-    executor: Any = None,
-    wait: bool = True,
-    queue: int | None = None,
-    when_full: str = "wait",
-    vmap_method: str | None = None,
-    retries: int = 0,
-    memory: str = "host",
-    concurrent: bool = False,
-) -> Any:
+def declare(**options: Unpack[DeclareOptions]) -> Callable[[F], F]: ...
+@takes("declare", DeclareOptions)
+def declare(function: Any = None, **options: Any) -> Any:
     """Declare the results and other properties of a function that is passed to a script op.
 
     XLA must know the shape of every result when it compiles. The declaration holds for every
@@ -109,78 +63,7 @@ def declare(
     Args:
       function: the function that is passed to the op: a function, method, builtin or other
         callable. Held weakly where Python allows it. Without it, `declare` is a decorator.
-      result: the shapes and dtypes of the results; None declares nothing. One of
-
-        - a `tf.TensorSpec`, or a structure of them like the op's `Tout`;
-        - `hostcall.BoundedSpec`s in the same places, if only an upper bound is known;
-        - a shape function, from the specs of the arguments to one of the above, or to bare shapes.
-          It is called when XLA compiles, with a `tf.TensorSpec` of known shape for each argument,
-          or a `BoundedSpec` if the size of an argument is bounded;
-        - `"trace"`, for `tf.py_function`: TensorFlow traces the function with symbolic tensors to
-          find the shapes. So the function runs once more for each combination of argument shapes,
-          with all its side effects, and TensorFlow must be able to trace it.
-
-      pure: True declares that the function has no side effects. In compiled functions its calls
-        have no order. The gradient of a `tf.py_function` then runs it once more, instead of keeping
-        tape residuals.
-      timeout: the seconds that a call may take, on a thread of its own. A longer call fails with
-        its stack: `tf.errors.DeadlineExceededError` in a compiled program, elsewhere
-        `tf.errors.UnknownError`.
-      route: how compiled functions call it, as for `hostcall.configure`, which decides for None.
-      borrow: True passes read-only views of the program's own memory, instead of copies. The
-        function must drop them before it returns; it may return them, or parts of them.
-      out: True makes the function write its results into arrays over the program's own memory. It
-        gets them by the keyword `out`, as NumPy's functions do: an array, a tuple of arrays, or a
-        structure like `Tout`, with arbitrary values at first. It returns nothing, or `out`. The
-        sizes must be known before the call, so no `BoundedSpec`s. `borrow` and `out` are for
-        functions of arrays, not for `tf.py_function`. A view that is still referenced after the
-        call is a `tf.errors.InvalidArgumentError`; its memory is kept as long as the reference.
-      memo: for functions of arrays: True, or a number, declares that the function is pure. The
-        results for the last 128 sets of arguments, or that number, are kept, for eager calls, plain
-        graphs and compiled functions together. Exceptions are not kept. If XLA knows all arguments
-        when it compiles, hostcall calls the function then.
-      executor: the executor of the calls: anything with the interface of
-        `concurrent.futures.Executor`, or a function that makes one. That function is called once in
-        each process, and again after the executor has broken. A `tf.py_function` needs a
-        `ThreadPoolExecutor`. A call that the executor cannot make is a `hostcall.ExecutorError`. If
-        a call on one of the executor's threads makes another one, that runs on the same thread.
-      wait: False makes programs hand over copies of the arguments and go on, for functions without
-        results: logs, checkpoints, plots. All these calls run one by one, in program order, on a
-        thread of hostcall's; those with an executor run on that, one by one for each executor. The
-        function's return value is dropped. Its exception is raised by the next call of the
-        function, or by `hostcall.barrier`. A process ends when all calls have ended. The `timeout`
-        starts when the call runs.
-      queue: with `wait=False`, how many calls of the function may wait to run; 16 if left out.
-      when_full: the effect of one more call on a full queue. "wait": the program waits.
-        "drop_oldest": the oldest waiting call is never made; `hostcall.stats` counts those. A call
-        that a function with `wait=False` makes itself does not wait for room.
-      vmap_method: how `tf.vectorized_map`, jacobians and `jax.vmap` batch a call. One of
-
-        - `"sequential"`: a call for each element of the batch, one after another;
-        - `"expand_dims"`: one call for the batch. Each argument gets one more axis, in front: the
-          batch axis, or an axis of size 1 if the argument is the same for all elements. The results
-          have the batch axis in front, too. `result` still describes one element;
-        - `"broadcast_all"`: the same, and the axis of each argument has the batch's size;
-        - `"map"`: as `"expand_dims"`, and the call is divided among the workers of `executor`, as
-          by `hostcall.map`: the function gets a part of the batch.
-
-        None is "sequential" for TensorFlow, with its warning, and is refused if
-        `fallback_to_while_loop` is False.
-      retries: how often to repeat a call whose worker has died, for functions that are pure: with
-        `pure=True` or `memo`, or in ops that are not stateful.
-      memory: the memory of the function's arguments and results. "host": NumPy arrays, copied from
-        the device and back if the program runs on one. "device": it gets `hostcall.DeviceArray`s
-        over the program's own memory, which CuPy, Numba, Torch and JAX take without a copy, and
-        NumPy on the CPU. It is called when the arguments are ready, and only reads them, during the
-        call. It returns NumPy arrays, or anything with `__dlpack__` or `__cuda_array_interface__`
-        on the same device, ready on the stream that these name. Its work on streams other than
-        these and the default one must have ended by then. For functions of arrays, without
-        `borrow`, `out`, `memo`, `executor`, `timeout` and `wait=False`.
-      concurrent: True lets calls of a pure function overlap with others, and begin early, on any
-        thread. Without it the calls of a program run one at a time, wherever XLA allows on the
-        thread that runs the program. An `executor` with several workers implies it, and so does
-        `hostcall.map`. `hostcall.check` tests whether calls on several threads return the same as
-        calls one by one.
+      **options: {options}
 
     Returns:
       `function`.
@@ -207,23 +90,7 @@ def declare(
       >>> program(tf.constant([[1.0, 5.0], [7.0, 2.0]])).numpy()
       array([5., 7.], dtype=float32)
     """
-    declaration = Declaration(
-        result,
-        pure,
-        timeout,
-        route,
-        borrow,
-        out,
-        memo,
-        executor,
-        wait=wait,
-        queue=queue,
-        when_full=when_full,
-        vmap_method=vmap_method,
-        retries=retries,
-        memory=memory,
-        concurrent=concurrent,
-    )
+    declaration = options_of("declare", DeclareOptions, options)
     if function is None:
         return lambda decorated: _declare(decorated, declaration.renewed())
     return _declare(function, declaration)

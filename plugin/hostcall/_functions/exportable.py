@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hostcall_runtime._errors import NotExportableError
 
 if TYPE_CHECKING:  # it takes long to import
+    from hostcall._functions.user_function import UserFunction
     from hostcall_mlir.exporting import Structure
 
 
@@ -25,25 +25,14 @@ class Source:
     """A callback to export.
 
     Attributes:
-      function: the user's function.
-      given_name: the name that the user has given it, or None.
-      description: the text for messages, with the file and line of the function and the call.
+      user: the function.
       arguments, results: the structures of its arguments and results.
-      takes_tensors: whether its arguments are EagerTensors.
-      borrow, out, timeout, concurrent: as declared.
       dtypes: TensorFlow's dtypes of the results, if these are converted to tensors.
       has_state: whether the last result of a call is the handle of a tape residual.
     """
 
-    function: Callable[..., Any]
-    given_name: str | None
-    description: str
+    user: UserFunction
     arguments: Structure
     results: Structure
-    takes_tensors: bool = False
-    borrow: bool = False
-    out: bool = False
-    timeout: float | None = None
     dtypes: tuple[Any, ...] = ()
     has_state: bool = False
-    concurrent: bool = False

@@ -6,34 +6,13 @@ imported with TensorFlow, and `hostcall.jax`. No other module of this package kn
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from hostcall._functions.declaration import Declaration
-
-
-@dataclasses.dataclass(frozen=True)
-class Parts:
-    """The parts of a `hostcall.Callback`.
-
-    Attributes:
-      function: the user's function.
-      declaration: its declaration.
-      kind: "numpy" or "eager".
-      stateful: whether each call has a side effect.
-      name: the name that the callback is registered under, or None.
-      grad: the gradient that the user has given it, or None.
-    """
-
-    function: Callable[..., Any]
-    declaration: Declaration
-    kind: str
-    stateful: bool
-    name: str | None
-    grad: Callable[..., Any] | None
+if TYPE_CHECKING:  # it imports specs, which import this module
+    from hostcall._functions.user_function import UserFunction
 
 
 class Native(Protocol):
@@ -47,7 +26,7 @@ class Native(Protocol):
 class Framework(Protocol):
     """A framework whose programs call callbacks."""
 
-    def call(self, parts: Parts, args: tuple[Any, ...]) -> Any:
+    def call(self, user: UserFunction, args: tuple[Any, ...]) -> Any:
         """Call a callback with the framework's values, and return its results."""
 
     def check_handler(self, capsule: object) -> int:
@@ -123,11 +102,11 @@ def tensorflow() -> TensorFlow | None:
     return cast("TensorFlow | None", _entered.get(_TENSORFLOW))
 
 
-def call(parts: Parts, args: tuple[Any, ...], given: Iterable[Any]) -> Any:
+def call(user: UserFunction, args: tuple[Any, ...], given: Iterable[Any]) -> Any:
     """Call a callback from the framework of its arguments, and return the results.
 
     Args:
-      parts: the parts of the callback.
+      user: the function.
       args: its arguments.
       given: the arguments as the user has given them.
 
@@ -135,7 +114,7 @@ def call(parts: Parts, args: tuple[Any, ...], given: Iterable[Any]) -> Any:
       TypeError: when some are TensorFlow's, and others values of a JAX program.
       ImportError: when no framework is installed, or hostcall does not work with it.
     """
-    return _loaded(_JAX if is_for_jax(given) else _TENSORFLOW).call(parts, args)
+    return _loaded(_JAX if is_for_jax(given) else _TENSORFLOW).call(user, args)
 
 
 def of_handlers() -> Framework:

@@ -106,7 +106,7 @@ def _of_this_process(spec: CallbackSpec, place: Place) -> PythonFunction:
     kind, name, _, line = source_location.split_description(spec.description)
     results = tuple(map(_text, spec.static_specs))
     use = Use(kind, place.of, place.node.name, place.arguments, results, line)
-    return PythonFunction(name, uses=(use,), given_name=spec.given_name)
+    return PythonFunction(name, uses=(use,), given_name=spec.user.given_name)
 
 
 def _with_problem(function: PythonFunction, problem: Problem | None) -> PythonFunction:

@@ -9,15 +9,14 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from hostcall._callbacks import array_specs, result_shapes
-from hostcall._callbacks.array_specs import BorrowingSpec, LendingSpec, NativeSpec
-from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
+from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
-from hostcall._functions import callback, source_location
+from hostcall._functions import callback
 from hostcall._functions.declaration import Declaration, check_no_results
 from hostcall._functions.declarations import declaration_of
-from hostcall._functions.native_code import NativeCode
+from hostcall._functions.user_function import CALLBACK, NUMPY_FUNCTION, PY_FUNCTION, UserFunction
 from hostcall._saving import functions, tokens
 from hostcall._saving.tokens import OPTIONS, Declared, Function, Record, SavedFunctionError
 from hostcall._tf import op_kinds, token_registry
@@ -69,16 +68,32 @@ def spec_of_call(record: Record) -> CallbackSpec:
         shape_function = result_shapes.make_shape_function(declaration, called, inputs, outputs)
     for _ in record.levels:
         shape_function = array_specs.shapes_of_batch(shape_function, [None] * len(outputs.dtypes))
+    user = _user_function(record, called, declaration)
+    place: dict[str, Any] = {"route": record.route, "levels": tuple(record.levels)}
     if record.kind == "eager":
         pure, hidden = declaration.pure, record.differentiable
-        spec: CallbackSpec = EagerSpec(called, inputs, outputs, shape_function, (), hidden, pure)
+        spec: CallbackSpec = EagerSpec(
+            user, inputs, outputs, shape_function, (), hidden, pure, **place
+        )
     else:
-        spec = _array_class(called, declaration)(called, inputs, outputs, shape_function)
-    spec.declaration = declaration
-    spec.levels = tuple(record.levels)
-    spec.timeout = declaration.timeout
+        kind = array_specs.class_for(user)
+        spec = kind(user, inputs, outputs, shape_function, **place)
     _complete(spec, record)
     return spec
+
+
+def _user_function(record: Record, called: Any, declaration: Declaration) -> UserFunction:
+    assert record.function is not None
+    is_eager = record.kind == "eager"
+    stock = PY_FUNCTION if is_eager else NUMPY_FUNCTION
+    return UserFunction(
+        called,
+        declaration,
+        called_as=CALLBACK if record.callback else stock,
+        takes_tensors=is_eager,
+        owns_arguments=record.copies,
+        given_name=record.function.name,
+    ).described(record.at)
 
 
 def spec_of_gradient(record: Record, parent: Any) -> CallbackSpec:
@@ -110,14 +125,6 @@ def _inputs(record: Record) -> Inputs:
     return Inputs(structure, record.kind == "eager")
 
 
-def _array_class(function: Any, declaration: Declaration) -> type[NumpySpec]:
-    if declaration.on_device:
-        return LendingSpec
-    if declaration.shares_memory:
-        return BorrowingSpec
-    return NativeSpec if isinstance(function, NativeCode) else NumpySpec
-
-
 def _with_keywords(
     saved: Function, function: Any, declaration: Declaration, count: int
 ) -> tuple[Any, Declaration]:
@@ -132,14 +139,6 @@ def _with_keywords(
 
 
 def _complete(spec: CallbackSpec, record: Record) -> None:
-    if record.callback:
-        spec.op_name = "hostcall.callback"
-    spec.copies_inputs = record.copies
-    spec.route = record.route
-    spec.given_name = None if record.function is None else record.function.name
-    called_at = f", called at {record.at}" if record.at else ""
-    of = source_location.of_function(spec.function)
-    spec.description = f"{spec.op_name} of {of}{called_at}"
     spec.static_specs = _specs(record.static, spec)
     spec.plain_specs = _specs(record.plain, spec)
     count = len(spec.outputs.dtypes)

@@ -254,7 +254,7 @@ def _of_call(spec: CallbackSpec) -> Record:
         at=_short(source_location.split_description(spec.description)[3]),
         declared=_declared(spec),
         callback=spec.outputs.strict,
-        copies=spec.copies_inputs,
+        copies=spec.user.owns_arguments,
         route=spec.route,  # type: ignore[arg-type] # checked when it was asked for
         static=[tokens.write(one) for one in spec.static_specs],
         plain=[tokens.write(one) for one in spec.plain_specs],
@@ -267,7 +267,7 @@ def _of_call(spec: CallbackSpec) -> Record:
 
 def _function(spec: CallbackSpec) -> Function:
     function, keywords, fixed = callback.parts(spec.function)
-    name = spec.given_name or named_functions.name_of(function)
+    name = spec.user.given_name or named_functions.name_of(function)
     place = qualified_name(function)
     if place is not None and (isinstance(function, type) or not is_importable(place)):
         place = None

@@ -8,7 +8,8 @@ dtype, `{"spec": [dtype, shape]}`, `{"bounded": [dtype, bounds, dimensions]}` or
 `{"dict": [[key, item], ...]}` and `{"namedtuple": [name, fields, items]}`.
 
 A token comes out of a file, so its readers trust nothing in it. The library for servers without
-Python reads tokens, too: CMake makes its tables of fields from the classes in this file.
+Python reads tokens, too: CMake makes its tables of fields from the classes in this file and the
+saved options of `Declaration`.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ import collections
 import dataclasses
 import re
 import zlib
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_type_hints
 
 import msgspec
 import tensorflow as tf
 
 from hostcall._callbacks.structures import BoundedSpec
+from hostcall._functions.declaration import SAVED, Declaration
 from hostcall._tf import tensor_structures, token_registry
 from hostcall_runtime._errors import LoweringError
 
@@ -235,33 +237,35 @@ class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         return self.name or self.place or (self.pickled.title if self.pickled else "")
 
 
-class Declared(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The part of a function's declaration that can be written.
+class DeclaredResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The declared result of a function, as far as it can be written.
 
     Attributes:
       result: a spec for each result, or "trace"; None if it is unknown or a function.
       shape_function: whether the declared result was a shape function.
-
-    The other fields are those of `Declaration` with the same names. A field that is added here is
-    written, read and compared.
     """
 
     result: list[Any] | Literal["trace"] | None = None
     shape_function: bool = False
-    pure: bool = False
-    timeout: float | None = None
-    borrow: bool = False
-    out: bool = False
-    memo: bool | int = False
-    vmap_method: Literal["sequential", "expand_dims", "broadcast_all", "map"] | None = None
-    memory: Literal["host", "device"] = "host"
-    concurrent: bool = False
 
 
-# The fields of `Declaration` that are written as they are.
-OPTIONS = tuple(
-    name for name in Declared.__struct_fields__ if name not in ("result", "shape_function")
-)
+# The names of the options that are written as they are.
+OPTIONS = tuple(option.name for option in SAVED)
+
+if TYPE_CHECKING:
+    Declared: TypeAlias = Any
+else:
+    # The part of a function's declaration that can be written.
+    _types = get_type_hints(Declaration)
+    Declared = msgspec.defstruct(
+        "Declared",
+        [(option.name, _types[option.name], option.default) for option in SAVED],
+        bases=(DeclaredResult,),
+        module=__name__,
+        frozen=True,
+        forbid_unknown_fields=True,
+        omit_defaults=True,
+    )
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

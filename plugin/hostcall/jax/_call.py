@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +12,12 @@ import numpy as np
 from hostcall._functions import frameworks, source_location, specs
 from hostcall._functions.declaration import (
     MAP,
-    Declaration,
+    SharedOptions,
     check_no_results,
     check_repeatable,
     check_unordered,
-    check_waits,
+    options_of,
+    takes,
 )
 from hostcall._functions.specs import BoundedSpec
 from hostcall.jax import _primitive, _sharding, _values
@@ -100,22 +101,16 @@ VMAP_METHODS = (
 )
 
 
+@takes("call", SharedOptions)
 def call(
     fn: Callable[..., Any],
     result: Any,
     *args: Any,
     name: str | None = None,
     ordered: bool = False,
-    pure: bool = False,
     vmap_method: str | None = None,
-    executor: Any = None,
-    wait: bool = True,
-    queue: int | None = None,
-    when_full: str = "wait",
-    retries: int = 0,
     sharding: Any = None,
-    memory: str = "host",
-    concurrent: bool = False,
+    **options: Unpack[SharedOptions],
 ) -> Any:
     """Call a Python function; under `jax.jit` and other compilation, whenever the program runs.
 
@@ -134,16 +129,8 @@ def call(
       name: the name in messages, profiles and `hostcall.stats`; by default the function's own.
       ordered: whether the call runs after all earlier ordered calls of hostcall.
         `jax.effects_barrier()` waits for it.
-      pure: whether the function returns the same results for the same arguments and has no side
-        effect, so that XLA may drop, share or repeat calls. Otherwise each call runs once.
       vmap_method: how `jax.vmap` maps the call, as in `jax.pure_callback`; or "map", as in
         `hostcall.declare`.
-      executor: runs the calls, as in `hostcall.declare`.
-      wait: False makes programs hand the call over and go on, as in `hostcall.declare`; for a call
-        without results. `ordered=True` keeps the calls of a program in order.
-      queue: how many calls may wait to be run, as in `hostcall.declare`.
-      when_full: how a full queue takes one more call, as in `hostcall.declare`.
-      retries: how often a call is repeated after its worker has died; for `pure` calls.
       sharding: the arrays of a call in a program for several devices. With `jax.P()` or a
         `jax.sharding.SingleDeviceSharding`, the devices make one call with whole arrays. With a
         `jax.NamedSharding`, or with `jax.P("axis")` under `jax.set_mesh`, they make one call for
@@ -151,10 +138,7 @@ def call(
         the whole arrays. A pair is for the arguments and for the results. Each of the two can be a
         structure like that of `args` or of `result`. Calls are made in the order of the shards,
         `concurrent` ones at the same time. If one fails, the program fails on all devices.
-      concurrent: whether calls may run at the same time as others, on any thread, and `pure` ones
-        begin early, as in `hostcall.declare`.
-      memory: "device" passes arrays where they lie, as in `hostcall.declare`. On the CPU it passes
-        copies, since hostcall cannot keep JAX's memory.
+      **options: {options}
 
     Returns:
       A pytree of JAX arrays, as `result` declares.
@@ -187,18 +171,11 @@ def call(
     called_as = f"{name}, " if name is not None else ""
     called_as += source_location.of_function(fn)
     place = f"hostcall.jax.call of {called_as}, called at {source_location.caller()}"
-    effect = effect_of(ordered, pure, title)
     divided = MAP if vmap_method == MAP else None
-    declared = Declaration(
-        pure=pure,
-        executor=executor,
-        retries=retries,
-        vmap_method=divided,
-        memory=memory,
-        concurrent=concurrent,
-    )
+    declared = options_of("call", SharedOptions, dict(options), vmap_method=divided)
+    effect = effect_of(ordered, declared.pure, title)
     check_unordered(declared, ordered, f"hostcall.jax.call of {title}", "pure=True")
-    check_repeatable(declared, not pure, f"hostcall.jax.call of {title}", "pure=True")
+    check_repeatable(declared, not declared.pure, f"hostcall.jax.call of {title}", "pure=True")
     if divided is None:
         check_vmap_method(vmap_method, title)
     leaves, in_tree = jax.tree.flatten(args)
@@ -208,22 +185,19 @@ def call(
         result = result(*jax.tree.unflatten(in_tree, structs))
     results, out_tree = flatten_results(result, place)
     fn = hashable(fn)
-    line = _fire_and_forget.line_of(fn, wait, queue, when_full)
-    check_waits(memory, wait, concurrent)
-    check_no_results(line, [spec.dtype for spec in results], not pure, place)
+    # All calls of a function share a line.
+    line = _fire_and_forget.line_of(fn, declared.wait, declared.queue, declared.when_full)
+    check_no_results(line, [spec.dtype for spec in results], not declared.pure, place)
     function = Function(
         fn,
-        in_tree,
-        out_tree,
-        title,
+        declared.with_fields(line=line),
         place,
+        stateful=not declared.pure,
         given_name=name,
-        line=line,
-        executor=declared.executor,
-        retries=declared.retries,
-        on_device=declared.on_device,
+        in_tree=in_tree,
+        out_tree=out_tree,
+        title=title,
         result_dtypes=_values.dtypes_of(results),
-        concurrent=declared.lets_overlap(fn),
     )
 
     def bind(arrays: Any, results: Any, joint: tuple[str, ...] | None = None) -> list[Any]:

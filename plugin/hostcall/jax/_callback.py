@@ -12,7 +12,7 @@ import numpy as np
 
 from hostcall._functions import frameworks, source_location, specs
 from hostcall._functions.declaration import SEQUENTIAL, check_no_results
-from hostcall._functions.frameworks import Parts
+from hostcall._functions.user_function import UserFunction
 from hostcall.jax import _primitive, _values
 from hostcall.jax._call import as_array, flatten_results
 from hostcall.jax._functions import Function, hashable
@@ -111,7 +111,7 @@ def _wants_jax(function: Function) -> TypeError:
     )
 
 
-def call(parts: Parts, args: tuple[Any, ...]) -> Any:
+def call(user: UserFunction, args: tuple[Any, ...]) -> Any:
     """Return the results of a callback for JAX arrays, in the structure of the declared result.
 
     A stateful callback becomes an ordered call, any other one a pure call. `jax.vmap` makes pure
@@ -121,10 +121,10 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
       TypeError: for an "eager" callback, which takes TensorFlow's tensors.
       ValueError: for a declared result that JAX cannot have, of bounded or unknown size.
     """
-    named = f"{parts.name}, " if parts.name is not None else ""
-    called_as = f"hostcall.callback of {named}{source_location.of_function(parts.function)}"
+    named = f"{user.given_name}, " if user.given_name is not None else ""
+    called_as = f"hostcall.callback of {named}{source_location.of_function(user.function)}"
     place = f"{called_as}, called at {source_location.caller()}"
-    if parts.kind != "numpy":
+    if user.takes_tensors:
         raise TypeError(
             f"{place}: it is of kind='eager', so that its function takes TensorFlow's tensors, and "
             "it is called with JAX's arrays. Make it of kind='numpy', the default, or call it in a "
@@ -132,44 +132,35 @@ def call(parts: Parts, args: tuple[Any, ...]) -> Any:
         )
     leaves, in_tree = jax.tree.flatten(args)
     arrays = [as_array(leaf, place) for leaf in leaves]
-    results, out_tree = flatten_results(_declared(parts, arrays, in_tree), place)
-    declared = parts.declaration
+    declared = user.declaration
+    results, out_tree = flatten_results(_declared(declared.result, arrays, in_tree), place)
     function = Function(
-        hashable(parts.function),
-        in_tree,
-        out_tree,
-        parts.name or str(getattr(parts.function, "__name__", "callback")),
+        hashable(user.function),
+        declared.with_fields(result=None),
         place,
-        declared.timeout,
-        declared.table,
-        declared.borrow,
-        declared.out,
-        parts.name,
-        declared.executor,
-        declared.line,
-        declared.retries,
-        declared.on_device,
-        _values.dtypes_of(results),
-        declared.lets_overlap(parts.function),
+        stateful=user.stateful,
+        given_name=user.given_name,
+        in_tree=in_tree,
+        out_tree=out_tree,
+        title=user.given_name or str(getattr(user.function, "__name__", "callback")),
+        result_dtypes=_values.dtypes_of(results),
     )
-    check_no_results(declared.line, [spec.dtype for spec in results], parts.stateful, place)
+    check_no_results(declared.line, [spec.dtype for spec in results], user.stateful, place)
 
     def bind(flat: Any) -> list[Any]:
-        effect, method = _primitive.ORDERED if parts.stateful else None, declared.vmap_method
-        if not parts.stateful:
-            method = method or SEQUENTIAL
+        effect = _primitive.ORDERED if user.stateful else None
+        method = declared.vmap_method or (None if user.stateful else SEQUENTIAL)
         return _primitive.bind(function, flat, results, effect, method)
 
-    if parts.grad is None:
+    if user.grad is None:
         called = bind(arrays)
     else:
-        called = call_with_gradient(bind, parts.grad, function, arrays)
+        called = call_with_gradient(bind, user.grad, function, arrays)
     return jax.tree.unflatten(out_tree, called)
 
 
-def _declared(parts: Parts, arrays: list[Any], in_tree: Any) -> Any:
+def _declared(result: Any, arrays: list[Any], in_tree: Any) -> Any:
     """Return the declared result, a structure of specs."""
-    result = parts.declaration.result
     if not specs.is_shape_function(result):
         return result
     tensorflow = frameworks.tensorflow()

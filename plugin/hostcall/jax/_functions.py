@@ -10,20 +10,12 @@ from typing import Any
 
 import jax
 
-from hostcall._functions import exportable, memoization, source_location
+from hostcall._functions import exportable
 from hostcall._functions.exportable import Source
 from hostcall._functions.native_code import NativeCode
+from hostcall._functions.user_function import UserFunction
 from hostcall.jax import _values
-from hostcall_runtime import (
-    Target,
-    _executor_providers,
-    _executors,
-    _fire_and_forget,
-    _interception,
-    _mapped_calls,
-    register,
-    within,
-)
+from hostcall_runtime import Target, _interception
 from hostcall_runtime._errors import NotExportableError, ResultError
 from hostcall_runtime._mapped_calls import MappedFunction
 
@@ -32,61 +24,48 @@ _numbers = itertools.count(1)
 _LEAF = jax.tree.structure(0)
 
 
-@dataclasses.dataclass(frozen=True)
-class Function:
-    """A function that JAX programs call, with all options that affect a call.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Function(UserFunction):
+    """A function that JAX programs call, hashable, with the structures of arguments and results.
 
     Two functions are equal if they may share programs. JAX finds compiled programs by equality.
 
     Attributes:
-      function: the user's function; hashable.
       in_tree: the structure of its arguments, a tuple.
       out_tree: the structure of its results.
       title: its name in messages.
-      description: the function and the call for a message, with the file and line of both.
-      timeout: how many seconds a call may take, or None.
-      table: the table of memoized results, or None.
-      borrow: whether the function only reads its arguments, and only during the call.
-      out: whether it writes its results into arrays that it gets as `out`.
-      given_name: the name that the user has given it, or None.
-      executor: provides the executor that runs the calls, or None.
-      line: the queue of calls for which no program waits; None if programs wait.
-      retries: how often a call is repeated after its worker has died.
-      on_device: whether it takes and returns arrays where they lie.
       result_dtypes: the dtypes of its results if some are random keys.
-      concurrent: whether calls may run at the same time as others, on any thread.
     """
 
-    function: Callable[..., Any]
     in_tree: Any
     out_tree: Any
     title: str
-    description: str
-    timeout: float | None = None
-    table: memoization.Table | None = None
-    borrow: bool = False
-    out: bool = False
-    given_name: str | None = None
-    executor: _executor_providers.Provider | None = None
-    line: _fire_and_forget.Line | None = None
-    retries: int = 0
-    on_device: bool = False
     result_dtypes: tuple[Any, ...] = ()
-    concurrent: bool = False
 
     @property
     def is_native(self) -> bool:
         """True if a program can call it without Python."""
-        wants_python = self.executor or self.line or self.table or self.timeout is not None
-        return isinstance(self.function, NativeCode) and not wants_python and not self.on_device
+        how = self.declaration
+        wants_python = how.executor or how.line or how.table or how.timeout is not None
+        return isinstance(self.function, NativeCode) and not wants_python and not how.on_device
 
     @property
     def may_begin_early(self) -> bool:
         """True if a call without side effects may run while its program goes on."""
-        lends = self.borrow or self.out or self.on_device
-        return self.concurrent and self.table is None and not lends and not self.is_native
+        how = self.declaration
+        return (
+            self.is_concurrent
+            and how.table is None
+            and not how.shares_memory
+            and not self.is_native
+        )
 
-    def register(self, ordered: bool, identity: Sequence[object] = ()) -> tuple[Target, int]:
+    @property
+    def shares_memory(self) -> bool:
+        """False: JAX frees or writes to a program's memory while arrays still lie in it."""
+        return False
+
+    def register_entry(self, ordered: bool, identity: Sequence[object] = ()) -> tuple[Target, int]:
         """Register an entry with the runtime; return its target, which owns it, and its id.
 
         Args:
@@ -94,80 +73,29 @@ class Function:
           identity: as `hostcall_runtime.register` takes it.
         """
         target = Target(self._host_function(), self.title, self.description, origin=self)
-        name = self.given_name or _interception.name_of(self.function)
-        target.site = _interception.Site(name, self.description, self.function, ordered=ordered)
-        target.empty = self._argument_memory()
-        name = f"{self.title}/jax {next(_numbers)}"
-        callback_id = register(
-            target,
-            name,
-            label=self.description,
-            identity=identity,
-            borrows=self.borrow,
-            takes_out=self.out,
-            on_device=self.on_device,
-            concurrent=self.concurrent,
+        target.site = _interception.Site(
+            self.recorded_name, self.description, self.function, ordered=ordered
         )
-        return target, callback_id
-
-    def _argument_memory(self) -> Callable[..., Any] | None:
-        """Return the allocator of large arguments if other processes may have to open them."""
-        if self.table is not None:  # the table keeps the arguments
-            return None
-        return _mapped_calls.argument_memory(self.function, self.executor, self.retries)
+        return target, self.register(target, f"{self.title}/jax {next(_numbers)}", identity)
 
     def source(self) -> Source:
         """Return the description of the function for `hostcall.export`."""
-        if self.on_device:
+        if self.declaration.on_device:
             raise exportable.on_device(self.description)
         return Source(
-            self.function,
-            self.given_name,
-            self.description,
+            self,
             _structure_of(self.in_tree, f"an argument of {self.description}"),
             _structure_of(self.out_tree, f"a result of {self.description}"),
-            borrow=self.borrow,
-            out=self.out,
-            timeout=self.timeout,
-            concurrent=self.concurrent,
         )
 
     def _host_function(self) -> Callable[..., Any]:
-        call = self._dispatched()
+        table = self.declaration.table
+        call = self.dispatched(self.repeating(), lends=table is None)
         if not self._is_flat():
             call = functools.partial(self._call_structured, call)
-        if self.table is not None:
-            call = self.table.remembering(call, self._form())
+        if table is not None:
+            call = table.remembering(call, self._form())
         return call
-
-    def _dispatched(self) -> Callable[..., Any]:
-        called = _mapped_calls.repeating(self.function, self.retries)
-        if self.line is None:
-            return self._awaited(called)
-        return _fire_and_forget.handing_over(
-            self.line,
-            self._awaited(_fire_and_forget.marking(self.line, called)),
-            self.executor,
-            self.description,
-            source_location.of_function(self.function),
-        )
-
-    def _awaited(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        if self.executor is not None:
-            return _executors.on_executor(
-                _executors.Callee(
-                    self.executor,
-                    self.function,
-                    self.description,
-                    self.timeout,
-                    in_thread=function,
-                    retries=self.retries,
-                    lends=self.table is None,
-                )
-            )
-        if self.timeout is not None:
-            return within(self.timeout, function, self.description)
-        return function
 
     def _is_flat(self) -> bool:
         """Return whether the function takes and returns the runtime's arrays unchanged."""
@@ -182,10 +110,10 @@ class Function:
 
     def _call_structured(self, function: Callable[..., Any], *arrays: Any, **given: Any) -> Any:
         arguments = jax.tree.unflatten(self.in_tree, arrays)
-        if self.line is not None:
+        if self.declaration.line is not None:
             function(*arguments)
             return []
-        if not self.out or self.out_tree.num_leaves == 0:
+        if not self.declaration.out or self.out_tree.num_leaves == 0:
             return self._flatten(function(*arguments))
         out = given["out"]
         packed = jax.tree.unflatten(self.out_tree, out if isinstance(out, tuple) else (out,))
@@ -234,14 +162,14 @@ def divided(function: Function, stacked: tuple[bool, ...]) -> Function:
       stacked: for each flat argument, whether its first axis is the batch axis.
     """
     called: Any = function.function
-    provider = function.executor
+    provider = function.declaration.executor
     if provider is None:  # divided along an inner batch, which now goes whole to the workers
         assert isinstance(called, MappedFunction)
         called, provider = called.function, called.provider
     axes = jax.tree.unflatten(function.in_tree, [0 if one else None for one in stacked])
     mapped = MappedFunction(called, provider, axes, None, function.description)
-    concurrent = function.concurrent or provider.has_several_workers
-    return dataclasses.replace(function, function=mapped, executor=None, concurrent=concurrent)
+    undivided = function.declaration.with_fields(executor=None)
+    return dataclasses.replace(function, function=mapped, declaration=undivided)
 
 
 def hashable(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -208,7 +208,7 @@ def _lower(
         raise _joint.not_together(function.description, platforms)
     if function.is_native and platforms == ("cpu",) and not _lowering.has_several_devices(context):
         return lower(context, operands, function, effect)
-    target, callback_id = function.register(
+    target, callback_id = function.register_entry(
         effect is _primitive.ORDERED, _disk_cache.identity(function, context)
     )
     if _lowering.has_several_devices(context):

@@ -224,9 +224,9 @@ def test_functions_of_tensors_have_none() -> None:
 
 
 def test_not_with_results_that_the_function_writes() -> None:
-    with pytest.raises(ValueError, match="Take one of the two away"):
+    with pytest.raises(ValueError, match="Take out= or memo= away"):
         hostcall.declare(lambda v, out: None, result=SPEC, memo=True, out=True)
-    with pytest.raises(ValueError, match="Take one of the two away"):
+    with pytest.raises(ValueError, match="Take out= or memo= away"):
         hostcall.callback(result=SPEC, stateful=False, memo=True, out=True)
 
 

@@ -259,7 +259,7 @@ class _EagerHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
 
     def __init__(self, spec: EagerSpec, node: NodeDef) -> None:
         super().__init__(spec, node)
-        self._run = spec.dispatched(spec._run)
+        self._run = spec.dispatched()
 
     @raises_carrier
     def __call__(self, device: str | None, token: str, args: Sequence[Any]) -> list[Any]:

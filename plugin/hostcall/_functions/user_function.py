@@ -1,0 +1,170 @@
+"""A Python function that programs call, and how each of its calls is made."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hostcall._functions import source_location
+from hostcall._functions.declaration import Declaration
+from hostcall_runtime import (
+    Target,
+    _executors,
+    _fire_and_forget,
+    _interception,
+    _mapped_calls,
+    register,
+    within,
+)
+
+# The public functions that script ops come from.
+CALLBACK = "hostcall.callback"
+NUMPY_FUNCTION, PY_FUNCTION = "tf.numpy_function", "tf.py_function"
+
+
+@dataclasses.dataclass(frozen=True)
+class UserFunction:
+    """A Python function that programs call, with all that decides how its calls are made.
+
+    It is complete when it is made, for script ops, `hostcall.callback`, `hostcall.jax.call` and
+    functions of saved graphs alike. Each framework adds the structures of arguments and results.
+
+    Attributes:
+      function: the user's function. It takes the inputs of the op by position.
+      declaration: the options of its calls.
+      description: the public function, the user's function and the call, with their lines, for
+        messages.
+      called_as: the public function that the user has called, such as "tf.numpy_function".
+      takes_tensors: whether the function takes EagerTensors instead of arrays.
+      stateful: whether calls have side effects, so that each runs, once and in program order.
+      owns_arguments: whether it gets arrays of its own also where TensorFlow's kernels call it.
+      given_name: the name that the user has given it, or None.
+      grad: the gradient that the user has given it, or None.
+    """
+
+    function: Callable[..., Any]
+    declaration: Declaration = dataclasses.field(default_factory=Declaration)
+    description: str = ""
+    called_as: str = CALLBACK
+    takes_tensors: bool = False
+    stateful: bool = True
+    owns_arguments: bool = False
+    given_name: str | None = None
+    grad: Callable[..., Any] | None = None
+
+    def described(self, place: str) -> UserFunction:
+        """Return a copy with a description.
+
+        Args:
+          place: `file:line` of the call, or "" where it is not known.
+        """
+        called_at = f", called at {place}" if place else ""
+        of = source_location.of_function(self.function)
+        return dataclasses.replace(self, description=f"{self.called_as} of {of}{called_at}")
+
+    @property
+    def recorded_name(self) -> str:
+        """The name of the function in recordings."""
+        return self.given_name or _interception.name_of(self.function)
+
+    @property
+    def is_ordered(self) -> bool:
+        """True if its calls in a graph run in program order."""
+        return self.stateful and not self.declaration.pure
+
+    @property
+    def is_concurrent(self) -> bool:
+        """True if calls without side effects may overlap others, on any thread."""
+        return self.declaration.lets_overlap(self.function)
+
+    @property
+    def shares_memory(self) -> bool:
+        """True if its arrays may lie in the memory of a compiled program."""
+        # A call that overruns its timeout is abandoned, and may outlast the program.
+        return self.declaration.shares_memory and self.declaration.timeout is None
+
+    def dispatched(
+        self, function: Callable[..., Any], *, lends: bool = False, no_results: object = None
+    ) -> Callable[..., Any]:
+        """Wrap `function` so that it runs as declared: fire-and-forget, on an executor, in time.
+
+        Args:
+          function: the function that a thread of this process calls.
+          lends: whether results may lie in shared memory, for a caller that soon drops them.
+          no_results: the return value of a call for which no program waits.
+        """
+        line = self.declaration.line
+        if line is None:
+            return self._awaited(function, lends)
+        hand_over = _fire_and_forget.handing_over(
+            line,
+            self._awaited(_fire_and_forget.marking(line, function), lends=False),
+            self.declaration.executor,
+            self.description,
+            source_location.of_function(self.function),
+        )
+
+        def call(*args: Any) -> Any:
+            hand_over(*args)
+            return no_results
+
+        return call
+
+    def _awaited(self, function: Callable[..., Any], lends: bool) -> Callable[..., Any]:
+        """Wrap `function` so that it runs on the declared executor, within the declared timeout."""
+        declaration = self.declaration
+        if declaration.executor is not None:
+            return _executors.on_executor(
+                _executors.Callee(
+                    declaration.executor,
+                    self.function,
+                    self.description,
+                    declaration.timeout,
+                    in_thread=function,
+                    threads_only=self.takes_tensors,
+                    retries=declaration.retries,
+                    lends=lends,
+                )
+            )
+        if declaration.timeout is None:
+            return function
+        return within(declaration.timeout, function, self.description)
+
+    def repeating(self) -> Callable[..., Any]:
+        """Return the function, whose chunks are repeated if it is a mapped one with `retries`."""
+        return _mapped_calls.repeating(self.function, self.declaration.retries)
+
+    def argument_memory(self) -> Callable[..., Any] | None:
+        """Return the allocator of large arguments that other processes may have to open, if any."""
+        declaration = self.declaration
+        if self.takes_tensors or declaration.table is not None:  # the table keeps the arguments
+            return None
+        return _mapped_calls.argument_memory(
+            self.function, declaration.executor, declaration.retries
+        )
+
+    def register(self, target: Target, name: str, identity: Sequence[object] = ()) -> int:
+        """Give a target to the runtime, which calls it for compiled programs.
+
+        Args:
+          target: the object that the runtime calls.
+          name: its name in the registry.
+          identity: as `hostcall_runtime.register` takes it.
+
+        Returns:
+          The callback id.
+        """
+        target.empty = self.argument_memory()
+        return register(
+            target,
+            name,
+            self.takes_tensors,
+            self.description,
+            identity,
+            borrows=self.declaration.borrow,
+            takes_out=self.declaration.out,
+            shares_memory=self.shares_memory,
+            on_device=self.declaration.on_device,
+            concurrent=self.is_concurrent,
+        )
