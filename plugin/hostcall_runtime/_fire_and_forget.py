@@ -6,9 +6,8 @@ executor has a queue. A queue has a thread, which makes one call after another, 
 make them.
 
 A fire-and-forget function may itself run a program that hands over calls. These cannot run before
-the function has returned, so the program must not wait for room: that would be a deadlock. On the
-function's thread this is easy to tell. But a program may make its calls on XLA's and TensorFlow's
-threads, whose starter is unknown. There, counting the waiting threads detects the deadlock.
+the function has returned, so the program must not wait for room: that would be a deadlock. A
+context variable tells these programs, which carry it to all their threads.
 """
 
 from __future__ import annotations
@@ -16,112 +15,20 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
+import contextvars
 import itertools
 import numbers
 import os
 import sys
-import sysconfig
 import threading
-import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from hostcall_runtime import _deferred_errors, _errors, _interception, _library, _locks, _threads
+from hostcall_runtime import _deferred_errors, _errors, _interception, _locks, _runs, _threads
 
-_runtime = _library.load("hostcall_runtime._runtime")
-
-_PYTHON = os.path.join(sysconfig.get_path("stdlib"), "")
-_PACKAGES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
-
-_inside = threading.local()
-# The Python threads on which fire-and-forget functions run.
-_functions: set[int] = set()
-# The waiting threads that Python has not started, the longest wait first.
-_waiting: list[Waiting] = []
-
-
-def noting_thread(
-    function: Callable[..., Any], note: Callable[[int], object]
-) -> Callable[..., Any]:
-    """Wrap `function` so that its thread is marked while it runs.
-
-    Args:
-      function: the function.
-      note: takes the id of the thread.
-    """
-
-    def run(*args: Any) -> Any:
-        thread = threading.get_ident()
-        if is_inside():
-            return function(*args)
-        note(thread)
-        _inside.is_so = True
-        _functions.add(thread)
-        try:
-            return function(*args)
-        finally:
-            _inside.is_so = False
-            _functions.discard(thread)
-
-    return run
-
-
-def is_inside() -> bool:
-    """Return whether this thread runs a fire-and-forget function."""
-    return getattr(_inside, "is_so", False)
-
-
-class Waiting:
-    """A thread that waits for calls."""
-
-    def may_be_nested(self) -> bool:
-        """Return whether a fire-and-forget function started the program of a waiting thread.
-
-        A Python thread outside these functions waits for at most one program. If more threads wait
-        than there are Python threads outside, this is true. Only the longest wait reports it.
-        """
-        return bool(_waiting) and _waiting[0] is self and len(_waiting) > _starters()
-
-
-@contextlib.contextmanager
-def one_more() -> Iterator[Waiting]:
-    """Count this thread among the waiting ones, unless Python has started it."""
-    waiting = Waiting()
-    if not _is_pythons(threading.current_thread()):
-        _waiting.append(waiting)
-    try:
-        yield waiting
-    finally:
-        if waiting in _waiting:
-            _waiting.remove(waiting)
-
-
-def forget() -> None:
-    """Clear the tables in a forked child, where no thread waits."""
-    _waiting.clear()
-    _functions.clear()
-
-
-os.register_at_fork(after_in_child=forget)
-
-
-def _is_pythons(thread: threading.Thread) -> bool:
-    return not isinstance(thread, threading._DummyThread)
-
-
-def _starters() -> int:
-    """Return how many Python threads may run a program outside fire-and-forget functions."""
-    threads = [thread.ident for thread in threading.enumerate() if _is_pythons(thread)]
-    return sum(not (thread in _functions or _waits_in_python(thread or 0)) for thread in threads)
-
-
-def _waits_in_python(thread: int) -> bool:
-    """Return whether the thread is in Python's own library, where it waits for a lock or work."""
-    stack = _runtime.stack_of(thread)
-    file = stack[0][0].f_code.co_filename if stack else ""
-    return file.startswith(_PYTHON) and not any(part in file for part in _PACKAGES)
-
+# Whether a fire-and-forget function has led to this code.
+_is_inside: contextvars.ContextVar[bool] = contextvars.ContextVar("is_inside", default=False)
 
 WAIT = "wait"
 DROP_OLDEST = "drop_oldest"
@@ -238,9 +145,6 @@ def counts(reset: bool) -> list[tuple[str, int, int, int, int, int]]:
 # stays: functions may keep objects that are bound to a thread, such as a connection.
 _IDLE = 5.0
 
-# Seconds without progress of any call, after which a waiting thread checks for a deadlock.
-_PATIENCE = 1.0
-
 
 class Queue:
     """A queue of fire-and-forget calls, which run one by one.
@@ -281,14 +185,11 @@ class Queue:
 
     def _make_room(self, line: Line) -> Call | None:
         """Make room for a call, and return the call that was dropped for it, if any."""
-        if len(line.waiting) < line.size or is_inside():
+        if len(line.waiting) < line.size or _is_inside.get():
             return None
         if line.when_full == DROP_OLDEST:
             return self._drop_oldest(line)
-        with one_more() as waiting:
-            while len(line.waiting) >= line.size:
-                if not _moved.wait(_PATIENCE) and waiting.may_be_nested():
-                    break
+        _moved.wait_for(lambda: len(line.waiting) < line.size)
         return None
 
     def _drop_oldest(self, line: Line) -> Call:
@@ -409,19 +310,10 @@ def wait_for(number: int, timeout: float | None = None) -> list[Call]:
 
     Returns:
       The calls that have not ended when the time is over, the running call of each queue first.
-
-    Raises:
-      RuntimeError: when the wait is in one of these calls, which would wait for itself.
     """
-    end = None if timeout is None else time.monotonic() + timeout
-    with lock, one_more() as waiting:
-        while unfinished := _unfinished(number):
-            left = _PATIENCE if end is None else end - time.monotonic()
-            if left <= 0:
-                return unfinished
-            if not _moved.wait(min(left, _PATIENCE)) and waiting.may_be_nested():
-                raise RuntimeError(_deferred_errors.INSIDE)
-    return []
+    with lock:
+        _moved.wait_for(lambda: not _unfinished(number), timeout)
+        return _unfinished(number)
 
 
 def abandon() -> list[Call]:
@@ -584,10 +476,11 @@ def line_of(
 def marking(line: Line, function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `function` so that the thread of its calls is known, in the process that runs them."""
 
-    def note(thread: int) -> None:
-        line.thread = thread
+    def run(*args: Any) -> Any:
+        line.thread = threading.get_ident()
+        return function(*args)
 
-    return noting_thread(function, note)
+    return run
 
 
 def handing_over(
@@ -607,11 +500,16 @@ def handing_over(
     """
     line.label = label
 
+    def run(*args: Any) -> None:
+        _is_inside.set(True)
+        _runs.executors_around.set(frozenset())  # those of who has handed it over have ended
+        function(*args)
+
     def hand_over(*args: Any) -> None:
         _deferred_errors.raise_all(_deferred_errors.take(line))
         queue = queue_of(provider)
         prepare(queue, provider)
-        queue.put(Call(line, _interception.carried(function), args, description))
+        queue.put(Call(line, _interception.carried(run), args, description))
 
     return hand_over
 
@@ -645,7 +543,7 @@ def barrier(timeout: float | None = None) -> None:
       >>> losses
       [1.0, 4.0]
     """
-    if is_inside():
+    if _is_inside.get():
         raise RuntimeError(_deferred_errors.INSIDE)
     finish_programs()
     unfinished = wait_for(latest(), timeout)

@@ -29,6 +29,11 @@ class Settings(Protocol):
         """Return a context in which another thread has the same settings."""
 
 
+# The providers of the thread pools on which the functions run that have led to this code.
+executors_around: contextvars.ContextVar[frozenset[object]] = contextvars.ContextVar(
+    "executors_around", default=frozenset()
+)
+
 # Functions that return the settings of the current thread.
 captures: list[Callable[[], Settings]] = []
 
