@@ -63,14 +63,7 @@ class Sent:
 
 
 def told(sent: Sent, executor: Executor, error: BaseException, may_renew: bool) -> BaseException:
-    """Return the error to raise for the exception of a future, which is never the function's.
-
-    Args:
-      sent: the call.
-      executor: the executor that was to make the call.
-      error: the future's exception.
-      may_renew: whether the next call has another executor.
-    """
+    """Return the error to raise for the exception of a future, which is never the function's."""
     if not isinstance(error, Exception):
         return error  # Ctrl-C in a worker
     if isinstance(error, concurrent.futures.BrokenExecutor):

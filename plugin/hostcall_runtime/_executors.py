@@ -34,6 +34,7 @@ from hostcall_runtime._executor_providers import Provider, has_threads
 from hostcall_runtime._executor_providers import provider_of as provider_of
 from hostcall_runtime._locks import Executor, Future
 from hostcall_runtime._processes import InWorker, sendable
+from hostcall_runtime._shared_memory import Reply
 
 _runtime = _library.load("hostcall_runtime._runtime")
 
@@ -194,16 +195,17 @@ class StartedCall:
             self._watch.ran(task.began, task.ended)
         return task.outcome()
 
-    def _opened(self, reply: Any) -> Any:
+    def _opened(self, result: Any) -> Any:
+        reply = result if isinstance(result, Reply) else Reply(result)
         if _shared_memory.is_uncalled(reply):
             self._submit()
             return self._returned()
         if self._parcel is None:
-            answer = _shared_memory.value(reply)
+            answer = reply.value
         else:
             answer = self._parcel.opened(reply, self._callee.lends)
         if self._watch is not None:
-            self._watch.ran(*(_processes.times(answer) or _shared_memory.times(reply)))
+            self._watch.ran(*(_processes.times(answer) or (reply.began, reply.ended)))
         self._sent.is_lost = _processes.is_lost(answer)
         name = _executor_errors.name(self._executor)
         return _processes.opened(answer, self._sent.description, name)

@@ -25,7 +25,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hostcall_runtime import _deferred_errors, _errors, _interception, _locks, _runs, _threads
+from hostcall_runtime import _deferred_errors, _errors, _locks, _runs, _threads
 
 # Whether a fire-and-forget function has led to this code.
 _is_inside: contextvars.ContextVar[bool] = contextvars.ContextVar("is_inside", default=False)
@@ -48,6 +48,7 @@ class Line:
         those have failed, and how many will never run.
       waiting: the calls that have not begun, the oldest first.
       thread: the id of the thread of this process on which the latest call began, or 0.
+      function: the function that the line keeps alive, if any.
     """
 
     def __init__(self, size: int, when_full: str) -> None:
@@ -57,6 +58,7 @@ class Line:
         self.handed_over = self.run = self.errors = self.dropped = 0
         self.waiting: dict[Call, None] = {}
         self.thread = 0
+        self.function: Callable[..., Any] | None = None
         with lock:
             _lines.add(self)
 
@@ -66,8 +68,8 @@ class Line:
 
     def counts(self) -> tuple[str, int, int, int, int, int]:
         """Return the counts of this line: see `counts` of this module."""
-        waiting = len(self.waiting)
-        return self.label, self.handed_over, self.run, self.errors, self.dropped, waiting
+        ended = self.run, self.errors, self.dropped
+        return self.label, self.handed_over, *ended, len(self.waiting)
 
     def leave_calls_behind(self) -> None:
         """Drop, in a forked child, the calls of the parent."""
@@ -76,61 +78,31 @@ class Line:
         self.thread = 0
 
 
-class Call:
+class Call(_threads.Work):
     """A fire-and-forget call.
 
     Attributes:
       line: the calls of the same function.
       description: its name in errors.
       number: its number, in the order in which calls were handed over.
-      has_begun: whether it runs or has run.
     """
 
     def __init__(
         self, line: Line, function: Callable[..., Any], args: tuple[Any, ...], description: str
     ) -> None:
+        super().__init__(function, args)
         self.line = line
         self.description = description
         self.number = 0
-        self._work: tuple[Callable[..., Any], tuple[Any, ...]] | None = (function, args)
-
-    @property
-    def has_begun(self) -> bool:
-        return self._work is None
-
-    def run(self) -> BaseException | None:
-        """Make the call, and return the exception that it raises, if any."""
-        assert self._work is not None
-        function, args = self._work
-        self._work = None  # only the function holds the arguments
-        try:
-            function(*args)
-        except BaseException as error:
-            error.__traceback__ = _errors.without_own_frames(error.__traceback__)
-            return error
-        return None
 
 
 _lines: weakref.WeakSet[Line] = weakref.WeakSet()
 
 
-def _after_fork() -> None:
-    for line in _lines:
-        line.leave_calls_behind()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
 def counts(reset: bool) -> list[tuple[str, int, int, int, int, int]]:
-    """Return the counts of calls for each function.
+    """Return for each line its label, and its counts of calls, in the order of `UnawaitedStats`.
 
-    Args:
-      reset: whether to count from zero again; calls that have not ended count as new ones.
-
-    Returns:
-      For each line its label, and how many calls were handed over, have run, have failed, were
-      dropped, and wait.
+    `reset` counts from zero again; calls that have not ended count as new ones.
     """
     with lock:
         found = [line.counts() for line in _lines]
@@ -214,9 +186,9 @@ class Queue:
 
     def _work(self) -> None:
         while call := self._begin():
-            error = call.run()
-            self._end(call, error)
-            del call, error  # and the objects that its frames hold
+            call()
+            self._end(call)
+            del call  # and the objects that the frames of its error hold
 
     def _begin(self) -> Call | None:
         with lock:
@@ -230,11 +202,13 @@ class Queue:
             _moved.notify_all()
             return call
 
-    def _end(self, call: Call, error: BaseException | None) -> None:
+    def _end(self, call: Call) -> None:
+        error = call.raised
         with lock:
             self._running = None
             call.line.run += 1
             if error is not None:
+                error.__traceback__ = _errors.without_own_frames(error.__traceback__)
                 call.line.errors += 1
                 _deferred_errors.keep(call.line, call.description, error)
             _moved.notify_all()
@@ -271,8 +245,10 @@ _of_providers: weakref.WeakKeyDictionary[Any, Queue] = weakref.WeakKeyDictionary
 _left_behind: list[Any] = []
 
 
-def _forget_queues() -> None:
+def _after_fork() -> None:
     global _own, _moved
+    for line in _lines:
+        line.leave_calls_behind()
     for queue in list(_queues):
         queue.leave_behind()
     _queues.clear()
@@ -282,7 +258,7 @@ def _forget_queues() -> None:
     _deferred_errors.take()
 
 
-os.register_at_fork(after_in_child=_forget_queues)
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def queue_of(provider: Any) -> Queue:
@@ -306,11 +282,7 @@ def _unfinished(number: int) -> list[Call]:
 
 
 def wait_for(number: int, timeout: float | None = None) -> list[Call]:
-    """Wait until the calls up to that number have ended.
-
-    Returns:
-      The calls that have not ended when the time is over, the running call of each queue first.
-    """
+    """Wait until the calls up to that number have ended; return those that have not in time."""
     with lock:
         _moved.wait_for(lambda: not _unfinished(number), timeout)
         return _unfinished(number)
@@ -414,17 +386,10 @@ USUAL_SIZE = 16
 
 
 def line_for(wait: object, queue: object, when_full: object) -> Line | None:
-    """Return a new line for the calls of a function, or None if programs wait for them.
-
-    Args:
-      wait: as in `hostcall.declare`.
-      queue: likewise.
-      when_full: likewise.
+    """Return a new line for calls that are declared so, or None if programs wait for them.
 
     Raises:
-      TypeError: when `wait` is no bool.
-      ValueError: when `queue` is no positive number, `when_full` is unknown, or one of the two is
-        given although programs wait.
+      TypeError, ValueError: when the options make no sense.
     """
     if not isinstance(wait, bool):
         raise TypeError(f"hostcall: wait={wait!r} is neither True nor False.")
@@ -448,15 +413,7 @@ def line_for(wait: object, queue: object, when_full: object) -> Line | None:
 
 
 # For functions that are declared anew at each place that calls them, as by `hostcall.jax.call`.
-_lines_of: weakref.WeakValueDictionary[tuple[object, ...], _LineOf] = weakref.WeakValueDictionary()
-
-
-class _LineOf(Line):
-    """A line that keeps its function alive, so that no other object gets the function's id."""
-
-    def __init__(self, function: Callable[..., Any], like: Line) -> None:
-        super().__init__(like.size, like.when_full)
-        self.function = function
+_lines_of: weakref.WeakValueDictionary[tuple[object, ...], Line] = weakref.WeakValueDictionary()
 
 
 def line_of(
@@ -469,7 +426,8 @@ def line_of(
     key = id(function), new.size, new.when_full
     known = _lines_of.get(key)
     if known is None:
-        known = _lines_of[key] = _LineOf(function, new)
+        known = _lines_of[key] = new
+        known.function = function  # so that no other object gets its id
     return known
 
 
@@ -488,15 +446,8 @@ def handing_over(
 ) -> Callable[..., None]:
     """Return the function that a program calls in place of a fire-and-forget function.
 
-    Args:
-      line: the calls of the function.
-      function: makes a call: the user's function, on its executor and within its timeout, if any.
-      provider: gives the executor, or None.
-      description: the function and the call, as errors name them.
-      label: the function.
-
-    Returns:
-      A function that first raises the errors of earlier calls, and then hands over its own call.
+    It raises the errors of earlier calls, and then hands over its own call: to `function`, which is
+    the user's, on its executor and within its timeout. Errors have the description.
     """
     line.label = label
 
@@ -509,7 +460,7 @@ def handing_over(
         _deferred_errors.raise_all(_deferred_errors.take(line))
         queue = queue_of(provider)
         prepare(queue, provider)
-        queue.put(Call(line, _interception.carried(run), args, description))
+        queue.put(Call(line, run, args, description))
 
     return hand_over
 

@@ -20,11 +20,6 @@ def within(seconds: float, function: Callable[..., Any], description: str) -> Ca
     Python cannot end a thread: a call that overruns goes on, and its result is thrown away. It does
     not keep the process alive.
 
-    Args:
-      seconds: how long a call may take.
-      function: the function.
-      description: its name in the error.
-
     Returns:
       A function that raises DeadlineExceededError with the current stack of the late call.
     """
@@ -47,7 +42,11 @@ class _NotDoneError(Exception):
 
 
 class Work:
-    """A call that another thread makes for this one, with the settings of this one."""
+    """A call that another thread makes for this one, with the settings of this one.
+
+    Attributes:
+      raised: the exception that the function has raised, if any.
+    """
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...] = ()) -> None:
         self._work: tuple[Callable[..., Any], tuple[Any, ...]] | None
@@ -55,7 +54,7 @@ class Work:
         self._thread = 0
         self._has_ended = False
         self._returned: Any = None
-        self._raised: BaseException | None = None
+        self.raised: BaseException | None = None
 
     def __call__(self) -> None:
         self._thread = threading.get_ident()
@@ -65,14 +64,19 @@ class Work:
         try:
             self._returned = function(*args)
         except BaseException as error:
-            self._raised = error
+            self.raised = error
         finally:
             self._has_ended = True
 
+    @property
+    def has_begun(self) -> bool:
+        """True if the call runs or has run."""
+        return self._work is None
+
     def outcome(self) -> Any:
         """Return or raise the outcome of the call, which has ended."""
-        if self._raised is not None:
-            raised, self._raised = self._raised, None
+        if self.raised is not None:
+            raised, self.raised = self.raised, None
             try:
                 raise raised
             finally:
