@@ -288,14 +288,6 @@ def wait_for(number: int, timeout: float | None = None) -> list[Call]:
         return _unfinished(number)
 
 
-def abandon() -> list[Call]:
-    """Forget all calls that have not begun, and return them."""
-    with lock:
-        dropped = [call for queue in _queues for call in queue.abandon()]
-        _moved.notify_all()
-        return dropped
-
-
 # Seconds until the ending process reports the calls that it waits for: at first, and then again.
 _NOTICES = (5.0, 60.0)
 
@@ -373,7 +365,9 @@ def _wait() -> None:
 
 
 def _give_up() -> None:
-    dropped = abandon()
+    with lock:
+        dropped = [call for queue in _queues for call in queue.abandon()]
+        _moved.notify_all()
     counts = collections.Counter(call.line.label for call in dropped)
     left = ", ".join(f"{count} of {label}" for label, count in counts.items())
     _deferred_errors.write(

@@ -7,7 +7,7 @@ import functools
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,12 +29,6 @@ X = tf.constant([1.0, 2.0, 3.0])
 
 each_mode = pytest.mark.parametrize("mode", MODES)
 each_kind = pytest.mark.parametrize("kind", OF_PROCESSES)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _none_left() -> Iterator[None]:
-    with executors.none_left():
-        yield
 
 
 def on(executor: Any, function: Callable[..., Any], **how: Any) -> Any:

@@ -234,8 +234,10 @@ class Queue:
             for alike in by_node.values():
                 possible += itertools.islice(alike.values(), _MANY_ALIKE)
         possible = sorted(possible, key=lambda call: call.id)[:_MANY_ALIKE]
-        first = possible[:1]
-        return first + [other for other in possible[1:] if _may_change_places(*first, other)]
+        if not possible:
+            return []
+        first, *others = possible
+        return [first, *(other for other in others if _may_change_places(first, other))]
 
     def later(self, digest: bytes) -> Call | None:
         """Return the first call with this digest of arguments, even if it may not come yet."""
