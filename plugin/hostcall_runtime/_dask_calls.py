@@ -9,7 +9,6 @@ hostcall: cloudpickle sends all the code.
 from __future__ import annotations
 
 import functools
-import os
 import pickle
 import uuid
 import weakref
@@ -22,9 +21,6 @@ from hostcall_runtime._locks import Executor, Future
 _lock = _locks.new_lock()
 # The clients whose scheduler has the plugin.
 _prepared: weakref.WeakSet[Any] = weakref.WeakSet()
-# In a forked child: the clients of its parent, whose threads do not exist here.
-_of_parent: weakref.WeakSet[Any] = weakref.WeakSet()
-os.register_at_fork(after_in_child=lambda: _of_parent.update(list(_prepared)))
 # Dask's key for the task of each future that is in use.
 _keys: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 
@@ -32,6 +28,11 @@ _keys: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
 def is_dask(executor: Executor) -> bool:
     """Return whether an executor is one of Dask's."""
     return type(executor).__module__.startswith("distributed.")
+
+
+def client_of(executor: Executor) -> Any:
+    """Return the client of one of Dask's executors; None for other executors."""
+    return executor._client if is_dask(executor) else None
 
 
 def is_closed(executor: Executor) -> bool:
@@ -62,11 +63,6 @@ def lost_worker(executor: Executor, future: Future) -> str:
         if one.key == key and getattr(error, "reason", None) == "lost":
             return str(error.msg)
     return ""
-
-
-def is_of_parent(executor: Executor) -> bool:
-    """Return whether the executor's client was used before this process was forked."""
-    return is_dask(executor) and executor._client in _of_parent
 
 
 class _ByValue:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import sys
 import traceback
 from collections.abc import Sequence
@@ -19,24 +18,13 @@ INSIDE = (
 )
 
 
-@dataclasses.dataclass
-class _LateError:
-    line: Any
-    error: BaseException
-
-
 _lock = _locks.new_lock()
-_kept: list[_LateError] = []
+# With the line of the call, which stands for its function.
+_kept: list[tuple[Any, BaseException]] = []
 
 
 def keep(line: Any, description: str, error: BaseException) -> None:
-    """Hold the error that a call has raised.
-
-    Args:
-      line: the line of the call, which stands for its function.
-      description: the function and the call.
-      error: the error; it gets a note that an earlier call has raised it.
-    """
+    """Hold the error that a call has raised, with a note that an earlier call has raised it."""
     note = (
         f"hostcall: raised by an earlier call, which nobody has waited for (wait=False), of "
         f"{description}"
@@ -45,7 +33,7 @@ def keep(line: Any, description: str, error: BaseException) -> None:
     if isinstance(notes, list) and note not in notes:
         error.add_note(note)
     with _lock:
-        _kept.append(_LateError(line, error))
+        _kept.append((line, error))
 
 
 def take(line: Any = None) -> list[BaseException]:
@@ -53,8 +41,8 @@ def take(line: Any = None) -> list[BaseException]:
     if not _kept:
         return []
     with _lock:
-        taken = [late.error for late in _kept if line is None or late.line is line]
-        _kept[:] = [late for late in _kept if line is not None and late.line is not line]
+        taken = [error for of, error in _kept if line is None or of is line]
+        _kept[:] = [late for late in _kept if line is not None and late[0] is not line]
         return taken
 
 

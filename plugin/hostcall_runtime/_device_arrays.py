@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -27,10 +28,6 @@ Declared = tuple[np.dtype[Any], str, tuple[int, ...], tuple[bool, ...]]
 def of_host(returned: object, title: str) -> Any:
     """Return a function's results as NumPy arrays over the host memory in which they lie.
 
-    Args:
-      returned: a value, or a list or tuple of values.
-      title: the function's name in messages.
-
     Raises:
       ResultError: for an array on another device, or a value that NumPy cannot convert.
     """
@@ -46,12 +43,7 @@ def of_device(
 ) -> tuple[list[Any], list[int], list[Any]]:
     """Return the addresses of the results of a call, in a program for a GPU.
 
-    Args:
-      returned: the function's results.
-      declared: the declarations of the results.
-      title: the function's name in messages.
-      device: the number of the GPU.
-      stream: the program's stream. Libraries are told to make their arrays ready on it.
+    Libraries are told to make their arrays ready on the program's stream.
 
     Returns:
       For each result its address, bytes and shape, or a value for NumPy if it lies in the host's
@@ -79,6 +71,7 @@ def of_device(
     return found, streams, keep
 
 
+@dataclasses.dataclass
 class _CudaArray:
     """An array on a GPU.
 
@@ -89,17 +82,12 @@ class _CudaArray:
       keep: the object that keeps the memory alive.
     """
 
-    def __init__(
-        self,
-        address: int,
-        shape: Sequence[int],
-        dtype: np.dtype[Any] | None,
-        strides: Sequence[float] | None,
-        streams: list[int],
-        keep: object,
-    ) -> None:
-        self.address, self.shape, self.dtype = address, shape, dtype
-        self.strides, self.streams, self.keep = strides, streams, keep
+    address: int
+    shape: Sequence[int]
+    dtype: np.dtype[Any] | None
+    strides: Sequence[float] | None
+    streams: list[int]
+    keep: object
 
     @classmethod
     def of(
@@ -225,14 +213,9 @@ def _shown(shape: tuple[int, ...], bounded: tuple[bool, ...]) -> str:
 
 
 def _is_contiguous(shape: Sequence[int], strides: Sequence[float]) -> bool:
-    if 0 in shape:
-        return True
-    expected = 1
-    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True
+    expected = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+    sizes = zip(shape, strides, expected, strict=True)
+    return 0 in shape or all(size == 1 or stride == wanted for size, stride, wanted in sizes)
 
 
 def _elsewhere(

@@ -85,10 +85,7 @@ class Call(Protocol):
 def text_of(exception: BaseException, number: int, call: Call | None = None) -> str:
     """Return the text of an exception, which ends with its number and the name of a node.
 
-    Args:
-      exception: the exception of the user's function, without the frames above that function.
-      number: the number under which the exception is kept.
-      call: the call that fails; None if nothing is known of it any more.
+    The exception has no frames above the user's function. The call is None if it is not known.
     """
     head = f"{type(exception).__name__}{message_of(exception)}"
     if _passes_on(exception, head):
@@ -108,25 +105,19 @@ def mark_of(number: int) -> str:
     return f"[hostcall error {number}: hostcall.last_error(e) returns the exception itself]"
 
 
-def stand_in(
-    exception: BaseException, bases: tuple[type[BaseException], ...], number: int, call: Call
-) -> BaseException:
+def stand_in(exception: BaseException, call: Call) -> BaseException:
     """Return a substitute for an exception whose text the stock kernel would spoil.
 
     The substitute has the name of the class, the first line of the message, and the rest as a note:
-    the kernel writes the message twice, and notes once.
-
-    Args:
-      exception: the exception of the user's function.
-      bases: the classes that the kernel knows; the substitute derives from the same one.
-      number: the number under which the exception is kept.
-      call: the call that fails.
+    the kernel writes the message twice, and notes once. It derives from the class that the kernel
+    knows.
     """
+    number = remember(exception)
     text = encodable(text_of(exception, number, call)).rpartition("\n\t [[{{node ")[0]
     first, _, rest = text.partition("\n")
     if len(first) > _LONG_LINE and MARK.search(rest):  # it names the errors of all calls below
         first = f"{first[:20]} ... {first[-_LONG_LINE:]}"
-    known = next((base for base in bases if isinstance(exception, base)), Exception)
+    known = next((base for base in _STOCK if isinstance(exception, base)), Exception)
     names = {"__module__": type(exception).__module__, "__qualname__": type(exception).__qualname__}
     name = type(exception).__name__
     raised: BaseException = type(name, (known,), names)(first.removeprefix(f"{name}: "))
@@ -314,8 +305,6 @@ _STOCK = (ValueError, TypeError, StopIteration, MemoryError, NotImplementedError
 _KEPT = 16
 _TOLD = "_hostcall_exceptions"
 
-_MARK = MARK
-
 # The text that TensorFlow's kernel makes of a Ctrl-C in its own lines, before hostcall's.
 _STOCK_INTERRUPT = re.compile(
     r"(?:\{\{.*?\}\}\s*)*KeyboardInterrupt: \nTraceback \(most recent call last\):\n"
@@ -399,7 +388,7 @@ def last_error(error: BaseException | None = None) -> BaseException | None:
     with _lock:
         if error is None:
             return _find(max([*_exceptions, *_interrupts, *_tellers], default=0))
-        marks = _MARK.findall(str(error))
+        marks = MARK.findall(str(error))
         return _find(int(marks[-1]), error) if marks else None
 
 
@@ -421,7 +410,7 @@ def hand_over(error: BaseException, text: Any) -> None:
 
     They are attributes since an exception's frames may hold the error: then Python collects both.
     """
-    for mark in set(_MARK.findall(text)) if isinstance(text, str) else ():
+    for mark in set(MARK.findall(text)) if isinstance(text, str) else ():
         with _lock:
             number = int(mark)
             exception = _find(number)
@@ -453,7 +442,7 @@ def for_stock_kernel(exception: BaseException, call: Call) -> BaseException:
             exception.add_note(note)
         return exception
     exception.__traceback__ = without_own_frames(exception.__traceback__)
-    return stand_in(exception, _STOCK, remember(exception), call)
+    return stand_in(exception, call)
 
 
 def raises_for_stock_kernel(call: Callable[..., T]) -> Callable[..., T]:
@@ -481,7 +470,7 @@ def interrupt_behind(text: str) -> BaseException | None:
 
     It is forgotten here: raised once more, it holds the frames of the whole program.
     """
-    marks = _MARK.findall(text)
+    marks = MARK.findall(text)
     if marks:
         return _interrupts.pop(int(marks[-1]), None)
     return KeyboardInterrupt() if _STOCK_INTERRUPT.match(text) else None
@@ -503,9 +492,7 @@ def with_interrupts(hook: Callable[..., T]) -> Callable[..., T]:
 def describe(exception: BaseException, call: Call | None = None) -> tuple[int, str]:
     """Return the status code and the text under which an exception of a callback travels.
 
-    Args:
-      exception: the exception of the user's function.
-      call: the call that the text names; None if nothing is known of it any more.
+    The text names the call, which is None if it is not known any more.
     """
     exception.__traceback__ = without_own_frames(exception.__traceback__)
     code = next((code for kind, code in _CODES if isinstance(exception, kind)), UNKNOWN)
@@ -516,4 +503,4 @@ def _unmark(exception: BaseException) -> None:
     """Remove the notes of earlier calls."""
     notes = notes_of(exception)
     if isinstance(notes, list):
-        notes[:] = [note for note in notes if not _MARK.search(str(note))]
+        notes[:] = [note for note in notes if not MARK.search(str(note))]

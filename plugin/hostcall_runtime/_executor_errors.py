@@ -3,99 +3,24 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import pickle
-import signal
 import sys
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, Protocol
+from typing import Any
 
 from hostcall_runtime import _dask_calls, _processes
 from hostcall_runtime._errors import ExecutorError
 from hostcall_runtime._locks import Executor, Future
 from hostcall_runtime._processes import sendable
 
-# Seconds to wait for an executor to end its workers, which takes milliseconds.
-_PATIENCE = 5.0
-
-# The signals by which a broken pool ends its remaining workers: Python's, and loky's.
-_BY_THE_POOL = (-signal.SIGTERM, -signal.SIGKILL)
-
-
-def workers_of(executor: Executor) -> dict[int, Any]:
-    """Return the workers that an executor has now, by process id."""
-    workers = getattr(executor, "_processes", None)
-    return dict(workers) if isinstance(workers, Mapping) else {}
-
 
 def behind(executor: Executor, error: Exception) -> Exception:
-    """Return the cause of a refused call; while a pool breaks, the error tells of a closed pipe."""
-    broken = getattr(executor, "_broken", False)
-    if isinstance(error, OSError) and broken:
-        return BrokenProcessPool(str(broken))
+    """Return the cause of a refused call; a pool that breaks meanwhile tells of a closed pipe."""
+    if isinstance(error, OSError) and isinstance(executor, concurrent.futures.ProcessPoolExecutor):
+        return BrokenProcessPool(str(error))
     return error
-
-
-def end_forgotten(executor: Executor, future: Future) -> None:
-    """End a call that a pool has taken while it broke, and forgotten.
-
-    When a pool breaks, Python's thread that manages it gives up the calls that it knows of, and
-    ends. A call that comes in between would never end.
-    """
-    manager = getattr(executor, "_executor_manager_thread", None)
-    if not isinstance(manager, threading.Thread) or manager.is_alive():
-        return
-    with contextlib.suppress(concurrent.futures.InvalidStateError):  # it has ended meanwhile
-        future.set_exception(BrokenProcessPool("it broke when it took the call"))
-
-
-def describe_dead(executor: Executor, workers: dict[int, Any]) -> str:
-    """Describe the workers that ended by themselves, and how; return "" if that is unknown.
-
-    Args:
-      executor: an executor that has broken.
-      workers: its workers when it took the call; some executors forget them as they break.
-    """
-    if not _is_over(executor):
-        return ""
-    workers = {**workers, **workers_of(executor)}
-    codes = {pid: getattr(worker, "exitcode", None) for pid, worker in workers.items()}
-    for ignored in (_BY_THE_POOL, _BY_THE_POOL[:1], ()):
-        how = {pid: code for pid, code in codes.items() if code not in (None, *ignored)}
-        if how:
-            break
-    return " ".join(f"Its worker process {pid} {_manner(code)}." for pid, code in how.items())
-
-
-def _is_over(executor: Executor) -> bool:
-    """Return whether a broken pool knows how its workers ended; terminate the others.
-
-    Python before 3.12 does not expect a call, and so a new worker for it, while the manager ends
-    the workers. Then the new worker is left over, or the manager fails and leaves more. At exit,
-    the process would wait for them for ever.
-    """
-    manager = getattr(executor, "_executor_manager_thread", None)
-    if not isinstance(manager, threading.Thread):
-        return True
-    # The manager asks how each worker has ended, which two threads must not do at once.
-    manager.join(_PATIENCE)
-    if manager.is_alive():
-        return False
-    with getattr(executor, "_shutdown_lock", contextlib.nullcontext()):  # no call comes in between
-        for worker in workers_of(executor).values():
-            if worker.is_alive():
-                worker.terminate()
-    return True
-
-
-def _manner(code: Any) -> str:
-    try:
-        return f"was ended by {signal.Signals(-code).name}"
-    except (TypeError, ValueError):
-        return f"has ended with status {code}"
 
 
 _MAKE_ONE = (
@@ -116,12 +41,6 @@ _BY_VALUE = (
 )
 
 
-class _Provider(Protocol):
-    is_made: bool
-
-    def drop(self, executor: Executor) -> bool: ...
-
-
 @dataclasses.dataclass
 class Sent:
     """A call that an executor is to make.
@@ -133,7 +52,6 @@ class Sent:
       timeout: how many seconds it may take, or None.
       attempts: how often it has been made, this time included.
       is_lost: whether the worker that was to make it has died.
-      workers: the worker processes of its executor when that took the call.
     """
 
     function: Callable[..., Any]
@@ -142,25 +60,15 @@ class Sent:
     timeout: float | None
     attempts: int = 1
     is_lost: bool = False
-    workers: dict[int, Any] = dataclasses.field(default_factory=dict)
 
 
-def told(
-    sent: Sent, provider: _Provider, executor: Executor, error: BaseException
-) -> BaseException:
-    """Return the error to raise for the exception of a future, which is never the function's.
-
-    Args:
-      sent: the call.
-      provider: gives the executor; after this it gives another one if the executor has broken.
-      executor: the executor that was to make the call.
-      error: the future's exception.
-    """
+def told(sent: Sent, executor: Executor, error: BaseException, may_renew: bool) -> BaseException:
+    """Return the error to raise for the exception of a future, which is never the function's."""
     if not isinstance(error, Exception):
         return error  # Ctrl-C in a worker
     if isinstance(error, concurrent.futures.BrokenExecutor):
         sent.is_lost = True
-        text = _broken(sent, executor, error, provider.drop(executor))
+        text = _broken(sent, executor, error, may_renew)
     elif "in _sendback_result" in str(error.__cause__):
         text = _unsendable_result(sent, executor, error)
     else:
@@ -251,10 +159,8 @@ def takes_tensors(who: str, executor: Executor) -> str:
 
 
 def _broken(sent: Sent, executor: Executor, error: BaseException, may_renew: bool) -> str:
-    ended = describe_dead(executor, sent.workers)
-    text = f"{name(executor)} has broken, and {sent.description} has no result: {error}\n"
-    text += f"{ended}\n" if ended else ""
-    text += (
+    text = (
+        f"{name(executor)} has broken, and {sent.description} has no result: {error}\n"
         "A worker ends so when it is killed, has no memory left, or cannot import the module of "
         f"the function ({getattr(sent.function, '__module__', None)}); the standard error of the "
         f"process may tell more. {_attempts(sent)}"

@@ -12,30 +12,6 @@ from hostcall_runtime import _dask_calls, _executor_errors
 from hostcall_runtime._errors import ExecutorError
 from hostcall_runtime._locks import Executor
 
-_is_forked = False
-
-
-def _note_fork() -> None:
-    global _is_forked
-    _is_forked = True
-
-
-os.register_at_fork(after_in_child=_note_fork)
-
-
-def is_left_behind(executor: Executor) -> bool:
-    """Return whether an executor was made before this process was forked, so it runs nothing."""
-    if not _is_forked:
-        return False
-    if _dask_calls.is_of_parent(executor):
-        return True
-    candidates = [
-        getattr(executor, "_executor_manager_thread", None),  # of the pools of processes
-        *(getattr(executor, "_threads", None) or ()),
-    ]
-    threads = [thread for thread in candidates if isinstance(thread, threading.Thread)]
-    return bool(threads) and not any(thread.is_alive() for thread in threads)
-
 
 class Provider:
     """A source of this process's executor: the user's own, or one that a function makes.
@@ -50,7 +26,6 @@ class Provider:
     def __init__(self, given: Any) -> None:
         self.given = given
         self.is_made = _is_maker(given)
-        self._process = os.getpid()
         self.begin_anew()
 
     def begin_anew(self) -> None:
@@ -65,17 +40,13 @@ class Provider:
           ExecutorError: when this process has no executor.
         """
         if not self.is_made:
-            if self._process != os.getpid():
-                raise ExecutorError(_executor_errors.forked(self.given))
-            return self.given
+            return _of_this_process(self.given)
         with self._lock:
             if self._made is None:
                 made = self.given()
                 if _is_maker(made) or not callable(getattr(made, "submit", None)):
                     raise ExecutorError(_executor_errors.no_executor(self.given, made))
-                if is_left_behind(made):
-                    raise ExecutorError(_executor_errors.forked(made))
-                self._made = made
+                self._made = _of_this_process(made)
             return self._made
 
     @property
@@ -103,17 +74,26 @@ class Provider:
 
 _providers: weakref.WeakValueDictionary[int, Provider] = weakref.WeakValueDictionary()
 
-# In a forked child, the parent's executors: their finalizers may wait for locks that stay taken.
+# In a forked child, the parent's executors (Dask's clients): their threads are not here. Finalizers
+# may wait for locks that stay taken, so that they are kept.
 _left_behind: list[Any] = []
 
 
 def _after_fork() -> None:
     for provider in list(_providers.values()):
-        _left_behind.append(provider._made)
+        if provider.present is not None:
+            _left_behind.append(_dask_calls.client_of(provider.present) or provider.present)
         provider.begin_anew()
 
 
 os.register_at_fork(after_in_child=_after_fork)
+
+
+def _of_this_process(executor: Executor) -> Executor:
+    source = _dask_calls.client_of(executor) or executor
+    if any(source is left for left in _left_behind):
+        raise ExecutorError(_executor_errors.forked(executor))
+    return executor
 
 
 def provider_of(given: Any) -> Provider | None:

@@ -3,10 +3,9 @@
 The caller waits for the result without Python's lock, so that a call means the same on an executor
 as without one. Only the user's function is sent: structures, checks and kept results stay here.
 
-A call on a pool may run a program that makes calls on the same pool, possibly from another thread.
-Nothing tells from which call the nested call comes. If every thread of the pool is in a call and
-waits there for a program, a nested call would never begin. Then it runs on the thread that waits
-for it, as it would without an executor.
+A function on a pool of threads may run a program that makes calls on the same pool, all of whose
+threads may wait for such programs. So these calls run where the program makes them: it carries
+`_runs.executors_around` to all its threads.
 """
 
 from __future__ import annotations
@@ -15,21 +14,17 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
-import itertools
-import os
-import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 from hostcall_runtime import (
     _dask_calls,
     _executor_errors,
-    _interception,
     _library,
     _locks,
     _processes,
+    _runs,
     _shared_memory,
     _threads,
 )
@@ -39,6 +34,7 @@ from hostcall_runtime._executor_providers import Provider, has_threads
 from hostcall_runtime._executor_providers import provider_of as provider_of
 from hostcall_runtime._locks import Executor, Future
 from hostcall_runtime._processes import InWorker, sendable
+from hostcall_runtime._shared_memory import Reply
 
 _runtime = _library.load("hostcall_runtime._runtime")
 
@@ -69,41 +65,15 @@ def rows(*, reset: bool) -> dict[str, Row]:
     with _lock:
         found = {label: dataclasses.replace(row) for label, row in _rows.items()}
         if reset:
-            for label, row in list(_rows.items()):
+            _rows.clear()
+            for label, row in found.items():
                 if row.unfinished:
                     _rows[label] = Row(unfinished=row.unfinished)
-                else:
-                    del _rows[label]
     return found
 
 
-def watch(label: str) -> NoWatch:
-    """Return a watch for a call that begins now: `NO_WATCH` if no statistics are collected."""
-    return Watch(label) if _runtime.collects_stats() else NO_WATCH
-
-
-class NoWatch:
-    """A watch that measures nothing."""
-
-    counts = False
-
-    def hand_over(self) -> None:
-        """Note that the call is ready for the executor."""
-
-    def ran(self, began: float, ended: float) -> None:
-        """Note the times of the call and of its end, by the clock of the function's machine."""
-
-    def end(self) -> None:
-        """Note that the call has ended, or that its caller has given it up."""
-
-
-NO_WATCH = NoWatch()
-
-
-class Watch(NoWatch):
-    """A watch that measures one call."""
-
-    counts = True
+class Watch:
+    """A measurement of one call's times."""
 
     def __init__(self, label: str) -> None:
         self._label = label
@@ -114,9 +84,11 @@ class Watch(NoWatch):
             _rows.setdefault(label, Row()).unfinished += 1
 
     def hand_over(self) -> None:
+        """Note that the call is ready for the executor."""
         self._handed_over = time.monotonic()
 
     def ran(self, began: float, ended: float) -> None:
+        """Note the times of the call and of its end, by the clock of the function's machine."""
         self._running += ended - began
         elapsed = time.monotonic() - self._handed_over
         waited = began - self._handed_over
@@ -124,6 +96,7 @@ class Watch(NoWatch):
         self._waiting += waited if is_same_clock else elapsed - (ended - began)
 
     def end(self) -> None:
+        """Note that the call has ended, or that its caller has given it up."""
         total = time.monotonic() - self._start
         with _lock:
             if self._has_ended:
@@ -137,106 +110,9 @@ class Watch(NoWatch):
             row.sending += max(0.0, total - self._waiting - self._running)
 
 
-# Seconds between two checks of a pool that has not begun a call: at first, and at most.
-_FIRST = 0.002
-_MOST = 0.05
-
-# The packages in which a thread waits for a program, and Python's own modules that wait for them.
-_PROGRAMS = (
-    "tensorflow",
-    "keras",
-    "jax",
-    "jaxlib",
-    "hostcall",
-    "hostcall_mlir",
-    "hostcall_runtime",
-)
-_WAITS = ("threading", "concurrent")
-
-# By the id of a thread, the pool whose call runs on it now.
-_running: dict[int, Any] = {}
-
-os.register_at_fork(after_in_child=_running.clear)
-
-
-class _Task(Protocol):
-    @property
-    def has_begun(self) -> bool: ...
-
-
-class Running:
-    """A context in which a call of a pool runs on the current thread."""
-
-    def __init__(self, pool: Any) -> None:
-        self._pool = pool
-
-    def __enter__(self) -> None:
-        _running[threading.get_ident()] = self._pool
-
-    def __exit__(self, *_: object) -> None:
-        del _running[threading.get_ident()]
-
-
-def gives_back(
-    pool: concurrent.futures.ThreadPoolExecutor,
-    future: concurrent.futures.Future[Any],
-    ended: _locks.Ended,
-    task: _Task,
-    timeout: float | None,
-) -> bool:
-    """Wait until a call has begun, or its time is over.
-
-    Returns:
-      Whether the pool would never begin it. Then it is cancelled, and the caller has to run it.
-    """
-    end = None if timeout is None else time.monotonic() + timeout
-    before = None
-    for pause in _pauses():
-        left = pause if end is None else max(0.0, min(pause, end - time.monotonic()))
-        if ended.wait(left) or task.has_begun or left < pause:
-            return False
-        now = _waiting_places(pool)
-        if now is not None and now == before and future.cancel():
-            return True
-        before = now
-    raise AssertionError("there are always more pauses")
-
-
-def _pauses() -> Iterator[float]:
-    return (min(_FIRST * 2.0**i, _MOST) for i in itertools.count())
-
-
-def _waiting_places(pool: concurrent.futures.ThreadPoolExecutor) -> list[tuple[int, int]] | None:
-    """Return where each thread of a pool waits for a program; None if one is free or works."""
-    threads = [thread for thread, its in list(_running.items()) if its is pool]
-    if len(threads) < pool._max_workers:
-        return None
-    frames = sys._current_frames()
-    places = []
-    for thread in threads:
-        frame = frames.get(thread)
-        if frame is None:
-            return None
-        place = (id(frame), frame.f_lasti)
-        while frame is not None and _package_of(frame) in _WAITS:
-            frame = frame.f_back
-        if frame is None or _package_of(frame) not in _PROGRAMS:
-            return None
-        places.append(place)
-    return places
-
-
-def _package_of(frame: Any) -> str:
-    return str(frame.f_globals.get("__name__", "")).partition(".")[0]
-
-
-# Seconds between two checks that the executor has not forgotten a call.
-_PERIOD = 2.0
-
-
 def runs_here(provider: Provider) -> bool:
-    """Return whether this thread is one of the executor's own."""
-    return getattr(_own, "provider", None) is provider
+    """Return whether this code is part of a call on the executor, which has its own threads."""
+    return provider in _runs.executors_around.get()
 
 
 class StartedCall:
@@ -248,7 +124,8 @@ class StartedCall:
         self._deadline = None if callee.timeout is None else time.monotonic() + callee.timeout
         self._future: Any = None  # None before the call and after its failure
         self._parcel: _shared_memory.Parcel | None = None
-        self._watch = watch(callee.label or callee.description)
+        label = callee.label or callee.description
+        self._watch = Watch(label) if _runtime.collects_stats() else None
         try:
             self._submit()
         except BaseException:
@@ -268,7 +145,7 @@ class StartedCall:
                 self._sent.is_lost = False
                 self._submit()
         finally:
-            self._watch.end()
+            self._end_watch()
 
     def cancel(self) -> None:
         """Give the call up: if it has not begun, it never will."""
@@ -277,20 +154,22 @@ class StartedCall:
                 self._future.cancel()
             if self._parcel is not None:
                 self._parcel.keep_for(self._future)
-        self._watch.end()
+        self._end_watch()
 
     def wait(self) -> None:
         """Wait for the end of the call, and ignore its outcome."""
         if self._future is not None:
-            self._ends_before(None)
+            self._ended.wait(None)
+
+    def _end_watch(self) -> None:
+        if self._watch is not None:
+            self._watch.end()
 
     def _returned(self) -> Any:
         sent, future, task = self._sent, self._future, self._task
         left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
         try:
-            if task is not None and gives_back(self._executor, future, self._ended, task, left):
-                return self._callee.at_once(*sent.args)
-            in_time = self._ends_before(self._deadline)
+            in_time = self._ended.wait(left)
             failure = future.exception() if in_time else None
         except concurrent.futures.CancelledError as error:
             text = _executor_errors.cancelled(sent, self._executor, future)
@@ -303,38 +182,30 @@ class StartedCall:
             self.cancel()
             raise DeadlineExceededError(text)
         if failure is not None:
-            provider, executor = self._callee.provider, self._executor
             self._future = None
+            is_broken = isinstance(failure, concurrent.futures.BrokenExecutor)
+            may_renew = is_broken and self._callee.provider.drop(self._executor)
             try:
-                raise _executor_errors.told(sent, provider, executor, failure)
+                raise _executor_errors.told(sent, self._executor, failure, may_renew)
             finally:
                 del failure, future  # they refer to this frame
-        if task is not None:
+        if task is None:
+            return self._opened(future.result())
+        if self._watch is not None:
             self._watch.ran(task.began, task.ended)
-            return task.result()
-        return self._opened(future.result())
+        return task.outcome()
 
-    def _ends_before(self, deadline: float | None) -> bool:
-        """Wait for the end of the call, and return whether it comes before the deadline, if any."""
-        while True:
-            left = _PERIOD
-            if deadline is not None:
-                left = min(left, max(0.0, deadline - time.monotonic()))
-            if self._ended.wait(left):
-                return True
-            if left < _PERIOD:
-                return False
-            _executor_errors.end_forgotten(self._executor, self._future)
-
-    def _opened(self, reply: Any) -> Any:
+    def _opened(self, result: Any) -> Any:
+        reply = result if isinstance(result, Reply) else Reply(result)
         if _shared_memory.is_uncalled(reply):
             self._submit()
             return self._returned()
         if self._parcel is None:
-            answer = _shared_memory.value(reply)
+            answer = reply.value
         else:
             answer = self._parcel.opened(reply, self._callee.lends)
-        self._watch.ran(*(_processes.times(answer) or _shared_memory.times(reply)))
+        if self._watch is not None:
+            self._watch.ran(*(_processes.times(answer) or (reply.began, reply.ended)))
         self._sent.is_lost = _processes.is_lost(answer)
         name = _executor_errors.name(self._executor)
         return _processes.opened(answer, self._sent.description, name)
@@ -364,27 +235,27 @@ class StartedCall:
         self._parcel = None
         content: tuple[Any, ...]
         if has_threads(executor):
-            local = _interception.carried(self._callee.local)
-            self._task = _ThreadTask(self._callee.provider, executor, local, sent.args)
+            self._task = _ThreadTask(self._callee.provider, self._callee.local, sent.args)
             content = (self._task,)
         elif _dask_calls.is_dask(executor):
             submit = functools.partial(_dask_calls.submit, executor)
             content = (sendable(sent.function), sent.args)
         else:
             content = self._content_for(executor)
-        self._watch.hand_over()
+        if self._watch is not None:
+            self._watch.hand_over()
         with _locks.Postponed() if _submits_soon(executor) else contextlib.nullcontext():
             self._future = submit(*content)
             self._ended = _locks.Ended(self._future)
-        sent.workers = _executor_errors.workers_of(executor)
 
     def _content_for(self, executor: Executor) -> tuple[Any, ...]:
         """Return the function that another process calls, and its arguments."""
         function, args = InWorker(sendable(self._sent.function)), self._sent.args
+        counts = self._watch is not None
         if _shared_memory.takes_parcels(executor):
-            self._parcel = _shared_memory.Parcel(function, args, self._watch.counts)
+            self._parcel = _shared_memory.Parcel(function, args, counts)
             return self._parcel.content
-        return (_shared_memory.timed, function, *args) if self._watch.counts else (function, *args)
+        return (_shared_memory.timed, function, *args) if counts else (function, *args)
 
 
 def _submits_soon(executor: Executor) -> bool:
@@ -412,64 +283,23 @@ def _tells_what_runs(executor: Executor) -> bool:
     return isinstance(executor, pools) or kind in ("loky", "mpi4py")
 
 
-# On a thread of an executor: the provider whose call runs there.
-_own = threading.local()
-
-
-class _ThreadTask:
+class _ThreadTask(_threads.Work):
     """A call on a pool's thread, which keeps the function's exception apart from the pool's."""
 
     def __init__(
-        self,
-        provider: Provider,
-        pool: Executor,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
+        self, provider: Provider, function: Callable[..., Any], args: tuple[Any, ...]
     ) -> None:
-        self._work: tuple[Callable[..., Any], tuple[Any, ...]] | None = (function, args)
-        self._provider = provider
-        self._pool = pool
-        self._thread = 0
-        self._has_ended = False
-        self._returned: Any = None
-        self._raised: BaseException | None = None
+        def call(*args: Any) -> Any:
+            _runs.executors_around.set(_runs.executors_around.get() | {provider})
+            return function(*args)
+
+        super().__init__(call, args)
         self.began = self.ended = 0.0
 
     def __call__(self) -> None:
         self.began = time.monotonic()
-        self._thread = threading.get_ident()
-        _own.provider = self._provider
-        assert self._work is not None
-        function, args = self._work
-        self._work = None  # only the function holds the arguments
-        try:
-            with Running(self._pool):
-                self._returned = function(*args)
-        except BaseException as error:
-            self._raised = error
-        finally:
-            self._has_ended = True
-            self.ended = time.monotonic()
-            _own.provider = None
-
-    @property
-    def has_begun(self) -> bool:
-        """True if a thread of the pool has taken the call."""
-        return self._thread != 0
-
-    def result(self) -> Any:
-        """Return or raise the outcome of the call, which has ended."""
-        if self._raised is not None:
-            raised, self._raised = self._raised, None
-            try:
-                raise raised
-            finally:
-                del raised  # it refers to this frame
-        return self._returned
-
-    def stack(self) -> str:
-        """Return the current stack of the call."""
-        return _threads.stack_of(self._thread, self._has_ended)
+        super().__call__()
+        self.ended = time.monotonic()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,9 +6,8 @@ executor has a queue. A queue has a thread, which makes one call after another, 
 make them.
 
 A fire-and-forget function may itself run a program that hands over calls. These cannot run before
-the function has returned, so the program must not wait for room: that would be a deadlock. On the
-function's thread this is easy to tell. But a program may make its calls on XLA's and TensorFlow's
-threads, whose starter is unknown. There, counting the waiting threads detects the deadlock.
+the function has returned, so the program must not wait for room: that would be a deadlock. A
+context variable tells these programs, which carry it to all their threads.
 """
 
 from __future__ import annotations
@@ -16,112 +15,20 @@ from __future__ import annotations
 import atexit
 import collections
 import contextlib
+import contextvars
 import itertools
 import numbers
 import os
 import sys
-import sysconfig
 import threading
-import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from hostcall_runtime import _deferred_errors, _errors, _interception, _library, _locks, _threads
+from hostcall_runtime import _deferred_errors, _errors, _locks, _runs, _threads
 
-_runtime = _library.load("hostcall_runtime._runtime")
-
-_PYTHON = os.path.join(sysconfig.get_path("stdlib"), "")
-_PACKAGES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
-
-_inside = threading.local()
-# The Python threads on which fire-and-forget functions run.
-_functions: set[int] = set()
-# The waiting threads that Python has not started, the longest wait first.
-_waiting: list[Waiting] = []
-
-
-def noting_thread(
-    function: Callable[..., Any], note: Callable[[int], object]
-) -> Callable[..., Any]:
-    """Wrap `function` so that its thread is marked while it runs.
-
-    Args:
-      function: the function.
-      note: takes the id of the thread.
-    """
-
-    def run(*args: Any) -> Any:
-        thread = threading.get_ident()
-        if is_inside():
-            return function(*args)
-        note(thread)
-        _inside.is_so = True
-        _functions.add(thread)
-        try:
-            return function(*args)
-        finally:
-            _inside.is_so = False
-            _functions.discard(thread)
-
-    return run
-
-
-def is_inside() -> bool:
-    """Return whether this thread runs a fire-and-forget function."""
-    return getattr(_inside, "is_so", False)
-
-
-class Waiting:
-    """A thread that waits for calls."""
-
-    def may_be_nested(self) -> bool:
-        """Return whether a fire-and-forget function started the program of a waiting thread.
-
-        A Python thread outside these functions waits for at most one program. If more threads wait
-        than there are Python threads outside, this is true. Only the longest wait reports it.
-        """
-        return bool(_waiting) and _waiting[0] is self and len(_waiting) > _starters()
-
-
-@contextlib.contextmanager
-def one_more() -> Iterator[Waiting]:
-    """Count this thread among the waiting ones, unless Python has started it."""
-    waiting = Waiting()
-    if not _is_pythons(threading.current_thread()):
-        _waiting.append(waiting)
-    try:
-        yield waiting
-    finally:
-        if waiting in _waiting:
-            _waiting.remove(waiting)
-
-
-def forget() -> None:
-    """Clear the tables in a forked child, where no thread waits."""
-    _waiting.clear()
-    _functions.clear()
-
-
-os.register_at_fork(after_in_child=forget)
-
-
-def _is_pythons(thread: threading.Thread) -> bool:
-    return not isinstance(thread, threading._DummyThread)
-
-
-def _starters() -> int:
-    """Return how many Python threads may run a program outside fire-and-forget functions."""
-    threads = [thread.ident for thread in threading.enumerate() if _is_pythons(thread)]
-    return sum(not (thread in _functions or _waits_in_python(thread or 0)) for thread in threads)
-
-
-def _waits_in_python(thread: int) -> bool:
-    """Return whether the thread is in Python's own library, where it waits for a lock or work."""
-    stack = _runtime.stack_of(thread)
-    file = stack[0][0].f_code.co_filename if stack else ""
-    return file.startswith(_PYTHON) and not any(part in file for part in _PACKAGES)
-
+# Whether a fire-and-forget function has led to this code.
+_is_inside: contextvars.ContextVar[bool] = contextvars.ContextVar("is_inside", default=False)
 
 WAIT = "wait"
 DROP_OLDEST = "drop_oldest"
@@ -141,6 +48,7 @@ class Line:
         those have failed, and how many will never run.
       waiting: the calls that have not begun, the oldest first.
       thread: the id of the thread of this process on which the latest call began, or 0.
+      function: the function that the line keeps alive, if any.
     """
 
     def __init__(self, size: int, when_full: str) -> None:
@@ -150,6 +58,7 @@ class Line:
         self.handed_over = self.run = self.errors = self.dropped = 0
         self.waiting: dict[Call, None] = {}
         self.thread = 0
+        self.function: Callable[..., Any] | None = None
         with lock:
             _lines.add(self)
 
@@ -159,8 +68,8 @@ class Line:
 
     def counts(self) -> tuple[str, int, int, int, int, int]:
         """Return the counts of this line: see `counts` of this module."""
-        waiting = len(self.waiting)
-        return self.label, self.handed_over, self.run, self.errors, self.dropped, waiting
+        ended = self.run, self.errors, self.dropped
+        return self.label, self.handed_over, *ended, len(self.waiting)
 
     def leave_calls_behind(self) -> None:
         """Drop, in a forked child, the calls of the parent."""
@@ -169,61 +78,31 @@ class Line:
         self.thread = 0
 
 
-class Call:
+class Call(_threads.Work):
     """A fire-and-forget call.
 
     Attributes:
       line: the calls of the same function.
       description: its name in errors.
       number: its number, in the order in which calls were handed over.
-      has_begun: whether it runs or has run.
     """
 
     def __init__(
         self, line: Line, function: Callable[..., Any], args: tuple[Any, ...], description: str
     ) -> None:
+        super().__init__(function, args)
         self.line = line
         self.description = description
         self.number = 0
-        self._work: tuple[Callable[..., Any], tuple[Any, ...]] | None = (function, args)
-
-    @property
-    def has_begun(self) -> bool:
-        return self._work is None
-
-    def run(self) -> BaseException | None:
-        """Make the call, and return the exception that it raises, if any."""
-        assert self._work is not None
-        function, args = self._work
-        self._work = None  # only the function holds the arguments
-        try:
-            function(*args)
-        except BaseException as error:
-            error.__traceback__ = _errors.without_own_frames(error.__traceback__)
-            return error
-        return None
 
 
 _lines: weakref.WeakSet[Line] = weakref.WeakSet()
 
 
-def _after_fork() -> None:
-    for line in _lines:
-        line.leave_calls_behind()
-
-
-os.register_at_fork(after_in_child=_after_fork)
-
-
 def counts(reset: bool) -> list[tuple[str, int, int, int, int, int]]:
-    """Return the counts of calls for each function.
+    """Return for each line its label, and its counts of calls, in the order of `UnawaitedStats`.
 
-    Args:
-      reset: whether to count from zero again; calls that have not ended count as new ones.
-
-    Returns:
-      For each line its label, and how many calls were handed over, have run, have failed, were
-      dropped, and wait.
+    `reset` counts from zero again; calls that have not ended count as new ones.
     """
     with lock:
         found = [line.counts() for line in _lines]
@@ -237,9 +116,6 @@ def counts(reset: bool) -> list[tuple[str, int, int, int, int, int]]:
 # Seconds after which an idle thread of an executor's queue ends. The thread of hostcall's own queue
 # stays: functions may keep objects that are bound to a thread, such as a connection.
 _IDLE = 5.0
-
-# Seconds without progress of any call, after which a waiting thread checks for a deadlock.
-_PATIENCE = 1.0
 
 
 class Queue:
@@ -281,14 +157,11 @@ class Queue:
 
     def _make_room(self, line: Line) -> Call | None:
         """Make room for a call, and return the call that was dropped for it, if any."""
-        if len(line.waiting) < line.size or is_inside():
+        if len(line.waiting) < line.size or _is_inside.get():
             return None
         if line.when_full == DROP_OLDEST:
             return self._drop_oldest(line)
-        with one_more() as waiting:
-            while len(line.waiting) >= line.size:
-                if not _moved.wait(_PATIENCE) and waiting.may_be_nested():
-                    break
+        _moved.wait_for(lambda: len(line.waiting) < line.size)
         return None
 
     def _drop_oldest(self, line: Line) -> Call:
@@ -313,9 +186,9 @@ class Queue:
 
     def _work(self) -> None:
         while call := self._begin():
-            error = call.run()
-            self._end(call, error)
-            del call, error  # and the objects that its frames hold
+            call()
+            self._end(call)
+            del call  # and the objects that the frames of its error hold
 
     def _begin(self) -> Call | None:
         with lock:
@@ -329,11 +202,13 @@ class Queue:
             _moved.notify_all()
             return call
 
-    def _end(self, call: Call, error: BaseException | None) -> None:
+    def _end(self, call: Call) -> None:
+        error = call.raised
         with lock:
             self._running = None
             call.line.run += 1
             if error is not None:
+                error.__traceback__ = _errors.without_own_frames(error.__traceback__)
                 call.line.errors += 1
                 _deferred_errors.keep(call.line, call.description, error)
             _moved.notify_all()
@@ -370,8 +245,10 @@ _of_providers: weakref.WeakKeyDictionary[Any, Queue] = weakref.WeakKeyDictionary
 _left_behind: list[Any] = []
 
 
-def _forget_queues() -> None:
+def _after_fork() -> None:
     global _own, _moved
+    for line in _lines:
+        line.leave_calls_behind()
     for queue in list(_queues):
         queue.leave_behind()
     _queues.clear()
@@ -381,7 +258,7 @@ def _forget_queues() -> None:
     _deferred_errors.take()
 
 
-os.register_at_fork(after_in_child=_forget_queues)
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def queue_of(provider: Any) -> Queue:
@@ -405,31 +282,10 @@ def _unfinished(number: int) -> list[Call]:
 
 
 def wait_for(number: int, timeout: float | None = None) -> list[Call]:
-    """Wait until the calls up to that number have ended.
-
-    Returns:
-      The calls that have not ended when the time is over, the running call of each queue first.
-
-    Raises:
-      RuntimeError: when the wait is in one of these calls, which would wait for itself.
-    """
-    end = None if timeout is None else time.monotonic() + timeout
-    with lock, one_more() as waiting:
-        while unfinished := _unfinished(number):
-            left = _PATIENCE if end is None else end - time.monotonic()
-            if left <= 0:
-                return unfinished
-            if not _moved.wait(min(left, _PATIENCE)) and waiting.may_be_nested():
-                raise RuntimeError(_deferred_errors.INSIDE)
-    return []
-
-
-def abandon() -> list[Call]:
-    """Forget all calls that have not begun, and return them."""
+    """Wait until the calls up to that number have ended; return those that have not in time."""
     with lock:
-        dropped = [call for queue in _queues for call in queue.abandon()]
-        _moved.notify_all()
-        return dropped
+        _moved.wait_for(lambda: not _unfinished(number), timeout)
+        return _unfinished(number)
 
 
 # Seconds until the ending process reports the calls that it waits for: at first, and then again.
@@ -509,7 +365,9 @@ def _wait() -> None:
 
 
 def _give_up() -> None:
-    dropped = abandon()
+    with lock:
+        dropped = [call for queue in _queues for call in queue.abandon()]
+        _moved.notify_all()
     counts = collections.Counter(call.line.label for call in dropped)
     left = ", ".join(f"{count} of {label}" for label, count in counts.items())
     _deferred_errors.write(
@@ -522,17 +380,10 @@ USUAL_SIZE = 16
 
 
 def line_for(wait: object, queue: object, when_full: object) -> Line | None:
-    """Return a new line for the calls of a function, or None if programs wait for them.
-
-    Args:
-      wait: as in `hostcall.declare`.
-      queue: likewise.
-      when_full: likewise.
+    """Return a new line for calls that are declared so, or None if programs wait for them.
 
     Raises:
-      TypeError: when `wait` is no bool.
-      ValueError: when `queue` is no positive number, `when_full` is unknown, or one of the two is
-        given although programs wait.
+      TypeError, ValueError: when the options make no sense.
     """
     if not isinstance(wait, bool):
         raise TypeError(f"hostcall: wait={wait!r} is neither True nor False.")
@@ -556,15 +407,7 @@ def line_for(wait: object, queue: object, when_full: object) -> Line | None:
 
 
 # For functions that are declared anew at each place that calls them, as by `hostcall.jax.call`.
-_lines_of: weakref.WeakValueDictionary[tuple[object, ...], _LineOf] = weakref.WeakValueDictionary()
-
-
-class _LineOf(Line):
-    """A line that keeps its function alive, so that no other object gets the function's id."""
-
-    def __init__(self, function: Callable[..., Any], like: Line) -> None:
-        super().__init__(like.size, like.when_full)
-        self.function = function
+_lines_of: weakref.WeakValueDictionary[tuple[object, ...], Line] = weakref.WeakValueDictionary()
 
 
 def line_of(
@@ -577,17 +420,19 @@ def line_of(
     key = id(function), new.size, new.when_full
     known = _lines_of.get(key)
     if known is None:
-        known = _lines_of[key] = _LineOf(function, new)
+        known = _lines_of[key] = new
+        known.function = function  # so that no other object gets its id
     return known
 
 
 def marking(line: Line, function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `function` so that the thread of its calls is known, in the process that runs them."""
 
-    def note(thread: int) -> None:
-        line.thread = thread
+    def run(*args: Any) -> Any:
+        line.thread = threading.get_ident()
+        return function(*args)
 
-    return noting_thread(function, note)
+    return run
 
 
 def handing_over(
@@ -595,23 +440,21 @@ def handing_over(
 ) -> Callable[..., None]:
     """Return the function that a program calls in place of a fire-and-forget function.
 
-    Args:
-      line: the calls of the function.
-      function: makes a call: the user's function, on its executor and within its timeout, if any.
-      provider: gives the executor, or None.
-      description: the function and the call, as errors name them.
-      label: the function.
-
-    Returns:
-      A function that first raises the errors of earlier calls, and then hands over its own call.
+    It raises the errors of earlier calls, and then hands over its own call: to `function`, which is
+    the user's, on its executor and within its timeout. Errors have the description.
     """
     line.label = label
+
+    def run(*args: Any) -> None:
+        _is_inside.set(True)
+        _runs.executors_around.set(frozenset())  # those of who has handed it over have ended
+        function(*args)
 
     def hand_over(*args: Any) -> None:
         _deferred_errors.raise_all(_deferred_errors.take(line))
         queue = queue_of(provider)
         prepare(queue, provider)
-        queue.put(Call(line, _interception.carried(function), args, description))
+        queue.put(Call(line, run, args, description))
 
     return hand_over
 
@@ -645,7 +488,7 @@ def barrier(timeout: float | None = None) -> None:
       >>> losses
       [1.0, 4.0]
     """
-    if is_inside():
+    if _is_inside.get():
         raise RuntimeError(_deferred_errors.INSIDE)
     finish_programs()
     unfinished = wait_for(latest(), timeout)

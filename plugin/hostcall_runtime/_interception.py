@@ -61,14 +61,7 @@ class Interceptor(Protocol):
         args: Sequence[Any],
         given: Mapping[str, Any],
     ) -> Any:
-        """Return the result of a call.
-
-        Args:
-          site: the place that makes the call.
-          function: the function that is called while no interceptor is active.
-          args: the arguments.
-          given: `out`, if the function writes its results itself.
-        """
+        """Return the result of a call; `given` has `out` if the function writes its results."""
 
 
 class _Intercepted:
@@ -171,12 +164,7 @@ def know(target: Any) -> None:
 
 
 def around(site: Callable[[], Site], function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `function` so that the active interceptor, if any, answers its calls.
-
-    Args:
-      site: returns the place that makes the call.
-      function: the function that is called there.
-    """
+    """Wrap `function` so that the active interceptor, if any, answers its calls at the site."""
     interceptor = _active
     return function if interceptor is None else _Intercepted(interceptor, site(), function)
 

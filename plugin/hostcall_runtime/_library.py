@@ -46,18 +46,10 @@ damaged. Build it again with one of
 
 
 def load(name: str) -> ModuleType:
-    """Load one of the extension modules.
-
-    Args:
-        name: `hostcall_runtime._runtime` or `hostcall._tensorflow`.
-
-    Returns:
-        The module, the same one at every call.
+    """Load an extension module, `hostcall_runtime._runtime` or `hostcall._tensorflow`.
 
     Raises:
-        ImportError: The module has no file, and the message lists the paths tried; or the file
-            cannot be loaded, and the message quotes the dynamic linker. Either way, the message
-            ends with the commands that build the module.
+      ImportError: when it cannot be loaded; the message has the reason and how to build it.
     """
     try:
         return importlib.import_module(name)
@@ -66,14 +58,9 @@ def load(name: str) -> ModuleType:
 
 
 def candidates(name: str) -> list[Path]:
-    """List the files that could hold an extension module.
+    """List the files that could hold an extension module, in the order tried.
 
-    Args:
-        name: The name of the module, as for `load`.
-
-    Returns:
-        The files in the order tried. An editable install has two directories: one of the Python
-        sources and one of the built modules.
+    An editable install has two directories: one of the Python sources and one of the built modules.
     """
     package, _, module = name.rpartition(".")
     directories = map(Path, sys.modules[package].__path__)
@@ -81,23 +68,11 @@ def candidates(name: str) -> list[Path]:
 
 
 def file_beside(package: str, name: str) -> Path:
-    """Find a shared library that is not a Python module, beside the modules of a package.
-
-    Args:
-        package: `hostcall`.
-        name: The name of the file.
-
-    Returns:
-        The path of the library.
-
-    Raises:
-        FileNotFoundError: The file was not found; the message lists the paths tried.
-    """
+    """Find a shared library that is not a Python module, beside the modules of a package."""
     tried = [Path(path, name) for path in sys.modules[package].__path__]
     found = next((path for path in tried if path.is_file()), None)
     if found is None:
-        paths = "\n".join(f"    {path}" for path in tried)
-        raise FileNotFoundError(_NO_FILE.format(name=name, paths=paths, rebuild=REBUILD))
+        raise FileNotFoundError(_NO_FILE.format(name=name, paths=_lines(tried), rebuild=REBUILD))
     return found
 
 
@@ -107,10 +82,10 @@ def _explained(name: str, error: ImportError) -> ImportError:
     if found:
         message = _NOT_LOADED.format(name=name, path=found[0], reason=error, rebuild=REBUILD)
         return ImportError(message, name=name, path=str(found[0]))
-    message = _NOT_FOUND.format(
-        name=name,
-        python="{}.{}".format(*sys.version_info),
-        paths="\n".join(f"    {path}" for path in tried),
-        rebuild=REBUILD,
-    )
+    python = "{}.{}".format(*sys.version_info)
+    message = _NOT_FOUND.format(name=name, python=python, paths=_lines(tried), rebuild=REBUILD)
     return ImportError(message, name=name)
+
+
+def _lines(paths: list[Path]) -> str:
+    return "\n".join(f"    {path}" for path in paths)

@@ -7,7 +7,7 @@ dict of these, with one entry for each item of the structure.
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -26,12 +26,7 @@ Axes = Any
 
 
 def check_axes(axes: object) -> None:
-    """Check that `axes` divides at least one array.
-
-    Raises:
-      TypeError: when `axes` holds anything but numbers and None.
-      ValueError: when `axes` divides nothing.
-    """
+    """Check that `axes` holds numbers and None alone, and divides at least one array."""
     leaves = list(_leaves(axes))
     for leaf in leaves:
         if leaf is not None and (isinstance(leaf, bool) or not isinstance(leaf, int)):
@@ -54,16 +49,7 @@ def _leaves(value: object) -> Iterator[object]:
 
 
 def size_of(value: Any, axes: Axes, who: str) -> int:
-    """Return the size of a batch.
-
-    Args:
-      value: a structure of arrays.
-      axes: their axes.
-      who: the name in messages of the function that divides them.
-
-    Raises:
-      ValueError: when an array does not have its axis, or the arrays disagree on the size.
-    """
+    """Return the size of a batch; raise ValueError, which names `who`, if it has none."""
     sizes = {}
     for name, leaf, axis in _with_axes(value, axes, "argument", who):
         if axis is None:
@@ -86,36 +72,24 @@ def size_of(value: Any, axes: Axes, who: str) -> int:
 
 
 def part_of(value: Any, axes: Axes, begin: int, end: int) -> Any:
-    """Return a batch's elements from `begin` to `end`; the arrays share the batch's memory."""
+    """Return a batch's elements from `begin` to `end`.
+
+    Arrays share the batch's memory, but those that all parts get whole are copied.
+    """
     if isinstance(value, list | tuple | dict):
-        return _made_like(
-            value, [part_of(v, a, begin, end) for v, a in _zipped(value, axes, "", "hostcall.map")]
-        )
+        pairs = _zipped(value, axes, "", "hostcall.map")
+        return _made_like(value, [part_of(item, axis, begin, end) for item, axis in pairs])
     if axes is None:
-        return value
+        return value.copy() if isinstance(value, np.ndarray) else value
     array = np.asarray(value)
     return array[(slice(None),) * (axes % array.ndim) + (slice(begin, end),)]
 
 
-def copied_where_whole(value: Any, axes: Axes) -> Any:
-    """Return a part, with copies of the arrays that all parts share."""
-    if isinstance(value, list | tuple | dict):
-        return _made_like(
-            value, [copied_where_whole(v, a) for v, a in _zipped(value, axes, "", "hostcall.map")]
-        )
-    return value.copy() if axes is None and isinstance(value, np.ndarray) else value
-
-
 def joined(parts: Sequence[Any], axes: Axes, who: str) -> Any:
-    """Join the function's results for the parts.
-
-    Args:
-      parts: structures of arrays.
-      axes: the axes along which they are concatenated; arrays with the axis None are added up.
-      who: the name in messages of the function that returned them.
+    """Join the results for the parts, along `axes`; those with the axis None are added up.
 
     Raises:
-      ValueError: when they have different structures, or lack the axis.
+      ValueError: when they have different structures, or lack the axis; it names `who`.
     """
     first = parts[0]
     if isinstance(axes, list | tuple) and len(axes) == 1 and not isinstance(first, list | tuple):
@@ -182,6 +156,7 @@ def _made_like(value: Any, items: list[Any]) -> Any:
     return items if isinstance(value, list) else tuple(items)
 
 
+@dataclasses.dataclass(eq=False)
 class MappedFunction:
     """A function of arrays whose calls are divided among the workers of an executor.
 
@@ -192,33 +167,21 @@ class MappedFunction:
       chunks: the largest number of chunks; None for as many as workers.
       description: its name in errors.
       out_axes: the axes along which the results are joined.
+      retries: how often the call of a chunk is made again if its worker has died.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        provider: Provider,
-        in_axes: Any,
-        chunks: int | None,
-        description: str,
-        out_axes: Any = 0,
-    ) -> None:
-        self.function = function
-        self.provider = provider
-        self.in_axes = in_axes
-        self.chunks = chunks
-        self.description = description
-        self.out_axes = out_axes
-        self._retries = 0
-        self.__name__ = getattr(function, "__name__", type(function).__name__)
-        # For messages, which name the function and its definition, and for its parameters.
-        self.__wrapped__ = function
+    function: Callable[..., Any]
+    provider: Provider
+    in_axes: Any
+    chunks: int | None
+    description: str
+    out_axes: Any = 0
+    retries: int = 0
 
-    def with_retries(self, retries: int) -> MappedFunction:
-        """Return a copy that repeats the call of a chunk if its worker has died."""
-        same = copy.copy(self)
-        same._retries = retries
-        return same
+    def __post_init__(self) -> None:
+        self.__name__ = getattr(self.function, "__name__", type(self.function).__name__)
+        # For messages, which name the function and its definition, and for its parameters.
+        self.__wrapped__ = self.function
 
     def __call__(self, *args: Any, **by_name: Any) -> Any:
         """Call the function once for each chunk, and join the results.
@@ -239,12 +202,11 @@ class MappedFunction:
                 self.provider,
                 function,
                 f"{which} of {self.description}" if size else self.description,
-                retries=self._retries,
+                retries=self.retries,
                 lends=count > 1,  # the results are joined at once
                 label=self.description,
             )
-            part = part_of(values, axes, begin, end)
-            chunks.append((callee, copied_where_whole(part, axes)))
+            chunks.append((callee, part_of(values, axes, begin, end)))
         returned = _run_here(chunks) if runs_here(self.provider) else _run(chunks)
         return returned[0] if count == 1 else joined(returned, self.out_axes, self.description)
 
@@ -252,9 +214,9 @@ class MappedFunction:
         self, args: tuple[Any, ...], by_name: dict[str, Any]
     ) -> tuple[Callable[..., Any], tuple[Any, ...], Any]:
         """Return the function to call by position, its arguments, and their axes."""
-        named = {name: value for name, value in by_name.items() if hasattr(value, "dtype")}
         if not by_name:
             return self.function, args, self.in_axes
+        named = {name: value for name, value in by_name.items() if hasattr(value, "dtype")}
         fixed = {name: value for name, value in by_name.items() if name not in named}
         axes = self.in_axes
         if not isinstance(axes, list | tuple):
@@ -270,7 +232,7 @@ def repeating(function: Callable[..., Any], retries: int) -> Callable[..., Any]:
         if inner is not function.function:
             return KeywordCall(inner, function.names, function.fixed)
     if retries and isinstance(function, MappedFunction):
-        return function.with_retries(retries)
+        return dataclasses.replace(function, retries=retries)
     return function
 
 
@@ -284,16 +246,7 @@ def provider_of(function: object) -> Provider | None:
 def argument_memory(
     function: Callable[..., Any], executor: Provider | None, retries: int
 ) -> Callable[..., Any] | None:
-    """Return a function that allocates large arguments of calls that other processes may make.
-
-    Args:
-      function: the user's function, or a mapped function.
-      executor: runs the calls; None for a mapped function, which has an executor of its own.
-      retries: how often a call is made again.
-
-    Returns:
-      A function of a shape and a dtype, from `_shared_memory.empty_for`; None if NumPy allocates.
-    """
+    """Return `_shared_memory.empty_for` the executor of a (mapped) function; None for NumPy's."""
     executor = provider_of(function) or executor
     if executor is None or retries:  # a repeated call needs unchanged arguments
         return None

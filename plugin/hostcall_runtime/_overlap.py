@@ -31,14 +31,7 @@ def steps_of(before: Sequence[Collection[int]], calls: Collection[int]) -> list[
     """Return the steps of a program in an order that its edges allow.
 
     A call has two steps: it begins (BEGINS) as early as possible, and is waited for (WAITS) as late
-    as possible.
-
-    Args:
-      before: for each node, the nodes that it waits for.
-      calls: the nodes that are calls and may begin early.
-
-    Returns:
-      Pairs of a kind of step and a node.
+    as possible. `before` has for each node the nodes that it waits for.
     """
     after: list[list[int]] = [[] for _ in before]
     for i, sources in enumerate(before):
@@ -95,12 +88,7 @@ def _overlapping(steps: Iterable[Step], beside: Collection[int]) -> set[int]:
 
 
 def gates_of(steps: Sequence[Step], beside: Collection[int]) -> list[Gate]:
-    """Return the gates before the steps that wait for overlapping calls.
-
-    Args:
-      steps: the result of `steps_of`.
-      beside: the nodes that are heavy enough for calls to overlap with.
-    """
+    """Return the gates before the steps that wait for calls that overlap, also with `beside`."""
     overlapping = _overlapping(steps, beside)
     gates: list[Gate] = []
     awaited: list[int] = []  # since the last gate

@@ -32,12 +32,7 @@ class Name:
         return f"{self.module}.{self.attribute}" if self.attribute else self.module
 
     def find(self) -> object:
-        """Return the object that has the name.
-
-        Raises:
-          ImportError: the module does not exist.
-          AttributeError: the module does not have the name.
-        """
+        """Return the object that has the name; without one, raise ImportError or AttributeError."""
         found: object = importlib.import_module(self.module)
         for part in self.attribute.split(".") if self.attribute else ():
             found = getattr(found, part)
@@ -90,17 +85,7 @@ def replacement(
     feature: str,
     misfit: Callable[[], str] = _fits,
 ) -> Patch:
-    """Return a patch of one value: install writes `wrap(stock)`, uninstall the same stock object.
-
-    Args:
-      target: as in `Patch`.
-      read: returns the current value.
-      write: sets the value.
-      wrap: makes hostcall's value from the stock one.
-      why: as in `Patch`.
-      feature: as in `Patch`.
-      misfit: as in `Patch`.
-    """
+    """Return a patch of one value: install writes `wrap(stock)`, uninstall the stock object."""
     stock: list[Any] = []
 
     def install() -> None:
@@ -160,11 +145,7 @@ class PatchTable:
         self._switch = switch
 
     def prepare(self) -> None:
-        """Run the actions that precede the installation of patches.
-
-        Raises:
-          Exception: the reason why hostcall cannot be enabled in the framework.
-        """
+        """Run the actions that precede the installation of patches; refuse by raising."""
         self._switch.prepare()
 
     def install(self) -> None:
@@ -204,11 +185,7 @@ _enabled = False
 
 
 def add(table: PatchTable) -> None:
-    """Add the table of a loaded framework, and install it if hostcall is enabled.
-
-    Raises:
-      Exception: the reason why hostcall cannot be enabled there; the table is added all the same.
-    """
+    """Add the table of a loaded framework, even if its installation raises where it is enabled."""
     _tables.append(table)
     if _enabled:
         table.prepare()
@@ -221,11 +198,7 @@ def tables() -> tuple[PatchTable, ...]:
 
 
 def install_all() -> None:
-    """Install every table, and from now on each table that is added.
-
-    Raises:
-      Exception: the reason why hostcall cannot be enabled in a framework; nothing is installed.
-    """
+    """Install every table, and each that is added from now on; none if one cannot be prepared."""
     global _enabled
     for table in _tables:
         table.prepare()
@@ -254,12 +227,7 @@ class StoredName(Name):
     """
 
     def find(self) -> object:
-        """Return the name itself.
-
-        Raises:
-          ImportError: the module does not exist.
-          AttributeError: the method does not exist, or does not use the name.
-        """
+        """Return the name itself, if the method exists and uses it."""
         owner, _, name = self.attribute.rpartition(".")
         method = Name(self.module, owner, self.feature, self.without).find()
         code = inspect.unwrap(method).__code__  # type: ignore[arg-type]

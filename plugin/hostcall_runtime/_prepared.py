@@ -47,12 +47,9 @@ DTYPES: tuple[tuple[int, npt.DTypeLike, str], ...] = (
 )
 
 # TensorFlow's quantized integers: XLA lacks them, but host ops return them. hostcall's own codes.
-QUANTIZED_DTYPES: tuple[tuple[int, npt.DTypeLike, str], ...] = (
-    (50, np.dtype([("qint8", np.int8)]), "qint8"),
-    (51, np.dtype([("quint8", np.uint8)]), "quint8"),
-    (52, np.dtype([("qint16", np.int16)]), "qint16"),
-    (53, np.dtype([("quint16", np.uint16)]), "quint16"),
-    (54, np.dtype([("qint32", np.int32)]), "qint32"),
+QUANTIZED_DTYPES: tuple[tuple[int, npt.DTypeLike, str], ...] = tuple(
+    (code, np.dtype([(f"q{name}", name)]), f"q{name}")
+    for code, name in enumerate(("int8", "uint8", "int16", "uint16", "int32"), 50)
 )
 
 

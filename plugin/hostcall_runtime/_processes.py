@@ -55,11 +55,7 @@ def sendable(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclasses.dataclass(frozen=True)
 class DecoratedFunction:
-    """A reference to the function of a callback that `@hostcall.callback` leaves in a module.
-
-    Attributes:
-      module, name: the module of the callback, and its qualified name.
-    """
+    """A reference to the function of a callback that `@hostcall.callback` leaves in a module."""
 
     module: str
     name: str
@@ -81,11 +77,7 @@ def _function_of(module: str, name: str) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class InWorker:
-    """A function as it is called in a worker that can import hostcall_runtime.
-
-    Attributes:
-      function: the function.
-    """
+    """A function as it is called in a worker that can import hostcall_runtime."""
 
     function: Callable[..., Any]
 
@@ -102,12 +94,7 @@ class WorkerTracebackError(Exception):
 
 
 def opened(answer: Any, description: str, executor: str) -> Any:
-    """Return the function's result.
-
-    Args:
-      answer: the result or answer that the worker has sent.
-      description: the call's name in errors.
-      executor: the executor's name in errors.
+    """Return the function's result from what the worker has sent.
 
     Raises:
       BaseException: the exception that the function has raised.

@@ -25,9 +25,7 @@ _BITS = 62
 def wanted_id(*identity: object) -> int:
     """Return the id that a callback should have, or 0 for any id.
 
-    Args:
-      identity: values that are equal for the same callback in another process, and that few other
-        callbacks share.
+    `identity` is equal for the same callback in another process, and few other callbacks share it.
     """
     if not any(keeps_programs() for keeps_programs in caches):
         return 0

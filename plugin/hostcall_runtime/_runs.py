@@ -29,6 +29,11 @@ class Settings(Protocol):
         """Return a context in which another thread has the same settings."""
 
 
+# The providers of the thread pools on which the functions run that have led to this code.
+executors_around: contextvars.ContextVar[frozenset[object]] = contextvars.ContextVar(
+    "executors_around", default=frozenset()
+)
+
 # Functions that return the settings of the current thread.
 captures: list[Callable[[], Settings]] = []
 
@@ -92,13 +97,10 @@ class Program:
             _programs[callback_id] = self
 
     def starter(self, thread: int) -> Starter | None:
-        """Return the starter of the run that a call belongs to.
+        """Return the starter of the run that a call on a thread belongs to.
 
         A call on one of XLA's threads does not tell its run. If several runs are under way, this
         returns the starter of the latest one.
-
-        Args:
-          thread: the thread of the call, if Python knows it; else 0.
         """
         starters = [starter for starter in [*under_way] if starter.program is self]
         own = [starter for starter in starters if starter.thread == thread]
@@ -115,11 +117,9 @@ runs: dict[int, Starter] = {}
 
 
 def begin(run: int, of: int = 0) -> None:
-    """Enter a new run into these tables; C++ removes it when it has ended.
+    """Enter a new run, which may be part of another one, into these tables.
 
-    Args:
-      run: its number.
-      of: the number of the run that it is part of; any other number if this thread starts it.
+    C++ removes it when it has ended.
     """
     outer = runs.get(of)
     starter = Starter() if outer is None else outer.again()
@@ -147,14 +147,7 @@ def any_interrupted() -> bool:
 
 
 def bind(function: Callable[..., Any], callback_id: int, run: int, thread: int) -> Any:
-    """Wrap `function` for a call on another thread, with the settings of the program's starter.
-
-    Args:
-      function: the function to call.
-      callback_id: the id of the callback.
-      run: the number of the run.
-      thread: as for `Program.starter`.
-    """
+    """Wrap `function` for a call on another thread, with the settings of the program's starter."""
     return _bound(function, starter_of(callback_id, run, thread))
 
 

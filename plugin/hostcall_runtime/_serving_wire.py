@@ -263,11 +263,6 @@ class Health(NamedTuple):
     errors: int
 
 
-def encode_hello(max_bytes: int) -> bytes:
-    """Return the body of a HELLO."""
-    return struct.pack("<Q", max_bytes)
-
-
 def decode_hello(body: bytes) -> int:
     """Return the largest size in bytes of an arena that the client takes."""
     return int(_unpacked("<Q", body)[0])
@@ -276,12 +271,6 @@ def decode_hello(body: bytes) -> int:
 def encode_welcome(max_bytes: int) -> bytes:
     """Return the body of a WELCOME."""
     return struct.pack("<IQ", os.getpid(), max_bytes)
-
-
-def decode_welcome(body: bytes) -> tuple[int, int]:
-    """Return the worker's process id, and the largest size in bytes of an arena that it takes."""
-    pid, max_bytes = _unpacked("<IQ", body)
-    return pid, max_bytes
 
 
 def encode_health(health: Health) -> bytes:
@@ -304,32 +293,9 @@ def encode_error(code: int, message: str) -> bytes:
     return struct.pack("<II", code, len(text)) + text
 
 
-def decode_error(body: bytes) -> tuple[int, str]:
-    """Return the code and the message of an ERROR."""
-    reader = _Reader(body)
-    (code,) = reader.numbers("I")
-    text = reader.text()
-    reader.end()
-    return code, text
-
-
-def encode_call(call: Call) -> bytes:
-    """Return the body of a CALL or a SHAPES."""
-    token = call.token.encode()
-    head = struct.pack(
-        "<HHHI",
-        OPS.index(call.op) + 1,
-        len(call.arguments),
-        len(call.result_dtypes),
-        len(token),
-    )
-    dtypes = struct.pack(f"<{len(call.result_dtypes)}i", *call.result_dtypes)
-    return head + token + b"".join(map(_encode_array, call.arguments)) + dtypes
-
-
 def decode_call(body: bytes) -> Call:
     """Decode the body of a CALL or a SHAPES."""
-    reader = _Reader(body)
+    reader = Reader(body)
     op, arguments, results = reader.numbers("HHH")
     if not 1 <= op <= len(OPS):
         raise ProtocolError(f"there is no op {op}")
@@ -344,19 +310,11 @@ def decode_call(body: bytes) -> Call:
 
 def encode_results(results: list[Array]) -> bytes:
     """Return the body of a RESULTS."""
-    return struct.pack("<H", len(results)) + b"".join(map(_encode_array, results))
+    return struct.pack("<H", len(results)) + b"".join(map(encode_array, results))
 
 
-def decode_results(body: bytes) -> list[Array]:
-    """Return the places of the results in the arena."""
-    reader = _Reader(body)
-    (count,) = reader.numbers("H")
-    arrays = [reader.array() for _ in range(count)]
-    reader.end()
-    return arrays
-
-
-def _encode_array(array: Array) -> bytes:
+def encode_array(array: Array) -> bytes:
+    """Return the dtype, shape and place of an array, as calls and results hold them."""
     rank = len(array.shape)
     return struct.pack(f"<iI{rank}qQQ", array.dtype, rank, *array.shape, array.offset, array.size)
 
@@ -368,7 +326,7 @@ def _unpacked(layout: str, body: bytes) -> tuple[int, ...]:
         raise ProtocolError(f"a body has {len(body)} bytes, and should have others") from error
 
 
-class _Reader:
+class Reader:
     """A reader of the rest of a body."""
 
     def __init__(self, body: bytes) -> None:

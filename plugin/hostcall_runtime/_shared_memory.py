@@ -283,11 +283,6 @@ def attach(address: Address) -> Block:
     return block
 
 
-def detach(block: Block) -> None:
-    """Forget, in a worker, a block whose arrays are still in use."""
-    _attached.pop(block.address, None)
-
-
 # The size in bytes from which on an array goes through shared memory.
 LARGE = 1 << 18
 
@@ -366,22 +361,16 @@ class Parcel:
         how = (tuple(block.address for block in blocks), timed)
         self.content = (_run, how, packed, function, *(args if packed is None else ()))
 
-    def opened(self, reply: Any, lends: bool) -> Any:
-        """Return the function's result.
-
-        Args:
-          reply: the result of the executor's future.
-          lends: whether arrays may lie in shared memory, because the caller soon drops them.
-        """
+    def opened(self, reply: Reply, lends: bool) -> Any:
+        """Return the function's result; with `lends`, its arrays may lie in shared memory."""
         blocks, self._blocks = self._blocks, []
-        returned = value(reply)
+        returned = reply.value
         if not blocks:
             return returned
-        if isinstance(reply, Reply):
-            if reply.packed is not None:
-                returned = _unpack(reply.packed, blocks, copies=not lends)
-            if reply.is_kept:
-                return returned
+        if reply.packed is not None:
+            returned = _unpack(reply.packed, blocks, copies=not lends)
+        if reply.is_kept:
+            return returned
         for block in blocks:
             block.lent_to.discard(self._number)
         blocks[0].let_go().give_back(blocks[0])
@@ -393,23 +382,12 @@ class Parcel:
         future.add_done_callback(lambda _: blocks)
 
 
-def is_uncalled(reply: Any) -> bool:
+def is_uncalled(reply: Reply) -> bool:
     """Return whether the worker could not open the block; if so, stop using shared memory."""
     global _is_reachable
-    if isinstance(reply, Reply) and reply.is_uncalled:
+    if reply.is_uncalled:
         _is_reachable = False
-        return True
-    return False
-
-
-def times(reply: Any) -> tuple[float, float]:
-    """Return the times of the call and of its end, by the worker's clock; zeros if not known."""
-    return (reply.began, reply.ended) if isinstance(reply, Reply) else (0.0, 0.0)
-
-
-def value(reply: Any) -> Any:
-    """Return the function's result from a reply without a parcel."""
-    return reply.value if isinstance(reply, Reply) else reply
+    return reply.is_uncalled
 
 
 def timed(function: Callable[..., Any], *args: Any) -> Reply:
@@ -427,11 +405,8 @@ def _run(
 ) -> Any:
     """Call the function, in the worker.
 
-    Args:
-      how: the blocks, and whether to reply with the times. Results go to the first block.
-      packed: the arguments, with the large arrays in the blocks.
-      function: the function.
-      *args: the arguments, if they are not packed.
+    `how` has the blocks, and whether to reply with the times. Results go to the first block.
+    Arguments are packed if large arrays among them are in the blocks.
     """
     addresses, timed = how
     blocks: list[Block] = []
@@ -471,8 +446,9 @@ def _run(
 
 
 def _detach(blocks: Iterable[Block]) -> None:
+    """Forget, in a worker, blocks whose arrays are still in use."""
     for block in blocks:
-        detach(block)
+        _attached.pop(block.address, None)
 
 
 def _holds_large(value: Any) -> bool:
@@ -490,10 +466,7 @@ def _is_large(value: Any) -> bool:
 def _pack(value: Any, blocks: list[Block], in_place: bool) -> bytes:
     """Pickle a value, with its large arrays in the first block.
 
-    Args:
-      value: a structure of arrays.
-      blocks: the block for the arrays; blocks of arrays that stay in place are appended.
-      in_place: whether arrays that lie in blocks of this process stay there.
+    With `in_place`, arrays in other blocks of this process stay there; these blocks are appended.
     """
     file = io.BytesIO()
     _Pickler(file, blocks, in_place).dump(value)

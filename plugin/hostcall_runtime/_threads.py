@@ -20,11 +20,6 @@ def within(seconds: float, function: Callable[..., Any], description: str) -> Ca
     Python cannot end a thread: a call that overruns goes on, and its result is thrown away. It does
     not keep the process alive.
 
-    Args:
-      seconds: how long a call may take.
-      function: the function.
-      description: its name in the error.
-
     Returns:
       A function that raises DeadlineExceededError with the current stack of the late call.
     """
@@ -46,48 +41,76 @@ class _NotDoneError(Exception):
     pass
 
 
-class Call:
-    """A call on another thread."""
+class Work:
+    """A call that another thread makes for this one, with the settings of this one.
+
+    Attributes:
+      raised: the exception that the function has raised, if any.
+    """
+
+    def __init__(self, function: Callable[..., Any], args: tuple[Any, ...] = ()) -> None:
+        self._work: tuple[Callable[..., Any], tuple[Any, ...]] | None
+        self._work = _interception.carried(function), args
+        self._thread = 0
+        self._has_ended = False
+        self._returned: Any = None
+        self.raised: BaseException | None = None
+
+    def __call__(self) -> None:
+        self._thread = threading.get_ident()
+        assert self._work is not None
+        function, args = self._work
+        self._work = None  # only the function holds the arguments
+        try:
+            self._returned = function(*args)
+        except BaseException as error:
+            self.raised = error
+        finally:
+            self._has_ended = True
+
+    @property
+    def has_begun(self) -> bool:
+        """True if the call runs or has run."""
+        return self._work is None
+
+    def outcome(self) -> Any:
+        """Return or raise the outcome of the call, which has ended."""
+        if self.raised is not None:
+            raised, self.raised = self.raised, None
+            try:
+                raise raised
+            finally:
+                del raised  # it refers to this frame
+        return self._returned
+
+    def stack(self) -> str:
+        """Return the current stack of the call."""
+        return stack_of(self._thread, self._has_ended)
+
+
+class Call(Work):
+    """A call on a thread of the runtime's pool."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
-        self._function = _interception.carried(function)
+        super().__init__(function)
         self._done = _locks.Flag()
-        self._returned: Any = None
-        self._raised: BaseException | None = None
-        self._thread = 0
         # The pool's threads do not keep the process alive. A new thread would cost more than most
         # calls do, and TensorFlow keeps memory for every thread that it has seen.
-        _runtime.call_on_pool(self._work)
+        _runtime.call_on_pool(self)
+
+    def __call__(self) -> None:
+        super().__call__()
+        self._done.set()
 
     def result(self, timeout: float | None) -> Any:
         """Return or raise the call's outcome; raise _NotDoneError when the time is over."""
         if not self._done.wait(timeout):
             raise _NotDoneError
-        if self._raised is not None:
-            raise self._raised
-        return self._returned
-
-    def stack(self) -> str:
-        """Return the current stack of the call."""
-        return stack_of(self._thread, self._done.is_set())
-
-    def _work(self) -> None:
-        self._thread = threading.get_ident()
-        try:
-            self._returned = self._function()
-        except BaseException as error:
-            self._raised = error
-        finally:
-            self._done.set()
+        return self.outcome()
 
 
 def stack_of(thread: int, has_ended: bool) -> str:
-    """Return the current stack of a call, as text.
-
-    Args:
-      thread: the id of its thread, or 0 if it has no thread yet.
-      has_ended: whether the call has ended.
-    """
+    """Return the current stack of a call as text; its thread is 0 if it has not begun."""
     stack = [] if has_ended else _runtime.stack_of(thread)
     summary = traceback.StackSummary.extract(iter(stack))
     summary.reverse()

@@ -6,7 +6,7 @@ import concurrent.futures
 import functools
 import os
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ import tensorflow as tf
 import hostcall
 import hostcall.jax
 from tests.support import executor_functions as functions
-from tests.support import executors
 from tests.support.executors import BY_NAME, BY_VALUE, KINDS
 from tests.support.helpers import MODES, failure, jitted
 
@@ -43,12 +42,6 @@ def partitioned(function: Callable[..., Any]) -> Callable[..., Any]:
 
 each_mode = pytest.mark.parametrize("mode", [*MODES, partitioned, eager])
 each_kind = pytest.mark.parametrize("kind", KINDS)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _none_left() -> Iterator[None]:
-    with executors.none_left():
-        yield
 
 
 def like(x: Any) -> Any:

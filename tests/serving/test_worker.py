@@ -19,7 +19,7 @@ from tensorflow.core.framework import types_pb2
 
 from hostcall_runtime import _serving_wire
 from hostcall_runtime._serving_wire import Array, Call, Kind
-from tests.support.serving.client import Client, WorkerError
+from tests.support.serving.client import Client, WorkerError, decode_error, decode_results
 from tests.support.serving.held import HOLD, Held
 from tests.support.serving.processes import WorkerProcess, command
 from tests.support.serving.tokens import token
@@ -134,7 +134,7 @@ def test_shapes_are_told_without_a_call(client: Client) -> None:
     static = [{"spec": ["float32", [3]]}]
     known = token("fail", static=static, plain=static)
     frame = client.ask(Kind.SHAPES, Call("PyFunc", known, [Array(1, (3,))], [1]))
-    assert _serving_wire.decode_results(frame.body) == [Array(1, (3,))]
+    assert decode_results(frame.body) == [Array(1, (3,))]
     with pytest.raises(WorkerError, match=r"hostcall\.declare\(fail"):
         client.ask(Kind.SHAPES, Call("PyFunc", token("fail"), [Array(1, (3,))], [1]))
 
@@ -280,7 +280,7 @@ def test_a_client_of_another_version_is_told_so(worker: WorkerProcess) -> None:
         client.connection.sendall(client.frame(Kind.PING, b"", version=2))
         frame = client.receive()
         assert frame.kind == Kind.ERROR
-        assert "its version of the protocol is 2" in _serving_wire.decode_error(frame.body)[1]
+        assert "its version of the protocol is 2" in decode_error(frame.body)[1]
 
 
 def test_a_hello_without_a_body_is_an_error(worker: WorkerProcess) -> None:

@@ -16,7 +16,15 @@ import pytest
 
 from hostcall_runtime import _serving_wire
 from hostcall_runtime._serving_wire import Array, Call, Kind
-from tests.support.serving.client import MOST, Client, WorkerError, make_arena
+from tests.support.serving.client import (
+    MOST,
+    Client,
+    WorkerError,
+    decode_error,
+    encode_call,
+    encode_hello,
+    make_arena,
+)
 from tests.support.serving.fake_worker import changed
 from tests.support.serving.processes import WorkerProcess
 from tests.support.serving.tokens import token
@@ -42,7 +50,7 @@ def ends(client: Client) -> str:
     assert frame.kind == Kind.ERROR
     with pytest.raises(_serving_wire.ClosedError):
         client.receive()
-    return _serving_wire.decode_error(frame.body)[1]
+    return decode_error(frame.body)[1]
 
 
 @pytest.mark.parametrize(
@@ -174,10 +182,10 @@ def test_random_changes_of_frames_end_no_worker(worker: WorkerProcess) -> None:
 
 
 def _hello() -> bytes:
-    body = _serving_wire.encode_hello(MOST)
+    body = encode_hello(MOST)
     return struct.pack("<4sHHII", b"HCWP", 1, Kind.HELLO, len(body), 0) + body
 
 
 def _call() -> bytes:
-    body = _serving_wire.encode_call(Call("PyFunc", DOUBLE, [Array(1, (3,), 0, 12)], [1]))
+    body = encode_call(Call("PyFunc", DOUBLE, [Array(1, (3,), 0, 12)], [1]))
     return struct.pack("<4sHHII", b"HCWP", 1, Kind.CALL, len(body), 1) + body

@@ -129,10 +129,7 @@ def encode_arguments(
 ) -> list[Value]:
     """Encode the arguments of a call, which copies them before the function can write to them.
 
-    Args:
-      site: the site of the call.
-      args: its arguments.
-      call_of_handle: returns the call that returned a handle, or 0 for an unknown handle.
+    `call_of_handle` returns the call that returned a handle, or 0 for an unknown handle.
     """
     encoded = [values.encode_argument(value) for value in args]
     if site.takes_handle:

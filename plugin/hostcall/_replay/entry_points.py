@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from hostcall._replay import calls
 from hostcall._replay.calls import LOCK, RecordingError
@@ -55,9 +55,11 @@ def record(
     path = os.fspath(path)
     with _alone(f"hostcall.record({path!r})"):
         recorder = Recorder(path, overwrite, calls.read(only))
-        _interception.start(recorder)
-        with _ending(recorder.close):
-            yield
+        try:
+            with _answering(recorder):
+                yield
+        finally:
+            recorder.close()
 
 
 @contextlib.contextmanager
@@ -99,10 +101,9 @@ def replay(path: str | os.PathLike[str]) -> Iterator[None]:
     path = os.fspath(path)
     with _alone(f"hostcall.replay({path!r})"):
         replayer = Replayer(path)
-        _interception.start(replayer)
         error: BaseException | None = None
         try:
-            with _ending(lambda: None):
+            with _answering(replayer):
                 yield
         except BaseException as raised:
             error = raised
@@ -127,10 +128,10 @@ def _alone(what: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _ending(close: Callable[[], None]) -> Iterator[None]:
+def _answering(interceptor: _interception.Interceptor) -> Iterator[None]:
+    _interception.start(interceptor)
     try:
         yield
         calls.wait_for_programs()
     finally:
         _interception.stop()
-        close()

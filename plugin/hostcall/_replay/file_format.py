@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from typing import Any
+from collections.abc import Callable
 
 import msgspec
 
@@ -94,25 +94,11 @@ class Call(msgspec.Struct):
     checksum: int
 
 
-_encoder = msgspec.msgpack.Encoder()
-_arguments = msgspec.msgpack.Decoder(list[Value])
-_outcome = msgspec.msgpack.Decoder(Outcome)
-
-
-def encode(value: Any) -> bytes:
-    """Encode the arguments of a call (a list of values) or its outcome."""
-    return _encoder.encode(value)
-
-
-def decode_arguments(data: bytes) -> list[Value]:
-    """Decode the arguments of a call; raise msgspec.DecodeError for other data."""
-    return _arguments.decode(data)
-
-
-def decode_outcome(data: bytes) -> Outcome:
-    """Decode the outcome of a call; raise msgspec.DecodeError for other data."""
-    outcome: Outcome = _outcome.decode(data)
-    return outcome
+# For the arguments of a call (a list of values) and its outcome. For other data, those that decode
+# raise msgspec.DecodeError.
+encode = msgspec.msgpack.Encoder().encode
+decode_arguments: Callable[[bytes], list[Value]] = msgspec.msgpack.Decoder(list[Value]).decode
+decode_outcome: Callable[[bytes], Outcome] = msgspec.msgpack.Decoder(Outcome).decode
 
 
 def digest_of(arguments: bytes) -> bytes:

@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -59,20 +59,15 @@ class Writer:
             raise self._cannot_write(error) from error
 
     def write(self, call: Call, name: str, arguments: bytes, outcome: bytes) -> None:
-        """Write a call, after filling in its `callback` and its checksum.
-
-        Args:
-          call: the call.
-          name: the name of the callback.
-          arguments: the encoded arguments.
-          outcome: the encoded outcome.
+        """Write a call of the callback `name`, and fill in its `callback` and its checksum.
 
         Raises:
           RecordingError: when writing fails, for example because the disk is full.
         """
         call.checksum = file_format.checksum_of(call, name, outcome)
         try:
-            with LOCK, self._transaction():
+            with LOCK, self._database:  # which ends the transaction
+                self._database.execute("BEGIN")
                 call.callback = self._callback(name)
                 row = msgspec.structs.astuple(call)
                 blanks = ", ".join("?" * len(row))
@@ -84,10 +79,7 @@ class Writer:
             raise self._cannot_write(error) from error
 
     def close(self, complete: bool) -> None:
-        """Close the file.
-
-        Args:
-          complete: whether it holds all calls that were to be recorded.
+        """Close the file, and mark it as complete if it holds all calls that were to be recorded.
 
         Raises:
           RecordingError: when writing fails.
@@ -100,17 +92,6 @@ class Writer:
                     )
         except sqlite3.Error as error:
             raise self._cannot_write(error) from error
-
-    @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._database.execute("BEGIN")
-        try:
-            yield
-        except BaseException:
-            with contextlib.suppress(sqlite3.Error):
-                self._database.execute("ROLLBACK")
-            raise
-        self._database.execute("COMMIT")
 
     def _callback(self, name: str) -> int:
         if name not in self._callbacks:
@@ -235,22 +216,19 @@ class Recorder:
             return not self._is_over and self._failure is None
         if not self._is_over:
             self._is_over = True
-            warnings.warn(
+            _warn(
                 f"hostcall: the calls of a forked process are not recorded to {self.path!r}. "
-                "Record to another file there.",
-                RuntimeWarning,
-                stacklevel=4,
+                "Record to another file there."
             )
         return False
 
     def _begin(self, site: Site, args: Sequence[Any]) -> tuple[Call, bytes]:
         encoded = calls.encode_arguments(site, args, lambda handle: self._handles.get(handle, 0))
         if what := values.unknowns(encoded):
-            warnings.warn(
+            _warn(
                 f"hostcall: {site.description} takes what cannot be recorded: {', '.join(what)}. A "
                 "replay does not compare it.",
-                RuntimeWarning,
-                stacklevel=5,
+                level=5,
             )
         arguments = file_format.encode(encoded)
         digest = file_format.digest_of(arguments)
@@ -292,14 +270,12 @@ class Recorder:
             self._writer.write(begun, site.name, arguments, file_format.encode(outcome))
         except RecordingError as error:
             self._failure = error
-            warnings.warn(f"{error} Recording ends here.", RuntimeWarning, stacklevel=4)
+            _warn(f"{error} Recording ends here.")
             return
         if isinstance(outcome, Returned) and (what := values.unknowns([outcome.value])):
-            warnings.warn(
+            _warn(
                 f"hostcall: {site.description} returned what cannot be recorded: "
-                f"{', '.join(what)}. A replay ends there with an error.",
-                RuntimeWarning,
-                stacklevel=4,
+                f"{', '.join(what)}. A replay ends there with an error."
             )
 
     def close(self) -> None:
@@ -318,19 +294,19 @@ class Recorder:
         if self._failure is not None:
             raise self._failure
         if names := self._selection.without_calls():
-            warnings.warn(
+            _warn(
                 f"hostcall: the recording {self.path!r} has no call of {', '.join(names)}, which "
-                "only= says: no function of such a name was called.",
-                RuntimeWarning,
-                stacklevel=4,
+                "only= says: no function of such a name was called."
             )
         if left:
-            warnings.warn(
+            _warn(
                 f"hostcall: {counted(left, 'call')} had not ended at the end of "
-                f"hostcall.record, and are not in {self.path!r}. Wait for the programs before.",
-                RuntimeWarning,
-                stacklevel=4,
+                f"hostcall.record, and are not in {self.path!r}. Wait for the programs before."
             )
+
+
+def _warn(text: str, level: int = 4) -> None:
+    warnings.warn(text, RuntimeWarning, stacklevel=level + 1)
 
 
 class _Numbers:

@@ -16,7 +16,7 @@ import numpy as np
 
 from hostcall._replay import calls, file_format, values
 from hostcall._replay.calls import LOCK, RecordingError, ReplayError, Selection, are_alike
-from hostcall._replay.file_format import Call, Outcome, Raised, Returned, Wrote
+from hostcall._replay.file_format import Call, Outcome, Raised, Wrote
 from hostcall._replay.values import Array, Texts, Value
 from hostcall_runtime import _interception
 from hostcall_runtime._errors import counted
@@ -110,11 +110,7 @@ class Reader:
             raise ValueError(f"{count} calls were written, and {len(self.calls)} are there")
 
     def arguments(self, call: Call) -> list[Value]:
-        """Return the arguments of a call.
-
-        Raises:
-          RecordingError: when they have changed since they were written.
-        """
+        """Return the arguments of a call; raise RecordingError if they have changed."""
 
         def read() -> list[Value]:
             data = self._pieces(call, file_format.ARGUMENTS)
@@ -125,11 +121,7 @@ class Reader:
         return self._read(read)
 
     def outcome(self, call: Call) -> Outcome:
-        """Return the outcome of a call.
-
-        Raises:
-          RecordingError: when it has changed since it was written.
-        """
+        """Return the outcome of a call; raise RecordingError if it has changed."""
 
         def read() -> Outcome:
             data = self._pieces(call, file_format.OUTCOME)
@@ -169,9 +161,7 @@ class Reader:
             raise RecordingError(
                 f"hostcall: a process records to {self.path!r}. Wait until it has ended."
             ) from error
-        except (sqlite3.Error, msgspec.DecodeError, msgspec.ValidationError) as error:
-            raise self._damaged(error) from error
-        except (TypeError, ValueError) as error:
+        except (sqlite3.Error, msgspec.DecodeError, TypeError, ValueError) as error:
             raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> RecordingError:
@@ -200,11 +190,10 @@ class Queue:
     def __init__(self, calls: Iterable[Call]) -> None:
         self.calls: _Calls = collections.OrderedDict((call.id, call) for call in calls)
         self._ordered: _Calls = collections.OrderedDict()
-        self._alike: dict[bytes, _Calls] = {}
+        # Those without program order, by the digest of their arguments and their node.
+        self._free: dict[bytes, dict[str, _Calls]] = {}
         for call in self.calls.values():
-            self._alike.setdefault(call.digest, collections.OrderedDict())[call.id] = call
-            if call.ordered:
-                self._ordered[call.id] = call
+            self._alike(call)[call.id] = call
         self._numbers = {number: place for place, number in enumerate(self.calls, 1)}
 
     def __len__(self) -> int:
@@ -218,25 +207,41 @@ class Queue:
     def take(self, call: Call) -> None:
         """Remove a call, because it is being replayed."""
         del self.calls[call.id]
-        self._ordered.pop(call.id, None)
-        alike = self._alike[call.digest]
-        del alike[call.id]
-        if not alike:
-            del self._alike[call.digest]
+        del self._alike(call)[call.id]
+
+    def _alike(self, call: Call) -> _Calls:
+        if call.ordered:
+            return self._ordered
+        by_node = self._free.setdefault(call.digest, {})
+        return by_node.setdefault(call.node, collections.OrderedDict())
 
     def number_of(self, call: Call) -> int:
         """Return a call's position among the calls of this callback, from 1."""
         return self._numbers[call.id]
 
-    def possible(self, digest: bytes) -> list[Call]:
-        """Return the calls with this digest of arguments that may come now, the likeliest first."""
-        alike = itertools.islice(self._alike.get(digest, {}).values(), _MANY_ALIKE)
-        now = {call.id for call in self._next_in_order()}
-        return [call for call in alike if not call.ordered or call.id in now]
+    def meant(self, digest: bytes, node: str) -> list[Call]:
+        """Return the calls that may be meant by one with this digest of arguments; take the first.
+
+        They are of this node if any of its calls may come now. The others belong to other functions
+        with the same name, which cannot be told apart.
+        """
+        by_node = self._free.get(digest, {})
+        in_order = [call for call in self._next_in_order() if call.digest == digest]
+        possible = [call for call in in_order if call.node == node]
+        possible += itertools.islice(by_node.get(node, {}).values(), _MANY_ALIKE)
+        if not possible:
+            possible = in_order
+            for alike in by_node.values():
+                possible += itertools.islice(alike.values(), _MANY_ALIKE)
+        possible = sorted(possible, key=lambda call: call.id)[:_MANY_ALIKE]
+        if not possible:
+            return []
+        first, *others = possible
+        return [first, *(other for other in others if _may_change_places(first, other))]
 
     def later(self, digest: bytes) -> Call | None:
         """Return the first call with this digest of arguments, even if it may not come yet."""
-        return next(iter(self._alike.get(digest, {}).values()), None)
+        return next((call for call in self.calls.values() if call.digest == digest), None)
 
     def _next_in_order(self) -> Iterable[Call]:
         """Yield the ordered calls that may come now: those that need no other call before them."""
@@ -249,20 +254,7 @@ class Queue:
 
     def expected(self) -> Call | None:
         """Return the call that is likeliest to come next, or None if none is left."""
-        return next(iter([*itertools.islice(self._ordered.values(), 1), *self._first()]), None)
-
-    def _first(self) -> Iterable[Call]:
-        return itertools.islice(self.calls.values(), 1)
-
-
-def preferred(possible: Sequence[Call], node: str) -> list[Call]:
-    """Return the calls that may be meant; the caller takes the first.
-
-    The others belong to other functions with the same name, which cannot be told apart.
-    """
-    same_place = [call for call in possible if call.node == node] or list(possible)
-    first = same_place[0]
-    return [first, *(call for call in same_place[1:] if _may_change_places(first, call))]
+        return next(itertools.chain(self._ordered.values(), self.calls.values()), None)
 
 
 def _may_change_places(first: Call, other: Call) -> bool:
@@ -292,7 +284,8 @@ def _between(recorded: Value, got: Value) -> str:
         return "" if recorded == got else f": recorded {recorded}, got {got}"
     one, other = values.to_array(recorded), values.to_array(got)
     if one.dtype != other.dtype:
-        return f": recorded {one.dtype} of shape {one.shape}, got {other.dtype}{_of_shape(other)}"
+        was = f"{one.dtype} of shape {one.shape}"
+        return f": recorded {was}, got {other.dtype} of shape {other.shape}"
     if one.shape != other.shape:
         return f": recorded shape {one.shape}, got {other.shape} ({one.dtype})"
     where = _differing(one, other)
@@ -302,10 +295,6 @@ def _between(recorded: Value, got: Value) -> str:
     return f"{place}: recorded {_shown(one[where])}, got {_shown(other[where])} ({one.dtype})" + (
         _bits(one[where], other[where])
     )
-
-
-def _of_shape(array: np.ndarray) -> str:
-    return f" of shape {array.shape}"
 
 
 def _differing(one: np.ndarray, other: np.ndarray) -> tuple[Any, ...] | None:
@@ -376,12 +365,7 @@ class Replayer:
         args: Sequence[Any],
         given: Mapping[str, Any],
     ) -> Any:
-        """Return or raise the outcome of the recorded call; see `Interceptor`.
-
-        Raises:
-          ReplayError: when the call differs from the recorded one.
-          RecordingError: when the file cannot be read.
-        """
+        """Return or raise the outcome of the recorded call; see `Interceptor`."""
         if self._is_over or _interception.is_within_call() or not self._selection.has(site):
             return function(*args, **given)
         self._check_process(site)
@@ -408,10 +392,9 @@ class Replayer:
             if self._failure is not None:
                 raise ReplayError(f"{self._failure} This is a later call of {site.description}.")
             queue = self._queue(site)
-            possible = queue.possible(digest)
-            if not possible:
+            meant = queue.meant(digest, site.node)
+            if not meant:
                 raise ReplayError(self._no_such_call(site, queue, encoded, queue.later(digest)))
-            meant = preferred(possible, site.node)
             outcome = self._reader.outcome(meant[0])
             for other in meant[1:]:
                 if self._reader.outcome(other) != outcome:
@@ -447,16 +430,10 @@ class Replayer:
                 f"hostcall: {self._named(site, call)} cannot be answered from {self.path!r}: "
                 f"{error}."
             ) from error
-        return (
-            returned
-            if site.new_handle is None
-            else self._with_handle(site, call, outcome, returned)
-        )
-
-    def _with_handle(self, site: Site, call: Call, outcome: Returned, returned: Any) -> Any:
+        if site.new_handle is None:
+            return returned
         handle = 0
         if outcome.has_handle:
-            assert site.new_handle is not None
             handle = site.new_handle()
             self._handles[handle] = call.id
         return [*returned, np.asarray(handle, np.int64)]
@@ -531,11 +508,8 @@ class Replayer:
         if not left:
             return ""
         counts = ", ".join(f"{counted(len(queue), 'call')} of {name}" for name, queue in left)
-        first, name = min(
-            (call.id, name) for name, queue in left for call in list(queue.calls.values())[:1]
-        )
-        queue = self._queues[name]
-        call = queue.calls[first]
+        _, name, queue = min((next(iter(queue.calls)), name, queue) for name, queue in left)
+        call = next(iter(queue.calls.values()))
         return (
             f"hostcall: the recording {self.path!r} has calls that were not made again: {counts}. "
             f"The first is call {queue.number_of(call)} of {name} ({call.description}). The "

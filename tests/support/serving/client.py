@@ -28,6 +28,34 @@ class WorkerError(Exception):
         self.code = code
 
 
+def encode_hello(most: int) -> bytes:
+    return struct.pack("<Q", most)
+
+
+def encode_call(call: Call) -> bytes:
+    token = call.token.encode()
+    counts = len(call.arguments), len(call.result_dtypes), len(token)
+    head = struct.pack("<HHHI", _serving_wire.OPS.index(call.op) + 1, *counts)
+    dtypes = struct.pack(f"<{len(call.result_dtypes)}i", *call.result_dtypes)
+    return head + token + b"".join(map(_serving_wire.encode_array, call.arguments)) + dtypes
+
+
+def decode_error(body: bytes) -> tuple[int, str]:
+    reader = _serving_wire.Reader(body)
+    (code,) = reader.numbers("I")
+    text = reader.text()
+    reader.end()
+    return code, text
+
+
+def decode_results(body: bytes) -> list[Array]:
+    reader = _serving_wire.Reader(body)
+    (count,) = reader.numbers("H")
+    arrays = [reader.array() for _ in range(count)]
+    reader.end()
+    return arrays
+
+
 def make_arena(size: int = 0, seals: int = fcntl.F_SEAL_SHRINK) -> int:
     arena = os.memfd_create("arena", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     os.ftruncate(arena, size)
@@ -55,10 +83,10 @@ class Client:
 
     def hello(self, most: int = MOST, descriptors: Sequence[int] | None = None) -> Client:
         with contextlib.suppress(BrokenPipeError):  # it may have said why
-            self.send_with(Kind.HELLO, _serving_wire.encode_hello(most), descriptors)
+            self.send_with(Kind.HELLO, encode_hello(most), descriptors)
         frame = self.receive()
         if frame.kind == Kind.ERROR:
-            raise WorkerError(*_serving_wire.decode_error(frame.body))
+            raise WorkerError(*decode_error(frame.body))
         assert frame.kind == Kind.WELCOME
         return self
 
@@ -92,11 +120,11 @@ class Client:
 
     def ask(self, kind: Kind, call: Call) -> Frame:
         self.number += 1
-        self.send_with(kind, _serving_wire.encode_call(call), [])
+        self.send_with(kind, encode_call(call), [])
         frame = self.receive()
         assert frame.number == self.number or frame.kind == Kind.ERROR
         if frame.kind == Kind.ERROR:
-            raise WorkerError(*_serving_wire.decode_error(frame.body))
+            raise WorkerError(*decode_error(frame.body))
         assert frame.kind == Kind.RESULTS
         return frame
 
@@ -107,7 +135,7 @@ class Client:
         wanted = [tf.as_dtype(dtype) for dtype in dtypes]
         numbers = [dtype.as_datatype_enum for dtype in wanted]
         frame = self.ask(Kind.CALL, Call(op, token, self.put(arrays), numbers))
-        places = _serving_wire.decode_results(frame.body)
+        places = decode_results(frame.body)
         assert [place.dtype for place in places] == numbers
         return [self._get(place, dtype) for place, dtype in zip(places, wanted, strict=True)]
 

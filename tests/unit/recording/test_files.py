@@ -1,4 +1,4 @@
-"""plugin/hostcall/_recording: values, files, and what is wrong with them."""
+"""plugin/hostcall/_replay: values, files, and what is wrong with them."""
 
 from __future__ import annotations
 

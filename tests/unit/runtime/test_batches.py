@@ -43,7 +43,7 @@ def test_structures_keep_their_kind() -> None:
 
 def test_what_is_passed_whole_is_copied_and_added_up() -> None:
     value, axes = (X, X), (0, None)
-    part = _mapped_calls.copied_where_whole(_mapped_calls.part_of(value, axes, 0, 2), axes)
+    part = _mapped_calls.part_of(value, axes, 0, 2)
     assert part[0].base is X.base or part[0].base is X
     assert not np.shares_memory(part[1], X)
     np.testing.assert_array_equal(_mapped_calls.joined([X, X, X], None, "f"), 3 * X)

@@ -256,3 +256,8 @@ def test_an_exception_that_is_pushed_out_may_wait_for_another_failure() -> None:
     for i in range(_errors._KEPT):
         _errors.remember(ValueError(str(i)))
     assert _RemembersWhenDroppedError.in_time == [True]
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 sizes"), (1, "1 size"), (2, "2 sizes")])
+def test_numbers_are_told_with_their_nouns(number: int, text: str) -> None:
+    assert _errors.counted(number, "size") == text
