@@ -52,12 +52,9 @@ def read_map(options: Options, option: str, of: str) -> dict[str, str]:
     return entries
 
 
-def read_ids(entries: Mapping[str, str], of: str) -> dict[int, str]:
-    """Convert the keys of a map to callback ids.
-
-    Raises:
-      PassError: if a key is not a callback id.
-    """
+def read_ids(options: Options, option: str, of: str) -> dict[int, str]:
+    """Read a map like `read_map`, whose keys are callback ids."""
+    entries = read_map(options, option, of)
     for key in entries:
         if not (key.isascii() and key.isdecimal()):
             raise PassError(f"{of}: '{key}' is not a callback id")

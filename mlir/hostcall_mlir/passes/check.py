@@ -1,35 +1,14 @@
 """`hostcall-check`, a verifier for the custom calls, and `--verify-diagnostics`.
 
-The pass leaves the module as it is. At the op's own place it reports
-
-- attributes that are missing, unknown or of the wrong type, pairs that name no operand, result or
-  dimension, and sizes that are no tensor<i32>;
-- tokens that are not the last operand and the last result, that two ops take, or that a loop would
-  take again in its next iteration;
-- sub-byte dtypes that are not passed as wider ones;
-- layouts that are not row-major;
-- functions that are not among the `known` ones, if that option or `file` is given.
-
-An error, as the tests expect it:
-
-```mlir
-func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) -> tensor<3xf32> {
-  // expected-error@below {{a call that takes a token has to have has_side_effect = true}}
-  %0:2 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32,
-    backend_config = {callback = "np:sin",
-      dynamic_operands = array<i64>, dynamic_results = array<i64>,
-      sub_byte_operands = array<i64>, sub_byte_results = array<i64>}}
-    : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
-  return %0#0 : tensor<3xf32>
-}
-```
+The pass leaves the module as it is, and reports each problem at the op's own place. docs/passes.md
+lists what it checks. The other part compares diagnostics with comments, as in MLIR:
 
     // expected-error@+1 {{text of it}}
     // expected-error@below 2 {{twice}}
     // expected-error-re {{one of {{[0-9]+}}}}
 
-As in MLIR, a comment expects an error, warning, note or remark. Its line is the comment's own, one
-that is some lines off, or the one `above` or `below`. The text is a part of the message.
+A comment expects an error, warning, note or remark. Its line is the comment's own, one that is some
+lines off, or the one `above` or `below`. The text is a part of the message.
 """
 
 from __future__ import annotations

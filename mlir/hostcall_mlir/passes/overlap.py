@@ -9,39 +9,11 @@ The pass first inlines functions that make host calls, and drops unused ops. It 
 that overlap with nothing, that are in conditions of loops, or whose callbacks are in `keep`. Nor
 does it change calls that are the same in each iteration of a loop, which XLA makes once. The result
 is for XLA's CPU in a process with handlers for the three custom calls, and not for files.
-
-Before:
-
-```mlir
-func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
-  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  %1 = stablehlo.sine %arg0 : tensor<3xf32>
-  %2 = stablehlo.custom_call @hostcall(%1) {api_version = 4 : i32, backend_config = {callback = "pkg:g", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  %3 = stablehlo.add %0, %2 : tensor<3xf32>
-  return %3 : tensor<3xf32>
-}
-```
-
-After `hostcall-overlap`:
-
-```mlir
-func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
-  %0 = stablehlo.custom_call @hostcall_start(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, results = array<i64: 11, 1, 3>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}, has_side_effect = true} : (tensor<3xf32>) -> tensor<i64>
-  %1 = stablehlo.sine %arg0 : tensor<3xf32>
-  %2 = stablehlo.custom_call @hostcall_start(%1) {api_version = 4 : i32, backend_config = {callback = "pkg:g", dynamic_operands = array<i64>, dynamic_results = array<i64>, results = array<i64: 11, 1, 3>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}, has_side_effect = true} : (tensor<3xf32>) -> tensor<i64>
-  %3 = stablehlo.custom_call @hostcall_gate(%0, %2) {api_version = 4 : i32, backend_config = {}} : (tensor<i64>, tensor<i64>) -> tensor<i64>
-  %4 = stablehlo.custom_call @hostcall_done(%0, %3) {api_version = 4 : i32, backend_config = {}, has_side_effect = true} : (tensor<i64>, tensor<i64>) -> tensor<3xf32>
-  %5 = stablehlo.custom_call @hostcall_done(%2, %3) {api_version = 4 : i32, backend_config = {}, has_side_effect = true} : (tensor<i64>, tensor<i64>) -> tensor<3xf32>
-  %6 = stablehlo.add %4, %5 : tensor<3xf32>
-  return %6 : tensor<3xf32>
-}
-```
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
@@ -103,66 +75,10 @@ def _is_heavy(op: ir.Operation) -> bool:
     return op.name in _OPS if target is None else target not in _NOTES
 
 
-@dataclass(frozen=True)
-class Step:
-    """A cluster, and the host ops behind it, each in program order."""
-
-    cluster: list[ir.Operation]
-    host: list[ir.Operation]
-
-
-def schedule(ops: Sequence[ir.Operation], host: Collection[int]) -> list[Step]:
-    """Assign the ops of a block to as few clusters as data allow.
-
-    A device op is in the cluster behind the last host op that it waits for, directly or not. A host
-    op comes behind the last cluster that it waits for. So there are as many clusters as on the
-    longest path through the block, which is the minimum. An op without operands, such as a large
-    constant, goes where it is used first.
-
-    Args:
-      ops: the ops of the block, without its terminator.
-      host: the addresses of ops that run on the host; it may hold others, too.
-
-    Returns:
-      The steps. The first may have an empty cluster.
-    """
-    keys = [address(op) for op in ops]
-    level: dict[int, int] = {}
-    waits: dict[int, list[int]] = {}
-    for key, op in zip(keys, ops, strict=True):
-        waits[key] = [before for before in definers(op) if before in level]
-        if key in host:
-            level[key] = max((level[before] for before in waits[key]), default=0)
-        else:
-            level[key] = max((level[b] + (b in host) for b in waits[key]), default=1)
-    free = [
-        key
-        for key, op in zip(keys, ops, strict=True)
-        if key not in host and not waits[key] and not op.regions and not op.operands
-    ]
-    _sink(free, level, waits)
-    steps = [Step([], []) for _ in range(max(level.values(), default=0) + 1)]
-    for key, op in zip(keys, ops, strict=True):
-        step = steps[level[key]]
-        (step.host if key in host else step.cluster).append(op)
-    return [step for step in steps if step.cluster or step.host]
-
-
 def definers(op: ir.Operation) -> set[int]:
     """Return the addresses of ops whose results the op or its regions use; inner ops count, too."""
     owners = (operand.owner for inner in custom_calls.walk(op) for operand in inner.operands)
     return {address(owner.operation) for owner in owners if not isinstance(owner, ir.Block)}
-
-
-def _sink(free: Sequence[int], level: dict[int, int], waits: dict[int, list[int]]) -> None:
-    """Move the ops in `free`, which wait for nothing, to the first cluster that needs them."""
-    last = max(level.values(), default=0)
-    first_use: dict[int, int] = {}
-    for key, befores in waits.items():
-        for before in befores:
-            first_use[before] = min(first_use.get(before, last), max(level[key], 1))
-    for key in free:
-        level[key] = first_use.get(key, last)
 
 
 # The most values of one op that a gate takes.

@@ -1,63 +1,15 @@
 """`hostcall-partition`: device functions, and host calls between them.
 
-The pass divides the function `main`. Ops for the device move to functions `@cluster_0`,
-`@cluster_1`, …, and `@main` calls these and makes the host calls between them. So the program runs
-where XLA cannot call back: a runner compiles the clusters, and interprets `@main`, which holds
-
-- `func.call` of clusters and the custom calls `@hostcall`,
-- `stablehlo.while`, `stablehlo.case` and `stablehlo.if` with host calls in them, whose regions are
-  like `@main` itself; those without host calls are part of a cluster,
-- `stablehlo.create_token`, `after_all`, `tuple` of tokens and, for a host call with one tuple as
-  its result, `get_tuple_element`.
-
-There are as few clusters as data and tokens allow. Unused ops are dropped, as by `hostcall-dce`,
-and small constants are copied to their users. Functions that make host calls are inlined, up to
-half a million ops.
-
-The arguments and results of the function are on the device. So are the values that loops carry and
-that loops and branches return. Attributes of pairs mark each value that crosses:
-
-- `hostcall.to_host`: (operand, bytes) for each operand that is copied to the host. The op is a host
-  call, or decides on the host which way the function goes: `case`, `if`, and the `return` of a
-  loop's condition,
-- `hostcall.to_device`: (result, bytes) for each result of a host call that the device needs.
-
-A value that the host has already gets no mark, so each crosses once, and only where it is needed.
-Before:
-
-```mlir
-func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
-  %0 = stablehlo.sine %arg0 : tensor<3xf32>
-  %1 = stablehlo.custom_call @hostcall(%0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  %2 = stablehlo.cosine %arg0 : tensor<3xf32>
-  %3 = stablehlo.add %1, %2 : tensor<3xf32>
-  return %3 : tensor<3xf32>
-}
-```
-
-After `hostcall-partition`:
-
-```mlir
-func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
-  %0:2 = call @cluster_0(%arg0) : (tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>)
-  %1 = stablehlo.custom_call @hostcall(%0#0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}, hostcall.to_device = array<i64: 0, 12>, hostcall.to_host = array<i64: 0, 12>} : (tensor<3xf32>) -> tensor<3xf32>
-  %2 = call @cluster_1(%1, %0#1) : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
-  return %2 : tensor<3xf32>
-}
-func.func private @cluster_0(%arg0: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
-  %0 = stablehlo.sine %arg0 : tensor<3xf32>
-  %1 = stablehlo.cosine %arg0 : tensor<3xf32>
-  return %0, %1 : tensor<3xf32>, tensor<3xf32>
-}
-func.func private @cluster_1(%arg0: tensor<3xf32>, %arg1: tensor<3xf32>) -> tensor<3xf32> {
-  %0 = stablehlo.add %arg0, %arg1 : tensor<3xf32>
-  return %0 : tensor<3xf32>
-}
-```
-"""  # noqa: E501
+The pass moves ops for the device to functions `@cluster_0`, `@cluster_1`, …, and `@main` calls them
+and makes the host calls between them. A runner compiles the clusters, and interprets `@main`.
+docs/passes.md lists what `@main` holds, and the attributes `hostcall.to_host` and
+`hostcall.to_device`: pairs (operand or result, bytes) for each value that crosses. A value that the
+host has already gets no mark, so each crosses once, and only where it is needed.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import count
 
@@ -68,7 +20,9 @@ from hostcall_mlir.ir.diagnostics import Failure, report
 from hostcall_mlir.ir.jaxlib_names import address, attribute_of, bounds_of, is_token
 from hostcall_mlir.passes.base import Options, Pass
 from hostcall_mlir.passes.inlining import inline_host_callers
-from hostcall_mlir.passes.overlap import schedule
+from hostcall_mlir.passes.overlap import definers
+from hostcall_runtime import _clustering
+from hostcall_runtime._clustering import Place
 
 # Constants of up to this many elements are copied to their users.
 _SMALL = 16
@@ -392,14 +346,35 @@ def _partition(
 ) -> dict[int, ir.Operation]:
     """Partition a block, and return the new function for each new call of a cluster."""
     *ops, terminator = (op.operation for op in block)
+    ops = [op for op in ops if address(op) not in constants]
+    members: dict[int, list[ir.Operation]] = defaultdict(list)
+    for op, step in zip(ops, _steps(ops, host), strict=True):
+        members[step].append(op)
     clusters: dict[int, ir.Operation] = {}
-    for step in schedule([op for op in ops if address(op) not in constants], host):
-        if step.cluster:
-            call, function = outline(step.cluster, terminator, location)
+    for step in sorted(members):
+        if step % 2 == 0:
+            call, function = outline(members[step], terminator, location)
             clusters[address(call)] = function
-        for op in step.host:
+            continue
+        for op in members[step]:
             op.move_before(terminator)
     return clusters
+
+
+def _steps(ops: Sequence[ir.Operation], host: Collection[int]) -> list[int]:
+    """Return the step of each op.
+
+    An op without operands, such as a large constant, goes where it is used first; the terminator,
+    which follows all ops, counts as a user of each.
+    """
+    position = {address(op): i for i, op in enumerate(ops)}
+    before = [[position[key] for key in definers(op) if key in position] for op in ops]
+    places = [Place.HOST if key in host else Place.COMPILED for key in position]
+    fixed = [i for i, op in enumerate(ops) if before[i] or op.operands or op.regions]
+    before.append([*range(len(ops))])
+    places.append(Place.HOST)
+    steps = _clustering.first_steps(places, before)
+    return _clustering.sink(places, before, steps, fixed)[:-1]
 
 
 def _name(module: ir.Module, entry: ir.Operation, clusters: dict[int, ir.Operation]) -> None:

@@ -13,11 +13,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._compiler.partition import clustering
-from hostcall._compiler.partition.clustering import Place
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
+from hostcall_runtime import _clustering as clustering
+from hostcall_runtime._clustering import Place
 
 _INT32 = tf.int32.as_datatype_enum
 _VARIANT = tf.variant.as_datatype_enum
@@ -128,13 +128,7 @@ def _groups(
 
     Nodes that take these values from outside of the function, or return them, are put on the host.
     """
-    parent = list(range(len(nodes)))
-
-    def root(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = i = parent[parent[i]]
-        return i
-
+    groups = clustering.Groups[int]()
     position = {node.name: i for i, node in enumerate(nodes)}
     returned = {defs.source(v) for v in function.ret.values() if _is_inner(types, v)}
     for i, node in enumerate(nodes):
@@ -149,11 +143,8 @@ def _groups(
             if producer is None:
                 places[i] = Place.HOST
             else:
-                parent[root(i)] = root(producer)
-    groups: dict[int, list[int]] = defaultdict(list)
-    for i in range(len(nodes)):
-        groups[root(i)].append(i)
-    return [group for group in groups.values() if len(group) > 1]
+                groups.unite(i, producer)
+    return [group for group in groups.of(range(len(nodes))) if len(group) > 1]
 
 
 def _is_inner(types: defs.Types, value: str) -> bool:
@@ -216,8 +207,7 @@ class _Partition:
 
     def functions(self) -> tuple[Any, list[Any]]:
         """Return the function on the host, and the clusters."""
-        host = protos.function_pb2.FunctionDef()
-        host.CopyFrom(self._function)
+        host: Any = protos.copy_of(self._function)
         host.signature.name = self._new_name
         del host.node_def[:]
         for node in self._host:

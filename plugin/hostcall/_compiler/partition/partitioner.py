@@ -3,7 +3,7 @@
 A *host op* cannot or must not be compiled: a script op whose results have no known shape, say, or
 an op on strings (`host_ops.py`). A loop, branch or call that holds a host op is one itself, and the
 functions that it calls are partitioned in turn. All other nodes are put into clusters
-(`clustering.py`, `boundary_values.py`). Each cluster is a must-compile function.
+(`boundary_values.py`). Each cluster is a must-compile function.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 
 from hostcall._compiler.partition import boundary_values, host_calls, placement
 from hostcall._compiler.partition.boundary_values import TRIVIAL_OPS, partition, passes_inner_values
-from hostcall._compiler.partition.clustering import Place
 from hostcall._compiler.partition.host_ops import Findings, HostOps
 from hostcall._compiler.route_selection import Choice
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.tensor_structures import widen
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
+from hostcall_runtime._clustering import Place
 
 # The end of new functions' names.
 SUFFIX = "__partitioned"
@@ -193,8 +193,7 @@ class Partitioner:
 
         The loops and branches of TensorFlow 1 get none, neither between them nor out of them.
         """
-        function = protos.function_pb2.FunctionDef()
-        function.CopyFrom(old)
+        function: Any = protos.copy_of(old)
         placement.return_handles_themselves(function, self._old)
         defs.drop_dead_nodes(function, self._old)
         boundary_values.replace(function)

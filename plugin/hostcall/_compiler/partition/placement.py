@@ -58,8 +58,7 @@ def _call_with_wide(
     for callee in defs.callees(node):
         old, callee.name = callee.name, callee.name + _SUFFIX
         if callee.name not in functions:
-            new = protos.function_pb2.FunctionDef()
-            new.CopyFrom(functions[old] if old in functions else others[old])
+            new = protos.copy_of(functions[old] if old in functions else others[old])
             _take_wide(new)
             functions[callee.name] = new
             made.append(new)

@@ -14,11 +14,11 @@ import tensorflow as tf
 
 from hostcall._callbacks import lookup, result_shapes
 from hostcall._callbacks.structures import BoundedSpec
-from hostcall._compiler.partition import clustering
-from hostcall._compiler.partition.clustering import Place
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import FunctionDef, NodeDef
+from hostcall_runtime import _clustering as clustering
+from hostcall_runtime._clustering import Groups, Place
 
 # None if not even the rank is known; an unknown size is -1.
 Shape = list[int] | None
@@ -93,7 +93,7 @@ class References:
 
     def __init__(self, functions: Mapping[str, Any], is_host_op: Callable[[NodeDef], bool]) -> None:
         self._functions = functions
-        self._parents: dict[Value, Value] = {}
+        self._groups = Groups[Value]()
         self._types = {name: defs.Types(f, functions) for name, f in functions.items()}
         self.host_ops: dict[str, set[str]] = {
             name: {node.name for node in function.node_def if is_host_op(node)}
@@ -114,7 +114,7 @@ class References:
         key = (function, value)
         if key not in self._dtypes:
             return False
-        return self._dtypes[key] == _STRING or self._root(key) in self._found
+        return self._dtypes[key] == _STRING or self._groups.root(key) in self._found
 
     def _note_values(self, function: FunctionDef) -> None:
         name = function.signature.name
@@ -161,20 +161,15 @@ class References:
             if node.op in op_kinds.LOOP_OPS:
                 yield from zip(args, got, strict=True)
 
-    def _root(self, value: Value) -> Value:
-        while self._parents.get(value, value) != value:
-            value = self._parents[value]
-        return value
-
     def _unite(self, one: Value, other: Value) -> None:
         if one in self._dtypes and other in self._dtypes:
-            self._parents[self._root(one)] = self._root(other)
+            self._groups.unite(one, other)
 
     def _spread(self) -> None:
         """Find all values that host ops touch, and all ops that touch these values."""
         users: dict[Value, list[tuple[str, NodeDef]]] = {}
         for value, nodes in self._users.items():
-            users.setdefault(self._root(value), []).extend(nodes)
+            users.setdefault(self._groups.root(value), []).extend(nodes)
         pending = [
             root
             for root, nodes in users.items()
@@ -195,7 +190,9 @@ class References:
                 self.host_ops[function].add(node.name)
                 values = [*data_inputs(node), *self._results(function, node)]
                 pending += [
-                    self._root((function, v)) for v in values if (function, v) in self._dtypes
+                    self._groups.root((function, v))
+                    for v in values
+                    if (function, v) in self._dtypes
                 ]
 
 
@@ -221,12 +218,17 @@ def regions_of(
     nodes = [node for node in ordered if node.op != "Const" or node.name in wanted]
     places = [_place(node, wanted) for node in nodes]
     before = defs.predecessors(nodes)
-    steps = clustering.first_steps(places, before, [0] * len(nodes))
+    steps = clustering.first_steps(places, before)
     is_member = [place is Place.HOST for place in places]
     _delay(function, nodes, before, steps, is_member, functions)
     _fill_gaps(before, steps, places, is_member)
-    groups = _connected(before, steps, is_member)
-    return [[nodes[i] for i in group] for group in groups]
+    groups = Groups[int]()
+    members = [i for i in range(len(nodes)) if is_member[i]]
+    for i in members:
+        for j in before[i]:
+            if is_member[j] and steps[i] == steps[j]:
+                groups.unite(i, j)
+    return [[nodes[i] for i in group] for group in groups.of(members)]
 
 
 def _place(node: NodeDef, wanted: set[str]) -> Place:
@@ -276,28 +278,6 @@ def _fill_gaps(
                 leads[j] = leads[j] or (places[j] is Place.EITHER and steps[j] == steps[i])
     for i, place in enumerate(places):
         is_member[i] = is_member[i] or (place is Place.EITHER and follows[i] and leads[i])
-
-
-def _connected(
-    before: Sequence[Sequence[int]], steps: Sequence[int], is_member: Sequence[bool]
-) -> list[list[int]]:
-    """Group the members of each step that wait for one another."""
-    parents = list(range(len(steps)))
-
-    def root(i: int) -> int:
-        while parents[i] != i:
-            parents[i] = i = parents[parents[i]]
-        return i
-
-    for i, sources in enumerate(before):
-        for j in sources:
-            if is_member[i] and is_member[j] and steps[i] == steps[j]:
-                parents[root(i)] = root(j)
-    groups: dict[int, list[int]] = {}
-    for i in range(len(steps)):
-        if is_member[i]:
-            groups.setdefault(root(i), []).append(i)
-    return list(groups.values())
 
 
 def is_stateful(nodes: Iterable[NodeDef], types: defs.Types, resource: int) -> bool:

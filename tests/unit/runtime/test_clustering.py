@@ -1,4 +1,4 @@
-"""hostcall._compiler.partition.clustering: which nodes are compiled together."""
+"""hostcall_runtime._clustering: which nodes are compiled together."""
 
 import itertools
 import random
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from hostcall._compiler.partition.clustering import Place, assign, sink
+from hostcall_runtime._clustering import Place, assign, sink
 
 H, C, E = Place.HOST, Place.COMPILED, Place.EITHER
 
