@@ -210,15 +210,16 @@ def true_size(value: ir.Value, dim: int) -> ir.Value:
 
 def padded(value: ir.Value) -> ir.Value:
     """Pad a value to its bounds; the elements behind the true sizes are arbitrary."""
-    for dim, bound in private.bounds_of(value.type).items():
-        size = constant(np.array(bound, np.int32), _scalar())
-        type_ = _with_size(ir.RankedTensorType(value.type), dim, bound)
-        value = with_size(value, dim, size, type_)
+    left = private.bounds_of(value.type)
+    for dim, bound in [*left.items()]:
+        del left[dim]
+        value = with_size(value, dim, constant(np.array(bound, np.int32), _scalar()), left)
     return value
 
 
-def with_size(value: ir.Value, dim: int, size: ir.Value, type_: ir.Type) -> ir.Value:
-    """Set the true size of a dimension, a tensor<i32>; `type_` is the type of the result."""
+def with_size(value: ir.Value, dim: int, size: ir.Value, bounds: Mapping[int, int]) -> ir.Value:
+    """Set the true size of a dimension, a tensor<i32>; `bounds` are those of the result."""
+    type_ = private.bounded_type(private.padded_type(value.type), bounds)
     return _create("set_dimension_size", type_, [value, size], {"dimension": _number(dim)})
 
 
@@ -227,15 +228,6 @@ def element(value: ir.Value, index: int) -> ir.Value:
     type_ = ir.TupleType(value.type).get_type(index)
     number = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), index)
     return _create("get_tuple_element", type_, [value], {"index": number})
-
-
-def _with_size(type_: ir.RankedTensorType, dim: int, size: int) -> ir.Type:
-    shape = [*type_.shape]
-    shape[dim] = size
-    left = private.bounds_of(type_)
-    del left[dim]
-    encoding = private.bounds_attribute(left, type_.rank) if left else None
-    return ir.RankedTensorType.get(shape, type_.element_type, encoding)
 
 
 def _scalar() -> ir.Type:

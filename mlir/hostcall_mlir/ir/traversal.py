@@ -10,7 +10,7 @@ from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import custom_calls
 from hostcall_mlir.ir.diagnostics import Diagnostic, Failure, report
-from hostcall_mlir.ir.jaxlib_names import address
+from hostcall_mlir.ir.jaxlib_names import address, attribute_of
 
 # The limit on nested brackets. With the usual stack of 8 MiB, MLIR ends the process at about 4000.
 _BRACKETS = 1000
@@ -140,12 +140,27 @@ def callee_of(op: ir.Operation) -> str | None:
     return name
 
 
+def name_of(function: ir.Operation) -> str:
+    """Return the name of a function."""
+    name: str = ir.StringAttr(function.attributes["sym_name"]).value
+    return name
+
+
+def type_of(function: ir.Operation) -> ir.FunctionType:
+    """Return the type of a function."""
+    return ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+
+
+def is_private(function: ir.Operation) -> bool:
+    """Return whether only its own module can call a function."""
+    attribute = attribute_of(function, "sym_visibility")
+    return attribute is not None and ir.StringAttr(attribute).value == "private"
+
+
 def functions(module: ir.Module) -> dict[str, ir.Operation]:
     """Return the functions of a module by name, in its order."""
     ops = (op.operation for op in module.body)
-    return {
-        ir.StringAttr(op.attributes["sym_name"]).value: op for op in ops if op.name == "func.func"
-    }
+    return {name_of(op): op for op in ops if op.name == "func.func"}
 
 
 def reaching(bodies: Mapping[str, Sequence[ir.Operation]], found: Iterable[str]) -> set[str]:

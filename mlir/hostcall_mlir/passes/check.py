@@ -20,7 +20,7 @@ from typing import NamedTuple
 from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import custom_calls
-from hostcall_mlir.ir.diagnostics import Diagnostic, Failure, report
+from hostcall_mlir.ir.diagnostics import Diagnostic, report_all
 from hostcall_mlir.ir.jaxlib_names import attribute_of, is_token
 from hostcall_mlir.passes import tokens
 from hostcall_mlir.passes.base import Options, Pass, read_map
@@ -31,14 +31,10 @@ _KEYS = {"callback", *custom_calls.ARRAYS}
 def _run(module: ir.Module, options: Options) -> None:
     known = _known(options)
     ops = custom_calls.walk(module)
-    problems = [
-        (op, text) for op in ops if custom_calls.is_host_call(op) for text in _check(op, known)
-    ]
+    calls = filter(custom_calls.is_host_call, ops)
+    problems = [(call, text) for call in calls for text in _check(call, known)]
     problems += tokens.misuses(ops)
-    for op, text in problems:
-        report(op, f"hostcall-check: {text}")
-    if problems:
-        raise Failure
+    report_all((op, f"{PASS.name}: {text}") for op, text in problems)
 
 
 PASS = Pass(

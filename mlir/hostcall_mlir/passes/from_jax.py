@@ -20,7 +20,7 @@ from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy
 
 from hostcall_mlir.ir import custom_calls
-from hostcall_mlir.ir.diagnostics import Failure, PassError, report
+from hostcall_mlir.ir.diagnostics import PassError, report_all
 from hostcall_mlir.ir.jaxlib_names import attributes_of, is_token
 from hostcall_mlir.passes.base import Options, Pass, read_ids
 
@@ -41,7 +41,7 @@ def _run(module: ir.Module, options: Options) -> None:
     for text in given.values():
         if not (text.isascii() and text.isdecimal()):
             raise PassError(f"{PASS.name}: '{text}' of option 'callbacks' is not a callback id")
-    ok = True
+    problems = []
     for op in custom_calls.walk(module):
         target = custom_calls.target_of(op) or ""
         if target == custom_calls.TARGET and custom_calls.OF_JAX in op.attributes:
@@ -50,13 +50,11 @@ def _run(module: ir.Module, options: Options) -> None:
         if target not in {*_TARGETS, _JOINT} and not _FOREIGN.fullmatch(target):
             continue
         if problem := _problem(op, target):
-            ok = False
-            report(op, f"{PASS.name}: {problem}")
+            problems.append((op, f"{PASS.name}: {problem}"))
             continue
         index = ir.IntegerAttr(custom_calls.early_config_of(op)["index"]).value
         _replace(op, int(given.get(index, index)))
-    if not ok:
-        raise Failure
+    report_all(problems)
 
 
 PASS = Pass(

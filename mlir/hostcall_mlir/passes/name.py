@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import custom_calls
-from hostcall_mlir.ir.diagnostics import Failure, PassError, report
+from hostcall_mlir.ir.diagnostics import PassError, report_all
 from hostcall_mlir.passes.base import Options, Pass, read_ids
 
 _OPTIONS = {
@@ -54,7 +54,7 @@ def _replace(
     of_names: bool = False,
 ) -> None:
     """Replace the callbacks of calls, either all names or all others."""
-    ok = True
+    problems = []
     for op in custom_calls.host_calls(module):
         callback = custom_calls.callback_of(op)
         if isinstance(callback, str) != of_names:
@@ -62,7 +62,5 @@ def _replace(
         if callback in replacements:
             custom_calls.set_callback(op, replacements[callback])
         else:
-            ok = False
-            report(op, missing.format(callback))
-    if not ok:
-        raise Failure
+            problems.append((op, missing.format(callback)))
+    report_all(problems)

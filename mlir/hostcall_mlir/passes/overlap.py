@@ -22,7 +22,7 @@ from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.diagnostics import Collector, Failure
 from hostcall_mlir.ir.jaxlib_names import address, is_token
 from hostcall_mlir.passes.base import Options, Pass
-from hostcall_mlir.passes.inlining import inline_host_callers, is_private
+from hostcall_mlir.passes.inlining import inline_host_callers
 from hostcall_runtime import _overlap
 
 _OPS = {
@@ -113,7 +113,7 @@ def _run(module: ir.Module, options: Options) -> None:
     kept = {*filter(None, options.get("keep", "").split(","))}
     functions = traversal.functions(module).values()
     # Collected first, since inlining may erase the private functions.
-    entries = [function for function in functions if not is_private(function)]
+    entries = [function for function in functions if not traversal.is_private(function)]
     for entry in entries:
         inline_host_callers(module, entry, PASS.name)
     traversal.drop_unused(module)

@@ -9,6 +9,7 @@ host has already gets no mark, so each crosses once, and only where it is needed
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import count
@@ -16,8 +17,8 @@ from itertools import count
 from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import custom_calls, traversal
-from hostcall_mlir.ir.diagnostics import Failure, report
-from hostcall_mlir.ir.jaxlib_names import address, attribute_of, bounds_of, is_token
+from hostcall_mlir.ir.diagnostics import Failure, report, report_all
+from hostcall_mlir.ir.jaxlib_names import address, attribute_of, bounds_of, is_token, padded_type
 from hostcall_mlir.passes.base import Options, Pass
 from hostcall_mlir.passes.inlining import inline_host_callers
 from hostcall_mlir.passes.overlap import definers
@@ -227,11 +228,9 @@ def _bytes(type_: ir.Type) -> int:
     """Return the bytes that cross for a value; padding and true sizes cross, too."""
     if isinstance(type_, ir.TupleType):
         return sum(_bytes(type_.get_type(i)) for i in range(type_.num_types))
-    tensor, bounds = ir.RankedTensorType(type_), bounds_of(type_)
-    count = 1
-    for dim, size in enumerate(tensor.shape):
-        count *= bounds.get(dim, size)
-    return count * _element_bytes(tensor.element_type) + _SIZE * len(bounds)
+    padded = padded_type(type_)
+    count = math.prod(padded.shape)
+    return count * _element_bytes(padded.element_type) + _SIZE * len(bounds_of(type_))
 
 
 def _element_bytes(type_: ir.Type) -> int:
@@ -278,22 +277,20 @@ PASS = Pass(
 def _control(ops: Sequence[ir.Operation], entry: ir.Operation) -> list[ir.Operation]:
     """Return the ops with regions that hold host calls, the outer ones first."""
     found: set[int] = set()
-    ok = True
+    problems = []
     for call in filter(custom_calls.is_host_call, ops):
         op = call.parent.operation
         while op != entry and address(op) not in found:
             if op.name not in _CONTROL:
-                ok = False
-                report(
-                    call,
+                text = (
                     f"{PASS.name}: a host call inside of '{op.name}', which XLA runs as a whole; "
-                    "host calls can be in while, case and if",
+                    "host calls can be in while, case and if"
                 )
+                problems.append((call, text))
                 break
             found.add(address(op))
             op = op.parent.operation
-    if not ok:
-        raise Failure
+    report_all(problems)
     return [op for op in ops if address(op) in found]
 
 

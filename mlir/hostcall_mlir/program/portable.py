@@ -13,7 +13,7 @@ from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
-from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError, report
+from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError, report_all
 from hostcall_mlir.ir.jaxlib_names import attribute_of, attributes_of, names_of_attributes
 from hostcall_mlir.passes import pipeline
 from hostcall_mlir.program.manifests import ProgramError
@@ -136,13 +136,13 @@ def text_of(module: ir.Module) -> str:
 def inputs_of(module: ir.Module) -> list[ir.Type]:
     """Return the types that @main takes."""
     main = traversal.functions(module)["main"]
-    return [*ir.FunctionType(_type_of(main)).inputs]
+    return [*traversal.type_of(main).inputs]
 
 
 def outputs_of(module: ir.Module) -> list[ir.Type]:
     """Return the types that @main returns."""
     main = traversal.functions(module)["main"]
-    return [*ir.FunctionType(_type_of(main)).results]
+    return [*traversal.type_of(main).results]
 
 
 def _translate(module: ir.Module) -> None:
@@ -164,10 +164,8 @@ def _translate(module: ir.Module) -> None:
                 _replace(op, ir.Operation.create(_RENAMED[op.name], types, op.operands).results[0])
         elif op.name.startswith("mhlo."):
             unknown.append(op)
-    for op in unknown:
-        report(op, f"'{op.name}' is an op of XLA's own, which StableHLO does not have")
-    if unknown:
-        raise Failure
+    lacking = "is an op of XLA's own, which StableHLO does not have"
+    report_all((op, f"'{op.name}' {lacking}") for op in unknown)
 
 
 def _replace(op: ir.Operation, value: ir.Value) -> None:
@@ -184,7 +182,7 @@ def _set_constants(main: ir.Operation, constants: Mapping[int, np.ndarray]) -> N
     for number in sorted(constants, reverse=True):
         block.erase_argument(number)
     inputs = [argument.type for argument in block.arguments]
-    set_type(main, inputs, ir.FunctionType(_type_of(main)).results)
+    set_type(main, inputs, traversal.type_of(main).results)
     for kept in ("arg_attrs", "res_attrs"):
         if kept in main.attributes:
             del main.attributes[kept]
@@ -204,7 +202,7 @@ def _return_sizes(main: ir.Operation) -> list[tuple[int, int]]:
         ir.Operation.create("func.return", [], [*values, *sizes])
     returning.erase()
     types = [value.type for value in [*values, *sizes]]
-    set_type(main, ir.FunctionType(_type_of(main)).inputs, types)
+    set_type(main, traversal.type_of(main).inputs, types)
     return found
 
 
@@ -234,10 +232,6 @@ def _without_state(call: ir.Operation) -> None:
         element.results[0].replace_all_uses_with(value)
         element.erase()
     call.erase()
-
-
-def _type_of(main: ir.Operation) -> ir.Type:
-    return ir.TypeAttr(main.attributes["function_type"]).value
 
 
 def set_type(main: ir.Operation, inputs: Sequence[ir.Type], results: Sequence[ir.Type]) -> None:
