@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import enum
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
 
 _T = TypeVar("_T", bound=Hashable)
@@ -77,49 +77,45 @@ def first_steps(
 
 
 def sink(
-    places: Sequence[Place],
-    predecessors: Sequence[Sequence[int]],
-    steps: Sequence[int],
-    fixed: Sequence[int],
+    predecessors: Sequence[Sequence[int]], steps: Sequence[int], movable: Iterable[int]
 ) -> list[int]:
-    """Move each node that nothing in its own cluster feeds to the cluster of its first user.
+    """Move nodes that nothing in their own clusters feeds to the clusters of their first users.
 
     A value that is made of arguments or host values, and is used later, then need not pass from
     cluster to cluster.
 
     Args:
-      places: the place of each node.
       predecessors: for each node, the nodes that it waits for, all of them before it.
       steps: the step of each node, from `assign`.
-      fixed: nodes that stay where they are.
+      movable: the nodes that may move; all are in clusters.
     """
-    may_move = [place is Place.COMPILED for place in places]
-    for i in fixed:
-        may_move[i] = False
+    may_move = {*movable}
     for _ in range(_ROUNDS):
         moved = _latest(predecessors, steps, may_move)
-        settled = True
-        for i, before in enumerate(predecessors):
-            if moved[i] > steps[i] and any(moved[j] == steps[i] for j in before):
-                may_move[i] = settled = False
-        if settled:
+        fed = {
+            i
+            for i in may_move
+            if moved[i] > steps[i] and any(moved[j] == steps[i] for j in predecessors[i])
+        }
+        if not fed:
             return moved
+        may_move -= fed
     return list(steps)
 
 
 def _latest(
-    predecessors: Sequence[Sequence[int]], steps: Sequence[int], may_move: Sequence[bool]
+    predecessors: Sequence[Sequence[int]], steps: Sequence[int], may_move: Collection[int]
 ) -> list[int]:
     """Return the last cluster that each node may be in, which is its own for those that stay."""
     end = max(steps, default=0) + 2
-    latest = [end if may else step for may, step in zip(may_move, steps, strict=True)]
+    latest = [end if i in may_move else step for i, step in enumerate(steps)]
     for i in reversed(range(len(steps))):
         if latest[i] == end:
             latest[i] = steps[i]  # unused
         # The last cluster before a host op has the preceding step.
         bound = latest[i] - latest[i] % 2
         for j in predecessors[i]:
-            if may_move[j]:
+            if j in may_move:
                 latest[j] = min(latest[j], bound)
     return latest
 

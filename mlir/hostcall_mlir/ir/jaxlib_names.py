@@ -226,10 +226,7 @@ def bytecode_of(module: ir.Module) -> bytes:
 def compile_for(bytecode: bytes, device: Any, calls: bool) -> Any:
     """Compile a module for a JAX device; its @main must have no tokens and tuples.
 
-    Args:
-      bytecode: the module.
-      device: the device.
-      calls: whether the module has host calls.
+    `calls` tells whether it has host calls.
 
     Raises:
       RuntimeError: if XLA cannot compile it.
@@ -259,12 +256,7 @@ def put(array: np.ndarray, device: Any) -> Any:
 
 
 def execute(executable: Any, arrays: Sequence[Any]) -> list[Any]:
-    """Start a program without host calls, and return its results; it may still run then.
-
-    Args:
-      executable: the program, as `compile_for` returns it.
-      arrays: JAX arrays on its device, of the dtypes and shapes that it takes.
-    """
+    """Start a program without host calls, and return its results; it may still run then."""
     results = executable.execute_sharded(arrays)
     return [shards[0] for shards in results.disassemble_into_single_device_arrays()]
 

@@ -164,12 +164,7 @@ def functions(module: ir.Module) -> dict[str, ir.Operation]:
 
 
 def reaching(bodies: Mapping[str, Sequence[ir.Operation]], found: Iterable[str]) -> set[str]:
-    """Return the functions in `found`, and those that call one of them, directly or not.
-
-    Args:
-      bodies: the ops of each function.
-      found: the names of functions.
-    """
+    """Return the functions in `found`, and those whose bodies call one of them, directly or not."""
     callers: dict[str, list[str]] = {}
     for name, ops in bodies.items():
         for op in ops:

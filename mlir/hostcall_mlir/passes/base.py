@@ -34,10 +34,7 @@ class Pass:
 def read_map(options: Options, option: str, of: str) -> dict[str, str]:
     """Read an option `a=b,c=d`, and the JSON object in the file that option `file` names.
 
-    Args:
-      options: the options of the pass.
-      option: the name of the option with the map.
-      of: the name of the pass, for errors.
+    Errors name the pass `of`.
 
     Raises:
       PassError: if the text or the file is malformed, or they contradict each other.

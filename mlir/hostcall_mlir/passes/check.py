@@ -218,10 +218,7 @@ class _Expectation(NamedTuple):
 def compare(text: str, diagnostics: Sequence[Diagnostic], source: str) -> list[str]:
     """Return the differences between the actual and the expected diagnostics of a text, one a line.
 
-    Args:
-      text: the text that was parsed.
-      diagnostics: the diagnostics of the text.
-      source: the user's name for the text.
+    `source` is the user's name for the text.
     """
     waiting = _expectations(text)
     problems = []

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import sdy
+from jaxlib.mlir.dialects import sdy, stablehlo
 
 from hostcall_mlir.ir import custom_calls
 from hostcall_mlir.ir.diagnostics import PassError, report_all
@@ -145,4 +145,4 @@ def _wide(type_: ir.Type) -> ir.Type:
 
 
 def _convert(value: ir.Value, type_: ir.Type) -> ir.Value:
-    return value if value.type == type_ else custom_calls.converted(value, type_)
+    return value if value.type == type_ else stablehlo.convert(type_, value)

@@ -19,12 +19,8 @@ _MOST_OPS = 500_000
 def inline_host_callers(module: ir.Module, entry: ir.Operation, of: str) -> None:
     """Inline into `entry` each function that makes host calls, directly or not.
 
-    Private functions that only inlined functions called are erased, and `entry` stays.
-
-    Args:
-      module: the module, which is changed.
-      entry: one of its functions.
-      of: the name of the pass, for errors.
+    Private functions that only inlined functions called are erased, and `entry` stays. Errors name
+    the pass `of`.
 
     Raises:
       Failure: if a function cannot be inlined; the diagnostics give the reason.

@@ -53,21 +53,11 @@ _NOTES = {
 }
 
 
-class Heavy:
-    """The heavy ops of a module, which must not change meanwhile."""
-
-    def __init__(self, module: ir.Module) -> None:
-        functions = traversal.functions(module)
-        bodies = {name: custom_calls.walk(op)[1:] for name, op in functions.items()}
-        own = [name for name, ops in bodies.items() if any(map(_is_heavy, ops))]
-        self._functions = traversal.reaching(bodies, own)
-
-    def holds(self, op: ir.Operation) -> bool:
-        """Return whether an op is heavy, or has a heavy op in its regions or its callees."""
-        return any(
-            _is_heavy(inner) or traversal.callee_of(inner) in self._functions
-            for inner in custom_calls.walk(op)
-        )
+def _heavy_functions(module: ir.Module) -> set[str]:
+    """Return the functions that hold a heavy op, or call a function that does."""
+    bodies = {n: custom_calls.walk(op)[1:] for n, op in traversal.functions(module).items()}
+    own = [name for name, ops in bodies.items() if any(map(_is_heavy, ops))]
+    return traversal.reaching(bodies, own)
 
 
 def _is_heavy(op: ir.Operation) -> bool:
@@ -88,12 +78,8 @@ _MOST_VALUES = 16
 def overlapping(module: ir.Module, keep: Collection[int | str]) -> ir.Module | None:
     """Run the pass over a copy of a module.
 
-    Args:
-      module: the module, which stays as it is.
-      keep: the ids or names of callbacks whose calls stay as they are.
-
-    Returns:
-      The copy, None if no calls overlap, or the pass rejects the module.
+    Return the copy, or None if no calls overlap, or the pass rejects the module. Calls of the
+    callbacks in `keep`, ids or names, stay as they are.
     """
     kept = {*map(str, keep)}
     if not any(_may_begin_early(call, kept) for call in custom_calls.host_calls(module)):
@@ -121,7 +107,7 @@ def _run(module: ir.Module, options: Options) -> None:
     for op in custom_calls.host_calls(module):
         if _may_begin_early(op, kept) and _is_in_sequence(op):
             blocks.setdefault(op.block, []).append(op)
-    heavy = Heavy(module)
+    heavy = _heavy_functions(module)
     for block, calls in blocks.items():
         _overlap_in(block, calls, heavy)
 
@@ -150,14 +136,19 @@ def _is_in_sequence(op: ir.Operation) -> bool:
     return parent.name in ("func.func", "stablehlo.case", "stablehlo.if")
 
 
-def _overlap_in(block: ir.Block, calls: Sequence[ir.Operation], heavy: Heavy) -> None:
+def _overlap_in(block: ir.Block, calls: Sequence[ir.Operation], heavy: set[str]) -> None:
     *ops, terminator = [op.operation for op in block]
     position = {address(op): i for i, op in enumerate(ops)}
     before = [{position[key] for key in definers(op) if key in position} for op in ops]
     early = {position[address(call)] for call in calls}
     if terminator.parent.operation.name == "stablehlo.while":
         early &= _varying(block, ops, before, terminator)
-    beside = {i: _values(op) for i, op in enumerate(ops) if i not in early and heavy.holds(op)}
+    beside = {
+        i: _values(op)
+        for i, op in enumerate(ops)
+        if i not in early
+        and any(_is_heavy(o) or traversal.callee_of(o) in heavy for o in custom_calls.walk(op))
+    }
     steps = _overlap.steps_of(before, early)
     gates = _overlap.gates_of(steps, beside)
     if gates:

@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import count
 
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import func
 
 from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir.diagnostics import Failure, report, report_all
@@ -45,12 +46,7 @@ def is_small_constant(op: ir.Operation) -> bool:
 def outline(
     ops: Sequence[ir.Operation], before: ir.Operation, location: ir.Location
 ) -> tuple[ir.Operation, ir.Operation]:
-    """Move ops into a new function, and call it in their place.
-
-    Args:
-      ops: the ops, in an order in which they can run.
-      before: the op before which the call is inserted.
-      location: the location of the function.
+    """Move ops into a new function, and call it before the op `before`.
 
     Returns:
       The func.call, whose callee has no name yet, and the func.func, which is in no module yet.
@@ -58,15 +54,13 @@ def outline(
     inner = [nested for op in ops for nested in custom_calls.walk(op)]
     inputs, constants = _inputs(inner)
     outputs = _outputs(ops, {*map(address, inner)})
-    call = ir.Operation.create(
-        "func.call",
-        [value.type for value in outputs],
-        inputs,
-        {"callee": ir.FlatSymbolRefAttr.get("unnamed")},
-        loc=ops[0].location,
-        ip=ir.InsertionPoint(before),
+    taken, returned = ([value.type for value in values] for values in (inputs, outputs))
+    with ir.InsertionPoint(before), ops[0].location:
+        call = func.CallOp(returned, "unnamed", inputs).operation
+    function = func.FuncOp(
+        "unnamed", (taken, returned), visibility="private", loc=location, ip=False
     )
-    function, block = _function(inputs, outputs, location)
+    block = function.add_entry_block([value.location for value in inputs])
     # All uses of the outputs become uses of the call's results; `_fill` restores the inner uses.
     inside = dict(zip(inputs, block.arguments, strict=True))
     for value, result in zip(outputs, call.results, strict=True):
@@ -76,25 +70,8 @@ def outline(
         inside[constant.result] = constant.clone(ip=ir.InsertionPoint(block)).result
     _fill(block, ops, inner, inside)
     with ir.InsertionPoint(block):
-        ir.Operation.create("func.return", operands=outputs, loc=ops[-1].location)
-    return call, function
-
-
-def _function(
-    inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], location: ir.Location
-) -> tuple[ir.Operation, ir.Block]:
-    """Create a function without ops, with the types of the inputs and the outputs."""
-    types = ir.FunctionType.get([v.type for v in inputs], [v.type for v in outputs])
-    attributes = {
-        "sym_name": ir.StringAttr.get("unnamed"),
-        "function_type": ir.TypeAttr.get(types),
-        "sym_visibility": ir.StringAttr.get("private"),
-    }
-    function = ir.Operation.create(
-        "func.func", attributes=attributes, regions=1, loc=location, ip=False
-    )
-    locations = [value.location for value in inputs]
-    return function, ir.Block.create_at_start(function.regions[0], types.inputs, locations)
+        func.ReturnOp(outputs, loc=ops[-1].location)
+    return call, function.operation
 
 
 def _inputs(inner: Sequence[ir.Operation]) -> tuple[list[ir.Value], list[ir.Operation]]:
@@ -150,9 +127,7 @@ _SIZE = 4  # the bytes of a true size, an i32
 def mark(block: ir.Block, on_host: frozenset[ir.Value] = frozenset()) -> None:
     """Mark the ops of a partitioned block, and those in its regions.
 
-    Args:
-      block: the block of the function, or of a loop or branch in it.
-      on_host: the values from outside of the block that are on the host, also or only.
+    The values from outside in `on_host` are on the host, also or only.
     """
     known = {*on_host}
     for op in (op.operation for op in block):
@@ -367,11 +342,12 @@ def _steps(ops: Sequence[ir.Operation], host: Collection[int]) -> list[int]:
     position = {address(op): i for i, op in enumerate(ops)}
     before = [[position[key] for key in definers(op) if key in position] for op in ops]
     places = [Place.HOST if key in host else Place.COMPILED for key in position]
-    fixed = [i for i, op in enumerate(ops) if before[i] or op.operands or op.regions]
+    free = [i for i, op in enumerate(ops) if not (before[i] or op.operands or op.regions)]
     before.append([*range(len(ops))])
     places.append(Place.HOST)
     steps = _clustering.first_steps(places, before)
-    return _clustering.sink(places, before, steps, fixed)[:-1]
+    movable = (i for i in free if places[i] is Place.COMPILED)
+    return _clustering.sink(before, steps, movable)[:-1]
 
 
 def _name(module: ir.Module, entry: ir.Operation, clusters: dict[int, ir.Operation]) -> None:

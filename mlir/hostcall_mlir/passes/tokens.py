@@ -32,11 +32,7 @@ _AGAIN = (
 
 
 def misuses(ops: Sequence[ir.Operation]) -> Iterator[tuple[ir.Operation, str]]:
-    """Yield the ops that take a token wrongly, with the reason.
-
-    Args:
-      ops: all ops of a module, in its order.
-    """
+    """Yield the ops that take a token wrongly, with the reason, from all ops of a module."""
     order = {address(op): number for number, op in enumerate(ops)}
     for op in ops:
         values = [*op.results]

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 
 from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
@@ -196,7 +197,7 @@ def _return_sizes(main: ir.Operation) -> list[tuple[int, int]]:
     with ir.InsertionPoint(returning):
         for number, value in enumerate(values):
             for dim in private.bounds_of(value.type):
-                sizes.append(custom_calls.true_size(value, dim))
+                sizes.append(stablehlo.get_dimension_size(value, dim))
                 found.append((number, dim))
             values[number] = custom_calls.padded(value)
         ir.Operation.create("func.return", [], [*values, *sizes])
@@ -228,7 +229,7 @@ def _without_state(call: ir.Operation) -> None:
             if index == last:
                 value = custom_calls.constant(np.zeros([], np.int64), element.results[0].type)
             else:
-                value = custom_calls.element(new.result, index - (index > last))
+                value = stablehlo.get_tuple_element(new.result, index - (index > last))
         element.results[0].replace_all_uses_with(value)
         element.erase()
     call.erase()
@@ -282,13 +283,13 @@ def _widen(main: ir.Operation) -> None:
             if (wide := _wide_type(argument.type)) is not None:
                 sub_byte = argument.type
                 argument.set_type(wide)
-                value = custom_calls.converted(argument, sub_byte)
+                value = stablehlo.convert(sub_byte, argument)
                 argument.replace_all_uses_except(value, value.owner.operation)
     returning = [*block][-1].operation
     with ir.InsertionPoint(returning):
         for number, value in enumerate(returning.operands):
             if (wide := _wide_type(value.type)) is not None:
-                returning.operands[number] = custom_calls.converted(value, wide)
+                returning.operands[number] = stablehlo.convert(wide, value)
     types = ([value.type for value in values] for values in (block.arguments, returning.operands))
     set_type(main, *types)
 
@@ -340,4 +341,4 @@ def _last_tokens(op: ir.Operation) -> Iterator[ir.Value]:
             if last >= 0 and last not in taken:
                 element = ir.TupleType(result.type).get_type(last)
                 if private.is_token(element):
-                    yield custom_calls.element(result, last)
+                    yield stablehlo.get_tuple_element(result, last)

@@ -24,6 +24,7 @@ from typing import Any
 import jax
 import numpy as np
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import func, stablehlo
 
 from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
@@ -37,11 +38,7 @@ from hostcall_runtime._runs import Program
 def to_device(value: Any, spec: Spec, device: jax.Device, what: str) -> jax.Array:
     """Return a value as an array on a device, once its dtype and shape match a spec.
 
-    Args:
-      value: a NumPy or JAX array, or a number; numbers are cast to their kind or a higher one.
-      spec: the dtype and shape that the array must have.
-      device: the device for the array.
-      what: the name of the value in errors: "argument x of predict".
+    Numbers are cast to their kind or a higher one. Errors call the value `what`.
 
     Raises:
       TypeError: if the value is not an array, or is a tracer.
@@ -225,8 +222,7 @@ def cluster(functions: Mapping[str, ir.Operation], name: str) -> ir.Module:
         new_name += "_"
 
     def body(operands: Sequence[ir.Value]) -> Sequence[ir.Value]:
-        callee = {"callee": ir.FlatSymbolRefAttr.get(new_name)}
-        return [*ir.Operation.create("func.call", type_.results, operands, callee).results]
+        return [*func.CallOp(type_.results, new_name, operands).results]
 
     program, block = _program(type_.inputs, function.location, body)
     for key, other in called.items():
@@ -256,18 +252,14 @@ def _program(
     with location:
         program = ir.Module.create()
         inputs = [array for type_ in types for array in _array_types(type_)]
-        attributes = {
-            "sym_name": ir.StringAttr.get("main"),
-            "function_type": ir.TypeAttr.get(ir.FunctionType.get(inputs, [])),
-        }
-        main = ir.Operation.create("func.func", attributes=attributes, regions=1, ip=False)
-        program.body.append(main)
-        block = ir.Block.create_at_start(main.regions[0], inputs, [location] * len(inputs))
+        with ir.InsertionPoint(program.body):
+            main = func.FuncOp("main", (inputs, []))
+        block = main.add_entry_block()
         with ir.InsertionPoint(block):
             arrays = iter(block.arguments)
             results = body([_enter(type_, arrays) for type_ in types])
             returned = [array for result in results for array in _leave(result)]
-            ir.Operation.create("func.return", [], returned)
+            func.ReturnOp(returned)
         type_ = ir.FunctionType.get(inputs, [array.type for array in returned])
         main.attributes["function_type"] = ir.TypeAttr.get(type_)
     return program, program.body
@@ -294,11 +286,11 @@ def _leave(value: ir.Value) -> list[ir.Value]:
     if is_token(type_):
         return []
     if isinstance(type_, ir.TupleType):
-        parts = [custom_calls.element(value, i) for i in range(type_.num_types)]
+        parts = [stablehlo.get_tuple_element(value, i) for i in range(type_.num_types)]
         return [array for part in parts for array in _leave(part)]
     return [
         custom_calls.padded(value),
-        *(custom_calls.true_size(value, dim) for dim in bounds_of(type_)),
+        *(stablehlo.get_dimension_size(value, dim) for dim in bounds_of(type_)),
     ]
 
 
@@ -324,15 +316,10 @@ Run = Callable[[Sequence[Any]], list[Any]]
 
 
 def make_plan(module: ir.Module, device: jax.Device, host: jax.Device) -> Run:
-    """Compile each part of a partitioned program.
+    """Compile each part of a result of `hostcall-partition`, whose calls have callback ids.
 
-    Args:
-      module: a result of `hostcall-partition`, whose host calls have callback ids.
-      device: the device that runs clusters.
-      host: one of JAX's CPUs.
-
-    Returns:
-      A function that runs @main on arrays that are on the device, and returns its results.
+    Return the function that runs @main on arrays that are on the device. Host calls run on `host`,
+    one of JAX's CPUs.
 
     Raises:
       RuntimeError: if XLA cannot compile a part.

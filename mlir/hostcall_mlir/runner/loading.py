@@ -63,12 +63,7 @@ def register(
     """Register the callbacks of a program, and write their ids in the place of their names.
 
     Calls from different lines get different ids, so that an error tells which call failed.
-
-    Args:
-      module: the program.
-      manifest: its manifest.
-      functions: the functions of its callbacks, by name.
-      classes: the namedtuples in its structures, by name.
+    `functions` are those of the callbacks, and `classes` the namedtuples in structures, by name.
     """
     program = next(_programs)
     left = {callback.name: iter(callback.calls) for callback in manifest.callbacks}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
-from hostcall._tf.types import FunctionDef
+from hostcall._tf.types import FunctionDef, NodeDef
 
 _INT32 = tf.int32.as_datatype_enum
 _COMPARISONS = frozenset({"Equal", "NotEqual"})
@@ -113,3 +113,53 @@ class FunctionEdits:
         del self._function.node_def[:]
         self._function.node_def.extend(copies)
         return True
+
+
+class Part(NamedTuple):
+    """Nodes of a function in a FunctionDef of their own, which has neither name nor results yet.
+
+    Attributes:
+      function: the FunctionDef.
+      taken: the values from outside, in the order of its arguments.
+      controls: the control inputs from outside.
+    """
+
+    function: FunctionDef
+    taken: list[str]
+    controls: list[str]
+
+
+def part_of(nodes: Sequence[NodeDef], constants: Mapping[str, NodeDef], types: defs.Types) -> Part:
+    """Copy nodes of a function into one of their own.
+
+    Args:
+      nodes: the nodes.
+      constants: nodes without inputs, by name, that the part gets copies of where it needs them.
+      types: the dtypes of the function's values.
+    """
+    inside = {node.name for node in nodes}
+    taken: dict[str, str] = {}
+    controls: dict[str, None] = {}
+    copied: dict[str, None] = {}
+    members = []
+    for node in nodes:
+        inputs = []
+        for value in node.input:
+            name = defs.source(value)
+            if name in inside:
+                inputs.append(value)
+            elif name in constants:
+                copied.setdefault(name)
+                inputs.append(value)
+            elif value.startswith("^"):
+                controls.setdefault(value)
+            else:
+                inputs.append(taken.setdefault(value, f"hostcall_arg_{len(taken)}"))
+        member: Any = protos.copy_of(node)
+        member.input[:] = inputs
+        members.append(member)
+    ordered = [*(constants[name] for name in copied), *members]
+    function: Any = protos.function_pb2.FunctionDef(node_def=ordered)
+    for value, name in taken.items():
+        function.signature.input_arg.add(name=name, type=types.of(value))
+    return Part(function, [*taken], [*controls])

@@ -79,8 +79,14 @@ def section(name: str) -> str:
 
 def opt(text: str, pipeline: str) -> str:
     """What hostcall-opt prints of a module."""
-    done = subprocess.run(
-        [sys.executable, "-m", "hostcall_mlir.opt", f"--pass-pipeline={pipeline}"],
+    done = python("-m", "hostcall_mlir.opt", f"--pass-pipeline={pipeline}", text=text)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def python(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments],
         input=text,
         env=ENVIRONMENT,
         capture_output=True,
@@ -88,8 +94,6 @@ def opt(text: str, pipeline: str) -> str:
         timeout=300,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def test_package_never_imports_tensorflow_or_hostcall() -> None:
@@ -97,29 +101,19 @@ def test_package_never_imports_tensorflow_or_hostcall() -> None:
         "import sys, hostcall_mlir.opt; "
         "print([name for name in ('tensorflow', 'hostcall', 'jax') if name in sys.modules])"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
+    done = python("-c", code)
+    assert done.stdout == "[]\n", done.stderr
 
 
 def test_without_jaxlib_the_error_says_what_to_install() -> None:
-    code = "import sys; sys.modules['jaxlib'] = None; import hostcall_mlir"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=ENVIRONMENT, capture_output=True, text=True, check=False
-    )
+    done = python("-c", "import sys; sys.modules['jaxlib'] = None; import hostcall_mlir")
     assert "ImportError: hostcall_mlir needs the MLIR of jaxlib" in done.stderr
     assert "pip install 'hostcall[jax]'" in done.stderr
 
 
 def test_help_lists_the_passes_and_their_options() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "hostcall_mlir.opt", "--help"],
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python("-m", "hostcall_mlir.opt", "--help")
+    assert done.returncode == 0, done.stderr
     for entry in hostcall_mlir.PASSES.values():
         assert f"  {entry.name} " in done.stdout
         assert entry.summary in done.stdout

@@ -13,19 +13,21 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from hostcall._compiler.partition import boundary_values, host_calls, placement
-from hostcall._compiler.partition.boundary_values import TRIVIAL_OPS, partition, passes_inner_values
+from hostcall._compiler.partition.boundary_values import (
+    TRIVIAL_OPS,
+    partition,
+    passes_inner_values,
+    place_of,
+)
 from hostcall._compiler.partition.host_ops import Findings, HostOps
 from hostcall._compiler.route_selection import Choice
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.tensor_structures import widen
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
-from hostcall_runtime._clustering import Place
 
 # The end of new functions' names.
 SUFFIX = "__partitioned"
-
-_EITHER_OPS = op_kinds.IDENTITIES | {"NoOp"}
 
 # The condition of a loop is a handful of scalar ops; starting a program costs more.
 _SMALL_CONDITION = 16
@@ -64,21 +66,16 @@ class Partitioner:
     """A partitioner for a function and all functions that it reaches.
 
     Args:
-      library: the FunctionDefLibrary that holds them.
-      choose: chooses the route of a script op, by its NodeDef.
-      has_kernel: whether XLA can compile an op, by its NodeDef.
-      constant_operands: the positions of the operands of an op that XLA wants to know when it
-        compiles, by its NodeDef.
-      marked: whether a node must be on the host in any case, by its NodeDef.
+      library: the library that holds them.
+      choose, has_kernel, constant_operands, marked: see HostOps.
       gradient: whether the function to be partitioned is the gradient of a partitioned one.
       refused: whether XLA refuses that function.
       suffix: the end of new functions' names.
       device: the full name of the device that clusters are compiled for, if it is no CPU.
 
     Attributes:
-      library: as given.
+      library, device: as given.
       host_ops: the nodes of the library that are for the host.
-      device: as given.
       functions: the new functions, by name.
       plans: the result for each function.
     """
@@ -154,7 +151,9 @@ class Partitioner:
         inputs = {node.name: [*map(defs.source, node.input)] for node in function.node_def}
         found = self.host_ops.find(function, after_branch)
         reasons = found.reasons
-        places = {node.name: _place(node, found) for node in function.node_def}
+        places = {
+            node.name: place_of(node, reasons, found.index_nodes) for node in function.node_def
+        }
         host, clusters = partition(function, new_name, places, self._old)
         if name != self._entry:  # the caller knows the entry's name
             defs.note_function(host.node_def, name)
@@ -229,13 +228,6 @@ class Partitioner:
 
 def _callee_names(node: NodeDef) -> set[str]:
     return {callee.name for callee in defs.callees(node)}
-
-
-def _place(node: NodeDef, found: Findings) -> Place:
-    if node.name in found.reasons:
-        return Place.HOST
-    is_little = node.op in _EITHER_OPS or node.name in found.index_nodes
-    return Place.EITHER if is_little else Place.COMPILED
 
 
 def _reason_of_partition(node: NodeDef) -> str:

@@ -32,16 +32,14 @@ _SUFFIX = "__of_wide_floats"
 def carry(functions: dict[str, Any], others: Mapping[str, Any]) -> None:
     """Make loops and branches outside of clusters carry wide floats instead of narrow ones.
 
-    Args:
-      functions: the FunctionDefs of a partitioned function, by name. Changed in place; the
-        functions that loops and branches call get copies, which are added.
-      others: other functions that they may call.
+    The functions of a partitioning change in place; those that loops and branches call, of these or
+    of others, get copies, which are added.
     """
     pending = [f for f in functions.values() if attributes.CLUSTER not in f.attr]
     while pending:
         function = pending.pop()
         for node in list(function.node_def):
-            if node.op in op_kinds.LOOP_OPS | op_kinds.BRANCH_OPS and _carries_narrow(node):
+            if node.op in defs.CONTROL_FLOW_OPS and _carries_narrow(node):
                 pending += _call_with_wide(node, functions, others)
                 _pass_wide(function, node)
 
@@ -133,10 +131,10 @@ def place(
     functions: Mapping[str, Any],
     device: str,
 ) -> None:
-    """Assign each node of a partitioned function its device, or leave it to TensorFlow.
+    """Assign each node of a function on the host its device, or leave it to TensorFlow.
 
     Args:
-      function: the FunctionDef on the host, which calls the clusters. Changed in place.
+      function: the function, which calls the clusters. Changed in place.
       clusters: the names of the functions of its clusters.
       host_ops: the names of the nodes that run on the host.
       functions: the functions that it may call, by name.
@@ -150,7 +148,7 @@ def place(
     returned = set(map(defs.source, function.ret.values()))
     for node in reversed(defs.program_order(function)):
         node.device = ""
-        if node.op in op_kinds.LOOP_OPS | op_kinds.BRANCH_OPS:
+        if node.op in defs.CONTROL_FLOW_OPS:
             _lower(node)
         if not clusters.isdisjoint(callee.name for callee in defs.callees(node)):
             node.device = device
@@ -171,10 +169,6 @@ def return_handles_themselves(function: FunctionDef, functions: Mapping[str, Any
 
     A cluster that returned an identity would tie it to the devices that all ops of the cluster have
     in common, which need not include the resource's device.
-
-    Args:
-      function: a FunctionDef. Changed in place.
-      functions: the functions that it may call, by name.
     """
     identities = {
         f"{node.name}:output:0": node.input[0]
