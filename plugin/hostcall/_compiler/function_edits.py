@@ -138,28 +138,24 @@ def part_of(nodes: Sequence[NodeDef], constants: Mapping[str, NodeDef], types: d
       types: the dtypes of the function's values.
     """
     inside = {node.name for node in nodes}
+    needed = dict.fromkeys(defs.source(value) for node in nodes for value in node.input)
+    copied = [constants[name] for name in needed if name in constants and name not in inside]
+    function: Any = protos.function_pb2.FunctionDef(node_def=copied)
     taken: dict[str, str] = {}
     controls: dict[str, None] = {}
-    copied: dict[str, None] = {}
-    members = []
     for node in nodes:
         inputs = []
         for value in node.input:
             name = defs.source(value)
-            if name in inside:
-                inputs.append(value)
-            elif name in constants:
-                copied.setdefault(name)
+            if name in inside or name in constants:
                 inputs.append(value)
             elif value.startswith("^"):
                 controls.setdefault(value)
             else:
                 inputs.append(taken.setdefault(value, f"hostcall_arg_{len(taken)}"))
-        member: Any = protos.copy_of(node)
+        member = function.node_def.add()
+        member.CopyFrom(node)
         member.input[:] = inputs
-        members.append(member)
-    ordered = [*(constants[name] for name in copied), *members]
-    function: Any = protos.function_pb2.FunctionDef(node_def=ordered)
     for value, name in taken.items():
         function.signature.input_arg.add(name=name, type=types.of(value))
     return Part(function, [*taken], [*controls])
