@@ -178,6 +178,17 @@ def reaching(bodies: Mapping[str, Sequence[ir.Operation]], found: Iterable[str])
     return reached
 
 
+def predecessors(ops: Sequence[ir.Operation]) -> list[list[int]]:
+    """Return for each op the positions of those whose results it, or an op in it, uses."""
+    position = {address(op): i for i, op in enumerate(ops)}
+    found = []
+    for op in ops:
+        owners = (operand.owner for inner in custom_calls.walk(op) for operand in inner.operands)
+        keys = {address(owner.operation) for owner in owners if not isinstance(owner, ir.Block)}
+        found.append([position[key] for key in keys if key in position])
+    return found
+
+
 def drop_unused(module: ir.Module) -> None:
     """Drop the ops of all functions that have no side effect and no used result."""
     bodies = {name: custom_calls.walk(op)[1:] for name, op in functions(module).items()}

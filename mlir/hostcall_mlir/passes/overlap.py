@@ -65,12 +65,6 @@ def _is_heavy(op: ir.Operation) -> bool:
     return op.name in _OPS if target is None else target not in _NOTES
 
 
-def definers(op: ir.Operation) -> set[int]:
-    """Return the addresses of ops whose results the op or its regions use; inner ops count, too."""
-    owners = (operand.owner for inner in custom_calls.walk(op) for operand in inner.operands)
-    return {address(owner.operation) for owner in owners if not isinstance(owner, ir.Block)}
-
-
 # The most values of one op that a gate takes.
 _MOST_VALUES = 16
 
@@ -138,9 +132,9 @@ def _is_in_sequence(op: ir.Operation) -> bool:
 
 def _overlap_in(block: ir.Block, calls: Sequence[ir.Operation], heavy: set[str]) -> None:
     *ops, terminator = [op.operation for op in block]
-    position = {address(op): i for i, op in enumerate(ops)}
-    before = [{position[key] for key in definers(op) if key in position} for op in ops]
-    early = {position[address(call)] for call in calls}
+    before = traversal.predecessors(ops)
+    begun = {*map(address, calls)}
+    early = {i for i, op in enumerate(ops) if address(op) in begun}
     if terminator.parent.operation.name == "stablehlo.while":
         early &= _varying(block, ops, before, terminator)
     beside = {

@@ -22,7 +22,6 @@ from hostcall_mlir.ir.diagnostics import Failure, report, report_all
 from hostcall_mlir.ir.jaxlib_names import address, attribute_of, bounds_of, is_token, padded_type
 from hostcall_mlir.passes.base import Options, Pass
 from hostcall_mlir.passes.inlining import inline_host_callers
-from hostcall_mlir.passes.overlap import definers
 from hostcall_runtime import _clustering
 from hostcall_runtime._clustering import Place
 
@@ -339,9 +338,8 @@ def _steps(ops: Sequence[ir.Operation], host: Collection[int]) -> list[int]:
     An op without operands, such as a large constant, goes where it is used first; the terminator,
     which follows all ops, counts as a user of each.
     """
-    position = {address(op): i for i, op in enumerate(ops)}
-    before = [[position[key] for key in definers(op) if key in position] for op in ops]
-    places = [Place.HOST if key in host else Place.COMPILED for key in position]
+    before = traversal.predecessors(ops)
+    places = [Place.HOST if address(op) in host else Place.COMPILED for op in ops]
     free = [i for i, op in enumerate(ops) if not (before[i] or op.operands or op.regions)]
     before.append([*range(len(ops))])
     places.append(Place.HOST)

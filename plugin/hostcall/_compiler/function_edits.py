@@ -159,3 +159,34 @@ def part_of(nodes: Sequence[NodeDef], constants: Mapping[str, NodeDef], types: d
     for value, name in taken.items():
         function.signature.input_arg.add(name=name, type=types.of(value))
     return Part(function, [*taken], [*controls])
+
+
+def take_wide(function: FunctionDef, wide: Mapping[int, int]) -> None:
+    """Make a function take and return values of wide dtypes in the place of narrow ones."""
+    for arg in function.signature.input_arg:
+        if arg.type in wide:
+            narrow, arg.type = arg.type, wide[arg.type]
+            defs.cast_uses(function, f"{arg.name}__narrow", arg.name, arg.type, narrow)
+    for arg in function.signature.output_arg:
+        if arg.type in wide:
+            narrow, arg.type = arg.type, wide[arg.type]
+            value, name = function.ret[arg.name], f"{arg.name}__wide"
+            function.ret[arg.name] = defs.add_cast(function, name, value, narrow, arg.type)
+
+
+def pass_wide(function: FunctionDef, node: NodeDef, wide: Mapping[int, int]) -> None:
+    """Make a call, loop or branch of a function pass and get wide dtypes instead of narrow ones."""
+    definition = op_kinds.op_def(node.op)
+    taken, returned = definition.input_arg[-1], definition.output_arg[0]
+    first = len(definition.input_arg) - 1  # the other arguments are one value each
+    for index, dtype in enumerate(node.attr[taken.type_list_attr].list.type):
+        if dtype in wide:
+            value, name = node.input[first + index], f"{node.name}__in_{index}"
+            node.input[first + index] = defs.add_cast(function, name, value, dtype, wide[dtype])
+    for index, dtype in enumerate(node.attr[returned.type_list_attr].list.type):
+        if dtype in wide:
+            value, name = f"{node.name}:{returned.name}:{index}", f"{node.name}__out_{index}"
+            defs.cast_uses(function, name, value, wide[dtype], dtype)
+    for attr in {taken.type_list_attr, returned.type_list_attr}:
+        types = node.attr[attr].list.type
+        types[:] = [wide.get(dtype, dtype) for dtype in types]

@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from hostcall._compiler import function_edits
 from hostcall._compiler.partition import boundary_values, host_calls, placement
 from hostcall._compiler.partition.boundary_values import (
     TRIVIAL_OPS,
@@ -23,7 +24,7 @@ from hostcall._compiler.partition.host_ops import Findings, HostOps
 from hostcall._compiler.route_selection import Choice
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.tensor_structures import widen
+from hostcall._tf.tensor_structures import WIDE
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
 # The end of new functions' names.
@@ -169,7 +170,7 @@ class Partitioner:
         calls = frozenset(n.op for n in kept if defs.called_functions(n, self._old))
         chosen = frozenset(node.op for node in kept) - calls
         self.plans.append(PartitionedFunction(name, new_name, on_host, named, chosen, calls))
-        widen(host, clusters)
+        _widen(host, clusters)
         if self.device:
             placement.place(host, called, reasons, self._old | self.functions, self.device)
         return new_name
@@ -228,6 +229,17 @@ class Partitioner:
 
 def _callee_names(node: NodeDef) -> set[str]:
     return {callee.name for callee in defs.callees(node)}
+
+
+def _widen(host: FunctionDef, clusters: list[Any]) -> None:
+    """Cast the sub-byte values that clusters take and return at their boundaries."""
+    for cluster in clusters:
+        signature = cluster.signature
+        if any(arg.type in WIDE for arg in (*signature.input_arg, *signature.output_arg)):
+            function_edits.take_wide(cluster, WIDE)
+            calls = (n for n in host.node_def if "f" in n.attr)
+            call = next(n for n in calls if n.attr["f"].func.name == signature.name)
+            function_edits.pass_wide(host, call, WIDE)
 
 
 def _reason_of_partition(node: NodeDef) -> str:
