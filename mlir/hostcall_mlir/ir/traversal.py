@@ -200,7 +200,7 @@ def drop_unused(module: ir.Module) -> None:
         for op in reversed(ops):
             if address(op) in kept or _has_own_effect(op) or callee_of(op) in effectful:
                 kept.add(address(op.parent.operation))
-            elif op.name not in _TERMINATORS and not any(_is_used(value) for value in op.results):
+            elif op.name not in _TERMINATORS and not any(is_used(value) for value in op.results):
                 op.erase()
 
 
@@ -212,5 +212,6 @@ def _has_own_effect(op: ir.Operation) -> bool:
     return op.name.split(".")[0] not in _PURE_DIALECTS or op.name in _EFFECTS
 
 
-def _is_used(value: ir.Value) -> bool:
+def is_used(value: ir.Value) -> bool:
+    """Return whether a value has uses."""
     return next(iter(value.uses), None) is not None

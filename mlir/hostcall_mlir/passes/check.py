@@ -158,7 +158,8 @@ def _check_dynamic(
     pairs: list[tuple[int, int]], side: str, own: Sequence[ir.Type]
 ) -> Iterator[str]:
     for index, dim in pairs:
-        if not (0 <= index < len(own) and 0 <= dim < _rank(own[index])):
+        type_ = own[index] if 0 <= index < len(own) else None
+        if not (isinstance(type_, ir.RankedTensorType) and 0 <= dim < type_.rank):
             yield f"dynamic_{side}s names dimension {dim} of {side} {index}, which does not exist"
     if len({*pairs}) < len(pairs):
         yield f"dynamic_{side}s names a dimension twice"
@@ -182,11 +183,6 @@ def _check_sub_byte(
                 f"sub_byte_{side}s is about {side} {index}, which has to be of "
                 f"{' or '.join(allowed)}, not {own[index]}"
             )
-
-
-def _rank(type_: ir.Type) -> int:
-    rank: int = type_.rank if isinstance(type_, ir.RankedTensorType) else 0
-    return rank
 
 
 def _listed(names: Iterable[str] | Iterable[int]) -> str:

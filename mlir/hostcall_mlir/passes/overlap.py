@@ -176,7 +176,7 @@ def _values(op: ir.Operation) -> list[ir.Value]:
     return [
         value
         for value in op.results
-        if (runs_anyway or next(iter(value.uses), None) is not None)
+        if (runs_anyway or traversal.is_used(value))
         and (custom_calls.is_array(value.type) or is_token(value.type))
     ][:_MOST_VALUES]
 

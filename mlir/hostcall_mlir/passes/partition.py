@@ -52,7 +52,13 @@ def outline(
     """
     inner = [nested for op in ops for nested in custom_calls.walk(op)]
     inputs, constants = _inputs(inner)
-    outputs = _outputs(ops, {*map(address, inner)})
+    own = {*map(address, inner)}
+    outputs = [
+        result
+        for op in ops
+        for result in op.results
+        if any(address(use.owner.operation) not in own for use in result.uses)
+    ]
     taken, returned = ([value.type for value in values] for values in (inputs, outputs))
     with ir.InsertionPoint(before), ops[0].location:
         call = func.CallOp(returned, "unnamed", inputs).operation
@@ -60,14 +66,19 @@ def outline(
         "unnamed", (taken, returned), visibility="private", loc=location, ip=False
     )
     block = function.add_entry_block([value.location for value in inputs])
-    # All uses of the outputs become uses of the call's results; `_fill` restores the inner uses.
+    # All uses of the outputs become uses of the call's results. The loop restores the inner uses.
     inside = dict(zip(inputs, block.arguments, strict=True))
     for value, result in zip(outputs, call.results, strict=True):
         value.replace_all_uses_with(result)
         inside[result] = value
     for constant in constants:
         inside[constant.result] = constant.clone(ip=ir.InsertionPoint(block)).result
-    _fill(block, ops, inner, inside)
+    for op in ops:
+        block.append(op)
+    for op in inner:
+        for index, operand in enumerate(op.operands):
+            if operand in inside:
+                op.operands[index] = inside[operand]
     with ir.InsertionPoint(block):
         func.ReturnOp(outputs, loc=ops[-1].location)
     return call, function.operation
@@ -90,30 +101,6 @@ def _inputs(inner: Sequence[ir.Operation]) -> tuple[list[ir.Value], list[ir.Oper
                 else:
                     inputs[operand] = None
     return [*inputs], [*constants.values()]
-
-
-def _outputs(ops: Sequence[ir.Operation], own: set[int]) -> list[ir.Value]:
-    """Return the results of ops that other ops use."""
-    return [
-        result
-        for op in ops
-        for result in op.results
-        if any(address(use.owner.operation) not in own for use in result.uses)
-    ]
-
-
-def _fill(
-    block: ir.Block,
-    ops: Sequence[ir.Operation],
-    inner: Sequence[ir.Operation],
-    inside: dict[ir.Value, ir.Value],
-) -> None:
-    for op in ops:
-        block.append(op)
-    for op in inner:
-        for index, operand in enumerate(op.operands):
-            if operand in inside:
-                op.operands[index] = inside[operand]
 
 
 TO_HOST = "hostcall.to_host"

@@ -162,7 +162,7 @@ class Partitioner:
         called = {cluster.signature.name for cluster in clusters}
         on_host = {}
         for node in host.node_def:
-            if node.op != "Const" and not (called & _callee_names(node)):
+            if node.op != "Const" and called.isdisjoint(c.name for c in defs.callees(node)):
                 on_host[node.name] = reasons.get(node.name) or _reason_of_partition(node)
                 self._partition_callees(node, not found.made_up.isdisjoint(inputs[node.name]))
         named = [Cluster(c.signature.name, [n.name for n in c.node_def]) for c in clusters]
@@ -225,10 +225,6 @@ class Partitioner:
             and len(self._old[name].node_def) <= _SMALL_CONDITION
             and not self.host_ops.obstacle_in(name)
         )
-
-
-def _callee_names(node: NodeDef) -> set[str]:
-    return {callee.name for callee in defs.callees(node)}
 
 
 def _widen(host: FunctionDef, clusters: list[Any]) -> None:

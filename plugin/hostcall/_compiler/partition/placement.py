@@ -38,14 +38,10 @@ def carry(functions: dict[str, Any], others: Mapping[str, Any]) -> None:
     pending = [f for f in functions.values() if attributes.CLUSTER not in f.attr]
     while pending:
         function = pending.pop()
-        for node in list(function.node_def):
-            if node.op in defs.CONTROL_FLOW_OPS and _carries_narrow(node):
+        for node in defs.nodes_of(function, defs.CONTROL_FLOW_OPS):
+            if any(defs.handles(node, dtype, {}) for dtype in _WIDE):
                 pending += _call_with_wide(node, functions, others)
                 function_edits.pass_wide(function, node, _WIDE)
-
-
-def _carries_narrow(node: NodeDef) -> bool:
-    return any(defs.handles(node, dtype, {}) for dtype in _WIDE)
 
 
 def _call_with_wide(
