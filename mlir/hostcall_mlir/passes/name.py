@@ -30,15 +30,15 @@ def _name(module: ir.Module, options: Options) -> None:
                 f"{PASS.name}: '{name}' is no name: module:qualname is one, or a word, with or "
                 "without #2 behind it"
             )
-    _replace(module, names, f"{PASS.name}: no name is given for callback {{}}; add it to 'names'")
+    missing = f"{PASS.name}: no name is given for callback {{}}; add it to 'names'"
+    _replace(module, names, missing, of_names=False)
 
 
 def _resolve(module: ir.Module, options: Options) -> None:
     names = read_ids(options, "names", INVERSE.name)
     ids = {names[callback_id]: callback_id for callback_id in sorted(names, reverse=True)}
-    _replace(
-        module, ids, f"{INVERSE.name}: no callback id is given for '{{}}'; add it to 'names'", True
-    )
+    missing = f"{INVERSE.name}: no callback id is given for '{{}}'; add it to 'names'"
+    _replace(module, ids, missing, of_names=True)
 
 
 PASS = Pass("hostcall-name", "write qualified names in the place of callback ids", _name, _OPTIONS)
@@ -51,7 +51,7 @@ def _replace(
     module: ir.Module,
     replacements: Mapping[int | str | None, int | str],
     missing: str,
-    of_names: bool = False,
+    of_names: bool,
 ) -> None:
     """Replace the callbacks of calls, either all names or all others."""
     problems = []
