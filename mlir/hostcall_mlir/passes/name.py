@@ -9,6 +9,7 @@ errors. A name that stands for several ids becomes the lowest of them.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from jaxlib.mlir import ir
 
@@ -48,10 +49,7 @@ INVERSE = Pass(
 
 
 def _replace(
-    module: ir.Module,
-    replacements: Mapping[int | str | None, int | str],
-    missing: str,
-    of_names: bool,
+    module: ir.Module, replacements: Mapping[Any, int | str], missing: str, of_names: bool
 ) -> None:
     """Replace the callbacks of calls, either all names or all others."""
     problems = []
