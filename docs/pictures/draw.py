@@ -63,7 +63,7 @@ PICTURES: dict[str, list[Band]] = {
                 [
                     (
                         "Which of the others are compiled together",
-                        "_compiler/partition/clustering.py",
+                        "hostcall_runtime/_clustering.py",
                     )
                 ],
                 [("Values that cross become arguments", "_compiler/partition/boundary_values.py")],

@@ -12,121 +12,38 @@ func.func @main(%x: tensor<3xf32>) {
 
 // -----
 
-func.func @main(%x: tensor<3xf32>) {
+// One mistake in each.
+func.func @main(%x: tensor<3xf32>, %n: tensor<i32>) {
   // expected-error@below {{backend_config has to be a dictionary of 'callback', 'dynamic_operands'}}
   %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32} : (tensor<3xf32>) -> tensor<3xf32>
-  return
-}
-
-// -----
-
-func.func @main(%x: tensor<3xf32>) {
   // expected-error@below {{backend_config lacks 'sub_byte_results'}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  return
-}
-
-// -----
-
-func.func @main(%x: tensor<3xf32>) {
+  %1 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   // expected-error@below {{backend_config has 'color', which means nothing to hostcall}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>, color = 1 : i64}} : (tensor<3xf32>) -> tensor<3xf32>
-  return
-}
-
-// -----
-
-func.func @main(%x: tensor<3xf32>) {
+  %2 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>, color = 1 : i64}} : (tensor<3xf32>) -> tensor<3xf32>
   // expected-error@below {{callback has to be an i64 from 0 on or a string such as 'module:qualname', not -1 : i64}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = -1 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  return
-}
-
-// -----
-
-func.func @main(%x: tensor<3xf32>) {
+  %3 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = -1 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   // expected-error@below {{not 7 : i32}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = 7 : i32, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  return
-}
-
-// -----
-
-func.func @main(%x: tensor<3xf32>) {
+  %4 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = 7 : i32, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   // expected-error@below {{not "no colon"}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "no colon", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  return
-}
-
-// -----
-
-func.func @main(%x: tensor<3xf32>) {
+  %5 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "no colon", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   // expected-error@below {{dynamic_operands has to be an array<i64> of pairs, not array<i64: 0>}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  return
-}
-
-// -----
-
-func.func @main(%x: tensor<3xf32>) {
+  %6 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   // expected-error@below {{sub_byte_results has to be an array<i64> of pairs, not 1 : i64}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = 1 : i64}} : (tensor<3xf32>) -> tensor<3xf32>
-  return
-}
-
-// -----
-
-func.func @main(%x: tensor<3xf32>) {
+  %7 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = 1 : i64}} : (tensor<3xf32>) -> tensor<3xf32>
   // expected-error@below {{dynamic_operands has 1 pairs, so that the last 1 operands before a token have to be tensor<i32>}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 0>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  return
-}
-
-// -----
-
-func.func @main(%x: tensor<3xf32>) {
+  %8 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 0>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   // expected-error@below {{dynamic_results has 1 pairs}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64: 0, 0>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  return
-}
-
-// -----
-
-func.func @main(%x: tensor<3xf32>, %n: tensor<i32>) {
+  %9 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64: 0, 0>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   // expected-error@below {{dynamic_operands names dimension 2 of operand 0, which does not exist}}
-  %0 = stablehlo.custom_call @hostcall(%x, %n) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 2>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>, tensor<i32>) -> tensor<3xf32>
-  return
-}
-
-// -----
-
-func.func @main(%x: tensor<3xf32>, %n: tensor<i32>) {
+  %10 = stablehlo.custom_call @hostcall(%x, %n) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 2>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>, tensor<i32>) -> tensor<3xf32>
   // expected-error@below {{dynamic_operands names a dimension twice}}
-  %0 = stablehlo.custom_call @hostcall(%x, %n, %n) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 0, 0, 0>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>, tensor<i32>, tensor<i32>) -> tensor<3xf32>
-  return
-}
-
-// -----
-
-func.func @main(%x: tensor<3xf32>) {
+  %11 = stablehlo.custom_call @hostcall(%x, %n, %n) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64: 0, 0, 0, 0>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>, tensor<i32>, tensor<i32>) -> tensor<3xf32>
   // expected-error@below {{sub_byte_operands names operand 1, which does not exist}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64: 1, 21>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  return
-}
-
-// -----
-
-func.func @main(%x: tensor<3xf32>) {
+  %12 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64: 1, 21>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   // expected-error@below {{sub_byte_operands has element type 11; it can be '21', '22'}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64: 0, 11>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  return
-}
-
-// -----
-
-func.func @main(%x: tensor<3xf32>) {
+  %13 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64: 0, 11>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
   // expected-error@below {{sub_byte_results is about result 0, which has to be of i8 or ui8, not tensor<3xf32>}}
-  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64: 0, 21>}} : (tensor<3xf32>) -> tensor<3xf32>
+  %14 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64: 0, 21>}} : (tensor<3xf32>) -> tensor<3xf32>
   return
 }
 

@@ -6,14 +6,8 @@
                         dynamic_operands = array<i64>, dynamic_results = array<i64>,
                         sub_byte_operands = array<i64>, sub_byte_results = array<i64>}}
 
-`callback` names the Python function. In a process it is an i64, the callback id in the registry of
-that process. In an exported program it is a string, the qualified name: `module:qualname` or a name
-of the user's choice. The arrays hold pairs. `dynamic_*` pair an operand or result with a bounded
-dimension; for each pair a true size, tensor<i32>, follows the values. `sub_byte_*` pair an operand
-or result, whose buffer has an 8-bit type, with FFI's code of the element type that the function
-sees. An ordered call takes a token as its last operand and returns one as its last result. The
-results are the op's own, or one tuple of them, as TensorFlow writes them. A call without
-`has_side_effect` is pure.
+docs/passes.md describes the attributes. `callback` is a callback id in a process, and a qualified
+name in an exported program. Results are the op's own, or one tuple of them, as TensorFlow has them.
 
     %handle = stablehlo.custom_call @hostcall_start(%x) {has_side_effect = true, …,
       backend_config = {callback = "pkg.mod:fn", …, results = array<i64: 11, 1, 3>}}
@@ -34,6 +28,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.jaxlib_names import attribute_of, attributes_of
@@ -92,12 +87,10 @@ def has_side_effect(op: ir.Operation) -> bool:
     return attribute is not None and ir.BoolAttr(attribute).value
 
 
-def config_of(op: ir.Operation) -> dict[str, ir.Attribute]:
-    """Return the entries of a call's `backend_config`, empty if it is not a dictionary."""
-    config = attribute_of(op, "backend_config")
-    if not isinstance(config, ir.DictAttr):
-        return {}
-    return {entry.name: entry.attr for entry in config}
+def config_of(op: ir.Operation, name: str = "backend_config") -> dict[str, ir.Attribute]:
+    """Return the entries of a call's attribute, empty if it is not a dictionary."""
+    config = attribute_of(op, name)
+    return {entry.name: entry.attr for entry in config} if isinstance(config, ir.DictAttr) else {}
 
 
 def callback_of(op: ir.Operation) -> int | str | None:
@@ -181,77 +174,35 @@ def element_of(type_: ir.Type) -> str:
 
 
 def constant(value: np.ndarray, type_: ir.Type) -> ir.Value:
-    """Create a constant at the current insertion point.
-
-    Args:
-      value: an array of the type's shape and dtype.
-      type_: a tensor type.
-    """
+    """Create a constant of a tensor type, which fits the array, at the current insertion point."""
     element = ir.RankedTensorType(type_).element_type
     if isinstance(element, ir.IntegerType) and 1 < element.width < 8:
         # MLIR stores these numbers in bytes, and accepts no array of them.
         wide, stored = ("i8", np.int8) if element.is_signless else ("ui8", np.uint8)
         wide_type = ir.RankedTensorType.get(value.shape, ir.Type.parse(wide))
-        return converted(constant(value.astype(stored), wide_type), type_)
+        return stablehlo.convert(type_, constant(value.astype(stored), wide_type))
     if value.dtype.kind == "V":  # of ml_dtypes, which Python's buffers do not support
         value = value.view({1: np.uint8, 2: np.uint16}[value.dtype.itemsize])
-    return _create("constant", type_, [], {"value": private.elements_attribute(value, element)})
-
-
-def converted(value: ir.Value, type_: ir.Type) -> ir.Value:
-    """Convert a value to another element type."""
-    return _create("convert", type_, [value], {})
-
-
-def true_size(value: ir.Value, dim: int) -> ir.Value:
-    """Return the size of a dimension at run time, a tensor<i32>."""
-    return _create("get_dimension_size", _scalar(), [value], {"dimension": _number(dim)})
+    return stablehlo.constant(private.elements_attribute(value, element))
 
 
 def padded(value: ir.Value) -> ir.Value:
     """Pad a value to its bounds; the elements behind the true sizes are arbitrary."""
-    for dim, bound in private.bounds_of(value.type).items():
-        size = constant(np.array(bound, np.int32), _scalar())
-        type_ = _with_size(ir.RankedTensorType(value.type), dim, bound)
-        value = with_size(value, dim, size, type_)
+    left = private.bounds_of(value.type)
+    for dim, bound in [*left.items()]:
+        del left[dim]
+        value = with_size(value, dim, constant(np.array(bound, np.int32), _scalar()), left)
     return value
 
 
-def with_size(value: ir.Value, dim: int, size: ir.Value, type_: ir.Type) -> ir.Value:
-    """Set the true size of a dimension, a tensor<i32>; `type_` is the type of the result."""
-    return _create("set_dimension_size", type_, [value, size], {"dimension": _number(dim)})
-
-
-def element(value: ir.Value, index: int) -> ir.Value:
-    """Return one element of a tuple."""
-    type_ = ir.TupleType(value.type).get_type(index)
-    number = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), index)
-    return _create("get_tuple_element", type_, [value], {"index": number})
-
-
-def _with_size(type_: ir.RankedTensorType, dim: int, size: int) -> ir.Type:
-    shape = [*type_.shape]
-    shape[dim] = size
-    left = private.bounds_of(type_)
-    del left[dim]
-    encoding = private.bounds_attribute(left, type_.rank) if left else None
-    return ir.RankedTensorType.get(shape, type_.element_type, encoding)
+def with_size(value: ir.Value, dim: int, size: ir.Value, bounds: Mapping[int, int]) -> ir.Value:
+    """Set the true size of a dimension, a tensor<i32>; `bounds` are those of the result."""
+    type_ = private.bounded_type(private.padded_type(value.type), bounds)
+    return stablehlo.set_dimension_size(value, size, dim, results=[type_])
 
 
 def _scalar() -> ir.Type:
     return ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
-
-
-def _number(value: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
-
-
-def _create(
-    name: str, type_: ir.Type, operands: Sequence[ir.Value], attributes: Mapping[str, ir.Attribute]
-) -> ir.Value:
-    return ir.Operation.create(
-        f"stablehlo.{name}", [type_], operands, attributes=dict(attributes)
-    ).result
 
 
 START, GATE, DONE = "hostcall_start", "hostcall_gate", "hostcall_done"
@@ -270,8 +221,7 @@ _OF_RESULTS = ("result_layouts", "sdy.sharding", "mhlo.sharding", "output_operan
 
 def early_config_of(call: ir.Operation) -> dict[str, ir.Attribute]:
     """Return the entries of a call's configuration, in JAX's form or ours; empty if it has none."""
-    config = attribute_of(call, _config_name(call))
-    return {entry.name: entry.attr for entry in config} if isinstance(config, ir.DictAttr) else {}
+    return config_of(call, _config_name(call))
 
 
 def is_array(type_: ir.Type) -> bool:
@@ -293,12 +243,7 @@ def start(call: ir.Operation) -> ir.Value:
 
 
 def gate(awaited: Sequence[ir.Value], like: ir.Operation) -> ir.Value:
-    """Create a gate behind some values, at the current insertion point.
-
-    Args:
-      awaited: the values that are computed before the gate.
-      like: a host call; the gate has its form of attributes.
-    """
+    """Create a gate behind some values, at the current insertion point, in the form of a call."""
     attributes = _attributes(like, GATE, {})
     return _create_early([_handle_type()], awaited, attributes, has_side_effect=False)[0]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from types import TracebackType
 from typing import NamedTuple
 
@@ -84,6 +85,16 @@ def _collect(diagnostics: list[Diagnostic], diagnostic: ir.Diagnostic) -> bool:
     diagnostics.append(_read(diagnostic))
     diagnostics += map(_read, diagnostic.notes)
     return True
+
+
+def report_all(problems: Iterable[tuple[ir.Operation, str]]) -> None:
+    """Report problems at their ops, and raise Failure if there are any."""
+    failed = False
+    for op, message in problems:
+        report(op, message)
+        failed = True
+    if failed:
+        raise Failure
 
 
 def report(op: ir.Operation, message: str) -> None:

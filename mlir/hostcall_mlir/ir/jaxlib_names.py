@@ -17,6 +17,7 @@ from jaxlib.mlir._mlir_libs import _jax_mlir_ext, _stablehlo
 from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
 from hostcall_runtime import _runs
+from hostcall_runtime._jax_versions import INSTALL
 from hostcall_runtime._locks import PLACES
 from hostcall_runtime._runs import Program
 
@@ -26,7 +27,7 @@ if _VERSION < (0, 8):
     raise ImportError(
         f"hostcall_mlir needs jaxlib 0.8 or later, and this is {jaxlib.__version__}: before, "
         "Python that reads a constant of complex numbers ends the process. Install a later "
-        "version: pip install 'jax>=0.8,<0.13'.",
+        f"version: {INSTALL}.",
         name="jaxlib",
     )
 
@@ -146,10 +147,24 @@ def bounds_of(type_: ir.Type) -> dict[int, int]:
     return {dim: bound for dim, bound in enumerate(bounds) if type_.is_dynamic_dim(dim)}
 
 
-def bounds_attribute(bounds: Mapping[int, int], rank: int) -> ir.Attribute:
-    """Return the encoding of a tensor type of a rank with the given bounds."""
+def padded_type(type_: ir.Type) -> ir.RankedTensorType:
+    """Return a tensor type with its bounds in the place of the sizes that vary."""
+    tensor, bounds = ir.RankedTensorType(type_), bounds_of(type_)
+    if not bounds:
+        return tensor
+    shape = [bounds.get(dim, size) for dim, size in enumerate(tensor.shape)]
+    return ir.RankedTensorType.get(shape, tensor.element_type)
+
+
+def bounded_type(padded: ir.RankedTensorType, bounds: Mapping[int, int]) -> ir.RankedTensorType:
+    """Return a tensor type of a padded shape whose dimensions in `bounds` vary up to these."""
+    if not bounds:
+        return padded
     unknown = ir.ShapedType.get_dynamic_size()
-    return stablehlo.TypeExtensions.get([bounds.get(dim, unknown) for dim in range(rank)])
+    shape = [unknown if dim in bounds else size for dim, size in enumerate(padded.shape)]
+    limits = [bounds.get(dim, unknown) for dim in range(padded.rank)]
+    encoding = stablehlo.TypeExtensions.get(limits)
+    return ir.RankedTensorType.get(shape, padded.element_type, encoding)
 
 
 def elements_attribute(value: np.ndarray, element: ir.Type) -> ir.Attribute:
@@ -211,10 +226,7 @@ def bytecode_of(module: ir.Module) -> bytes:
 def compile_for(bytecode: bytes, device: Any, calls: bool) -> Any:
     """Compile a module for a JAX device; its @main must have no tokens and tuples.
 
-    Args:
-      bytecode: the module.
-      device: the device.
-      calls: whether the module has host calls.
+    `calls` tells whether it has host calls.
 
     Raises:
       RuntimeError: if XLA cannot compile it.
@@ -244,12 +256,7 @@ def put(array: np.ndarray, device: Any) -> Any:
 
 
 def execute(executable: Any, arrays: Sequence[Any]) -> list[Any]:
-    """Start a program without host calls, and return its results; it may still run then.
-
-    Args:
-      executable: the program, as `compile_for` returns it.
-      arrays: JAX arrays on its device, of the dtypes and shapes that it takes.
-    """
+    """Start a program without host calls, and return its results; it may still run then."""
     results = executable.execute_sharded(arrays)
     return [shards[0] for shards in results.disassemble_into_single_device_arrays()]
 

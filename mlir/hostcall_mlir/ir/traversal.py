@@ -10,7 +10,7 @@ from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import custom_calls
 from hostcall_mlir.ir.diagnostics import Diagnostic, Failure, report
-from hostcall_mlir.ir.jaxlib_names import address
+from hostcall_mlir.ir.jaxlib_names import address, attribute_of
 
 # The limit on nested brackets. With the usual stack of 8 MiB, MLIR ends the process at about 4000.
 _BRACKETS = 1000
@@ -140,21 +140,31 @@ def callee_of(op: ir.Operation) -> str | None:
     return name
 
 
+def name_of(function: ir.Operation) -> str:
+    """Return the name of a function."""
+    name: str = ir.StringAttr(function.attributes["sym_name"]).value
+    return name
+
+
+def type_of(function: ir.Operation) -> ir.FunctionType:
+    """Return the type of a function."""
+    return ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+
+
+def is_private(function: ir.Operation) -> bool:
+    """Return whether only its own module can call a function."""
+    attribute = attribute_of(function, "sym_visibility")
+    return attribute is not None and ir.StringAttr(attribute).value == "private"
+
+
 def functions(module: ir.Module) -> dict[str, ir.Operation]:
     """Return the functions of a module by name, in its order."""
     ops = (op.operation for op in module.body)
-    return {
-        ir.StringAttr(op.attributes["sym_name"]).value: op for op in ops if op.name == "func.func"
-    }
+    return {name_of(op): op for op in ops if op.name == "func.func"}
 
 
 def reaching(bodies: Mapping[str, Sequence[ir.Operation]], found: Iterable[str]) -> set[str]:
-    """Return the functions in `found`, and those that call one of them, directly or not.
-
-    Args:
-      bodies: the ops of each function.
-      found: the names of functions.
-    """
+    """Return the functions in `found`, and those whose bodies call one of them, directly or not."""
     callers: dict[str, list[str]] = {}
     for name, ops in bodies.items():
         for op in ops:
@@ -168,6 +178,17 @@ def reaching(bodies: Mapping[str, Sequence[ir.Operation]], found: Iterable[str])
     return reached
 
 
+def predecessors(ops: Sequence[ir.Operation]) -> list[list[int]]:
+    """Return for each op the positions of those whose results it, or an op in it, uses."""
+    position = {address(op): i for i, op in enumerate(ops)}
+    found = []
+    for op in ops:
+        owners = (operand.owner for inner in custom_calls.walk(op) for operand in inner.operands)
+        keys = {address(owner.operation) for owner in owners if not isinstance(owner, ir.Block)}
+        found.append([position[key] for key in keys if key in position])
+    return found
+
+
 def drop_unused(module: ir.Module) -> None:
     """Drop the ops of all functions that have no side effect and no used result."""
     bodies = {name: custom_calls.walk(op)[1:] for name, op in functions(module).items()}
@@ -179,7 +200,7 @@ def drop_unused(module: ir.Module) -> None:
         for op in reversed(ops):
             if address(op) in kept or _has_own_effect(op) or callee_of(op) in effectful:
                 kept.add(address(op.parent.operation))
-            elif op.name not in _TERMINATORS and not any(_is_used(value) for value in op.results):
+            elif op.name not in _TERMINATORS and not any(is_used(value) for value in op.results):
                 op.erase()
 
 
@@ -191,5 +212,6 @@ def _has_own_effect(op: ir.Operation) -> bool:
     return op.name.split(".")[0] not in _PURE_DIALECTS or op.name in _EFFECTS
 
 
-def _is_used(value: ir.Value) -> bool:
+def is_used(value: ir.Value) -> bool:
+    """Return whether a value has uses."""
     return next(iter(value.uses), None) is not None

@@ -34,10 +34,7 @@ class Pass:
 def read_map(options: Options, option: str, of: str) -> dict[str, str]:
     """Read an option `a=b,c=d`, and the JSON object in the file that option `file` names.
 
-    Args:
-      options: the options of the pass.
-      option: the name of the option with the map.
-      of: the name of the pass, for errors.
+    Errors name the pass `of`.
 
     Raises:
       PassError: if the text or the file is malformed, or they contradict each other.
@@ -52,12 +49,9 @@ def read_map(options: Options, option: str, of: str) -> dict[str, str]:
     return entries
 
 
-def read_ids(entries: Mapping[str, str], of: str) -> dict[int, str]:
-    """Convert the keys of a map to callback ids.
-
-    Raises:
-      PassError: if a key is not a callback id.
-    """
+def read_ids(options: Options, option: str, of: str) -> dict[int, str]:
+    """Read a map like `read_map`, whose keys are callback ids."""
+    entries = read_map(options, option, of)
     for key in entries:
         if not (key.isascii() and key.isdecimal()):
             raise PassError(f"{of}: '{key}' is not a callback id")

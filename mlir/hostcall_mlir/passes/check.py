@@ -1,35 +1,14 @@
 """`hostcall-check`, a verifier for the custom calls, and `--verify-diagnostics`.
 
-The pass leaves the module as it is. At the op's own place it reports
-
-- attributes that are missing, unknown or of the wrong type, pairs that name no operand, result or
-  dimension, and sizes that are no tensor<i32>;
-- tokens that are not the last operand and the last result, that two ops take, or that a loop would
-  take again in its next iteration;
-- sub-byte dtypes that are not passed as wider ones;
-- layouts that are not row-major;
-- functions that are not among the `known` ones, if that option or `file` is given.
-
-An error, as the tests expect it:
-
-```mlir
-func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) -> tensor<3xf32> {
-  // expected-error@below {{a call that takes a token has to have has_side_effect = true}}
-  %0:2 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32,
-    backend_config = {callback = "np:sin",
-      dynamic_operands = array<i64>, dynamic_results = array<i64>,
-      sub_byte_operands = array<i64>, sub_byte_results = array<i64>}}
-    : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
-  return %0#0 : tensor<3xf32>
-}
-```
+The pass leaves the module as it is, and reports each problem at the op's own place. docs/passes.md
+lists what it checks. The other part compares diagnostics with comments, as in MLIR:
 
     // expected-error@+1 {{text of it}}
     // expected-error@below 2 {{twice}}
     // expected-error-re {{one of {{[0-9]+}}}}
 
-As in MLIR, a comment expects an error, warning, note or remark. Its line is the comment's own, one
-that is some lines off, or the one `above` or `below`. The text is a part of the message.
+A comment expects an error, warning, note or remark. Its line is the comment's own, one that is some
+lines off, or the one `above` or `below`. The text is a part of the message.
 """
 
 from __future__ import annotations
@@ -41,7 +20,7 @@ from typing import NamedTuple
 from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import custom_calls
-from hostcall_mlir.ir.diagnostics import Diagnostic, Failure, report
+from hostcall_mlir.ir.diagnostics import Diagnostic, report_all
 from hostcall_mlir.ir.jaxlib_names import attribute_of, is_token
 from hostcall_mlir.passes import tokens
 from hostcall_mlir.passes.base import Options, Pass, read_map
@@ -52,14 +31,10 @@ _KEYS = {"callback", *custom_calls.ARRAYS}
 def _run(module: ir.Module, options: Options) -> None:
     known = _known(options)
     ops = custom_calls.walk(module)
-    problems = [
-        (op, text) for op in ops if custom_calls.is_host_call(op) for text in _check(op, known)
-    ]
+    calls = filter(custom_calls.is_host_call, ops)
+    problems = [(call, text) for call in calls for text in _check(call, known)]
     problems += tokens.misuses(ops)
-    for op, text in problems:
-        report(op, f"hostcall-check: {text}")
-    if problems:
-        raise Failure
+    report_all((op, f"{PASS.name}: {text}") for op, text in problems)
 
 
 PASS = Pass(
@@ -183,7 +158,8 @@ def _check_dynamic(
     pairs: list[tuple[int, int]], side: str, own: Sequence[ir.Type]
 ) -> Iterator[str]:
     for index, dim in pairs:
-        if not (0 <= index < len(own) and 0 <= dim < _rank(own[index])):
+        type_ = own[index] if 0 <= index < len(own) else None
+        if not (isinstance(type_, ir.RankedTensorType) and 0 <= dim < type_.rank):
             yield f"dynamic_{side}s names dimension {dim} of {side} {index}, which does not exist"
     if len({*pairs}) < len(pairs):
         yield f"dynamic_{side}s names a dimension twice"
@@ -207,11 +183,6 @@ def _check_sub_byte(
                 f"sub_byte_{side}s is about {side} {index}, which has to be of "
                 f"{' or '.join(allowed)}, not {own[index]}"
             )
-
-
-def _rank(type_: ir.Type) -> int:
-    rank: int = type_.rank if isinstance(type_, ir.RankedTensorType) else 0
-    return rank
 
 
 def _listed(names: Iterable[str] | Iterable[int]) -> str:
@@ -243,10 +214,7 @@ class _Expectation(NamedTuple):
 def compare(text: str, diagnostics: Sequence[Diagnostic], source: str) -> list[str]:
     """Return the differences between the actual and the expected diagnostics of a text, one a line.
 
-    Args:
-      text: the text that was parsed.
-      diagnostics: the diagnostics of the text.
-      source: the user's name for the text.
+    `source` is the user's name for the text.
     """
     waiting = _expectations(text)
     problems = []

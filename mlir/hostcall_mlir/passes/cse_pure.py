@@ -1,30 +1,9 @@
 """`hostcall-cse-pure`: pure host calls with the same function and operands become one.
 
-The later of two calls goes where the earlier one has run for sure: in the same block, or in a region
-of an op behind it. MLIR's `cse` shares what is between the calls and leaves every custom call alone, so
-that `cse,hostcall-cse-pure,cse,hostcall-cse-pure` shares more. Calls with a side effect stay.
-
-Before:
-
-```mlir
-func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
-  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:pure", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  %1 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:pure", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  %2 = stablehlo.add %0, %1 : tensor<3xf32>
-  return %2 : tensor<3xf32>
-}
-```
-
-After `hostcall-cse-pure`:
-
-```mlir
-func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
-  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:pure", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  %1 = stablehlo.add %0, %0 : tensor<3xf32>
-  return %1 : tensor<3xf32>
-}
-```
-"""  # noqa: E501  # IR as it is printed
+The later of two calls goes where the earlier one has run for sure: in the same block, or in a
+region of an op behind it. MLIR's `cse` shares what is between the calls and leaves all custom calls
+alone, so `cse,hostcall-cse-pure,cse,hostcall-cse-pure` shares more. Calls with a side effect stay.
+"""
 
 from __future__ import annotations
 

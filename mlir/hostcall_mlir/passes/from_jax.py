@@ -8,25 +8,7 @@ hostcall as the last. XLA packs sub-byte dtypes, so they go in and out as 8-bit 
 rewrites calls of `hostcall.jax`, since JAX writes their attributes in a place of its own.
 
 Programs that JAX lowers for another platform hold other calls, which are an error here.
-
-Before:
-
-```mlir
-func.func @main(%arg0: !stablehlo.token, %arg1: tensor<3xf32>) -> (!stablehlo.token, tensor<3xf32>) {
-  %0:2 = stablehlo.custom_call @xla_ffi_python_cpu_callback(%arg0, %arg1) {backend_config = "", has_side_effect = true, mhlo.backend_config = {index = 0 : ui64}} : (!stablehlo.token, tensor<3xf32>) -> (!stablehlo.token, tensor<3xf32>)
-  return %0#0, %0#1 : !stablehlo.token, tensor<3xf32>
-}
-```
-
-After `hostcall-from-jax{callbacks=0=5}`:
-
-```mlir
-func.func @main(%arg0: !stablehlo.token, %arg1: tensor<3xf32>) -> (!stablehlo.token, tensor<3xf32>) {
-  %0:2 = stablehlo.custom_call @hostcall(%arg1, %arg0) {api_version = 4 : i32, backend_config = {callback = 5 : i64, dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}, has_side_effect = true} : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
-  return %0#1, %0#0 : !stablehlo.token, tensor<3xf32>
-}
-```
-"""  # noqa: E501  # IR as it is printed
+"""
 
 from __future__ import annotations
 
@@ -35,12 +17,12 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from jaxlib.mlir import ir
-from jaxlib.mlir.dialects import sdy
+from jaxlib.mlir.dialects import sdy, stablehlo
 
 from hostcall_mlir.ir import custom_calls
-from hostcall_mlir.ir.diagnostics import Failure, PassError, report
-from hostcall_mlir.ir.jaxlib_names import attribute_of, attributes_of, is_token
-from hostcall_mlir.passes.base import Options, Pass, read_ids, read_map
+from hostcall_mlir.ir.diagnostics import PassError, report_all
+from hostcall_mlir.ir.jaxlib_names import attributes_of, is_token
+from hostcall_mlir.passes.base import Options, Pass, read_ids
 
 # The second is that of jax.debug.callback(partitioned=True), which gets the shard of each device.
 _TARGETS = {"xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"}
@@ -55,11 +37,11 @@ _T = TypeVar("_T")
 
 
 def _run(module: ir.Module, options: Options) -> None:
-    given = read_ids(read_map(options, "callbacks", PASS.name), PASS.name)
+    given = read_ids(options, "callbacks", PASS.name)
     for text in given.values():
         if not (text.isascii() and text.isdecimal()):
             raise PassError(f"{PASS.name}: '{text}' of option 'callbacks' is not a callback id")
-    ok = True
+    problems = []
     for op in custom_calls.walk(module):
         target = custom_calls.target_of(op) or ""
         if target == custom_calls.TARGET and custom_calls.OF_JAX in op.attributes:
@@ -68,13 +50,11 @@ def _run(module: ir.Module, options: Options) -> None:
         if target not in {*_TARGETS, _JOINT} and not _FOREIGN.fullmatch(target):
             continue
         if problem := _problem(op, target):
-            ok = False
-            report(op, f"{PASS.name}: {problem}")
+            problems.append((op, f"{PASS.name}: {problem}"))
             continue
-        index = _index(op)
+        index = ir.IntegerAttr(custom_calls.early_config_of(op)["index"]).value
         _replace(op, int(given.get(index, index)))
-    if not ok:
-        raise Failure
+    report_all(problems)
 
 
 PASS = Pass(
@@ -100,25 +80,12 @@ def _problem(op: ir.Operation, target: str) -> str | None:
         )
     if target not in _TARGETS:
         return f"'{target}' is not a call of the CPU's; lower the program with platforms=('cpu',)"
-    if not isinstance(_config(op).get("index"), ir.IntegerAttr):
+    if not isinstance(custom_calls.early_config_of(op).get("index"), ir.IntegerAttr):
         return f"'{target}' without the index of a function in mhlo.backend_config"
     tokens = [[is_token(value.type) for value in side] for side in (op.operands, op.results)]
     if any(any(side[1:]) for side in tokens) or any(tokens[0]) != any(tokens[1]):
         return f"'{target}' with a token that is not its first operand and its first result"
     return None
-
-
-def _config(op: ir.Operation) -> dict[str, ir.Attribute]:
-    for name in (custom_calls.OF_JAX, "backend_config"):
-        config = attribute_of(op, name)
-        if isinstance(config, ir.DictAttr):
-            return {entry.name: entry.attr for entry in config}
-    return {}
-
-
-def _index(op: ir.Operation) -> int:
-    value: int = ir.IntegerAttr(_config(op)["index"]).value
-    return value
 
 
 def _replace(op: ir.Operation, callback: int) -> None:
@@ -178,4 +145,4 @@ def _wide(type_: ir.Type) -> ir.Type:
 
 
 def _convert(value: ir.Value, type_: ir.Type) -> ir.Value:
-    return value if value.type == type_ else custom_calls.converted(value, type_)
+    return value if value.type == type_ else stablehlo.convert(type_, value)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import graphlib
 from collections.abc import Sequence
 
 from jaxlib.mlir import ir
 
 from hostcall_mlir.ir import custom_calls, traversal
-from hostcall_mlir.ir.diagnostics import Failure, report
+from hostcall_mlir.ir.diagnostics import Failure, report, report_all
 from hostcall_mlir.ir.jaxlib_names import attribute_of, names_of_attributes
 
 # The limit on ops in one function; XLA takes minutes for more.
@@ -17,12 +19,8 @@ _MOST_OPS = 500_000
 def inline_host_callers(module: ir.Module, entry: ir.Operation, of: str) -> None:
     """Inline into `entry` each function that makes host calls, directly or not.
 
-    Private functions that only inlined functions called are erased, and `entry` stays.
-
-    Args:
-      module: the module, which is changed.
-      entry: one of its functions.
-      of: the name of the pass, for errors.
+    Private functions that only inlined functions called are erased, and `entry` stays. Errors name
+    the pass `of`.
 
     Raises:
       Failure: if a function cannot be inlined; the diagnostics give the reason.
@@ -38,13 +36,7 @@ def inline_host_callers(module: ir.Module, entry: ir.Operation, of: str) -> None
         op = waiting.pop()
         if (callee := traversal.callee_of(op)) in callers:
             waiting += reversed(_inline(op, functions[callee]))
-    _erase_unused(functions, bodies, callers - {entry_name(entry)})
-
-
-def entry_name(function: ir.Operation) -> str:
-    """Return the name of a function."""
-    name: str = ir.StringAttr(function.attributes["sym_name"]).value
-    return name
+    _erase_unused(functions, bodies, callers - {traversal.name_of(entry)})
 
 
 def _check(
@@ -66,10 +58,7 @@ def _check(
             problems.append((functions[name], f"@{name} makes host calls and has several blocks"))
     for name in _on_cycles(bodies, callers):
         problems.append((functions[name], f"@{name} makes host calls and calls itself"))
-    for op, text in problems:
-        report(op, f"{of}: {text}")
-    if problems:
-        raise Failure
+    report_all((op, f"{of}: {text}") for op, text in problems)
 
 
 def _check_size(
@@ -85,7 +74,7 @@ def _check_size(
             if (callee := traversal.callee_of(op)) in callers:
                 sizes[name] += sizes[callee]
                 depths[name] = max(depths[name], depth + depths[callee])
-    name = entry_name(entry)
+    name = traversal.name_of(entry)
     size, depth = sizes.get(name, 0), depths.get(name, 0)
     if size <= _MOST_OPS and depth <= traversal.OPS:
         return
@@ -136,18 +125,14 @@ def _calls_among(bodies: dict[str, list[ir.Operation]], callers: set[str]) -> di
 
 def _callees_first(graph: dict[str, set[str]]) -> list[str]:
     """Return the nodes that lead to no cycle, each behind the nodes that it leads to."""
-    count = {name: len(after) for name, after in graph.items()}
-    before: dict[str, list[str]] = {name: [] for name in graph}
-    for name, after in graph.items():
-        for other in after:
-            before[other].append(name)
-    done = [name for name in graph if count[name] == 0]
-    for name in done:  # grows meanwhile
-        for other in before[name]:
-            count[other] -= 1
-            if count[other] == 0:
-                done.append(other)
-    return done
+    sorter = graphlib.TopologicalSorter(graph)
+    with contextlib.suppress(graphlib.CycleError):
+        sorter.prepare()
+    found: list[str] = []
+    while ready := sorter.get_ready():
+        found += ready
+        sorter.done(*ready)
+    return found
 
 
 def _inline(call: ir.Operation, callee: ir.Operation) -> Sequence[ir.Operation]:
@@ -173,7 +158,7 @@ def _erase_unused(
     functions: dict[str, ir.Operation], bodies: dict[str, list[ir.Operation]], names: set[str]
 ) -> None:
     """Erase the named functions that are private and that no public one of the named reaches."""
-    kept = [name for name in names if not is_private(functions[name])]
+    kept = [name for name in names if not traversal.is_private(functions[name])]
     seen = set(kept)
     while kept:
         callees = {str(traversal.callee_of(op)) for op in bodies[kept.pop()]} & names - seen
@@ -181,9 +166,3 @@ def _erase_unused(
         kept += callees
     for name in names - seen:
         functions[name].erase()
-
-
-def is_private(function: ir.Operation) -> bool:
-    """Return whether only its own module can call a function."""
-    attribute = attribute_of(function, "sym_visibility")
-    return attribute is not None and ir.StringAttr(attribute).value == "private"

@@ -9,39 +9,11 @@ The pass first inlines functions that make host calls, and drops unused ops. It 
 that overlap with nothing, that are in conditions of loops, or whose callbacks are in `keep`. Nor
 does it change calls that are the same in each iteration of a loop, which XLA makes once. The result
 is for XLA's CPU in a process with handlers for the three custom calls, and not for files.
-
-Before:
-
-```mlir
-func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
-  %0 = stablehlo.custom_call @hostcall(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  %1 = stablehlo.sine %arg0 : tensor<3xf32>
-  %2 = stablehlo.custom_call @hostcall(%1) {api_version = 4 : i32, backend_config = {callback = "pkg:g", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  %3 = stablehlo.add %0, %2 : tensor<3xf32>
-  return %3 : tensor<3xf32>
-}
-```
-
-After `hostcall-overlap`:
-
-```mlir
-func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
-  %0 = stablehlo.custom_call @hostcall_start(%arg0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, results = array<i64: 11, 1, 3>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}, has_side_effect = true} : (tensor<3xf32>) -> tensor<i64>
-  %1 = stablehlo.sine %arg0 : tensor<3xf32>
-  %2 = stablehlo.custom_call @hostcall_start(%1) {api_version = 4 : i32, backend_config = {callback = "pkg:g", dynamic_operands = array<i64>, dynamic_results = array<i64>, results = array<i64: 11, 1, 3>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}, has_side_effect = true} : (tensor<3xf32>) -> tensor<i64>
-  %3 = stablehlo.custom_call @hostcall_gate(%0, %2) {api_version = 4 : i32, backend_config = {}} : (tensor<i64>, tensor<i64>) -> tensor<i64>
-  %4 = stablehlo.custom_call @hostcall_done(%0, %3) {api_version = 4 : i32, backend_config = {}, has_side_effect = true} : (tensor<i64>, tensor<i64>) -> tensor<3xf32>
-  %5 = stablehlo.custom_call @hostcall_done(%2, %3) {api_version = 4 : i32, backend_config = {}, has_side_effect = true} : (tensor<i64>, tensor<i64>) -> tensor<3xf32>
-  %6 = stablehlo.add %4, %5 : tensor<3xf32>
-  return %6 : tensor<3xf32>
-}
-```
-"""  # noqa: E501
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from jaxlib.mlir import ir
 
@@ -50,7 +22,7 @@ from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.diagnostics import Collector, Failure
 from hostcall_mlir.ir.jaxlib_names import address, is_token
 from hostcall_mlir.passes.base import Options, Pass
-from hostcall_mlir.passes.inlining import inline_host_callers, is_private
+from hostcall_mlir.passes.inlining import inline_host_callers
 from hostcall_runtime import _overlap
 
 _OPS = {
@@ -81,88 +53,16 @@ _NOTES = {
 }
 
 
-class Heavy:
-    """The heavy ops of a module, which must not change meanwhile."""
-
-    def __init__(self, module: ir.Module) -> None:
-        functions = traversal.functions(module)
-        bodies = {name: custom_calls.walk(op)[1:] for name, op in functions.items()}
-        own = [name for name, ops in bodies.items() if any(map(_is_heavy, ops))]
-        self._functions = traversal.reaching(bodies, own)
-
-    def holds(self, op: ir.Operation) -> bool:
-        """Return whether an op is heavy, or has a heavy op in its regions or its callees."""
-        return any(
-            _is_heavy(inner) or traversal.callee_of(inner) in self._functions
-            for inner in custom_calls.walk(op)
-        )
+def _heavy_functions(module: ir.Module) -> set[str]:
+    """Return the functions that hold a heavy op, or call a function that does."""
+    bodies = {n: custom_calls.walk(op)[1:] for n, op in traversal.functions(module).items()}
+    own = [name for name, ops in bodies.items() if any(map(_is_heavy, ops))]
+    return traversal.reaching(bodies, own)
 
 
 def _is_heavy(op: ir.Operation) -> bool:
     target = custom_calls.target_of(op)
     return op.name in _OPS if target is None else target not in _NOTES
-
-
-@dataclass(frozen=True)
-class Step:
-    """A cluster, and the host ops behind it, each in program order."""
-
-    cluster: list[ir.Operation]
-    host: list[ir.Operation]
-
-
-def schedule(ops: Sequence[ir.Operation], host: Collection[int]) -> list[Step]:
-    """Assign the ops of a block to as few clusters as data allow.
-
-    A device op is in the cluster behind the last host op that it waits for, directly or not. A host
-    op comes behind the last cluster that it waits for. So there are as many clusters as on the
-    longest path through the block, which is the minimum. An op without operands, such as a large
-    constant, goes where it is used first.
-
-    Args:
-      ops: the ops of the block, without its terminator.
-      host: the addresses of ops that run on the host; it may hold others, too.
-
-    Returns:
-      The steps. The first may have an empty cluster.
-    """
-    keys = [address(op) for op in ops]
-    level: dict[int, int] = {}
-    waits: dict[int, list[int]] = {}
-    for key, op in zip(keys, ops, strict=True):
-        waits[key] = [before for before in definers(op) if before in level]
-        if key in host:
-            level[key] = max((level[before] for before in waits[key]), default=0)
-        else:
-            level[key] = max((level[b] + (b in host) for b in waits[key]), default=1)
-    free = [
-        key
-        for key, op in zip(keys, ops, strict=True)
-        if key not in host and not waits[key] and not op.regions and not op.operands
-    ]
-    _sink(free, level, waits)
-    steps = [Step([], []) for _ in range(max(level.values(), default=0) + 1)]
-    for key, op in zip(keys, ops, strict=True):
-        step = steps[level[key]]
-        (step.host if key in host else step.cluster).append(op)
-    return [step for step in steps if step.cluster or step.host]
-
-
-def definers(op: ir.Operation) -> set[int]:
-    """Return the addresses of ops whose results the op or its regions use; inner ops count, too."""
-    owners = (operand.owner for inner in custom_calls.walk(op) for operand in inner.operands)
-    return {address(owner.operation) for owner in owners if not isinstance(owner, ir.Block)}
-
-
-def _sink(free: Sequence[int], level: dict[int, int], waits: dict[int, list[int]]) -> None:
-    """Move the ops in `free`, which wait for nothing, to the first cluster that needs them."""
-    last = max(level.values(), default=0)
-    first_use: dict[int, int] = {}
-    for key, befores in waits.items():
-        for before in befores:
-            first_use[before] = min(first_use.get(before, last), max(level[key], 1))
-    for key in free:
-        level[key] = first_use.get(key, last)
 
 
 # The most values of one op that a gate takes.
@@ -172,12 +72,8 @@ _MOST_VALUES = 16
 def overlapping(module: ir.Module, keep: Collection[int | str]) -> ir.Module | None:
     """Run the pass over a copy of a module.
 
-    Args:
-      module: the module, which stays as it is.
-      keep: the ids or names of callbacks whose calls stay as they are.
-
-    Returns:
-      The copy, None if no calls overlap, or the pass rejects the module.
+    Return the copy, or None if no calls overlap, or the pass rejects the module. Calls of the
+    callbacks in `keep`, ids or names, stay as they are.
     """
     kept = {*map(str, keep)}
     if not any(_may_begin_early(call, kept) for call in custom_calls.host_calls(module)):
@@ -197,7 +93,7 @@ def _run(module: ir.Module, options: Options) -> None:
     kept = {*filter(None, options.get("keep", "").split(","))}
     functions = traversal.functions(module).values()
     # Collected first, since inlining may erase the private functions.
-    entries = [function for function in functions if not is_private(function)]
+    entries = [function for function in functions if not traversal.is_private(function)]
     for entry in entries:
         inline_host_callers(module, entry, PASS.name)
     traversal.drop_unused(module)
@@ -205,7 +101,7 @@ def _run(module: ir.Module, options: Options) -> None:
     for op in custom_calls.host_calls(module):
         if _may_begin_early(op, kept) and _is_in_sequence(op):
             blocks.setdefault(op.block, []).append(op)
-    heavy = Heavy(module)
+    heavy = _heavy_functions(module)
     for block, calls in blocks.items():
         _overlap_in(block, calls, heavy)
 
@@ -234,14 +130,19 @@ def _is_in_sequence(op: ir.Operation) -> bool:
     return parent.name in ("func.func", "stablehlo.case", "stablehlo.if")
 
 
-def _overlap_in(block: ir.Block, calls: Sequence[ir.Operation], heavy: Heavy) -> None:
+def _overlap_in(block: ir.Block, calls: Sequence[ir.Operation], heavy: set[str]) -> None:
     *ops, terminator = [op.operation for op in block]
-    position = {address(op): i for i, op in enumerate(ops)}
-    before = [{position[key] for key in definers(op) if key in position} for op in ops]
-    early = {position[address(call)] for call in calls}
+    before = traversal.predecessors(ops)
+    begun = {*map(address, calls)}
+    early = {i for i, op in enumerate(ops) if address(op) in begun}
     if terminator.parent.operation.name == "stablehlo.while":
         early &= _varying(block, ops, before, terminator)
-    beside = {i: _values(op) for i, op in enumerate(ops) if i not in early and heavy.holds(op)}
+    beside = {
+        i: _values(op)
+        for i, op in enumerate(ops)
+        if i not in early
+        and any(_is_heavy(o) or traversal.callee_of(o) in heavy for o in custom_calls.walk(op))
+    }
     steps = _overlap.steps_of(before, early)
     gates = _overlap.gates_of(steps, beside)
     if gates:
@@ -275,7 +176,7 @@ def _values(op: ir.Operation) -> list[ir.Value]:
     return [
         value
         for value in op.results
-        if (runs_anyway or next(iter(value.uses), None) is not None)
+        if (runs_anyway or traversal.is_used(value))
         and (custom_calls.is_array(value.type) or is_token(value.type))
     ][:_MOST_VALUES]
 

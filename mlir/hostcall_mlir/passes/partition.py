@@ -1,74 +1,29 @@
 """`hostcall-partition`: device functions, and host calls between them.
 
-The pass divides the function `main`. Ops for the device move to functions `@cluster_0`,
-`@cluster_1`, …, and `@main` calls these and makes the host calls between them. So the program runs
-where XLA cannot call back: a runner compiles the clusters, and interprets `@main`, which holds
-
-- `func.call` of clusters and the custom calls `@hostcall`,
-- `stablehlo.while`, `stablehlo.case` and `stablehlo.if` with host calls in them, whose regions are
-  like `@main` itself; those without host calls are part of a cluster,
-- `stablehlo.create_token`, `after_all`, `tuple` of tokens and, for a host call with one tuple as
-  its result, `get_tuple_element`.
-
-There are as few clusters as data and tokens allow. Unused ops are dropped, as by `hostcall-dce`,
-and small constants are copied to their users. Functions that make host calls are inlined, up to
-half a million ops.
-
-The arguments and results of the function are on the device. So are the values that loops carry and
-that loops and branches return. Attributes of pairs mark each value that crosses:
-
-- `hostcall.to_host`: (operand, bytes) for each operand that is copied to the host. The op is a host
-  call, or decides on the host which way the function goes: `case`, `if`, and the `return` of a
-  loop's condition,
-- `hostcall.to_device`: (result, bytes) for each result of a host call that the device needs.
-
-A value that the host has already gets no mark, so each crosses once, and only where it is needed.
-Before:
-
-```mlir
-func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
-  %0 = stablehlo.sine %arg0 : tensor<3xf32>
-  %1 = stablehlo.custom_call @hostcall(%0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>) -> tensor<3xf32>
-  %2 = stablehlo.cosine %arg0 : tensor<3xf32>
-  %3 = stablehlo.add %1, %2 : tensor<3xf32>
-  return %3 : tensor<3xf32>
-}
-```
-
-After `hostcall-partition`:
-
-```mlir
-func.func @main(%arg0: tensor<3xf32>) -> tensor<3xf32> {
-  %0:2 = call @cluster_0(%arg0) : (tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>)
-  %1 = stablehlo.custom_call @hostcall(%0#0) {api_version = 4 : i32, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}, hostcall.to_device = array<i64: 0, 12>, hostcall.to_host = array<i64: 0, 12>} : (tensor<3xf32>) -> tensor<3xf32>
-  %2 = call @cluster_1(%1, %0#1) : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
-  return %2 : tensor<3xf32>
-}
-func.func private @cluster_0(%arg0: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
-  %0 = stablehlo.sine %arg0 : tensor<3xf32>
-  %1 = stablehlo.cosine %arg0 : tensor<3xf32>
-  return %0, %1 : tensor<3xf32>, tensor<3xf32>
-}
-func.func private @cluster_1(%arg0: tensor<3xf32>, %arg1: tensor<3xf32>) -> tensor<3xf32> {
-  %0 = stablehlo.add %arg0, %arg1 : tensor<3xf32>
-  return %0 : tensor<3xf32>
-}
-```
-"""  # noqa: E501
+The pass moves ops for the device to functions `@cluster_0`, `@cluster_1`, …, and `@main` calls them
+and makes the host calls between them. A runner compiles the clusters, and interprets `@main`.
+docs/passes.md lists what `@main` holds, and the attributes `hostcall.to_host` and
+`hostcall.to_device`: pairs (operand or result, bytes) for each value that crosses. A value that the
+host has already gets no mark, so each crosses once, and only where it is needed.
+"""
 
 from __future__ import annotations
 
+import math
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from itertools import count
 
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import func
 
 from hostcall_mlir.ir import custom_calls, traversal
-from hostcall_mlir.ir.diagnostics import Failure, report
-from hostcall_mlir.ir.jaxlib_names import address, attribute_of, bounds_of, is_token
+from hostcall_mlir.ir.diagnostics import Failure, report, report_all
+from hostcall_mlir.ir.jaxlib_names import address, attribute_of, bounds_of, is_token, padded_type
 from hostcall_mlir.passes.base import Options, Pass
 from hostcall_mlir.passes.inlining import inline_host_callers
-from hostcall_mlir.passes.overlap import schedule
+from hostcall_runtime import _clustering
+from hostcall_runtime._clustering import Place
 
 # Constants of up to this many elements are copied to their users.
 _SMALL = 16
@@ -90,56 +45,43 @@ def is_small_constant(op: ir.Operation) -> bool:
 def outline(
     ops: Sequence[ir.Operation], before: ir.Operation, location: ir.Location
 ) -> tuple[ir.Operation, ir.Operation]:
-    """Move ops into a new function, and call it in their place.
-
-    Args:
-      ops: the ops, in an order in which they can run.
-      before: the op before which the call is inserted.
-      location: the location of the function.
+    """Move ops into a new function, and call it before the op `before`.
 
     Returns:
       The func.call, whose callee has no name yet, and the func.func, which is in no module yet.
     """
     inner = [nested for op in ops for nested in custom_calls.walk(op)]
     inputs, constants = _inputs(inner)
-    outputs = _outputs(ops, {*map(address, inner)})
-    call = ir.Operation.create(
-        "func.call",
-        [value.type for value in outputs],
-        inputs,
-        {"callee": ir.FlatSymbolRefAttr.get("unnamed")},
-        loc=ops[0].location,
-        ip=ir.InsertionPoint(before),
+    own = {*map(address, inner)}
+    outputs = [
+        result
+        for op in ops
+        for result in op.results
+        if any(address(use.owner.operation) not in own for use in result.uses)
+    ]
+    taken, returned = ([value.type for value in values] for values in (inputs, outputs))
+    with ir.InsertionPoint(before), ops[0].location:
+        call = func.CallOp(returned, "unnamed", inputs).operation
+    function = func.FuncOp(
+        "unnamed", (taken, returned), visibility="private", loc=location, ip=False
     )
-    function, block = _function(inputs, outputs, location)
-    # All uses of the outputs become uses of the call's results; `_fill` restores the inner uses.
+    block = function.add_entry_block([value.location for value in inputs])
+    # All uses of the outputs become uses of the call's results. The loop restores the inner uses.
     inside = dict(zip(inputs, block.arguments, strict=True))
     for value, result in zip(outputs, call.results, strict=True):
         value.replace_all_uses_with(result)
         inside[result] = value
     for constant in constants:
         inside[constant.result] = constant.clone(ip=ir.InsertionPoint(block)).result
-    _fill(block, ops, inner, inside)
+    for op in ops:
+        block.append(op)
+    for op in inner:
+        for index, operand in enumerate(op.operands):
+            if operand in inside:
+                op.operands[index] = inside[operand]
     with ir.InsertionPoint(block):
-        ir.Operation.create("func.return", operands=outputs, loc=ops[-1].location)
-    return call, function
-
-
-def _function(
-    inputs: Sequence[ir.Value], outputs: Sequence[ir.Value], location: ir.Location
-) -> tuple[ir.Operation, ir.Block]:
-    """Create a function without ops, with the types of the inputs and the outputs."""
-    types = ir.FunctionType.get([v.type for v in inputs], [v.type for v in outputs])
-    attributes = {
-        "sym_name": ir.StringAttr.get("unnamed"),
-        "function_type": ir.TypeAttr.get(types),
-        "sym_visibility": ir.StringAttr.get("private"),
-    }
-    function = ir.Operation.create(
-        "func.func", attributes=attributes, regions=1, loc=location, ip=False
-    )
-    locations = [value.location for value in inputs]
-    return function, ir.Block.create_at_start(function.regions[0], types.inputs, locations)
+        func.ReturnOp(outputs, loc=ops[-1].location)
+    return call, function.operation
 
 
 def _inputs(inner: Sequence[ir.Operation]) -> tuple[list[ir.Value], list[ir.Operation]]:
@@ -161,30 +103,6 @@ def _inputs(inner: Sequence[ir.Operation]) -> tuple[list[ir.Value], list[ir.Oper
     return [*inputs], [*constants.values()]
 
 
-def _outputs(ops: Sequence[ir.Operation], own: set[int]) -> list[ir.Value]:
-    """Return the results of ops that other ops use."""
-    return [
-        result
-        for op in ops
-        for result in op.results
-        if any(address(use.owner.operation) not in own for use in result.uses)
-    ]
-
-
-def _fill(
-    block: ir.Block,
-    ops: Sequence[ir.Operation],
-    inner: Sequence[ir.Operation],
-    inside: dict[ir.Value, ir.Value],
-) -> None:
-    for op in ops:
-        block.append(op)
-    for op in inner:
-        for index, operand in enumerate(op.operands):
-            if operand in inside:
-                op.operands[index] = inside[operand]
-
-
 TO_HOST = "hostcall.to_host"
 TO_DEVICE = "hostcall.to_device"
 
@@ -195,9 +113,7 @@ _SIZE = 4  # the bytes of a true size, an i32
 def mark(block: ir.Block, on_host: frozenset[ir.Value] = frozenset()) -> None:
     """Mark the ops of a partitioned block, and those in its regions.
 
-    Args:
-      block: the block of the function, or of a loop or branch in it.
-      on_host: the values from outside of the block that are on the host, also or only.
+    The values from outside in `on_host` are on the host, also or only.
     """
     known = {*on_host}
     for op in (op.operation for op in block):
@@ -273,11 +189,9 @@ def _bytes(type_: ir.Type) -> int:
     """Return the bytes that cross for a value; padding and true sizes cross, too."""
     if isinstance(type_, ir.TupleType):
         return sum(_bytes(type_.get_type(i)) for i in range(type_.num_types))
-    tensor, bounds = ir.RankedTensorType(type_), bounds_of(type_)
-    count = 1
-    for dim, size in enumerate(tensor.shape):
-        count *= bounds.get(dim, size)
-    return count * _element_bytes(tensor.element_type) + _SIZE * len(bounds)
+    padded = padded_type(type_)
+    count = math.prod(padded.shape)
+    return count * _element_bytes(padded.element_type) + _SIZE * len(bounds_of(type_))
 
 
 def _element_bytes(type_: ir.Type) -> int:
@@ -324,22 +238,20 @@ PASS = Pass(
 def _control(ops: Sequence[ir.Operation], entry: ir.Operation) -> list[ir.Operation]:
     """Return the ops with regions that hold host calls, the outer ones first."""
     found: set[int] = set()
-    ok = True
+    problems = []
     for call in filter(custom_calls.is_host_call, ops):
         op = call.parent.operation
         while op != entry and address(op) not in found:
             if op.name not in _CONTROL:
-                ok = False
-                report(
-                    call,
+                text = (
                     f"{PASS.name}: a host call inside of '{op.name}', which XLA runs as a whole; "
-                    "host calls can be in while, case and if",
+                    "host calls can be in while, case and if"
                 )
+                problems.append((call, text))
                 break
             found.add(address(op))
             op = op.parent.operation
-    if not ok:
-        raise Failure
+    report_all(problems)
     return [op for op in ops if address(op) in found]
 
 
@@ -392,14 +304,35 @@ def _partition(
 ) -> dict[int, ir.Operation]:
     """Partition a block, and return the new function for each new call of a cluster."""
     *ops, terminator = (op.operation for op in block)
+    ops = [op for op in ops if address(op) not in constants]
+    members: dict[int, list[ir.Operation]] = defaultdict(list)
+    for op, step in zip(ops, _steps(ops, host), strict=True):
+        members[step].append(op)
     clusters: dict[int, ir.Operation] = {}
-    for step in schedule([op for op in ops if address(op) not in constants], host):
-        if step.cluster:
-            call, function = outline(step.cluster, terminator, location)
+    for step in sorted(members):
+        if step % 2 == 0:
+            call, function = outline(members[step], terminator, location)
             clusters[address(call)] = function
-        for op in step.host:
+            continue
+        for op in members[step]:
             op.move_before(terminator)
     return clusters
+
+
+def _steps(ops: Sequence[ir.Operation], host: Collection[int]) -> list[int]:
+    """Return the step of each op.
+
+    An op without operands, such as a large constant, goes where it is used first; the terminator,
+    which follows all ops, counts as a user of each.
+    """
+    before = traversal.predecessors(ops)
+    places = [Place.HOST if address(op) in host else Place.COMPILED for op in ops]
+    free = [i for i, op in enumerate(ops) if not (before[i] or op.operands or op.regions)]
+    before.append([*range(len(ops))])
+    places.append(Place.HOST)
+    steps = _clustering.first_steps(places, before)
+    movable = (i for i in free if places[i] is Place.COMPILED)
+    return _clustering.sink(before, steps, movable)[:-1]
 
 
 def _name(module: ir.Module, entry: ir.Operation, clusters: dict[int, ir.Operation]) -> None:

@@ -10,12 +10,21 @@ from jaxlib.mlir import ir, passmanager
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir import traversal
 from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError
-from hostcall_mlir.passes import check, cse_pure, dce, from_jax, name, overlap, partition, resolve
+from hostcall_mlir.passes import check, cse_pure, dce, from_jax, name, overlap, partition
 from hostcall_mlir.passes.base import Pass
 
 PASSES: dict[str, Pass] = {
-    module.PASS.name: module.PASS
-    for module in (from_jax, name, resolve, cse_pure, dce, partition, overlap, check)
+    each.name: each
+    for each in (
+        from_jax.PASS,
+        name.PASS,
+        name.INVERSE,
+        cse_pure.PASS,
+        dce.PASS,
+        partition.PASS,
+        overlap.PASS,
+        check.PASS,
+    )
 }
 
 

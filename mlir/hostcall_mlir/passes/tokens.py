@@ -15,7 +15,6 @@ from jaxlib.mlir import ir
 from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.jaxlib_names import address, is_token
-from hostcall_mlir.passes.inlining import is_private
 
 # Waits for all its tokens; a later op may still take each of them.
 _JOIN = "stablehlo.after_all"
@@ -33,11 +32,7 @@ _AGAIN = (
 
 
 def misuses(ops: Sequence[ir.Operation]) -> Iterator[tuple[ir.Operation, str]]:
-    """Yield the ops that take a token wrongly, with the reason.
-
-    Args:
-      ops: all ops of a module, in its order.
-    """
+    """Yield the ops that take a token wrongly, with the reason, from all ops of a module."""
     order = {address(op): number for number, op in enumerate(ops)}
     for op in ops:
         values = [*op.results]
@@ -112,8 +107,8 @@ def _taking_tokens(module: ir.Module) -> dict[str, ir.Operation]:
     """Return the private functions that take only tokens."""
     found = {}
     for name, function in traversal.functions(module).items():
-        types = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value).inputs
-        if types and all(map(private.is_token, types)) and is_private(function):
+        types = traversal.type_of(function).inputs
+        if types and all(map(private.is_token, types)) and traversal.is_private(function):
             found[name] = function
     return found
 
@@ -133,7 +128,7 @@ def _give_number(call: ir.Operation, number: ir.Type) -> None:
 
 def _take_number(function: ir.Operation, number: ir.Type) -> None:
     attributes = function.attributes
-    type_ = ir.FunctionType(ir.TypeAttr(attributes["function_type"]).value)
+    type_ = traversal.type_of(function)
     taken = ir.FunctionType.get([*type_.inputs, number], type_.results)
     attributes["function_type"] = ir.TypeAttr.get(taken)
     if private.attribute_of(function, "arg_attrs") is not None:

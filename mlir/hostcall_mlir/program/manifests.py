@@ -294,7 +294,7 @@ def mismatches(module: ir.Module, manifest: Manifest) -> Iterator[str]:
     if main is None or not main.regions[0].blocks:
         yield "the program has no function @main"
         return
-    type_ = ir.FunctionType(ir.TypeAttr(main.attributes["function_type"]).value)
+    type_ = traversal.type_of(main)
     specs = [entry.spec for entry in manifest.inputs]
     yield from _differing("input", type_.inputs, specs)
     # @main returns bounded results with their padding, and the true sizes as further results.

@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import stablehlo
 
 from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
-from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError, report
+from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError, report_all
 from hostcall_mlir.ir.jaxlib_names import attribute_of, attributes_of, names_of_attributes
 from hostcall_mlir.passes import pipeline
 from hostcall_mlir.program.manifests import ProgramError
@@ -136,13 +137,13 @@ def text_of(module: ir.Module) -> str:
 def inputs_of(module: ir.Module) -> list[ir.Type]:
     """Return the types that @main takes."""
     main = traversal.functions(module)["main"]
-    return [*ir.FunctionType(_type_of(main)).inputs]
+    return [*traversal.type_of(main).inputs]
 
 
 def outputs_of(module: ir.Module) -> list[ir.Type]:
     """Return the types that @main returns."""
     main = traversal.functions(module)["main"]
-    return [*ir.FunctionType(_type_of(main)).results]
+    return [*traversal.type_of(main).results]
 
 
 def _translate(module: ir.Module) -> None:
@@ -164,10 +165,8 @@ def _translate(module: ir.Module) -> None:
                 _replace(op, ir.Operation.create(_RENAMED[op.name], types, op.operands).results[0])
         elif op.name.startswith("mhlo."):
             unknown.append(op)
-    for op in unknown:
-        report(op, f"'{op.name}' is an op of XLA's own, which StableHLO does not have")
-    if unknown:
-        raise Failure
+    lacking = "is an op of XLA's own, which StableHLO does not have"
+    report_all((op, f"'{op.name}' {lacking}") for op in unknown)
 
 
 def _replace(op: ir.Operation, value: ir.Value) -> None:
@@ -184,7 +183,7 @@ def _set_constants(main: ir.Operation, constants: Mapping[int, np.ndarray]) -> N
     for number in sorted(constants, reverse=True):
         block.erase_argument(number)
     inputs = [argument.type for argument in block.arguments]
-    set_type(main, inputs, ir.FunctionType(_type_of(main)).results)
+    set_type(main, inputs, traversal.type_of(main).results)
     for kept in ("arg_attrs", "res_attrs"):
         if kept in main.attributes:
             del main.attributes[kept]
@@ -198,13 +197,13 @@ def _return_sizes(main: ir.Operation) -> list[tuple[int, int]]:
     with ir.InsertionPoint(returning):
         for number, value in enumerate(values):
             for dim in private.bounds_of(value.type):
-                sizes.append(custom_calls.true_size(value, dim))
+                sizes.append(stablehlo.get_dimension_size(value, dim))
                 found.append((number, dim))
             values[number] = custom_calls.padded(value)
         ir.Operation.create("func.return", [], [*values, *sizes])
     returning.erase()
     types = [value.type for value in [*values, *sizes]]
-    set_type(main, ir.FunctionType(_type_of(main)).inputs, types)
+    set_type(main, traversal.type_of(main).inputs, types)
     return found
 
 
@@ -230,14 +229,10 @@ def _without_state(call: ir.Operation) -> None:
             if index == last:
                 value = custom_calls.constant(np.zeros([], np.int64), element.results[0].type)
             else:
-                value = custom_calls.element(new.result, index - (index > last))
+                value = stablehlo.get_tuple_element(new.result, index - (index > last))
         element.results[0].replace_all_uses_with(value)
         element.erase()
     call.erase()
-
-
-def _type_of(main: ir.Operation) -> ir.Type:
-    return ir.TypeAttr(main.attributes["function_type"]).value
 
 
 def set_type(main: ir.Operation, inputs: Sequence[ir.Type], results: Sequence[ir.Type]) -> None:
@@ -288,13 +283,13 @@ def _widen(main: ir.Operation) -> None:
             if (wide := _wide_type(argument.type)) is not None:
                 sub_byte = argument.type
                 argument.set_type(wide)
-                value = custom_calls.converted(argument, sub_byte)
+                value = stablehlo.convert(sub_byte, argument)
                 argument.replace_all_uses_except(value, value.owner.operation)
     returning = [*block][-1].operation
     with ir.InsertionPoint(returning):
         for number, value in enumerate(returning.operands):
             if (wide := _wide_type(value.type)) is not None:
-                returning.operands[number] = custom_calls.converted(value, wide)
+                returning.operands[number] = stablehlo.convert(wide, value)
     types = ([value.type for value in values] for values in (block.arguments, returning.operands))
     set_type(main, *types)
 
@@ -346,4 +341,4 @@ def _last_tokens(op: ir.Operation) -> Iterator[ir.Value]:
             if last >= 0 and last not in taken:
                 element = ir.TupleType(result.type).get_type(last)
                 if private.is_token(element):
-                    yield custom_calls.element(result, last)
+                    yield stablehlo.get_tuple_element(result, last)

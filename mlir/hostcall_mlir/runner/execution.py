@@ -6,7 +6,7 @@ checks, and its errors are the same.
 
 These programs take and return arrays only. A value of bounded size becomes an array of the
 bound's size and a tensor<i32> for each true size. A tuple becomes its elements. A token holds
-nothing, so it is not passed. `width` returns how many arrays represent a value.
+nothing, so it is not passed.
 
 Each array has a slot, an index into a list that a run fills. The regions of loops and branches use
 the slots of the ops around them. A value that is on the device and on the host has slots for both.
@@ -17,16 +17,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, islice
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
 from jaxlib.mlir import ir
+from jaxlib.mlir.dialects import func, stablehlo
 
 from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
-from hostcall_mlir.ir.jaxlib_names import attributes_of, bounds_attribute, bounds_of, is_token
+from hostcall_mlir.ir.jaxlib_names import attributes_of, bounds_of, is_token, padded_type
 from hostcall_mlir.passes import partition
 from hostcall_mlir.program.manifests import Manifest, Spec, dtype_of, show
 from hostcall_mlir.program.structures import type_name
@@ -36,11 +38,7 @@ from hostcall_runtime._runs import Program
 def to_device(value: Any, spec: Spec, device: jax.Device, what: str) -> jax.Array:
     """Return a value as an array on a device, once its dtype and shape match a spec.
 
-    Args:
-      value: a NumPy or JAX array, or a number; numbers are cast to their kind or a higher one.
-      spec: the dtype and shape that the array must have.
-      device: the device for the array.
-      what: the name of the value in errors: "argument x of predict".
+    Numbers are cast to their kind or a higher one. Errors call the value `what`.
 
     Raises:
       TypeError: if the value is not an array, or is a tracer.
@@ -131,11 +129,8 @@ _HERE = Program(())
 Slots = list[Any]
 
 
-class Step(Protocol):
-    """One step of a plan."""
-
-    def run(self, slots: Slots) -> None:
-        """Run the step: read its operands from slots, and write its results to slots."""
+# One step of a plan: it reads its operands from slots, and writes its results to slots.
+Step = Callable[[Slots], None]
 
 
 @dataclass(frozen=True)
@@ -149,88 +144,56 @@ class Block:
     def run(self, slots: Slots) -> list[Any]:
         """Run the steps, and return the block's results."""
         for step in self.steps:
-            step.run(slots)
+            step(slots)
         return [slots[slot] for slot in self.results]
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """A cluster, which the device runs between host calls."""
+def _apply(
+    function: Callable[[list[Any]], list[Any]], operands: list[int], results: list[int]
+) -> Step:
+    """Return the step that applies a function to arrays."""
 
-    executable: Any
-    operands: list[int]
-    results: list[int]
+    def run(slots: Slots) -> None:
+        _store(slots, results, function([slots[slot] for slot in operands]))
 
-    def run(self, slots: Slots) -> None:
-        """Start the cluster; the device may still run it when this returns."""
-        arrays = [slots[slot] for slot in self.operands]
-        _store(slots, self.results, private.execute(self.executable, arrays))
+    return run
 
 
-@dataclass(frozen=True)
-class HostCall:
-    """A call of a Python function; `executable` is a program for the host with this call alone."""
-
-    executable: Any
-    operands: list[int]
-    results: list[int]
-
-    def run(self, slots: Slots) -> None:
-        """Make the call, and return when it has ended."""
-        arrays = [slots[slot] for slot in self.operands]
-        _store(slots, self.results, private.execute_to_end(self.executable, arrays, _HERE))
+def _copy(device: jax.Device, operands: list[int], results: list[int]) -> Step:
+    """Return the step that starts to copy arrays to a device; what uses a copy waits for it."""
+    return _apply(lambda arrays: [put(array, device) for array in arrays], operands, results)
 
 
-@dataclass(frozen=True)
-class Transfer:
-    """Copies of arrays between the device and the host; `device` is the target."""
+def _loop(condition: Block, body: Block, operands: list[int], results: list[int]) -> Step:
+    """Return the step for a `stablehlo.while`."""
 
-    device: jax.Device
-    operands: list[int]
-    results: list[int]
-
-    def run(self, slots: Slots) -> None:
-        """Start the copies; a step that uses a copy waits for it."""
-        arrays = [put(slots[slot], self.device) for slot in self.operands]
-        _store(slots, self.results, arrays)
-
-
-@dataclass(frozen=True)
-class Loop:
-    """A `stablehlo.while`."""
-
-    condition: Block
-    body: Block
-    operands: list[int]
-    results: list[int]
-
-    def run(self, slots: Slots) -> None:
-        """Run the body as long as the condition holds."""
-        carried = [slots[slot] for slot in self.operands]
+    def run(slots: Slots) -> None:
+        carried = [slots[slot] for slot in operands]
         while True:
-            _store(slots, self.condition.arguments, carried)
-            (goes_on,) = self.condition.run(slots)
+            _store(slots, condition.arguments, carried)
+            (goes_on,) = condition.run(slots)
             if not np.asarray(goes_on):
                 break
-            _store(slots, self.body.arguments, carried)
-            carried = self.body.run(slots)
-        _store(slots, self.results, carried)
+            _store(slots, body.arguments, carried)
+            carried = body.run(slots)
+        _store(slots, results, carried)
+
+    return run
 
 
-@dataclass(frozen=True)
-class Branch:
-    """A `stablehlo.case`, or a `stablehlo.if`, whose branch for true is the last one here."""
+def _branch(index: int, branches: Sequence[Block], results: list[int]) -> Step:
+    """Return the step for a `stablehlo.case`: an index out of range selects the last branch.
 
-    index: int
-    branches: Sequence[Block]
-    results: list[int]
+    For a `stablehlo.if`, the branch for true is the last one here.
+    """
 
-    def run(self, slots: Slots) -> None:
-        """Run the branch with the index; an index out of range selects the last branch."""
-        index = int(np.asarray(slots[self.index]))
-        last = len(self.branches) - 1
-        branch = self.branches[index if 0 <= index <= last else last]
-        _store(slots, self.results, branch.run(slots))
+    def run(slots: Slots) -> None:
+        selected = int(np.asarray(slots[index]))
+        last = len(branches) - 1
+        branch = branches[selected if 0 <= selected <= last else last]
+        _store(slots, results, branch.run(slots))
+
+    return run
 
 
 def _store(slots: Slots, where: Sequence[int], arrays: Sequence[Any]) -> None:
@@ -239,11 +202,6 @@ def _store(slots: Slots, where: Sequence[int], arrays: Sequence[Any]) -> None:
 
 
 Body = Callable[[Sequence[ir.Value]], Sequence[ir.Value]]
-
-
-def width(type_: ir.Type) -> int:
-    """Return how many arrays represent a value of a type."""
-    return len(_array_types(type_))
 
 
 def cluster(functions: Mapping[str, ir.Operation], name: str) -> ir.Module:
@@ -257,15 +215,14 @@ def cluster(functions: Mapping[str, ir.Operation], name: str) -> ir.Module:
             if callee is not None and callee not in called:
                 called[callee] = functions[callee]
                 waiting.append(functions[callee])
-    type_ = ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
+    type_ = traversal.type_of(function)
     # Replaces the cluster's own name, so that equal clusters are equal programs.
     new_name = "part"
     while new_name in called:
         new_name += "_"
 
     def body(operands: Sequence[ir.Value]) -> Sequence[ir.Value]:
-        callee = {"callee": ir.FlatSymbolRefAttr.get(new_name)}
-        return [*ir.Operation.create("func.call", type_.results, operands, callee).results]
+        return [*func.CallOp(type_.results, new_name, operands).results]
 
     program, block = _program(type_.inputs, function.location, body)
     for key, other in called.items():
@@ -295,18 +252,14 @@ def _program(
     with location:
         program = ir.Module.create()
         inputs = [array for type_ in types for array in _array_types(type_)]
-        attributes = {
-            "sym_name": ir.StringAttr.get("main"),
-            "function_type": ir.TypeAttr.get(ir.FunctionType.get(inputs, [])),
-        }
-        main = ir.Operation.create("func.func", attributes=attributes, regions=1, ip=False)
-        program.body.append(main)
-        block = ir.Block.create_at_start(main.regions[0], inputs, [location] * len(inputs))
+        with ir.InsertionPoint(program.body):
+            main = func.FuncOp("main", (inputs, []))
+        block = main.add_entry_block()
         with ir.InsertionPoint(block):
             arrays = iter(block.arguments)
             results = body([_enter(type_, arrays) for type_ in types])
             returned = [array for result in results for array in _leave(result)]
-            ir.Operation.create("func.return", [], returned)
+            func.ReturnOp(returned)
         type_ = ir.FunctionType.get(inputs, [array.type for array in returned])
         main.attributes["function_type"] = ir.TypeAttr.get(type_)
     return program, program.body
@@ -323,17 +276,8 @@ def _enter(type_: ir.Type, arrays: Iterator[ir.Value]) -> ir.Value:
     bounds: dict[int, int] = {}
     for dim, bound in bounds_of(type_).items():
         bounds[dim] = bound
-        value = _with_size(value, dim, next(arrays), bounds)
+        value = custom_calls.with_size(value, dim, next(arrays), bounds)
     return value
-
-
-def _with_size(value: ir.Value, dim: int, size: ir.Value, bounds: Mapping[int, int]) -> ir.Value:
-    """Set the true size of one dimension; `bounds` are the bounds of the result's type."""
-    type_ = ir.RankedTensorType(value.type)
-    shape = [ir.ShapedType.get_dynamic_size() if d == dim else n for d, n in enumerate(type_.shape)]
-    encoding = bounds_attribute(bounds, type_.rank)
-    result = ir.RankedTensorType.get(shape, type_.element_type, encoding)
-    return custom_calls.with_size(value, dim, size, result)
 
 
 def _leave(value: ir.Value) -> list[ir.Value]:
@@ -342,12 +286,17 @@ def _leave(value: ir.Value) -> list[ir.Value]:
     if is_token(type_):
         return []
     if isinstance(type_, ir.TupleType):
-        parts = [custom_calls.element(value, i) for i in range(type_.num_types)]
+        parts = [stablehlo.get_tuple_element(value, i) for i in range(type_.num_types)]
         return [array for part in parts for array in _leave(part)]
     return [
         custom_calls.padded(value),
-        *(custom_calls.true_size(value, dim) for dim in bounds_of(type_)),
+        *(stablehlo.get_dimension_size(value, dim) for dim in bounds_of(type_)),
     ]
+
+
+def _width(type_: ir.Type) -> int:
+    """Return how many arrays represent a value of a type."""
+    return len(_array_types(type_))
 
 
 def _array_types(type_: ir.Type) -> list[ir.Type]:
@@ -355,46 +304,22 @@ def _array_types(type_: ir.Type) -> list[ir.Type]:
         return []
     if isinstance(type_, ir.TupleType):
         return [array for i in range(type_.num_types) for array in _array_types(type_.get_type(i))]
-    bounds = bounds_of(type_)
-    if not bounds:
-        return [type_]
-    tensor = ir.RankedTensorType(type_)
-    shape = [bounds.get(dim, size) for dim, size in enumerate(tensor.shape)]
     size = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
-    return [ir.RankedTensorType.get(shape, tensor.element_type), *[size] * len(bounds)]
+    return [padded_type(type_), *[size] * len(bounds_of(type_))]
 
 
 # The slots of each value's arrays.
 Places = dict[ir.Value, list[int]]
 
-
-@dataclass(frozen=True)
-class Plan:
-    """The steps of a partitioned program.
-
-    Attributes:
-      block: the steps of @main.
-      slots: the number of slots.
-    """
-
-    block: Block
-    slots: int
-
-    def run(self, arrays: Sequence[Any]) -> list[Any]:
-        """Run @main on arrays that are on the device, and return its results."""
-        slots: Slots = [None] * self.slots
-        for slot, array in zip(self.block.arguments, arrays, strict=True):
-            slots[slot] = array
-        return self.block.run(slots)
+# Runs a program on the arrays that @main takes.
+Run = Callable[[Sequence[Any]], list[Any]]
 
 
-def make_plan(module: ir.Module, device: jax.Device, host: jax.Device) -> Plan:
-    """Make the plan of a partitioned program, and compile each part.
+def make_plan(module: ir.Module, device: jax.Device, host: jax.Device) -> Run:
+    """Compile each part of a result of `hostcall-partition`, whose calls have callback ids.
 
-    Args:
-      module: a result of `hostcall-partition`, whose host calls have callback ids.
-      device: the device that runs clusters.
-      host: one of JAX's CPUs.
+    Return the function that runs @main on arrays that are on the device. Host calls run on `host`,
+    one of JAX's CPUs.
 
     Raises:
       RuntimeError: if XLA cannot compile a part.
@@ -402,7 +327,14 @@ def make_plan(module: ir.Module, device: jax.Device, host: jax.Device) -> Plan:
     functions = traversal.functions(module)
     planner = _Planner(functions, device, host)
     block = planner.block(functions["main"].regions[0].blocks[0])
-    return Plan(block, planner.slots)
+    count = planner.slots  # the planner itself refers to the module
+
+    def run(arrays: Sequence[Any]) -> list[Any]:
+        slots: Slots = [None] * count
+        _store(slots, block.arguments, arrays)
+        return block.run(slots)
+
+    return run
 
 
 class _Planner:
@@ -433,25 +365,28 @@ class _Planner:
             program = cluster(self._functions, callee)
             executable = self._compiled(program, self._device, calls=False)
             operands = self._of(self._on_device, op.operands)
-            return [Cluster(executable, operands, self._new(self._on_device, op.results))]
+            results = self._new(self._on_device, op.results)
+            # The device may still run it when this returns.
+            return [_apply(partial(private.execute, executable), operands, results)]
         if custom_calls.is_host_call(op):
             executable = self._compiled(host_call(op), self._host, calls=True)
             before = self._to_host(op)
             operands = self._of(self._on_host, op.operands)
-            call = HostCall(executable, operands, self._new(self._on_host, op.results))
+            make_call = partial(private.execute_to_end, executable, program=_HERE)
+            call = _apply(make_call, operands, self._new(self._on_host, op.results))
             return [*before, call, *self._to_device(op)]
         if op.name == "stablehlo.while":
             operands = self._of(self._on_device, op.operands)
             condition = self.block(op.regions[0].blocks[0], is_condition=True)
             body = self.block(op.regions[1].blocks[0])
-            return [Loop(condition, body, operands, self._new(self._on_device, op.results))]
+            return [_loop(condition, body, operands, self._new(self._on_device, op.results))]
         if op.name in ("stablehlo.if", "stablehlo.case"):
             before = self._to_host(op)
             (index,) = self._of(self._on_host, op.operands)
             branches = [self.block(region.blocks[0]) for region in op.regions]
             if op.name == "stablehlo.if":  # its first branch is for true, and index 1 means true
                 branches.reverse()
-            return [*before, Branch(index, branches, self._new(self._on_device, op.results))]
+            return [*before, _branch(index, branches, self._new(self._on_device, op.results))]
         self._join(op)
         return []
 
@@ -463,7 +398,7 @@ class _Planner:
         if not marked:
             return []
         operands = self._of(self._on_device, marked)
-        return [Transfer(self._host, operands, self._new(self._on_host, marked))]
+        return [_copy(self._host, operands, self._new(self._on_host, marked))]
 
     def _to_device(self, op: ir.Operation) -> list[Step]:
         """Return the copies of a host call's results that the device needs, as its mark says."""
@@ -477,13 +412,13 @@ class _Planner:
             return []
         sources = [slot for source, _ in crossing for slot in source]
         copies = [slot for _, copy in crossing for slot in copy]
-        return [Transfer(self._device, sources, copies)]
+        return [_copy(self._device, sources, copies)]
 
     def _parts(self, places: Places, op: ir.Operation) -> list[list[int]]:
         """Return the slots of each result of a host call; a tuple counts as its elements."""
         slots = iter(self._of(places, op.results))
         types = custom_calls.result_types(op)
-        return [[*islice(slots, width(type_))] for type_ in types]
+        return [[*islice(slots, _width(type_))] for type_ in types]
 
     def _join(self, op: ir.Operation) -> None:
         """Give the result of an op that only regroups values the slots of its operands."""
@@ -495,10 +430,10 @@ class _Planner:
             if op.name == "stablehlo.get_tuple_element":
                 index = ir.IntegerAttr(op.attributes["index"]).value
                 tuple_ = ir.TupleType(op.operands[0].type)
-                widths = [width(tuple_.get_type(i)) for i in range(index + 1)]
+                widths = [_width(tuple_.get_type(i)) for i in range(index + 1)]
                 *_, start, end = accumulate(widths, initial=0)
                 slots = slots[start:end]
-            assert len(slots) == width(result.type), f"nobody knows what {op.name} does"
+            assert len(slots) == _width(result.type), f"nobody knows what {op.name} does"
             places[result] = slots
 
     def _compiled(self, program: ir.Module, device: jax.Device, calls: bool) -> Any:
@@ -513,7 +448,7 @@ class _Planner:
         """Reserve new slots for values."""
         first = self.slots
         for value in values:
-            count = width(value.type)
+            count = _width(value.type)
             places[value] = [*range(self.slots, self.slots + count)]
             self.slots += count
         return [*range(first, self.slots)]

@@ -24,6 +24,7 @@ from hostcall_mlir.program import function_lookup, manifests, structures
 from hostcall_mlir.program.function_lookup import Function
 from hostcall_mlir.program.manifests import Callback, Input, Manifest, ProgramError
 from hostcall_mlir.runner import execution
+from hostcall_mlir.runner.execution import Run
 from hostcall_runtime._errors import interrupt_behind
 from hostcall_runtime._runs import Program
 
@@ -62,12 +63,7 @@ def register(
     """Register the callbacks of a program, and write their ids in the place of their names.
 
     Calls from different lines get different ids, so that an error tells which call failed.
-
-    Args:
-      module: the program.
-      manifest: its manifest.
-      functions: the functions of its callbacks, by name.
-      classes: the namedtuples in its structures, by name.
+    `functions` are those of the callbacks, and `classes` the namedtuples in structures, by name.
     """
     program = next(_programs)
     left = {callback.name: iter(callback.calls) for callback in manifest.callbacks}
@@ -111,9 +107,6 @@ def _target(
 
 # The JAX platforms on which XLA's programs can make host calls.
 _WITH_HOST_CALLS = ("cpu",)
-
-# Runs a program on the arrays that @main takes.
-_Run = Callable[[Sequence[Any]], list[Any]]
 
 
 def load(
@@ -296,7 +289,7 @@ def _default_device() -> jax.Device:
     return device
 
 
-def _raising_causes(run: _Run, arrays: Sequence[Any]) -> list[Any]:
+def _raising_causes(run: Run, arrays: Sequence[Any]) -> list[Any]:
     """Run a program; if a callback fails, make the callback's exception the cause of the error."""
     try:
         return run(arrays)
@@ -307,7 +300,7 @@ def _raising_causes(run: _Run, arrays: Sequence[Any]) -> list[Any]:
         raise error from hostcall_runtime.last_error(error)
 
 
-def _compile(module: ir.Module, device: jax.Device, partitioned: bool, keep: Sequence[int]) -> _Run:
+def _compile(module: ir.Module, device: jax.Device, partitioned: bool, keep: Sequence[int]) -> Run:
     """Compile a program whose host calls have callback ids; those in `keep` never overlap."""
     try:
         if partitioned:
@@ -329,7 +322,7 @@ def _refusing(module: ir.Module, what: str) -> Iterator[None]:
             ) from error
 
 
-def _compile_whole(module: ir.Module, device: jax.Device, keep: Sequence[int]) -> _Run:
+def _compile_whole(module: ir.Module, device: jax.Device, keep: Sequence[int]) -> Run:
     if device.platform not in _WITH_HOST_CALLS and custom_calls.host_calls(module):
         raise ProgramError(
             f"the program calls Python, which XLA's programs for {device} cannot do. Load it with "
@@ -348,19 +341,14 @@ def _compile_whole(module: ir.Module, device: jax.Device, keep: Sequence[int]) -
     return lambda arrays: private.execute_to_end(executable, arrays, program)
 
 
-def _compile_parts(module: ir.Module, device: jax.Device) -> _Run:
+def _compile_parts(module: ir.Module, device: jax.Device) -> Run:
     with _refusing(module, "partitioned"):
         traversal.check_ops(module, min(traversal.SPLIT_OPS, private.MOST_COMPILED))
         # Without locations, equal parts have equal bytecode and are compiled once.
         pipeline.run(module, "hostcall-partition,strip-debuginfo")
     register_handlers()
-    plan = execution.make_plan(module, device, _host_of(device))
-
-    def run(arrays: Sequence[Any]) -> list[Any]:
-        results: list[Any] = jax.block_until_ready(plan.run(arrays))
-        return results
-
-    return run
+    run = execution.make_plan(module, device, _host_of(device))
+    return lambda arrays: jax.block_until_ready(run(arrays))
 
 
 def _host_of(device: jax.Device) -> jax.Device:

@@ -15,7 +15,7 @@ from typing import Any
 import hostcall
 from hostcall import _control, _installation, _versions
 from hostcall._callbacks import requested_routes
-from hostcall_runtime import _library, _patching
+from hostcall_runtime import _jax_versions, _library, _patching
 
 VARIABLES = (
     "HOSTCALL_DISABLE",
@@ -74,10 +74,9 @@ def _load_jax() -> dict[str, str | None]:
         warnings.simplefilter("ignore")  # the table has the missing names
         try:
             importlib.import_module("hostcall.jax")
-            tried = importlib.import_module("hostcall.jax._versions")
         except ImportError as error:
             return {"version": version, "problem": str(error)}
-    return {"version": version, "problem": tried.untested(version)}
+    return {"version": version, "problem": _jax_versions.untested(version)}
 
 
 def _names() -> Iterator[dict[str, Any]]:

@@ -75,10 +75,10 @@ def _must_carry(
     body = functions[node.attr["body"].func.name]
     arguments = enumerate(body.signature.input_arg)
     resources = {number for number, argument in arguments if argument.type == _RESOURCE}
-    return [result.type for result in results] == [_BOOL] and resources <= _invariants(body)
+    return [result.type for result in results] == [_BOOL] and resources <= invariants(body)
 
 
-def _invariants(body: FunctionDef) -> set[int]:
+def invariants(body: FunctionDef) -> set[int]:
     """Return the numbers of the arguments that a body returns unchanged, in their places."""
     identities = {f"{n.name}:output:0": n.input[0] for n in body.node_def if n.op == "Identity"}
     found = set()
@@ -104,9 +104,9 @@ def _carry(function: FunctionDef, index: int, functions: Mapping[str, Any], stem
     if loop.attr["output_shapes"].list.shape:
         loop.attr["output_shapes"].list.shape.add()  # the shape of a scalar
     carried = _condition(condition, f"{stem}__condition")
-    invariants = _invariants(body)
-    iteration = _without_results(body, invariants, f"{stem}__iteration") if invariants else body
-    around = _body(body, iteration, invariants, condition, f"{stem}__body")
+    same = invariants(body)
+    iteration = _without_results(body, same, f"{stem}__iteration") if same else body
+    around = _body(body, iteration, same, condition, f"{stem}__body")
     loop.attr["cond"].func.name = carried.signature.name
     loop.attr["body"].func.name = around.signature.name
     # Without edges, nodes run in their order here: at the end, the call and the loop would be last.

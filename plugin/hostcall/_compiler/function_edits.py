@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
-from hostcall._tf.types import FunctionDef
+from hostcall._tf.types import FunctionDef, NodeDef
 
 _INT32 = tf.int32.as_datatype_enum
 _COMPARISONS = frozenset({"Equal", "NotEqual"})
@@ -113,3 +113,80 @@ class FunctionEdits:
         del self._function.node_def[:]
         self._function.node_def.extend(copies)
         return True
+
+
+class Part(NamedTuple):
+    """Nodes of a function in a FunctionDef of their own, which has neither name nor results yet.
+
+    Attributes:
+      function: the FunctionDef.
+      taken: the values from outside, in the order of its arguments.
+      controls: the control inputs from outside.
+    """
+
+    function: FunctionDef
+    taken: list[str]
+    controls: list[str]
+
+
+def part_of(nodes: Sequence[NodeDef], constants: Mapping[str, NodeDef], types: defs.Types) -> Part:
+    """Copy nodes of a function into one of their own.
+
+    Args:
+      nodes: the nodes.
+      constants: nodes without inputs, by name, that the part gets copies of where it needs them.
+      types: the dtypes of the function's values.
+    """
+    inside = {node.name for node in nodes}
+    needed = dict.fromkeys(defs.source(value) for node in nodes for value in node.input)
+    copied = [constants[name] for name in needed if name in constants and name not in inside]
+    function: Any = protos.function_pb2.FunctionDef(node_def=copied)
+    taken: dict[str, str] = {}
+    controls: dict[str, None] = {}
+    for node in nodes:
+        inputs = []
+        for value in node.input:
+            name = defs.source(value)
+            if name in inside or name in constants:
+                inputs.append(value)
+            elif value.startswith("^"):
+                controls.setdefault(value)
+            else:
+                inputs.append(taken.setdefault(value, f"hostcall_arg_{len(taken)}"))
+        member = function.node_def.add()
+        member.CopyFrom(node)
+        member.input[:] = inputs
+    for value, name in taken.items():
+        function.signature.input_arg.add(name=name, type=types.of(value))
+    return Part(function, [*taken], [*controls])
+
+
+def take_wide(function: FunctionDef, wide: Mapping[int, int]) -> None:
+    """Make a function take and return values of wide dtypes in the place of narrow ones."""
+    for arg in function.signature.input_arg:
+        if arg.type in wide:
+            narrow, arg.type = arg.type, wide[arg.type]
+            defs.cast_uses(function, f"{arg.name}__narrow", arg.name, arg.type, narrow)
+    for arg in function.signature.output_arg:
+        if arg.type in wide:
+            narrow, arg.type = arg.type, wide[arg.type]
+            value, name = function.ret[arg.name], f"{arg.name}__wide"
+            function.ret[arg.name] = defs.add_cast(function, name, value, narrow, arg.type)
+
+
+def pass_wide(function: FunctionDef, node: NodeDef, wide: Mapping[int, int]) -> None:
+    """Make a call, loop or branch of a function pass and get wide dtypes instead of narrow ones."""
+    definition = op_kinds.op_def(node.op)
+    taken, returned = definition.input_arg[-1], definition.output_arg[0]
+    first = len(definition.input_arg) - 1  # the other arguments are one value each
+    for index, dtype in enumerate(node.attr[taken.type_list_attr].list.type):
+        if dtype in wide:
+            value, name = node.input[first + index], f"{node.name}__in_{index}"
+            node.input[first + index] = defs.add_cast(function, name, value, dtype, wide[dtype])
+    for index, dtype in enumerate(node.attr[returned.type_list_attr].list.type):
+        if dtype in wide:
+            value, name = f"{node.name}:{returned.name}:{index}", f"{node.name}__out_{index}"
+            defs.cast_uses(function, name, value, wide[dtype], dtype)
+    for attr in {taken.type_list_attr, returned.type_list_attr}:
+        types = node.attr[attr].list.type
+        types[:] = [wide.get(dtype, dtype) for dtype in types]

@@ -22,7 +22,7 @@ from hostcall._compiler import (
 )
 from hostcall._compiler.bounded import analysis, returned_sizes
 from hostcall._compiler.missing_kernels import MissingKernel
-from hostcall._compiler.partition import clustering, execution, host_calls, placement
+from hostcall._compiler.partition import execution, host_calls, placement, shared_clusters
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._compiler.regions import writing
 from hostcall._compiler.regions.forming import NotWholeError
@@ -280,7 +280,7 @@ def _partition(partitioner: Partitioner, entry: str, where: _Where) -> str:
         placement.carry(functions, old)
     if where.is_one_device:
         execution.run_in_sequence(functions, old)
-        clustering.share(functions, old)
+        shared_clusters.share(functions, old)
     return name
 
 

@@ -238,6 +238,11 @@ def source(value: str) -> str:
     return (value[1:] if value[0] == "^" else value).partition(":")[0]
 
 
+def data_inputs(node: NodeDef) -> list[str]:
+    """Return the inputs of a node that are values."""
+    return [value for value in node.input if value[0] != "^"]
+
+
 def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
     """Return, for each node, the positions of the nodes that it waits for before it first runs.
 
@@ -420,6 +425,14 @@ class Types:
         if name not in self._known:
             self._known[name] = output_types(self._nodes[name], self._functions)
         return self._known[name]
+
+    def results_of(self, name: str) -> dict[str, int]:
+        """Return the types of a node's results, by their names as inputs of other nodes."""
+        return {
+            f"{name}:{result}:{i}": dtype
+            for result, types in self.of_node(name).items()
+            for i, dtype in enumerate(types)
+        }
 
     def position(self, name: str, result: str) -> int:
         """Return the number of a node's result that inputs call `result`, such as "z:0"."""

@@ -11,10 +11,9 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._tf import features
-from hostcall._tf.function_defs import add_cast, cast_uses
-from hostcall._tf.types import FunctionDef, NodeDef
 
-_WIDE = {
+# The dtypes in which values of sub-byte dtypes cross.
+WIDE = {
     tf.as_dtype(sub_byte).as_datatype_enum: tf.as_dtype(wide).as_datatype_enum
     for sub_byte, wide in (("int4", "int8"), ("uint4", "uint8"))
 }
@@ -22,45 +21,7 @@ _WIDE = {
 
 def wide(dtype: tf.DType) -> tf.DType:
     """Return the dtype in which values of a dtype cross the boundary of a compiled program."""
-    return tf.as_dtype(_WIDE.get(dtype.as_datatype_enum, dtype.as_datatype_enum))
-
-
-def widen(host: FunctionDef, clusters: list[Any]) -> None:
-    """Cast the sub-byte inputs and results of a function's clusters at the boundaries.
-
-    Args:
-      host: the FunctionDef that calls the clusters.
-      clusters: the FunctionDefs of the clusters.
-    """
-    for cluster in clusters:
-        signature = cluster.signature
-        if not any(arg.type in _WIDE for arg in (*signature.input_arg, *signature.output_arg)):
-            continue
-        name = signature.name
-        call = next(n for n in host.node_def if "f" in n.attr and n.attr["f"].func.name == name)
-        _widen_inputs(host, cluster, call)
-        _widen_outputs(host, cluster, call)
-
-
-def _widen_inputs(host: FunctionDef, cluster: FunctionDef, call: NodeDef) -> None:
-    for index, arg in enumerate(cluster.signature.input_arg):
-        if arg.type in _WIDE:
-            sub_byte, wide = arg.type, _WIDE[arg.type]
-            value, name = call.input[index], f"{call.name}__in_{index}"
-            call.input[index] = add_cast(host, name, value, sub_byte, wide)
-            call.attr["Tin"].list.type[index] = arg.type = wide
-            cast_uses(cluster, f"{arg.name}__sub_byte", arg.name, wide, sub_byte)
-
-
-def _widen_outputs(host: FunctionDef, cluster: FunctionDef, call: NodeDef) -> None:
-    for index, arg in enumerate(cluster.signature.output_arg):
-        if arg.type in _WIDE:
-            sub_byte, wide = arg.type, _WIDE[arg.type]
-            value, name = cluster.ret[arg.name], f"{arg.name}__wide"
-            cluster.ret[arg.name] = add_cast(cluster, name, value, sub_byte, wide)
-            call.attr["Tout"].list.type[index] = arg.type = wide
-            returned = f"{call.name}:output:{index}"
-            cast_uses(host, f"{call.name}__out_{index}", returned, wide, sub_byte)
+    return tf.as_dtype(WIDE.get(dtype.as_datatype_enum, dtype.as_datatype_enum))
 
 
 CompositeTensor = features.CompositeTensor

@@ -19,6 +19,7 @@ class Message(Protocol):
     """A protocol message."""
 
     def CopyFrom(self, other: Self, /) -> None: ...  # noqa: N802 - protobuf's names, as below
+    def ByteSize(self) -> int: ...  # noqa: N802
     def HasField(self, name: str, /) -> bool: ...  # noqa: N802
     def SerializeToString(self, *, deterministic: bool = ...) -> bytes: ...  # noqa: N802
 

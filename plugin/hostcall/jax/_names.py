@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import jax
 
-from hostcall.jax import _versions
+from hostcall_runtime import _jax_versions
 from hostcall_runtime._patching import Name
 
 CALLS = "hostcall.jax.call"
@@ -151,18 +151,18 @@ def check() -> None:
         raise ImportError(
             f"hostcall.jax needs JAX 0.8 or later, and this is {jax.__version__}: before, Python "
             "that reads the constants of a program may end the process. Install a later version: "
-            f"{_versions.INSTALL}. TensorFlow's side of hostcall works without it.",
+            f"{_jax_versions.INSTALL}. TensorFlow's side of hostcall works without it.",
             name="jax",
         )
     lost = _missing(CALLS)
     if lost:
         raise ImportError(
             f"hostcall.jax does not work with JAX {jax.__version__}, which has no {_listed(lost)}. "
-            f"Install a version that it works with: {_versions.INSTALL}. TensorFlow's side of "
+            f"Install a version that it works with: {_jax_versions.INSTALL}. TensorFlow's side of "
             "hostcall works without it.",
             name=lost[0].module,
         )
-    if said := _versions.untested(jax.__version__):
+    if said := _jax_versions.untested(jax.__version__):
         warnings.warn(said, RuntimeWarning, stacklevel=3)
     _warn(feature for feature in _NAMES if feature not in _BRIDGES)
     if "tensorflow" in sys.modules:
@@ -210,7 +210,7 @@ def _message(feature: str) -> str:
     return (
         f"hostcall.jax: JAX {jax.__version__} has {found}, which hostcall needs for this: "
         f"{feature}. Without it, {_WITHOUT[feature]} Install a version of JAX that hostcall works "
-        f"with: {_versions.INSTALL}."
+        f"with: {_jax_versions.INSTALL}."
     )
 
 

@@ -19,14 +19,17 @@ CPU, DEVICE = f"{TASK}/device:CPU:0", f"{TASK}/device:TPU:1"
 X = tf.TensorSpec([4], tf.float32)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def tpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where XLA compiles for TPUs, whose programs cannot call the host."""
     compile_for_tpus(monkeypatch)
 
 
-def rewritten(program: Any, device: str) -> Any:
-    concrete = jitted(program).get_concrete_function(X)
+def rewritten(program: Any, device: str = DEVICE) -> Any:
+    return kernel_function(jitted(program).get_concrete_function(X), device)
+
+
+def kernel_function(concrete: Any, device: str) -> Any:
     library = concrete.graph.as_graph_def().library
     library.function.append(concrete.function_def)
     name = concrete.function_def.signature.name
@@ -61,20 +64,17 @@ def test_what_an_accelerator_is() -> None:
     assert placement.suffix_of(DEVICE) == "_on_TPU_1"
 
 
-@pytest.mark.usefixtures("tpu")
 def test_clusters_are_on_the_device_and_calls_beside_it() -> None:
     found = devices(lambda x: sort(tf.sin(x)) * 2.0)
     assert found["PyFunc"] == {CPU}
     assert found["cluster"] == {DEVICE}
 
 
-@pytest.mark.usefixtures("tpu")
 def test_what_the_host_alone_uses_stays_there() -> None:
     found = devices(lambda x: tf.numpy_function(np.add, [tf.sin(x), np.float32(3.0)], x.dtype))
     assert found["Const"] == {CPU}
 
 
-@pytest.mark.usefixtures("tpu")
 def test_variables_are_read_where_they_are() -> None:
     with tf.device(CPU.replace("worker", "localhost").replace("task:3", "task:0")):
         variable = tf.Variable([1.0, 2.0, 3.0, 4.0])
@@ -82,7 +82,6 @@ def test_variables_are_read_where_they_are() -> None:
     assert found.get("ReadVariableOp", {""}) == {""}
 
 
-@pytest.mark.usefixtures("tpu")
 def test_where_the_user_has_placed_ops_says_nothing() -> None:
     def program(x: Any) -> Any:
         with tf.device("/device:CPU:1"):
@@ -92,38 +91,27 @@ def test_where_the_user_has_placed_ops_says_nothing() -> None:
     assert (found["PyFunc"], found["cluster"]) == ({CPU}, {DEVICE})
 
 
-@pytest.mark.usefixtures("tpu")
 def test_programs_that_cannot_call_the_host_are_partitioned() -> None:
-    assert rewritten(sort, DEVICE).partitioned
+    assert rewritten(sort).partitioned
     assert not rewritten(sort, CPU).partitioned
 
 
-@pytest.mark.usefixtures("tpu")
 def test_a_custom_call_for_such_a_device_is_refused() -> None:
     with (
         hostcall.scope(route="custom_call"),
         pytest.raises(hostcall.LoweringError, match="TPU:1 cannot call the host"),
     ):
-        rewritten(sort, DEVICE)
+        rewritten(sort)
 
 
-@pytest.mark.usefixtures("tpu")
 def test_functions_for_two_devices_have_two_names() -> None:
-    program = lambda x: sort(tf.sin(x)) * 2.0  # noqa: E731
-    concrete = jitted(program).get_concrete_function(X)
-    library = concrete.graph.as_graph_def().library
-    library.function.append(concrete.function_def)
-    names = set()
-    for device in (DEVICE, DEVICE.replace("TPU:1", "TPU:0"), ""):
-        with hostcall.scope(route="partition"):
-            new = kernel_hook.rewrite_for_kernel(
-                library.SerializeToString(), concrete.function_def.signature.name, device, True
-            )
-        names.add(new.name)
+    concrete = jitted(lambda x: sort(tf.sin(x)) * 2.0).get_concrete_function(X)
+    devices = (DEVICE, DEVICE.replace("TPU:1", "TPU:0"), "")
+    with hostcall.scope(route="partition"):
+        names = {kernel_function(concrete, device).name for device in devices}
     assert len(names) == 3
 
 
-@pytest.mark.usefixtures("tpu")
 def test_loops_on_the_host_carry_no_floats_of_eight_bits() -> None:
     narrow = tf.as_dtype("float8_e5m2")
 
@@ -133,7 +121,7 @@ def test_loops_on_the_host_carry_no_floats_of_eight_bits() -> None:
             y = tf.ensure_shape(tf.numpy_function(np.sort, [y], narrow), y.shape)
         return tf.cast(y, x.dtype)
 
-    found = functions_of(rewritten(program, DEVICE))
+    found = functions_of(rewritten(program))
     loops = [node for f in found for node in f.node_def if node.op == "While"]
     assert loops
     for loop in loops:
@@ -143,7 +131,6 @@ def test_loops_on_the_host_carry_no_floats_of_eight_bits() -> None:
         assert taken == list(loop.attr["T"].list.type)
 
 
-@pytest.mark.usefixtures("tpu")
 def test_no_cluster_returns_a_handle() -> None:
     variable = tf.Variable([1.0, 2.0, 3.0, 4.0])
 
@@ -151,7 +138,7 @@ def test_no_cluster_returns_a_handle() -> None:
         variable.assign(sort(x))
         return tf.identity(variable.handle)
 
-    for function in functions_of(rewritten(program, DEVICE)):
+    for function in functions_of(rewritten(program)):
         if "_XlaMustCompile" in function.attr:
             assert tf.resource.as_datatype_enum not in [
                 result.type for result in function.signature.output_arg

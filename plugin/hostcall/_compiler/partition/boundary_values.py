@@ -8,18 +8,20 @@ branches' values. On the host, a made-up variant is empty, and TensorFlow cannot
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from hostcall._compiler.partition import clustering
-from hostcall._compiler.partition.clustering import Place
+from hostcall._compiler import function_edits
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
+from hostcall_runtime import _clustering as clustering
+from hostcall_runtime._clustering import Place
 
 _INT32 = tf.int32.as_datatype_enum
+# Values of this dtype exist inside a compiled program, which can neither take nor return them.
 _VARIANT = tf.variant.as_datatype_enum
 
 
@@ -43,23 +45,20 @@ def replace(function: Any) -> None:
         node.input[:] = [f"{name}:output:0", f"{name}:output:0", *controls]
 
 
-# Values of this dtype exist inside a compiled program, which can neither take nor return them.
-_INNER_DTYPE = tf.variant.as_datatype_enum
-
 # Ops that cost less than starting a compiled program.
-TRIVIAL_OPS = frozenset(
-    {
-        "EnsureShape",
-        "ExpandDims",
-        "Identity",
-        "IdentityN",
-        "NoOp",
-        "PreventGradient",
-        "ReadVariableOp",
-        "Reshape",
-    }
-    | {op_kinds.KNOWN_SIZES, "Shape", "Squeeze", "StopGradient"}
-)
+TRIVIAL_OPS = op_kinds.IDENTITIES | {
+    *("EnsureShape", "ExpandDims", "NoOp", "PreventGradient", "ReadVariableOp", "Reshape"),
+    *("Shape", "Squeeze", "StopGradient"),
+}
+
+_EITHER_OPS = op_kinds.IDENTITIES | {"NoOp"}
+
+
+def place_of(node: NodeDef, host_ops: Container[str], either: Container[str] = ()) -> Place:
+    """Return where a node may run, from the names of nodes that are for the host, or for either."""
+    if node.name in host_ops:
+        return Place.HOST
+    return Place.EITHER if node.op in _EITHER_OPS or node.name in either else Place.COMPILED
 
 
 def partition(
@@ -68,13 +67,13 @@ def partition(
     """Divide a function into host ops and clusters.
 
     Args:
-      function: a FunctionDef.
+      function: the function.
       new_name: the name of the function that replaces it.
       places: where each of its nodes may run, by name.
       functions: the functions that it calls, by name.
 
     Returns:
-      The FunctionDef of the function on the host, which calls the clusters, and their FunctionDefs.
+      The function on the host, which calls the clusters, and the clusters.
     """
     # Each cluster gets its own constants: XLA wants to know many operands when it compiles.
     ordered = defs.program_order(function)
@@ -88,7 +87,7 @@ def partition(
 def passes_inner_values(function: FunctionDef) -> bool:
     """Return whether a FunctionDef takes or returns values that exist only inside a program."""
     signature = function.signature
-    return any(arg.type == _INNER_DTYPE for arg in (*signature.input_arg, *signature.output_arg))
+    return any(arg.type == _VARIANT for arg in (*signature.input_arg, *signature.output_arg))
 
 
 def _assign(
@@ -98,25 +97,29 @@ def _assign(
     chosen = [places[node.name] for node in nodes]
     before = defs.predecessors(nodes)
     groups = _groups(function, nodes, chosen, types)
-    floors = _floors(nodes, clustering.assign(chosen, before, groups))
-    steps = clustering.assign(chosen, before, groups, floors)
+    steps = clustering.assign(chosen, before, groups)
+    floors = _floors(nodes, steps)
+    if floors:
+        steps = clustering.assign(chosen, before, groups, floors)
     worth = {s for s, node in zip(steps, nodes, strict=True) if node.op not in TRIVIAL_OPS}
     idle = [i for i, step in enumerate(steps) if step % 2 == 0 and step not in worth]
     if idle:
         for i in idle:
             chosen[i] = Place.HOST
         steps = clustering.assign(chosen, before, groups, floors)
-    if not any(floors):
-        steps = clustering.sink(chosen, before, steps, [i for group in groups for i in group])
+    if not floors:
+        grouped = {i for group in groups for i in group}
+        compiled = {i for i, place in enumerate(chosen) if place is Place.COMPILED}
+        steps = clustering.sink(before, steps, compiled - grouped)
     number = {step: i for i, step in enumerate(sorted({s for s in steps if s % 2 == 0}))}
     return {n.name: number[s] for s, n in zip(steps, nodes, strict=True) if s in number}
 
 
 def _floors(nodes: list[Any], steps: list[int]) -> list[int]:
-    """Return the step before which each node must not run, since a function may be cut in two."""
+    """Return the step before which each node must not run, if the function is to be cut in two."""
     later = [attributes.LATER in node.attr for node in nodes]
     if not any(later):
-        return [0] * len(nodes)
+        return []
     end = max((step for step, late in zip(steps, later, strict=True) if not late), default=0)
     return [end + 1 if late else 0 for late in later]
 
@@ -128,36 +131,23 @@ def _groups(
 
     Nodes that take these values from outside of the function, or return them, are put on the host.
     """
-    parent = list(range(len(nodes)))
-
-    def root(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = i = parent[parent[i]]
-        return i
-
+    groups = clustering.Groups[int]()
     position = {node.name: i for i, node in enumerate(nodes)}
-    returned = {defs.source(v) for v in function.ret.values() if _is_inner(types, v)}
+    returned = {defs.source(v) for v in function.ret.values() if types.of(v) == _VARIANT}
     for i, node in enumerate(nodes):
         if node.name in returned:
             places[i] = Place.HOST
-        if not types.handles(node, _INNER_DTYPE):
+        if not types.handles(node, _VARIANT):
             continue
-        for value in node.input:
-            if value.startswith("^") or not _is_inner(types, value):
+        for value in defs.data_inputs(node):
+            if types.of(value) != _VARIANT:
                 continue
             producer = position.get(defs.source(value))
             if producer is None:
                 places[i] = Place.HOST
             else:
-                parent[root(i)] = root(producer)
-    groups: dict[int, list[int]] = defaultdict(list)
-    for i in range(len(nodes)):
-        groups[root(i)].append(i)
-    return [group for group in groups.values() if len(group) > 1]
-
-
-def _is_inner(types: defs.Types, value: str) -> bool:
-    return bool(types.of(value) == _INNER_DTYPE)
+                groups.unite(i, producer)
+    return [group for group in groups.of(range(len(nodes))) if len(group) > 1]
 
 
 class _Partition:
@@ -216,8 +206,7 @@ class _Partition:
 
     def functions(self) -> tuple[Any, list[Any]]:
         """Return the function on the host, and the clusters."""
-        host = protos.function_pb2.FunctionDef()
-        host.CopyFrom(self._function)
+        host: Any = protos.copy_of(self._function)
         host.signature.name = self._new_name
         del host.node_def[:]
         for node in self._host:
@@ -253,33 +242,10 @@ class _Partition:
 
     def _cluster(self, number: int, members: list[Any]) -> tuple[Any, list[str]]:
         """Return a cluster's function, and the inputs of the node that calls it."""
-        function = protos.function_pb2.FunctionDef()
-        signature = function.signature
+        part = function_edits.part_of(members, self._constants, self._types)
+        function, signature = part.function, part.function.signature
         signature.name = f"{self._new_name}__cluster_{number}"
-        inside = {node.name for node in members}
-        taken: dict[str, str] = {}
-        controls: dict[str, None] = {}
-        constants: dict[str, None] = {}
-        for node in members:
-            added = function.node_def.add()
-            added.CopyFrom(node)
-            inputs = []
-            for value in node.input:
-                name = defs.source(value)
-                if name in inside:
-                    inputs.append(value)
-                elif name in self._constants:
-                    constants.setdefault(name)
-                    inputs.append(value)
-                elif value.startswith("^"):
-                    controls.setdefault(value)
-                else:
-                    inputs.append(taken.setdefault(value, f"hostcall_arg_{len(taken)}"))
-            added.input[:] = inputs
-            signature.is_stateful |= self._is_stateful(node)
-        function.node_def.extend(self._constants[name] for name in constants)
-        for value, name in taken.items():
-            signature.input_arg.add(name=name, type=self._types.of(value))
+        signature.is_stateful = any(self._types.definition_of(n).is_stateful for n in members)
         for value, index in self._exports[number].items():
             name = f"hostcall_result_{index}"
             signature.output_arg.add(name=name, type=self._types.of(value))
@@ -287,7 +253,7 @@ class _Partition:
         for name in self._awaited[number]:
             function.control_ret[name] = name
             signature.control_output.append(name)
-        return function, self._outside([*taken, *controls])
+        return function, self._outside([*part.taken, *part.controls])
 
     def _call(self, number: int, cluster: FunctionDef, inputs: list[str]) -> Any:
         signature = cluster.signature
@@ -295,9 +261,6 @@ class _Partition:
         # TensorFlow compiles a call if the node has this attribute; the function's does not count.
         node.attr[defs.MUST_COMPILE].b = True
         return node
-
-    def _is_stateful(self, node: NodeDef) -> bool:
-        return bool(self._types.definition_of(node).is_stateful)
 
     def _add_constants(self, host: FunctionDef) -> None:
         used = {defs.source(value) for node in host.node_def for value in node.input}

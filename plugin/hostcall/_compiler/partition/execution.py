@@ -25,11 +25,7 @@ _SHARED_ATTR = "shared_rendezvous"
 
 
 def bring_rendezvous(functions: Mapping[str, Any]) -> None:
-    """Make each call of a partitioned function bring its own rendezvous.
-
-    Args:
-      functions: the FunctionDefs of a partitioning, by name.
-    """
+    """Make each call of the functions of a partitioning bring its own rendezvous."""
     on_host = {name for name, f in functions.items() if attributes.CLUSTER not in f.attr}
     for name in on_host:
         functions[name].attr[_SHARED_ATTR].b = True
@@ -54,9 +50,11 @@ def all_are_for(device: str, functions: Iterable[Any]) -> bool:
 def run_in_sequence(functions: Mapping[str, Any], old: Mapping[str, Any]) -> None:
     """Make partitioned functions run on one thread, if none of their nodes could run in parallel.
 
+    All nodes must be for one device: nodes on several devices wait for each other in an order that
+    is not known here.
+
     Args:
-      functions: the FunctionDefs of a partitioning, which call each other. All their nodes are for
-        one device: nodes on several devices wait for each other in an order that is not known here.
+      functions: the functions of a partitioning.
       old: other functions that clusters may call.
     """
     on_host = [f for f in functions.values() if attributes.CLUSTER not in f.attr]

@@ -79,14 +79,11 @@ def raises_carrier(call: Callable[..., T]) -> Callable[..., T]:
 
 
 def refusal(token: str, complaint: str) -> tuple[int, str] | None:
-    """Return the reason why a nested call cannot be made, or None if it can.
+    """Return a status code and the reason why a nested call cannot be made, or None if it can.
 
     Args:
       token: that of the entry in TensorFlow's registry that is to be called.
       complaint: the problem of the thread's stack, or "".
-
-    Returns:
-      A status code and a text.
     """
     entry = token_registry.find(token)
     spec = entry if isinstance(entry, CallbackSpec) else None
@@ -111,11 +108,6 @@ _ALIGNMENT = 32
 # Copying fewer bytes takes less time than finding out where they begin.
 _FEW_BYTES = 4096
 
-_STATELESS = "PyFuncStateless"
-
-# The attribute that selects one of an op's kernels.
-_KERNEL = "_kernel"
-
 # TensorFlow's casts to int4 leave the bits open in which NumPy has the sign.
 _INT4 = tf.as_dtype("int4")
 _INT4_ARRAY = np.dtype(_INT4.as_numpy_dtype)
@@ -123,7 +115,7 @@ _INT4_ARRAY = np.dtype(_INT4.as_numpy_dtype)
 
 def take_own_kernel(node: NodeDef) -> None:
     """Give a script op the kernel of host_script_op.cc."""
-    node.attr[_KERNEL].s = b"hostcall"
+    node.attr["_kernel"].s = b"hostcall"
 
 
 def redirect(functions: Iterable[Any], are_regions: bool = False) -> None:
@@ -141,7 +133,7 @@ def redirect(functions: Iterable[Any], are_regions: bool = False) -> None:
         if attributes.CLUSTER in function.attr:
             continue
         for node in function.node_def:
-            if node.op == _STATELESS:
+            if node.op == "PyFuncStateless":
                 # TensorFlow would run a stateless op only once if its inputs are constants.
                 node.op = "PyFunc"
             if node.op in op_kinds.SCRIPT_OPS:
@@ -162,12 +154,7 @@ def _redirect(node: NodeDef, is_in_region: bool) -> None:
 
 
 class _HostOp:
-    """An entry of TensorFlow's registry; the spec owns it.
-
-    Args:
-      spec: the callback.
-      node: the NodeDef of an op that calls it.
-    """
+    """An entry of TensorFlow's registry for an op that calls a spec, which owns it."""
 
     _place = "host"
     _expect = staticmethod(result_shapes.known)

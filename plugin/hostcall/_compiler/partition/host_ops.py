@@ -12,13 +12,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from hostcall._callbacks import settings
-from hostcall._compiler import async_calls, node_places
+from hostcall._compiler import async_calls, control_flow, node_places
 from hostcall._compiler.ordering import Effects
 from hostcall._compiler.route_selection import Choice
 from hostcall._tf import attributes, op_kinds
@@ -38,13 +38,7 @@ _REASON = "XLA wants to know operand '{operand}' when it compiles, and it depend
 
 
 class DataConstants:
-    """The ops with data-dependent operands that XLA wants to know when it compiles.
-
-    Args:
-      functions: FunctionDefs by name.
-      constant_operands: gives the positions of the operands of an op that XLA wants to know, by its
-        NodeDef.
-    """
+    """The ops with data-dependent operands that XLA wants to know when it compiles: see HostOps."""
 
     def __init__(
         self, functions: Mapping[str, Any], constant_operands: Callable[[Any], Sequence[int]]
@@ -57,22 +51,12 @@ class DataConstants:
         return VaryingValues(self._functions)
 
     def reason(self, function: str, node: NodeDef) -> str:
-        """Return the reason why a node is for the host, or an empty text.
-
-        Args:
-          function: the name of its function.
-          node: its NodeDef.
-        """
+        """Return the reason why a node is for the host, or an empty text."""
         operands = self._operands(function, node)
         return _REASON.format(operand=_operand_name(node, operands[0])) if operands else ""
 
     def index_nodes(self, function: FunctionDef, found: set[str]) -> set[str]:
-        """Return the nodes that compute operands of the nodes found, and are too small to compile.
-
-        Args:
-          function: a FunctionDef.
-          found: the names of its nodes that have a reason.
-        """
+        """Return the nodes that compute operands of those found, and are too small to compile."""
         nodes = {node.name: node for node in function.node_def}
         pending = []
         for name in found:
@@ -83,7 +67,7 @@ class DataConstants:
             node = nodes.get(pending.pop())
             if node is not None and node.name not in seen and node.op in _INDEX_OPS:
                 seen.add(node.name)
-                pending += [defs.source(v) for v in node.input if not v.startswith("^")]
+                pending += map(defs.source, defs.data_inputs(node))
         return seen - found
 
     def _operands(self, function: str, node: NodeDef) -> list[int]:
@@ -118,9 +102,6 @@ class VaryingValues:
 
     They are followed through functions and the loops, branches and calls in them. A function that
     none of the others calls may get any arguments.
-
-    Args:
-      functions: FunctionDefs by name.
     """
 
     def __init__(self, functions: Mapping[str, Any]) -> None:
@@ -137,12 +118,7 @@ class VaryingValues:
             self._follow(self._pending.popitem()[0])
 
     def includes(self, function: str, value: str) -> bool:
-        """Return whether a value may vary, by its name as an input of nodes.
-
-        Args:
-          function: the name of its function.
-          value: an argument, `name`, or the result of a node, `name:result:index`.
-        """
+        """Return whether a value of a function may vary, by its name as an input of nodes."""
         values = self._values[function]
         return value in values or defs.source(value) in values
 
@@ -182,10 +158,10 @@ class VaryingValues:
         definition = op_kinds.op_def_or_none(node.op)
         if definition is None or definition.is_stateful or node.op in op_kinds.SCRIPT_OPS:
             return True
-        return any(self.includes(function, value) for value in _data(node))
+        return any(self.includes(function, value) for value in defs.data_inputs(node))
 
     def _follow_call(self, name: str, node: NodeDef, called: Sequence[str]) -> None:
-        inputs = [self.includes(name, value) for value in _data(node)]
+        inputs = [self.includes(name, value) for value in defs.data_inputs(node)]
         if node.op in op_kinds.LOOP_OPS:
             found = self._loop(node, inputs)
         elif node.op in op_kinds.BRANCH_OPS:
@@ -198,35 +174,24 @@ class VaryingValues:
                 self._pass([callee], range(len(self._functions[callee].signature.input_arg)))
             self._values[name].add(node.name)
             return
-        outputs = self._types[name].of_node(node.name)
-        names = [f"{result}:{i}" for result, types in outputs.items() for i in range(len(types))]
-        varying = (f"{node.name}:{names[i]}" for i in found if i < len(names))
-        self._values[name].update(varying)
+        results = enumerate(self._types[name].results_of(node.name))
+        self._values[name].update(value for i, value in results if i in found)
 
     def _loop(self, node: NodeDef, inputs: Sequence[bool]) -> set[int]:
         body = node.attr["body"].func.name
         found = {*_positions(inputs), *self._results[body]}
         arguments = self._functions[body].signature.input_arg
+        invariants = control_flow.invariants(self._functions[body])
         # The contents of a list vary if a value that is written to it varies.
         found.update(
             i
             for i, argument in enumerate(arguments)
-            if argument.type != _VARIANT and not self._is_invariant(body, i)
+            if argument.type != _VARIANT and i not in invariants
         )
         self._pass([body, node.attr["cond"].func.name], found)
         return found
 
-    def _is_invariant(self, body: str, position: int) -> bool:
-        """Return whether the body of a loop returns an argument unchanged."""
-        function = self._functions[body]
-        value = function.ret[function.signature.output_arg[position].name]
-        producers = {n.name: n for n in function.node_def if n.op == "Identity"}
-        while (name := defs.source(value)) in producers:
-            value = producers[name].input[0]
-        return bool(value == function.signature.input_arg[position].name)
-
-    def _branches(self, called: Iterable[str], inputs: Sequence[bool]) -> set[int]:
-        called = list(called)
+    def _branches(self, called: Sequence[str], inputs: Sequence[bool]) -> set[int]:
         self._pass(called, _positions(inputs[1:]))
         found = {i for callee in called for i in self._results[callee]}
         if inputs[0]:  # the choice of the branch varies
@@ -240,10 +205,6 @@ class VaryingValues:
             if callee in self._functions and not set(positions) <= self._args[callee]:
                 self._args[callee].update(positions)
                 self._pending[callee] = None
-
-
-def _data(node: NodeDef) -> list[str]:
-    return [value for value in node.input if not value.startswith("^")]
 
 
 def _positions(flags: Iterable[bool]) -> list[int]:
@@ -298,11 +259,16 @@ def _is_in_order(node: NodeDef) -> bool:
     return op_kinds.has_effect(node) or async_calls.takes_turns(node)
 
 
+def _ops(functions: Mapping[str, Any], kinds: frozenset[str]) -> Effects:
+    """Return what tells whether a node, or one that it reaches, is one of these ops."""
+    return Effects(functions, lambda node: node.op in kinds, kinds)
+
+
 class HostOps:
     """The nodes of some functions that are for the host.
 
     Args:
-      functions: FunctionDefs by name: those to look into.
+      functions: the functions to look into, by name.
       choose: chooses the route of a script op, by its NodeDef.
       has_kernel: whether XLA can compile an op, by its NodeDef.
       constant_operands: the positions of the operands of an op that XLA wants to know when it
@@ -327,24 +293,21 @@ class HostOps:
         self._has_kernel = has_kernel
         self._data_constants = DataConstants(functions, constant_operands)
         self._marked = marked
-        self._must: dict[str, bool] = {}
+        kinds = {node.op for function in functions.values() for node in function.node_def}
+        self._must = Effects(functions, self._must_be_on_host, kinds)
         # Few functions have marks. Searching their bytes takes a tenth of the time.
         texts = [function.SerializePartialToString() for function in functions.values()]
         self._marks = [m for m in _FOR_HOST if any(m.encode() in text for text in texts)]
         self._effects = Effects(functions, op_kinds.has_effect)
         self.in_order = Effects(functions, _is_in_order, op_kinds.SCRIPT_OPS)
-        self._reached: dict[tuple[str, frozenset[str]], bool] = {}
+        self._branches = _ops(functions, op_kinds.BRANCH_OPS)
+        self._made_up = _ops(functions, _MADE_UP)
         self._obstacles: dict[tuple[str, bool], str] = {}
         self._data_reasons: dict[str, str] = {}
 
     def must_partition(self, name: str) -> bool:
         """Return whether a function reaches a node that must be on the host."""
-        if name not in self._must:
-            self._must[name] = False  # for a function that calls itself
-            self._must[name] = any(map(self._must_be_on_host, self._nodes(name))) or any(
-                map(self.must_partition, self._called_by(name))
-            )
-        return self._must[name]
+        return self._must.of_function(name)
 
     def _must_be_on_host(self, node: NodeDef) -> bool:
         if node.op in op_kinds.SCRIPT_OPS:
@@ -390,9 +353,7 @@ class HostOps:
     def find(self, function: FunctionDef, after_branch: bool = False) -> Findings:
         """Find the nodes of a function that are not compiled.
 
-        Args:
-          function: a FunctionDef.
-          after_branch: whether its arguments may be made up, as those of a gradient: see Findings.
+        After a branch, its arguments may be made up, as those of a gradient: see Findings.
         """
         if defs.has_frames(function):
             reason = "TensorFlow 1's loops and branches are not partitioned"
@@ -400,17 +361,12 @@ class HostOps:
         reasons = self._reasons(function)
         made_up = {arg.name for arg in function.signature.input_arg} if after_branch else set()
         for node in defs.program_order(function):
-            takes = any(defs.source(v) in made_up for v in node.input if not v.startswith("^"))
-            if takes and node.name not in reasons and self._reaches(node, op_kinds.BRANCH_OPS):
+            takes = any(defs.source(value) in made_up for value in defs.data_inputs(node))
+            if takes and node.name not in reasons and self._branches.of_node(node):
                 reasons[node.name] = "its branches take values of branches that were not taken"
-            makes_up = node.name in reasons and self._reaches(node, _MADE_UP)
+            makes_up = node.name in reasons and self._made_up.of_node(node)
             if makes_up or node.op in _LIST_READS or (takes and node.op in op_kinds.IDENTITIES):
                 made_up.add(node.name)
-        constants = self._add_data_constants(function, reasons)
-        index_nodes = self._data_constants.index_nodes(function, constants) - reasons.keys()
-        return Findings(reasons, made_up, constants, index_nodes)
-
-    def _add_data_constants(self, function: FunctionDef, reasons: dict[str, str]) -> set[str]:
         found = {
             node.name: reason
             for node in function.node_def
@@ -418,7 +374,8 @@ class HostOps:
             and (reason := self._data_constant(function.signature.name, node))
         }
         reasons.update(found)
-        return set(found)
+        index_nodes = self._data_constants.index_nodes(function, {*found}) - reasons.keys()
+        return Findings(reasons, made_up, {*found}, index_nodes)
 
     def _data_constant(self, function: str, node: NodeDef) -> str:
         """Return why a node, or one that it reaches, would recompile its cluster for each value."""
@@ -432,17 +389,6 @@ class HostOps:
             if reason := self._data_reasons[name]:
                 return f"in {name}: {reason}"
         return self._data_constants.reason(function, node)
-
-    def _reaches(self, node: NodeDef, ops: frozenset[str]) -> bool:
-        """Return whether a node, or one that it reaches, is one of these ops."""
-        return node.op in ops or any(self._function_reaches(n, ops) for n in self._called(node))
-
-    def _function_reaches(self, name: str, ops: frozenset[str]) -> bool:
-        key = (name, ops)
-        if key not in self._reached:
-            self._reached[key] = False
-            self._reached[key] = any(self._reaches(node, ops) for node in self._nodes(name))
-        return self._reached[key]
 
     def _reasons(self, function: FunctionDef) -> dict[str, str]:
         found = {}
@@ -503,12 +449,6 @@ class HostOps:
 
     def _called(self, node: NodeDef) -> list[str]:
         return defs.called_functions(node, self._functions)
-
-    def _called_by(self, name: str) -> Iterator[str]:
-        """Yield the names of the functions that a function calls."""
-        function = self._functions.get(name)
-        for node in () if function is None else defs.calls_in(function, self._functions):
-            yield from self._called(node)
 
     def _nodes(self, name: str) -> Any:
         function = self._functions.get(name)

@@ -3,7 +3,7 @@
 A *host op* cannot or must not be compiled: a script op whose results have no known shape, say, or
 an op on strings (`host_ops.py`). A loop, branch or call that holds a host op is one itself, and the
 functions that it calls are partitioned in turn. All other nodes are put into clusters
-(`clustering.py`, `boundary_values.py`). Each cluster is a must-compile function.
+(`boundary_values.py`). Each cluster is a must-compile function.
 """
 
 from __future__ import annotations
@@ -12,20 +12,23 @@ import dataclasses
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from hostcall._compiler import function_edits
 from hostcall._compiler.partition import boundary_values, host_calls, placement
-from hostcall._compiler.partition.boundary_values import TRIVIAL_OPS, partition, passes_inner_values
-from hostcall._compiler.partition.clustering import Place
+from hostcall._compiler.partition.boundary_values import (
+    TRIVIAL_OPS,
+    partition,
+    passes_inner_values,
+    place_of,
+)
 from hostcall._compiler.partition.host_ops import Findings, HostOps
 from hostcall._compiler.route_selection import Choice
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.tensor_structures import widen
+from hostcall._tf.tensor_structures import WIDE
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
 # The end of new functions' names.
 SUFFIX = "__partitioned"
-
-_EITHER_OPS = op_kinds.IDENTITIES | {"NoOp"}
 
 # The condition of a loop is a handful of scalar ops; starting a program costs more.
 _SMALL_CONDITION = 16
@@ -64,21 +67,16 @@ class Partitioner:
     """A partitioner for a function and all functions that it reaches.
 
     Args:
-      library: the FunctionDefLibrary that holds them.
-      choose: chooses the route of a script op, by its NodeDef.
-      has_kernel: whether XLA can compile an op, by its NodeDef.
-      constant_operands: the positions of the operands of an op that XLA wants to know when it
-        compiles, by its NodeDef.
-      marked: whether a node must be on the host in any case, by its NodeDef.
+      library: the library that holds them.
+      choose, has_kernel, constant_operands, marked: see HostOps.
       gradient: whether the function to be partitioned is the gradient of a partitioned one.
       refused: whether XLA refuses that function.
       suffix: the end of new functions' names.
       device: the full name of the device that clusters are compiled for, if it is no CPU.
 
     Attributes:
-      library: as given.
+      library, device: as given.
       host_ops: the nodes of the library that are for the host.
-      device: as given.
       functions: the new functions, by name.
       plans: the result for each function.
     """
@@ -154,7 +152,9 @@ class Partitioner:
         inputs = {node.name: [*map(defs.source, node.input)] for node in function.node_def}
         found = self.host_ops.find(function, after_branch)
         reasons = found.reasons
-        places = {node.name: _place(node, found) for node in function.node_def}
+        places = {
+            node.name: place_of(node, reasons, found.index_nodes) for node in function.node_def
+        }
         host, clusters = partition(function, new_name, places, self._old)
         if name != self._entry:  # the caller knows the entry's name
             defs.note_function(host.node_def, name)
@@ -162,7 +162,7 @@ class Partitioner:
         called = {cluster.signature.name for cluster in clusters}
         on_host = {}
         for node in host.node_def:
-            if node.op != "Const" and not (called & _callee_names(node)):
+            if node.op != "Const" and called.isdisjoint(c.name for c in defs.callees(node)):
                 on_host[node.name] = reasons.get(node.name) or _reason_of_partition(node)
                 self._partition_callees(node, not found.made_up.isdisjoint(inputs[node.name]))
         named = [Cluster(c.signature.name, [n.name for n in c.node_def]) for c in clusters]
@@ -170,7 +170,7 @@ class Partitioner:
         calls = frozenset(n.op for n in kept if defs.called_functions(n, self._old))
         chosen = frozenset(node.op for node in kept) - calls
         self.plans.append(PartitionedFunction(name, new_name, on_host, named, chosen, calls))
-        widen(host, clusters)
+        _widen(host, clusters)
         if self.device:
             placement.place(host, called, reasons, self._old | self.functions, self.device)
         return new_name
@@ -193,8 +193,7 @@ class Partitioner:
 
         The loops and branches of TensorFlow 1 get none, neither between them nor out of them.
         """
-        function = protos.function_pb2.FunctionDef()
-        function.CopyFrom(old)
+        function: Any = protos.copy_of(old)
         placement.return_handles_themselves(function, self._old)
         defs.drop_dead_nodes(function, self._old)
         boundary_values.replace(function)
@@ -228,15 +227,15 @@ class Partitioner:
         )
 
 
-def _callee_names(node: NodeDef) -> set[str]:
-    return {callee.name for callee in defs.callees(node)}
-
-
-def _place(node: NodeDef, found: Findings) -> Place:
-    if node.name in found.reasons:
-        return Place.HOST
-    is_little = node.op in _EITHER_OPS or node.name in found.index_nodes
-    return Place.EITHER if is_little else Place.COMPILED
+def _widen(host: FunctionDef, clusters: list[Any]) -> None:
+    """Cast the sub-byte values that clusters take and return at their boundaries."""
+    for cluster in clusters:
+        signature = cluster.signature
+        if any(arg.type in WIDE for arg in (*signature.input_arg, *signature.output_arg)):
+            function_edits.take_wide(cluster, WIDE)
+            calls = (n for n in host.node_def if "f" in n.attr)
+            call = next(n for n in calls if n.attr["f"].func.name == signature.name)
+            function_edits.pass_wide(host, call, WIDE)
 
 
 def _reason_of_partition(node: NodeDef) -> str:

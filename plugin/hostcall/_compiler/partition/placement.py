@@ -16,15 +16,15 @@ from typing import Any
 
 import tensorflow as tf
 
+from hostcall._compiler import function_edits
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
 
-_NARROW = frozenset(
-    getattr(tf.dtypes.experimental, name).as_datatype_enum
+_WIDE = {
+    tf.as_dtype(name).as_datatype_enum: tf.float16.as_datatype_enum
     for name in ("float8_e5m2", "float8_e4m3fn")
-)
-_WIDE = tf.float16.as_datatype_enum
+}
 # The end of the names of functions that take and return wide floats.
 _SUFFIX = "__of_wide_floats"
 
@@ -32,22 +32,16 @@ _SUFFIX = "__of_wide_floats"
 def carry(functions: dict[str, Any], others: Mapping[str, Any]) -> None:
     """Make loops and branches outside of clusters carry wide floats instead of narrow ones.
 
-    Args:
-      functions: the FunctionDefs of a partitioned function, by name. Changed in place; the
-        functions that loops and branches call get copies, which are added.
-      others: other functions that they may call.
+    The functions of a partitioning change in place; those that loops and branches call, of these or
+    of others, get copies, which are added.
     """
     pending = [f for f in functions.values() if attributes.CLUSTER not in f.attr]
     while pending:
         function = pending.pop()
-        for node in list(function.node_def):
-            if node.op in op_kinds.LOOP_OPS | op_kinds.BRANCH_OPS and _carries_narrow(node):
+        for node in defs.nodes_of(function, defs.CONTROL_FLOW_OPS):
+            if any(defs.handles(node, dtype, {}) for dtype in _WIDE):
                 pending += _call_with_wide(node, functions, others)
-                _pass_wide(function, node)
-
-
-def _carries_narrow(node: NodeDef) -> bool:
-    return any(defs.handles(node, dtype, {}) for dtype in _NARROW)
+                function_edits.pass_wide(function, node, _WIDE)
 
 
 def _call_with_wide(
@@ -58,52 +52,12 @@ def _call_with_wide(
     for callee in defs.callees(node):
         old, callee.name = callee.name, callee.name + _SUFFIX
         if callee.name not in functions:
-            new = protos.function_pb2.FunctionDef()
-            new.CopyFrom(functions[old] if old in functions else others[old])
-            _take_wide(new)
+            new = protos.copy_of(functions[old] if old in functions else others[old])
+            new.signature.name += _SUFFIX
+            function_edits.take_wide(new, _WIDE)
             functions[callee.name] = new
             made.append(new)
     return made
-
-
-def _take_wide(function: FunctionDef) -> None:
-    """Make a function take and return wide floats instead of narrow ones."""
-    function.signature.name += _SUFFIX
-    for arg in _narrow_of(function.signature.input_arg):
-        defs.cast_uses(function, f"{arg.name}__narrow", arg.name, _WIDE, arg.type)
-        arg.type = _WIDE
-    for arg in _narrow_of(function.signature.output_arg):
-        returned = function.ret[arg.name]
-        wide = defs.add_cast(function, f"{arg.name}__wide", returned, arg.type, _WIDE)
-        function.ret[arg.name] = wide
-        arg.type = _WIDE
-
-
-def _narrow_of(arguments: Any) -> list[Any]:
-    return [arg for arg in arguments if arg.type in _NARROW]
-
-
-def _pass_wide(function: FunctionDef, node: NodeDef) -> None:
-    """Make a loop or branch take and return wide floats."""
-    definition = op_kinds.op_def(node.op)
-    taken, returned = definition.input_arg[-1], definition.output_arg[0]
-    first = len(definition.input_arg) - 1  # the other arguments are one value each
-    for index, dtype in enumerate(_types(node, taken.type_list_attr)):
-        if dtype in _NARROW:
-            value = node.input[first + index]
-            wide = defs.add_cast(function, f"{node.name}__in_{index}", value, dtype, _WIDE)
-            node.input[first + index] = wide
-    for index, dtype in enumerate(_types(node, returned.type_list_attr)):
-        if dtype in _NARROW:
-            value = f"{node.name}:{returned.name}:{index}"
-            defs.cast_uses(function, f"{node.name}__out_{index}", value, _WIDE, dtype)
-    for name in {taken.type_list_attr, returned.type_list_attr}:
-        types = _types(node, name)
-        node.attr[name].list.type[:] = [_WIDE if dtype in _NARROW else dtype for dtype in types]
-
-
-def _types(node: NodeDef, attr: str) -> list[int]:
-    return list(node.attr[attr].list.type)
 
 
 _CPU = "CPU"
@@ -134,10 +88,10 @@ def place(
     functions: Mapping[str, Any],
     device: str,
 ) -> None:
-    """Assign each node of a partitioned function its device, or leave it to TensorFlow.
+    """Assign each node of a function on the host its device, or leave it to TensorFlow.
 
     Args:
-      function: the FunctionDef on the host, which calls the clusters. Changed in place.
+      function: the function, which calls the clusters. Changed in place.
       clusters: the names of the functions of its clusters.
       host_ops: the names of the nodes that run on the host.
       functions: the functions that it may call, by name.
@@ -151,7 +105,7 @@ def place(
     returned = set(map(defs.source, function.ret.values()))
     for node in reversed(defs.program_order(function)):
         node.device = ""
-        if node.op in op_kinds.LOOP_OPS | op_kinds.BRANCH_OPS:
+        if node.op in defs.CONTROL_FLOW_OPS:
             _lower(node)
         if not clusters.isdisjoint(callee.name for callee in defs.callees(node)):
             node.device = device
@@ -172,10 +126,6 @@ def return_handles_themselves(function: FunctionDef, functions: Mapping[str, Any
 
     A cluster that returned an identity would tie it to the devices that all ops of the cluster have
     in common, which need not include the resource's device.
-
-    Args:
-      function: a FunctionDef. Changed in place.
-      functions: the functions that it may call, by name.
     """
     identities = {
         f"{node.name}:output:0": node.input[0]

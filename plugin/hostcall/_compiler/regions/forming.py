@@ -14,11 +14,12 @@ import tensorflow as tf
 
 from hostcall._callbacks import lookup, result_shapes
 from hostcall._callbacks.structures import BoundedSpec
-from hostcall._compiler.partition import clustering
-from hostcall._compiler.partition.clustering import Place
+from hostcall._compiler.partition.boundary_values import place_of
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import FunctionDef, NodeDef
+from hostcall_runtime import _clustering as clustering
+from hostcall_runtime._clustering import Groups, Place
 
 # None if not even the rank is known; an unknown size is -1.
 Shape = list[int] | None
@@ -54,7 +55,9 @@ def _sizes(shape: tf.TensorShape) -> Shape:
 _STRING, _RESOURCE, _VARIANT = (
     dtype.as_datatype_enum for dtype in (tf.string, tf.resource, tf.variant)
 )
-_IDENTITIES = frozenset({"Identity", "IdentityN"})
+_HELD = (_STRING, _RESOURCE, _VARIANT)
+# Ops that pass on references as they are.
+PASSED_ON = frozenset({"Identity", "IdentityN"})
 
 # A value: the name of its function, and its own name there.
 Value = tuple[str, str]
@@ -66,26 +69,15 @@ class NotWholeError(Exception):
 
 def is_call(node: NodeDef, functions: Mapping[str, Any]) -> bool:
     """Return whether XLA compiles the functions that a node calls along with it."""
-    return (
-        node.op in op_kinds.LOOP_OPS | op_kinds.BRANCH_OPS | defs.CALL_OPS or node.op in functions
-    )
-
-
-def data_inputs(node: NodeDef) -> list[str]:
-    """Return the inputs of a node that are values."""
-    return [value for value in node.input if not value.startswith("^")]
+    return node.op in defs.CONTROL_FLOW_OPS | defs.CALL_OPS or node.op in functions
 
 
 class References:
     """The values of a program that are references in it.
 
-    Args:
-      functions: the FunctionDefs that the program reaches, by name.
-      is_host_op: whether a node has to be on the host, by its NodeDef.
-
     Attributes:
-      host_ops: for each function, the nodes that are on the host: these, and others that pass
-        variants to them.
+      host_ops: for each function, the nodes that are on the host: those that have to be, and others
+        that pass variants to them.
 
     Raises:
       NotWholeError: if a resource is used in the program and on the host.
@@ -93,7 +85,7 @@ class References:
 
     def __init__(self, functions: Mapping[str, Any], is_host_op: Callable[[NodeDef], bool]) -> None:
         self._functions = functions
-        self._parents: dict[Value, Value] = {}
+        self._groups = Groups[Value]()
         self._types = {name: defs.Types(f, functions) for name, f in functions.items()}
         self.host_ops: dict[str, set[str]] = {
             name: {node.name for node in function.node_def if is_host_op(node)}
@@ -101,8 +93,12 @@ class References:
         }
         self._dtypes: dict[Value, int] = {}
         self._users: dict[Value, list[tuple[str, NodeDef]]] = {}
-        for function in functions.values():
-            self._note_values(function)
+        for name, function in functions.items():
+            values = {arg.name: arg.type for arg in function.signature.input_arg}
+            for node in function.node_def:
+                values |= self._types[name].results_of(node.name)
+            held = {value: dtype for value, dtype in values.items() if dtype in _HELD}
+            self._dtypes |= {(name, value): dtype for value, dtype in held.items()}
         for name, function in functions.items():
             for node in function.node_def:
                 self._read(name, node)
@@ -114,43 +110,30 @@ class References:
         key = (function, value)
         if key not in self._dtypes:
             return False
-        return self._dtypes[key] == _STRING or self._root(key) in self._found
-
-    def _note_values(self, function: FunctionDef) -> None:
-        name = function.signature.name
-        for arg in function.signature.input_arg:
-            self._note(name, arg.name, arg.type)
-        for node in function.node_def:
-            for result, types in self._types[name].of_node(node.name).items():
-                for i, dtype in enumerate(types):
-                    self._note(name, f"{node.name}:{result}:{i}", dtype)
+        return self._dtypes[key] == _STRING or self._groups.root(key) in self._found
 
     def _read(self, function: str, node: NodeDef) -> None:
         if is_call(node, self._functions):
             for one, other in self._passed(function, node):
                 self._unite(one, other)
-        elif node.op in _IDENTITIES and node.name not in self.host_ops[function]:
-            for i, value in enumerate(data_inputs(node)):
+        elif node.op in PASSED_ON and node.name not in self.host_ops[function]:
+            for i, value in enumerate(defs.data_inputs(node)):
                 self._unite((function, value), (function, f"{node.name}:output:{i}"))
         elif node.op != "Const":
-            for value in [*data_inputs(node), *self._results(function, node)]:
-                if (function, value) in self._dtypes:
-                    self._users.setdefault((function, value), []).append((function, node))
+            for value in self._held(function, node):
+                self._users.setdefault(value, []).append((function, node))
 
-    def _note(self, function: str, value: str, dtype: int) -> None:
-        if dtype in (_STRING, _RESOURCE, _VARIANT):
-            self._dtypes[function, value] = dtype
-
-    def _results(self, function: str, node: NodeDef) -> list[str]:
-        types = self._types[function].of_node(node.name).items()
-        return [f"{node.name}:{result}:{i}" for result, ts in types for i in range(len(ts))]
+    def _held(self, function: str, node: NodeDef) -> list[Value]:
+        """Return the values that a node takes or returns and that may be references."""
+        values = [*defs.data_inputs(node), *self._types[function].results_of(node.name)]
+        return [(function, value) for value in values if (function, value) in self._dtypes]
 
     def _passed(self, function: str, node: NodeDef) -> Iterator[tuple[Value, Value]]:
         """Yield pairs of values that a call passes to functions or gets back."""
-        given = [(function, value) for value in data_inputs(node)]
+        given = [(function, value) for value in defs.data_inputs(node)]
         if node.op in op_kinds.BRANCH_OPS:
             given = given[1:]  # the first input selects the branch
-        got = [(function, value) for value in self._results(function, node)]
+        got = [(function, value) for value in self._types[function].results_of(node.name)]
         for name in defs.called_functions(node, self._functions):
             called = self._functions[name]
             args = [(name, arg.name) for arg in called.signature.input_arg]
@@ -161,20 +144,15 @@ class References:
             if node.op in op_kinds.LOOP_OPS:
                 yield from zip(args, got, strict=True)
 
-    def _root(self, value: Value) -> Value:
-        while self._parents.get(value, value) != value:
-            value = self._parents[value]
-        return value
-
     def _unite(self, one: Value, other: Value) -> None:
         if one in self._dtypes and other in self._dtypes:
-            self._parents[self._root(one)] = self._root(other)
+            self._groups.unite(one, other)
 
     def _spread(self) -> None:
         """Find all values that host ops touch, and all ops that touch these values."""
         users: dict[Value, list[tuple[str, NodeDef]]] = {}
         for value, nodes in self._users.items():
-            users.setdefault(self._root(value), []).extend(nodes)
+            users.setdefault(self._groups.root(value), []).extend(nodes)
         pending = [
             root
             for root, nodes in users.items()
@@ -193,13 +171,8 @@ class References:
                         f"{node.name} of the program and ops on the host use one resource"
                     )
                 self.host_ops[function].add(node.name)
-                values = [*data_inputs(node), *self._results(function, node)]
-                pending += [
-                    self._root((function, v)) for v in values if (function, v) in self._dtypes
-                ]
+                pending += map(self._groups.root, self._held(function, node))
 
-
-_EITHER_OPS = op_kinds.IDENTITIES | {"NoOp"}
 
 # They see data that other ops have written, but TensorFlow does not call them stateful.
 _FILE_OPS = frozenset({"ReadFile", "MatchingFiles"})
@@ -208,31 +181,24 @@ _FILE_OPS = frozenset({"ReadFile", "MatchingFiles"})
 def regions_of(
     function: FunctionDef, host_ops: Iterable[str], functions: Mapping[str, Any]
 ) -> list[list[NodeDef]]:
-    """Return the regions of a function, each with its nodes in an order in which they can run.
-
-    Args:
-      function: a FunctionDef.
-      host_ops: the names of its nodes that have to be on the host.
-      functions: the functions that it calls, by name.
-    """
+    """Return the regions of a function, each with its nodes in an order in which they can run."""
     wanted = set(host_ops)
     ordered = defs.program_order(function)
     # A constant that an op of a region takes is copied into that region.
     nodes = [node for node in ordered if node.op != "Const" or node.name in wanted]
-    places = [_place(node, wanted) for node in nodes]
+    places = [place_of(node, wanted) for node in nodes]
     before = defs.predecessors(nodes)
-    steps = clustering.first_steps(places, before, [0] * len(nodes))
+    steps = clustering.first_steps(places, before)
     is_member = [place is Place.HOST for place in places]
     _delay(function, nodes, before, steps, is_member, functions)
     _fill_gaps(before, steps, places, is_member)
-    groups = _connected(before, steps, is_member)
-    return [[nodes[i] for i in group] for group in groups]
-
-
-def _place(node: NodeDef, wanted: set[str]) -> Place:
-    if node.name in wanted:
-        return Place.HOST
-    return Place.EITHER if node.op in _EITHER_OPS else Place.COMPILED
+    groups = Groups[int]()
+    members = [i for i in range(len(nodes)) if is_member[i]]
+    for i in members:
+        for j in before[i]:
+            if is_member[j] and steps[i] == steps[j]:
+                groups.unite(i, j)
+    return [[nodes[i] for i in group] for group in groups.of(members)]
 
 
 def _delay(
@@ -278,34 +244,12 @@ def _fill_gaps(
         is_member[i] = is_member[i] or (place is Place.EITHER and follows[i] and leads[i])
 
 
-def _connected(
-    before: Sequence[Sequence[int]], steps: Sequence[int], is_member: Sequence[bool]
-) -> list[list[int]]:
-    """Group the members of each step that wait for one another."""
-    parents = list(range(len(steps)))
-
-    def root(i: int) -> int:
-        while parents[i] != i:
-            parents[i] = i = parents[parents[i]]
-        return i
-
-    for i, sources in enumerate(before):
-        for j in sources:
-            if is_member[i] and is_member[j] and steps[i] == steps[j]:
-                parents[root(i)] = root(j)
-    groups: dict[int, list[int]] = {}
-    for i in range(len(steps)):
-        if is_member[i]:
-            groups.setdefault(root(i), []).append(i)
-    return list(groups.values())
-
-
 def is_stateful(nodes: Iterable[NodeDef], types: defs.Types, resource: int) -> bool:
     """Return whether a region of these nodes has effects, or sees or awaits those of others."""
     return any(
         types.definition_of(node).is_stateful
         or node.op in _FILE_OPS
         or any(value.startswith("^") for value in node.input)
-        or any(types.of(value) == resource for value in data_inputs(node))
+        or any(types.of(value) == resource for value in defs.data_inputs(node))
         for node in nodes
     )

@@ -1,12 +1,11 @@
-"""hostcall._compiler.partition.clustering: which nodes are compiled together."""
+"""hostcall_runtime._clustering: which nodes are compiled together."""
 
-import itertools
 import random
 from collections.abc import Sequence
 
 import pytest
 
-from hostcall._compiler.partition.clustering import Place, assign, sink
+from hostcall_runtime._clustering import Place, assign, sink
 
 H, C, E = Place.HOST, Place.COMPILED, Place.EITHER
 
@@ -15,7 +14,8 @@ def clusters(
     places: list[Place], before: list[list[int]], groups: Sequence[list[int]] = ()
 ) -> list[int]:
     steps = assign(places, before, groups)
-    return sink(places, before, steps, list(itertools.chain(*groups)))
+    compiled = {i for i, place in enumerate(places) if place is C}
+    return sink(before, steps, compiled.difference(*groups))
 
 
 def chain(count: int) -> list[list[int]]:
@@ -28,55 +28,47 @@ def in_clusters(steps: list[int]) -> list[set[int]]:
     return [{i for i, step in enumerate(steps) if step == at} for at in used]
 
 
-def test_a_function_without_host_ops_is_one_cluster() -> None:
-    assert in_clusters(clusters([C, C, C], [[], [0], []])) == [{0, 1, 2}]
+# Places, what each node waits for, groups, and the nodes of each cluster.
+CASES = {
+    "without host ops": ([C, C, C], [[], [0], []], [], [{0, 1, 2}]),
+    "each boundary adds a cluster": ([C, H, C, H, C], chain(5), [], [{0}, {2}, {4}]),
+    "host ops behind each other": ([C, H, H, H, C], chain(5), [], [{0}, {4}]),
+    "independent chains": (
+        [C, H, C, C, H, C],
+        [[], [0], [1], [], [3], [4]],
+        [],
+        [{0, 3}, {2, 5}],
+    ),
+    "a chain that begins on the host": (
+        [H, C, H, C, C, H, C],
+        [[], [0], [1], [2], [], [4], [5]],
+        [],
+        [{1, 4}, {3, 6}],
+    ),
+    "identities follow what they wait for": ([C, E, H, E, C], chain(5), [], [{0, 1}, {4}]),
+    # Node 1 waits for nothing, and only the last cluster uses it; node 2 waits for the first.
+    "a value that is used late": (
+        [C, C, C, H, C],
+        [[], [], [0], [0], [1, 2, 3]],
+        [],
+        [{0, 2}, {1, 4}],
+    ),
+    # Nodes 0 and 3 pass a value that cannot leave a program; 3 needs the host's result.
+    "a group waits for its last member": (
+        [C, C, H, C, C],
+        [[], [], [1], [0, 2], [3]],
+        [[0, 3]],
+        [{1}, {0, 3, 4}],
+    ),
+    "a group around a host node is on the host": ([C, H, C], [[], [0], [0, 1]], [[0, 2]], []),
+}
 
 
-def test_each_boundary_adds_a_cluster() -> None:
-    assert in_clusters(clusters([C, H, C, H, C], chain(5))) == [{0}, {2}, {4}]
-
-
-def test_host_ops_behind_each_other_are_one_boundary() -> None:
-    assert in_clusters(clusters([C, H, H, H, C], chain(5))) == [{0}, {4}]
-
-
-def test_independent_chains_share_their_clusters() -> None:
-    places = [C, H, C, C, H, C]
-    assert in_clusters(clusters(places, [[], [0], [1], [], [3], [4]])) == [{0, 3}, {2, 5}]
-
-
-def test_a_chain_that_begins_on_the_host_shares_too() -> None:
-    """host, compiled, host, compiled beside compiled, host, compiled."""
-    places = [H, C, H, C, C, H, C]
-    before = [[], [0], [1], [2], [], [4], [5]]
-    assert in_clusters(clusters(places, before)) == [{1, 4}, {3, 6}]
-
-
-def test_identities_follow_what_they_wait_for() -> None:
-    places = [C, E, H, E, C]
-    assert in_clusters(clusters(places, chain(5))) == [{0, 1}, {4}]
-
-
-def test_a_value_that_is_used_late_is_made_late() -> None:
-    """Node 3 depends on nothing, and only the last cluster uses it; node 4 on the first cluster."""
-    places = [C, H, C, C, C]
-    before = [[], [0], [1, 3, 4], [], [0]]
-    order = [0, 3, 4, 1, 2]
-    at = {old: new for new, old in enumerate(order)}
-    steps = clusters([places[i] for i in order], [sorted(at[j] for j in before[i]) for i in order])
-    assert in_clusters(steps) == [{at[0], at[4]}, {at[2], at[3]}]
-
-
-def test_a_group_waits_for_its_last_member() -> None:
-    """Nodes 0 and 3 pass a value that cannot leave a program; 3 needs the host's result."""
-    places = [C, C, H, C, C]
-    steps = clusters(places, [[], [], [1], [0, 2], [3]], groups=[[0, 3]])
-    assert in_clusters(steps) == [{1}, {0, 3, 4}]
-
-
-def test_a_group_around_a_host_node_is_on_the_host() -> None:
-    places = [C, H, C]
-    assert in_clusters(clusters(places, [[], [0], [0, 1]], groups=[[0, 2]])) == []
+@pytest.mark.parametrize(("places", "before", "groups", "expected"), CASES.values(), ids=CASES)
+def test_clusters(
+    places: list[Place], before: list[list[int]], groups: list[list[int]], expected: list[set[int]]
+) -> None:
+    assert in_clusters(clusters(places, before, groups)) == expected
 
 
 @pytest.mark.parametrize("seed", range(300))
