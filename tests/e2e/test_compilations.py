@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,7 +12,8 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._callbacks import settings
-from tests.support.helpers import failure, jitted, plain
+from tests.support.helpers import assert_close, failure, jitted, plain
+from tests.support.threads import in_threads
 from tests.support.versions import one_program_keeps_the_order
 
 # How often a size comes before it is compiled, where another one was.
@@ -53,62 +53,41 @@ def counts(function: Any) -> tuple[int, int]:
 def check(function: Any, expected: Any, *sizes: int) -> None:
     for size in sizes:
         n = tf.constant(size)
-        tf.nest.map_structure(
-            lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), function(n), expected(n)
-        )
+        assert_close(function(n), expected(n))
 
 
-def test_one_size_is_compiled_once() -> None:
-    function = jitted(total)
-    check(function, plain(total), 2, 2, 2)
-    assert counts(function) == (1, 0)
+# Steps of a function: the bound, if it is set, the sizes, and the counts after these.
+STEPS: dict[str, list[tuple[int | None, list[int], tuple[int, int]]]] = {
+    "one size": [(None, [2, 2, 2], (1, 0))],
+    "a further size that has come often": [
+        (None, [2, *[3] * WAITING], (1, WAITING)),
+        (None, [3, 3, 2], (2, WAITING)),
+    ],
+    "few sizes": [(None, [2, 3, 4] * (WAITING + 2), (3, 2 * WAITING))],
+    "no more than the bound": [
+        (2, [2, *[3] * (WAITING + 1), *[4] * (WAITING + 2)], (2, WAITING + WAITING + 2)),
+        (2, [2, 3], (2, WAITING + WAITING + 2)),  # these are compiled already
+    ],
+    "a hundred sizes": [(None, [*range(100)] * 2, (1, 2 * 99))],
+    "a higher bound lets more be compiled": [
+        (1, [2, *[3] * (WAITING + 1)], (1, WAITING + 1)),
+        (2, [3] * (WAITING + 1), (2, 2 * WAITING + 1)),
+    ],
+    "a lower bound leaves programs as they are": [
+        (None, [2, *[3] * (WAITING + 1)], (2, WAITING)),
+        (1, [2, 3, 4], (2, WAITING + 1)),
+    ],
+}
 
 
-def test_a_further_size_is_compiled_when_it_has_come_often() -> None:
+@pytest.mark.parametrize("steps", STEPS.values(), ids=STEPS)
+def test_how_often_sizes_are_compiled(steps: Any) -> None:
     function, expected = jitted(total), plain(total)
-    check(function, expected, 2, *[3] * WAITING)
-    assert counts(function) == (1, WAITING)
-    check(function, expected, 3, 3, 2)
-    assert counts(function) == (2, WAITING)
-
-
-def test_few_sizes_are_all_compiled() -> None:
-    function = jitted(total)
-    check(function, plain(total), *[2, 3, 4] * (WAITING + 2))
-    assert counts(function) == (3, 2 * WAITING)
-
-
-def test_no_more_are_compiled_than_the_bound() -> None:
-    hostcall.configure(max_compilations=2)
-    function, expected = jitted(total), plain(total)
-    check(function, expected, 2, *[3] * (WAITING + 1), *[4] * (WAITING + 2))
-    assert counts(function) == (2, WAITING + WAITING + 2)
-    check(function, expected, 2, 3)  # these are compiled already
-    assert counts(function) == (2, WAITING + WAITING + 2)
-
-
-def test_a_hundred_sizes() -> None:
-    function = jitted(total)
-    check(function, plain(total), *range(100), *range(100))
-    assert counts(function) == (1, 2 * 99)
-
-
-def test_a_higher_bound_lets_more_be_compiled() -> None:
-    hostcall.configure(max_compilations=1)
-    function, expected = jitted(total), plain(total)
-    check(function, expected, 2, *[3] * (WAITING + 1))
-    assert counts(function) == (1, WAITING + 1)
-    hostcall.configure(max_compilations=2)
-    check(function, expected, *[3] * (WAITING + 1))
-    assert counts(function) == (2, 2 * WAITING + 1)
-
-
-def test_a_lower_bound_leaves_programs_as_they_are() -> None:
-    function, expected = jitted(total), plain(total)
-    check(function, expected, 2, *[3] * (WAITING + 1))
-    hostcall.configure(max_compilations=1)
-    check(function, expected, 2, 3, 4)
-    assert counts(function) == (2, WAITING + 1)
+    for bound, sizes, expected_counts in steps:
+        if bound is not None:
+            hostcall.configure(max_compilations=bound)
+        check(function, expected, *sizes)
+        assert counts(function) == expected_counts
 
 
 def test_the_log_says_it_once_for_a_function(caplog: pytest.LogCaptureFixture) -> None:
@@ -338,21 +317,9 @@ def test_what_differs_in_values_alone_is_one_program() -> None:
 
 @pytest.mark.cpu("counts what is compiled for the CPU")
 def test_threads_with_many_sizes() -> None:
-    function, failures = jitted(total), []
+    function = jitted(total)
     function(tf.constant(1))
-
-    def run(offset: int) -> None:
-        try:
-            check(function, total, *((offset + i) % 17 for i in range(40)))
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    in_threads(4, lambda i: check(function, total, *((i + j) % 17 for j in range(40))))
     compilations, uncompiled_runs = counts(function)
     assert 1 < compilations <= 10
     assert uncompiled_runs >= WAITING

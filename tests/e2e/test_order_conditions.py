@@ -7,12 +7,13 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.support.e2e.journals import in_order, same_order
 from tests.support.helpers import jitted, plain
 from tests.support.versions import one_program_keeps_the_order
 
 
 @pytest.mark.parametrize("iterations", [0, 1, 3])
-def test_a_number_of_iterations_that_is_known(same_order: Any, iterations: int) -> None:
+def test_a_number_of_iterations_that_is_known(iterations: int) -> None:
     def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
         def condition(i: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
             journal.numpy("condition", i)
@@ -28,7 +29,7 @@ def test_a_number_of_iterations_that_is_known(same_order: Any, iterations: int) 
     assert same_order(program, tf.constant(1.0)) == expected
 
 
-def test_nested_loops(same_order: Any) -> None:
+def test_nested_loops() -> None:
     def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
         def condition(name: str, limit: int) -> Any:
             def check(i: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
@@ -47,19 +48,17 @@ def test_nested_loops(same_order: Any) -> None:
     assert same_order(program, tf.constant(1.0)) == ["outer", *inner, "outer", *inner, "outer"]
 
 
-def test_a_loop_in_a_condition(same_order: Any) -> None:
-    def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
-        def steps(i: tf.Tensor) -> tf.Tensor:
-            def check(j: tf.Tensor) -> tf.Tensor:
-                journal.numpy("inner", j)
-                return j < 1
+@in_order(["inner", "inner"] * 3, tf.constant(1.0))
+def test_a_loop_in_a_condition(journal: Any, x: tf.Tensor) -> tf.Tensor:
+    def steps(i: tf.Tensor) -> tf.Tensor:
+        def check(j: tf.Tensor) -> tf.Tensor:
+            journal.numpy("inner", j)
+            return j < 1
 
-            return tf.while_loop(check, lambda j: [j + 1], [0])[0] + i
+        return tf.while_loop(check, lambda j: [j + 1], [0])[0] + i
 
-        iterations = tf.while_loop(lambda i: steps(i) < 3, lambda i: [i + 1], [0])[0]
-        return x + tf.cast(iterations, tf.float32)
-
-    assert same_order(program, tf.constant(1.0)) == ["inner", "inner"] * 3
+    iterations = tf.while_loop(lambda i: steps(i) < 3, lambda i: [i + 1], [0])[0]
+    return x + tf.cast(iterations, tf.float32)
 
 
 @one_program_keeps_the_order
@@ -153,7 +152,7 @@ def test_a_condition_that_asks_python() -> None:
     assert left == [0]
 
 
-def test_constants_and_sizes_stay_known_in_the_loop(same_order: Any) -> None:
+def test_constants_and_sizes_stay_known_in_the_loop() -> None:
     def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
         shape = tf.constant([3, 1])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -11,15 +12,27 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.e2e.refused_programs import PROGRAMS, X
-from tests.support.helpers import assert_same, jitted, plain, to_numpy
+from tests.support.e2e.refused_programs import (
+    PROGRAMS,
+    X,
+    a_growing_array,
+    a_range_of_unknown_length,
+    without_a_kernel,
+)
+from tests.support.helpers import (
+    assert_as_plain,
+    assert_same,
+    assert_says,
+    gradient_of,
+    jitted,
+    plain,
+    to_numpy,
+)
 
 each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 
 
-@pytest.fixture(autouse=True)
-def _auto(auto_route: None) -> None:
-    pass
+pytestmark = pytest.mark.usefixtures("auto_route")
 
 
 @each_program
@@ -48,7 +61,7 @@ def test_beside_a_callback_of_known_shape(program: Any) -> None:
         doubled.set_shape(x.shape)
         return program(doubled), doubled + 1.0
 
-    assert_same(to_numpy(jitted(beside)(X)), to_numpy(plain(beside)(X)))
+    assert_as_plain(beside, X)
 
 
 @each_program
@@ -69,7 +82,7 @@ def test_strings_among_the_arguments() -> None:
         return tf.strings.length(texts) * 2, tf.strings.join([texts, "!"]), x + 1.0
 
     texts = tf.constant(["one", "three"])
-    assert_same(to_numpy(jitted(program)(texts, X)), to_numpy(plain(program)(texts, X)))
+    assert_as_plain(program, texts, X)
 
 
 @pytest.mark.parametrize("where", ["condition", "body", "branch of the body"])
@@ -153,14 +166,11 @@ def test_a_tape_around_a_compiled_loop(order: int) -> None:
             y = y * x
         return y
 
-    def derived(function: Any, x: tf.Tensor, times: int) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = derived(function, x, times - 1) if times > 1 else function(x)
-        return tape.gradient(y, x)
-
+    derived = jitted(cube)
+    for _ in range(order):
+        derived = functools.partial(gradient_of, derived)
     expected = 3 * X.numpy() ** 2 if order == 1 else 6 * X.numpy()
-    np.testing.assert_allclose(derived(jitted(cube), X, order), expected, rtol=1e-6)
+    np.testing.assert_allclose(derived(X), expected, rtol=1e-6)
 
 
 def test_a_tape_around_a_compiled_branch() -> None:
@@ -169,11 +179,8 @@ def test_a_tape_around_a_compiled_branch() -> None:
         return tf.cond(x[0] > 0.0, lambda: x * x, lambda: tf.sin(x))
 
     for x in (X, -X):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = program(x)
         expected = 2 * x.numpy() if x[0] > 0 else np.cos(x.numpy())
-        np.testing.assert_allclose(tape.gradient(y, x), expected, rtol=1e-6)
+        np.testing.assert_allclose(gradient_of(program, x), expected, rtol=1e-6)
 
 
 def test_side_effects_happen_once_and_in_order() -> None:
@@ -237,15 +244,14 @@ def stock_errors() -> Iterator[None]:
 
 @pytest.mark.usefixtures("stock_errors")
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("program", "text"),
     [
-        ("without_a_kernel", "Detected unsupported operations.*UniqueWithCounts"),
-        ("a_range_of_unknown_length", "must be a compile-time constant"),
-        ("a_growing_array", "would not let the list grow"),
+        (without_a_kernel, "Detected unsupported operations.*UniqueWithCounts"),
+        (a_range_of_unknown_length, "must be a compile-time constant"),
+        (a_growing_array, "would not let the list grow"),
     ],
 )
-def test_uncompilable_as_an_error(name: str, text: str) -> None:
-    program = next(program for program in PROGRAMS if program.__name__ == name)
+def test_uncompilable_as_an_error(program: Any, text: str) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s){text}"):
         jitted(program)(X)
 
@@ -256,11 +262,8 @@ def test_strings_among_the_arguments_as_an_error() -> None:
         jitted(tf.strings.length)(tf.constant("text"))
 
 
-@pytest.mark.parametrize(
-    "name", ["without_a_kernel", "a_range_of_unknown_length", "a_growing_array"]
-)
-def test_with_the_route_of_custom_calls_nothing_is_partitioned(name: str) -> None:
-    program = next(program for program in PROGRAMS if program.__name__ == name)
+@pytest.mark.parametrize("program", [without_a_kernel, a_range_of_unknown_length, a_growing_array])
+def test_with_the_route_of_custom_calls_nothing_is_partitioned(program: Any) -> None:
     with hostcall.scope(route="custom_call"), pytest.raises(tf.errors.InvalidArgumentError):
         jitted(program)(X)
 
@@ -291,11 +294,8 @@ def test_the_log_says_it_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "hostcall"):
         for size in (4, 4, 3):
             my_program(X[:size])
-    lines = [record.message for record in caplog.records if "my_program" in record.message]
-    assert len(lines) == 1
-    assert "UniqueWithCounts" in lines[0]
-    assert "test_refused.py:" in lines[0]
-    assert "uncompilable='error'" in lines[0]
+    (line,) = (text for text in caplog.messages if "my_program" in text)
+    assert_says(line, "UniqueWithCounts", "test_refused.py:", "uncompilable='error'")
 
 
 def test_the_log_names_a_loop_that_is_alone_on_the_host(caplog: pytest.LogCaptureFixture) -> None:
@@ -308,6 +308,6 @@ def test_the_log_names_a_loop_that_is_alone_on_the_host(caplog: pytest.LogCaptur
         )[1]
 
     with caplog.at_level(logging.WARNING, "hostcall"):
-        assert_same(to_numpy(jitted(growing)(X)), to_numpy(plain(growing)(X)))
+        assert_as_plain(growing, X)
     (line,) = (record.message for record in caplog.records if "growing" in record.message)
     assert "On the host: While; the rest" in line or "On the host: StatelessWhile; the" in line

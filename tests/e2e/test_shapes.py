@@ -128,20 +128,6 @@ def test_a_tensor_spec_in_tout(op: Any, mode: Any) -> None:
 
 
 @each_op
-@pytest.mark.parametrize("how", ["set_shape", "ensure_shape"])
-def test_shapes_that_tracing_ends_with(op: Any, how: str) -> None:
-    @jitted
-    def program(x: tf.Tensor) -> tf.Tensor:
-        y = op(_total(), [x], tf.float32)
-        if how == "ensure_shape":
-            return tf.ensure_shape(y, [2])
-        y.set_shape([2])
-        return y
-
-    np.testing.assert_array_equal(program(X), [6.0, 15.0])
-
-
-@each_op
 def test_callback_objects(op: Any) -> None:
     kind = "eager" if op is tf.py_function else "numpy"
     total = hostcall.callback(

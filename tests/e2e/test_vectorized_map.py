@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import MODES, plain
+from tests.support.helpers import MODES, eagerly, gradient_of, like, plain
 
 XS = tf.constant([[1.0, 2.0], [3.0, 5.0], [7.0, 4.0]])
 W = tf.constant([10.0, 20.0])
@@ -19,10 +19,6 @@ METHODS = ("sequential", *OF_BATCHES)
 
 each_mode = pytest.mark.parametrize("mode", MODES)
 each_method = pytest.mark.parametrize("method", METHODS)
-
-
-def like(x: Any, *_: Any) -> Any:
-    return tf.TensorSpec(x.shape, x.dtype)
 
 
 class Noted:
@@ -51,7 +47,7 @@ def shapes_for(method: str) -> list[Any]:
     return expected[method]
 
 
-@each_mode
+@pytest.mark.parametrize("mode", [*MODES, eagerly])
 @each_method
 @pytest.mark.parametrize("stateful", [True, False])
 def test_a_callback_is_called_once_or_for_each_element(
@@ -73,14 +69,6 @@ def test_the_stock_ops(mode: Any, method: str, op: Any) -> None:
     hostcall.declare(noted, result=like, vmap_method=method)
     program = mode(lambda xs, w: tf.vectorized_map(lambda x: op(noted, [x, w], tf.float32), xs))
     np.testing.assert_array_equal(program(XS, W), XS * W)
-    assert noted.shapes == shapes_for(method)
-
-
-@each_method
-def test_executing_eagerly(method: str) -> None:
-    noted = Noted(lambda x, w: x * w)
-    call = hostcall.callback(noted, result=like, vmap_method=method)
-    np.testing.assert_array_equal(tf.vectorized_map(lambda x: call(x, W), XS), XS * W)
     assert noted.shapes == shapes_for(method)
 
 
@@ -133,11 +121,12 @@ def test_the_gradient_of_a_mapped_py_function(mode: Any, method: str) -> None:
     weights = tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 
     def program(xs: Any, w: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch([xs, w])
+        def total(args: Any) -> Any:
+            xs, w = args
             called = tf.vectorized_map(lambda x: tf.py_function(noted, [x, w], tf.float32), xs)
-            total = tf.reduce_sum(called * weights)
-        return tape.gradient(total, [xs, w])
+            return tf.reduce_sum(called * weights)
+
+        return gradient_of(total, [xs, w])
 
     of_xs, of_w = mode(program)(XS, W)
     np.testing.assert_allclose(of_xs, 2 * XS * W * weights)
@@ -159,13 +148,11 @@ def test_the_gradient_of_a_mapped_callback_with_a_gradient_of_its_own(
         lambda x, w: x * w, result=like, kind=kind, grad=grad, vmap_method=method
     )
 
-    def program(xs: Any, w: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch([xs, w])
-            total = tf.reduce_sum(tf.vectorized_map(lambda x: call(x, w), xs) * xs)
-        return tape.gradient(total, [xs, w])
+    def total(args: Any) -> Any:
+        xs, w = args
+        return tf.reduce_sum(tf.vectorized_map(lambda x: call(x, w), xs) * xs)
 
-    of_xs, of_w = mode(program)(XS, W)
+    of_xs, of_w = mode(lambda xs, w: gradient_of(total, [xs, w]))(XS, W)
     np.testing.assert_allclose(of_xs, 3 * XS * W + XS * W)
     np.testing.assert_allclose(of_w, tf.reduce_sum(XS * XS, 0))
 
@@ -178,10 +165,8 @@ def test_the_gradient_that_a_tape_outside_asks_for(method: str) -> None:
     call = hostcall.callback(
         lambda x: x * x, result=like, grad=lambda i, r, u: twice(i[0]) * u, vmap_method=method
     )
-    with tf.GradientTape() as tape:
-        tape.watch(XS)
-        called = tf.vectorized_map(call, XS)
-    np.testing.assert_allclose(tape.gradient(called, XS), 2 * XS)
+    gradient = gradient_of(lambda xs: tf.vectorized_map(call, xs), XS)
+    np.testing.assert_allclose(gradient, 2 * XS)
     assert len(back.shapes) == (3 if method == "sequential" else 1)
 
 
@@ -193,11 +178,8 @@ def test_gradients_of_each_element(mode: Any, method: str, pure: bool) -> None:
     noted = Noted(lambda x, w: x * x * w)
     hostcall.declare(noted, result=like, vmap_method=method, pure=pure)
 
-    def of_one(x: Any, w: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch([x, w])
-            y = tf.py_function(noted, [x, w], tf.float32)
-        return tape.gradient(y, [x, w])
+    def of_one(*args: Any) -> Any:
+        return gradient_of(lambda args: tf.py_function(noted, args, tf.float32), args)
 
     of_xs, of_w = mode(lambda xs, w: tf.vectorized_map(lambda x: of_one(x, w), xs))(XS, W)
     np.testing.assert_allclose(of_xs, 2 * XS * W)

@@ -41,6 +41,11 @@ def jitted(function: Callable[..., Any]) -> Any:
 MODES = [plain, jitted]
 
 
+def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Leave the function as it is, for eager execution."""
+    return function
+
+
 def stateless_py_func(function: Any, inp: Any, Tout: Any) -> Any:  # noqa: N803 - TensorFlow's name
     """The op PyFuncStateless."""
     return tf.compat.v1.py_func(function, inp, Tout, stateful=False)
@@ -59,6 +64,11 @@ def to_numpy(structure: Any) -> Any:
         return np.asarray(value.numpy() if isinstance(value, tf.Tensor) else value)
 
     return tf.nest.map_structure(array, structure)
+
+
+def like(x: Any, *_: Any) -> Any:
+    """Declare a result like the first argument."""
+    return tf.TensorSpec(x.shape, x.dtype)
 
 
 def on_two(op: Any, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,6 +94,37 @@ def outcome(function: Callable[..., Any], *args: Any) -> Any:
         return to_numpy(function(*args))
     except Exception as error:
         return type(error)
+
+
+def gradient_of(function: Callable[..., Any], x: Any) -> Any:
+    """Return what a tape around a call says is its gradient."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = function(x)
+    return tape.gradient(y, x)
+
+
+def assert_as_plain(program: Callable[..., Any], *args: Any) -> None:
+    """Compile the program; its results are bitwise those of the plain graph."""
+    assert_same(to_numpy(jitted(program)(*args)), to_numpy(plain(program)(*args)))
+
+
+def assert_says(text: Any, *parts: str) -> None:
+    """The text, or that of an error, has all these parts."""
+    for part in parts:
+        assert part in str(text), f"{part!r} is missing in: {text}"
+
+
+def assert_equal(actual: Any, expected: Any) -> None:
+    """Both hold equal values in their leaves."""
+    for one, other in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def assert_close(actual: Any, expected: Any, rtol: float = 1e-6, atol: float = 0.0) -> None:
+    """Both hold numbers in their leaves that are close."""
+    for one, other in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=atol)
 
 
 def assert_same(actual: Any, expected: Any) -> None:

@@ -9,11 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import jitted, plain
-
-
-def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
+from tests.support.helpers import eagerly, jitted, plain
 
 
 def partitioned(function: Callable[..., Any]) -> Any:

@@ -35,10 +35,6 @@ def _stop(values: Any) -> Any:
     return tf.nest.map_structure(tf.stop_gradient, values)
 
 
-def _pair(op: str) -> Program:
-    return lambda u, v: _call(op, u, v)
-
-
 def _of_integers(op: str) -> Program:
     return lambda i: _call(op, i, tf.constant(2))
 
@@ -124,7 +120,7 @@ def _scatters(scatter: Program) -> list[Program]:
 PROOFS: dict[str, list[Program]] = {
     **{op: [_unary(op)] for op in _UNARY.split()},
     **{op: _binary(op) for op in _BINARY.split()},
-    **{op: [_pair(op)] for op in _PAIRS.split()},
+    **{op: _binary(op)[:1] for op in _PAIRS.split()},
     **{op: [_of_integers(op)] for op in _INTEGERS.split()},
     "Acosh": [lambda u: tf.acosh(u + 1.5)],
     "AddN": [lambda u, v: tf.add_n([u, v, u])],

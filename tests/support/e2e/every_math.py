@@ -6,7 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from tests.support.e2e.every_images import image as _image
 from tests.support.e2e.every_op import case
+from tests.support.e2e.every_op import ints as _ints
 
 
 def matrix(x: tf.Tensor) -> tf.Tensor:
@@ -21,10 +23,6 @@ def _general(x: tf.Tensor) -> tf.Tensor:
 def _ids(x: tf.Tensor) -> tf.Tensor:
     """Sorted segment ids: 0, 0, 1, 1."""
     return tf.cast(x > 0.0, tf.int32) * tf.constant([0, 0, 1, 1])
-
-
-def _ints(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(x, tf.int32)
 
 
 case("Eig", lambda x: tf.sort(tf.abs(tf.linalg.eigvals(_general(x)))))
@@ -149,10 +147,6 @@ case(
     setup=lambda _: (tf.Variable([1.0] * 4), tf.Variable([2.0] * 4)),
     effects=lambda s: [v.numpy() for v in s],
 )
-
-
-def _image(x: tf.Tensor) -> tf.Tensor:
-    return tf.reshape(tf.range(16.0), [1, 4, 4, 1]) * x[0] + x[1]
 
 
 def _pooled(op: Any, x: tf.Tensor) -> Any:

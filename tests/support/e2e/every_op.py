@@ -71,6 +71,14 @@ def case(op: str, program: Callable[..., Any] | None = None, **options: Any) -> 
     return program
 
 
+def ints(x: tf.Tensor) -> tf.Tensor:
+    return tf.cast(x, tf.int32)
+
+
+def longs(x: tf.Tensor) -> tf.Tensor:
+    return tf.cast(x, tf.int64)
+
+
 def nodes(concrete: Any) -> Iterator[NodeDef]:
     """The nodes of a traced function and of all the functions that it reaches."""
     graph_def = concrete.graph.as_graph_def()

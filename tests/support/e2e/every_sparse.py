@@ -7,14 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from tests.support.e2e.every_op import case
-
-
-def _ints(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(x, tf.int32)
-
-
-def _longs(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(x, tf.int64)
+from tests.support.e2e.every_op import ints as _ints
+from tests.support.e2e.every_op import longs as _longs
 
 
 def sparse(x: tf.Tensor) -> Any:

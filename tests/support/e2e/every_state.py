@@ -8,10 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from tests.support.e2e.every_op import case
-
-
-def _longs(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(x, tf.int64)
+from tests.support.e2e.every_op import longs as _longs
 
 
 def _static_table(_: Path) -> Any:

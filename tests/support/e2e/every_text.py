@@ -7,6 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from tests.support.e2e.every_op import case
+from tests.support.e2e.every_op import ints as _ints
+from tests.support.e2e.every_sparse import sparse as _sparse
 
 
 def words(x: tf.Tensor) -> tf.Tensor:
@@ -16,10 +18,6 @@ def words(x: tf.Tensor) -> tf.Tensor:
 
 def _numbers(x: tf.Tensor) -> tf.Tensor:
     return tf.strings.as_string(x, precision=2)
-
-
-def _ints(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(x, tf.int32)
 
 
 case("AsString", lambda x: tf.strings.as_string(x * 0.5, precision=3))
@@ -75,10 +73,6 @@ case(
 case("ShardedFilespec", lambda x: tf.raw_ops.ShardedFilespec(basename="a", num_shards=_ints(x)[1]))
 case("ParseTensor", lambda x: tf.io.parse_tensor(tf.io.serialize_tensor(x), tf.float32) * 2.0)
 case("SerializeTensor", lambda x: tf.io.serialize_tensor(x * 2.0))
-
-
-def _sparse(x: tf.Tensor) -> Any:
-    return tf.SparseTensor([[0, 1], [1, 0], [2, 2], [3, 1]], x, [4, 3])
 
 
 case("SerializeSparse", lambda x: tf.io.serialize_sparse(_sparse(x)))
