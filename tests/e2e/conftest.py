@@ -1,10 +1,11 @@
-"""Fixtures of recordings."""
+"""Fixtures of recordings and of settings."""
 
 import pathlib
+from collections.abc import Iterator
 
 import pytest
 
-import hostcall  # noqa: F401 - what is tested
+import hostcall
 from tests.support.recordings import Machine
 
 
@@ -18,3 +19,11 @@ def file(tmp_path: pathlib.Path) -> str:
 def machine() -> Machine:
     """What a function measures with."""
     return Machine()
+
+
+@pytest.fixture
+def stock_errors() -> Iterator[None]:
+    """Functions that XLA refuses are errors, as in stock TensorFlow."""
+    hostcall.configure(uncompilable="error")
+    yield
+    hostcall.configure(uncompilable="partition")

@@ -11,8 +11,8 @@ import hostcall  # noqa: F401 - makes the jitted functions work
 from tests.support.helpers import (
     MODES,
     NUMPY_OPS,
-    OPS,
     assert_same,
+    each_op,
     eagerly,
     jitted,
     plain,
@@ -22,7 +22,6 @@ from tests.support.helpers import (
 X = tf.constant([1.0, 2.0])
 each_build = pytest.mark.parametrize("build", MODES)
 eagerly_too = pytest.mark.parametrize("build", [eagerly, plain, jitted])
-each_op = pytest.mark.parametrize("op", OPS)
 each_decorator = pytest.mark.parametrize("op", [tf.numpy_function, tf.py_function])
 FLOAT = tf.float32
 
@@ -222,24 +221,6 @@ def test_what_a_function_writes_stays_its_own(op: Any) -> None:
         assert [result.numpy().tolist() for result in run(x)] == expected
     assert x.numpy().tolist() == [1, 2]
     assert variable.numpy().tolist() == [5, 6]
-
-
-@each_op
-@pytest.mark.parametrize("size", [1, 1000, 300_000])
-def test_kept_arguments_stay_as_they_were(op: Any, size: int) -> None:
-    kept = []
-
-    def keep(x: Any, y: Any) -> Any:
-        kept.append((x, y))
-        return x
-
-    run = jitted(lambda x: shaped(op(keep, [x, x * 2.0], FLOAT), (size,)))
-    for step in range(40):
-        run(tf.fill([size], float(step)))
-    assert len(kept) == 40
-    for step, (x, y) in enumerate(kept):
-        assert (np.asarray(x) == step).all()
-        assert (np.asarray(y) == 2 * step).all()
 
 
 @eagerly_too

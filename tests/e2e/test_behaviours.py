@@ -1,7 +1,5 @@
 """What JAX tests of its callbacks and no other file does of script ops in compiled functions."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from typing import Any
@@ -14,12 +12,10 @@ from tensorflow.compiler.tf2xla.python import xla
 import hostcall  # noqa: F401 - what is tested
 from tests.support.e2e.journals import same_order
 from tests.support.fate import Fate
-from tests.support.helpers import OPS, jitted
+from tests.support.helpers import OPS, each_op, jitted
 from tests.support.threads import PATIENCE, in_threads
 
 X = np.arange(4, dtype=np.float32)
-
-each_op = pytest.mark.parametrize("op", OPS)
 
 
 def shaped(op: Any, function: Any, x: Any) -> Any:
@@ -55,21 +51,6 @@ def test_the_same_call_in_both_branches(taken: bool, is_known: bool) -> None:
 
     called = same_order(program, tf.constant(taken), tf.constant(1.0))
     assert called == ["both", "value"] * 2
-
-
-def test_vectorized_branches_call_for_those_that_take_them() -> None:
-    calls: list[float] = []
-
-    def tenfold(v: Any) -> Any:
-        calls.append(float(v))
-        return v * np.float32(10)
-
-    def row(x: Any) -> Any:
-        return tf.cond(x > 1, lambda: shaped(tf.numpy_function, tenfold, x), lambda: x)
-
-    program = jitted(lambda x: tf.vectorized_map(row, x))
-    np.testing.assert_array_equal(program(X), [0, 1, 20, 30])
-    assert calls == [2, 3]
 
 
 @each_op
@@ -109,19 +90,6 @@ def test_arguments_and_results_die_with_the_call(op: Any) -> None:
     assert len(fates) == 6
     for fate in fates:
         fate.assert_goes()
-
-
-def test_a_program_is_traced_once() -> None:
-    traces: list[int] = []
-
-    def function(x: Any) -> Any:
-        traces.append(1)
-        return shaped(tf.numpy_function, np.negative, x)
-
-    program = jitted(function)
-    for i in range(3):
-        np.testing.assert_array_equal(program(tf.constant(X + i)), -X - i)
-    assert len(traces) == 1
 
 
 def test_each_thread_compiles_its_own() -> None:

@@ -1,7 +1,5 @@
 """Bounded sizes that reach an op which XLA gets wrong: the function is partitioned."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Values that cross between a function's device and the host; see `tests/support/device.py`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 That the values are right is tested in tests/dynamic, for all kinds of sources and uses.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import re

@@ -1,11 +1,11 @@
-"""`executor=`: calls in other threads and processes mean the same as calls here."""
-
-from __future__ import annotations
+"""`executor=` and `retries=`: calls in other threads and processes mean the same as calls here."""
 
 import concurrent.futures
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ import hostcall
 from tests.support import executor_functions as functions
 from tests.support import process_pools
 from tests.support.helpers import (
-    MODES,
     assert_says,
+    each_mode,
     failure,
     gradient_of,
     jitted,
@@ -30,8 +30,6 @@ from tests.support.threads import PATIENCE, in_threads
 from tests.support.versions import on_the_callers_thread
 
 X = tf.constant([1.0, 2.0, 3.0])
-
-each_mode = pytest.mark.parametrize("mode", MODES)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -291,3 +289,93 @@ print("both")
 
 def test_a_forked_child_makes_its_own(run_python: Callable[..., str]) -> None:
     assert run_python(FORKED) == "both\n"
+
+
+# `retries=`: calls of pure functions are made again where their worker has died.
+
+
+def ending_once(folder: Path) -> Any:
+    return functools.partial(functions.ends_once, folder=str(folder))
+
+
+@each_mode
+def test_a_call_is_made_again(mode: Any, tmp_path: Path) -> None:
+    double = hostcall.callback(
+        ending_once(tmp_path), result=like, executor=processes, stateful=False, retries=1
+    )
+    np.testing.assert_array_equal(mode(lambda x: double(x))(X), 2.0 * X)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@each_mode
+@pytest.mark.parametrize("how", [{"pure": True}, {"memo": True}])
+def test_stock_ops_of_declared_functions(how: Any, mode: Any, tmp_path: Path) -> None:
+    double = ending_once(tmp_path)
+    hostcall.declare(double, result=like, executor=processes, retries=2, **how)
+    program = mode(lambda x: tf.numpy_function(double, [x], tf.float32))
+    np.testing.assert_array_equal(program(X), 2.0 * X)
+
+
+@each_mode
+def test_the_last_death_is_told(mode: Any) -> None:
+    before = len(process_pools.made)
+    ends = hostcall.callback(
+        functions.ends, result=like, executor=processes, stateful=False, retries=2
+    )
+    raised = hostcall.last_error(failure(mode(lambda x: ends(x)), X))
+    assert isinstance(raised, hostcall.ExecutorError)
+    assert "was ended by SIGKILL" in str(raised)
+    assert "The call was made 3 times, as often as its retries allow." in str(raised)
+    assert len(process_pools.made) >= before + 2
+
+
+def test_without_retries_the_error_says_how_to_get_them() -> None:
+    ends = hostcall.callback(functions.ends, result=like, executor=processes)
+    raised = hostcall.last_error(failure(ends, X))
+    assert "for pure functions alone, with retries=2" in str(raised)
+
+
+@each_mode
+def test_exceptions_are_no_reason(mode: Any, tmp_path: Path) -> None:
+    calls = []
+
+    def fails(x: Any) -> Any:
+        calls.append(x)
+        raise functions.SimulatorError(3)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        failing = hostcall.callback(fails, result=like, executor=pool, stateful=False, retries=2)
+        error = failure(mode(lambda x: failing(x)), X)
+    assert isinstance(hostcall.last_error(error), functions.SimulatorError)
+    assert len(calls) == 1
+
+
+def test_the_timeout_is_for_all_attempts_together(tmp_path: Path) -> None:
+    lasts = hostcall.callback(
+        functions.lasts, result=like, executor=processes, stateful=False, retries=2, timeout=0.05
+    )
+    raised = hostcall.last_error(failure(lasts, tf.constant(0.5)))
+    assert isinstance(raised, TimeoutError)
+
+
+def test_stateful_functions_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"retries=2 .* stateful=False"):
+        hostcall.callback(np.cumsum, result=like, executor=processes, retries=2)
+
+    def double(x: Any) -> Any:
+        return x * 2
+
+    hostcall.declare(double, result=like, executor=processes, retries=2)
+    for op in (tf.numpy_function, tf.py_function):
+        with pytest.raises(ValueError, match=r"the stateful op of .*double.* pure=True"):
+            op(double, [X], tf.float32)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        hostcall.declare(double, result=like, executor=pool, retries=2)
+        result = tf.numpy_function(double, [X], tf.float32, stateful=False)
+    np.testing.assert_array_equal(result, 2.0 * X)
+
+
+@pytest.mark.parametrize("retries", [-1, 1.0, True, "2"])
+def test_what_is_no_number_of_calls(retries: Any) -> None:
+    with pytest.raises(ValueError, match="is no number of calls"):
+        hostcall.declare(executor=processes, pure=True, retries=retries)

@@ -1,7 +1,5 @@
 """`hostcall.map`: one call as many, which means the same as one."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import functools
 import itertools
@@ -18,14 +16,13 @@ import tensorflow as tf
 
 import hostcall
 from tests.support import executor_functions as functions
-from tests.support.helpers import MODES, assert_says, failure, jitted, like
+from tests.support.helpers import assert_says, each_mode, failure, jitted, like
 from tests.support.process_pools import end_pools, late_worker, made
 from tests.support.process_pools import two_processes as processes
 from tests.support.threads import PATIENCE
 
 X = tf.reshape(tf.range(14.0), [7, 2])
 
-each_mode = pytest.mark.parametrize("mode", MODES)
 
 # Of a pool that breaks while it takes a call Python's own thread may fail so: see `late_worker`.
 may_meet_a_late_worker = pytest.mark.filterwarnings(

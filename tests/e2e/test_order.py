@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import hostcall
 from tests.support.e2e.journals import in_order, same_order
 
 KINDS = ["numpy", "eager", "v1"]
@@ -163,41 +162,3 @@ def test_calls_around_tf_custom_gradient(journal: Any, x: tf.Tensor) -> Any:
         y = halved(halved(x))
     journal.say("between")
     return y, tape.gradient(y, x)
-
-
-def test_a_v1_session_runs_calls_of_a_jitted_function_in_order() -> None:
-    entries: list[int] = []
-
-    def note(i: int) -> None:
-        tf.numpy_function(lambda: entries.append(i), [], [])
-
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-
-        @tf.function(jit_compile=True)
-        def jitted(x: tf.Tensor) -> tf.Tensor:
-            for i in range(10):
-                note(i)
-            return x + 1.0
-
-        y = jitted(tf.constant([1.0]))
-        for _ in range(2):
-            entries.clear()
-            np.testing.assert_array_equal(session.run(y), [2.0])
-            assert entries == list(range(10))
-
-
-def test_a_declared_callback_keeps_order_too() -> None:
-    entries: list[float] = []
-
-    @hostcall.callback(result=lambda x: x)
-    def note(x: np.ndarray) -> np.ndarray:
-        entries.append(float(x))
-        return x
-
-    @tf.function(jit_compile=True)
-    def program(x: tf.Tensor) -> list[tf.Tensor]:
-        return [note(x + float(i)) for i in range(10)]
-
-    results = program(tf.constant(0.0))
-    assert entries == [float(i) for i in range(10)]
-    np.testing.assert_array_equal(results, entries)

@@ -1,7 +1,5 @@
 """Callbacks that take or return strings, which one program calls in regions."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import threading
@@ -15,10 +13,10 @@ import tensorflow as tf
 import hostcall
 from tests.support.device import MODE_OF_REGIONS
 from tests.support.helpers import (
-    OPS,
     DetailedError,
     assert_same,
     assert_says,
+    each_op,
     failure,
     gradient_of,
     jitted,
@@ -97,7 +95,7 @@ PROGRAMS: dict[str, Callable[[Any, tf.Tensor], Any]] = {
 each_program = pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 
 
-@pytest.mark.parametrize("op", OPS)
+@each_op
 @each_program
 def test_one_program(program: Any, op: Any, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "hostcall"):
@@ -214,7 +212,7 @@ def test_order_with_other_callbacks() -> None:
         assert one == other
 
 
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_errors_are_the_exceptions_themselves(op: Any) -> None:
     raised = DetailedError("blah", 5)
 
@@ -253,7 +251,7 @@ def test_a_result_of_another_shape_than_its_consumer_wants() -> None:
     assert_same(variable.numpy(), np.zeros([3], np.float32))
 
 
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_arguments_outlive_the_program(op: Any) -> None:
     kept: list[Any] = []
 

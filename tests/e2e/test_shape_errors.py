@@ -10,13 +10,12 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import MODES, assert_says, jitted
+from tests.support.helpers import assert_says, each_mode, jitted
 
 X = tf.constant([[1.0, 2.0, 3.0]])
 
 OPS = [tf.numpy_function, tf.py_function, tf.compat.v1.py_func]
 each_op = pytest.mark.parametrize("op", OPS, ids=["numpy_function", "py_function", "py_func"])
-each_mode = pytest.mark.parametrize("mode", MODES)
 
 
 def unruled(x: Any) -> Any:

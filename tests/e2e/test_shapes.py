@@ -9,13 +9,12 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import MODES, jitted, plain
+from tests.support.helpers import each_mode, jitted, plain
 
 X = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 
 OPS = [tf.numpy_function, tf.py_function, tf.compat.v1.py_func]
 each_op = pytest.mark.parametrize("op", OPS, ids=["numpy_function", "py_function", "py_func"])
-each_mode = pytest.mark.parametrize("mode", MODES)
 
 Pair = collections.namedtuple("Pair", ["total", "twice"])
 

@@ -19,8 +19,7 @@ import hostcall
 from hostcall_runtime import _fire_and_forget
 from tests.support import executor_functions as functions
 from tests.support.device import DEVICE
-from tests.support.e2e.borrowed_views_programs import partitioned
-from tests.support.helpers import eagerly, failure, jitted, plain
+from tests.support.helpers import eagerly, failure, jitted, partitioned, plain
 from tests.support.process_pools import end_pools, one_process
 from tests.support.threads import PATIENCE, in_threads
 from tests.support.versions import on_the_callers_thread

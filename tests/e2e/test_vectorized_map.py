@@ -1,23 +1,24 @@
 """`vmap_method=`: script ops in `tf.vectorized_map`, compared with calls for each element."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+import concurrent.futures
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import MODES, eagerly, gradient_of, like, plain
+import hostcall.jax
+from tests.support.helpers import MODES, each_mode, eagerly, gradient_of, like, plain
 
 XS = tf.constant([[1.0, 2.0], [3.0, 5.0], [7.0, 4.0]])
 W = tf.constant([10.0, 20.0])
 OF_BATCHES = ("expand_dims", "broadcast_all")
 METHODS = ("sequential", *OF_BATCHES)
 
-each_mode = pytest.mark.parametrize("mode", MODES)
 each_method = pytest.mark.parametrize("method", METHODS)
 
 
@@ -357,3 +358,90 @@ def test_while_hostcall_is_disabled_tensorflow_loops() -> None:
     finally:
         hostcall.enable()
     assert noted.shapes == [((2,),)] * 4  # once more for the body of the loop
+
+
+# `vmap_method="map"`: a batch is divided among the workers of an executor.
+
+ROWS = tf.reshape(tf.range(8.0), [4, 2])
+
+
+@pytest.fixture
+def pool() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
+    with concurrent.futures.ThreadPoolExecutor(2) as executor:
+        yield executor
+
+
+class Scaled:
+    """x * w, and the shapes that it was called with."""
+
+    def __init__(self) -> None:
+        self.shapes: list[Any] = []
+
+    def __call__(self, x: Any, w: Any) -> Any:
+        self.shapes.append((x.shape, w.shape))
+        return x * w
+
+
+@each_mode
+def test_each_worker_gets_a_part(mode: Any, pool: Any) -> None:
+    scaled = Scaled()
+    call = hostcall.callback(scaled, result=like, executor=pool, vmap_method="map")
+    program = mode(lambda xs, w: tf.vectorized_map(lambda x: call(x, w), xs))
+    np.testing.assert_array_equal(program(ROWS, W), ROWS * W)
+    assert scaled.shapes == [((2, 2), (1, 2))] * 2
+
+
+@each_mode
+def test_one_divided_map_in_another(mode: Any, pool: Any) -> None:
+    scaled = Scaled()
+    call = hostcall.callback(scaled, result=like, executor=pool, vmap_method="map")
+
+    def program(ws: Any) -> Any:
+        return tf.vectorized_map(lambda w: tf.vectorized_map(lambda x: call(x, w), ROWS), ws)
+
+    np.testing.assert_array_equal(mode(program)(tf.stack([W, 2 * W])), [ROWS * W, 2 * ROWS * W])
+    assert scaled.shapes == [((1, 4, 2), (1, 1, 2))] * 2
+
+
+@each_mode
+def test_gradients_of_divided_maps(mode: Any, pool: Any) -> None:
+    def grad(inputs: Any, _: Any, upstream: Any) -> Any:
+        return call(upstream, inputs[1]), call(upstream, inputs[0])
+
+    call = hostcall.callback(Scaled(), result=like, executor=pool, vmap_method="map", grad=grad)
+
+    def program(xs: Any, w: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([xs, w])
+            total = tf.reduce_sum(tf.vectorized_map(lambda x: call(x, w), xs) * xs)
+        return tape.gradient(total, [xs, w])
+
+    of_xs, of_w = mode(program)(ROWS, W)
+    np.testing.assert_allclose(of_xs, 2 * ROWS * W)
+    np.testing.assert_allclose(of_w, tf.reduce_sum(ROWS * ROWS, 0))
+
+
+def test_from_jax(pool: Any) -> None:
+    xs, w = jnp.asarray(ROWS.numpy()), jnp.asarray(W.numpy())
+    scaled = Scaled()
+    call = hostcall.callback(scaled, result=like, executor=pool, vmap_method="map")
+    program = jax.vmap(call, in_axes=(0, None))
+    np.testing.assert_array_equal(jax.jit(program)(xs, w), ROWS * W)
+    assert scaled.shapes == [((2, 2), (1, 2))] * 2
+
+    def inner(x: Any, w: Any) -> Any:
+        return hostcall.jax.call(scaled, x, x, w, executor=pool, pure=True, vmap_method="map")
+
+    scaled.shapes.clear()
+    nested = jax.vmap(jax.vmap(inner, in_axes=(0, None)), in_axes=(None, 0))
+    np.testing.assert_array_equal(nested(xs, jnp.stack([w, 2 * w])), [ROWS * W, 2 * ROWS * W])
+    assert scaled.shapes == [((1, 4, 2), (1, 1, 2))] * 2
+
+
+def test_what_cannot_be_divided(pool: Any) -> None:
+    with pytest.raises(ValueError, match="divides a batch among the workers of an executor"):
+        hostcall.declare(lambda x: x, vmap_method="map")
+    with pytest.raises(ValueError, match="divides a batch among the workers of an executor"):
+        hostcall.jax.call(np.sin, W, W, pure=True, vmap_method="map")
+    with pytest.raises(ValueError, match="its function tensors, which cannot be divided here"):
+        hostcall.callback(lambda x: x, result=like, kind="eager", executor=pool, vmap_method="map")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import hostcall
 from tests.support.device import DEVICE
 from tests.support.errors import DetailedError as DetailedError
 from tests.support.errors import raising as raising
@@ -39,6 +40,17 @@ def jitted(function: Callable[..., Any]) -> Any:
 
 
 MODES = [plain, jitted]
+each_mode = pytest.mark.parametrize("mode", MODES)
+
+
+def partitioned(function: Callable[..., Any]) -> Any:
+    """The function as compiled clusters around its callbacks."""
+
+    def on_partition_route(*args: Any) -> Any:
+        with hostcall.scope(route="partition"):
+            return function(*args)
+
+    return jitted(on_partition_route)
 
 
 def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -54,6 +66,7 @@ def stateless_py_func(function: Any, inp: Any, Tout: Any) -> Any:  # noqa: N803 
 # The ops whose functions take arrays, and all of them.
 NUMPY_OPS = [tf.numpy_function, tf.compat.v1.py_func, stateless_py_func]
 OPS = [*NUMPY_OPS, tf.py_function]
+each_op = pytest.mark.parametrize("op", OPS)
 
 
 def to_numpy(structure: Any) -> Any:

@@ -1,7 +1,5 @@
 """Programs that keep a journal of their calls."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any
