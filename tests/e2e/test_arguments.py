@@ -57,9 +57,10 @@ def test_missing_arguments_are_type_errors(build: Any, op: Any, arguments: Any) 
 
 @each_build
 def test_py_func_wants_all_three_arguments(build: Any) -> None:
-    for arguments in ({"inp": [X]}, {"Tout": FLOAT}):
-        with pytest.raises(TypeError, match=r"[Mm]issing required"):
-            build(lambda given=arguments: tf.compat.v1.py_func(np.sin, **given))()
+    with pytest.raises(TypeError, match=r"[Mm]issing required"):
+        build(lambda: tf.compat.v1.py_func(np.sin, [X]))()
+    with pytest.raises(TypeError, match=r"[Mm]issing required"):
+        build(lambda: tf.compat.v1.py_func(np.sin, Tout=FLOAT))()
 
 
 @each_build

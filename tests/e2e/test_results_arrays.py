@@ -156,6 +156,22 @@ def test_more_elements_never_overflow_and_fewer_never_leave_garbage(op: Any) -> 
         assert run().numpy().tolist() == [1, 1]
 
 
+@each_op
+def test_a_bound_is_checked(op: Any) -> None:
+    function = Returns(3, 2)
+    spec = hostcall.BoundedSpec([4, 2], FLOAT, dynamic_dims=[0])
+    run = jitted(lambda: op(function, [], spec))
+    for rows in (3, 4, 0):
+        function.shape = (rows, 2)
+        assert_same(run().numpy(), np.ones([rows, 2], np.float32))
+    for wrong in [(5, 2), (3, 3), (3,), (3, 1)]:
+        function.shape = wrong
+        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+            run()
+        assert f"has shape {wrong}" in str(caught.value)
+        assert "(<=4, 2)" in str(caught.value)
+
+
 @pytest.mark.parametrize("build", MODES)
 def test_composite_tensors_go_in_and_out(build: Any) -> None:
     def program(values: tf.Tensor) -> Any:
