@@ -53,6 +53,21 @@ def test_the_same_call_in_both_branches(taken: bool, is_known: bool) -> None:
     assert called == ["both", "value"] * 2
 
 
+def test_vectorized_branches_call_for_those_that_take_them() -> None:
+    calls: list[float] = []
+
+    def tenfold(v: Any) -> Any:
+        calls.append(float(v))
+        return v * np.float32(10)
+
+    def row(x: Any) -> Any:
+        return tf.cond(x > 1, lambda: shaped(tf.numpy_function, tenfold, x), lambda: x)
+
+    program = jitted(lambda x: tf.vectorized_map(row, x))
+    np.testing.assert_array_equal(program(X), [0, 1, 20, 30])
+    assert calls == [2, 3]
+
+
 @each_op
 def test_a_program_that_is_dropped_while_it_runs(op: Any) -> None:
     started, go_on = threading.Event(), threading.Event()
@@ -90,6 +105,19 @@ def test_arguments_and_results_die_with_the_call(op: Any) -> None:
     assert len(fates) == 6
     for fate in fates:
         fate.assert_goes()
+
+
+def test_a_program_is_traced_once() -> None:
+    traces: list[int] = []
+
+    def function(x: Any) -> Any:
+        traces.append(1)
+        return shaped(tf.numpy_function, np.negative, x)
+
+    program = jitted(function)
+    for i in range(3):
+        np.testing.assert_array_equal(program(tf.constant(X + i)), -X - i)
+    assert len(traces) == 1
 
 
 def test_each_thread_compiles_its_own() -> None:

@@ -209,6 +209,21 @@ def test_a_jitted_function_inside_a_plain_one(inlined: bool) -> None:
         assert entries == ["plain 1", *loop, *jitted_calls, "plain 2"]
 
 
+def test_a_jitted_function_called_in_a_python_loop() -> None:
+    entries: list[int] = []
+
+    @tf.function(jit_compile=True)
+    def jitted(i: tf.Tensor) -> tf.Tensor:
+        tf.numpy_function(lambda i: entries.append(int(i)), [i], [])
+        tf.numpy_function(lambda i: entries.append(-int(i)), [i], [])
+        return i + 1
+
+    i = tf.constant(1)
+    for _ in range(5):
+        i = jitted(i)
+    assert entries == [1, -1, 2, -2, 3, -3, 4, -4, 5, -5]
+
+
 def test_two_jitted_functions_share_an_inner_one() -> None:
     entries: list[str] = []
 

@@ -143,6 +143,30 @@ def test_scan_and_foldl() -> None:
     assert same_order(program, x) == ["scan"] * 3 + ["fold"] * 3
 
 
+def test_vectorized_map_falls_back_to_a_loop() -> None:
+    def run(jit_compile: bool) -> tuple[list[float], np.ndarray]:
+        entries: list[float] = []
+
+        def note(value: np.ndarray) -> np.ndarray:
+            entries.append(float(value[0]))
+            return value * np.float32(2.0)
+
+        def row(value: tf.Tensor) -> tf.Tensor:
+            return tf.numpy_function(note, [value], tf.TensorSpec([2], tf.float32))
+
+        @tf.function(jit_compile=jit_compile)
+        def program(x: tf.Tensor) -> tf.Tensor:
+            return tf.vectorized_map(row, x)
+
+        return entries, program(tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])).numpy()
+
+    plain, expected = run(jit_compile=False)
+    compiled, actual = run(jit_compile=True)
+    assert compiled == plain
+    assert compiled[-3:] == [1.0, 3.0, 5.0]
+    np.testing.assert_array_equal(actual, expected)
+
+
 @in_order(["write"] * 4, tf.zeros([2]))
 def test_a_tensor_array_filled_by_calls(journal: Any, x: tf.Tensor) -> tf.Tensor:
     results = tf.TensorArray(tf.float32, size=4, element_shape=[2])
