@@ -8,9 +8,21 @@ import pytest
 import tensorflow as tf
 
 import hostcall  # noqa: F401 - makes the jitted functions work
-from tests.support.helpers import MODES, NUMPY_OPS, OPS, assert_same, jitted, plain, to_numpy
+from tests.support.helpers import (
+    MODES,
+    NUMPY_OPS,
+    assert_same,
+    each_op,
+    eagerly,
+    jitted,
+    plain,
+    to_numpy,
+)
 
 X = tf.constant([1.0, 2.0])
+each_build = pytest.mark.parametrize("build", MODES)
+eagerly_too = pytest.mark.parametrize("build", [eagerly, plain, jitted])
+each_decorator = pytest.mark.parametrize("op", [tf.numpy_function, tf.py_function])
 FLOAT = tf.float32
 
 
@@ -26,8 +38,8 @@ def callback(op: Any, function: Any) -> Any:
     return lambda *tensors: function(*(np.array(tensor) for tensor in tensors))
 
 
-@pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", [tf.numpy_function, tf.py_function])
+@each_build
+@each_decorator
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -43,7 +55,7 @@ def test_missing_arguments_are_type_errors(build: Any, op: Any, arguments: Any) 
         build(lambda: op(**arguments))()
 
 
-@pytest.mark.parametrize("build", MODES)
+@each_build
 def test_py_func_wants_all_three_arguments(build: Any) -> None:
     with pytest.raises(TypeError, match=r"[Mm]issing required"):
         build(lambda: tf.compat.v1.py_func(np.sin, [X]))()
@@ -51,16 +63,16 @@ def test_py_func_wants_all_three_arguments(build: Any) -> None:
         build(lambda: tf.compat.v1.py_func(np.sin, Tout=FLOAT))()
 
 
-@pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_build
+@each_op
 @pytest.mark.parametrize("function", [42, "sin", X])
 def test_what_is_not_callable_is_a_value_error(build: Any, op: Any, function: Any) -> None:
     with pytest.raises(ValueError, match="Expected func to be callable"):
         build(lambda: op(function, [X], FLOAT))()
 
 
-@pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", [tf.numpy_function, tf.py_function])
+@each_build
+@each_decorator
 def test_decorator(build: Any, op: Any) -> None:
     @op(Tout=FLOAT)
     def double(x: Any) -> Any:
@@ -72,8 +84,8 @@ def test_decorator(build: Any, op: Any) -> None:
     assert_same(to_numpy(build(lambda x: shaped(double(x)))(X)), np.array([2, 4], np.float32))
 
 
-@pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", [tf.numpy_function, tf.py_function])
+@each_build
+@each_decorator
 def test_decorator_with_several_outputs(build: Any, op: Any) -> None:
     @op(Tout=[FLOAT, tf.int32])
     def parts(x: Any, y: Any) -> Any:
@@ -84,8 +96,8 @@ def test_decorator_with_several_outputs(build: Any, op: Any) -> None:
     assert_same(to_numpy(constant), np.array([7, 8], np.int32))
 
 
-@pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_build
+@each_op
 @pytest.mark.parametrize(
     ("tout", "kind"),
     [(FLOAT, tf.Tensor), ([FLOAT], list), ((FLOAT,), list), ("float32", tf.Tensor)],
@@ -105,8 +117,8 @@ def test_a_scalar_tout_gives_a_tensor_and_a_list_a_list(
     assert_same(to_numpy(tf.nest.flatten(result)), [X.numpy()])
 
 
-@pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_build
+@each_op
 def test_variables_are_read_before_the_call(build: Any, op: Any) -> None:
     variable = tf.Variable([1.0, 2.0])
 
@@ -123,7 +135,7 @@ def test_variables_are_read_before_the_call(build: Any, op: Any) -> None:
         assert after.numpy().tolist() == [12 + step, 13 + step]
 
 
-@pytest.mark.parametrize("build", MODES)
+@each_build
 def test_large_tensors_that_a_py_function_keeps_stay_as_they_are(build: Any) -> None:
     kept: list[tf.Tensor] = []
 
@@ -141,7 +153,7 @@ def test_large_tensors_that_a_py_function_keeps_stay_as_they_are(build: Any) -> 
     assert numbers == [[float(number)] * 2 for number in range(1, 6)]
 
 
-@pytest.mark.parametrize("build", MODES)
+@each_build
 def test_py_function_sees_eager_tensors_in_eager_mode(build: Any) -> None:
     seen = []
 
@@ -153,7 +165,7 @@ def test_py_function_sees_eager_tensors_in_eager_mode(build: Any) -> None:
     assert seen == [(True, type(X), type(X), [1, 2], 3)]
 
 
-@pytest.mark.parametrize("build", MODES)
+@each_build
 @pytest.mark.parametrize("op", NUMPY_OPS)
 @pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.uint64, np.float16, np.complex128])
 def test_numpy_function_sees_arrays_and_scalars(build: Any, op: Any, dtype: Any) -> None:
@@ -181,7 +193,7 @@ def test_tensorflows_own_migration_example(op: Any) -> None:
     assert result.numpy().tolist() == [0, 2]
 
 
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_what_a_function_writes_stays_its_own(op: Any) -> None:
     def spoil(a: Any, b: Any) -> Any:
         assert a.tolist() == b.tolist()
@@ -212,34 +224,16 @@ def test_what_a_function_writes_stays_its_own(op: Any) -> None:
     assert variable.numpy().tolist() == [5, 6]
 
 
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("size", [1, 1000, 300_000])
-def test_kept_arguments_stay_as_they_were(op: Any, size: int) -> None:
-    kept = []
-
-    def keep(x: Any, y: Any) -> Any:
-        kept.append((x, y))
-        return x
-
-    run = jitted(lambda x: shaped(op(keep, [x, x * 2.0], FLOAT), (size,)))
-    for step in range(40):
-        run(tf.fill([size], float(step)))
-    assert len(kept) == 40
-    for step, (x, y) in enumerate(kept):
-        assert (np.asarray(x) == step).all()
-        assert (np.asarray(y) == 2 * step).all()
-
-
-@pytest.mark.parametrize("build", [lambda function: function, plain, jitted])
-@pytest.mark.parametrize("op", OPS)
+@eagerly_too
+@each_op
 def test_a_single_tensor_as_inp(build: Any, op: Any) -> None:
     run = build(lambda x: shaped(op(lambda a: a + np.float32(1), x, FLOAT)))
     assert run(X).numpy().tolist() == [2, 3]
     assert run(tf.Variable([4.0, 5.0])).numpy().tolist() == [5, 6]
 
 
-@pytest.mark.parametrize("build", [lambda function: function, plain, jitted])
-@pytest.mark.parametrize("op", OPS)
+@eagerly_too
+@each_op
 def test_a_dict_as_inp_and_in_tout(build: Any, op: Any) -> None:
     def swap(tensors: Any) -> Any:
         assert sorted(tensors) == ["a", "b"]
@@ -249,18 +243,13 @@ def test_a_dict_as_inp_and_in_tout(build: Any, op: Any) -> None:
         tout = {"y": (FLOAT, FLOAT), "x": FLOAT}
         return shaped(op(swap, {"b": b, "a": a}, tout))
 
+    floats = lambda *values: np.array(values, np.float32)  # noqa: E731
     result = to_numpy(build(program)(X, X * 10.0))
-    assert_same(
-        result,
-        {
-            "x": np.array([10, 20], np.float32),
-            "y": (np.array([1, 2], np.float32), np.array([11, 22], np.float32)),
-        },
-    )
+    assert_same(result, {"x": floats(10, 20), "y": (floats(1, 2), floats(11, 22))})
 
 
-@pytest.mark.parametrize("build", [lambda function: function, plain, jitted])
-@pytest.mark.parametrize("op", OPS)
+@eagerly_too
+@each_op
 def test_nested_structures_among_the_arguments(build: Any, op: Any) -> None:
     seen = []
 
@@ -278,8 +267,8 @@ def test_nested_structures_among_the_arguments(build: Any, op: Any) -> None:
     assert_same(result, (np.float32(4), np.array([1, 2], np.float32), np.array([3, 6], np.float32)))
 
 
-@pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_build
+@each_op
 def test_lists_that_tensorflow_packs_and_python_values(build: Any, op: Any) -> None:
     seen = []
 
@@ -288,15 +277,8 @@ def test_lists_that_tensorflow_packs_and_python_values(build: Any, op: Any) -> N
         return arguments[0]
 
     def program(x: Any) -> Any:
-        inp = [
-            [x, x * 2.0],
-            1,
-            2.5,
-            True,
-            [[1, 2], [3, 4]],
-            np.array([5, 6], np.float64),
-            (x[0], 7.0),
-        ]
+        matrix, vector = [[1, 2], [3, 4]], np.array([5, 6], np.float64)
+        inp = [[x, x * 2.0], 1, 2.5, True, matrix, vector, (x[0], 7.0)]
         return shaped(op(look, inp, FLOAT), (2, 2))
 
     assert build(program)(X).numpy().tolist() == [[1, 2], [2, 4]]
@@ -312,12 +294,11 @@ class Scaler:
     def __call__(self, x: Any) -> Any:
         return np.asarray(x) * self.factor
 
-    def method(self, x: Any) -> Any:
-        return np.asarray(x) * self.factor
+    method = __call__
 
 
-@pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_build
+@each_op
 @pytest.mark.parametrize(
     "function",
     [Scaler(3), Scaler(3).method, functools.partial(np.multiply, np.float32(3)), np.positive],

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall  # noqa: F401 - what is tested
+from tests.support.helpers import gradient_of
 
 X = tf.constant([1.0, 4.0, 9.0])
 
@@ -85,38 +86,38 @@ def test_compiler_ir_runs_no_callback() -> None:
     assert entries == [1]
 
 
-@pytest.mark.filterwarnings("ignore:hostcall. a SavedModel is written:UserWarning")
+writes_without_names = pytest.mark.filterwarnings(
+    "ignore:hostcall. a SavedModel is written:UserWarning"
+)
+
+
+def _loaded(program: Callable[..., Any], folder: Path) -> Any:
+    """The function as this process reads it back."""
+    module = tf.Module()
+    module.program = tf.function(
+        program, jit_compile=True, input_signature=[tf.TensorSpec([3], tf.float32)]
+    )
+    tf.saved_model.save(module, str(folder))
+    np.testing.assert_array_equal(tf.saved_model.load(str(folder)).program(X), module.program(X))
+    return tf.saved_model.load(str(folder)).program
+
+
+@writes_without_names
 @each_op
 def test_a_saved_jitted_function_runs_in_the_same_process(
     op: Callable[..., Any], tmp_path: Path
 ) -> None:
-    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([3], tf.float32)])
-    def program(x: tf.Tensor) -> tf.Tensor:
-        return _root(op, x) + 1.0
-
-    module = tf.Module()
-    module.program = program
-    tf.saved_model.save(module, str(tmp_path))
-    loaded = tf.saved_model.load(str(tmp_path))
+    loaded = _loaded(lambda x: _root(op, x) + 1.0, tmp_path)
     for _ in range(2):
-        np.testing.assert_array_equal(loaded.program(X), [2.0, 3.0, 4.0])
-    np.testing.assert_array_equal(program(X), [2.0, 3.0, 4.0])
+        np.testing.assert_array_equal(loaded(X), [2.0, 3.0, 4.0])
 
 
-@pytest.mark.filterwarnings("ignore:hostcall. a SavedModel is written:UserWarning")
+@writes_without_names
 def test_a_saved_jitted_function_has_its_gradient(tmp_path: Path) -> None:
-    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([3], tf.float32)])
     def program(x: tf.Tensor) -> tf.Tensor:
         return tf.ensure_shape(tf.py_function(lambda x: x**2, [x], tf.float32), [3]) * 3.0
 
-    module = tf.Module()
-    module.program = program
-    tf.saved_model.save(module, str(tmp_path))
-    loaded = tf.saved_model.load(str(tmp_path))
-    with tf.GradientTape() as tape:
-        tape.watch(X)
-        y = loaded.program(X)
-    np.testing.assert_array_equal(tape.gradient(y, X), 6.0 * X)
+    np.testing.assert_array_equal(gradient_of(_loaded(program, tmp_path), X), 6.0 * X)
 
 
 def test_a_call_whose_function_is_gone_is_named() -> None:
@@ -136,45 +137,6 @@ def test_a_call_whose_function_is_gone_is_named() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="pyfunc_of_another_process") as caught:
         restored()
     assert "does not exist in this process" in str(caught.value)
-
-
-@each_op
-def test_a_v1_session_runs_a_jitted_function(op: Callable[..., Any]) -> None:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        jitted = tf.function(lambda x: _root(op, x) + 1.0, jit_compile=True)
-        x = tf.compat.v1.placeholder(tf.float32, [3])
-        y = _root(op, jitted(x) - 1.0)
-        for _ in range(2):
-            np.testing.assert_allclose(session.run(y, {x: X.numpy()}), X.numpy() ** 0.25, rtol=1e-6)
-
-
-def test_tf_gradients_in_a_jitted_function_in_a_v1_graph() -> None:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-
-        @tf.function(jit_compile=True)
-        def jitted(x: tf.Tensor) -> tf.Tensor:
-            y = tf.ensure_shape(tf.py_function(lambda x: x**3, [x], tf.float32), [3])
-            return tf.gradients(2.0 * y, x)[0]
-
-        x = tf.compat.v1.placeholder(tf.float32, [3])
-        gradient = jitted(x)
-        for scale in (1.0, 2.0):
-            value = scale * X.numpy()
-            np.testing.assert_allclose(session.run(gradient, {x: value}), 6.0 * value**2, rtol=1e-6)
-
-
-def test_tf_gradients_through_a_jitted_function_in_a_v1_graph() -> None:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-
-        @tf.function(jit_compile=True)
-        def jitted(x: tf.Tensor) -> tf.Tensor:
-            return tf.ensure_shape(tf.py_function(lambda x: x**3, [x], tf.float32), [3])
-
-        x = tf.compat.v1.placeholder(tf.float32, [3])
-        gradient = tf.gradients(2.0 * jitted(x), x)[0]
-        for scale in (1.0, 2.0):
-            value = scale * X.numpy()
-            np.testing.assert_allclose(session.run(gradient, {x: value}), 6.0 * value**2, rtol=1e-6)
 
 
 def test_a_dataset_maps_a_jitted_function() -> None:

@@ -1,7 +1,5 @@
 """Whose the arrays are that functions get: the table of docs/sharp-bits.md, cell by cell."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +9,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.device import DEVICE
-from tests.support.helpers import jitted, plain, stateless_py_func
+from tests.support.helpers import eagerly, jitted, partitioned, plain, stateless_py_func
 
 # Small arrays and large ones take different ways.
 SIZES = [3, 3000]
@@ -39,19 +37,11 @@ OPS: dict[str, tuple[Callable[..., Any], bool]] = {
 }
 
 
-def _partitioned(function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*args: Any) -> Any:
-        with hostcall.scope(route="partition"):
-            return jitted(function)(*args)
-
-    return call
-
-
 ROUTES: dict[str, Callable[..., Any]] = {
-    "eager": lambda function: function,
+    "eager": eagerly,
     "plain": plain,
     "compiled": jitted,
-    "partition": _partitioned,
+    "partition": partitioned,
 }
 
 

@@ -1,7 +1,5 @@
 """Assertions in compiled functions: dropped, as XLA does, or checked in one program."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,9 +13,7 @@ from tests.support.helpers import assert_same, jitted, plain
 X = tf.constant([1.0, 2.0])
 
 
-@pytest.fixture(autouse=True)
-def _auto(auto_route: None) -> None:
-    pass
+pytestmark = pytest.mark.usefixtures("auto_route")
 
 
 @pytest.fixture

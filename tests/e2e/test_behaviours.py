@@ -1,7 +1,5 @@
 """What JAX tests of its callbacks and no other file does of script ops in compiled functions."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from typing import Any
@@ -12,13 +10,12 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 
 import hostcall  # noqa: F401 - what is tested
+from tests.support.e2e.journals import same_order
 from tests.support.fate import Fate
-from tests.support.helpers import OPS, jitted
+from tests.support.helpers import OPS, each_op, jitted
 from tests.support.threads import PATIENCE, in_threads
 
 X = np.arange(4, dtype=np.float32)
-
-each_op = pytest.mark.parametrize("op", OPS)
 
 
 def shaped(op: Any, function: Any, x: Any) -> Any:
@@ -27,9 +24,7 @@ def shaped(op: Any, function: Any, x: Any) -> Any:
 
 @pytest.mark.parametrize("iterations", [0, 1, 2])
 @pytest.mark.parametrize("result_is_used", [True, False])
-def test_loops_whose_length_xla_knows(
-    same_order: Any, iterations: int, result_is_used: bool
-) -> None:
+def test_loops_whose_length_xla_knows(iterations: int, result_is_used: bool) -> None:
     def program(journal: Any, x: tf.Tensor) -> Any:
         def body(i: tf.Tensor, y: tf.Tensor) -> Any:
             journal.say("iteration")
@@ -43,7 +38,7 @@ def test_loops_whose_length_xla_knows(
 
 @pytest.mark.parametrize("taken", [True, False])
 @pytest.mark.parametrize("is_known", [True, False])
-def test_the_same_call_in_both_branches(same_order: Any, taken: bool, is_known: bool) -> None:
+def test_the_same_call_in_both_branches(taken: bool, is_known: bool) -> None:
     def program(journal: Any, condition: tf.Tensor, x: tf.Tensor) -> Any:
         def branch() -> Any:
             journal.say("both")

@@ -1,8 +1,11 @@
 """`borrow=True` and `out=True`: what functions are lent, and what comes of their results."""
 
-from __future__ import annotations
-
-import threading
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,10 +13,10 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from hostcall_runtime import _library
 from tests.support.e2e.borrowed_views_programs import (
     LARGE,
     WAYS,
-    eager,
     every_size,
     every_way,
     in_programs,
@@ -21,10 +24,19 @@ from tests.support.e2e.borrowed_views_programs import (
     like,
     numbers,
     one,
-    partitioned,
     values,
 )
-from tests.support.helpers import assert_same, failure, jitted, on_two, plain
+from tests.support.helpers import (
+    assert_same,
+    assert_says,
+    eagerly,
+    failure,
+    jitted,
+    on_two,
+    partitioned,
+    plain,
+)
+from tests.support.threads import in_threads
 
 # What a function is lent.
 
@@ -169,7 +181,7 @@ def test_strings_can_be_borrowed_outside_of_compiled_programs() -> None:
         return b"".join(words)
 
     hostcall.declare(join, borrow=True)
-    for way in (plain, eager, partitioned):
+    for way in (plain, eagerly, partitioned):
         run = way(lambda words: tf.numpy_function(join, [words], tf.string))
         assert run(tf.constant(["a", "b"])).numpy() == b"ab"
 
@@ -244,8 +256,7 @@ def test_another_value_than_out_is_an_error(way: Any, size: int) -> None:
 
     error = failure(way(one(wrong, out=True)), values(size))
     assert isinstance(error, tf.errors.InvalidArgumentError)
-    for text in ("not `out`", "out[...] = value", "wrong", __file__):
-        assert text in str(error)
+    assert_says(error, "not `out`", "out[...] = value", "wrong", __file__)
 
 
 def test_the_sizes_must_be_known_before_the_call() -> None:
@@ -254,10 +265,8 @@ def test_the_sizes_must_be_known_before_the_call() -> None:
 
     hostcall.declare(fill, out=True)
     program = lambda x: tf.numpy_function(fill, [x], tf.float32)  # noqa: E731
-    for way in (partitioned, plain, eager):
-        error = failure(way(program), values(4))
-        assert "out=True" in str(error)
-        assert "hostcall.declare(fill, result=" in str(error)
+    for way in (partitioned, plain, eagerly):
+        assert_says(failure(way(program), values(4)), "out=True", "hostcall.declare(fill, result=")
     hostcall.declare(fill, out=True, result=lambda x: hostcall.BoundedSpec(x.shape, x.dtype))
     for way in WAYS:
         assert "out=True" in str(failure(way(program), values(4)))
@@ -272,22 +281,13 @@ def test_many_threads_are_lent_memory() -> None:
 
     run = jitted(one(double, out=True))
     run(values(LARGE))
-    failures: list[BaseException] = []
 
-    def work(start: float) -> None:
-        try:
-            for again in range(30):
-                x = values(LARGE) + start + again
-                assert_same(run(x).numpy(), x.numpy() * 4 + 1)
-        except BaseException as error:
-            failures.append(error)
+    def work(number: int) -> None:
+        for again in range(30):
+            x = values(LARGE) + 100.0 * number + float(again)
+            assert_same(run(x).numpy(), x.numpy() * 4 + 1)
 
-    threads = [threading.Thread(target=work, args=(100.0 * i,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures
+    in_threads(8, work)
 
 
 @pytest.mark.parametrize("option", ["borrow", "out"])
@@ -320,3 +320,172 @@ def test_a_gradient_may_be_given() -> None:
     y, dx = program(values(LARGE))
     assert_same(y.numpy(), numbers(LARGE) * 2)
     assert_same(dx.numpy(), np.full(LARGE, 2.0, np.float32))
+
+
+# `borrow=True` and `out=True`: arrays that somebody keeps, and the memory that they lie in.
+
+# Arrays that are kept.
+
+KEEPERS: dict[str, Callable[[np.ndarray], Any]] = {
+    "itself": lambda x: x,
+    "a part": lambda x: x[3:],
+    "a memoryview": lambda x: x.data,
+    "an iterator": lambda x: x.flat,
+    "a view of a view": lambda x: np.asarray(x.data)[::2],
+}
+
+
+@pytest.mark.parametrize("keep", KEEPERS.values(), ids=KEEPERS)
+@every_way
+@every_size
+def test_a_borrowed_array_that_is_kept_is_an_error(way: Any, size: int, keep: Any) -> None:
+    kept: list[Any] = []
+
+    def keeps(x: np.ndarray) -> np.ndarray:
+        kept.append(keep(x))
+        return x + 1.0
+
+    run = way(one(keeps))
+    error = failure(run, values(size))
+    assert isinstance(error, tf.errors.InvalidArgumentError)
+    for text in ("still refers to an array", "np.array(x)", "keeps", __file__):
+        assert text in str(error)
+    # And it may be looked at for as long as one likes: nothing has come in its place.
+    others = [run_over(values(size)) for _ in range(20)]
+    expected = np.array(list(keep(numbers(size) * 2)), np.float32)
+    assert_same(np.array(list(kept[0]), np.float32), expected)
+    del others
+
+
+def run_over(x: tf.Tensor) -> tf.Tensor:
+    """Takes memory and fills it, as what comes next would."""
+    return x * 0.0 - 1.0
+
+
+@every_way
+@every_size
+def test_an_out_array_that_is_kept_is_an_error(way: Any, size: int) -> None:
+    kept: list[np.ndarray] = []
+
+    def keeps(x: np.ndarray, out: np.ndarray) -> None:
+        out[...] = x
+        kept.append(out[:2])
+
+    error = failure(way(one(keeps, out=True)), values(size))
+    assert "still refers to an array" in str(error)
+    others = [run_over(values(size)) for _ in range(20)]
+    assert_same(kept[0], numbers(size)[:2] * 2)
+    kept[0][...] = 5.0  # writable for ever, and nobody's but ours
+    assert all((other.numpy() == -1.0).all() for other in others)
+
+
+@every_way
+def test_one_of_several_out_arrays_that_is_kept_is_an_error(way: Any) -> None:
+    kept: list[Any] = []
+
+    def keeps(x: np.ndarray, out: tuple[np.ndarray, np.ndarray]) -> None:
+        out[0][...], out[1][...] = x, x
+        kept.append(out if not kept else out[1])
+
+    hostcall.declare(keeps, out=True, result=lambda x: [x, x])
+    run = way(lambda x: tf.numpy_function(keeps, [x], [tf.float32] * 2))
+    for _ in range(2):
+        assert "still refers to an array" in str(failure(run, values(LARGE)))
+
+
+@every_way
+def test_a_cycle_that_a_function_leaves_behind_is_no_error(way: Any) -> None:
+    def leaves(x: np.ndarray) -> np.ndarray:
+        cycle: list[Any] = [x]
+        cycle.append(cycle)
+        return x + 1.0
+
+    gc.disable()
+    try:
+        assert_same(way(one(leaves))(values(LARGE)).numpy(), numbers(LARGE) * 2 + 2)
+    finally:
+        gc.enable()
+
+
+@every_way
+def test_an_exception_may_hold_what_was_lent(way: Any) -> None:
+    def fails(x: np.ndarray) -> np.ndarray:
+        raise KeyError("why")
+
+    error = failure(way(one(fails)), values(LARGE))
+    frames = hostcall.last_error(error).__traceback__  # type: ignore[union-attr]
+    others = [run_over(values(LARGE)) for _ in range(20)]
+    while frames is not None and "x" not in frames.tb_frame.f_locals:
+        frames = frames.tb_next
+    assert frames is not None
+    assert_same(np.array(frames.tb_frame.f_locals["x"]), numbers(LARGE) * 2)
+    del others
+
+
+def test_the_program_goes_on_after_an_array_was_kept() -> None:
+    kept: list[np.ndarray] = []
+    keep = [True]
+
+    def sometimes(x: np.ndarray) -> np.ndarray:
+        if keep[0]:
+            kept.append(x)
+        return x + 1.0
+
+    run = jitted(one(sometimes))
+    for again in range(10):
+        keep[0] = again % 2 == 0
+        if keep[0]:
+            failure(run, values(LARGE))
+        else:
+            assert_same(run(values(LARGE)).numpy(), numbers(LARGE) * 2 + 2)
+    for array in kept:
+        assert_same(array, numbers(LARGE) * 2)
+
+
+# Lifetime.
+
+
+@pytest.mark.cpu("the memory of variables on another device is not lent")
+@in_programs
+def test_memory_is_given_back() -> None:
+    def keeps(x: np.ndarray, out: np.ndarray) -> None:
+        out[...] = x
+        kept.append((x, out))
+
+    provided_memory = _library.load("hostcall._tensorflow").provided_memory
+    kept: list[Any] = []
+    run = jitted(one(keeps, out=True))
+    gc.collect()
+    before = provided_memory()
+    for _ in range(5):
+        failure(run, values(LARGE))
+    assert provided_memory() > before
+    kept.clear()
+    gc.collect()
+    assert provided_memory() == before
+
+
+def test_results_outlive_their_program() -> None:
+    def double(x: np.ndarray, out: np.ndarray) -> None:
+        np.multiply(x, 2.0, out=out)
+
+    def make() -> tf.Tensor:
+        hostcall.declare(double, borrow=True, out=True, result=like)
+        return jitted(lambda x: tf.numpy_function(double, [x], tf.float32))(values(LARGE))
+
+    results = [make() for _ in range(5)]
+    gc.collect()
+    for result in results:
+        assert_same(result.numpy(), numbers(LARGE) * 2)
+
+
+def test_nothing_of_a_run_is_used_when_it_has_ended() -> None:
+    child = subprocess.run(
+        [sys.executable, "-m", "tests.support.e2e.borrowed_views_child"],
+        cwd=Path(__file__).parents[2],
+        env={**os.environ, "MALLOC_PERTURB_": "165"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert child.returncode == 0, child.stderr[-3000:]

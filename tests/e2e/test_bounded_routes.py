@@ -1,7 +1,5 @@
 """Bounded sizes that reach an op which XLA gets wrong: the function is partitioned."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable
@@ -12,7 +10,14 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import assert_same, jitted, outcome, plain
+from tests.support.helpers import (
+    assert_equal,
+    assert_same,
+    gradient_of,
+    jitted,
+    outcome,
+    plain,
+)
 
 inside_xla = pytest.mark.custom_call("it is about what can be in one program")
 
@@ -26,13 +31,12 @@ def _vector(n: tf.Tensor) -> tf.Tensor:
 
 
 def _gradient(f: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tensor], Any]:
-    def program(u: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(u)
-            y = tf.reduce_sum(f(u) ** 2)
-        return tape.gradient(y, u)
+    return lambda u: gradient_of(lambda u: tf.reduce_sum(f(u) ** 2), u)
 
-    return program
+
+def _of_size(use: Callable[[tf.Tensor], Any]) -> Callable[[tf.Tensor], Any]:
+    """A program of a size that uses a vector of it."""
+    return lambda n: use(_vector(n))
 
 
 # Programs that one XLA program gets wrong, by the op that does, with what happens there.
@@ -86,10 +90,7 @@ each = pytest.mark.parametrize(("op", "use"), UNPROVEN.values(), ids=UNPROVEN.ke
 
 @each
 def test_a_program_is_right_for_each_size(op: str, use: Callable[[tf.Tensor], Any]) -> None:
-    def program(n: tf.Tensor) -> Any:
-        return use(_vector(n))
-
-    expected, actual = plain(program), jitted(program)
+    expected, actual = plain(_of_size(use)), jitted(_of_size(use))
     for size in (3, BOUND, 1, 0):
         wanted = outcome(expected, tf.constant(size))
         if not isinstance(wanted, type):  # what plain TensorFlow refuses, XLA may refuse otherwise
@@ -99,10 +100,7 @@ def test_a_program_is_right_for_each_size(op: str, use: Callable[[tf.Tensor], An
 @inside_xla
 @each
 def test_it_is_partitioned_and_the_op_is_named(op: str, use: Callable[[tf.Tensor], Any]) -> None:
-    def program(n: tf.Tensor) -> Any:
-        return use(_vector(n))
-
-    explained = hostcall.explain(jitted(program), tf.constant(3))
+    explained = hostcall.explain(jitted(_of_size(use)), tf.constant(3))
     (script_op,) = explained.script_ops
     assert script_op.route == "partition"
     assert f"({op})" in script_op.reason or f"(Stateless{op})" in script_op.reason
@@ -113,11 +111,8 @@ def test_it_is_partitioned_and_the_op_is_named(op: str, use: Callable[[tf.Tensor
 def test_a_forced_custom_call_is_an_error_that_names_the_op(
     op: str, use: Callable[[tf.Tensor], Any]
 ) -> None:
-    def program(n: tf.Tensor) -> Any:
-        return use(_vector(n))
-
     with hostcall.scope(route="custom_call"):
-        compiled = jitted(program)
+        compiled = jitted(_of_size(use))
         with pytest.raises(tf.errors.InvalidArgumentError, match="route='custom_call'") as caught:
             compiled(tf.constant(3))
     assert re.search(rf"\((Stateless)?{op}\)", str(caught.value))
@@ -143,8 +138,7 @@ def test_only_the_calls_that_lead_to_the_op_are_on_the_host() -> None:
 
     explained = hostcall.explain(jitted(program), tf.constant(3))
     assert [op.route for op in explained.script_ops] == ["partition", "custom_call"]
-    for one, other in zip(jitted(program)(3), plain(program)(3), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_equal(jitted(program)(3), plain(program)(3))
 
 
 @inside_xla
@@ -169,14 +163,9 @@ def test_results_of_two_calls_are_not_taken_for_equally_long() -> None:
     ids=["itself", "equal ones", "reshaped"],
 )
 def test_one_value_of_bounded_size_is_returned_twice(use: Callable[[tf.Tensor], Any]) -> None:
-    def program(n: tf.Tensor) -> Any:
-        return use(_vector(n))
-
-    compiled = jitted(program)
+    compiled, expected = jitted(_of_size(use)), plain(_of_size(use))
     for size in (3, 0, BOUND, 1):
-        assert_same(
-            outcome(compiled, tf.constant(size)), outcome(plain(program), tf.constant(size))
-        )
+        assert_same(outcome(compiled, tf.constant(size)), outcome(expected, tf.constant(size)))
 
 
 def test_the_gradient_of_a_function_outside_of_it() -> None:
@@ -186,15 +175,7 @@ def test_the_gradient_of_a_function_outside_of_it() -> None:
         return tf.reduce_sum(tf.cumsum(u))
 
     x = tf.constant([3.0, 1.0, 2.0, 4.0, 0.0])
-
-    def gradient(mode: Any) -> Any:
-        function = mode(program)
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = function(x)
-        return tape.gradient(y, x)
-
-    np.testing.assert_array_equal(gradient(jitted), gradient(plain))
+    assert_equal(gradient_of(jitted(program), x), gradient_of(plain(program), x))
 
 
 @inside_xla
@@ -209,8 +190,7 @@ def test_a_gradient_inside_whose_backward_call_goes_to_the_host() -> None:
         return tf.cumsum(tape.gradient(total, start)), y
 
     x = tf.constant([3.0, 1.0, 2.0, 4.0, 0.0])
-    for one, other in zip(jitted(program)(x), plain(program)(x), strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_equal(jitted(program)(x), plain(program)(x))
 
 
 @inside_xla

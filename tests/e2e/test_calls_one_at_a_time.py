@@ -3,8 +3,6 @@
 The large programs have as many and as large values as XLA wants for its own threads.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import threading
 from collections.abc import Callable, Iterator
@@ -15,15 +13,11 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import jitted, stateless_py_func
+from tests.support.helpers import jitted, like, stateless_py_func
 from tests.support.threads import PATIENCE, Alone, in_threads
 
 SMALL, LARGE = tf.constant([1.0, 2.0]), tf.range(100_000, dtype=tf.float32)
 CALLS = 12
-
-
-def like(x: Any) -> Any:
-    return tf.TensorSpec(x.shape, x.dtype)
 
 
 def callback(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -153,7 +147,7 @@ def test_a_call_may_run_the_very_program_that_it_is_of(x: tf.Tensor) -> None:
     def descend(x: Any, depth: Any) -> Any:
         return x if depth == 0 else program(x, depth - 1)[0].numpy()
 
-    call = hostcall.callback(descend, result=lambda x, _: like(x), stateful=False)
+    call = hostcall.callback(descend, result=like, stateful=False)
 
     @tf.function(jit_compile=True)
     def program(x: tf.Tensor, depth: tf.Tensor) -> list[tf.Tensor]:

@@ -1,7 +1,5 @@
 """TensorFlow's cache of compiled programs in a directory: processes find those of others."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -2,8 +2,6 @@
 called, and other libraries take them and give them back.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import gc
 from typing import Any

@@ -1,7 +1,5 @@
 """Values that cross between a function's device and the host; see `tests/support/device.py`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +9,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.device import DEVICE
-from tests.support.helpers import failure, jitted
+from tests.support.helpers import failure, gradient_of, jitted
 from tests.support.versions import calls_from_the_device, one_program_keeps_the_order
 
 DTYPES = ["float32", "int32", "int64", "bool", "complex64", "bfloat16"]
@@ -290,11 +288,11 @@ def test_a_handle_that_is_returned_is_on_the_device(route: str) -> None:
 
 @each_route
 def test_a_gradient(route: str) -> None:
+    def square(x: tf.Tensor) -> tf.Tensor:
+        return tf.ensure_shape(tf.py_function(lambda v: v * v, [x * 2.0], tf.float32), x.shape)
+
     def program(x: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = tf.ensure_shape(tf.py_function(lambda v: v * v, [x * 2.0], tf.float32), x.shape)
-        return tape.gradient(y, x)
+        return gradient_of(square, x)
 
     x = tf.constant([1.0, 2.0])
     np.testing.assert_array_equal(on_route(route, program, x), 8.0 * x)

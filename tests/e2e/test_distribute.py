@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.support.helpers import assert_close
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +25,10 @@ def half_of_square(x: tf.Tensor) -> tf.Tensor:
 
 
 hostcall.declare(half_of_square, result=lambda x: tf.TensorSpec(x.shape, x.dtype))
+
+
+def on_each_replica(strategy: tf.distribute.Strategy, step: Callable[..., Any]) -> Any:
+    return tf.function(lambda x: strategy.run(step, args=(x,)))
 
 
 def per_replica(strategy: tf.distribute.Strategy, *values: Any) -> Any:
@@ -51,9 +56,7 @@ def test_a_compiled_step_runs_in_each_replica(strategy: tf.distribute.Strategy) 
         result.set_shape(x.shape)
         return result * 2.0
 
-    @tf.function
-    def run(x: Any) -> Any:
-        return strategy.run(step, args=(x,))
+    run = on_each_replica(strategy, step)
 
     x = per_replica(strategy, [3.0, 1.0], [30.0, 10.0])
     for _ in range(3):
@@ -108,9 +111,7 @@ def test_an_exception_in_one_replica(strategy: tf.distribute.Strategy) -> None:
     def step(x: tf.Tensor) -> tf.Tensor:
         return tf.ensure_shape(tf.numpy_function(refuse, [x], tf.float32), [])
 
-    @tf.function
-    def run(x: Any) -> Any:
-        return strategy.run(step, args=(x,))
+    run = on_each_replica(strategy, step)
 
     with pytest.raises(tf.errors.InvalidArgumentError, match="OnlyOneError: too much") as caught:
         local(strategy, run(per_replica(strategy, 1.0, 10.0)))
@@ -177,22 +178,20 @@ def fit(
     return history["loss"], evaluated, predicted, [weight.numpy() for weight in model.weights]
 
 
-def assert_close(actual: Any, expected: Any) -> None:
-    tf.nest.map_structure(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), actual, expected
-    )
+def assert_same_fit(compiled: Any, plain: Any) -> None:
+    assert_close(compiled, plain, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.cpu("XLA compiles plain functions, and so Keras's, on XLA_CPU")
 def test_keras_with_a_compiled_layer(strategy: tf.distribute.Strategy) -> None:
     compiled = fit(strategy, lambda: Halving(compiled=True), jit_compile=False)
-    assert_close(compiled, fit(strategy, Halving, jit_compile=False))
+    assert_same_fit(compiled, fit(strategy, Halving, jit_compile=False))
 
 
 @pytest.mark.cpu("XLA compiles plain functions, and so Keras's, on XLA_CPU")
 def test_keras_with_a_compiled_train_step(strategy: tf.distribute.Strategy) -> None:
     compiled = fit(strategy, Halving, False, CompiledLoss)
-    assert_close(compiled, fit(strategy, Halving, False, PlainLoss))
+    assert_same_fit(compiled, fit(strategy, Halving, False, PlainLoss))
 
 
 @pytest.mark.cpu("XLA compiles plain functions, and so Keras's, on XLA_CPU")
@@ -200,4 +199,4 @@ def test_keras_compiled_as_a_whole() -> None:
     # On one CPU: for two, Keras makes one program of both replicas, and TensorFlow refuses to
     # compile it even without a script op, since a variable of the second CPU is in it.
     alone = tf.distribute.MirroredStrategy(["CPU:0"])
-    assert_close(fit(alone, Halving, jit_compile=True), fit(alone, Halving, jit_compile=False))
+    assert_same_fit(fit(alone, Halving, jit_compile=True), fit(alone, Halving, jit_compile=False))

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from hostcall_runtime import _prepared
 from tests.support.device import DEVICE
-from tests.support.helpers import NUMPY_OPS, OPS, assert_same, jitted, plain, to_numpy
+from tests.support.helpers import NUMPY_OPS, assert_same, each_op, jitted, plain, to_numpy
 
 FOUR_BITS = [np.dtype(ml_dtypes.int4), np.dtype(ml_dtypes.uint4)]
 WHOLE_BYTES = [
@@ -29,7 +29,6 @@ DTYPES = WHOLE_BYTES if DEVICE else [*WHOLE_BYTES, *FOUR_BITS]
 SHAPES = [(), (0,), (1,), (7,), (2, 3), (3, 0), (2, 3, 2), (2, 1, 2, 2), (1, 2, 1, 2, 3)]
 
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
-each_op = pytest.mark.parametrize("op", OPS)
 
 
 def sample(dtype: np.dtype, shape: Any) -> np.ndarray:

@@ -3,8 +3,7 @@
 That the values are right is tested in tests/dynamic, for all kinds of sources and uses.
 """
 
-from __future__ import annotations
-
+import functools
 import inspect
 import re
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import jitted, plain
+from tests.support.helpers import gradient_of, jitted, plain
 
 X = tf.constant([0.1, -0.1, 0.6, 0.1, -0.5, 0.4])
 MASKS = [X < 0, X > 2.0, X < 2.0, X > 0.5]
@@ -93,56 +92,34 @@ def test_a_size_that_a_shape_function_takes_from_a_bounded_one_is_bounded(
     assert not _on_host(compiled, X, MASKS[0])
 
 
+# Each with the ops that it has on the host.
+USES: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
+    "mean": (lambda y: tf.reduce_mean(y * 2.0), set()),
+    "softmax": (lambda y: tf.nn.softmax(y), set()),
+    "size": (lambda y: (tf.size(y), tf.reduce_sum(tf.ones_like(y))), set()),
+    "concat": (lambda y: tf.concat([y, [1.0]], 0), set()),
+    "gradient": (lambda y: tf.gradients(tf.reduce_sum(tf.tanh(y) ** 2), y), set()),
+    # An op that leaves no size is there in the place of its source.
+    "last": (lambda y: (tf.concat([[9.0], y], 0)[-1], tf.reduce_sum(y)), {"StridedSlice"}),
+    # The source is there where its size goes on.
+    "roll": (lambda y: tf.roll(y, 1, 0), {"Where"}),
+    "text": (
+        lambda y: (tf.strings.length(tf.strings.as_string(y)), y * 2.0),
+        {"AsString", "StringLength"},
+    ),
+}
+
+
 @one_program
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda y: tf.reduce_mean(y * 2.0),
-        lambda y: tf.nn.softmax(y),
-        lambda y: (tf.size(y), tf.reduce_sum(tf.ones_like(y))),
-        lambda y: tf.concat([y, [1.0]], 0),
-        lambda y: tf.gradients(tf.reduce_sum(tf.tanh(y) ** 2), y),
-    ],
-    ids=["mean", "softmax", "size", "concat", "gradient"],
-)
-def test_the_usual_uses_of_a_mask_stay_in_one_program(use: Callable[[Any], Any]) -> None:
+@pytest.mark.parametrize(("use", "on_host"), USES.values(), ids=USES)
+def test_uses_of_a_mask(use: Callable[[Any], Any], on_host: set[str]) -> None:
     def program(x: tf.Tensor, mask: tf.Tensor) -> Any:
         return use(tf.boolean_mask(x, mask)), _sorted(x)
 
-    explained = hostcall.explain(jitted(program), X, MASKS[0])
-    assert explained.functions[0].mode == "compiled"
-    for mask in MASKS:
-        _assert_right(program, X, mask)
-
-
-@one_program
-def test_an_op_that_leaves_no_size_is_on_the_host_in_the_place_of_its_source() -> None:
-    def program(x: tf.Tensor, mask: tf.Tensor) -> Any:
-        y = tf.concat([[9.0], tf.boolean_mask(x, mask)], 0)
-        return y[-1], tf.reduce_sum(y), _sorted(x)
-
-    assert _on_host(jitted(program), X, MASKS[0]) == {"StridedSlice"}
-    for mask in MASKS:
-        _assert_right(program, X, mask)
-
-
-@one_program
-def test_a_source_is_on_the_host_where_its_size_goes_on() -> None:
-    def program(x: tf.Tensor, mask: tf.Tensor) -> Any:
-        return tf.roll(tf.boolean_mask(x, mask), 1, 0), _sorted(x)
-
-    assert _on_host(jitted(program), X, MASKS[0]) == {"Where"}
-    for mask in MASKS:
-        _assert_right(program, X, mask)
-
-
-@one_program
-def test_an_op_without_a_kernel_leaves_the_source_in_the_program() -> None:
-    def program(x: tf.Tensor, mask: tf.Tensor) -> Any:
-        y = tf.boolean_mask(x, mask)
-        return tf.strings.length(tf.strings.as_string(y)), y * 2.0
-
-    assert "Where" not in _on_host(jitted(program), X, MASKS[0])
+    if not on_host:
+        explained = hostcall.explain(jitted(program), X, MASKS[0])
+        assert explained.functions[0].mode == "compiled"
+    assert _on_host(jitted(program), X, MASKS[0]) == on_host
     for mask in MASKS:
         _assert_right(program, X, mask)
 
@@ -169,11 +146,16 @@ def test_results_of_sizes_that_xla_knows_to_be_one() -> None:
         h, g = tf.unique(v[:k])
         return counts(g, h), counts(w, u)
 
-    spec = [tf.TensorSpec([None], tf.float64), tf.TensorSpec([], tf.int32)]
-    compiled = tf.function(program, jit_compile=True, input_signature=spec)
-    for x in ([-3.0], [], [1.0, 2.0, 1.0]):
-        args = tf.constant(x, tf.float64), tf.constant(4)
-        _assert_close(compiled(*args), plain(program)(*args))
+    args = [(tf.constant(x, tf.float64), tf.constant(4)) for x in ([-3.0], [], [1.0, 2.0, 1.0])]
+    _assert_right_for_sizes(program, args)
+
+
+def _assert_right_for_sizes(program: Callable[..., Any], args: list[tuple[tf.Tensor, ...]]) -> None:
+    """Traced once, for vectors of any size."""
+    signature = [tf.TensorSpec([None] * arg.shape.rank, arg.dtype) for arg in args[0]]
+    compiled = tf.function(program, jit_compile=True, input_signature=signature)
+    for each in args:
+        _assert_close(compiled(*each), plain(program)(*each))
 
 
 def test_non_max_suppression_without_boxes() -> None:
@@ -182,10 +164,7 @@ def test_non_max_suppression_without_boxes() -> None:
         corners = tf.concat([x[:, None]] * 2 + [x[:, None] + 2.0] * 2, 1)
         return tf.image.non_max_suppression(corners, x, 8)
 
-    spec = [tf.TensorSpec([None], tf.float32)]
-    compiled = tf.function(program, jit_compile=True, input_signature=spec)
-    for x in ([], [1.0, 5.0, 9.0]):
-        _assert_close(compiled(tf.constant(x)), plain(program)(tf.constant(x)))
+    _assert_right_for_sizes(program, [(tf.constant(x),) for x in ([], [1.0, 5.0, 9.0])])
 
 
 def test_branches_of_sizes_that_only_xla_knows() -> None:
@@ -194,11 +173,8 @@ def test_branches_of_sizes_that_only_xla_knows() -> None:
         chosen = tf.cond(x[0] > 0.0, lambda: x * 2.0, lambda: y + 1.0)
         return chosen * chosen, tf.cumsum(chosen)
 
-    specs = [tf.TensorSpec([None], tf.float32)] * 2
-    compiled = tf.function(program, jit_compile=True, input_signature=specs)
-    for x, y in (([1.0, 2.0], [3.0, 4.0]), ([1.0], [2.0, 3.0]), ([-1.0], [2.0, 3.0])):
-        args = tf.constant(x), tf.constant(y)
-        _assert_close(compiled(*args), plain(program)(*args))
+    pairs = [([1.0, 2.0], [3.0, 4.0]), ([1.0], [2.0, 3.0]), ([-1.0], [2.0, 3.0])]
+    _assert_right_for_sizes(program, [(tf.constant(x), tf.constant(y)) for x, y in pairs])
 
 
 def test_slices_of_a_loop() -> None:
@@ -232,53 +208,40 @@ def test_a_gradient_from_outside_of_branches_that_differ() -> None:
     def program(x: tf.Tensor) -> tf.Tensor:
         return tf.cond(x[0] > 0.0, lambda: x[:5] * 2.0, lambda: x[:2] ** 2)
 
-    def gradient(mode: Any) -> Callable[[tf.Tensor], Any]:
-        function = mode(program)
+    def gradient(function: Any, x: tf.Tensor) -> Any:
+        return gradient_of(lambda x: tf.reduce_sum(tf.sin(function(x))), x)
 
-        def run(x: tf.Tensor) -> Any:
-            with tf.GradientTape() as tape:
-                tape.watch(x)
-                y = function(x)
-                total = tf.reduce_sum(tf.sin(y))
-            return y, tape.gradient(total, x)
-
-        return run
-
+    compiled, graph = jitted(program), plain(program)
     for x in (X, -X, X):
-        _assert_close(gradient(jitted)(x), gradient(plain)(x))
+        _assert_close(compiled(x), graph(x))
+        _assert_close(gradient(compiled, x), gradient(graph, x))
 
 
 @pytest.mark.parametrize("where", ["inside", "outside"])
-def test_a_hundred_sizes_are_not_a_hundred_compilations(where: str) -> None:
+@pytest.mark.parametrize("use", [tf.cumsum, tf.identity])
+def test_a_hundred_sizes_are_not_a_hundred_compilations(use: Any, where: str) -> None:
     def loss(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         _print(x)
-        return tf.reduce_sum(tf.cumsum(tf.sin(tf.boolean_mask(x, mask))))
+        return tf.reduce_sum(use(tf.sin(tf.boolean_mask(x, mask))))
 
-    def plain_loss(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
-        _print(x)
-        return tf.reduce_sum(tf.sin(tf.boolean_mask(x, mask)))
+    def step(f: Any, x: tf.Tensor, mask: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = f(x, mask)
+        return y, tape.gradient(y, x)
 
-    for function in (loss, plain_loss):
+    def of(mode: Any) -> Any:
+        if where == "outside":
+            return functools.partial(step, mode(loss))
+        return mode(functools.partial(step, loss))
 
-        def step(f: Any, x: tf.Tensor, mask: tf.Tensor) -> Any:
-            with tf.GradientTape() as tape:
-                tape.watch(x)
-                y = f(x, mask)
-            return y, tape.gradient(y, x)
-
-        def of(mode: Any, f: Any = function) -> Any:
-            if where == "outside":
-                inner = mode(f)
-                return lambda *args: step(inner, *args)
-            return mode(lambda *args: step(f, *args))
-
-        compiled, graph = of(jitted), of(plain)
-        hostcall.stats(reset=True)
-        x = tf.linspace(-3.0, 3.0, 200)
-        for size in range(50, 150):
-            mask = tf.constant(np.random.default_rng(size).permutation(200) < size)
-            _assert_close(compiled(x, mask), graph(x, mask))
-        assert all(one.compilations <= 10 for one in hostcall.stats().compilations)
+    compiled, graph = of(jitted), of(plain)
+    hostcall.stats(reset=True)
+    x = tf.linspace(-3.0, 3.0, 200)
+    for size in range(50, 150):
+        mask = tf.constant(np.random.default_rng(size).permutation(200) < size)
+        _assert_close(compiled(x, mask), graph(x, mask))
+    assert all(one.compilations <= 10 for one in hostcall.stats().compilations)
 
 
 def test_a_gradient_inside_of_branches_that_differ() -> None:
@@ -303,10 +266,9 @@ def test_the_compilation_of_a_gradient_is_bounded() -> None:
     compiled = jitted(program)
     hostcall.stats(reset=True)
     for size in (3, 4, 5):
-        with tf.GradientTape() as tape:
-            tape.watch(X)
-            y = compiled(X, tf.range(6) < size)
-        np.testing.assert_allclose(tape.gradient(y, X)[:size], tf.cos(X)[:size], rtol=1e-5)
+        mask = tf.range(6) < size
+        gradient = gradient_of(lambda x, mask=mask: compiled(x, mask), X)
+        np.testing.assert_allclose(gradient[:size], tf.cos(X)[:size], rtol=1e-5)
     (row,) = (row for row in hostcall.stats().compilations if "__backward_program" in row.cluster)
     assert (row.compilations, row.uncompiled_runs) == (1, 2)
 
@@ -359,10 +321,7 @@ def test_a_handle_of_a_tape_leaves_a_program_beside_a_bounded_size() -> None:
         return tf.py_function(lambda x: x[x > 0.2] ** 2, [x], spec) * 2.0
 
     def gradient(function: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(X)
-            y = tf.reduce_sum(function(X))
-        return tape.gradient(y, X)
+        return gradient_of(lambda x: tf.reduce_sum(function(x)), X)
 
     np.testing.assert_allclose(gradient(jitted(program)), gradient(plain(program)))
 
@@ -384,12 +343,8 @@ def test_functions_in_sessions() -> None:
         results = jitted(_kept)(x)
         gradient = tf.gradients(tf.reduce_sum(results[0] ** 2), x)
         *actual, found = session.run([*results, *gradient], {x: X.numpy()})
-    with tf.GradientTape() as tape:
-        tape.watch(X)
-        total = tf.reduce_sum(plain(_kept)(X)[0] ** 2)
-    for one, other in zip(
-        [*actual, found], [*plain(_kept)(X), tape.gradient(total, X)], strict=True
-    ):
+    expected = gradient_of(lambda x: tf.reduce_sum(plain(_kept)(x)[0] ** 2), X)
+    for one, other in zip([*actual, found], [*plain(_kept)(X), expected], strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
@@ -473,13 +428,7 @@ def test_dynamic_sizes_has_two_values() -> None:
 
 
 def _gradient_of(f: Callable[[tf.Tensor], tf.Tensor]) -> Callable[[tf.Tensor], Any]:
-    def program(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = f(x) * tf.cast(x > 0.2, x.dtype)
-        return tape.gradient(y, x)
-
-    return program
+    return lambda x: gradient_of(lambda x: f(x) * tf.cast(x > 0.2, x.dtype), x)
 
 
 @pytest.mark.parametrize(

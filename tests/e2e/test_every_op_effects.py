@@ -1,7 +1,5 @@
 """Effects of ops that XLA has no kernels for, and callbacks that see them, in order."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,9 +15,7 @@ WITH_EFFECTS = [name for name, case in CASES.items() if case.effects is not None
 ORDERED = ["PrintV2", "WriteFile"]
 
 
-@pytest.fixture(autouse=True)
-def _auto(auto_route: None) -> None:
-    pass
+pytestmark = pytest.mark.usefixtures("auto_route")
 
 
 class Watched:

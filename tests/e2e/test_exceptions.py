@@ -8,7 +8,16 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import MODES, OPS, DetailedError, failure, jitted, on_two, plain, raising
+from tests.support.helpers import (
+    MODES,
+    DetailedError,
+    each_op,
+    failure,
+    jitted,
+    on_two,
+    plain,
+    raising,
+)
 
 FLOAT = tf.float32
 X = tf.constant([1.0, 2.0])
@@ -58,7 +67,7 @@ CLASSES = {
 
 
 @pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_op
 @pytest.mark.parametrize("kind", CLASSES)
 def test_each_exception_has_its_status_class(build: Any, op: Any, kind: Any) -> None:
     run = build(on_two(op, raising(kind("blah"))))
@@ -69,7 +78,7 @@ def test_each_exception_has_its_status_class(build: Any, op: Any, kind: Any) -> 
 
 
 @pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_ctrl_c_in_a_callback_ends_the_program_as_it_would_outside(build: Any, op: Any) -> None:
     interrupt = KeyboardInterrupt("blah")
     with pytest.raises(KeyboardInterrupt) as caught:
@@ -78,7 +87,7 @@ def test_ctrl_c_in_a_callback_ends_the_program_as_it_would_outside(build: Any, o
 
 
 @pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_tensorflows_own_errors_are_unknown_ones(build: Any, op: Any) -> None:
     run = build(on_two(op, raising(tf.errors.OutOfRangeError(None, None, "blah"))))
     error = failure(run, X)
@@ -87,7 +96,7 @@ def test_tensorflows_own_errors_are_unknown_ones(build: Any, op: Any) -> None:
 
 
 @pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_the_message_has_text_and_traceback_in_call_order(build: Any, op: Any) -> None:
     def inner(x: Any) -> None:
         raise ValueError("blah")
@@ -101,7 +110,7 @@ def test_the_message_has_text_and_traceback_in_call_order(build: Any, op: Any) -
     assert f'File "{__file__}", line {inner.__code__.co_firstlineno + 1}' in str(error)
 
 
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_the_message_does_not_show_our_own_frames(op: Any) -> None:
     error = failure(jitted(on_two(op, raising(ValueError("blah")))), X)
     assert "hostcall/_" not in str(error)
@@ -109,7 +118,7 @@ def test_the_message_does_not_show_our_own_frames(op: Any) -> None:
 
 
 @pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_the_exception_itself_is_reached(build: Any, op: Any) -> None:
     raised = []
 
@@ -163,7 +172,7 @@ NASTY_TEXTS = [
 
 
 @pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_op
 @pytest.mark.parametrize("text", NASTY_TEXTS, ids=ascii)
 def test_no_text_of_an_exception_hides_it(build: Any, op: Any, text: str) -> None:
     raised = DetailedError(text)
@@ -196,7 +205,7 @@ ODD = [UntoldError, EndingError, NumberedError, OddNotesError]
 
 
 @pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_op
 @pytest.mark.parametrize("kind", ODD)
 def test_an_exception_that_cannot_be_told(build: Any, op: Any, kind: Any) -> None:
     raised = kind()

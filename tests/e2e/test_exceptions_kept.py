@@ -1,17 +1,21 @@
-"""For how long the exceptions of callbacks are kept, and what they hold."""
+"""What errors of callbacks keep and say: for how long, of nested calls, and of which line."""
 
 import contextlib
 import gc
+import os
+import traceback
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import MODES, OPS, failure, on_two
+from tests.support.helpers import MODES, DetailedError, each_op, failure, jitted, on_two, plain
+from tests.support.places import here, raise_below_zero
 
 X = tf.constant([1.0, 2.0])
 
@@ -93,7 +97,7 @@ def test_nothing_is_kept_of_an_iteration_that_has_ended(name: str) -> None:
 
 
 @pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_an_exception_is_kept_as_long_as_the_error_that_tells_of_it(build: Any, op: Any) -> None:
     run = build(on_two(op, failing))
     earlier = hostcall.last_error()  # of failures that nobody was told of
@@ -113,7 +117,7 @@ def test_an_exception_is_kept_as_long_as_the_error_that_tells_of_it(build: Any, 
     assert hostcall.last_error() is earlier
 
 
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_the_error_of_an_eager_call_and_of_a_dataset_keep_theirs(op: Any) -> None:
     dataset = tf.data.Dataset.from_tensors(X).map(lambda x: op(failing, [x], tf.float32))
     error = failure(list, dataset)
@@ -152,7 +156,7 @@ def test_an_error_of_an_error_keeps_both() -> None:
 
 
 @pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_a_stop_iteration_is_told_but_not_kept(build: Any, op: Any) -> None:
     error = failure(build(on_two(op, ending)), X)
     assert type(error) is tf.errors.OutOfRangeError
@@ -160,3 +164,214 @@ def test_a_stop_iteration_is_told_but_not_kept(build: Any, op: Any) -> None:
     assert "hostcall error" not in str(error)
     assert hostcall.last_error(error) is None
     assert not Local.alive
+
+
+# An exception that passes through nested compiled calls: its text, and the way back to it.
+
+SPEC = tf.TensorSpec([], tf.float32)
+
+
+@pytest.fixture(params=["custom_call", "partition", "eager"])
+def build(request: Any) -> Iterator[Callable[..., Any]]:
+    """Makes a program of a function with a script op; eagerly there is no more than the op."""
+    if request.param == "eager":
+        yield lambda program: program
+        return
+    with hostcall.scope(route=request.param):
+        yield jitted
+
+
+@pytest.fixture(params=["numpy_function", "py_function"])
+def op(request: Any, build: Any) -> Any:
+    # Eagerly the former is a plain call.
+    return getattr(tf, request.param if build is jitted else "py_function")
+
+
+class Nested:
+    """Programs that call themselves, down to 0, where `fail` is called."""
+
+    def __init__(self, build: Any, op: Any, fail: Callable[[], Any]) -> None:
+        self._fail = fail
+        self._run = build(lambda x: op(self._step, [x], SPEC) + 1.0)
+
+    def _step(self, x: Any) -> Any:
+        if float(x) == 0.0:
+            return self._fail()
+        return self._deeper(x)
+
+    def _deeper(self, x: Any) -> Any:
+        return self._run(tf.constant(float(x) - 1.0)).numpy()
+
+    def failure(self, depth: int) -> Any:
+        return failure(self._run, tf.constant(float(depth)))
+
+
+def raise_it() -> Any:
+    raise DetailedError("the innermost")
+
+
+def test_each_level_adds_the_same_few_lines(build: Any, op: Any) -> None:
+    nested = Nested(build, op, raise_it)
+    texts = [str(nested.failure(depth)) for depth in (13, 15, 17)]
+    lengths = [len(text) for text in texts]
+    assert abs((lengths[2] - lengths[1]) - (lengths[1] - lengths[0])) < 20
+    for depth, text in zip((13, 15, 17), texts, strict=True):
+        assert text.count("in raise_it") == 1
+        assert "DetailedError: the innermost" in text
+        assert text.count("Passed on by") == depth
+        assert f"_deeper ({__file__}:" in text
+
+
+def test_a_compiled_level_adds_one_line(build: Any, op: Any) -> None:
+    nested = Nested(jitted, op, raise_it)
+    lines = [len(str(nested.failure(depth)).splitlines()) for depth in (3, 7)]
+    assert lines[1] - lines[0] == 4
+
+
+def test_each_level_leads_to_its_own_exception(build: Any, op: Any) -> None:
+    error = Nested(build, op, raise_it).failure(7)
+    for _ in range(7):
+        error = hostcall.last_error(error)
+        assert isinstance(error, tf.errors.OpError)
+    innermost = hostcall.last_error(error)
+    assert type(innermost) is DetailedError
+    assert innermost.code == 7
+
+
+def reraising(kind: Any) -> Callable[..., Any]:
+    """A step that puts the text of the inner error into one of its own."""
+
+    class Reraising(Nested):
+        def _deeper(self, x: Any) -> Any:
+            try:
+                return super()._deeper(x)
+            except tf.errors.OpError as error:
+                kind(error)
+
+    return Reraising
+
+
+def from_it(error: Any) -> None:
+    raise ValueError(f"it failed: {error}") from error
+
+
+def beside_it(error: Any) -> None:
+    raise ValueError(f"it failed: {error}")
+
+
+def without_it(error: Any) -> None:
+    raise ValueError(f"it failed: {error}") from None
+
+
+def with_a_note(error: Any) -> None:
+    error.add_note("a note of the user's")
+    raise error
+
+
+def in_a_group(error: Any) -> None:
+    raise ExceptionGroup("several", [error, KeyError("another")])
+
+
+@pytest.mark.parametrize("kind", [from_it, beside_it, without_it, with_a_note, in_a_group])
+def test_what_is_made_of_an_inner_error_does_not_double_it(build: Any, op: Any, kind: Any) -> None:
+    nested = reraising(kind)(build, op, raise_it)
+    texts = [str(nested.failure(depth)) for depth in (3, 5, 7)]
+    lengths = [len(text) for text in texts]
+    assert lengths[2] - lengths[1] < 1.5 * (lengths[1] - lengths[0])
+    assert texts[2].count("in raise_it") == 1
+    if kind is with_a_note:
+        assert "a note of the user's" in texts[2]
+    if kind is in_a_group:
+        assert "KeyError: 'another'" in texts[2]
+
+
+# Which call an exception came from: the error names the line of the user's that made it.
+
+ROUTES = ["custom_call", "partition"]
+
+
+def by_numpy_function(x: tf.Tensor) -> tf.Tensor:
+    y = tf.numpy_function(raise_below_zero, [x], SPEC)
+    return tf.numpy_function(raise_below_zero, [y - 1.0], SPEC)
+
+
+def by_py_function(x: tf.Tensor) -> tf.Tensor:
+    y = tf.py_function(raise_below_zero, [x], SPEC)
+    return tf.py_function(raise_below_zero, [y - 1.0], SPEC)
+
+
+CALLED = hostcall.callback(raise_below_zero, result=SPEC)
+
+
+def by_callback(x: tf.Tensor) -> tf.Tensor:
+    y = CALLED(x)
+    return CALLED(y - 1.0)
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("program", [by_numpy_function, by_py_function, by_callback])
+def test_of_two_calls_the_one_that_failed_is_named(program: Any, route: str) -> None:
+    with hostcall.scope(route=route):
+        run = jitted(program)
+        first = str(failure(run, tf.constant(-1.0)))
+        second = str(failure(run, tf.constant(0.0)))
+    assert f"called at {here(1, program)}" in first
+    assert f"called at {here(2, program)}" in second
+    assert here(2, program) not in first
+    assert here(1, program) not in second
+    assert f"raise_below_zero ({here(0, raise_below_zero)})" in first
+
+
+@pytest.mark.parametrize("route", ROUTES)
+def test_the_lines_that_led_to_the_call_are_those_of_plain_graph_mode(route: str) -> None:
+    def inner(x: tf.Tensor) -> tf.Tensor:
+        return by_numpy_function(x) * 2.0
+
+    def outer(x: tf.Tensor) -> tf.Tensor:
+        return inner(x) + 1.0
+
+    with hostcall.scope(route=route):
+        compiled = str(failure(jitted(outer), tf.constant(-1.0)))
+    stock = str(failure(plain(outer), tf.constant(-1.0)))
+    for function in (outer, inner, by_numpy_function):
+        line = function.__code__.co_firstlineno + 1
+        place = f'File "{__file__}", line {line}, in {function.__name__}\n'
+        assert place in stock
+        assert place in compiled
+
+
+def fail(x: Any) -> Any:
+    raise ValueError("in the layer")
+
+
+hostcall.declare(fail, result=lambda x: x)
+
+
+class Failing(keras.layers.Layer):
+    def call(self, x: Any) -> Any:
+        return x + tf.numpy_function(fail, [x], x.dtype)
+
+
+@pytest.mark.cpu("XLA compiles plain functions, and so Keras's, on XLA_CPU")
+@pytest.mark.parametrize("route", [*ROUTES, None])
+def test_keras_fit_names_the_layer_and_its_line(route: str | None) -> None:
+    layers = [keras.layers.Dense(2), Failing(name="first"), Failing(name="second")]
+    model = keras.Sequential([keras.Input((2,), batch_size=4), *layers])
+    model.compile("sgd", "mse", jit_compile=route is not None)
+    x = np.zeros((4, 2), np.float32)
+    with hostcall.scope(route=route or "auto"):
+        text = str(failure(lambda: model.fit(x, x, verbose=0)))
+    assert "first" in text.splitlines()[2]
+    assert "second" not in text
+    line = Failing.call.__code__.co_firstlineno + 1
+    assert f'File "{__file__}", line {line}, in call\n' in text
+    assert "ValueError: in the layer" in text
+
+
+@pytest.mark.cpu("XLA's inverse is not checked")
+def test_errors_of_other_ops_show_no_frames_of_hostcall() -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        tf.function(tf.linalg.inv, autograph=False)(tf.zeros([2, 2]))
+    text = caught.value.message + "".join(traceback.format_exception(caught.value))
+    assert "not invertible" in text
+    assert os.path.dirname(hostcall.__file__) not in text

@@ -7,7 +7,16 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import MODES, OPS, DetailedError, failure, jitted, on_two, raising
+from tests.support.helpers import (
+    MODES,
+    OPS,
+    DetailedError,
+    each_op,
+    failure,
+    jitted,
+    on_two,
+    raising,
+)
 
 FLOAT = tf.float32
 X = tf.constant([1.0, 2.0])
@@ -39,7 +48,7 @@ def in_gradient(run: Any) -> Any:
 
 
 @pytest.mark.parametrize("nest", [in_function, in_loop, in_branch, in_case, in_map, in_gradient])
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_nested_calls_fail_alike(op: Any, nest: Any) -> None:
     if nest is in_gradient and op is not tf.py_function:
         pytest.skip("the other ops have no gradient")
@@ -52,7 +61,7 @@ def test_nested_calls_fail_alike(op: Any, nest: Any) -> None:
         assert hostcall.last_error(error) is raised
 
 
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_an_error_in_the_gradient_is_reached_too(op: Any) -> None:
     raised = DetailedError("in the gradient")
 
@@ -76,7 +85,7 @@ def test_a_callback_that_runs_a_failing_on_two(outer: Any) -> None:
 
 
 @pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_op
 @pytest.mark.parametrize("size", [2, 300_000])
 def test_a_failed_call_leaves_later_calls_sound(build: Any, op: Any, size: int) -> None:
     def moody(x: Any) -> Any:

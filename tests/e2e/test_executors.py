@@ -1,11 +1,11 @@
-"""`executor=`: calls in other threads and processes mean the same as calls here."""
-
-from __future__ import annotations
+"""`executor=` and `retries=`: calls in other threads and processes mean the same as calls here."""
 
 import concurrent.futures
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,15 +15,21 @@ import tensorflow as tf
 import hostcall
 from tests.support import executor_functions as functions
 from tests.support import process_pools
-from tests.support.helpers import MODES, failure, jitted, plain
+from tests.support.helpers import (
+    assert_says,
+    each_mode,
+    failure,
+    gradient_of,
+    jitted,
+    like,
+    plain,
+)
 from tests.support.process_pools import end_pools
 from tests.support.process_pools import one_process as processes
 from tests.support.threads import PATIENCE, in_threads
 from tests.support.versions import on_the_callers_thread
 
 X = tf.constant([1.0, 2.0, 3.0])
-
-each_mode = pytest.mark.parametrize("mode", MODES)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -38,24 +44,18 @@ def threads() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
         yield pool
 
 
-def like(x: Any) -> Any:
-    return tf.TensorSpec(x.shape, x.dtype)
-
-
 def on(executor: Any, function: Callable[..., Any], result: Any = like, **how: Any) -> Any:
     return hostcall.callback(function, result=result, executor=executor, **how)
 
 
 def raised_by(program: Any, *args: Any) -> Any:
-    error = failure(program, *args)
-    return hostcall.last_error(error)
+    return hostcall.last_error(failure(program, *args))
 
 
-@each_mode
-def test_values_come_from_another_process_without_tensorflow(mode: Any) -> None:
-    place = on(processes, functions.place, tf.TensorSpec([3], tf.float64))
-    process, has_tensorflow, total = mode(lambda x: 1.0 * place(2.0 * x))(X).numpy()
-    assert (process != os.getpid(), has_tensorflow, total) == (True, False, 12.0)
+def refusal(program: Any, *args: Any) -> hostcall.ExecutorError:
+    raised = raised_by(program, *args)
+    assert isinstance(raised, hostcall.ExecutorError)
+    return raised
 
 
 @each_mode
@@ -69,15 +69,9 @@ def test_dtypes_are_kept(dtype: tf.DType, mode: Any) -> None:
 
 
 @each_mode
-def test_structures_and_keywords_stay_here(mode: Any) -> None:
-    result = {"sum": tf.TensorSpec([3], tf.float32), "difference": tf.TensorSpec([3], tf.float32)}
-    both = on(processes, functions.sums, result)
+def test_keywords_stay_here(mode: Any) -> None:
     scale = on(processes, functions.scaled)
-    program = mode(lambda x: (both({"a": x, "b": 2.0 * x}), scale(x, factor=3.0)))
-    sums, scaled = program(X)
-    np.testing.assert_array_equal(sums["sum"], 3.0 * X)
-    np.testing.assert_array_equal(sums["difference"], -X)
-    np.testing.assert_array_equal(scaled, 3.0 * X)
+    np.testing.assert_array_equal(mode(lambda x: scale(x, factor=3.0))(X), 3.0 * X)
 
 
 @each_mode
@@ -118,48 +112,22 @@ def test_stock_ops_run_on_a_thread_pool(mode: Any, threads: Any) -> None:
 def test_gradients_of_eager_functions(pure: bool, mode: Any, threads: Any) -> None:
     cube = on(threads, lambda x: x**3, kind="eager", pure=pure)
 
-    def program(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = cube(x)
-        return y, tape.gradient(y, x)
-
-    value, gradient = mode(program)(X)
-    np.testing.assert_allclose(value, X**3)
-    np.testing.assert_allclose(gradient, 3.0 * X**2)
+    np.testing.assert_allclose(mode(cube)(X), X**3)
+    np.testing.assert_allclose(mode(lambda x: gradient_of(cube, x))(X), 3.0 * X**2)
 
 
 @each_mode
 def test_given_gradients(mode: Any) -> None:
     double = on(processes, functions.doubled, grad=lambda inputs, results, upstream: 2.0 * upstream)
 
-    def program(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = double(x)
-        return tape.gradient(y, x)
-
-    np.testing.assert_array_equal(mode(program)(X), [2.0, 2.0, 2.0])
+    slope = mode(lambda x: gradient_of(double, x))(X)
+    np.testing.assert_array_equal(slope, [2.0, 2.0, 2.0])
 
 
 @each_mode
 def test_results_are_checked(mode: Any) -> None:
     wrong = on(processes, functions.wrong_shape)
-    message = failure(mode(lambda x: wrong(x)), X).message
-    assert "(7,)" in message
-    assert "wrong_shape" in message
-
-
-@each_mode
-def test_exceptions_come_back(mode: Any) -> None:
-    fails = on(processes, functions.fails)
-    error = failure(mode(lambda x: fails(x)), tf.constant(5.0))
-    assert isinstance(error, tf.errors.InvalidArgumentError)  # as for any ValueError
-    assert "in fails\n" in error.message
-    assert "executor_functions.py" in error.message
-    raised = hostcall.last_error(error)
-    assert isinstance(raised, functions.SimulatorError)
-    assert raised.sensor == 5
+    assert_says(failure(mode(lambda x: wrong(x)), X), "(7,)", "wrong_shape")
 
 
 @each_mode
@@ -179,13 +147,10 @@ def test_exceptions_of_threads_are_those_of_the_function(mode: Any, threads: Any
 def test_a_worker_that_dies_fails_its_call_alone(mode: Any) -> None:
     ends = on(processes, functions.ends)
     double = on(processes, functions.doubled)
-    error = failure(mode(lambda x: ends(x)), X)
-    raised = hostcall.last_error(error)
-    assert isinstance(raised, hostcall.ExecutorError)
+    raised = refusal(mode(lambda x: ends(x)), X)
     assert isinstance(raised.__cause__, concurrent.futures.BrokenExecutor)
-    assert "of ends (" in str(raised)
-    assert "was terminated abruptly" in str(raised)
-    assert "The next call has a new executor." in str(raised)
+    next_call = "The next call has a new executor."
+    assert_says(raised, "of ends (", "was terminated abruptly", next_call)
     np.testing.assert_array_equal(mode(lambda x: double(x))(X), 2.0 * X)
 
 
@@ -211,40 +176,8 @@ def test_a_broken_pool_of_the_users_says_what_to_write() -> None:
         double = jitted(on(pool, functions.doubled))
         np.testing.assert_array_equal(double(X), 2.0 * X)
         raised_by(jitted(on(pool, functions.ends)), X)
-        raised = raised_by(double, X)
-    assert isinstance(raised, hostcall.ExecutorError)
-    assert "This executor makes no more calls" in str(raised)
-    assert "executor=workers" in str(raised)
-
-
-def local_function() -> Callable[[Any], Any]:
-    return lambda x: x
-
-
-def test_what_cannot_be_sent_is_named() -> None:
-    raised = raised_by(jitted(on(processes, local_function())), X)
-    assert isinstance(raised, hostcall.ExecutorError)
-    assert "cannot send the function of" in str(raised)
-    assert "<lambda>" in str(raised)
-    assert "at the top of a module" in str(raised)
-    raised = raised_by(jitted(on(processes, functions.returns_a_lock)), X)
-    assert isinstance(raised, hostcall.ExecutorError)
-    assert "its worker cannot send that" in str(raised)
-    assert "returns_a_lock" in str(raised)
-    double = jitted(on(processes, functions.doubled))
-    np.testing.assert_array_equal(double(X), 2.0 * X)
-
-
-@each_mode
-def test_an_executor_that_was_shut_down(mode: Any) -> None:
-    pool = concurrent.futures.ThreadPoolExecutor()
-    double = mode(on(pool, functions.doubled))
-    np.testing.assert_array_equal(double(X), 2.0 * X)
-    pool.shutdown()
-    raised = raised_by(double, X)
-    assert isinstance(raised, hostcall.ExecutorError)
-    assert "was shut down" in str(raised)
-    assert "of doubled (" in str(raised)
+        raised = refusal(double, X)
+    assert_says(raised, "This executor makes no more calls", "executor=workers")
 
 
 @each_mode
@@ -261,8 +194,7 @@ def test_late_calls_fail_and_keep_what_they_were_given(mode: Any, threads: Any) 
     program = mode(lambda x: on(threads, waits, timeout=0.05)(tf.exp(x)))
     raised = raised_by(program, X)
     assert isinstance(raised, TimeoutError)
-    assert "still runs on its executor" in str(raised)
-    assert "in waits" in str(raised)
+    assert_says(raised, "still runs on its executor", "in waits")
     go_on.set()
     assert has_ended.wait(PATIENCE)
     np.testing.assert_allclose(seen[0], np.exp(X), rtol=1e-6)
@@ -272,17 +204,10 @@ def test_late_calls_in_a_queue_never_run() -> None:
     go_on = threading.Event()
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         pool.submit(go_on.wait, PATIENCE)
-        raised = raised_by(jitted(on(pool, local_function(), timeout=0.05)), X)
+        raised = raised_by(jitted(on(pool, lambda x: x, timeout=0.05)), X)
         go_on.set()
     assert isinstance(raised, TimeoutError)
     assert "It had not begun" in str(raised)
-
-
-def test_late_calls_of_processes() -> None:
-    raised = raised_by(jitted(on(processes, functions.lasts, timeout=0.05)), tf.constant(0.5))
-    assert isinstance(raised, TimeoutError)
-    double = jitted(on(processes, functions.doubled))
-    np.testing.assert_array_equal(double(X), 2.0 * X)
 
 
 @each_mode
@@ -334,8 +259,7 @@ def test_borrowed_views_are_refused(option: str, threads: Any) -> None:
 def test_eager_functions_want_threads() -> None:
     with processes() as pool, pytest.raises(ValueError, match=r"is no ThreadPoolExecutor"):
         on(pool, functions.doubled, kind="eager")
-    raised = raised_by(jitted(on(processes, functions.doubled, kind="eager")), X)
-    assert isinstance(raised, hostcall.ExecutorError)
+    raised = refusal(jitted(on(processes, functions.doubled, kind="eager")), X)
     assert "is no ThreadPoolExecutor" in str(raised)
 
 
@@ -365,3 +289,93 @@ print("both")
 
 def test_a_forked_child_makes_its_own(run_python: Callable[..., str]) -> None:
     assert run_python(FORKED) == "both\n"
+
+
+# `retries=`: calls of pure functions are made again where their worker has died.
+
+
+def ending_once(folder: Path) -> Any:
+    return functools.partial(functions.ends_once, folder=str(folder))
+
+
+@each_mode
+def test_a_call_is_made_again(mode: Any, tmp_path: Path) -> None:
+    double = hostcall.callback(
+        ending_once(tmp_path), result=like, executor=processes, stateful=False, retries=1
+    )
+    np.testing.assert_array_equal(mode(lambda x: double(x))(X), 2.0 * X)
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+@each_mode
+@pytest.mark.parametrize("how", [{"pure": True}, {"memo": True}])
+def test_stock_ops_of_declared_functions(how: Any, mode: Any, tmp_path: Path) -> None:
+    double = ending_once(tmp_path)
+    hostcall.declare(double, result=like, executor=processes, retries=2, **how)
+    program = mode(lambda x: tf.numpy_function(double, [x], tf.float32))
+    np.testing.assert_array_equal(program(X), 2.0 * X)
+
+
+@each_mode
+def test_the_last_death_is_told(mode: Any) -> None:
+    before = len(process_pools.made)
+    ends = hostcall.callback(
+        functions.ends, result=like, executor=processes, stateful=False, retries=2
+    )
+    raised = hostcall.last_error(failure(mode(lambda x: ends(x)), X))
+    assert isinstance(raised, hostcall.ExecutorError)
+    assert "was terminated abruptly" in str(raised)
+    assert "The call was made 3 times, as often as its retries allow." in str(raised)
+    assert len(process_pools.made) >= before + 2
+
+
+def test_without_retries_the_error_says_how_to_get_them() -> None:
+    ends = hostcall.callback(functions.ends, result=like, executor=processes)
+    raised = hostcall.last_error(failure(ends, X))
+    assert "for pure functions alone, with retries=2" in str(raised)
+
+
+@each_mode
+def test_exceptions_are_no_reason(mode: Any, tmp_path: Path) -> None:
+    calls = []
+
+    def fails(x: Any) -> Any:
+        calls.append(x)
+        raise functions.SimulatorError(3)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        failing = hostcall.callback(fails, result=like, executor=pool, stateful=False, retries=2)
+        error = failure(mode(lambda x: failing(x)), X)
+    assert isinstance(hostcall.last_error(error), functions.SimulatorError)
+    assert len(calls) == 1
+
+
+def test_the_timeout_is_for_all_attempts_together(tmp_path: Path) -> None:
+    lasts = hostcall.callback(
+        functions.lasts, result=like, executor=processes, stateful=False, retries=2, timeout=0.05
+    )
+    raised = hostcall.last_error(failure(lasts, tf.constant(0.5)))
+    assert isinstance(raised, TimeoutError)
+
+
+def test_stateful_functions_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"retries=2 .* stateful=False"):
+        hostcall.callback(np.cumsum, result=like, executor=processes, retries=2)
+
+    def double(x: Any) -> Any:
+        return x * 2
+
+    hostcall.declare(double, result=like, executor=processes, retries=2)
+    for op in (tf.numpy_function, tf.py_function):
+        with pytest.raises(ValueError, match=r"the stateful op of .*double.* pure=True"):
+            op(double, [X], tf.float32)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        hostcall.declare(double, result=like, executor=pool, retries=2)
+        result = tf.numpy_function(double, [X], tf.float32, stateful=False)
+    np.testing.assert_array_equal(result, 2.0 * X)
+
+
+@pytest.mark.parametrize("retries", [-1, 1.0, True, "2"])
+def test_what_is_no_number_of_calls(retries: Any) -> None:
+    with pytest.raises(ValueError, match="must be a non-negative integer"):
+        hostcall.declare(executor=processes, pure=True, retries=retries)

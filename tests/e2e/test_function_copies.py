@@ -1,7 +1,5 @@
 """Compiled functions of which TensorFlow makes copies of its own, under the same name."""
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Callable
 from typing import Any

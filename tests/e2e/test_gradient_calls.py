@@ -9,9 +9,8 @@ import tensorflow as tf
 
 import hostcall
 import tests.support.gradients as g
-from tests.support.helpers import MODES, jitted, plain
+from tests.support.helpers import each_mode, jitted, plain
 
-each_mode = pytest.mark.parametrize("mode", MODES)
 each_size = pytest.mark.parametrize("size", g.SIZES)
 each_place = pytest.mark.parametrize("place", g.PLACES.values(), ids=g.PLACES)
 each_wrapper = pytest.mark.parametrize("call", g.WRAPPERS.values(), ids=g.WRAPPERS)

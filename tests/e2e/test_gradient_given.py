@@ -10,15 +10,11 @@ import tensorflow as tf
 
 import hostcall
 import tests.support.gradients as g
-from tests.support.helpers import jitted
+from tests.support.helpers import eagerly, gradient_of, jitted, like
 
 each_size = pytest.mark.parametrize("size", g.SIZES)
 each_place = pytest.mark.parametrize("place", g.PLACES.values(), ids=g.PLACES)
 small_and_large = pytest.mark.parametrize("size", [4, 65_536])
-
-
-def like(x: Any, *others: Any) -> tf.TensorSpec:
-    return tf.TensorSpec(x.shape, x.dtype)
 
 
 def function(x: Any) -> Any:
@@ -225,12 +221,8 @@ def test_structures_and_arguments_without_a_gradient(place: Any, size: int) -> N
     g.assert_close(compiled(*args), expected(*args))
 
 
-@jitted
 def slope_of(call: Any, x: tf.Tensor) -> Any:
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = call(x)
-    return tape.gradient(y, x)
+    return jitted(lambda x: gradient_of(call, x))(x)
 
 
 @pytest.mark.parametrize("given", [[], [1.0, 2.0]], ids=["none", "two"])
@@ -249,18 +241,12 @@ def test_another_number_of_gradients_is_an_error(given: Any) -> None:
     ],
     ids=["shape", "dtype", "array"],
 )
-@pytest.mark.parametrize("mode", [jitted, tf.function, lambda function: function])
+@pytest.mark.parametrize("mode", [jitted, tf.function, eagerly])
 def test_a_gradient_of_another_shape_or_dtype_is_an_error(mode: Any, given: Any, text: str) -> None:
     called = hostcall.callback(np.sin, result=like, grad=lambda *_: given)
 
-    def program(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = called(x)
-        return tape.gradient(y, x)
-
     with pytest.raises(ValueError, match=f"test_gradient_given.py:.*{text}"):
-        mode(program)(tf.ones([4]))
+        mode(lambda x: gradient_of(called, x))(tf.ones([4]))
 
 
 def test_what_grad_raises_comes_out() -> None:

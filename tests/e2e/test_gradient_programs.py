@@ -1,19 +1,26 @@
-"""Gradients of whole programs with py_functions: loops, branches, functions, training."""
+"""Gradients of whole programs with py_functions, what they keep, Jacobians, and what has none."""
 
 import functools
+import gc
+import json
+import weakref
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import hostcall  # noqa: F401 - what is tested
+import hostcall
+import tests.support.gradients as g
+from tests.support.e2e import gradient_none_programs as programs
 from tests.support.gradients import half_sine, unwrapped, wrapped
-from tests.support.helpers import MODES, jitted, plain
+from tests.support.helpers import assert_close, each_mode, gradient_of, jitted, like, plain
+from tests.support.stress.template import Template
+from tests.support.threads import in_threads
 
 X = tf.constant([0.5, -0.25])
-
-each_mode = pytest.mark.parametrize("mode", MODES)
 
 
 def loop(call: Any, x: tf.Tensor) -> tf.Tensor:
@@ -102,33 +109,26 @@ def value_and_gradient(function: Any, x: tf.Tensor) -> Any:
     return y, tape.gradient(y, x)
 
 
-@pytest.mark.parametrize("program", LOOPS + OTHERS)
-def test_with_the_tape_inside(program: Any) -> None:
-    def run(mode: Any, call: Any) -> Any:
-        function = functools.partial(program, call)
-        return mode(functools.partial(value_and_gradient, function))(X)
+def with_the_tape_inside(mode: Any, function: Any) -> Any:
+    return mode(functools.partial(value_and_gradient, function))(X)
 
-    for actual, expected in zip(run(jitted, wrapped), run(plain, unwrapped), strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=1e-5)
+
+def with_the_tape_outside(mode: Any, function: Any) -> Any:
+    return value_and_gradient(mode(function), X)
 
 
 # XLA has no way out of a compiled program for what a loop keeps for its gradient.
-@pytest.mark.parametrize("program", OTHERS)
-def test_with_the_tape_outside(program: Any) -> None:
-    def run(mode: Any, call: Any) -> Any:
-        return value_and_gradient(mode(functools.partial(program, call)), X)
-
-    for actual, expected in zip(run(jitted, wrapped), run(plain, unwrapped), strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=1e-5)
+WAYS = [
+    *((with_the_tape_inside, jitted, program) for program in LOOPS + OTHERS),
+    *((with_the_tape_outside, jitted, program) for program in OTHERS),
+    *((with_the_tape_outside, plain, program) for program in LOOPS + OTHERS),
+]
 
 
-@pytest.mark.parametrize("program", LOOPS + OTHERS)
-def test_in_plain_graph_mode(program: Any) -> None:
-    def run(call: Any) -> Any:
-        return value_and_gradient(plain(functools.partial(program, call)), X)
-
-    for actual, expected in zip(run(wrapped), run(unwrapped), strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=1e-5)
+@pytest.mark.parametrize(("way", "mode", "program"), WAYS)
+def test_values_and_gradients(way: Any, mode: Any, program: Any) -> None:
+    actual = way(mode, functools.partial(program, wrapped))
+    assert_close(actual, way(plain, functools.partial(program, unwrapped)), rtol=1e-5)
 
 
 @each_mode
@@ -158,3 +158,421 @@ def test_training_steps_are_those_of_the_unwrapped_layer(mode: Any) -> None:
     losses = train(wrapped)
     np.testing.assert_allclose(losses, train(unwrapped), rtol=1e-4)
     assert losses[-1] < 0.2 * losses[0]
+
+
+# What a recorded call of a py_function keeps: asked for twice, by many threads, or never.
+
+
+def value_or_refusal(call: Callable[[], Any]) -> Any:
+    """None where the gradient is refused, as a plain graph may: a wrong one it may not give."""
+    try:
+        return call()
+    except tf.errors.OpError as error:
+        if "compute all of them at once there, or compile the function" not in str(error):
+            raise
+        return None
+
+
+@each_mode
+@pytest.mark.parametrize("tape_inside", [True, False])
+def test_a_persistent_tape_gives_the_same_gradient_twice(mode: Any, tape_inside: bool) -> None:
+    def twice(x: tf.Tensor) -> Any:
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            y = call(x)
+            thrice, first = 3.0 * y, y[0]
+        return tape.gradient(y, x), tape.gradient(thrice, x), tape.gradient(first, x)
+
+    inner = functools.partial(wrapped, half_sine)
+    call = inner if tape_inside else mode(inner)
+    slope = 0.5 * np.cos(X) + 1.0
+    expected = [slope, 3.0 * slope, slope * [1.0, 0.0]]
+
+    program = mode(twice) if tape_inside else twice
+    slopes = value_or_refusal(lambda: program(X))
+    if slopes is None:
+        assert mode is plain
+    else:
+        np.testing.assert_allclose(slopes, expected, rtol=1e-6)
+
+
+@each_mode
+@pytest.mark.parametrize("vectorized", [True, False])
+def test_a_jacobian(mode: Any, vectorized: bool) -> None:
+    def jacobian(call: Any) -> Any:
+        def program(x: tf.Tensor) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(x)
+                y = call(lambda x: tf.reverse(x, [0]) * x * x, x)
+            return tape.jacobian(y, x, experimental_use_pfor=vectorized)
+
+        return mode(program)(X)
+
+    actual = value_or_refusal(lambda: jacobian(wrapped))
+    if actual is None:
+        assert mode is plain
+    else:
+        np.testing.assert_allclose(actual, jacobian(unwrapped), rtol=1e-6)
+
+
+@each_mode
+def test_threads_that_share_a_function_do_not_mix_their_gradients(mode: Any) -> None:
+    def sixth_power(x: tf.Tensor) -> tf.Tensor:
+        return wrapped(lambda x: x**3, wrapped(lambda x: x**2, x))
+
+    slope = mode(functools.partial(gradient_of, sixth_power))
+    slope(tf.zeros([3]))
+
+    def work(seed: int) -> None:
+        for i in range(20):
+            x = tf.fill([3], 1.0 + seed + i / 10.0)
+            np.testing.assert_allclose(slope(x), 6.0 * x**5, rtol=1e-5)
+
+    in_threads(8, work)
+
+
+@each_mode
+def test_a_callback_that_runs_a_gradient_program_itself(mode: Any) -> None:
+    inner = mode(lambda x: gradient_of(functools.partial(wrapped, tf.square), x))
+
+    @mode
+    def outer(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = wrapped(lambda x: x**3, x)
+        between = tf.numpy_function(lambda y: inner(y).numpy(), [y], tf.TensorSpec([2], tf.float32))
+        return tape.gradient(y, x), between
+
+    for _ in range(3):
+        slope, between = outer(X)
+        np.testing.assert_allclose(slope, 3.0 * X**2, rtol=1e-6)
+        np.testing.assert_allclose(between, 2.0 * X**3, rtol=1e-6)
+
+
+class Kept:
+    """Something that a recorded call keeps."""
+
+
+def square_that_keeps() -> tuple[Any, weakref.WeakSet[Kept]]:
+    """A square whose gradient holds a Kept, and those that are alive."""
+    alive: weakref.WeakSet[Kept] = weakref.WeakSet()
+
+    @tf.custom_gradient
+    def square(x: tf.Tensor) -> Any:
+        kept = Kept()
+        alive.add(kept)
+        return x * x, lambda upstream: [kept, 2.0 * x * upstream][1]
+
+    return square, alive
+
+
+@each_mode
+@pytest.mark.parametrize("asked", ["inside", "outside", "never"])
+def test_nothing_is_kept_once_a_gradient_can_no_longer_be_asked_for(mode: Any, asked: str) -> None:
+    square, alive = square_that_keeps()
+
+    def forward(x: tf.Tensor) -> tf.Tensor:
+        return wrapped(square, wrapped(square, x))
+
+    def program(x: tf.Tensor) -> Any:
+        return gradient_of(forward, x) if asked == "inside" else forward(x)
+
+    function = mode(program)
+    for _ in range(5):
+        with tf.GradientTape() as tape:
+            tape.watch(X)
+            y = function(X)
+        if asked == "outside":
+            np.testing.assert_allclose(tape.gradient(y, X), 4.0 * X**3)
+        del tape, y
+        gc.collect()
+        assert not alive
+
+
+@each_mode
+def test_nothing_is_kept_where_a_branch_decides_not_to_ask(mode: Any) -> None:
+    square, alive = square_that_keeps()
+
+    def squared_or_stopped(x: tf.Tensor) -> Any:
+        y = wrapped(square, x)
+        if x[0] > 0.0:
+            y = tf.stop_gradient(y) * x
+        return y
+
+    program = mode(lambda x: gradient_of(squared_or_stopped, x))
+
+    for _ in range(3):
+        np.testing.assert_array_equal(program(X), X**2)
+        np.testing.assert_array_equal(program(-X), -2.0 * X)
+    gc.collect()
+    assert not alive
+
+
+# A plain graph keeps what a failed run has recorded, as in stock TensorFlow.
+def test_nothing_is_kept_of_a_compiled_run_that_failed() -> None:
+    square, alive = square_that_keeps()
+
+    def checked(x: np.ndarray) -> np.ndarray:
+        if x[0] < 0.0:
+            raise ValueError("negative")
+        return x
+
+    @jitted
+    def program(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = wrapped(square, x)
+        tf.numpy_function(checked, [x], tf.TensorSpec([2], tf.float32))
+        return tape.gradient(y, x)
+
+    for _ in range(3):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="ValueError: negative"):
+            program(-X)
+        np.testing.assert_array_equal(program(X), 2.0 * X)
+    gc.collect()
+    assert not alive
+
+
+# Jacobians through py_functions and callbacks: one call for all rows.
+
+XS = tf.constant([[1.0, 2.0], [3.0, 5.0], [7.0, 4.0]])
+each_pure = pytest.mark.parametrize("pure", [False, True])
+
+
+class Cube:
+    """x³ + a sum over the last axis, and how often it is computed."""
+
+    def __init__(self, pure: bool = False) -> None:
+        self.calls = 0
+        hostcall.declare(self, result=like, pure=pure)
+
+    def __call__(self, x: Any) -> Any:
+        self.calls += 1
+        return self.of(x)
+
+    def of(self, x: Any) -> Any:
+        return x * x * x + tf.reduce_sum(x, -1, keepdims=True)
+
+    def op(self, x: Any) -> Any:
+        return tf.py_function(self, [x], tf.float32)
+
+
+def jacobian(function: Any, x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = function(x)
+    return tape.jacobian(y, x)
+
+
+def batch_jacobian(function: Any, x: Any) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = function(x)
+    return tape.batch_jacobian(y, x)
+
+
+@each_mode
+@each_pure
+@pytest.mark.parametrize("way", [jacobian, batch_jacobian])
+def test_of_a_py_function(mode: Any, pure: bool, way: Any) -> None:
+    cube = Cube(pure)
+    expected = way(cube.of, XS)
+    np.testing.assert_allclose(mode(lambda x: way(cube.op, x))(XS), expected)
+    assert cube.calls == (2 if pure else 1)
+
+
+@pytest.mark.parametrize("way", [jacobian, batch_jacobian])
+def test_executing_eagerly(way: Any) -> None:
+    cube = Cube()
+    np.testing.assert_allclose(way(cube.op, XS), way(cube.of, XS))
+    assert cube.calls == 1
+
+
+@each_mode
+def test_of_a_function_that_has_been_called_under_a_tape(mode: Any) -> None:
+    cube = Cube()
+    np.testing.assert_allclose(jacobian(mode(cube.op), XS), jacobian(cube.of, XS))
+    assert cube.calls == 1
+
+
+@each_mode
+@each_pure
+def test_of_each_element_of_a_batch(mode: Any, pure: bool) -> None:
+    cube = Cube(pure)
+    hostcall.declare(cube, result=like, pure=pure, vmap_method="expand_dims")
+    program = mode(lambda xs: tf.vectorized_map(lambda x: jacobian(cube.op, x), xs))
+    np.testing.assert_allclose(program(XS), [jacobian(cube.of, x) for x in XS])
+    assert cube.calls == (2 if pure else 1)
+
+
+@each_mode
+def test_of_a_mapped_function(mode: Any) -> None:
+    cube = Cube()
+    hostcall.declare(cube, result=like, vmap_method="expand_dims")
+    program = mode(lambda xs: jacobian(lambda x: tf.vectorized_map(cube.op, x), xs))
+    np.testing.assert_allclose(program(XS), jacobian(cube.of, XS))
+    assert cube.calls == 1
+
+
+@each_mode
+@each_pure
+def test_second_derivatives(mode: Any, pure: bool) -> None:
+    cube = Cube(pure)
+
+    def hessian(function: Any, x: Any) -> Any:
+        return jacobian(lambda x: gradient_of(function, x), x)
+
+    np.testing.assert_allclose(mode(lambda x: hessian(cube.op, x))(XS), hessian(cube.of, XS))
+
+
+@each_mode
+def test_derivatives_of_a_jacobian(mode: Any) -> None:
+    cube = Cube()
+    weights = tf.reshape(tf.range(36.0), [3, 2, 3, 2])
+
+    def program(function: Any, x: Any) -> Any:
+        return gradient_of(lambda x: tf.reduce_sum(jacobian(function, x) * weights), x)
+
+    np.testing.assert_allclose(mode(lambda x: program(cube.op, x))(XS), program(cube.of, XS))
+
+
+@each_mode
+def test_second_derivatives_of_each_element(mode: Any) -> None:
+    cube = Cube()
+    hostcall.declare(cube, result=like, vmap_method="expand_dims")
+
+    def second(function: Any, x: Any) -> Any:
+        return gradient_of(lambda x: gradient_of(function, x), x)
+
+    program = mode(lambda xs: tf.vectorized_map(lambda x: second(cube.op, x), xs))
+    np.testing.assert_allclose(program(XS), [second(cube.of, x) for x in XS])
+    assert cube.calls == 1
+
+
+@each_mode
+@pytest.mark.parametrize("method", ["sequential", "expand_dims", "broadcast_all"])
+def test_of_a_callback_with_a_gradient(mode: Any, method: str) -> None:
+    shapes: list[Any] = []
+
+    def back(x: Any, dy: Any) -> Any:
+        shapes.append((x.shape, dy.shape))
+        return 3 * x * x * dy
+
+    of_gradient = hostcall.callback(back, result=like, vmap_method=method)
+    call = hostcall.callback(lambda x: x**3, result=like, grad=lambda i, r, u: of_gradient(i[0], u))
+    np.testing.assert_allclose(
+        mode(lambda x: jacobian(call, x))(XS[0]), jacobian(lambda x: x**3, XS[0])
+    )
+    expected = {
+        "sequential": [((2,), (2,))] * 2,
+        "expand_dims": [((1, 2), (2, 2))],
+        "broadcast_all": [((2, 2), (2, 2))],
+    }
+    assert shapes == expected[method]
+
+
+# What has no gradient: None or zeros, as in a process with stock TensorFlow, or an error.
+
+
+class Callbacks:
+    """hostcall.callback in the place of the stock ops."""
+
+    def numpy(self, function: Any, *inputs: Any, dtypes: Any = tf.float32) -> Any:
+        return self._call("numpy", function, inputs, dtypes)
+
+    def eager(self, function: Any, *inputs: Any, dtypes: Any = tf.float32) -> Any:
+        return self._call("eager", function, inputs, dtypes)
+
+    def _call(self, kind: str, function: Any, inputs: Any, dtypes: Any) -> Any:
+        specs = tf.nest.map_structure(lambda dtype: tf.TensorSpec([2], dtype), dtypes)
+        return hostcall.callback(function, result=specs, kind=kind)(*inputs)
+
+
+OPS = {"script ops": programs.Ops(), "callbacks": Callbacks()}
+each_op = pytest.mark.parametrize("ops", OPS.values(), ids=OPS)
+each_place = pytest.mark.parametrize("place", g.PLACES.values(), ids=g.PLACES)
+
+STRINGS = ["string_input", "string_result"]
+WITHOUT_STRINGS = [name for name in programs.PROGRAMS if name not in STRINGS]
+
+
+@pytest.fixture(scope="module")
+def stock(fresh_python: Template) -> Any:
+    file = programs.__file__
+    ended = fresh_python.run_program(Path(file).read_text(), file)
+    assert ended.status == 0, ended.said
+    return json.loads(ended.printed.splitlines()[-1])
+
+
+def outcomes(mode: Any, ops: Any, name: str) -> Any:
+    program = programs.PROGRAMS[name]
+    return [programs.outcome(mode, inside, ops, program) for inside in (True, False)]
+
+
+def assert_same(actual: Any, expected: Any) -> None:
+    """The same gradients, or an error of the same class."""
+    for one, other in zip(actual, expected, strict=True):
+        if isinstance(other, str):
+            assert one.partition(":")[0] == other.partition(":")[0]
+        else:
+            assert one == other
+
+
+@each_op
+@pytest.mark.parametrize("name", WITHOUT_STRINGS)
+@pytest.mark.parametrize(
+    ("mode", "as_stock"), [(jitted, "in a graph"), (plain, "in a graph"), (g.eagerly, "eagerly")]
+)
+def test_programs_have_what_they_have_in_stock(
+    stock: Any, mode: Any, as_stock: str, ops: Any, name: str
+) -> None:
+    assert_same(outcomes(mode, ops, name), stock[as_stock][name])
+
+
+@each_op
+@pytest.mark.parametrize("name", STRINGS)
+def test_strings_are_an_error_that_says_so_where_xla_compiles(ops: Any, name: str) -> None:
+    with hostcall.scope(route="custom_call"):
+        refused = outcomes(jitted, ops, name)
+    for outcome in refused:
+        assert outcome.startswith("InvalidArgumentError: ")
+        assert "cannot enter or leave an XLA program" in outcome
+
+
+@each_op
+@pytest.mark.parametrize("mode", [g.eagerly, plain, jitted])
+@pytest.mark.parametrize("name", STRINGS)
+def test_elsewhere_strings_do_not_disturb_the_gradient(mode: Any, ops: Any, name: str) -> None:
+    expected = (2.0 * programs.X).numpy().tolist()
+    assert outcomes(mode, ops, name) == [[expected, None, 0]] * 2
+
+
+def test_the_error_of_a_gradient_is_that_of_python() -> None:
+    for outcome in outcomes(jitted, OPS["script ops"], "gradient_that_raises"):
+        assert "ValueError: no gradient here" in outcome
+
+
+SQUARES = {
+    "numpy_function": lambda x: tf.numpy_function(np.square, [x], tf.TensorSpec(x.shape, x.dtype)),
+    "a numpy callback": hostcall.callback(np.square, result=lambda x: x),
+    "a stateless one": hostcall.callback(np.square, result=lambda x: x, stateful=False),
+}
+
+
+@each_place
+@pytest.mark.parametrize("size", g.SIZES)
+@pytest.mark.parametrize("square", SQUARES.values(), ids=SQUARES)
+def test_at_every_size_numpy_has_none(square: Any, size: int, place: Any) -> None:
+    x = g.values(size)
+    assert place(jitted, square)(x) == (None,)
+    (beside,) = place(jitted, lambda x: square(x) + 2.0 * x)(x)
+    g.assert_close(beside, 2.0 * g.weights(x))
+
+
+@each_place
+@pytest.mark.parametrize("size", g.SIZES)
+def test_at_every_size_what_is_not_followed_has_zeros(size: int, place: Any) -> None:
+    """The tape of the callback cannot tell a value that NumPy computed from a constant."""
+    x = g.values(size)
+    (slope,) = place(jitted, lambda x: g.by_py_function(lambda x: x.numpy() ** 2, x))(x)
+    np.testing.assert_array_equal(slope, tf.zeros_like(x))

@@ -1,7 +1,5 @@
 """What programs do with script ops beside calling them works compiled as it does in graphs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,13 +9,12 @@ import pytest
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 
-from tests.support.helpers import MODES, OPS, jitted, plain, stateless_py_func
+from tests.support.helpers import OPS, each_mode, gradient_of, jitted, plain, stateless_py_func
 
 X = tf.constant([1.0, 2.0, 3.0])
 STATEFUL_OPS = [op for op in OPS if op is not stateless_py_func]
 SHAPES = [None, [3]]  # of the result: partitioned, and in one program
 
-each_mode = pytest.mark.parametrize("mode", MODES)
 each_op = pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
 each_shape = pytest.mark.parametrize("shape", SHAPES, ids=["unknown", "known"])
 
@@ -76,10 +73,7 @@ def test_a_tape_around_the_function_sees_the_override(op: Any, mode: Any, shape:
         with _overridden(GRADIENTS[0]):
             return _square(op, x, shape)
 
-    with tf.GradientTape() as tape:
-        tape.watch(X)
-        y = program(X)
-    np.testing.assert_array_equal(tape.gradient(y, X), 5.0 * X)
+    np.testing.assert_array_equal(gradient_of(program, X), 5.0 * X)
 
 
 @each_op
@@ -88,13 +82,11 @@ def test_a_tape_around_the_function_sees_the_override(op: Any, mode: Any, shape:
 def test_a_tape_in_the_function_does_not(op: Any, mode: Any, shape: Any) -> None:
     """As in TensorFlow: such a tape knows the kind of an op alone."""
 
-    @mode
-    def program(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            with _overridden(GRADIENTS[0]):
-                y = _square(op, x, shape)
-        return tape.gradient(y, x)
+    def square(x: tf.Tensor) -> tf.Tensor:
+        with _overridden(GRADIENTS[0]):
+            return _square(op, x, shape)
+
+    program = mode(lambda x: gradient_of(square, x))
 
     for factor in (1.0, 3.0):
         found = program(factor * X)
@@ -110,9 +102,7 @@ def test_an_override_in_a_loop(op: Any, compiled: bool) -> None:
     @tf.function(jit_compile=compiled)
     def program(x: tf.Tensor) -> Any:
         def body(i: tf.Tensor, y: tf.Tensor) -> Any:
-            with tf.compat.v1.get_default_graph().gradient_override_map(
-                dict.fromkeys(["PyFunc", "PyFuncStateless", "EagerPyFunc"], GRADIENTS[0])
-            ):
+            with _overridden(GRADIENTS[0]):
                 return i + 1, _square(op, y, [3])
 
         loop = tf.while_loop(lambda i, _: i < 2, body, (0, x), maximum_iterations=2)

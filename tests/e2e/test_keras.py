@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.support.helpers import assert_close
 
 SAMPLES, BATCH, EPOCHS = 40, 16, 2  # the last batch has 8 samples
 STEPS = 3
@@ -123,18 +124,23 @@ def everything(build: Callable[[], keras.Model], jit_compile: bool, **options: A
 
 def assert_same_compiled(build: Callable[[], keras.Model], **options: Any) -> Any:
     compiled = everything(build, True, **options)
-    plain = everything(build, False, **options)
-    tf.nest.map_structure(
-        lambda actual, expected: np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6),
-        compiled,
-        plain,
-    )
+    assert_close(compiled, everything(build, False, **options), rtol=1e-5, atol=1e-6)
     return compiled
 
 
-@pytest.mark.parametrize("build", [sequential, functional, Subclassed])
-def test_a_py_function_in_a_model_of_each_style(build: Callable[[], keras.Model]) -> None:
-    assert_same_compiled(build)
+@pytest.mark.parametrize(
+    ("build", "options"),
+    [
+        (sequential, {}),
+        (functional, {}),
+        (Subclassed, {}),
+        (fixed_batch, {"batch_size": BATCH // 2}),
+        (sequential, {"steps_per_execution": 2}),
+        (functional, {"loss": loss, "metrics": [metric], "optimizer": "adam"}),
+    ],
+)
+def test_py_functions_in_models(build: Callable[[], keras.Model], options: Any) -> None:
+    assert_same_compiled(build, **options)
 
 
 def test_a_py_function_layer_trains_like_its_ops_without_a_callback() -> None:
@@ -147,15 +153,11 @@ def test_a_py_function_layer_trains_like_its_ops_without_a_callback() -> None:
         layers = [keras.Input([4]), keras.layers.Dense(8), layer, keras.layers.Dense(1)]
         return keras.Sequential(layers)
 
-    tf.nest.map_structure(
-        lambda actual, expected: np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-6),
+    compiled, stock = (
         everything(lambda: build(Soften()), True),
         everything(lambda: build(Stock()), False),
     )
-
-
-def test_a_model_of_fixed_batch_size() -> None:
-    assert_same_compiled(fixed_batch, batch_size=BATCH // 2)
+    assert_close(compiled, stock, rtol=1e-5, atol=1e-6)
 
 
 def test_a_py_function_loss() -> None:
@@ -169,17 +171,9 @@ def test_a_numpy_function_metric() -> None:
     assert "metric" in evaluated
 
 
-def test_layer_loss_and_metric_together_with_adam() -> None:
-    assert_same_compiled(functional, loss=loss, metrics=[metric], optimizer="adam")
-
-
 def test_a_train_step_of_the_users_own() -> None:
     history, *_ = assert_same_compiled(lambda: functional(OwnTrainStep))
     assert history["largest"][0] != 0.0
-
-
-def test_several_steps_in_one_execution() -> None:
-    assert_same_compiled(sequential, steps_per_execution=2)
 
 
 @pytest.mark.parametrize("jit_compile", [True, False])
@@ -230,8 +224,7 @@ def test_calling_a_compiled_model_directly_and_by_train_on_batch() -> None:
         losses = [model.train_on_batch(x, x[:, :1]) for _ in range(3)]
         return losses, model(x).numpy(), model.predict_on_batch(x)
 
-    for actual, expected in zip(run(True), run(False), strict=True):
-        np.testing.assert_allclose(actual, expected, rtol=1e-5)
+    assert_close(run(True), run(False), rtol=1e-5)
 
 
 def test_an_exception_in_a_layer_comes_out_of_fit_and_training_goes_on() -> None:

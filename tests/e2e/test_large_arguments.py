@@ -1,7 +1,5 @@
 """Large arguments of compiled calls to other processes: they lie where these read them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +13,7 @@ import hostcall
 import hostcall.jax
 from hostcall_runtime import _shared_memory
 from tests.support import executor_functions as functions
-from tests.support.helpers import jitted
+from tests.support.helpers import jitted, like
 from tests.support.process_pools import end_pools, one_process, two_processes
 
 SIZE = 1 << 17  # half a MiB of float32
@@ -39,10 +37,6 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
 
     monkeypatch.setattr(_shared_memory.Block, "put", spy)
     return shapes
-
-
-def like(x: Any, *_: Any) -> Any:
-    return tf.TensorSpec(x.shape, x.dtype)
 
 
 def on(executor: Any, function: Callable[..., Any], result: Any = like, **how: Any) -> Any:

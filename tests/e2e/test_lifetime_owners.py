@@ -1,16 +1,20 @@
-"""A Python function dies with the last program that can call it, and with an eager call."""
+"""A Python function lives as long as what can call it: a program, or what is left of one."""
 
 import functools
+import gc
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 import hostcall
 from tests.support.factors import Factor, living, none_from_before, quick_collector  # noqa: F401
-from tests.support.helpers import MODES, jitted
+from tests.support.helpers import each_mode, gradient_of, jitted, plain
 
 SPEC = tf.TensorSpec([2], tf.float32)
 X = tf.constant([1.0, -2.0])
@@ -106,7 +110,7 @@ CASES = [(use, held_by) for use in USES[:2] for held_by in HELD_BY]
 CASES += [(use, held_by) for use in USES[2:] for held_by in ("bound method", "closure")]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@each_mode
 @pytest.mark.parametrize(("use", "held_by"), CASES)
 def test_what_only_a_program_holds(mode: Any, use: Any, held_by: str) -> None:
     def build() -> Any:
@@ -127,3 +131,204 @@ def test_what_only_a_program_holds(mode: Any, use: Any, held_by: str) -> None:
 def test_what_only_an_eager_call_holds(use: Any, held_by: str) -> None:
     np.testing.assert_array_equal(use(HELD_BY[held_by](), X), 3.0 * X)
     assert living() == 0
+
+
+# A Python function lives as long as anything is left of a program that calls it.
+
+
+# What keeps a program alive: each takes one, and returns all that is left of it.
+
+
+def only_a_concrete_function(mode: Any, program: Any) -> Any:
+    return mode(program).get_concrete_function(SPEC)
+
+
+def only_a_module(mode: Any, program: Any) -> Any:
+    module = tf.Module()
+    module.program = mode(program)
+    return lambda x: module.program(x)
+
+
+def only_a_traced_caller(mode: Any, program: Any) -> Any:
+    inner = mode(program)
+    return plain(lambda x: inner(x)).get_concrete_function(SPEC)
+
+
+def only_a_compiled_caller(mode: Any, program: Any) -> Any:
+    inner = mode(program)
+    return jitted(lambda x: inner(x)).get_concrete_function(SPEC)
+
+
+def only_a_gradient_function(mode: Any, program: Any) -> Any:
+    @mode
+    def gradient(x: tf.Tensor) -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = program(x)
+        return tape.gradient(y, x, output_gradients=x)
+
+    return gradient.get_concrete_function(SPEC)
+
+
+def only_a_tape(mode: Any, program: Any) -> Any:
+    with tf.GradientTape(persistent=True) as tape:
+        tape.watch(X)
+        y = mode(program)(X)
+    return lambda x: tape.gradient(y, X, output_gradients=x)
+
+
+def only_a_dataset(mode: Any, program: Any) -> Any:
+    dataset = tf.data.Dataset.from_tensors(X).map(mode(program))
+    return lambda x: next(iter(dataset))
+
+
+def only_an_iterator(mode: Any, program: Any) -> Any:
+    iterator = iter(tf.data.Dataset.from_tensors(X).repeat(4).map(mode(program)))
+    return lambda x: next(iterator)
+
+
+def only_a_v1_session(mode: Any, program: Any) -> Any:
+    with tf.Graph().as_default() as graph:
+        tf.identity(mode(program)(tf.compat.v1.placeholder(tf.float32, [2], "x")), "y")
+    session = tf.compat.v1.Session(graph=graph)
+    return lambda x: session.run("y:0", {"x:0": x.numpy()})
+
+
+def only_a_v1_function(mode: Any, program: Any) -> Any:
+    return tf.compat.v1.wrap_function(mode(program), [SPEC])
+
+
+def only_a_pruned_function(mode: Any, program: Any) -> Any:
+    inner = program if mode is plain else mode(program)  # the op itself in the graph, or a call
+    wrapped = tf.compat.v1.wrap_function(lambda x: tf.identity(inner(x), "y"), [SPEC])
+    return wrapped.prune(wrapped.inputs, wrapped.graph.get_tensor_by_name("y:0"))
+
+
+def only_a_frozen_function(mode: Any, program: Any) -> Any:
+    frozen = convert_variables_to_constants_v2(mode(program).get_concrete_function(SPEC))
+    return lambda x: frozen(x)[0]
+
+
+def only_an_imported_graph(mode: Any, program: Any) -> Any:
+    with tf.Graph().as_default() as graph:
+        tf.identity(mode(program)(tf.compat.v1.placeholder(tf.float32, [2], "x")), "y")
+    with tf.Graph().as_default() as copy:
+        tf.import_graph_def(graph.as_graph_def(), name="")
+    session = tf.compat.v1.Session(graph=copy)
+    return lambda x: session.run("y:0", {"x:0": x.numpy()})
+
+
+SURVIVORS = [
+    only_a_concrete_function,
+    only_a_module,
+    only_a_traced_caller,
+    only_a_compiled_caller,
+    only_a_gradient_function,
+    only_a_tape,
+    only_a_dataset,
+    only_an_iterator,
+    only_a_v1_session,
+    only_a_v1_function,
+    only_a_pruned_function,
+    only_a_frozen_function,
+    only_an_imported_graph,
+]
+
+
+@each_mode
+@pytest.mark.parametrize("survivor", SURVIVORS)
+def test_what_is_left_of_a_program_keeps_its_function(mode: Any, survivor: Any) -> None:
+    def build() -> Any:
+        return survivor(mode, functools.partial(by_py_function, Factor().times))
+
+    left = build()
+    for _ in range(3):
+        assert living() == 1
+        np.testing.assert_array_equal(left(X), 3.0 * X)
+    del left
+    assert living() == 0
+
+
+class Layer(keras.layers.Layer):
+    """A function of its own."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = hostcall.declare(function, result=lambda x: x)
+
+    def call(self, inputs: tf.Tensor) -> tf.Tensor:
+        outputs = tf.py_function(self.function, [inputs], inputs.dtype)
+        outputs.set_shape(inputs.shape)
+        return outputs
+
+
+def compiled_model(layer: keras.layers.Layer) -> keras.Model:
+    last = keras.layers.Dense(1, kernel_initializer="ones")
+    model = keras.Sequential([keras.Input([2]), layer, last])
+    model.compile("sgd", "mse", jit_compile=True)
+    return model
+
+
+def test_a_keras_model_keeps_what_its_layers_call() -> None:
+    model = compiled_model(Layer(lambda x: 3.0 * x))
+    expected = compiled_model(keras.layers.Rescaling(3.0))
+    x, y = tf.random.uniform([8, 2], seed=1), tf.ones([8, 1])
+    for _ in range(2):
+        for each in (model, expected):
+            each.fit(x, y, batch_size=4, shuffle=False, verbose=0)
+        gc.collect()
+        np.testing.assert_allclose(
+            model.predict(x, verbose=0), expected.predict(x, verbose=0), rtol=1e-6
+        )
+
+
+def test_what_only_a_keras_model_calls_dies_with_it() -> None:
+    """Keras itself never frees a model that was trained."""
+    x = tf.ones([8, 2])
+    predict = compiled_model(Layer(Factor().times)).predict
+    for _ in range(2):
+        assert living() == 1
+        np.testing.assert_array_equal(predict(x, verbose=0), np.full([8, 1], 6.0))
+    del predict
+    assert living() == 0
+
+
+# A SavedModel may be read back at any time: its functions live as long as the process.
+
+
+def saved(path: Path, mode: Any) -> str:
+    """The path of a SavedModel, of which nothing else is left."""
+
+    def with_gradient(x: tf.Tensor) -> tf.Tensor:
+        double = hostcall.callback(
+            lambda x: 2.0 * x, result=SPEC, grad=lambda inputs, results, upstream: 2.0 * upstream
+        )
+        return double(x)
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return (
+            with_gradient(x)
+            + by_py_function(tf.square, x)
+            + 0.0 * tf.numpy_function(np.abs, [x], SPEC)
+        )
+
+    module = tf.Module()
+    module.program = tf.function(mode(program), input_signature=[SPEC])
+    tf.saved_model.save(module, str(path), signatures={"run": module.program})
+    return str(path)
+
+
+@pytest.mark.filterwarnings("ignore:hostcall. a SavedModel is written:UserWarning")
+@each_mode
+def test_a_saved_model_is_loaded_when_all_else_is_gone(mode: Any, tmp_path: Path) -> None:
+    path, expected = saved(tmp_path, mode), 2.0 * X + X**2
+    for _ in range(2):
+        gc.collect()
+        loaded = tf.saved_model.load(path)
+        np.testing.assert_array_equal(loaded.program(X), expected)
+        gradient = gradient_of(lambda x, loaded=loaded: tf.reduce_sum(loaded.program(x) ** 2), X)
+        np.testing.assert_allclose(gradient, 2.0 * expected * (2.0 + 2.0 * X))
+        signature = loaded.signatures["run"]
+        del loaded
+        gc.collect()
+        np.testing.assert_array_equal(next(iter(signature(x=X).values())), expected)

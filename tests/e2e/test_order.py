@@ -6,47 +6,45 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import hostcall
+from tests.support.e2e.journals import in_order, same_order
 
 KINDS = ["numpy", "eager", "v1"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_independent_calls_keep_program_order(same_order: Any, kind: str) -> None:
+def test_independent_calls_keep_program_order(kind: str) -> None:
     def program(journal: Any, x: tf.Tensor) -> list[tf.Tensor]:
         return [getattr(journal, kind)(str(i), x + float(i)) for i in range(10)]
 
     assert same_order(program, tf.zeros([4])) == [str(i) for i in range(10)]
 
 
-def test_calls_without_operands_keep_program_order(same_order: Any) -> None:
-    def program(journal: Any) -> list[tf.Tensor]:
-        return [journal.ticket() for _ in range(10)]
-
-    assert same_order(program) == ["ticket"] * 10
+@in_order(["ticket"] * 10)
+def test_calls_without_operands_keep_program_order(journal: Any) -> list[tf.Tensor]:
+    return [journal.ticket() for _ in range(10)]
 
 
-def test_results_in_reverse_order_do_not_reverse_the_calls(same_order: Any) -> None:
-    def program(journal: Any, x: tf.Tensor) -> list[tf.Tensor]:
-        return [journal.numpy(str(i), x) for i in range(10)][::-1]
+@in_order([str(i) for i in range(10)], tf.zeros([4]))
+def test_results_in_reverse_order_do_not_reverse_the_calls(
+    journal: Any, x: tf.Tensor
+) -> list[tf.Tensor]:
+    return [journal.numpy(str(i), x) for i in range(10)][::-1]
 
-    assert same_order(program, tf.zeros([4])) == [str(i) for i in range(10)]
 
-
-def test_a_later_call_with_ready_inputs_waits_for_an_earlier_one(same_order: Any) -> None:
-    def program(journal: Any, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        slow = x
-        for _ in range(20):
-            slow = tf.linalg.matmul(slow, x)
-        first = journal.numpy("first", slow)
-        second = journal.numpy("second", x)
-        return second, first
-
-    assert same_order(program, tf.eye(50)) == ["first", "second"]
+@in_order(["first", "second"], tf.eye(50))
+def test_a_later_call_with_ready_inputs_waits_for_an_earlier_one(
+    journal: Any, x: tf.Tensor
+) -> tuple[tf.Tensor, tf.Tensor]:
+    slow = x
+    for _ in range(20):
+        slow = tf.linalg.matmul(slow, x)
+    first = journal.numpy("first", slow)
+    second = journal.numpy("second", x)
+    return second, first
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_calls_with_unused_results_run(same_order: Any, kind: str) -> None:
+def test_calls_with_unused_results_run(kind: str) -> None:
     def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
         for i in range(5):
             getattr(journal, kind)(str(i), x)
@@ -55,44 +53,33 @@ def test_calls_with_unused_results_run(same_order: Any, kind: str) -> None:
     assert same_order(program, tf.zeros([3])) == ["0", "1", "2", "3", "4"]
 
 
-def test_equal_calls_are_not_shared(same_order: Any) -> None:
-    def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
-        return journal.numpy("same", x) + journal.numpy("same", x) + journal.numpy("same", x)
-
-    assert same_order(program, tf.zeros([3])) == ["same"] * 3
+@in_order(["same"] * 3, tf.zeros([3]))
+def test_equal_calls_are_not_shared(journal: Any, x: tf.Tensor) -> tf.Tensor:
+    return journal.numpy("same", x) + journal.numpy("same", x) + journal.numpy("same", x)
 
 
-def test_a_call_of_constants_runs_each_time(same_order: Any) -> None:
-    def program(journal: Any) -> tf.Tensor:
-        return journal.numpy("constant", tf.constant([1.0, 2.0]))
-
-    assert same_order(program) == ["constant"]
+@in_order(["constant"])
+def test_a_call_of_constants_runs_each_time(journal: Any) -> tf.Tensor:
+    return journal.numpy("constant", tf.constant([1.0, 2.0]))
 
 
-def test_a_mix_of_all_three_kinds(same_order: Any) -> None:
-    def program(journal: Any, x: tf.Tensor) -> list[tf.Tensor]:
-        results = []
-        for i in range(4):
-            journal.say(f"say {i}")
-            results += [getattr(journal, kind)(f"{kind} {i}", x) for kind in KINDS]
-        return results
-
-    expected = [f"{kind} {i}" for i in range(4) for kind in ["say", *KINDS]]
-    assert same_order(program, tf.zeros([2])) == expected
+@in_order([f"{kind} {i}" for i in range(4) for kind in ["say", *KINDS]], tf.zeros([2]))
+def test_a_mix_of_all_three_kinds(journal: Any, x: tf.Tensor) -> list[tf.Tensor]:
+    results = []
+    for i in range(4):
+        journal.say(f"say {i}")
+        results += [getattr(journal, kind)(f"{kind} {i}", x) for kind in KINDS]
+    return results
 
 
-def test_fifty_calls(same_order: Any) -> None:
-    def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
-        return tf.add_n([getattr(journal, KINDS[i % 3])(str(i), x) for i in range(50)])
-
-    assert same_order(program, tf.zeros([2])) == [str(i) for i in range(50)]
+@in_order([str(i) for i in range(50)], tf.zeros([2]))
+def test_fifty_calls(journal: Any, x: tf.Tensor) -> tf.Tensor:
+    return tf.add_n([getattr(journal, KINDS[i % 3])(str(i), x) for i in range(50)])
 
 
 @pytest.mark.parametrize("size", [65_537, 300_000])
 @pytest.mark.parametrize("kind", KINDS)
-def test_large_arrays_which_xla_gives_to_its_pool_threads(
-    same_order: Any, kind: str, size: int
-) -> None:
+def test_large_arrays_which_xla_gives_to_its_pool_threads(kind: str, size: int) -> None:
     def program(journal: Any, x: tf.Tensor) -> list[tf.Tensor]:
         results = []
         for i in range(10):
@@ -104,18 +91,18 @@ def test_large_arrays_which_xla_gives_to_its_pool_threads(
     assert same_order(program, tf.range(size, dtype=tf.float32)) == expected
 
 
-def test_control_dependencies_put_a_call_before_another(same_order: Any) -> None:
-    def program(journal: Any, x: tf.Tensor) -> list[tf.Tensor]:
-        first = journal.numpy("first", x)
-        with tf.control_dependencies([first]):
-            second = journal.numpy("second", x)
-        with tf.control_dependencies([second]):
-            return [journal.eager("third", x), tf.identity(x)]
+@in_order(["first", "second", "third"], tf.zeros([3]))
+def test_control_dependencies_put_a_call_before_another(
+    journal: Any, x: tf.Tensor
+) -> list[tf.Tensor]:
+    first = journal.numpy("first", x)
+    with tf.control_dependencies([first]):
+        second = journal.numpy("second", x)
+    with tf.control_dependencies([second]):
+        return [journal.eager("third", x), tf.identity(x)]
 
-    assert same_order(program, tf.zeros([3])) == ["first", "second", "third"]
 
-
-def test_variables_are_read_and_written_between_calls(same_order: Any) -> None:
+def test_variables_are_read_and_written_between_calls() -> None:
     variable = tf.Variable([0.0, 0.0])
 
     def program(journal: Any) -> tf.Tensor:
@@ -161,58 +148,17 @@ def test_a_gradient_call_runs_after_its_forward_call_and_what_followed() -> None
     np.testing.assert_array_equal(gradient, [2 * 5 * 2 * 2, 2 * 10 * 2 * 3])
 
 
-def test_calls_around_tf_custom_gradient(same_order: Any) -> None:
-    def program(journal: Any, x: tf.Tensor) -> Any:
-        @tf.custom_gradient
-        def halved(value: tf.Tensor) -> Any:
-            def gradient(upstream: tf.Tensor) -> tf.Tensor:
-                return journal.numpy("backward", upstream)
+@in_order(["forward", "forward", "between", "backward", "backward"], tf.constant([1.0, 2.0]))
+def test_calls_around_tf_custom_gradient(journal: Any, x: tf.Tensor) -> Any:
+    @tf.custom_gradient
+    def halved(value: tf.Tensor) -> Any:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            return journal.numpy("backward", upstream)
 
-            return journal.numpy("forward", value), gradient
+        return journal.numpy("forward", value), gradient
 
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = halved(halved(x))
-        journal.say("between")
-        return y, tape.gradient(y, x)
-
-    tags = same_order(program, tf.constant([1.0, 2.0]))
-    assert tags == ["forward", "forward", "between", "backward", "backward"]
-
-
-def test_a_v1_session_runs_calls_of_a_jitted_function_in_order() -> None:
-    entries: list[int] = []
-
-    def note(i: int) -> None:
-        tf.numpy_function(lambda: entries.append(i), [], [])
-
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-
-        @tf.function(jit_compile=True)
-        def jitted(x: tf.Tensor) -> tf.Tensor:
-            for i in range(10):
-                note(i)
-            return x + 1.0
-
-        y = jitted(tf.constant([1.0]))
-        for _ in range(2):
-            entries.clear()
-            np.testing.assert_array_equal(session.run(y), [2.0])
-            assert entries == list(range(10))
-
-
-def test_a_declared_callback_keeps_order_too() -> None:
-    entries: list[float] = []
-
-    @hostcall.callback(result=lambda x: x)
-    def note(x: np.ndarray) -> np.ndarray:
-        entries.append(float(x))
-        return x
-
-    @tf.function(jit_compile=True)
-    def program(x: tf.Tensor) -> list[tf.Tensor]:
-        return [note(x + float(i)) for i in range(10)]
-
-    results = program(tf.constant(0.0))
-    assert entries == [float(i) for i in range(10)]
-    np.testing.assert_array_equal(results, entries)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = halved(halved(x))
+    journal.say("between")
+    return y, tape.gradient(y, x)

@@ -7,10 +7,11 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.support.e2e.journals import in_order, same_order
 
 
 @pytest.mark.parametrize("taken", [True, False])
-def test_cond_runs_the_calls_of_one_branch(same_order: Any, taken: bool) -> None:
+def test_cond_runs_the_calls_of_one_branch(taken: bool) -> None:
     def program(journal: Any, choice: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
         def yes() -> tf.Tensor:
             journal.say("yes")
@@ -30,7 +31,7 @@ def test_cond_runs_the_calls_of_one_branch(same_order: Any, taken: bool) -> None
 
 
 @pytest.mark.parametrize("taken", [True, False])
-def test_a_call_in_one_branch_only(same_order: Any, taken: bool) -> None:
+def test_a_call_in_one_branch_only(taken: bool) -> None:
     def program(journal: Any, choice: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
         journal.say("before")
         if choice:
@@ -43,7 +44,7 @@ def test_a_call_in_one_branch_only(same_order: Any, taken: bool) -> None:
 
 
 @pytest.mark.parametrize("taken", [True, False])
-def test_a_condition_known_in_tracing(same_order: Any, taken: bool) -> None:
+def test_a_condition_known_in_tracing(taken: bool) -> None:
     def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
         return tf.cond(
             tf.constant(taken), lambda: journal.numpy("yes", x), lambda: journal.numpy("no", x)
@@ -53,7 +54,7 @@ def test_a_condition_known_in_tracing(same_order: Any, taken: bool) -> None:
 
 
 @pytest.mark.parametrize("chosen", [-1, 0, 1, 2, 7])
-def test_switch_case(same_order: Any, chosen: int) -> None:
+def test_switch_case(chosen: int) -> None:
     def program(journal: Any, index: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
         journal.say("before")
         branches = {
@@ -70,19 +71,17 @@ def test_switch_case(same_order: Any, chosen: int) -> None:
     assert tags == ["before", *inside, "after"]
 
 
-def test_a_predicate_made_by_a_call(same_order: Any) -> None:
-    def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
-        if journal.numpy("predicate", x)[0] > 1.5:
-            x = journal.numpy("large", x)
-        else:
-            x = journal.numpy("small", x)
-        return x
-
-    assert same_order(program, tf.constant([1.0])) == ["predicate", "large"]
+@in_order(["predicate", "large"], tf.constant([1.0]))
+def test_a_predicate_made_by_a_call(journal: Any, x: tf.Tensor) -> tf.Tensor:
+    if journal.numpy("predicate", x)[0] > 1.5:
+        x = journal.numpy("large", x)
+    else:
+        x = journal.numpy("small", x)
+    return x
 
 
 @pytest.mark.parametrize("flags", [(True, True), (True, False), (False, True), (False, False)])
-def test_cond_in_while_in_cond(same_order: Any, flags: tuple[bool, bool]) -> None:
+def test_cond_in_while_in_cond(flags: tuple[bool, bool]) -> None:
     def program(journal: Any, outer: tf.Tensor, inner: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
         journal.say("start")
         if outer:
@@ -105,7 +104,7 @@ def test_cond_in_while_in_cond(same_order: Any, flags: tuple[bool, bool]) -> Non
     assert tags == ["start", *inside, "stop"]
 
 
-def test_while_in_both_branches(same_order: Any) -> None:
+def test_while_in_both_branches() -> None:
     def program(journal: Any, choices: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
         for i in tf.range(4):
             if choices[i]:
@@ -121,30 +120,27 @@ def test_while_in_both_branches(same_order: Any) -> None:
     assert tags == [*["down"] * 2, *["up"] * 3, *["down"] * 3, *["up"] * 3]
 
 
-def test_branches_that_return_calls_of_different_kinds(same_order: Any) -> None:
-    def program(journal: Any, x: tf.Tensor) -> list[tf.Tensor]:
-        results = []
-        for i in range(4):
-            results.append(
-                tf.cond(
-                    x[0] > float(i),
-                    lambda i=i: journal.numpy(f"numpy {i}", x),
-                    lambda i=i: journal.eager(f"eager {i}", x),
-                )
+@in_order(["numpy 0", "numpy 1", "eager 2", "eager 3"], tf.constant([1.5]))
+def test_branches_that_return_calls_of_different_kinds(
+    journal: Any, x: tf.Tensor
+) -> list[tf.Tensor]:
+    results = []
+    for i in range(4):
+        results.append(
+            tf.cond(
+                x[0] > float(i),
+                lambda i=i: journal.numpy(f"numpy {i}", x),
+                lambda i=i: journal.eager(f"eager {i}", x),
             )
-        return results
-
-    tags = same_order(program, tf.constant([1.5]))
-    assert tags == ["numpy 0", "numpy 1", "eager 2", "eager 3"]
+        )
+    return results
 
 
-def test_assertions_between_calls(same_order: Any) -> None:
-    def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
-        y = journal.numpy("first", x)
-        tf.debugging.assert_greater(y, x)
-        return journal.eager("second", y)
-
-    assert same_order(program, tf.constant([1.0])) == ["first", "second"]
+@in_order(["first", "second"], tf.constant([1.0]))
+def test_assertions_between_calls(journal: Any, x: tf.Tensor) -> tf.Tensor:
+    y = journal.numpy("first", x)
+    tf.debugging.assert_greater(y, x)
+    return journal.eager("second", y)
 
 
 @pytest.mark.parametrize("route", ["auto", "partition"])

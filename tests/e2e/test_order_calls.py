@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.support.e2e.journals import in_order, same_order
+
 # How an inner tf.function can be made.
 INNER: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -21,7 +23,7 @@ X = tf.constant([1.0, 2.0])
 
 
 @inner_kinds
-def test_a_function_that_is_called_once(same_order: Any, options: dict[str, Any]) -> None:
+def test_a_function_that_is_called_once(options: dict[str, Any]) -> None:
     def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
         @tf.function(**options)
         def inner(x: tf.Tensor) -> tf.Tensor:
@@ -37,7 +39,7 @@ def test_a_function_that_is_called_once(same_order: Any, options: dict[str, Any]
 
 
 @inner_kinds
-def test_a_function_that_is_called_twice(same_order: Any, options: dict[str, Any]) -> None:
+def test_a_function_that_is_called_twice(options: dict[str, Any]) -> None:
     def program(journal: Any, x: tf.Tensor) -> list[tf.Tensor]:
         @tf.function(**options)
         def inner(x: tf.Tensor) -> tf.Tensor:
@@ -54,9 +56,7 @@ def test_a_function_that_is_called_twice(same_order: Any, options: dict[str, Any
 
 
 @inner_kinds
-def test_three_levels_with_one_function_shared_by_all(
-    same_order: Any, options: dict[str, Any]
-) -> None:
+def test_three_levels_with_one_function_shared_by_all(options: dict[str, Any]) -> None:
     def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
         @tf.function(**options)
         def shared(x: tf.Tensor) -> tf.Tensor:
@@ -81,9 +81,7 @@ def test_three_levels_with_one_function_shared_by_all(
 
 
 @inner_kinds
-def test_functions_in_loops_and_loops_in_functions(
-    same_order: Any, options: dict[str, Any]
-) -> None:
+def test_functions_in_loops_and_loops_in_functions(options: dict[str, Any]) -> None:
     def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
         @tf.function(**options)
         def step(x: tf.Tensor) -> tf.Tensor:
@@ -102,7 +100,7 @@ def test_functions_in_loops_and_loops_in_functions(
 
 
 @inner_kinds
-def test_functions_in_branches(same_order: Any, options: dict[str, Any]) -> None:
+def test_functions_in_branches(options: dict[str, Any]) -> None:
     def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
         @tf.function(**options)
         def inner(x: tf.Tensor) -> tf.Tensor:
@@ -117,7 +115,7 @@ def test_functions_in_branches(same_order: Any, options: dict[str, Any]) -> None
 
 
 @inner_kinds
-def test_a_function_whose_result_nobody_uses(same_order: Any, options: dict[str, Any]) -> None:
+def test_a_function_whose_result_nobody_uses(options: dict[str, Any]) -> None:
     def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
         @tf.function(**options)
         def inner(x: tf.Tensor) -> tf.Tensor:
@@ -131,7 +129,7 @@ def test_a_function_whose_result_nobody_uses(same_order: Any, options: dict[str,
     assert same_order(program, X) == ["inner", "say 0", "inner", "say 1", "inner", "say 2"]
 
 
-def test_functions_of_the_same_name_do_not_collide(same_order: Any) -> None:
+def test_functions_of_the_same_name_do_not_collide() -> None:
     def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
         def make(tag: str) -> Callable[[tf.Tensor], tf.Tensor]:
             @tf.function
@@ -148,39 +146,36 @@ def test_functions_of_the_same_name_do_not_collide(same_order: Any) -> None:
     assert same_order(program, X) == [*a, *b, *b, *a]
 
 
-def test_one_inner_function_traced_for_two_signatures(same_order: Any) -> None:
-    def program(journal: Any, x: tf.Tensor) -> list[tf.Tensor]:
-        @tf.function
-        def inner(x: tf.Tensor) -> tf.Tensor:
-            return journal.numpy(f"rank {x.shape.rank}", x)
+@in_order(["rank 1", "rank 0", "rank 1"], X)
+def test_one_inner_function_traced_for_two_signatures(
+    journal: Any, x: tf.Tensor
+) -> list[tf.Tensor]:
+    @tf.function
+    def inner(x: tf.Tensor) -> tf.Tensor:
+        return journal.numpy(f"rank {x.shape.rank}", x)
 
-        return [inner(x), inner(x[0]), inner(x)]
-
-    assert same_order(program, X) == ["rank 1", "rank 0", "rank 1"]
+    return [inner(x), inner(x[0]), inner(x)]
 
 
-def test_a_custom_gradient_inside_an_inner_function(same_order: Any) -> None:
-    def program(journal: Any, x: tf.Tensor) -> Any:
-        @tf.custom_gradient
-        def tripled(x: tf.Tensor) -> Any:
-            def gradient(upstream: tf.Tensor) -> tf.Tensor:
-                return 3.0 * journal.numpy("backward", upstream)
+@in_order(["inner", "forward"] * 2 + ["between"] + ["backward"] * 2, X)
+def test_a_custom_gradient_inside_an_inner_function(journal: Any, x: tf.Tensor) -> Any:
+    @tf.custom_gradient
+    def tripled(x: tf.Tensor) -> Any:
+        def gradient(upstream: tf.Tensor) -> tf.Tensor:
+            return 3.0 * journal.numpy("backward", upstream)
 
-            return 3.0 * journal.numpy("forward", x), gradient
+        return 3.0 * journal.numpy("forward", x), gradient
 
-        @tf.function
-        def inner(x: tf.Tensor) -> tf.Tensor:
-            journal.say("inner")
-            return tripled(x)
+    @tf.function
+    def inner(x: tf.Tensor) -> tf.Tensor:
+        journal.say("inner")
+        return tripled(x)
 
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = inner(inner(x))
-        journal.say("between")
-        return tape.gradient(y, x)
-
-    tags = same_order(program, X)
-    assert tags == ["inner", "forward"] * 2 + ["between"] + ["backward"] * 2
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = inner(inner(x))
+    journal.say("between")
+    return tape.gradient(y, x)
 
 
 @pytest.mark.parametrize("inlined", [True, False])

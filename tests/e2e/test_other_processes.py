@@ -1,7 +1,5 @@
 """Functions in other processes of one job: their Python functions run there."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

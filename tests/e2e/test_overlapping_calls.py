@@ -3,8 +3,6 @@
 The functions wait for one another, so that a program whose calls do not overlap fails.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import multiprocessing
 import threading
@@ -18,14 +16,10 @@ import tensorflow as tf
 import hostcall
 from hostcall_runtime import prepared
 from tests.support import meeting_functions
-from tests.support.helpers import failure, jitted, plain
+from tests.support.helpers import assert_close, failure, gradient_of, jitted, like, plain
 from tests.support.threads import PATIENCE, in_threads, meeting
 
 X = tf.constant([1.0, 2.0, 3.0])
-
-
-def like(x: Any) -> Any:
-    return tf.TensorSpec(x.shape, x.dtype)
 
 
 def stateless(function: Callable[..., Any], **how: Any) -> Callable[..., Any]:
@@ -64,23 +58,13 @@ def _nothing_is_left() -> Iterator[None]:
 
 
 @each_way
-def test_independent_calls_overlap(way: Any) -> None:
-    meet = way(meeting(8))
-    program = jitted(lambda x: tf.add_n([meet(x + float(i)) for i in range(8)]))
-    for _ in range(2):
-        np.testing.assert_array_equal(program(X), 16.0 * X + 56.0)
-
-
-@each_way
-def test_independent_calls_of_a_partitioned_function_overlap(way: Any) -> None:
-    meet = way(meeting(4))
-
-    program = jitted(lambda x: tf.add_n([meet(x + float(i)) for i in range(4)]))
-    hostcall.configure(route="partition")
-    try:
-        np.testing.assert_array_equal(program(X), 8.0 * X + 12.0)
-    finally:
-        hostcall.configure(route="auto")
+@pytest.mark.parametrize(("route", "count"), [("auto", 8), ("partition", 4)])
+def test_independent_calls_overlap(way: Any, route: str, count: int) -> None:
+    meet = way(meeting(count))
+    program = jitted(lambda x: tf.add_n([meet(x + float(i)) for i in range(count)]))
+    with hostcall.scope(route=route):
+        for _ in range(2):
+            np.testing.assert_array_equal(program(X), 2.0 * count * X + count * (count - 1.0))
 
 
 def test_calls_on_an_executor_overlap() -> None:
@@ -304,12 +288,9 @@ def test_gradients_overlap() -> None:
         lambda x: x * x, grad=lambda inputs, results, upstream: meet(inputs[0]) * upstream
     )
 
-    @tf.function(jit_compile=True)
+    @jitted
     def program(x: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = squared(x) + squared(x + 1.0)
-        return tape.gradient(y, x)
+        return gradient_of(lambda x: squared(x) + squared(x + 1.0), x)
 
     np.testing.assert_array_equal(program(X), 2.0 * X + 2.0 * (X + 1.0))
 
@@ -369,13 +350,7 @@ def test_a_gradient_of_pure_py_functions() -> None:
 
     call = declared_pure(tf.py_function)(cube)
 
-    @tf.function(jit_compile=True)
-    def program(x: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = call(x) + call(2.0 * x)
-        return tape.gradient(y, x)
-
+    program = jitted(lambda x: gradient_of(lambda x: call(x) + call(2.0 * x), x))
     np.testing.assert_allclose(program(X), 3.0 * X**2 + 6.0 * (2.0 * X) ** 2, rtol=1e-6)
 
 
@@ -393,8 +368,7 @@ def test_values_are_those_of_a_plain_graph() -> None:
         return a, b, c, d, tf.linalg.matmul(w, w)
 
     w = tf.random.normal([3, 3], seed=1)
-    for got, expected in zip(jitted(program)(X, w), plain(program)(X, w), strict=True):
-        np.testing.assert_allclose(got, expected, rtol=1e-5)
+    assert_close(jitted(program)(X, w), plain(program)(X, w), rtol=1e-5)
 
 
 def test_processes_run_calls_side_by_side() -> None:

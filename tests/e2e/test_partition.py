@@ -1,7 +1,5 @@
 """Functions that cannot be one program: compiled clusters with script ops between them."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

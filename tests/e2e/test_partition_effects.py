@@ -1,7 +1,5 @@
 """Variables, side effects, errors and gradients of functions that are partitioned."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -10,7 +8,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.e2e.partition_programs import X, distinct, traced
-from tests.support.helpers import assert_same, failure, jitted, plain, to_numpy
+from tests.support.helpers import assert_same, failure, gradient_of, jitted, plain, to_numpy
 
 
 def test_variables_in_several_clusters() -> None:
@@ -119,11 +117,11 @@ def checked_beside(x: tf.Tensor) -> tf.Tensor:
 
 
 def checked_gradient(x: tf.Tensor) -> Any:
-    with tf.GradientTape() as tape:
-        tape.watch(x)
+    def total(x: tf.Tensor) -> tf.Tensor:
         y = tf.debugging.check_numerics(tf.sqrt(x), "of the roots")
-        total = tf.reduce_sum(y) + tf.reduce_sum(distinct(x))
-    return tape.gradient(total, x)
+        return tf.reduce_sum(y) + tf.reduce_sum(distinct(x))
+
+    return gradient_of(total, x)
 
 
 @pytest.mark.parametrize(
@@ -201,13 +199,11 @@ def test_the_gradient_of_a_function_that_the_user_has_partitioned() -> None:
         sparse = tf.SparseTensor(indices, x[:2], [2, 2])
         return tf.reduce_sum(tf.sparse.sparse_dense_matmul(sparse, [[1.0], [2.0]]) ** 2)
 
-    gradients = []
-    for function in (plain(program), traced(program, "partition")):
-        with tf.GradientTape() as tape:
-            tape.watch(X)
-            y = function(X)
-        gradients.append(to_numpy(tf.convert_to_tensor(tape.gradient(y, X))))
-    assert_same(gradients[1], gradients[0])
+    expected, found = (
+        to_numpy(tf.convert_to_tensor(gradient_of(function, X)))
+        for function in (plain(program), traced(program, "partition"))
+    )
+    assert_same(found, expected)
 
 
 def test_the_gradient_of_a_branch_that_is_not_taken() -> None:
@@ -221,10 +217,5 @@ def test_the_gradient_of_a_branch_that_is_not_taken() -> None:
         return tf.reduce_sum(z)
 
     for x in (tf.constant([2.0, 1.0]), tf.constant([0.5, 1.0])):
-        gradients = []
-        for function in (plain(program), jitted(program)):
-            with tf.GradientTape() as tape:
-                tape.watch(x)
-                y = function(x)
-            gradients.append(to_numpy(tape.gradient(y, x)))
-        assert_same(gradients[1], gradients[0])
+        expected, found = (to_numpy(gradient_of(mode(program), x)) for mode in (plain, jitted))
+        assert_same(found, expected)

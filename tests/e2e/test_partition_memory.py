@@ -1,7 +1,5 @@
 """Whose memory callbacks between clusters see: nobody's but theirs, however large it is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

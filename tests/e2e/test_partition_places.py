@@ -1,17 +1,18 @@
-"""Where partitioned functions may be: Keras, threads, replicas, SavedModels."""
-
-from __future__ import annotations
+"""Where partitioned functions may be, what calls them, and lists that grow in them."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
+import pytest
 import tensorflow as tf
 
+import hostcall
 from tests.support.e2e import partition_children
-from tests.support.helpers import assert_same, jitted, plain, to_numpy
+from tests.support.helpers import assert_same, jitted, plain, stateless_py_func, to_numpy
 from tests.support.stress.template import Template
 from tests.support.threads import in_threads
 
@@ -137,3 +138,222 @@ def test_loops_without_host_ops_are_compiled_whole(fresh_python: Template, tmp_p
 def test_independent_chains_share_clusters(fresh_python: Template, tmp_path: Path) -> None:
     counts = compile_counts(fresh_python, partition_children.run_chains, tmp_path)
     assert counts == {"cluster_0": 1, "cluster_1": 1, "cluster_2": 1}
+
+
+# TensorArrays that grow in partitioned functions: in XLA's programs they silently do not.
+
+PAIR = tf.constant([1.0, 2.0])
+
+
+def _half(x: tf.Tensor) -> tf.Tensor:
+    return tf.ensure_shape(tf.numpy_function(lambda v: v / 2, [x], tf.float32), x.shape)
+
+
+def _array(size: int = 0) -> Any:
+    return tf.TensorArray(tf.float32, size, dynamic_size=True, clear_after_read=False)
+
+
+def one_by_one(x: tf.Tensor) -> Any:
+    array = _array(1).write(0, x).write(2, _half(x)).write(1, x + 1.0)
+    return array.stack(), array.size()
+
+
+def in_a_loop_without_calls(x: tf.Tensor) -> Any:
+    y = _half(x)
+    _, array = tf.while_loop(
+        lambda i, _: i < 3,
+        lambda i, array: (i + 1, array.write(i, y * tf.cast(i, tf.float32))),
+        [tf.constant(0), _array()],
+    )
+    return array.stack(), array.size()
+
+
+def in_a_loop_with_calls(x: tf.Tensor) -> Any:
+    def body(i: tf.Tensor, array: Any, y: tf.Tensor) -> Any:
+        y = _half(y) + 1.0
+        return i + 1, array.write(i, y), y
+
+    _, array, y = tf.while_loop(lambda i, *_: i < 3, body, [tf.constant(0), _array(), x])
+    return array.stack(), array.size(), y
+
+
+def in_a_function(x: tf.Tensor) -> Any:
+    @tf.function
+    def grow(y: tf.Tensor) -> Any:
+        return _array().write(1, y).write(0, y * 2.0).stack()
+
+    return grow(x) + grow(_half(x))
+
+
+def scattered(x: tf.Tensor) -> Any:
+    array = _array().scatter([0, 2], tf.stack([x, _half(x)])).write(3, x)
+    return array.gather([2, 0, 3]), array.size()
+
+
+def its_gradient(x: tf.Tensor) -> Any:
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        half = tf.py_function(lambda v: v / 2.0, [x], tf.float32)
+        half.set_shape([2])
+        array = _array().write(0, x).write(1, half * x)
+        y = tf.reduce_sum(array.stack() ** 2)
+    return tape.gradient(y, x)
+
+
+PROGRAMS = [
+    one_by_one,
+    in_a_loop_without_calls,
+    in_a_loop_with_calls,
+    in_a_function,
+    scattered,
+    its_gradient,
+]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_arrays_grow_as_in_plain_graphs(program: Callable[..., Any]) -> None:
+    expected = to_numpy(tf.function(program)(PAIR))
+    with hostcall.scope(route="partition"):
+        actual = to_numpy(tf.function(program, jit_compile=True)(PAIR))
+    assert_same(actual, expected)
+
+
+def test_explain_says_that_a_list_that_grows_is_on_the_host() -> None:
+    with hostcall.scope(route="partition"):
+        program = tf.function(in_a_loop_without_calls, jit_compile=True)
+        explained = str(hostcall.explain(program, PAIR))
+    assert "XLA would not let the list grow" in explained
+
+
+def test_a_list_of_known_size_is_compiled() -> None:
+    def program(x: tf.Tensor) -> Any:
+        array = tf.TensorArray(tf.float32, 2).write(0, _half(x)).write(1, x)
+        return tf.sin(array.stack())
+
+    with hostcall.scope(route="partition"):
+        jitted = tf.function(program, jit_compile=True)
+        explained = str(hostcall.explain(jitted, PAIR))
+    assert "2 TensorListSetItem, TensorListStack, Sin" in explained  # the ops of one cluster
+    np.testing.assert_allclose(jitted(PAIR), np.sin([[0.5, 1.0], [1.0, 2.0]]), rtol=1e-6)
+
+
+# Partitioned functions that TensorFlow itself calls: datasets, iterators, sessions, servers.
+
+v1 = tf.compat.v1
+
+
+def _negative(value: Any) -> Any:
+    return -value
+
+
+def _op(x: tf.Tensor, op: Any = tf.numpy_function) -> tf.Tensor:
+    return tf.ensure_shape(op(_negative, [x], tf.float32), x.shape)
+
+
+def nested(x: tf.Tensor) -> tf.Tensor:
+    """Callbacks one after the other: in a function, in a loop and in what it calls."""
+    inner = tf.function(lambda x: _op(tf.sin(x)))
+
+    def body(i: tf.Tensor, y: tf.Tensor) -> Any:
+        return i + 1, _op(inner(y))
+
+    return tf.cos(tf.while_loop(lambda i, y: i < 2, body, [tf.constant(0), inner(_op(x))])[1])
+
+
+def side_by_side(x: tf.Tensor) -> tf.Tensor:
+    """Callbacks that may overlap, so that the function does not run on one thread."""
+    return _op(tf.sin(x)) + _op(tf.cos(x), stateless_py_func) + _op(x, stateless_py_func)
+
+
+def _dataset(function: Callable[..., Any]) -> Any:
+    return tf.data.Dataset.range(4).map(lambda i: function(tf.cast(i, tf.float32)))
+
+
+def _by_iterator(function: Callable[..., Any], make: Callable[..., Any], **config: Any) -> Any:
+    with tf.Graph().as_default(), v1.Session(config=v1.ConfigProto(**config)) as session:
+        iterator = make(_dataset(function))
+        value = iterator.get_next()
+        if iterator.initializer is not None:
+            session.run(iterator.initializer)
+        return [session.run(value) for _ in range(2)]
+
+
+def _shared(dataset: Any) -> Any:
+    return v1.data.make_initializable_iterator(dataset, shared_name="shared")
+
+
+def _multi_device(dataset: Any) -> Any:
+    from tensorflow.python.data.ops import multi_device_iterator_ops as ops  # no public name
+
+    return ops.MultiDeviceIterator(dataset, ["/cpu:0", "/cpu:1"])
+
+
+def _by_two_sessions(function: Callable[..., Any]) -> Any:
+    server = tf.distribute.Server.create_local_server()
+    with tf.Graph().as_default():
+        iterator = _shared(_dataset(function))
+        value = iterator.get_next()
+        with v1.Session(server.target) as one, v1.Session(server.target) as other:
+            one.run(iterator.initializer)
+            return [one.run(value), other.run(value)]
+
+
+def _windows(function: Callable[..., Any]) -> Any:
+    def key(x: tf.Tensor) -> tf.Tensor:
+        return tf.cast(function(x) > 0.0, tf.int64)
+
+    numbers = tf.data.Dataset.range(4).map(lambda i: tf.cast(i, tf.float32))
+    return [*numbers.group_by_window(key, lambda _, rows: rows.batch(4), window_size=4)]
+
+
+def _numbers() -> Any:
+    return tf.data.Dataset.range(4).map(lambda i: tf.cast(i, tf.float32))
+
+
+def _tensors(value: tf.Tensor) -> Any:
+    return tf.data.Dataset.from_tensors(value)
+
+
+CALLERS: dict[str, Callable[[Any], Any]] = {
+    "an iterator that is shared": lambda f: _by_iterator(f, _shared),
+    "an iterator that starts by itself": lambda f: _by_iterator(
+        f, lambda dataset: v1.data.make_initializable_iterator(dataset)
+    ),
+    "an iterator for several devices": lambda f: _by_iterator(
+        f, _multi_device, device_count={"CPU": 2}
+    ),
+    "two sessions of a server": _by_two_sessions,
+    "map": lambda f: [*_numbers().map(f)],
+    "parallel map": lambda f: [*_numbers().map(f, num_parallel_calls=4)],
+    "filter": lambda f: [*_numbers().filter(lambda x: tf.abs(f(x)) > 0.64)],
+    "scan": lambda f: [*_numbers().scan(0.0, lambda state, x: (state + f(x), state * f(x)))],
+    "reduce": lambda f: [_numbers().reduce(0.0, lambda state, x: state + f(x))],
+    "flat_map": lambda f: [*_numbers().flat_map(lambda x: _tensors(f(x)))],
+    "interleave": lambda f: [
+        *_numbers().interleave(lambda x: _tensors(f(x)), num_parallel_calls=2)
+    ],
+    "group_by_window": _windows,
+    "from_generator": lambda f: [
+        *tf.data.Dataset.from_generator(
+            lambda: iter([f(tf.constant(2.0))]), output_signature=tf.TensorSpec([], tf.float32)
+        )
+    ],
+    "a py_function": lambda f: [
+        tf.function(lambda x: tf.py_function(f, [x], tf.float32))(tf.constant(2.0))
+    ],
+    "map_fn": lambda f: [tf.function(lambda x: tf.map_fn(f, x))(tf.constant([1.0, 2.0]))],
+}
+
+
+@pytest.mark.filterwarnings("ignore:To make it possible to preserve tf.data options")
+@pytest.mark.parametrize("program", [nested, side_by_side])
+@pytest.mark.parametrize("caller", CALLERS)
+def test_partitioned_functions_called_by(caller: str, program: Callable[..., Any]) -> None:
+    with hostcall.scope(route="partition"):
+        plain, jitted = (
+            to_numpy(CALLERS[caller](tf.function(program, jit_compile=jit_compile)))
+            for jit_compile in (False, True)
+        )
+    assert len(plain) == len(jitted) > 0
+    for one, other in zip(plain, jitted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)

@@ -1,7 +1,5 @@
 """Partitioned functions whose nodes wait for each other run on one thread; others side by side."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +11,7 @@ import tensorflow as tf
 import hostcall
 from hostcall._compiler import kernel_hook
 from hostcall._tf import attributes
-from tests.support.helpers import jitted, plain, stateless_py_func
+from tests.support.helpers import eagerly, gradient_of, jitted, plain, stateless_py_func
 from tests.support.threads import PATIENCE
 
 X = tf.constant([1.0, 2.0])
@@ -145,7 +143,12 @@ def test_an_eager_call_runs_on_the_thread_of_the_caller() -> None:
     assert threads_of(run) == {threading.get_ident()}
 
 
-@pytest.mark.parametrize("outer", [lambda f: f, plain], ids=["eager", "in a plain function"])
+in_a_plain_function = pytest.mark.parametrize(
+    "outer", [eagerly, plain], ids=["eager", "in a plain function"]
+)
+
+
+@in_a_plain_function
 def test_slow_callbacks_overlap_where_they_may(outer: Any) -> None:
     meeting = threading.Barrier(2)
 
@@ -162,7 +165,7 @@ def test_slow_callbacks_overlap_where_they_may(outer: Any) -> None:
     np.testing.assert_array_equal(outer(program)(X), 3.0 * X)
 
 
-@pytest.mark.parametrize("outer", [lambda f: f, plain], ids=["eager", "in a plain function"])
+@in_a_plain_function
 def test_long_loops(outer: Any) -> None:
     """No call of TensorFlow's may lie within the one before: the stack would overflow."""
     iterations = 20_000
@@ -223,13 +226,8 @@ def test_gradients_of_loops() -> None:
             x = tf.ensure_shape(tf.py_function(lambda v: v * v, [x], tf.float32), [2]) + 1.0
         return x
 
-    def gradient(mode: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(X)
-            y = mode(program)(X)
-        return tape.gradient(y, X)
-
-    np.testing.assert_array_equal(gradient(jitted), gradient(plain))
+    gradients = [gradient_of(mode(program), X) for mode in (jitted, plain)]
+    np.testing.assert_array_equal(*gradients)
 
 
 def test_a_loop_in_a_cluster_that_is_not_compiled() -> None:

@@ -1,6 +1,8 @@
 """`hostcall.record` and `hostcall.replay`: programs run again without their functions."""
 
 import concurrent.futures
+import functools
+import itertools
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.recordings import ROUTES, Machine, X, program_of, recorded
+from tests.support.recordings import ROUTES, Machine, X, program_of, recorded, refusal
 from tests.support.versions import on_the_callers_thread
 
 machines: list[Any] = []
@@ -285,3 +287,315 @@ def test_threads_record_at_once(file: str) -> None:
         expected = run()
     with hostcall.replay(file):
         assert run() == expected
+
+
+# What a recording holds: values of all kinds, and exceptions.
+
+DTYPES = ["bool", "int8", "uint64", "float16", "bfloat16", "float8_e4m3fn", "complex128", "int4"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3)])
+def test_every_bit_comes_back(
+    dtype: str, shape: tuple[int, ...], file: str, machine: Machine
+) -> None:
+    numbers = np.random.default_rng(7)
+    kind = np.dtype(tf.as_dtype(dtype).as_numpy_dtype)
+
+    def random(x: Any) -> Any:
+        machine.use()
+        assert x.dtype == kind
+        if dtype in ("bool", "int4"):
+            return numbers.integers(0, 2, shape).astype(kind)
+        return np.ndarray(shape, kind, bytearray(numbers.bytes(64 * kind.itemsize)))
+
+    @tf.function(jit_compile=True)
+    def program(x: Any) -> Any:
+        y = tf.numpy_function(random, [x], tf.TensorSpec(shape, dtype))
+        return tf.cast(y, tf.int8) if dtype == "int4" else y
+
+    given = tf.constant(np.zeros(shape, kind))
+    recorded(file, machine, lambda: program(given))
+
+
+def test_scalars_of_tensors_are_recorded(file: str, machine: Machine) -> None:
+    def act(x: Any) -> Any:
+        return x * machine.use()
+
+    for route in ROUTES:
+        body = functools.partial(tf.py_function, act, Tout=tf.TensorSpec([], tf.bfloat16))
+        program = program_of(lambda x, body=body: body([x]), route)
+        recorded(f"{file}.{route}", machine, functools.partial(program, tf.constant(2, "bfloat16")))
+
+
+def test_strings_structures_and_no_results(file: str, machine: Machine) -> None:
+    def name(x: Any, labels: Any) -> Any:
+        machine.use()
+        return {"text": np.array([b"a\0b", b"", "ü".encode()], object), "sum": x["a"] + 1}
+
+    callback = hostcall.callback(
+        name,
+        result={"text": tf.TensorSpec([3], tf.string), "sum": tf.TensorSpec([], tf.float32)},
+    )
+    seen: list[Any] = []
+
+    def log(x: Any) -> None:
+        machine.use()
+        seen.append(x)
+
+    @tf.function(jit_compile=True)
+    def program(x: Any) -> Any:
+        tf.numpy_function(log, [x], [])
+        named = callback({"a": x}, tf.constant(["one", "two"]))
+        return tf.strings.length(named["text"]), named["sum"]
+
+    recorded(file, machine, lambda: program(2.0))
+    assert len(seen) == 1
+
+
+def test_results_of_unknown_size(file: str, machine: Machine) -> None:
+    def unique(x: Any) -> Any:
+        machine.use()
+        return np.unique(x)
+
+    hostcall.declare(unique, result=hostcall.BoundedSpec([8], tf.float32))
+
+    @tf.function(jit_compile=True)
+    def program(x: Any) -> Any:
+        return tf.reduce_sum(tf.numpy_function(unique, [x], tf.float32)) + 1
+
+    recorded(file, machine, lambda: [program(tf.ones([8])), program(tf.range(8.0))])
+
+
+def test_functions_that_write_into_their_results(file: str, machine: Machine) -> None:
+    def double(x: Any, out: Any) -> None:
+        machine.use()
+        np.multiply(x, 2, out=out)
+
+    callback = hostcall.callback(double, result=lambda x: x, borrow=True, out=True)
+    for route in ROUTES:
+        program = program_of(lambda x: callback(x) + 1, route)
+        recorded(f"{file}.{route}", machine, functools.partial(program, tf.range(5000.0)))
+
+
+def test_arrays_that_are_lent(file: str, machine: Machine) -> None:
+    def double(x: Any) -> Any:
+        machine.use()
+        return 2 * np.from_dlpack(x)
+
+    callback = hostcall.callback(double, result=lambda x: x, memory="device")
+    for route in ROUTES:
+        program = program_of(lambda x: callback(x) + 1, route)
+        recorded(f"{file}.{route}", machine, functools.partial(program, tf.range(5000.0)))
+
+
+def test_executors_and_timeouts_are_not_asked_in_a_replay(file: str, machine: Machine) -> None:
+    def measure(x: Any) -> Any:
+        return x * np.float32(machine.use())
+
+    pool = concurrent.futures.ThreadPoolExecutor(2)
+    callback = hostcall.callback(measure, result=lambda x: x, executor=pool, timeout=60)
+    program = tf.function(lambda x: callback(x), jit_compile=True)
+    with hostcall.record(file):
+        expected = program(X).numpy()
+    pool.shutdown()
+    with hostcall.replay(file):
+        np.testing.assert_array_equal(program(X).numpy(), expected)
+
+
+def test_calls_that_nobody_waits_for(file: str) -> None:
+    seen: list[float] = []
+    log = hostcall.callback(lambda x: seen.append(float(x)), result=[], wait=False, name="log")
+
+    @tf.function(jit_compile=True)
+    def program(x: Any) -> Any:
+        log(x)
+        return x + 1
+
+    with hostcall.record(file):
+        program(1.0)
+        program(2.0)
+    hostcall.barrier()
+    with hostcall.replay(file):
+        program(1.0)
+        program(2.0)
+    hostcall.barrier()
+    assert seen == [1.0, 2.0]
+
+
+def test_exceptions_are_raised_again(file: str, machine: Machine) -> None:
+    class OwnError(Exception):
+        def __init__(self, code: int) -> None:
+            super().__init__(f"code {code}")
+
+    errors = itertools.cycle(
+        [
+            KeyError("no such sensor"),
+            FileNotFoundError(2, "gone", "camera"),
+            OwnError(7),
+            tf.errors.OutOfRangeError(None, None, "the end"),
+        ]
+    )
+
+    def fail(x: Any) -> Any:
+        machine.use()
+        raise next(errors)
+
+    program = tf.function(
+        lambda x: tf.numpy_function(fail, [x], tf.TensorSpec([3], tf.float32)), jit_compile=True
+    )
+
+    def run() -> list[tuple[type, BaseException | None]]:
+        caught = []
+        for _ in range(4):
+            with pytest.raises(tf.errors.OpError) as error:
+                program(X)
+            caught.append((type(error.value), hostcall.last_error(error.value)))
+        return caught
+
+    with hostcall.record(file):
+        first = run()
+    machine.is_there = False
+    with hostcall.replay(file):
+        second = run()
+    assert [kind for kind, _ in first] == [kind for kind, _ in second]
+    for (_, one), (_, other) in zip(first, second, strict=True):
+        if isinstance(one, OwnError):  # a class of a function, which nobody finds
+            assert type(other) is hostcall.RecordedError
+            assert str(other).endswith("OwnError: code 7")
+        else:
+            assert type(one) is type(other)
+            assert str(one) == str(other)
+
+
+# What `hostcall.replay` says of a program that does something else than was recorded.
+
+
+def one(x: Any) -> Any:
+    return x
+
+
+def other(x: Any) -> Any:
+    return x
+
+
+def test_nans_and_negative_zeros_are_told_apart(file: str) -> None:
+    double = hostcall.callback(lambda x: x, result=lambda x: x, name="double")
+    nans = np.array([0x7FC00001, 0x80000000], np.uint32).view(np.float32)
+    with hostcall.record(file):
+        assert double(nans).numpy().tobytes() == nans.tobytes()
+    text = refusal(file, lambda: double(np.array([nans[0], 0.0], np.float32)))
+    assert "element [1]: recorded -0.0, got 0.0" in text
+    other = np.array([0x7FC00002, 0x80000000], np.uint32).view(np.float32)
+    text = refusal(file, lambda: double(other))
+    assert "recorded nan, got nan (float32), whose bits are 7fc00001 and 7fc00002" in text
+
+
+def test_arguments_are_recorded_before_the_function_changes_them(file: str) -> None:
+    def clear(x: Any) -> Any:
+        x[...] = 0
+        return x
+
+    @tf.function(jit_compile=True)
+    def program(x: Any) -> Any:
+        return tf.numpy_function(clear, [x], tf.TensorSpec([3], tf.float32))
+
+    with hostcall.record(file):
+        program(X)
+    with hostcall.replay(file):
+        program(X)
+    assert "Argument 0, element [0]: recorded 1.0" in refusal(file, lambda: program(X + 1))
+
+
+def test_the_first_call_that_differs_is_told(file: str, machine: Machine) -> None:
+    def measure(x: Any, y: Any) -> Any:
+        return x * machine.use()
+
+    def body(x: Any, y: Any) -> Any:
+        return tf.numpy_function(measure, [x, y], tf.TensorSpec(None, tf.float32))
+
+    program = program_of(body, "compiled")
+    with hostcall.record(file):
+        program(X, 1)
+        program(X, 2)
+    text = refusal(file, lambda: [program(X, 1), program(X, 3)])
+    assert "call 2 of" in text
+    assert "measure (" in text
+    assert text.count("test_recording.py:") == 2
+    assert "Argument 1: recorded 2, got 3 (int32)" in text
+    for args, expected in [
+        ((X[:2], 1), "recorded shape (3,), got (2,) (float32)"),
+        ((tf.cast(X, tf.float64), 1), "recorded float32 of shape (3,), got float64 of shape (3,)"),
+    ]:
+        assert expected in refusal(file, functools.partial(body, *args))
+
+
+def test_one_more_call_one_less_and_an_unknown_one(file: str) -> None:
+    call = hostcall.callback(one, result=lambda x: x)
+    another = hostcall.callback(other, result=lambda x: x)
+    with hostcall.record(file):
+        call(X)
+        call(X)
+    text = refusal(file, lambda: [call(X), call(X), call(X)])
+    assert "once more than in the recording" in text
+    assert "has 2 calls of it" in text
+    text = refusal(file, lambda: call(X))
+    assert "not made again: 1 call of tests.e2e.test_recording:one. The first is call 2" in text
+    text = refusal(file, lambda: another(X))
+    assert "no call of a function named 'tests.e2e.test_recording:other'. It has" in text
+
+
+def test_calls_in_another_order(file: str) -> None:
+    call = hostcall.callback(one, result=lambda x: x)
+    with hostcall.record(file):
+        call(X), call(X + 1)
+    text = refusal(file, lambda: [call(X + 1), call(X)])
+    assert "element [0]: recorded 1.0, got 2.0" in text
+    assert "Call 2 has these arguments: the calls come in another order" in text
+
+
+def test_an_error_of_the_users_is_not_hidden(file: str) -> None:
+    call = hostcall.callback(one, result=lambda x: x)
+    with hostcall.record(file):
+        call(X)
+    with pytest.raises(KeyError, match="mine"), hostcall.replay(file):
+        raise KeyError("mine")
+
+
+def test_a_difference_that_the_program_swallows_is_told_at_the_end(file: str) -> None:
+    call = hostcall.callback(one, result=lambda x: x)
+    with hostcall.record(file):
+        call(X)
+
+    def swallow() -> None:
+        with pytest.raises(tf.errors.OpError):
+            call(X + 1)
+        with pytest.raises(tf.errors.OpError, match="a later call"):
+            call(X)
+
+    assert "recorded 1.0, got 2.0" in refusal(file, swallow)
+
+
+def test_what_cannot_be_recorded_is_told(file: str) -> None:
+    callback = hostcall.callback(lambda x: object(), result=lambda x: x, name="odd")
+    warned = pytest.warns(RuntimeWarning, match=r"returned what cannot be recorded: builtins\.")
+    with warned, hostcall.record(file), pytest.raises(tf.errors.OpError):
+        callback(X)
+    text = refusal(file, lambda: callback(X))
+    assert "it was builtins.object, which cannot be recorded" in text
+
+
+def test_one_recording_at_a_time(file: str) -> None:
+    def refused(block: Any, error: type[Exception] = hostcall.RecordingError) -> str:
+        with pytest.raises(error) as raised, block:
+            pass
+        return str(raised.value)
+
+    with hostcall.record(file):
+        assert "called within hostcall.record(" in refused(hostcall.record(file + "2"))
+        assert "called within hostcall.record(" in refused(hostcall.replay(file))
+    with hostcall.replay(file):
+        assert "called within hostcall.replay(" in refused(hostcall.record(file + "2"))
+    assert "overwrite=True" in refused(hostcall.record(file), FileExistsError)
+    with hostcall.record(file, overwrite=True):
+        pass

@@ -1,7 +1,5 @@
 """Recordings in several processes: programs without their modules, and processes that die."""
 
-from __future__ import annotations
-
 import json
 import pathlib
 import sys

@@ -1,9 +1,12 @@
 """Functions that XLA refuses are partitioned around what it refuses, by `import hostcall` alone."""
 
-from __future__ import annotations
-
+import functools
 import logging
-from collections.abc import Iterator
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,15 +14,31 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from hostcall._compiler import refusals
+from tests.support.e2e import refused_programs
 from tests.support.e2e.refused_programs import PROGRAMS, X
-from tests.support.helpers import assert_same, jitted, plain, to_numpy
+from tests.support.helpers import (
+    assert_as_plain,
+    assert_same,
+    assert_says,
+    gradient_of,
+    jitted,
+    plain,
+    to_numpy,
+)
+from tests.support.versions import shuffle_is_refused
+
+# Each has another reason.
+REFUSED = {
+    refused_programs.without_a_kernel: "Detected unsupported operations.*UniqueWithCounts",
+    refused_programs.a_range_of_unknown_length: "must be a compile-time constant",
+    refused_programs.a_growing_array: "would not let the list grow",
+}
 
 each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
 
 
-@pytest.fixture(autouse=True)
-def _auto(auto_route: None) -> None:
-    pass
+pytestmark = pytest.mark.usefixtures("auto_route")
 
 
 @each_program
@@ -48,7 +67,7 @@ def test_beside_a_callback_of_known_shape(program: Any) -> None:
         doubled.set_shape(x.shape)
         return program(doubled), doubled + 1.0
 
-    assert_same(to_numpy(jitted(beside)(X)), to_numpy(plain(beside)(X)))
+    assert_as_plain(beside, X)
 
 
 @each_program
@@ -69,7 +88,7 @@ def test_strings_among_the_arguments() -> None:
         return tf.strings.length(texts) * 2, tf.strings.join([texts, "!"]), x + 1.0
 
     texts = tf.constant(["one", "three"])
-    assert_same(to_numpy(jitted(program)(texts, X)), to_numpy(plain(program)(texts, X)))
+    assert_as_plain(program, texts, X)
 
 
 @pytest.mark.parametrize("where", ["condition", "body", "branch of the body"])
@@ -153,14 +172,11 @@ def test_a_tape_around_a_compiled_loop(order: int) -> None:
             y = y * x
         return y
 
-    def derived(function: Any, x: tf.Tensor, times: int) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = derived(function, x, times - 1) if times > 1 else function(x)
-        return tape.gradient(y, x)
-
+    derived = jitted(cube)
+    for _ in range(order):
+        derived = functools.partial(gradient_of, derived)
     expected = 3 * X.numpy() ** 2 if order == 1 else 6 * X.numpy()
-    np.testing.assert_allclose(derived(jitted(cube), X, order), expected, rtol=1e-6)
+    np.testing.assert_allclose(derived(X), expected, rtol=1e-6)
 
 
 def test_a_tape_around_a_compiled_branch() -> None:
@@ -169,11 +185,8 @@ def test_a_tape_around_a_compiled_branch() -> None:
         return tf.cond(x[0] > 0.0, lambda: x * x, lambda: tf.sin(x))
 
     for x in (X, -X):
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = program(x)
         expected = 2 * x.numpy() if x[0] > 0 else np.cos(x.numpy())
-        np.testing.assert_allclose(tape.gradient(y, x), expected, rtol=1e-6)
+        np.testing.assert_allclose(gradient_of(program, x), expected, rtol=1e-6)
 
 
 def test_side_effects_happen_once_and_in_order() -> None:
@@ -228,24 +241,9 @@ def test_arguments_that_no_kernel_takes_are_an_error_and_no_decision() -> None:
     assert_same(program(X, 2).numpy(), X.numpy().reshape(2, 2) * 2)
 
 
-@pytest.fixture
-def stock_errors() -> Iterator[None]:
-    hostcall.configure(uncompilable="error")
-    yield
-    hostcall.configure(uncompilable="partition")
-
-
 @pytest.mark.usefixtures("stock_errors")
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("without_a_kernel", "Detected unsupported operations.*UniqueWithCounts"),
-        ("a_range_of_unknown_length", "must be a compile-time constant"),
-        ("a_growing_array", "would not let the list grow"),
-    ],
-)
-def test_uncompilable_as_an_error(name: str, text: str) -> None:
-    program = next(program for program in PROGRAMS if program.__name__ == name)
+@pytest.mark.parametrize(("program", "text"), REFUSED.items())
+def test_uncompilable_as_an_error(program: Any, text: str) -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match=f"(?s){text}"):
         jitted(program)(X)
 
@@ -256,11 +254,8 @@ def test_strings_among_the_arguments_as_an_error() -> None:
         jitted(tf.strings.length)(tf.constant("text"))
 
 
-@pytest.mark.parametrize(
-    "name", ["without_a_kernel", "a_range_of_unknown_length", "a_growing_array"]
-)
-def test_with_the_route_of_custom_calls_nothing_is_partitioned(name: str) -> None:
-    program = next(program for program in PROGRAMS if program.__name__ == name)
+@pytest.mark.parametrize("program", REFUSED)
+def test_with_the_route_of_custom_calls_nothing_is_partitioned(program: Any) -> None:
     with hostcall.scope(route="custom_call"), pytest.raises(tf.errors.InvalidArgumentError):
         jitted(program)(X)
 
@@ -291,11 +286,8 @@ def test_the_log_says_it_once(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING, "hostcall"):
         for size in (4, 4, 3):
             my_program(X[:size])
-    lines = [record.message for record in caplog.records if "my_program" in record.message]
-    assert len(lines) == 1
-    assert "UniqueWithCounts" in lines[0]
-    assert "test_refused.py:" in lines[0]
-    assert "uncompilable='error'" in lines[0]
+    (line,) = (text for text in caplog.messages if "my_program" in text)
+    assert_says(line, "UniqueWithCounts", "test_refused.py:", "uncompilable='error'")
 
 
 def test_the_log_names_a_loop_that_is_alone_on_the_host(caplog: pytest.LogCaptureFixture) -> None:
@@ -308,6 +300,208 @@ def test_the_log_names_a_loop_that_is_alone_on_the_host(caplog: pytest.LogCaptur
         )[1]
 
     with caplog.at_level(logging.WARNING, "hostcall"):
-        assert_same(to_numpy(jitted(growing)(X)), to_numpy(plain(growing)(X)))
+        assert_as_plain(growing, X)
     (line,) = (record.message for record in caplog.records if "growing" in record.message)
     assert "On the host: While; the rest" in line or "On the host: StatelessWhile; the" in line
+
+
+# A function with ops that XLA has no kernels for compiles without a word of TensorFlow's on it.
+
+_SCRIPT = """
+import sys, tempfile
+
+import tensorflow as tf
+
+import hostcall
+
+writer = tf.summary.create_file_writer(tempfile.mkdtemp())
+keys = tf.constant([1, 2], tf.int64)
+table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, [10.0, 20.0]), -1.0)
+
+def printing(x):
+    tf.print("x is", x, output_stream=sys.stdout)
+    return x * 2.0
+
+def looking_up(x):
+    return table.lookup(tf.cast(x, tf.int64)) + 1.0
+
+def texts(x):
+    return tf.strings.to_number(tf.strings.as_string(x)) * 2.0
+
+def summing_up(x):
+    with writer.as_default():
+        tf.summary.write("total", tf.reduce_sum(x), step=1)
+    return x + 1.0
+
+def eigenvalues(x):
+    return tf.math.real(tf.linalg.eigvals(tf.linalg.diag(x)))
+
+def in_a_branch(x):
+    return tf.cond(tf.reduce_sum(x) > 0.0, lambda: texts(x), lambda: x)
+
+def in_a_branch_that_is_known(x):
+    return tf.cond(tf.constant(True), lambda: x, lambda: texts(x))
+
+def in_a_loop(x):
+    return tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, texts(y)), [0, x])[1]
+
+def called(x):
+    return tf.function(texts)(x) + 1.0
+
+def beside_a_callback(x):
+    y = tf.numpy_function(lambda v: v, [x], tf.TensorSpec([2], tf.float32))
+    return printing(y)
+
+def all_of(x):
+    y = summing_up(looking_up(printing(x)))
+    return texts(eigenvalues(y))
+
+for program in (
+    printing, looking_up, texts, summing_up, eigenvalues, in_a_branch, in_a_branch_that_is_known,
+    in_a_loop, called, beside_a_callback, all_of,
+):
+    tf.function(program, jit_compile=True)(tf.constant([1.0, 2.0]))
+"""
+
+
+def test_the_terminal_shows_one_line_a_function() -> None:
+    environment = {name: v for name, v in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    command = [sys.executable, "-c", _SCRIPT]
+    ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    lines = ended.stderr.splitlines()
+    assert [line for line in lines if "OP_REQUIRES" in line or "Detected unsupported" in line] == []
+    assert len([line for line in lines if line.startswith("hostcall: ")]) == 11
+
+
+# Functions that XLA refuses with any code, and without naming the op that it refuses.
+
+SMALL_X = tf.constant([3.0, 1.0, 2.0])
+
+
+@pytest.fixture(autouse=True)
+def _auto(auto_route: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "_found", defaultdict(set))
+
+
+def _shuffled(x: tf.Tensor) -> Any:
+    return tf.random.shuffle(tf.sin(x) + 1.0) * 2.0
+
+
+def _among_others(x: tf.Tensor) -> Any:
+    for _ in range(5):
+        x = tf.sin(x) + 1.0
+    y = tf.random.shuffle(x)
+    for _ in range(5):
+        y = tf.cos(y) * 2.0
+    return tf.sort(y), x
+
+
+def _beside_a_list(x: tf.Tensor) -> Any:
+    array = tf.TensorArray(tf.float32, 2, element_shape=[3])
+    array = array.write(0, tf.sort(tf.random.shuffle(x))).write(1, x)
+    return array.stack()
+
+
+def _beside_a_callback(x: tf.Tensor) -> Any:
+    y = tf.numpy_function(lambda v: v + np.float32(1), [x], tf.TensorSpec([3], tf.float32))
+    return tf.sort(_shuffled(y)) + 1.0
+
+
+UNNAMED: dict[str, Callable[[tf.Tensor], Any]] = {
+    "alone": lambda x: tf.sort(tf.random.shuffle(x)),
+    "among_others": _among_others,
+    "twice": lambda x: (tf.sort(_shuffled(x)), tf.sort(tf.random.shuffle(x * 2.0)) + 1.0),
+    "in_a_loop": lambda x: (
+        tf.while_loop(lambda i, _: i < 3, lambda i, y: (i + 1, tf.sort(_shuffled(y))), [0, x])[1]
+        + 1.0
+    ),
+    "in_a_branch": lambda x: tf.cond(x[0] > 0.0, lambda: tf.sort(_shuffled(x)), lambda: x) + 1.0,
+    "in_a_call": lambda x: tf.sort(tf.function(_shuffled)(x)) + 1.0,
+    "beside_a_list": _beside_a_list,
+    "beside_a_callback": _beside_a_callback,
+    "beside_an_op_without_a_kernel": lambda x: (
+        tf.sort(_shuffled(x)) + tf.strings.to_number(tf.strings.as_string(x))
+    ),
+}
+
+
+@pytest.mark.parametrize("program", UNNAMED.values(), ids=UNNAMED)
+def test_what_is_refused_without_a_name_computes_the_same(program: Any) -> None:
+    function = jitted(program)
+    for x in (SMALL_X, SMALL_X + 1.0):
+        assert_same(to_numpy(function(x)), to_numpy(plain(program)(x)))
+
+
+def test_effects_happen_once() -> None:
+    variable, seen = tf.Variable(0.0), []
+
+    def note(value: Any) -> None:
+        seen.append(float(value))
+
+    @jitted
+    def program(x: tf.Tensor) -> Any:
+        variable.assign_add(1.0)
+        tf.numpy_function(note, [x[0]], [])
+        y = tf.sort(_shuffled(x))
+        variable.assign_add(10.0)
+        tf.numpy_function(note, [x[1]], [])
+        return y + 1.0
+
+    for calls in (1, 2):
+        program(SMALL_X)
+        assert variable.numpy() == 11.0 * calls
+        assert seen == [3.0, 1.0] * calls
+
+
+@shuffle_is_refused
+@pytest.mark.parametrize("name", ["among_others", "in_a_loop", "in_a_branch", "in_a_call"])
+def test_the_log_names_the_op(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    program = UNNAMED[name]
+
+    def searched(x: tf.Tensor) -> Any:
+        return program(x)
+
+    searched.__name__ = f"searched_{name}"  # the log says it once for each
+    with caplog.at_level(logging.WARNING, "hostcall"):
+        jitted(searched)(SMALL_X)
+    (line,) = (record.message for record in caplog.records if "Expected comp" in record.message)
+    assert "On the host: RandomShuffle; the rest" in line
+
+
+@shuffle_is_refused
+def test_what_was_found_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    jitted(lambda x: tf.sort(_shuffled(x)) + 1.0)(SMALL_X)
+
+    @jitted
+    def the_next(x: tf.Tensor) -> Any:
+        return tf.sort(_shuffled(x)) + 2.0
+
+    with caplog.at_level(logging.WARNING, "hostcall"):
+        the_next(SMALL_X)
+    (line,) = (record.message for record in caplog.records if "the_next" in record.message)
+    assert "On the host: RandomShuffle; the rest is one program" in line
+
+
+@shuffle_is_refused
+@pytest.mark.usefixtures("stock_errors")
+def test_it_can_be_an_error() -> None:
+    with pytest.raises(tf.errors.FailedPreconditionError):
+        jitted(UNNAMED["alone"])(SMALL_X)
+
+
+def test_an_error_of_a_run_is_none_of_compiling() -> None:
+    """What has run before it must not run again."""
+    calls = []
+
+    def fail(value: Any) -> Any:
+        calls.append(value)
+        raise tf.errors.FailedPreconditionError(None, None, "no such luck")
+
+    @jitted
+    def program(x: tf.Tensor) -> Any:
+        return tf.numpy_function(fail, [x], tf.TensorSpec([3], tf.float32))
+
+    with pytest.raises(tf.errors.UnknownError, match="no such luck"):
+        program(SMALL_X)
+    assert len(calls) == 1

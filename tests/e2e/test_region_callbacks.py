@@ -1,7 +1,5 @@
 """Callbacks that take or return strings, which one program calls in regions."""
 
-from __future__ import annotations
-
 import gc
 import logging
 import threading
@@ -15,11 +13,14 @@ import tensorflow as tf
 import hostcall
 from tests.support.device import MODE_OF_REGIONS
 from tests.support.helpers import (
-    OPS,
     DetailedError,
     assert_same,
+    assert_says,
+    each_op,
     failure,
+    gradient_of,
     jitted,
+    like,
     outcome,
     plain,
     to_numpy,
@@ -29,9 +30,7 @@ from tests.support.threads import in_threads
 X = tf.constant([1.0, 3.0, 2.0])
 
 
-@pytest.fixture(autouse=True)
-def _auto(auto_route: None) -> None:
-    pass
+pytestmark = pytest.mark.usefixtures("auto_route")
 
 
 def scaled(x: Any, how: Any) -> Any:
@@ -43,11 +42,7 @@ def names(x: Any) -> np.ndarray:
     return np.array([b"%d" % int(value) for value in np.asarray(x)], object)
 
 
-def like_the_first(x: Any, *_: Any) -> Any:
-    return tf.TensorSpec(x.shape, x.dtype)
-
-
-hostcall.declare(scaled, result=like_the_first)
+hostcall.declare(scaled, result=like)
 hostcall.declare(names, result=lambda x: tf.TensorSpec(x.shape, tf.string))
 
 
@@ -70,26 +65,10 @@ def several(op: Any, x: tf.Tensor) -> Any:
     return op(scaled, [tf.cos(z), "less"], tf.float32), y
 
 
-def texts_within(op: Any, x: tf.Tensor) -> Any:
-    return tf.strings.to_number(op(names, [x], tf.string)) * 2.0
-
-
-def texts_out(op: Any, x: tf.Tensor) -> Any:
-    return op(names, [x * 2.0], tf.string), x + 1.0
-
-
 def in_a_loop(op: Any, x: tf.Tensor) -> Any:
     for _ in tf.range(3):
         x = op(scaled, [x, "double"], tf.float32)
     return x
-
-
-def in_branches(op: Any, x: tf.Tensor) -> Any:
-    return tf.cond(
-        x[0] > 1.0,
-        lambda: op(scaled, [x, "double"], tf.float32),
-        lambda: op(scaled, [x, "less"], tf.float32) + 1.0,
-    )
 
 
 def in_a_function(op: Any, x: tf.Tensor) -> Any:
@@ -97,17 +76,27 @@ def in_a_function(op: Any, x: tf.Tensor) -> Any:
     return inner(x) * inner(x + 1.0)
 
 
-def a_chosen_text(op: Any, x: tf.Tensor) -> Any:
-    how = tf.cond(x[0] > 1.0, lambda: "double", lambda: "less")
-    return op(scaled, [x, how], tf.float32)
+PROGRAMS: dict[str, Callable[[Any, tf.Tensor], Any]] = {
+    "a constant": a_constant,
+    "several": several,
+    "texts within": lambda op, x: tf.strings.to_number(op(names, [x], tf.string)) * 2.0,
+    "texts out": lambda op, x: (op(names, [x * 2.0], tf.string), x + 1.0),
+    "in a loop": in_a_loop,
+    "in branches": lambda op, x: tf.cond(
+        x[0] > 1.0,
+        lambda: op(scaled, [x, "double"], tf.float32),
+        lambda: op(scaled, [x, "less"], tf.float32) + 1.0,
+    ),
+    "in a function": in_a_function,
+    "a chosen text": lambda op, x: op(
+        scaled, [x, tf.cond(x[0] > 1.0, lambda: "double", lambda: "less")], tf.float32
+    ),
+}
+each_program = pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 
 
-PROGRAMS = [a_constant, several, texts_within, texts_out, in_a_loop, in_branches, in_a_function,
-            a_chosen_text]  # fmt: skip
-
-
-@pytest.mark.parametrize("op", OPS)
-@pytest.mark.parametrize("program", PROGRAMS)
+@each_op
+@each_program
 def test_one_program(program: Any, op: Any, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "hostcall"):
         function = jitted(lambda x: program(op, x))
@@ -119,7 +108,7 @@ def test_one_program(program: Any, op: Any, caplog: pytest.LogCaptureFixture) ->
     assert not logged(caplog)
 
 
-@pytest.mark.parametrize("program", PROGRAMS)
+@each_program
 def test_partitioned_where_that_is_asked_for(program: Any) -> None:
     with hostcall.scope(route="partition"):
         function = jitted(lambda x: program(tf.numpy_function, x))
@@ -175,33 +164,24 @@ def test_gradients() -> None:
         y = tf.py_function(scaled, [tf.sin(x), "double"], tf.float32)
         return tf.reduce_sum(y * y)
 
-    def inside(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = loss(x)
-        return tape.gradient(y, x)
-
-    def outside(mode: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(X)
-            y = mode(loss)(X)
-        return tape.gradient(y, X)
+    def slope(x: tf.Tensor) -> Any:
+        return gradient_of(loss, x)
 
     expected = np.sin(X) * np.cos(X) * 8.0
-    np.testing.assert_allclose(jitted(inside)(X), expected, rtol=1e-6)
-    np.testing.assert_allclose(outside(jitted), expected, rtol=1e-6)
-    assert mode_of(jitted(inside), X) == MODE_OF_REGIONS
+    np.testing.assert_allclose(jitted(slope)(X), expected, rtol=1e-6)
+    np.testing.assert_allclose(gradient_of(jitted(loss), X), expected, rtol=1e-6)
+    assert mode_of(jitted(slope), X) == MODE_OF_REGIONS
 
 
 def test_gradients_through_a_loop() -> None:
+    def cubes(x: tf.Tensor) -> Any:
+        for _ in tf.range(3):
+            x = tf.py_function(lambda v, how: v * v * 0.5, [x, "square"], tf.float32)
+            x = tf.ensure_shape(x, [3])
+        return x
+
     def program(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = x
-            for _ in tf.range(3):
-                y = tf.py_function(lambda v, how: v * v * 0.5, [y, "square"], tf.float32)
-                y = tf.ensure_shape(y, [3])
-        return tape.gradient(y, x)
+        return gradient_of(cubes, x)
 
     np.testing.assert_allclose(jitted(program)(X), plain(program)(X), rtol=1e-6)
 
@@ -232,7 +212,7 @@ def test_order_with_other_callbacks() -> None:
         assert one == other
 
 
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_errors_are_the_exceptions_themselves(op: Any) -> None:
     raised = DetailedError("blah", 5)
 
@@ -243,8 +223,7 @@ def test_errors_are_the_exceptions_themselves(op: Any) -> None:
     error = failure(function, X)
     assert type(error) is type(failure(plain(lambda x: op(fail, [x, "text"], tf.float32)), X))
     assert hostcall.last_error(error) is raised
-    assert "test_region_callbacks.py" in error.message
-    assert "DetailedError: blah" in error.message
+    assert_says(error.message, "test_region_callbacks.py", "DetailedError: blah")
 
 
 def test_a_result_of_another_shape_than_declared() -> None:
@@ -255,8 +234,7 @@ def test_a_result_of_another_shape_than_declared() -> None:
 
     error = failure(jitted(program), X)
     assert isinstance(error, tf.errors.InvalidArgumentError)
-    for part in ("(2,)", "(3,)", "0-th value", "test_region_callbacks.py"):
-        assert part in error.message
+    assert_says(error.message, "(2,)", "(3,)", "0-th value", "test_region_callbacks.py")
 
 
 @pytest.mark.cpu("XLA_CPU's own kernel of assignments checks no shapes")
@@ -269,12 +247,11 @@ def test_a_result_of_another_shape_than_its_consumer_wants() -> None:
 
     error = failure(jitted(program), X)
     assert isinstance(error, tf.errors.InvalidArgumentError)
-    assert "(2,)" in error.message
-    assert "(3,)" in error.message
+    assert_says(error.message, "(2,)", "(3,)")
     assert_same(variable.numpy(), np.zeros([3], np.float32))
 
 
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_arguments_outlive_the_program(op: Any) -> None:
     kept: list[Any] = []
 
@@ -335,7 +312,7 @@ def test_a_time_limit() -> None:
         released.wait(20.0)
         return x
 
-    hostcall.declare(wait, timeout=0.2, result=like_the_first)
+    hostcall.declare(wait, timeout=0.2, result=like)
     function = jitted(lambda x: tf.numpy_function(wait, [x, "text"], tf.float32))
     assert isinstance(failure(function, X), tf.errors.DeadlineExceededError)
     released.set()

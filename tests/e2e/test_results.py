@@ -13,6 +13,7 @@ from tests.support.helpers import (
     NUMPY_OPS,
     OPS,
     assert_same,
+    each_op,
     jitted,
     outcome,
     plain,
@@ -109,7 +110,7 @@ def test_a_callback_returns_neither_more_nor_fewer_values() -> None:
 
 
 @pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_none_with_tout_set_is_an_error(build: Any, op: Any) -> None:
     for tout in (FLOAT, [FLOAT]):
         # XLA needs no call to know an empty tensor, where the call has no side effect.
@@ -118,7 +119,7 @@ def test_none_with_tout_set_is_an_error(build: Any, op: Any) -> None:
                 build(returning(op, lambda: None, tout, [shape]))()
 
 
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_none_among_the_results_is_an_error(op: Any) -> None:
     program = returning(op, lambda: [np.float32(1), None], [FLOAT, FLOAT], [[], []])
     expected = outcome(plain(program))
@@ -127,7 +128,7 @@ def test_none_among_the_results_is_an_error(op: Any) -> None:
 
 
 @pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_an_empty_tout_with_none_runs_and_gives_nothing(build: Any, op: Any) -> None:
     ran = []
 
@@ -143,7 +144,7 @@ def test_an_empty_tout_with_none_runs_and_gives_nothing(build: Any, op: Any) -> 
 
 
 @pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_a_value_with_an_empty_tout_is_an_error(build: Any, op: Any) -> None:
     if op is stateless_py_func:
         pytest.skip("a stateless op without results is never run")
@@ -236,7 +237,7 @@ def layouts() -> dict[str, np.ndarray]:
 
 @pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
 @pytest.mark.parametrize("build", MODES)
-@pytest.mark.parametrize("op", OPS)
+@each_op
 def test_every_layout_arrives_right(build: Any, op: Any) -> None:
     values = layouts()
     shapes = [value.shape for value in values.values()]
@@ -273,7 +274,7 @@ def test_lists_and_scalars_are_results(
     assert_same(results, [np.asarray(value, dtype.as_numpy_dtype)])
 
 
-@pytest.mark.parametrize("op", OPS)
+@each_op
 @pytest.mark.parametrize("dtype", [FLOAT, tf.int32, tf.bfloat16])
 @pytest.mark.parametrize("value", [[], [[]]])
 def test_an_empty_list_takes_the_declared_dtype(op: Any, dtype: Any, value: Any) -> None:

@@ -1,7 +1,5 @@
 """SavedModels of one process compute the same in another one."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

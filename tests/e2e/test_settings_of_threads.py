@@ -1,9 +1,8 @@
 """A call sees the settings of who started its program, on whatever thread it runs."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextvars
+import functools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import jitted
+from tests.support.helpers import eagerly, jitted, like
+from tests.support.threads import in_threads
 
 SMALL, LARGE = tf.constant([1.0, 2.0]), tf.range(100_000, dtype=tf.float32)
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="nothing")
@@ -32,35 +32,24 @@ class Looking:
         return x
 
 
-def like(x: Any) -> Any:
-    return tf.TensorSpec(x.shape, x.dtype)
+def called(**how: Any) -> Callable[..., Any]:
+    return lambda look: hostcall.callback(look, result=like, **how)
 
 
-def concurrently(look: Any) -> Callable[..., Any]:
-    return hostcall.callback(look, result=like, stateful=False, concurrent=True)
-
-
-def in_turns(look: Any) -> Callable[..., Any]:
-    return hostcall.callback(look, result=like, stateful=False)
-
-
-def with_effects(look: Any) -> Callable[..., Any]:
-    return hostcall.callback(look, result=like)
-
-
-def on_an_executor(look: Any) -> Callable[..., Any]:
-    pool = concurrent.futures.ThreadPoolExecutor(2)
-    return hostcall.callback(look, result=like, executor=pool)
-
-
-def within_a_time(look: Any) -> Callable[..., Any]:
-    return hostcall.callback(look, result=like, timeout=60.0)
+concurrently = called(stateful=False, concurrent=True)
+in_turns = called(stateful=False)
+WAYS = {
+    "concurrently": concurrently,
+    "in turns": in_turns,
+    "with effects": called(),
+    "on an executor": called(executor=functools.partial(concurrent.futures.ThreadPoolExecutor, 2)),
+    "within a time": called(timeout=60.0),
+}
+each_way = pytest.mark.parametrize("way", [in_turns, concurrently])
 
 
 @pytest.mark.parametrize("x", [SMALL, LARGE], ids=["small", "large"])
-@pytest.mark.parametrize(
-    "way", [concurrently, in_turns, with_effects, on_an_executor, within_a_time]
-)
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_calls_see_what_the_starter_sees(way: Any, x: tf.Tensor) -> None:
     look = Looking()
     call = way(look)
@@ -75,7 +64,7 @@ def test_calls_see_what_the_starter_sees(way: Any, x: tf.Tensor) -> None:
         assert look.seen == [("ignore", value)] * 36
 
 
-@pytest.mark.parametrize("way", [concurrently, in_turns])
+@each_way
 def test_runs_on_other_threads_are_told_apart(way: Any) -> None:
     look = Looking()
     call = way(look)
@@ -88,11 +77,7 @@ def test_runs_on_other_threads_are_told_apart(way: Any) -> None:
         for _ in range(5):
             program(LARGE)
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, work)
     told = sorted(name for _, name in look.seen)
     assert told == sorted(f"thread {i}" for i in range(4) for _ in range(30))
 
@@ -119,11 +104,11 @@ def under_a_tape(program: Any) -> Callable[..., Any]:
 
 
 def of_arrays(look: Any) -> Callable[..., Any]:
-    return lambda x: tf.numpy_function(look, [x], tf.TensorSpec(x.shape, x.dtype))
+    return lambda x: tf.numpy_function(look, [x], like(x))
 
 
 def of_tensors(look: Any) -> Callable[..., Any]:
-    return lambda x: tf.py_function(look, [x], tf.TensorSpec(x.shape, x.dtype))
+    return lambda x: tf.py_function(look, [x], like(x))
 
 
 def of_strings(look: Any) -> Callable[..., Any]:
@@ -148,7 +133,7 @@ def in_clusters(look: Any) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("x", [SMALL, LARGE[:1000]], ids=["small", "large"])
-@pytest.mark.parametrize("wrap", [lambda program: program, under_a_tape], ids=["plain", "tape"])
+@pytest.mark.parametrize("wrap", [eagerly, under_a_tape], ids=["plain", "tape"])
 @pytest.mark.parametrize("way", [of_arrays, of_tensors, of_strings, in_clusters, concurrently])
 def test_on_whatever_thread(way: Any, wrap: Any, x: tf.Tensor) -> None:
     look = Looking()
@@ -163,7 +148,7 @@ def test_on_whatever_thread(way: Any, wrap: Any, x: tf.Tensor) -> None:
         assert look.seen == [("ignore", value)] * 3
 
 
-@pytest.mark.parametrize("way", [in_turns, concurrently])
+@each_way
 def test_a_call_that_runs_a_program_is_its_starter(way: Any) -> None:
     look = Looking()
     inner = jitted(lambda x: [way(look)(x), concurrently(look)(x + 1.0)])

@@ -9,13 +9,12 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import MODES, jitted, plain
+from tests.support.helpers import each_mode, jitted, plain
 
 X = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 
 OPS = [tf.numpy_function, tf.py_function, tf.compat.v1.py_func]
 each_op = pytest.mark.parametrize("op", OPS, ids=["numpy_function", "py_function", "py_func"])
-each_mode = pytest.mark.parametrize("mode", MODES)
 
 Pair = collections.namedtuple("Pair", ["total", "twice"])
 
@@ -122,20 +121,6 @@ def test_a_tensor_spec_in_tout(op: Any, mode: Any) -> None:
         # In graphs that are not compiled, stock TensorFlow takes it for a py_function and does not
         # look at its shape.
         assert y.shape == ([2] if mode is jitted or op is not tf.py_function else None)
-        return y
-
-    np.testing.assert_array_equal(program(X), [6.0, 15.0])
-
-
-@each_op
-@pytest.mark.parametrize("how", ["set_shape", "ensure_shape"])
-def test_shapes_that_tracing_ends_with(op: Any, how: str) -> None:
-    @jitted
-    def program(x: tf.Tensor) -> tf.Tensor:
-        y = op(_total(), [x], tf.float32)
-        if how == "ensure_shape":
-            return tf.ensure_shape(y, [2])
-        y.set_shape([2])
         return y
 
     np.testing.assert_array_equal(program(X), [6.0, 15.0])

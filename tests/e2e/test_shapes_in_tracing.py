@@ -1,7 +1,5 @@
 """Shape functions are asked while TensorFlow traces, with None where a size is not known."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras

@@ -1,7 +1,5 @@
 """Programs that are compiled more than once: their clusters are compiled once."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable
 from typing import Any

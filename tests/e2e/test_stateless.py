@@ -16,16 +16,14 @@ Call = Callable[[Callable[[Any], Any], tf.Tensor], tf.Tensor]
 X = tf.constant([1.0, 2.0, 3.0])
 
 
-def _numpy_function(function: Callable[[Any], Any], x: tf.Tensor) -> tf.Tensor:
-    result = tf.numpy_function(function, [x], x.dtype, stateful=False)
-    result.set_shape(x.shape)
-    return result
+def _by(op: Any) -> Call:
+    def call(function: Callable[[Any], Any], x: tf.Tensor) -> tf.Tensor:
+        return tf.ensure_shape(op(function, [x], x.dtype, stateful=False), x.shape)
+
+    return call
 
 
-def _v1_py_func(function: Callable[[Any], Any], x: tf.Tensor) -> tf.Tensor:
-    result = tf.compat.v1.py_func(function, [x], x.dtype, stateful=False)
-    result.set_shape(x.shape)
-    return result
+_numpy_function, _v1_py_func = _by(tf.numpy_function), _by(tf.compat.v1.py_func)
 
 
 def _callback(function: Callable[[Any], Any], x: tf.Tensor) -> tf.Tensor:

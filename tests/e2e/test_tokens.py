@@ -97,23 +97,20 @@ def save_and_load(run_python: Callable[..., str], tmp_path: Path) -> Callable[..
 _NOT_FOUND = [f"{name} {way} not found" for name in ("halve", "third") for way in _WAYS]
 
 
-def test_a_saved_op_does_not_call_the_function_of_its_number(save_and_load: Any) -> None:
-    assert save_and_load("import hostcall", "import hostcall") == _NOT_FOUND
-
-
-def test_a_saved_op_that_is_partitioned_does_not_either(save_and_load: Any) -> None:
-    ours = "import hostcall"
-    assert save_and_load(ours, ours, HOSTCALL_ROUTE="partition") == _NOT_FOUND
-
-
-def test_nor_does_one_that_was_saved_without_hostcall(save_and_load: Any) -> None:
-    assert save_and_load("", "import hostcall") == _NOT_FOUND
-
-
-def test_nor_one_that_is_loaded_where_functions_are_older_than_the_import(
-    save_and_load: Any,
+@pytest.mark.parametrize(
+    ("saving", "loading", "late", "variables"),
+    [
+        ("import hostcall", "import hostcall", "", {}),
+        ("import hostcall", "import hostcall", "", {"HOSTCALL_ROUTE": "partition"}),
+        ("", "import hostcall", "", {}),
+        ("import hostcall", "", "import hostcall", {}),
+    ],
+    ids=["compiled", "partitioned", "saved without hostcall", "functions older than the import"],
+)
+def test_a_saved_op_does_not_call_the_function_of_its_number(
+    save_and_load: Any, saving: str, loading: str, late: str, variables: dict[str, str]
 ) -> None:
-    assert save_and_load("import hostcall", "", late="import hostcall") == _NOT_FOUND
+    assert save_and_load(saving, loading, late, **variables) == _NOT_FOUND
 
 
 _FORKED = """

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import itertools
-import multiprocessing
 import pickle
 import signal
 import threading
@@ -20,27 +19,15 @@ import hostcall
 from hostcall_runtime import _fire_and_forget
 from tests.support import executor_functions as functions
 from tests.support.device import DEVICE
-from tests.support.helpers import failure, jitted, plain
+from tests.support.helpers import eagerly, failure, jitted, partitioned, plain
+from tests.support.process_pools import end_pools, one_process
 from tests.support.threads import PATIENCE, in_threads
 from tests.support.versions import on_the_callers_thread
 
 X = tf.constant([1.0, 2.0, 3.0])
 
 
-def eager(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
-
-
-def partitioned(function: Callable[..., Any]) -> Callable[..., Any]:
-    def run(*args: Any) -> Any:
-        with hostcall.scope(route="partition"):
-            return program(*args)
-
-    program = jitted(function)
-    return run
-
-
-MODES = [plain, jitted, eager, partitioned]
+MODES = [plain, jitted, eagerly, partitioned]
 gates: list[Gate] = []
 numbers = itertools.count()
 each_mode = pytest.mark.parametrize("mode", MODES)
@@ -261,7 +248,7 @@ def test_a_full_queue_has_programs_wait(mode: Any) -> None:
     assert max(most) <= 3  # two that wait, and the one that runs
 
 
-@pytest.mark.parametrize("mode", [pytest.param(jitted, marks=on_the_callers_thread), eager])
+@pytest.mark.parametrize("mode", [pytest.param(jitted, marks=on_the_callers_thread), eagerly])
 def test_ctrl_c_ends_the_wait_for_room(mode: Any) -> None:
     if DEVICE and mode is jitted:
         pytest.skip(
@@ -430,17 +417,11 @@ def test_calls_of_an_executor_run_one_by_one(mode: Any) -> None:
 
 
 def test_calls_of_other_processes() -> None:
-    def processes() -> Any:
-        context = multiprocessing.get_context("forkserver")
-        pools.append(concurrent.futures.ProcessPoolExecutor(1, mp_context=context))
-        return pools[-1]
-
-    pools: list[Any] = []
-    count = later(functions.counted, executor=processes)
-    fails = later(functions.fails, executor=processes)
-    ends = later(functions.ends, executor=processes)
+    count = later(functions.counted, executor=one_process)
+    fails = later(functions.fails, executor=one_process)
+    ends = later(functions.ends, executor=one_process)
     result = hostcall.BoundedSpec([9], tf.float32)
-    journal = hostcall.callback(functions.journal, result=result, executor=processes)
+    journal = hostcall.callback(functions.journal, result=result, executor=one_process)
 
     @jitted
     def program(n: tf.Tensor) -> None:
@@ -459,8 +440,7 @@ def test_calls_of_other_processes() -> None:
     program(tf.constant(1))
     hostcall.barrier()
     np.testing.assert_array_equal(jitted(journal)(X), [0.0])
-    for pool in pools:
-        pool.shutdown()
+    end_pools()
 
 
 def test_an_executor_that_is_none_is_told_at_once() -> None:
@@ -470,7 +450,7 @@ def test_an_executor_that_is_none_is_told_at_once() -> None:
 
 
 @each_mode
-@pytest.mark.parametrize("inner_mode", [eager, jitted, partitioned])
+@pytest.mark.parametrize("inner_mode", [eagerly, jitted, partitioned])
 def test_functions_may_hand_over_calls_to_a_full_queue(inner_mode: Any, mode: Any) -> None:
     seen: list[Any] = []
     log = later(lambda i: seen.append(int(i)), queue=1)
@@ -505,7 +485,7 @@ def test_a_plain_graph_that_waits_for_room_in_its_own_queue_is_late() -> None:
         hostcall.barrier()
 
 
-@pytest.mark.parametrize("inner_mode", [eager, jitted, partitioned])
+@pytest.mark.parametrize("inner_mode", [eagerly, jitted, partitioned])
 def test_a_barrier_that_would_wait_for_itself_is_an_error(inner_mode: Any) -> None:
 
     @inner_mode

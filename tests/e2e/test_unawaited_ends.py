@@ -1,7 +1,5 @@
 """Calls that nobody waits for, where a process ends or forks: none is lost, none runs twice."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tests.support.stress.template import Template

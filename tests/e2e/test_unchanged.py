@@ -1,21 +1,33 @@
 """What works without hostcall works with it, and the same: against stock in other processes."""
 
 import json
+import re
 import runpy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, Phase, given, settings
 
+from tests.differential.generator import programs
+from tests.differential.program import Program
 from tests.support.stress.template import Template
 
 SCRIPT = Path(__file__).parents[1] / "support" / "e2e" / "unchanged_run.py"
-FILES = ("unchanged_programs", "unchanged_datasets")
-PROGRAMS = [
-    name
-    for file in FILES
-    for name in runpy.run_path(str(SCRIPT.with_name(f"{file}.py")))["PROGRAMS"]
-]
+
+
+def names(file: str) -> list[str]:
+    """The programs of a file."""
+    return list(runpy.run_path(str(SCRIPT.with_name(f"{file}.py")))["PROGRAMS"])
+
+
+def run(template: Template, file: str, **variables: str) -> Any:
+    """The outcomes of the programs of a file in a process with these environment variables."""
+    ended = template.run_program(SCRIPT.read_text(), str(SCRIPT), PROGRAMS=file, **variables)
+    assert ended.status == 0, f"{variables}:\n{ended.said}"
+    return json.loads(ended.printed.splitlines()[-1])
+
 
 AUTO_CLUSTERING = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"
 
@@ -31,37 +43,65 @@ MODES: dict[str, dict[str, str]] = {
         "SET_JIT": "1",
     },
 }
+each_program = pytest.mark.parametrize("name", names("unchanged_programs"))
 
 
 @pytest.fixture(scope="module")
-def outcomes(
-    fresh_python: Template, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, dict[str, Any]]:
+def outcomes(fresh_python: Template, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """For each mode the outcome of each program."""
-    results = {}
-    for mode, variables in MODES.items():
-        scratch = str(tmp_path_factory.mktemp("models"))
-        ended = fresh_python.run_program(
-            SCRIPT.read_text(),
-            str(SCRIPT),
+    return {
+        mode: run(
+            fresh_python,
+            "unchanged_programs",
+            SCRATCH=str(tmp_path_factory.mktemp("models")),
             **variables,
-            SCRATCH=scratch,
-            PROGRAMS=" ".join(FILES),
         )
-        assert ended.status == 0, f"{mode}:\n{ended.said}"
-        results[mode] = json.loads(ended.printed.splitlines()[-1])
-    return results
+        for mode, variables in MODES.items()
+    }
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@each_program
 def test_stock_runs_the_program(outcomes: Any, name: str) -> None:
     assert not isinstance(outcomes["stock"][name], dict), outcomes["stock"][name]
 
 
 @pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "stock"])
-@pytest.mark.parametrize("name", PROGRAMS)
+@each_program
 def test_same_as_stock(outcomes: Any, name: str, mode: str) -> None:
     assert outcomes[mode][name] == outcomes["stock"][name]
+
+
+@pytest.fixture(scope="module")
+def results(fresh_python: Template) -> Any:
+    """What comes of each value that functions return, without hostcall ("0") and with it ("1")."""
+    return {w: run(fresh_python, "unchanged_results", WITH_HOSTCALL=w) for w in ("0", "1")}
+
+
+@pytest.mark.parametrize("value", names("unchanged_results"))
+def test_results_and_errors_are_the_same(results: Any, value: str) -> None:
+    assert "raised" not in results["0"][value]
+    assert results["1"][value] == results["0"][value]
+
+
+V1_MODES = ["disable_eager_execution", "disable_v2_behavior"]
+
+
+@pytest.fixture(scope="module")
+def in_version_1(fresh_python: Template) -> Any:
+    """For each mode of TensorFlow 1, without hostcall and with it, the outcome of each program."""
+    return {
+        (mode, w): run(fresh_python, "unchanged_v1_programs", V1=mode, WITH_HOSTCALL=w)
+        for mode in V1_MODES
+        for w in ("0", "1")
+    }
+
+
+@pytest.mark.parametrize("mode", V1_MODES)
+@pytest.mark.parametrize("name", names("unchanged_v1_programs"))
+def test_processes_of_tensorflow_1_are_the_same(in_version_1: Any, name: str, mode: str) -> None:
+    stock = in_version_1[mode, "0"][name]
+    assert not isinstance(stock, dict), stock
+    assert in_version_1[mode, "1"][name] == stock
 
 
 _CLUSTERED = """
@@ -90,3 +130,83 @@ def test_auto_clustering_takes_the_neighbours_of_a_script_op_and_not_it(run_pyth
     # x * 2 - 1 is [1, 3]; what is larger than 1 of it becomes 7. Inside: 4 and 7 become 9 + 15,
     # times 2 and one more for each.
     assert output.splitlines() == ["[57.0]", "['PyFunc', '_XlaRun']"]
+
+
+# What TensorFlow compiles by itself is compiled to the same program with hostcall.
+
+_COUNT = 100
+
+# Compiles programs and calls them; those that XLA refuses are errors or not, which is another test.
+_SCRIPT = """
+import os, sys
+import tensorflow as tf
+{first}
+from tests.differential.outcomes import build, call, keep_quiet
+from tests.differential.program import Block, Context, Program, Statement
+
+assert ("hostcall" in sys.modules) == {with_hostcall}
+keep_quiet()
+outcomes = []
+for text in open({file!r}):
+    program, context = eval(text), Context(jit=True)
+    context.reset()
+    function = build(program, context)
+    outcomes.append([call(context, function, *args).error is None for args in program.inputs])
+print(outcomes)
+"""
+
+
+def _drawn(count: int) -> list[Program]:
+    """Random programs without callbacks, the same each time."""
+    found: dict[str, Program] = {}
+
+    @settings(
+        max_examples=3 * count,
+        derandomize=True,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(programs(whole=True, stock=True, callbacks=False, dynamic=False))
+    def draw(program: Program) -> None:
+        found[repr(program)] = program
+
+    draw()
+    return list(found.values())[:count]
+
+
+def _programs_of_xla(folder: Path) -> list[str]:
+    """What XLA was given to compile, without the numbers that TensorFlow counts on."""
+    texts = []
+    for file in sorted(folder.glob("*before_optimizations.txt")):
+        text = re.sub(r"metadata=\{[^}]*\}", "", file.read_text())
+        texts.append(re.sub(r"(?<=__inference_)\w+|_\d+(?=[\[_]|$)|\.\d+", "", text))
+    return sorted(texts)
+
+
+@pytest.mark.custom_call  # what is partitioned is not the program that it was
+def test_random_programs_are_the_same_with_hostcall(
+    run_python: Callable[..., str], tmp_path: Path
+) -> None:
+    drawn = _drawn(_COUNT)
+    assert len(drawn) == _COUNT
+    file = tmp_path / "programs"
+    file.write_text("\n".join(map(repr, drawn)))
+    compiled, outcomes = {}, {}
+    for first in ("", "import hostcall"):
+        folder = tmp_path / f"dump{bool(first)}"
+        script = _SCRIPT.format(first=first, file=str(file), with_hostcall=bool(first))
+        flags = f"--xla_dump_to={folder} --xla_dump_hlo_as_text"
+        outcomes[first] = eval(run_python(script, XLA_FLAGS=flags))
+        compiled[first] = _programs_of_xla(folder)
+    kept = [stock for stock in outcomes[""] if all(stock)]
+    assert len(kept) > _COUNT // 2
+    for stock, ours in zip(outcomes[""], outcomes["import hostcall"], strict=True):
+        assert all(one <= other for one, other in zip(stock, ours, strict=True))
+    assert len(compiled[""]) > _COUNT // 2
+    # What stock refuses adds clusters of ours.
+    remaining = list(compiled["import hostcall"])
+    for program in compiled[""]:
+        assert program in remaining
+        remaining.remove(program)

@@ -1,7 +1,5 @@
 """Compiled functions whose loops and branches TensorFlow writes as those of version 1."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

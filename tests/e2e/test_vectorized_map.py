@@ -1,28 +1,25 @@
 """`vmap_method=`: script ops in `tf.vectorized_map`, compared with calls for each element."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
+import concurrent.futures
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import MODES, plain
+import hostcall.jax
+from tests.support.helpers import MODES, each_mode, eagerly, gradient_of, like, plain
 
 XS = tf.constant([[1.0, 2.0], [3.0, 5.0], [7.0, 4.0]])
 W = tf.constant([10.0, 20.0])
 OF_BATCHES = ("expand_dims", "broadcast_all")
 METHODS = ("sequential", *OF_BATCHES)
 
-each_mode = pytest.mark.parametrize("mode", MODES)
 each_method = pytest.mark.parametrize("method", METHODS)
-
-
-def like(x: Any, *_: Any) -> Any:
-    return tf.TensorSpec(x.shape, x.dtype)
 
 
 class Noted:
@@ -51,7 +48,7 @@ def shapes_for(method: str) -> list[Any]:
     return expected[method]
 
 
-@each_mode
+@pytest.mark.parametrize("mode", [*MODES, eagerly])
 @each_method
 @pytest.mark.parametrize("stateful", [True, False])
 def test_a_callback_is_called_once_or_for_each_element(
@@ -73,14 +70,6 @@ def test_the_stock_ops(mode: Any, method: str, op: Any) -> None:
     hostcall.declare(noted, result=like, vmap_method=method)
     program = mode(lambda xs, w: tf.vectorized_map(lambda x: op(noted, [x, w], tf.float32), xs))
     np.testing.assert_array_equal(program(XS, W), XS * W)
-    assert noted.shapes == shapes_for(method)
-
-
-@each_method
-def test_executing_eagerly(method: str) -> None:
-    noted = Noted(lambda x, w: x * w)
-    call = hostcall.callback(noted, result=like, vmap_method=method)
-    np.testing.assert_array_equal(tf.vectorized_map(lambda x: call(x, W), XS), XS * W)
     assert noted.shapes == shapes_for(method)
 
 
@@ -133,11 +122,12 @@ def test_the_gradient_of_a_mapped_py_function(mode: Any, method: str) -> None:
     weights = tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 
     def program(xs: Any, w: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch([xs, w])
+        def total(args: Any) -> Any:
+            xs, w = args
             called = tf.vectorized_map(lambda x: tf.py_function(noted, [x, w], tf.float32), xs)
-            total = tf.reduce_sum(called * weights)
-        return tape.gradient(total, [xs, w])
+            return tf.reduce_sum(called * weights)
+
+        return gradient_of(total, [xs, w])
 
     of_xs, of_w = mode(program)(XS, W)
     np.testing.assert_allclose(of_xs, 2 * XS * W * weights)
@@ -159,13 +149,11 @@ def test_the_gradient_of_a_mapped_callback_with_a_gradient_of_its_own(
         lambda x, w: x * w, result=like, kind=kind, grad=grad, vmap_method=method
     )
 
-    def program(xs: Any, w: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch([xs, w])
-            total = tf.reduce_sum(tf.vectorized_map(lambda x: call(x, w), xs) * xs)
-        return tape.gradient(total, [xs, w])
+    def total(args: Any) -> Any:
+        xs, w = args
+        return tf.reduce_sum(tf.vectorized_map(lambda x: call(x, w), xs) * xs)
 
-    of_xs, of_w = mode(program)(XS, W)
+    of_xs, of_w = mode(lambda xs, w: gradient_of(total, [xs, w]))(XS, W)
     np.testing.assert_allclose(of_xs, 3 * XS * W + XS * W)
     np.testing.assert_allclose(of_w, tf.reduce_sum(XS * XS, 0))
 
@@ -178,10 +166,8 @@ def test_the_gradient_that_a_tape_outside_asks_for(method: str) -> None:
     call = hostcall.callback(
         lambda x: x * x, result=like, grad=lambda i, r, u: twice(i[0]) * u, vmap_method=method
     )
-    with tf.GradientTape() as tape:
-        tape.watch(XS)
-        called = tf.vectorized_map(call, XS)
-    np.testing.assert_allclose(tape.gradient(called, XS), 2 * XS)
+    gradient = gradient_of(lambda xs: tf.vectorized_map(call, xs), XS)
+    np.testing.assert_allclose(gradient, 2 * XS)
     assert len(back.shapes) == (3 if method == "sequential" else 1)
 
 
@@ -193,11 +179,8 @@ def test_gradients_of_each_element(mode: Any, method: str, pure: bool) -> None:
     noted = Noted(lambda x, w: x * x * w)
     hostcall.declare(noted, result=like, vmap_method=method, pure=pure)
 
-    def of_one(x: Any, w: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch([x, w])
-            y = tf.py_function(noted, [x, w], tf.float32)
-        return tape.gradient(y, [x, w])
+    def of_one(*args: Any) -> Any:
+        return gradient_of(lambda args: tf.py_function(noted, args, tf.float32), args)
 
     of_xs, of_w = mode(lambda xs, w: tf.vectorized_map(lambda x: of_one(x, w), xs))(XS, W)
     np.testing.assert_allclose(of_xs, 2 * XS * W)
@@ -375,3 +358,90 @@ def test_while_hostcall_is_disabled_tensorflow_loops() -> None:
     finally:
         hostcall.enable()
     assert noted.shapes == [((2,),)] * 4  # once more for the body of the loop
+
+
+# `vmap_method="map"`: a batch is divided among the workers of an executor.
+
+ROWS = tf.reshape(tf.range(8.0), [4, 2])
+
+
+@pytest.fixture
+def pool() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
+    with concurrent.futures.ThreadPoolExecutor(2) as executor:
+        yield executor
+
+
+class Scaled:
+    """x * w, and the shapes that it was called with."""
+
+    def __init__(self) -> None:
+        self.shapes: list[Any] = []
+
+    def __call__(self, x: Any, w: Any) -> Any:
+        self.shapes.append((x.shape, w.shape))
+        return x * w
+
+
+@each_mode
+def test_each_worker_gets_a_part(mode: Any, pool: Any) -> None:
+    scaled = Scaled()
+    call = hostcall.callback(scaled, result=like, executor=pool, vmap_method="map")
+    program = mode(lambda xs, w: tf.vectorized_map(lambda x: call(x, w), xs))
+    np.testing.assert_array_equal(program(ROWS, W), ROWS * W)
+    assert scaled.shapes == [((2, 2), (1, 2))] * 2
+
+
+@each_mode
+def test_one_divided_map_in_another(mode: Any, pool: Any) -> None:
+    scaled = Scaled()
+    call = hostcall.callback(scaled, result=like, executor=pool, vmap_method="map")
+
+    def program(ws: Any) -> Any:
+        return tf.vectorized_map(lambda w: tf.vectorized_map(lambda x: call(x, w), ROWS), ws)
+
+    np.testing.assert_array_equal(mode(program)(tf.stack([W, 2 * W])), [ROWS * W, 2 * ROWS * W])
+    assert scaled.shapes == [((1, 4, 2), (1, 1, 2))] * 2
+
+
+@each_mode
+def test_gradients_of_divided_maps(mode: Any, pool: Any) -> None:
+    def grad(inputs: Any, _: Any, upstream: Any) -> Any:
+        return call(upstream, inputs[1]), call(upstream, inputs[0])
+
+    call = hostcall.callback(Scaled(), result=like, executor=pool, vmap_method="map", grad=grad)
+
+    def program(xs: Any, w: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch([xs, w])
+            total = tf.reduce_sum(tf.vectorized_map(lambda x: call(x, w), xs) * xs)
+        return tape.gradient(total, [xs, w])
+
+    of_xs, of_w = mode(program)(ROWS, W)
+    np.testing.assert_allclose(of_xs, 2 * ROWS * W)
+    np.testing.assert_allclose(of_w, tf.reduce_sum(ROWS * ROWS, 0))
+
+
+def test_from_jax(pool: Any) -> None:
+    xs, w = jnp.asarray(ROWS.numpy()), jnp.asarray(W.numpy())
+    scaled = Scaled()
+    call = hostcall.callback(scaled, result=like, executor=pool, vmap_method="map")
+    program = jax.vmap(call, in_axes=(0, None))
+    np.testing.assert_array_equal(jax.jit(program)(xs, w), ROWS * W)
+    assert scaled.shapes == [((2, 2), (1, 2))] * 2
+
+    def inner(x: Any, w: Any) -> Any:
+        return hostcall.jax.call(scaled, x, x, w, executor=pool, pure=True, vmap_method="map")
+
+    scaled.shapes.clear()
+    nested = jax.vmap(jax.vmap(inner, in_axes=(0, None)), in_axes=(None, 0))
+    np.testing.assert_array_equal(nested(xs, jnp.stack([w, 2 * w])), [ROWS * W, 2 * ROWS * W])
+    assert scaled.shapes == [((1, 4, 2), (1, 1, 2))] * 2
+
+
+def test_what_cannot_be_divided(pool: Any) -> None:
+    with pytest.raises(ValueError, match="divides a batch among the workers of an executor"):
+        hostcall.declare(lambda x: x, vmap_method="map")
+    with pytest.raises(ValueError, match="divides a batch among the workers of an executor"):
+        hostcall.jax.call(np.sin, W, W, pure=True, vmap_method="map")
+    with pytest.raises(ValueError, match="its function tensors, which cannot be divided here"):
+        hostcall.callback(lambda x: x, result=like, kind="eager", executor=pool, vmap_method="map")

@@ -1,7 +1,7 @@
 """Checks of programs for GPUs, on one that is none: run as `python -m tests.support.gpu_programs`.
 
 They share a process, since TensorFlow has to be told of the GPU before it looks for devices. Each
-is a function without arguments, which `tests/e2e/test_gpu_programs.py` names. Prints a JSON object:
+is a function without arguments; `tests/e2e/test_gpu_programs.py` reads what comes of it, as JSON:
 "" for each that held, or how it did not.
 """
 

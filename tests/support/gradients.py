@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 import hostcall
+from tests.support.helpers import eagerly as eagerly
 
 # The thread that runs the callback changes with the size.
 SIZES = [1, 4, 1000, 65_536, 300_000]
@@ -71,10 +72,6 @@ class Counted:
     def __call__(self, *args: Any) -> Any:
         self.calls += 1
         return self._body(1.0 + self.calls / 8.0, *args)
-
-
-def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
 
 
 def numbers(size: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:

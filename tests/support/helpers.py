@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import hostcall
 from tests.support.device import DEVICE
 from tests.support.errors import DetailedError as DetailedError
 from tests.support.errors import raising as raising
@@ -39,6 +40,22 @@ def jitted(function: Callable[..., Any]) -> Any:
 
 
 MODES = [plain, jitted]
+each_mode = pytest.mark.parametrize("mode", MODES)
+
+
+def partitioned(function: Callable[..., Any]) -> Any:
+    """The function as compiled clusters around its callbacks."""
+
+    def on_partition_route(*args: Any) -> Any:
+        with hostcall.scope(route="partition"):
+            return function(*args)
+
+    return jitted(on_partition_route)
+
+
+def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Leave the function as it is, for eager execution."""
+    return function
 
 
 def stateless_py_func(function: Any, inp: Any, Tout: Any) -> Any:  # noqa: N803 - TensorFlow's name
@@ -49,6 +66,7 @@ def stateless_py_func(function: Any, inp: Any, Tout: Any) -> Any:  # noqa: N803 
 # The ops whose functions take arrays, and all of them.
 NUMPY_OPS = [tf.numpy_function, tf.compat.v1.py_func, stateless_py_func]
 OPS = [*NUMPY_OPS, tf.py_function]
+each_op = pytest.mark.parametrize("op", OPS)
 
 
 def to_numpy(structure: Any) -> Any:
@@ -59,6 +77,11 @@ def to_numpy(structure: Any) -> Any:
         return np.asarray(value.numpy() if isinstance(value, tf.Tensor) else value)
 
     return tf.nest.map_structure(array, structure)
+
+
+def like(x: Any, *_: Any) -> Any:
+    """Declare a result like the first argument."""
+    return tf.TensorSpec(x.shape, x.dtype)
 
 
 def on_two(op: Any, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,6 +107,37 @@ def outcome(function: Callable[..., Any], *args: Any) -> Any:
         return to_numpy(function(*args))
     except Exception as error:
         return type(error)
+
+
+def gradient_of(function: Callable[..., Any], x: Any) -> Any:
+    """Return what a tape around a call says is its gradient."""
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = function(x)
+    return tape.gradient(y, x)
+
+
+def assert_as_plain(program: Callable[..., Any], *args: Any) -> None:
+    """Compile the program; its results are bitwise those of the plain graph."""
+    assert_same(to_numpy(jitted(program)(*args)), to_numpy(plain(program)(*args)))
+
+
+def assert_says(text: Any, *parts: str) -> None:
+    """The text, or that of an error, has all these parts."""
+    for part in parts:
+        assert part in str(text), f"{part!r} is missing in: {text}"
+
+
+def assert_equal(actual: Any, expected: Any) -> None:
+    """Both hold equal values in their leaves."""
+    for one, other in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def assert_close(actual: Any, expected: Any, rtol: float = 1e-6, atol: float = 0.0) -> None:
+    """Both hold numbers in their leaves that are close."""
+    for one, other in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=rtol, atol=atol)
 
 
 def assert_same(actual: Any, expected: Any) -> None:

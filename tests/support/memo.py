@@ -9,23 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import jitted, plain
-
-
-def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
-
-
-def partitioned(function: Callable[..., Any]) -> Any:
-    """The function as compiled clusters, with its script ops between them."""
-    compiled = tf.function(function, jit_compile=True)
-
-    def run(*args: Any) -> Any:
-        with hostcall.scope(route="partition"):
-            return compiled(*args)
-
-    return run
-
+from tests.support.helpers import eagerly, jitted, partitioned, plain
 
 MODES = [eagerly, plain, jitted, partitioned]
 each_mode = pytest.mark.parametrize("mode", MODES)

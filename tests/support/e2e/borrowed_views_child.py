@@ -1,6 +1,6 @@
 """Programs that TensorFlow starts on threads of its own, several at a time, and again and again.
 
-For test_lending_kept.py, in a process where memory that is freed is overwritten at once.
+For test_borrowed_views.py, in a process where memory that is freed is overwritten at once.
 """
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Programs whose functions are lent arrays, in every way that they can be called."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -10,28 +8,14 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import jitted, plain
+from tests.support.helpers import eagerly, jitted, partitioned, plain
 
 # Smaller arrays are copies, in every way.
 SIZES = [0, 4, 1 << 14]
 LARGE = SIZES[-1]
 
 
-def partitioned(function: Callable[..., Any]) -> Any:
-    """The function as compiled clusters around the callbacks."""
-
-    def on_partition_route(*args: Any) -> Any:
-        with hostcall.scope(route="partition"):
-            return function(*args)
-
-    return jitted(on_partition_route)
-
-
-def eager(function: Callable[..., Any]) -> Any:
-    return function
-
-
-WAYS = [jitted, partitioned, plain, eager]
+WAYS = [jitted, partitioned, plain, eagerly]
 every_way = pytest.mark.parametrize("way", WAYS)
 every_size = pytest.mark.parametrize("size", SIZES)
 in_programs = pytest.mark.custom_call("between clusters TensorFlow keeps the memory that is lent")

@@ -4,8 +4,6 @@
 comes before that: `seen`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import tempfile

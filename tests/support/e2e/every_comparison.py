@@ -1,7 +1,5 @@
 """Runs a case of `every_op.py` as TensorFlow's graph and compiled, and compares."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

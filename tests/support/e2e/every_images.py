@@ -1,12 +1,10 @@
 """Cases of ops on images and sounds."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf
 
-from tests.support.e2e.every_op import case
+from tests.support.e2e.every_op import case, raw_case
 
 _BOXES = tf.constant(
     [[0.0, 0.0, 0.6, 0.6], [0.1, 0.1, 0.7, 0.6], [0.5, 0.5, 1.0, 1.0], [0.0, 0.5, 0.4, 1.0]]
@@ -28,9 +26,7 @@ case(
     lambda x: tf.image.resize(image(x), [3, 2], "bicubic", antialias=False),
     gradient=True,
 )
-case(
-    "ResizeBicubic", lambda x: tf.raw_ops.ResizeBicubic(images=image(x), size=[5, 6]), gradient=True
-)
+raw_case("ResizeBicubic", gradient=True, images=image, size=[5, 6])
 case("ScaleAndTranslate", lambda x: tf.image.resize(image(x), [3, 2], "lanczos3"), gradient=True)
 case(
     "CropAndResize",
@@ -42,40 +38,30 @@ case(
     lambda x: tf.image.extract_glimpse(image(x), [2, 2], x[None, :2] * 0.1) + 1.0,
 )
 case("DrawBoundingBoxesV2", lambda x: tf.image.draw_bounding_boxes(image(x), _BOXES[None], [[1.0]]))
-case(
+raw_case(
     "ImageProjectiveTransformV3",
-    lambda x: tf.raw_ops.ImageProjectiveTransformV3(
-        images=image(x),
-        transforms=[[1.0, 0.1, 0.0, 0.0, 1.0, 0.5, 0.0, 0.0]],
-        output_shape=[4, 4],
-        fill_value=0.0,
-        interpolation="BILINEAR",
-    ),
     gradient=True,
+    images=image,
+    transforms=[[1.0, 0.1, 0.0, 0.0, 1.0, 0.5, 0.0, 0.0]],
+    output_shape=[4, 4],
+    fill_value=0.0,
+    interpolation="BILINEAR",
 )
-case(
+raw_case(
     "ImageProjectiveTransformV2",
-    lambda x: tf.raw_ops.ImageProjectiveTransformV2(
-        images=image(x),
-        transforms=[[1.0, 0.1, 0.0, 0.0, 1.0, 0.5, 0.0, 0.0]],
-        output_shape=[4, 4],
-        interpolation="NEAREST",
-    ),
     gradient=True,
+    images=image,
+    transforms=[[1.0, 0.1, 0.0, 0.0, 1.0, 0.5, 0.0, 0.0]],
+    output_shape=[4, 4],
+    interpolation="NEAREST",
 )
 case(
     "NonMaxSuppressionV5",
     lambda x: tf.image.non_max_suppression_with_scores(_BOXES, x, 3, soft_nms_sigma=0.5),
 )
-case(
-    "NonMaxSuppression",
-    lambda x: tf.raw_ops.NonMaxSuppression(boxes=_BOXES, scores=x, max_output_size=3),
-)
-case(
-    "NonMaxSuppressionV2",
-    lambda x: tf.raw_ops.NonMaxSuppressionV2(
-        boxes=_BOXES, scores=x, max_output_size=3, iou_threshold=0.4
-    ),
+raw_case("NonMaxSuppression", boxes=_BOXES, scores=lambda x: x, max_output_size=3)
+raw_case(
+    "NonMaxSuppressionV2", boxes=_BOXES, scores=lambda x: x, max_output_size=3, iou_threshold=0.4
 )
 case(
     "NonMaxSuppressionWithOverlaps",
@@ -97,11 +83,10 @@ case(
 )
 case("EncodePng", lambda x: tf.io.encode_png(_pixels(x)))
 case("EncodeJpeg", lambda x: tf.io.encode_jpeg(_pixels(x)))
-case(
+raw_case(
     "EncodeJpegVariableQuality",
-    lambda x: tf.raw_ops.EncodeJpegVariableQuality(
-        images=_pixels(x), quality=tf.cast(x[0] * 20.0, tf.int32)
-    ),
+    images=_pixels,
+    quality=lambda x: tf.cast(x[0] * 20.0, tf.int32),
 )
 case("DecodePng", lambda x: tf.cast(tf.io.decode_png(tf.io.encode_png(_pixels(x))), tf.int32) + 1)
 case(
@@ -147,11 +132,6 @@ def _spectrogram(x: tf.Tensor) -> Any:
 
 
 case("AudioSpectrogram", lambda x: _spectrogram(x) * 2.0)
-case(
-    "Mfcc",
-    lambda x: tf.raw_ops.Mfcc(
-        spectrogram=_spectrogram(x), sample_rate=16000, dct_coefficient_count=4
-    ),
-)
+raw_case("Mfcc", spectrogram=_spectrogram, sample_rate=16000, dct_coefficient_count=4)
 case("EncodeWav", lambda x: tf.audio.encode_wav(_sound(x), 16000))
 case("DecodeWav", lambda x: tf.audio.decode_wav(tf.audio.encode_wav(_sound(x), 16000)))

@@ -1,12 +1,12 @@
 """Cases of ops on numbers: linear algebra, special functions, segments, layers, quantization."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf
 
-from tests.support.e2e.every_op import case
+from tests.support.e2e.every_images import image as _image
+from tests.support.e2e.every_op import case, raw_case
+from tests.support.e2e.every_op import ints as _ints
 
 
 def matrix(x: tf.Tensor) -> tf.Tensor:
@@ -23,10 +23,6 @@ def _ids(x: tf.Tensor) -> tf.Tensor:
     return tf.cast(x > 0.0, tf.int32) * tf.constant([0, 0, 1, 1])
 
 
-def _ints(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(x, tf.int32)
-
-
 case("Eig", lambda x: tf.sort(tf.abs(tf.linalg.eigvals(_general(x)))))
 case("Eig", lambda x: tf.abs(tf.linalg.eig(_general(x))[0]), gradient=True)
 case("Lu", lambda x: tf.linalg.lu(_general(x)))
@@ -35,10 +31,7 @@ case("MatrixSquareRoot", lambda x: tf.linalg.sqrtm(matrix(x)), gradient=True)
 case("MatrixDeterminant", lambda x: tf.linalg.det(_general(x)) * 2.0, gradient=True)
 case("LogMatrixDeterminant", lambda x: tf.linalg.slogdet(_general(x)), gradient=True)
 case("MatrixSolveLs", lambda x: tf.linalg.lstsq(_general(x), x[:2, None], fast=False))
-case(
-    "CholeskyGrad",
-    lambda x: tf.raw_ops.CholeskyGrad(l=tf.linalg.cholesky(matrix(x)), grad=matrix(x)),
-)
+raw_case("CholeskyGrad", l=lambda x: tf.linalg.cholesky(matrix(x)), grad=matrix)
 case(
     "BandedTriangularSolve",
     lambda x: tf.raw_ops.BandedTriangularSolve(matrix=tf.stack([x + 1.0, x]), rhs=x[:, None]),
@@ -103,10 +96,7 @@ case(
 )
 case("IsotonicRegression", lambda x: tf.nn.isotonic_regression(x[None])[0] * 2.0, gradient=True)
 case("SobolSample", lambda x: tf.math.sobol_sample(2, 3) * x[0], gradient=True)
-case(
-    "NearestNeighbors",
-    lambda x: tf.raw_ops.NearestNeighbors(points=matrix(x), centers=_general(x), k=1),
-)
+raw_case("NearestNeighbors", points=matrix, centers=_general, k=1)
 case(
     "KmeansPlusPlusInitialization",
     lambda x: tf.raw_ops.KmeansPlusPlusInitialization(
@@ -151,25 +141,19 @@ case(
 )
 
 
-def _image(x: tf.Tensor) -> tf.Tensor:
-    return tf.reshape(tf.range(16.0), [1, 4, 4, 1]) * x[0] + x[1]
-
-
 def _pooled(op: Any, x: tf.Tensor) -> Any:
     ratio = [1.0, 1.5, 1.5, 1.0]
     return op(value=_image(x), pooling_ratio=ratio, deterministic=True, seed=3, seed2=4)
 
 
-case(
+raw_case(
     "Dilation2D",
-    lambda x: tf.raw_ops.Dilation2D(
-        input=_image(x),
-        filter=tf.reshape(x, [2, 2, 1]),
-        strides=[1] * 4,
-        rates=[1] * 4,
-        padding="SAME",
-    ),
     gradient=True,
+    input=_image,
+    filter=lambda x: tf.reshape(x, [2, 2, 1]),
+    strides=[1] * 4,
+    rates=[1] * 4,
+    padding="SAME",
 )
 case(
     "MaxPoolWithArgmax",
@@ -185,18 +169,16 @@ case(
     ),
     gradient=True,
 )
-case(
+raw_case(
     "LSTMBlockCell",
-    lambda x: tf.raw_ops.LSTMBlockCell(
-        x=x[:2, None],
-        cs_prev=x[:2, None],
-        h_prev=x[:2, None],
-        w=tf.stack([x, x]),
-        wci=x[:1],
-        wcf=x[:1],
-        wco=x[:1],
-        b=x,
-    ),
+    x=lambda x: x[:2, None],
+    cs_prev=lambda x: x[:2, None],
+    h_prev=lambda x: x[:2, None],
+    w=lambda x: tf.stack([x, x]),
+    wci=lambda x: x[:1],
+    wcf=lambda x: x[:1],
+    wco=lambda x: x[:1],
+    b=lambda x: x,
 )
 case(
     "GRUBlockCell",
@@ -204,19 +186,17 @@ case(
         x=x[:2, None], h_prev=x[:2, None], w_ru=matrix(x), w_c=x[:2, None], b_ru=x[:2], b_c=x[:1]
     ),
 )
-case(
+raw_case(
     "BlockLSTMV2",
-    lambda x: tf.raw_ops.BlockLSTMV2(
-        seq_len_max=tf.constant(2, tf.int64),
-        x=tf.reshape(x, [2, 2, 1]),
-        cs_prev=x[:2, None],
-        h_prev=x[:2, None],
-        w=tf.stack([x, x]),
-        wci=x[:1],
-        wcf=x[:1],
-        wco=x[:1],
-        b=x,
-    ),
+    seq_len_max=lambda x: tf.constant(2, tf.int64),
+    x=lambda x: tf.reshape(x, [2, 2, 1]),
+    cs_prev=lambda x: x[:2, None],
+    h_prev=lambda x: x[:2, None],
+    w=lambda x: tf.stack([x, x]),
+    wci=lambda x: x[:1],
+    wcf=lambda x: x[:1],
+    wco=lambda x: x[:1],
+    b=lambda x: x,
 )
 
 

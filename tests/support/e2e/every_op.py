@@ -5,8 +5,6 @@ vector of four floats, so that what the op works on is not known before it runs.
 really has no kernel, for the dtypes that it is used with, is asked of TensorFlow, not written down.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -69,6 +67,24 @@ def case(op: str, program: Callable[..., Any] | None = None, **options: Any) -> 
         name = f"{op}_{number}"
     CASES[name] = Case(op, program, **options)
     return program
+
+
+def raw_case(op: str, *, gradient: bool = False, **arguments: Any) -> None:
+    """Adds a case of a raw op, whose arguments may be functions of the vector."""
+
+    def program(x: tf.Tensor) -> Any:
+        given = {name: arg(x) if callable(arg) else arg for name, arg in arguments.items()}
+        return getattr(tf.raw_ops, op)(**given)
+
+    case(op, program, gradient=gradient)
+
+
+def ints(x: tf.Tensor) -> tf.Tensor:
+    return tf.cast(x, tf.int32)
+
+
+def longs(x: tf.Tensor) -> tf.Tensor:
+    return tf.cast(x, tf.int64)
 
 
 def nodes(concrete: Any) -> Iterator[NodeDef]:

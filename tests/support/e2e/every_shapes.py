@@ -1,7 +1,5 @@
 """Asks TensorFlow's shape functions what is known of the results of an op before it runs."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from typing import Any

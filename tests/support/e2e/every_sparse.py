@@ -1,20 +1,12 @@
 """Cases of ops on sets, sparse and ragged tensors, counts, and what tells its size when it runs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf
 
-from tests.support.e2e.every_op import case
-
-
-def _ints(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(x, tf.int32)
-
-
-def _longs(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(x, tf.int64)
+from tests.support.e2e.every_op import case, raw_case
+from tests.support.e2e.every_op import ints as _ints
+from tests.support.e2e.every_op import longs as _longs
 
 
 def sparse(x: tf.Tensor) -> Any:
@@ -80,14 +72,12 @@ case(
         * 2
     ),
 )
-case(
+raw_case(
     "RaggedFillEmptyRows",
-    lambda x: tf.raw_ops.RaggedFillEmptyRows(
-        value_rowids=tf.constant([0, 0, 2, 2], tf.int64),
-        values=x,
-        nrows=tf.constant(3, tf.int64),
-        default_value=7.0,
-    ),
+    value_rowids=lambda x: tf.constant([0, 0, 2, 2], tf.int64),
+    values=lambda x: x,
+    nrows=lambda x: tf.constant(3, tf.int64),
+    default_value=7.0,
 )
 case("SparseAdd", lambda x: tf.sparse.add(sparse(x), sparse(x * 2.0)).values, gradient=True)
 case("SparseConcat", lambda x: tf.sparse.concat(0, [sparse(x), sparse(x + 1.0)]).values)

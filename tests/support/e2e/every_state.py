@@ -1,17 +1,12 @@
 """Cases of ops with effects: tables, queues, stages, files, prints and summaries."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from tests.support.e2e.every_op import case
-
-
-def _longs(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(x, tf.int64)
+from tests.support.e2e.every_op import case, raw_case
+from tests.support.e2e.every_op import longs as _longs
 
 
 def _static_table(_: Path) -> Any:
@@ -250,25 +245,15 @@ def _flush(summaries: Summaries, x: tf.Tensor) -> tf.Tensor:
 
 case("ScalarSummary", lambda x: tf.raw_ops.ScalarSummary(tags="tag", values=x[0]))
 case("HistogramSummary", lambda x: tf.raw_ops.HistogramSummary(tag="tag", values=x))
-case(
-    "TensorSummaryV2",
-    lambda x: tf.raw_ops.TensorSummaryV2(tag="tag", tensor=x, serialized_summary_metadata=""),
-)
-case(
-    "ImageSummary", lambda x: tf.raw_ops.ImageSummary(tag="tag", tensor=tf.reshape(x, [1, 2, 2, 1]))
-)
-case(
-    "AudioSummaryV2",
-    lambda x: tf.raw_ops.AudioSummaryV2(tag="tag", tensor=tf.sin(x)[None], sample_rate=8000.0),
-)
-case(
+raw_case("TensorSummaryV2", tag="tag", tensor=lambda x: x, serialized_summary_metadata="")
+raw_case("ImageSummary", tag="tag", tensor=lambda x: tf.reshape(x, [1, 2, 2, 1]))
+raw_case("AudioSummaryV2", tag="tag", tensor=lambda x: tf.sin(x)[None], sample_rate=8000.0)
+raw_case(
     "MergeSummary",
-    lambda x: tf.raw_ops.MergeSummary(
-        inputs=[
-            tf.raw_ops.ScalarSummary(tags="one", values=x[0]),
-            tf.raw_ops.ScalarSummary(tags="two", values=x[1]),
-        ]
-    ),
+    inputs=lambda x: [
+        tf.raw_ops.ScalarSummary(tags="one", values=x[0]),
+        tf.raw_ops.ScalarSummary(tags="two", values=x[1]),
+    ],
 )
 
 

@@ -1,12 +1,12 @@
 """Cases of ops on strings: texts, numbers in texts, and what is serialized."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf
 
-from tests.support.e2e.every_op import case
+from tests.support.e2e.every_op import case, raw_case
+from tests.support.e2e.every_op import ints as _ints
+from tests.support.e2e.every_sparse import sparse as _sparse
 
 
 def words(x: tf.Tensor) -> tf.Tensor:
@@ -16,10 +16,6 @@ def words(x: tf.Tensor) -> tf.Tensor:
 
 def _numbers(x: tf.Tensor) -> tf.Tensor:
     return tf.strings.as_string(x, precision=2)
-
-
-def _ints(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(x, tf.int32)
 
 
 case("AsString", lambda x: tf.strings.as_string(x * 0.5, precision=3))
@@ -44,10 +40,7 @@ case(
 case("RegexFullMatch", lambda x: tf.raw_ops.RegexFullMatch(input=words(x), pattern=words(x)[1]))
 case("StaticRegexReplace", lambda x: tf.strings.regex_replace(words(x), "[0-9]", "digit"))
 case("StaticRegexFullMatch", lambda x: tf.strings.regex_full_match(words(x), ".*3 "))
-case(
-    "StringToHashBucket",
-    lambda x: tf.raw_ops.StringToHashBucket(string_tensor=words(x), num_buckets=9),
-)
+raw_case("StringToHashBucket", string_tensor=words, num_buckets=9)
 case("StringToHashBucketFast", lambda x: tf.strings.to_hash_bucket_fast(words(x), 9) * 2)
 case("StringToHashBucketStrong", lambda x: tf.strings.to_hash_bucket_strong(words(x), 9, [1, 2]))
 case("StringNGrams", lambda x: tf.strings.ngrams(words(x), 2))
@@ -68,26 +61,20 @@ case("DecodePaddedRaw", lambda x: tf.io.decode_raw(words(x), tf.int32, fixed_len
 case("DecodeCompressed", lambda x: tf.io.decode_compressed(words(x)))
 case("DecodeCSV", lambda x: tf.io.decode_csv(tf.strings.join([_numbers(x), ",a"]), [0.0, "b"]))
 case("Fingerprint", lambda x: tf.fingerprint(words(x)))
-case(
-    "ShardedFilename",
-    lambda x: tf.raw_ops.ShardedFilename(basename=words(x)[0], shard=_ints(x)[1], num_shards=5),
+raw_case(
+    "ShardedFilename", basename=lambda x: words(x)[0], shard=lambda x: _ints(x)[1], num_shards=5
 )
 case("ShardedFilespec", lambda x: tf.raw_ops.ShardedFilespec(basename="a", num_shards=_ints(x)[1]))
 case("ParseTensor", lambda x: tf.io.parse_tensor(tf.io.serialize_tensor(x), tf.float32) * 2.0)
 case("SerializeTensor", lambda x: tf.io.serialize_tensor(x * 2.0))
 
 
-def _sparse(x: tf.Tensor) -> Any:
-    return tf.SparseTensor([[0, 1], [1, 0], [2, 2], [3, 1]], x, [4, 3])
-
-
 case("SerializeSparse", lambda x: tf.io.serialize_sparse(_sparse(x)))
 case("SerializeManySparse", lambda x: tf.io.serialize_many_sparse(_sparse(x)))
-case(
+raw_case(
     "DeserializeSparse",
-    lambda x: tf.raw_ops.DeserializeSparse(
-        serialized_sparse=tf.io.serialize_sparse(_sparse(x)), dtype=tf.float32
-    ),
+    serialized_sparse=lambda x: tf.io.serialize_sparse(_sparse(x)),
+    dtype=tf.float32,
 )
 case(
     "DeserializeManySparse",

@@ -37,94 +37,6 @@ def program(function: Callable[[Any, tf.Tensor], tf.Tensor]) -> Callable[[Any, t
 
 
 @program
-def computed_by_numpy(ops: Any, x: tf.Tensor) -> tf.Tensor:
-    return ops.numpy(np.square, x)
-
-
-@program
-def integer_result(ops: Any, x: tf.Tensor) -> tf.Tensor:
-    count = ops.eager(lambda x: tf.cast(x, tf.int32), x, dtypes=tf.int32)
-    return tf.cast(count, tf.float32)
-
-
-@program
-def integer_result_beside_a_float(ops: Any, x: tf.Tensor) -> tf.Tensor:
-    dtypes = [tf.int32, tf.float32]
-    count, _ = ops.eager(lambda x: (tf.cast(x, tf.int32), x * x), x, dtypes=dtypes)
-    return tf.cast(count, tf.float32)
-
-
-@program
-def integer_input(ops: Any, x: tf.Tensor) -> tf.Tensor:
-    return ops.eager(lambda n: tf.cast(n, tf.float32), tf.cast(x, tf.int32))
-
-
-@program
-def stopped_before(ops: Any, x: tf.Tensor) -> tf.Tensor:
-    return ops.eager(tf.square, tf.stop_gradient(x))
-
-
-@program
-def stopped_inside(ops: Any, x: tf.Tensor) -> tf.Tensor:
-    return ops.eager(lambda x: 2.0 * tf.stop_gradient(x), x)
-
-
-@program
-def stopped_in_part(ops: Any, x: tf.Tensor) -> tf.Tensor:
-    return ops.eager(lambda x: x * tf.stop_gradient(x), x)
-
-
-@program
-def numpy_inside(ops: Any, x: tf.Tensor) -> tf.Tensor:
-    return ops.eager(lambda x: x.numpy() ** 2, x)
-
-
-@program
-def numpy_in_part(ops: Any, x: tf.Tensor) -> tf.Tensor:
-    return ops.eager(lambda x: x.numpy() * x, x)
-
-
-@program
-def numpy_function_inside(ops: Any, x: tf.Tensor) -> tf.Tensor:
-    return ops.eager(lambda x: tf.numpy_function(np.square, [x], tf.float32), x)
-
-
-@program
-def independent_of_the_input(ops: Any, x: tf.Tensor) -> tf.Tensor:
-    return ops.eager(lambda x: tf.ones([2]), x)
-
-
-@program
-def rounded(ops: Any, x: tf.Tensor) -> tf.Tensor:
-    return ops.eager(tf.round, x)
-
-
-@program
-def branch_without_taken(ops: Any, x: tf.Tensor) -> tf.Tensor:
-    return tf.cond(x[0] > 0.0, lambda: ops.numpy(np.square, x), lambda: ops.eager(tf.square, x))
-
-
-@program
-def branch_without_not_taken(ops: Any, x: tf.Tensor) -> tf.Tensor:
-    return tf.cond(x[0] < 0.0, lambda: ops.numpy(np.square, x), lambda: ops.eager(tf.square, x))
-
-
-@program
-def both_branches_without(ops: Any, x: tf.Tensor) -> tf.Tensor:
-    return tf.cond(x[0] < 0.0, lambda: ops.numpy(np.square, x), lambda: ops.numpy(np.sqrt, x))
-
-
-@program
-def captured_variable(ops: Any, x: tf.Tensor) -> tf.Tensor:
-    return ops.eager(lambda x: x * VARIABLE, x)
-
-
-@program
-def variable_as_input(ops: Any, x: tf.Tensor) -> tf.Tensor:
-    return ops.eager(lambda x, v: x * v, x, VARIABLE)
-
-
-@program
 def gradient_that_raises(ops: Any, x: tf.Tensor) -> tf.Tensor:
     @tf.custom_gradient
     def function(x: tf.Tensor) -> Any:
@@ -134,6 +46,45 @@ def gradient_that_raises(ops: Any, x: tf.Tensor) -> tf.Tensor:
         return x * x, gradient
 
     return ops.eager(function, x)
+
+
+def _integer_beside_a_float(x: tf.Tensor) -> Any:
+    return tf.cast(x, tf.int32), x * x
+
+
+PROGRAMS |= {
+    "computed_by_numpy": lambda ops, x: ops.numpy(np.square, x),
+    "integer_result": lambda ops, x: tf.cast(
+        ops.eager(lambda x: tf.cast(x, tf.int32), x, dtypes=tf.int32), tf.float32
+    ),
+    "integer_result_beside_a_float": lambda ops, x: tf.cast(
+        ops.eager(_integer_beside_a_float, x, dtypes=[tf.int32, tf.float32])[0], tf.float32
+    ),
+    "integer_input": lambda ops, x: ops.eager(
+        lambda n: tf.cast(n, tf.float32), tf.cast(x, tf.int32)
+    ),
+    "stopped_before": lambda ops, x: ops.eager(tf.square, tf.stop_gradient(x)),
+    "stopped_inside": lambda ops, x: ops.eager(lambda x: 2.0 * tf.stop_gradient(x), x),
+    "stopped_in_part": lambda ops, x: ops.eager(lambda x: x * tf.stop_gradient(x), x),
+    "numpy_inside": lambda ops, x: ops.eager(lambda x: x.numpy() ** 2, x),
+    "numpy_in_part": lambda ops, x: ops.eager(lambda x: x.numpy() * x, x),
+    "numpy_function_inside": lambda ops, x: ops.eager(
+        lambda x: tf.numpy_function(np.square, [x], tf.float32), x
+    ),
+    "independent_of_the_input": lambda ops, x: ops.eager(lambda x: tf.ones([2]), x),
+    "rounded": lambda ops, x: ops.eager(tf.round, x),
+    "branch_without_taken": lambda ops, x: tf.cond(
+        x[0] > 0.0, lambda: ops.numpy(np.square, x), lambda: ops.eager(tf.square, x)
+    ),
+    "branch_without_not_taken": lambda ops, x: tf.cond(
+        x[0] < 0.0, lambda: ops.numpy(np.square, x), lambda: ops.eager(tf.square, x)
+    ),
+    "both_branches_without": lambda ops, x: tf.cond(
+        x[0] < 0.0, lambda: ops.numpy(np.square, x), lambda: ops.numpy(np.sqrt, x)
+    ),
+    "captured_variable": lambda ops, x: ops.eager(lambda x: x * VARIABLE, x),
+    "variable_as_input": lambda ops, x: ops.eager(lambda x, v: x * v, x, VARIABLE),
+}
 
 
 @program

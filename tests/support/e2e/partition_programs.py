@@ -1,7 +1,5 @@
 """Programs that are partitioned, in whichever way: what test_partition.py runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

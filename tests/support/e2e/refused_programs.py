@@ -1,7 +1,5 @@
 """Programs without callbacks that XLA refuses to compile, each for a reason of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

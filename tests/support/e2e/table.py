@@ -3,8 +3,6 @@
 python -m tests.support.e2e.table
 """
 
-from __future__ import annotations
-
 import textwrap
 from pathlib import Path
 

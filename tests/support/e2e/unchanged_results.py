@@ -1,4 +1,4 @@
-"""What becomes of all that a function may return, for `test_unchanged_results.py`.
+"""What becomes of all that a function may return, for `test_unchanged.py`.
 
 Each program is a value, which functions return for several `Tout`, in eager mode, in graphs and in
 Sessions.

@@ -1,4 +1,4 @@
-"""Programs of TensorFlow 1, for `test_unchanged_v1.py`."""
+"""Programs of TensorFlow 1, for `test_unchanged.py`."""
 
 import queue
 import threading
