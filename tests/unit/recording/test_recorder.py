@@ -15,6 +15,7 @@ from hostcall._replay.recorder import Recorder
 from hostcall._replay.replayer import Reader, Replayer
 from hostcall_runtime import _interception
 from hostcall_runtime._interception import Site
+from tests.support.threads import in_threads
 
 X = np.array([1.0, 2.0])
 PURE = Site("module:pure", "pure", ordered=False)
@@ -41,14 +42,7 @@ def test_calls_that_overlapped_come_in_any_order(file: str) -> None:
         return -x
 
     for first in (1, 3):
-        threads = [
-            threading.Thread(target=recorder.call, args=(ORDERED, meet, [X + i], {}))
-            for i in (first, first + 1)
-        ]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(2, lambda i, first=first: recorder.call(ORDERED, meet, [X + first + i], {}))  # type: ignore[misc]
     recorder.close()
     replayer = Replayer(file)
     for i in (2, 1, 4, 3):
@@ -62,21 +56,12 @@ def test_functions_that_nothing_tells_apart_are_refused(file: str) -> None:
     recorder = Recorder(file, overwrite=False)
     both = threading.Barrier(2)
 
-    def functions() -> Any:
-        for sign in (1, -1):
-            yield lambda x, sign=sign: (both.wait(), sign * x)[1]
+    def call(number: int) -> None:
+        function = lambda x: (both.wait(), (-x, x)[number])[1]  # noqa: E731
+        site = Site("module:<lambda>", "a lambda", function, ordered=False)
+        recorder.call(site, function, [X], {})
 
-    threads = [
-        threading.Thread(
-            target=recorder.call,
-            args=(Site("module:<lambda>", "a lambda", function, ordered=False), function, [X], {}),
-        )
-        for function in functions()
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(2, call)
     recorder.close()
     replayer = Replayer(file)
     text = refused(replayer, Site("module:<lambda>", "a lambda", ordered=False), X)
