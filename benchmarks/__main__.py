@@ -10,13 +10,14 @@ import subprocess
 import sys
 
 from benchmarks import ON_GPU, QUESTIONS, history, machine
-from benchmarks.report import write
+from benchmarks.report import show, write
 
 
 def ask(name: str) -> None:
     facts = machine.facts()
     question = importlib.import_module(f"benchmarks.{name}")
     rows = question.main()
+    show(question.TITLE, rows)
     write(name, question.TITLE, rows, facts)
     if "HOSTCALL_BENCHMARKS" not in os.environ:
         history.append(history.entries(name, rows, facts))

@@ -6,7 +6,7 @@ import tensorflow as tf
 import hostcall
 from benchmarks import jax_programs
 from benchmarks.programs import identity, numpy_step
-from benchmarks.report import Row, alone, at_most, beside, show
+from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, measure
 
 TITLE = "One call of a bound function with a numpy_function, on 4 floats"
@@ -29,15 +29,9 @@ def main(effort: Effort = FULL) -> list[Row]:
         USUAL: lambda: function(x),
     }
     samples = measure(calls, effort)
-    rows = [
+    return [
         alone(JAX, samples[JAX]),
         beside(samples, BOUND, JAX, at_most(0.5)),
         beside(samples, FROM_ARRAY, JAX),
         beside(samples, USUAL, JAX),
     ]
-    show(TITLE, rows)
-    return rows
-
-
-if __name__ == "__main__":
-    main()

@@ -60,14 +60,7 @@ class Change:
 
 
 def changes(base: Sequence[Costs], here: Sequence[Costs]) -> list[Change]:
-    """Compare the costs of the programs that are in all runs.
-
-    Args:
-      base: the costs of the base's programs, run by run.
-      here: the same for these sources. Runs at the same place in both lists followed each other.
-
-    Returns:
-      A change for each program, in their order.
+    """Compare the costs of the programs that are in all runs; those at one place were neighbours.
 
     Raises:
       ValueError: if there are fewer than two runs, or the two lists differ in length.

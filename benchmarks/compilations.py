@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.programs import Array, quiet
-from benchmarks.report import Row, alone, at_most, beside, show
+from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, measure, measure_once_a_round
 
 TITLE = "Steps whose sizes and values change"
@@ -257,10 +257,4 @@ def rows_of_masks(effort: Effort) -> list[Row]:
 def main(effort: Effort = FULL) -> list[Row]:
     with quiet("hostcall"), quiet("tensorflow"):  # they log partitioning and retracing
         half = effort.times(0.5)
-        rows = rows_of_sizes(half) + rows_of_programs(half) + rows_of_masks(half)
-    show(TITLE, rows)
-    return rows
-
-
-if __name__ == "__main__":
-    main()
+        return rows_of_sizes(half) + rows_of_programs(half) + rows_of_masks(half)

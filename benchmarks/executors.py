@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import hostcall
 from benchmarks.executor_functions import collatz, identity
-from benchmarks.report import Row, alone, at_least, at_most, beside, show
+from benchmarks.report import Row, alone, at_least, at_most, beside
 from benchmarks.timing import FULL, Effort, measure
 
 TITLE = "One call on an executor"
@@ -28,7 +28,6 @@ def main(effort: Effort = FULL) -> list[Row]:
         executors = {name: stack.enter_context(make()) for name, make in EXECUTORS.items()}
         rows = _overhead(executors, effort)
         rows += _processes(stack, effort)
-    show(TITLE, rows)
     return rows
 
 
@@ -102,7 +101,3 @@ EXECUTORS = {
     "loky": lambda: loky.ProcessPoolExecutor(1),
     "Dask": _dask,
 }
-
-
-if __name__ == "__main__":
-    main()

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from benchmarks.jax_programs import Call, by_hostcall, by_pure_callback, loop_of_calls
 from benchmarks.programs import Array, compiled, identity, loop_of, numpy_step
-from benchmarks.report import Row, alone, beside, show
+from benchmarks.report import Row, alone, beside
 from benchmarks.timing import FULL, Effort, measure
 from tests.gpu import found
 
@@ -27,19 +27,11 @@ def main(effort: Effort = FULL) -> list[Row]:
     if not kinds:
         sys.stdout.write("No GPU found: nothing was measured.\n")
         sys.exit(found.NO_GPU)
-    answer = rows(effort, kinds, "GPU:0")
-    show(f"{TITLE}: {', '.join(there.gpus)}", answer)
-    return answer
+    return rows(effort, kinds, "GPU:0")
 
 
 def rows(effort: Effort, kinds: Sequence[str], device: str) -> list[Row]:
-    """Measure TensorFlow, JAX or both.
-
-    Args:
-      effort: the effort of each measurement.
-      kinds: "tensorflow", "jax" or both.
-      device: the device of TensorFlow's programs; JAX's are on its first device.
-    """
+    """Measure "tensorflow" on a device, "jax" on its first one, or both."""
     small, large = np.ones(4, np.float32), np.ones(effort.of(2**20), np.float32)
     count = effort.of(_ROUNDS_OF_LOOP)
     answer = []
@@ -76,7 +68,3 @@ def _jax_program(call: Call, count: int, x: Array) -> Callable[[], object]:
         return loop_of_calls(call, identity, x, count)
     program, argument = jax.jit(partial(call, identity)), jax.device_put(x)
     return lambda: program(argument).block_until_ready()
-
-
-if __name__ == "__main__":
-    main()

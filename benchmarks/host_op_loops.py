@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import hostcall
 from benchmarks.programs import Step, identity, quiet
-from benchmarks.report import Row, alone, at_most, beside, show
+from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, measure
 
 TITLE = "One iteration of a loop with an op on the host, on 4 floats"
@@ -79,10 +79,4 @@ def rows_of(
 
 def main(effort: Effort = FULL) -> list[Row]:
     with quiet("hostcall"):  # it logs partitioning
-        rows = [row for name, case in STEPS.items() for row in rows_of(name, *case, effort)]
-    show(TITLE, rows)
-    return rows
-
-
-if __name__ == "__main__":
-    main()
+        return [row for name, case in STEPS.items() for row in rows_of(name, *case, effort)]

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import hostcall
 from benchmarks.programs import Step, compiled, in_graph, loop_of, quiet
-from benchmarks.report import Row, alone, at_most, beside, show
+from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, Run, measure
 
 TITLE = "Ops without XLA kernels, called by one program"
@@ -121,9 +121,4 @@ def main(effort: Effort = FULL) -> list[Row]:
         rows = in_a_loop("tf.print in a loop", printing, tf.constant(0.0), effort, 0.5)
         rows += eigenvalues_in_a_loop(matrix, effort)
         rows += beside_compiled_work(effort)
-    show(TITLE, rows)
     return rows
-
-
-if __name__ == "__main__":
-    main()

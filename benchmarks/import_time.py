@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from benchmarks.report import Row, alone, at_most_more, beside, show
+from benchmarks.report import Row, alone, at_most_more, beside
 from benchmarks.timing import FULL, Effort, Samples
 
 TITLE = "Import, each in a process of its own"
@@ -60,10 +60,4 @@ def rows_of(framework: str, module: str, limit: float, effort: Effort) -> list[R
 
 
 def main(effort: Effort = FULL) -> list[Row]:
-    rows = [row for one in IMPORTS for row in rows_of(*one, effort)]
-    show(TITLE, rows)
-    return rows
-
-
-if __name__ == "__main__":
-    main()
+    return [row for one in IMPORTS for row in rows_of(*one, effort)]

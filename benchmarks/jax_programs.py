@@ -15,13 +15,7 @@ def as_numpy(function: Function) -> Function:
 
 
 def one_call(function: Function, x: Array, from_array: bool = False) -> Callable[[], object]:
-    """Return a run of a compiled function that calls a Python function by pure_callback.
-
-    Args:
-      function: the Python function.
-      x: the argument.
-      from_array: whether the run passes a NumPy array, instead of a JAX array made beforehand.
-    """
+    """Return a run of a compiled function that calls a Python function by pure_callback."""
     result = jax.ShapeDtypeStruct(x.shape, x.dtype)
     program = jax.jit(lambda v: jax.pure_callback(as_numpy(function), result, v))
     argument = x if from_array else jax.device_put(x)

@@ -23,7 +23,7 @@ from benchmarks.programs import (
     loop_of,
     numpy_step,
 )
-from benchmarks.report import Row, alone, at_least, at_most, beside, show
+from benchmarks.report import Row, alone, at_least, at_most, beside
 from benchmarks.timing import FULL, Effort, Run, Samples, measure
 
 TITLE = "One of 10,000 calls in a compiled loop, on 4 floats"
@@ -101,9 +101,4 @@ def main(effort: Effort = FULL) -> list[Row]:
     with tempfile.TemporaryDirectory(prefix="hostcall_benchmarks_") as folder:
         rows = rows_for("identity", identity, identity, folder, effort)
         rows += rows_for("add 1", add_one, add_one_to_tensor, folder, effort)
-    show(TITLE, rows)
     return rows
-
-
-if __name__ == "__main__":
-    main()

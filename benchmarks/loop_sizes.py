@@ -13,7 +13,7 @@ from benchmarks.programs import (
     loop_of,
     numpy_step,
 )
-from benchmarks.report import Row, alone, at_least, beside, show
+from benchmarks.report import Row, alone, at_least, beside
 from benchmarks.timing import FULL, Effort, Run, measure
 
 TITLE = "One of many calls in a compiled loop, by size"
@@ -68,15 +68,9 @@ def rows_of(label: str, shape: list[int], count: int, effort: Effort) -> list[Ro
 
 
 def main(effort: Effort = FULL) -> list[Row]:
-    rows = [
+    return [
         row
         for label, (shape, count) in SIZES.items()
         if effort.part == 1 or label != LARGEST  # which takes seconds
         for row in rows_of(label, shape, effort.of(count), effort)
     ]
-    show(TITLE, rows)
-    return rows
-
-
-if __name__ == "__main__":
-    main()

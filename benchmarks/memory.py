@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from benchmarks.report import Row, alone, at_most, beside, show
+from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, Samples
 
 TITLE = "Memory of a process with 1,000 compiled functions"
@@ -71,9 +71,4 @@ def main(effort: Effort = FULL) -> list[Row]:
     rows += [
         beside(samples, name, STOCK, at_most(1.05), "bytes") for name in samples if name != STOCK
     ]
-    show(TITLE, rows)
     return rows
-
-
-if __name__ == "__main__":
-    main()

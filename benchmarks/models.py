@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.programs import Array, Step, quiet
-from benchmarks.report import Row, alone, at_most, beside, show
+from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, measure_once_a_round
 from benchmarks.without_callbacks import switched_off
 
@@ -127,12 +127,6 @@ def rows_of(name: str, make: Callable[[Step], Model], effort: Effort) -> list[Ro
 def main(effort: Effort = FULL) -> list[Row]:
     models = MODELS if effort.part == 1 else {"a chain of 20 ops": chain(20)}
     with quiet("tensorflow"):  # it warns that a function is traced often
-        rows = [
+        return [
             row for name, make in models.items() for row in rows_of(name, make, effort.times(0.3))
         ]
-    show(TITLE, rows)
-    return rows
-
-
-if __name__ == "__main__":
-    main()

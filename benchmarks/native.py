@@ -11,7 +11,7 @@ import hostcall
 import hostcall.jax
 from benchmarks import jax_programs
 from benchmarks.native_programs import library
-from benchmarks.report import Row, alone, at_most, beside, show
+from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, measure
 
 TITLE = "One of 10,000 calls of native code in a compiled loop, on 4 floats"
@@ -57,9 +57,4 @@ def main(effort: Effort = FULL) -> list[Row]:
     samples = {name: value.per(count) for name, value in measured.items()}
     rows = [alone(OWN, samples[OWN])]
     rows += [beside(samples, name, OWN, at_most(1.2)) for name in (FUNCTION, HANDLER)]
-    show(TITLE, rows)
     return rows
-
-
-if __name__ == "__main__":
-    main()

@@ -32,12 +32,7 @@ def native_step() -> Step:
 
 
 def least_step(function: Function, folder: str) -> Step:
-    """Return a step that only calls a Python function. All these steps call the latest function.
-
-    Args:
-      function: takes a vector of floats, and returns one of that size.
-      folder: the folder for the compiled code.
-    """
+    """Return a step that only calls a Python function. All these steps call the latest function."""
     code = library("least_call.cc", folder)
     with_lock = ctypes.PyDLL(code._name)
     if with_lock.set_function(ctypes.py_object(function)) != 0:

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import hostcall
 from benchmarks.programs import compiled
-from benchmarks.report import Row, alone, at_most, beside, show
+from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, measure
 
 TITLE = "Calls that overlap"
@@ -53,14 +53,12 @@ def main(effort: Effort = FULL) -> list[Row]:
         },
         effort,
     )
-    rows = [
+    return [
         alone(one, samples[one]),
         beside(samples, ordered, one),
         beside(samples, overlapping, one, at_most(1.2)),
         *_beside_work(effort),
     ]
-    show(TITLE, rows)
-    return rows
 
 
 def _beside_work(effort: Effort) -> list[Row]:
@@ -95,7 +93,3 @@ def _beside_work(effort: Effort) -> list[Row]:
         beside(samples, waiting, product),
         beside(samples, both, waiting, at_most(1.2)),
     ]
-
-
-if __name__ == "__main__":
-    main()

@@ -52,16 +52,7 @@ PAGES: dict[str, Callable[[Answer], str]] = {
 
 
 def rewritten(text: str, page: str, directory: Path) -> str:
-    """Return a page with the figures of a directory of answers.
-
-    Args:
-      text: the page as it is.
-      page: its path, one of `PAGES`.
-      directory: the directory with the answers.
-
-    Raises:
-      ValueError: if the page lacks the two comments.
-    """
+    """Return a page, one of `PAGES`, with the figures of a directory of answers."""
     before, begin, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:

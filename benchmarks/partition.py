@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.programs import Step, compiled, identity, quiet
-from benchmarks.report import Row, alone, at_most, beside, show
+from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, Samples, measure, measure_once_a_round
 from hostcall._compiler import kernel_hook
 
@@ -194,10 +194,4 @@ def rows_of_partitioning(effort: Effort) -> list[Row]:
 
 def main(effort: Effort = FULL) -> list[Row]:
     with quiet("hostcall"):  # it logs partitioning
-        rows = rows_of_calls(effort) + rows_of_compiling(effort) + rows_of_partitioning(effort)
-    show(TITLE, rows)
-    return rows
-
-
-if __name__ == "__main__":
-    main()
+        return rows_of_calls(effort) + rows_of_compiling(effort) + rows_of_partitioning(effort)

@@ -4,8 +4,9 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from rich import box
 from rich.console import Console
@@ -51,20 +52,7 @@ class Goal:
         return f"{self.kind} {self.bound:g} x"
 
 
-def at_most(ratio: float) -> Goal:
-    return Goal("at most", ratio)
-
-
-def at_least(ratio: float) -> Goal:
-    return Goal("at least", ratio)
-
-
-def about(ratio: float) -> Goal:
-    return Goal("about", ratio)
-
-
-def at_most_more(seconds: float) -> Goal:
-    return Goal("at most more", seconds)
+at_most, at_least, about, at_most_more = (partial(Goal, kind) for kind in get_args(Kind))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from functools import partial
 import tensorflow as tf
 
 from benchmarks.programs import Step, compiled, eager_step, identity, loop_of, numpy_step
-from benchmarks.report import Row, alone, at_most, at_most_more, beside, show
+from benchmarks.report import Row, alone, at_most, at_most_more, beside
 from benchmarks.timing import FULL, Effort, measure
 
 TITLE = "One call of a compiled function, on 4 floats"
@@ -54,7 +54,7 @@ def main(effort: Effort = FULL) -> list[Row]:
     for name, program in around_program.items():
         calls[name] = partial(with_gradient(tf.function(program, jit_compile=True)), x)
     samples = measure(calls, effort.times(3))  # differences need more rounds than ratios do
-    rows = [
+    return [
         alone(ONE_KERNEL, samples[ONE_KERNEL]),
         beside(samples, NUMPY, ONE_KERNEL, at_most_more(3e-6)),
         beside(samples, EAGER, ONE_KERNEL, at_most_more(12e-6)),
@@ -66,9 +66,3 @@ def main(effort: Effort = FULL) -> list[Row]:
         beside(samples, OUTSIDE_NONE, TAPE),
         beside(samples, OUTSIDE, TAPE),
     ]
-    show(TITLE, rows)
-    return rows
-
-
-if __name__ == "__main__":
-    main()

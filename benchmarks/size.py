@@ -19,7 +19,7 @@ from benchmarks.programs import (
     numpy_step,
     written,
 )
-from benchmarks.report import Goal, Row, alone, at_least, at_most, beside, show
+from benchmarks.report import Goal, Row, alone, at_least, at_most, beside
 from benchmarks.timing import FULL, Effort, Samples, measure
 
 TITLE = "One call with the identity, by size"
@@ -110,15 +110,9 @@ def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
 
 def main(effort: Effort = FULL) -> list[Row]:
     largest = effort.of(max(SIZES.values()))
-    rows = [
+    return [
         row
         for label, size in SIZES.items()
         if size <= largest
         for row in rows_of(label, size, effort)
     ]
-    show(TITLE, rows)
-    return rows
-
-
-if __name__ == "__main__":
-    main()

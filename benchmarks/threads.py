@@ -17,7 +17,7 @@ from benchmarks.programs import (
     in_graph,
     numpy_step,
 )
-from benchmarks.report import Row, alone, at_most, beside, show
+from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, Run, Samples, measure
 
 TITLE = "One call, where 1 thread or 8 make them, on 4 floats"
@@ -60,9 +60,7 @@ def main(effort: Effort = FULL) -> list[Row]:
             for threads, label in ((1, "1 thread"), (THREADS, "8 threads"))
         }
         samples = {key: value.per(count) for key, value in measure(programs, effort).items()}
-    rows = [row for name in calls for row in rows_of(name, samples)]
-    show(TITLE, rows)
-    return rows
+    return [row for name in calls for row in rows_of(name, samples)]
 
 
 def rows_of(name: str, samples: dict[str, Samples]) -> list[Row]:
@@ -72,7 +70,3 @@ def rows_of(name: str, samples: dict[str, Samples]) -> list[Row]:
     if name == ARRAY_OP:
         rows.append(beside(samples, many, f"{LIMIT}, 8 threads"))
     return rows
-
-
-if __name__ == "__main__":
-    main()

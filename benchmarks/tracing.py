@@ -5,7 +5,7 @@ import time
 import tensorflow as tf
 
 from benchmarks.programs import Step, identity, numpy_step
-from benchmarks.report import Row, alone, at_most, beside, show
+from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, Samples
 from benchmarks.without_callbacks import switched_off
 
@@ -80,9 +80,4 @@ def main(effort: Effort = FULL) -> list[Row]:
         ]
     traced = f"trace, {MANY} times numpy_function"
     rows += [alone(STOCK, samples[STOCK]), beside(samples, traced, STOCK)]
-    show(TITLE, rows)
     return rows
-
-
-if __name__ == "__main__":
-    main()

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import hostcall
 from benchmarks.programs import Step, compiled, loop_of
-from benchmarks.report import Row, alone, at_most, beside, show
+from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, Run, measure, seconds_of_calls
 
 TITLE = "Steps of 10 ms, with a log of 5 ms"
@@ -66,14 +66,8 @@ def main(effort: Effort = FULL) -> list[Row]:
         name: ending(compiled(with_log(log), x)) for name, log in zip(names, logs, strict=True)
     }
     samples = {key: s.per(steps) for key, s in measure(programs, effort).items()}
-    rows = [
+    return [
         alone(names[0], samples[names[0]]),
         beside(samples, names[1], names[0]),
         beside(samples, names[2], names[0], at_most(1.05)),
     ]
-    show(TITLE, rows)
-    return rows
-
-
-if __name__ == "__main__":
-    main()

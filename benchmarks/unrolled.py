@@ -14,7 +14,7 @@ from benchmarks.programs import (
     in_graph,
     numpy_step,
 )
-from benchmarks.report import Row, alone, at_least, beside, show
+from benchmarks.report import Row, alone, at_least, beside
 from benchmarks.timing import FULL, Effort, Run, measure
 from benchmarks.tracing import chain_of
 
@@ -64,9 +64,4 @@ def main(effort: Effort = FULL) -> list[Row]:
             beside(samples, JAX, name, at_least(1)),
             beside(samples, GRAPH, name, at_least(1)),
         ]
-    show(TITLE, rows)
     return rows
-
-
-if __name__ == "__main__":
-    main()

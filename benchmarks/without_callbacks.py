@@ -9,7 +9,7 @@ import tensorflow as tf
 import hostcall
 from benchmarks.partition import host
 from benchmarks.programs import Step, compiled, quiet
-from benchmarks.report import Row, about, alone, beside, show
+from benchmarks.report import Row, about, alone, beside
 from benchmarks.timing import FULL, Effort, measure, measure_once_a_round
 
 TITLE = "Functions without script ops, hostcall on beside off"
@@ -109,9 +109,4 @@ def main(effort: Effort = FULL) -> list[Row]:
     # These come last: the rows above need a process that has partitioned nothing.
     for name, (program, shape) in PROGRAMS.items():
         rows += rows_after_partitioning(name, program, shape, effort)
-    show(TITLE, rows)
     return rows
-
-
-if __name__ == "__main__":
-    main()

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import hostcall
 from benchmarks.programs import identity
-from benchmarks.report import Row, alone, beside, show
+from benchmarks.report import Row, alone, beside
 from benchmarks.timing import FULL, Effort, measure
 
 # Only the builds of hostcall's developers have this module.
@@ -40,7 +40,6 @@ def main(effort: Effort = FULL) -> list[Row]:
     for size in SIZES:
         rows.append(alone(IN_PROCESS.format(size), samples[IN_PROCESS.format(size)]))
         rows.append(beside(samples, THROUGH_WORKER.format(size), IN_PROCESS.format(size)))
-    show(TITLE, rows)
     return rows
 
 
@@ -75,7 +74,3 @@ def _in_process(x):
 def _through_worker(array):
     argument = (tf.float32.as_datatype_enum, [*array.shape], array.tobytes())
     return module.PreparedCall(_token().encode(), [argument], tf.float32.as_datatype_enum)
-
-
-if __name__ == "__main__":
-    main()

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from tests.differential.program import Type
+from tests.differential.program import Context, Type
 
 BOUND = 8
 
@@ -89,38 +88,36 @@ def _binder(bound: dict[str, str]) -> Callable[[str, Type], bool]:
 OPS: dict[str, Op] = {}
 
 
-def op(*takes: str, gives: str | Callable[[Any], Sequence[str]], **options: Any) -> Any:
-    """Registers a function that builds an op."""
-    results = gives if callable(gives) else lambda param: [gives] if gives else []
+def op(patterns: str, **options: Any) -> Any:
+    """Register a function that builds an op of patterns like "f a, i -> f x!"."""
+    takes, gives = (
+        tuple(filter(None, map(str.strip, side.split(",")))) for side in patterns.split("->")
+    )
 
     def register(build: Callable[..., Any]) -> Callable[..., Any]:
-        OPS[build.__name__.strip("_")] = Op(takes, results, build, **options)
+        OPS[build.__name__] = Op(takes, lambda param: gives, build, **options)
         return build
 
     return register
 
 
-def host_op(*takes: str, gives: str | Callable[[Any], Sequence[str]], **options: Any) -> Any:
-    """Registers a function that builds an op which XLA has no kernel for."""
-    register = op(*takes, gives=gives, on_host=True, **options)
+def register_all(table: dict[str, tuple[Any, ...]], **options: Any) -> None:
+    """Register ops by their names: patterns, a function, and parameters if it takes one first."""
+    for name, (patterns, function, *params) in table.items():
 
-    def flagged(build: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(build)
-        def building(context: Any, param: Any, *args: Any) -> Any:
-            context.flags.add("no_kernel")
-            return build(context, param, *args)
+        def build(_: Context, param: Any, *args: Any, f: Any = function, p: Any = params) -> Any:
+            return f(param, *args) if p else f(*args)
 
-        register(building)
-        return build
-
-    return flagged
+        build.__name__ = name
+        more = {"params": tuple(params[0])} if params else {}
+        op(patterns, **more, **options)(build)
 
 
 def tame(x: tf.Tensor) -> tf.Tensor:
-    """Keeps the values small."""
+    """Keep the values small."""
     return tf.clip_by_value(x, tf.cast(-BOUND, x.dtype), tf.cast(BOUND, x.dtype))
 
 
 def with_one(x: tf.Tensor) -> tf.Tensor:
-    """Begins with a one, so that there is something."""
+    """Begin with a one, so that there is something."""
     return tf.concat([tf.constant([1.0], tf.float64), x], 0)

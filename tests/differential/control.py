@@ -34,6 +34,8 @@ def run_block(context: Context, block: Block, values: Sequence[Any]) -> list[Any
 def run_statement(context: Context, statement: Statement, values: Sequence[Any]) -> list[Any]:
     args = [values[i] for i in statement.args]
     if statement.op in FORMS:
+        if statement.op in DYNAMIC_FORMS:
+            context.flags.add("dynamic")
         bodies = [
             lambda *more, block=block: run_block(context, block, [*values, *more])
             for block in statement.blocks
@@ -42,6 +44,8 @@ def run_statement(context: Context, statement: Statement, values: Sequence[Any])
     op = OPS[statement.op]
     if op.makes_sizes(statement.param):
         context.flags.add("dynamic")
+    if op.on_host:
+        context.flags.add("no_kernel")
     built = op.build(context, statement.param, *args)
     return list(built) if isinstance(built, list | tuple) else [built]
 
@@ -54,17 +58,6 @@ def branch(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
 def switch(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
     index = tf.ensure_shape(tf.identity(args[0]), [])
     return [tf.switch_case(index, [lambda body=body: body()[0] for body in bodies])]
-
-
-def unequal_branch(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
-    """A branch whose results are vectors of different sizes."""
-    context.flags.add("dynamic")
-    return branch(context, _, args, bodies)
-
-
-def unequal_switch(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
-    context.flags.add("dynamic")
-    return switch(context, _, args, bodies)
 
 
 def while_loop(context: Context, param: Any, args: Any, bodies: Any) -> list[Any]:
@@ -89,17 +82,14 @@ def while_loop(context: Context, param: Any, args: Any, bodies: Any) -> list[Any
 def for_loop(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
     start, count = args
     body = lambda y, i: like(bodies[0](y, i)[0], start)  # noqa: E731
-    return [converted_loop()(body, tf.clip_by_value(count, 0, MOST_ITERATIONS), start)]
+    loop = tf.autograph.to_graph(plain_loop, recursive=False)
+    return [loop(body, tf.clip_by_value(count, 0, MOST_ITERATIONS), start)]
 
 
 def plain_loop(body: Any, count: Any, y: Any) -> Any:
     for i in tf.range(count):
         y = body(y, i)
     return y
-
-
-def converted_loop() -> Any:
-    return tf.autograph.to_graph(plain_loop, recursive=False)
 
 
 def array(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
@@ -115,7 +105,6 @@ def array(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
 
 
 def growing_loop(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
-    context.flags.add("dynamic")
     invariants = (tf.TensorShape([]), tf.TensorShape([None]))
     start = tf.ensure_shape(tf.identity(args[0]), [None])
 
@@ -152,11 +141,13 @@ def like(y: Any, start: Any) -> Any:
 FORMS: dict[str, Form] = {
     "branch": branch,
     "switch": switch,
-    "unequal_branch": unequal_branch,
-    "unequal_switch": unequal_switch,
+    "unequal_branch": branch,
+    "unequal_switch": switch,
     "while_loop": while_loop,
     "for_loop": for_loop,
     "array": array,
     "growing_loop": growing_loop,
     "function": function,
 }
+# The results of their blocks have different sizes.
+DYNAMIC_FORMS = {"unequal_branch", "unequal_switch", "growing_loop"}

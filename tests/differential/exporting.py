@@ -73,11 +73,7 @@ class Original:
         return True
 
     def export(self, size: int) -> hostcall_mlir.Program:
-        """The program for vectors of one size.
-
-        Raises:
-          _RefusedError: when it cannot be exported.
-        """
+        """Export the program for vectors of one size, or raise a _RefusedError."""
         self.context.reset()
         try:
             return hostcall.export(self.function, *_specs(size), variables="inputs")
@@ -93,14 +89,9 @@ def _specs(size: int) -> tuple[tf.TensorSpec, tf.TensorSpec]:
 
 
 def check_exported(program: Program) -> set[str]:
-    """Compares a program that is exported and loaded, in all ways, with the compiled function.
+    """Compare a program that is exported and loaded, in all ways, with the compiled function.
 
-    Returns:
-      What happened, for statistics.
-
-    Raises:
-      AssertionError: when they differ, in values, variables, errors or the calls that were made.
-      NoReferenceError: when the compiled function fails, though the program was not meant to.
+    Returns what happened, for statistics. Differences are values, variables, errors and calls.
     """
     context = Context(jit=True, exports=True)
     events: set[str] = set()

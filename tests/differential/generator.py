@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.differential import sources
 from tests.differential.catalogue import OPS
 from tests.differential.control import FORMS
 from tests.differential.program import Block, Program, Statement, Type
 from tests.differential.script_ops import BEHAVIOURS, is_stock
+from tests.differential.sources import SOURCES
 
 INPUTS = [Type("f", ("n",)), Type("i", ())]
 DEEPEST = 2
@@ -49,8 +50,6 @@ _ON_THE_HOST = {"evens_of_any"} | {name for name, op in OPS.items() if op.on_hos
 _ON_THE_HOST |= {
     name for name in BEHAVIOURS if not any(is_whole(name, p) for p in OPS[name].params)
 }
-
-_SOURCES = {name for name, op in OPS.items() if op.build.__module__ == sources.__name__}
 
 
 @dataclasses.dataclass
@@ -108,8 +107,8 @@ class Drawing:
         if kind == "form" and depth < DEEPEST:
             return self.form(types, depth)
         among = {n for n in OPS if (n in _SCRIPT_OPS) == (kind == "script op")}
-        among -= set() if self.dynamic else _SOURCES
-        among &= _SOURCES if kind == "source" else among
+        among -= set() if self.dynamic else {*SOURCES}
+        among &= {*SOURCES} if kind == "source" else among
         among -= _NOT_DIFFERENTIATED if self.gradient else set()
         among -= _ON_THE_HOST if self.whole else set()
         among -= _NOT_IN_SESSIONS if self.stock else set()
@@ -158,36 +157,31 @@ class Drawing:
     def _body(self, types: list[Type], depth: int, wanted: Any) -> tuple[Block, list[Type]]:
         return self.block(types, 3, depth + 1, wanted)
 
-    def _branch(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
+    def _branch(
+        self, types: list[Type], depth: int, unequal: str = ""
+    ) -> tuple[Statement, list[Type]]:
         conditions = [i for i, type_ in enumerate(types) if type_ == Type("b", ())]
         if not conditions:
-            return self._switch(types, depth)
-        return self._branches("branch", self.one_of(conditions), 2, types, depth)
+            return self._switch(types, depth, unequal)
+        return self._branches(f"{unequal}branch", self.one_of(conditions), 2, types, depth)
 
-    def _switch(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
-        return self._branches("switch", self._value(types, "i"), 3, types, depth)
+    def _switch(
+        self, types: list[Type], depth: int, unequal: str = ""
+    ) -> tuple[Statement, list[Type]]:
+        return self._branches(f"{unequal}switch", self._value(types, "i"), 3, types, depth)
+
+    # Their results are vectors of different sizes.
+    _unequal_branch = functools.partialmethod(_branch, unequal="unequal_")
+    _unequal_switch = functools.partialmethod(_switch, unequal="unequal_")
 
     def _branches(
         self, name: str, index: int, count: int, types: list[Type], depth: int
     ) -> tuple[Statement, list[Type]]:
-        result = types[self._value(types)]
-        bodies = [self._body(types, depth, result.__eq__)[0] for _ in range(count)]
-        return Statement(name, (index,), None, tuple(bodies)), [result]
-
-    def _unequal_branch(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
-        conditions = [i for i, type_ in enumerate(types) if type_ == Type("b", ())]
-        if not conditions:
-            return self._unequal_switch(types, depth)
-        return self._unequal("unequal_branch", self.one_of(conditions), 2, types, depth)
-
-    def _unequal_switch(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
-        return self._unequal("unequal_switch", self._value(types, "i"), 3, types, depth)
-
-    def _unequal(
-        self, name: str, index: int, count: int, types: list[Type], depth: int
-    ) -> tuple[Statement, list[Type]]:
-        bodies = [self._body(types, depth, _is_vector)[0] for _ in range(count)]
-        result = Type("f", (f"x{next(self.sizes)}",))
+        unequal = name.startswith("unequal")
+        result = None if unequal else types[self._value(types)]
+        wanted = _is_vector if result is None else result.__eq__
+        bodies = [self._body(types, depth, wanted)[0] for _ in range(count)]
+        result = result or Type("f", (f"x{next(self.sizes)}",))
         return Statement(name, (index,), None, tuple(bodies)), [result]
 
     def _while_loop(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tests.differential.catalogue import op, tame, with_one
+from tests.differential.catalogue import op, register_all, tame, with_one
 from tests.differential.program import Context
 
 # Means in eighths are rounded after adding this, so that none is near a half.
@@ -44,30 +44,17 @@ SAME_SIZE: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@op("f a", gives="f a", params=tuple(SAME_SIZE))
-def same_size(context: Context, name: str, x: Any) -> Any:
-    y = tame(SAME_SIZE[name](x))
-    return tf.ensure_shape(y, x.shape)
-
-
-@op("f a", gives="f a~", params=("first", "last"))
-def without(context: Context, end: str, x: Any) -> Any:
-    return x[1:] * 1.0 if end == "first" else x[:-1]
-
-
-@op("f a", gives=lambda _: ["f a/", "f a%"])
-def every_other(context: Context, _: Any, x: Any) -> Any:
-    # XLA has no gradient of nothing, taken in steps.
-    x = with_one(with_one(x))
-    return x[::2], x[1::2]
-
-
-@op("f a", gives=lambda _: ["f a<", "f a>"], params=("slices", "split"))
-def halves_of(context: Context, how: str, x: Any) -> Any:
+def _halves(how: str, x: Any) -> Any:
     half = tf.size(x) // 2
     if how == "split":
         return tf.split(x, tf.stack([half, tf.size(x) - half]), num=2)
     return x[:half], x[half:]
+
+
+def _every_other(x: Any) -> Any:
+    # XLA has no gradient of nothing, taken in steps.
+    x = with_one(with_one(x))
+    return x[::2], x[1::2]
 
 
 DOUBLED: dict[str, Callable[[Any], Any]] = {
@@ -78,53 +65,20 @@ DOUBLED: dict[str, Callable[[Any], Any]] = {
     "flatten": lambda x: tf.reshape(tf.stack([x, -x], 1), [-1]),
     "stitch": lambda x: tf.dynamic_stitch([_places(x), _places(x) + tf.size(x)], [x, x]),
 }
-
-
-@op("f a", gives="f a+a", params=tuple(DOUBLED))
-def doubled(context: Context, name: str, x: Any) -> Any:
-    return DOUBLED[name](x)
-
-
-@op("f a", gives="f a+3")
-def pad(context: Context, _: Any, x: Any) -> Any:
-    return tf.pad(x, [[1, 2]], constant_values=1)
-
-
-@op("f a", gives="f a+1")
-def update_first(context: Context, _: Any, x: Any) -> Any:
-    return tf.tensor_scatter_nd_update(with_one(x), [[0]], tf.constant([7.0], tf.float64))
-
-
-@op("f a", gives="f 2 a", params=("stack", "reshape"))
-def two_rows(context: Context, how: str, x: Any) -> Any:
-    return tf.stack([x, -x]) if how == "stack" else tf.reshape(tf.concat([x, -x], 0), [2, -1])
-
-
-@op("f a", gives="f a 2", params=("stack", "reshape"))
-def two_columns(context: Context, how: str, x: Any) -> Any:
-    return tf.stack([x, -x], 1) if how == "stack" else tf.reshape(tf.repeat(x * 1.0, 2), [-1, 2])
-
-
-@op("f a", gives="f a a", params=("diag", "eye", "band_part"))
-def square_matrix(context: Context, name: str, x: Any) -> Any:
-    if name == "eye":
-        return tf.eye(tf.size(x), dtype=tf.float64)
-    if name == "diag":
-        return tf.linalg.diag(x)
-    return tame(tf.linalg.band_part(x[:, None] * x[None, :], -1, 0))
-
-
-@op("f a a", gives="f a")
-def diag_part(context: Context, _: Any, x: Any) -> Any:
-    return tf.linalg.diag_part(x)
-
-
-@op("* a", gives="i a", params=("down", "steps"))
-def range_by_size(context: Context, how: str, x: Any) -> Any:
-    size = tf.size(x)
-    return tf.range(size, 0, -1) if how == "down" else tf.range(1, 2 * size + 1, 2)
-
-
+TWO_ROWS = {
+    "stack": lambda x: tf.stack([x, -x]),
+    "reshape": lambda x: tf.reshape(tf.concat([x, -x], 0), [2, -1]),
+}
+TWO_COLUMNS = {
+    "stack": lambda x: tf.stack([x, -x], 1),
+    "reshape": lambda x: tf.reshape(tf.repeat(x * 1.0, 2), [-1, 2]),
+}
+SQUARES = {
+    "diag": tf.linalg.diag,
+    "eye": lambda x: tf.eye(tf.size(x), dtype=tf.float64),
+    "band_part": lambda x: tame(tf.linalg.band_part(x[:, None] * x[None, :], -1, 0)),
+}
+RANGES = {"down": lambda n: tf.range(n, 0, -1), "steps": lambda n: tf.range(1, 2 * n + 1, 2)}
 NUMBERS: dict[str, Callable[[Any], Any]] = {
     "last": lambda x: with_one(x)[-1],
     "middle": lambda x: tf.sort(with_one(x) * 1.0)[tf.size(x) // 2],
@@ -137,46 +91,6 @@ NUMBERS: dict[str, Callable[[Any], Any]] = {
     "least": tf.reduce_min,
     "trace": lambda x: tf.linalg.trace(x[:, None] * x[None, :]),
 }
-
-
-@op("f a", gives="f", params=tuple(NUMBERS))
-def number(context: Context, name: str, x: Any) -> Any:
-    return tame(tf.ensure_shape(NUMBERS[name](x), []))
-
-
-@op("* a", gives="b", params=(0, 2))
-def longer(context: Context, size: int, x: Any) -> Any:
-    return tf.size(x) > size
-
-
-@op("* a", gives="b 3")
-def sequence_mask(context: Context, _: Any, x: Any) -> Any:
-    return tf.sequence_mask(tf.size(x), 3)
-
-
-@op("f a", "f b", gives="f b")
-def times_one(context: Context, _: Any, x: Any, y: Any) -> Any:
-    """Multiply with a vector that has one element, which only the run knows."""
-    context.flags.add("dynamic")
-    one = tf.boolean_mask(with_one(x), _places(with_one(x)) < 1)
-    return tame(tf.ensure_shape(one * y, y.shape))
-
-
-@op("f a b", "f b", gives="f a b")
-def add_row(context: Context, _: Any, x: Any, y: Any) -> Any:
-    return tame(x + y)
-
-
-@op("f a b", "f a", gives="f a b")
-def times_column(context: Context, _: Any, x: Any, y: Any) -> Any:
-    return tame(x * y[:, None])
-
-
-@op("f a", "f b", gives="f a+b")
-def stitch(context: Context, _: Any, x: Any, y: Any) -> Any:
-    return tf.dynamic_stitch([_places(x), _places(y) + tf.size(x)], [x, y])
-
-
 MATRICES: dict[str, Callable[[Any], Any]] = {
     "cumsum_down": lambda x: tf.cumsum(x, 0),
     "cumsum_along": lambda x: tf.cumsum(x, 1),
@@ -189,25 +103,62 @@ MATRICES: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@op("f a b", gives="f a b", params=tuple(MATRICES))
-def same_sizes(context: Context, name: str, x: Any) -> Any:
-    return tf.ensure_shape(tame(MATRICES[name](x)), x.shape)
-
-
-@op("f a b", gives="f b", params=("reduce_sum", "reduce_min", "reduce_mean"))
-def columns(context: Context, name: str, x: Any) -> Any:
+def _columns(name: str, x: Any) -> Any:
     y = getattr(tf, name)(x, axis=0)
     if name == "reduce_mean":
         y = tf.round(tf.where(tf.math.is_nan(y), tf.zeros_like(y), y) * 8.0 + OFFSET)
     return tame(y)
 
 
-@op("f a b", gives="f b a+2")
-def concat_columns(context: Context, _: Any, x: Any) -> Any:
+def _concat_columns(x: Any) -> Any:
     y = tf.transpose(x)
     return tf.concat([y, tf.ones([tf.shape(y)[0], 2], tf.float64)], 1)
 
 
-@op("f a b", gives="f a")
-def last_column(context: Context, _: Any, x: Any) -> Any:
-    return tf.pad(x, [[0, 0], [1, 0]])[:, -1]
+register_all({
+    "same_size": (
+        "f a -> f a", lambda name, x: tf.ensure_shape(tame(SAME_SIZE[name](x)), x.shape), SAME_SIZE
+    ),
+    "without": (
+        "f a -> f a~", lambda end, x: x[1:] * 1.0 if end == "first" else x[:-1], ("first", "last")
+    ),
+    "every_other": ("f a -> f a/, f a%", _every_other),
+    "halves_of": ("f a -> f a<, f a>", _halves, ("slices", "split")),
+    "doubled": ("f a -> f a+a", lambda name, x: DOUBLED[name](x), DOUBLED),
+    "pad": ("f a -> f a+3", lambda x: tf.pad(x, [[1, 2]], constant_values=1)),
+    "update_first": (
+        "f a -> f a+1",
+        lambda x: tf.tensor_scatter_nd_update(with_one(x), [[0]], tf.constant([7.0], tf.float64)),
+    ),
+    "two_rows": ("f a -> f 2 a", lambda how, x: TWO_ROWS[how](x), TWO_ROWS),
+    "two_columns": ("f a -> f a 2", lambda how, x: TWO_COLUMNS[how](x), TWO_COLUMNS),
+    "square_matrix": ("f a -> f a a", lambda name, x: SQUARES[name](x), SQUARES),
+    "diag_part": ("f a a -> f a", tf.linalg.diag_part),
+    "range_by_size": ("* a -> i a", lambda how, x: RANGES[how](tf.size(x)), RANGES),
+    "number": (
+        "f a -> f", lambda name, x: tame(tf.ensure_shape(NUMBERS[name](x), [])), NUMBERS
+    ),
+    "longer": ("* a -> b", lambda size, x: tf.size(x) > size, (0, 2)),
+    "sequence_mask": ("* a -> b 3", lambda x: tf.sequence_mask(tf.size(x), 3)),
+    "add_row": ("f a b, f b -> f a b", lambda x, y: tame(x + y)),
+    "times_column": ("f a b, f a -> f a b", lambda x, y: tame(x * y[:, None])),
+    "stitch": (
+        "f a, f b -> f a+b",
+        lambda x, y: tf.dynamic_stitch([_places(x), _places(y) + tf.size(x)], [x, y]),
+    ),
+    "same_sizes": (
+        "f a b -> f a b", lambda name, x: tf.ensure_shape(tame(MATRICES[name](x)), x.shape),
+        MATRICES,
+    ),
+    "columns": ("f a b -> f b", _columns, ("reduce_sum", "reduce_min", "reduce_mean")),
+    "concat_columns": ("f a b -> f b a+2", _concat_columns),
+    "last_column": ("f a b -> f a", lambda x: tf.pad(x, [[0, 0], [1, 0]])[:, -1]),
+})  # fmt: skip
+
+
+@op("f a, f b -> f b")
+def times_one(context: Context, _: Any, x: Any, y: Any) -> Any:
+    """Multiply with a vector that has one element, which only the run knows."""
+    context.flags.add("dynamic")
+    one = tf.boolean_mask(with_one(x), _places(with_one(x)) < 1)
+    return tame(tf.ensure_shape(one * y, y.shape))

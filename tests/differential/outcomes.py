@@ -32,14 +32,7 @@ class NoReferenceError(Exception):
 
 @dataclasses.dataclass
 class Outcome:
-    """What came of one call.
-
-    Attributes:
-      values: the results, or the class of the error.
-      journal: the side effects in Python.
-      variables: their final values.
-      error: the error itself.
-    """
+    """What came of one call: its results or the class of its error, side effects, variables."""
 
     values: Any
     journal: list[Any]

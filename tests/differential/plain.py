@@ -17,13 +17,7 @@ v1 = tf.compat.v1
 
 
 def outcomes(text: str, way: str, with_hostcall: bool) -> list[dict[str, Any]]:
-    """What comes of the calls of a program, as JSON.
-
-    Args:
-      text: the program, as it prints itself.
-      way: in which way it is run, a key of `WAYS`.
-      with_hostcall: whether this process is meant to have it.
-    """
+    """Return what comes of the calls of a program, in its own words, in one of `WAYS`, as JSON."""
     assert ("hostcall" in sys.modules) == with_hostcall
     keep_quiet()
     program = eval(text, {"Program": Program, "Block": Block, "Statement": Statement})

@@ -45,13 +45,9 @@ class Data:
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Statement(Data):
-    """One op of a program: its results are appended to the values that there are.
+    """One op of a program, in `OPS` or `FORMS`: its results are appended to the values.
 
-    Attributes:
-      op: its name, in `ops.OPS` or `control.FORMS`.
-      args: the positions of its arguments in the list of values.
-      param: what else the op wants to know.
-      blocks: the bodies of loops, branches and functions.
+    `args` are positions in the list of values, `blocks` the bodies of loops, branches, functions.
     """
 
     op: str

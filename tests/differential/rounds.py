@@ -24,16 +24,10 @@ KINDS = ("routes", "exported", "unjitted", "checked")
 
 
 def run_round(number: int, count: int, journal: str, kind: str) -> dict[str, Any]:
-    """Runs `count` programs, those of the seed `number`.
+    """Run `count` programs, those of the seed `number`, for one of `KINDS`.
 
-    Args:
-      number: the seed.
-      count: how many programs.
-      journal: a file for the program that runs, should the process end with it.
-      kind: what is compared with what, one of `KINDS`.
-
-    Returns:
-      How many of the programs did what, and what is wrong with the smallest that fails.
+    The file `journal` has the program that runs, should the process end with it. Returns how many
+    of the programs did what, and what is wrong with the smallest that fails.
     """
     keep_quiet()
     counts: collections.Counter[str] = collections.Counter()

@@ -34,10 +34,7 @@ _VARIANT_REFUSALS = (
 
 
 def check(program: Program) -> set[str]:
-    """Compares all ways to run a program.
-
-    Returns:
-      What happened, for statistics.
+    """Compare all ways to run a program, and return what happened, for statistics.
 
     Raises:
       AssertionError: when they differ.
@@ -45,10 +42,7 @@ def check(program: Program) -> set[str]:
     """
     reference = Context(jit=False)
     expected = in_program_order(program, outcomes(program, reference, "auto"))
-    for outcome in expected:
-        if not outcome.is_planned:
-            raise NoReferenceError(f"{outcome.error}\n{program}")
-    events = set(reference.flags) | {f"gradient {program.gradient}"}
+    events = planned_events(program, reference, expected)
     if any(outcome.error for outcome in expected):
         events.add("raises")
     found = []
@@ -70,26 +64,20 @@ def check(program: Program) -> set[str]:
 
 
 def check_sizes(program: Program) -> set[str]:
-    """Compares a program without callbacks, compiled with checked sizes, with plain graph mode.
+    """Compare a program without callbacks, compiled with checked sizes, with plain graph mode.
 
-    Returns:
-      What happened, for statistics.
-
-    Raises:
-      AssertionError: when they differ, or when it is refused and stock TensorFlow compiles it.
-      NoReferenceError: when plain graph mode fails.
+    Raises as `check` does, and where a program is refused that stock TensorFlow compiles.
     """
     reference = Context(jit=False)
     expected = outcomes(program, reference, "auto")
-    for outcome in expected:
-        if not outcome.is_planned:
-            raise NoReferenceError(f"{outcome.error}\n{program}")
-    events = set(reference.flags) | {f"gradient {program.gradient}"}
+    events = planned_events(program, reference, expected)
     with sizes_checked():
         actual = outcomes(program, Context(jit=True), "auto")
     found = []
     for number, (one, other) in enumerate(zip(actual, expected, strict=True)):
-        if is_refusal(program, one) and is_refused_by_stock(program, number):
+        # Without checked sizes.
+        stock = outcomes(program, Context(jit=True), "auto") if is_refusal(program, one) else []
+        if stock and stock[number].error is not None:
             events.add("refused, and by stock, too")
         elif difference := compare(one, other):
             found.append(f"call {number}: {difference}")
@@ -97,10 +85,12 @@ def check_sizes(program: Program) -> set[str]:
     return events
 
 
-def is_refused_by_stock(program: Program, number: int) -> bool:
-    """Whether a call fails without checked sizes, too."""
-    stock = outcomes(program, Context(jit=True), "auto")
-    return stock[number].error is not None
+def planned_events(program: Program, reference: Context, expected: list[Outcome]) -> set[str]:
+    """Return what the reference has come to, for statistics; raise where that was not planned."""
+    for outcome in expected:
+        if not outcome.is_planned:
+            raise NoReferenceError(f"{outcome.error}\n{program}")
+    return set(reference.flags) | {f"gradient {program.gradient}"}
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.differential.catalogue import BOUND, op, tame
+from tests.differential.catalogue import BOUND, OPS, Op, op, tame
 from tests.differential.program import (
     DTYPES,
     Context,
@@ -229,20 +229,19 @@ def register(name: str, behaviour: Behaviour) -> None:
     unknown = ("nothing", "rank", "bounded") if behaviour.bounded else ("nothing", "rank")
     shapes = SHAPES if behaviour.shapes else unknown
     gives = lambda param: results_of(behaviour, param[1])  # noqa: E731
-    params = params_of(behaviour, shapes)
-    op(*behaviour.takes, gives=gives, params=params)(build_behaviour(name))
+    OPS[name] = Op(behaviour.takes, gives, build_behaviour(name), params_of(behaviour, shapes))
 
 
 for _name, _behaviour in BEHAVIOURS.items():
     register(_name, _behaviour)
 
 
-@op("f a", gives="f h!", params=("nothing", "rank"))
+@op("f a -> f h!", params=("nothing", "rank"))
 def evens_of_any(context: Context, shape: str, x: Any) -> Any:
     return build_behaviour("evens")(context, ("numpy_function", shape, True), x)
 
 
-@op("* ...", gives=lambda _: [], params=("numpy_function", "py_function", "py_func"))
+@op("* ... ->", params=("numpy_function", "py_function", "py_func"))
 def note(context: Context, api: str, x: Any) -> Any:
     if x.dtype == tf.string:
         context.flags.add("host")
@@ -251,28 +250,27 @@ def note(context: Context, api: str, x: Any) -> Any:
     return []
 
 
-@op(gives="i", params=tuple(itertools.product(EAGER_OR_NOT, (True, False))))
+def scalar(context: Context, result: list[Any], known: bool) -> list[Any]:
+    """Tell that a result is a scalar, or note that nothing does."""
+    if known:
+        result[0].set_shape([])
+    else:
+        context.flags.add("host")
+    return result
+
+
+@op("-> i", params=tuple(itertools.product(EAGER_OR_NOT, (True, False))))
 def entries(context: Context, param: Any) -> Any:
     api, known = param
     function = lambda: np.int32(min(BOUND, len(context.journal)))  # noqa: E731
-    result = call(context, api, function, [], [tf.int32], "")
-    if known:
-        result[0].set_shape([])
-    else:
-        context.flags.add("host")
-    return result
+    return scalar(context, call(context, api, function, [], [tf.int32], ""), known)
 
 
-@op("f", gives="f", params=(True, False))
+@op("f -> f", params=(True, False))
 def python_variable(context: Context, known: bool, x: Any) -> Any:
     variable = context.python_variable
-    result = call(context, "py_function", lambda x: tame(variable.assign_add(x)), [x],
-                  [tf.float64], "")  # fmt: skip
-    if known:
-        result[0].set_shape([])
-    else:
-        context.flags.add("host")
-    return result
+    add = lambda x: tame(variable.assign_add(x))  # noqa: E731
+    return scalar(context, call(context, "py_function", add, [x], [tf.float64], ""), known)
 
 
 ERRORS = {
@@ -282,8 +280,7 @@ ERRORS = {
 }
 
 
-@op("f", gives="f",
-    params=tuple(itertools.product(EAGER_OR_NOT, ERRORS, (0, 5), (True, False))))  # fmt: skip
+@op("f -> f", params=tuple(itertools.product(EAGER_OR_NOT, ERRORS, (0, 5), (True, False))))
 def fail_above(context: Context, param: Any, x: Any) -> Any:
     api, error, threshold, known = param
 
@@ -293,9 +290,4 @@ def fail_above(context: Context, param: Any, x: Any) -> Any:
             raise ERRORS[error]("Planned")
         return x
 
-    result = call(context, api, function, [x], [tf.float64], "")
-    if known:
-        result[0].set_shape([])
-    else:
-        context.flags.add("host")
-    return result
+    return scalar(context, call(context, api, function, [x], [tf.float64], ""), known)

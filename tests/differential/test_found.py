@@ -1,4 +1,4 @@
-"""Programs that random ones have led to, made smaller: all routes agree with plain graph mode."""
+"""Programs that random ones have led to, made smaller: routes agree, and loaded programs do."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.differential import running
+from tests.differential.exporting import check_exported
 from tests.differential.program import Block, Program, Statement
 from tests.support.helpers import assert_same, to_numpy
 
@@ -106,3 +107,15 @@ def test_the_gradient_of_a_loop_that_needs_nothing_of_what_the_loop_has_kept() -
         gradient="outside",
     )
     running.check(program)
+
+
+def vector_to(*statements: Statement) -> Program:
+    """A program of some vectors, which returns what the last statement does."""
+    result = Block(statements, (1 + len(statements),))
+    return Program(result, inputs=(((1, 2, 4), 0), ((2, 6, -4), 1)))
+
+
+@pytest.mark.parametrize("api", ["eager_callback", "py_function"])
+def test_a_bounded_result_of_a_function_of_tensors(api: str) -> None:
+    """The true size is behind the number of the state, which goes."""
+    check_exported(vector_to(Statement("evens", (0,), (api, "bounded", True))))

@@ -43,17 +43,7 @@ class Unjitted:
             worker.close()
 
     def check(self, program: Program) -> set[str]:
-        """Compares the two ways.
-
-        Args:
-          program: one that stock TensorFlow can run.
-
-        Returns:
-          What happened, for statistics.
-
-        Raises:
-          AssertionError: when hostcall does what stock does not.
-        """
+        """Compare the two ways to run a program, and return what happened, for statistics."""
         events: set[str] = {f"gradient {program.gradient}"}
         found: list[str] = []
         for version, (_, ways) in _VERSIONS.items():

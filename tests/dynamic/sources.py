@@ -51,13 +51,12 @@ def _scaled(v: Any, x: Any) -> Any:
     return tf.cast(v, tf.float32) * (x[0] + 2.0)
 
 
-def _unique(x: Any, m: Any) -> Any:
-    return _scaled(tf.stop_gradient(tf.unique(tf.round(x * 4.0))[0]), x)
+def _which(x: Any) -> Any:
+    return tf.cast(x > 0.0, tf.int32) + tf.cast(x > 0.25, tf.int32)
 
 
 def _partition(values: Any, x: Any, part: int) -> Any:
-    which = tf.cast(x > 0.0, tf.int32) + tf.cast(x > 0.25, tf.int32)
-    return tf.dynamic_partition(values, which, 3)[part]
+    return tf.dynamic_partition(values, _which(x), 3)[part]
 
 
 def _suppressed(x: Any, m: Any) -> Any:
@@ -65,10 +64,6 @@ def _suppressed(x: Any, m: Any) -> Any:
     boxes = tf.concat([corners, corners + 1.0], 1)
     kept = tf.image.non_max_suppression(boxes, x, SIZE, iou_threshold=0.3, score_threshold=0.0)
     return tf.gather(x, kept)
-
-
-def _cond_sizes(x: Any, m: Any) -> Any:
-    return tf.cond(positives(x) > 2, lambda: m[:5] * 2.0, lambda: m[:2] + 1.0)
 
 
 def _cond_operand(x: Any, m: Any) -> Any:
@@ -84,14 +79,6 @@ def _switch_sizes(x: Any, m: Any) -> Any:
 def _cond_arguments(x: Any, m: Any) -> Any:
     longer = tf.concat([x, m[:, 0]], 0)
     return tf.cond(positives(x) > 2, lambda: x, lambda: longer)
-
-
-def _turned(x: Any, m: Any) -> Any:
-    return tf.image.rot90(tf.reshape(x, [2, 3, 1]), positives(x))[:, :, 0]
-
-
-def _transposed(x: Any, m: Any) -> Any:
-    return tf.cond(positives(x) > 2, lambda: m, lambda: tf.transpose(m))
 
 
 def _bounded(x: Any, m: Any) -> Any:
@@ -135,10 +122,6 @@ def _stacked(x: Any, m: Any) -> Any:
     return tf.while_loop(lambda i, _: i < positives(x), write, (0, rows))[1].stack()
 
 
-def _ragged_mask(x: Any, m: Any) -> Any:
-    return tf.ragged.boolean_mask(m, m > 0.0).to_tensor()
-
-
 def _ragged_lengths(x: Any, m: Any) -> Any:
     n = positives(x)
     lengths = tf.stack([n, SIZE - n])
@@ -148,10 +131,6 @@ def _ragged_lengths(x: Any, m: Any) -> Any:
 def _words(x: Any, m: Any) -> Any:
     words = tf.where(x > 0.0, tf.constant(["1", "20", "3", "4.5", "5", "6"]), "")
     return tf.strings.to_number(tf.strings.split(tf.strings.reduce_join(words, separator=" ")))
-
-
-def _repeated(x: Any, m: Any) -> Any:
-    return tf.repeat(x, tf.cast(x > 0.0, tf.int32) + tf.cast(x > 0.25, tf.int32))
 
 
 def _segments(x: Any, m: Any) -> Any:
@@ -195,19 +174,23 @@ SOURCES: dict[str, Source] = {
     "where_gather": Source(lambda x, m: tf.gather(x, tf.where(x > 0.0)[:, 0])),
     "where_index": Source(lambda x, m: tf.where(x > 0.0)[:, 0]),
     "where_matrix": Source(lambda x, m: tf.gather_nd(m, tf.where(m > 0.0))),
-    "unique": Source(_unique),
+    "unique": Source(lambda x, m: _scaled(tf.stop_gradient(tf.unique(tf.round(x * 4.0))[0]), x)),
     "unique_segments": Source(_segments),
     "unique_counts": Source(lambda x, m: tf.unique_with_counts(tf.round(x * 4.0))[2]),
     "partition_0": Source(lambda x, m: _partition(x, x, 0)),
     "partition_1": Source(lambda x, m: _partition(x, x, 1)),
     "partition_rows": Source(lambda x, m: _partition(m, x, 2)),
     "suppression": Source(_suppressed),
-    "cond_sizes": Source(_cond_sizes),
+    "cond_sizes": Source(
+        lambda x, m: tf.cond(positives(x) > 2, lambda: m[:5] * 2.0, lambda: m[:2] + 1.0)
+    ),
     "cond_operand": Source(_cond_operand),
     "cond_arguments": Source(_cond_arguments, free=True),
     "switch_sizes": Source(_switch_sizes),
-    "turned": Source(_turned),
-    "transposed": Source(_transposed),
+    "turned": Source(lambda x, m: tf.image.rot90(tf.reshape(x, [2, 3, 1]), positives(x))[:, :, 0]),
+    "transposed": Source(
+        lambda x, m: tf.cond(positives(x) > 2, lambda: m, lambda: tf.transpose(m))
+    ),
     "free_mask": Source(lambda x, m: _masked(x), free=True),
     "slice": Source(lambda x, m: x[: positives(x)]),
     "bounded": Source(_bounded),
@@ -216,11 +199,11 @@ SOURCES: dict[str, Source] = {
     "grown": Source(_grown),
     "array_concat": Source(lambda x, m: _rows(x).concat()),
     "array_stack": Source(_stacked),
-    "ragged_mask": Source(_ragged_mask),
+    "ragged_mask": Source(lambda x, m: tf.ragged.boolean_mask(m, m > 0.0).to_tensor()),
     "ragged_lengths": Source(_ragged_lengths),
     "sparse": Source(lambda x, m: tf.sparse.from_dense(tf.nn.relu(x)).values),
     "words": Source(lambda x, m: _scaled(_words(x, m), x)),
-    "repeat": Source(_repeated),
+    "repeat": Source(lambda x, m: tf.repeat(x, _which(x))),
     "range": Source(lambda x, m: _scaled(tf.range(positives(x)), x)),
     "fill": Source(lambda x, m: tf.fill([positives(x)], x[0])),
     "tile": Source(lambda x, m: tf.tile(x[:2], [positives(x)])),

@@ -42,53 +42,27 @@ def test_a_sample_of_uses_is_right() -> None:
     assert [(case.id, outcome.kind) for case, outcome in found if outcome.failed] == []
 
 
-@pytest.mark.custom_call("its processes choose the routes themselves")
-def test_running_totals_of_what_a_mask_keeps_do_not_end_the_process() -> None:
-    ids = ["mask/cumsum/print/none", "mask/chain/print/none", "mask/tail/print/none"]
-    found = run([Case.of_id(text) for text in ids])
-    assert [(case.id, outcome.kind) for case, outcome in found] == [(text, RIGHT) for text in ids]
+# Users' programs: running totals of what a mask keeps, a tail of it, its one element broadcast,
+# a gradient of a concatenation, the last beside a callback, rows in an array. Of the last two, one
+# has an op of XLA's own in a cluster, and one a factorization that computes no vectors.
+USERS = (
+    "mask/cumsum/print/none",
+    "mask/chain/print/none",
+    "mask/tail/print/none",
+    "mask/times_full/print/none",
+    "mask/concat_self/print/inside",
+    "mask/last/numpy/none",
+    "mask/roll/numpy/none",
+    "array_concat/sum/print/none",
+    "bounded_rows/tf_slice/partition/inside",
+    "fill/singular_values/numpy/outside",
+)
 
 
 @pytest.mark.custom_call("its processes choose the routes themselves")
-def test_a_cluster_with_an_op_of_xlas_own_never_runs_by_other_kernels() -> None:
-    (found,) = run([Case.of_id("bounded_rows/tf_slice/partition/inside")])
-    assert found[1].kind == RIGHT, found[1]
-
-
-@pytest.mark.custom_call("its processes choose the routes themselves")
-def test_a_factorization_that_computes_no_vectors_leaves_scalars_for_its_gradient() -> None:
-    ids = ["fill/singular_values/numpy/outside", "mask/eigenvalues/numpy/outside"]
-    found = run([Case.of_id(text) for text in ids])
-    assert [(case.id, outcome.kind) for case, outcome in found] == [(text, RIGHT) for text in ids]
-
-
-def test_the_one_element_that_a_mask_keeps_is_broadcast() -> None:
-    def program(x: tf.Tensor) -> tf.Tensor:
-        say(x)
-        return tf.boolean_mask(x, x > 0.5) * x
-
-    assert_same(program, X)
-
-
-def test_the_gradient_of_a_concatenation_of_what_a_mask_keeps() -> None:
-    def program(x: tf.Tensor) -> Any:
-        say(x)
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = tf.boolean_mask(x, x < 0.0)
-            loss = tf.reduce_sum(tf.concat([y * 2.0, y**2], 0) ** 2)
-        return tape.gradient(loss, x)
-
-    assert_same(program, X)
-
-
-def test_the_last_that_a_mask_keeps_beside_a_callback() -> None:
-    def program(x: tf.Tensor) -> Any:
-        y = tf.boolean_mask(x, x < 0.0)
-        z = tf.ensure_shape(tf.numpy_function(np.sort, [x], tf.float32), [6])
-        return y[-1] + z[0], tf.roll(y, 1, 0)
-
-    assert_same(program, X)
+def test_programs_of_users_are_right() -> None:
+    found = run(map(Case.of_id, USERS))
+    assert [(case.id, outcome.kind) for case, outcome in found] == [(text, RIGHT) for text in USERS]
 
 
 def test_the_parts_of_a_partition_are_stitched_together() -> None:
@@ -126,16 +100,6 @@ def test_the_gradient_of_turned_images_whose_tape_is_outside() -> None:
         found.append((y, tape.gradient(y, SQUARE)))
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other)
-
-
-def test_rows_of_different_lengths_in_an_array_are_concatenated() -> None:
-    def program(x: tf.Tensor) -> tf.Tensor:
-        say(x)
-        rows = tf.TensorArray(tf.float32, 4, infer_shape=False, element_shape=[None])
-        write = lambda i, rows: (i + 1, rows.write(i, x[: i + 1]))  # noqa: E731
-        return tf.while_loop(lambda i, _: i < 4, write, (0, rows))[1].concat()
-
-    assert_same(program, X)
 
 
 class LastKept(keras.layers.Layer):

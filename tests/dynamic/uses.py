@@ -101,10 +101,6 @@ def _count_down(v: Any) -> Any:
     )[1]
 
 
-def _carried(v: Any) -> Any:
-    return tf.while_loop(lambda i, _: i < 3, lambda i, w: (i + 1, w * 0.5 + v), (0, v))[1]
-
-
 def _carried_slice(v: Any) -> Any:
     return tf.while_loop(
         lambda i, _: i < 2,
@@ -374,7 +370,9 @@ _CONTROL: dict[str, Use] = {
     "dynamic_array": _dynamic_array,
     "array_unstack": lambda v: tf.TensorArray(tf.float32, tf.size(v)).unstack(v).gather([0, 0]),
     "count_down": _count_down,
-    "carried": _carried,
+    "carried": lambda v: tf.while_loop(
+        lambda i, _: i < 3, lambda i, w: (i + 1, w * 0.5 + v), (0, v)
+    )[1],
     "carried_slice": _carried_slice,
     "loop_to_size": lambda v: tf.while_loop(
         lambda i, y: i < tf.size(v), lambda i, y: (i + 1, y * 1.5), (0, 1.0)
@@ -395,11 +393,4 @@ _CONTROL: dict[str, Use] = {
     "print_value": lambda v: _after(tf.print(v, output_stream="file:///dev/null"), v),
 }
 
-USES: dict[str, Use] = {
-    **_ELEMENTWISE,
-    **_LAYOUT,
-    **_REDUCTIONS,
-    **_LOOKUPS,
-    **_ALGEBRA,
-    **_CONTROL,
-}
+USES = _ELEMENTWISE | _LAYOUT | _REDUCTIONS | _LOOKUPS | _ALGEBRA | _CONTROL

@@ -56,6 +56,7 @@ BINARY: dict[str, float] = {
 }
 # Near to a root of theirs, what is left of a difference is no more than rounding.
 _WITH_ROOTS = ("Digamma", "Lgamma", "Erfinv")
+_TO_REAL = ("Real", "Imag", "Angle", "ComplexAbs")
 _SHIFTS = ("LeftShift", "RightShift")
 _DIVISIONS = words("Div FloorDiv FloorMod Mod TruncateDiv TruncateMod")
 _NO_BROADCAST = words("""ReluGrad Relu6Grad LeakyReluGrad EluGrad SeluGrad SoftsignGrad SoftplusGrad
@@ -70,19 +71,13 @@ _SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
 ]
 
 
-def _outputs(op: str, dtype: tf.DType) -> dict[str, Any]:
-    if op in ("Real", "Imag", "Angle", "ComplexAbs"):
-        return {"Tout": dtype.real_dtype}
-    return {}
-
-
 def _unary(data: Data) -> Iterator[Call]:
     for op, (domain, ulps) in UNARY.items():
         data.start(op)
         # These have no attribute for their dtype.
         kinds = [tf.bool] if op == "LogicalNot" else dtypes(op)
         for dtype in kinds:
-            attrs = _outputs(op, dtype)
+            attrs = {"Tout": dtype.real_dtype} if op in _TO_REAL else {}
             scale = ARRAY if op in _WITH_ROOTS else ELEMENT
             for shape in ((3, 5), (), (0,), (67,), (1, 2, 1)):
                 inputs = (_domain(data, domain, dtype, shape),)
@@ -197,7 +192,8 @@ def _others(data: Data) -> Iterator[Call]:  # noqa: C901 - a loop for each op
         yield Call("AddN", ([data.normal(dtype, 3)],), ulps=0)
     for dtype in dtypes("Complex"):
         parts = pairs(special(dtype))
-        yield Call("Complex", parts, {"Tout": _complex_of(dtype)}, ulps=0)
+        out = tf.complex128 if dtype == tf.float64 else tf.complex64
+        yield Call("Complex", parts, {"Tout": out}, ulps=0)
     for dtype in dtypes("ApproximateEqual"):
         x = data.normal(dtype, 9)
         yield Call("ApproximateEqual", (x, x + data.normal(dtype, 9) / 100), {"tolerance": 0.01})
@@ -215,10 +211,6 @@ def _others(data: Data) -> Iterator[Call]:  # noqa: C901 - a loop for each op
         yield Call("ToBool", (data.normal(dtype, 3),))
         yield Call("ToBool", (np.zeros((), dtype.as_numpy_dtype),))
         yield Call("ToBool", (np.zeros((0,), dtype.as_numpy_dtype),))
-
-
-def _complex_of(dtype: tf.DType) -> tf.DType:
-    return tf.complex128 if dtype == tf.float64 else tf.complex64
 
 
 def _selects(data: Data) -> Iterator[Call]:

@@ -261,11 +261,7 @@ def _arrays(data: Data) -> Iterator[Call]:
 
 
 class _Array:
-    """A TensorArray of TensorFlow 1 that holds the rows of a matrix.
-
-    Args:
-      x: the matrix.
-    """
+    """A TensorArray of TensorFlow 1 that holds the rows of a matrix."""
 
     def __init__(self, x: Any) -> None:
         self.x = x

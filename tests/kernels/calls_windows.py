@@ -14,6 +14,7 @@ from tests.kernels.data import Data, ints
 from tests.kernels.registry import dtypes
 
 _PADDINGS = ("SAME", "VALID")
+_PRODUCT: dict[str, Any] = {"ulps": 64, "scale": ARRAY}
 
 
 def _array(tensor: Any) -> Any:
@@ -51,18 +52,25 @@ def _convolution(data: Data, dtype: tf.DType, config: Any, padding: str) -> Iter
     attrs["dilations"] = [1, down, right, 1]
     if padding == "EXPLICIT":
         attrs["explicit_paddings"] = [0, 0, 1, 0, 2, 1, 0, 0]
-    rounding: dict[str, Any] = {"ulps": 64, "scale": ARRAY}
-    yield Call("Conv2D", (image, kernel), attrs, **rounding)
     if groups > 1 and dtype.is_integer:
-        return
+        yield Call("Conv2D", (image, kernel), attrs, **_PRODUCT)
+    else:
+        yield from _with_gradients(data, "Conv2D", image, kernel, attrs)
+
+
+def _with_gradients(
+    data: Data, op: str, image: Any, kernel: Any, attrs: dict[str, Any], version: str = ""
+) -> Iterator[Call]:
+    """Yield a convolution and its two gradients, unless the CPU refuses it."""
+    yield Call(op, (image, kernel), attrs, **_PRODUCT)
     try:
-        shape = tf.raw_ops.Conv2D(input=image, filter=kernel, **attrs).shape
+        shape = getattr(tf.raw_ops, op)(input=image, filter=kernel, **attrs).shape
     except tf.errors.OpError:
         return
-    back = data.normal(dtype, *shape)
+    back = data.normal(image.dtype, *shape)
     sizes = ints(image.shape), ints(kernel.shape)
-    yield Call("Conv2DBackpropInput", (sizes[0], kernel, back), attrs, **rounding)
-    yield Call("Conv2DBackpropFilter", (image, sizes[1], back), attrs, **rounding)
+    yield Call(f"{op}BackpropInput{version}", (sizes[0], kernel, back), attrs, **_PRODUCT)
+    yield Call(f"{op}BackpropFilter{version}", (image, sizes[1], back), attrs, **_PRODUCT)
 
 
 def _any_convolutions(data: Data) -> Iterator[Call]:
@@ -82,26 +90,14 @@ def _depthwise(data: Data) -> Iterator[Call]:
     for dtype, padding, stride, depth in grid:
         image, kernel = data.normal(dtype, 2, 6, 7, 3), data.normal(dtype, 3, 2, 3, depth)
         attrs = {"strides": [1, stride, stride, 1], "padding": padding}
-        rounding: dict[str, Any] = {"ulps": 64, "scale": ARRAY}
-        yield Call(op, (image, kernel), attrs, **rounding)
-        shape = tf.raw_ops.DepthwiseConv2dNative(input=image, filter=kernel, **attrs).shape
-        back = data.normal(dtype, *shape)
-        sizes = ints(image.shape), ints(kernel.shape)
-        yield Call(f"{op}BackpropInput", (sizes[0], kernel, back), attrs, **rounding)
-        yield Call(f"{op}BackpropFilter", (image, sizes[1], back), attrs, **rounding)
+        yield from _with_gradients(data, op, image, kernel, attrs)
 
 
 def _convolutions_in_space(data: Data) -> Iterator[Call]:
     for dtype, padding, stride in itertools.product(dtypes("Conv3D"), _PADDINGS, (1, 2)):
         image, kernel = data.normal(dtype, 2, 4, 5, 6, 2), data.normal(dtype, 2, 3, 2, 2, 3)
         attrs = {"strides": [1, stride, stride, stride, 1], "padding": padding}
-        rounding: dict[str, Any] = {"ulps": 64, "scale": ARRAY}
-        yield Call("Conv3D", (image, kernel), attrs, **rounding)
-        shape = tf.raw_ops.Conv3D(input=image, filter=kernel, **attrs).shape
-        back = data.normal(dtype, *shape)
-        sizes = ints(image.shape), ints(kernel.shape)
-        yield Call("Conv3DBackpropInputV2", (sizes[0], kernel, back), attrs, **rounding)
-        yield Call("Conv3DBackpropFilterV2", (image, sizes[1], back), attrs, **rounding)
+        yield from _with_gradients(data, "Conv3D", image, kernel, attrs, "V2")
 
 
 _WINDOWS = [

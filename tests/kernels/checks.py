@@ -6,7 +6,6 @@ from typing import Any
 
 from tests.kernels import catalogue, difference, known, running, sources
 from tests.kernels.call import Call
-from tests.kernels.difference import Difference
 
 # Differences of numbers that are no numbers, infinite or too small are no wrong results.
 _WRONG = {difference.VALUE, difference.SHAPE, difference.DTYPE, difference.COUNT}
@@ -19,7 +18,8 @@ def known_differ() -> list[bool]:
     calls = known.cases()
     expected = map(running.on_cpu, calls)
     found = map(difference.compare, calls, expected, running.by_xla(calls))
-    return [any(map(_differs, differences)) for differences in found]
+    differs = _WRONG | {difference.NAN, difference.ROUNDING}
+    return [any(one.what in differs for one in differences) for differences in found]
 
 
 def plain(calls: list[Call]) -> list[int]:
@@ -29,11 +29,6 @@ def plain(calls: list[Call]) -> list[int]:
         for number, call in enumerate(calls)
         if not call.kind and not any(word in call.note for word in _AT_EDGES)
     ]
-
-
-def missing() -> list[str]:
-    """Return the ops that have neither a call nor a reason for none."""
-    return catalogue.missing()
 
 
 def wrong(drawn: list[tuple[int, str]]) -> list[str]:
@@ -60,7 +55,3 @@ def bounded() -> dict[str, Any]:
             if what.unknown
         },
     }
-
-
-def _differs(one: Difference) -> bool:
-    return one.what in _WRONG | {difference.NAN, difference.ROUNDING}

@@ -4,50 +4,51 @@
 from __future__ import annotations
 
 import collections
-import json
-import os
-import subprocess
-import sys
-from collections.abc import Iterator
+import contextlib
 from typing import Any
 
 from tests.kernels import catalogue, difference, running
 from tests.kernels.call import Call
 from tests.kernels.calls_xla import XLA_ALONE
 from tests.kernels.difference import Difference
+from tests.support.stress.processes import Worker
 
 # So many calls are compiled together; XLA's time grows faster than the number.
 BATCH = 30
 # A process gives back the memory of its programs when it ends.
 _BATCHES_A_PROCESS = 60
+_SECONDS_A_BATCH = 1800.0
 
 Found = dict[int, list[Difference]]
 
 
-def child(numbers: list[int], seed: int) -> None:
-    """Judge the calls with these numbers, in batches, and print a line for each of them."""
+def judged(numbers: list[int], seed: int) -> dict[int, list[dict[str, Any]]]:
+    """Return the differences of the calls with these numbers, as JSON."""
     calls = catalogue.calls(seed)
-    for begin in range(0, len(numbers), BATCH):
-        batch = numbers[begin : begin + BATCH]
-        print(json.dumps({"begin": batch}), flush=True)
-        for number, found in running.judge({number: calls[number] for number in batch}):
-            print(json.dumps({"number": number, "found": [vars(one) for one in found]}))
-    sys.stdout.flush()
+    batch = {number: calls[number] for number in numbers}
+    return {number: [vars(one) for one in found] for number, found in running.judge(batch)}
 
 
 def judge_all(numbers: list[int], seed: int) -> Found:
     """Return the differences of the calls with these numbers."""
     found: Found = {}
     size = BATCH * _BATCHES_A_PROCESS
-    for begin in range(0, len(numbers), size):
-        todo = numbers[begin : begin + size]
-        while todo:
-            batch = _run(todo, seed, found)
-            todo = [number for number in todo if number not in found]
-            if batch:
-                _run_apart([number for number in batch if number not in found], seed, found)
-                todo = [number for number in todo if number not in found]
+    for first in range(0, len(numbers), size):
+        with contextlib.closing(Worker()) as worker:
+            for begin in range(first, min(first + size, len(numbers)), BATCH):
+                found |= _judge(worker, numbers[begin : begin + BATCH], seed)
     return found
+
+
+def _judge(worker: Worker, numbers: list[int], seed: int) -> Found:
+    try:
+        found = worker.run(judged, numbers, seed, limit=_SECONDS_A_BATCH)
+    except AssertionError:  # one of the calls has ended the process
+        if len(numbers) == 1:
+            return {numbers[0]: [Difference(difference.CRASH)]}
+        alone = [_judge(worker, [number], seed) for number in numbers]
+        return {number: each for one in alone for number, each in one.items()}
+    return {int(n): [Difference(**one) for one in each] for n, each in found.items()}
 
 
 def comparable(calls: list[Call]) -> list[int]:
@@ -69,39 +70,3 @@ def report(found: Found, calls: list[Call]) -> None:
     for what, counts in sorted(table.items()):
         ops = ", ".join(f"{op} {count}" for op, count in counts.most_common())
         print(f"== {what}: {counts.total()} of {len(counts)} ops: {ops}")
-
-
-def _run(numbers: list[int], seed: int, found: Found) -> list[int]:
-    """Fill `found`; return the batch that ended the process, if one has."""
-    batch: list[int] = []
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.kernels", "child", "--seed", str(seed)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with process.stdin:
-        process.stdin.write(json.dumps(numbers))
-    for message in _messages(process.stdout):
-        if "begin" in message:
-            batch = message["begin"]
-        else:
-            found[message["number"]] = [Difference(**one) for one in message["found"]]
-    return batch if process.wait() else []
-
-
-def _run_apart(numbers: list[int], seed: int, found: Found) -> None:
-    """Judge each call in a process of its own, as one of them crashes."""
-    for number in numbers:
-        if _run([number], seed, found) and number not in found:
-            found[number] = [Difference(difference.CRASH)]
-
-
-def _messages(lines: Any) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        if line.startswith("{"):
-            yield json.loads(line)

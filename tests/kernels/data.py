@@ -19,11 +19,7 @@ def ints(*values: Any) -> Any:
 
 
 class Data:
-    """Arrays of random numbers.
-
-    Args:
-      seed: of all of them.
-    """
+    """Arrays of random numbers."""
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed

@@ -60,12 +60,9 @@ def find(calls: list[Call]) -> dict[str, Found]:
 
 
 def find_unknown(calls: list[Call], found: dict[str, Found], *, limits: bool = True) -> None:
-    """Add what is bounded where an integer input is not known, or only a bound of it.
+    """Add what is bounded where an integer input is not known.
 
-    Args:
-      calls: what to lower.
-      found: what is added to.
-      limits: whether to try values of which only a bound is known, which takes as long again.
+    With `limits`, also where only a bound of it is known, which takes as long again.
     """
     for call in calls:
         what = found[call.op]
@@ -104,17 +101,17 @@ def report() -> None:
         print(f"{op}: {'; '.join(parts)}")
     print("never, whatever is known:")
     print(" ".join(op for op, what in found.items() if not what.always and not what.unknown))
-    print("inputs that may be unknown, and bound nothing:")
-    for op, what in sorted(found.items()):
-        quiet = sorted(what.taken - {number for number, _ in what.unknown})
-        if quiet:
-            print(f"  {op}: {quiet}")
-    print("inputs that XLA refuses where it does not know them:")
-    for op, what in sorted(found.items()):
-        if what.refused:
-            print(f"  {op}: {sorted(what.refused)}")
-    missing = sorted(set(registry.ops()) - set(found))
-    print("no calls:", *missing)
+    quiet = {op: what.taken - {n for n, _ in what.unknown} for op, what in found.items()}
+    refused = {op: what.refused for op, what in found.items()}
+    for title, inputs in (
+        ("inputs that may be unknown, and bound nothing:", quiet),
+        ("inputs that XLA refuses where it does not know them:", refused),
+    ):
+        print(title)
+        for op, numbers in sorted(inputs.items()):
+            if numbers:
+                print(f"  {op}: {sorted(numbers)}")
+    print("no calls:", *sorted(set(registry.ops()) - set(found)))
 
 
 def _rank(call: Call) -> tuple[bool, bool]:

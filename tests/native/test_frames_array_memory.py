@@ -116,5 +116,5 @@ def test_threads_get_memory_of_their_own() -> None:
 
 
 def test_a_forked_child_has_memory_too() -> None:
-    done = run_python("-m", "tests.support.native.forked_frames")
+    done = run_python("-m", "tests.support.native.forked", "while_an_array_is_kept")
     assert done.returncode == 0, done.stderr

@@ -208,7 +208,7 @@ def test_a_call_within_calls_keeps_what_holds_the_code(depth: int, foreign: bool
 
 
 def test_a_forked_child_lets_go_of_code_too() -> None:
-    done = run_python("-m", "tests.support.native.forked_native")
+    done = run_python("-m", "tests.support.native.forked", "before_native_code_is_let_go_of")
     assert done.returncode == 0, done.stderr
 
 

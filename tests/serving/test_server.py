@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import random
 import re
@@ -17,10 +18,8 @@ import pytest
 
 import hostcall
 from hostcall._saving import tokens
-from tests.support.servers.altered import Altered
 from tests.support.servers.inputs import FOUR, NATIVE_INPUTS, PYTHON_INPUTS
-from tests.support.servers.server import ServingError
-from tests.support.servers.site import ROOT, Running, Site, build
+from tests.support.servers.server import ROOT, Altered, Server, ServingError, Site, build
 
 MODES = ("plain", "compiled")
 
@@ -33,17 +32,17 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 
 @pytest.fixture(scope="module")
-def native_server(site: Site) -> Iterator[Running]:
+def native_server(site: Site) -> Iterator[Server]:
     """One with the native code, and without workers."""
-    server = site.start("native", HOSTCALL_NATIVE_PATH=site.libraries)
-    yield server
-    server.close()
+    with contextlib.closing(Server(site, "native", HOSTCALL_NATIVE_PATH=site.libraries)) as server:
+        yield server
 
 
 @pytest.fixture(scope="module")
-def worker_server(site: Site) -> Iterator[Running]:
+def worker_server(site: Site) -> Iterator[Server]:
     """One that has got the library before, as LD_PRELOAD gives it to servers; and a worker."""
-    server = site.start(
+    server = Server(
+        site,
         "worker",
         LD_PRELOAD=hostcall.serving_library(),
         HOSTCALL_NATIVE_PATH=site.libraries,
@@ -58,59 +57,60 @@ def worker_server(site: Site) -> Iterator[Running]:
 
 
 @pytest.fixture(scope="module")
-def bare_server(site: Site) -> Iterator[Running]:
+def bare_server(site: Site) -> Iterator[Server]:
     """One to which nothing is allowed."""
-    server = site.start("bare")
-    yield server
-    server.close()
+    with contextlib.closing(Server(site, "bare")) as server:
+        yield server
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", NATIVE_INPUTS)
-def test_native_code(site: Site, native_server: Running, name: str, mode: str) -> None:
+def test_native_code(site: Site, native_server: Server, name: str, mode: str) -> None:
     got = native_server.computed("native", f"{name}_{mode}", NATIVE_INPUTS[name])
     np.testing.assert_array_equal(got, np.asarray(site.said["values"][name], np.float64))
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", PYTHON_INPUTS)
-def test_python_functions(site: Site, worker_server: Running, name: str, mode: str) -> None:
+def test_python_functions(site: Site, worker_server: Server, name: str, mode: str) -> None:
     got = worker_server.computed("python", f"{name}_{mode}", PYTHON_INPUTS[name])
     np.testing.assert_array_equal(got, np.asarray(site.said["values"][name], np.float64))
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_strings(worker_server: Running, mode: str) -> None:
+def test_strings(worker_server: Server, mode: str) -> None:
     assert worker_server.text("python", f"shout_{mode}", FOUR) == ([], ["1.0!"])
 
 
-def test_what_xla_cannot_have_runs_by_tensorflows_kernels(worker_server: Running) -> None:
+def test_what_xla_cannot_have_runs_by_tensorflows_kernels(worker_server: Server) -> None:
     """All other functions are one program: a line in the log tells of each that is not."""
     for name, value in NATIVE_INPUTS.items():
         worker_server.computed("native", f"{name}_compiled", value)
     said = re.findall(
-        r"kernels run the function (\w+), and XLA does not: (.*)", worker_server.server.log()
+        r"kernels run the function (\w+), and XLA does not: (.*)", worker_server.log()
     )
     reasons = {re.sub(r"^__inference_|_\d+$", "", name): why for name, why in said}
     for name in ("_in_order_loop", "_in_order_batches"):
         assert "side effects more than once" in reasons.pop(name)
     assert "PrintV2" in reasons.pop("_printed")
-    assert not any(name.startswith("_") for name in reasons), reasons
+    # The shapes of these are not known, or they return strings.
+    others = {name for name in reasons if name.startswith("_")}
+    assert others <= {"_unique", "_shout", "_refuse"}, reasons
 
 
-def test_a_program_assigns_variables(native_server: Running) -> None:
+def test_a_program_assigns_variables(native_server: Server) -> None:
     for count in (1, 2, 3):
         got = native_server.computed("variable", "add", FOUR)
         np.testing.assert_array_equal(got, count * (np.asarray(FOUR) + 1))
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_many_requests_from_many_threads(site: Site, worker_server: Running, mode: str) -> None:
+def test_many_requests_from_many_threads(site: Site, worker_server: Server, mode: str) -> None:
     """Each calls native code and Python."""
     assert worker_server.serve("python", f"both_{mode}", 5000, 2.0, 1.0) == (5000, 0, 0, "")
 
 
-def test_the_death_of_a_worker_is_an_error_of_the_calls_under_way(worker_server: Running) -> None:
+def test_the_death_of_a_worker_is_an_error_of_the_calls_under_way(worker_server: Server) -> None:
     succeeded, failed, wrong, message = worker_server.serve(*DYING, 1000, 2.0, 0.0)
     assert (succeeded + failed, wrong) == (1000, 0)
     assert 1 <= failed <= 8, message  # of each thread one
@@ -120,7 +120,7 @@ def test_the_death_of_a_worker_is_an_error_of_the_calls_under_way(worker_server:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_library_has_to_be_allowed(site: Site, bare_server: Running, mode: str) -> None:
+def test_a_library_has_to_be_allowed(site: Site, bare_server: Server, mode: str) -> None:
     message = bare_server.failure("native", f"native_{mode}", FOUR).message
     assert "functions:plus_one, called at models.py:" in message
     assert f"{site.libraries}/libserving_test.so" in message
@@ -128,7 +128,7 @@ def test_a_library_has_to_be_allowed(site: Site, bare_server: Running, mode: str
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_python_function_needs_a_worker(native_server: Running, mode: str) -> None:
+def test_a_python_function_needs_a_worker(native_server: Server, mode: str) -> None:
     message = native_server.failure("python", f"double_{mode}", FOUR).message
     assert "functions:double" in message
     assert "HOSTCALL_WORKER_SOCKET=" in message
@@ -136,14 +136,14 @@ def test_a_python_function_needs_a_worker(native_server: Running, mode: str) -> 
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_a_python_function_raises(worker_server: Running, mode: str) -> None:
+def test_what_a_python_function_raises(worker_server: Server, mode: str) -> None:
     error = worker_server.failure("bad", f"refuse_{mode}", FOUR)
     assert error.code == 3
     assert "ValueError: no such sensor" in error.message
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_native_code_returns(native_server: Running, mode: str) -> None:
+def test_what_native_code_returns(native_server: Server, mode: str) -> None:
     error = native_server.failure("native", f"root_{mode}", -1.0)
     assert "returned status 7" in error.message
     assert "functions:root" in error.message
@@ -152,20 +152,20 @@ def test_what_native_code_returns(native_server: Running, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_size_that_only_python_knows(native_server: Running, mode: str) -> None:
+def test_a_size_that_only_python_knows(native_server: Server, mode: str) -> None:
     message = native_server.failure("bad", f"odd_{mode}", FOUR).message
     assert "not known without Python" in message
     assert "hostcall.native(function, result=lambda x: tf.TensorSpec(x.shape, x.dtype))" in message
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_shape_that_is_not_the_codes(native_server: Running, mode: str) -> None:
+def test_a_shape_that_is_not_the_codes(native_server: Server, mode: str) -> None:
     assert native_server.computed("bad", f"hoped_{mode}", FOUR).tolist() == [2.0, 3.0, 4.0, 5.0]
     message = native_server.failure("bad", f"hoped_{mode}", [1.0] * 64).message
     assert "is of shape [64] for these arguments, and the graph was traced with [4]" in message
 
 
-def test_a_model_that_was_saved_without_hostcall(native_server: Running) -> None:
+def test_a_model_that_was_saved_without_hostcall(native_server: Server) -> None:
     message = native_server.failure("stock", "stock", FOUR).message
     assert "by a key of the process that traced it, 'pyfunc_" in message
     assert "    import hostcall\n" in message
@@ -174,7 +174,7 @@ def test_a_model_that_was_saved_without_hostcall(native_server: Running) -> None
 def test_a_library_is_found_in_another_folder(site: Site, tmp_path: Path) -> None:
     """Models move between machines."""
     library = shutil.copy(f"{site.libraries}/libserving_test.so", tmp_path)
-    server = site.start("moved", HOSTCALL_NATIVE_PATH=f"/nowhere::{tmp_path}")
+    server = Server(site, "moved", HOSTCALL_NATIVE_PATH=f"/nowhere::{tmp_path}")
     assert server.text("native", "native_plain", FOUR)[1] == ["4", "6", "8", "10"]
     Path(library).unlink()
     (tmp_path / "libhandlers_test.so").symlink_to(f"{site.libraries}/libhandlers_test.so")
@@ -211,7 +211,7 @@ def altered(site: Site, tmp_path: Path) -> Altered:
 SIGNATURES = ("native_plain", "native_compiled", "sums_plain", "sums_compiled")
 
 
-def test_bits_that_were_flipped(altered: Altered, native_server: Running) -> None:
+def test_bits_that_were_flipped(altered: Altered, native_server: Server) -> None:
     rng = random.Random(16)
     unharmed = {"native": ["4", "6", "8", "10"], "sums": ["7"]}
     for count in range(200):
@@ -222,7 +222,7 @@ def test_bits_that_were_flipped(altered: Altered, native_server: Running) -> Non
             return token[: at // 8] + bytes([token[at // 8] ^ 1 << at % 8]) + token[at // 8 + 1 :]
 
         signature = SIGNATURES[count % len(SIGNATURES)]
-        got = altered.outcome(native_server.server, flip, signature)
+        got = altered.outcome(native_server, flip, signature)
         if isinstance(got, ServingError):
             assert "hostcall" in got.message
         else:  # a file and a line are of no account
@@ -248,10 +248,10 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_hostile_tokens(altered: Altered, native_server: Running, kind: str) -> None:
+def test_hostile_tokens(altered: Altered, native_server: Server, kind: str) -> None:
     token, says = HOSTILE[kind]
     for signature in SIGNATURES[:2]:
-        got = altered.outcome(native_server.server, lambda _: token, signature)
+        got = altered.outcome(native_server, lambda _: token, signature)
         assert says in got.message
 
 
@@ -270,8 +270,8 @@ def all_fields(kind: Any) -> dict[str, None]:
     return dict.fromkeys(kind.__struct_fields__)
 
 
-def test_each_field_that_python_knows(altered: Altered, native_server: Running) -> None:
-    got = altered.outcome(native_server.server, with_all_fields, "native_plain")
+def test_each_field_that_python_knows(altered: Altered, native_server: Server) -> None:
+    got = altered.outcome(native_server, with_all_fields, "native_plain")
     assert got == ["4", "6", "8", "10"]
 
 
@@ -299,23 +299,23 @@ def with_native(field: str, value: Any) -> Callable[[bytes], bytes]:
 
 @pytest.mark.parametrize("field", NATIVE)
 def test_native_code_that_was_altered_with_care(
-    altered: Altered, native_server: Running, field: str
+    altered: Altered, native_server: Server, field: str
 ) -> None:
     value, says = NATIVE[field]
     for signature in SIGNATURES[:2]:
-        got = altered.outcome(native_server.server, with_native(field, value), signature)
+        got = altered.outcome(native_server, with_native(field, value), signature)
         assert says in got.message
     careless = altered.outcome(
-        native_server.server, lambda token: token.replace(b"_test.so", b"_tesu.so"), SIGNATURES[0]
+        native_server, lambda token: token.replace(b"_test.so", b"_tesu.so"), SIGNATURES[0]
     )
     assert "what it says of native code was altered" in careless.message
 
 
 @pytest.mark.parametrize("sizes", [[2**50], [2**53, 2**53]])
 def test_results_that_no_memory_holds(
-    altered: Altered, native_server: Running, sizes: list[int]
+    altered: Altered, native_server: Server, sizes: list[int]
 ) -> None:
     huge = with_native("results", [[{"size": size} for size in sizes]])
     for signature in SIGNATURES[2:]:
-        got = altered.outcome(native_server.server, huge, signature)
+        got = altered.outcome(native_server, huge, signature)
         assert isinstance(got, ServingError), got

@@ -25,12 +25,14 @@ from tests.support.serving.client import (
     encode_hello,
     make_arena,
 )
-from tests.support.serving.fake_worker import changed
+from tests.support.serving.fake_worker import changed, packed
 from tests.support.serving.processes import WorkerProcess
 from tests.support.serving.tokens import token
 
 X = np.array([1.5, -2.0, 0.25], np.float32)
 DOUBLE = token("double")
+HELLO = packed(Kind.HELLO, encode_hello(MOST))
+CALL = packed(Kind.CALL, encode_call(Call("PyFunc", DOUBLE, [Array(1, (3,), 0, 12)], [1])), 1)
 
 
 @pytest.fixture(autouse=True)
@@ -149,7 +151,7 @@ def test_an_arena_that_cannot_be_written_is_an_error(worker: WorkerProcess) -> N
 
 
 def test_clients_that_go_in_the_middle_of_anything(worker: WorkerProcess) -> None:
-    hello, call = _hello(), _call()
+    hello, call = HELLO, CALL
     for end in range(0, len(hello + call), 7):
         with Client(worker.path) as client, contextlib.suppress(OSError):
             socket.send_fds(client.connection, [hello[:end] or b"H"], [client.arena])
@@ -161,7 +163,7 @@ def test_random_changes_of_frames_end_no_worker(worker: WorkerProcess) -> None:
     chance = random.Random(seed)
     outcomes = {"answers": 0, "errors": 0, "ends": 0}
     for _ in range(300):
-        hello, call = _hello(), _call()
+        hello, call = HELLO, CALL
         if chance.random() < 0.3:
             hello = changed(hello, chance)
         calls = [changed(call, chance) for _ in range(3)]
@@ -179,13 +181,3 @@ def test_random_changes_of_frames_end_no_worker(worker: WorkerProcess) -> None:
                 outcomes["ends"] += 1
     assert outcomes["answers"] > 100, f"seed {seed}: {outcomes}"
     assert outcomes["errors"] > 100, f"seed {seed}: {outcomes}"
-
-
-def _hello() -> bytes:
-    body = encode_hello(MOST)
-    return struct.pack("<4sHHII", b"HCWP", 1, Kind.HELLO, len(body), 0) + body
-
-
-def _call() -> bytes:
-    body = encode_call(Call("PyFunc", DOUBLE, [Array(1, (3,), 0, 12)], [1]))
-    return struct.pack("<4sHHII", b"HCWP", 1, Kind.CALL, len(body), 1) + body

@@ -3,9 +3,10 @@
 `template.py` forks for each of these processes, before TensorFlow has run anything.
 """
 
+from collections.abc import Callable
+
 import pytest
 
-from tests.support.stress import exit_alive_cases
 from tests.support.stress import exit_cases as cases
 from tests.support.stress.processes import run_alone
 from tests.support.stress.template import Template
@@ -21,8 +22,8 @@ def test_calls_in_flight_in_a_process_that_was_not_forked() -> None:
 
 
 @pytest.mark.parametrize("moment", cases.MOMENTS)
-def test_a_call_at_some_other_moment(template: Template, moment: str) -> None:
-    template.run(cases.at_a_moment, moment).assert_well()
+def test_a_call_at_some_other_moment(template: Template, moment: Callable[[], None]) -> None:
+    template.run(moment).assert_well()
 
 
 def test_late_calls_that_still_run(template: Template) -> None:
@@ -42,10 +43,10 @@ def test_calls_in_flight_do_not_change_the_exit_status(template: Template) -> No
     assert ended.said.endswith("ValueError: the end\n")
 
 
-@pytest.mark.parametrize("alive", exit_alive_cases.ALIVE)
-def test_what_is_alive(template: Template, alive: str) -> None:
-    ended = template.run(exit_alive_cases.alive_at_exit, alive)
-    ended.assert_well(4 * "right\n" if alive == "handlers_at_exit" else "")
+@pytest.mark.parametrize("alive", cases.ALIVE)
+def test_what_is_alive(template: Template, alive: Callable[[], None]) -> None:
+    right = 4 * "right\n" if alive is cases.handlers_at_exit else ""
+    template.run(alive).assert_well(right)
 
 
 def test_sys_exit_in_a_callback_is_an_error_as_in_stock_tensorflow(template: Template) -> None:

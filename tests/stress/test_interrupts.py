@@ -10,7 +10,6 @@ import signal
 import pytest
 
 from tests.support.stress import interrupt_cases as cases
-from tests.support.stress import interrupt_moment_cases as moments
 from tests.support.stress.processes import Worker, finish, interrupt, start
 from tests.support.stress.programs import KINDS, SIZES
 from tests.support.versions import on_the_callers_thread
@@ -62,15 +61,15 @@ def test_other_threads_whose_callbacks_fail(worker: Worker) -> None:
 
 @pytest.mark.parametrize("gradient", [False, True], ids=["call", "gradient"])
 def test_a_program_that_computes(worker: Worker, gradient: bool) -> None:
-    worker.run(moments.run_in_native_code, gradient)
+    worker.run(cases.run_in_native_code, gradient)
 
 
 def test_compilation(worker: Worker) -> None:
-    worker.run(moments.run_compilation)
+    worker.run(cases.run_compilation)
 
 
 def test_a_handler_that_calls_the_function(worker: Worker) -> None:
-    worker.run(moments.run_handler)
+    worker.run(cases.run_handler)
 
 
 @on_the_callers_thread

@@ -2,14 +2,154 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import functools
+import multiprocessing
 import os
+import random
+import signal
+import threading
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from tests.support.stress import killed_workers
+import numpy as np
+import tensorflow as tf
+
+import hostcall
+from tests.support import executor_functions as functions
+from tests.support.threads import PATIENCE
 
 # 200 take half a minute; `make test` has fewer.
 KILLS = int(os.environ.get("HOSTCALL_TEST_KILLS", "40"))
 
+# Of 512 KiB, which goes through shared memory.
+LARGE = 1 << 17
+
+# More than any process has.
+_NOBODY = 1 << 30
+
+
+class Workers:
+    """An executor of one worker that can be killed, made again after each time."""
+
+    def __init__(self) -> None:
+        self._pool: Any = None
+
+    def __call__(self) -> Any:
+        context = multiprocessing.get_context("forkserver")
+        self._pool = concurrent.futures.ProcessPoolExecutor(1, mp_context=context)
+        return self._pool
+
+    def kill(self) -> bool:
+        """Kills the worker; whether there was one."""
+        [pid] = list(getattr(self._pool, "_processes", None) or [0])
+        try:
+            os.kill(pid or _NOBODY, signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        return True
+
+    def shut_down(self) -> None:
+        """Ends the worker."""
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
+
+
+class Caller:
+    """A thread that runs a program with the numbers from 1 on, until it is told to end."""
+
+    def __init__(self, program: Callable[[Any], Any], expected: Callable[[Any], Any]) -> None:
+        self.returned: list[int] = []
+        self.lost = 0
+        self._program, self._expected = program, expected
+        self._is_over = False
+        self._failure: BaseException | None = None
+        self._changed = threading.Condition()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def wait_for(self, count: int) -> None:
+        """Waits until so many more calls have returned."""
+        with self._changed:
+            target = len(self.returned) + count
+            assert self._changed.wait_for(
+                lambda: self._failure is not None or len(self.returned) >= target, PATIENCE
+            ), "a call hangs"
+        if self._failure is not None:
+            raise self._failure
+
+    def end(self) -> None:
+        """Waits for the last call."""
+        self._is_over = True
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive(), "a call hangs"
+        if self._failure is not None:
+            raise self._failure
+
+    def _run(self) -> None:
+        number = 0
+        try:
+            while not self._is_over:
+                number += 1
+                self._call(number)
+        except BaseException as error:
+            with self._changed:
+                self._failure = error
+                self._changed.notify_all()
+
+    def _call(self, number: int) -> None:
+        x = tf.fill([LARGE if number % 2 else 4], float(number))
+        try:
+            result = self._program(x)
+        except tf.errors.OpError as error:
+            raised = hostcall.last_error(error)
+            if not isinstance(raised, hostcall.ExecutorError):
+                raise
+            self.lost += 1
+            return
+        np.testing.assert_array_equal(result, self._expected(x))
+        with self._changed:
+            self.returned.append(number)
+            self._changed.notify_all()
+
 
 def test_workers_are_killed_at_random(tmp_path: Path) -> None:
-    killed_workers.run(KILLS, tmp_path)
+    """Stateful and pure calls go on meanwhile."""
+    choose = random.Random(0)
+    file = tmp_path / "journal"
+    stateful_workers, pure_workers = Workers(), Workers()
+    note = hostcall.callback(
+        functools.partial(functions.journaled, file=str(file)),
+        result=lambda x: x,
+        executor=stateful_workers,
+    )
+    double = hostcall.callback(
+        functions.doubled,
+        result=lambda x: x,
+        stateful=False,
+        executor=pure_workers,
+        retries=1000,
+    )
+    stateful = Caller(tf.function(note, jit_compile=True, reduce_retracing=True), lambda x: x)
+    pure = Caller(tf.function(double, jit_compile=True, reduce_retracing=True), lambda x: 2 * x)
+    by_workers = {stateful_workers: stateful, pure_workers: pure}
+    try:
+        for _ in range(KILLS):
+            workers = choose.choice(list(by_workers))
+            by_workers[workers].wait_for(choose.randrange(1, 6))
+            while not workers.kill():  # the last one has just died
+                by_workers[workers].wait_for(1)
+        for caller in by_workers.values():
+            caller.wait_for(1)
+    finally:
+        stateful.end()
+        pure.end()
+        for workers in by_workers:
+            workers.shut_down()
+    noted = Counter(map(int, file.read_text().split()))
+    assert set(noted.values()) == {1}, "a stateful call has run twice"
+    assert set(stateful.returned) <= set(noted), "a stateful call has not run"
+    assert pure.lost == 0, "a pure call was not made again"
+    assert 0 < stateful.lost <= KILLS

@@ -11,15 +11,12 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.helpers import jitted, stateless_py_func
-from tests.support.threads import PATIENCE, Alone
+from tests.support.stress.programs import like
+from tests.support.threads import PATIENCE, Alone, in_threads
 
 # XLA runs programs of fewer operations, or on small buffers, one operation after another.
 CALLS = 12
 X = tf.range(100_000, dtype=tf.float32)
-
-
-def like(x: Any) -> tf.TensorSpec:
-    return tf.TensorSpec(x.shape, x.dtype)
 
 
 def by_callback(function: Callable[..., Any], x: tf.Tensor) -> tf.Tensor:
@@ -107,14 +104,7 @@ def test_calls_of_several_runs_overlap() -> None:
 
     function = jitted(lambda x: by_numpy_function(meet, x))
     results: list[Any] = []
-    threads = [
-        threading.Thread(target=lambda i=i: results.append(function(X + float(i))[0].numpy()))
-        for i in range(4)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, lambda i: results.append(function(X + float(i))[0].numpy()))
     assert sorted(results) == [0.0, 1.0, 2.0, 3.0]
 
 

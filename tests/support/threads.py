@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 # Seconds, which only a failing test waits for.
@@ -30,6 +31,20 @@ def in_threads(count: int, work: Callable[[int], object]) -> None:
         thread.join()
     if failures:
         raise failures[0]
+
+
+@contextlib.contextmanager
+def running(work: Iterable[Callable[[], object]], stop: threading.Event) -> Iterator[None]:
+    """Runs each of `work` on a thread of its own, and sets `stop` when the block has ended."""
+    threads = [threading.Thread(target=each) for each in work]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
 
 
 def meeting(count: int) -> Callable[[Any], Any]:

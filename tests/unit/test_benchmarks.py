@@ -38,6 +38,7 @@ def test_question_answers_with_rows_that_name_their_peers(
 ) -> None:
     question = importlib.import_module(f"benchmarks.{name}")
     rows = question.main(QUICK)
+    report.show(question.TITLE, rows)
     assert question.TITLE in capsys.readouterr().out
     names = {row.name for row in rows}
     assert names

@@ -2,7 +2,15 @@
 
     python child.py ORDER
 
-ORDER is JSON, the fields of `running.Order`. The output file gets a line of JSON when a test begins
+ORDER is JSON: framework, file, mode and tests of a `Suite`, and
+  source: the source tree.
+  hostcall: whether hostcall is imported.
+  chosen, done: the ids of the tests that are run, null for all; and of those that are not again.
+  results: the output file.
+  limit, budget: how many seconds a test may take, and after how many no other test begins.
+  compiled: whether each function and each op that is run eagerly is compiled.
+
+The output file gets a line of JSON when a test begins
 and one when it ends, so that the caller knows what ran when the process crashed or hung.
 """
 

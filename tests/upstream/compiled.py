@@ -71,13 +71,9 @@ class Compared:
 def compare_all(
     sources: dict[str, str], only: str, jobs: int | None = None, seconds: float = SECONDS_A_FILE
 ) -> int:
-    """Runs the files of all areas; returns the exit status.
+    """Runs the files of all areas with `only` in their titles; returns the exit status.
 
-    Args:
-      sources: the source tree of each framework.
-      only: a text that the title of a file has to hold.
-      jobs: how many files are run at a time; None for one a core.
-      seconds: after how long no other test of a file begins.
+    No other test of a file begins after so many seconds.
     """
     if (JOURNALS / _COMPLETE).exists():
         shutil.rmtree(JOURNALS)

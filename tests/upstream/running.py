@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import multiprocessing
@@ -10,9 +9,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tests.upstream import child
 from tests.upstream.suites import Suite
@@ -29,49 +29,14 @@ TOO_LONG = "took too long"
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of one test.
-
-    Attributes:
-      kind: "passed", "skipped", "failed with ValueError", "ended the process with -11", ...
-      detail: the traceback, or what the process has said.
-      calls: how many compiled functions it has called, where these are counted.
-    """
+    """What came of one test: "passed", "failed with ValueError", ..., the text, compiled calls."""
 
     kind: str
     detail: str = dataclasses.field(default="", compare=False)
     calls: int = dataclasses.field(default=0, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
-class Order:
-    """What a process is to do; see `child.py`.
-
-    Attributes:
-      source: the source tree.
-      framework, file, mode, tests: as in `Suite`.
-      hostcall: whether it imports hostcall.
-      chosen: the tests that are run, by id; None for all.
-      done: those that are not run again.
-      results: the file that it writes.
-      limit: how many seconds a test may take.
-      compiled: whether each function and each op that is run eagerly is compiled.
-      budget: after how many seconds no other test begins.
-    """
-
-    source: str
-    framework: str
-    file: str
-    mode: str
-    tests: str
-    hostcall: bool
-    chosen: list[str] | None
-    done: list[str]
-    results: str
-    limit: float
-    compiled: bool
-    budget: float
-
-
+Order = dict[str, Any]  # of a process, as `child.py` describes it
 Launch = Callable[[Order, str], tuple[int, str]]
 
 
@@ -82,28 +47,18 @@ def run(
 ) -> dict[str, Outcome]:  # fmt: skip
     """Runs the tests of a file; a process that ends early is followed by one for the rest.
 
-    Args:
-      suite: the file, and in which way it is run.
-      source: the source tree that it is in.
-      hostcall: whether hostcall is imported.
-      chosen: the ids of the tests; None for all.
-      limit: how many seconds each may take.
-      compiled: whether each function and each op that is run eagerly is compiled.
-      budget: after how many seconds a process begins no other test.
-      journal: where the results are written as they come. What it holds is not run again.
-      launch: what runs a process; None for one that is started anew.
-
-    Returns:
-      What came of each test, by its id.
+    The results are written to the journal as they come, and what it holds is not run again.
+    `child.py` describes the other arguments. Returns what came of each test, by its id.
     """
     with tempfile.TemporaryDirectory() as folder:
         results = journal or Path(folder) / "results"
         results.touch()
         found, _, finished = _read(results)
+        order = {**dataclasses.asdict(suite), "source": source, "hostcall": hostcall}
+        order |= {"chosen": chosen, "results": str(results), "limit": limit}
+        order |= {"compiled": compiled, "budget": budget}
         while not finished:
-            order = Order(source, **dataclasses.asdict(suite), hostcall=hostcall, chosen=chosen,
-                          done=list(found), results=str(results), limit=limit, compiled=compiled,
-                          budget=budget)  # fmt: skip
+            order["done"] = list(found)
             status, said = (launch or _run_process)(order, folder)
             found, began, finished = _read(results)
             if finished:
@@ -129,7 +84,7 @@ def _run_process(order: Order, folder: str) -> tuple[int, str]:
     with tempfile.TemporaryFile("w+") as said:
         try:
             status = subprocess.run(
-                [sys.executable, str(_CHILD), json.dumps(dataclasses.asdict(order))],
+                [sys.executable, str(_CHILD), json.dumps(order)],
                 env=environment,
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
@@ -149,10 +104,8 @@ def run_forked(order: Order, folder: str) -> tuple[int, str]:
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(["tensorflow"])
     said = Path(folder) / "said"
-    with _environment(TF_CPP_MIN_LOG_LEVEL="3", TEST_TMPDIR=folder):
-        process = server.Process(
-            target=child.forked, args=(dataclasses.asdict(order), folder, str(said))
-        )
+    with mock.patch.dict(os.environ, TF_CPP_MIN_LOG_LEVEL="3", TEST_TMPDIR=folder):
+        process = server.Process(target=child.forked, args=(order, folder, str(said)))
         process.start()
     process.join(SECONDS_A_PROCESS)
     if process.is_alive():
@@ -160,17 +113,6 @@ def run_forked(order: Order, folder: str) -> tuple[int, str]:
         process.join()
     assert process.exitcode is not None
     return process.exitcode, said.read_text(errors="replace") if said.exists() else ""
-
-
-@contextlib.contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    before = dict(os.environ)
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
 
 
 def _read(results: Path) -> tuple[dict[str, Outcome], str | None, bool]:

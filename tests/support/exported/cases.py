@@ -91,6 +91,12 @@ def tokens_alone(x: Any, i: Any) -> Any:
 
 
 GRID = np.arange(12, dtype=np.float32).reshape(3, 4)
+BRANCHES = of_jax(branches, ["log", "next_number", "next_number"], F3, 0)
+bounded = of_text(
+    hand_written.BOUNDED,
+    "(%x: tensor<5xf32>) -> (tensor<5xf32>, tensor<i32>)",
+    sizes=[(0, 0)],
+)
 corner = of_text(
     hand_written.CORNER,
     "(%x: tensor<3x4xf32>, %b: tensor<i1>) -> (tensor<3x4xf32>, tensor<i32>, tensor<i32>)",
@@ -113,7 +119,7 @@ CASES = {
     ),
     "called_condition": Case(of_jax(called_condition, ["triple"], F3), [F3], F3 + 6),
     "first_branch": Case(
-        of_jax(branches, ["log", "next_number", "next_number"], F3, 0),
+        BRANCHES,
         [F3, np.int32(0)],
         F3 + 2,
         [[1.0, -2.0, 3.0], [1.0, -2.0, 3.0]],
@@ -125,32 +131,24 @@ CASES = {
         [2.0, 3.0, 2.0, 3.0],
     ),
     "second_branch": Case(
-        of_jax(branches, ["log", "next_number", "next_number"], F3, 0),
+        BRANCHES,
         [F3, np.int32(1)],
         F3 * -2,
     ),
     "branch_beyond_the_last": Case(
-        of_jax(branches, ["log", "next_number", "next_number"], F3, 0),
+        BRANCHES,
         [-F3, np.int32(9)],
         (-F3 + 1) * 2,
         [[-1.0, 2.0, -3.0]],
     ),
     "bounded": Case(
-        of_text(
-            hand_written.BOUNDED,
-            "(%x: tensor<5xf32>) -> (tensor<5xf32>, tensor<i32>)",
-            sizes=[(0, 0)],
-        ),
+        bounded,
         [np.array([1, -2, 3, -4, 5], np.float32)],
         np.array([1, 3, 5], np.float32),
         [(3,), (3,)],
     ),
     "bounded_empty": Case(
-        of_text(
-            hand_written.BOUNDED,
-            "(%x: tensor<5xf32>) -> (tensor<5xf32>, tensor<i32>)",
-            sizes=[(0, 0)],
-        ),
+        bounded,
         [np.zeros(5, np.float32)],
         np.zeros(0, np.float32),
         [(0,), (0,)],

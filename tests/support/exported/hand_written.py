@@ -2,13 +2,28 @@
 
 from tests.support.exported.programs import call
 
+_NEXT = "(tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)"
+_PAIR = "tuple<tensor<3xf32>, tensor<3xf32>, !stablehlo.token>"
+_POSITIVE = call(
+    "positive", "(tensor<5xf32>) -> (tensor<5xf32>, tensor<i32>)", "%x", dynamic_results="0, 0"
+)
+_TOTAL = call(
+    "total", "(tensor<5xf32>, tensor<i32>) -> tensor<f32>", "%q, %s", True, dynamic_operands="0, 0"
+)
+_THREE = "tensor<3x4xf32>, tensor<i32>, tensor<i32>"
+_CORNER = call("corner", f"(tensor<3x4xf32>) -> ({_THREE})", "%x", dynamic_results="0, 1, 0, 0")
+_LOG = call("log", f"({_THREE}) -> ()", "%p#0, %p#2, %p#1", True, dynamic_operands="0, 0, 0, 1")
+_BITS = {"sub_byte_operands": "0, 21", "sub_byte_results": "0, 21"}
+_TRIPLE = call("triple", "(tensor<4xi8>) -> tensor<4xi8>", "%0", **_BITS)
+
+
+def _next(operands: str) -> str:
+    return call("next_number", _NEXT, operands)
+
+
 # A value of bounded size that goes from cluster to cluster, through a loop and a branch.
 BOUNDED = f"""
-  %p:2 = {
-    call(
-        "positive", "(tensor<5xf32>) -> (tensor<5xf32>, tensor<i32>)", "%x", dynamic_results="0, 0"
-    )
-}
+  %p:2 = {_POSITIVE}
   %d = stablehlo.set_dimension_size %p#0, %p#1, dim = 0
     : (tensor<5xf32>, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<5>>
   %zero = stablehlo.constant dense<0> : tensor<i32>
@@ -23,15 +38,7 @@ BOUNDED = f"""
     %five = stablehlo.constant dense<5> : tensor<i32>
     %q = stablehlo.set_dimension_size %v, %five, dim = 0
       : (tensor<?xf32, #stablehlo.bounds<5>>, tensor<i32>) -> tensor<5xf32>
-    %t = {
-    call(
-        "total",
-        "(tensor<5xf32>, tensor<i32>) -> tensor<f32>",
-        "%q, %s",
-        effect=True,
-        dynamic_operands="0, 0",
-    )
-}
+    %t = {_TOTAL}
     %n = stablehlo.negate %v : tensor<?xf32, #stablehlo.bounds<5>>
     %one = stablehlo.constant dense<1> : tensor<i32>
     %j = stablehlo.add %i, %one : tensor<i32>
@@ -48,28 +55,13 @@ BOUNDED = f"""
 # The same for two dimensions, in a branch.
 BOTH = "tensor<?x?xf32, #stablehlo.bounds<3, 4>>"
 CORNER = f"""
-  %p:3 = {
-    call(
-        "corner",
-        "(tensor<3x4xf32>) -> (tensor<3x4xf32>, tensor<i32>, tensor<i32>)",
-        "%x",
-        dynamic_results="0, 1, 0, 0",
-    )
-}
+  %p:3 = {_CORNER}
   %c = stablehlo.set_dimension_size %p#0, %p#1, dim = 1
     : (tensor<3x4xf32>, tensor<i32>) -> tensor<3x?xf32, #stablehlo.bounds<?, 4>>
   %d = stablehlo.set_dimension_size %c, %p#2, dim = 0
     : (tensor<3x?xf32, #stablehlo.bounds<?, 4>>, tensor<i32>) -> {BOTH}
   %r = "stablehlo.if"(%b) ({{
-    {
-    call(
-        "log",
-        "(tensor<3x4xf32>, tensor<i32>, tensor<i32>) -> ()",
-        "%p#0, %p#2, %p#1",
-        effect=True,
-        dynamic_operands="0, 0, 0, 1",
-    )
-}
+    {_LOG}
     %n = stablehlo.negate %d : {BOTH}
     stablehlo.return %n : {BOTH}
   }}, {{
@@ -89,15 +81,7 @@ CORNER = f"""
 # Four bits go as eight, and the function sees four; so does the result.
 SUB_BYTE = f"""
   %0 = stablehlo.convert %x : (tensor<4xi4>) -> tensor<4xi8>
-  %1 = {
-    call(
-        "triple",
-        "(tensor<4xi8>) -> tensor<4xi8>",
-        "%0",
-        sub_byte_operands="0, 21",
-        sub_byte_results="0, 21",
-    )
-}
+  %1 = {_TRIPLE}
   %2 = stablehlo.convert %1 : (tensor<4xi8>) -> tensor<4xi4>
   %3 = stablehlo.add %2, %x : tensor<4xi4>
   return %3 : tensor<4xi4>
@@ -106,28 +90,12 @@ SUB_BYTE = f"""
 # As TensorFlow writes it: one tuple of results, a token in it, tuples of tokens in a branch.
 TUPLES = f"""
   %t = stablehlo.create_token : !stablehlo.token
-  %0 = {
-    call(
-        "both",
-        "(tensor<3xf32>, !stablehlo.token) -> "
-        "tuple<tensor<3xf32>, tensor<3xf32>, !stablehlo.token>",
-        "%x, %t",
-    )
-}
-  %1 = stablehlo.get_tuple_element %0[0]
-    : (tuple<tensor<3xf32>, tensor<3xf32>, !stablehlo.token>) -> tensor<3xf32>
-  %2 = stablehlo.get_tuple_element %0[1]
-    : (tuple<tensor<3xf32>, tensor<3xf32>, !stablehlo.token>) -> tensor<3xf32>
-  %3 = stablehlo.get_tuple_element %0[2]
-    : (tuple<tensor<3xf32>, tensor<3xf32>, !stablehlo.token>) -> !stablehlo.token
+  %0 = {call("both", f"(tensor<3xf32>, !stablehlo.token) -> {_PAIR}", "%x, %t")}
+  %1 = stablehlo.get_tuple_element %0[0] : ({_PAIR}) -> tensor<3xf32>
+  %2 = stablehlo.get_tuple_element %0[1] : ({_PAIR}) -> tensor<3xf32>
+  %3 = stablehlo.get_tuple_element %0[2] : ({_PAIR}) -> !stablehlo.token
   %4 = stablehlo.after_all %3, %t : !stablehlo.token
-  %5:2 = {
-    call(
-        "next_number",
-        "(tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)",
-        "%2, %4",
-    )
-}
+  %5:2 = {_next("%2, %4")}
   %6 = stablehlo.subtract %1, %5#0 : tensor<3xf32>
   return %6 : tensor<3xf32>
 """
@@ -135,13 +103,7 @@ TUPLES = f"""
 # A loop without host calls that carries a token is in a cluster.
 TOKEN_LOOP = f"""
   %t = stablehlo.create_token : !stablehlo.token
-  %0:2 = {
-    call(
-        "next_number",
-        "(tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)",
-        "%x, %t",
-    )
-}
+  %0:2 = {_next("%x, %t")}
   %w:2 = stablehlo.while(%a = %0#0, %u = %0#1) : tensor<3xf32>, !stablehlo.token
   cond {{
     %zero = stablehlo.constant dense<0.0> : tensor<f32>
@@ -154,12 +116,6 @@ TOKEN_LOOP = f"""
     %n = stablehlo.add %a, %a : tensor<3xf32>
     stablehlo.return %n, %u : tensor<3xf32>, !stablehlo.token
   }}
-  %2:2 = {
-    call(
-        "next_number",
-        "(tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)",
-        "%w#0, %w#1",
-    )
-}
+  %2:2 = {_next("%w#0, %w#1")}
   return %2#0 : tensor<3xf32>
 """

@@ -143,13 +143,9 @@ def _callbacks(module: ir.Module, fields: Mapping[str, Any]) -> list[Callback]:
 def from_jax(
     function: Callable[..., Any], *args: Any, called: Sequence[str], **more: Any
 ) -> Program:
-    """A program of a JAX function.
+    """A program of a JAX function that calls Python by JAX's own callbacks.
 
-    Args:
-      function: it calls Python by JAX's own callbacks.
-      *args: arrays like those that the program will get.
-      called: the names in `functions` of what it calls, in the order of the program's text.
-      **more: as `make` takes it.
+    `called` are the names in `functions` of what it calls, in the order of the program's text.
     """
     import jax
 

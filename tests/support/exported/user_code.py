@@ -10,14 +10,11 @@ seen: list[float] = []
 
 
 class Pair(NamedTuple):
-    """Two values."""
-
     first: Any
     second: Any
 
 
 def sine(x: np.ndarray) -> np.ndarray:
-    """An array for an array."""
     return np.sin(x)
 
 
@@ -27,17 +24,14 @@ def note(x: np.ndarray) -> None:
 
 
 def two(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Two results."""
     return x + y, x * y
 
 
 def structured(pair: Any, table: dict[str, Any]) -> dict[str, Any]:
-    """Structures in and out."""
     return {"z": pair.first - pair.second, "a": [table["b"] + table["a"], (table["a"],)]}
 
 
 def pairs(x: np.ndarray) -> Pair:
-    """A namedtuple out."""
     return Pair(x + np.float32(1), x * np.float32(2))
 
 
@@ -52,7 +46,6 @@ def negated(x: np.ndarray, *, out: np.ndarray) -> None:
 
 
 def half(x: np.ndarray) -> np.ndarray:
-    """One more function of an array."""
     return x * np.float32(0.5)
 
 
@@ -69,5 +62,4 @@ def flipped(x: np.ndarray) -> np.ndarray:
 
 
 def second(table: dict[str, Any]) -> np.ndarray:
-    """One value out of a structure."""
     return table["pair"].second + table["more"][0]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import importlib
 import json
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import tensorflow as tf
+
+import hostcall
 
 
 class Without:
@@ -41,10 +47,6 @@ def taken_away(module: str, attribute: str) -> Iterator[None]:
 
 def report(module: str, attribute: str, checks: list[str]) -> None:
     """Imports hostcall.jax without a name, and prints as JSON what comes of that and of checks."""
-    import tensorflow as tf
-
-    import hostcall
-
     found: dict[str, str] = {}
     with taken_away(module, attribute), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", RuntimeWarning)
@@ -54,7 +56,7 @@ def report(module: str, attribute: str, checks: list[str]) -> None:
             found["import"] = f"ImportError: {error}"
     found["warning"] = "\n".join(str(warning.message) for warning in said)
     for name in checks:
-        found[name] = _outcome(getattr(Checks, name))
+        found[name] = _outcome(CHECKS[name])
     spec = tf.TensorSpec([2], tf.float32)
     negative = hostcall.callback(lambda v: -v, result=spec)
     in_tensorflow = tf.function(lambda v: negative(v), jit_compile=True)
@@ -69,127 +71,73 @@ def _outcome(check: Any) -> str:
         return f"{type(error).__name__}: {error}"
 
 
-class Checks:
-    """Programs, each of which needs a feature."""
+def _call(*args: Any, **options: Any) -> Any:
+    return importlib.import_module("hostcall.jax").call(*args, **options)
 
-    @staticmethod
-    def call() -> Any:
-        import jax
 
-        import hostcall.jax
+def _negated(v: Any, **options: Any) -> Any:
+    return _call(np.negative, v, v, **options)
 
-        x = np.arange(2, dtype=np.float32)
-        return jax.jit(lambda v: hostcall.jax.call(np.negative, v, v))(x)
 
-    @staticmethod
-    def callback_of_arrays() -> Any:
-        import jax.numpy as jnp
-        import tensorflow as tf
-
-        import hostcall
-
-        negative = hostcall.callback(lambda v: -v, result=tf.TensorSpec([2], tf.float32))
-        return negative(jnp.arange(2, dtype=jnp.float32))
-
-    @staticmethod
-    def no_tracing() -> Any:
-        import jax
-
-        import hostcall.jax
-
-        x = np.arange(2, dtype=np.float32)
-        program = jax.jit(lambda v: hostcall.jax.call(np.negative, v, v))
-        program(x)
-        with jax.no_tracing(True):
-            return program(x)
-
-    @staticmethod
-    def vmap() -> Any:
-        import jax
-
-        import hostcall.jax
-
-        negated = lambda v: hostcall.jax.call(np.negative, v, v, vmap_method="sequential")  # noqa: E731
-        return jax.jit(jax.vmap(negated))(np.arange(2, dtype=np.float32))
-
-    @staticmethod
-    def scan() -> Any:
-        return _in_a_scan(pure=False)
-
-    @staticmethod
-    def scan_of_pure_calls() -> Any:
-        return _in_a_scan(pure=True)
-
-    @staticmethod
-    def reducer() -> Any:
-        import jax
-
-        import hostcall.jax
-
-        add = lambda a, b: hostcall.jax.call(np.add, a, a, b, pure=True)  # noqa: E731
-        total = jax.jit(lambda v: jax.lax.reduce(v, np.float32(0), add, (0,)))
-        return total(np.ones(2, np.float32))
-
-    @staticmethod
-    def setting_on_another_thread() -> Any:
-        import concurrent.futures
-
-        import jax
-
-        import hostcall.jax
-
-        def look(x: Any) -> Any:
-            return np.bool_(jax.config.jax_enable_x64)
-
-        result = jax.ShapeDtypeStruct((), np.bool_)
-        with concurrent.futures.ThreadPoolExecutor(1) as pool, jax.enable_x64(True):
-            call = jax.jit(lambda v: hostcall.jax.call(look, result, v, executor=pool))
-            return bool(call(np.float32(0)))
-
-    @staticmethod
-    def gradient() -> Any:
-        import jax
-
-        import hostcall.jax
-
-        return jax.grad(lambda v: hostcall.jax.call(np.negative, v, v, pure=True))(1.0)
-
-    @staticmethod
-    def without_arguments() -> Any:
-        import jax
-        import tensorflow as tf
-
-        import hostcall
-
-        one = hostcall.callback(lambda: np.float32(1), result=tf.TensorSpec([], tf.float32))
-        return type(jax.make_jaxpr(lambda: one() + 0)().eqns).__name__
-
-    @staticmethod
-    def to_tf() -> Any:
-        import jax.numpy as jnp
-
-        import hostcall.jax
-
-        return hostcall.jax.to_tf(jnp.negative)(np.arange(2, dtype=np.float32)).numpy()
-
-    @staticmethod
-    def jax_callback_to_tf() -> Any:
-        import jax
-
-        import hostcall.jax
-
-        function = lambda v: jax.pure_callback(np.negative, v, v)  # noqa: E731
-        return hostcall.jax.to_tf(function)(np.arange(2, dtype=np.float32)).numpy()
+def _without_tracing() -> Any:
+    program = jax.jit(_negated)
+    program(X)
+    with jax.no_tracing(True):
+        return program(X)
 
 
 def _in_a_scan(pure: bool) -> Any:
-    import jax
-
-    import hostcall.jax
-
     def step(carry: Any, value: Any) -> Any:
-        return carry + hostcall.jax.call(np.negative, value, value, pure=pure), None
+        return carry + _negated(value, pure=pure), None
 
     return jax.jit(lambda v: jax.lax.scan(step, np.float32(0), v)[0])(
         np.arange(3, dtype=np.float32)
     )
+
+
+def _reduced() -> Any:
+    add = lambda a, b: _call(np.add, a, a, b, pure=True)  # noqa: E731
+    total = jax.jit(lambda v: jax.lax.reduce(v, np.float32(0), add, (0,)))
+    return total(np.ones(2, np.float32))
+
+
+def _setting_on_another_thread() -> Any:
+    def look(x: Any) -> Any:
+        return np.bool_(jax.config.jax_enable_x64)
+
+    result = jax.ShapeDtypeStruct((), np.bool_)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool, jax.enable_x64(True):
+        return bool(jax.jit(lambda v: _call(look, result, v, executor=pool))(np.float32(0)))
+
+
+def _of_arrays() -> Any:
+    negative = hostcall.callback(lambda v: -v, result=tf.TensorSpec([2], tf.float32))
+    return negative(jnp.arange(2, dtype=jnp.float32))
+
+
+def _without_arguments() -> Any:
+    one = hostcall.callback(lambda: np.float32(1), result=tf.TensorSpec([], tf.float32))
+    return type(jax.make_jaxpr(lambda: one() + 0)().eqns).__name__
+
+
+def _to_tf(function: Any) -> Any:
+    return importlib.import_module("hostcall.jax").to_tf(function)(X).numpy()
+
+
+X = np.arange(2, dtype=np.float32)
+
+# Programs, each of which needs a feature.
+CHECKS: dict[str, Callable[[], Any]] = {
+    "call": lambda: jax.jit(_negated)(X),
+    "callback_of_arrays": _of_arrays,
+    "no_tracing": _without_tracing,
+    "vmap": lambda: jax.jit(jax.vmap(lambda v: _negated(v, vmap_method="sequential")))(X),
+    "scan": lambda: _in_a_scan(pure=False),
+    "scan_of_pure_calls": lambda: _in_a_scan(pure=True),
+    "reducer": _reduced,
+    "setting_on_another_thread": _setting_on_another_thread,
+    "gradient": lambda: jax.grad(lambda v: _negated(v, pure=True))(1.0),
+    "without_arguments": _without_arguments,
+    "to_tf": lambda: _to_tf(jnp.negative),
+    "jax_callback_to_tf": lambda: _to_tf(lambda v: jax.pure_callback(np.negative, v, v)),
+}

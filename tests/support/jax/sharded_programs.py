@@ -19,7 +19,7 @@ import numpy as np
 
 import hostcall
 import hostcall.jax
-from tests.support.threads import PATIENCE, Alone
+from tests.support.threads import PATIENCE, Alone, in_threads
 
 CHECKS: dict[str, Callable[[], Any]] = {}
 
@@ -55,6 +55,10 @@ def over(*axes: Any) -> Any:
     return jax.NamedSharding(MESH, P(*axes))
 
 
+def same(found: Any, expected: Any) -> bool:
+    return bool((np.asarray(found) == np.asarray(expected)).all())
+
+
 def refusal(function: Any, *args: Any) -> str:
     try:
         jax.block_until_ready(function(*args))
@@ -83,7 +87,7 @@ def shardings() -> Any:
             program = lambda x, f=doubling, o=options: call(f, x, x, **o) + 1  # noqa: E731
             right, calls = True, []
             for run in (jax.jit(program), program) if not kind else (jax.jit(program),):
-                right &= bool((np.asarray(run(HALVES)) == X * 2 + 1).all())
+                right &= same(run(HALVES), X * 2 + 1)
                 calls.append(doubling.calls())
             found[" ".join([name, *kind])] = [right, *calls]
     return found
@@ -93,7 +97,7 @@ def shardings() -> Any:
 def nothing_said() -> Any:
     doubling = Doubling()
     program = jax.jit(lambda x: call(doubling, x, x, pure=True))
-    right = bool((np.asarray(program(HALVES)) == X * 2).all())
+    right = same(program(HALVES), X * 2)
     refused = [
         refusal(jax.jit(lambda x, o=ordered: call(doubling, x, x, ordered=o)), HALVES)
         for ordered in (False, True)
@@ -155,7 +159,7 @@ def dtypes() -> Any:
         x = jnp.asarray(np.arange(8) % 2, dtype=name)
         for sharding in (P(), over("i")):
             y = jax.jit(lambda x, s=sharding: call(lambda v: v, x, x, sharding=s))(x)
-            if y.dtype != x.dtype or not (np.asarray(y) == np.asarray(x)).all():
+            if y.dtype != x.dtype or not same(y, x):
                 wrong.append([name, str(sharding)])
     return wrong
 
@@ -170,7 +174,7 @@ def vmap() -> Any:
             doubling = Doubling()
             one = functools.partial(call, doubling, sharding=sharding, vmap_method=method)
             out = jax.jit(jax.vmap(lambda x, f=one: f(x, x)))(rows)
-            found.append([bool((np.asarray(out) == rows * 2).all()), sorted(doubling.calls())])
+            found.append([same(out, rows * 2), sorted(doubling.calls())])
     axis = jax.vmap(
         lambda x: call(np.negative, x, x, sharding=over("i"), vmap_method="expand_dims"),
         spmd_axis_name="j",
@@ -209,7 +213,7 @@ def under_a_mesh_with_types() -> Any:
 
         for sharding, options in ((P("d"), {}), (P(), {}), (None, {"pure": True})):
             y = jax.jit(functools.partial(program, sharding, **options))()
-            found.append([(np.asarray(y) == X * 2).all().item(), len(doubling.calls())])
+            found.append([same(y, X * 2), len(doubling.calls())])
         found.append([refusal(jax.jit(functools.partial(program, P("e")))), 0])
     return found
 
@@ -289,7 +293,7 @@ def inside_of_shard_map() -> Any:
         function = functools.partial(on_each, **options)
         return jax.jit(jax.shard_map(function, mesh=MESH, in_specs=P("i"), out_specs=P("i")))
 
-    right = bool((np.asarray(mapped()(HALVES)) == X * 2).all())
+    right = same(mapped()(HALVES), X * 2)
     calls = sorted(doubling.calls())
     return [right, calls, [refusal(mapped(sharding=s), HALVES) for s in (P(), over("i"))]]
 
@@ -340,7 +344,7 @@ def programs_in_calls() -> Any:
         )
 
     run = jax.jit(lambda x: call(one, x, x, sharding=over("i")))
-    right = bool((np.asarray(run(HALVES)) == -X).all())
+    right = same(run(HALVES), -X)
     return [right, refusal(jax.jit(lambda x: call(several, x, x, sharding=P())), HALVES)]
 
 
@@ -353,16 +357,12 @@ def several_threads() -> Any:
         y = call(lambda v: v * 2, x, x, sharding=over("i"))
         return call(lambda v: v + 1, x, y, sharding=P(), ordered=True)
 
-    def run() -> None:
+    def run(_: int) -> None:
         for k in range(20):
-            if not (np.asarray(program(HALVES + np.float32(k))) == (X + k) * 2 + 1).all():
+            if not same(program(HALVES + np.float32(k)), (X + k) * 2 + 1):
                 wrong.append(k)
 
-    threads = [threading.Thread(target=run) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(4, run)
     return wrong
 
 
@@ -378,7 +378,7 @@ def calls_at_the_same_time() -> Any:
     how: Any = {"sharding": over("i"), "pure": True}
     jax.block_until_ready(jax.jit(lambda x: [call(alone, x, x + k, **how) for k in (0, 1)])(HALVES))
     met = jax.jit(lambda x: call(meet, x, x, concurrent=True, **how))(HALVES)
-    return [alone.overlaps, alone.calls, bool((np.asarray(met) == X).all())]
+    return [alone.overlaps, alone.calls, same(met, X)]
 
 
 @check

@@ -32,10 +32,6 @@ def loop(x: Any) -> Any:
     return lax.while_loop(lambda v: v[0] < 3, lambda v: (v[0] + 1, jnp.sin(v[1]) * x), (0, x))[1]
 
 
-def loop_that_elements_leave(x: Any) -> Any:
-    return lax.while_loop(lambda v: v < 5, lambda v: v * 2, x)
-
-
 def scan(x: Any) -> Any:
     def step(carry: Any, _: Any) -> Any:
         return carry * jnp.sin(x), jnp.cos(x)  # of which nothing depends on the carry
@@ -79,10 +75,6 @@ def _refuse(*_: Any) -> Any:
     raise ValueError("it cannot be batched")
 
 
-def raising_branch(flag: Any, x: Any) -> Any:
-    return lax.cond(flag, unbatchable, jnp.cos, x)
-
-
 def raising_loop(x: Any) -> Any:
     return lax.while_loop(lambda v: v < 5, lambda v: 2 * unbatchable(v), x)
 
@@ -96,7 +88,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "a batch of branches": (jax.vmap(branches), (FLAGS, X)),
     "branches of a batch": (jax.vmap(branches, (None, 0)), (True, X)),
     "a batch of loops": (jax.vmap(loop), (X,)),
-    "loops that end at different times": (jax.vmap(loop_that_elements_leave), (X,)),
+    "loops that end at different times": (
+        jax.vmap(lambda x: lax.while_loop(lambda v: v < 5, lambda v: v * 2, x)),
+        (X,),
+    ),
     "a loop": (loop, (X[0],)),
     "a loop in a loop": (lambda x: lax.fori_loop(0, 3, lambda _, v: loop(v), x), (X[0],)),
     "a derivative forward": (lambda x: jax.jvp(loop, (x,), (x,)), (X[0],)),
@@ -123,7 +118,10 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "a scatter that adds": (lambda x: x.at[jnp.array([1, 1])].add(2.0), (X,)),
     "JAX's own callbacks": (effects, (X,)),
     "JAX's own callbacks, batched": (jax.vmap(doubled_by_callback), (X,)),
-    "an error in a batch of branches": (jax.vmap(raising_branch), (FLAGS, X)),
+    "an error in a batch of branches": (
+        jax.vmap(lambda flag, x: lax.cond(flag, unbatchable, jnp.cos, x)),
+        (FLAGS, X),
+    ),
     "an error in a batch of loops": (jax.vmap(raising_loop), (X,)),
     "an io_callback in a batch of branches": (jax.vmap(refused_in_a_loop), (X,)),
 }

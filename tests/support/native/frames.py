@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import importlib
 import math
 import os
 import random
@@ -48,27 +49,16 @@ def _load_runtime() -> ModuleType:
     return module
 
 
-def _dtypes() -> dict[int, np.dtype[Any]]:
-    from hostcall_runtime._prepared import DTYPES
-
-    return {code: np.dtype(dtype) for code, dtype, _ in DTYPES}
-
-
-def _quantized() -> set[int]:
-    from hostcall_runtime._prepared import QUANTIZED_DTYPES
-
-    return {code for code, _, _ in QUANTIZED_DTYPES}
-
-
 runtime = _load_runtime()
 native = load_file("_frames", module_file(BUILD, "fuzz/_frames"))
 handler = runtime.handler()
+_prepared = importlib.import_module("hostcall_runtime._prepared")
 # Of a GPU that there is not. Whoever follows an address of its memory crashes, and it copies only
 # while somebody waits.
 DRIVER = BUILD / "csrc" / "fuzz" / "cuda" / "libfake_cuda.so"
 
-DTYPES = _dtypes()
-QUANTIZED = _quantized()
+DTYPES = {code: np.dtype(dtype) for code, dtype, _ in _prepared.DTYPES}
+QUANTIZED = {code for code, _, _ in _prepared.QUANTIZED_DTYPES}
 CODES = {dtype: code for code, dtype in DTYPES.items()}
 
 

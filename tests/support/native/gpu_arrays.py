@@ -57,11 +57,7 @@ class GpuArray:
 
 
 class ByDlpack(GpuArray):
-    """One with DLPack's methods.
-
-    Attributes:
-      asked: the streams that it was asked to be ready on.
-    """
+    """One with DLPack's methods, that notes the streams on which it was asked to be ready."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

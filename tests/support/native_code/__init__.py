@@ -7,7 +7,6 @@ import functools
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -16,7 +15,7 @@ HERE = Path(__file__).parent
 @functools.cache
 def functions() -> ctypes.CDLL:
     """The library of functions.c."""
-    return ctypes.CDLL(str(_compiled("cc", "functions.c", ["-std=c11"])))
+    return _loaded("cc", "functions.c", "-std=c11")
 
 
 @functools.cache
@@ -40,24 +39,24 @@ def headers_of_ours() -> str:
 
 @functools.cache
 def handlers(include: str) -> ctypes.CDLL:
-    """The library of handlers.cc.
-
-    Args:
-      include: the directory of XLA's headers.
-    """
-    return ctypes.CDLL(str(_compiled("c++", "handlers.cc", ["-std=c++17", f"-isystem{include}"])))
+    """The library of handlers.cc, with XLA's headers of a directory."""
+    return _loaded("c++", "handlers.cc", "-std=c++17", f"-isystem{include}")
 
 
-def _compiled(compiler: str, source: str, options: Sequence[str]) -> Path:
+def build(compiler: str, source: Path, target: Path, *options: str) -> Path:
+    """Compiles a program or library of a file."""
     found = shutil.which(compiler)
     assert found is not None, f"the tests want a C and a C++ compiler: {compiler}"
+    subprocess.run([found, str(source), "-o", str(target), *options], check=True)
+    return target
+
+
+def _loaded(compiler: str, source: str, *options: str) -> ctypes.CDLL:
     # Loaded libraries stay until the process ends, and so does the directory.
-    library = Path(_directory().name, f"{len(list(Path(_directory().name).iterdir()))}.so")
-    subprocess.run(
-        [found, "-O1", "-shared", "-fPIC", *options, str(HERE / source), "-o", str(library)],
-        check=True,
-    )
-    return library
+    folder = Path(_directory().name)
+    library = folder / f"{len(list(folder.iterdir()))}.so"
+    build(compiler, HERE / source, library, "-O1", "-shared", "-fPIC", *options)
+    return ctypes.CDLL(str(library))
 
 
 @functools.cache

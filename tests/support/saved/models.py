@@ -79,15 +79,15 @@ DIFFERENTIABLE = {"py_function", "pure", "given_gradient"}
 CASES = [f"{name}/{way}" for name in PROGRAMS for way in ("plain", "jitted")]
 
 
-def build() -> Any:
-    """A module with a function for each case."""
+def build(programs: dict[str, Callable[[Any], Any]]) -> Any:
+    """A module with a function for each program and way."""
     module = tf.Module()
-    for case in CASES:
-        name, way = case.split("/")
-        function = tf.function(
-            PROGRAMS[name], input_signature=[SPEC], jit_compile=way == "jitted", autograph=False
-        )
-        setattr(module, f"{name}_{way}", function)
+    for name, program in programs.items():
+        for way in ("plain", "jitted"):
+            function = tf.function(
+                program, input_signature=[SPEC], jit_compile=way == "jitted", autograph=False
+            )
+            setattr(module, f"{name}_{way}", function)
     return module
 
 
@@ -117,7 +117,7 @@ def outcomes(module: Any) -> dict[str, Any]:
 
 def save(path: str) -> str:
     """Saves the module, and tells what it computes, before and after."""
-    module = build()
+    module = build(PROGRAMS)
     before = outcomes(module)
     options = tf.saved_model.SaveOptions(experimental_custom_gradients=True)
     tf.saved_model.save(module, path, options=options)

@@ -14,10 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 import hostcall
-from tests.support.saved import functions
-
-X = [4.0, 1.0, 1.0, 3.0]
-SPEC = tf.TensorSpec([4], tf.float32)
+from tests.support.saved import functions, models
+from tests.support.saved.models import SPEC, X
 
 
 class Scale:
@@ -59,18 +57,6 @@ def _programs(factor: float) -> dict[str, Callable[[Any], Any]]:
 CASES = [f"{name}/{way}" for name in _programs(1.0) for way in ("plain", "jitted")]
 
 
-def build(factor: float) -> Any:
-    """A module with a function for each case."""
-    module, programs = tf.Module(), _programs(factor)
-    for case in CASES:
-        name, way = case.split("/")
-        function = tf.function(
-            programs[name], input_signature=[SPEC], jit_compile=way == "jitted", autograph=False
-        )
-        setattr(module, f"{name}_{way}", function)
-    return module
-
-
 def outcomes(module: Any) -> dict[str, str]:
     """What each case computes, and the gradient of those that have one, as bytes."""
     found = {}
@@ -101,7 +87,7 @@ def save(folder: str) -> str:
     """Saves two versions of the model, and tells what they compute."""
     computed = []
     for number, factor in enumerate((3.0, 5.0)):
-        module = build(factor)
+        module = models.build(_programs(factor))
         options = tf.saved_model.SaveOptions(experimental_custom_gradients=True)
         with hostcall.save_options(pickle=True):
             tf.saved_model.save(module, f"{folder}/{number}", options=options)

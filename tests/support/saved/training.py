@@ -56,19 +56,19 @@ def begin(folder: str, jitted: bool) -> list[str]:
     """Trains and saves; then trains on, uninterrupted."""
     model = Model(jitted)
     train(model)
-    tf.saved_model.save(model, str(Path(folder) / "first"))
+    tf.saved_model.save(model, f"{folder}/first")
     return train(model)
 
 
 def go_on(folder: str, before: str, after: str) -> list[str]:
     """Loads what was saved, saves it again at once, and trains on."""
     hostcall.allow(MODULE)
-    model = tf.saved_model.load(str(Path(folder) / before))
-    tf.saved_model.save(model, str(Path(folder) / f"{after}_uncalled"))
+    model = tf.saved_model.load(f"{folder}/{before}")
+    tf.saved_model.save(model, f"{folder}/{after}_uncalled")
     trained = train(model)
     # With the values that it was loaded with, and after its functions were called.
-    model.w.assign(tf.saved_model.load(str(Path(folder) / before)).w)
-    tf.saved_model.save(model, str(Path(folder) / after))
+    model.w.assign(tf.saved_model.load(f"{folder}/{before}").w)
+    tf.saved_model.save(model, f"{folder}/{after}")
     return trained
 
 
@@ -79,7 +79,7 @@ def begin_version_1(folder: str) -> list[str]:
         x = v1.placeholder(tf.float32, [3], name="x")
         y = tf.py_function(functions.cube, [x], tf.float32)
         results = {"y": tf.identity(y), "dx": tf.gradients(y, x)[0]}
-        v1.saved_model.simple_save(session, str(Path(folder) / "v1"), {"x": x}, results)
+        v1.saved_model.simple_save(session, f"{folder}/v1", {"x": x}, results)
         found = session.run(results, {x: [1.0, 2.0, 3.0]})
     return [found[name].tobytes().hex() for name in ("y", "dx")]
 
@@ -89,7 +89,7 @@ def go_on_version_1(folder: str) -> list[str]:
     hostcall.allow(MODULE)
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
-        meta = v1.saved_model.load(session, ["serve"], str(Path(folder) / "v1"))
+        meta = v1.saved_model.load(session, ["serve"], f"{folder}/v1")
         signature = meta.signature_def["serving_default"]
         names = [signature.outputs[name].name for name in ("y", "dx")]
         found = session.run(names, {signature.inputs["x"].name: [1.0, 2.0, 3.0]})
@@ -103,7 +103,7 @@ def freeze(folder: str) -> list[str]:
     )
 
     hostcall.allow(MODULE)
-    model = tf.saved_model.load(str(Path(folder) / "first"))
+    model = tf.saved_model.load(f"{folder}/first")
     frozen = convert_variables_to_constants_v2(model.loss.concrete_functions[0])
     (Path(folder) / "frozen.pb").write_bytes(frozen.graph.as_graph_def().SerializeToString())
     names = [*(tensor.name for tensor in frozen.inputs), frozen.outputs[0].name]

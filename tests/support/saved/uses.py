@@ -138,10 +138,7 @@ def use(folder: str) -> str:
     from tests.support.saved import training
 
     for name in ("model", "rewritten"):
-        one, other = (
-            tf.saved_model.load(f"{folder}/{name}"),
-            tf.saved_model.load(f"{folder}/{name}"),
-        )
+        one, other = (tf.saved_model.load(f"{folder}/{name}") for _ in range(2))
         found[f"{name}, loaded twice"] = [training.train(one), training.train(other)]
         fresh = tf.saved_model.load(f"{folder}/{name}")
         frozen = convert_variables_to_constants_v2(fresh.loss.concrete_functions[0])

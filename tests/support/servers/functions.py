@@ -43,16 +43,12 @@ root = _native("root", 0, _same, status=True)
 append = _native("append", 0, _same)
 odd = _native("plus_one", 1, lambda x: tf.TensorSpec([x.shape[0] // 2], x.dtype))
 
-scale = _handler(
-    "scale", _same, word="grüße", factor=2.0, offset=3, negative=True, half=np.float64(0.5)
+_scale: dict[str, Any] = {"word": "grüße", "factor": 2.0, "offset": 3, "negative": True}
+scale = _handler("scale", _same, **_scale, half=np.float64(0.5))
+scale_batches = hostcall.declare(
+    _handler("scale", _same, **_scale, half=np.float64(0.5)), vmap_method="expand_dims"
 )
 later = _handler("later", _same)
-scale_batches = hostcall.declare(
-    _handler(
-        "scale", _same, word="grüße", factor=2.0, offset=3, negative=True, half=np.float64(0.5)
-    ),
-    vmap_method="expand_dims",
-)
 on_pool = _handler("on_pool", tf.TensorSpec([], tf.int64))
 
 

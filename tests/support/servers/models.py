@@ -26,14 +26,6 @@ def call(function: Any, x: tf.Tensor, result: Any = None, stateful: bool = True)
     return tf.numpy_function(function, [x], x.dtype if result is None else result, stateful)
 
 
-def _native(x: tf.Tensor) -> Any:
-    return 2.0 * call(functions.plus_one, x)
-
-
-def _sums(x: tf.Tensor) -> Any:
-    return 1.0 + call(functions.sums, x)
-
-
 def _loop(x: tf.Tensor) -> Any:
     def body(i: Any, y: Any) -> Any:
         y = call(functions.plus_one, y)
@@ -43,36 +35,32 @@ def _loop(x: tf.Tensor) -> Any:
     return tf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
 
 
-def _in_order(x: tf.Tensor) -> Any:
+def _append(x: tf.Tensor) -> Any:
+    return call(functions.append, x)
+
+
+def _in_order(x: tf.Tensor, append: Any = _append) -> Any:
     """What is returned tells the order, as nothing else connects the calls."""
-    call(functions.append, 0.0 * x)
+    _append(0.0 * x)
     for digit in (1.0, 2.0):
-        call(functions.append, digit + 0.0 * x)
-    return call(functions.append, 3.0 + 0.0 * x)
-
-
-def _in_order_nested(x: tf.Tensor) -> Any:
-    inner = tf.function(lambda y: call(functions.append, y))
-    call(functions.append, 0.0 * x)
-    inner(1.0 + 0.0 * x)
-    inner(2.0 + 0.0 * x)
-    return call(functions.append, 3.0 + 0.0 * x)
+        append(digit + 0.0 * x)
+    return _append(3.0 + 0.0 * x)
 
 
 def _in_order_loop(x: tf.Tensor) -> Any:
     def body(i: Any) -> Any:
-        call(functions.append, tf.cast(i, tf.float32) + 0.0 * x)
+        _append(tf.cast(i, tf.float32) + 0.0 * x)
         return (i + 1,)
 
-    call(functions.append, 0.0 * x)
+    _append(0.0 * x)
     tf.while_loop(lambda i: i < 3, body, [1])
-    return call(functions.append, 3.0 + 0.0 * x)
+    return _append(3.0 + 0.0 * x)
 
 
 def _in_order_batches(x: tf.Tensor) -> Any:
-    call(functions.append, 0.0 * x[0])
-    tf.vectorized_map(lambda digit: call(functions.append, digit), x)
-    return call(functions.append, 4.0 + 0.0 * x[0])
+    _append(0.0 * x[0])
+    tf.vectorized_map(_append, x)
+    return _append(4.0 + 0.0 * x[0])
 
 
 def _printed(x: tf.Tensor) -> Any:
@@ -80,54 +68,37 @@ def _printed(x: tf.Tensor) -> Any:
     return call(functions.plus_one, x)
 
 
-def _threads(x: tf.Tensor) -> Any:
-    return tf.minimum(tf.numpy_function(functions.on_pool, [], tf.int64), 1)
-
-
-def _eager(x: tf.Tensor) -> Any:
-    return tf.py_function(functions.double, [x], tf.TensorSpec(x.shape, x.dtype))
-
-
-def _both(x: tf.Tensor) -> Any:
-    """2 x + 1."""
-    return call(functions.plus_one, call(functions.double, x, VECTOR))
-
-
-def _in_batches(x: tf.Tensor) -> Any:
-    return 1.0 + tf.vectorized_map(lambda row: call(functions.of_batches, row), x)
-
-
-def _scale_in_batches(x: tf.Tensor) -> Any:
-    return 1.0 + tf.vectorized_map(lambda row: call(functions.scale_batches, row), x)
+def _in_batches(function: Any, x: tf.Tensor) -> Any:
+    return 1.0 + tf.vectorized_map(lambda row: call(function, row), x)
 
 
 # By name: the body, and what it takes.
 NATIVE: dict[str, tuple[Body, tf.TensorSpec]] = {
-    "native": (_native, VECTOR),
-    "sums": (_sums, BATCH),
-    "empty": (_sums, BATCH),
+    "native": (lambda x: 2.0 * call(functions.plus_one, x), VECTOR),
+    "sums": (lambda x: 1.0 + call(functions.sums, x), BATCH),
+    "empty": (lambda x: 1.0 + call(functions.sums, x), BATCH),
     "loop": (_loop, VECTOR),
     "in_order": (_in_order, SCALAR),
-    "in_order_nested": (_in_order_nested, SCALAR),
+    "in_order_nested": (lambda x: _in_order(x, tf.function(_append)), SCALAR),
     "in_order_loop": (_in_order_loop, SCALAR),
     "in_order_batches": (_in_order_batches, ANY),
     "printed": (_printed, VECTOR),
     "scale": (lambda x: call(functions.scale, x), ANY),
-    "scale_in_batches": (_scale_in_batches, BATCH),
+    "scale_in_batches": (lambda x: _in_batches(functions.scale_batches, x), BATCH),
     "later": (lambda x: call(functions.later, x), VECTOR),
-    "on_pool": (_threads, ANY),
+    "on_pool": (lambda x: tf.minimum(tf.numpy_function(functions.on_pool, [], tf.int64), 1), ANY),
     "root": (lambda x: call(functions.root, x), SCALAR),
     "stateless": (lambda x: call(functions.plus_one, x, stateful=False), ANY),
 }
 PYTHON: dict[str, tuple[Body, tf.TensorSpec]] = {
     "double": (lambda x: call(functions.double, x, VECTOR), VECTOR),
     "thrice": (lambda x: 1.0 + call(functions.thrice, x), BATCH),
-    "eager": (_eager, VECTOR),
+    "eager": (lambda x: tf.py_function(functions.double, [x], VECTOR), VECTOR),
     "shout": (lambda x: call(functions.shout, x, tf.string), VECTOR),
     "unique": (lambda x: 1.0 + call(functions.unique, x), VECTOR),
-    "both": (_both, VECTOR),
+    "both": (lambda x: call(functions.plus_one, call(functions.double, x, VECTOR)), VECTOR),
     "of_batches": (lambda x: 1.0 + call(functions.of_batches, x), VECTOR),
-    "in_batches": (_in_batches, BATCH),
+    "in_batches": (lambda x: _in_batches(functions.of_batches, x), BATCH),
     "on_device": (lambda x: 1.0 + call(functions.on_device, x), VECTOR),
 }
 # These are not called where they are saved.
@@ -146,6 +117,7 @@ class Model(tf.Module):
         super().__init__()
         self.served: dict[str, Any] = {}
         for name, (body, spec) in bodies.items():
+            body.__name__ = f"_{name}"  # which the server's log tells
             for compiled in (False, True):
                 self.served[f"{name}_{'compiled' if compiled else 'plain'}"] = _signature(
                     body, spec, compiled

@@ -6,11 +6,11 @@
 // which lines are parted by \n.
 //
 //     load PATH                                     ok NUMBER of the session
-//     run SESSION TYPE SHAPE VALUES INPUT OUTPUT    ok SHAPE VALUES
+//     run SESSION SHAPE VALUES INPUT OUTPUT         ok SHAPE VALUES
 //     serve SESSION THREADS REQUESTS SHAPE A B INPUT OUTPUT
 //                                                   ok SUCCEEDED FAILED WRONG MESSAGE
 //
-// A shape is "2x3", or "-" of a scalar; values have commas between them; "none" stands for an INPUT
+// All inputs are floats. A shape is "2x3", or "-" of a scalar; values have commas between them; "none" stands for an INPUT
 // that there is not. `serve` fills the input of request i with i % 100, and wants A * x + B.
 #include <pthread.h>
 #include <stdio.h>
@@ -74,22 +74,16 @@ static TF_Output FindOutput(const struct Model* model, const char* text) {
   return output;
 }
 
-static TF_Tensor* NewTensor(TF_DataType type, const struct Shape* shape) {
-  return TF_AllocateTensor(type, shape->dims, shape->rank, shape->count * TF_DataTypeSize(type));
+static TF_Tensor* NewTensor(const struct Shape* shape) {
+  return TF_AllocateTensor(TF_FLOAT, shape->dims, shape->rank, shape->count * sizeof(float));
 }
 
 static void Fill(TF_Tensor* tensor, const char* values) {
   const int64_t count = TF_TensorElementCount(tensor);
   for (int64_t i = 0; i < count; ++i) {
     char* end = NULL;
-    const double value = strtod(values, &end);
+    ((float*)TF_TensorData(tensor))[i] = strtof(values, &end);
     values = *end == ',' ? end + 1 : end;
-    switch (TF_TensorType(tensor)) {
-      case TF_FLOAT: ((float*)TF_TensorData(tensor))[i] = (float)value; break;
-      case TF_DOUBLE: ((double*)TF_TensorData(tensor))[i] = value; break;
-      case TF_INT32: ((int32_t*)TF_TensorData(tensor))[i] = (int32_t)value; break;
-      default: ((int64_t*)TF_TensorData(tensor))[i] = (int64_t)value;
-    }
   }
 }
 
@@ -104,10 +98,7 @@ static void PrintTensor(const TF_Tensor* tensor) {
     if (i > 0) putchar(',');
     switch (TF_TensorType(tensor)) {
       case TF_FLOAT: printf("%.9g", ((float*)TF_TensorData(tensor))[i]); break;
-      case TF_DOUBLE: printf("%.17g", ((double*)TF_TensorData(tensor))[i]); break;
-      case TF_INT32: printf("%d", ((int32_t*)TF_TensorData(tensor))[i]); break;
       case TF_INT64: printf("%lld", (long long)((int64_t*)TF_TensorData(tensor))[i]); break;
-      case TF_BOOL: printf("%d", ((unsigned char*)TF_TensorData(tensor))[i]); break;
       case TF_STRING: {
         const TF_TString* text = (const TF_TString*)TF_TensorData(tensor) + i;
         printf("%.*s", (int)TF_TString_GetSize(text), TF_TString_GetDataPointer(text));
@@ -154,14 +145,10 @@ static void Load(const char* path) {
   TF_DeleteStatus(status);
 }
 
-static void RunOnce(const struct Model* model, const char* type, const char* shape_text,
-                    const char* values, const char* input, const char* output) {
+static void RunOnce(const struct Model* model, const char* shape_text, const char* values,
+                    const char* input, const char* output) {
   const struct Shape shape = ParseShape(shape_text);
-  const TF_DataType dtype = strcmp(type, "float64") == 0 ? TF_DOUBLE
-                            : strcmp(type, "int32") == 0 ? TF_INT32
-                            : strcmp(type, "int64") == 0 ? TF_INT64
-                                                         : TF_FLOAT;
-  TF_Tensor* value = NewTensor(dtype, &shape);
+  TF_Tensor* value = NewTensor(&shape);
   Fill(value, values);
   TF_Status* status = TF_NewStatus();
   TF_Tensor* result = Run(model, input, value, output, status);
@@ -197,7 +184,7 @@ static int IsRight(const TF_Tensor* result, const struct Load* load, float x) {
 
 static void* Serve(void* argument) {
   struct Load* load = argument;
-  TF_Tensor* value = NewTensor(TF_FLOAT, &load->shape);
+  TF_Tensor* value = NewTensor(&load->shape);
   TF_Status* status = TF_NewStatus();
   while (1) {
     pthread_mutex_lock(&load->mutex);
@@ -257,8 +244,8 @@ static void Obey(char* line) {
   const int session = count > 1 ? atoi(words[1]) : -1;
   if (session < 0 || session >= model_count) {
     Answer("error", "0 the server knows no such command or session");
-  } else if (count == 7 && strcmp(words[0], "run") == 0) {
-    RunOnce(&models[session], words[2], words[3], words[4], words[5], words[6]);
+  } else if (count == 6 && strcmp(words[0], "run") == 0) {
+    RunOnce(&models[session], words[2], words[3], words[4], words[5]);
   } else if (count == 9 && strcmp(words[0], "serve") == 0) {
     ServeMany(&models[session], atoi(words[2]), atoi(words[3]), words[4], strtof(words[5], NULL),
               strtof(words[6], NULL), words[7], words[8]);

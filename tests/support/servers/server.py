@@ -1,48 +1,80 @@
-"""The C program that serves: built and spoken to."""
+"""The C program that serves, the saved models that it serves, and what they need."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
+import hostcall
 from tests.support import native_code
+from tests.support.servers.inputs import FOUR
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[2]
 
 # Without an answer for so long, it hangs.
 _LIMIT = 120
 
 
-def build(compiler: str, source: Path, target: Path, *options: str) -> Path:
-    """A program or library of a file."""
-    found = shutil.which(compiler)
-    assert found is not None, f"the tests want a C and a C++ compiler: {compiler}"
-    subprocess.run([found, "-O1", "-Wall", str(source), "-o", str(target), *options], check=True)
-    return target
+@dataclasses.dataclass
+class Site:
+    """What there is to serve.
+
+    Attributes:
+      folder: where everything is.
+      program: the server's.
+      said: the endpoints of the signatures, by model, and under "values" what they compute.
+    """
+
+    folder: Path
+    program: Path
+    said: dict[str, Any]
+
+    @property
+    def libraries(self) -> str:
+        return str(self.folder / "libraries")
+
+    def model(self, name: str) -> str:
+        return str(self.folder / "models" / name)
 
 
-def build_libraries(folder: Path) -> None:
-    """The libraries of the native code in functions.py."""
-    shared = ("-shared", "-fPIC")
-    build("cc", HERE / "native.c", folder / "libserving_test.so", *shared, "-lm")
+def build(folder: Path) -> Site:
+    """Builds everything, in another process where that loads the libraries."""
+    libraries = folder / "libraries"
+    libraries.mkdir()
+    shared = ("-O1", "-Wall", "-shared", "-fPIC")
+    native_code.build("cc", HERE / "native.c", libraries / "libserving_test.so", *shared, "-lm")
     handlers = HERE.parent / "native_code" / "handlers.cc"
-    options = ("-std=c++17", f"-isystem{native_code.headers()}")
-    build("c++", handlers, folder / "libhandlers_test.so", *shared, *options)
-
-
-def build_server(target: Path) -> Path:
-    """The program of server.c, linked to the TensorFlow that is installed."""
-    libraries = tf.sysconfig.get_lib()
-    names = ("libtensorflow_cc.so.2", "libtensorflow_framework.so.2")
-    found = (f"-isystem{tf.sysconfig.get_include()}", f"-L{libraries}", f"-Wl,-rpath,{libraries}")
-    linked = [f"-l:{name}" for name in names]
-    return build("cc", HERE / "server.c", target, "-std=gnu11", *found, *linked, "-lpthread")
+    options = (*shared, "-std=c++17", f"-isystem{native_code.headers()}")
+    native_code.build("c++", handlers, libraries / "libhandlers_test.so", *options)
+    tensorflow = tf.sysconfig.get_lib()
+    program = native_code.build(
+        "cc", HERE / "server.c", folder / "server",
+        *("-O1", "-Wall", "-std=gnu11", f"-isystem{tf.sysconfig.get_include()}"),
+        *(f"-L{tensorflow}", f"-Wl,-rpath,{tensorflow}", "-lpthread"),
+        *("-l:libtensorflow_cc.so.2", "-l:libtensorflow_framework.so.2"),
+    )  # fmt: skip
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.support.servers.models", str(folder / "models")],
+        cwd=ROOT,
+        env=os.environ | {"SERVING_TEST_LIBRARIES": str(libraries)},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return Site(folder, program, json.loads(ended.stdout.splitlines()[-1]))
 
 
 @dataclasses.dataclass
@@ -54,22 +86,16 @@ class ServingError(Exception):
 
 
 class Server:
-    """A running server.
+    """A running server of a site's models, with these variables in its environment."""
 
-    Args:
-      program: what `build_server` has made.
-      library: `hostcall.serving_library()`.
-      log: where its messages go.
-      environment: what is set for it beside the process's own variables.
-    """
-
-    def __init__(self, program: Path, library: str, log: Path, **environment: str) -> None:
+    def __init__(self, site: Site, name: str, **environment: str) -> None:
         variables = {k: v for k, v in os.environ.items() if not k.startswith("HOSTCALL_")}
         variables |= {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_ENABLE_ONEDNN_OPTS": "0"} | environment
-        self._log = log
-        with log.open("w") as messages:
+        self._site = site
+        self._log = site.folder / f"{name}.log"
+        with self._log.open("w") as messages:
             self._process = subprocess.Popen(
-                [str(program), library],
+                [str(site.program), hostcall.serving_library()],
                 env=variables,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -80,51 +106,61 @@ class Server:
         self._sessions: dict[str, str] = {}
         self._answer()
 
-    def run(
-        self, model: str, endpoints: Sequence[str], values: Sequence[float], shape: Sequence[int]
-    ) -> tuple[list[int], list[str]]:
-        """The shape and the elements of what a signature returns for floats.
+    def run(self, path: str, endpoints: Sequence[str], value: Any) -> tuple[list[int], list[str]]:
+        """The shape and the elements of what a signature of a saved model returns for floats.
 
         Raises:
           ServingError: when it fails.
         """
-        sizes = "x".join(map(str, shape)) or "-"
-        text = ",".join(map(repr, values)) or "-"
-        answer = self._obey("run", self._session(model), "float32", sizes, text, *endpoints)
+        array = np.asarray(value, np.float32)
+        sizes = "x".join(map(str, array.shape)) or "-"
+        text = ",".join(map(repr, array.ravel().tolist())) or "-"
+        answer = self._obey("run", self._session(path), sizes, text, *endpoints)
         got, _, elements = answer.partition(" ")
         dims = [] if got == "-" else [int(size) for size in got.split("x")]
         return dims, elements.split(",") if elements else []
 
+    def text(self, model: str, signature: str, value: Any) -> tuple[list[int], list[str]]:
+        """The same of a model of the site."""
+        return self.run(self._site.model(model), self._site.said[model][signature], value)
+
+    def computed(self, model: str, signature: str, value: Any) -> np.ndarray:
+        """What it returns, where that is numbers."""
+        shape, elements = self.text(model, signature, value)
+        return np.asarray([float(element) for element in elements]).reshape(shape)
+
+    def failure(self, model: str, signature: str, value: Any) -> ServingError:
+        """How it fails."""
+        with pytest.raises(ServingError) as raised:
+            self.text(model, signature, value)
+        return raised.value
+
     def serve(
-        self, model: str, endpoints: Sequence[str], requests: int, factor: float, offset: float
+        self, model: str, signature: str, requests: int, factor: float, offset: float
     ) -> tuple[int, int, int, str]:
         """How many requests for vectors of four from 8 threads succeeded, failed, were wrong."""
+        session = self._session(self._site.model(model))
         counts = ("8", str(requests), "4", repr(factor), repr(offset))
-        answer = self._obey("serve", self._session(model), *counts, *endpoints)
+        answer = self._obey("serve", session, *counts, *self._site.said[model][signature])
         succeeded, failed, wrong, message = answer.split(" ", 3)
         return int(succeeded), int(failed), int(wrong), message
-
-    def load(self, model: str) -> None:
-        """Loads a SavedModel, as the others do when they first want it."""
-        self._session(model)
 
     def log(self) -> str:
         """What it has logged."""
         return self._log.read_text(errors="replace")
 
-    def close(self) -> int:
-        """Ends it; returns its exit status."""
+    def close(self) -> None:
+        """Ends it, which must go well."""
         assert self._process.stdin is not None
-        self._process.stdin.close()
-        status = self._process.wait(_LIMIT)
         assert self._process.stdout is not None
+        self._process.stdin.close()
+        assert self._process.wait(_LIMIT) == 0, self.log()
         self._process.stdout.close()
-        return status
 
-    def _session(self, model: str) -> str:
-        if model not in self._sessions:
-            self._sessions[model] = self._obey("load", model)
-        return self._sessions[model]
+    def _session(self, path: str) -> str:
+        if path not in self._sessions:
+            self._sessions[path] = self._obey("load", path)
+        return self._sessions[path]
 
     def _obey(self, *words: str) -> str:
         assert self._process.stdin is not None
@@ -140,3 +176,43 @@ class Server:
             return text
         code, _, message = text.partition(" ")
         raise ServingError(int(code), message.replace("\\n", "\n"))
+
+
+class Altered:
+    """Copies of the model "one" with other tokens."""
+
+    def __init__(self, site: Site, folder: Path) -> None:
+        self.endpoints = site.said["one"]
+        self._from = Path(site.model("one"))
+        self._folder = folder
+        self._count = 0
+        self.model = saved_model_pb2.SavedModel()
+        self.model.ParseFromString((self._from / "saved_model.pb").read_bytes())
+
+    def tokens(self) -> list[bytes]:
+        return sorted({node.attr["token"].s for node in self._nodes(self.model)})
+
+    def write(self, change: Callable[[bytes], bytes]) -> str:
+        self._count += 1
+        target = self._folder / str(self._count)
+        shutil.copytree(self._from, target)
+        changed = saved_model_pb2.SavedModel()
+        changed.CopyFrom(self.model)
+        for node in self._nodes(changed):
+            node.attr["token"].s = change(node.attr["token"].s)
+        (target / "saved_model.pb").write_bytes(changed.SerializeToString())
+        return str(target)
+
+    @staticmethod
+    def _nodes(model: Any) -> Any:
+        for meta in model.meta_graphs:
+            for function in meta.graph_def.library.function:
+                yield from (node for node in function.node_def if "token" in node.attr)
+
+    def outcome(self, server: Server, change: Callable[[bytes], bytes], signature: str) -> Any:
+        """What the server returns for a model with changed tokens, or its error."""
+        value = FOUR if signature.startswith("native") else [FOUR[:3]]
+        try:
+            return server.run(self.write(change), self.endpoints[signature], value)[1]
+        except ServingError as error:
+            return error

@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from hostcall_runtime import _serving_wire
 from hostcall_runtime._serving_wire import Array, Call, Frame, Kind
+from tests.support.serving.fake_worker import packed
 
 SECONDS = 60.0
 MOST = 1 << 30
@@ -81,9 +82,9 @@ class Client:
         self.connection.close()
         os.close(self.arena)
 
-    def hello(self, most: int = MOST, descriptors: Sequence[int] | None = None) -> Client:
+    def hello(self, descriptors: Sequence[int] | None = None) -> Client:
         with contextlib.suppress(BrokenPipeError):  # it may have said why
-            self.send_with(Kind.HELLO, encode_hello(most), descriptors)
+            self.send_with(Kind.HELLO, encode_hello(MOST), descriptors)
         frame = self.receive()
         if frame.kind == Kind.ERROR:
             raise WorkerError(*decode_error(frame.body))
@@ -91,15 +92,12 @@ class Client:
         return self
 
     def send_with(self, kind: int, body: bytes, descriptors: Sequence[int] | None = None) -> None:
-        bytes_ = self.frame(kind, body)
+        frame = packed(kind, body, self.number)
         given = [self.arena] if descriptors is None else list(descriptors)
         if given:
-            socket.send_fds(self.connection, [bytes_], given)
+            socket.send_fds(self.connection, [frame], given)
         else:
-            self.connection.sendall(bytes_)
-
-    def frame(self, kind: int, body: bytes, version: int = 1) -> bytes:
-        return struct.pack("<4sHHII", b"HCWP", version, kind, len(body), self.number) + body
+            self.connection.sendall(frame)
 
     def receive(self) -> Frame:
         return _serving_wire.receive(self.connection, SECONDS)

@@ -77,8 +77,8 @@ def packed(kind: int, body: bytes, number: int = 0, version: int = 1) -> bytes:
     return struct.pack("<4sHHII", b"HCWP", version, kind, len(body), number) + body
 
 
-def welcome(most: int = 1 << 20) -> bytes:
-    return packed(Kind.WELCOME, _serving_wire.encode_welcome(most))
+def welcome() -> bytes:
+    return packed(Kind.WELCOME, _serving_wire.encode_welcome(1 << 20))
 
 
 def results(arrays: list[Array], number: int = 1) -> bytes:
@@ -120,31 +120,20 @@ def changed(frame: bytes, chance: random.Random) -> bytes:
     return bytes(changed)
 
 
-class Mutator:
-    """Answers with frames that were changed at random; `calls` of `step` in a row are one seed's.
-
-    Args:
-      path: where to listen.
-      seed: of the changes.
-    """
+class Mutator(FakeWorker):
+    """Answers with frames that were changed at random; calls in a row are those of one seed."""
 
     def __init__(self, path: str, seed: int) -> None:
+        super().__init__(path, self._answer_changed)
         self._chance = random.Random(seed)
-        self._fake = FakeWorker(path, self._answer)
 
-    def __enter__(self) -> Mutator:
-        self._fake.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._fake.__exit__(*error)
-
-    def _answer(self, connection: socket.socket, frame: _serving_wire.Frame, arena: int) -> bool:
-        chance = self._chance
+    def _answer_changed(
+        self, connection: socket.socket, frame: _serving_wire.Frame, arena: int
+    ) -> bool:
         if frame.kind == Kind.HELLO:
             return self._send(connection, welcome(), 0.1)
-        os.pwrite(arena, chance.randbytes(200), 0)
-        if chance.random() < 0.7:  # two strings of one byte
+        os.pwrite(arena, self._chance.randbytes(200), 0)
+        if self._chance.random() < 0.7:  # two strings of one byte
             os.pwrite(arena, struct.pack("<QQ", 1, 1), 64)
         return self._send(connection, self._reply(frame.number), 0.7)
 

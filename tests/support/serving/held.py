@@ -18,12 +18,7 @@ HOLD = token("hold", ["int32"], 2)
 class Held:
     """A call of `functions.hold` on a thread, from when it has begun to when the block ends.
 
-    Args:
-      folder: for two FIFOs.
-      call: makes the call with two arguments, and returns what comes of it.
-
-    Attributes:
-      result: that.
+    Two FIFOs in the folder are the arguments of `call`, which returns the `result`.
     """
 
     def __init__(self, folder: Path, call: Callable[[Any, Any], Any]) -> None:

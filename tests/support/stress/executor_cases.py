@@ -30,21 +30,13 @@ from tests.support.stress.interrupt_cases import interrupt_main_thread
 X = tf.constant([1.0, 2.0, 3.0])
 
 
-def plain(function: Callable[..., Any]) -> Any:
-    return tf.function(function)
-
-
-def compiled(function: Callable[..., Any]) -> Any:
-    return tf.function(function, jit_compile=True)
-
-
-def eager(function: Callable[..., Any]) -> Any:
-    return function
-
-
 in_child: list[Any] = []
 
-MODES = {"plain": plain, "compiled": compiled, "eager": eager}
+MODES: dict[str, Callable[..., Any]] = {
+    "plain": tf.function,
+    "compiled": functools.partial(tf.function, jit_compile=True),
+    "eager": lambda function: function,
+}
 
 
 def on(executor: Any, function: Callable[..., Any], **how: Any) -> Any:
@@ -98,7 +90,7 @@ def is_interrupted_anywhere(mode: str, calls: int) -> None:
 def ends_with_calls_in_flight(kind: str, folder: str) -> None:
     """One call is under way and others wait, all of threads that nobody waits for."""
     pipe, gate = os.path.join(folder, "begun"), os.path.join(folder, "gate")
-    program = compiled(on(KINDS[kind], functools.partial(functions.waits_for, pipe, gate)))
+    program = MODES["compiled"](on(KINDS[kind], functools.partial(functions.waits_for, pipe, gate)))
     for _ in range(3):
         threading.Thread(target=failing_quietly, args=(program,), daemon=True).start()
     with open(pipe) as begun:

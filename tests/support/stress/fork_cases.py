@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import functools
 import gc
 import itertools
 import multiprocessing
@@ -22,7 +23,7 @@ import hostcall
 from hostcall_runtime import _threads
 from tests.support.stress import fork_targets, programs
 from tests.support.stress.programs import KINDS, SIZES, check, compiled, gradient, like, program
-from tests.support.threads import PATIENCE
+from tests.support.threads import PATIENCE, running
 
 # A collection in a child need not write to the memory that it shares with its parent.
 gc.freeze()
@@ -120,16 +121,11 @@ def with_calls_in_flight() -> None:
 
     right: list[Any] = []
     cases = list(itertools.product(KINDS, SIZES))
-    threads = [threading.Thread(target=call, args=case) for case in cases]
-    for thread in threads:
-        thread.start()
-    for _ in cases:
-        assert begun.acquire(timeout=PATIENCE)
-    for ends_as_usual in (False, True):
-        in_child(all_but_tensorflow, ends_as_usual)
-    go_on.set()
-    for thread in threads:
-        thread.join()
+    with running([functools.partial(call, *case) for case in cases], go_on):
+        for _ in cases:
+            assert begun.acquire(timeout=PATIENCE)
+        for ends_as_usual in (False, True):
+            in_child(all_but_tensorflow, ends_as_usual)
     assert sorted(right) == sorted(cases)
 
 
@@ -160,25 +156,13 @@ def with_calls_that_come_and_go() -> None:
         except BaseException as failure:
             failures.append(failure)
 
-    steps = [
-        fail_once,
-        fail_once,
-        lambda: gradient(doubling, x),
-        lambda: stateless(x),
-    ]
-    threads = [threading.Thread(target=work, args=(step,)) for step in steps]
-    for thread in threads:
-        thread.start()
+    steps = [fail_once, fail_once, lambda: gradient(doubling, x), lambda: stateless(x)]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
-    try:
+    with running([functools.partial(work, step) for step in steps], stop):
         for _ in range(10):
             in_child(what_hostcall_keeps)
-    finally:
-        sys.setswitchinterval(interval)
-        stop.set()
-        for thread in threads:
-            thread.join()
+    sys.setswitchinterval(interval)
     assert failures == []
 
 

@@ -11,11 +11,8 @@ import tensorflow as tf
 import hostcall
 import tests.support.gradients as g
 from tests.support.helpers import jitted
+from tests.support.stress.programs import like
 from tests.support.threads import PATIENCE, in_threads
-
-
-def like(x: Any, *others: Any) -> tf.TensorSpec:
-    return tf.TensorSpec(x.shape, x.dtype)
 
 
 class Square:
@@ -35,7 +32,7 @@ def by_given_gradient(function: Any, x: tf.Tensor) -> tf.Tensor:
     def slope(x: np.ndarray, upstream: np.ndarray) -> np.ndarray:
         return upstream * x[::-1] + (upstream * x)[::-1]
 
-    host_slope = hostcall.callback(slope, result=like)
+    host_slope = hostcall.callback(slope, result=lambda x, upstream: like(x))
     return hostcall.callback(
         function, result=like, grad=lambda inputs, results, dy: host_slope(*inputs, dy)
     )(x)
@@ -73,17 +70,7 @@ def inputs_and_gradients(program: str, size: int, number: int) -> list[Any]:
 def run_threads(
     threads: int, times: int, wrapper: str, program: str, place: str, size: int, warm: bool
 ) -> None:
-    """Threads that share one function; compares all that they get with the unwrapped gradient.
-
-    Args:
-      threads: how many.
-      times: the gradients that each of them asks for.
-      wrapper: in WRAPPERS.
-      program: in PROGRAMS.
-      place: of the tape, in g.PLACES.
-      size: of the inputs.
-      warm: whether the function is compiled before.
-    """
+    """Threads that share one function; compares all that they get with the unwrapped gradient."""
     function = Square()
     body = PROGRAMS[program]
     slope = g.PLACES[place](jitted, functools.partial(body, WRAPPERS[wrapper], function))

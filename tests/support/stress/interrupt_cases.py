@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import hostcall
 from tests.support.stress import programs
 from tests.support.stress.programs import KINDS, check, compiled, program
-from tests.support.threads import PATIENCE
+from tests.support.threads import PATIENCE, running
 
 
 def without_gc_callbacks() -> None:
@@ -54,10 +55,7 @@ SENDERS = {sender.__name__: sender for sender in (raise_here, from_another_threa
 class Interrupted:
     """Twice its argument; the call with that number is interrupted.
 
-    Attributes:
-      calls: how many there were.
-      on_main: whether the main thread ran the one that was interrupted.
-      went_on: whether the interrupt left it alone, an event.
+    Afterwards `on_main` tells whether the main thread ran it, and `went_on` whether it went on.
     """
 
     def __init__(self, send: Callable[[], None], at: int = 1) -> None:
@@ -171,17 +169,11 @@ def run_gradient(mode: str, inside: bool) -> None:
 
         return 2.0 * x, grad
 
-    ways: dict[str, Callable[..., Any]] = {
-        "compiled": compiled,
-        "plain": programs.plain,
-        "eager": lambda run: run,
-    }
-    make = ways[mode]
+    make = {"compiled": compiled, "plain": programs.plain, "eager": lambda run: run}[mode]
     run = program(double, "py_function", "small")
     call = run if inside else make(run)
-    slope = make(lambda x: programs.gradient(call, x)) if inside else (
-        lambda x: programs.gradient(call, x)
-    )  # fmt: skip
+    slope: Callable[..., Any] = lambda x: programs.gradient(call, x)  # noqa: E731
+    slope = make(slope) if inside else slope
     x = programs.values("small")
     with pytest.raises(KeyboardInterrupt):
         slope(x)
@@ -212,18 +204,11 @@ def run_among_threads(kind: str, size: str) -> None:
             calls += 1
         right.append(number)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    started.wait(PATIENCE)
-    try:
+    with running([functools.partial(work, number) for number in range(4)], stop):
+        started.wait(PATIENCE)
         for _ in range(10):
             with pytest.raises(KeyboardInterrupt):
                 function(-10.0 * x)
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
     assert sorted(right) == [0, 1, 2, 3]
     assert_sound(function, size)
 
@@ -243,20 +228,13 @@ def run_among_threads_that_fail() -> None:
             with pytest.raises(tf.errors.InvalidArgumentError):
                 failing(x)
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    try:
+    with running([work] * 8, stop):
         interrupted = Interrupted(raise_here, at=1)
         function = compiled(program(interrupted, "numpy_function", "small"))
         for _ in range(60):
             interrupted.calls = 0
             with pytest.raises(KeyboardInterrupt):
                 function(x)
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
     check(function(x), x)
 
 
@@ -299,3 +277,89 @@ def be_ended_by_the_parent() -> None:
         threading.Event().wait(PATIENCE)
 
     compiled(program(wait, "numpy_function", "small"))(programs.values("small"))
+
+
+# Moments that a test has to look for.
+
+
+def wait_for(event: threading.Event, _: Any) -> None:
+    assert event.wait(PATIENCE)
+
+
+def run_in_native_code(gradient: bool) -> None:
+    """The interrupt comes when the callback has returned, and the program computes by itself."""
+    main = threading.main_thread().ident or 0
+    returned, sent = threading.Event(), threading.Event()
+
+    def body(x: Any) -> Any:
+        returned.set()
+        return x * np.float32(2.0)
+
+    def call(x: tf.Tensor) -> tf.Tensor:
+        y = programs.py_function(body, x)
+        for _ in range(12):
+            y = tf.tanh(y @ y)
+        return y
+
+    def send() -> None:
+        assert returned.wait(PATIENCE)
+        # Until the main thread has left all that is Python's, below the call of the program.
+        while sys._current_frames()[main].f_code.co_name != "quick_execute":
+            pass
+        interrupt_main_thread()
+        sent.set()
+
+    function = compiled((lambda x: programs.gradient(call, x)) if gradient else call)
+    x = tf.random.stateless_uniform([700, 700], [1, 2])
+    expected = function(x)
+    returned.clear()
+    sender = threading.Thread(target=send)
+    sender.start()
+    with pytest.raises(KeyboardInterrupt):
+        wait_for(sent, function(x))  # should the program be quicker than the sender
+    sender.join()
+    np.testing.assert_array_equal(function(x), expected)
+    programs.assert_no_states()
+
+
+def run_compilation() -> None:
+    """Where XLA asks for the shapes."""
+    traced: list[bool] = []
+
+    def rule(x: tf.TensorSpec) -> tf.TensorSpec:
+        if traced:
+            traced.clear()
+            raise_here()
+        return programs.like(x)
+
+    double = hostcall.callback(lambda x: x * np.float32(2.0), result=rule)
+    function = compiled(lambda x: [double(x)])
+    concrete = function.get_concrete_function(tf.TensorSpec([4], tf.float32))
+    traced.append(True)
+    with pytest.raises(KeyboardInterrupt):
+        concrete(programs.values("small"))
+    assert_sound(function, "small")
+
+
+def run_handler() -> None:
+    """A handler that runs TensorFlow itself, and returns: the call goes on."""
+    results: list[Any] = []
+    x = programs.values("small")
+
+    def handle(*_: Any) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        results.append(function(x))
+        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+            failing(x)
+        assert isinstance(hostcall.last_error(caught.value), ValueError)
+
+    def fail(x: Any) -> None:
+        raise ValueError("blah")
+
+    failing = compiled(program(fail, "numpy_function", "small"))
+    interrupted = Interrupted(raise_here)
+    function = compiled(program(interrupted, "py_function", "small"))
+    signal.signal(signal.SIGINT, handle)
+    check(function(x), x)
+    assert interrupted.went_on.wait(PATIENCE)
+    check(results[0], x)

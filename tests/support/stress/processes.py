@@ -31,11 +31,7 @@ _START = 180.0
 
 
 class Worker:
-    """A process that runs functions one after another; a new one after each that has died.
-
-    Args:
-      preparation: Python code that it begins with.
-    """
+    """A process that runs code, and then functions in turn; a new one after each that has died."""
 
     def __init__(self, preparation: str = "") -> None:
         self._preparation = preparation
@@ -77,6 +73,8 @@ class Worker:
         self._errors.close()
 
     def _start(self) -> subprocess.Popen[str]:
+        self._errors.seek(0)
+        self._errors.truncate()
         return subprocess.Popen(
             [sys.executable, _CHILD, self._preparation],
             env=_environment(),
@@ -94,13 +92,9 @@ class Worker:
 def start(
     function: Callable[..., Any], *args: Any, limit: float = 30.0, group: bool = False
 ) -> subprocess.Popen[str]:
-    """Starts a process that calls one function and then exits by itself.
+    """Starts a process that calls one function with JSON, and then exits by itself.
 
-    Args:
-      function: the function.
-      *args: its arguments, which are JSON.
-      limit: how many seconds it may take.
-      group: whether the process and those that it starts get signals as in a terminal.
+    With `group`, it and the processes that it starts get signals as in a terminal.
     """
     return subprocess.Popen(
         [sys.executable, _CHILD, "", _call(function, args, limit)],

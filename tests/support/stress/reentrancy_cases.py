@@ -11,13 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 import hostcall
+from tests.support.stress.programs import SIZES, like
 from tests.support.threads import in_threads
 
 Action = Callable[[np.ndarray], np.ndarray]
-
-
-def shaped_like(x: Any) -> tf.TensorSpec:
-    return tf.TensorSpec(x.shape, x.dtype)
 
 
 def formula(x: Any) -> Any:
@@ -25,26 +22,11 @@ def formula(x: Any) -> Any:
 
 
 def in_numpy(x: tf.Tensor) -> tf.Tensor:
-    return tf.numpy_function(formula, [x], shaped_like(x))
+    return tf.numpy_function(formula, [x], like(x))
 
 
-def eager_ops() -> Action:
-    return lambda x: formula(tf.constant(x)).numpy()
-
-
-def plain_function() -> Action:
-    function = tf.function(formula)
-    return lambda x: function(x).numpy()
-
-
-def jitted_function() -> Action:
-    function = tf.function(formula, jit_compile=True)
-    return lambda x: function(x).numpy()
-
-
-def jitted_function_with_a_callback() -> Action:
-    function = tf.function(in_numpy, jit_compile=True)
-    return lambda x: function(x).numpy()
+def calling(function: Callable[..., Any]) -> Action:
+    return lambda x: function(tf.constant(x)).numpy()
 
 
 def itself(**options: Any) -> Action:
@@ -58,18 +40,10 @@ def itself(**options: Any) -> Action:
 
     @tf.function(jit_compile=True, **options)
     def run(x: tf.Tensor) -> tf.Tensor:
-        return tf.numpy_function(action, [x], shaped_like(x))
+        return tf.numpy_function(action, [x], like(x))
 
-    hostcall.declare(action, result=shaped_like)
+    hostcall.declare(action, result=like)
     return lambda x: run(np.concatenate([x, x[:3]])).numpy()[: len(x)]
-
-
-def itself_traced_anew() -> Action:
-    return itself()
-
-
-def itself_compiled_anew() -> Action:
-    return itself(input_signature=[tf.TensorSpec([None], tf.float32)])
 
 
 # Stock TensorFlow crashes where one thread waits for all executors, which each `predict` does,
@@ -114,11 +88,7 @@ def in_threads_of_its_own(work: Action) -> Action:
         def fill(i: int) -> None:
             parts[i] = work(x[i::2])
 
-        threads = [threading.Thread(target=fill, args=(i,)) for i in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        in_threads(2, fill)
         result = np.empty_like(x)
         result[::2], result[1::2] = parts
         return result
@@ -126,49 +96,37 @@ def in_threads_of_its_own(work: Action) -> Action:
     return action
 
 
-def threads() -> Action:
-    return in_threads_of_its_own(eager_ops())
-
-
-def threads_with_jitted_functions() -> Action:
-    return in_threads_of_its_own(jitted_function_with_a_callback())
-
-
-ACTIONS = {
-    action.__name__: action
-    for action in (
-        eager_ops,
-        plain_function,
-        jitted_function,
-        jitted_function_with_a_callback,
-        itself_traced_anew,
-        itself_compiled_anew,
-        keras_predict,
-        jax_function,
-        jax_function_with_a_callback,
-        threads,
-        threads_with_jitted_functions,
-    )
+UNKNOWN = [tf.TensorSpec([None], tf.float32)]
+ACTIONS: dict[str, Callable[[], Action]] = {
+    "eager_ops": lambda: calling(formula),
+    "plain_function": lambda: calling(tf.function(formula)),
+    "jitted_function": lambda: calling(tf.function(formula, jit_compile=True)),
+    "jitted_function_with_a_callback": lambda: calling(tf.function(in_numpy, jit_compile=True)),
+    "itself_traced_anew": itself,
+    "itself_compiled_anew": lambda: itself(input_signature=UNKNOWN),
+    "keras_predict": keras_predict,
+    "jax_function": jax_function,
+    "jax_function_with_a_callback": jax_function_with_a_callback,
+    "threads": lambda: in_threads_of_its_own(ACTIONS["eager_ops"]()),
+    "threads_with_jitted_functions": lambda: in_threads_of_its_own(
+        ACTIONS["jitted_function_with_a_callback"]()
+    ),
 }
 
 
 def numpy_function(action: Action, x: tf.Tensor) -> tf.Tensor:
-    return tf.numpy_function(action, [x], shaped_like(x))
+    return tf.numpy_function(action, [x], like(x))
 
 
 def py_function(action: Action, x: tf.Tensor) -> tf.Tensor:
-    return tf.py_function(lambda value: action(value.numpy()), [x], shaped_like(x))
+    return tf.py_function(lambda value: action(value.numpy()), [x], like(x))
 
 
 def stateless_callback(action: Action, x: tf.Tensor) -> tf.Tensor:
-    return hostcall.callback(action, result=shaped_like, stateful=False)(x)
+    return hostcall.callback(action, result=like, stateful=False)(x)
 
 
 KINDS = {kind.__name__: kind for kind in (numpy_function, py_function, stateless_callback)}
-
-# How many elements, and how many callbacks a program has. XLA runs the small one on the thread that
-# called it. The large one has more than eight operations, some of them on several threads.
-SIZES = {"small": (4, 1), "large": (100_000, 3)}
 
 
 def program(action: Action, kind: Callable[..., Any], callbacks: int) -> Callable[..., Any]:
@@ -182,14 +140,11 @@ def program(action: Action, kind: Callable[..., Any], callbacks: int) -> Callabl
     return run
 
 
-def expected(x: np.ndarray, i: int) -> np.ndarray:
-    return np.float32(2.0) * formula(x + np.float32(i))
-
-
 def call(function: Callable[..., Any], number: int, elements: int) -> None:
     x = np.arange(elements, dtype=np.float32) + np.float32(number)
     for i, result in enumerate(function(tf.constant(x))):
-        np.testing.assert_array_equal(result, expected(x, i))
+        expected = np.float32(2.0) * formula(x + np.float32(i))
+        np.testing.assert_array_equal(result, expected)
 
 
 def call_in_threads(function: Callable[..., Any], count: int, times: int, elements: int) -> None:

@@ -36,13 +36,7 @@ last_handlers: list[Callable[[], None]] = []
 
 @dataclasses.dataclass
 class Ended:
-    """How a process has ended.
-
-    Attributes:
-      status: its exit status, or minus the number of the signal that ended it.
-      printed: its output.
-      said: its messages.
-    """
+    """How a process has ended: status, or minus the number of a signal; output; messages."""
 
     status: int
     printed: str
@@ -55,12 +49,10 @@ class Ended:
 
 
 class Template:
-    """The process that forks.
+    """The process that imports modules and forks.
 
-    Args:
-      modules: what it imports before.
-      ends_soon: leaves these modules out of Python's clearing up when a child ends, which takes a
-        second; not for tests that are about the end.
+    `ends_soon` leaves these modules out of Python's clearing up when a child ends, which takes a
+    second; not for tests that are about the end.
     """
 
     def __init__(self, *modules: str, ends_soon: bool = False) -> None:

@@ -59,6 +59,17 @@ def run(*args: Any) -> Result:
     return result
 
 
+def python(*args: str, check: bool = True, **environment: str) -> Any:
+    """What becomes of a Python process with these arguments."""
+    return subprocess.run(
+        [sys.executable, *args],
+        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
+        capture_output=True,
+        text=True,
+        check=check,
+    )
+
+
 def answer(*args: Any) -> Any:
     result = run(*args, "--json")
     assert result.exit_code == 0, result.output
@@ -170,12 +181,10 @@ def test_rewrite_by_a_route(saved: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["explain", "rewrite"])
 def test_what_is_no_saved_model_is_an_error_of_one_line(command: str, tmp_path: Path) -> None:
-    broken = tmp_path / "broken"
-    broken.mkdir()
-    (broken / "saved_model.pb").write_bytes(b"\xff\xff no message")
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    (empty / "saved_model.pb").write_bytes(b"")
+    broken, empty = tmp_path / "broken", tmp_path / "empty"
+    for path, content in ((broken, b"\xff\xff no message"), (empty, b"")):
+        path.mkdir()
+        (path / "saved_model.pb").write_bytes(content)
     out = [tmp_path / "out"] if command == "rewrite" else []
     for path, words in [
         (tmp_path / "missing", "is no directory"),
@@ -277,14 +286,8 @@ def test_doctor_does_not_need_jax(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_doctor_of_a_process_where_hostcall_is_off() -> None:
-    environment = {**os.environ, "HOSTCALL_DISABLE": "1", "HOSTCALL_ROUTE": "partition"}
-    done = subprocess.run(
-        [sys.executable, "-m", "hostcall", "doctor", "--json"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    environment = {"HOSTCALL_DISABLE": "1", "HOSTCALL_ROUTE": "partition"}
+    done = python("-m", "hostcall", "doctor", "--json", **environment)
     report = json.loads(done.stdout)
     assert report["enabled"] is False
     assert report["route"] == "partition"
@@ -310,13 +313,7 @@ hostcall_command.main()
 
 @pytest.mark.parametrize("as_json", [True, False])
 def test_the_command_where_hostcall_cannot_be_imported(as_json: bool) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _MISMATCHED, "doctor", *(["--json"] if as_json else [])],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("-c", _MISMATCHED, "doctor", *(["--json"] if as_json else []), check=False)
     assert done.returncode == 1
     text = json.loads(done.stdout)["error"] if as_json else done.stderr
     assert "found 2.99.0" in text
@@ -345,13 +342,7 @@ finally:
     ],
 )
 def test_help_comes_without_tensorflow(arguments: list[str], said: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", _HELP, *arguments],
-        env={**os.environ, "COLUMNS": "100"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python("-c", _HELP, *arguments, COLUMNS="100")
     assert said in " ".join(done.stdout.split())
     assert done.stdout.endswith("imported:\n")
 
@@ -377,13 +368,7 @@ def test_the_installed_command() -> None:
 
 
 def test_the_module_runs_too(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "hostcall", "explain", str(tmp_path)],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("-m", "hostcall", "explain", str(tmp_path), check=False)
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "holds no SavedModel" in done.stderr

@@ -1,9 +1,8 @@
-"""hostcall._saving.encoding: what processes without Python are told of native code."""
+"""hostcall._saving.encoding: what processes without Python are told of native code and sizes."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -51,15 +50,6 @@ def at(dimension: int) -> Size:
     return Size(input=0, dimension=dimension)
 
 
-SHAPES: dict[str, tuple[Callable[[Any], Any], list[Any], list[Size]]] = {
-    "all are known": (lambda x: tf.TensorSpec(x.shape, x.dtype), [4, 3], [Size(4), Size(3)]),
-    "of the argument": (lambda x: tf.TensorSpec(x.shape, x.dtype), [None, 3], [at(0), Size(3)]),
-    "both": (lambda x: tf.TensorSpec(x.shape[::-1], x.dtype), [None, None], [at(1), at(0)]),
-    "a number": (lambda x: tf.TensorSpec([x.shape[0], 7], x.dtype), [None, 7], [at(0), Size(7)]),
-    "a scalar": (lambda x: tf.TensorSpec([], x.dtype), [None, None], []),
-}
-
-
 def test_a_shape_that_does_not_depend_on_arguments() -> None:
     for shape in (None, [None], [4]):
         assert recorded(native(tf.TensorSpec([5], tf.float32)), shape).results == [[Size(5)]]
@@ -70,29 +60,6 @@ def test_what_a_graph_hopes_for_is_not_what_the_code_writes() -> None:
     assert recorded(half, [None], tf.TensorSpec([2], tf.float32)).results is None
     same = native(lambda x: tf.TensorSpec(x.shape, x.dtype))
     assert recorded(same, [None], tf.TensorSpec([2], tf.float32)).results == [[at(0)]]
-
-
-@pytest.mark.parametrize("case", SHAPES)
-def test_sizes_follow_from_sizes(case: str) -> None:
-    result, shape, wanted = SHAPES[case]
-    assert recorded(native(result), shape).results == [wanted]
-
-
-UNKNOWN: dict[str, tuple[Callable[[Any], Any], list[Any] | None]] = {
-    "half": (lambda x: tf.TensorSpec([x.shape[0] // 2], x.dtype), [None]),
-    "one more": (lambda x: tf.TensorSpec([x.shape[0] + 1], x.dtype), [None]),
-    "at most": (lambda x: tf.TensorSpec([min(x.shape[0], 100)], x.dtype), [None]),
-    "a rank that depends": (lambda x: tf.TensorSpec([1] * (x.shape[0] % 2), x.dtype), [None]),
-    "of unknown rank": (lambda x: tf.TensorSpec(x.shape, x.dtype), None),
-    "one that does not say": (lambda x: tf.TensorSpec([None], x.dtype), [None]),
-    "one that raises": (lambda x: tf.TensorSpec([1 // (x.shape[0] - 5)], x.dtype), [None]),
-}
-
-
-@pytest.mark.parametrize("case", UNKNOWN)
-def test_sizes_that_only_python_knows(case: str) -> None:
-    result, shape = UNKNOWN[case]
-    assert recorded(native(result), shape).results is None
 
 
 def test_where_the_code_is_and_what_it_takes() -> None:
@@ -123,3 +90,63 @@ def test_damage_is_noticed() -> None:
     function = tokens.Function("m:f", native=changed)
     with pytest.raises(SavedFunctionError, match="native code was altered"):
         tokens.decode(tokens.encode(msgspec.structs.replace(call, function=function)))
+
+
+SPEC = tf.TensorSpec([None, None], tf.float32)
+FIRST, SECOND = Size(input=0, dimension=0), Size(input=0, dimension=1)
+
+
+def sizes(shape: Any, *inputs: tf.TensorSpec) -> Any:
+    return encoding.sizes_of(
+        lambda specs: [tf.TensorSpec(shape(*specs[0].shape), tf.float32)], inputs
+    )
+
+
+@pytest.mark.parametrize(
+    ("shape", "found"),
+    [
+        (lambda n, m: [n, m], [FIRST, SECOND]),
+        (lambda n, m: [m, 3, n], [SECOND, Size(3), FIRST]),
+        (lambda n, m: [], []),
+        (lambda n, m: [n * 1], [FIRST]),
+    ],
+)
+def test_sizes_of_inputs_and_numbers(shape: Any, found: list[Size]) -> None:
+    assert sizes(shape, SPEC) == [found]
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        lambda n, m: [n + 1],
+        lambda n, m: [n // 2],
+        lambda n, m: [n * m],
+        lambda n, m: [max(n, m)],
+        lambda n, m: [min(n, m)],
+        lambda n, m: [max(n, 1)],
+        lambda n, m: [min(n, 1000)],
+        lambda n, m: [n if n % 2 else n + 1],
+        lambda n, m: [n] * (1 if n > 50 else 2),
+        lambda n, m: [n if m else 0],
+        lambda n, m: [None],
+        lambda n, m: None,
+    ],
+)
+def test_what_is_no_size_of_an_input_is_not_taken_for_one(shape: Any) -> None:
+    assert sizes(shape, SPEC) is None
+
+
+def test_many_unknown_sizes() -> None:
+    spec = tf.TensorSpec([None] * 6, tf.float32)
+    assert sizes(lambda *sizes: sizes[:1:-1], spec) == [
+        [Size(input=0, dimension=dimension) for dimension in (5, 4, 3, 2)]
+    ]
+
+
+def test_a_known_size_is_a_number() -> None:
+    assert sizes(lambda n, m: [m], tf.TensorSpec([None, 4], tf.float32)) == [[Size(4)]]
+
+
+def test_shape_functions_that_fail_and_inputs_without_a_rank() -> None:
+    assert sizes(lambda n, m: [n // 0], SPEC) is None
+    assert encoding.sizes_of(lambda specs: [], [tf.TensorSpec(None, tf.float32)]) is None

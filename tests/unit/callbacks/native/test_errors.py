@@ -200,35 +200,31 @@ def test_results_that_are_declared_twice() -> None:
     assert "has shape (1,), but its declared shape is (2,)" in error.message
 
 
-def test_time_limits() -> None:
-    with pytest.raises(ValueError, match="native code cannot be interrupted"):
-        hostcall.declare(add(), timeout=1.0)
-    with pytest.raises(ValueError, match="native code cannot be interrupted"):
-        hostcall.callback(add(), result=lambda x: x, timeout=1.0)
+ITS_OWN_MEMORY = r"always .* the program's own memory\. Take it away"
 
 
-def test_calls_that_nobody_waits_for() -> None:
-    with pytest.raises(ValueError, match="calls native code itself, and waits for it"):
-        hostcall.declare(add(), wait=False)
+@pytest.mark.parametrize(
+    ("option", "value", "message", "of_callbacks"),
+    [
+        ("timeout", 1.0, "native code cannot be interrupted", True),
+        ("wait", False, "calls native code itself, and waits for it", False),
+        ("borrow", True, ITS_OWN_MEMORY, True),
+        ("out", True, ITS_OWN_MEMORY, True),
+        ("memory", "device", r"memory= .* itself, with its own memory\. Take it away", False),
+        ("memo", True, "only Python can look results up", False),
+    ],
+)
+def test_options_that_native_code_cannot_have(
+    option: str, value: Any, message: str, of_callbacks: bool
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        hostcall.declare(add(), **{option: value})
+    if of_callbacks:
+        with pytest.raises(ValueError, match=message):
+            hostcall.callback(add(), result=lambda x: x, **{option: value})
 
 
-@pytest.mark.parametrize("option", ["borrow", "out"])
-def test_memory_that_is_lent(option: str) -> None:
-    options: dict[str, Any] = {option: True}
-    with pytest.raises(ValueError, match=r"always .* the program's own memory\. Take it away"):
-        hostcall.declare(add(), **options)
-    with pytest.raises(ValueError, match=r"always .* the program's own memory\. Take it away"):
-        hostcall.callback(add(), result=lambda x: x, **options)
-
-
-def test_arrays_where_they_lie() -> None:
-    with pytest.raises(ValueError, match=r"memory= .* itself, with its own memory\. Take it away"):
-        hostcall.declare(add(), memory="device")
-
-
-def test_results_that_are_kept() -> None:
-    with pytest.raises(ValueError, match="only Python can look results up"):
-        hostcall.declare(add(), memo=True)
+def test_a_function_that_calls_it_may_keep_results() -> None:
     native = add()
     kept = hostcall.declare(lambda x: native(x), memo=True)
     program = jitted(lambda x: tf.ensure_shape(tf.numpy_function(kept, [x], tf.float32), [1]))
