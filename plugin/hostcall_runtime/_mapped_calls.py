@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hostcall_runtime import _shared_memory
+from hostcall_runtime import _shared_memory, _trees
 from hostcall_runtime._errors import DeadlineExceededError, ExecutorError
 from hostcall_runtime._executor_providers import Provider, worker_count
 from hostcall_runtime._executors import Callee, StartedCall, runs_here
@@ -32,7 +32,7 @@ def check_axes(axes: object) -> None:
       TypeError: when `axes` holds anything but numbers and None.
       ValueError: when `axes` divides nothing.
     """
-    leaves = list(_leaves(axes))
+    leaves = _trees.leaves(axes)
     for leaf in leaves:
         if leaf is not None and (isinstance(leaf, bool) or not isinstance(leaf, int)):
             raise TypeError(
@@ -43,23 +43,8 @@ def check_axes(axes: object) -> None:
         raise ValueError(f"hostcall.map: in_axes={axes!r} divides none of the arguments.")
 
 
-def _leaves(value: object) -> Iterator[object]:
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from _leaves(item)
-    elif isinstance(value, dict):
-        yield from _leaves(list(value.values()))
-    else:
-        yield value
-
-
 def size_of(value: Any, axes: Axes, who: str) -> int:
-    """Return the size of a batch.
-
-    Args:
-      value: a structure of arrays.
-      axes: their axes.
-      who: the name in messages of the function that divides them.
+    """Return the size of a batch: a structure of arrays.
 
     Raises:
       ValueError: when an array does not have its axis, or the arrays disagree on the size.
@@ -85,34 +70,26 @@ def size_of(value: Any, axes: Axes, who: str) -> int:
     return int(next(iter(sizes.values())))
 
 
-def part_of(value: Any, axes: Axes, begin: int, end: int) -> Any:
-    """Return a batch's elements from `begin` to `end`; the arrays share the batch's memory."""
-    if isinstance(value, list | tuple | dict):
-        return _made_like(
-            value, [part_of(v, a, begin, end) for v, a in _zipped(value, axes, "", "hostcall.map")]
-        )
-    if axes is None:
-        return value
-    array = np.asarray(value)
-    return array[(slice(None),) * (axes % array.ndim) + (slice(begin, end),)]
+def part_of(value: Any, axes: Axes, begin: int, end: int, who: str) -> Any:
+    """Return a batch's elements from `begin` to `end`.
 
+    The arrays that are divided share the batch's memory; those that all parts have are copied.
+    """
 
-def copied_where_whole(value: Any, axes: Axes) -> Any:
-    """Return a part, with copies of the arrays that all parts share."""
-    if isinstance(value, list | tuple | dict):
-        return _made_like(
-            value, [copied_where_whole(v, a) for v, a in _zipped(value, axes, "", "hostcall.map")]
-        )
-    return value.copy() if axes is None and isinstance(value, np.ndarray) else value
+    def part(leaf: Any, axis: int | None) -> Any:
+        if axis is None:
+            return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+        array = np.asarray(leaf)
+        return array[(slice(None),) * (axis % array.ndim) + (slice(begin, end),)]
+
+    leaves = _with_axes(value, axes, "argument", who)
+    return _trees.pack(value, [part(leaf, axis) for _, leaf, axis in leaves])
 
 
 def joined(parts: Sequence[Any], axes: Axes, who: str) -> Any:
-    """Join the function's results for the parts.
+    """Join the function's results for the parts, which are structures of arrays.
 
-    Args:
-      parts: structures of arrays.
-      axes: the axes along which they are concatenated; arrays with the axis None are added up.
-      who: the name in messages of the function that returned them.
+    Arrays are concatenated along their axes; those with the axis None are added up.
 
     Raises:
       ValueError: when they have different structures, or lack the axis.
@@ -120,78 +97,59 @@ def joined(parts: Sequence[Any], axes: Axes, who: str) -> Any:
     first = parts[0]
     if isinstance(axes, list | tuple) and len(axes) == 1 and not isinstance(first, list | tuple):
         axes = axes[0]  # one result, with axes for a list of results
-    if isinstance(first, list | tuple | dict):
-        if any(type(p) is not type(first) or _keys(p) != _keys(first) for p in parts):
-            raise ValueError(f"{who} has returned results of different structures.")
-        columns = [list(_zipped(p, axes, "result", who)) for p in parts]
-        return _made_like(
-            first,
-            [joined([p[0] for p in row], row[0][1], who) for row in zip(*columns, strict=True)],
-        )
-    if all(p is None for p in parts):
+    if any(_trees.form(part) != _trees.form(first) for part in parts):
+        raise ValueError(f"{who} has returned results of different structures.")
+    columns = zip(*(_with_axes(part, axes, "result", who) for part in parts), strict=True)
+    return _trees.pack(
+        first, [_join([leaf for _, leaf, _ in column], column[0][2], who) for column in columns]
+    )
+
+
+def _join(arrays: Sequence[Any], axis: int | None, who: str) -> Any:
+    if all(array is None for array in arrays):
         return None
-    if axes is None:
-        return functools.reduce(np.add, parts)
+    if axis is None:
+        return functools.reduce(np.add, arrays)
     try:
-        return np.concatenate(parts, axis=axes)
+        return np.concatenate(arrays, axis=axis)
     except ValueError as error:
-        shapes = ", ".join(str(np.shape(p)) for p in parts)
+        shapes = ", ".join(str(np.shape(array)) for array in arrays)
         raise ValueError(
             f"{who} has returned results of the shapes {shapes}, which cannot be put together "
-            f"along axis {axes}: {error}. The function is called with parts of the batch, and has "
+            f"along axis {axis}: {error}. The function is called with parts of the batch, and has "
             "to return something for each element, along the first axis."
         ) from error
 
 
-def _keys(value: Any) -> Any:
-    return list(value) if isinstance(value, dict) else len(value)
-
-
 def _with_axes(value: Any, axes: Axes, name: str, who: str) -> Iterator[tuple[str, Any, Any]]:
     """Yield each array of a structure, with its name in messages and its axis."""
-    if isinstance(value, list | tuple | dict):
-        keys = list(value) if isinstance(value, dict) else range(len(value))
-        for key, (item, axis) in zip(keys, _zipped(value, axes, name, who), strict=True):
-            inner = f"{name}[{key!r}]" if " " in name else f"{name} {key}"
-            yield from _with_axes(item, axis, inner, who)
-    else:
+    items = _trees.items(value)
+    if items is None:
         yield name, value, axes
+        return
+    one_for_all = not isinstance(axes, list | tuple | dict)
+    if not one_for_all:
+        _check_fits(axes, value, name, who)
+    for key, item in items:
+        inner = f"{name}[{key!r}]" if " " in name else f"{name} {key}"
+        yield from _with_axes(item, axes if one_for_all else axes[key], inner, who)
 
 
-def _zipped(value: Any, axes: Axes, name: str, who: str) -> Iterator[tuple[Any, Axes]]:
-    """Pair each item of a structure with its axes."""
-    items = list(value.values()) if isinstance(value, dict) else list(value)
-    if not isinstance(axes, list | tuple | dict):
-        return zip(items, [axes] * len(items), strict=True)
-    if isinstance(value, dict) and isinstance(axes, dict) and set(axes) == set(value):
-        return zip(items, [axes[key] for key in value], strict=True)
-    if isinstance(value, dict) or isinstance(axes, dict) or len(axes) != len(items):
+def _check_fits(axes: Any, value: Any, name: str, who: str) -> None:
+    of_dicts = [isinstance(one, dict) for one in (axes, value)]
+    fits = len(axes) == len(value) if not any(of_dicts) else all(of_dicts) and {*axes} == {*value}
+    if not fits:
         what = f"{name}s" if " " not in name else name
         raise ValueError(
             f"{who}: in_axes={axes!r} does not fit the {what}, a {type(value).__name__} of "
-            f"{len(items)}. Write one axis, or None, for each."
+            f"{len(value)}. Write one axis, or None, for each."
         )
-    return zip(items, axes, strict=True)
-
-
-def _made_like(value: Any, items: list[Any]) -> Any:
-    if isinstance(value, dict):
-        return dict(zip(value, items, strict=True))
-    if hasattr(value, "_fields"):
-        return type(value)(*items)
-    return items if isinstance(value, list) else tuple(items)
 
 
 class MappedFunction:
     """A function of arrays whose calls are divided among the workers of an executor.
 
-    Attributes:
-      function: the user's function, which is called with chunks.
-      provider: gives the executor.
-      in_axes: the axes along which the arguments are divided.
-      chunks: the largest number of chunks; None for as many as workers.
-      description: its name in errors.
-      out_axes: the axes along which the results are joined.
+    It has at most `chunks` chunks; None for as many as workers.
     """
 
     def __init__(
@@ -243,8 +201,7 @@ class MappedFunction:
                 lends=count > 1,  # the results are joined at once
                 label=self.description,
             )
-            part = part_of(values, axes, begin, end)
-            chunks.append((callee, copied_where_whole(part, axes)))
+            chunks.append((callee, part_of(values, axes, begin, end, self.description)))
         returned = _run_here(chunks) if runs_here(self.provider) else _run(chunks)
         return returned[0] if count == 1 else joined(returned, self.out_axes, self.description)
 
@@ -286,13 +243,8 @@ def argument_memory(
 ) -> Callable[..., Any] | None:
     """Return a function that allocates large arguments of calls that other processes may make.
 
-    Args:
-      function: the user's function, or a mapped function.
-      executor: runs the calls; None for a mapped function, which has an executor of its own.
-      retries: how often a call is made again.
-
-    Returns:
-      A function of a shape and a dtype, from `_shared_memory.empty_for`; None if NumPy allocates.
+    It takes a shape and a dtype, as `_shared_memory.empty_for` returns it; None if NumPy allocates.
+    A mapped function has an executor of its own.
     """
     executor = provider_of(function) or executor
     if executor is None or retries:  # a repeated call needs unchanged arguments

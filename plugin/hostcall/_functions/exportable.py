@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hostcall_runtime._errors import NotExportableError
 
 if TYPE_CHECKING:  # it takes long to import
-    from hostcall_mlir.exporting import Structure
+    from hostcall_mlir.exporting import structures
 
 
 def on_device(description: str) -> NotExportableError:
@@ -38,8 +38,8 @@ class Source:
     function: Callable[..., Any]
     given_name: str | None
     description: str
-    arguments: Structure
-    results: Structure
+    arguments: structures.Structure
+    results: structures.Structure
     takes_tensors: bool = False
     borrow: bool = False
     out: bool = False

@@ -36,12 +36,12 @@ def _with_overlap(module: Any, owned: Sequence[Owned]) -> Any:
     keep = [one.callback_id for one in owned if not one.target.origin.may_begin_early]
     if len(keep) == len(owned) or not _names.has(_names.EXECUTION):
         return module
-    from hostcall_mlir import exporting  # slow to import, and not all programs make calls
+    from hostcall_mlir.exporting import overlap  # slow to import, and not all programs make calls
 
-    return exporting.overlapping(module, keep) or module
+    return overlap.overlapping(module, keep) or module
 
 
 def _without_calls_for_tokens(module: Any) -> Any:
-    from hostcall_mlir import exporting
+    from hostcall_mlir.exporting import tokens
 
-    return exporting.with_numbers(module) or module
+    return tokens.with_numbers(module) or module
