@@ -26,12 +26,7 @@ Axes = Any
 
 
 def check_axes(axes: object) -> None:
-    """Check that `axes` divides at least one array.
-
-    Raises:
-      TypeError: when `axes` holds anything but numbers and None.
-      ValueError: when `axes` divides nothing.
-    """
+    """Check that `axes` holds only numbers and None, and divides at least one array."""
     leaves = _trees.leaves(axes)
     for leaf in leaves:
         if leaf is not None and (isinstance(leaf, bool) or not isinstance(leaf, int)):

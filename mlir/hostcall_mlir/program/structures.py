@@ -51,9 +51,7 @@ def _parts_of(structure: Structure) -> Iterator[Structure]:
 def structure_of(numbers: Any, what: str) -> Structure:
     """Return the structure of a Python value that has the number of each leaf in its place.
 
-    Args:
-      numbers: the value.
-      what: the name of the value in errors: "a result of predict".
+    The name of the value in errors is `what`: "a result of predict".
 
     Raises:
       NotExportableError: if it holds anything but numbers, and structures of them.
@@ -79,12 +77,9 @@ def structure_of(numbers: Any, what: str) -> Structure:
 
 
 def pack(structure: Structure, flat: Sequence[Any], classes: Classes = {}) -> Any:  # noqa: B006
-    """Build the Python value of a structure.
+    """Build the Python value of a structure from the values that its leaves number.
 
-    Args:
-      structure: the structure.
-      flat: the values that its leaves number.
-      classes: the namedtuples by name.
+    `classes` are the namedtuples by name.
     """
     if structure is None:
         return None

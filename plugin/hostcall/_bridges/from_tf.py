@@ -68,9 +68,7 @@ _Options = tuple[str, Any | None, str | None]
 class _FlatFunction:
     """A TensorFlow function of flat tensors, which returns flat ones.
 
-    Attributes:
-      traced: the `tf.function`.
-      out_tree: the structure of the results, once it has been traced.
+    The structure of the results, `out_tree`, is known once it has been traced.
     """
 
     def __init__(self, function: Callable[..., Any], tree: Any) -> None:

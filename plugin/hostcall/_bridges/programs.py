@@ -31,9 +31,6 @@ class Differentiable:
 
     A function without side effects runs once more for its gradient, as those of `jax2tf` do. One
     with side effects must not. It also returns residuals, if its gradient can be asked for.
-
-    Attributes:
-      out_tree: the structure of the results.
     """
 
     def __init__(self, jitted: Any, program: Program, description: str) -> None:
@@ -151,11 +148,7 @@ class _Split:
         return returned[: self._count], [*returned[self._count :], *self._sized(tensors)]
 
     def backward(self, tensors: Sequence[Any]) -> list[Any]:
-        """Return the gradients of the arguments that have any.
-
-        Args:
-          tensors: the residuals of `forward`, and the gradients of the results that have any.
-        """
+        """Return the gradients for the residuals of `forward` and gradients of float results."""
         if self._error is not None:
             raise ValueError(
                 f"hostcall.jax.to_tf of {self._description}: JAX has no gradient of it: "
@@ -220,11 +213,9 @@ _numbers = itertools.count(1)
 
 @dataclasses.dataclass
 class Callbacks:
-    """The callbacks of a program.
+    """The targets of a program's callbacks.
 
-    Attributes:
-      targets: the runtime's targets of the callbacks.
-      losable: the number of callbacks that JAX drops from loops that it differentiates.
+    `losable` counts those that JAX drops from loops that it differentiates.
     """
 
     targets: list[Target] = dataclasses.field(default_factory=list)
@@ -238,12 +229,9 @@ class Callbacks:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A JAX function for arguments of certain dtypes and shapes.
+    """A JAX function for arguments of certain dtypes and shapes, a `jax.export.Exported`.
 
-    Attributes:
-      exported: the `jax.export.Exported`.
-      callbacks: its callbacks.
-      module: TensorFlow's record of it; the graphs that call it own it, and so its callbacks.
+    The graphs that call it own the module, TensorFlow's record of it, and so its callbacks.
     """
 
     exported: Any

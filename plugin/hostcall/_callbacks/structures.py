@@ -175,11 +175,7 @@ class Inputs:
         return packed
 
     def flatten_gradients(self, gradients: object) -> list[Any]:
-        """Flatten gradients in the structure of the arguments to a list for the op's inputs.
-
-        Raises:
-          ValueError: when there are more or fewer gradients than arguments.
-        """
+        """Flatten a gradient for each argument, in its structure, to a list for the inputs."""
         if not isinstance(gradients, list | tuple):
             gradients = [gradients]
         if len(gradients) != self.count:

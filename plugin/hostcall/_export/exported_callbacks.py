@@ -20,11 +20,7 @@ from hostcall_runtime._registry import target_of
 
 
 def source_of(callback_id: int) -> Source:
-    """Return the callback of an id.
-
-    Raises:
-      NotExportableError: when it cannot be exported.
-    """
+    """Return the callback of an id; raise a NotExportableError if it cannot be exported."""
     spec, recording = spec_of_callback_id(callback_id)
     if spec is not None:
         return _of_spec(spec, recording)
@@ -158,11 +154,7 @@ def with_calls(
 
 
 def _found_at(source: Source, function: Any) -> str | None:
-    """Return the function's qualified name; None if the user has named the callback.
-
-    Raises:
-      NotExportableError: when another process could not find the function.
-    """
+    """Return the function's qualified name; None if the user has named the callback."""
     if source.given_name is None:
         name = qualified_name(function)
         if name is None:
@@ -195,11 +187,7 @@ def _entry(source: Source) -> manifests.Callback:
 
 
 def _written(name: str, value: Any, source: Source) -> str:
-    """Return a value as a Python literal.
-
-    Raises:
-      NotExportableError: when the literal does not give the value back.
-    """
+    """Return a value as a Python literal that gives the value back."""
     text = callback.literal(value)
     if text is not None:
         return text

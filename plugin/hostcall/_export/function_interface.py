@@ -191,11 +191,7 @@ def _spec_of(value: tf.TensorSpec) -> manifests.Spec:
 
 
 def argument_structure(traced: ConcreteFunction, place: str) -> structures.Structure:
-    """Return the structure of the positional arguments; Python values in it are fixed.
-
-    Raises:
-      NotExportableError: when one is a composite tensor, or a tensor can be given by name alone.
-    """
+    """Return the structure of the positional arguments; Python values in it are fixed."""
     args, kwargs = traced.structured_input_signature
     if _has_tensors(kwargs):
         raise NotExportableError(
@@ -213,11 +209,7 @@ def _has_tensors(value: object) -> bool:
 
 
 def result_structure(traced: ConcreteFunction, place: str) -> structures.Structure:
-    """Return the structure of the results.
-
-    Raises:
-      NotExportableError: when one is a composite tensor, or in an object of an unknown class.
-    """
+    """Return the structure of the results."""
     return _structure_of(traced.structured_outputs, f"{place}: a result")
 
 

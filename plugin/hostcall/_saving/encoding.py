@@ -126,11 +126,7 @@ _Shapes = list[list[int]]
 def _try(
     shape_function: _ShapeFunction, inputs: Sequence[tf.TensorSpec], first: int, step: int
 ) -> tuple[_Shapes, _Shapes]:
-    """Return input shapes with trial values for unknown sizes, and the result shapes for them.
-
-    Raises:
-      ValueError: when a shape of a result is not known.
-    """
+    """Return input shapes with trial values for unknown sizes, and the result shapes for them."""
     unknown = (max(size, 0) for size in itertools.count(first, step))
     shapes = [[next(unknown) if n is None else n for n in one.shape.as_list()] for one in inputs]
     specs = [tf.TensorSpec(shape, one.dtype) for shape, one in zip(shapes, inputs, strict=True)]

@@ -26,12 +26,7 @@ def wide(dtype: tf.DType) -> tf.DType:
 
 
 def widen(host: FunctionDef, clusters: list[Any]) -> None:
-    """Cast the sub-byte inputs and results of a function's clusters at the boundaries.
-
-    Args:
-      host: the FunctionDef that calls the clusters.
-      clusters: the FunctionDefs of the clusters.
-    """
+    """Cast the sub-byte inputs and results of the clusters that `host` calls at the boundaries."""
     for cluster in clusters:
         signature = cluster.signature
         if not any(arg.type in _WIDE for arg in (*signature.input_arg, *signature.output_arg)):

@@ -27,11 +27,8 @@ def call_with_gradient(
 ) -> list[Any]:
     """Return the results of `bind(arrays)`, and let `grad` compute their gradient.
 
-    Args:
-      bind: makes the call; takes and returns flat lists.
-      grad: `grad(inputs, results, upstream)`, from structures to a gradient for each argument.
-      function: the function to call.
-      arrays: its flat arguments.
+    `bind` takes and returns flat lists; `grad(inputs, results, upstream)` takes structures, and
+    returns a gradient for each argument.
     """
     called = jax.custom_vjp(lambda *flat: bind(flat))
 

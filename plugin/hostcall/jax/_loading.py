@@ -68,9 +68,7 @@ def _trace_names() -> list[str]:
 class _Captured:
     """The JAX settings of one thread.
 
-    Args:
-      traced: the states of `trace_context`, in its order; None for those to leave.
-      others: other states.
+    `traced` are the states of `trace_context`, in its order; None for those to leave.
     """
 
     __slots__ = ("_context", "_others", "_traced", "_values")

@@ -48,13 +48,8 @@ def _attribute(
 ) -> Patch:
     """Return the patch of an attribute of a module, or of a class in it.
 
-    Args:
-      module: JAX's module.
-      path: the path from the module to the attribute.
-      wrap: makes hostcall's object from JAX's.
-      *tried: the function's parameters in the tested versions, as in `_drift.misfit`.
-      why: as in `Patch`.
-      feature: as in `Patch`.
+    `wrap` makes hostcall's object from JAX's, a function with one of the `tried` lists of
+    parameters, as in `_drift.misfit`.
     """
     owner, _, name = path.rpartition(".")
 

@@ -98,7 +98,7 @@ def bind(
     vmap_method: str | None,
     joint: tuple[str, ...] | None = None,
 ) -> list[Any]:
-    """Make a call, and return its results as a list of arrays or tracers.
+    """Make a call, and return its flat results as a list of arrays or tracers.
 
     Args:
       function: the function to call.

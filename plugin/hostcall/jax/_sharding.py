@@ -21,13 +21,9 @@ _FORMS = (
 
 @dataclasses.dataclass(frozen=True)
 class Division:
-    """The division of a call's arrays among devices.
+    """The division of a call's arrays among devices: a PartitionSpec for each argument and result.
 
-    Attributes:
-      mesh: the devices; None if no array is divided.
-      arguments: a PartitionSpec for each argument.
-      results: a PartitionSpec for each result.
-      axes: the mesh axes that divide arrays.
+    Without axes that divide arrays there is no mesh.
     """
 
     mesh: Mesh | None
