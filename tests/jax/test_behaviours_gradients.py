@@ -44,9 +44,7 @@ sin.defvjp(lambda x: (sin(x), x), lambda x, upstream: (upstream * pure(np.cos, x
     ids=["jvp", "linearize", "vjp", "transpose", "jacobian", "gradient"],
 )
 def test_there_is_no_derivative(flavour: Any, differentiate: Any) -> None:
-    message = (
-        r"JAX knows no derivative of a Python function.* jax.custom_vjp, or use a hostcall.cal"
-    )
+    message = r"no derivative of a Python function.* jax\.custom_vjp, or use a hostcall\.callback"
     with pytest.raises(ValueError, match=message):
         differentiate(lambda x: flavour(np.sin, x, x))
 

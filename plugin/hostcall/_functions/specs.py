@@ -41,6 +41,7 @@ class Declared(Protocol):
         """The element dtype."""
 
 
+@dataclasses.dataclass(frozen=True, init=False, eq=False, repr=False)
 class BoundedSpec:
     """A tensor with a bounded size: XLA knows an upper bound, and each run the exact size.
 
@@ -114,12 +115,6 @@ class BoundedSpec:
         dims = tuple(None if i in self.dynamic_dims else n for i, n in enumerate(self._shape))
         side = frameworks.tensorflow()
         return ArraySpec(dims, self._dtype) if side is None else side.spec(dims, self.dtype)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
-
-    def __delattr__(self, name: str) -> None:
-        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
     def __reduce__(self) -> Any:
         return BoundedSpec, (self._shape, self.dtype, self.dynamic_dims)

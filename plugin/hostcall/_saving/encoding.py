@@ -182,7 +182,7 @@ def record_of(spec: Any, asked: Asked) -> Record:
     orders, recorded = asked(spec)
     if getattr(spec, "saved", None) is not None:
         known = spec.saved
-        return _replace(
+        return msgspec.structs.replace(
             known, orders=max(orders, known.orders), recorded=recorded or known.recorded
         )
     try:
@@ -192,7 +192,7 @@ def record_of(spec: Any, asked: Asked) -> Record:
             return _of_call(spec)
         if isinstance(spec, EagerSpec):
             record = _of_call(spec)
-            return _replace(
+            return msgspec.structs.replace(
                 record,
                 kind="eager",
                 differentiable=spec.differentiable,
@@ -313,7 +313,3 @@ def _declared(spec: CallbackSpec) -> Declared:
 def _short(place: str) -> str:
     """Return `file:line` without the directories, which differ between machines."""
     return place.rpartition("/")[2]
-
-
-def _replace(record: Record, **fields: Any) -> Record:
-    return msgspec.structs.replace(record, **fields)
