@@ -17,7 +17,7 @@ from hostcall._callbacks.structures import check_integers
 from hostcall._tf import autograph, eager_execution, op_kinds, tensor_structures
 from hostcall_mlir import Program
 from hostcall_mlir.exporting import files, function_lookup, manifests, portable, structures
-from hostcall_runtime import Target, register, within
+from hostcall_runtime import Target
 
 _numbers = itertools.count(1)
 
@@ -129,20 +129,8 @@ def _register(
         dtypes = [tf.as_dtype(manifests.dtype_of(spec.dtype)) for spec in callback.calls[0].results]
         call = functools.partial(_call_with_tensors, call, dtypes)
         call = functools.partial(eager_execution.apart, call)
-    places = dict.fromkeys(call.location for call in callback.calls if call.location)
-    where = f", called at {', '.join(places)}" if places else ""
-    description = f"callback {callback.name} of an exported program{where}"
-    if callback.timeout is not None:
-        call = within(callback.timeout, call, description)
-    target = Target(call, callback.name, description)
-    return target, register(
-        target,
-        f"{callback.name}/loaded {next(_numbers)}",
-        label=description,
-        borrows=callback.borrow,
-        takes_out=callback.out,
-        concurrent=callback.concurrent,
-    )
+    name = f"{callback.name}/loaded {next(_numbers)}"
+    return function_lookup.register(callback, call, function_lookup.places_of(callback), name)
 
 
 def _call_with_tensors(
