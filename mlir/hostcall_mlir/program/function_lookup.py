@@ -92,8 +92,9 @@ def find(
             problems.append(f"namedtuple '{name}': {error}")
     names = {callback.name for callback in manifest.callbacks}
     used = names | {*map(_unnumbered, names)} | classes.keys()
+    quoted = ", ".join(f"'{name}'" for name in sorted(names)) or "nothing"
     problems += (
-        f"callbacks has '{name}', which the program does not call: it calls {_quoted(names)}"
+        f"callbacks has '{name}', which the program does not call: it calls {quoted}"
         for name in given
         if name not in used
     )
@@ -294,7 +295,3 @@ def _remedy(callback: Callback) -> str:
 
 def _unnumbered(name: str) -> str:
     return _NUMBERED.sub("", name)
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(f"'{name}'" for name in sorted(names)) or "nothing"

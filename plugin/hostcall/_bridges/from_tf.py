@@ -83,11 +83,12 @@ class _FlatFunction:
 
     def __call__(self, *arrays: Any) -> list[Any]:
         """Run the function on arrays."""
-        return eager_execution.apart(self._run, arrays)  # type: ignore[no-any-return]
 
-    def _run(self, arrays: Sequence[Any]) -> list[Any]:
-        returned = self.traced(*map(tf.constant, arrays))
-        return [_values.canonical(tensor.numpy()) for tensor in returned or ()]
+        def run() -> list[Any]:
+            returned = self.traced(*map(tf.constant, arrays))
+            return [_values.canonical(tensor.numpy()) for tensor in returned or ()]
+
+        return eager_execution.apart(run)  # type: ignore[no-any-return]
 
     def results(
         self, arrays: Sequence[Any], place: str, declared: list[Any] | None

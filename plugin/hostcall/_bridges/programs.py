@@ -131,16 +131,14 @@ class _Split:
 
         try:
             self._forward = export(jax.jit(with_residuals), _structs(avals), {})
-            self._check_effects()
+            if self._forward.callbacks.losable != whole.callbacks.losable:
+                raise NotImplementedError(
+                    "where JAX differentiates a loop, it leaves out some calls in it (of "
+                    "jax.experimental.io_callback). Use hostcall.jax.call in its place, which "
+                    "stays."
+                )
         except Exception as error:  # an error only if the gradient is asked for
             self._error, self._forward = error, whole
-
-    def _check_effects(self) -> None:
-        if self._forward.callbacks.losable != self._whole.callbacks.losable:
-            raise NotImplementedError(
-                "where JAX differentiates a loop, it leaves out some calls in it (of "
-                "jax.experimental.io_callback). Use hostcall.jax.call in its place, which stays."
-            )
 
     def forward(self, tensors: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Return the results, and the residuals for the gradient."""

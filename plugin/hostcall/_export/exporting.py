@@ -64,8 +64,9 @@ def export(function: Any, specs: Sequence[Any], variables: str) -> Program:
             f"{place}: it has parts that cannot be exported:\n{error}"
         ) from error
     types = [spec for type_ in portable.outputs_of(module) if (spec := manifests.spec_of(type_))]
+    packages = {name: importlib.metadata.version(name) for name in ("hostcall", "jaxlib")}
     manifest = manifests.Manifest(
-        made_by=_packages(),
+        made_by=packages | {"tensorflow": tf.__version__},
         function=name,
         inputs=(*exported.arguments(traced), *exported.variables(kept, captured)),
         arguments=arguments,
@@ -95,13 +96,9 @@ def _compile(traced: ConcreteFunction, place: str) -> str:
         with _lock:  # another thread may export the same function
             return concrete_functions.stablehlo_of(traced, list(ordered.function), name)
     except (ValueError, tf.errors.OpError) as error:
-        raise NotExportableError(f"{place}: XLA cannot compile it:\n{_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    """Return XLA's message without TensorFlow's frame around it."""
-    quoted = re.fullmatch(r"Failed getting HLO text: '(.*)'", str(error), re.DOTALL)
-    return quoted[1] if quoted else str(error)
+        # XLA's message without TensorFlow's frame around it.
+        reason = re.sub(r"^Failed getting HLO text: '(.*)'$", r"\1", str(error), flags=re.DOTALL)
+        raise NotExportableError(f"{place}: XLA cannot compile it:\n{reason}") from error
 
 
 def _parse(text: str, captured: exported.Captured, place: str) -> Any:
@@ -112,8 +109,3 @@ def _parse(text: str, captured: exported.Captured, place: str) -> Any:
             f"{place}: XLA has left out arguments, so that nobody knows which is which."
         )
     return module
-
-
-def _packages() -> dict[str, str]:
-    packages = {name: importlib.metadata.version(name) for name in ("hostcall", "jaxlib")}
-    return packages | {"tensorflow": tf.__version__}

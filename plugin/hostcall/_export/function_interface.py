@@ -16,8 +16,6 @@ from hostcall._tf.types import ConcreteFunction
 from hostcall_mlir.exporting import manifests, structures
 from hostcall_runtime._errors import NotExportableError
 
-_LOOPS_OF_KERAS = frozenset({"fit", "evaluate", "predict"})
-
 
 @dataclasses.dataclass(frozen=True)
 class Captured:
@@ -70,7 +68,9 @@ def _check_function(function: Any) -> None:
             f"hostcall.export: {function!r} is a function of JAX's. Export what TensorFlow has of "
             "it: hostcall.export(hostcall.jax.to_tf(function), ...)."
         )
-    if getattr(function, "__name__", "") in _LOOPS_OF_KERAS and _is_of_keras(function):
+    classes = type(getattr(function, "__self__", None)).__mro__
+    is_of_keras = any(kind.__module__.startswith("keras.") for kind in classes)
+    if is_of_keras and getattr(function, "__name__", "") in ("fit", "evaluate", "predict"):
         raise TypeError(
             f"hostcall.export: {function.__name__} of a Keras model is a loop in Python over "
             "batches. Export what it runs for one: the model, hostcall.export(model, ...), which "
@@ -81,11 +81,6 @@ def _check_function(function: Any) -> None:
             f"hostcall.export wants a tf.function or a function to make one of, and not "
             f"{function!r}."
         )
-
-
-def _is_of_keras(method: Any) -> bool:
-    classes = type(getattr(method, "__self__", None)).__mro__
-    return any(kind.__module__.startswith("keras.") for kind in classes)
 
 
 def _traced_for(function: Any, specs: Sequence[Any]) -> Any:

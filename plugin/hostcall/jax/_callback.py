@@ -172,13 +172,12 @@ def _declared(parts: Parts, arrays: list[Any], in_tree: Any) -> Any:
     tensorflow = frameworks.tensorflow()
     holds_keys = any(_values.is_key(array.dtype) for array in arrays)
     if tensorflow is not None and not holds_keys:
-        known = [tensorflow.spec(_known(array.shape), array.dtype) for array in arrays]
+        known = [
+            tensorflow.spec([n if isinstance(n, int) else None for n in array.shape], array.dtype)
+            for array in arrays
+        ]
         # The shape function may make JAX's specs, which refuse TensorFlow's dtypes and shapes.
         with contextlib.suppress(TypeError):
             return result(*jax.tree.unflatten(in_tree, known))
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
     return result(*jax.tree.unflatten(in_tree, structs))
-
-
-def _known(shape: Any) -> list[int | None]:
-    return [size if isinstance(size, int) else None for size in shape]

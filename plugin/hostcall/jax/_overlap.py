@@ -26,7 +26,9 @@ def overlapping(stock: Callable[..., Any]) -> Callable[..., Any]:
         if owned and backend.platform == "cpu" and len(executable_devices) == 1:
             module = _with_overlap(module, owned)
         if any(one.target.site and one.target.site.ordered for one in owned):
-            module = _without_calls_for_tokens(module)
+            from hostcall_mlir.exporting import tokens
+
+            module = tokens.with_numbers(module) or module
         return stock(backend, module, executable_devices, options, host_callbacks)
 
     return backend_compile_and_load
@@ -39,9 +41,3 @@ def _with_overlap(module: Any, owned: Sequence[Owned]) -> Any:
     from hostcall_mlir.exporting import overlap  # slow to import, and not all programs make calls
 
     return overlap.overlapping(module, keep) or module
-
-
-def _without_calls_for_tokens(module: Any) -> Any:
-    from hostcall_mlir.exporting import tokens
-
-    return tokens.with_numbers(module) or module
