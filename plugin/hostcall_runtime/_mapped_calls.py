@@ -7,7 +7,7 @@ dict of these, with one entry for each item of the structure.
 
 from __future__ import annotations
 
-import copy
+import dataclasses
 import functools
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -141,37 +141,26 @@ def _check_fits(axes: Any, value: Any, name: str, who: str) -> None:
         )
 
 
+@dataclasses.dataclass(eq=False)
 class MappedFunction:
     """A function of arrays whose calls are divided among the workers of an executor.
 
-    It has at most `chunks` chunks; None for as many as workers.
+    It has at most `chunks` chunks; None for as many as workers. The call of a chunk is repeated
+    `retries` times if its worker has died.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        provider: Provider,
-        in_axes: Any,
-        chunks: int | None,
-        description: str,
-        out_axes: Any = 0,
-    ) -> None:
-        self.function = function
-        self.provider = provider
-        self.in_axes = in_axes
-        self.chunks = chunks
-        self.description = description
-        self.out_axes = out_axes
-        self._retries = 0
-        self.__name__ = getattr(function, "__name__", type(function).__name__)
-        # For messages, which name the function and its definition, and for its parameters.
-        self.__wrapped__ = function
+    function: Callable[..., Any]
+    provider: Provider
+    in_axes: Any
+    chunks: int | None
+    description: str
+    out_axes: Any = 0
+    retries: int = 0
 
-    def with_retries(self, retries: int) -> MappedFunction:
-        """Return a copy that repeats the call of a chunk if its worker has died."""
-        same = copy.copy(self)
-        same._retries = retries
-        return same
+    def __post_init__(self) -> None:
+        self.__name__ = getattr(self.function, "__name__", type(self.function).__name__)
+        # For messages, which name the function and its definition, and for its parameters.
+        self.__wrapped__ = self.function
 
     def __call__(self, *args: Any, **by_name: Any) -> Any:
         """Call the function once for each chunk, and join the results.
@@ -192,7 +181,7 @@ class MappedFunction:
                 self.provider,
                 function,
                 f"{which} of {self.description}" if size else self.description,
-                retries=self._retries,
+                retries=self.retries,
                 lends=count > 1,  # the results are joined at once
                 label=self.description,
             )
@@ -222,7 +211,7 @@ def repeating(function: Callable[..., Any], retries: int) -> Callable[..., Any]:
         if inner is not function.function:
             return KeywordCall(inner, function.names, function.fixed)
     if retries and isinstance(function, MappedFunction):
-        return function.with_retries(retries)
+        return dataclasses.replace(function, retries=retries)
     return function
 
 
