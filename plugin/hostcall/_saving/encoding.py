@@ -108,8 +108,20 @@ def sizes_of(
     # A shape function is the user's code, and may raise any exception.
     with contextlib.suppress(Exception):
         tries = [_try(shape_function, inputs, *numbers) for numbers in _TRIED]
-        return _common([results for _, results in tries], [known for known, _ in tries])
-    return None
+        known, results = ([one[side] for one in tries] for side in (0, 1))
+        # The inputs' sizes by their values in all trials; of equal ones the first.
+        sources: dict[tuple[int, ...], Size] = {}
+        for number, shapes in enumerate(zip(*known, strict=True)):
+            for dimension, values in enumerate(zip(*shapes, strict=True)):
+                sources.setdefault(values, Size(input=number, dimension=dimension))
+        return [
+            [
+                Size(values[0]) if len({*values}) == 1 else sources[values]
+                for values in zip(*shapes, strict=True)
+            ]
+            for shapes in zip(*results, strict=True)
+        ]
+    return None  # also where a rank changes, or a size is that of no input
 
 
 def _inputs(spec: CallbackSpec) -> list[tf.TensorSpec]:
@@ -136,28 +148,6 @@ def _try(
             raise ValueError("a shape is not known")
         results.append(said.shape.as_list())
     return shapes, results
-
-
-def _common(results: Sequence[_Shapes], inputs: Sequence[_Shapes]) -> list[list[Size]] | None:
-    """Return the result sizes that hold in all trials; None unless they cover every size."""
-    found: list[list[Size]] = []
-    for index, shape in enumerate(results[0]):
-        sizes = [_source([one[index][at] for one in results], inputs) for at in range(len(shape))]
-        known = [size for size in sizes if size is not None]
-        if len(known) < len(sizes) or any(len(one[index]) != len(shape) for one in results):
-            return None
-        found.append(known)
-    return found
-
-
-def _source(values: Sequence[int], inputs: Sequence[_Shapes]) -> Size | None:
-    if len(set(values)) == 1:
-        return Size(values[0])
-    for number, shape in enumerate(inputs[0]):
-        for at in range(len(shape)):
-            if [one[number][at] for one in inputs] == list(values):
-                return Size(input=number, dimension=at)
-    return None
 
 
 # Maps a spec to the highest derivative asked for, and to whether its own calls are recorded.
