@@ -90,14 +90,16 @@ def joined(parts: Sequence[Any], axes: Axes, who: str) -> Any:
       ValueError: when they have different structures, or lack the axis.
     """
     first = parts[0]
-    if isinstance(axes, list | tuple) and len(axes) == 1 and not isinstance(first, list | tuple):
-        axes = axes[0]  # one result, with axes for a list of results
     if any(_trees.form(part) != _trees.form(first) for part in parts):
         raise ValueError(f"{who} has returned results of different structures.")
-    columns = zip(*(_with_axes(part, axes, "result", who) for part in parts), strict=True)
+    columns = zip(*(_with_axes(part, axes, _RESULT, who) for part in parts), strict=True)
     return _trees.pack(
         first, [_join([leaf for _, leaf, _ in column], column[0][2], who) for column in columns]
     )
+
+
+# The beginning of the names of results in messages.
+_RESULT = "result"
 
 
 def _join(arrays: Sequence[Any], axis: int | None, who: str) -> Any:
@@ -118,6 +120,9 @@ def _join(arrays: Sequence[Any], axis: int | None, who: str) -> Any:
 
 def _with_axes(value: Any, axes: Axes, name: str, who: str) -> Iterator[tuple[str, Any, Any]]:
     """Yield each array of a structure, with its name in messages and its axis."""
+    is_lone = name.startswith(_RESULT) and not isinstance(value, list | tuple)
+    if is_lone and isinstance(axes, list | tuple) and len(axes) == 1:
+        axes = axes[0]  # one result, with axes for a list of results
     items = _trees.items(value)
     if items is None:
         yield name, value, axes

@@ -52,7 +52,10 @@ def test_what_is_passed_whole_is_copied_and_added_up() -> None:
 def test_results_may_be_none_or_alone() -> None:
     assert _mapped_calls.joined([None, None], 0, "f") is None
     assert _mapped_calls.joined([(), ()], 0, "f") == ()
-    np.testing.assert_array_equal(_mapped_calls.joined([X, X], (0,), "f"), np.concatenate([X, X]))
+    twice = np.concatenate([X, X])
+    np.testing.assert_array_equal(_mapped_calls.joined([X, X], (0,), "f"), twice)
+    [joined] = _mapped_calls.joined([[X], [X]], ((0,),), "f")
+    np.testing.assert_array_equal(joined, twice)
 
 
 @pytest.mark.parametrize("axes", [True, "0", 1.0, (0, "x")])
