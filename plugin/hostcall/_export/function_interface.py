@@ -95,18 +95,14 @@ def _traced_for(function: Any, specs: Sequence[Any]) -> Any:
     return traced
 
 
-def check_sizes(traced: ConcreteFunction, place: str) -> None:
-    """Raise a NotExportableError if the size of an argument is not known."""
+def check(traced: ConcreteFunction, place: str) -> None:
+    """Raise a NotExportableError if an argument has an unknown size, or XLA lacks a dtype."""
     for leaf in _unknown_sizes(traced):
         raise NotExportableError(
             f"{place}: argument '{leaf.name}' has the shape {leaf.shape}, and a program is "
             "compiled for sizes that are known. Export it with the size that it is to run "
             "with, as hostcall.export(function, tf.TensorSpec([32, 3], tf.float32))."
         )
-
-
-def check_dtypes(traced: ConcreteFunction, place: str) -> None:
-    """Raise a NotExportableError if XLA lacks the dtype of an argument or result."""
     arguments = [(f"argument '{leaf.name}'", leaf.dtype) for leaf in arguments_of(traced)]
     results = [(f"result {i}", result.dtype) for i, result in enumerate(_results_of(traced))]
     for what, dtype in arguments + results:
