@@ -23,9 +23,8 @@ VARIABLES: dict[str, np.ndarray] = {"v": np.array(10, np.float32), "w": np.arang
 
 
 @pytest.fixture
-def counter(tmp_path: Path, partitioned: bool) -> Any:
-    made = make(COUNTER, variables=VARIABLES, assigns=["v"])
-    return load(made, tmp_path, partitioned=partitioned)
+def counter(loaded: Any) -> Any:
+    return loaded(make(COUNTER, variables=VARIABLES, assigns=["v"]))
 
 
 def test_variables_are_read_and_assigned(counter: Any) -> None:
@@ -62,9 +61,7 @@ def test_variables_that_are_not_those_of_the_program_are_told(counter: Any) -> N
         counter.call(np.float32(1))
 
 
-def test_failing_call_assigns_nothing_and_leaves_the_program_sound(
-    tmp_path: Path, partitioned: bool
-) -> None:
+def test_failing_call_assigns_nothing_and_leaves_the_program_sound(loaded: Any) -> None:
     def fails_once(x: Any, y: Any) -> Any:
         calls.append(x)
         if len(calls) == 1:
@@ -72,9 +69,9 @@ def test_failing_call_assigns_nothing_and_leaves_the_program_sound(
         return x + y
 
     calls: list[Any] = []
-    made = make(COUNTER, variables=VARIABLES, assigns=["v"])
-    program = load(
-        made, tmp_path, partitioned=partitioned, callbacks={f"{FUNCTIONS}:plus": fails_once}
+    program = loaded(
+        make(COUNTER, variables=VARIABLES, assigns=["v"]),
+        callbacks={f"{FUNCTIONS}:plus": fails_once},
     )
     with pytest.raises(jax.errors.JaxRuntimeError):
         program.call(np.float32(1))
@@ -96,12 +93,11 @@ def test_threads_call_one_program(counter: Any) -> None:
     assert wrong == []
 
 
-def test_callback_may_call_the_program_itself(tmp_path: Path, partitioned: bool) -> None:
+def test_callback_may_call_the_program_itself(loaded: Any) -> None:
     def descend(x: Any) -> Any:
         return np.float32(0) if x <= 0 else np.float32(x + float(program.call(np.float32(x - 1))))
 
-    made = make(with_call("triple", "tensor<f32>"))
-    program = load(
-        made, tmp_path, partitioned=partitioned, callbacks={f"{FUNCTIONS}:triple": descend}
+    program = loaded(
+        make(with_call("triple", "tensor<f32>")), callbacks={f"{FUNCTIONS}:triple": descend}
     )
     assert program.call(np.float32(4)) == 10
