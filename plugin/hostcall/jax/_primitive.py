@@ -59,11 +59,10 @@ ORDERED = OrderedCallEffect()
 
 
 def register() -> None:
-    """Register the properties of hostcall's effects with JAX.
+    """Register the properties of hostcall's effects with JAX; they stay, as `_patches` says.
 
-    The entries are for hostcall's own classes, which no other program has, so they stay when
-    hostcall is disabled. `jax.checkpoint` (rematerialization) is not allowed: it would run a call
-    twice. `_patches` allows branches and loops.
+    `jax.checkpoint` (rematerialization) is not allowed: it would run a call twice. `_patches`
+    allows branches and loops.
     """
     for kind in (CallEffect, OrderedCallEffect):
         _effects.lowerable_effects.add_type(kind)

@@ -119,11 +119,7 @@ _NO_DERIVATIVE = (
 
 
 def register() -> None:
-    """Register the rules, and the handlers that compiled programs call.
-
-    The entries are for hostcall's own primitive, which no other program has, so they stay when
-    hostcall is disabled.
-    """
+    """Register the rules and the handlers that programs call; they stay, as `_patches` says."""
     handlers = {
         TARGET: prepared().handler(),
         _joint.TARGET: prepared().joint_handler(),
