@@ -51,8 +51,8 @@ def _of_spec(spec: CallbackSpec, recording: Recording) -> Source:
     if spec.declaration.on_device:
         raise on_device(spec.description)
     # The numbers of tensors in their place are the leaves of a structure.
-    arguments = tuple(spec.inputs.pack(range(spec.inputs.size)))
-    results = spec.outputs.pack(range(len(spec.outputs.dtypes)))
+    arguments = tuple(spec.inputs.pack([*range(spec.inputs.size)]))
+    results = spec.outputs.pack([*range(len(spec.outputs.dtypes))])
     return Source(
         spec.function,
         spec.given_name,
