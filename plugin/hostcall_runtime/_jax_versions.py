@@ -10,14 +10,7 @@ INSTALL = "pip install 'jax>=0.8,<0.13'"
 
 
 def untested(version: str) -> str | None:
-    """Return the warning for a JAX version that no test has passed with.
-
-    Args:
-      version: JAX's version, such as "0.12.0.1" or "0.12.1.dev20261101".
-
-    Returns:
-      The text of a warning that names the version, or None if the version was tested.
-    """
+    """Return the warning for a JAX version that no test has passed with, else None."""
     numbers = version.split(".")
     if ".".join(numbers[:2]) in TESTED and all(number.isdigit() for number in numbers):
         return None

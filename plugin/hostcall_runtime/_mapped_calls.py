@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from hostcall_runtime import _shared_memory
+from hostcall_runtime import _shared_memory, _trees
 from hostcall_runtime._errors import DeadlineExceededError, ExecutorError
 from hostcall_runtime._executor_providers import Provider, worker_count
 from hostcall_runtime._executors import Callee, StartedCall, runs_here
@@ -26,8 +26,8 @@ Axes = Any
 
 
 def check_axes(axes: object) -> None:
-    """Check that `axes` holds numbers and None alone, and divides at least one array."""
-    leaves = list(_leaves(axes))
+    """Check that `axes` holds only numbers and None, and divides at least one array."""
+    leaves = _trees.leaves(axes)
     for leaf in leaves:
         if leaf is not None and (isinstance(leaf, bool) or not isinstance(leaf, int)):
             raise TypeError(
@@ -38,18 +38,12 @@ def check_axes(axes: object) -> None:
         raise ValueError(f"hostcall.map: in_axes={axes!r} divides none of the arguments.")
 
 
-def _leaves(value: object) -> Iterator[object]:
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from _leaves(item)
-    elif isinstance(value, dict):
-        yield from _leaves(list(value.values()))
-    else:
-        yield value
-
-
 def size_of(value: Any, axes: Axes, who: str) -> int:
-    """Return the size of a batch; raise ValueError, which names `who`, if it has none."""
+    """Return the size of a batch: a structure of arrays.
+
+    Raises:
+      ValueError: when an array does not have its axis, or the arrays disagree on the size.
+    """
     sizes = {}
     for name, leaf, axis in _with_axes(value, axes, "argument", who):
         if axis is None:
@@ -71,18 +65,20 @@ def size_of(value: Any, axes: Axes, who: str) -> int:
     return int(next(iter(sizes.values())))
 
 
-def part_of(value: Any, axes: Axes, begin: int, end: int) -> Any:
+def part_of(value: Any, axes: Axes, begin: int, end: int, who: str) -> Any:
     """Return a batch's elements from `begin` to `end`.
 
-    Arrays share the batch's memory, but those that all parts get whole are copied.
+    The arrays that are divided share the batch's memory; those that all parts have are copied.
     """
-    if isinstance(value, list | tuple | dict):
-        pairs = _zipped(value, axes, "", "hostcall.map")
-        return _made_like(value, [part_of(item, axis, begin, end) for item, axis in pairs])
-    if axes is None:
-        return value.copy() if isinstance(value, np.ndarray) else value
-    array = np.asarray(value)
-    return array[(slice(None),) * (axes % array.ndim) + (slice(begin, end),)]
+
+    def part(leaf: Any, axis: int | None) -> Any:
+        if axis is None:
+            return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
+        array = np.asarray(leaf)
+        return array[(slice(None),) * (axis % array.ndim) + (slice(begin, end),)]
+
+    leaves = _with_axes(value, axes, "argument", who)
+    return _trees.pack(value, [part(leaf, axis) for _, leaf, axis in leaves])
 
 
 def joined(parts: Sequence[Any], axes: Axes, who: str) -> Any:
@@ -92,68 +88,60 @@ def joined(parts: Sequence[Any], axes: Axes, who: str) -> Any:
       ValueError: when they have different structures, or lack the axis; it names `who`.
     """
     first = parts[0]
-    if isinstance(axes, list | tuple) and len(axes) == 1 and not isinstance(first, list | tuple):
-        axes = axes[0]  # one result, with axes for a list of results
-    if isinstance(first, list | tuple | dict):
-        if any(type(p) is not type(first) or _keys(p) != _keys(first) for p in parts):
-            raise ValueError(f"{who} has returned results of different structures.")
-        columns = [list(_zipped(p, axes, "result", who)) for p in parts]
-        return _made_like(
-            first,
-            [joined([p[0] for p in row], row[0][1], who) for row in zip(*columns, strict=True)],
-        )
-    if all(p is None for p in parts):
+    if any(_trees.form(part) != _trees.form(first) for part in parts):
+        raise ValueError(f"{who} has returned results of different structures.")
+    columns = zip(*(_with_axes(part, axes, _RESULT, who) for part in parts), strict=True)
+    return _trees.pack(
+        first, [_join([leaf for _, leaf, _ in column], column[0][2], who) for column in columns]
+    )
+
+
+# The beginning of the names of results in messages.
+_RESULT = "result"
+
+
+def _join(arrays: Sequence[Any], axis: int | None, who: str) -> Any:
+    if all(array is None for array in arrays):
         return None
-    if axes is None:
-        return functools.reduce(np.add, parts)
+    if axis is None:
+        return functools.reduce(np.add, arrays)
     try:
-        return np.concatenate(parts, axis=axes)
+        return np.concatenate(arrays, axis=axis)
     except ValueError as error:
-        shapes = ", ".join(str(np.shape(p)) for p in parts)
+        shapes = ", ".join(str(np.shape(array)) for array in arrays)
         raise ValueError(
             f"{who} has returned results of the shapes {shapes}, which cannot be put together "
-            f"along axis {axes}: {error}. The function is called with parts of the batch, and has "
+            f"along axis {axis}: {error}. The function is called with parts of the batch, and has "
             "to return something for each element, along the first axis."
         ) from error
 
 
-def _keys(value: Any) -> Any:
-    return list(value) if isinstance(value, dict) else len(value)
-
-
 def _with_axes(value: Any, axes: Axes, name: str, who: str) -> Iterator[tuple[str, Any, Any]]:
     """Yield each array of a structure, with its name in messages and its axis."""
-    if isinstance(value, list | tuple | dict):
-        keys = list(value) if isinstance(value, dict) else range(len(value))
-        for key, (item, axis) in zip(keys, _zipped(value, axes, name, who), strict=True):
-            inner = f"{name}[{key!r}]" if " " in name else f"{name} {key}"
-            yield from _with_axes(item, axis, inner, who)
-    else:
+    is_lone = name.startswith(_RESULT) and not isinstance(value, list | tuple)
+    if is_lone and isinstance(axes, list | tuple) and len(axes) == 1:
+        axes = axes[0]  # one result, with axes for a list of results
+    items = _trees.items(value)
+    if items is None:
         yield name, value, axes
+        return
+    one_for_all = not isinstance(axes, list | tuple | dict)
+    if not one_for_all:
+        _check_fits(axes, value, name, who)
+    for key, item in items:
+        inner = f"{name}[{key!r}]" if " " in name else f"{name} {key}"
+        yield from _with_axes(item, axes if one_for_all else axes[key], inner, who)
 
 
-def _zipped(value: Any, axes: Axes, name: str, who: str) -> Iterator[tuple[Any, Axes]]:
-    """Pair each item of a structure with its axes."""
-    items = list(value.values()) if isinstance(value, dict) else list(value)
-    if not isinstance(axes, list | tuple | dict):
-        return zip(items, [axes] * len(items), strict=True)
-    if isinstance(value, dict) and isinstance(axes, dict) and set(axes) == set(value):
-        return zip(items, [axes[key] for key in value], strict=True)
-    if isinstance(value, dict) or isinstance(axes, dict) or len(axes) != len(items):
+def _check_fits(axes: Any, value: Any, name: str, who: str) -> None:
+    of_dicts = [isinstance(one, dict) for one in (axes, value)]
+    fits = len(axes) == len(value) if not any(of_dicts) else all(of_dicts) and {*axes} == {*value}
+    if not fits:
         what = f"{name}s" if " " not in name else name
         raise ValueError(
             f"{who}: in_axes={axes!r} does not fit the {what}, a {type(value).__name__} of "
-            f"{len(items)}. Write one axis, or None, for each."
+            f"{len(value)}. Write one axis, or None, for each."
         )
-    return zip(items, axes, strict=True)
-
-
-def _made_like(value: Any, items: list[Any]) -> Any:
-    if isinstance(value, dict):
-        return dict(zip(value, items, strict=True))
-    if hasattr(value, "_fields"):
-        return type(value)(*items)
-    return items if isinstance(value, list) else tuple(items)
 
 
 @dataclasses.dataclass(eq=False)
@@ -206,7 +194,7 @@ class MappedFunction:
                 lends=count > 1,  # the results are joined at once
                 label=self.description,
             )
-            chunks.append((callee, part_of(values, axes, begin, end)))
+            chunks.append((callee, part_of(values, axes, begin, end, self.description)))
         returned = _run_here(chunks) if runs_here(self.provider) else _run(chunks)
         return returned[0] if count == 1 else joined(returned, self.out_axes, self.description)
 

@@ -62,9 +62,9 @@ def test_arrays_of_numpy_and_jax_do_and_go_where_the_program_is(tmp_path: Path) 
         np.testing.assert_array_equal(program.call(x), F3 * 3)
 
 
-def test_64_bits_go_in_and_out_although_jax_has_none(tmp_path: Path, partitioned: bool) -> None:
+def test_64_bits_go_in_and_out_although_jax_has_none(loaded: Any) -> None:
     text = with_call("triple", "tensor<2xi64>")
-    program = load(make(text), tmp_path, partitioned=partitioned)
+    program = loaded(make(text))
     assert not jax.config.jax_enable_x64
     result = program.call(np.array([1 << 40, -1]))
     assert result.dtype == np.int64
@@ -93,7 +93,7 @@ def test_number_takes_the_dtype_of_its_argument(
     assert np.asarray(result) == number
 
 
-def test_structures_of_arguments_and_results(tmp_path: Path, partitioned: bool) -> None:
+def test_structures_of_arguments_and_results(loaded: Any) -> None:
     text = """
 func.func public @main(%a: tensor<f32>, %b: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
   return %b, %a : tensor<f32>, tensor<f32>
@@ -105,14 +105,12 @@ func.func public @main(%a: tensor<f32>, %b: tensor<f32>) -> (tensor<f32>, tensor
         arguments={"tuple": [{"dict": {"a": 0, "b": {"list": [1]}}}]},
         results={"dict": {"first": 0, "pair": pair}},
     )
-    result = load(made, tmp_path, partitioned=partitioned).call(
-        {"a": np.float32(1), "b": [np.float32(2)]}
-    )
+    result = loaded(made).call({"a": np.float32(1), "b": [np.float32(2)]})
     assert result == {"first": 2, "pair": functions.Pair(1, None)}
     assert isinstance(result["pair"], functions.Pair)
 
 
-def test_structures_of_what_a_function_takes_and_returns(tmp_path: Path, partitioned: bool) -> None:
+def test_structures_of_what_a_function_takes_and_returns(loaded: Any) -> None:
     types = "tensor<f32>, tensor<f32>, tensor<f32>"
     text = f"""
 func.func public @main(%a: tensor<f32>, %b: tensor<f32>) -> ({types}) {{
@@ -128,14 +126,14 @@ func.func public @main(%a: tensor<f32>, %b: tensor<f32>) -> ({types}) {{
             "results": {"dict": {"sum": 0, "rest": {"tuple": [1, 2]}}},
         },
     )
-    result = load(made, tmp_path, partitioned=partitioned).call(np.float32(1), np.float32(5))
+    result = loaded(made).call(np.float32(1), np.float32(5))
     assert result == (2, 5, -5)
 
 
-def test_function_writes_into_its_own_arrays_alone(tmp_path: Path, partitioned: bool) -> None:
+def test_function_writes_into_its_own_arrays_alone(loaded: Any) -> None:
     x = F3.copy()
     y = jax.numpy.asarray(F3)
-    program = load(make(with_call("triple_in_place")), tmp_path, partitioned=partitioned)
+    program = loaded(make(with_call("triple_in_place")))
     for _ in range(2):
         np.testing.assert_array_equal(program.call(x), F3 * 3)
         np.testing.assert_array_equal(program.call(y), F3 * 3)
@@ -143,7 +141,7 @@ def test_function_writes_into_its_own_arrays_alone(tmp_path: Path, partitioned: 
     np.testing.assert_array_equal(y, F3)
 
 
-def test_borrowed_arrays_are_only_to_be_read(tmp_path: Path, partitioned: bool) -> None:
+def test_borrowed_arrays_are_only_to_be_read(loaded: Any) -> None:
     text = f"""
 func.func public @main(%x: tensor<3xf32>) -> tensor<i1> {{
   %0 = {call("is_read_only", "(tensor<3xf32>) -> tensor<i1>", "%x")}
@@ -152,12 +150,12 @@ func.func public @main(%x: tensor<3xf32>) -> tensor<i1> {{
 """
     for borrow in False, True:
         made = make(text, of_callbacks={"borrow": borrow})
-        assert load(made, tmp_path, partitioned=partitioned).call(F3) == borrow
+        assert loaded(made).call(F3) == borrow
 
 
-def test_results_are_written_into_out(tmp_path: Path, partitioned: bool) -> None:
+def test_results_are_written_into_out(loaded: Any) -> None:
     made = make(with_call("write_out"), of_callbacks={"out": True})
-    np.testing.assert_array_equal(load(made, tmp_path, partitioned=partitioned).call(F3), F3 + 1)
+    np.testing.assert_array_equal(loaded(made).call(F3), F3 + 1)
     types = "tensor<3xf32>, tensor<3xf32>"
     text = f"""
 func.func public @main(%x: tensor<3xf32>) -> ({types}) {{
@@ -166,7 +164,7 @@ func.func public @main(%x: tensor<3xf32>) -> ({types}) {{
 }}
 """
     made = make(text, of_callbacks={"out": True, "results": {"dict": {"a": 0, "b": 1}}})
-    one, other = load(made, tmp_path, partitioned=partitioned).call(F3)
+    one, other = loaded(made).call(F3)
     np.testing.assert_array_equal(one, F3 + 1)
     np.testing.assert_array_equal(other, F3 - 1)
 

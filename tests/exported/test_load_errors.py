@@ -24,10 +24,8 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_error_is_the_same_partitioned_or_not_and_names_the_line(
-    name: str, tmp_path: Path, partitioned: bool
-) -> None:
-    program = load(make(with_call(name)), tmp_path, partitioned=partitioned)
+def test_error_is_the_same_partitioned_or_not_and_names_the_line(name: str, loaded: Any) -> None:
+    program = loaded(make(with_call(name)))
     for _ in range(2):
         with pytest.raises(jax.errors.JaxRuntimeError) as raised:
             program.call(F3)
@@ -39,41 +37,37 @@ def test_error_is_the_same_partitioned_or_not_and_names_the_line(
             assert hostcall_mlir.last_error(raised.value) is raised.value.__cause__
 
 
-def test_structure_of_results_that_is_another_one_is_told(
-    tmp_path: Path, partitioned: bool
-) -> None:
-    made = make(with_call("both"), of_callbacks={"results": {"dict": {"a": 0}}})
-    program = load(made, tmp_path, partitioned=partitioned)
+def test_structure_of_results_that_is_another_one_is_told(loaded: Any) -> None:
+    program = loaded(make(with_call("both"), of_callbacks={"results": {"dict": {"a": 0}}}))
     with pytest.raises(
         jax.errors.JaxRuntimeError, match="a dict of the keys \\['a'\\] is expected"
     ):
         program.call(F3)
 
 
-def test_out_that_is_not_used_is_told(tmp_path: Path, partitioned: bool) -> None:
-    made = make(with_call("forget_out"), of_callbacks={"out": True})
-    program = load(made, tmp_path, partitioned=partitioned)
+def test_out_that_is_not_used_is_told(loaded: Any) -> None:
+    program = loaded(make(with_call("forget_out"), of_callbacks={"out": True}))
     with pytest.raises(jax.errors.JaxRuntimeError, match="returns a value that is not `out`"):
         program.call(F3)
 
 
-def test_call_that_takes_too_long_ends(tmp_path: Path, partitioned: bool) -> None:
+def test_call_that_takes_too_long_ends(loaded: Any) -> None:
     made = make(with_call("sleep"), of_callbacks={"timeout": 0.05})
     released = threading.Event()
     waiting = {f"{FUNCTIONS}:sleep": lambda x: released.wait()}
-    program = load(made, tmp_path, partitioned=partitioned, callbacks=waiting)
+    program = loaded(made, callbacks=waiting)
     with pytest.raises(jax.errors.JaxRuntimeError, match=r"within its timeout of 0\.05 s"):
         program.call(F3)
     released.set()
 
 
-def test_interrupt_in_a_callback_comes_out_as_it_is(tmp_path: Path, partitioned: bool) -> None:
-    program = load(make(with_call("interrupt")), tmp_path, partitioned=partitioned)
+def test_interrupt_in_a_callback_comes_out_as_it_is(loaded: Any) -> None:
+    program = loaded(make(with_call("interrupt")))
     with pytest.raises(KeyboardInterrupt):
         program.call(F3)
 
 
-def test_callbacks_live_as_long_as_the_program(tmp_path: Path, partitioned: bool) -> None:
+def test_callbacks_live_as_long_as_the_program(loaded: Any) -> None:
     class Function:
         def __call__(self, x: Any) -> Any:
             return x
@@ -82,9 +76,7 @@ def test_callbacks_live_as_long_as_the_program(tmp_path: Path, partitioned: bool
     fate = Fate(function)
     gc.collect()
     before = prepared().size()
-    program: Any = load(
-        make(TRIPLE), tmp_path, partitioned=partitioned, callbacks={f"{FUNCTIONS}:triple": function}
-    )
+    program: Any = loaded(make(TRIPLE), callbacks={f"{FUNCTIONS}:triple": function})
     del function
     gc.collect()
     np.testing.assert_array_equal(program.call(F3), F3)
@@ -127,8 +119,7 @@ def test_partitioned_program_without_a_cpu_beside_the_device_is_an_error(
         load(make(TRIPLE), tmp_path, partitioned=True)
 
 
-@pytest.mark.parametrize("partitioned_", [False, True])
-def test_what_xla_cannot_compile_is_an_error(partitioned_: bool, tmp_path: Path) -> None:
+def test_what_xla_cannot_compile_is_an_error(loaded: Any) -> None:
     text = """
 func.func public @main(%x: tensor<f32>) -> tensor<f32> {
   %0 = stablehlo.custom_call @nobody(%x) {api_version = 4 : i32, backend_config = {}}
@@ -137,4 +128,4 @@ func.func public @main(%x: tensor<f32>) -> tensor<f32> {
 }
 """
     with pytest.raises(hostcall_mlir.ProgramError, match="XLA cannot compile the program for"):
-        load(make(text), tmp_path, partitioned=partitioned_)
+        loaded(make(text))

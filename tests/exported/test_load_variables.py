@@ -1,6 +1,5 @@
 """hostcall_mlir.load: the variables of loaded programs, and calls from several threads."""
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from hostcall_mlir.program import manifests
 from tests.support.exported.programs import FUNCTIONS, call, load, make, with_call
+from tests.support.threads import in_threads
 
 COUNTER = f"""
 func.func public @main(%x: tensor<f32>, %v: tensor<f32>, %w: tensor<2xi64>)
@@ -22,16 +22,19 @@ func.func public @main(%x: tensor<f32>, %v: tensor<f32>, %w: tensor<2xi64>)
 VARIABLES: dict[str, np.ndarray] = {"v": np.array(10, np.float32), "w": np.arange(2)}
 
 
-def test_variables_are_read_and_assigned(tmp_path: Path, partitioned: bool) -> None:
-    made = make(COUNTER, variables=VARIABLES, assigns=["v"])
-    program = load(made, tmp_path, partitioned=partitioned)
-    assert program.call(np.float32(1)) == 12
-    assert program.variables["v"] == 11
-    program.variables["v"] = np.float32(100)
-    assert program.call(np.float32(2)) == 104
-    assert program.variables["v"] == 102
-    np.testing.assert_array_equal(program.variables["w"], [0, 1])
-    assert program.variables["w"].dtype == np.int64
+@pytest.fixture
+def counter(loaded: Any) -> Any:
+    return loaded(make(COUNTER, variables=VARIABLES, assigns=["v"]))
+
+
+def test_variables_are_read_and_assigned(counter: Any) -> None:
+    assert counter.call(np.float32(1)) == 12
+    assert counter.variables["v"] == 11
+    counter.variables["v"] = np.float32(100)
+    assert counter.call(np.float32(2)) == 104
+    assert counter.variables["v"] == 102
+    np.testing.assert_array_equal(counter.variables["w"], [0, 1])
+    assert counter.variables["w"].dtype == np.int64
 
 
 @pytest.mark.parametrize("name", sorted(manifests.DTYPES))
@@ -45,17 +48,20 @@ def test_variables_of_every_dtype(name: str, tmp_path: Path) -> None:
         np.testing.assert_array_equal(np.asarray(result), value)
 
 
-def test_variable_that_there_is_not_is_told(tmp_path: Path, partitioned: bool) -> None:
-    made = make(COUNTER, variables=VARIABLES, assigns=["v"])
-    program = load(made, tmp_path, partitioned=partitioned)
-    program.variables["V"] = np.float32(100)
+def test_variables_that_are_not_those_of_the_program_are_told(counter: Any) -> None:
+    counter.variables["V"] = np.float32(100)
     with pytest.raises(ValueError, match=r"predict has no variables \['V'\]: it has \['v', 'w'\]"):
-        program.call(np.float32(1))
+        counter.call(np.float32(1))
+    del counter.variables["V"]
+    counter.variables["v"] = np.zeros(2, np.float32)
+    with pytest.raises(ValueError, match=r"variable 'v' of predict is float32\[2\]"):
+        counter.call(np.float32(1))
+    del counter.variables["v"]
+    with pytest.raises(ValueError, match=r"have no values any more: \['v'\]"):
+        counter.call(np.float32(1))
 
 
-def test_failing_call_assigns_nothing_and_leaves_the_program_sound(
-    tmp_path: Path, partitioned: bool
-) -> None:
+def test_failing_call_assigns_nothing_and_leaves_the_program_sound(loaded: Any) -> None:
     def fails_once(x: Any, y: Any) -> Any:
         calls.append(x)
         if len(calls) == 1:
@@ -63,9 +69,9 @@ def test_failing_call_assigns_nothing_and_leaves_the_program_sound(
         return x + y
 
     calls: list[Any] = []
-    made = make(COUNTER, variables=VARIABLES, assigns=["v"])
-    program = load(
-        made, tmp_path, partitioned=partitioned, callbacks={f"{FUNCTIONS}:plus": fails_once}
+    program = loaded(
+        make(COUNTER, variables=VARIABLES, assigns=["v"]),
+        callbacks={f"{FUNCTIONS}:plus": fails_once},
     )
     with pytest.raises(jax.errors.JaxRuntimeError):
         program.call(np.float32(1))
@@ -73,42 +79,25 @@ def test_failing_call_assigns_nothing_and_leaves_the_program_sound(
     assert program.call(np.float32(1)) == 12
 
 
-def test_threads_call_one_program(tmp_path: Path, partitioned: bool) -> None:
-    made = make(COUNTER, variables=VARIABLES, assigns=["v"])
-    program = load(made, tmp_path, partitioned=partitioned)
+def test_threads_call_one_program(counter: Any) -> None:
     wrong: list[Any] = []
 
     def work(number: float) -> None:
         for _ in range(30):
-            result = float(program.call(np.float32(number)))
+            result = float(counter.call(np.float32(number)))
             # What it began with was some sum of what the threads add: a whole number.
             if result - 2 * number < 10 or result % 1:
                 wrong.append(result)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in (1.0, 2.0, 4.0)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    in_threads(3, lambda number: work(2.0**number))
     assert wrong == []
 
 
-def test_callback_may_call_the_program_itself(tmp_path: Path, partitioned: bool) -> None:
+def test_callback_may_call_the_program_itself(loaded: Any) -> None:
     def descend(x: Any) -> Any:
         return np.float32(0) if x <= 0 else np.float32(x + float(program.call(np.float32(x - 1))))
 
-    made = make(with_call("triple", "tensor<f32>"))
-    program = load(
-        made, tmp_path, partitioned=partitioned, callbacks={f"{FUNCTIONS}:triple": descend}
+    program = loaded(
+        make(with_call("triple", "tensor<f32>")), callbacks={f"{FUNCTIONS}:triple": descend}
     )
     assert program.call(np.float32(4)) == 10
-
-
-def test_variable_of_another_kind_or_none_is_told(tmp_path: Path) -> None:
-    program = load(make(COUNTER, variables=VARIABLES, assigns=["v"]), tmp_path)
-    program.variables["v"] = np.zeros(2, np.float32)
-    with pytest.raises(ValueError, match=r"variable 'v' of predict is float32\[2\]"):
-        program.call(np.float32(1))
-    del program.variables["v"]
-    with pytest.raises(ValueError, match=r"have no values any more: \['v'\]"):
-        program.call(np.float32(1))

@@ -13,7 +13,7 @@ import pytest
 from jax import lax
 
 import hostcall.jax
-from tests.support.jax.flavours import each_effect, each_flavour
+from tests.support.jax.flavours import FLAVOURS, Log, each_effect, each_flavour
 from tests.support.jax.helpers import X, each_mode, struct
 
 call = hostcall.jax.call
@@ -21,23 +21,6 @@ call = hostcall.jax.call
 
 def plus_one(v: Any) -> Any:
     return v + np.float32(1)
-
-
-class Log:
-    """A callback without results, and what it was called with."""
-
-    def __init__(self) -> None:
-        self.entries: list[Any] = []
-
-    def __call__(self, flavour: Any, *values: Any) -> None:
-        flavour(lambda *v: self.entries.append(tuple(map(int, v))), None, *values)
-
-    def take(self) -> list[Any]:
-        """What was called since the last time, once everything has."""
-        jax.effects_barrier()
-        entries = [entry[0] if len(entry) == 1 else entry for entry in self.entries]
-        self.entries.clear()
-        return entries
 
 
 @each_mode
@@ -121,8 +104,7 @@ def test_unrolled_loops_call_as_often(flavour: Any, unroll: int) -> None:
 
 def test_ordered_calls_of_a_reversed_scan() -> None:
     log = Log()
-    ordered = lambda *args: call(*args, ordered=True)  # noqa: E731
-    step = lambda c, i: ([log(ordered, i), c][1], None)  # noqa: E731
+    step = lambda c, i: ([log(FLAVOURS["ordered"], i), c][1], None)  # noqa: E731
     jax.jit(lambda: lax.scan(step, 0, jnp.arange(4), reverse=True))()
     assert log.take() == [3, 2, 1, 0]
 
@@ -154,7 +136,7 @@ def test_linear_solvers_with_ordered_calls(mode: Any) -> None:
     log = Log()
 
     def product(v: Any) -> Any:
-        log(lambda *args: call(*args, ordered=True), 1)
+        log(FLAVOURS["ordered"], 1)
         return v
 
     def solve(b: Any) -> Any:
@@ -196,10 +178,6 @@ def test_functions_that_arrays_are_reduced_by(flavour: Any, wrap: Any) -> None:
             jax.jit(program)(X)
 
 
-def _tell(log: Log, number: Any) -> None:
-    call(lambda n: log.entries.append((int(n),)), None, number, ordered=True)
-
-
 # Branches whose only result is the token of ordered calls.
 _ONLY_CALLS: dict[str, Callable[[Callable[[Any], None], Any], Any]] = {
     "cond": lambda tell, x: lax.cond(x[0] > 9, lambda: tell(-1), lambda: tell(0)),
@@ -221,7 +199,7 @@ _ONLY_CALLS: dict[str, Callable[[Callable[[Any], None], Any], Any]] = {
 @pytest.mark.parametrize("branches", _ONLY_CALLS)
 def test_branches_that_only_make_ordered_calls(branches: str, within: str) -> None:
     log = Log()
-    tell = functools.partial(_tell, log)
+    tell = functools.partial(log, FLAVOURS["ordered"])
 
     def step(x: Any) -> None:
         _ONLY_CALLS[branches](tell, x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -13,7 +14,7 @@ from jax import lax
 
 import hostcall
 import hostcall.jax
-from tests.support.jax.flavours import each_effect, each_flavour
+from tests.support.jax.flavours import Log, each_effect, each_flavour
 from tests.support.jax.helpers import X, each_mode, failure, struct
 
 call = hostcall.jax.call
@@ -117,18 +118,14 @@ def test_what_does_not_depend_on_the_batch_runs_once(flavour: Any) -> None:
 
 
 def test_side_effects_of_each_element_happen_once() -> None:
-    log: list[float] = []
-
-    def note(v: Any) -> None:
-        log.append(float(v))
+    log = Log()
 
     def program(x: Any) -> None:
         for y in (x, 2 * x):
-            call(note, None, y, vmap_method="sequential")
+            log(functools.partial(call, vmap_method="sequential"), y)
 
     jax.jit(jax.vmap(program))(X)
-    jax.effects_barrier()
-    assert sorted(log) == sorted([*X.tolist(), *(2 * X).tolist()])
+    assert sorted(log.take()) == sorted([*X.tolist(), *(2 * X).tolist()])
 
 
 def test_a_rule_of_the_users() -> None:
@@ -220,12 +217,10 @@ def test_pure_calls_go_all_ways(mode: Any) -> None:
 
 @each_effect
 def test_map_takes_the_place_of_vmap(flavour: Any) -> None:
-    log: list[float] = []
+    log = Log()
 
     def program(x: Any) -> Any:
-        tell = lambda x: [flavour(lambda v: log.append(float(v)), None, x), x][1]  # noqa: E731
-        return lax.cond(x > 1, tell, lambda x: x, x)
+        return lax.cond(x > 1, lambda x: [log(flavour, x), x][1], lambda x: x, x)
 
     np.testing.assert_array_equal(lax.map(program, X), X)
-    jax.effects_barrier()
-    assert log == [2, 3]
+    assert log.take() == [2, 3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import functools
 import threading
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 
 import hostcall.jax
 from hostcall_runtime import _library
+from tests.support.jax.flavours import FLAVOURS, Log, each_effect
 from tests.support.jax.helpers import X, assert_same, each_mode, struct
 from tests.support.threads import PATIENCE
 
@@ -112,53 +114,6 @@ def test_shapes(mode: Any, shape: Any) -> None:
     assert_same(np.asarray(mode(lambda x: call(np.cos, x, x))(x)), np.cos(np.asarray(x)))
 
 
-def test_loops_and_branches() -> None:
-    def plus(x: Any, i: Any) -> Any:
-        return x + np.float32(i)
-
-    @jax.jit
-    def program(x: Any) -> Any:
-        x = jax.lax.fori_loop(0, 5, lambda i, x: call(plus, x, x, i), x)
-        x = jax.lax.cond(x[0] > 9, lambda x: call(plus, x, x, 100), lambda x: x, x)
-        return jax.lax.scan(lambda c, i: (call(plus, x, c, i),) * 2, x, jnp.arange(3))[1]
-
-    expected = np.asarray(X) + 110
-    np.testing.assert_array_equal(program(X), [expected, expected + 1, expected + 3])
-
-
-@each_mode
-@pytest.mark.parametrize("method", ["sequential", "sequential_unrolled"])
-@pytest.mark.parametrize("pure", [True, False])
-def test_vmap_one_by_one(mode: Any, method: str, pure: bool) -> None:
-    shapes = []
-
-    def dot(x: Any, y: Any) -> Any:
-        shapes.append((x.shape, y.shape))
-        return np.dot(x, y)
-
-    def program(x: Any, y: Any) -> Any:
-        return call(dot, struct([]), x, y, vmap_method=method, pure=pure)
-
-    rows = jnp.stack([X, 2 * X, 3 * X])
-    called = mode(jax.vmap(program, in_axes=(0, None)))(rows, X)
-    np.testing.assert_array_equal(called, [14, 28, 42])
-    assert shapes == [((4,), (4,))] * 3
-
-
-@pytest.mark.parametrize(("method", "shape"), [("broadcast_all", (3, 4)), ("expand_dims", (1, 4))])
-def test_vmap_all_at_once(method: str, shape: Any) -> None:
-    shapes = []
-
-    def add(x: Any, y: Any) -> Any:
-        shapes.append(y.shape)
-        return x + y
-
-    program = jax.vmap(lambda x, y: call(add, x, x, y, vmap_method=method), in_axes=(0, None))
-    rows = jnp.stack([X, 2 * X, 3 * X])
-    np.testing.assert_array_equal(program(rows, X), rows + X)
-    assert shapes == [shape]
-
-
 def test_pure_calls_are_dropped_and_others_are_not() -> None:
     calls = []
 
@@ -187,13 +142,8 @@ def test_pure_calls_are_dropped_and_others_are_not() -> None:
 
 
 def test_ordered_calls_come_in_the_order_of_the_program() -> None:
-    calls: list[int] = []
-
-    def note(i: Any) -> None:
-        calls.append(int(i))
-
-    def tell(i: Any) -> None:
-        call(note, None, i, ordered=True)
+    log = Log()
+    tell = functools.partial(log, FLAVOURS["ordered"])
 
     @jax.jit
     def program(x: Any) -> Any:
@@ -206,9 +156,7 @@ def test_ordered_calls_come_in_the_order_of_the_program() -> None:
 
     for _ in range(3):
         program(X)
-        jax.effects_barrier()
-        assert calls == [0, 1, 2, 3, 4, 5, 6]
-        calls.clear()
+        assert log.take() == [0, 1, 2, 3, 4, 5, 6]
 
 
 def test_a_derivative_that_the_user_gives() -> None:
@@ -220,15 +168,10 @@ def test_a_derivative_that_the_user_gives() -> None:
     np.testing.assert_allclose(jax.grad(lambda x: sin(x).sum())(X), np.cos(X), rtol=1e-6)
 
 
-@pytest.mark.parametrize("ordered", [True, False])
-def test_calls_beside_a_derivative_run_once(ordered: bool) -> None:
-    calls: list[int] = []
-
-    def note(i: Any) -> None:
-        calls.append(int(i))
-
-    def tell(i: Any) -> None:
-        call(note, None, i, ordered=ordered)
+@each_effect
+def test_calls_beside_a_derivative_run_once(flavour: Any) -> None:
+    log = Log()
+    tell = functools.partial(log, flavour)
 
     def program(x: Any) -> Any:
         tell(0)
@@ -237,9 +180,7 @@ def test_calls_beside_a_derivative_run_once(ordered: bool) -> None:
 
     for _ in range(2):
         jax.jit(jax.grad(program))(X)
-        jax.effects_barrier()
-        assert sorted(calls) == [0, 1, 2, 3, 4]
-        calls.clear()
+        assert sorted(log.take()) == [0, 1, 2, 3, 4]
 
 
 def test_eager_calls_of_one_line_share_a_program() -> None:

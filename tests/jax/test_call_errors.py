@@ -83,15 +83,6 @@ def test_values_where_none_are_declared() -> None:
     jax.clear_caches()
 
 
-def test_derivatives() -> None:
-    def program(x: Any) -> Any:
-        return call(np.sin, x, x).sum()
-
-    for differentiated in (jax.grad(program), jax.jit(jax.grad(program))):
-        with pytest.raises(ValueError, match=r"jax.custom_vjp, or use a hostcall.callback"):
-            differentiated(X)
-
-
 def test_vmap_that_nobody_has_chosen() -> None:
     with pytest.raises(NotImplementedError, match='vmap_method="sequential"'):
         jax.vmap(lambda x: call(np.sin, x, x))(X)

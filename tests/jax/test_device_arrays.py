@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 import hostcall.jax
-from tests.support.jax.helpers import X, struct
+from tests.support.jax.helpers import X, each_mode, struct
 
 call = hostcall.jax.call
 take = jax.dlpack.from_dlpack
-modes = pytest.mark.parametrize("mode", [jax.jit, lambda function: function], ids=["jit", "plain"])
 
 
 def double(x: hostcall.DeviceArray) -> Any:
@@ -28,7 +27,7 @@ def on_device(function: Any, *args: Any, **options: Any) -> Any:
     return call(function, lambda x: struct(x.shape, x.dtype), *args, memory="device", **options)
 
 
-@modes
+@each_mode
 @pytest.mark.parametrize("options", [{}, {"pure": True}, {"ordered": True}], ids=str)
 def test_calls(mode: Any, options: Any) -> None:
     np.testing.assert_array_equal(mode(lambda x: on_device(double, x, **options))(X), 2 * X)
@@ -38,7 +37,7 @@ def test_calls(mode: Any, options: Any) -> None:
     )
 
 
-@modes
+@each_mode
 def test_structures_and_scalars(mode: Any) -> None:
     def add(pair: Any) -> Any:
         return {"sum": take(pair[0]) + take(pair[1]), "n": np.int32(pair[0].dtype.itemsize)}
@@ -56,7 +55,7 @@ def test_transformations() -> None:
     np.testing.assert_array_equal(jax.jit(jax.vmap(program))(jnp.stack([X, -X])), [8 * X, -8 * X])
 
 
-@modes
+@each_mode
 def test_callbacks_with_a_gradient(mode: Any) -> None:
     @hostcall.callback(result=lambda x, y: x, memory="device")
     def times(x: hostcall.DeviceArray, y: hostcall.DeviceArray) -> Any:

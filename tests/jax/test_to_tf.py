@@ -16,6 +16,7 @@ from jax.experimental import io_callback
 import hostcall.jax
 from tests.support.fate import Fate
 from tests.support.helpers import DetailedError, assert_same, jitted, plain, raising
+from tests.support.jax.helpers import eagerly
 from tests.support.versions import reads_programs_of_jax
 
 pytestmark = reads_programs_of_jax
@@ -23,10 +24,6 @@ pytestmark = reads_programs_of_jax
 X = np.arange(4, dtype=np.float32)
 
 to_tf = hostcall.jax.to_tf
-
-
-def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
 
 
 each_mode = pytest.mark.parametrize("mode", [eagerly, plain, jitted])

@@ -11,9 +11,10 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import hostcall_runtime
 from hostcall_mlir.program import structures
 from hostcall_mlir.program.manifests import Callback, Manifest, ProgramError, listed
-from hostcall_runtime._errors import counted, leave_out_frames_of
+from hostcall_runtime._errors import ResultError, counted, leave_out_frames_of
 from hostcall_runtime._keyword_call import KeywordCall
 
 # Tracebacks then begin with the user's functions.
@@ -80,7 +81,9 @@ def find(
         try:
             functions[callback.name] = _find_function(callback, given, imports, tensors)
         except _NotFoundError as error:
-            problems.append(f"'{callback.name}'{_called_at(callback)}: {error}")
+            places = places_of(callback)
+            called_at = f" (called at {places})" if places else ""
+            problems.append(f"'{callback.name}'{called_at}: {error}")
     classes: dict[str, type] = {}
     for name in dict.fromkeys(_namedtuples_in(manifest)):
         try:
@@ -89,8 +92,9 @@ def find(
             problems.append(f"namedtuple '{name}': {error}")
     names = {callback.name for callback in manifest.callbacks}
     used = names | {*map(_unnumbered, names)} | classes.keys()
+    quoted = ", ".join(f"'{name}'" for name in sorted(names)) or "nothing"
     problems += (
-        f"callbacks has '{name}', which the program does not call: it calls {_quoted(names)}"
+        f"callbacks has '{name}', which the program does not call: it calls {quoted}"
         for name in given
         if name not in used
     )
@@ -105,7 +109,8 @@ def find(
 def host_function(callback: Callback, function: Function, classes: Mapping[str, type]) -> Function:
     """Wrap a callback's function so that it takes and returns flat arrays, under its own name."""
     if callback.keywords or callback.fixed:
-        function = KeywordCall(function, callback.keywords, _fixed(callback))
+        fixed = {name: ast.literal_eval(text) for name, text in callback.fixed.items()}
+        function = KeywordCall(function, callback.keywords, fixed)
     count = len(callback.calls[0].operands)
     takes_flat = callback.arguments == {"tuple": [*range(count)]}
     returns_flat = _is_flat(callback.results)
@@ -129,13 +134,31 @@ def host_function(callback: Callback, function: Function, classes: Mapping[str, 
     return call
 
 
-def _fixed(callback: Callback) -> dict[str, Any]:
-    return {name: ast.literal_eval(text) for name, text in callback.fixed.items()}
+def register(
+    callback: Callback, function: Function, called_at: str, name: str
+) -> tuple[hostcall_runtime.Target, int]:
+    """Register what `host_function` returned, under a unique name; return its target and id."""
+    place = f", called at {called_at}" if called_at else ""
+    description = f"callback {callback.name} of an exported program{place}"
+    if callback.timeout is not None:
+        function = hostcall_runtime.within(callback.timeout, function, description)
+    target = hostcall_runtime.Target(function, callback.name, description)
+    return target, hostcall_runtime.register(
+        target,
+        name,
+        label=description,
+        borrows=callback.borrow,
+        takes_out=callback.out,
+        concurrent=callback.concurrent,
+    )
+
+
+def places_of(callback: Callback) -> str:
+    """Return the places of a callback's calls as text, or an empty text."""
+    return ", ".join(dict.fromkeys(call.location for call in callback.calls if call.location))
 
 
 def _flatten(callback: Callback, returned: Any) -> list[Any]:
-    from hostcall_runtime import ResultError
-
     try:
         return structures.flatten(callback.results, returned, f"what {callback.name} returns")
     except structures.StructureError as error:
@@ -266,18 +289,9 @@ def _namedtuples_in(manifest: Manifest) -> Iterable[str]:
             yield from structures.namedtuples_of(callback.results)
 
 
-def _called_at(callback: Callback) -> str:
-    places = dict.fromkeys(call.location for call in callback.calls if call.location)
-    return f" (called at {', '.join(places)})" if places else ""
-
-
 def _remedy(callback: Callback) -> str:
     return f"callbacks={{'{_unnumbered(callback.name)}': …}}"
 
 
 def _unnumbered(name: str) -> str:
     return _NUMBERED.sub("", name)
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(f"'{name}'" for name in sorted(names)) or "nothing"

@@ -75,12 +75,7 @@ class Input(_Record, frozen=True):
 class Output(_Record, frozen=True):
     """A result of @main: a result of the user's function, a variable's new value, or a true size.
 
-    Attributes:
-      kind: one of these three.
-      name: the name of the variable, if it is one.
-      spec: the spec of the array that @main returns.
-      of: for a size, the number of the output that has the dimension.
-      dim: for a size, the dimension.
+    The name is that of the variable. A size is that of the dimension `dim` of output `of`.
     """
 
     kind: Literal["result", "variable", "size"]

@@ -29,11 +29,7 @@ _PASSES = "func.func(chlo-legalize-to-stablehlo),symbol-dce,cse,hostcall-check,s
 
 
 def parse(text: str) -> ir.Module:
-    """Parse TensorFlow's text into a module, in a context of its own.
-
-    Raises:
-      PassError: if the text is no module.
-    """
+    """Parse TensorFlow's text into a module, in a context of its own; a bad text is a PassError."""
     context = private.new_context()
     with Collector(context) as collector:
         try:
@@ -100,11 +96,7 @@ def finish(
 
 
 def set_names(module: ir.Module, names: Mapping[int, str]) -> list[int]:
-    """Write qualified names in the place of callback numbers.
-
-    Returns:
-      The numbers, in the order of `custom_calls.host_calls`.
-    """
+    """Write names in the place of callback numbers; return these in the order of `host_calls`."""
     numbers = []
     for call in custom_calls.host_calls(module):
         number = custom_calls.callback_of(call)

@@ -8,10 +8,10 @@ of a leaf is its index in a flat list of values.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from hostcall_runtime._errors import counted
+from hostcall_runtime._errors import NotExportableError, counted
 
 # `problem_of` checks the content of a dict.
 Structure = int | None | dict[str, Any]
@@ -26,7 +26,7 @@ class StructureError(TypeError, ValueError):
 def problem_of(structure: Structure, count: int) -> str | None:
     """Return the problem of a structure of `count` values, None if it is valid."""
     try:
-        leaves = [*leaves_of(structure)]
+        leaves = [part for part in _parts_of(structure) if isinstance(part, int)]
     except (TypeError, AttributeError, KeyError, ValueError, RecursionError):
         return f"{reprlib.repr(structure)} is no structure"
     if sorted(leaves) != [*range(count)]:
@@ -34,99 +34,61 @@ def problem_of(structure: Structure, count: int) -> str | None:
     return None
 
 
-def leaves_of(structure: Structure) -> Iterator[int]:
-    """Yield the numbers of the leaves, in the order of the structure."""
-    if structure is None:
-        return
-    if type(structure) is int:
-        yield structure
-        return
-    for item in _parts(structure)[1]:
-        yield from leaves_of(item)
+def namedtuples_of(structure: Structure) -> list[str]:
+    """Return the names, `module:Name`, of all namedtuples in a structure."""
+    dicts = (part for part in _parts_of(structure) if isinstance(part, dict))
+    return [part["namedtuple"] for part in dicts if "namedtuple" in part]
 
 
-def namedtuples_of(structure: Structure) -> Iterator[str]:
-    """Yield the names, `module:Name`, of all namedtuples in a structure."""
-    if isinstance(structure, dict):
-        if "namedtuple" in structure:
-            yield structure["namedtuple"]
-        for item in _parts(structure)[1]:
-            yield from namedtuples_of(item)
+def _parts_of(structure: Structure) -> Iterator[Structure]:
+    """Yield a structure and all structures in it; raise an error if one is malformed."""
+    yield structure
+    if structure is not None and type(structure) is not int:
+        for item in _items(structure)[1]:
+            yield from _parts_of(item)
 
 
-def structure_of(value: Any, leaves: list[Any]) -> Structure:
-    """Return the structure of a Python value, and append its leaves to `leaves`.
-
-    Raises:
-      StructureError: for a dict with keys that are not strings.
-    """
-    if value is None:
-        return None
-    if isinstance(value, dict):
-        if not all(isinstance(key, str) for key in value):
-            raise StructureError(f"a dict in a structure has keys that are not strings: {[*value]}")
-        return {"dict": {key: structure_of(item, leaves) for key, item in value.items()}}
-    if not isinstance(value, list | tuple):
-        leaves.append(value)
-        return len(leaves) - 1
-    items = [structure_of(item, leaves) for item in value]
-    if hasattr(value, "_fields"):
-        kind = type(value)
-        return {"namedtuple": f"{kind.__module__}:{kind.__qualname__}", "items": items}
-    return {"list" if isinstance(value, list) else "tuple": items}
-
-
-def structure_of_numbers(value: Any, what: str) -> Structure:
+def structure_of(numbers: Any, what: str) -> Structure:
     """Return the structure of a Python value that has the number of each leaf in its place.
 
-    Args:
-      value: the value.
-      what: the name of the value in errors: "a result of predict".
+    The name of the value in errors is `what`: "a result of predict".
 
     Raises:
-      StructureError: if it holds anything but numbers, and structures of them.
+      NotExportableError: if it holds anything but numbers, and structures of them.
     """
-    leaves: list[Any] = []
-    structure = structure_of(value, leaves)
-    for leaf in leaves:
-        if not isinstance(leaf, int):
-            raise StructureError(
-                f"{what} is in a {type(leaf).__name__}, and programs have tuples, lists, dicts and "
-                "namedtuples. Use one of these."
+    if numbers is None or isinstance(numbers, int):
+        return numbers
+    if isinstance(numbers, dict):
+        if not all(isinstance(key, str) for key in numbers):
+            raise NotExportableError(
+                f"a dict in a structure has keys that are not strings: {[*numbers]}"
             )
-    return renumbered(structure, leaves)
-
-
-def renumbered(structure: Structure, numbers: Sequence[int]) -> Structure:
-    """Return the structure with the number `numbers[i]` for each leaf `i`."""
-    if structure is None:
-        return None
-    if isinstance(structure, int):
-        return numbers[structure]
-    if "dict" in structure:
-        return {"dict": {k: renumbered(item, numbers) for k, item in structure["dict"].items()}}
-    return {
-        kind: items if isinstance(items, str) else [renumbered(item, numbers) for item in items]
-        for kind, items in structure.items()
-    }
+        return {"dict": {key: structure_of(item, what) for key, item in numbers.items()}}
+    kind = type(numbers)
+    if not isinstance(numbers, list | tuple):
+        raise NotExportableError(
+            f"{what} is in a {kind.__name__}, and programs have tuples, lists, dicts and "
+            "namedtuples. Use one of these."
+        )
+    items = [structure_of(item, what) for item in numbers]
+    if hasattr(numbers, "_fields"):
+        return {"namedtuple": f"{kind.__module__}:{kind.__qualname__}", "items": items}
+    return {"list" if isinstance(numbers, list) else "tuple": items}
 
 
 def pack(structure: Structure, flat: Sequence[Any], classes: Classes = {}) -> Any:  # noqa: B006
-    """Build the Python value of a structure.
+    """Build the Python value of a structure from the values that its leaves number.
 
-    Args:
-      structure: the structure.
-      flat: the values that its leaves number.
-      classes: the namedtuples by name.
+    `classes` are the namedtuples by name.
     """
     if structure is None:
         return None
     if isinstance(structure, int):
         return flat[structure]
-    if "dict" in structure:
-        return {key: pack(item, flat, classes) for key, item in structure["dict"].items()}
-    kind, items = _parts(structure)
+    kind, items = _items(structure)
     packed = [pack(item, flat, classes) for item in items]
+    if kind == "dict":
+        return dict(zip(structure["dict"], packed, strict=True))
     if kind == "namedtuple":
         return classes[structure["namedtuple"]](*packed)
     return packed if kind == "list" else tuple(packed)
@@ -150,8 +112,11 @@ def flatten(
       StructureError: if the value has another structure.
     """
     found: dict[int, Any] = {}
-    wanted = show(structure) if names is None else f"({', '.join(_shown(structure, names))})"
-    _collect(structure, value, found, "", lambda where, text: _mismatch(wanted, who, where, text))
+    try:
+        _collect(structure, value, found, "")
+    except StructureError as error:
+        wanted = show(structure) if names is None else f"({', '.join(_shown(structure, names))})"
+        raise StructureError(f"{who} should be {wanted}, and there is {error}.") from None
     return [found[number] for number in sorted(found)]
 
 
@@ -161,20 +126,20 @@ def show(structure: Structure, names: Sequence[str] | None = None) -> str:
         return "None"
     if isinstance(structure, int):
         return "array" if names is None else names[structure]
-    kind, items = _parts(structure)
     shown = _shown(structure, names)
-    if kind == "dict":
+    if "dict" in structure:
         parts = zip(structure["dict"], shown, strict=True)
         return "{" + ", ".join(f"{key!r}: {item}" for key, item in parts) + "}"
     inner = ", ".join(shown)
-    if kind == "list":
+    if "list" in structure:
         return f"[{inner}]"
-    name = structure["namedtuple"].rpartition(":")[2] if kind == "namedtuple" else ""
-    return f"{name}({inner},)" if kind == "tuple" and len(items) == 1 else f"{name}({inner})"
+    if "namedtuple" in structure:
+        return f"{structure['namedtuple'].rpartition(':')[2]}({inner})"
+    return f"({inner},)" if len(shown) == 1 else f"({inner})"
 
 
 def _shown(structure: Structure, names: Sequence[str] | None) -> list[str]:
-    return [show(item, names) for item in _parts(structure)[1]]
+    return [show(item, names) for item in _items(structure)[1]]
 
 
 def type_name(value: Any) -> str:
@@ -183,7 +148,7 @@ def type_name(value: Any) -> str:
     return f"{'an' if name[0] in 'aeiouAEIOU' else 'a'} {name}"
 
 
-def _parts(structure: Any) -> tuple[str, list[Any]]:
+def _items(structure: Any) -> tuple[str, list[Any]]:
     """Return the kind of a structure and its items; raise an error if it is malformed."""
     keys = {*structure}
     if keys == {"dict"}:
@@ -197,39 +162,26 @@ def _parts(structure: Any) -> tuple[str, list[Any]]:
     return kind, items
 
 
-def _collect(
-    structure: Structure,
-    value: Any,
-    found: dict[int, Any],
-    where: str,
-    mismatch: Callable[[str, str], StructureError],
-) -> None:
+def _collect(structure: Structure, value: Any, found: dict[int, Any], where: str) -> None:
     if structure is None:
         if value is not None:
-            raise mismatch(where, f"{type_name(value)} where None is expected")
+            raise StructureError(f"{type_name(value)} where None is expected{where}")
         return
     if isinstance(structure, int):
         found[structure] = value
         return
-    kind, items = _parts(structure)
+    kind, items = _items(structure)
     if kind == "dict":
         keys = [*structure["dict"]]
         if not isinstance(value, Mapping) or {*value} != {*keys}:
             is_dict = isinstance(value, Mapping)
             has = f"a dict of the keys {[*value]}" if is_dict else type_name(value)
-            raise mismatch(where, f"{has} where a dict of the keys {keys} is expected")
-        pairs = [(repr(key), value[key]) for key in keys]
+            raise StructureError(f"{has} where a dict of the keys {keys} is expected{where}")
     else:
+        keys = [*range(len(items))]
         if not isinstance(value, list | tuple) or len(value) != len(items):
             length = f" of {len(value)}" if isinstance(value, list | tuple) else ""
-            raise mismatch(
-                where, f"{type_name(value)}{length} where a {kind} of {len(items)} is expected"
-            )
-        pairs = [(str(index), item) for index, item in enumerate(value)]
-    for item, (key, inner) in zip(items, pairs, strict=True):
-        _collect(item, inner, found, f"{where}[{key}]", mismatch)
-
-
-def _mismatch(wanted: str, who: str, where: str, text: str) -> StructureError:
-    place = f" at {where}" if where else ""
-    return StructureError(f"{who} should be {wanted}, and there is {text}{place}.")
+            expected = f"a {kind} of {len(items)} is expected{where}"
+            raise StructureError(f"{type_name(value)}{length} where {expected}")
+    for item, key in zip(items, keys, strict=True):
+        _collect(item, value[key], found, f"{where or ' at '}[{key!r}]")

@@ -22,7 +22,7 @@ from hostcall_mlir.passes import overlap, pipeline, tokens
 from hostcall_mlir.program import files as _program
 from hostcall_mlir.program import function_lookup, manifests, structures
 from hostcall_mlir.program.function_lookup import Function
-from hostcall_mlir.program.manifests import Callback, Input, Manifest, ProgramError
+from hostcall_mlir.program.manifests import Input, Manifest, ProgramError
 from hostcall_mlir.runner import execution
 from hostcall_mlir.runner.execution import Run
 from hostcall_runtime._errors import interrupt_behind
@@ -77,32 +77,14 @@ def register(
         if key not in ids:
             callback = callbacks[name]
             called = function_lookup.host_function(callback, functions[name], classes)
-            target = _target(callback, called, key[1])
-            label = f"{name}/exported {program}.{len(registered.targets)}"
-            ids[key] = hostcall_runtime.register(
-                target,
-                label,
-                label=target.description,
-                borrows=callback.borrow,
-                takes_out=callback.out,
-                concurrent=callback.concurrent,
-            )
+            unique = f"{name}/exported {program}.{len(registered.targets)}"
+            target, ids[key] = function_lookup.register(callback, called, key[1] or "", unique)
             registered.targets.append(target)
             # `borrow` and `out` use arrays in the program's own memory.
             if not callback.concurrent or callback.borrow or callback.out:
                 registered.one_by_one.append(ids[key])
         custom_calls.set_callback(op, ids[key])
     return registered
-
-
-def _target(
-    callback: Callback, function: Function, location: str | None
-) -> hostcall_runtime.Target:
-    place = f", called at {location}" if location else ""
-    description = f"callback {callback.name} of an exported program{place}"
-    if callback.timeout is not None:
-        function = hostcall_runtime.within(callback.timeout, function, description)
-    return hostcall_runtime.Target(function, callback.name, description)
 
 
 # The JAX platforms on which XLA's programs can make host calls.

@@ -35,7 +35,7 @@ def convert(
         raise TypeError(f"hostcall.jax.from_tf: {tf_fn!r} is a function of JAX's. Call it itself.")
     title = str(getattr(tf_fn, "__name__", "") or "a TensorFlow function")
     check_vmap_method(vmap_method, title)
-    options = _Options(title, effect_of(ordered, pure, title), vmap_method)
+    options = title, effect_of(ordered, pure, title), vmap_method
     traced = tf_fn if hasattr(tf_fn, "get_concrete_function") else tf.function(tf_fn)
     description = source_location.of_function(getattr(tf_fn, "python_function", tf_fn))
     functions: dict[Any, _FlatFunction] = {}
@@ -61,21 +61,14 @@ def convert(
     return call
 
 
-class _Options:
-    """The options of calls."""
-
-    def __init__(self, title: str, effect: Any | None, vmap_method: str | None) -> None:
-        self.title = title
-        self.effect = effect
-        self.vmap_method = vmap_method
+# The title of the calls, their effect and their vmap_method.
+_Options = tuple[str, Any | None, str | None]
 
 
 class _FlatFunction:
     """A TensorFlow function of flat tensors, which returns flat ones.
 
-    Attributes:
-      traced: the `tf.function`.
-      out_tree: the structure of the results, once it has been traced.
+    The structure of the results, `out_tree`, is known once it has been traced.
     """
 
     def __init__(self, function: Callable[..., Any], tree: Any) -> None:
@@ -90,11 +83,12 @@ class _FlatFunction:
 
     def __call__(self, *arrays: Any) -> list[Any]:
         """Run the function on arrays."""
-        return eager_execution.apart(self._run, arrays)  # type: ignore[no-any-return]
 
-    def _run(self, arrays: Sequence[Any]) -> list[Any]:
-        returned = self.traced(*map(tf.constant, arrays))
-        return [_canonical(tensor.numpy()) for tensor in returned or ()]
+        def run() -> list[Any]:
+            returned = self.traced(*map(tf.constant, arrays))
+            return [_values.canonical(tensor.numpy()) for tensor in returned or ()]
+
+        return eager_execution.apart(run)  # type: ignore[no-any-return]
 
     def results(
         self, arrays: Sequence[Any], place: str, declared: list[Any] | None
@@ -129,9 +123,7 @@ class _FlatFunction:
     def gradient(self, floats_in: tuple[bool, ...], floats_out: tuple[bool, ...]) -> _FlatFunction:
         """Return the function from arguments and upstream gradients to the arguments' gradients.
 
-        Args:
-          floats_in: which of the arguments have gradients.
-          floats_out: which of the results.
+        Only the values that are floats have any.
         """
         key = floats_in, floats_out
         if key not in self._gradients:
@@ -159,16 +151,15 @@ def _call_flat(
     place: str,
 ) -> list[Any]:
     """Return the results of a call, which JAX can differentiate."""
+    title, effect, vmap_method = options
     results = function.results(arrays, place, known)
-    floats_in, floats_out = tuple(map(_is_float, arrays)), tuple(map(_is_float, results))
+    floats_in, floats_out = (tuple(map(_values.is_float, each)) for each in (arrays, results))
     in_tree = jax.tree.structure(tuple(arrays))
     out_tree = jax.tree.structure(list(results))
-    target = Function(
-        function, description=place, in_tree=in_tree, out_tree=out_tree, title=options.title
-    )
+    target = Function(function, description=place, in_tree=in_tree, out_tree=out_tree, title=title)
 
     def bind(*flat: Any) -> list[Any]:
-        return _primitive.bind(target, flat, results, options.effect, options.vmap_method)
+        return _primitive.bind(target, flat, results, effect, vmap_method)
 
     if not (any(floats_in) and any(floats_out)):
         return bind(*arrays)
@@ -196,13 +187,5 @@ def _chosen(values: Sequence[Any], which: Sequence[bool]) -> list[Any]:
     return [value for value, is_chosen in zip(values, which, strict=True) if is_chosen]
 
 
-def _is_float(value: jax.Array | np.ndarray) -> bool:
-    return bool(jnp.issubdtype(value.dtype, jnp.inexact))
-
-
 def _struct(shape: Any, dtype: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(tuple(shape), jax.dtypes.canonicalize_dtype(dtype))
-
-
-def _canonical(array: np.ndarray) -> Any:
-    return np.asarray(array).astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)

@@ -20,63 +20,10 @@ from hostcall import _versions
 from hostcall._callbacks.lookup import Module
 from hostcall._functions import source_location
 from hostcall._tf import eager_execution
-from hostcall.jax import _names, _primitive, _rules
+from hostcall.jax import _names, _primitive, _rules, _values
 from hostcall.jax._functions import Function
 from hostcall.jax._primitive import call_p
 from hostcall_runtime import Target, _interception, register
-
-
-def export_with_jax(
-    jitted: Any, rules: dict[Any, Callable[..., Any]], target: str
-) -> Callable[..., Any]:
-    """Return `jax.export.export` for CPUs, with lowering rules of hostcall's.
-
-    Args:
-      jitted: a function that `jax.jit` has made.
-      rules: a lowering rule for each primitive that JAX must not lower itself.
-      target: the target of the custom calls that these rules emit.
-    """
-    from jax._src.export import _export
-
-    return _export.export(  # type: ignore[no-any-return]
-        jitted,
-        platforms=("cpu",),
-        disabled_checks=[jax.export.DisabledSafetyCheck.custom_call(target)],
-        _override_lowering_rules=tuple(rules.items()),
-    )
-
-
-def readable(exported: Any, version: str) -> Any:
-    """Return an exported function with StableHLO of a version that TensorFlow reads."""
-    from hostcall_mlir import exporting  # slow to import, and few programs cross
-
-    code = exporting.rewritten(exported.mlir_module_serialized, version)
-    return dataclasses.replace(exported, mlir_module_serialized=code)
-
-
-def has_effects(exported: Any) -> bool:
-    """Return whether an exported function has side effects."""
-    return bool(exported.ordered_effects or exported.unordered_effects)
-
-
-def has_ordered_effects(exported: Any) -> bool:
-    """Return whether a token goes through an exported function."""
-    return bool(exported.ordered_effects)
-
-
-def run_in_tensorflow(exported: Any, tensors: Sequence[Any]) -> list[Any]:
-    """Run an exported function, an op of TensorFlow's, on flat tensors, and return its results."""
-    from jax.experimental.jax2tf import jax2tf  # imports TensorFlow, which call() does not need
-
-    return list(jax2tf._run_exported_as_tf(tensors, exported))
-
-
-def as_jax_tensor(value: Any) -> tuple[Any, Any]:
-    """Return a tensor of a dtype that JAX has in its current configuration, and that dtype."""
-    from jax.experimental.jax2tf import jax2tf
-
-    tensor, dtype = jax2tf._tfval_to_tensor_jax_dtype(value)
-    return tensor, dtype
 
 
 class Differentiable:
@@ -84,9 +31,6 @@ class Differentiable:
 
     A function without side effects runs once more for its gradient, as those of `jax2tf` do. One
     with side effects must not. It also returns residuals, if its gradient can be asked for.
-
-    Attributes:
-      out_tree: the structure of the results.
     """
 
     def __init__(self, jitted: Any, program: Program, description: str) -> None:
@@ -94,8 +38,8 @@ class Differentiable:
         self._program = program
         self._jitted = jitted
         self._description = description
-        self._floats_in = list(map(_is_float, program.exported.in_avals))
-        self._floats_out = list(map(_is_float, program.exported.out_avals))
+        self._floats_in = list(map(_values.is_float, program.exported.in_avals))
+        self._floats_out = list(map(_values.is_float, program.exported.out_avals))
         self._gradient: Differentiable | None = None
         self._split: _Split | None = None
 
@@ -187,16 +131,14 @@ class _Split:
 
         try:
             self._forward = export(jax.jit(with_residuals), _structs(avals), {})
-            self._check_effects()
+            if self._forward.callbacks.losable != whole.callbacks.losable:
+                raise NotImplementedError(
+                    "where JAX differentiates a loop, it leaves out some calls in it (of "
+                    "jax.experimental.io_callback). Use hostcall.jax.call in its place, which "
+                    "stays."
+                )
         except Exception as error:  # an error only if the gradient is asked for
             self._error, self._forward = error, whole
-
-    def _check_effects(self) -> None:
-        if self._forward.callbacks.losable != self._whole.callbacks.losable:
-            raise NotImplementedError(
-                "where JAX differentiates a loop, it leaves out some calls in it (of "
-                "jax.experimental.io_callback). Use hostcall.jax.call in its place, which stays."
-            )
 
     def forward(self, tensors: Sequence[Any]) -> tuple[list[Any], list[Any]]:
         """Return the results, and the residuals for the gradient."""
@@ -204,11 +146,7 @@ class _Split:
         return returned[: self._count], [*returned[self._count :], *self._sized(tensors)]
 
     def backward(self, tensors: Sequence[Any]) -> list[Any]:
-        """Return the gradients of the arguments that have any.
-
-        Args:
-          tensors: the residuals of `forward`, and the gradients of the results that have any.
-        """
+        """Return the gradients for the residuals of `forward` and gradients of float results."""
         if self._error is not None:
             raise ValueError(
                 f"hostcall.jax.to_tf of {self._description}: JAX has no gradient of it: "
@@ -226,7 +164,7 @@ class _Split:
     def _export_backward(self) -> Program:
         residuals = self._forward.exported.out_avals[self._count :]
         sized = self._sized(self._whole.exported.in_avals)
-        cotangents = [aval for aval in self._whole.exported.out_avals if _is_float(aval)]
+        cotangents = [aval for aval in self._whole.exported.out_avals if _values.is_float(aval)]
 
         def backward(*flat: Any) -> list[Any]:
             pull_back = jax.tree.unflatten(self._tree, flat[: len(residuals)])
@@ -260,10 +198,6 @@ def _with_gradient(function: Callable[..., Any], tensors: Sequence[Any]) -> list
     return results
 
 
-def _is_float(aval: Any) -> bool:
-    return bool(jnp.issubdtype(aval.dtype, jnp.inexact))
-
-
 def _conjugated(values: Sequence[Any]) -> list[Any]:
     return [jnp.conj(value) for value in values]
 
@@ -277,11 +211,9 @@ _numbers = itertools.count(1)
 
 @dataclasses.dataclass
 class Callbacks:
-    """The callbacks of a program.
+    """The targets of a program's callbacks.
 
-    Attributes:
-      targets: the runtime's targets of the callbacks.
-      losable: the number of callbacks that JAX drops from loops that it differentiates.
+    `losable` counts those that JAX drops from loops that it differentiates.
     """
 
     targets: list[Target] = dataclasses.field(default_factory=list)
@@ -295,12 +227,9 @@ class Callbacks:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A JAX function for arguments of certain dtypes and shapes.
+    """A JAX function for arguments of certain dtypes and shapes, a `jax.export.Exported`.
 
-    Attributes:
-      exported: the `jax.export.Exported`.
-      callbacks: its callbacks.
-      module: TensorFlow's record of it; the graphs that call it own it, and so its callbacks.
+    The graphs that call it own the module, TensorFlow's record of it, and so its callbacks.
     """
 
     exported: Any
@@ -310,35 +239,45 @@ class Program:
     @property
     def has_effects(self) -> bool:
         """True if it has side effects."""
-        return has_effects(self.exported)
+        return bool(self.exported.ordered_effects or self.exported.unordered_effects)
 
 
 def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
-    """Trace and lower a function that `jax.jit` has made.
+    """Trace and lower a function that `jax.jit` has made, for CPUs, to StableHLO for TensorFlow.
 
-    Args:
-      jitted: the function.
-      args: ShapeDtypeStructs in structures; sizes may be symbolic.
-      kwargs: the same.
+    The arguments are ShapeDtypeStructs in structures; sizes may be symbolic.
     """
+    from jax._src.export import _export  # a JAX version may lack it
+
+    from hostcall_mlir.exporting import jaxlib_names  # slow to import, and few programs cross
+
     callbacks = Callbacks()
     rules: dict[Any, Callable[..., Any]] = {call_p: functools.partial(_lower_call, callbacks)}
     if _names.has(_names.JAX_CALLBACKS):
         rules |= _rules_of_jax_callbacks(callbacks, jitted.trace(*args, **kwargs).jaxpr)
-    exported = export_with_jax(jitted, rules, _rules.TARGET)(*args, **kwargs)
-    exported = readable(exported, _versions.stablehlo(tf.__version__))
+    exported = _export.export(
+        jitted,
+        platforms=("cpu",),
+        disabled_checks=[jax.export.DisabledSafetyCheck.custom_call(_rules.TARGET)],
+        _override_lowering_rules=tuple(rules.items()),
+    )(*args, **kwargs)
+    version = _versions.stablehlo(tf.__version__)
+    code = jaxlib_names.rewritten(exported.mlir_module_serialized, version)
+    exported = dataclasses.replace(exported, mlir_module_serialized=code)
     _, name, defined_at, _ = source_location.split_description(
         f"f of {source_location.of_function(jitted)}"
     )
-    has_token = has_ordered_effects(exported)
+    has_token = bool(exported.ordered_effects)
     module = Module("hostcall.jax.to_tf", name, defined_at, callbacks.targets, has_token)
     return Program(exported, callbacks, module)
 
 
 def run(program: Program, tensors: Sequence[Any]) -> list[Any]:
     """Run a program on flat tensors, and return its results: in a graph, those of an op."""
+    from jax.experimental.jax2tf import jax2tf  # imports TensorFlow, which call() does not need
+
     with program.module.called():
-        return run_in_tensorflow(program.exported, tensors)
+        return list(jax2tf._run_exported_as_tf(tensors, program.exported))
 
 
 def _rules_of_jax_callbacks(callbacks: Callbacks, jaxpr: Any) -> dict[Any, Callable[..., Any]]:
@@ -397,10 +336,7 @@ def _as_host_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `function` so that its results have dtypes that JAX has."""
 
     def call(*arrays: Any) -> list[Any]:
-        return [_canonical(np.asarray(value)) for value in eager_execution.apart(function, *arrays)]
+        returned = eager_execution.apart(function, *arrays)
+        return [_values.canonical(np.asarray(value)) for value in returned]
 
     return call
-
-
-def _canonical(array: np.ndarray) -> Any:
-    return array.astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)

@@ -99,8 +99,10 @@ class _Converted:
         return source_location.of_function(self._function)
 
     def _convert(self, value: Any) -> tuple[Any, Any]:
+        from jax.experimental.jax2tf import jax2tf  # a JAX version may lack it
+
         try:
-            tensor, dtype = programs.as_jax_tensor(value)
+            tensor, dtype = jax2tf._tfval_to_tensor_jax_dtype(value)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"hostcall.jax.to_tf of {self._description}: {value!r} is no tensor that JAX has."

@@ -27,7 +27,7 @@ from hostcall._callbacks.unknown_shapes import FreeShapes
 from hostcall._functions import native_code
 from hostcall._functions.native_code import NativeCode, NativeEntry, contradiction
 from hostcall._functions.user_function import UserFunction
-from hostcall_runtime import _device_arrays, prepared
+from hostcall_runtime import _device_arrays, _trees, prepared
 from hostcall_runtime._errors import LoweringError, ResultError
 from hostcall_runtime._mapped_calls import MappedFunction
 
@@ -287,12 +287,10 @@ def _divided(spec: CallbackSpec, divided: Sequence[bool]) -> MappedFunction:
 
 def without_shapes(structure: Any) -> Any:
     """Return the types of results without their shapes, which are those of one element."""
-    if isinstance(structure, dict):
-        return type(structure)((key, without_shapes(v)) for key, v in structure.items())
-    if isinstance(structure, list | tuple):
-        parts = [without_shapes(item) for item in structure]
-        return type(structure)(*parts) if hasattr(structure, "_fields") else type(structure)(parts)
-    return structure.dtype if isinstance(structure, tf.TensorSpec | BoundedSpec) else structure
+    return _trees.map_leaves(
+        lambda leaf: leaf.dtype if isinstance(leaf, tf.TensorSpec | BoundedSpec) else leaf,
+        structure,
+    )
 
 
 def shapes_of_batch(

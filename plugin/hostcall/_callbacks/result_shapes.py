@@ -30,6 +30,7 @@ from hostcall._functions.declaration import TRACE, Declaration
 from hostcall._functions.declarations import declaration_of
 from hostcall._tf import attributes, protos
 from hostcall._tf.types import NodeDef, Operation
+from hostcall_runtime import _trees
 from hostcall_runtime._errors import LoweringError, NotInProgramError
 
 # The reductions of bounded sizes for repeated calls of a shape function; the last empties operands.
@@ -138,7 +139,7 @@ def flatten_result(result: object, dtypes: Sequence[tf.DType]) -> list[Spec | No
       ValueError: when the number of specs differs, or a spec has another dtype.
     """
     none = isinstance(result, list | tuple) and not result and not dtypes
-    leaves = [] if none else _leaves(result)
+    leaves = [] if none else _trees.leaves(result, _is_one_result)
     if len(leaves) != len(dtypes):
         raise ValueError(f"{len(leaves)} results are declared, but Tout has {len(dtypes)}.")
     specs = [as_spec(leaf, dtype) for leaf, dtype in zip(leaves, dtypes, strict=True)]
@@ -150,21 +151,12 @@ def flatten_result(result: object, dtypes: Sequence[tf.DType]) -> list[Spec | No
     return list(specs)
 
 
-def _is_bare_shape(value: object) -> bool:
-    """Return whether a value is a shape such as [2, 3] or (None, 3), or [] for a scalar."""
-    return isinstance(value, list | tuple) and all(
+def _is_one_result(value: object) -> bool:
+    """Return whether a value is a spec, or a shape such as [2, 3], (None, 3), or [] of a scalar."""
+    is_shape = isinstance(value, list | tuple) and all(
         dim is None or isinstance(dim, int) for dim in value
     )
-
-
-def _leaves(result: object) -> list[Any]:
-    if is_leaf(result):
-        return [result]
-    if isinstance(result, dict):
-        return [leaf for key in sorted(result) for leaf in _leaves(result[key])]
-    if isinstance(result, list | tuple) and not _is_bare_shape(result):
-        return [leaf for item in result for leaf in _leaves(item)]
-    return [result]
+    return is_shape or is_leaf(value)
 
 
 def trace(

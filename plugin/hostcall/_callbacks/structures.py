@@ -14,6 +14,7 @@ from hostcall._functions.specs import BoundedSpec as BoundedSpec
 from hostcall._functions.specs import Declared, lacking, says_shape_and_dtype, sizes_of
 from hostcall._functions.specs import is_shape_function as is_shape_function
 from hostcall._tf import eager_execution, tensor_structures
+from hostcall_runtime import _trees
 from hostcall_runtime._errors import counted
 
 # Dtypes whose tensors have no array, or an array of Python objects.
@@ -152,7 +153,7 @@ class Inputs:
     @property
     def form(self) -> Hashable:
         """A key for the structure; arguments with equal keys have equal structures."""
-        return _form_of(self._structure) if self.nested else None
+        return _trees.form(self._structure, _form_of_leaf) if self.nested else None
 
     def with_tensors(self, flat: Sequence[Any]) -> Inputs:
         """Return arguments of the same structure with other tensors."""
@@ -174,11 +175,7 @@ class Inputs:
         return packed
 
     def flatten_gradients(self, gradients: object) -> list[Any]:
-        """Flatten gradients in the structure of the arguments to a list for the op's inputs.
-
-        Raises:
-          ValueError: when there are more or fewer gradients than arguments.
-        """
+        """Flatten a gradient for each argument, in its structure, to a list for the inputs."""
         if not isinstance(gradients, list | tuple):
             gradients = [gradients]
         if len(gradients) != self.count:
@@ -213,13 +210,9 @@ class Inputs:
         return packed
 
 
-def _form_of(structure: object) -> Hashable:
-    if isinstance(structure, dict):
-        return type(structure), *((key, _form_of(value)) for key, value in structure.items())
-    if isinstance(structure, list | tuple):
-        return type(structure), *map(_form_of, structure)
+def _form_of_leaf(leaf: object) -> Hashable:
     # A new object equals nothing else: keys of other structures never match.
-    return object() if nest.is_nested(structure) or _is_composite(structure) else None
+    return object() if nest.is_nested(leaf) or _is_composite(leaf) else None
 
 
 def _type_of(value: object) -> Any:
@@ -250,21 +243,13 @@ def pack_list(argument: object) -> Any:
     """Convert a list to one tensor if TensorFlow can; return any other value unchanged."""
     if not isinstance(argument, list | tuple):
         return argument
-    leaves = nest.flatten(argument)
-    if any(isinstance(leaf, tensor_structures.CompositeTensor) for leaf in leaves) or _has_dict(
-        argument
-    ):
+    leaves = _trees.leaves(argument, lambda part: isinstance(part, dict))
+    if any(isinstance(leaf, tensor_structures.CompositeTensor | dict) for leaf in leaves):
         return argument
     try:
         return eager_execution.convert_to_tensor(argument, None)
     except (TypeError, ValueError, tf.errors.InvalidArgumentError):
         return argument
-
-
-def _has_dict(value: object) -> bool:
-    if isinstance(value, dict):
-        return True
-    return isinstance(value, list | tuple) and any(_has_dict(item) for item in value)
 
 
 class Outputs:
@@ -309,7 +294,7 @@ class Outputs:
     @property
     def form(self) -> Hashable:
         """A key for the structure; outputs with equal keys flatten equal values alike."""
-        return None if self.trivial else _form_of(self._structure)
+        return None if self.trivial else _trees.form(self._structure, _form_of_leaf)
 
     def flatten(
         self, returned: object, function: Callable[..., Any], composite_inputs: bool = False
@@ -371,18 +356,7 @@ class Outputs:
         """Pack the op's outputs into the value that the call returns to the user."""
         if self._plain and not self.composite:
             return tensors[0] if self.alone else self._sequence(tensors)
-        remaining = iter(tensors)
-        leaves = [
-            nest.pack_sequence_as(
-                leaf,
-                [next(remaining) for _ in nest.flatten(leaf, expand_composites=True)],
-                expand_composites=True,
-            )
-            if _is_composite(leaf)
-            else next(remaining)
-            for leaf in self._leaves
-        ]
-        return nest.pack_sequence_as(self._structure, leaves)
+        return nest.pack_sequence_as(self._structure, list(tensors), expand_composites=True)
 
     def unpack(self, packed: object) -> list[Any]:
         """Return the op's outputs from the value that `pack` made of them."""
@@ -447,18 +421,14 @@ def specs_for(result: Any, inputs: Inputs) -> Any:
 
 def result_leaves(result: Any) -> Any:
     """Return a declared result with each leaf as a spec that has a dtype."""
-    if is_leaf(result):
-        return as_spec(result, None)
-    if isinstance(result, dict):
-        return {key: result_leaves(value) for key, value in result.items()}
-    if isinstance(result, list | tuple) and not _is_shape(result):
-        items = [result_leaves(item) for item in result]
-        return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
-    return as_spec(result, None)
+    return _trees.map_leaves(
+        lambda leaf: as_spec(leaf, None), result, lambda part: is_leaf(part) or _is_shape(part)
+    )
 
 
-def _is_shape(value: Sequence[Any]) -> bool:
-    return bool(value) and all(dim is None or isinstance(dim, int) for dim in value)
+def _is_shape(value: object) -> bool:
+    is_sequence = isinstance(value, list | tuple) and bool(value)
+    return is_sequence and all(dim is None or isinstance(dim, int) for dim in value)
 
 
 def _with_ones(shape: tf.TensorShape) -> tf.TensorShape:

@@ -17,8 +17,8 @@ from hostcall._export import function_interface as exported
 from hostcall._tf import autograph, concrete_functions
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import ConcreteFunction
-from hostcall_mlir import exporting as mlir
-from hostcall_mlir.exporting import Manifest, PassError, Program
+from hostcall_mlir import PassError, Program
+from hostcall_mlir.exporting import files, manifests, portable
 from hostcall_runtime import _locks
 from hostcall_runtime._errors import NotExportableError
 
@@ -26,8 +26,6 @@ from hostcall_runtime._errors import NotExportableError
 autograph.leave_alone(Program.save)
 
 _lock = _locks.new_lock()
-
-_CONSTANTS, _INPUTS = "constants", "inputs"
 
 _ASSIGNS = """\
 {place}: it assigns {names}, which a constant cannot be. Export it with variables="inputs", so that
@@ -41,33 +39,33 @@ Export a function without such an op, or do its work in the callback."""
 
 def export(function: Any, specs: Sequence[Any], variables: str) -> Program:
     """Export a function; see `hostcall.export`."""
-    if variables not in (_CONSTANTS, _INPUTS):
+    if variables not in ("constants", "inputs"):
         raise ValueError(
-            f"hostcall.export: variables={variables!r} is neither {_CONSTANTS!r} nor {_INPUTS!r}."
+            f"hostcall.export: variables={variables!r} is neither 'constants' nor 'inputs'."
         )
     traced, name, place = exported.trace(function, specs)
     arguments = exported.argument_structure(traced, place)
-    exported.check_sizes(traced, place)
-    exported.check_dtypes(traced, place)
+    exported.check(traced, place)
     captured = exported.captured_by(traced, place)
     module = _parse(_compile(traced, place), captured, place)
-    updates = mlir.take_updates(module)
-    kept = captured.variables if variables == _INPUTS else {}
+    updates = portable.take_updates(module)
+    kept = captured.variables if variables == "inputs" else {}
     if assigned := [captured.names[number] for number in updates.values() if number not in kept]:
         raise NotExportableError(_ASSIGNS.format(place=place, names=", ".join(map(repr, assigned))))
-    callbacks = exported_callbacks.find(mlir.callbacks_in(module), place)
+    callbacks = exported_callbacks.find(portable.callbacks_in(module), place)
     constants = captured.values_but_for(kept)
     try:
-        sizes = mlir.finish(module, name, constants, callbacks.with_states)
-        called = mlir.set_names(module, callbacks.names)
-        artifact = mlir.artifact_of(module, _versions.STABLEHLO)
+        sizes = portable.finish(module, name, constants, callbacks.with_states)
+        called = portable.set_names(module, callbacks.names)
+        artifact = portable.artifact_of(module, _versions.STABLEHLO)
     except PassError as error:
         raise NotExportableError(
             f"{place}: it has parts that cannot be exported:\n{error}"
         ) from error
-    types = [spec for type_ in mlir.outputs_of(module) if (spec := mlir.spec_of(type_))]
-    manifest = Manifest(
-        made_by=_packages(),
+    types = [spec for type_ in portable.outputs_of(module) if (spec := manifests.spec_of(type_))]
+    packages = {name: importlib.metadata.version(name) for name in ("hostcall", "jaxlib")}
+    manifest = manifests.Manifest(
+        made_by=packages | {"tensorflow": tf.__version__},
         function=name,
         inputs=(*exported.arguments(traced), *exported.variables(kept, captured)),
         arguments=arguments,
@@ -75,11 +73,11 @@ def export(function: Any, specs: Sequence[Any], variables: str) -> Program:
         results=exported.result_structure(traced, place),
         callbacks=exported_callbacks.with_calls(callbacks, module, called),
     )
-    if problems := [*mlir.mismatches(module, manifest)]:
+    if problems := [*manifests.mismatches(module, manifest)]:
         raise NotExportableError(f"{place}: it cannot be exported:\n" + "\n".join(problems))
-    mlir.trust(artifact)
+    files.trust(artifact)
     values = {captured.names[number]: variable.numpy() for number, variable in kept.items()}
-    return Program(artifact, mlir.text_of(module), manifest, values)
+    return Program(artifact, portable.text_of(module), manifest, values)
 
 
 def _compile(traced: ConcreteFunction, place: str) -> str:
@@ -97,29 +95,16 @@ def _compile(traced: ConcreteFunction, place: str) -> str:
         with _lock:  # another thread may export the same function
             return concrete_functions.stablehlo_of(traced, list(ordered.function), name)
     except (ValueError, tf.errors.OpError) as error:
-        raise NotExportableError(f"{place}: XLA cannot compile it:\n{_reason(error)}") from error
-
-
-def _reason(error: Exception) -> str:
-    """Return XLA's message without TensorFlow's frame around it."""
-    quoted = re.fullmatch(r"Failed getting HLO text: '(.*)'", str(error), re.DOTALL)
-    return quoted[1] if quoted else str(error)
+        # XLA's message without TensorFlow's frame around it.
+        reason = re.sub(r"^Failed getting HLO text: '(.*)'$", r"\1", str(error), flags=re.DOTALL)
+        raise NotExportableError(f"{place}: XLA cannot compile it:\n{reason}") from error
 
 
 def _parse(text: str, captured: exported.Captured, place: str) -> Any:
-    """Parse the program into MLIR.
-
-    Raises:
-      NotExportableError: when its inputs are not the arguments, constants and variables.
-    """
-    module = mlir.parse(text)
-    if len(mlir.inputs_of(module)) != captured.inputs:
+    """Parse the program into MLIR, whose inputs are the arguments, constants and variables."""
+    module = portable.parse(text)
+    if len(portable.inputs_of(module)) != captured.inputs:
         raise NotExportableError(
             f"{place}: XLA has left out arguments, so that nobody knows which is which."
         )
     return module
-
-
-def _packages() -> dict[str, str]:
-    packages = {name: importlib.metadata.version(name) for name in ("hostcall", "jaxlib")}
-    return packages | {"tensorflow": tf.__version__}

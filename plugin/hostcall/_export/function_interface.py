@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,17 +13,8 @@ import tensorflow as tf
 from hostcall._functions import source_location
 from hostcall._tf import autograph, concrete_functions, tensor_structures
 from hostcall._tf.types import ConcreteFunction
-from hostcall_mlir.exporting import (
-    Input,
-    Output,
-    Spec,
-    Structure,
-    StructureError,
-    structure_of_numbers,
-)
+from hostcall_mlir.exporting import manifests, structures
 from hostcall_runtime._errors import NotExportableError
-
-_LOOPS_OF_KERAS = frozenset({"fit", "evaluate", "predict"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +68,9 @@ def _check_function(function: Any) -> None:
             f"hostcall.export: {function!r} is a function of JAX's. Export what TensorFlow has of "
             "it: hostcall.export(hostcall.jax.to_tf(function), ...)."
         )
-    if getattr(function, "__name__", "") in _LOOPS_OF_KERAS and _is_of_keras(function):
+    classes = type(getattr(function, "__self__", None)).__mro__
+    is_of_keras = any(kind.__module__.startswith("keras.") for kind in classes)
+    if is_of_keras and getattr(function, "__name__", "") in ("fit", "evaluate", "predict"):
         raise TypeError(
             f"hostcall.export: {function.__name__} of a Keras model is a loop in Python over "
             "batches. Export what it runs for one: the model, hostcall.export(model, ...), which "
@@ -87,11 +81,6 @@ def _check_function(function: Any) -> None:
             f"hostcall.export wants a tf.function or a function to make one of, and not "
             f"{function!r}."
         )
-
-
-def _is_of_keras(method: Any) -> bool:
-    classes = type(getattr(method, "__self__", None)).__mro__
-    return any(kind.__module__.startswith("keras.") for kind in classes)
 
 
 def _traced_for(function: Any, specs: Sequence[Any]) -> Any:
@@ -106,26 +95,14 @@ def _traced_for(function: Any, specs: Sequence[Any]) -> Any:
     return traced
 
 
-def check_sizes(traced: ConcreteFunction, place: str) -> None:
-    """Check that all sizes of the arguments are known.
-
-    Raises:
-      NotExportableError: when one is not.
-    """
+def check(traced: ConcreteFunction, place: str) -> None:
+    """Raise a NotExportableError if an argument has an unknown size, or XLA lacks a dtype."""
     for leaf in _unknown_sizes(traced):
         raise NotExportableError(
             f"{place}: argument '{leaf.name}' has the shape {leaf.shape}, and a program is "
             "compiled for sizes that are known. Export it with the size that it is to run "
             "with, as hostcall.export(function, tf.TensorSpec([32, 3], tf.float32))."
         )
-
-
-def check_dtypes(traced: ConcreteFunction, place: str) -> None:
-    """Check that XLA has the dtypes of all arguments and results.
-
-    Raises:
-      NotExportableError: when it lacks one.
-    """
     arguments = [(f"argument '{leaf.name}'", leaf.dtype) for leaf in arguments_of(traced)]
     results = [(f"result {i}", result.dtype) for i, result in enumerate(_results_of(traced))]
     for what, dtype in arguments + results:
@@ -146,29 +123,29 @@ def arguments_of(traced: ConcreteFunction) -> list[tf.TensorSpec]:
     return [leaf for leaf in leaves if isinstance(leaf, tf.TensorSpec)]
 
 
-def arguments(traced: ConcreteFunction) -> list[Input]:
+def arguments(traced: ConcreteFunction) -> list[manifests.Input]:
     """Describe the arguments as inputs of the program."""
     return [
-        Input("argument", leaf.name or f"argument_{number}", _spec_of(leaf))
+        manifests.Input("argument", leaf.name or f"argument_{number}", _spec_of(leaf))
         for number, leaf in enumerate(arguments_of(traced))
     ]
 
 
-def variables(kept: Mapping[int, tf.Variable], captured: Captured) -> list[Input]:
+def variables(kept: Mapping[int, tf.Variable], captured: Captured) -> list[manifests.Input]:
     """Describe variables as inputs of the program."""
     return [
-        Input("variable", captured.names[number], _spec_of(variable))
+        manifests.Input("variable", captured.names[number], _spec_of(variable))
         for number, variable in kept.items()
     ]
 
 
 def outputs(
     traced: ConcreteFunction,
-    types: Sequence[Spec],
+    types: Sequence[manifests.Spec],
     updates: Mapping[int, int],
     sizes: Sequence[tuple[int, int]],
     captured: Captured,
-) -> tuple[Output, ...]:
+) -> tuple[manifests.Output, ...]:
     """Describe the program's outputs: results, new values of variables, and true sizes.
 
     Args:
@@ -176,19 +153,21 @@ def outputs(
       types: the specs of the outputs in the program.
       updates: for each output that is the new value of a variable, the variable's input number.
       sizes: for each output after these, the output whose size it is, and the dimension.
-      captured: the function's captures.
+      captured: what the function captures.
     """
     found, results = [], _results_of(traced)
     for number, spec in enumerate(types):
         bounded = tuple(dim for of, dim in sizes if of == number)
         if number < len(results):
             name = results[number].op.name
-            found.append(Output("result", name, Spec(spec.dtype, spec.shape, bounded)))
+            found.append(
+                manifests.Output("result", name, manifests.Spec(spec.dtype, spec.shape, bounded))
+            )
         elif number in updates:
-            found.append(Output("variable", captured.names[updates[number]], spec))
+            found.append(manifests.Output("variable", captured.names[updates[number]], spec))
         else:
             of, dim = sizes[number - len(types) + len(sizes)]
-            found.append(Output("size", f"size of dimension {dim}", spec, of, dim))
+            found.append(manifests.Output("size", f"size of dimension {dim}", spec, of, dim))
     return tuple(found)
 
 
@@ -198,16 +177,12 @@ def _results_of(traced: ConcreteFunction) -> list[tf.Tensor]:
     return list(traced.outputs[: sum(tf.is_tensor(leaf) for leaf in leaves)])
 
 
-def _spec_of(value: tf.TensorSpec) -> Spec:
-    return Spec(np.dtype(value.dtype.as_numpy_dtype).name, tuple(value.shape.as_list()))
+def _spec_of(value: tf.TensorSpec) -> manifests.Spec:
+    return manifests.Spec(np.dtype(value.dtype.as_numpy_dtype).name, tuple(value.shape.as_list()))
 
 
-def argument_structure(traced: ConcreteFunction, place: str) -> Structure:
-    """Return the structure of the positional arguments; Python values in it are fixed.
-
-    Raises:
-      NotExportableError: when one is a composite tensor, or a tensor can be given by name alone.
-    """
+def argument_structure(traced: ConcreteFunction, place: str) -> structures.Structure:
+    """Return the structure of the positional arguments; Python values in it are fixed."""
     args, kwargs = traced.structured_input_signature
     if _has_tensors(kwargs):
         raise NotExportableError(
@@ -217,31 +192,22 @@ def argument_structure(traced: ConcreteFunction, place: str) -> Structure:
     args = list(args)
     while args and not _has_tensors(args[-1]):
         args.pop()  # for example training=False
-    is_tensor = lambda leaf: isinstance(leaf, tf.TensorSpec)  # noqa: E731
-    return structure_of(tuple(args), is_tensor, f"{place}: an argument")
+    return _structure_of(tuple(args), f"{place}: an argument")
 
 
 def _has_tensors(value: object) -> bool:
     return any(isinstance(leaf, tensor_structures.TypeSpec) for leaf in tf.nest.flatten(value))
 
 
-def result_structure(traced: ConcreteFunction, place: str) -> Structure:
-    """Return the structure of the results.
-
-    Raises:
-      NotExportableError: when one is a composite tensor, or in an object of an unknown class.
-    """
-    is_tensor = lambda leaf: leaf is not None  # noqa: E731
-    return structure_of(traced.structured_outputs, is_tensor, f"{place}: a result")
+def result_structure(traced: ConcreteFunction, place: str) -> structures.Structure:
+    """Return the structure of the results."""
+    return _structure_of(traced.structured_outputs, f"{place}: a result")
 
 
-def structure_of(value: object, is_tensor: Callable[[Any], bool], what: str) -> Structure:
+def _structure_of(value: object, what: str) -> structures.Structure:
     """Return the structure of a value, its tensors numbered as TensorFlow flattens them.
 
-    Args:
-      value: a structure of tensors or specs, and of Python values, which become None.
-      is_tensor: tells whether a leaf is a tensor or a spec.
-      what: the description of the value, for errors.
+    The value holds tensors or specs, and perhaps Python values, which become None.
     """
     leaves = tf.nest.flatten(value)
     for leaf in leaves:
@@ -253,19 +219,15 @@ def structure_of(value: object, is_tensor: Callable[[Any], bool], what: str) -> 
                 "made of: of a tf.RaggedTensor its values and row_splits."
             )
     numbers = iter(range(len(leaves)))
-    numbered = [next(numbers) if is_tensor(leaf) else None for leaf in leaves]
-    try:
-        return structure_of_numbers(tf.nest.pack_sequence_as(value, numbered), what)
-    except StructureError as error:
-        raise NotExportableError(str(error)) from error
+    numbered = [
+        next(numbers) if tf.is_tensor(leaf) or isinstance(leaf, tf.TensorSpec) else None
+        for leaf in leaves
+    ]
+    return structures.structure_of(tf.nest.pack_sequence_as(value, numbered), what)
 
 
 def captured_by(traced: ConcreteFunction, place: str) -> Captured:
-    """Return the tensors and variables that a concrete function captures.
-
-    Raises:
-      NotExportableError: when it captures anything else.
-    """
+    """Return the captures of a function; raise a NotExportableError unless XLA has all of them."""
     known = {id(variable.handle): variable for variable in traced.variables}
     first = len(traced.inputs) - len(traced.captured_inputs)
     passed = [tensor for tensor in traced.captured_inputs if not _is_left_out(tensor)]
@@ -295,11 +257,6 @@ def _is_left_out(tensor: tf.Tensor) -> bool:
     return _holds_values(tensor) and tensor.shape.num_elements() == 0
 
 
-def _unused(name: str, taken: Any) -> str:
-    taken = set(taken)
-    number = 1
-    unused = name
-    while unused in taken:
-        unused = f"{name}_{number}"
-        number += 1
-    return unused
+def _unused(name: str, taken: Collection[str]) -> str:
+    others = (f"{name}_{number}" for number in itertools.count(1))
+    return next(one for one in itertools.chain([name], others) if one not in taken)

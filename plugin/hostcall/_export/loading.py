@@ -15,9 +15,9 @@ from hostcall import _versions
 from hostcall._callbacks.lookup import Module
 from hostcall._callbacks.structures import check_integers
 from hostcall._tf import autograph, eager_execution, op_kinds, tensor_structures
-from hostcall_mlir import exporting as mlir
-from hostcall_mlir.exporting import Callback, Manifest, Program, Spec, dtype_of
-from hostcall_runtime import Target, register, within
+from hostcall_mlir import Program
+from hostcall_mlir.exporting import files, function_lookup, manifests, portable, structures
+from hostcall_runtime import Target
 
 _numbers = itertools.count(1)
 
@@ -40,16 +40,16 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
         self, program: Program, given: Mapping[str, Callable[..., Any]], imports: bool
     ) -> None:
         super().__init__(name=None)
-        self.manifest: Manifest = program.manifest
+        self.manifest: manifests.Manifest = program.manifest
         self.text = program.text
-        functions, self._classes = mlir.find(self.manifest, given, imports, tensors=True)
+        functions, self._classes = function_lookup.find(self.manifest, given, imports, tensors=True)
         registered = {
             callback.name: _register(callback, functions[callback.name], self._classes)
             for callback in self.manifest.callbacks
         }
         targets = [target for target, _ in registered.values()]
         numbers = {name: number for name, (_, number) in registered.items()}
-        self._artifact, has_token = mlir.convert(
+        self._artifact, has_token = portable.convert(
             program.module(), numbers, _versions.stablehlo(tf.__version__)
         )
         self._module = Module("hostcall.load", self.manifest.function, "", targets, has_token)
@@ -61,7 +61,7 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
         self._flat = tf.function(self._run, input_signature=specs)
 
     def __repr__(self) -> str:
-        return f"<LoadedFunction {mlir.title_of(self.manifest)}>"
+        return f"<LoadedFunction {manifests.title_of(self.manifest)}>"
 
     @autograph.do_not_convert
     def __call__(self, *args: Any) -> Any:
@@ -74,13 +74,13 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
         who = f"the arguments of {self.manifest.function}"
         entries = self.manifest.inputs_of("argument")
         names = [entry.name for entry in entries]
-        flat = mlir.flatten(self.manifest.arguments, args, who, names)
+        flat = structures.flatten(self.manifest.arguments, args, who, names)
         tensors = [
             _as_tensor(value, entry.spec, f"{self.manifest.function}: argument '{entry.name}'")
             for value, entry in zip(flat, entries, strict=True)
         ]
         results = self._flat(*tensors)
-        return mlir.pack(self.manifest.results, results, self._classes)
+        return structures.pack(self.manifest.results, results, self._classes)
 
     @autograph.do_not_convert
     def call(self, *args: Any) -> Any:
@@ -116,35 +116,21 @@ def load(
 ) -> LoadedFunction:
     """Load a program; see `hostcall.load`."""
     eager_execution.refuse()
-    return LoadedFunction(mlir.read(directory), callbacks, imports)
+    return LoadedFunction(files.read(directory), callbacks, imports)
 
 
 def _register(
-    callback: Callback, function: Callable[..., Any], classes: Mapping[str, type]
+    callback: manifests.Callback, function: Callable[..., Any], classes: Mapping[str, type]
 ) -> tuple[Target, int]:
     """Register a callback with the runtime, and return its target and callback id."""
-    call = mlir.host_function(callback, function, classes)
+    call = function_lookup.host_function(callback, function, classes)
     if callback.kind == "eager":
         # All calls of a callback have results of the same dtypes.
-        dtypes = [tf.as_dtype(dtype_of(spec.dtype)) for spec in callback.calls[0].results]
+        dtypes = [tf.as_dtype(manifests.dtype_of(spec.dtype)) for spec in callback.calls[0].results]
         call = functools.partial(_call_with_tensors, call, dtypes)
         call = functools.partial(eager_execution.apart, call)
-    places = dict.fromkeys(call.location for call in callback.calls if call.location)
-    where = f", called at {', '.join(places)}" if places else ""
-    description = f"callback {callback.name} of an exported program{where}"
-    if callback.timeout is not None:
-        call = within(callback.timeout, call, description)
-    target = Target(call, callback.name, description)
     name = f"{callback.name}/loaded {next(_numbers)}"
-    label = target.description
-    return target, register(
-        target,
-        name,
-        label=label,
-        borrows=callback.borrow,
-        takes_out=callback.out,
-        concurrent=callback.concurrent,
-    )
+    return function_lookup.register(callback, call, function_lookup.places_of(callback), name)
 
 
 def _call_with_tensors(
@@ -159,11 +145,11 @@ def _call_with_tensors(
     return [tf.convert_to_tensor(v, dtype).numpy() for v, dtype in zip(values, dtypes, strict=True)]
 
 
-def _tensor_spec(spec: Spec) -> tf.TensorSpec:
-    return tf.TensorSpec(spec.shape, tf.as_dtype(dtype_of(spec.dtype)))
+def _tensor_spec(spec: manifests.Spec) -> tf.TensorSpec:
+    return tf.TensorSpec(spec.shape, tf.as_dtype(manifests.dtype_of(spec.dtype)))
 
 
-def _as_tensor(value: Any, spec: Spec, what: str) -> Any:
+def _as_tensor(value: Any, spec: manifests.Spec, what: str) -> Any:
     expected = _tensor_spec(spec)
     # With a dtype hint TensorFlow would cast arrays, and wrap integers around.
     hint = None if hasattr(value, "dtype") else expected.dtype

@@ -14,7 +14,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar
 
 from hostcall._functions import memoization
-from hostcall_runtime import _executor_errors, _executors, _fire_and_forget, _mapped_calls
+from hostcall_runtime import _executor_errors, _executors, _fire_and_forget, _mapped_calls, _trees
 from hostcall_runtime._errors import counted
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,7 +59,7 @@ def check_result(result: object) -> None:
     """
     if isinstance(result, str) and result == TRACE:
         return
-    for leaf in _leaves(result):
+    for leaf in _trees.leaves(result):
         if isinstance(leaf, str | bytes):
             raise ValueError(
                 f"hostcall: result={leaf!r} says nothing of a result. Write tf.TensorSpec([3], "
@@ -67,14 +67,6 @@ def check_result(result: object) -> None:
                 f'result="{TRACE}" for the shapes that TensorFlow finds by tracing a '
                 "tf.py_function."
             )
-
-
-def _leaves(result: object) -> list[Any]:
-    if isinstance(result, dict):
-        result = list(result.values())
-    if isinstance(result, list | tuple):
-        return [leaf for item in result for leaf in _leaves(item)]
-    return [result]
 
 
 def check_function(function: object, who: str) -> None:

@@ -9,7 +9,7 @@ from hostcall_runtime._errors import NotExportableError
 
 if TYPE_CHECKING:  # it takes long to import
     from hostcall._functions.user_function import UserFunction
-    from hostcall_mlir.exporting import Structure
+    from hostcall_mlir.exporting import structures
 
 
 def on_device(description: str) -> NotExportableError:
@@ -32,7 +32,7 @@ class Source:
     """
 
     user: UserFunction
-    arguments: Structure
-    results: Structure
+    arguments: structures.Structure
+    results: structures.Structure
     dtypes: tuple[Any, ...] = ()
     has_state: bool = False

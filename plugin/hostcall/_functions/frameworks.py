@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from hostcall_runtime import _trees
+
 if TYPE_CHECKING:  # it imports specs, which import this module
     from hostcall._functions.user_function import UserFunction
 
@@ -161,20 +163,17 @@ def is_pytree(value: object) -> bool:
 
 def holds_arrays(value: object) -> bool:
     """Return whether a value is a tensor or an array, or a structure that holds one."""
-    if isinstance(value, type):  # NumPy's scalar types have a shape and a dtype, too
-        return False
-    if is_tensorflows(value) or (hasattr(value, "shape") and hasattr(value, "dtype")):
-        return True
-    if isinstance(value, dict):
-        return any(map(holds_arrays, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(holds_arrays, value))
+    leaves = _trees.leaves(value)
     jax = sys.modules.get("jax")
-    if value is None or isinstance(value, str | int | float) or not hasattr(jax, "Array"):
-        return False
-    assert jax is not None
-    leaves = jax.tree.leaves(value)  # knows classes that are registered with JAX
-    return not (len(leaves) == 1 and leaves[0] is value) and any(map(holds_arrays, leaves))
+    if hasattr(jax, "Array"):
+        assert jax is not None
+        leaves += jax.tree.leaves(leaves)  # JAX knows classes that are registered with it
+    return any(
+        is_tensorflows(leaf)
+        # NumPy's scalar types have a shape and a dtype, too.
+        or (hasattr(leaf, "shape") and hasattr(leaf, "dtype") and not isinstance(leaf, type))
+        for leaf in leaves
+    )
 
 
 def is_tensorflows(value: object) -> bool:

@@ -73,7 +73,9 @@ def mapped(
     """
     check_function(fn, "hostcall.map")
     _mapped_calls.check_axes(in_axes)
-    _check_chunks(chunks)
+    is_number = isinstance(chunks, int) and not isinstance(chunks, bool)
+    if chunks is not None and (not is_number or chunks < 1):
+        raise ValueError(f"hostcall.map: chunks={chunks!r} is no positive number. Write chunks=8.")
     if isinstance(fn, Callback):
         return _mapped_callback(fn, executor, in_axes, chunks)
     if isinstance(fn, NativeCode):
@@ -127,10 +129,3 @@ def _check_callback(callback: Callback) -> None:
             f"hostcall.map of {callback!r}: {lending} the function the program's own memory, which "
             f"its workers do not have. Take {'it' if on_device else 'them'} away."
         )
-
-
-def _check_chunks(chunks: object) -> None:
-    if chunks is None:
-        return
-    if not isinstance(chunks, int) or isinstance(chunks, bool) or chunks < 1:
-        raise ValueError(f"hostcall.map: chunks={chunks!r} is no positive number. Write chunks=8.")

@@ -13,7 +13,7 @@ import numpy as np
 
 from hostcall._functions import frameworks, specs
 from hostcall._functions.specs import ArraySpec, BoundedSpec, Declared
-from hostcall_runtime import _interception, _library, _registry
+from hostcall_runtime import _interception, _library, _registry, _trees
 from hostcall_runtime._errors import counted
 
 _runtime = _library.load("hostcall_runtime._runtime")
@@ -502,9 +502,11 @@ class NativeCode:
           RuntimeError: when the code reports an error.
         """
         arguments = list(arrays)
-        flat = specs.flatten(arguments)
-        structure, results = self._prepared(flat, lambda leaves: specs.pack(arguments, leaves), out)
-        return specs.pack(structure, results)
+        flat = _trees.leaves(arguments)
+        structure, results = self._prepared(
+            flat, lambda leaves: _trees.pack(arguments, leaves), out
+        )
+        return _trees.pack(structure, results)
 
     def run(self, arrays: Sequence[Any], pack: Pack) -> list[np.ndarray]:
         """Make one call, and return its results as a flat list.
@@ -521,7 +523,7 @@ class NativeCode:
         inputs = [_to_array(value, self) for value in values]
         given = [_spec_of(array, self) for array in inputs]
         structure = self.structure(pack(given))
-        declared = specs.flatten(structure)
+        declared = _trees.leaves(structure)
         if wrong := self.complaint(given, declared):
             raise TypeError(f"hostcall.native: {wrong}")
         results = _allocated(declared) if out is None else self._given(out, declared)
@@ -535,7 +537,7 @@ class NativeCode:
           TypeError: when a result is declared without a dtype.
         """
         result = self.result
-        return specs.map_leaves(specs.checked, result(*inputs) if callable(result) else result)
+        return _trees.map_leaves(specs.checked, result(*inputs) if callable(result) else result)
 
     def complaint(self, inputs: Sequence[Any], results: Sequence[Any]) -> str:
         """Return the reason why the code cannot be called for these specs, or ""."""
@@ -546,7 +548,7 @@ class NativeCode:
         return self.code.complaint([*map(specs.plain, inputs)], [*map(specs.plain, results)])
 
     def _given(self, out: object, declared: Sequence[Any]) -> list[np.ndarray]:
-        arrays = specs.flatten(out)
+        arrays = _trees.leaves(out)
         if len(arrays) != len(declared):
             raise ValueError(
                 f"hostcall.native: {self.code.name} has {counted(len(declared), 'result')}, and "

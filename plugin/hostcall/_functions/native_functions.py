@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hostcall._functions import frameworks, native_code, specs
+from hostcall._functions import frameworks, native_code
 from hostcall._functions.callback import Callback
 from hostcall._functions.declaration import Declaration
 from hostcall._functions.declarations import of_native
 from hostcall._functions.native_code import CFunction, FfiHandler, NativeCode
+from hostcall_runtime import _trees
 
 
 class Native(NativeCode):
@@ -55,7 +56,7 @@ class Native(NativeCode):
           TypeError, ValueError: when the arrays do not fit the inputs, or `out` the results.
           RuntimeError: when the code is called at once, and reports an error.
         """
-        leaves = specs.flatten(arrays)
+        leaves = _trees.leaves(arrays)
         if out is None and any(map(frameworks.belongs_to_a_program, leaves)):
             declaration = of_native(self, Declaration())
             return Callback(self, declaration, "numpy", True, None, None)(*arrays)

@@ -1,52 +1,16 @@
-"""Specs of results and structures of them, without a framework.
-
-Code that has a framework uses the framework's own functions, which know more kinds of structures.
-"""
+"""Specs of results, without a framework."""
 
 from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
 
 from hostcall._functions import frameworks
-
-
-def flatten(structure: Any) -> list[Any]:
-    """Return the leaves of a structure; those of a dict in sorted order of its keys."""
-    return list(_leaves(structure))
-
-
-def pack(structure: Any, leaves: Sequence[Any]) -> Any:
-    """Return the same structure with other leaves."""
-    remaining = iter(leaves)
-    return map_leaves(lambda _: next(remaining), structure)
-
-
-def map_leaves(function: Callable[[Any], Any], structure: Any) -> Any:
-    """Return the same structure with `function(leaf)` for each leaf."""
-    if isinstance(structure, dict):
-        mapped = {key: map_leaves(function, structure[key]) for key in sorted(structure)}
-        return {key: mapped[key] for key in structure}
-    if isinstance(structure, list | tuple):
-        items = [map_leaves(function, item) for item in structure]
-        return type(structure)(*items) if hasattr(structure, "_fields") else type(structure)(items)
-    return function(structure)
-
-
-def _leaves(structure: Any) -> Iterator[Any]:
-    if isinstance(structure, dict):
-        structure = [structure[key] for key in sorted(structure)]
-    if isinstance(structure, list | tuple):
-        for item in structure:
-            yield from _leaves(item)
-    else:
-        yield structure
-
 
 # Types that NumPy takes as dtypes, and their subclasses.
 _NUMBERS = (np.generic, int, float, complex)
@@ -77,6 +41,7 @@ class Declared(Protocol):
         """The element dtype."""
 
 
+@dataclasses.dataclass(frozen=True, init=False, eq=False, repr=False)
 class BoundedSpec:
     """A tensor with a bounded size: XLA knows an upper bound, and each run the exact size.
 
@@ -150,12 +115,6 @@ class BoundedSpec:
         dims = tuple(None if i in self.dynamic_dims else n for i, n in enumerate(self._shape))
         side = frameworks.tensorflow()
         return ArraySpec(dims, self._dtype) if side is None else side.spec(dims, self.dtype)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
-
-    def __delattr__(self, name: str) -> None:
-        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
     def __reduce__(self) -> Any:
         return BoundedSpec, (self._shape, self.dtype, self.dynamic_dims)

@@ -288,11 +288,11 @@ def of_program(path: Path) -> Inspection:
       InspectionError: when it cannot be read.
     """
     try:
-        from hostcall_mlir import exporting  # needs jaxlib
+        from hostcall_mlir.exporting import files  # needs jaxlib
     except ImportError as error:
         raise InspectionError(str(error)) from error
     try:
-        manifest = exporting.read(path).manifest
+        manifest = files.read(path).manifest
     except ProgramError as error:
         raise InspectionError(str(error)) from error
     found = tuple(_function(callback, manifest.function) for callback in manifest.callbacks)

@@ -97,11 +97,7 @@ def _user_function(record: Record, called: Any, declaration: Declaration) -> Use
 
 
 def spec_of_gradient(record: Record, parent: Any) -> CallbackSpec:
-    """Return the spec of a saved gradient.
-
-    Args:
-      record: the gradient's record in the graph.
-      parent: the spec of the function that the gradient differentiates.
+    """Return the spec of a saved gradient of the function with the spec `parent`.
 
     Raises:
       ValueError: when the record is malformed.

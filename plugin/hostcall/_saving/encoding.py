@@ -108,8 +108,20 @@ def sizes_of(
     # A shape function is the user's code, and may raise any exception.
     with contextlib.suppress(Exception):
         tries = [_try(shape_function, inputs, *numbers) for numbers in _TRIED]
-        return _common([results for _, results in tries], [known for known, _ in tries])
-    return None
+        known, results = ([one[side] for one in tries] for side in (0, 1))
+        # The inputs' sizes by their values in all trials; of equal ones the first.
+        sources: dict[tuple[int, ...], Size] = {}
+        for number, shapes in enumerate(zip(*known, strict=True)):
+            for dimension, values in enumerate(zip(*shapes, strict=True)):
+                sources.setdefault(values, Size(input=number, dimension=dimension))
+        return [
+            [
+                Size(values[0]) if len({*values}) == 1 else sources[values]
+                for values in zip(*shapes, strict=True)
+            ]
+            for shapes in zip(*results, strict=True)
+        ]
+    return None  # also where a rank changes, or a size is that of no input
 
 
 def _inputs(spec: CallbackSpec) -> list[tf.TensorSpec]:
@@ -126,11 +138,7 @@ _Shapes = list[list[int]]
 def _try(
     shape_function: _ShapeFunction, inputs: Sequence[tf.TensorSpec], first: int, step: int
 ) -> tuple[_Shapes, _Shapes]:
-    """Return input shapes with trial values for unknown sizes, and the result shapes for them.
-
-    Raises:
-      ValueError: when a shape of a result is not known.
-    """
+    """Return input shapes with trial values for unknown sizes, and the result shapes for them."""
     unknown = (max(size, 0) for size in itertools.count(first, step))
     shapes = [[next(unknown) if n is None else n for n in one.shape.as_list()] for one in inputs]
     specs = [tf.TensorSpec(shape, one.dtype) for shape, one in zip(shapes, inputs, strict=True)]
@@ -140,28 +148,6 @@ def _try(
             raise ValueError("a shape is not known")
         results.append(said.shape.as_list())
     return shapes, results
-
-
-def _common(results: Sequence[_Shapes], inputs: Sequence[_Shapes]) -> list[list[Size]] | None:
-    """Return the result sizes that hold in all trials; None unless they cover every size."""
-    found: list[list[Size]] = []
-    for index, shape in enumerate(results[0]):
-        sizes = [_source([one[index][at] for one in results], inputs) for at in range(len(shape))]
-        known = [size for size in sizes if size is not None]
-        if len(known) < len(sizes) or any(len(one[index]) != len(shape) for one in results):
-            return None
-        found.append(known)
-    return found
-
-
-def _source(values: Sequence[int], inputs: Sequence[_Shapes]) -> Size | None:
-    if len(set(values)) == 1:
-        return Size(values[0])
-    for number, shape in enumerate(inputs[0]):
-        for at in range(len(shape)):
-            if [one[number][at] for one in inputs] == list(values):
-                return Size(input=number, dimension=at)
-    return None
 
 
 # Maps a spec to the highest derivative asked for, and to whether its own calls are recorded.
@@ -186,7 +172,7 @@ def record_of(spec: Any, asked: Asked) -> Record:
     orders, recorded = asked(spec)
     if getattr(spec, "saved", None) is not None:
         known = spec.saved
-        return _replace(
+        return msgspec.structs.replace(
             known, orders=max(orders, known.orders), recorded=recorded or known.recorded
         )
     try:
@@ -196,7 +182,7 @@ def record_of(spec: Any, asked: Asked) -> Record:
             return _of_call(spec)
         if isinstance(spec, EagerSpec):
             record = _of_call(spec)
-            return _replace(
+            return msgspec.structs.replace(
                 record,
                 kind="eager",
                 differentiable=spec.differentiable,
@@ -317,7 +303,3 @@ def _declared(spec: CallbackSpec) -> Declared:
 def _short(place: str) -> str:
     """Return `file:line` without the directories, which differ between machines."""
     return place.rpartition("/")[2]
-
-
-def _replace(record: Record, **fields: Any) -> Record:
-    return msgspec.structs.replace(record, **fields)

@@ -167,7 +167,7 @@ def call(
     """
     if not callable(fn):
         raise TypeError(f"hostcall.jax.call wants a function, and not {fn!r}.")
-    title = name or _title(fn)
+    title = str(name or getattr(fn, "__name__", "") or type(fn).__name__)
     called_as = f"{name}, " if name is not None else ""
     called_as += source_location.of_function(fn)
     place = f"hostcall.jax.call of {called_as}, called at {source_location.caller()}"
@@ -247,7 +247,3 @@ def as_array(value: Any, place: str) -> Any:
     if jnp.issubdtype(array.dtype, jax.dtypes.extended) and not _values.is_key(array.dtype):
         raise TypeError(f"{place}: an argument is {array.dtype}, which NumPy does not have.")
     return array
-
-
-def _title(fn: Callable[..., Any]) -> str:
-    return str(getattr(fn, "__name__", "") or type(fn).__name__)

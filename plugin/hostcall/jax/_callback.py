@@ -27,11 +27,8 @@ def call_with_gradient(
 ) -> list[Any]:
     """Return the results of `bind(arrays)`, and let `grad` compute their gradient.
 
-    Args:
-      bind: makes the call; takes and returns flat lists.
-      grad: `grad(inputs, results, upstream)`, from structures to a gradient for each argument.
-      function: the function to call.
-      arrays: its flat arguments.
+    `bind` takes and returns flat lists; `grad(inputs, results, upstream)` takes structures, and
+    returns a gradient for each argument.
     """
     called = jax.custom_vjp(lambda *flat: bind(flat))
 
@@ -166,13 +163,12 @@ def _declared(result: Any, arrays: list[Any], in_tree: Any) -> Any:
     tensorflow = frameworks.tensorflow()
     holds_keys = any(_values.is_key(array.dtype) for array in arrays)
     if tensorflow is not None and not holds_keys:
-        known = [tensorflow.spec(_known(array.shape), array.dtype) for array in arrays]
+        known = [
+            tensorflow.spec([n if isinstance(n, int) else None for n in array.shape], array.dtype)
+            for array in arrays
+        ]
         # The shape function may make JAX's specs, which refuse TensorFlow's dtypes and shapes.
         with contextlib.suppress(TypeError):
             return result(*jax.tree.unflatten(in_tree, known))
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
     return result(*jax.tree.unflatten(in_tree, structs))
-
-
-def _known(shape: Any) -> list[int | None]:
-    return [size if isinstance(size, int) else None for size in shape]

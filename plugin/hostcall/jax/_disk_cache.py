@@ -32,10 +32,6 @@ def identity(function: Function, context: Any) -> Sequence[object]:
     """Return the values that, with its place, identify a call in all processes.
 
     They include all properties that XLA's program depends on and JAX ignores: see `_overlap`.
-
-    Args:
-      function: the function to call.
-      context: the context of the lowering.
     """
     if not is_on():
         return ()

@@ -16,7 +16,7 @@ from hostcall._functions.native_code import NativeCode
 from hostcall._functions.user_function import UserFunction
 from hostcall.jax import _values
 from hostcall_runtime import Target, _interception
-from hostcall_runtime._errors import NotExportableError, ResultError
+from hostcall_runtime._errors import ResultError
 from hostcall_runtime._mapped_calls import MappedFunction
 
 _numbers = itertools.count(1)
@@ -135,13 +135,9 @@ class Function(UserFunction):
 
 def _structure_of(tree: jax.tree_util.PyTreeDef, what: str) -> Any:
     """Return a pytree's structure in the form that exported programs use."""
-    from hostcall_mlir import exporting  # takes long to import, and few export programs
+    from hostcall_mlir.exporting import structures  # takes long to import, and few export programs
 
-    numbers = jax.tree.unflatten(tree, range(tree.num_leaves))
-    try:
-        return exporting.structure_of_numbers(numbers, what)
-    except exporting.StructureError as error:
-        raise NotExportableError(str(error)) from error
+    return structures.structure_of(jax.tree.unflatten(tree, range(tree.num_leaves)), what)
 
 
 def _is_plain_sequence(returned: object, leaves: list[Any], tree: object) -> bool:

@@ -28,13 +28,7 @@ _thread = threading.local()
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """The part of one device in a joint call, in MLIR.
-
-    Attributes:
-      shard: the number of its shard, a tensor<i32>.
-      shards: the number of shards.
-      devices: the number of devices that make the custom call.
-    """
+    """The part of one device in a joint call: the number of its shard, a tensor<i32> in MLIR."""
 
     shard: Any
     shards: int
@@ -49,10 +43,7 @@ def can_be_made(platforms: Sequence[str]) -> bool:
 def lower_for_all(context: Any, operands: Sequence[Any], bind: Callable[..., Any]) -> Sequence[Any]:
     """Lower a call with whole arrays in a program whose arrays XLA divides among devices.
 
-    Args:
-      context: the context of the lowering.
-      operands: MLIR values.
-      bind: makes the call with arrays, where each device runs a program of its own.
+    `bind` makes the call with arrays, where each device runs a program of its own.
     """
     # JAX provides the devices because of `_rules.register`.
     devices = np.array(context.module_context.axis_context.device_assignment)
@@ -70,15 +61,9 @@ def lower_for_all(context: Any, operands: Sequence[Any], bind: Callable[..., Any
 
 
 def place_of(context: Any, axes: Sequence[str] | None) -> Place | None:
-    """Return the part of a device in a call, in the program that each device runs.
+    """Return the part of a device in a call; None for a program on one device.
 
-    Args:
-      context: the context of the lowering.
-      axes: the axes that divide the call's arrays; None for a call that each device makes by
-        itself.
-
-    Returns:
-      None for a program on one device.
+    `axes` divide the call's arrays; None for a call that each device makes by itself.
     """
     axis_context = context.module_context.axis_context
     if not isinstance(axis_context, mlir.SPMDAxisContext) or axis_context.mesh.size == 1:

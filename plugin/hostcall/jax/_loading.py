@@ -36,7 +36,10 @@ def carry() -> None:
     if _names.has(_names.SETTINGS):
         names = _trace_names()
         of_trace = _states(vars(_config))
-        others = _states(vars(jax)) | _contexts(of_trace)
+        # The states behind `jax.set_mesh` and the like have no value for the process.
+        bare = _config.config_ext.Config
+        contexts = {name: state for name, state in of_trace.items() if type(state) is bare}
+        others = _states(vars(jax)) | contexts
         others = {name: state for name, state in others.items() if name not in names}
         traced = [of_trace.get(name) for name in names]
         _runs.captures.append(functools.partial(_Captured, traced, [*others.values()]))
@@ -46,12 +49,6 @@ def _states(namespace: Mapping[str, Any]) -> dict[str, Any]:
     """Return a namespace's states by name. Users can set those that JAX exports for a block."""
     states = [one for one in namespace.values() if isinstance(one, _config.config_ext.Config)]
     return {state.name: state for state in states if state.name not in _STAYS}
-
-
-def _contexts(states: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the states behind `jax.set_mesh` and the like, which have no value for the process."""
-    bare = _config.config_ext.Config
-    return {name: state for name, state in states.items() if type(state) is bare}
 
 
 def _trace_names() -> list[str]:
@@ -68,9 +65,7 @@ def _trace_names() -> list[str]:
 class _Captured:
     """The JAX settings of one thread.
 
-    Args:
-      traced: the states of `trace_context`, in its order; None for those to leave.
-      others: other states.
+    `traced` are the states of `trace_context`, in its order; None for those to leave.
     """
 
     __slots__ = ("_context", "_others", "_traced", "_values")

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
+import jax
 from jax._src import callback as _callback
 from jax._src import core as _core
 from jax._src import ffi as _ffi
@@ -15,7 +16,7 @@ from jax._src.lib.mlir.dialects import hlo as _hlo
 from jax.interpreters import mlir
 
 from hostcall._functions.native_code import NativeEntry
-from hostcall.jax import _drift, _primitive, _values
+from hostcall.jax import _drift, _primitive
 from hostcall_runtime import Target
 from hostcall_runtime._errors import NotExportableError
 from hostcall_runtime._prepared import DTYPES
@@ -104,11 +105,6 @@ def own_with_executable(
     context.module_context.add_host_callback(Owned(target, callback_id))
 
 
-def convert(context: LoweringContext, value: Any, aval: Any) -> Any:
-    """Convert an MLIR value to the dtype of `aval`."""
-    return _hlo.convert(_drift.type_of(context.module_context, aval), value)
-
-
 def emit_call(
     context: LoweringContext,
     target: str,
@@ -145,7 +141,12 @@ def emit_call(
     lower = _ffi.build_ffi_lowering_function(
         target,
         has_side_effect=effect is not None,
-        backend_config={name: _attribute(value) for name, value in attributes.items()},
+        backend_config={
+            name: _ir.IntegerAttr.get(_ir.IntegerType.get_signless(64), value)
+            if isinstance(value, int)
+            else _ir.DenseI64ArrayAttr.get(list(value))
+            for name, value in attributes.items()
+        },
     )
     op = lower(inner, *operands)
     if place is not None:
@@ -164,12 +165,6 @@ def _with_token(place: Any, ordered: bool, context: LoweringContext) -> Any:
     ids = place.shardings[0].logical_device_ids
     token = _callback.SdyArray(mesh_shape=(), dim_shardings=(), logical_device_ids=ids)
     return _callback.SdyArrayList((*place.shardings, token))
-
-
-def _attribute(value: int | Sequence[int]) -> Any:
-    if isinstance(value, int):
-        return _ir.IntegerAttr.get(_ir.IntegerType.get_signless(64), value)
-    return _ir.DenseI64ArrayAttr.get(list(value))
 
 
 # The buffer dtype of each sub-byte dtype, which holds the same values.
@@ -194,7 +189,9 @@ def pairs(avals: Sequence[Any]) -> tuple[int, ...]:
 def wide(avals: Sequence[Any]) -> list[Any]:
     """Return the abstract values of the buffers that the call takes or returns."""
     dtypes = [_WIDE.get(str(aval.dtype), aval.dtype) for aval in avals]
-    return [_values.aval_of(aval.shape, dtype) for aval, dtype in zip(avals, dtypes, strict=True)]
+    return [
+        jax.core.ShapedArray(aval.shape, dtype) for aval, dtype in zip(avals, dtypes, strict=True)
+    ]
 
 
 def converted(
@@ -202,6 +199,8 @@ def converted(
 ) -> list[Any]:
     """Convert MLIR values of the abstract values `old` to the abstract values `new`."""
     return [
-        value if aval.dtype == other.dtype else convert(context, value, other)
+        value
+        if aval.dtype == other.dtype
+        else _hlo.convert(_drift.type_of(context.module_context, other), value)
         for value, aval, other in zip(values, old, new, strict=True)
     ]

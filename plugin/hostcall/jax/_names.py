@@ -182,12 +182,7 @@ def _warn(features: Iterable[str], stacklevel: int = 4) -> None:
 
 
 def leave_out(feature: str, misfit: str) -> None:
-    """Switch off a feature because an object of JAX that it needs has changed; warn of it.
-
-    Args:
-      feature: one of the features above.
-      misfit: the change, as in `_patching.Patch`.
-    """
+    """Switch off a feature for a misfit, as in `_patching.Patch`, and warn of it."""
     if has(feature):
         _misfits[feature] = misfit
         _warn([feature], stacklevel=6)  # the code that imports hostcall.jax

@@ -26,7 +26,9 @@ def overlapping(stock: Callable[..., Any]) -> Callable[..., Any]:
         if owned and backend.platform == "cpu" and len(executable_devices) == 1:
             module = _with_overlap(module, owned)
         if any(one.target.site and one.target.site.ordered for one in owned):
-            module = _without_calls_for_tokens(module)
+            from hostcall_mlir.exporting import tokens
+
+            module = tokens.with_numbers(module) or module
         return stock(backend, module, executable_devices, options, host_callbacks)
 
     return backend_compile_and_load
@@ -36,12 +38,6 @@ def _with_overlap(module: Any, owned: Sequence[Owned]) -> Any:
     keep = [one.callback_id for one in owned if not one.target.origin.may_begin_early]
     if len(keep) == len(owned) or not _names.has(_names.EXECUTION):
         return module
-    from hostcall_mlir import exporting  # slow to import, and not all programs make calls
+    from hostcall_mlir.exporting import overlap  # slow to import, and not all programs make calls
 
-    return exporting.overlapping(module, keep) or module
-
-
-def _without_calls_for_tokens(module: Any) -> Any:
-    from hostcall_mlir import exporting
-
-    return exporting.with_numbers(module) or module
+    return overlap.overlapping(module, keep) or module

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import importlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from jax import lax
@@ -26,65 +26,41 @@ _LOWERINGS = ("jax._src.interpreters.mlir", "_lowerings")
 
 
 def _of(module: str, path: str) -> Any:
-    return functools.reduce(getattr, path.split("."), importlib.import_module(module))
+    names = path.split(".") if path else ()
+    return functools.reduce(getattr, names, importlib.import_module(module))
 
 
-def _replacement(
-    target: str,
-    read: Callable[[], Any],
-    write: Callable[[Any], None],
-    wrap: Callable[[Any], Any],
-    tried: Sequence[str],
-    **about: str,
-) -> Patch:
-    def misfit() -> str:
-        return _drift.misfit(target, read(), wrap, tried)
-
-    return replacement(target, read, write, wrap, misfit=misfit, **about)
-
-
-def _attribute(
-    module: str, path: str, wrap: Callable[[Any], Any], *tried: str, why: str, feature: str
-) -> Patch:
-    """Return the patch of an attribute of a module, or of a class in it.
-
-    Args:
-      module: JAX's module.
-      path: the path from the module to the attribute.
-      wrap: makes hostcall's object from JAX's.
-      *tried: the function's parameters in the tested versions, as in `_drift.misfit`.
-      why: as in `Patch`.
-      feature: as in `Patch`.
-    """
-    owner, _, name = path.rpartition(".")
-
-    def read() -> Any:
-        return _of(module, path)
-
-    def write(value: object) -> None:
-        setattr(_of(module, owner) if owner else importlib.import_module(module), name, value)
-
-    return _replacement(f"{module}.{path}", read, write, wrap, tried, why=why, feature=feature)
-
-
-def _rule(
-    registry: tuple[str, str],
-    primitive: Any,
+def _patch(
+    module: str,
+    path: str,
     wrap: Callable[[Any], Any],
     *tried: str,
+    primitive: Any = None,
     why: str,
     feature: str,
 ) -> Patch:
-    """Return the patch of the rule of one of JAX's primitives; see `_attribute`."""
+    """Return the patch of an attribute of a module, or of a class in it.
+
+    With a primitive it is that of the primitive's rule in a registry. `wrap` makes hostcall's
+    object from JAX's, a function with one of the `tried` lists of parameters: see `_drift.misfit`.
+    """
+    target = f"{module}.{path}" if primitive is None else f"{module}.{path}[{primitive}]"
 
     def read() -> Any:
-        return _of(*registry)[primitive]
+        found = _of(module, path)
+        return found if primitive is None else found[primitive]
 
     def write(value: object) -> None:
-        _of(*registry)[primitive] = value
+        if primitive is None:
+            owner, _, name = path.rpartition(".")
+            setattr(_of(module, owner), name, value)
+        else:
+            _of(module, path)[primitive] = value
 
-    target = f"{'.'.join(registry)}[{primitive}]"
-    return _replacement(target, read, write, wrap, tried, why=why, feature=feature)
+    def misfit() -> str:
+        return _drift.misfit(target, read(), wrap, tried)
+
+    return replacement(target, read, write, wrap, misfit=misfit, why=why, feature=feature)
 
 
 def _allowed_in_control_flow(kind: type) -> Patch:
@@ -130,31 +106,31 @@ TABLE = PatchTable(
     (
         _allowed_in_control_flow(_primitive.CallEffect),
         _allowed_in_control_flow(_primitive.OrderedCallEffect),
-        _rule(
-            _BATCHERS,
-            lax.cond_p,
+        _patch(
+            *_BATCHERS,
             _control_flow.batched_branches,
             "axis_data args dims branches ...",
+            primitive=lax.cond_p,
             why="jax.vmap would run a call for elements that do not take its branch.",
             feature=_FLOW,
         ),
-        _rule(
-            _BATCHERS,
-            lax.while_p,
+        _patch(
+            *_BATCHERS,
             _control_flow.batched_loop,
             "axis_data args dims cond_nconsts cond_jaxpr body_nconsts body_jaxpr",
+            primitive=lax.while_p,
             why="jax.vmap would run a call for elements that have left the loop.",
             feature=_FLOW,
         ),
-        _rule(
-            _PARTIAL_EVAL,
-            lax.while_p,
+        _patch(
+            *_PARTIAL_EVAL,
             _control_flow.linearized_loop,
             "trace tracers cond_nconsts cond_jaxpr body_nconsts body_jaxpr",
+            primitive=lax.while_p,
             why="The derivative of a loop would make its calls once more.",
             feature=_FLOW,
         ),
-        _attribute(
+        _patch(
             "jax._src.lax.control_flow.loops",
             "_scan_known_hoisting",
             _control_flow.scan_without_hoisting,
@@ -163,26 +139,26 @@ TABLE = PatchTable(
             why="The derivative of a scan would make a call once for all iterations.",
             feature=_FLOW,
         ),
-        _rule(
-            _LOWERINGS,
-            lax.while_p,
+        _patch(
+            *_LOWERINGS,
             _control_flow.loop_with_its_condition,
             "ctx args cond_jaxpr body_jaxpr cond_nconsts body_nconsts",
+            primitive=lax.while_p,
             why="XLA would leave out calls in the condition of a loop of known length.",
             feature=_FLOW,
         ),
         *(
-            _rule(
-                _LOWERINGS,
-                reducer,
+            _patch(
+                *_LOWERINGS,
                 functools.partial(_rules.guarded, reducer),
                 "ctx ...",
+                primitive=reducer,
                 why="XLA would end the process where a reducer makes a call.",
                 feature=_names.REDUCERS,
             )
             for reducer in _rules.REDUCERS
         ),
-        _attribute(
+        _patch(
             "jax._src.interpreters.pxla",
             "UnloadedMeshExecutable.build_unsafe_call",
             _waiting,
@@ -190,7 +166,7 @@ TABLE = PatchTable(
             why="Programs with calls that run JAX programs could wait for each other forever.",
             feature=_names.EXECUTION,
         ),
-        _attribute(
+        _patch(
             "jax._src.compiler",
             "backend_compile_and_load",
             _overlap.overlapping,
@@ -198,14 +174,14 @@ TABLE = PatchTable(
             why="A program would wait for each call of a pure function before it goes on.",
             feature=_names.OVERLAP,
         ),
-        _attribute(
+        _patch(
             "jax._src.config",
             "no_tracing",
             _no_tracing,
             why="JAX would take a compiled program with calls for one that is to be traced.",
             feature=_names.NO_TRACING,
         ),
-        _attribute(
+        _patch(
             "jax._src.compiler",
             "_compile_and_write_cache",
             _disk_cache.unwritten,

@@ -32,24 +32,26 @@ def _described(name: str) -> str:
     return f"{what})"
 
 
-class CallEffect(_effects.Effect):  # type: ignore[misc]
+class _Effect(_effects.Effect):  # type: ignore[misc]
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return _described(self.name)
+
+
+class CallEffect(_Effect):
     """The effect of a call that must run once."""
 
-    def __str__(self) -> str:
-        return "HostCall"
-
-    def __repr__(self) -> str:
-        return _described("HostCall")
+    name = "HostCall"
 
 
-class OrderedCallEffect(_effects.Effect):  # type: ignore[misc]
+class OrderedCallEffect(_Effect):
     """The effect of a call that must run once, after all earlier ordered calls in the program."""
 
-    def __str__(self) -> str:
-        return "OrderedHostCall"
-
-    def __repr__(self) -> str:
-        return _described("OrderedHostCall")
+    name = "OrderedHostCall"
 
 
 UNORDERED = CallEffect()
@@ -57,11 +59,10 @@ ORDERED = OrderedCallEffect()
 
 
 def register() -> None:
-    """Register the properties of hostcall's effects with JAX.
+    """Register the properties of hostcall's effects with JAX; they stay, as `_patches` says.
 
-    The entries are for hostcall's own classes, which no other program has, so they stay when
-    hostcall is disabled. `jax.checkpoint` (rematerialization) is not allowed: it would run a call
-    twice. `_patches` allows branches and loops.
+    `jax.checkpoint` (rematerialization) is not allowed: it would run a call twice. `_patches`
+    allows branches and loops.
     """
     for kind in (CallEffect, OrderedCallEffect):
         _effects.lowerable_effects.add_type(kind)
@@ -70,11 +71,6 @@ def register() -> None:
         _effects.partial_eval_kept_effects.add_type(kind)
     _effects.ordered_effects.add_type(OrderedCallEffect)
     _effects.shardable_ordered_effects.add_type(OrderedCallEffect)
-
-
-def is_of_call(effect: object) -> bool:
-    """Return whether an effect is one of hostcall's."""
-    return isinstance(effect, CallEffect | OrderedCallEffect)
 
 
 def is_ordered(effect: object) -> bool:
@@ -101,7 +97,7 @@ def bind(
     vmap_method: str | None,
     joint: tuple[str, ...] | None = None,
 ) -> list[Any]:
-    """Make a call, and return its results as a list of arrays or tracers.
+    """Make a call, and return its flat results as a list of arrays or tracers.
 
     Args:
       function: the function to call.
@@ -113,7 +109,7 @@ def bind(
         call without `sharding=`. See `_joint`.
     """
     data = [_values.struct_of_data(result) for result in results]
-    avals = tuple(_values.aval_of(struct.shape, struct.dtype) for struct in data)
+    avals = tuple(jax.core.ShapedArray(struct.shape, struct.dtype) for struct in data)
     called: list[Any] = call_p.bind(
         *map(_values.data_of, args),
         function=function,
@@ -133,7 +129,7 @@ _holds_call: weakref.WeakKeyDictionary[Jaxpr, bool] = weakref.WeakKeyDictionary(
 
 def have_effectful_calls(jaxprs: Iterable[Jaxpr]) -> bool:
     """Return whether jaxprs hold calls with an effect, at any depth: JAX collects their effects."""
-    return any(is_of_call(effect) for jaxpr in jaxprs for effect in jaxpr.effects)
+    return any(isinstance(effect, _Effect) for jaxpr in jaxprs for effect in jaxpr.effects)
 
 
 def effectful_call(jaxprs: Iterable[Jaxpr]) -> str:

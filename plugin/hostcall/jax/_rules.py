@@ -23,10 +23,10 @@ from hostcall._functions import native_code, specs
 from hostcall._functions.declaration import MAP, OF_BATCHES
 from hostcall._functions.native_code import FfiHandler, NativeCode, NativeEntry, contradiction
 from hostcall._functions.specs import ArraySpec
-from hostcall.jax import _disk_cache, _handlers, _joint, _lowering, _names, _primitive, _values
+from hostcall.jax import _disk_cache, _handlers, _joint, _lowering, _names, _primitive
 from hostcall.jax._functions import Function, divided
-from hostcall.jax._primitive import call_p, equations, holds_call
-from hostcall_runtime import _interception, _patching, prepared
+from hostcall.jax._primitive import call_p, equations
+from hostcall_runtime import _interception, _patching, _trees, prepared
 
 # The primitives of JAX that compile a function of the user's into their own code.
 REDUCERS = (lax.reduce_p, lax.reduce_window_p, lax.select_and_scatter_p, lax.scatter_p)
@@ -38,9 +38,9 @@ def guarded(reducer: Any, entry: Any) -> Any:
 
     @functools.wraps(stock)
     def lower(context: Any, *args: Any, **params: Any) -> Any:
-        if any(map(holds_call, jaxprs_in_params(params))):
-            function = _first_call(params)["function"]
-            raise refusal(function.description, reducer.name)
+        called = (e for e in equations(jaxprs_in_params(params)) if e.primitive is call_p)
+        if (call := next(called, None)) is not None:
+            raise refusal(call.params["function"].description, reducer.name)
         return stock(context, *args, **params)
 
     return dataclasses.replace(entry, rule=lower)
@@ -56,22 +56,12 @@ def check(jaxpr: Any, kinds: dict[Any, str]) -> None:
 
 
 def refusal(called: str, reducer: str) -> NotImplementedError:
-    """Return the error of a call in a reducer's function.
-
-    Args:
-      called: the function and the call, for the message.
-      reducer: the name of the reducer in `jax.lax`.
-    """
+    """Return the error of a call in a function that is given to `jax.lax.<reducer>`."""
     return NotImplementedError(
         f"{called}: it is called in a function that is given to jax.lax.{reducer}, of which XLA "
         "makes machine code that calls no Python. Call the function with the whole array, or with "
         "one element after the other in jax.lax.scan."
     )
-
-
-def _first_call(params: dict[str, Any]) -> dict[str, Any]:
-    found = (e for e in equations(jaxprs_in_params(params)) if e.primitive is call_p)
-    return dict(next(found).params)
 
 
 def lower(
@@ -108,7 +98,7 @@ def lower(
 
 def _check(code: NativeCode, function: Function, context: _lowering.LoweringContext) -> None:
     inputs = [specs.of_array(aval) for aval in context.avals_in]
-    declared = specs.flatten(code.structure(jax.tree.unflatten(function.in_tree, inputs)))
+    declared = _trees.leaves(code.structure(jax.tree.unflatten(function.in_tree, inputs)))
     results = [ArraySpec(tuple(aval.shape), aval.dtype) for aval in context.avals_out]
     plain = [*map(specs.plain, declared)]
     wrong = code.complaint(inputs, declared)
@@ -129,17 +119,14 @@ _NO_DERIVATIVE = (
 
 
 def register() -> None:
-    """Register the rules, and the handlers that compiled programs call.
-
-    The entries are for hostcall's own primitive, which no other program has, so they stay when
-    hostcall is disabled.
-    """
-    jax.ffi.register_ffi_target(TARGET, prepared().handler(), platform="cpu", api_version=1)
-    joint = prepared().joint_handler()
-    jax.ffi.register_ffi_target(_joint.TARGET, joint, platform="cpu", api_version=1)
-    native = prepared().native_handler()
-    jax.ffi.register_ffi_target(native_code.TARGET, native, platform="cpu", api_version=1)
-    for name, handler in prepared().early_handlers().items():
+    """Register the rules and the handlers that programs call; they stay, as `_patches` says."""
+    handlers = {
+        TARGET: prepared().handler(),
+        _joint.TARGET: prepared().joint_handler(),
+        native_code.TARGET: prepared().native_handler(),
+        **prepared().early_handlers(),
+    }
+    for name, handler in handlers.items():
         jax.ffi.register_ffi_target(name, handler, platform="cpu", api_version=1)
     # This needs no GPU: JAX keeps the handler until there is one.
     jax.ffi.register_ffi_target(TARGET, prepared().cuda_handler(), platform="CUDA", api_version=1)
@@ -176,7 +163,7 @@ def emit(
     target = TARGET
     if place is not None:
         target, wide = _joint.TARGET, [place.shard, *wide]
-        avals_in = [_values.aval_of((), np.int32), *avals_in]
+        avals_in = [jax.core.ShapedArray((), np.int32), *avals_in]
         attributes |= {"shards": place.shards, "devices": place.devices}
     called = _lowering.emit_call(
         context, target, wide, avals_in, avals_out, attributes, effect, sharding
@@ -283,7 +270,7 @@ def _divide(args: Any, dims: Any, *, function: Function, result_avals: Any, **pa
     called = call_p.bind(
         *batched,
         function=divided(function, tuple(dim is not None for dim in dims)),
-        result_avals=tuple(_values.aval_of((size, *a.shape), a.dtype) for a in result_avals),
+        result_avals=tuple(jax.core.ShapedArray((size, *a.shape), a.dtype) for a in result_avals),
         **params,
     )
     return called, [0] * len(called)

@@ -21,13 +21,9 @@ _FORMS = (
 
 @dataclasses.dataclass(frozen=True)
 class Division:
-    """The division of a call's arrays among devices.
+    """The division of a call's arrays among devices: a PartitionSpec for each argument and result.
 
-    Attributes:
-      mesh: the devices; None if no array is divided.
-      arguments: a PartitionSpec for each argument.
-      results: a PartitionSpec for each result.
-      axes: the mesh axes that divide arrays.
+    Without axes that divide arrays there is no mesh.
     """
 
     mesh: Mesh | None
@@ -37,13 +33,9 @@ class Division:
 
 
 def read(sharding: Any, args: Any, result: Any, place: str) -> Division:
-    """Return the division that `sharding` declares for a call.
+    """Return the division that `sharding`, as of `hostcall.jax.call`, declares for a call.
 
-    Args:
-      sharding: as `hostcall.jax.call` takes it.
-      args: the structure of the arguments, of objects with a shape.
-      result: the structure of the results.
-      place: the call, for messages.
+    `args` and `result` are structures of objects with a shape.
 
     Raises:
       TypeError: when `sharding` has an unknown form.
@@ -60,7 +52,7 @@ def read(sharding: Any, args: Any, result: Any, place: str) -> Division:
     pair = _without_none(pair)
     given = jax.tree.leaves(pair)
     # Shardings that apply to no array count too: they also say how to call the function.
-    used = {axis for leaf in given for axis in _axes(_spec(leaf, place))}
+    used = {axis for leaf in given for axes in _axes(_spec(leaf, place)) for axis in axes}
     arguments, results = (
         [_spec(leaf, place) for leaf in _leaves(*both, place)]
         for both in zip(pair, (args, result), strict=True)
@@ -87,18 +79,16 @@ def bind(
 ) -> list[Any]:
     """Return the results of a call that devices make together.
 
-    Args:
-      division: the division of its arrays.
-      call: makes the call; takes the flat arguments, the flat results as declared, and `joint` as
-        `_primitive.bind` does.
-      arrays: the flat arguments, whole.
-      results: the flat results, whole.
+    `arrays` and `results` are whole. `call` takes those of a device, and `joint` of
+    `_primitive.bind`.
     """
     if division.mesh is None:
         return call(arrays, results, ())
     mesh = division.mesh
     shards = [
-        jax.ShapeDtypeStruct(_shard_of(result.shape, spec, mesh), result.dtype)
+        jax.ShapeDtypeStruct(
+            jax.sharding.NamedSharding(mesh, spec).shard_shape(result.shape), result.dtype
+        )
         for result, spec in zip(results, division.results, strict=True)
     ]
 
@@ -136,11 +126,9 @@ def _leaves(given: Any, of: Any, place: str) -> list[Any]:
 def _without_none(tree: Any) -> Any:
     """Replace None by an empty spec, since JAX takes None for a structure without leaves."""
     whole = jax.sharding.PartitionSpec()
-    return jax.tree.map(lambda leaf: whole if leaf is None else leaf, tree, is_leaf=_is_none)
-
-
-def _is_none(value: object) -> bool:
-    return value is None
+    return jax.tree.map(
+        lambda leaf: whole if leaf is None else leaf, tree, is_leaf=lambda leaf: leaf is None
+    )
 
 
 def _spec(leaf: object, place: str) -> Any:
@@ -153,10 +141,10 @@ def _spec(leaf: object, place: str) -> Any:
     raise TypeError(f"{place}: {_FORMS}. {leaf!r} is none of these.")
 
 
-def _axes(spec: jax.sharding.PartitionSpec) -> list[str]:
-    """Return the axes that a spec names, in its order."""
+def _axes(spec: jax.sharding.PartitionSpec) -> list[list[str]]:
+    """Return the axes that divide each dimension of a spec."""
     entries = [entry if isinstance(entry, tuple) else (entry,) for entry in spec]
-    return [axis for entry in entries for axis in entry if isinstance(axis, str)]
+    return [[axis for axis in entry if isinstance(axis, str)] for entry in entries]
 
 
 def _mesh(leaves: Sequence[Any], place: str) -> Mesh:
@@ -181,7 +169,7 @@ def _check(division: Division, args: Any, result: Any, place: str) -> None:
     ):
         for leaf, spec in zip(leaves, specs, strict=True):
             _check_divides(leaf.shape, spec, division.mesh, f"{place}: {what} {list(leaf.shape)}")
-            missing = {*division.axes} - {*_axes(spec)}
+            missing = {*division.axes}.difference(*_axes(spec))
             if what == "result" and missing:
                 raise ValueError(
                     f"{place}: a result of shape {list(leaf.shape)} has no sharding along "
@@ -200,24 +188,9 @@ def _check_divides(
             "sharding can be a structure like that of the arrays: "
             "sharding=((of_x, of_y), of_result)."
         )
-    for size, shards in zip(shape, _counts(spec, mesh), strict=False):
+    for size, axes in zip(shape, _axes(spec), strict=False):
+        shards = math.prod(mesh.shape[axis] for axis in axes)
         if size % shards:
             raise ValueError(
                 f"{what} cannot be divided by {spec}: {size} is no multiple of {shards}."
             )
-
-
-def _counts(spec: jax.sharding.PartitionSpec, mesh: Mesh) -> list[int]:
-    """Return the number of shards of each dimension that a spec divides."""
-    entries = [entry if isinstance(entry, tuple) else (entry,) for entry in spec]
-    return [
-        math.prod(mesh.shape[axis] for axis in entry if isinstance(axis, str)) for entry in entries
-    ]
-
-
-def _shard_of(
-    shape: Sequence[int], spec: jax.sharding.PartitionSpec, mesh: Mesh
-) -> tuple[int, ...]:
-    counts = _counts(spec, mesh)
-    counts += [1] * (len(shape) - len(counts))
-    return tuple(size // count for size, count in zip(shape, counts, strict=True))

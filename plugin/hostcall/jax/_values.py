@@ -35,9 +35,14 @@ def is_tracing() -> bool:
     return _names.has(_names.TRACING) and not _core.trace_state_clean()
 
 
-def aval_of(shape: Sequence[Any], dtype: Any) -> Any:
-    """Return JAX's abstract value of an array of this shape and dtype."""
-    return jax.core.ShapedArray(shape, dtype)
+def is_float(value: Any) -> bool:
+    """Return whether an array, or a spec of one, has floating or complex numbers."""
+    return bool(jax.dtypes.issubdtype(value.dtype, np.inexact))
+
+
+def canonical(array: np.ndarray) -> Any:
+    """Return an array of the dtype that JAX has for it in its current configuration."""
+    return np.asarray(array).astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
 
 
 def is_key(dtype: Any) -> bool:
@@ -71,11 +76,6 @@ def dtypes_of(results: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, ...]:
 
 def returned(leaf: Any, declared: Any, description: str) -> Any:
     """Return the data of a result that is declared as keys; the function may return keys or data.
-
-    Args:
-      leaf: the result that the function returned.
-      declared: the declared dtype.
-      description: the description of the function.
 
     Raises:
       ResultError: when the result has keys of another dtype.

@@ -31,3 +31,20 @@ each_flavour = pytest.mark.parametrize("flavour", FLAVOURS.values(), ids=FLAVOUR
 each_effect = pytest.mark.parametrize(
     "flavour", [FLAVOURS["unordered"], FLAVOURS["ordered"]], ids=["unordered", "ordered"]
 )
+
+
+class Log:
+    """A callback without results, and what it was called with."""
+
+    def __init__(self) -> None:
+        self.entries: list[Any] = []
+
+    def __call__(self, flavour: Any, *values: Any) -> None:
+        flavour(lambda *v: self.entries.append(tuple(map(int, v))), None, *values)
+
+    def take(self) -> list[Any]:
+        """What was called since the last time, once everything has."""
+        jax.effects_barrier()
+        entries = [entry[0] if len(entry) == 1 else entry for entry in self.entries]
+        self.entries.clear()
+        return entries
