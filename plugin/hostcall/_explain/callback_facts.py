@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -61,21 +62,27 @@ class Bodies:
 
     Attributes:
       functions: the FunctionDefs by name.
-      mattering: the names of those that call Python or a compiled function, directly or not.
     """
 
     def __init__(self, library: FunctionDefLibrary) -> None:
         self.functions: dict[str, Any] = {f.signature.name: f for f in library.function}
         self._bodies: dict[str, Body] = {}
-        self.mattering = self._leading_to(_matters_itself)
-        self._with_effects = self._leading_to(
-            lambda node: op_kinds.calls_python(node) and op_kinds.is_ordered(node)
-        )
 
     def __getitem__(self, name: str) -> Body:
         if name not in self._bodies:
             self._bodies[name] = Body(self.functions[name], self.functions)
         return self._bodies[name]
+
+    @functools.cached_property
+    def mattering(self) -> set[str]:
+        """The names of the functions that call Python or a compiled function, directly or not."""
+        return self._leading_to(_matters_itself)
+
+    @functools.cached_property
+    def _with_effects(self) -> set[str]:
+        return self._leading_to(
+            lambda node: op_kinds.calls_python(node) and op_kinds.is_ordered(node)
+        )
 
     def matters(self, node: NodeDef) -> bool:
         """Return whether a node calls Python or a compiled function, directly or not."""
