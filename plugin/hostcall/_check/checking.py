@@ -9,10 +9,9 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from hostcall._check import processes, programs, results, side_effects, transformations
-from hostcall._check import subject as check_subject
+from hostcall._check import subject as subjects
 from hostcall._check.report import CheckError, CheckReport, Finding, NotChecked, Suggestion
-from hostcall._check.subject import Subject
-from hostcall._check.trial import Check, Outcome, Trial
+from hostcall._check.trial import Check, Outcome, SkipError, Trial
 from hostcall._tf import eager_execution
 
 
@@ -132,59 +131,52 @@ def check(
         raise ValueError(f"hostcall.check: skip={skip!r} names none of the checks: {listed}.")
     with eager_execution.eager_mode(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        said, inputs = check_subject.of(function, args, kwargs, result, kind, stateful)
-        subject = Subject(said, inputs)
-        outcomes = _made(Trial(subject, repeat_effects), skip)
-    report = _report(subject, outcomes)
+        declared, inputs = subjects.declared(function, args, kwargs, result, kind, stateful)
+        subject = subjects.Subject(declared, inputs)
+        report = _report(Trial(subject, repeat_effects), skip)
     if raise_errors and not report.ok:
         raise CheckError(report)
     return report
 
 
-def _made(trial: Trial, skip: Collection[str]) -> dict[str, list[Outcome]]:
-    """Return the outcomes of each check, by its name."""
-    outcomes: dict[str, list[Outcome]] = {}
+def _report(trial: Trial, skip: Collection[str]) -> CheckReport:
+    """Make all checks in their order."""
+    every: list[Outcome] = []
+    passed = []
+    failed: set[str] = set()
     for check in CHECKS:
-        failed = [name for name in check.needs if _has_found(outcomes.get(name, []))]
         if check.name in skip:
-            outcomes[check.name] = [NotChecked(check.name, "it is left out by skip=")]
-        elif failed:
-            why = f"first comes what was found by {', '.join(failed)}"
-            outcomes[check.name] = [NotChecked(check.name, why)]
+            made: list[Outcome] = [NotChecked(check.name, "it is left out by skip=")]
+        elif found := [name for name in check.needs if name in failed]:
+            made = [NotChecked(check.name, f"first comes what was found by {', '.join(found)}")]
         else:
-            outcomes[check.name] = _run(check, trial)
-    return outcomes
-
-
-def _run(check: Entry, trial: Trial) -> list[Outcome]:
-    outcomes: list[Outcome] = []
-    try:
-        outcomes.extend(check.run(trial))
-    except Exception as error:  # from the check, or from user code in an unexpected place
-        lines = str(error).strip().splitlines() or [""]
-        why = f"the check itself has failed: {type(error).__name__}: {lines[0][:300]}"
-        outcomes.append(NotChecked(check.name, why))
-    if check.compares and _has_found(outcomes) and not trial.still_repeats():
-        return [NotChecked(check.name, _CHANGED)]
-    return outcomes
-
-
-def _has_found(outcomes: list[Outcome]) -> bool:
-    return any(isinstance(one, Finding) for one in outcomes)
-
-
-def _is_partly(outcome: Outcome) -> bool:
-    """Return whether the check still counts as made despite this outcome."""
-    return isinstance(outcome, Suggestion) or (isinstance(outcome, NotChecked) and outcome.partly)
-
-
-def _report(subject: Subject, outcomes: dict[str, list[Outcome]]) -> CheckReport:
-    every = [one for made in outcomes.values() for one in made]
+            made = _made(check, trial)
+        every += made
+        if any(isinstance(one, Finding) for one in made):
+            failed.add(check.name)
+        elif all(isinstance(one, Suggestion) or one.partly for one in made):
+            passed.append(check.name)
     return CheckReport(
-        subject.description,
+        trial.subject.description,
         tuple(one for one in every if isinstance(one, Finding)),
-        tuple(name for name, made in outcomes.items() if all(map(_is_partly, made))),
+        tuple(passed),
         tuple(one for one in every if isinstance(one, NotChecked)),
-        subject.calls,
+        trial.subject.calls,
         tuple(one for one in every if isinstance(one, Suggestion)),
     )
+
+
+def _made(check: Entry, trial: Trial) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    trial.check = check.name
+    try:
+        outcomes.extend(check.run(trial))
+    except SkipError as why:
+        outcomes.append(NotChecked(check.name, str(why)))
+    except Exception as error:  # from the check, or from user code in an unexpected place
+        why = f"the check itself has failed: {subjects.described(error)}"
+        outcomes.append(NotChecked(check.name, why))
+    has_found = any(isinstance(one, Finding) for one in outcomes)
+    if check.compares and has_found and not trial.still_repeats():
+        return [NotChecked(check.name, _CHANGED)]
+    return outcomes

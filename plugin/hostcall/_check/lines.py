@@ -1,4 +1,4 @@
-"""The lines of code that findings advise."""
+"""The lines of code that findings advise, and values and errors as text."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ _TAKEN = frozenset({"tf", "hostcall", "np"})
 
 # The shapes of all arguments and of one result, in one call.
 Shapes = tuple[Sequence[tuple[int, ...]], tuple[int, ...]]
+# The shapes of all arguments and one size of a result, in one call.
+_Sizes = tuple[Sequence[tuple[int, ...]], int]
 
 
 def names(subject: Subject) -> list[str]:
@@ -35,6 +37,11 @@ def names(subject: Subject) -> list[str]:
     return [*found, *(name for name in made_up if name not in found)][:count]
 
 
+def name(subject: Subject, number: int = 0) -> str:
+    """Return the name of one argument; "x" if there is no such argument."""
+    return [*names(subject)[number:], "x"][0]
+
+
 def result(subject: Subject, specs: Sequence[str], uses_arguments: bool) -> str:
     """Return the option that declares the results.
 
@@ -49,15 +56,9 @@ def result(subject: Subject, specs: Sequence[str], uses_arguments: bool) -> str:
     return f"result={rule}{structure!r}"
 
 
-def spec(spec: Spec, shape: str | None = None, dtype: tf.DType | None = None) -> str:
-    """Return a spec as source text.
-
-    Args:
-      spec: the spec.
-      shape: the text to write for its shape, or None.
-      dtype: the dtype to write in the place of its own, or None.
-    """
-    name = (dtype or spec.dtype).name
+def spec(spec: Spec, shape: str | None = None) -> str:
+    """Return a spec as source text, with `shape` as the text of its shape if that is given."""
+    name = spec.dtype.name
     written = f"tf.{name}" if hasattr(tf, name) else f'"{name}"'
     if shape is None and spec.shape.rank is None:
         return f"tf.TensorSpec(None, {written})"
@@ -72,12 +73,14 @@ def shape_expression(subject: Subject, seen: Sequence[Shapes]) -> str | None:
     ranks = {len(shape) for _, shape in seen}
     if len(ranks) != 1:
         return None
-    for number, name in _ranked(subject):
+    # Where an argument is a structure of tensors, expressions name none.
+    known = [] if subject.inputs.nested else list(enumerate(names(subject)))
+    for number, name in known:
         if all(shape == given[number] for given, shape in seen):
             return f"{name}.shape"
     sizes = []
     for axis in range(ranks.pop()):
-        expression = _size_expression(subject, axis, [(g, shape[axis]) for g, shape in seen])
+        expression = _size_expression(known, axis, [(g, shape[axis]) for g, shape in seen])
         if expression is None:
             return None
         sizes.append(expression)
@@ -85,17 +88,14 @@ def shape_expression(subject: Subject, seen: Sequence[Shapes]) -> str | None:
 
 
 def _size_expression(
-    subject: Subject, axis: int, seen: Sequence[tuple[Sequence[tuple[int, ...]], int]]
+    named: Sequence[tuple[int, str]], axis: int, seen: Sequence[_Sizes]
 ) -> str | None:
-    known = _sizes(subject, seen)
-    wanted = {size for _, size in seen}
-    if len(wanted) == 1 and (len(seen) > 1 or not known):
-        # A size on the same axis that has never varied fits as well: prefer it to the number.
-        at_axis = [
-            name for name, sizes in known if name.endswith(f"[{axis}]") and {*sizes} == wanted
-        ]
-        return at_axis[0] if at_axis else str(seen[0][1])
+    known = _sizes(named, seen)
     numbers = [size for _, size in seen]
+    if len({*numbers}) == 1 and (len(seen) > 1 or not known):
+        # A size on the same axis that has never varied fits as well: prefer it to the number.
+        at_axis = [name for name, sizes in known if name.endswith(f"[{axis}]") and sizes == numbers]
+        return at_axis[0] if at_axis else str(numbers[0])
     found = (expression for expression, sizes in _expressions(known, numbers) if sizes == numbers)
     return next(found, str(numbers[0]) if len(seen) == 1 else None)
 
@@ -118,34 +118,19 @@ def _expressions(
             yield f"{name} // {size // first_wanted}", [n // (size // first_wanted) for n in sizes]
 
 
-def _sizes(
-    subject: Subject, seen: Sequence[tuple[Sequence[tuple[int, ...]], int]]
-) -> list[tuple[str, list[int]]]:
+def _sizes(named: Sequence[tuple[int, str]], seen: Sequence[_Sizes]) -> list[tuple[str, list[int]]]:
     """Return an expression for each size of the arguments, with its value in each call."""
-    found = []
-    for number, name in _ranked(subject):
-        for axis in range(len(seen[0][0][number])):
-            sizes = [given[number][axis] for given, _ in seen if len(given[number]) > axis]
-            if len(sizes) == len(seen):
-                found.append((f"{name}.shape[{axis}]", sizes))
-    return found
+    return [
+        (f"{name}.shape[{axis}]", [given[number][axis] for given, _ in seen])
+        for number, name in named
+        for axis in range(min(len(given[number]) for given, _ in seen))
+    ]
 
 
-def _ranked(subject: Subject) -> list[tuple[int, str]]:
-    """Return the number and name of each argument, if each is one tensor; else []."""
-    if subject.inputs.nested:
-        return []
-    return list(enumerate(names(subject)))
-
-
-class _Text:
+class _Text(str):
     """A text whose `repr` is the text itself."""
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-
-    def __repr__(self) -> str:
-        return self._text
+    __repr__ = str.__str__
 
 
 def shown(array: np.ndarray) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import io
 import textwrap
-from typing import Any
+from collections.abc import Iterator
 
+from hostcall import _report
+from hostcall._report import Code, Table, folded
 from hostcall_runtime._errors import counted
 
 
@@ -65,8 +66,25 @@ class Suggestion:
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
-    """The results of all checks; see `CheckReport`."""
+class CheckReport:
+    """The result of `hostcall.check`. `print` shows it as a table.
+
+    Attributes:
+      name: the function, and the file and line of its definition.
+      findings: the differences from the declaration, a tuple of `Finding`s.
+      passed: the names of the checks that were made and have found nothing, a tuple.
+      not_checked: the checks, or parts of them, that were not made: a tuple of objects with the
+        check's name (`check`), the reason (`why`), and whether the rest was made (`partly`).
+      calls: the number of times that the checks have called the function.
+      suggestions: options that might be declared, too: a tuple of objects with the name of the
+        check (`check`), the benefit of the option (`what`), and the line to write (`line`).
+      ok: whether nothing was found.
+
+    Examples:
+      >>> report = hostcall.check(np.cumsum, np.ones(3), result=lambda x: x)
+      >>> report.ok, "dtypes" in report.passed
+      (True, True)
+    """
 
     name: str
     findings: tuple[Finding, ...]
@@ -87,78 +105,8 @@ class Facts:
         found = counted(len(self.findings), "finding") if self.findings else "no finding"
         return f"{found} of {counted(len(self.passed) + len(failed), 'check')}"
 
-
-_WIDTH = 110
-
-
-def text(report: Facts) -> str:
-    """Return the table of findings as plain text, then passed checks and those not made."""
-    from rich.console import Console
-    from rich.text import Text
-
-    stream = io.StringIO()
-    console = Console(file=stream, width=_WIDTH, color_system=None, legacy_windows=False)
-    console.print(Text(f"{report.name}: {report.headline}", style="bold"), soft_wrap=True)
-    if report.findings:
-        console.print(_findings(report))
-        console.print(Text("\nWrite:\n"))
-        for line in dict.fromkeys(finding.line for finding in report.findings):
-            console.print(Text(textwrap.indent(line, "    ")), soft_wrap=True)
-        console.print()
-    for one in report.suggestions:
-        console.print(Text(f"Suggested: {one.line}: {one.what}."))
-    if report.passed:
-        console.print(Text(f"Passed: {', '.join(report.passed)}."))
-    for why, names in _reasons(report).items():
-        console.print(Text(f"Not checked: {', '.join(names)}: {why}."))
-    console.print(Text(f"The function was called {counted(report.calls, 'time')}."))
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
-
-
-def _reasons(report: Facts) -> dict[str, list[str]]:
-    """Return the names of the checks that were not made, by the reason."""
-    reasons: dict[str, list[str]] = {}
-    for one in report.not_checked:
-        reasons.setdefault(one.why.removesuffix("."), []).append(one.check)
-    return reasons
-
-
-def _findings(report: Facts) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    rows = Table(title="Findings", title_justify="left", show_lines=True)
-    rows.add_column("check", overflow="fold", min_width=10)
-    rows.add_column("what happened", overflow="fold", ratio=4)
-    rows.add_column("likely cause", overflow="fold", ratio=3)
-    for finding in report.findings:
-        rows.add_row(Text(finding.check), Text(finding.what), Text(finding.cause))
-    return rows
-
-
-@dataclasses.dataclass(frozen=True)
-class CheckReport(Facts):
-    """The result of `hostcall.check`. `print` shows it as a table.
-
-    Attributes:
-      name: the function, and the file and line of its definition.
-      findings: the differences from the declaration, a tuple of `Finding`s.
-      passed: the names of the checks that were made and have found nothing, a tuple.
-      not_checked: the checks, or parts of them, that were not made: a tuple of objects with the
-        check's name (`check`), the reason (`why`), and whether the rest was made (`partly`).
-      calls: the number of times that the checks have called the function.
-      suggestions: options that might be declared, too: a tuple of objects with the name of the
-        check (`check`), the benefit of the option (`what`), and the line to write (`line`).
-      ok: whether nothing was found.
-
-    Examples:
-      >>> report = hostcall.check(np.cumsum, np.ones(3), result=lambda x: x)
-      >>> report.ok, "dtypes" in report.passed
-      (True, True)
-    """
-
     def __str__(self) -> str:
-        return text(self)
+        return _report.as_text(_parts(self))
 
 
 class CheckError(AssertionError):
@@ -180,3 +128,29 @@ class CheckError(AssertionError):
 
     def __str__(self) -> str:
         return str(self.report)
+
+
+def _parts(report: CheckReport) -> Iterator[str | Table]:
+    yield Code(f"{report.name}: {report.headline}")
+    if report.findings:
+        columns = {
+            "check": {"overflow": "fold", "min_width": 10},
+            "what happened": folded(4),
+            "likely cause": folded(3),
+        }
+        rows = [(finding.check, finding.what, finding.cause) for finding in report.findings]
+        yield Table(columns, rows, "Findings", {"show_lines": True})
+        yield "\nWrite:\n"
+        for line in dict.fromkeys(finding.line for finding in report.findings):
+            yield Code(textwrap.indent(line, "    "))
+        yield ""
+    for one in report.suggestions:
+        yield f"Suggested: {one.line}: {one.what}."
+    if report.passed:
+        yield f"Passed: {', '.join(report.passed)}."
+    reasons: dict[str, list[str]] = {}
+    for left_out in report.not_checked:
+        reasons.setdefault(left_out.why.removesuffix("."), []).append(left_out.check)
+    for why, names in reasons.items():
+        yield f"Not checked: {', '.join(names)}: {why}."
+    yield f"The function was called {counted(report.calls, 'time')}."

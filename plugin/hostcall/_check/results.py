@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import time
+import tracemalloc
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,102 +14,82 @@ import tensorflow as tf
 from hostcall._callbacks.structures import BoundedSpec, Spec, admits, static_shape
 from hostcall._check import lines
 from hostcall._check.arguments import Sample
-from hostcall._check.cost import Cost
-from hostcall._check.report import Finding, NotChecked
-from hostcall._check.subject import Subject, UnsizedError
-from hostcall._check.trial import Outcome, Trial, Tried, same
+from hostcall._check.report import Finding
+from hostcall._check.subject import Subject, UnsizedError, described
+from hostcall._check.trial import Outcome, SkipError, Trial, Tried, differences, skip_if
 from hostcall_runtime._errors import counted
 
-COUNT, DTYPE, SHAPE, RULE = "count", "dtype", "shape", "rule"
+_COUNT, _DTYPE, _SHAPE, _RULE = "count", "dtype", "shape", "rule"
 
 
 @dataclasses.dataclass(frozen=True)
-class Problem:
+class _Problem:
     """A difference between results and their declaration.
 
     Attributes:
-      kind: COUNT, DTYPE, SHAPE, or RULE for a shape function that fails.
+      kind: _COUNT, _DTYPE, _SHAPE, or _RULE for a shape function that fails.
       what: a description in words.
       index: the index of the result.
-      actual: the actual dtype, shape or number of results.
+      returns_nothing: whether the result is None.
     """
 
     kind: str
     what: str
     index: int = 0
-    actual: Any = None
+    returns_nothing: bool = False
 
 
-def problem_of(subject: Subject, tried: Tried) -> Problem | None:
+def _problem_of(subject: Subject, tried: Tried) -> _Problem | None:
     """Return the first difference between a call's results and the declaration, or None."""
     called, dtypes = tried.called, subject.outputs.dtypes
     try:
         results = subject.results(called)
     except (ValueError, TypeError, IndexError) as error:
         what = f"it returned {_kind(called.returned)}, and declared is {_structure(subject)}"
-        return Problem(COUNT, f"{what}: {_first_line(error)}")
+        return _Problem(_COUNT, f"{what}: {described(error)}")
     if len(results) != len(dtypes):
         what = f"it returned {counted(len(results), 'value')}, and declared: {len(dtypes)}"
-        return Problem(COUNT, what, actual=len(results))
+        return _Problem(_COUNT, what)
     arrays = []
     for index, (value, dtype) in enumerate(zip(results, dtypes, strict=True)):
-        found = _dtype_problem(subject, index, value, dtype)
-        if isinstance(found, Problem):
-            return found
-        arrays.append(found)
+        array, actual = _converted(subject, value, dtype)
+        if array is None:
+            what = f"result {index} is {actual}, and declared is {dtype.name}"
+            return _Problem(_DTYPE, what, index, value is None)
+        arrays.append(array)
     try:
         specs = subject.specs(tried.sample.specs)
     except Exception as error:
-        what = f"the shape function fails for {tried.sample}: {_first_line(error)}"
-        return Problem(RULE, what)
-    return _shape_problem(arrays, specs, tried)
+        what = f"the shape function fails for {tried.sample}: {described(error)}"
+        return _Problem(_RULE, what)
+    for index, (array, spec) in enumerate(zip(arrays, specs, strict=True)):
+        if not admits(spec, array.shape):
+            what = f"result {index} has shape {array.shape} for {tried.sample}, and declared is "
+            return _Problem(_SHAPE, what + _declared(spec), index)
+    return None
 
 
-def declared(spec: Spec) -> str:
+def _declared(spec: Spec) -> str:
     """Return the shape that a spec declares, as text for a message."""
     if isinstance(spec, BoundedSpec):
         return str(spec)
     return str(spec.shape) if spec.shape.rank is None else str(tuple(spec.shape.as_list()))
 
 
-def _dtype_problem(
-    subject: Subject, index: int, value: Any, dtype: tf.DType
-) -> Problem | np.ndarray:
-    """Return the result as an array, or a problem if its dtype is not the declared one."""
-    own = getattr(value, "dtype", None)
-    wrong = None
+def _converted(subject: Subject, value: Any, dtype: tf.DType) -> tuple[np.ndarray | None, str]:
+    """Return the result as an array, or None and its dtype, if that is not the declared one."""
     try:
         array = subject.as_array(value, dtype)
-        if not _has_dtype(array, dtype):
-            wrong = array.dtype.name
     except Exception as error:
-        wrong = str(getattr(own, "name", own)) if own is not None else type(value).__name__
-        if value is not None and own is None:
-            wrong += f" ({_first_line(error)})"
-    if wrong is None:
-        return array
-    what = f"result {index} is {wrong}, and declared is {dtype.name}"
-    actual = own if own is not None else np.asarray(value).dtype if value is not None else None
-    return Problem(DTYPE, what, index, actual)
-
-
-def _has_dtype(array: np.ndarray, dtype: tf.DType) -> bool:
+        own = getattr(value, "dtype", None)
+        if own is not None:
+            return None, str(getattr(own, "name", own))
+        return None, type(value).__name__ + (f" ({described(error)})" if value is not None else "")
     if dtype == tf.string:
-        return array.dtype.kind in "OSU"
-    return bool(array.dtype == np.dtype(dtype.as_numpy_dtype))
-
-
-def _shape_problem(
-    arrays: Sequence[np.ndarray], specs: Sequence[Spec], tried: Tried
-) -> Problem | None:
-    for index, (array, spec) in enumerate(zip(arrays, specs, strict=True)):
-        if not admits(spec, array.shape):
-            what = (
-                f"result {index} has shape {array.shape} for {tried.sample}, and declared is "
-                f"{declared(spec)}"
-            )
-            return Problem(SHAPE, what, index, array.shape)
-    return None
+        fits = array.dtype.kind in "OSU"
+    else:
+        fits = array.dtype == np.dtype(dtype.as_numpy_dtype)
+    return (array, "") if fits else (None, array.dtype.name)
 
 
 def _kind(value: object) -> str:
@@ -123,104 +105,87 @@ def _structure(subject: Subject) -> str:
     return counted(len(subject.outputs.dtypes), "result")
 
 
-def _first_line(error: Exception) -> str:
-    text = str(error).strip()
-    return f"{type(error).__name__}: {text.splitlines()[0][:300] if text else ''}"
-
-
 def call(trial: Trial) -> Iterator[Outcome]:
     """Check that the function returns for the user's arguments."""
-    called = trial.base.called
+    subject, called = trial.subject, trial.base.called
     if isinstance(called.error, UnsizedError):
-        dtypes = trial.subject.outputs.dtypes
-        specs = [lines.spec(tf.TensorSpec(None, one), "[...]") for one in dtypes]
-        line = lines.result(trial.subject, specs, uses_arguments=True)
+        specs = [lines.spec(tf.TensorSpec(None, one), "[...]") for one in subject.outputs.dtypes]
+        line = lines.result(subject, specs, uses_arguments=True)
         cause = "a size is None or only bounded, and the function is to write into arrays"
-        yield Finding("call", str(called.error), cause, line)
+        yield trial.finding(str(called.error), cause, line)
     elif called.error is not None:
         what = f"it raises for {trial.base.sample}: {called.raised}"
-        if trial.subject.arguments.made_up:
+        if subject.arguments.made_up:
             cause = "it does not take these arguments, or not the values that were made up for them"
-            yield Finding("call", what, cause, _with_arrays(trial))
+            yield trial.finding(what, cause, _with_arrays(trial))
         else:
             cause = "it does not take what programs pass: arrays, and NumPy scalars for rank 0"
-            if trial.subject.declaration.borrow:
+            if subject.declaration.borrow:
                 cause += "; borrowed arrays are read-only"
-            yield Finding("call", what, cause, _call(trial))
+            yield trial.finding(what, cause, _call(trial))
 
 
 def count(trial: Trial) -> Iterator[Outcome]:
     """Check that results have the declared number and structure."""
-    for tried in trial.all_sizes:
-        problem = problem_of(trial.subject, tried)
-        if problem is not None and problem.kind == COUNT:
-            cause = "a result more or less than is declared, or a list where one array is meant"
-            line = _return_of_all(trial)
-            if trial.subject.outputs.alone and isinstance(tried.called.returned, list):
-                dtype = _numpy_name(trial.subject.outputs.dtypes[0])
-                line = f"return np.asarray(y, np.{dtype})    # y is the list"
-            yield Finding("count", problem.what, cause, line)
-            return
+    outputs = trial.subject.outputs
+    for tried, problem in _problems(trial, _COUNT):
+        cause = "a result more or less than is declared, or a list where one array is meant"
+        line = _return_of_all(trial)
+        if outputs.alone and isinstance(tried.called.returned, list):
+            line = f"return np.asarray(y, np.{_numpy_name(outputs.dtypes[0])})    # y is the list"
+        yield trial.finding(problem.what, cause, line)
+        return
 
 
 def dtypes(trial: Trial) -> Iterator[Outcome]:
     """Check that results have their declared dtypes."""
+    for _, problem in _problems(trial, _DTYPE):
+        yield _dtype_finding(trial, problem)
+        return
+
+
+def _problems(trial: Trial, *kinds: str) -> Iterator[tuple[Tried, _Problem]]:
     for tried in trial.all_sizes:
-        problem = problem_of(trial.subject, tried)
-        if problem is not None and problem.kind == DTYPE:
-            yield dtype_finding(trial, "dtypes", problem)
-            return
+        problem = _problem_of(trial.subject, tried)
+        if problem is not None and problem.kind in kinds:
+            yield tried, problem
 
 
-def dtype_finding(trial: Trial, check: str, problem: Problem) -> Finding:
-    """Return the finding for a result whose dtype is not the declared one."""
-    dtype = trial.subject.outputs.dtypes[problem.index]
-    if problem.actual is None:
-        return Finding(check, problem.what, "a path that returns nothing", _return_of_all(trial))
+def _dtype_finding(trial: Trial, problem: _Problem) -> Finding:
+    dtypes = trial.subject.outputs.dtypes
+    if problem.returns_nothing:
+        return trial.finding(problem.what, "a path that returns nothing", _return_of_all(trial))
     cause = "NumPy computes in float64, and int64, unless it is told otherwise"
-    count = len(trial.subject.outputs.dtypes)
-    name = "y" if count == 1 else f"y{problem.index}"
-    line = f"return np.asarray({name}, np.{_numpy_name(dtype)})"
-    if count > 1:
+    name = "y" if len(dtypes) == 1 else f"y{problem.index}"
+    line = f"return np.asarray({name}, np.{_numpy_name(dtypes[problem.index])})"
+    if len(dtypes) > 1:
         line += f"    # for result {problem.index}, {name}"
-    return Finding(check, problem.what, cause, line)
+    return trial.finding(problem.what, cause, line)
 
 
 def shapes(trial: Trial) -> Iterator[Outcome]:
     """Check that results have their declared shapes, for several sizes."""
-    found = False
-    for tried in trial.all_sizes:
-        problem = problem_of(trial.subject, tried)
-        if problem is not None and problem.kind in (SHAPE, RULE):
-            yield shape_finding(trial, "shapes", problem)
-            found = True
-            break
-    if not found:
+    for _, problem in _problems(trial, _SHAPE, _RULE):
+        if problem.kind == _RULE:
+            cause = "the shape function computes with sizes that these arguments do not have"
+        elif trial.subject.has_shape_function:
+            cause = "the shape function does not say how sizes follow from those of the arguments"
+        else:
+            cause = "the declared shape is a constant, and the shape of the result is not"
+        yield trial.finding(problem.what, cause, _written(trial, problem.index))
+        break
+    else:
         yield from _of_unknown_sizes(trial)
     yield from _not_tried(trial)
 
 
-def shape_finding(trial: Trial, check: str, problem: Problem) -> Finding:
-    """Return the finding for a wrong shape, or for a shape function that fails."""
-    subject = trial.subject
-    if problem.kind == RULE:
-        cause = "the shape function computes with sizes that these arguments do not have"
-        return Finding(check, problem.what, cause, _written(trial, problem.index))
-    cause = "the shape function does not say how sizes follow from those of the arguments"
-    if not subject.has_shape_function:
-        cause = "the declared shape is a constant, and the shape of the result is not"
-    return Finding(check, problem.what, cause, _written(trial, problem.index))
-
-
 def _of_unknown_sizes(trial: Trial) -> Iterator[Outcome]:
     """Check that the shape function gives no wrong sizes while tracing does not know them."""
-    subject = trial.subject
-    if not subject.has_shape_function or not trial.base.sample.tensors:
+    subject, specs = trial.subject, trial.base.sample.specs
+    if not subject.has_shape_function or not specs:
         return
-    base = trial.base
-    unknown = [tf.TensorSpec([None] * len(spec.shape), spec.dtype) for spec in base.sample.specs]
     try:
-        said = subject.specs(unknown)
+        said = subject.specs([tf.TensorSpec([None] * len(s.shape), s.dtype) for s in specs])
     except Exception:  # hostcall calls it again when sizes are known
         return
     for tried in trial.all_sizes:
@@ -229,22 +194,20 @@ def _of_unknown_sizes(trial: Trial) -> Iterator[Outcome]:
             if not static_shape(spec).is_compatible_with(array.shape):
                 what = (
                     f"for arguments of unknown size (None) the shape function says "
-                    f"{declared(spec)} of result {index}, which has shape "
+                    f"{_declared(spec)} of result {index}, which has shape "
                     f"{array.shape} for {tried.sample}"
                 )
                 cause = "a number takes the place of a size that is None while TensorFlow traces"
-                yield Finding("shapes", what, cause, _written(trial, index))
+                yield trial.finding(what, cause, _written(trial, index))
                 return
 
 
 def _not_tried(trial: Trial) -> Iterator[Outcome]:
     subject = trial.subject
     if not trial.other_sizes and subject.arguments.can_vary and subject.outputs.dtypes:
-        yield NotChecked(
-            "shapes",
+        yield trial.partly(
             "other sizes than these, since the declared shape is a constant. "
-            "tf.TensorSpec([None], ...) in the place of an argument says that its size may vary.",
-            partly=True,
+            "tf.TensorSpec([None], ...) in the place of an argument says that its size may vary."
         )
     for tried in trial.other_sizes:
         if tried.called.error is None:
@@ -252,10 +215,9 @@ def _not_tried(trial: Trial) -> Iterator[Outcome]:
         what = f"it raises for {tried.sample}: {tried.called.raised}"
         if tried.sample.promised:
             cause = "it does not take all sizes that the tf.TensorSpec admits"
-            yield Finding("shapes", what, cause, _with_arrays(trial))
+            yield trial.finding(what, cause, _with_arrays(trial))
             return
-        else:
-            yield NotChecked("shapes", what, partly=True)
+        yield trial.partly(what)
 
 
 def _written(trial: Trial, index: int) -> str:
@@ -265,14 +227,23 @@ def _written(trial: Trial, index: int) -> str:
         known = subject.specs(trial.base.sample.specs)
     except Exception:
         known = [tf.TensorSpec(None, dtype) for dtype in subject.outputs.dtypes]
+    odd = [tried for tried, _ in _problems(trial, _COUNT, _DTYPE)]
+    seen = [
+        (
+            [tuple(tensor.shape.as_list()) for tensor in tried.sample.tensors],
+            [array.shape for array in subject.arrays(tried.called)],
+        )
+        for tried in trial.all_sizes
+        if tried not in odd
+    ]
     specs, uses_arguments = [], False
-    tried = [one for one in trial.all_sizes if not _is_odd(trial, one)]
     for number, spec in enumerate(known):
         if number != index and isinstance(spec, BoundedSpec):
             specs.append(lines.spec(spec))
             continue
-        seen = [_seen(trial, one, number) for one in tried]
-        expression = lines.shape_expression(subject, seen)
+        expression = lines.shape_expression(
+            subject, [(given, all_[number]) for given, all_ in seen]
+        )
         if expression is None:
             return "route='partition'    # in the place of result=: no rule for the sizes is seen"
         uses_arguments = uses_arguments or ".shape" in expression
@@ -280,24 +251,13 @@ def _written(trial: Trial, index: int) -> str:
     return lines.result(subject, specs, uses_arguments)
 
 
-def _seen(trial: Trial, tried: Tried, index: int) -> lines.Shapes:
-    given = [tuple(tensor.shape.as_list()) for tensor in tried.sample.tensors]
-    return given, np.shape(trial.subject.arrays(tried.called)[index])
-
-
-def _is_odd(trial: Trial, tried: Tried) -> bool:
-    problem = problem_of(trial.subject, tried)
-    return problem is not None and problem.kind in (COUNT, DTYPE)
-
-
 def _return_of_all(trial: Trial) -> str:
     structure = trial.subject.outputs.structure
     if isinstance(structure, dict):
         return "return {" + ", ".join(f"{key!r}: ..." for key in structure) + "}"
     count = len(trial.subject.outputs.dtypes)
-    if not count:
-        return "return"
-    return "return y" if count == 1 else f"return {', '.join(f'y{i}' for i in range(count))}"
+    values = ["y"] if count == 1 else [f"y{i}" for i in range(count)]
+    return f"return {', '.join(values)}".rstrip()
 
 
 def _with_arrays(trial: Trial) -> str:
@@ -306,26 +266,30 @@ def _with_arrays(trial: Trial) -> str:
 
 
 def _call(trial: Trial) -> str:
-    if trial.subject.declaration.borrow:
-        names = lines.names(trial.subject)
-        return f"{names[0]} = np.array({names[0]})" if names else "borrow=False"
+    subject = trial.subject
+    if subject.declaration.borrow:
+        name = lines.name(subject)
+        return f"{name} = np.array({name})" if subject.inputs.count else "borrow=False"
     arrays = [
         f"np.full({tuple(spec.shape)}, b'...', object)"
         if spec.dtype == tf.string
         else f"np.ones({tuple(spec.shape)}, {spec.dtype.name!r})"
         for spec in trial.base.sample.specs
     ]
-    return f"{trial.subject.name}({', '.join(arrays)})    # raises the same"
+    return f"{subject.name}({', '.join(arrays)})    # raises the same"
 
 
 def _numpy_name(dtype: tf.DType) -> str:
-    if dtype == tf.string:
-        return "bytes_"
-    return "bool_" if dtype == tf.bool else dtype.name
+    return {tf.string: "bytes_", tf.bool: "bool_"}.get(dtype, dtype.name)
 
 
 # The last is beyond 16 bits. The cost of calls with fewer rows decides whether more are tried.
 _ROWS = (1_025, 8_193, 65_537)
+
+# A call that may take more seconds or bytes is not made. Each number of rows is eight times the one
+# before: the cost grows at least as much, and at most with the square of that.
+_MOST_SECONDS, _MOST_BYTES = 5.0, 1 << 29
+_LEAST_GROWTH, _MOST_GROWTH = 8.0, 64.0
 
 # NumPy adds up arrays of another layout in another order.
 _ROUNDING = 1e-5
@@ -335,156 +299,156 @@ _FIXED = "no size of the arguments may vary"
 
 def empty(trial: Trial) -> Iterator[Outcome]:
     """Check that results are as declared for arguments without elements."""
-    if _varies(trial):
-        yield from _tried(trial, "empty", trial.subject.arguments.leading(0))
-    else:
-        yield NotChecked("empty", _FIXED)
+    skip_if(not trial.varies, _FIXED)
+    name = lines.name(trial.subject)
+    yield from _tried(
+        trial,
+        trial.subject.arguments.leading(0),
+        "a batch may be empty, and what is made of no elements has another shape",
+        f"if not {name}.size: return {_empty_results(trial)}",
+    )
 
 
 def zero_d(trial: Trial) -> Iterator[Outcome]:
     """Check that results are as declared for scalars, if an argument may have any rank."""
     given = trial.subject.arguments
     if given.any_rank:
-        yield from _tried(trial, "zero_d", given.of_rank_0())
-    elif all(tensor.shape.rank for tensor in given.base.tensors):
-        yield NotChecked(
-            "zero_d", "no argument is of rank 0, or of any rank: TensorSpec(None, ...)"
+        cause = "functions of NumPy's make one axis of a scalar"
+        line = f"if not np.ndim({lines.name(trial.subject)}): ..."
+        yield from _tried(trial, given.of_rank_0(), cause, line)
+    else:
+        skip_if(
+            all(tensor.shape.rank for tensor in given.base.tensors),
+            "no argument is of rank 0, or of any rank: TensorSpec(None, ...)",
         )
 
 
 def huge(trial: Trial) -> Iterator[Outcome]:
     """Check that results are as declared for many rows."""
     subject = trial.subject
-    if not _varies(trial):
-        yield NotChecked("huge", _FIXED)
-        return
-    if trial.is_spared:
-        yield trial.spared("huge", "2 calls")
-        return
+    skip_if(not trial.varies, _FIXED)
+    trial.skip_if_spared("2 calls")
     # An exception is a finding only if other sizes work. Else many rows need not be its cause.
     raises = subject.arguments.vary_alone and len(trial.all_sizes) > len(trial.other_sizes)
-    costs: list[Cost] = []
-    for rows in _ROWS:
-        if costs and (costs[-1].exceeds(costs[:-1]) or subject.eager):
-            what = f"{rows:,} rows: a call with {costs[-1].rows:,} takes {costs[-1]}"
-            yield NotChecked("huge", what, partly=True)
+    cause = "it cuts off, or divides, what is large"
+    line = f"def {subject.name}(...): ...    # for many rows, too"
+    costs: list[tuple[float, float]] = []
+    for number, rows in enumerate(_ROWS):
+        if costs and (_may_cost_too_much(costs) or subject.eager):
+            seconds, size = costs[-1]
+            before = f"a call with {_ROWS[number - 1]:,} takes {seconds:.2g} seconds"
+            yield trial.partly(f"{rows:,} rows: {before} and {size / 2**20:.2g} MiB")
             return
         try:
             sample = subject.arguments.leading(rows)
         except ValueError as error:
-            yield NotChecked("huge", str(error), partly=bool(costs))
+            skip_if(not costs, str(error))
+            yield trial.partly(str(error))
             return
-        with Cost(rows) as cost:
-            outcomes = list(_tried(trial, "huge", sample, raises))
+        outcomes, cost = _measured(_tried(trial, sample, cause, line, raises))
         if outcomes:
             yield from outcomes
             return
         costs.append(cost)
 
 
+def _measured(outcomes: Iterator[Outcome]) -> tuple[list[Outcome], tuple[float, float]]:
+    """Return the outcomes, and the seconds and bytes that it takes to find them."""
+    traced = tracemalloc.is_tracing()
+    if not traced:
+        tracemalloc.start()
+    tracemalloc.reset_peak()
+    size, began = tracemalloc.get_traced_memory()[0], time.monotonic()
+    try:
+        found = list(outcomes)
+        seconds = time.monotonic() - began
+        return found, (seconds, tracemalloc.get_traced_memory()[1] - size)
+    finally:
+        if not traced:
+            tracemalloc.stop()
+
+
+def _may_cost_too_much(costs: Sequence[tuple[float, float]]) -> bool:
+    """Return whether a call with eight times the rows of the last might take too much."""
+    growth = [_MOST_GROWTH, _MOST_GROWTH]
+    if len(costs) > 1:
+        pairs = zip(costs[-1], costs[-2], strict=True)
+        growth = [now / max(before, 1e-9) for now, before in pairs]
+    expected = [
+        cost * min(_MOST_GROWTH, max(_LEAST_GROWTH, by))
+        for cost, by in zip(costs[-1], growth, strict=True)
+    ]
+    return expected[0] > _MOST_SECONDS or expected[1] > _MOST_BYTES
+
+
 def layout(trial: Trial) -> Iterator[Outcome]:
     """Check that arrays whose memory layout is not row-major give the same results."""
-    subject = trial.subject
-    arrays = [tensor.numpy() for tensor in trial.base.sample.tensors]
-    if subject.eager or subject.declaration.on_device:
-        yield NotChecked("layout", "it takes no arrays of NumPy's")
-        return
-    if not any(isinstance(array, np.ndarray) and array.size > 1 for array in arrays):
-        yield NotChecked("layout", "no argument has more than one element")
-        return
-    if trial.is_spared:
-        yield trial.spared("layout", "2 calls")
-        return
-    if not trial.repeats:
-        yield NotChecked("layout", "two calls do not return the same")
-        return
+    subject, sample = trial.subject, trial.base.sample
+    arrays = [tensor.numpy() for tensor in sample.tensors]
+    skip_if(subject.eager or subject.declaration.on_device, "it takes no arrays of NumPy's")
+    is_large = any(isinstance(array, np.ndarray) and array.size > 1 for array in arrays)
+    skip_if(not is_large, "no argument has more than one element")
+    trial.skip_if_spared("2 calls")
+    trial.skip_unless_repeating()
     for name, change in (("every second of a larger array", _strided), ("by columns", _by_columns)):
-        specs = subject.specs(trial.base.sample.specs) if subject.declaration.out else []
+        specs = subject.specs(sample.specs) if subject.declaration.out else []
         called = subject.call_on([change(array) for array in arrays], specs)
-        if called.error is not None:
-            why = f"for arrays that lie in memory {name} it raises {called.raised}"
-            yield NotChecked("layout", why)
-            return
+        where = f"for arrays that lie in memory {name}"
+        skip_if(called.error, f"{where} it raises {called.raised}")
         now = subject.arrays(called)
-        for index, (one, other) in enumerate(zip(now, trial.first_results, strict=True)):
-            if not same([one], [other], _ROUNDING):
-                what = (
-                    f"for arrays that lie in memory {name}, result {index} is {lines.shown(one)}, "
-                    f"and for the same row by row {lines.shown(other)}"
-                )
-                cause = "it reads their memory by address, as one piece. Programs pass such arrays "
-                cause += "as it expects; callers in Python need not"
-                names = lines.names(subject)
-                first = names[0] if names else "x"
-                yield Finding("layout", what, cause, f"{first} = np.ascontiguousarray({first})")
-                return
+        for found in differences(
+            now, trial.first_results, ", and for the same row by row ", _ROUNDING
+        ):
+            cause = "it reads their memory by address, as one piece. Programs pass such arrays "
+            cause += "as it expects; callers in Python need not"
+            first = lines.name(subject)
+            line = f"{first} = np.ascontiguousarray({first})"
+            yield trial.finding(f"{where}, {found}", cause, line)
+            return
 
 
-def _varies(trial: Trial) -> bool:
-    given = trial.subject.arguments
-    return given.can_vary and (given.has_free_sizes or trial.subject.has_shape_function)
-
-
-def _tried(trial: Trial, check: str, sample: Sample, raises: bool = False) -> Iterator[Outcome]:
-    """Make one more call and yield its outcomes.
+def _tried(
+    trial: Trial, sample: Sample, cause: str, line: str, raises: bool = False
+) -> Iterator[Outcome]:
+    """Make one more call and yield its outcome.
 
     Args:
       trial: the run.
-      check: the name of the check.
       sample: the arguments.
+      cause: the likely cause of results of other shapes.
+      line: the line to write then.
       raises: whether an exception is a finding, because only the size can cause it.
     """
-    subject = trial.subject
     try:
-        tried = Tried(sample, subject.call(sample))
+        tried = trial.call(sample)
     except Exception as error:  # from the shape function, which `out` needs
-        yield NotChecked(check, f"the shape function raises {type(error).__name__}: {error}")
-        return
-    if tried.called.error is None:
-        yield from _compared(trial, check, tried)
-        return
-    what = f"for {sample} it raises {tried.called.raised}"
-    if raises:
+        raise SkipError(f"the shape function raises {type(error).__name__}: {error}") from error
+    if tried.called.error is not None:
+        what = f"for {sample} it raises {tried.called.raised}"
+        skip_if(not raises, what)
         cause = "recursion over rows, small integers for indices, or memory"
-        yield Finding(check, what, cause, f"def {subject.name}(...): ...    # for many rows, too")
-    else:
-        yield NotChecked(check, what)
-
-
-def _compared(trial: Trial, check: str, tried: Tried) -> Iterator[Finding]:
-    problem = problem_of(trial.subject, tried)
+        yield trial.finding(what, cause, line)
+        return
+    problem = _problem_of(trial.subject, tried)
     if problem is None:
         return
-    if problem.kind == DTYPE:
-        yield dtype_finding(trial, check, problem)
+    if problem.kind == _DTYPE:
+        yield _dtype_finding(trial, problem)
         return
-    names = lines.names(trial.subject)
-    name = names[0] if names else "x"
-    cause = {
-        "empty": "a batch may be empty, and what is made of no elements has another shape",
-        "zero_d": "functions of NumPy's make one axis of a scalar",
-        "huge": "it cuts off, or divides, what is large",
-    }[check]
-    what = problem.what if problem.kind != COUNT else f"for {tried.sample} {problem.what}"
-    line = {
-        "empty": f"if not {name}.size: return {_empty_results(trial)}",
-        "zero_d": f"if not np.ndim({name}): ...",
-        "huge": f"def {trial.subject.name}(...): ...    # for many rows, too",
-    }[check]
-    yield Finding(check, what, cause, line)
+    what = f"for {sample} {problem.what}" if problem.kind == _COUNT else problem.what
+    yield trial.finding(what, cause, line)
 
 
 def _empty_results(trial: Trial) -> str:
     subject = trial.subject
-    sample = subject.arguments.leading(0)
     try:
-        specs = [
-            (spec.shape.as_list(), spec.dtype.as_numpy_dtype)
-            for spec in subject.specs(sample.specs)
-        ]
+        specs = subject.specs(subject.arguments.leading(0).specs)
+        return ", ".join(
+            f"np.zeros({spec.shape.as_list()}, np.{np.dtype(spec.dtype.as_numpy_dtype).name})"
+            for spec in specs
+        )
     except Exception:
         return "..."
-    return ", ".join(f"np.zeros({shape}, np.{np.dtype(dtype).name})" for shape, dtype in specs)
 
 
 def _strided(value: Any) -> Any:

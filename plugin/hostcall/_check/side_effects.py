@@ -21,16 +21,18 @@ import numpy as np
 
 from hostcall._check import lines
 from hostcall._check.arguments import Sample
-from hostcall._check.report import Finding, NotChecked, Suggestion
-from hostcall._check.trial import Outcome, Trial, same, same_twice
+from hostcall._check.report import Suggestion
+from hostcall._check.subject import POISON
+from hostcall._check.trial import Outcome, SkipError, Trial, differences, differing, skip_if
 from hostcall_runtime._errors import counted
 
 # Larger values and those of frameworks are left out, as pickling them may take seconds.
 _MOST_BYTES = 1 << 24
 _FRAMEWORKS = ("jax", "jaxlib", "keras", "tensorflow", "torch")
+_CODE = type | types.ModuleType | types.FunctionType | types.BuiltinFunctionType
 
 
-def state_of(function: Callable[..., Any]) -> dict[str, str]:
+def _state_of(function: Callable[..., Any]) -> dict[str, str]:
     """Return a hash of each value that a function refers to and could change, by a name for it.
 
     The values are closure variables, globals, defaults, attributes of its object, and global random
@@ -54,217 +56,171 @@ def state_of(function: Callable[..., Any]) -> dict[str, str]:
         named = {**variables.globals, **variables.nonlocals}
         found |= {f"variable {name}": value for name, value in named.items()}
         found |= {f"default {i}": value for i, value in enumerate(code.__defaults__ or ())}
-    hashes = {name: _hash(value) for name, value in found.items() if not _is_code(value)}
+    hashes = {name: _hash(value) for name, value in found.items()}
     return {name: value for name, value in hashes.items() if value is not None}
 
 
-def changes(before: dict[str, str], after: dict[str, str]) -> list[str]:
-    """Return the names of the values that differ."""
-    return [name for name, value in after.items() if before.get(name, value) != value]
-
-
-@contextlib.contextmanager
-def printing() -> Iterator[io.StringIO]:
-    """Yield a stream that gets a copy of the text printed meanwhile."""
-    seen = io.StringIO()
-    with contextlib.redirect_stdout(_Both(sys.stdout, seen)):
-        yield seen
-
-
-class _Both(io.TextIOBase):
-    def __init__(self, shown: Any, seen: io.StringIO) -> None:
-        self._shown, self._seen = shown, seen
-
-    def write(self, text: str) -> int:
-        self._seen.write(text)
-        return int(self._shown.write(text) or 0)
-
-    def flush(self) -> None:
-        self._shown.flush()
-
-
-def _is_code(value: object) -> bool:
-    return isinstance(
-        value, type | types.ModuleType | types.FunctionType | types.BuiltinFunctionType
-    )
-
-
-def _is_of_framework(value: object) -> bool:
-    """Return whether a framework defines the value's class: pickling it may take seconds."""
-    return any(cls.__module__.partition(".")[0] in _FRAMEWORKS for cls in type(value).__mro__)
-
-
 def _hash(value: object) -> str | None:
+    if isinstance(value, _CODE):
+        return None
     try:
-        if getattr(value, "nbytes", 0) > _MOST_BYTES or _is_of_framework(value):
+        packages = {cls.__module__.partition(".")[0] for cls in type(value).__mro__}
+        if getattr(value, "nbytes", 0) > _MOST_BYTES or not packages.isdisjoint(_FRAMEWORKS):
             return None
         return hashlib.sha256(pickle.dumps(value)).hexdigest()
     except Exception:  # pickling runs user code
         return None
 
 
+class _Both(io.StringIO):
+    """A copy of the text that goes on to a stream."""
+
+    def __init__(self, shown: Any) -> None:
+        super().__init__()
+        self._shown = shown
+
+    def write(self, text: str) -> int:
+        super().write(text)
+        return int(self._shown.write(text) or 0)
+
+    def flush(self) -> None:
+        self._shown.flush()
+
+
 def arguments(trial: Trial) -> Iterator[Outcome]:
     """Check that calls do not change arguments that may lie in the program's own memory."""
-    subject = trial.subject
-    if not subject.eager and subject.declared.is_callback:
-        yield NotChecked("arguments", "a hostcall.callback gets arrays of its own, to write to")
-        return
-    tried = trial.base
-    before = [tensor.numpy() for tensor in tried.sample.tensors]
+    subject, tried = trial.subject, trial.base
+    skip_if(
+        not subject.eager and subject.declared.is_callback,
+        "a hostcall.callback gets arrays of its own, to write to",
+    )
+    before = [np.asarray(tensor.numpy()) for tensor in tried.sample.tensors]
     after = [np.asarray(value) for value in tried.called.arguments]
-    for number, (one, other) in enumerate(zip(before, after, strict=True)):
-        if not same([np.asarray(one)], [other]):
-            names = lines.names(subject)
-            name = names[number] if number < len(names) else "x"
-            what = (
-                f"it changes argument {number}: {lines.shown(np.asarray(one))} has become "
-                f"{lines.shown(other)}"
-            )
-            cause = "it writes into an array that may be a tensor's own memory"
-            yield Finding("arguments", what, cause, f"{name} = np.array({name})")
+    for number, one, other in differing(before, after, rounding=0.0):
+        name = lines.name(subject, number)
+        what = f"it changes argument {number}: {lines.shown(one)} has become {lines.shown(other)}"
+        cause = "it writes into an array that may be a tensor's own memory"
+        yield trial.finding(what, cause, f"{name} = np.array({name})")
 
 
 def purity(trial: Trial) -> Iterator[Outcome]:
     """Check that a function declared pure repeats its results and has no side effects."""
     subject = trial.subject
-    if not subject.is_pure:
-        yield NotChecked("purity", "the function is declared stateful")
-        return
+    skip_if(not subject.is_pure, "the function is declared stateful")
     function = subject.user_function
     _ = trial.first_results
-    with printing() as printed:
-        states = [state_of(function)]
+    with contextlib.redirect_stdout(_Both(sys.stdout)) as printed:
+        states = [_state_of(function)]
         _ = trial.again
-        states.append(state_of(function))
+        states.append(_state_of(function))
         if trial.repeats:
             subject.call(trial.base.sample)
-            states.append(state_of(function))
-    line = f"{_claim(trial)}    # in the place of {_claimed(trial)}"
+            states.append(_state_of(function))
+    line = _stateful(trial)
     if not trial.repeats:
         what = f"two calls with equal arguments: {_difference(trial)}"
-        cause = "random numbers, the time, or state of the function's own"
-        yield Finding("purity", what, cause, line)
+        yield trial.finding(what, "random numbers, the time, or state of the function's own", line)
         return
     # A change that not every call makes, such as filling a cache, is no side effect.
-    steps = [set(changes(*pair)) for pair in itertools.pairwise(states)]
-    changed = sorted(set.intersection(*steps))
-    if changed:
-        what = f"each call changes {', '.join(changed)}"
-        cause = "programs may leave out calls of pure functions, share them, or make them again"
-        yield Finding("purity", what, cause, line)
-    elif printed.getvalue():
-        what = f"calls print {counted(len(printed.getvalue()), 'character')}"
-        cause = "programs may leave out calls of pure functions, share them, or make them again"
-        yield Finding("purity", what, cause, line)
+    steps = [
+        {name for name, value in after.items() if before.get(name, value) != value}
+        for before, after in itertools.pairwise(states)
+    ]
+    cause = "programs may leave out calls of pure functions, share them, or make them again"
+    if changed := sorted(set.intersection(*steps)):
+        yield trial.finding(f"each call changes {', '.join(changed)}", cause, line)
+    elif text := printed.getvalue():
+        yield trial.finding(f"calls print {counted(len(text), 'character')}", cause, line)
 
 
 def _difference(trial: Trial) -> str:
-    error = trial.again.called.error
-    if error is not None:
-        return f"the second raises {trial.again.called.raised}"
-    again = trial.subject.arrays(trial.again.called)
-    for index, (one, other) in enumerate(zip(trial.first_results, again, strict=True)):
-        if not same_twice([one], [other]):
-            return f"result {index} is {lines.shown(one)}, then {lines.shown(other)}"
-    return "other results"
+    if trial.again.error is not None:
+        return f"the second raises {trial.again.raised}"
+    again = trial.subject.arrays(trial.again)
+    return differences(trial.first_results, again, ", then ")[0]
 
 
-def _claimed(trial: Trial) -> str:
-    how = trial.subject.declaration
+def _stateful(trial: Trial) -> str:
+    """Return the line that declares a function as stateful, with the options that it replaces."""
+    how, is_callback = trial.subject.declaration, trial.subject.declared.is_callback
+    claimed = "pure=True" if how.pure else "stateful=False"
     if how.table is not None:
-        stateless = "stateful=False, " if trial.subject.declared.is_callback else ""
-        return f"{stateless}memo={how.memo!r}"
-    return "pure=True" if how.pure else "stateful=False"
-
-
-def _claim(trial: Trial) -> str:
-    how = trial.subject.declaration
-    if how.table is not None and not trial.subject.declared.is_callback:
-        return "memo=False"
-    return "pure=False" if how.pure else "stateful=True"
+        claimed = f"{'stateful=False, ' if is_callback else ''}memo={how.memo!r}"
+    claim = "pure=False" if how.pure else "stateful=True"
+    if how.table is not None and not is_callback:
+        claim = "memo=False"
+    return f"{claim}    # in the place of {claimed}"
 
 
 def aliasing(trial: Trial) -> Iterator[Outcome]:
     """Check that a result stays the same when the function is called again."""
     subject = trial.subject
-    if not subject.outputs.dtypes:
-        yield NotChecked("aliasing", "it has no results")
-        return
-    if subject.declaration.shares_memory:
-        yield NotChecked("aliasing", "results of functions that borrow arrays are copied at once")
-        return
+    skip_if(not subject.outputs.dtypes, "it has no results")
+    skip_if(
+        subject.declaration.shares_memory,
+        "results of functions that borrow arrays are copied at once",
+    )
     before = trial.first_results
     _ = trial.again
-    tried = trial.variants(2)
-    if isinstance(tried, str):
-        yield NotChecked("aliasing", tried, partly=True)
+    try:
+        trial.variants(2)
+    except SkipError as why:
+        yield trial.partly(str(why))
     now = subject.arrays(trial.base.called)
-    for index, (one, later) in enumerate(zip(before, now, strict=True)):
-        if not same([one], [later]):
-            what = (
-                f"a call changes what the call before it returned: result {index} was "
-                f"{lines.shown(one)} and has become {lines.shown(later)}"
-            )
-            cause = "it returns the same array each time; TensorFlow does not copy it where it can"
-            name = "y" if len(now) == 1 else f"y{index}"
-            yield Finding("aliasing", what, cause, f"return {name}.copy()")
-            return
+    for index, one, later in differing(before, now, rounding=0.0):
+        what = (
+            f"a call changes what the call before it returned: result {index} was "
+            f"{lines.shown(one)} and has become {lines.shown(later)}"
+        )
+        cause = "it returns the same array each time; TensorFlow does not copy it where it can"
+        name = "y" if len(now) == 1 else f"y{index}"
+        yield trial.finding(what, cause, f"return {name}.copy()")
+        return
 
 
 def borrowed(trial: Trial) -> Iterator[Outcome]:
     """Check that no reference to borrowed arrays is left once the function has returned."""
-    subject = trial.subject
-    how = subject.declaration
-    if not how.shares_memory:
-        yield NotChecked("borrowed", "it borrows no arrays")
-        return
+    how = trial.subject.declaration
+    skip_if(not how.shares_memory, "it borrows no arrays")
     if not trial.base.called.kept:
         return
-    names = lines.names(subject)
+    kept, option = lines.name(trial.subject), "borrow=True"
     if how.out and not how.borrow:
         kept, option = "out", "out=True"
     elif how.on_device:
-        kept, option = names[0] if names else "x", "memory='device'"
-    else:
-        kept, option = names[0] if names else "x", "borrow=True"
+        option = "memory='device'"
     what = f"it has returned, and something still refers to an array that it got by {option}"
     cause = "it keeps the array, or a part of it, in a list, a cache or an attribute"
-    yield Finding("borrowed", what, cause, f"kept = np.array({kept})")
+    yield trial.finding(what, cause, f"kept = np.array({kept})")
 
 
 def out(trial: Trial) -> Iterator[Outcome]:
     """Check that the function writes all of `out` and returns no other value."""
-    subject = trial.subject
-    if not subject.declaration.out:
-        yield NotChecked("out", "it is not declared with out=True")
-        return
-    called = trial.base.called
+    subject, sample, called = trial.subject, trial.base.sample, trial.base.called
+    skip_if(not subject.declaration.out, "it is not declared with out=True")
     if called.wrong_out:
         what = "it returns a value that is not `out`"
-        cause = "it makes an array of its own"
-        yield Finding("out", what, cause, "out[...] = y    # and return nothing")
+        line = "out[...] = y    # and return nothing"
+        yield trial.finding(what, "it makes an array of its own", line)
         return
-    specs = subject.specs(trial.base.sample.specs)
-    left = [_left(array, 0x55) for array in called.outs]
+    left = [_left(array, POISON) for array in called.outs]
     if not any(map(np.any, left)):
         return
     # The function may have written these very bytes, so another call uses others.
-    second = subject.call_on(subject.values(trial.base.sample), specs, 0xAA)
-    if second.error is not None:
-        yield NotChecked("out", f"a second call raises {second.raised}")
-        return
+    poison = 0xFF ^ POISON
+    second = subject.call_on(subject.values(sample), subject.specs(sample.specs), poison)
+    skip_if(second.error, f"a second call raises {second.raised}")
     for index, (first, array) in enumerate(zip(left, second.outs, strict=True)):
-        unwritten = first & _left(array, 0xAA)
+        unwritten = first & _left(array, poison)
         if np.any(unwritten):
             place = tuple(int(axis) for axis in np.argwhere(unwritten)[0])
-            number = int(unwritten.sum())
             what = (
-                f"it leaves {number} of {array.size} elements of `out` for result {index} as they "
-                f"were, that at {place} for one"
+                f"it leaves {int(unwritten.sum())} of {array.size} elements of `out` for result "
+                f"{index} as they were, that at {place} for one"
             )
             cause = "`out` holds arbitrary values before the call, and no zeros"
             name = "out" if len(called.outs) == 1 else f"out[{_place(trial, index)!r}]"
-            yield Finding("out", what, cause, f"{name}.fill(0)    # before it writes a part")
+            yield trial.finding(what, cause, f"{name}.fill(0)    # before it writes a part")
             return
 
 
@@ -314,30 +270,23 @@ _LINE = "with lock:    # lock = threading.Lock(), around what the calls share"
 def threads(trial: Trial) -> Iterator[Outcome]:
     """Check that eight threads at once get the same results as one, if calls may overlap."""
     subject = trial.subject
-    if not subject.outputs.dtypes or subject.declaration.line is not None:
-        yield NotChecked("threads", "it has no results to compare")
-        return
-    if trial.is_spared:
-        yield trial.spared("threads", f"{_THREADS * (_CALLS + 1)} calls")
-        return
-    if not trial.repeats:
-        yield NotChecked("threads", "two calls do not return the same")
-        return
+    has_results = subject.outputs.dtypes and subject.declaration.line is None
+    skip_if(not has_results, "it has no results to compare")
+    trial.skip_if_spared(f"{_THREADS * (_CALLS + 1)} calls")
+    trial.skip_unless_repeating()
     tried = trial.variants(_THREADS)
-    if isinstance(tried, str):
-        yield NotChecked("threads", tried)
-        return
     samples = [one.sample for one in tried]
     wanted = [subject.arrays(one.called) for one in tried]
     found = _at_once(trial, samples, wanted)
     if subject.declaration.lets_overlap(subject.user_function):
         if found is not None:
-            yield Finding("threads", found, _CAUSE, _LINE)
-    elif found is not None:
-        why = f"calls run one at a time, as {_OPTION} is not declared, and should not be: {found}"
-        yield NotChecked("threads", why)
-    elif subject.is_pure:
-        yield Suggestion("threads", _GAIN, _OPTION)
+            yield trial.finding(found, _CAUSE, _LINE)
+        return
+    skip_if(
+        found, f"calls run one at a time, as {_OPTION} is not declared, and should not be: {found}"
+    )
+    if subject.is_pure:
+        yield Suggestion(trial.check, _GAIN, _OPTION)
 
 
 def _at_once(
@@ -357,11 +306,11 @@ def _at_once(
         for _ in range(calls):
             called = subject.call(samples[number])
             if called.error is not None:
-                wrong.append(f"with {_THREADS} threads a call raises {called.raised}")
+                wrong.append(f"a call raises {called.raised}")
                 return
             got = subject.arrays(called)
-            if not same(got, wanted[number], _ROUNDING):
-                wrong.append(_thread_difference(got, wanted[number]))
+            if found := differences(got, wanted[number], ", and with one it is ", _ROUNDING):
+                wrong.append(found[0])
                 return
 
     workers = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(len(samples))]
@@ -376,14 +325,4 @@ def _at_once(
         sys.setswitchinterval(interval)
     if any(worker.is_alive() for worker in workers):
         return f"calls of {_THREADS} threads have not ended after {limit:.0f} seconds"
-    return wrong[0] if wrong else None
-
-
-def _thread_difference(got: list[np.ndarray], wanted: list[np.ndarray]) -> str:
-    for index, (one, other) in enumerate(zip(got, wanted, strict=True)):
-        if not same([one], [other], _ROUNDING):
-            return (
-                f"with {_THREADS} threads result {index} is {lines.shown(one)}, and with one it is "
-                f"{lines.shown(other)}"
-            )
-    return f"with {_THREADS} threads there are other results than with one"
+    return f"with {_THREADS} threads {wrong[0]}" if wrong else None

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks import result_shapes, structures
-from hostcall._callbacks.structures import Outputs, Spec, is_leaf
+from hostcall._callbacks.structures import Spec, is_leaf
 from hostcall._check.arguments import Arguments, Sample
 from hostcall._functions import callback as functions_callback
 from hostcall._functions import source_location
@@ -25,8 +25,34 @@ from hostcall._functions.native_code import NativeCode
 from hostcall._tf import eager_execution, tensor_structures, token_registry
 from hostcall_runtime import _device_arrays, prepared
 
-# Packs flat arguments into those that the user's function takes.
-Pack = Callable[[Sequence[Any]], Sequence[Any]]
+_NOTHING = (
+    "hostcall.check: nothing is declared of the results of {function}. Write "
+    "hostcall.check({name}, ..., result=tf.TensorSpec([3], tf.float32)), for one, or declare it: "
+    "hostcall.declare({name}, result=...)."
+)
+_NO_KEYWORDS = (
+    "hostcall.check: kwargs= is for a hostcall.callback, and script ops pass no arguments by "
+    "keyword. Write hostcall.check(hostcall.callback({name}, result=...), ..., kwargs=...)."
+)
+_TWICE = (
+    "hostcall.check: {option}= is for plain functions, and {function!r} says it itself. Take "
+    "{option}= away."
+)
+_PROGRAM = (
+    "hostcall.check tries a function that programs call, and {function!r} is a program. "
+    "hostcall.explain shows what becomes of it."
+)
+_UNSIZED = (
+    "out=True makes the arrays for the results before the call, and the sizes of result {index} "
+    "are not declared"
+)
+
+# The bytes that fill the arrays of `out` before a call.
+POISON = 0x55
+
+
+class UnsizedError(ValueError):
+    """Error: the sizes of results that a function with `out=True` writes are not known."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,178 +78,95 @@ class Called:
     @property
     def raised(self) -> str:
         """The exception in one line."""
-        lines = str(self.error).strip().splitlines()
-        return f"{type(self.error).__name__}: {lines[0][:300] if lines else ''}"
+        return "" if self.error is None else described(self.error)
 
 
-class Lent:
-    """Arrays that a function has for the time of one call.
-
-    Attributes:
-      outs: the arrays for its results.
-      out: the same arrays, in the structure that the function gets as `out`.
-    """
-
-    def __init__(self, views: Sequence[np.ndarray], outs: tuple[np.ndarray, ...], out: Any) -> None:
-        for view in views:
-            view.flags.writeable = False
-        self.outs = outs
-        self.out = out
-        self._all: list[np.ndarray] = [*views, *outs]
-
-    def to(
-        self, function: Callable[..., Any], pack: Pack, values: Sequence[Any], collects: bool
-    ) -> Called:
-        """Call a function.
-
-        Args:
-          function: the function to call.
-          pack: makes its arguments from flat ones.
-          values: the arguments, flat.
-          collects: whether references from garbage cycles are not counted as `kept`.
-        """
-        before = self._references()
-        returned = function(*pack(values))
-        wrong_out = False
-        if self.outs:
-            wrong_out = not (returned is None or _are_same(returned, self.out))
-            returned = None
-        else:
-            returned = tf.nest.map_structure(self._detached, returned)
-        kept = self._references() > before
-        if kept and collects:
-            gc.collect()
-            kept = self._references() > before
-        return Called(None, returned, self.outs, kept, wrong_out, tuple(values))
-
-    def _references(self) -> int:
-        return sum(sys.getrefcount(array) for array in self._all)
-
-    def _detached(self, value: Any) -> Any:
-        lent = isinstance(value, np.ndarray) and any(
-            np.may_share_memory(value, array) for array in self._all
-        )
-        return value.copy() if lent else value
+def described(error: BaseException) -> str:
+    """Return an exception's class and the beginning of its text, in one line."""
+    return f"{type(error).__name__}: {first_line(error)}"
 
 
-def on_loan(
-    function: Callable[..., Any], pack: Pack, values: Sequence[Any], description: str
-) -> Called:
-    """Call a function that takes arrays where they lie: one with `memory="device"`."""
-    loans = prepared().Loans([np.asarray(value) for value in values])
-    try:
-        returned = _device_arrays.of_host(function(*pack(loans.shown())), description)
-        returned = tf.nest.map_structure(_copied, returned)
-        return Called(None, returned, (), bool(loans.any_is_used()), False, tuple(values))
-    finally:
-        loans.end()
-
-
-def poisoned(spec: Spec, poison: int) -> np.ndarray:
-    """Return a new array filled with one byte, or with None if it is for strings."""
-    array = np.empty(spec.shape.as_list(), spec.dtype.as_numpy_dtype)
-    if array.dtype == object:
-        return array
-    if array.dtype == bool:
-        array[...] = bool(poison & 1)
-    else:
-        array.reshape(-1).view(np.uint8)[...] = poison
-    return array
-
-
-def _are_same(returned: object, out: object) -> bool:
-    if returned is out:
-        return True
-    ones, others = tf.nest.flatten(returned), tf.nest.flatten(out)
-    return len(ones) == len(others) and all(map(operator.is_, ones, others))
-
-
-def _copied(value: Any) -> Any:
-    return value.copy() if isinstance(value, np.ndarray) else value
-
-
-_NOTHING = (
-    "hostcall.check: nothing is declared of the results of {function}. Write "
-    "hostcall.check({name}, ..., result=tf.TensorSpec([3], tf.float32)), for one, or declare it: "
-    "hostcall.declare({name}, result=...)."
-)
-_NO_KEYWORDS = (
-    "hostcall.check: kwargs= is for a hostcall.callback, and script ops pass no arguments by "
-    "keyword. Write hostcall.check(hostcall.callback({name}, result=...), ..., kwargs=...)."
-)
-_TWICE = (
-    "hostcall.check: {option}= is for plain functions, and {function!r} says it itself. Take "
-    "{option}= away."
-)
-_PROGRAM = (
-    "hostcall.check tries a function that programs call, and {function!r} is a program. "
-    "hostcall.explain shows what becomes of it."
-)
+def first_line(error: BaseException) -> str:
+    """Return the beginning of an exception's text, in one line."""
+    return [*str(error).strip().splitlines(), ""][0][:300]
 
 
 @dataclasses.dataclass(frozen=True)
 class Declared:
-    """A function and its declaration.
+    """A function that takes all arguments by position, and what is declared of it.
 
     Attributes:
-      function: the function, which takes all arguments by position.
-      declaration: its declaration.
+      function, declaration: the function and its declaration.
       eager: whether the function takes EagerTensors.
       stateful: whether calls may have side effects.
       grad: the gradient that the user has given it, or None.
       given_name: the name that the user has given it, or None.
       is_callback: whether the user has made a `hostcall.callback` of it.
       dtypes: the user's `result`, with dtypes for a declaration of shapes alone, or None.
-      program: makes a callable from the structure of the results; it calls the function on tensors.
+      program: calls the function on tensors; None where a script op does.
     """
 
     function: Callable[..., Any]
     declaration: Declaration
     eager: bool
     stateful: bool
-    grad: Callable[..., Any] | None
-    given_name: str | None
-    is_callback: bool
-    dtypes: Any
-    program: Callable[[Outputs], Callable[..., Any]]
+    grad: Callable[..., Any] | None = None
+    given_name: str | None = None
+    is_callback: bool = False
+    dtypes: Any = None
+    program: Callback | None = None
 
 
-def of_callback(
+def declared(
+    function: Any,
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    result: object,
+    kind: str | None,
+    stateful: bool | None,
+) -> tuple[Declared, tuple[Any, ...]]:
+    """Return the declaration of a function or callback, and its arguments by position.
+
+    The arguments are those of `hostcall.check`.
+
+    Raises:
+      TypeError: when it is neither, or options are missing or do not fit it.
+    """
+    if isinstance(function, Callback):
+        given = {"result": result, "kind": kind, "stateful": stateful}
+        for option, value in given.items():
+            if value is not None:
+                raise TypeError(_TWICE.format(option=option, function=function))
+        return _of_callback(function, args, kwargs)
+    if kwargs:
+        raise TypeError(_NO_KEYWORDS.format(name=getattr(function, "__name__", "f")))
+    if isinstance(function, NativeCode) and stateful is None:
+        stateful = False  # it runs no Python
+    return _of_function(function, result, kind or "numpy", stateful), args
+
+
+def _of_callback(
     callback: Callback, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[Declared, tuple[Any, ...]]:
-    """Return the declaration of a callback, and its arguments by position."""
     inputs, call = callback._sorted(args, dict(kwargs))
     program = callback
     if kwargs:
         program = Callback(
             call.function, call.declaration, callback.kind, callback.stateful, None, call.grad
         )
-    declared = Declared(
+    return Declared(
         call.function,
         call.declaration,
         callback.kind == "eager",
         callback.stateful,
         call.grad,
         callback.name,
-        True,
-        None,
-        lambda _: program,
-    )
-    return declared, inputs
+        is_callback=True,
+        program=program,
+    ), inputs
 
 
-def of_function(function: Any, result: object, kind: str, stateful: bool | None) -> Declared:
-    """Return the declaration of a plain function, with the options of `hostcall.check`.
-
-    Args:
-      function: the function.
-      result: as `hostcall.callback` takes it, or dtypes; None if the declaration is enough.
-      kind: "numpy" or "eager".
-      stateful: whether calls may have side effects; None to take it from kind and declaration.
-
-    Raises:
-      TypeError: when it is no function, or its results are not declared.
-    """
+def _of_function(function: Any, result: object, kind: str, stateful: bool | None) -> Declared:
     if hasattr(function, "get_concrete_function"):
         raise TypeError(_PROGRAM.format(function=function))
     check_function(function, "hostcall.check")
@@ -234,54 +177,14 @@ def of_function(function: Any, result: object, kind: str, stateful: bool | None)
     check_callback(kind, None, None, stateful, None)
     result = _with_specs(result)
     if declaration.result is not None:
-        call = functools.partial(_by_script_op, function, eager, stateful)
-        return Declared(function, declaration, eager, stateful, None, None, False, result, call)
+        return Declared(function, declaration, eager, stateful, dtypes=result)
     if result is None:
         name = getattr(function, "__name__", "f")
         where = source_location.of_function(function)
         raise TypeError(_NOTHING.format(function=where, name=name))
     declaration = dataclasses.replace(declaration, result=result)
-    made = Callback(function, declaration, kind, stateful, None, None)
-    return Declared(function, declaration, eager, stateful, None, None, False, None, lambda _: made)
-
-
-def of(
-    function: Any,
-    args: tuple[Any, ...],
-    kwargs: Mapping[str, Any],
-    result: object,
-    kind: str | None,
-    stateful: bool | None,
-) -> tuple[Declared, tuple[Any, ...]]:
-    """Return the declaration of a function or callback, and its arguments by position.
-
-    Raises:
-      TypeError: when it is neither, or options are missing or do not fit it.
-    """
-    if isinstance(function, Callback):
-        given = {"result": result, "kind": kind, "stateful": stateful}
-        for option, value in given.items():
-            if value is not None:
-                raise TypeError(_TWICE.format(option=option, function=function))
-        return of_callback(function, args, kwargs)
-    if kwargs:
-        raise TypeError(_NO_KEYWORDS.format(name=getattr(function, "__name__", "f")))
-    if isinstance(function, NativeCode) and stateful is None:
-        stateful = False  # it runs no Python
-    return of_function(function, result, kind or "numpy", stateful), args
-
-
-def _by_script_op(
-    function: Callable[..., Any], eager: bool, stateful: bool, outputs: Outputs
-) -> Callable[..., Any]:
-    tout = tf.nest.map_structure(lambda leaf: getattr(leaf, "dtype", leaf), outputs.structure)
-
-    def call(*args: Any) -> Any:
-        if eager:
-            return tf.py_function(function, args, tout)
-        return tf.numpy_function(function, args, tout, stateful=stateful)
-
-    return call
+    program = Callback(function, declaration, kind, stateful, None, None)
+    return Declared(function, declaration, eager, stateful, program=program)
 
 
 def _with_specs(result: object) -> Any:
@@ -298,16 +201,6 @@ def _with_specs(result: object) -> Any:
     return result
 
 
-_UNSIZED = (
-    "out=True makes the arrays for the results before the call, and the sizes of result {index} "
-    "are not declared"
-)
-
-
-class UnsizedError(ValueError):
-    """Error: the sizes of results that a function with `out=True` writes are not known."""
-
-
 class Subject:
     """A function with its declaration and the arguments of its trial calls.
 
@@ -315,7 +208,6 @@ class Subject:
       declared: the function and its declaration.
       arguments: the arguments that the user has given.
       inputs, outputs: the structures of arguments and results.
-      program: a callable that calls the function on tensors, as programs do.
       calls: the number of calls so far.
     """
 
@@ -327,7 +219,12 @@ class Subject:
         self.calls = 0
         self._structure = tensor_structures.convert_variables_to_tensors(list(args))
         leaves = tf.nest.flatten(self._structure)
-        self.arguments = Arguments(_components(leaves), any(map(_is_composite, leaves)))
+        parts = [
+            part
+            for leaf in leaves
+            for part in tf.nest.flatten(leaf, expand_composites=_is_composite(leaf))
+        ]
+        self.arguments = Arguments(parts, any(map(_is_composite, leaves)))
         self.inputs = structures.read_inputs(
             self.nested(self.arguments.base.tensors), self.eager, pack_lists=False
         )
@@ -336,17 +233,15 @@ class Subject:
         self._shape_function = result_shapes.make_shape_function(
             self.declaration, self.function, self.inputs, self.outputs
         )
-        self.program = declared.program(self.outputs)
 
     def _results(self, result: Any) -> Any:
         """Return the structure of the results; that of one call if the shape function fails."""
-        if not self.has_shape_function or self.declared.dtypes is not None:
-            return structures.specs_for(result, self.inputs)
-        try:
-            result(*self.inputs.pack_specs(self.arguments.base.specs))
-        except Exception:  # the check of shapes reports it
-            called = self.call(self.arguments.base)
-            return tf.nest.map_structure(_spec_of, called.returned)
+        if self.has_shape_function and self.declared.dtypes is None:
+            try:
+                result(*self.inputs.pack_specs(self.arguments.base.specs))
+            except Exception:  # the check of shapes reports it
+                called = self.call(self.arguments.base)
+                return tf.nest.map_structure(_spec_of, called.returned)
         return structures.specs_for(result, self.inputs)
 
     @property
@@ -376,6 +271,16 @@ class Subject:
         """True if a shape function is declared."""
         return callable(self.declaration.result) and not is_leaf(self.declaration.result)
 
+    def program(self, *args: Any) -> Any:
+        """Call the function on tensors, as programs do."""
+        if self.declared.program is not None:
+            return self.declared.program(*args)
+        structure = self.outputs.structure
+        tout = tf.nest.map_structure(lambda leaf: getattr(leaf, "dtype", leaf), structure)
+        if self.eager:
+            return tf.py_function(self.function, args, tout)
+        return tf.numpy_function(self.function, args, tout, stateful=self.declared.stateful)
+
     def specs(self, known: Sequence[Spec]) -> list[Spec]:
         """Return the declared specs of the results, flat, for the specs of arguments."""
         said = self._shape_function(known)
@@ -402,18 +307,13 @@ class Subject:
             return [tf.identity(tensor) for tensor in sample.tensors]
         return [tensor.numpy() for tensor in sample.tensors]
 
-    def call(self, sample: Sample, poison: int = 0x55) -> Called:
-        """Call the function once, as programs do.
-
-        Args:
-          sample: its arguments.
-          poison: the byte that fills the arrays of `out` before the call.
-        """
+    def call(self, sample: Sample) -> Called:
+        """Call the function once, as programs do."""
         specs = self.specs(sample.specs) if self.declaration.out else []
-        return self.call_on(self.values(sample), specs, poison)
+        return self.call_on(self.values(sample), specs)
 
     def call_on(
-        self, values: Sequence[Any], specs: Sequence[Spec] = (), poison: int = 0x55
+        self, values: Sequence[Any], specs: Sequence[Spec] = (), poison: int = POISON
     ) -> Called:
         """Call the function once on arrays (or EagerTensors) that are given flat.
 
@@ -423,19 +323,53 @@ class Subject:
           poison: the byte that fills the arrays of `out` before the call.
         """
         self.calls += 1
-        unsized = [i for i, spec in enumerate(specs) if not _has_sizes(spec)]
-        if unsized:
-            return Called(UnsizedError(_UNSIZED.format(index=unsized[0])), arguments=tuple(values))
+        given = tuple(values)
+        for index, spec in enumerate(specs):
+            if not (isinstance(spec, tf.TensorSpec) and spec.shape.is_fully_defined()):
+                return Called(UnsizedError(_UNSIZED.format(index=index)), arguments=given)
         try:
             with eager_execution.eager_mode():
                 if self.declaration.on_device:
-                    return on_loan(self.function, self.inputs.pack, values, self.description)
+                    return self._lending(given)
                 if self.declaration.shares_memory:
-                    return self._borrowing(values, specs, poison)
-                returned = self.function(*self.inputs.pack(values))
+                    return self._borrowing(given, specs, poison)
+                return Called(returned=self.function(*self.inputs.pack(given)), arguments=given)
         except Exception as error:
-            return Called(error, arguments=tuple(values))
-        return Called(returned=returned, arguments=tuple(values))
+            return Called(error, arguments=given)
+
+    def _lending(self, values: tuple[Any, ...]) -> Called:
+        """Call a function that takes arrays where they lie: one with `memory="device"`."""
+        loans = prepared().Loans([np.asarray(value) for value in values])
+        try:
+            returned = self.function(*self.inputs.pack(loans.shown()))
+            returned = _device_arrays.of_host(returned, self.description)
+            returned = tf.nest.map_structure(_copied, returned)
+            return Called(returned=returned, kept=bool(loans.any_is_used()), arguments=values)
+        finally:
+            loans.end()
+
+    def _borrowing(self, values: tuple[Any, ...], specs: Sequence[Spec], poison: int) -> Called:
+        """Call a function that borrows its arguments, its `out` arrays, or both."""
+        outs = tuple(_poisoned(spec, poison) for spec in specs)
+        given: dict[str, Any] = {}
+        if self.declaration.out:
+            given["out"] = outs[0] if len(outs) == 1 else self.outputs.pack(outs)
+        lent: list[np.ndarray] = [*outs]
+        for value in values if self.declaration.borrow else ():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+                lent.append(value)
+        before = _references(lent)
+        returned = self.function(*self.inputs.pack(values), **given)
+        wrong_out = bool(outs) and not _is_out(returned, given["out"])
+        if outs:
+            returned = None
+        else:
+            returned = tf.nest.map_structure(functools.partial(_detached, lent), returned)
+        # Garbage collection takes time, and only the first call's `kept` is read.
+        if _references(lent) > before and self.calls == 1:
+            gc.collect()
+        return Called(None, returned, outs, _references(lent) > before, wrong_out, values)
 
     def results(self, called: Called) -> list[Any]:
         """Return the results of a call, flat and unconverted.
@@ -465,17 +399,36 @@ class Subject:
         wanted = np.dtype(dtype.as_numpy_dtype) if is_empty else None
         return np.asarray(token_registry.to_array(value, wanted))
 
-    def _borrowing(self, values: Sequence[Any], specs: Sequence[Spec], poison: int) -> Called:
-        how = self.declaration
-        outs = tuple(poisoned(spec, poison) for spec in specs)
-        given: Mapping[str, Any] = {}
-        if how.out:
-            given = {"out": self.outputs.pack(outs) if len(outs) != 1 else outs[0]}
-        views = [v for v in values if isinstance(v, np.ndarray)] if how.borrow else []
-        call = functools.partial(self.function, **given)
-        lent = Lent(views, outs, given.get("out"))
-        # Garbage collection takes time, and only the first call's `kept` is read.
-        return lent.to(call, self.inputs.pack, values, collects=self.calls == 1)
+
+def _poisoned(spec: Spec, poison: int) -> np.ndarray:
+    """Return a new array filled with one byte, or with None if it is for strings."""
+    array = np.empty(spec.shape.as_list(), spec.dtype.as_numpy_dtype)
+    if array.dtype == bool:
+        array[...] = bool(poison & 1)
+    elif array.dtype != object:
+        array.reshape(-1).view(np.uint8)[...] = poison
+    return array
+
+
+def _is_out(returned: object, out: object) -> bool:
+    if returned is None or returned is out:
+        return True
+    ones, others = tf.nest.flatten(returned), tf.nest.flatten(out)
+    return len(ones) == len(others) and all(map(operator.is_, ones, others))
+
+
+def _references(arrays: Sequence[np.ndarray]) -> int:
+    return sum(map(sys.getrefcount, arrays))
+
+
+def _detached(lent: Sequence[np.ndarray], value: Any) -> Any:
+    """Copy an array that may share memory with one that was lent."""
+    is_array = isinstance(value, np.ndarray)
+    return value.copy() if is_array and any(np.may_share_memory(value, a) for a in lent) else value
+
+
+def _copied(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _spec_of(value: Any) -> tf.TensorSpec:
@@ -484,19 +437,5 @@ def _spec_of(value: Any) -> tf.TensorSpec:
     return tf.TensorSpec(None, tf.string if is_text else tf.as_dtype(array.dtype))
 
 
-def _has_sizes(spec: Spec) -> bool:
-    return isinstance(spec, tf.TensorSpec) and bool(spec.shape.is_fully_defined())
-
-
 def _is_composite(leaf: object) -> bool:
     return isinstance(leaf, tensor_structures.CompositeTensor)
-
-
-def _components(leaves: Sequence[Any]) -> list[Any]:
-    return [
-        part
-        for leaf in leaves
-        for part in (
-            tf.nest.flatten(leaf, expand_composites=True) if _is_composite(leaf) else [leaf]
-        )
-    ]

@@ -10,21 +10,35 @@ from typing import TypeAlias
 
 import numpy as np
 
-from hostcall._check import arguments
+from hostcall._check import arguments, lines
 from hostcall._check.arguments import Sample, precision
 from hostcall._check.report import Finding, NotChecked, Suggestion
 from hostcall._check.subject import Called, Subject
 
 Outcome: TypeAlias = Finding | NotChecked | Suggestion
 
-# The tolerance between equal calls, in units in the last place of the largest number.
-_ULPS = 16
-
 # A check yields its findings, its suggestions, and the parts that it has not checked.
 Check: TypeAlias = "Callable[[Trial], Iterator[Outcome]]"
 
+# The tolerance between equal calls, in units in the last place of the largest number.
+_ULPS = 16
 
-@dataclasses.dataclass(frozen=True)
+
+class SkipError(Exception):
+    """Error: a check cannot be made, for the reason in the text."""
+
+
+def skip_if(condition: object, why: str) -> None:
+    """End the check if a condition holds.
+
+    Raises:
+      SkipError: when it does.
+    """
+    if condition:
+        raise SkipError(why)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Tried:
     """Arguments, and the outcome of the call with them."""
 
@@ -39,37 +53,49 @@ class Trial:
       subject: the subject of the check.
       repeats_effects: whether a function with side effects is called as often as a pure one.
       seconds: the time that the first call took.
+      check: the name of the check that is being made.
     """
 
     def __init__(self, subject: Subject, repeats_effects: bool) -> None:
         self.subject = subject
         self.repeats_effects = repeats_effects
         self.seconds = 0.0
+        self.check = ""
 
-    @property
-    def is_spared(self) -> bool:
-        """True if calls have side effects and the user does not allow checks to repeat them."""
-        return not (self.subject.is_pure or self.repeats_effects)
+    def finding(self, what: str, cause: str, line: str) -> Finding:
+        """Return a finding of this check."""
+        return Finding(self.check, what, cause, line)
 
-    def spared(self, check: str, calls: str) -> NotChecked:
-        """Return the outcome of a check that would call the function too often."""
-        why = (
+    def partly(self, why: str) -> NotChecked:
+        """Return the reason why a part of this check is not made."""
+        return NotChecked(self.check, why, partly=True)
+
+    def skip_if_spared(self, calls: str) -> None:
+        """End the check if calls have side effects that the user does not allow to be repeated."""
+        skip_if(
+            not (self.subject.is_pure or self.repeats_effects),
             f"the function is stateful, and this takes {calls}: "
-            "hostcall.check(..., repeat_effects=True) makes them."
+            "hostcall.check(..., repeat_effects=True) makes them.",
         )
-        return NotChecked(check, why)
+
+    def skip_unless_repeating(self) -> None:
+        """End the check if the function does not return the same twice."""
+        skip_if(not self.repeats, "two calls do not return the same")
 
     @functools.cached_property
     def base(self) -> Tried:
         """The first call."""
-        sample = self.subject.arguments.base
+        given = self.subject.arguments
         began = time.monotonic()
-        called = self.subject.call(sample)
+        tried = self.call(given.base)
         self.seconds = time.monotonic() - began
-        if called.error is not None and self.subject.arguments.tie():
-            sample = self.subject.arguments.base
-            called = self.subject.call(sample)
-        return Tried(sample, called)
+        if tried.called.error is not None and given.tie():
+            return self.call(given.base)
+        return tried
+
+    def call(self, sample: Sample) -> Tried:
+        """Make a call."""
+        return Tried(sample, self.subject.call(sample))
 
     @functools.cached_property
     def first_results(self) -> list[np.ndarray]:
@@ -77,53 +103,58 @@ class Trial:
         return self.subject.arrays(self.base.called)
 
     @functools.cached_property
-    def again(self) -> Tried:
+    def again(self) -> Called:
         """A second call with equal arguments."""
         _ = self.first_results  # copies, before a call can change them
-        sample = self.base.sample
-        return Tried(sample, self.subject.call(sample))
+        return self.subject.call(self.base.sample)
 
     @functools.cached_property
     def repeats(self) -> bool:
         """True if the function has returned the same twice."""
-        again = self.again.called
-        if again.error is not None:
-            return False
-        return same_twice(self.first_results, self.subject.arrays(again))
+        return self._is_as_first(self.again)
 
     def still_repeats(self) -> bool:
         """Return whether the function, if stateful, still returns the results of the first call."""
         if self.subject.is_pure or not self.repeats:
             return True
-        called = self.subject.call(self.base.sample)
-        return called.error is None and same_twice(self.first_results, self.subject.arrays(called))
+        return self._is_as_first(self.subject.call(self.base.sample))
 
-    def variants(self, count: int) -> list[Tried] | str:
-        """Make `count` calls with different values; return them, or the reason why they raise."""
-        if self.subject.arguments.fixed:
-            return "the parts of composite tensors are not changed"
-        base, raised = self.base.sample, ""
+    def _is_as_first(self, called: Called) -> bool:
+        return called.error is None and not differing(
+            self.first_results, self.subject.arrays(called)
+        )
+
+    def variants(self, count: int) -> list[Tried]:
+        """Make `count` calls with different values.
+
+        Raises:
+          SkipError: when they raise.
+        """
+        skip_if(self.subject.arguments.fixed, "the parts of composite tensors are not changed")
+        raised = ""
         for rolls in (True, False):
-            samples = [base.map(arguments.varied(number, rolls)) for number in range(count)]
-            tried = [Tried(sample, self.subject.call(sample)) for sample in samples]
+            changes = [arguments.varied(number, rolls) for number in range(count)]
+            tried = [self.call(self.base.sample.map(change)) for change in changes]
             errors = [one.called.raised for one in tried if one.called.error is not None]
             if not errors:
                 return tried
             raised = raised or errors[0]
-        return f"with other values it raises {raised}"
+        raise SkipError(f"with other values it raises {raised}")
+
+    @property
+    def varies(self) -> bool:
+        """True if calls with other sizes say something of the function."""
+        given = self.subject.arguments
+        return given.can_vary and (given.has_free_sizes or self.subject.has_shape_function)
 
     @functools.cached_property
     def other_sizes(self) -> list[Tried]:
         """Calls with other sizes. One that raises is repeated with `of_size(..., apart=False)`."""
-        given = self.subject.arguments
-        if not given.can_vary or not (given.has_free_sizes or self.subject.has_shape_function):
-            return []
         tried: list[Tried] = []
         _ = self.base
-        for size in arguments.SIZES:
+        for size in arguments.SIZES if self.varies else ():
             for apart in (True, False):
-                sample = given.of_size(size, apart)
-                one = Tried(sample, self.subject.call(sample))
+                one = self.call(self.subject.arguments.of_size(size, apart))
                 if one.called.error is None:
                     break
             tried.append(one)
@@ -135,26 +166,38 @@ class Trial:
         return [self.base, *(one for one in self.other_sizes if one.called.error is None)]
 
 
-def same(some: list[np.ndarray], others: list[np.ndarray], rounding: float = 0.0) -> bool:
-    """Return whether results are equal, where NaNs equal NaNs.
+def differing(
+    some: list[np.ndarray], others: list[np.ndarray], rounding: float | None = None
+) -> list[tuple[int, np.ndarray, np.ndarray]]:
+    """Return the index and both values of each result that differs, where NaNs equal NaNs.
 
     Args:
-      some: the results.
+      some: the results of a call.
       others: the results of another call.
-      rounding: the tolerance for numbers, relative to the largest.
+      rounding: the tolerance for numbers, relative to the largest. None is for equal calls:
+        libraries may add numbers in another order.
     """
-    return len(some) == len(others) and all(
-        _are_equal(one, other, rounding) for one, other in zip(some, others, strict=True)
-    )
+    return [
+        (index, one, other)
+        for index, (one, other) in enumerate(zip(some, others, strict=True))
+        if not _are_equal(one, other, rounding)
+    ]
 
 
-def same_twice(some: list[np.ndarray], others: list[np.ndarray]) -> bool:
-    """Return whether results of equal calls agree: libraries may add numbers in another order."""
-    roundings = [_ULPS * precision(array.dtype) for array in others]
-    return len(some) == len(others) and all(map(_are_equal, some, others, roundings))
+def differences(
+    some: list[np.ndarray],
+    others: list[np.ndarray],
+    between: str,
+    rounding: float | None = None,
+) -> list[str]:
+    """Return the values of each result that differs as text, with words between them."""
+    return [
+        f"result {index} is {lines.shown(one)}{between}{lines.shown(other)}"
+        for index, one, other in differing(some, others, rounding)
+    ]
 
 
-def _are_equal(one: np.ndarray, other: np.ndarray, rounding: float) -> bool:
+def _are_equal(one: np.ndarray, other: np.ndarray, rounding: float | None) -> bool:
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     if one.dtype.kind in "OSU":
@@ -163,6 +206,8 @@ def _are_equal(one: np.ndarray, other: np.ndarray, rounding: float) -> bool:
         return True
     if not precision(one.dtype):
         return False
+    if rounding is None:
+        rounding = _ULPS * precision(other.dtype)
     wide = np.complex128 if one.dtype.kind == "c" else np.float64
     one, other = one.astype(wide), other.astype(wide)
     finite = np.abs(other[np.isfinite(other)])

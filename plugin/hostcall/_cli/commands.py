@@ -1,4 +1,8 @@
-"""The implementations of the commands of `hostcall_command`; each returns the text to print."""
+"""The implementations of the commands of `hostcall_command`.
+
+Each takes the options of the command, returns the text to print, and raises an OSError, ValueError
+or KeyError that says what is wrong with them.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +19,7 @@ from hostcall._serving.worker import Worker
 
 
 def explain(saved_model: Path, signature: str | None, html: Path | None, as_json: bool) -> str:
-    """Explain the functions of a SavedModel.
-
-    Args:
-      saved_model: its directory.
-      signature: the signature to explain; None for all.
-      html: the path of a page to write; None for no page.
-      as_json: whether to answer in JSON.
-
-    Raises:
-      OSError, ValueError, KeyError: when the model cannot be read, or the page written.
-    """
+    """Explain one signature of a SavedModel, or all, and write them on a page if one is wanted."""
     found = saved_models.explain(saved_model, signature)
     if html is not None:
         html.write_text(page.page(*found), encoding="utf-8")
@@ -35,31 +29,13 @@ def explain(saved_model: Path, signature: str | None, html: Path | None, as_json
 
 
 def inspect(path: Path, as_json: bool) -> str:
-    """List the Python functions that a file names.
-
-    Args:
-      path: as for `hostcall.inspect`.
-      as_json: whether to answer in JSON.
-
-    Raises:
-      OSError, ValueError: when it cannot be read.
-    """
+    """List the Python functions that a file names."""
     found = inspecting.inspect(path)
     return json.dumps(found.to_dict(), indent=2) if as_json else str(found)
 
 
 def rewrite(saved_model: Path, out: Path, route: str, as_json: bool) -> str:
-    """Write a copy of a SavedModel with its compiled functions rewritten.
-
-    Args:
-      saved_model: its directory.
-      out: the directory of the copy.
-      route: as for `hostcall.rewrite`.
-      as_json: whether to answer in JSON.
-
-    Raises:
-      OSError, ValueError, KeyError: when the model cannot be read or rewritten, or `out` exists.
-    """
+    """Write a copy of a SavedModel with its compiled functions rewritten."""
     changed = saved_models.rewrite(saved_model, out, route)
     if as_json:
         return json.dumps({"out": str(out), "route": route, "rewritten": changed}, indent=2)
@@ -68,22 +44,13 @@ def rewrite(saved_model: Path, out: Path, route: str, as_json: bool) -> str:
 
 
 def doctor(names: bool, as_json: bool) -> str:
-    """Report versions, the build of hostcall, and the features that are switched on.
-
-    Args:
-      names: whether to list each private name; in JSON they always are.
-      as_json: whether to answer in JSON.
-    """
+    """Report versions, the build of hostcall, and the features that are switched on."""
     report = diagnosis.report()
     return json.dumps(report, indent=2) if as_json else diagnosis.text(report, names)
 
 
 def serving_library() -> str:
-    """Return the path of the library for servers without Python.
-
-    Raises:
-      FileNotFoundError: when it is missing.
-    """
+    """Return the path of the library for servers without Python."""
     return _serving_library.serving_library()
 
 
@@ -96,19 +63,6 @@ def worker(
     connections: int,
     say: Callable[[str], None],
 ) -> str:
-    """Call Python functions for other processes, until it is told to end.
-
-    Args:
-      socket: the path to listen at; or None.
-      control_fd: the descriptor over which clients are handed over; or None.
-      allow: the modules whose functions may be called.
-      imports: the modules to import first.
-      max_bytes: the most bytes that the arguments, or the results, of a call may have.
-      connections: the most clients at a time.
-      say: tells the user that the worker listens.
-
-    Raises:
-      ValueError: when it cannot begin.
-    """
+    """Call Python functions for other processes, until it is told to end; see `worker.run`."""
     serving_worker.run(socket, control_fd, allow, imports, Worker(max_bytes, connections), say)
     return ""

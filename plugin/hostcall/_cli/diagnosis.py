@@ -116,19 +116,17 @@ _WIDTH = 100
 
 
 def text(report: dict[str, Any], names: bool = False) -> str:
-    """Return the report of `diagnosis.report` as a page for the terminal.
-
-    Args:
-      report: the report.
-      names: whether to list each private name, or only missing ones.
-    """
+    """Return a report as a page for the terminal, which lists each private name if `names`."""
+    variables = [f"{name}={value}" for name, value in report["environment"].items()]
     sections = {
         "Versions": _version_lines(report),
         "Compiled functions": _compiler(report),
         "Extension modules": report["modules"],
-        "Environment variables": _environment(report),
+        "Environment variables": variables or [f"None of {', '.join(VARIABLES)} is set."],
         **dict(_frameworks(report, names)),
-        "What stays in the process when hostcall is disabled": _permanent(report),
+        "What stays in the process when hostcall is disabled": [
+            f"{entry['what']}: {entry['why']}" for entry in report["permanent"]
+        ],
     }
     state = "enabled" if report["enabled"] else "disabled: call hostcall.enable() to enable it"
     first = f"hostcall {report['hostcall']} is {state}.\n"
@@ -153,17 +151,12 @@ def _version_lines(report: dict[str, Any]) -> list[str]:
         f"{label}: built against {_dotted(built[key])}, found {_dotted(found[key])}"
         for key, label in _VERSIONS.items()
     ]
-    if report["mismatches"]:
-        lines.append("These do not fit: " + "; ".join(report["mismatches"]))
-    else:
-        lines.append("They fit.")
-    return [*lines, _jax(**report["jax"])]
-
-
-def _jax(version: str | None, problem: str | None) -> str:
+    mismatches = "; ".join(report["mismatches"])
+    lines.append(f"These do not fit: {mismatches}" if mismatches else "They fit.")
+    version, problem = report["jax"]["version"], report["jax"]["problem"]
     if version is None:
-        return "JAX is not installed. Only hostcall.jax needs it."
-    return f"JAX: found {version}. {problem or 'hostcall.jax works with it.'}"
+        return [*lines, "JAX is not installed. Only hostcall.jax needs it."]
+    return [*lines, f"JAX: found {version}. {problem or 'hostcall.jax works with it.'}"]
 
 
 def _dotted(version: Any) -> str:
@@ -187,20 +180,17 @@ def _compiler(report: dict[str, Any]) -> list[str]:
     ]
 
 
-def _environment(report: dict[str, Any]) -> list[str]:
-    variables = [f"{name}={value}" for name, value in report["environment"].items()]
-    return variables or [f"None of {', '.join(VARIABLES)} is set."]
-
-
 def _frameworks(report: dict[str, Any], all_names: bool) -> Iterator[tuple[str, list[str]]]:
     for framework in dict.fromkeys(entry["framework"] for entry in report["names"]):
         names = [name for name in report["names"] if name["framework"] == framework]
         patches = [patch for patch in report["patches"] if patch["framework"] == framework]
-        yield (
-            f"Private names of {framework} that features of hostcall need",
-            _features(names, all_names),
-        )
-        yield f"What hostcall replaces in {framework}", _replaced_lines(patches)
+        needed = f"Private names of {framework} that features of hostcall need"
+        yield needed, _features(names, all_names)
+        replaced = [
+            f"{one['target']}: {'' if one['installed'] else 'not '}replaced. {one['why']}"
+            for one in patches
+        ]
+        yield f"What hostcall replaces in {framework}", replaced or ["Nothing."]
 
 
 def _features(names: list[dict[str, Any]], all_names: bool) -> list[str]:
@@ -217,16 +207,3 @@ def _features(names: list[dict[str, Any]], all_names: bool) -> list[str]:
         if all_names:
             lines += [f"  {n['name']}: {'found' if n['found'] else 'missing'}" for n in own]
     return lines
-
-
-def _replaced_lines(patches: list[dict[str, Any]]) -> list[str]:
-    if not patches:
-        return ["Nothing."]
-    return [
-        f"{patch['target']}: {'replaced' if patch['installed'] else 'not replaced'}. {patch['why']}"
-        for patch in patches
-    ]
-
-
-def _permanent(report: dict[str, Any]) -> list[str]:
-    return [f"{entry['what']}: {entry['why']}" for entry in report["permanent"]]

@@ -13,22 +13,18 @@ from typing import Any
 
 from hostcall._compiler import graph_pass
 from hostcall._explain import explaining
-from hostcall._explain.explaining import Explanation
+from hostcall._explain.facts import Explanation
 from hostcall._inspect import files
-from hostcall._tf import concrete_functions, protos
+from hostcall._inspect.inspection import InspectionError
 from hostcall._tf import function_defs as defs
+from hostcall._tf import protos
 from hostcall._tf.function_defs import with_defaults
 from hostcall._tf.types import FunctionDefLibrary, Functions, MetaGraphDef, NodeDef
 
-# The signature that TensorFlow adds by itself, and its checksum file, which is wrong for a copy.
-_INIT = "__saved_model_init_op"
+# TensorFlow's file with a checksum, which is wrong for a copy, and those with the model.
 _FINGERPRINT = "fingerprint.pb"
 _MODEL = "saved_model.pb"
 _TEXT_MODEL = "saved_model.pbtxt"
-
-
-class SavedModelError(ValueError):
-    """A SavedModel that cannot be explained or copied; the text has the reason in one line."""
 
 
 def explain(path: Path, signature: str | None) -> list[Explanation]:
@@ -40,14 +36,15 @@ def explain(path: Path, signature: str | None) -> list[Explanation]:
         that no other one calls.
 
     Raises:
-      SavedModelError: when there is no SavedModel, or it has no such signature.
+      InspectionError: when there is no SavedModel, or it has no such signature.
     """
-    graph = _only_graph(path)
+    graphs = _read(path).meta_graphs
+    graph = next((one for one in graphs if "serve" in one.meta_info_def.tags), graphs[0])
     files.of_saved_model(path)  # reads the pickles, which explanations mention
-    known = sorted(name for name in graph.signature_def if name != _INIT)
+    known = sorted(name for name in graph.signature_def if name != files.INIT)
     if signature is not None and signature not in known:
         names = ", ".join(map(repr, known)) or "none"
-        raise SavedModelError(f"{path} has no signature {signature!r}; it has {names}.")
+        raise InspectionError(f"{path} has no signature {signature!r}; it has {names}.")
     library = protos.function_pb2.FunctionDefLibrary()
     library.CopyFrom(graph.graph_def.library)
     wanted = known if signature is None else [signature]
@@ -71,12 +68,12 @@ def rewrite(path: Path, out: Path, route: str) -> list[str]:
       The names of the functions that were rewritten.
 
     Raises:
-      SavedModelError: when there is no SavedModel, or `out` exists.
+      InspectionError: when there is no SavedModel, or `out` exists.
       ValueError: as `hostcall.rewrite` does.
     """
     model = _read(path)
     if out.exists():
-        raise SavedModelError(f"{out} exists already.")
+        raise InspectionError(f"{out} exists already.")
     changed = []
     for graph in model.meta_graphs:
         rewritten = graph_pass.rewrite(graph.graph_def, route)
@@ -92,21 +89,8 @@ def rewrite(path: Path, out: Path, route: str) -> list[str]:
 
 def _read(path: Path) -> Any:
     if not path.is_dir():
-        raise SavedModelError(f"{path} is no directory.")
-    try:
-        model = concrete_functions.read_saved_model(str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = str(error).splitlines()[0]
-        raise SavedModelError(f"{path} holds no SavedModel that can be read: {reason}") from error
-    if not model.meta_graphs:
-        raise SavedModelError(f"{path} holds a SavedModel without a graph.")
-    return model
-
-
-def _only_graph(path: Path) -> Any:
-    graphs = _read(path).meta_graphs
-    serving = [graph for graph in graphs if "serve" in graph.meta_info_def.tags]
-    return (serving or list(graphs))[0]
+        raise InspectionError(f"{path} is no directory.")
+    return files.read_saved_model(path)
 
 
 def _changed(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list[str]:

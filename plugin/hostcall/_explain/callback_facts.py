@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -65,42 +67,55 @@ class Bodies:
     def __init__(self, library: FunctionDefLibrary) -> None:
         self.functions: dict[str, Any] = {f.signature.name: f for f in library.function}
         self._bodies: dict[str, Body] = {}
-        self._matters: dict[str, bool] = {}
-        self._effects: dict[str, bool] = {}
 
     def __getitem__(self, name: str) -> Body:
         if name not in self._bodies:
             self._bodies[name] = Body(self.functions[name], self.functions)
         return self._bodies[name]
 
-    def called(self, node: NodeDef) -> Iterator[tuple[str, str]]:
-        """Yield the role ("" for a plain call) and name of each function that a node calls."""
-        return called(node, self.functions)
+    @functools.cached_property
+    def mattering(self) -> set[str]:
+        """The names of the functions that call Python or a compiled function, directly or not."""
+        return self._leading_to(_matters_itself)
+
+    @functools.cached_property
+    def _with_effects(self) -> set[str]:
+        return self._leading_to(
+            lambda node: op_kinds.calls_python(node) and op_kinds.is_ordered(node)
+        )
 
     def matters(self, node: NodeDef) -> bool:
-        """Return whether a node calls Python or a compiled function, directly or through others."""
-        if op_kinds.calls_python(node) or defs.is_compiled(node):
-            return True
-        return any(self.function_matters(name) for _, name in self.called(node))
-
-    def function_matters(self, name: str) -> bool:
-        """Return whether `matters` is true of a node of this function."""
-        if name not in self._matters:
-            self._matters[name] = False  # the answer while a recursive function is searched
-            self._matters[name] = any(map(self.matters, self.functions[name].node_def))
-        return self._matters[name]
+        """Return whether a node calls Python or a compiled function, directly or not."""
+        return _matters_itself(node) or self._calls(node, self.mattering)
 
     def has_effect(self, node: NodeDef) -> bool:
-        """Return whether a node calls Python in program order, directly or through others."""
+        """Return whether a node calls Python in program order, directly or not."""
         if op_kinds.calls_python(node):
             return op_kinds.is_ordered(node)
-        return any(self._function_has_effect(name) for _, name in self.called(node))
+        return self._calls(node, self._with_effects)
 
-    def _function_has_effect(self, name: str) -> bool:
-        if name not in self._effects:
-            self._effects[name] = False
-            self._effects[name] = any(map(self.has_effect, self.functions[name].node_def))
-        return self._effects[name]
+    def _calls(self, node: NodeDef, names: set[str]) -> bool:
+        return not names.isdisjoint(defs.called_functions(node, self.functions))
+
+    def _leading_to(self, is_wanted: Callable[[Any], bool]) -> set[str]:
+        """Return the functions that have a wanted node, or call such a function."""
+        callers: dict[str, list[str]] = {}
+        for name, function in self.functions.items():
+            for node in defs.calls_in(function, self.functions):
+                for callee in defs.called_functions(node, self.functions):
+                    callers.setdefault(callee, []).append(name)
+        found: set[str] = set()
+        pending = [n for n, f in self.functions.items() if any(map(is_wanted, f.node_def))]
+        while pending:
+            name = pending.pop()
+            if name not in found:
+                found.add(name)
+                pending += callers.get(name, [])
+        return found
+
+
+def _matters_itself(node: NodeDef) -> bool:
+    return op_kinds.calls_python(node) or defs.is_compiled(node)
 
 
 def called(node: NodeDef, functions: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -116,12 +131,7 @@ def called(node: NodeDef, functions: Mapping[str, Any]) -> Iterator[tuple[str, s
 
 
 def sources(nodes: Iterable[Any], shown: set[str]) -> dict[str, Edges]:
-    """Return, for each node, the shown nodes that it waits for, directly or through hidden ones.
-
-    Args:
-      nodes: NodeDefs, in an order in which they can run.
-      shown: the names of the nodes to find.
-    """
+    """Return `through` for NodeDefs: the nodes whose values come, and those only waited for."""
     waits = []
     for node in nodes:
         values = [defs.source(value) for value in node.input if not value.startswith("^")]
@@ -176,15 +186,8 @@ _NO_KERNEL = (
 )
 
 
-def of_script_op(node: NodeDef, spec: CallbackSpec) -> str:
-    """Return the advice for a script op on the host.
-
-    Args:
-      node: its NodeDef.
-      spec: the registered entry of its function, or None.
-    """
-    if node.op not in op_kinds.SCRIPT_OPS:
-        return _BY_CALLER
+def _of_script_op(node: NodeDef, spec: CallbackSpec) -> str:
+    """Return the advice for a script op on the host; `spec` is its registered entry, or None."""
     choice = route_selection.choose(node)
     if requested_routes.asked(node) == requested_routes.PARTITION:
         return _ASKED_FOR
@@ -200,13 +203,7 @@ def of_script_op(node: NodeDef, spec: CallbackSpec) -> str:
 
 
 def of_host_op(node: NodeDef, reason: str, calls: Sequence[str]) -> str:
-    """Return the advice for a host op that is no script op, or "".
-
-    Args:
-      node: its NodeDef.
-      reason: why it is on the host.
-      calls: the explained functions that it calls.
-    """
+    """Return the advice for a host op that is no script op, by its reason to be there, or ""."""
     if calls:
         return ""  # the ops in these functions have their own advice
     if node.op in ("PrintV2", "StringFormat"):
@@ -232,7 +229,7 @@ KINDS = {
 
 
 def script_op(node: NodeDef, body: Body, function: str, locate: Locate, **placed: Any) -> ScriptOp:
-    """Return the facts on a script op.
+    """Return the facts on an op that calls Python.
 
     Args:
       node: its NodeDef.
@@ -241,59 +238,58 @@ def script_op(node: NodeDef, body: Body, function: str, locate: Locate, **placed
       locate: finds lines of the user's code.
       **placed: the fields of ScriptOp that say where and how it runs.
     """
-    if node.op not in op_kinds.SCRIPT_OPS:
-        return _module_call(node, body, function, locate, **placed)
-    spec = lookup.unchecked_entry_of(node)
-    kind, callback, defined_at, called_at = _names(node, spec)
-    file, line = parse_location(called_at or locate(function, node.name))
-    operands = _operands(node, body)
-    results = _results(node, spec)
-    return ScriptOp(
-        node=node.name,
-        function=function,
-        kind=kind,
-        callback=callback,
-        defined_at=defined_at,
-        file=file,
-        line=line,
-        stateful=node.op in op_kinds.STATEFUL_SCRIPT_OPS,
-        operands=tuple(operands),
-        results=tuple(results),
-        bytes_copied=_bytes_copied(spec, placed["route"], operands, results),
-        advice=of_script_op(node, spec) if placed["route"] == "partition" else "",
-        memo=isinstance(spec, CallbackSpec) and spec.declaration.table is not None,
-        problem=_problem(node) if spec is None else "",
-        **placed,
+    inputs = [value for value in node.input if not value.startswith("^")]
+    dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
+    operands = tuple(
+        value_of(tf.TensorSpec(body.shape_of(value), dtype))
+        for value, dtype in zip(inputs, dtypes, strict=True)
     )
+    if node.op in op_kinds.SCRIPT_OPS:
+        found, called_at = _of_callback(node, placed["route"], operands)
+    else:
+        found, called_at = _of_module(node), ""
+    file, line = parse_location(called_at or locate(function, node.name))
+    placed |= {"file": file, "line": line, "operands": operands}
+    return ScriptOp(node=node.name, function=function, **found, **placed)
 
 
-def _module_call(
-    node: NodeDef, body: Body, function: str, locate: Locate, **placed: Any
-) -> ScriptOp:
+def _of_callback(
+    node: NodeDef, route: str, operands: Sequence[Value]
+) -> tuple[dict[str, Any], str]:
+    """Return the facts on the Python function of a script op, and the location of the call."""
+    spec = lookup.unchecked_entry_of(node)
+    kind, callback, defined_at, called_at, problem = _names(node, spec)
+    results = _results(node, spec)
+    found = {
+        "kind": kind,
+        "callback": callback,
+        "defined_at": defined_at,
+        "stateful": node.op in op_kinds.STATEFUL_SCRIPT_OPS,
+        "results": tuple(results),
+        "bytes_copied": _bytes_copied(spec, route, operands, results),
+        "advice": _of_script_op(node, spec) if route == "partition" else "",
+        "memo": isinstance(spec, CallbackSpec) and spec.declaration.table is not None,
+        "problem": problem,
+    }
+    return found, called_at
+
+
+def _of_module(node: NodeDef) -> dict[str, Any]:
     """Return the facts on an op that holds a program of JAX's which calls Python."""
     module = lookup.module_of(node)
-    results = [
-        tf.TensorSpec(tf.TensorShape(shape), tf.as_dtype(dtype))
-        for shape, dtype in zip(
-            node.attr["Sout"].list.shape, node.attr["Tout"].list.type, strict=True
-        )
-    ]
-    file, line = parse_location(locate(function, node.name))
+    shapes, dtypes = node.attr["Sout"].list.shape, node.attr["Tout"].list.type
     called = list(dict.fromkeys(target.title for target in module.targets)) if module else []
-    return ScriptOp(
-        node=node.name,
-        function=function,
-        kind=module.kind if module else node.op,
-        callback=f"{module.name}, which calls {', '.join(called)}" if module else "",
-        defined_at=module.defined_at if module else "",
-        file=file,
-        line=line,
-        stateful=op_kinds.is_ordered(node),
-        operands=tuple(_operands(node, body)),
-        results=tuple(map(value_of, results)),
-        bytes_copied=None,
-        **placed,
-    )
+    return {
+        "kind": module.kind if module else node.op,
+        "callback": f"{module.name}, which calls {', '.join(called)}" if module else "",
+        "defined_at": module.defined_at if module else "",
+        "stateful": op_kinds.is_ordered(node),
+        "results": tuple(
+            value_of(tf.TensorSpec(tf.TensorShape(shape), tf.as_dtype(dtype)))
+            for shape, dtype in zip(shapes, dtypes, strict=True)
+        ),
+        "bytes_copied": None,
+    }
 
 
 def parse_location(location: str) -> tuple[str, int | None]:
@@ -302,32 +298,20 @@ def parse_location(location: str) -> tuple[str, int | None]:
     return (file, int(line)) if file else ("", None)
 
 
-def _names(node: NodeDef, spec: CallbackSpec) -> tuple[str, str, str, str]:
+def _names(node: NodeDef, spec: CallbackSpec) -> tuple[str, str, str, str, str]:
+    """Return kind, name, both locations, and why this process cannot call what a graph names."""
     if isinstance(spec, CallbackSpec):
-        return source_location.split_description(spec.description)
+        return *source_location.split_description(spec.description), ""
     kind = KINDS[node.op]
     if spec is None:
-        label, record, _ = checking.judged(lookup.token_of(node), node, None)
-        return kind, *(("", "", "") if record is None else (label, "", record.place_of_call))
+        label, record, problem = checking.judged(lookup.token_of(node), node, None)
+        if record is None:
+            return kind, "", "", "", ""
+        return kind, label, "", record.place_of_call, problem.reason if problem else ""
     # The function was registered before hostcall was imported.
     users = spec._func if isinstance(spec, token_registry.EagerFunc) else spec
     described = source_location.of_function(autograph.unwrapped(users))
-    return (kind, *source_location.split_description(f"{kind} of {described}")[1:])
-
-
-def _problem(node: NodeDef) -> str:
-    """Return why this process cannot call a function that a saved graph names, or ""."""
-    _, record, problem = checking.judged(lookup.token_of(node), node, None)
-    return "" if record is None or problem is None else problem.reason
-
-
-def _operands(node: NodeDef, body: Body) -> list[Value]:
-    inputs = [value for value in node.input if not value.startswith("^")]
-    dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
-    return [
-        value_of(tf.TensorSpec(body.shape_of(value), dtype))
-        for value, dtype in zip(inputs, dtypes, strict=True)
-    ]
+    return kind, *source_location.split_description(f"{kind} of {described}")[1:], ""
 
 
 def _results(node: NodeDef, spec: CallbackSpec) -> list[Value]:
@@ -344,41 +328,24 @@ def _results(node: NodeDef, spec: CallbackSpec) -> list[Value]:
         for name in (attributes.SHAPES, SHAPES):
             shapes = node.attr[name].list.shape if name in node.attr else []
             if index < len(shapes):
-                merged = _merge(merged, tf.TensorSpec(tf.TensorShape(shapes[index]), dtype))
+                with contextlib.suppress(ValueError):  # the lowering reports contradictions
+                    merged = merge(merged, tf.TensorSpec(tf.TensorShape(shapes[index]), dtype))
         if isinstance(spec, CallbackSpec):
             merged = result_shapes.with_consumers(spec, index, merged)
         values.append(value_of(merged, index < len(ruled) and ruled[index]))
     return values
 
 
-def _merge(spec: Spec, other: tf.TensorSpec) -> Spec:
-    try:
-        return merge(spec, other)
-    except ValueError:
-        return spec  # the lowering reports the contradiction
-
-
 def value_of(spec: Spec, ruled: bool = False) -> Value:
-    """Return the facts on a tensor.
-
-    Args:
-      spec: its dtype and the known part of its shape.
-      ruled: whether a shape function gives the rest when XLA compiles.
-    """
+    """Return the facts on a tensor; `ruled` says that XLA's compilation gives the open sizes."""
     bounded = isinstance(spec, BoundedSpec)
-    full = bounded or spec.shape.is_fully_defined()
-    known = (
-        ("bounded" if bounded else "known") if full else "shape_function" if ruled else "unknown"
-    )
-    size = _item_size(spec.dtype)
-    nbytes = math.prod(spec.shape) * size if full and size is not None else None
+    if bounded or spec.shape.is_fully_defined():
+        known = "bounded" if bounded else "known"
+        sized = spec.dtype not in (tf.string, tf.variant, tf.resource)
+        nbytes = math.prod(spec.shape) * int(spec.dtype.size) if sized else None
+    else:
+        known, nbytes = "shape_function" if ruled else "unknown", None
     return Value(spec.dtype.name, str(spec) if bounded else str(spec.shape), known, nbytes)
-
-
-def _item_size(dtype: tf.DType) -> int | None:
-    if dtype in (tf.string, tf.variant, tf.resource):
-        return None
-    return int(dtype.size)
 
 
 def _bytes_copied(

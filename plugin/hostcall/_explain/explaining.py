@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from typing import Any
 
@@ -12,137 +11,11 @@ from hostcall import _control
 from hostcall._compiler import device_calls, kernel_hook
 from hostcall._compiler.partition import placement
 from hostcall._explain.callback_facts import SHAPES, Locate
-from hostcall._explain.facts import Facts
+from hostcall._explain.facts import Explanation
 from hostcall._explain.walk import Walk
 from hostcall._tf import autograph, concrete_functions, eager_execution, script_op_graphs
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import ConcreteFunction, FunctionDefLibrary
-
-
-@dataclasses.dataclass(frozen=True)
-class Explanation(Facts):
-    """The way in which a function runs. `print` shows it as a table, a notebook as a picture.
-
-    Attributes:
-      name: the name of the function.
-      functions: the function itself, then the functions that it calls and that call Python or are
-        compiled. Each is listed once, however often it is called.
-      script_ops: all script ops that the function reaches.
-      notes: further facts that the user needs.
-      risks: the ops that XLA may get wrong, in functions that stock TensorFlow compiles.
-
-    Examples:
-      >>> @tf.function(jit_compile=True)
-      ... def program(x):
-      ...     return 2.0 * tf.numpy_function(np.sort, [x], tf.TensorSpec([3], tf.float32))
-      >>> hostcall.explain(program, tf.TensorSpec([3], tf.float32)).headline
-      'one compiled program with 1 script op in it'
-    """
-
-    # Drawing code is imported on use: the import of rich alone takes a tenth of a second.
-
-    def to_html(self) -> str:
-        """Return a page that draws each function as a graph of clusters and host ops."""
-        from hostcall._explain import page
-
-        return page.page(self)
-
-    def _repr_html_(self) -> str:
-        from hostcall._explain import page
-
-        return page.fragment(self)
-
-    def __str__(self) -> str:
-        from hostcall._explain import table
-
-        return table.text(self)
-
-
-_NAMES = ("x", "y", "sample_weight")
-
-_NOT_COMPILED = (
-    "hostcall.explain: {model} is not compiled, so that there is no step of fit to explain. Call "
-    "model.compile(...) first, or leave out y: hostcall.explain(model, x) is about predict."
-)
-_NO_BATCH = (
-    "hostcall.explain: a Keras model is explained for a batch: hostcall.explain(model, x, y) the "
-    "step of fit, hostcall.explain(model, x) that of predict, with arrays or tf.TensorSpecs."
-)
-
-
-# A private method of Keras 3, which creates the variables of a step.
-_BUILD = "_symbolic_build"
-
-_CANNOT_BUILD = (
-    "hostcall.explain: this version of Keras has no {name}, by which the variables of a step are "
-    "made. Train the model on one batch first, model.train_on_batch(x, y), and explain it then."
-)
-
-
-def is_model(value: object) -> bool:
-    """Return whether a value is a Keras model."""
-    model = getattr(sys.modules.get("keras"), "Model", None)
-    return model is not None and isinstance(value, model)
-
-
-def step_of(model: Any, batch: tuple[Any, ...], **by_name: Any) -> tuple[Any, str]:
-    """Return the concrete function that a model runs for a batch, and its title for users.
-
-    Args:
-      model: the model.
-      batch: x for the step of `predict`; x, y and perhaps sample weights for that of `fit`.
-      **by_name: the same values by the keywords of `fit`.
-
-    Raises:
-      TypeError: if there is no batch, or the model has to be compiled or trained once first.
-    """
-    batch += tuple(by_name.pop(name) for name in _NAMES[len(batch) :] if name in by_name)
-    if by_name or not 1 <= len(batch) <= 3:
-        raise TypeError(_NO_BATCH)
-    specs = tf.nest.map_structure(_spec_of, batch)
-    trains = len(specs) > 1
-    if trains and not model.compiled:
-        raise TypeError(_NOT_COMPILED.format(model=model.name))
-    _build(model, specs)
-
-    def fit_step(*data: Any) -> Any:
-        return model.train_step(data)
-
-    def predict_step(x: Any) -> Any:
-        return model.predict_step((x,))
-
-    step = fit_step if trains else predict_step
-    compiled = tf.function(step, jit_compile=bool(model.jit_compile) or None)
-    title = f"{'fit' if trains else 'predict'} of {model.name}, for one batch"
-    return compiled.get_concrete_function(*specs), title
-
-
-def _build(model: Any, specs: tuple[Any, ...]) -> None:
-    """Create the variables of a model, its metrics and its optimizer, as `fit` does at first."""
-    if len(specs) > 1:
-        _build_step(model, specs)
-    elif not model.built:
-        model.build(tuple(specs[0].shape))
-
-
-def _build_step(model: Any, specs: tuple[Any, ...]) -> None:
-    build = getattr(model, _BUILD, None)
-    if build is not None:
-        build(data_batch=specs)
-    elif not (model.built and model.optimizer.built):
-        raise TypeError(_CANNOT_BUILD.format(name=_BUILD))
-
-
-def _spec_of(value: Any) -> Any:
-    """Return the spec of the tensor that Keras makes of a user's array."""
-    if isinstance(value, tf.TypeSpec):
-        return value
-    value = value if hasattr(value, "dtype") else tf.convert_to_tensor(value)
-    dtype = tf.as_dtype(value.dtype)
-    if dtype.is_floating:
-        dtype = tf.as_dtype(sys.modules["keras"].config.floatx())
-    return tf.TensorSpec(value.shape, dtype)
-
 
 _DISABLED = (
     "hostcall is disabled: compiled functions with script ops fail until hostcall.enable() is "
@@ -163,6 +36,26 @@ _REFUSED = (
 _NO_GPUS = (
     "TensorFlow is built without GPUs here. This is how the function would run on one if XLA "
     "compiled the same ops for it as for a CPU."
+)
+
+_NAMES = ("x", "y", "sample_weight")
+
+_NOT_COMPILED = (
+    "hostcall.explain: {model} is not compiled, so that there is no step of fit to explain. Call "
+    "model.compile(...) first, or leave out y: hostcall.explain(model, x) is about predict."
+)
+_NO_BATCH = (
+    "hostcall.explain: a Keras model is explained for a batch: hostcall.explain(model, x, y) the "
+    "step of fit, hostcall.explain(model, x) that of predict, with arrays or tf.TensorSpecs."
+)
+
+
+# A private method of Keras 3, which creates the variables of a step.
+_BUILD = "_symbolic_build"
+
+_CANNOT_BUILD = (
+    "hostcall.explain: this version of Keras has no {name}, by which the variables of a step are "
+    "made. Train the model on one batch first, model.train_on_batch(x, y), and explain it then."
 )
 
 
@@ -200,12 +93,12 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
       [('partition', 'the shape of result 0 is not known: <unknown>')]
     """
     title = ""
-    if is_model(function):
-        function, title = step_of(function, args, **kwargs)
+    if isinstance(function, getattr(sys.modules.get("keras"), "Model", ())):
+        function, title = _step_of(function, args, **kwargs)
         args, kwargs = (), {}
     concrete = _concrete(function, args, kwargs)
     name = concrete.function_def.signature.name
-    title = title or _title(function, name)
+    title = title or getattr(getattr(function, "python_function", None), "__name__", "") or name
     device = eager_execution.device_in_scope()
     device = device if placement.is_accelerator(device) else ""
     return explain_library(library_of(concrete), name, _locator(concrete), title, device)
@@ -215,7 +108,7 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
 def explain_library(
     library: FunctionDefLibrary,
     entry: str,
-    locate: Locate | None = None,
+    locate: Locate = lambda function, node: "",  # noqa: ARG005
     title: str = "",
     device: str = "",
 ) -> Explanation:
@@ -228,7 +121,7 @@ def explain_library(
       title: the user's name for the function.
       device: the full name of the device that it runs on, if that is no CPU.
     """
-    walk = Walk(library, locate or _nowhere, device)
+    walk = Walk(library, locate, device)
     walk.function(entry)
     notes = []
     if walk.script_ops and not _control.is_enabled():
@@ -251,10 +144,6 @@ def explain_library(
     )
 
 
-def _nowhere(function: str, node: str) -> str:  # noqa: ARG001 - a Locate
-    return ""
-
-
 def _concrete(function: Any, args: Any, kwargs: Any) -> Any:
     if isinstance(function, concrete_functions.ConcreteFunction):
         if args or kwargs:
@@ -269,11 +158,6 @@ def _concrete(function: Any, args: Any, kwargs: Any) -> Any:
             f"not {function!r}. Write hostcall.explain(tf.function(f, jit_compile=True), ...)."
         )
     return function.get_concrete_function(*args, **kwargs)
-
-
-def _title(function: object, name: str) -> str:
-    python_function = getattr(function, "python_function", None)
-    return str(getattr(python_function, "__name__", "") or name)
 
 
 def library_of(concrete: ConcreteFunction) -> Any:
@@ -307,3 +191,57 @@ def _locator(concrete: ConcreteFunction) -> Locate:
         return autograph.of_op(op)
 
     return locate
+
+
+def _step_of(model: Any, batch: tuple[Any, ...], **by_name: Any) -> tuple[Any, str]:
+    """Return the concrete function that a model runs for a batch, and its title for users.
+
+    Args:
+      model: the model.
+      batch: x for the step of `predict`; x, y and perhaps sample weights for that of `fit`.
+      **by_name: the same values by the keywords of `fit`.
+
+    Raises:
+      TypeError: if there is no batch, or the model has to be compiled or trained once first.
+    """
+    batch += tuple(by_name.pop(name) for name in _NAMES[len(batch) :] if name in by_name)
+    if by_name or not 1 <= len(batch) <= 3:
+        raise TypeError(_NO_BATCH)
+    specs = tf.nest.map_structure(_spec_of, batch)
+    trains = len(specs) > 1
+    if trains and not model.compiled:
+        raise TypeError(_NOT_COMPILED.format(model=model.name))
+    _build(model, specs)
+
+    def fit_step(*data: Any) -> Any:
+        return model.train_step(data)
+
+    def predict_step(x: Any) -> Any:
+        return model.predict_step((x,))
+
+    step = fit_step if trains else predict_step
+    compiled = tf.function(step, jit_compile=bool(model.jit_compile) or None)
+    title = f"{'fit' if trains else 'predict'} of {model.name}, for one batch"
+    return compiled.get_concrete_function(*specs), title
+
+
+def _build(model: Any, specs: tuple[Any, ...]) -> None:
+    """Create the variables of a model, its metrics and its optimizer, as `fit` does at first."""
+    if len(specs) == 1:
+        if not model.built:
+            model.build(tuple(specs[0].shape))
+    elif hasattr(model, _BUILD):
+        getattr(model, _BUILD)(data_batch=specs)
+    elif not (model.built and model.optimizer.built):
+        raise TypeError(_CANNOT_BUILD.format(name=_BUILD))
+
+
+def _spec_of(value: Any) -> Any:
+    """Return the spec of the tensor that Keras makes of a user's array."""
+    if isinstance(value, tf.TypeSpec):
+        return value
+    value = value if hasattr(value, "dtype") else tf.convert_to_tensor(value)
+    dtype = tf.as_dtype(value.dtype)
+    if dtype.is_floating:
+        dtype = tf.as_dtype(sys.modules["keras"].config.floatx())
+    return tf.TensorSpec(value.shape, dtype)

@@ -30,8 +30,20 @@ class Value:
     nbytes: int | None
 
 
+class _Located:
+    """Facts on what the user's code has created."""
+
+    file: str
+    line: int | None
+
+    @property
+    def location(self) -> str:
+        """`file:line` in the user's code, or ""."""
+        return f"{self.file}:{self.line}" if self.file else ""
+
+
 @dataclasses.dataclass(frozen=True)
-class ScriptOp:
+class ScriptOp(_Located):
     """A call of Python: `tf.py_function`, `tf.numpy_function`, `hostcall.callback` and so on.
 
     Attributes:
@@ -83,11 +95,6 @@ class ScriptOp:
     advice: str = ""
     problem: str = ""
 
-    @property
-    def location(self) -> str:
-        """`file:line` of the call, or ""."""
-        return f"{self.file}:{self.line}" if self.file else ""
-
 
 @dataclasses.dataclass(frozen=True)
 class Op:
@@ -124,7 +131,7 @@ class Cluster:
 
 
 @dataclasses.dataclass(frozen=True)
-class HostOp:
+class HostOp(_Located):
     """An op that runs on the host and is no script op.
 
     Attributes:
@@ -151,11 +158,6 @@ class HostOp:
     waits_for: tuple[str, ...] = ()
     advice: str = ""
     in_program: bool = False
-
-    @property
-    def location(self) -> str:
-        """`file:line` of the call, or ""."""
-        return f"{self.file}:{self.line}" if self.file else ""
 
 
 Step = ScriptOp | Cluster | HostOp
@@ -200,7 +202,7 @@ class Function:
 
 
 @dataclasses.dataclass(frozen=True)
-class Risk:
+class Risk(_Located):
     """An op that XLA may get wrong in a function that it compiles without hostcall's help.
 
     Attributes:
@@ -218,15 +220,10 @@ class Risk:
     file: str = ""
     line: int | None = None
 
-    @property
-    def location(self) -> str:
-        """`file:line`, or ""."""
-        return f"{self.file}:{self.line}" if self.file else ""
-
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
-    """The way in which a function runs.
+class Explanation:
+    """The way in which a function runs. `print` shows it as a table, a notebook as a picture.
 
     Attributes:
       name: the name of the function.
@@ -235,6 +232,13 @@ class Facts:
       script_ops: all script ops that the function reaches.
       notes: further facts that the user needs.
       risks: the ops that XLA may get wrong, in functions that stock TensorFlow compiles.
+
+    Examples:
+      >>> @tf.function(jit_compile=True)
+      ... def program(x):
+      ...     return 2.0 * tf.numpy_function(np.sort, [x], tf.TensorSpec([3], tf.float32))
+      >>> hostcall.explain(program, tf.TensorSpec([3], tf.float32)).headline
+      'one compiled program with 1 script op in it'
     """
 
     name: str
@@ -285,3 +289,21 @@ class Facts:
     def to_dict(self) -> dict[str, Any]:
         """Return all facts as dicts, lists, strings and numbers."""
         return {"headline": self.headline, **dataclasses.asdict(self)}
+
+    # Drawing code is imported on use: the import of rich alone takes a tenth of a second.
+
+    def to_html(self) -> str:
+        """Return a page that draws each function as a graph of clusters and host ops."""
+        from hostcall._explain import page
+
+        return page.page(self)
+
+    def _repr_html_(self) -> str:
+        from hostcall._explain import page
+
+        return page.fragment(self)
+
+    def __str__(self) -> str:
+        from hostcall._explain import table
+
+        return table.text(self)

@@ -82,6 +82,16 @@ def worth_showing(function: Function) -> bool:
     return not all(map(is_plumbing, function.steps))
 
 
+def joined(path: str, name: str) -> str:
+    """Return a path with one more step."""
+    return f"{path} > {name}" if path else name
+
+
+def place_of(op: ScriptOp) -> str:
+    """Return the path and the name of a script op."""
+    return joined(op.path, op.node)
+
+
 def name_of(step: ScriptOp | HostOp | Risk) -> str:
     """Return the shown name of an op on the host: its Python function, or its type."""
     return callback(step) if isinstance(step, ScriptOp) else step.op
@@ -116,12 +126,10 @@ def transfers_title(function: Function) -> str:
 
 
 def _result(value: Value) -> str:
-    remark = {"shape_function": " (its shape function tells it)", "unknown": " (unknown)"}.get(
-        value.known, ""
-    )
-    if value.shape == "<unknown>":
-        remark = remark.replace(" (unknown)", "")
-    return f"{type_of(value)}{remark}"
+    if value.known == "shape_function":
+        return f"{type_of(value)} (its shape function tells it)"
+    unknown = value.known == "unknown" and value.shape != "<unknown>"
+    return f"{type_of(value)}{' (unknown)' if unknown else ''}"
 
 
 def size(count: int | None) -> str:

@@ -16,7 +16,7 @@ from html import escape
 
 from hostcall._explain import labels
 from hostcall._explain.callback_facts import through
-from hostcall._explain.facts import Cluster, Facts, Function, HostOp, Risk, ScriptOp, Step
+from hostcall._explain.facts import Cluster, Explanation, Function, HostOp, Risk, ScriptOp, Step
 from hostcall_runtime._errors import counted
 
 _GAP = 28.0
@@ -191,10 +191,10 @@ class _Part:
     height: float
 
 
-def drawing(
+def _drawing(
     function: Function,
     inside: Mapping[str, Sequence[ScriptOp]],
-    functions: Mapping[str, Function] | None = None,
+    functions: Mapping[str, Function],
 ) -> str:
     """Return the SVG of a function.
 
@@ -204,7 +204,7 @@ def drawing(
       functions: the functions that its loops and branches may run, by name; drawn in their boxes.
     """
     marker = f"hostcall-arrow-{next(_marker_numbers)}"
-    part = _part(function, inside, functions or {}, marker)
+    part = _part(function, inside, functions, marker)
     return "\n".join([_opening(function, part, marker), part.draw(0.0, 0.0), "</g></svg>"])
 
 
@@ -221,8 +221,10 @@ def _part(
     for step in steps:
         for part in labels.parts_of(step, others):
             boxes[step.node].parts.append(_part(part, inside, others, marker))
-    edges = _edges(function, set(boxes))
-    before = {name: list(sources) for name, sources in edges.items()}
+    waits = [(step.node, step.takes_from, step.waits_for) for step in function.steps]
+    # For each box, the boxes that it waits for and whether a value comes from there.
+    edges = through(waits, set(boxes))
+    before = {name: list(edges[name]) for name in boxes}
     layout = arrange({name: box.size for name, box in boxes.items()}, before)
 
     def draw(x: float, y: float) -> str:
@@ -237,12 +239,6 @@ def _part(
         return "\n".join(drawn)
 
     return _Part(labels.role(function), draw, layout.width, layout.height)
-
-
-def _edges(function: Function, shown: set[str]) -> dict[str, dict[str, bool]]:
-    """Return, for each box, the boxes that it waits for and whether a value comes from there."""
-    waits = [(step.node, step.takes_from, step.waits_for) for step in function.steps]
-    return {name: found for name, found in through(waits, shown).items() if name in shown}
 
 
 def _opening(function: Function, part: _Part, marker: str) -> str:
@@ -414,7 +410,7 @@ _KEY = (
 _COLUMNS = ("op", "calls", "called at", "route", "why", "operands → results", "copies", "after")
 
 
-def page(*explanations: Facts) -> str:
+def page(*explanations: Explanation) -> str:
     """Return a whole HTML document."""
     names = ", ".join(explanation.name for explanation in explanations)
     body = "\n".join(map(fragment, explanations))
@@ -425,7 +421,7 @@ def page(*explanations: Facts) -> str:
     )
 
 
-def fragment(explanation: Facts) -> str:
+def fragment(explanation: Explanation) -> str:
     """Return the part of a document that a notebook shows."""
     parts = [
         f'<div class="hostcall"><style>{_STYLE}</style>',
@@ -447,14 +443,14 @@ def fragment(explanation: Facts) -> str:
     for function in filter(labels.worth_showing, explanation.functions):
         if function.name not in within:
             parts.append(_heading(function))
-            parts.append(f'<div class="scroll">{drawing(function, inside, functions)}</div>')
+            parts.append(f'<div class="scroll">{_drawing(function, inside, functions)}</div>')
     parts += [_transfers(function) for function in explanation.functions if function.transfers]
     if explanation.boundaries:
         parts.append(_advised("What stands between compiled clusters", explanation.boundaries))
     if explanation.risks:
         parts.append(_advised("What XLA may get wrong", explanation.risks))
     if explanation.script_ops:
-        parts.append(_table(explanation.script_ops))
+        parts.append(_script_ops(explanation.script_ops))
     parts.append("</div>")
     return "\n".join(parts)
 
@@ -473,49 +469,44 @@ def _heading(function: Function) -> str:
 
 
 def _advised(title: str, ops: Sequence[ScriptOp | HostOp | Risk]) -> str:
-    rows = "".join(
-        f"<tr><td>{escape(labels.name_of(op))}</td><td>{escape(labels.relative(op.location))}</td>"
-        f"<td>{escape(op.reason)}</td><td><code>{escape(op.advice)}</code></td></tr>"
-        for op in ops
-    )
-    return (
-        f"<h3>{title}</h3>"
-        '<div class="scroll"><table><thead><tr><th>op</th><th>at</th><th>why</th>'
-        f"<th>what to write</th></tr></thead><tbody>{rows}</tbody></table></div>"
-    )
+    rows = [(labels.name_of(op), labels.relative(op.location), op.reason, op.advice) for op in ops]
+    return _table(title, ("op", "at", "why", "what to write"), rows)
 
 
 def _transfers(function: Function) -> str:
-    rows = "".join(
-        f"<tr><td>{escape(one.value)}</td><td>{one.to}</td>"
-        f"<td>{escape(labels.type_of(one.what))}</td><td>{labels.size(one.what.nbytes)}</td></tr>"
+    rows = [
+        (one.value, one.to, labels.type_of(one.what), labels.size(one.what.nbytes))
         for one in function.transfers
-    )
+    ]
+    return _table(labels.transfers_title(function), ("value", "to the", "what", "size"), rows)
+
+
+def _script_ops(ops: Sequence[ScriptOp]) -> str:
+    rows = [
+        (
+            labels.place_of(op),
+            f"{labels.kind(op)} of {labels.callback(op)}",
+            labels.relative(op.location),
+            op.route,
+            op.reason,
+            labels.shapes(op),
+            labels.size(op.bytes_copied),
+            op.follows or "",
+        )
+        for op in ops
+    ]
+    return _table("Script ops", _COLUMNS, rows)
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{column}</th>" for column in columns)
+    body = "".join(f"<tr>{''.join(map(_cell, columns, row))}</tr>" for row in rows)
     return (
-        f"<h3>{escape(labels.transfers_title(function))}</h3>"
-        '<div class="scroll"><table><thead><tr><th>value</th><th>to the</th><th>what</th>'
-        f"<th>size</th></tr></thead><tbody>{rows}</tbody></table></div>"
+        f'<h3>{escape(title)}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
     )
 
 
-def _table(ops: tuple[ScriptOp, ...]) -> str:
-    head = "".join(f"<th>{column}</th>" for column in _COLUMNS)
-    rows = "".join(f"<tr>{_cells(op)}</tr>" for op in ops)
-    return (
-        f'<h3>Script ops</h3><div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _cells(op: ScriptOp) -> str:
-    cells = (
-        f"{op.path} > {op.node}" if op.path else op.node,
-        f"{labels.kind(op)} of {labels.callback(op)}",
-        labels.relative(op.location),
-        op.route,
-        op.reason,
-        labels.shapes(op),
-        labels.size(op.bytes_copied),
-        op.follows or "",
-    )
-    return "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+def _cell(column: str, text: str) -> str:
+    shown = escape(text)
+    return f"<td>{f'<code>{shown}</code>' if column == 'what to write' else shown}</td>"

@@ -1,26 +1,17 @@
-"""An explanation as a table for terminals."""
+"""An explanation as tables for terminals."""
 
 from __future__ import annotations
 
-import io
-from typing import Any
+from collections.abc import Iterator
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from hostcall._explain.facts import (
-    Cluster,
-    Facts,
-    Function,
-    HostOp,
-    ScriptOp,
-)
+from hostcall import _report
+from hostcall._explain.facts import Cluster, Explanation, Function, ScriptOp, Step
 from hostcall._explain.labels import (
     callback,
     is_plumbing,
     kind,
     name_of,
+    place_of,
     relative,
     shapes,
     short_name,
@@ -30,106 +21,92 @@ from hostcall._explain.labels import (
     type_of,
     worth_showing,
 )
+from hostcall._report import Table, folded
 from hostcall_runtime._errors import counted
 
-_WIDTH = 110
 
-
-def text(explanation: Facts) -> str:
+def text(explanation: Explanation) -> str:
     """Return the tables as plain text."""
-    stream = io.StringIO()
-    console = Console(file=stream, width=_WIDTH, color_system=None, legacy_windows=False)
-    show(explanation, console)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+    return _report.as_text(_parts(explanation))
 
 
-def show(explanation: Facts, console: Any) -> None:
-    """Print the tables on a rich console."""
-    console.print(Text(f"{explanation.name}: {explanation.headline}", style="bold"))
-    for note in explanation.notes:
-        console.print(Text(note, style="yellow"))
+def _parts(explanation: Explanation) -> Iterator[str | Table]:
+    yield f"{explanation.name}: {explanation.headline}"
+    yield from explanation.notes
     if explanation.script_ops:
-        console.print(_script_ops(explanation))
+        yield _script_ops(explanation)
     if explanation.boundaries:
-        console.print(_boundaries(explanation))
+        yield Table(
+            {"op": folded(2), "what to write": folded(7)},
+            [(name_of(op), op.advice) for op in explanation.boundaries],
+            "What stands between compiled clusters",
+        )
     if explanation.risks:
-        console.print(_risks(explanation))
+        yield Table(
+            {"op": folded(2), "why, and what to write": folded(7)},
+            [
+                (one.node, f"{one.op}{_at(one.location)}: {one.reason}. {one.advice}.")
+                for one in explanation.risks
+            ],
+            "What XLA may get wrong",
+        )
     for function in explanation.functions:
         if worth_showing(function):
-            console.print(_steps(function))
+            yield _steps(function)
         if function.transfers:
-            console.print(_transfers(function))
+            yield _transfers(function)
 
 
-def _script_ops(explanation: Facts) -> Table:
-    table = Table(title="Script ops", title_justify="left", show_lines=True)
-    table.add_column("op", overflow="fold", ratio=3)
-    table.add_column("calls", overflow="fold", ratio=4)
-    table.add_column("route, and why", overflow="fold", ratio=4)
-    table.add_column("operands → results", overflow="fold", ratio=3)
-    table.add_column("copies", justify="right", ratio=1, min_width=8)
-    for op in explanation.script_ops:
-        place = f"{op.path} > {op.node}" if op.path else op.node
-        follows = f"\nafter {op.follows}" if op.follows else ""
-        table.add_row(
-            Text(place + follows),
-            Text(f"{callback(op)}\n{kind(op)}\n{relative(op.location)}"),
-            Text(f"{op.route}\n{op.reason}"),
-            Text(shapes(op)),
-            Text(size(op.bytes_copied)),
+def _script_ops(explanation: Explanation) -> Table:
+    columns = {
+        "op": folded(3),
+        "calls": folded(4),
+        "route, and why": folded(4),
+        "operands → results": folded(3),
+        "copies": {"justify": "right", "ratio": 1, "min_width": 8},
+    }
+    rows = [
+        (
+            place_of(op) + (f"\nafter {op.follows}" if op.follows else ""),
+            f"{callback(op)}\n{kind(op)}\n{relative(op.location)}",
+            f"{op.route}\n{op.reason}",
+            shapes(op),
+            size(op.bytes_copied),
         )
-    return table
-
-
-def _boundaries(explanation: Facts) -> Table:
-    table = Table(title="What stands between compiled clusters", title_justify="left")
-    table.add_column("op", overflow="fold", ratio=2)
-    table.add_column("what to write", overflow="fold", ratio=7)
-    for op in explanation.boundaries:
-        table.add_row(Text(name_of(op)), Text(op.advice))
-    return table
-
-
-def _risks(explanation: Facts) -> Table:
-    table = Table(title="What XLA may get wrong", title_justify="left")
-    table.add_column("op", overflow="fold", ratio=2)
-    table.add_column("why, and what to write", overflow="fold", ratio=7)
-    for one in explanation.risks:
-        where = f" at {relative(one.location)}" if one.location else ""
-        table.add_row(Text(one.node), Text(f"{one.op}{where}: {one.reason}. {one.advice}."))
-    return table
+        for op in explanation.script_ops
+    ]
+    return Table(columns, rows, "Script ops", {"show_lines": True})
 
 
 def _steps(function: Function) -> Table:
     where = f" ({function.path})" if function.path else ""
-    table = Table(
-        title=Text(f"{short_name(function.name)}{where}: {function.mode}"), title_justify="left"
+    return Table(
+        {"step": folded(2), "runs": {"ratio": 1, "min_width": 8}, "what": folded(6)},
+        [(step.node, *_step(step)) for step in function.steps if not is_plumbing(step)],
+        f"{short_name(function.name)}{where}: {function.mode}",
     )
-    table.add_column("step", overflow="fold", ratio=2)
-    table.add_column("runs", ratio=1, min_width=8)
-    table.add_column("what", overflow="fold", ratio=6)
-    for step in function.steps:
-        if is_plumbing(step):
-            continue
-        if isinstance(step, Cluster):
-            table.add_row(Text(step.node), "compiled", Text(_cluster(step)))
-        elif isinstance(step, ScriptOp):
-            table.add_row(Text(step.node), "Python", Text(f"{step.kind} of {callback(step)}"))
-        else:
-            runs = "called" if step.in_program else "host"
-            table.add_row(Text(step.node), runs, Text(_host_op(step)))
-    return table
+
+
+def _step(step: Step) -> tuple[str, str]:
+    if isinstance(step, Cluster):
+        return "compiled", _cluster(step)
+    if isinstance(step, ScriptOp):
+        return "Python", f"{step.kind} of {callback(step)}"
+    runs = "called" if step.in_program else "host"
+    return runs, f"{step.op}{_at(step.location)}: {step.reason}"
 
 
 def _transfers(function: Function) -> Table:
-    table = Table(title=Text(transfers_title(function)), title_justify="left", expand=True)
-    table.add_column("value", overflow="fold", ratio=4)
-    table.add_column("to the", min_width=6)
-    table.add_column("what", overflow="fold", ratio=3)
-    table.add_column("size", justify="right", min_width=8)
-    for one in function.transfers:
-        table.add_row(Text(one.value), one.to, Text(type_of(one.what)), Text(size(one.what.nbytes)))
-    return table
+    columns = {
+        "value": folded(4),
+        "to the": {"min_width": 6},
+        "what": folded(3),
+        "size": {"justify": "right", "min_width": 8},
+    }
+    rows = [
+        (one.value, one.to, type_of(one.what), size(one.what.nbytes)) for one in function.transfers
+    ]
+    return Table(columns, rows, transfers_title(function), {"expand": True})
 
 
 def _cluster(step: Cluster) -> str:
@@ -140,6 +117,5 @@ def _cluster(step: Cluster) -> str:
     return f"{summary(step.ops)} ({times}{plain if step.uncompiled_runs else ''})"
 
 
-def _host_op(step: HostOp) -> str:
-    where = f" at {relative(step.location)}" if step.location else ""
-    return f"{step.op}{where}: {step.reason}"
+def _at(location: str) -> str:
+    return f" at {relative(location)}" if location else ""

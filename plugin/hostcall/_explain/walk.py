@@ -7,18 +7,21 @@ which functions are partitioned, and how, so the explanation matches the executi
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from hostcall._compiler import function_routes, risks, route_selection
+from hostcall._compiler.partition.partitioner import SUFFIX, PartitionedFunction, Partitioner
 from hostcall._compiler.regions.writing import Region, foreseen_program
 from hostcall._explain import callback_facts as ops
-from hostcall._explain.callback_facts import Bodies, Edges, sources
+from hostcall._explain import transfers
+from hostcall._explain.callback_facts import Bodies, Edges, called, sources
 from hostcall._explain.facts import Cluster, Function, HostOp, Op, Risk, ScriptOp, Step
-from hostcall._explain.labels import is_plumbing
-from hostcall._explain.partitions import PartitionWalk, Place, joined
+from hostcall._explain.labels import is_plumbing, joined
+from hostcall._functions import call_stats
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDefLibrary, NodeDef
@@ -34,6 +37,26 @@ _CHECK_SIZES = (
 )
 _CALLS_COMPILED = "it calls a compiled function"
 
+# The part of a cluster's name that depends on the device and the refusal. Like the digests, it is
+# not known before XLA compiles.
+_VARIANT = re.compile(rf"{SUFFIX}(?:_anywhere|_on_[A-Z_]+_\d+)?(?:_[0-9a-f]{{8}})?(?=_)")
+
+_NO_EDGES: Edges = ((), ())
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """The place of a node: its function, the path to it, and the op that the node follows."""
+
+    function: str
+    path: str = ""
+    follows: str | None = None
+
+    def inside(self, node: NodeDef, role: str, function: str) -> Place:
+        """Return the place within a function that a node at this place calls."""
+        name = f"{node.name}:{role}" if role else node.name
+        return Place(function, joined(self.path, name), self.follows)
+
 
 class Walk:
     """One walk through a library of functions.
@@ -44,7 +67,6 @@ class Walk:
       device: the full name of the device that compiled functions run on, if that is no CPU.
 
     Attributes:
-      bodies: the functions of the library.
       functions, script_ops, risks: the facts found so far.
     """
 
@@ -52,18 +74,19 @@ class Walk:
         self._library = library
         self._device = device
         self._locate = locate
-        self._seen: set[tuple[str, str]] = set()
-        self.bodies = Bodies(library)
+        self._seen: set[tuple[object, str]] = set()
+        self._bodies = Bodies(library)
+        self._compilations = call_stats.compilations()
         self.functions: list[Function] = []
         self.script_ops: list[ScriptOp] = []
         self.risks: list[Risk] = []
 
     def function(self, name: str) -> None:
         """Explain a function as it runs when eager code calls it."""
-        if defs.is_compiled(self.bodies.functions[name]):
+        if defs.is_compiled(self._bodies.functions[name]):
             self._program(Place(name))
         else:
-            self.on_host(Place(name))
+            self._on_host(Place(name))
 
     def _program(self, place: Place) -> None:
         """Explain a must-compile function that no compiled function calls."""
@@ -79,7 +102,7 @@ class Walk:
                 self._one_program(place, program.regions)
                 return
             partitioner.partition(name)
-            PartitionWalk(self, partitioner).function(place)
+            self._partitioned(place, partitioner)
             return
         if not function_routes.is_taken(self._library, name):
             self._note_risks(name)
@@ -88,50 +111,48 @@ class Walk:
     def _note_risks(self, entry: str) -> None:
         """Note the ops that XLA may get wrong in a function that stock TensorFlow compiles."""
         for (function, name), reason in sorted(risks.find(self._library, entry).items()):
-            node = self.bodies[function].node(name)
+            node = self._bodies[function].node(name)
             file, line = ops.parse_location(self._locate(function, name))
             self.risks.append(Risk(name, node.op, function, reason, _CHECK_SIZES, file, line))
 
     def _one_program(self, place: Place, regions: Sequence[Region]) -> None:
         """Note a function that is one program, and the host ops that it calls."""
         name = place.function
-        members = tuple(Op(node.name, node.op) for node in self.bodies[name].nodes)
+        members = tuple(Op(node.name, node.op) for node in self._bodies[name].nodes)
         cluster = Cluster(name, name, name, place.path, members)
-        ops = [
-            self._called_op(region.function, node)
+        found = [
+            self._host_op(self._bodies[region.function].node(node), Place(region.function), _CALLED)
             for region in regions
             for node in region.nodes
-            if self.bodies[region.function].node(node).op not in op_kinds.SCRIPT_OPS
         ]
-        called = [op for op in ops if not is_plumbing(op)]
-        self.functions.append(Function(name, place.path, "compiled", (cluster, *called)))
+        host_ops = [
+            dataclasses.replace(op, in_program=True)
+            for op in found
+            if op.op not in op_kinds.SCRIPT_OPS and not is_plumbing(op)
+        ]
+        self.functions.append(Function(name, place.path, "compiled", (cluster, *host_ops)))
         self._compiled(place, name)
 
-    def _called_op(self, function: str, name: str) -> HostOp:
-        node = self.bodies[function].node(name)
-        op = self.host_op(node, Place(function), _CALLED, ((), ()), (), "")
-        return dataclasses.replace(op, in_program=True)
-
     def _shape_of(self, function: str, value: str) -> tf.TensorShape:
-        return self.bodies[function].shape_of(value)
+        return self._bodies[function].shape_of(value)
 
     def _compiled(self, place: Place, cluster: str) -> None:
         """Note the script ops in a compiled function, and in all that it calls."""
         if self._is_new("compiled", place.function):
-            for node, at in self.in_order(place):
-                self.compiled_node(node, at, cluster)
+            for node, at in self._in_order(place):
+                self._compiled_node(node, at, cluster)
 
-    def compiled_node(self, node: NodeDef, place: Place, cluster: str) -> None:
+    def _compiled_node(self, node: NodeDef, place: Place, cluster: str) -> None:
         """Note the script ops that a node of a compiled function is, or leads to."""
         if op_kinds.calls_python(node):
             is_script_op = node.op in op_kinds.SCRIPT_OPS
             reason = _reason_of_call(node) if is_script_op else _MODULE
-            self.script_op(node, place, "custom_call", reason, cluster=cluster)
-        elif self.bodies.matters(node):
-            for role, callee in self.bodies.called(node):
+            self._script_op(node, place, "custom_call", reason, cluster=cluster)
+        elif self._bodies.matters(node):
+            for role, callee in called(node, self._bodies.functions):
                 self._compiled(place.inside(node, role, callee), cluster)
 
-    def on_host(self, place: Place, why: str = "") -> None:
+    def _on_host(self, place: Place, why: str = "") -> None:
         """Explain a function that TensorFlow runs on the host.
 
         Args:
@@ -140,52 +161,140 @@ class Walk:
         """
         if not self._is_new("host", place.function):
             return
-        fill = self.room()
-        nodes = self.bodies[place.function].nodes
-        edges = sources(nodes, {node.name for node in nodes if self.bodies.matters(node)})
+        position = self._room()
+        bodies = self._bodies
+        nodes = bodies[place.function].nodes
+        edges = sources(nodes, {node.name for node in nodes if bodies.matters(node)})
         route, reason = ("partition", why) if why else ("plain", _NOT_COMPILED)
         steps: list[Step] = []
-        for node, at in self.in_order(place):
+        for node, at in self._in_order(place):
             if op_kinds.calls_python(node):
-                steps.append(self.script_op(node, at, route, reason, edges[node.name]))
-            elif self.bodies.matters(node):
+                steps.append(self._script_op(node, at, route, reason, edges[node.name]))
+            elif bodies.matters(node):
                 compiled = defs.is_compiled(node)
                 what = _CALLS_COMPILED if compiled else _LEADS_ON
-                calls = [
-                    name
-                    for _, name in self.bodies.called(node)
-                    if compiled or self.bodies.function_matters(name)
+                inside = [
+                    at.inside(node, role, name)
+                    for role, name in called(node, bodies.functions)
+                    if compiled or name in bodies.mattering
                 ]
-                steps.append(self.host_op(node, at, what, edges[node.name], calls))
-                for role, callee in self.bodies.called(node):
-                    inside = at.inside(node, role, callee)
+                calls = [callee.function for callee in inside]
+                steps.append(self._host_op(node, at, what, edges[node.name], calls))
+                for callee in inside:
                     if compiled:
-                        self._program(inside)
-                    elif self.bodies.function_matters(callee):
-                        self.on_host(inside, why)
-        fill(Function(place.function, place.path, "host", tuple(steps)))
+                        self._program(callee)
+                    else:
+                        self._on_host(callee, why)
+        self.functions[position] = Function(place.function, place.path, "host", tuple(steps))
 
-    def in_order(self, place: Place) -> Iterator[tuple[Any, Place]]:
+    def _partitioned(self, place: Place, partitioner: Partitioner) -> None:
+        """Explain a partitioned function and the functions that it calls."""
+        if not self._is_new(partitioner, place.function):
+            return
+        position = self._room()
+        plan = next(plan for plan in partitioner.plans if plan.name == place.function)
+        places = {node.name: at for node, at in self._in_order(place)}
+        nodes = defs.program_order(partitioner.functions[plan.new_name])
+        shown = [node for node in nodes if node.op != "Const"]
+        edges = sources(nodes, {node.name for node in shown})
+        clusters = {cluster.name for cluster in plan.clusters}
+        steps: list[Step] = []
+        for node in shown:
+            callee = node.attr["f"].func.name if node.op in defs.CALL_OPS else ""
+            if callee in clusters:
+                members = defs.program_order(partitioner.functions[callee])
+                steps.append(self._cluster(node, callee, members, place, places, edges[node.name]))
+                continue
+            at, reason = places[node.name], plan.host_ops[node.name]
+            if node.op in op_kinds.SCRIPT_OPS:
+                steps.append(self._script_op(node, at, "partition", reason, edges[node.name]))
+                continue
+            callees = self._callees(node, at, partitioner)
+            calls = [inside.function for inside, _ in callees]
+            steps.append(self._host_op(node, at, reason, edges[node.name], calls, advised=True))
+            for inside, is_partitioned in callees:
+                if is_partitioned:
+                    self._partitioned(inside, partitioner)
+                else:
+                    self._on_host(inside, reason)
+        sent = self._transfers(plan, steps, partitioner)
+        self.functions[position] = Function(
+            plan.name, place.path, "partitioned", tuple(steps), partitioner.device, sent
+        )
+
+    def _transfers(
+        self, plan: PartitionedFunction, steps: Sequence[Step], partitioner: Partitioner
+    ) -> tuple[transfers.Transfer, ...]:
+        if not partitioner.device:
+            return ()
+        old = {f.signature.name: f for f in partitioner.library.function}
+        return transfers.of_function(
+            old[plan.name],
+            partitioner.functions[plan.new_name],
+            self._bodies[plan.name],
+            old,
+            [step for step in steps if isinstance(step, ScriptOp)],
+        )
+
+    def _cluster(
+        self,
+        node: NodeDef,
+        name: str,
+        members: Sequence[NodeDef],
+        place: Place,
+        places: dict[str, Place],
+        edges: Edges,
+    ) -> Cluster:
+        for member in members:
+            if member.op != "Const" and member.name in places:  # the partitioner adds other nodes
+                self._compiled_node(member, places[member.name], name)
+        seen = [row for row in self._compilations if _stem(row.cluster) == _stem(name)]
+        return Cluster(
+            node.name,
+            name,
+            place.function,
+            place.path,
+            tuple(Op(member.name, member.op) for member in members),
+            *edges,
+            compilations=sum(row.compilations for row in seen),
+            uncompiled_runs=sum(row.uncompiled_runs for row in seen),
+        )
+
+    def _callees(
+        self, node: NodeDef, place: Place, partitioner: Partitioner
+    ) -> list[tuple[Place, bool]]:
+        """Return the functions to explain that a host op calls, and whether each is partitioned."""
+        bodies = self._bodies
+        partitioned = {plan.new_name for plan in partitioner.plans}
+        original = called(bodies[place.function].node(node.name), bodies.functions)
+        now = called(node, {**bodies.functions, **partitioner.functions})
+        return [
+            (place.inside(node, role, callee), name in partitioned)
+            for (role, callee), (_, name) in zip(original, now, strict=True)
+            if name in partitioned or callee in bodies.mattering
+        ]
+
+    def _in_order(self, place: Place) -> Iterator[tuple[Any, Place]]:
         """Yield the nodes of a function in program order, each with its place."""
         last = place.follows
-        for node in self.bodies[place.function].nodes:
-            if self.bodies.has_effect(node):
+        for node in self._bodies[place.function].nodes:
+            if self._bodies.has_effect(node):
                 yield node, dataclasses.replace(place, follows=last)
                 last = joined(place.path, node.name)
             else:
                 yield node, dataclasses.replace(place, follows=None)
 
-    def script_op(
+    def _script_op(
         self,
         node: NodeDef,
         place: Place,
         route: str,
         reason: str,
-        edges: Edges = ((), ()),
+        edges: Edges = _NO_EDGES,
         cluster: str | None = None,
     ) -> ScriptOp:
         """Note a script op, and return the facts on it."""
-        body = self.bodies[place.function]
+        body = self._bodies[place.function]
         found = ops.script_op(
             body.node(node.name),
             body,
@@ -202,42 +311,37 @@ class Walk:
         self.script_ops.append(found)
         return found
 
-    def host_op(
+    def _host_op(
         self,
         node: NodeDef,
         place: Place,
         reason: str,
-        edges: Edges,
-        calls: Sequence[str],
-        advice: str = "",
+        edges: Edges = _NO_EDGES,
+        calls: Sequence[str] = (),
+        advised: bool = False,
     ) -> HostOp:
         """Return the facts on a host op that is no script op."""
         file, line = ops.parse_location(self._locate(place.function, node.name))
         return HostOp(
             node=node.name,
-            op=self.bodies[place.function].node(node.name).op,
+            op=self._bodies[place.function].node(node.name).op,
             function=place.function,
             path=place.path,
             reason=reason,
             file=file,
             line=line,
             calls=tuple(calls),
-            advice=advice,
+            advice=ops.of_host_op(node, reason, calls) if advised else "",
             takes_from=edges[0],
             waits_for=edges[1],
         )
 
-    def room(self) -> Callable[[Function], None]:
-        """Reserve a place for a function before the functions that it calls; return its setter."""
-        position = len(self.functions)
+    def _room(self) -> int:
+        """Reserve a place for a function before the functions that it calls."""
         self.functions.append(Function("", "", "", ()))
+        return len(self.functions) - 1
 
-        def fill(function: Function) -> None:
-            self.functions[position] = function
-
-        return fill
-
-    def _is_new(self, mode: str, name: str) -> bool:
+    def _is_new(self, mode: object, name: str) -> bool:
         new = (mode, name) not in self._seen
         self._seen.add((mode, name))
         return new
@@ -246,3 +350,7 @@ class Walk:
 def _reason_of_call(node: NodeDef) -> str:
     choice = route_selection.choose(node)
     return f"{choice.reason}: {_CALLED_FOR_IT}" if choice.fits_region else choice.reason
+
+
+def _stem(cluster: str) -> str:
+    return _VARIANT.sub(SUFFIX, defs.without_digests(cluster), count=1)

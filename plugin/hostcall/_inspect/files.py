@@ -17,21 +17,20 @@ from google.protobuf.message import DecodeError
 from hostcall._inspect import script_ops
 from hostcall._inspect.inspection import Inspection, InspectionError, PythonFunction, Use, merged
 from hostcall._saving import functions
-from hostcall._saving.functions import has_module
 from hostcall._tf import concrete_functions, script_op_graphs
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import GraphDef, MetaGraphDef
 from hostcall_runtime._errors import ProgramError
 
 # A signature that TensorFlow adds by itself.
-_INIT = "__saved_model_init_op"
+INIT = "__saved_model_init_op"
 _CARRIED_APART = (
     "Pickles lie beside the graph in a SavedModel, and nowhere else: a graph of its own has none."
 )
 
 
-def of_saved_model(path: Path) -> Inspection:
-    """Return the functions of a SavedModel.
+def read_saved_model(path: Path) -> Any:
+    """Return the message of a SavedModel, which has a graph at least.
 
     Raises:
       InspectionError: when it cannot be read.
@@ -43,44 +42,32 @@ def of_saved_model(path: Path) -> Inspection:
         raise InspectionError(f"{path} holds no SavedModel that can be read: {reason}") from error
     if not model.meta_graphs:
         raise InspectionError(f"{path} holds a SavedModel without a graph.")
-    several = len(model.meta_graphs) > 1
+    return model
+
+
+def of_saved_model(path: Path) -> Inspection:
+    """Return the functions of a SavedModel.
+
+    Raises:
+      InspectionError: when it cannot be read.
+    """
+    graphs = read_saved_model(path).meta_graphs
     functions = []
-    for graph in model.meta_graphs:
-        tags = f" ({', '.join(graph.meta_info_def.tags)})" if several else ""
+    for graph in graphs:
+        tags = f" ({', '.join(graph.meta_info_def.tags)})" if len(graphs) > 1 else ""
         functions += _functions(graph.graph_def, _roots(graph), str(path), tags)
     return Inspection(str(path), "SavedModel", merged(functions))
 
 
 def of_graph(path: Path) -> Inspection:
-    """Return the functions of a GraphDef, as `tf.io.write_graph` writes it.
+    """Return the functions of a GraphDef, or of the MetaGraphDef in a .meta file.
 
     Raises:
       InspectionError: when it cannot be read.
     """
-    graph = tf.compat.v1.GraphDef()
-    _read(path, graph)
-    functions = merged(_functions(graph, {}, None, ""))
-    return Inspection(str(path), "GraphDef", functions, _notes(functions))
-
-
-def of_meta_graph(path: Path) -> Inspection:
-    """Return the functions of a MetaGraphDef of `tf.compat.v1.train.export_meta_graph`.
-
-    Raises:
-      InspectionError: when it cannot be read.
-    """
-    graph = tf.compat.v1.MetaGraphDef()
-    _read(path, graph)
-    functions = merged(_functions(graph.graph_def, _roots(graph), None, ""))
-    return Inspection(str(path), "MetaGraphDef", functions, _notes(functions))
-
-
-def _notes(functions: Iterable[PythonFunction]) -> tuple[str, ...]:
-    return (_CARRIED_APART,) if any(function.pickle for function in functions) else ()
-
-
-def _read(path: Path, message: Any) -> None:
-    data = path.read_bytes()
+    v1 = tf.compat.v1
+    message: Any = v1.MetaGraphDef() if path.suffix == ".meta" else v1.GraphDef()
+    name, data = message.DESCRIPTOR.name, path.read_bytes()
     try:
         if path.suffix == ".pbtxt":
             text_format.Parse(data.decode(), message)
@@ -88,9 +75,12 @@ def _read(path: Path, message: Any) -> None:
             message.ParseFromString(data)
     except (DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
-        raise InspectionError(
-            f"{path} holds no {message.DESCRIPTOR.name} that can be read: {reason}"
-        ) from error
+        raise InspectionError(f"{path} holds no {name} that can be read: {reason}") from error
+    is_meta = isinstance(message, v1.MetaGraphDef)
+    graph, roots = (message.graph_def, _roots(message)) if is_meta else (message, {})
+    found = merged(_functions(graph, roots, None, ""))
+    notes = (_CARRIED_APART,) if any(function.pickle for function in found) else ()
+    return Inspection(str(path), name, found, notes)
 
 
 def _functions(
@@ -118,7 +108,7 @@ def _roots(graph: MetaGraphDef) -> dict[str, list[str]]:
     """Return the user's names for the functions and nodes of a MetaGraphDef."""
     roots: dict[str, list[str]] = {}
     for name, signature in graph.signature_def.items():
-        if name != _INIT:
+        if name != INIT:
             for output in signature.outputs.values():
                 roots.setdefault(output.name.partition(":")[0], []).append(f"signature {name}")
     for path, node in _objects(graph.object_graph_def):
@@ -150,19 +140,14 @@ def _reached_from(graph: GraphDef, roots: Mapping[str, list[str]]) -> dict[str, 
         while pending:
             at = pending.pop()
             reached[at] = list(dict.fromkeys([*reached.get(at, []), *names]))
-            steps = [] if at not in nodes else [_source(value) for value in nodes[at].input]
+            inputs = nodes[at].input if at in nodes else ()
+            steps = [value.removeprefix("^").partition(":")[0] for value in inputs]
             inside = functions[at].node_def if at in functions else [nodes[at]] * (at in nodes)
             steps += [name for node in inside for name in defs.called_functions(node, functions)]
             pending += [step for step in steps if step not in seen]
             seen.update(steps)
     return reached
 
-
-def _source(value: str) -> str:
-    return value.removeprefix("^").partition(":")[0]
-
-
-_CONFIG = "config.json"
 
 # The modules that Keras imports by itself, and those where it looks up functions named by strings.
 _KERAS = ("keras", "keras_hub", "keras_cv", "keras_nlp")
@@ -182,7 +167,7 @@ def of_model(path: Path) -> Inspection:
     """
     try:
         with zipfile.ZipFile(path) as archive:
-            config = json.loads(archive.read(_CONFIG))
+            config = json.loads(archive.read("config.json"))
         found = merged(list(_in(config, "")))
     except (zipfile.BadZipFile, KeyError, ValueError, RecursionError, OSError) as error:
         raise InspectionError(
@@ -210,39 +195,32 @@ def _in(config: Any, layer: str) -> Iterator[PythonFunction]:
 def _named_by(config: dict[str, Any], layer: str) -> Iterator[PythonFunction]:
     name, module = config["class_name"], config.get("module")
     if name == "__lambda__":
-        use = Use("a lambda, as bytecode", (), layer)
         yield PythonFunction(
             f"a lambda in {layer}",
-            uses=(use,),
+            uses=(Use("a lambda, as bytecode", (), layer),),
             problem="the file holds it as bytecode, which can do anything when it is called",
             write="keras.saving.load_model(path, safe_mode=False)",
         )
         return
+    registered = config.get("registered_name")
     is_function = name == "function" and isinstance(config.get("config"), str)
     if is_function:
-        name, registered = config["config"], config["config"]
-    else:
-        registered = config.get("registered_name")
+        name = registered = config["config"]
     if not isinstance(registered, str) or _is_of_keras(name, module, is_function):
         return
     short = name.rpartition(">")[2]
     place = f"{module}:{short}" if isinstance(module, str) and module != "builtins" else None
     problem, write = _keras_problem(registered, place, short)
+    use = Use("a function" if is_function else "a class", (), layer)
     yield PythonFunction(
-        place or registered,
-        place,
-        registered,
-        uses=(Use("a function" if is_function else "a class", (), layer),),
-        problem=problem,
-        write=write,
+        place or registered, place, registered, uses=(use,), problem=problem, write=write
     )
 
 
 def _is_of_keras(name: str, module: Any, is_function: bool) -> bool:
     if isinstance(module, str) and module.partition(".")[0] in _KERAS:
         return True
-    keras = _keras()
-    return is_function and any(hasattr(getattr(keras, part, None), name) for part in _PARTS)
+    return is_function and any(hasattr(getattr(_keras(), part, None), name) for part in _PARTS)
 
 
 def _keras_problem(registered: str, place: str | None, name: str) -> tuple[str, str]:
@@ -254,8 +232,7 @@ def _keras_problem(registered: str, place: str | None, name: str) -> tuple[str, 
     if place is None:
         return problem, f"keras.saving.load_model(path, custom_objects={{{registered!r}: {name}}})"
     module = place.partition(":")[0]
-    if not has_module(module):
-        problem = f"there is no module {module} here: its directory is not in sys.path"
+    problem = _missing(module) or problem
     if ">" in registered:
         return problem, f"import {module}  # which registers {registered}"
     return problem, (
@@ -273,12 +250,10 @@ def _keras() -> Any:
         return None
 
 
-_MANIFEST = "manifest.json"
-
-
-def lies_in(directory: Path) -> bool:
-    """Return whether a directory holds an exported program."""
-    return (directory / _MANIFEST).is_file()
+def _missing(module: str) -> str:
+    """Return that there is no such module here, or ""."""
+    found = functions.has_module(module)
+    return "" if found else f"there is no module {module} here: its directory is not in sys.path"
 
 
 def of_program(path: Path) -> Inspection:
@@ -300,11 +275,7 @@ def of_program(path: Path) -> Inspection:
 
 
 def _function(callback: Any, program: str) -> PythonFunction:
-    declared: dict[str, Any] = {
-        name: getattr(callback, name)
-        for name in ("borrow", "out", "timeout", "concurrent")
-        if getattr(callback, name)
-    }
+    options = ("borrow", "out", "timeout", "concurrent")
     kind = "tf.py_function" if callback.kind == "eager" else "tf.numpy_function"
     uses = tuple(
         Use(
@@ -317,28 +288,20 @@ def _function(callback: Any, program: str) -> PythonFunction:
         )
         for call in callback.calls
     )
-    given_name = callback.name if callback.function is None else None
-    problem = _callback_problem(callback)
+    # What keeps `hostcall.load` from finding it, if that shows without an import.
+    given_name, problem = callback.name, "it can only be given"
+    if callback.function is not None:
+        given_name, problem = None, _missing(callback.function.partition(":")[0])
     write = f"hostcall.load(path, callbacks={{{json.dumps(callback.name)}: function}})"
     return PythonFunction(
         callback.name,
         callback.function,
         given_name,
-        declared=declared,
+        declared={name: getattr(callback, name) for name in options if getattr(callback, name)},
         uses=uses,
         problem=problem,
         write=write if problem else "",
     )
-
-
-def _callback_problem(callback: Any) -> str:
-    """Return the reason why `hostcall.load` cannot find it, if that shows without an import."""
-    if callback.function is None:
-        return "it can only be given"
-    module = callback.function.partition(":")[0]
-    if not functions.has_module(module):
-        return f"there is no module {module} here: its directory is not in sys.path"
-    return ""
 
 
 def _text(spec: Any) -> str:

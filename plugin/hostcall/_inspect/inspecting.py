@@ -12,7 +12,7 @@ from hostcall._inspect.inspection import Inspection, InspectionError
 _GRAPHS: dict[str, Callable[[Path], Inspection]] = {
     ".pb": files.of_graph,
     ".pbtxt": files.of_graph,
-    ".meta": files.of_meta_graph,
+    ".meta": files.of_graph,
     ".keras": files.of_model,
 }
 _SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
@@ -51,7 +51,7 @@ def inspect(path: str | os.PathLike[str]) -> Inspection:
     if found.is_dir():
         if any((found / name).is_file() for name in _SAVED_MODEL):
             return files.of_saved_model(found)
-        if files.lies_in(found):
+        if (found / "manifest.json").is_file():
             return files.of_program(found)
         raise InspectionError(
             f"{found} holds no SavedModel (saved_model.pb), and no program of hostcall.export "

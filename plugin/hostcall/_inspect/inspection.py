@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import io
+from collections.abc import Iterator
 from typing import Any
 
+from hostcall import _report
+from hostcall._report import Code, Table, folded
 from hostcall_runtime._errors import counted
 
 
@@ -57,104 +59,7 @@ class PythonFunction:
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts:
-    """The Python functions that a file names.
-
-    Attributes:
-      path: the path of the file or directory.
-      format: "SavedModel", "exported program", "Keras model", "GraphDef" or "MetaGraphDef".
-      functions: each function once.
-      notes: further facts that the user has to know.
-    """
-
-    path: str
-    format: str
-    functions: tuple[PythonFunction, ...]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def headline(self) -> str:
-        """The format and the number of functions, in one line."""
-        missing = sum(bool(function.problem) for function in self.functions)
-        more = f", of which {missing} cannot be called here as yet" if missing else ""
-        return f"{self.format} with {counted(len(self.functions), 'Python function')}{more}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all facts as dicts, lists, strings and numbers."""
-        return {"headline": self.headline, **dataclasses.asdict(self)}
-
-
-class InspectionError(ValueError):
-    """A file that cannot be inspected; the text has the reason in one line."""
-
-
-def merged(functions: list[PythonFunction]) -> tuple[PythonFunction, ...]:
-    """Return the functions, each once with all its uses."""
-    found: dict[tuple[Any, ...], PythonFunction] = {}
-    for function in functions:
-        key = (function.name, function.place, function.pickle, function.problem)
-        known = found.get(key, dataclasses.replace(function, uses=()))
-        found[key] = dataclasses.replace(known, uses=known.uses + function.uses)
-    return tuple(found.values())
-
-
-_WIDTH = 110
-
-
-def text(inspection: Facts) -> str:
-    """Return the table as plain text, followed by the lines to write."""
-    from rich.console import Console
-    from rich.text import Text
-
-    stream = io.StringIO()
-    console = Console(file=stream, width=_WIDTH, color_system=None, legacy_windows=False)
-    console.print(Text(f"{inspection.path}: {inspection.headline}", style="bold"))
-    for note in inspection.notes:
-        console.print(Text(note))
-    if inspection.functions:
-        console.print(_table(inspection))
-    lines = dict.fromkeys(function.write for function in inspection.functions if function.write)
-    if lines:
-        console.print(Text("\nIf you trust the file, write:\n"))
-        for line in lines:
-            console.print(Text(f"    {line}"), soft_wrap=True)
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
-
-
-def _table(inspection: Facts) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    rows = Table(show_lines=True)
-    rows.add_column("function", overflow="fold", ratio=3)
-    rows.add_column("used", overflow="fold", ratio=5)
-    rows.add_column("here", overflow="fold", ratio=3)
-    for function in inspection.functions:
-        uses = "\n".join(map(_use, function.uses))
-        rows.add_row(Text(_name(function)), Text(uses), Text(function.problem or "can be called"))
-    return rows
-
-
-def _name(function: PythonFunction) -> str:
-    place = [function.place] if function.place not in (None, function.name) else []
-    carried = ["a pickle in the file"] if function.pickle else []
-    declared = [f"{name}={value}" for name, value in function.declared.items()]
-    return "\n".join(map(str, [function.name, *place, *carried, *declared]))
-
-
-def _use(use: Use) -> str:
-    of = f" in {', '.join(use.of)}" if use.of else ""
-    line = f" at {use.line}" if use.line else ""
-    flow = f"\n  {_listed(use.arguments)} → {_listed(use.results)}" if use.arguments else ""
-    return f"{use.kind}, {use.node}{of}{line}{flow}"
-
-
-def _listed(values: tuple[str, ...]) -> str:
-    return ", ".join(values) or "?"
-
-
-@dataclasses.dataclass(frozen=True)
-class Inspection(Facts):
+class Inspection:
     """The Python functions that a file names. `print` shows them as a table.
 
     Attributes:
@@ -174,5 +79,69 @@ class Inspection(Facts):
       'SavedModel with 1 Python function'
     """
 
+    path: str
+    format: str
+    functions: tuple[PythonFunction, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """The format and the number of functions, in one line."""
+        missing = sum(bool(function.problem) for function in self.functions)
+        more = f", of which {missing} cannot be called here as yet" if missing else ""
+        return f"{self.format} with {counted(len(self.functions), 'Python function')}{more}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all facts as dicts, lists, strings and numbers."""
+        return {"headline": self.headline, **dataclasses.asdict(self)}
+
     def __str__(self) -> str:
-        return text(self)
+        return _report.as_text(_parts(self))
+
+
+class InspectionError(ValueError):
+    """A file that cannot be inspected; the text has the reason in one line."""
+
+
+def merged(functions: list[PythonFunction]) -> tuple[PythonFunction, ...]:
+    """Return the functions, each once with all its uses."""
+    found: dict[tuple[Any, ...], PythonFunction] = {}
+    for function in functions:
+        key = (function.name, function.place, function.pickle, function.problem)
+        known = found.get(key, dataclasses.replace(function, uses=()))
+        found[key] = dataclasses.replace(known, uses=known.uses + function.uses)
+    return tuple(found.values())
+
+
+def _parts(inspection: Inspection) -> Iterator[str | Table]:
+    yield f"{inspection.path}: {inspection.headline}"
+    yield from inspection.notes
+    if inspection.functions:
+        rows = [
+            (_name(one), "\n".join(map(_use, one.uses)), one.problem or "can be called")
+            for one in inspection.functions
+        ]
+        columns = {"function": folded(3), "used": folded(5), "here": folded(3)}
+        yield Table(columns, rows, options={"show_lines": True})
+    lines = dict.fromkeys(function.write for function in inspection.functions if function.write)
+    if lines:
+        yield "\nIf you trust the file, write:\n"
+        yield from (Code(f"    {line}") for line in lines)
+
+
+def _name(function: PythonFunction) -> str:
+    place = [function.place] if function.place not in (None, function.name) else []
+    carried = ["a pickle in the file"] if function.pickle else []
+    declared = [f"{name}={value}" for name, value in function.declared.items()]
+    return "\n".join(map(str, [function.name, *place, *carried, *declared]))
+
+
+def _use(use: Use) -> str:
+    of = f" in {', '.join(use.of)}" if use.of else ""
+    line = f" at {use.line}" if use.line else ""
+    flow = f"\n  {_listed(use.arguments)} → {_listed(use.results)}" if use.arguments else ""
+    return f"{use.kind}, {use.node}{of}{line}{flow}"
+
+
+def _listed(values: tuple[str, ...]) -> str:
+    return ", ".join(values) or "?"

@@ -6,15 +6,15 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import tensorflow as tf
 
 from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._explain.callback_facts import KINDS, SHAPES, Body
+from hostcall._explain.callback_facts import KINDS, SHAPES, Bodies
 from hostcall._functions import source_location
 from hostcall._inspect.inspection import PythonFunction, Use
 from hostcall._saving import checking, pickled_functions, tokens
-from hostcall._saving.tokens import Problem
 from hostcall._tf import op_kinds, token_registry
 from hostcall._tf.types import GraphDef, NodeDef
 
@@ -24,15 +24,12 @@ class Shapes:
 
     def __init__(self, graph: GraphDef) -> None:
         self._nodes = {node.name: node for node in graph.node}
-        self._functions = {f.signature.name: f for f in graph.library.function}
-        self._bodies: dict[str, Body] = {}
+        self._bodies = Bodies(graph.library)
 
     def of(self, function: str, value: str) -> tf.TensorShape:
         """Return the shape of a value, by its name in a function ("" for the graph)."""
         try:
             if function:
-                if function not in self._bodies:
-                    self._bodies[function] = Body(self._functions[function], self._functions)
                 return self._bodies[function].shape_of(value)
             name, _, number = value.partition(":")
             known = self._nodes[name].attr
@@ -58,15 +55,14 @@ class Place:
     node: NodeDef
     shapes: Shapes
 
-    @property
-    def arguments(self) -> tuple[str, ...]:
-        """The dtypes and shapes of the inputs."""
+    def use(self, kind: str, results: tuple[str, ...] = (), line: str = "") -> Use:
+        """Return the use of a function by the op, with the dtypes and shapes of its inputs."""
         inputs = [value for value in self.node.input if not value.startswith("^")]
-        dtypes = self.node.attr["Tin"].list.type
-        return tuple(
+        arguments = tuple(
             _text(tf.TensorSpec(self.shapes.of(self.function, value), tf.as_dtype(dtype)))
-            for value, dtype in zip(inputs, dtypes, strict=False)
+            for value, dtype in zip(inputs, self.node.attr["Tin"].list.type, strict=False)
         )
+        return Use(kind, self.of, self.node.name, arguments, results, line)
 
 
 def functions_of(place: Place, directory: str | None) -> Iterator[PythonFunction]:
@@ -81,51 +77,38 @@ def functions_of(place: Place, directory: str | None) -> Iterator[PythonFunction
     token = lookup.token_of(place.node)
     entry = token_registry.find_present(token)
     if isinstance(entry, CallbackSpec) and not token_registry.is_qualified(token):
-        yield _of_this_process(entry, place)
+        kind, name, _, line = source_location.split_description(entry.description)
+        use = place.use(kind, tuple(map(_text, entry.static_specs)), line)
+        yield PythonFunction(name, uses=(use,), given_name=entry.user.given_name)
         return
     label, record, problem = checking.judged(token, place.node, directory)
-    if record is None:
-        use = Use(KINDS[place.node.op], place.of, place.node.name, place.arguments)
-        yield _with_problem(PythonFunction(label, uses=(use,)), problem)
-        return
-    function = record.users
-    if function.pickled is not None and directory is None:
-        problem = pickled_functions.missing(function.pickled)
-    found = PythonFunction(
-        function.label,
-        function.place,
-        function.name,
-        None if function.pickled is None else function.pickled.sha256,
-        _declared(record),
-        (_use(record, place),),
-    )
-    yield _with_problem(found, None if entry is not None else problem)
-
-
-def _of_this_process(spec: CallbackSpec, place: Place) -> PythonFunction:
-    kind, name, _, line = source_location.split_description(spec.description)
-    results = tuple(map(_text, spec.static_specs))
-    use = Use(kind, place.of, place.node.name, place.arguments, results, line)
-    return PythonFunction(name, uses=(use,), given_name=spec.user.given_name)
-
-
-def _with_problem(function: PythonFunction, problem: Problem | None) -> PythonFunction:
-    if problem is None:
-        return function
-    return dataclasses.replace(function, problem=problem.reason, write=problem.line)
+    found = PythonFunction(label, uses=(place.use(KINDS[place.node.op]),))
+    if record is not None:
+        function, pickled = record.users, record.users.pickled
+        if pickled is not None and directory is None:
+            problem = pickled_functions.missing(pickled)
+        found = PythonFunction(
+            function.label,
+            function.place,
+            function.name,
+            None if pickled is None else pickled.sha256,
+            _declared(record),
+            (_use(record, place),),
+        )
+        if entry is not None:
+            problem = None
+    if problem is not None:
+        found = dataclasses.replace(found, problem=problem.reason, write=problem.line)
+    yield found
 
 
 def _use(record: tokens.Record, place: Place) -> Use:
     depth, root = 0, record
     while root.of is not None:
         depth, root = depth + 1, root.of
-    kind = "the gradient of " * depth + ("hostcall.callback" if root.callback else _kind(root))
-    results = tuple(map(_result, record.static)) if record.of is None else ()
-    return Use(kind, place.of, place.node.name, place.arguments, results, root.at)
-
-
-def _kind(record: tokens.Record) -> str:
-    return "tf.py_function" if record.kind == "eager" else "tf.numpy_function"
+    kind = "tf.py_function" if root.kind == "eager" else "tf.numpy_function"
+    kind = "the gradient of " * depth + ("hostcall.callback" if root.callback else kind)
+    return place.use(kind, () if depth else tuple(map(_result, record.static)), root.at)
 
 
 def _result(written: Any) -> str:
@@ -145,12 +128,8 @@ def _declared(record: tokens.Record) -> dict[str, Any]:
     """Return the declared options that differ from the defaults."""
     while record.of is not None:
         record = record.of
-    declared, default = record.declared, tokens.Declared()
-    found = {
-        name: getattr(declared, name)
-        for name in declared.__struct_fields__
-        if getattr(declared, name) != getattr(default, name)
-    }
-    if isinstance(declared.result, list):
-        found["result"] = [_result(one) for one in declared.result]
+    declared, default = msgspec.structs.asdict(record.declared), tokens.Declared()
+    found = {name: value for name, value in declared.items() if value != getattr(default, name)}
+    if isinstance(record.declared.result, list):
+        found["result"] = [_result(one) for one in record.declared.result]
     return found

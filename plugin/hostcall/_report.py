@@ -1,0 +1,59 @@
+"""Reports as text: lines, and tables that fit the terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+_WIDTH = 110
+
+
+class Code(str):
+    """A line of a report that is never wrapped."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """A table of a report.
+
+    Attributes:
+      columns: for each column its heading and options of rich's `Column`.
+      rows: the texts of the cells.
+      title: the title; "" for none.
+      options: options of rich's `Table`.
+    """
+
+    columns: Mapping[str, Mapping[str, Any]]
+    rows: Iterable[Sequence[str]]
+    title: str = ""
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def folded(ratio: int, **options: Any) -> dict[str, Any]:
+    """Return the options of a column whose cells are folded, not cut off."""
+    return {"overflow": "fold", "ratio": ratio, **options}
+
+
+def as_text(parts: Iterable[str | Table]) -> str:
+    """Return lines and tables as plain text."""
+    # The import of rich alone takes a tenth of a second.
+    from rich.console import Console
+    from rich.table import Column
+    from rich.table import Table as Grid
+    from rich.text import Text
+
+    stream = io.StringIO()
+    console = Console(file=stream, width=_WIDTH, color_system=None, legacy_windows=False)
+    for part in parts:
+        if isinstance(part, Table):
+            headings = [Column(name, **options) for name, options in part.columns.items()]
+            title = Text(part.title) if part.title else None
+            grid = Grid(*headings, title=title, title_justify="left", **part.options)
+            for row in part.rows:
+                grid.add_row(*map(Text, row))
+            console.print(grid)
+        else:
+            console.print(Text(part), soft_wrap=isinstance(part, Code))
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
