@@ -123,11 +123,7 @@ def arguments(body: FunctionDef) -> set[int]:
 
 
 def free(library: FunctionDefLibrary) -> None:
-    """Let the calls of pure functions run in any order.
-
-    Args:
-      library: the functions, changed in place.
-    """
+    """Let the calls of pure functions run in any order; change the library in place."""
     for function in library.function:
         stateful = defs.nodes_of(function, op_kinds.STATEFUL_SCRIPT_OPS)
         pure = {node.name for node in stateful if _is_pure(node)}

@@ -37,13 +37,7 @@ def carry(
 ) -> dict[str, Any]:
     """Return functions whose loops have no side effects in their conditions.
 
-    Args:
-      functions: FunctionDefs by name.
-      has_effect: whether a function, given by name, has side effects.
-      prefix: for the names of new functions.
-
-    Returns:
-      The functions by name: copies of those that change, the others as they are, and new ones.
+    Loops are changed in copies. `prefix` begins the names of new functions.
     """
     carried = dict(functions)
     pending = list(functions)
@@ -142,13 +136,9 @@ def _body(
 ) -> Any:
     """Return a body that also computes the condition for the next iteration.
 
-    Args:
-      body: the body that it replaces.
-      iteration: that body without the results that are its arguments.
-      invariants: the numbers of these arguments, which the new body returns itself. XLA accepts no
-        variable from a call, and recognizes constants and sizes only in returned arguments.
-      condition: the condition.
-      name: the name of the new body.
+    It calls `iteration`: the old body without the results that are its arguments. The new body
+    returns these `invariants` itself: XLA accepts no variable from a call, and recognizes constants
+    and sizes only in returned arguments.
     """
     new = _new(name, body)
     new.signature.is_stateful = True
@@ -197,13 +187,7 @@ _OTHERS = frozenset(t.as_datatype_enum for t in (tf.resource, tf.variant, tf.str
 
 
 def compare_results(branch: FunctionDef, conditional: str, branches: Sequence[str]) -> None:
-    """Pass the results of a branch through a node that compares their shapes.
-
-    Args:
-      branch: a FunctionDef, changed in place.
-      conditional: the name of the node that the branch belongs to.
-      branches: the names of all branches of that node, in their order.
-    """
+    """Pass a branch's results through a node that compares their shapes with other branches."""
     results = [result for result in branch.signature.output_arg if result.type not in _OTHERS]
     if not results:
         return

@@ -20,10 +20,6 @@ def obstacle(node: NodeDef, device: str) -> str:
     """Return why a program for a device cannot call the function of a script op; "" if it can.
 
     The function does not check that TensorFlow compiles script ops for the device at all.
-
-    Args:
-      node: the NodeDef of the op.
-      device: the full name of the device; "" for the CPU.
     """
     if placement.type_of(device) == _XLA_CPU and not _versions.runs_on_the_caller(tf.__version__):
         return f"{without_calls(device)}, since calls that read its memory would wait for them"

@@ -30,15 +30,7 @@ _TAKE_ELEMENTS = frozenset({"Reshape", "Size"})
 
 
 def marked_shapes(library: FunctionDefLibrary, entry: str) -> Any:
-    """Return a FunctionDefLibrary whose script ops record their results of free shape.
-
-    Args:
-      library: the FunctionDefLibrary, which is not changed.
-      entry: the name of the function that XLA will compile.
-
-    Returns:
-      A copy, or the library itself if no result has a free shape.
-    """
+    """Return the library, or a copy in which script ops record their results of free shape."""
     if not any(True for _ in _found(library, entry)):
         return library
     copy = protos.copy_of(library)
@@ -188,10 +180,6 @@ def is_taken(library: FunctionDefLibrary, entry: str) -> bool:
     """Return whether hostcall changes a function before XLA compiles it, if XLA does not refuse it.
 
     The kernel creator makes the same check for each function (csrc/functions/reachable.cc).
-
-    Args:
-      library: a FunctionDefLibrary.
-      entry: the name of the function.
     """
     nodes = [n for f in defs.reachable(library, entry).values() for n in f.node_def]
     if any(map(op_kinds.calls_python, nodes)) or refusals.of_silence(library):
@@ -221,13 +209,7 @@ def note_partitioned(entry: str) -> None:
 def uncompiling_partitioner(
     library: FunctionDefLibrary, suffix: str, device: str = ""
 ) -> Partitioner:
-    """Return a partitioner that compiles nothing.
-
-    Args:
-      library: a FunctionDefLibrary.
-      suffix: the suffix of the names of new functions.
-      device: the full name of the function's device; "" for the CPU.
-    """
+    """Return a partitioner that compiles nothing."""
     choice = route_selection.Choice(requested_routes.PARTITION, "its cluster is not compiled")
     return Partitioner(
         library,

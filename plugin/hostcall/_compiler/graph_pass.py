@@ -188,9 +188,7 @@ class _Rewriter:
     def _keep_whole(self, names: list[str], entries: list[str]) -> None:
         """Mark ops that would be partitioned otherwise as custom calls.
 
-        Args:
-          names: the names of the functions that are compiled.
-          entries: the names of those that compilation starts with.
+        `entries` are the compiled functions that compilation starts with.
 
         Raises:
           ValueError: when an op cannot be compiled.

@@ -204,16 +204,9 @@ def _with_regions(
 def plain_for_kernel(
     serialized: bytes, cluster: str, device: str = "", others: bool = False
 ) -> RewrittenFunction:
-    """Rewrite a cluster that calls Python so that TensorFlow's kernels can run it uncompiled.
+    """Rewrite a cluster that calls Python so that TensorFlow's kernels run it, nothing compiled.
 
-    Args:
-      serialized: a FunctionDefLibrary with the cluster and all that it reaches.
-      cluster: the name of its function.
-      device: the full name of the cluster's device; "" if that is not known.
-      others: whether parts of the cluster may run on other devices.
-
-    Returns:
-      A function that does the same, with nothing compiled in it.
+    The arguments are those of `rewrite_for_kernel`.
     """
     library = _library_of(serialized)
     where = _where(library, device, others)
@@ -227,16 +220,7 @@ def plain_for_kernel(
 
 @limited
 def find_missing_kernels(serialized: bytes, entry: str, device: str) -> list[MissingKernel]:
-    """Find the nodes without XLA kernels in a function before XLA compiles it.
-
-    Args:
-      serialized: a FunctionDefLibrary with the function and all that it reaches.
-      entry: the name of the function.
-      device: the full name of the function's device.
-
-    Returns:
-      The nodes that XLA will refuse the function for; none if the user wants refusals as errors.
-    """
+    """Find the nodes for which XLA will refuse a function; none if users want errors."""
     library = _library_of(serialized)
     if not refusals.may_partition(library):
         return []
@@ -244,10 +228,9 @@ def find_missing_kernels(serialized: bytes, entry: str, device: str) -> list[Mis
 
 
 class _Where(NamedTuple):
-    """The devices that a partitioned function runs on.
+    """The devices that a partitioned function runs on: one CPU, or others.
 
     Attributes:
-      is_one_device: whether all of it runs on one device, a CPU.
       accelerator: the device of its clusters if that is not a CPU, else "".
       suffix: the suffix of the names of new functions.
     """

@@ -36,16 +36,11 @@ def is_foldable(spec: CallbackSpec, operands: Sequence[Spec], results: Sequence[
 
 
 def fold(spec: CallbackSpec, inputs: Sequence[Any], results: Sequence[Spec]) -> list[bytes] | None:
-    """Call the function on constant inputs.
-
-    Args:
-      spec: the callback.
-      inputs: the inputs, as TensorProtos.
-      results: the specs of the results.
+    """Call the function on constant inputs, TensorProtos; return serialized TensorProtos.
 
     Returns:
-      Serialized TensorProtos, or None if the function raises or its results do not fit the specs.
-      The program then makes the call, and fails only if it reaches the call.
+      None if the function raises or its results do not fit the specs. The program then makes the
+      call, and fails only if it reaches the call.
     """
     try:
         arrays = _arrays(spec.host_function(Recording.NO)(*map(_operand, inputs)))
@@ -92,13 +87,8 @@ class BoundedShape(NamedTuple):
 class LoweredCall(NamedTuple):
     """The custom call that the XLA kernel emits for a script op. It reads fields by these names.
 
-    Attributes:
-      target: the target of the custom call.
-      attributes: the attributes of the custom call, an MLIR dictionary.
-      has_side_effect: whether the call has a side effect.
-      operands: the numbers of the op's inputs that the call takes.
-      results: the shapes of the results.
-      foldable: whether the results may be constants of the program, if all inputs are.
+    `attributes` is an MLIR dictionary, `operands` the numbers of the op's inputs in the call.
+    `foldable` tells whether the results may be constants of the program, if all inputs are.
     """
 
     target: str
@@ -112,9 +102,7 @@ class LoweredCall(NamedTuple):
 def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
     """Lower a script op for the XLA kernel that compiles it; this has no lasting effect.
 
-    Args:
-      serialized: the op's NodeDef.
-      operands: the dtypes and shapes of the op's inputs, as XLA knows them.
+    `operands` are dtypes and shapes as XLA knows them.
 
     Raises:
       LoweringError: when the op cannot be a custom call, with the reason and the remedy.
@@ -145,14 +133,9 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
 
 
 def evaluate(serialized: bytes, inputs: Sequence[bytes]) -> list[bytes] | None:
-    """Fold a script op for the XLA kernel: the op is foldable, and its inputs are constants.
+    """Fold a script op whose inputs are constants, for the XLA kernel; None if it has to be a call.
 
-    Args:
-      serialized: the op's NodeDef.
-      inputs: serialized TensorProtos.
-
-    Returns:
-      Serialized TensorProtos of the results, or None if the op has to be a call.
+    Inputs and results are serialized TensorProtos.
     """
     node = protos.node_def_pb2.NodeDef.FromString(serialized)
     spec = lookup.existing_spec_of(node)

@@ -33,13 +33,7 @@ class MissingKernel(NamedTuple):
 
 
 def find(library: FunctionDefLibrary, entry: str, device_type: str) -> list[MissingKernel]:
-    """Find nodes for which XLA is certain to refuse a function.
-
-    Args:
-      library: a FunctionDefLibrary with the function and all that it reaches.
-      entry: the name of the function.
-      device_type: the type of the device that the function is compiled for.
-    """
+    """Find nodes for which XLA is certain to refuse a function on a type of device."""
     functions = defs.reachable(library, entry)
     lacking = {
         name: [n for n in function.node_def if _lacks_kernel(n, functions, device_type)]
@@ -71,11 +65,6 @@ class _LiveNodes:
     """The nodes that remain of some functions after calls are inlined.
 
     Unneeded nodes of an inlined call are dropped; those of a function compiled by itself are kept.
-
-    Args:
-      functions: FunctionDefs by name.
-      varying: the values in them that may vary.
-      entry: the name of the function that is compiled.
     """
 
     def __init__(self, functions: Functions, varying: VaryingValues, entry: str) -> None:

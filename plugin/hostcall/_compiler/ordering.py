@@ -40,13 +40,9 @@ from hostcall_runtime._errors import LoweringError
 
 
 class Effects:
-    """The side effects of some functions.
+    """The side effects of some functions, by default those that happen in program order.
 
-    Args:
-      functions: FunctionDefs by name.
-      of_op: whether an op, given by its NodeDef, has side effects itself. If left out, only side
-        effects that happen in program order count.
-      ops: the types of the ops that may have side effects.
+    `of_op` tells whether an op has side effects itself; `ops` are the types of ops that may.
     """
 
     def __init__(
@@ -84,9 +80,6 @@ class Effects:
 
         Tracing leaves these edges out before a loop or a branch that uses a variable. The loops and
         branches of TensorFlow 1 allow no edges between them or out of them.
-
-        Args:
-          function: a FunctionDef, changed in place.
         """
         previous = None
         if defs.has_frames(function):
@@ -100,12 +93,9 @@ class Effects:
 
 
 def bypass(function: FunctionDef) -> None:
-    """Remove NoOps: make their users wait for their inputs.
+    """Remove NoOps, in place: make their users wait for their inputs.
 
     A NoOp with several inputs and several users stays, since its removal would add edges.
-
-    Args:
-      function: a FunctionDef, changed in place.
     """
     returned = set(function.control_ret.values())
     found = [(i, node) for i, node in enumerate(function.node_def) if node.op == "NoOp"]
@@ -144,12 +134,7 @@ def _users(function: FunctionDef, controls: Iterable[str]) -> dict[str, list[Any
 def marked(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
     """Return a library with marks on the loops and branches whose calls would lose their order.
 
-    Args:
-      library: a FunctionDefLibrary with all that the function reaches.
-      entry: the name of the function.
-
-    Returns:
-      A copy if there are loops or branches to mark, else the library itself.
+    It is a copy if there are any to mark, else the library itself.
     """
     if is_kept(library, entry):
         return library
@@ -160,21 +145,12 @@ def marked(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
 
 
 def is_kept(library: FunctionDefLibrary, entry: str) -> bool:
-    """Return whether XLA keeps the order of all calls of a function that becomes one program.
-
-    Args:
-      library: a FunctionDefLibrary with all that the function reaches.
-      entry: the name of the function.
-    """
+    """Return whether XLA keeps the order of all calls of a function that becomes one program."""
     return _versions.keeps_order(tf.__version__) or not any(Units(library).losing(entry))
 
 
 class Units:
-    """The units of a function, and the nodes with side effects in each.
-
-    Args:
-      library: a FunctionDefLibrary with all that the function reaches.
-    """
+    """The units of a function, and the nodes with side effects in each."""
 
     def __init__(self, library: FunctionDefLibrary) -> None:
         self._functions: dict[str, FunctionDef] = {f.signature.name: f for f in library.function}
@@ -251,8 +227,8 @@ def order_side_effects(
         library that was prepared in another way needs another suffix.
 
     Returns:
-      A FunctionDefLibrary with the new functions, and the name of the one that replaces `entry`.
-      The same input gives the same output, names included.
+      The new functions, and the name of the one that replaces `entry`. The same input gives the
+      same output, names included.
     """
     orderer = _Orderer(library, suffix)
     name = orderer.entry(entry)

@@ -59,11 +59,7 @@ _LIST = (
 
 
 def may_partition(library: FunctionDefLibrary) -> bool:
-    """Return whether the user allows partitioning of a function that XLA refuses.
-
-    Args:
-      library: a FunctionDefLibrary with all that the function reaches.
-    """
+    """Return whether the user allows partitioning of a function that XLA refuses."""
     if settings.uncompilable() == settings.ERROR:
         return False
     nodes = (node for function in library.function for node in function.node_def)
@@ -97,9 +93,6 @@ def of_silence(library: FunctionDefLibrary) -> str:
 def check_lists(library: FunctionDefLibrary) -> None:
     """Check that a function that is compiled whole loses no value that it writes to a list.
 
-    Args:
-      library: a FunctionDefLibrary with all that the function reaches.
-
     Raises:
       LoweringError: when a list may grow, since XLA's lists cannot.
     """
@@ -109,12 +102,7 @@ def check_lists(library: FunctionDefLibrary) -> None:
 
 
 def marked(library: FunctionDefLibrary, refusal: str) -> Any:
-    """Return a copy of a library with marks on the nodes that XLA refuses.
-
-    Args:
-      library: a FunctionDefLibrary.
-      refusal: XLA's message.
-    """
+    """Return a copy of a library with marks on the nodes that XLA refuses."""
     copy = protos.copy_of(library)
     if not refusal.startswith(_UNSUPPORTED):  # `HostOps` finds all of these itself
         found = _users_of_resources(copy) if is_of_device(refusal) else _named(copy, refusal)
@@ -162,13 +150,7 @@ def line_of(refusal: str) -> str:
 
 
 def foreseen(library: FunctionDefLibrary, entry: str, device_type: str = "CPU") -> str:
-    """Return the refusal of a function if it is known before XLA compiles the function, or "".
-
-    Args:
-      library: a FunctionDefLibrary with all that the function reaches.
-      entry: the name of the function.
-      device_type: the type of the device that the function is compiled for.
-    """
+    """Return the refusal of a function if it is known before XLA compiles the function, or ""."""
     functions = {function.signature.name: function for function in library.function}
     signature = functions[entry].signature
     values = [("argument", arg) for arg in signature.input_arg if arg.type in _HOST_DTYPES]
@@ -228,12 +210,7 @@ _found: defaultdict[str, set[str]] = defaultdict(set)
 
 
 def mark_found(library: FunctionDefLibrary, refusal: str) -> None:
-    """Mark the ops that XLA has refused before with the same message.
-
-    Args:
-      library: a FunctionDefLibrary, changed in place.
-      refusal: XLA's message.
-    """
+    """Mark the ops that XLA has refused before with the same message, in place."""
     said = summary(refusal)
     for function in library.function:
         for node in defs.nodes_of(function, _found.get(said, ())):
@@ -241,12 +218,9 @@ def mark_found(library: FunctionDefLibrary, refusal: str) -> None:
 
 
 def narrow(library: FunctionDefLibrary, entry: str, refusal: str) -> None:
-    """Cut a refused function in two, or put it on the host if it cannot be cut.
+    """Cut a refused function in two, or put it on the host if it cannot be cut, in place.
 
-    Args:
-      library: a FunctionDefLibrary, changed in place.
-      entry: the name of the function.
-      refusal: XLA's message, which names none of its nodes.
+    XLA's message, `refusal`, names none of its nodes.
     """
     functions = {function.signature.name: function for function in library.function}
     function = functions[entry]

@@ -74,10 +74,6 @@ def choose(node: NodeDef) -> Choice:
 def without_host_calls(node: NodeDef, reason: str) -> Choice:
     """Return the route of a script op that programs for its function's device cannot call.
 
-    Args:
-      node: the NodeDef of the op.
-      reason: the reason why they cannot.
-
     Raises:
       LoweringError: when a custom call was asked for.
     """
@@ -136,10 +132,6 @@ def known_results(spec: CallbackSpec | None, node: NodeDef) -> list[Spec | None]
     """Return the specs that tracing knows of the user's results; None for a contradiction.
 
     The lowering reports contradictions to the user.
-
-    Args:
-      spec: the spec of the function, or None.
-      node: the NodeDef of its op.
     """
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
     if spec is not None:

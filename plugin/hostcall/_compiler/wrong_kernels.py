@@ -109,14 +109,7 @@ TABLE: Mapping[str, Callable[[Writer], str]] = {
 
 
 def replace(functions: Functions) -> set[str]:
-    """Replace the ops that XLA gets wrong, if `TABLE` has replacements for them.
-
-    Args:
-      functions: FunctionDefs by name, changed in place.
-
-    Returns:
-      The names of the functions that have changed.
-    """
+    """Replace the ops that XLA gets wrong by those of `TABLE`; return the changed functions."""
     changed = set()
     for name, function in functions.items():
         found = defs.nodes_of(function, TABLE)
@@ -167,12 +160,7 @@ Condition: TypeAlias = Callable[[NodeDef, Nodes], bool]
 
 @dataclasses.dataclass(frozen=True)
 class WrongKernel:
-    """An error of an XLA kernel.
-
-    Attributes:
-      reason: the error, in a sentence.
-      applies: whether a node may have the error, by its attributes and operands.
-    """
+    """An error of an XLA kernel, in a sentence, and whether a node may have it."""
 
     reason: str
     applies: Condition
@@ -181,9 +169,7 @@ class WrongKernel:
 def reason(node: NodeDef, nodes: Nodes = None) -> str:
     """Return the error of XLA's kernel for a node; "" if there is none.
 
-    Args:
-      node: the NodeDef of the node.
-      nodes: the nodes of its function, by name. Without them, some right nodes count as wrong.
+    Without the nodes of its function, some right nodes count as wrong.
     """
     found = (entry for entry in WRONG_KERNELS.get(node.op, ()) if entry.applies(node, nodes))
     return next((entry.reason for entry in found), "")

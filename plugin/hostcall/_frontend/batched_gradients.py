@@ -18,10 +18,8 @@ from hostcall._frontend.gradients import GradientSpec, RecomputingSpec, gradient
 def of_batch(spec: CallbackSpec, shared: Sequence[bool]) -> Callable[..., list[Any]]:
     """Map `spec.grad` over a batch, which is the first axis of each argument.
 
-    Args:
-      spec: the spec of a call for one element.
-      shared: for each of the op's inputs, whether that axis has size 1, because the argument is the
-        same for all elements.
+    `shared` tells of each input of the op whether that axis has size 1, because the argument is the
+    same for all elements.
     """
     grad, inputs, outputs = spec.grad, spec.inputs, spec.outputs
     assert grad is not None

@@ -31,11 +31,8 @@ def call(
 ) -> Any:
     """Return the results of `emit(inputs, outputs)`, with `grad` as their gradient.
 
-    Args:
-      emit: creates the op and returns its results, packed.
-      grad: `grad(inputs, results, upstream)`, of structures; returns a gradient for each argument.
-      inputs: the arguments.
-      outputs: the types of the results.
+    `emit` returns the results of an op, packed. `grad(inputs, results, upstream)` takes structures,
+    and returns a gradient for each argument.
     """
     # If the call is in a branch, `grad` must get tensors of the branch.
     tensors = inputs.flat if tf.executing_eagerly() else [tf.identity(t) for t in inputs.flat]
@@ -128,13 +125,7 @@ class GradientSpec(EagerSpec):
 
     @classmethod
     def of_call(cls, parent: EagerSpec, op: Operation, upstream: dict[int, Any]) -> GradientSpec:
-        """Return the spec for the gradient of a call.
-
-        Args:
-          parent: the spec of the call.
-          op: the op of the call.
-          upstream: the gradients of the op's outputs, by their indices.
-        """
+        """Return the spec for the gradient of a call, of the upstream gradients by index."""
         sources = _trainable_inputs(op)
         tensors = [op.inputs[i] for i in sources]
         inputs = [op.outputs[-1], *upstream.values(), *tensors]
@@ -254,12 +245,8 @@ class RecomputingSpec(EagerSpec):
 def gradient(op: Operation, *dy: Any) -> Any:
     """Compute the gradient of an EagerPyFunc op, in the place of TensorFlow's gradient function.
 
-    Args:
-      op: the forward op.
-      *dy: the gradients of its outputs, the hidden one included.
-
-    Returns:
-      A gradient for each input, None for inputs without one.
+    `dy` has the gradients of all outputs, the hidden one included. Inputs without a gradient get
+    None.
     """
     spec = _spec_of(op)
     if (given := py_function_gradient.given_to(op)) is not None:

@@ -98,20 +98,7 @@ def internal_py_func(
 ) -> Any:
     """Replace TensorFlow's `_internal_py_func`, which all three public functions call.
 
-    Args:
-      func: the user's function.
-      inp: the arguments: a list with one entry for each, or a lone tensor or dict.
-      Tout: the dtypes or specs of the results: one, or a structure of them.
-      stateful: whether PyFunc or PyFuncStateless is meant; not for EagerPyFunc.
-      use_eager_py_func: whether the function takes EagerTensors (EagerPyFunc) or arrays.
-      is_grad_func: whether TensorFlow's gradient calls this; hostcall's gradient does not.
-      name: the name of the op.
-
-    Returns:
-      The results, in the structure of `Tout`.
-
-    Raises:
-      ValueError: when `func` is not callable.
+    `inp` may be a lone tensor or dict. TensorFlow's own gradient alone sets `is_grad_func`.
     """
     if is_grad_func:
         return stock["_internal_py_func"](

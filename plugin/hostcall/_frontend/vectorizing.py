@@ -56,11 +56,7 @@ def has_effect(op: Any) -> bool:
 
 
 def convert(mapped: MappedOp) -> _Results:
-    """Convert a script op to one call for the batch, or to a loop.
-
-    Raises:
-      parallel_for's refusal: when only TensorFlow's own loop can run the op.
-    """
+    """Convert a script op to one call for the batch, or to a loop."""
     spec = lookup.unchecked_entry_of(mapped.op.node_def)
     if not isinstance(spec, CallbackSpec):
         raise parallel_for.refusal("the function was given to TensorFlow without hostcall.")

@@ -33,11 +33,12 @@ _HANDLES = frozenset({tf.resource, tf.variant})
 def like(concrete: Concrete, library: FunctionDefLibrary) -> Any:
     """Return a ConcreteFunction with the signature and the captures of another, and a new body.
 
+    The new one keeps the other alive, since objects that are registered for its graph (Python
+    functions, custom gradients) die with it.
+
     Args:
-      concrete: the other function. The new one keeps it alive, since objects that are registered
-        for its graph (Python functions, custom gradients) die with it.
-      library: a FunctionDefLibrary with the new body, under the old name, and all functions that it
-        calls. The call uses it up.
+      concrete: the other function.
+      library: the new body, under the old name, and all functions that it calls. It is used up.
     """
     features.REWRITING.require()
     name = concrete.function_def.signature.name
@@ -214,12 +215,8 @@ owned: dict[str, list[str]] = {}
 def own_functions(owner: str, functions: list[FunctionDef]) -> bool:
     """Add functions to the eager context's library, for as long as it has the function `owner`.
 
-    Args:
-      owner: a function's name. If the context does not have it, no function is added.
-      functions: FunctionDefs.
-
     Returns:
-      Whether all of them were new.
+      Whether all of them were new. None is added if the context does not have `owner`.
     """
     context = features.context()
     if not context.has_function(owner):

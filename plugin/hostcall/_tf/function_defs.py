@@ -109,12 +109,7 @@ _CYCLE = (
 
 
 def library_of(concrete: ConcreteFunction, graph_def: GraphDef) -> Any:
-    """Return a FunctionDefLibrary of all functions that a function reaches, itself as last entry.
-
-    Args:
-      concrete: the concrete function.
-      graph_def: the GraphDef of its graph.
-    """
+    """Return a FunctionDefLibrary of all functions that a function reaches, itself last."""
     library = protos.function_pb2.FunctionDefLibrary()
     library.CopyFrom(graph_def.library)
     library.function.add().CopyFrom(concrete.function_def)
@@ -256,11 +251,7 @@ def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
 
 
 def program_order(function: FunctionDef) -> list[Any]:
-    """Return the nodes in an order that respects all edges, and otherwise their creation order.
-
-    Raises:
-      RuntimeError: when nodes wait for each other outside the loops of TensorFlow 1.
-    """
+    """Return the nodes in an order that respects all edges, and otherwise their creation order."""
     nodes = list(function.node_def)
     return nodes if _are_in_order(nodes) else _in_order(nodes)
 

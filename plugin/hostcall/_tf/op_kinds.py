@@ -68,11 +68,7 @@ def lets_list_grow(node: NodeDef) -> bool:
 
 
 def op_def(name: str) -> Any:
-    """Return the OpDef of a TensorFlow op.
-
-    Raises:
-      KeyError: when TensorFlow has no op of that name.
-    """
+    """Return the OpDef of a TensorFlow op, or raise a KeyError."""
     definition = op_def_or_none(name)
     if definition is None:
         raise KeyError(f"TensorFlow knows no op {name!r}.")
@@ -88,13 +84,7 @@ _kernels: dict[tuple[Any, ...], bool] = {}
 
 
 def has_xla_kernel(bindings: ModuleType, node: NodeDef, device_type: str = "CPU") -> bool:
-    """Return whether XLA has a kernel for an op on a device; this ignores functions that it calls.
-
-    Args:
-      bindings: hostcall's extension module for TensorFlow.
-      node: a NodeDef.
-      device_type: the type of the device, such as "GPU".
-    """
+    """Return whether XLA has a kernel for an op on a device; functions that it calls aside."""
     types = [(name, a.type or tuple(a.list.type)) for name, a in node.attr.items() if _is_type(a)]
     key = (device_type, node.op, *sorted(types))
     if key not in _kernels:
@@ -141,10 +131,7 @@ def _attributes_of(op: Operation) -> list[str]:
 def call_module(tensors: list[Any], module: bytes, results: list[Any]) -> list[Any]:
     """Call a StableHLO program that calls Python, by an op of TensorFlow's; return the results.
 
-    Args:
-      tensors: the arguments of the program.
-      module: the program, as a portable artifact.
-      results: the TensorSpecs of the results.
+    `module` is a portable artifact, and `results` are TensorSpecs.
     """
     called = features.xla_call_module(
         tensors,

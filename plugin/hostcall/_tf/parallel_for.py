@@ -23,12 +23,7 @@ _NONE = object()
 
 
 class Converted(NamedTuple):
-    """The converted form of a tensor of a loop's body.
-
-    Attributes:
-      tensor: the tensor.
-      stacked: whether its first axis holds the elements; else it is the same for all elements.
-    """
+    """A converted tensor of a loop's body, stacked if its first axis holds the elements."""
 
     tensor: Any
     stacked: bool
@@ -82,11 +77,7 @@ def refusal(text: str) -> Exception:
 
 
 def conversions(convert: Convert) -> list[Patch]:
-    """Return the patches that make `convert` convert the script ops.
-
-    Args:
-      convert: returns the converted results of an op, or the new op if the op has no results.
-    """
+    """Return the patches that make `convert` convert the script ops."""
 
     def converter(given: Any) -> Any:
         pfor = given.pfor
@@ -140,8 +131,7 @@ def _number_of(loop_var: Any) -> int:
 def effects(has_effect: Callable[[Any], bool]) -> Patch:
     """Return the patch that makes a loop body's side effects happen in order, for each element.
 
-    Args:
-      has_effect: tells whether an op of the body has a side effect that must not be left out.
+    `has_effect` tells whether an op of the body has a side effect that must not be left out.
     """
 
     def wrap(convert: Callable[..., Any], replaced: Replacement) -> Any:

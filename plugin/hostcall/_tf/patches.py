@@ -77,15 +77,7 @@ class Replacement:
 def attribute(
     owner: object, name: str, wrap: Callable[[Any, Replacement], Any], feature: Feature, why: str
 ) -> Patch:
-    """Return the patch of one attribute of a module, a class or an object.
-
-    Args:
-      owner: the module, class or object.
-      name: the name of the attribute.
-      wrap: as for `Replacement`.
-      feature: the feature that needs the patch.
-      why: the reason for the patch.
-    """
+    """Return the patch of one attribute of a module, a class or an object."""
 
     def read() -> Any:
         return inspect.getattr_static(owner, name)
@@ -111,12 +103,7 @@ def functions(
 ) -> list[Patch]:
     """Return the patches that replace functions of a module by functions of ours.
 
-    Args:
-      owner: the module.
-      ours: our functions, by the name of the function that each replaces.
-      stock: receives the module's own functions, for ours to call.
-      feature: the feature that needs the patches.
-      why: the reason for the patches.
+    `stock` receives the module's own functions by name, for ours to call.
     """
 
     def replaced(name: str, function: Callable[..., Any]) -> Patch:
@@ -324,8 +311,7 @@ def tokens(nonce: Callable[[], str]) -> Patch:
 def frames_left_out(*directories: str) -> Patch:
     """Return the patch that makes TensorFlow hide packages' frames in tracebacks, like its own.
 
-    Args:
-      *directories: the directories of the packages, with a separator at the end.
+    The directories of the packages end with a separator.
     """
     why = "Each error of a function would show frames that stand around TensorFlow's own functions."
     return attribute(
@@ -391,12 +377,8 @@ Run = Callable[[frozenset[str], Callable[[], Any]], Any]
 def calls(owner: object, name: str, run: Run, recorded: Callable[[frozenset[str]], bool]) -> Patch:
     """Return the patch by which `run` carries out eager calls of functions, or session runs.
 
-    Args:
-      owner: the class of the functions or sessions.
-      name: the method that calls a function or runs a session.
-      run: takes the tokens of the py_functions that a call can reach, and the call, whose result it
-        returns. Calls that reach no py_function skip it.
-      recorded: tells whether py_functions with these tokens may be recorded in the call.
+    `run` takes the tokens of the py_functions that a call can reach, and the call, whose result it
+    returns. Calls skip it that reach no py_function, or none that is `recorded`.
     """
 
     def wrap(method: Callable[..., Any], patch: Replacement) -> Any:
@@ -460,10 +442,7 @@ def new_errors(hook: Callable[[Any, Any], None]) -> Patch:
 def raised(owner: object, name: str, find: Callable[[Any], BaseException | None]) -> Patch:
     """Return the patch by which `find` selects the error to raise when a function or run fails.
 
-    Args:
-      owner: the module or class whose attribute runs functions or sessions.
-      name: the name of the attribute.
-      find: returns the error to raise instead of an error of TensorFlow's, or None.
+    `find` returns the error to raise instead of an error of TensorFlow's, or None.
     """
 
     def wrap(function: Callable[..., Any], patch: Replacement) -> Any:
@@ -491,8 +470,7 @@ def raised(owner: object, name: str, find: Callable[[Any], BaseException | None]
 def context_handle(reader: Callable[[], Callable[[Any, Any], Any]]) -> Patch:
     """Return the patch that makes native code look up the handle of TensorFlow's context.
 
-    Args:
-      reader: returns the native function, which takes the context's module and the registry.
+    `reader` returns the native function, which takes the context's module and the registry.
     """
     why = (
         "TensorFlow's kernel of tf.py_function looks it up before it calls Python. Where it is "

@@ -26,12 +26,7 @@ def wide(dtype: tf.DType) -> tf.DType:
 
 
 def widen(host: FunctionDef, clusters: list[Any]) -> None:
-    """Cast the sub-byte inputs and results of a function's clusters at the boundaries.
-
-    Args:
-      host: the FunctionDef that calls the clusters.
-      clusters: the FunctionDefs of the clusters.
-    """
+    """Cast the sub-byte inputs and results of the clusters that `host` calls, at the boundaries."""
     for cluster in clusters:
         signature = cluster.signature
         if not any(arg.type in _WIDE for arg in (*signature.input_arg, *signature.output_arg)):
@@ -81,11 +76,7 @@ def encoded(spec: tf.TypeSpec) -> bytes:
 
 
 def decoded(data: bytes) -> Any:
-    """Return the TypeSpec in the bytes of `encoded`.
-
-    Raises:
-      Exception: when the bytes hold no TypeSpec; TensorFlow may raise any class.
-    """
+    """Return the TypeSpec in the bytes of `encoded`; TensorFlow may raise any class of errors."""
     spec = features.decode_structure(features.struct_pb2.StructuredValue.FromString(data))
     if not isinstance(spec, TypeSpec):
         raise TypeError(f"{type(spec).__name__} is no TypeSpec")

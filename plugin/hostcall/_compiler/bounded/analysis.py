@@ -40,14 +40,9 @@ from hostcall_runtime._errors import LoweringError
 
 
 def give(functions: Functions, changed: Collection[str], entry: str) -> None:
-    """Rename the functions that have changed, and those that call them.
+    """Rename changed functions and their callers, in place; `entry` gets its new name later.
 
     Equal functions get equal names.
-
-    Args:
-      functions: FunctionDefs by their old names, changed in place.
-      changed: the names of the changed functions.
-      entry: the function that keeps its name, since its replacement gets another one anyway.
     """
     new_names: dict[str, str] = {}
 
@@ -126,15 +121,12 @@ def add(
     bounded: Mapping[Source, set[tuple[int, int]]],
     hosted: Collection[Source],
 ) -> set[str]:
-    """Add the checks to functions that are going to be compiled.
+    """Add the checks to functions that are going to be compiled; return the names of those changed.
 
     Args:
       functions: FunctionDefs by name, changed in place.
       bounded: for conditionals, the (result, dimension)s that may be bounded, and are right so.
       hosted: the ops that are on the host, and so not compiled.
-
-    Returns:
-      The names of the functions that have changed.
     """
     changed = set()
     for name, function in functions.items():
@@ -185,13 +177,7 @@ _RANKS = (1, 2, 3, 4, 0)
 def results(
     node: NodeDef, operands: Sequence[Tensor], symbol: SymbolMaker
 ) -> list[Shape | None] | None:
-    """Return the shapes of a script op's results in a program, or None if no size is bounded.
-
-    Args:
-      node: its NodeDef.
-      operands: the known facts about its operands.
-      symbol: makes a symbol from the number of a result, a dimension and the bound.
-    """
+    """Return the shapes of a script op's results in a program, or None if no size is bounded."""
     try:
         spec = lookup.existing_spec_of(node)
     except LoweringError:  # the op cannot run in this process
@@ -274,17 +260,14 @@ _TAKES_SIZES = "it takes a size that is only bounded in a compiled program: {rea
 def marked(
     library: FunctionDefLibrary, entry: str, whole: bool = False, compiled: bool = False
 ) -> Any:
-    """Mark the ops that must be on the host because of the sizes that they make or take.
+    """Return a copy with marks on the ops that the sizes they make or take force onto the host.
 
     Args:
-      library: a FunctionDefLibrary, which stays unchanged.
+      library: the functions.
       entry: the function that is going to be compiled.
       whole: whether no op of it can be on the host.
       compiled: whether XLA gets exactly the functions that are returned. Then facts that only XLA
         can tell are checked there, say equal branch sizes; and changed functions get new names.
-
-    Returns:
-      A copy.
     """
     copy = protos.copy_of(library)
     search = _Search(copy, entry, _nothing if whole else route_selection.is_on_host)
@@ -300,27 +283,14 @@ def marked(
 
 
 def find(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
-    """Find the ops that hinder a function from being one program, with the reasons.
-
-    Args:
-      library: a FunctionDefLibrary.
-      entry: the function that is going to be compiled, as a whole.
-    """
+    """Find the ops that hinder a function from being one program, with the reasons."""
     search = _Search(protos.copy_of(library), entry, _nothing)
     search.run()
     return search.hindered
 
 
 def at_risk(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
-    """Find the ops that XLA may get wrong if hostcall changes nothing.
-
-    Args:
-      library: a FunctionDefLibrary.
-      entry: a function that is compiled as a whole.
-
-    Returns:
-      The possible errors, by the names of function and op.
-    """
+    """Find the ops that XLA may get wrong if it compiles a function whole, with the errors."""
     search = _Search(protos.copy_of(library), entry, _nothing)
     return search.at_risk()
 
@@ -342,12 +312,7 @@ def _mark(name: str, function: Any, search: _Search) -> None:
 
 
 class _Search:
-    """A search for the bounded sizes in a program.
-
-    Args:
-      library: a FunctionDefLibrary; ops in it that XLA gets wrong are rewritten in other ops.
-      entry: the function that is going to be compiled.
-      is_on_host: whether a script op is on the host, by its NodeDef.
+    """A search for bounded sizes in a program. It rewrites ops that XLA gets wrong in other ops.
 
     Attributes:
       functions: the functions that the entry reaches, by name.
@@ -373,7 +338,6 @@ class _Search:
         self.replaced: set[str] = set()
 
     def run(self) -> None:
-        """Fill in the attributes."""
         if self.has(wrong_kernels.TABLE):
             self.replaced |= wrong_kernels.replace(self.compiled)
         if self.has(op_kinds.BRANCH_OPS):
@@ -395,7 +359,6 @@ class _Search:
         return not self._kinds.isdisjoint(kinds)
 
     def at_risk(self) -> dict[Source, str]:
-        """Find the ops that XLA may get wrong; see the function `at_risk`."""
         found = sources.find(self.functions)
         offences = self._offences() if self._any_may_be_bounded() else []
         for offence in offences:

@@ -173,14 +173,13 @@ class Flow:
 
     Args:
       functions: FunctionDefs by name.
-      results: gives the shapes of a script op's results; see `Results`.
+      results: see `Results`.
       constants: the positions of a node's operands that XLA has to know when it compiles.
       hosted: the ops that are on the host, whose results therefore have known sizes.
 
     Attributes:
       offences: the offences found, each once.
-      bounded: for each source in the program, and each conditional, the (result, dimension)s that
-        may be bounded.
+      bounded: for each source and conditional, the (result, dimension)s that may be bounded.
     """
 
     def __init__(

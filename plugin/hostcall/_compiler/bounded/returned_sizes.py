@@ -37,23 +37,16 @@ _NEVER_ENDS = sorted({*range(_ENDS)} - {n * n % _ENDS for n in range(_ENDS)})
 
 
 def keep_apart(library: FunctionDefLibrary, entry: str) -> None:
-    """Make the results of a function distinct values, if their sizes are bounded.
+    """Make the results of bounded size distinct values in a function compiled as one program.
 
-    Args:
-      library: a FunctionDefLibrary, changed in place. Its script ops say which results are bounded.
-      entry: the name of the function, which is compiled as one program.
+    Its script ops say which results are bounded. The library is changed in place.
     """
     functions = {function.signature.name: function for function in library.function}
     keep_apart_in(functions[entry], functions)
 
 
 def keep_apart_in(function: Any, functions: Functions) -> None:
-    """Make the bounded results of one compiled function, say a cluster, distinct values.
-
-    Args:
-      function: its FunctionDef, changed in place.
-      functions: the functions that it calls, by name.
-    """
+    """Make the bounded results of one compiled function, say a cluster, distinct, in place."""
     results = [r for r in function.signature.output_arg if r.type not in _NO_ARRAYS]
     if len(results) < 2:
         return
@@ -83,11 +76,7 @@ def keep_apart_in(function: Any, functions: Functions) -> None:
 
 
 def join_again(function: Any) -> None:
-    """Undo `keep_apart_in`, so that a cluster can be divided again.
-
-    Args:
-      function: its FunctionDef, changed in place.
-    """
+    """Undo `keep_apart_in`, in place, so that a cluster can be divided again."""
     added = {n.name: n for n in function.node_def if n.name.startswith(f"{_PREFIX}_")}
 
     def joined(value: str) -> str:

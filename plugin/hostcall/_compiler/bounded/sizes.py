@@ -148,10 +148,6 @@ def same(sizes: Sequence[Size]) -> Size:
 def join(tensors: Sequence[Tensor], symbol: Callable[[int], Symbol]) -> Tensor:
     """Return the known facts about a value that is one of several, as after a branch.
 
-    Args:
-      tensors: the known facts about each of them.
-      symbol: makes a new symbol for a dimension.
-
     Raises:
       UnprovenError: if a size is bounded in one and not in another.
     """
@@ -217,13 +213,7 @@ def sizes_of(shape: tf.TensorShape) -> Shape | None:
 
 
 class Inferred:
-    """A function as a graph in which TensorFlow has inferred shapes.
-
-    Args:
-      function: a FunctionDef.
-      shapes: the shapes of its arguments.
-      functions: FunctionDefs by name.
-    """
+    """A function as a graph in which TensorFlow has inferred shapes from those of the arguments."""
 
     def __init__(
         self, function: FunctionDef, shapes: Sequence[Shape | None], functions: Mapping[str, Any]

@@ -118,10 +118,7 @@ def sizing_operands(node: NodeDef, constants: Constants) -> Sequence[int]:
 def in_function(function: FunctionDef, is_entry: bool, constants: Constants) -> bool:
     """Return whether a function may hold a source, at little cost.
 
-    Args:
-      function: a FunctionDef.
-      is_entry: whether XLA knows its arguments when it compiles, as it does those of an entry.
-      constants: see `Constants`.
+    XLA knows the arguments of an entry when it compiles.
     """
     # Large functions have few kinds of ops.
     by_kind: dict[str, list[Any]] = {}
@@ -145,11 +142,7 @@ def in_function(function: FunctionDef, is_entry: bool, constants: Constants) -> 
 def _open_sizes(
     nodes: Sequence[Any], constant: AbstractSet[str], constants: Constants
 ) -> Iterator[tuple[Any, list[str]]]:
-    """Yield the nodes of one kind whose sizes do not follow from constants.
-
-    Yields:
-      A node, and the nodes and arguments whose values may give the sizes of its results.
-    """
+    """Yield the nodes of one kind with sizes that no constants give, and what gives the sizes."""
     positions: dict[int, Sequence[int]] = {}  # by the number of inputs, which may vary
     for node in nodes:
         count = len(node.input)
