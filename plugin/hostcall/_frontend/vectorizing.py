@@ -13,7 +13,7 @@ from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._frontend import batched_gradients, gradients, script_ops
 from hostcall._frontend.batched_gradients import GradientOfBatch, RecomputingOfBatch
-from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
+from hostcall._frontend.gradients import DerivedSpec, GradientSpec, RecomputingSpec
 from hostcall._functions.declaration import BROADCAST_ALL, MAP, OF_BATCHES
 from hostcall._tf import (
     autograph,
@@ -52,7 +52,7 @@ def has_effect(op: Any) -> bool:
     if op.type not in op_kinds.SCRIPT_OPS:
         return True
     entry = lookup.unchecked_entry_of(op.node_def)
-    return not isinstance(entry, GradientSpec | RecomputingSpec)
+    return not isinstance(entry, DerivedSpec)
 
 
 def convert(mapped: MappedOp) -> _Results:
