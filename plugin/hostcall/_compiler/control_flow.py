@@ -21,10 +21,9 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._tf import function_defs as defs
-from hostcall._tf import protos
+from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import FunctionDef, NodeDef
 
-_LOOP_OPS = frozenset({"While", "StatelessWhile"})
 _BOOL = tf.bool.as_datatype_enum
 _RESOURCE = tf.resource.as_datatype_enum
 # Also the name of the argument and of the result that carry the condition.
@@ -46,11 +45,10 @@ def carry(
         found = [
             index
             for index, node in enumerate(function.node_def)
-            if node.op in _LOOP_OPS and _must_carry(node, carried, has_effect)
+            if node.op in op_kinds.LOOP_OPS and _must_carry(node, carried, has_effect)
         ]
         if found:
-            carried[name] = protos.function_pb2.FunctionDef()
-            carried[name].CopyFrom(function)
+            carried[name] = protos.copy_of(function)
         for index in reversed(found):  # `_carry` inserts a node before each
             stem = f"{prefix}__{name}__{function.node_def[index].name}".replace("/", "__")
             for new in _carry(carried[name], index, carried, stem):
@@ -69,10 +67,10 @@ def _must_carry(
     body = functions[node.attr["body"].func.name]
     arguments = enumerate(body.signature.input_arg)
     resources = {number for number, argument in arguments if argument.type == _RESOURCE}
-    return [result.type for result in results] == [_BOOL] and resources <= _invariants(body)
+    return [result.type for result in results] == [_BOOL] and resources <= invariants(body)
 
 
-def _invariants(body: FunctionDef) -> set[int]:
+def invariants(body: FunctionDef) -> set[int]:
     """Return the numbers of the arguments that a body returns unchanged, in their places."""
     identities = {f"{n.name}:output:0": n.input[0] for n in body.node_def if n.op == "Identity"}
     found = set()
@@ -98,9 +96,9 @@ def _carry(function: FunctionDef, index: int, functions: Mapping[str, Any], stem
     if loop.attr["output_shapes"].list.shape:
         loop.attr["output_shapes"].list.shape.add()  # the shape of a scalar
     carried = _condition(condition, f"{stem}__condition")
-    invariants = _invariants(body)
-    iteration = _without_results(body, invariants, f"{stem}__iteration") if invariants else body
-    around = _body(body, iteration, invariants, condition, f"{stem}__body")
+    same = invariants(body)
+    iteration = _without_results(body, same, f"{stem}__iteration") if same else body
+    around = _body(body, iteration, same, condition, f"{stem}__body")
     loop.attr["cond"].func.name = carried.signature.name
     loop.attr["body"].func.name = around.signature.name
     # Without edges, nodes run in their order here: at the end, the call and the loop would be last.
@@ -118,8 +116,7 @@ def _condition(condition: FunctionDef, name: str) -> Any:
 
 def _without_results(body: FunctionDef, numbers: set[int], name: str) -> Any:
     """Return a copy of a body without some of its results."""
-    iteration = protos.function_pb2.FunctionDef()
-    iteration.CopyFrom(body)
+    iteration: Any = protos.copy_of(body)
     iteration.signature.name = name
     for number in sorted(numbers, reverse=True):
         iteration.ret.pop(iteration.signature.output_arg[number].name)
@@ -130,15 +127,15 @@ def _without_results(body: FunctionDef, numbers: set[int], name: str) -> Any:
 def _body(
     body: FunctionDef,
     iteration: FunctionDef,
-    invariants: set[int],
+    same: set[int],
     condition: FunctionDef,
     name: str,
 ) -> Any:
     """Return a body that also computes the condition for the next iteration.
 
     It calls `iteration`: the old body without the results that are its arguments. The new body
-    returns these `invariants` itself: XLA accepts no variable from a call, and recognizes constants
-    and sizes only in returned arguments.
+    returns these (`same`) itself: XLA accepts no variable from a call, and recognizes constants and
+    sizes only in returned arguments.
     """
     new = _new(name, body)
     new.signature.is_stateful = True
@@ -148,7 +145,7 @@ def _body(
     called = _call(_ITERATION, iteration, arguments)
     outputs = itertools.count()
     results = [
-        argument if number in invariants else f"{_ITERATION}:output:{next(outputs)}"
+        argument if number in same else f"{_ITERATION}:output:{next(outputs)}"
         for number, argument in enumerate(arguments)
     ]
     after = _call(f"{_ITERATION}/{_CARRIED}", condition, [*results, f"^{_ITERATION}"])
@@ -182,13 +179,10 @@ def _call(name: str, function: FunctionDef, inputs: list[str]) -> Any:
 
 _NAME = "hostcall_branch_results"
 
-# XLA has no arrays of these dtypes.
-_OTHERS = frozenset(t.as_datatype_enum for t in (tf.resource, tf.variant, tf.string))
-
 
 def compare_results(branch: FunctionDef, conditional: str, branches: Sequence[str]) -> None:
     """Pass a branch's results through a node that compares their shapes with other branches."""
-    results = [result for result in branch.signature.output_arg if result.type not in _OTHERS]
+    results = [r for r in branch.signature.output_arg if r.type not in defs.NO_ARRAYS]
     if not results:
         return
     node = branch.node_def.add(name=_NAME, op="HostcallBranchResults")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import tensorflow as tf
 
 from hostcall import _versions
@@ -25,7 +23,7 @@ def obstacle(node: NodeDef, device: str) -> str:
         return f"{without_calls(device)}, since calls that read its memory would wait for them"
     if placement.type_of(device) != _GPU:
         return ""
-    if _is_for_rocm():
+    if tf.test.is_built_with_rocm():  # hostcall has no handler for AMD's GPUs
         return without_calls(device)
     spec = lookup.spec_of(node)
     if spec is not None and spec.custom_call != CallbackSpec.custom_call:
@@ -59,9 +57,3 @@ def may_overlap(device: str) -> bool:
     On GPUs, XLA waits for each custom call.
     """
     return placement.type_of(device) != _GPU
-
-
-@functools.cache
-def _is_for_rocm() -> bool:
-    """Return whether TensorFlow is built for AMD's GPUs, for which hostcall has no handler."""
-    return bool(tf.test.is_built_with_rocm())

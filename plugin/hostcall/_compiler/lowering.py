@@ -43,7 +43,9 @@ def fold(spec: CallbackSpec, inputs: Sequence[Any], results: Sequence[Spec]) -> 
       call, and fails only if it reaches the call.
     """
     try:
-        arrays = _arrays(spec.host_function(Recording.NO)(*map(_operand, inputs)))
+        returned = spec.host_function(Recording.NO)(*map(_operand, inputs))
+        values = returned if isinstance(returned, list | tuple) else [returned]
+        arrays = [np.asarray(value) for value in values]
     except KeyboardInterrupt:
         raise
     except BaseException:
@@ -57,11 +59,6 @@ def fold(spec: CallbackSpec, inputs: Sequence[Any], results: Sequence[Spec]) -> 
 def _operand(tensor: tf.Tensor) -> Any:
     array = tf.make_ndarray(tensor)
     return array if array.ndim else array[()]  # as everywhere, a NumPy scalar for rank 0
-
-
-def _arrays(returned: object) -> list[np.ndarray]:
-    values = returned if isinstance(returned, list | tuple) else [returned]
-    return [np.asarray(value) for value in values]
 
 
 def _proto(array: np.ndarray, spec: Spec) -> bytes:
@@ -127,7 +124,10 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
         attributes=attributes,
         has_side_effect=node.op != "PyFuncStateless",
         operands=passed,
-        results=[_shape_of(result) for result in results],
+        results=[
+            BoundedShape(list(s.shape), [i in _dynamic_dims(s) for i in range(s.shape.rank)])
+            for s in results
+        ],
         foldable=foldable,
     )
 
@@ -185,11 +185,6 @@ def _recording(spec: CallbackSpec, node: NodeDef) -> Recording:
         return Recording(node.attr[attributes.RECORD].i)
     # Compiled in a way that does not rewrite functions.
     return Recording.ESCAPING if spec.gradient_wanted else Recording.NO
-
-
-def _shape_of(spec: Spec) -> BoundedShape:
-    dims = list(spec.shape)
-    return BoundedShape(dims, [i in _dynamic_dims(spec) for i in range(len(dims))])
 
 
 def _dynamic_dims(spec: Spec) -> tuple[int, ...]:

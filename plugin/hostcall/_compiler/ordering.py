@@ -10,15 +10,8 @@ condition of a loop, the branch of a conditional. Each unit begins with a token 
 call is inlined into the unit around it, so that its ops follow those of the caller; a function that
 is called twice needs a copy for each call.
 
-In older versions of TensorFlow, XLA makes a loop or a branch wait for its operands, but not for
-tokens. So a loop or branch that calls Python may begin before the calls in front of it have ended,
-and calls behind it may begin before it has ended. If its unit holds other calls with side effects,
-the loop or branch becomes a host op. TensorFlow keeps the order of host ops and clusters.
-
-TensorFlow puts a NoOp behind the stateful ops of a function, for the results to wait for. XLA does
-not need it, and the constant folding before XLA takes an op without operands for a constant. So the
-folding evaluates all constants of the function and makes them anew. In a function of 20,000
-constants that takes half a second. `bypass` removes the NoOp.
+Before TensorFlow 2.20, XLA makes a loop or a branch wait for its operands, but not for tokens. If
+its unit holds other calls with side effects, the loop or branch becomes a host op.
 """
 
 from __future__ import annotations
@@ -40,9 +33,9 @@ from hostcall_runtime._errors import LoweringError
 
 
 class Effects:
-    """The side effects of some functions, by default those that happen in program order.
+    """The functions that reach ops with side effects, by default those in program order.
 
-    `of_op` tells whether an op has side effects itself; `ops` are the types of ops that may.
+    `of_op` tells whether an op counts; `ops` are the types of ops that may.
     """
 
     def __init__(
@@ -95,6 +88,8 @@ class Effects:
 def bypass(function: FunctionDef) -> None:
     """Remove NoOps, in place: make their users wait for their inputs.
 
+    TensorFlow puts one behind the stateful ops of a function. The constant folding before XLA takes
+    it for a constant, and makes all constants anew: half a second for 20,000 of them.
     A NoOp with several inputs and several users stays, since its removal would add edges.
     """
     returned = set(function.control_ret.values())
@@ -291,13 +286,10 @@ class _Orderer:
         return self._units[key]
 
     def _order(self, function: FunctionDef, path: str, last: str, escaping: set[str]) -> str:
-        """Chain the ops of `function`, from the token named `last`; return the new last token.
+        """Chain the ops of `function` in place, from the token `last`; return the new last token.
 
-        Args:
-          function: the FunctionDef, changed in place.
-          path: the prefix that inlining will put before the names of its nodes.
-          last: the name of the token to begin with.
-          escaping: the values in it that become results of the whole program.
+        `path` is the prefix that inlining will put before the names of its nodes. `escaping` are
+        the values in it that become results of the whole program.
         """
         consumed = self._consumed(function)
         previous: Any = None

@@ -78,11 +78,7 @@ def without_host_calls(node: NodeDef, reason: str) -> Choice:
       LoweringError: when a custom call was asked for.
     """
     if requested_routes.asked(node) == requested_routes.CUSTOM_CALL:
-        described = getattr(lookup.entry_of(node), "description", f"op '{node.name}'")
-        raise LoweringError(
-            f"hostcall: {described} cannot be a custom call, which route='custom_call' asks for: "
-            f"{reason}. With route='auto' it is called between compiled clusters."
-        )
+        raise _no_custom_call(node, reason, "it is called between compiled clusters.")
     choice = choose(node)
     if choice.route == requested_routes.PARTITION:
         return choice
@@ -107,16 +103,24 @@ def check_forced(node: NodeDef) -> None:
     The check ignores shapes: some become known only when XLA compiles.
 
     Raises:
-      LoweringError: when the op cannot be a custom call.
+      LoweringError: when it cannot.
     """
     obstacle = _obstacle(node)
     if obstacle and requested_routes.asked(node) == requested_routes.CUSTOM_CALL:
-        described = getattr(lookup.entry_of(node), "description", f"op '{node.name}'")
-        raise LoweringError(
-            f"hostcall: {described} cannot be a custom call, which route='custom_call' asks for: "
-            f"{obstacle}. With route='auto' it is called all the same: by the program, if the "
-            "shapes of its numbers are known, or between compiled clusters."
+        raise _no_custom_call(
+            node,
+            obstacle,
+            "it is called all the same: by the program, if the shapes of its numbers are known, or "
+            "between compiled clusters.",
         )
+
+
+def _no_custom_call(node: NodeDef, reason: str, instead: str) -> LoweringError:
+    described = getattr(lookup.entry_of(node), "description", f"op '{node.name}'")
+    return LoweringError(
+        f"hostcall: {described} cannot be a custom call, which route='custom_call' asks for: "
+        f"{reason}. With route='auto' {instead}"
+    )
 
 
 def _fits_region(node: NodeDef) -> bool:

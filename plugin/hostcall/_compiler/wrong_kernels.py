@@ -110,17 +110,7 @@ TABLE: Mapping[str, Callable[[Writer], str]] = {
 
 def replace(functions: Functions) -> set[str]:
     """Replace the ops that XLA gets wrong by those of `TABLE`; return the changed functions."""
-    changed = set()
-    for name, function in functions.items():
-        found = defs.nodes_of(function, TABLE)
-        nodes = {node.name: node for node in function.node_def} if found else {}
-        edits = FunctionEdits(function)
-        for node in found:
-            if reason(node, nodes):
-                _put(edits, node, TABLE[node.op])
-        if edits.write():
-            changed.add(name)
-    return changed
+    return _replace(functions, TABLE, lambda node, nodes: bool(reason(node, nodes)))
 
 
 def replace_ones_like(functions: Functions) -> set[str]:
@@ -129,11 +119,20 @@ def replace_ones_like(functions: Functions) -> set[str]:
     XLA fills the padding with ones, too, and makes the bound the size of the result. The
     replacement is one where zero equals zero, which has the true size.
     """
+    return _replace(functions, {"OnesLike": _ones_like}, _always)
+
+
+def _replace(
+    functions: Functions, table: Mapping[str, Callable[[Writer], str]], applies: Condition
+) -> set[str]:
     changed = set()
     for name, function in functions.items():
+        found = defs.nodes_of(function, table)
+        nodes = {node.name: node for node in function.node_def} if found else {}
         edits = FunctionEdits(function)
-        for node in defs.nodes_of(function, {"OnesLike"}):
-            _put(edits, node, _ones_like)
+        for node in found:
+            if applies(node, nodes):
+                _put(edits, node, table[node.op])
         if edits.write():
             changed.add(name)
     return changed

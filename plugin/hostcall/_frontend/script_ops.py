@@ -126,16 +126,9 @@ def call(
 ) -> Any:
     """Create the op (or, executing eagerly, run it) and return its results, packed.
 
-    Args:
-      func: the user's function.
-      inputs: its arguments.
-      outputs: the types of its results.
-      eager: whether it takes EagerTensors or arrays.
-      stateful: whether it has side effects.
-      name: the name of the op.
-      declaration: the declaration of a `hostcall.callback`; None for the stock ops.
-      given_name: the name that the user has given it, by which exported programs know it.
-      grad: the user's gradient, which the caller gives to the results.
+    The `declaration` is that of a `hostcall.callback`; None for the stock ops. `name` is that of
+    the op, `given_name` the one that the user has given the callback, by which exported programs
+    know it. The caller gives the gradient, `grad`, to the results.
     """
     from_callback = declaration is not None
     declaration = declaration or declaration_of(func) or Declaration()
@@ -177,7 +170,7 @@ def _spec_for(
     if eager:
         check_takes_tensors(declaration, f"tf.py_function of {source_location.of_function(func)}")
         differentiable = (
-            any(map(_is_trainable, inputs.flat))
+            any(isinstance(v, tf.Tensor) and eager_execution.is_trainable(v) for v in inputs.flat)
             and any(dtype.is_floating or dtype.is_complex for dtype in outputs.dtypes)
             and features.GRADIENTS.available
             and not eager_execution.gradient_is_overridden()
@@ -294,12 +287,6 @@ def _note_op(spec: CallbackSpec, results: Any) -> None:
     spec.op = weakref.ref(op)
     if isinstance(spec, EagerSpec) and spec.has_own_gradient:
         py_function_gradient.give_to(op)
-
-
-def _is_trainable(value: object) -> bool:
-    if isinstance(value, tf.Tensor):
-        return bool(eager_execution.is_trainable(value))
-    return False
 
 
 def py_func_common(

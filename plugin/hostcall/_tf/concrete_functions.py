@@ -27,6 +27,8 @@ def is_on() -> bool:
 
 
 ConcreteFunction = features.ConcreteFunction
+# Returns the SavedModel message of a directory, or raises an OSError.
+read_saved_model = features.parse_saved_model
 _HANDLES = frozenset({tf.resource, tf.variant})
 
 
@@ -60,15 +62,6 @@ def like(concrete: Concrete, library: FunctionDefLibrary) -> Any:
     features.restore_captures(new, concrete.captured_inputs)
     new.set_variables(concrete.variables)
     return new
-
-
-def read_saved_model(path: str) -> Any:
-    """Return the SavedModel message of a directory.
-
-    Raises:
-      OSError: when the directory holds no SavedModel, or one that cannot be read.
-    """
-    return features.parse_saved_model(path)
 
 
 def calls_are_plain() -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -158,7 +158,8 @@ def _convert_effects(
     graph = features.get_default_graph()
     if not isinstance(graph, features.FuncGraph):
         return  # a graph of TensorFlow 1 runs only the requested ops
-    body = [op for op in _in_order(pfor._pfor_ops) if script_op_graphs.has_effect(op)]
+    ordered = sorted(pfor._pfor_ops, key=lambda op: op._id)
+    body = [op for op in ordered if script_op_graphs.has_effect(op)]
     done = {
         op
         for source in {op.graph for op in body}
@@ -169,7 +170,3 @@ def _convert_effects(
             convert(pfor, op.outputs[0] if op.outputs else op)
     # The ops of functions that the body calls are in other graphs.
     script_op_graphs.note_replaced(graph, [op for op in body if op.graph is graph])
-
-
-def _in_order(ops: Iterable[Any]) -> list[Any]:
-    return sorted(ops, key=lambda op: op._id)

@@ -16,7 +16,6 @@ Changed functions get new names: TensorFlow finds functions by name, and still h
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -35,7 +34,6 @@ from hostcall._functions.declaration import TRACE
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDefLibrary, Functions, NodeDef
-from hostcall_runtime import _library
 from hostcall_runtime._errors import LoweringError
 
 
@@ -47,10 +45,13 @@ def give(functions: Functions, changed: Collection[str], entry: str) -> None:
     new_names: dict[str, str] = {}
 
     def renamed(name: str) -> str:
-        if name not in new_names:
+        if name in functions and name not in new_names:
             new_names[name] = name  # XLA compiles no recursion
-            new_names[name] = _renamed(functions[name], functions, name in changed, renamed)
-        return new_names[name]
+            calls = defs.calls_in(functions[name], functions)
+            redirected = [defs.redirect(node, functions, renamed) for node in calls]
+            if name in changed or any(redirected):
+                new_names[name] = name + defs.of_contents([functions[name]])
+        return new_names.get(name, name)
 
     for name in functions if changed else ():
         if renamed(name) != name and name != entry:
@@ -75,28 +76,6 @@ def is_changed(before: FunctionDefLibrary, after: FunctionDefLibrary, entry: str
         if function.signature.name == entry
     ]
     return len(set(sizes)) > 1 or bool(new_functions(before, after))
-
-
-def _renamed(
-    function: Any, functions: Functions, is_changed: bool, renamed: Callable[[str], str]
-) -> str:
-    name: str = function.signature.name
-    for node in defs.calls_in(function, functions):
-        for called in defs.called_functions(node, functions):
-            if called in functions and (new := renamed(called)) != called:
-                is_changed = True
-                _redirect(node, called, new)
-    if not is_changed:
-        return name
-    return name + defs.of_contents([function])
-
-
-def _redirect(node: Any, old: str, new: str) -> None:
-    if node.op == old:
-        node.op = new
-    for callee in defs.callees(node):
-        if callee.name == old:
-            callee.name = new
 
 
 _LIST = "HostcallList"
@@ -270,7 +249,7 @@ def marked(
         can tell are checked there, say equal branch sizes; and changed functions get new names.
     """
     copy = protos.copy_of(library)
-    search = _Search(copy, entry, _nothing if whole else route_selection.is_on_host)
+    search = _Search(copy, entry, _never if whole else route_selection.is_on_host)
     search.run()
     for name, function in search.functions.items():
         _mark(name, function, search)
@@ -284,15 +263,18 @@ def marked(
 
 def find(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
     """Find the ops that hinder a function from being one program, with the reasons."""
-    search = _Search(protos.copy_of(library), entry, _nothing)
+    search = _Search(protos.copy_of(library), entry)
     search.run()
     return search.hindered
 
 
 def at_risk(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
     """Find the ops that XLA may get wrong if it compiles a function whole, with the errors."""
-    search = _Search(protos.copy_of(library), entry, _nothing)
-    return search.at_risk()
+    return _Search(protos.copy_of(library), entry).at_risk()
+
+
+def _never(_: NodeDef) -> bool:
+    return False
 
 
 def _mark(name: str, function: Any, search: _Search) -> None:
@@ -323,7 +305,7 @@ class _Search:
     """
 
     def __init__(
-        self, library: FunctionDefLibrary, entry: str, is_on_host: Callable[[Any], bool]
+        self, library: FunctionDefLibrary, entry: str, is_on_host: Callable[[Any], bool] = _never
     ) -> None:
         self.functions = defs.reachable(library, entry)
         self.compiled = {n: f for n, f in self.functions.items() if not defs.has_frames(f)}
@@ -331,8 +313,6 @@ class _Search:
         self._kinds = {n.op for function in self.functions.values() for n in function.node_def}
         self._entry = entry
         self._is_on_host = is_on_host
-        self._bindings = _library.load("hostcall._tensorflow")
-        self._constants = functools.partial(op_kinds.constant_operands, self._bindings)
         self.hindered: dict[Source, str] = {}
         self.bounded: Mapping[Source, set[tuple[int, int]]] = {}
         self.replaced: set[str] = set()
@@ -370,7 +350,7 @@ class _Search:
 
     def _offences(self) -> list[Offence]:
         """Follow the remaining bounded sizes, and note them."""
-        flow = Flow(self.functions, self._results, self._constants, self.hindered)
+        flow = Flow(self.functions, self._results, self.hindered)
         flow.run(self._entry)
         self.bounded = flow.bounded
         return [*flow.offences.values()]
@@ -402,7 +382,7 @@ class _Search:
         node = self._node((offence.function, offence.node))
         if offence.calls or node.op in op_kinds.SCRIPT_OPS:
             return False
-        return not op_kinds.has_xla_kernel(self._bindings, node)
+        return not op_kinds.has_xla_kernel(node)
 
     def _results(self, source: Source, node: NodeDef, *rest: Any) -> list[Shape | None] | None:
         on_host = source in self.hindered or self._is_on_host(node)
@@ -411,17 +391,20 @@ class _Search:
     def _any_may_be_bounded(self) -> bool:
         """Return whether some result may have a bounded size, whatever script ops take."""
         if any(
-            sources.in_function(function, name == self._entry, self._constants)
+            sources.in_function(function, name == self._entry)
             for name, function in self.functions.items()
         ):
             return True
-        taken = Tensor()
         if not self.has(op_kinds.SCRIPT_OPS):
             return False
+
+        def symbol(result: int, dim: int, bound: int | None) -> Symbol:
+            return Symbol(("", result, dim), bound)
+
         for name, function in self.functions.items():
             for node in defs.nodes_of(function, op_kinds.SCRIPT_OPS):
-                operands = [taken] * len(node.attr["Tin"].list.type)
-                if self._results((name, node.name), node, operands, _any_symbol) is not None:
+                operands = [Tensor()] * len(node.attr["Tin"].list.type)
+                if self._results((name, node.name), node, operands, symbol) is not None:
                     return True
         return False
 
@@ -461,14 +444,6 @@ def _ends_sizes(offence: Offence, source: Source) -> bool:
     return not offence.calls and all(
         shape is not None and None not in shape for shape in offence.shapes
     )
-
-
-def _nothing(_: Any) -> bool:
-    return False
-
-
-def _any_symbol(result: int, dim: int, bound: int | None) -> Symbol:
-    return Symbol(("", result, dim), bound)
 
 
 def _reason(offence: Offence, source: Source, functions: Functions) -> str:

@@ -240,6 +240,10 @@ class Inferred:
         tensor = self._tensor(node, index)
         return None if tensor is None else sizes_of(tensor.shape)
 
+    def shapes(self, node: str) -> list[Shape | None]:
+        """Return the shapes of all results of a node."""
+        return [self.shape(node, index) for index in range(self.count(node))]
+
     def contents(self, node: str, index: int) -> Shape | None:
         """Return the elements of a result that may give sizes, with None for unknown ones."""
         tensor = self._tensor(node, index)
