@@ -11,6 +11,7 @@ import tensorflow as tf
 import hostcall
 from hostcall._compiler import kernel_hook
 from hostcall._compiler.partition import placement
+from hostcall._tf import function_defs
 from tests.support.helpers import jitted
 from tests.support.tpu import compile_for_tpus
 
@@ -26,9 +27,11 @@ def tpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rewritten(program: Any, device: str) -> Any:
-    concrete = jitted(program).get_concrete_function(X)
-    library = concrete.graph.as_graph_def().library
-    library.function.append(concrete.function_def)
+    return rewritten_for(jitted(program).get_concrete_function(X), device)
+
+
+def rewritten_for(concrete: Any, device: str) -> Any:
+    library = function_defs.library_of(concrete, concrete.graph.as_graph_def())
     name = concrete.function_def.signature.name
     return kernel_hook.rewrite_for_kernel(library.SerializeToString(), name, device, True)
 
@@ -109,17 +112,10 @@ def test_a_custom_call_for_such_a_device_is_refused() -> None:
 
 @pytest.mark.usefixtures("tpu")
 def test_functions_for_two_devices_have_two_names() -> None:
-    program = lambda x: sort(tf.sin(x)) * 2.0  # noqa: E731
-    concrete = jitted(program).get_concrete_function(X)
-    library = concrete.graph.as_graph_def().library
-    library.function.append(concrete.function_def)
-    names = set()
-    for device in (DEVICE, DEVICE.replace("TPU:1", "TPU:0"), ""):
-        with hostcall.scope(route="partition"):
-            new = kernel_hook.rewrite_for_kernel(
-                library.SerializeToString(), concrete.function_def.signature.name, device, True
-            )
-        names.add(new.name)
+    concrete = jitted(lambda x: sort(tf.sin(x)) * 2.0).get_concrete_function(X)
+    devices = (DEVICE, DEVICE.replace("TPU:1", "TPU:0"), "")
+    with hostcall.scope(route="partition"):
+        names = {rewritten_for(concrete, device).name for device in devices}
     assert len(names) == 3
 
 

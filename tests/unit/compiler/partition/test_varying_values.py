@@ -24,75 +24,65 @@ def results(function: Callable[..., Any], *specs: tf.TensorSpec) -> list[bool]:
     return [found.includes(entry.signature.name, value) for value in values]
 
 
-def test_arguments_vary_and_their_shapes_do_not() -> None:
-    assert results(lambda x: (x + 1.0, tf.shape(x)[0] * 2, tf.rank(x), tf.size(x)), X) == [
-        True,
-        False,
-        False,
-        False,
-    ]
+def _through_calls(i: tf.Tensor) -> Any:
+    twice = tf.function(lambda a, b: (a * 2, b * 2))
+    return twice(i, tf.constant(3))
 
 
-def test_constants_do_not_vary() -> None:
-    assert results(lambda i: (tf.constant(2) + 3, i + 2), INDEX) == [False, True]
+def _called_with_both(i: tf.Tensor) -> Any:
+    same = tf.function(lambda a: a + 1)
+    return same(i), same(tf.constant(3))
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda: tf.random.uniform([]),
-        lambda: tf.numpy_function(lambda: 1.0, [], tf.float64),
-        lambda: tf.timestamp(),
-    ],
-    ids=["random", "script op", "stateful"],
-)
-def test_what_has_a_state_varies(function: Callable[..., Any]) -> None:
-    assert results(function) == [True]
+def _changed_by_a_loop(x: tf.Tensor) -> Any:
+    return tf.while_loop(
+        lambda i, _, __: i < 5,
+        lambda i, kept, y: (i + 1, kept, y * 2),
+        (tf.constant(0), tf.shape(x)[0], tf.shape(x)[0]),
+    )
+
+
+def _carried_by_lists(x: tf.Tensor, i: tf.Tensor) -> Any:
+    shapes = tf.TensorArray(tf.int32, size=3)
+    values = tf.TensorArray(tf.int32, size=3)
+    for j in range(3):
+        shapes = shapes.write(j, tf.shape(x)[0])
+        values = values.write(j, i)
+    return shapes.read(0), values.read(0)
+
+
+def _of_branches(x: tf.Tensor, i: tf.Tensor) -> Any:
+    by_data = tf.cond(i > 1, lambda: tf.constant(1), lambda: tf.constant(2))
+    by_shape = tf.cond(tf.shape(x)[0] > 1, lambda: tf.constant(1), lambda: tf.constant(2))
+    inside = tf.cond(tf.shape(x)[0] > 1, lambda: i, lambda: tf.constant(2))
+    return by_data, by_shape, inside
+
+
+CASES: dict[str, tuple[Callable[..., Any], list[tf.TensorSpec], list[bool]]] = {
+    "arguments, not their shapes": (
+        lambda x: (x + 1.0, tf.shape(x)[0] * 2, tf.rank(x), tf.size(x)),
+        [X],
+        [True, False, False, False],
+    ),
+    "no constants": (lambda i: (tf.constant(2) + 3, i + 2), [INDEX], [False, True]),
+    "random numbers": (lambda: tf.random.uniform([]), [], [True]),
+    "a script op": (lambda: tf.numpy_function(lambda: 1.0, [], tf.float64), [], [True]),
+    "a stateful op": (lambda: tf.timestamp(), [], [True]),
+    "through calls": (_through_calls, [INDEX], [True, False]),
+    "a function that is called with both": (_called_with_both, [INDEX], [True, True]),
+    "what a loop changes": (_changed_by_a_loop, [X], [True, False, True]),
+    "not the shapes that a list carries": (_carried_by_lists, [X, INDEX], [False, True]),
+    "branches": (_of_branches, [X, INDEX], [True, False, True]),
+}
+
+
+@pytest.mark.parametrize(("function", "specs", "expected"), CASES.values(), ids=CASES.keys())
+def test_what_varies(
+    function: Callable[..., Any], specs: list[tf.TensorSpec], expected: list[bool]
+) -> None:
+    assert results(function, *specs) == expected
 
 
 def test_variables_vary() -> None:
     variable = tf.Variable([1.0, 2.0])
     assert results(lambda: (variable + 1.0, tf.shape(variable + 1.0))) == [True, False]
-
-
-def test_through_calls() -> None:
-    twice = tf.function(lambda a, b: (a * 2, b * 2))
-    assert results(lambda i: twice(i, tf.constant(3)), INDEX) == [True, False]
-
-
-def test_a_function_that_is_called_with_both() -> None:
-    same = tf.function(lambda a: a + 1)
-    assert results(lambda i: (same(i), same(tf.constant(3))), INDEX) == [True, True]
-
-
-def test_what_a_loop_changes_varies() -> None:
-    def loop(x: tf.Tensor) -> Any:
-        return tf.while_loop(
-            lambda i, _, __: i < 5,
-            lambda i, kept, y: (i + 1, kept, y * 2),
-            (tf.constant(0), tf.shape(x)[0], tf.shape(x)[0]),
-        )
-
-    assert results(loop, X) == [True, False, True]
-
-
-def test_shapes_that_a_list_carries_through_a_loop() -> None:
-    def loop(x: tf.Tensor, i: tf.Tensor) -> Any:
-        shapes = tf.TensorArray(tf.int32, size=3)
-        values = tf.TensorArray(tf.int32, size=3)
-        for j in range(3):
-            shapes = shapes.write(j, tf.shape(x)[0])
-            values = values.write(j, i)
-        return shapes.read(0), values.read(0)
-
-    assert results(loop, X, INDEX) == [False, True]
-
-
-def test_branches() -> None:
-    def branch(x: tf.Tensor, i: tf.Tensor) -> Any:
-        by_data = tf.cond(i > 1, lambda: tf.constant(1), lambda: tf.constant(2))
-        by_shape = tf.cond(tf.shape(x)[0] > 1, lambda: tf.constant(1), lambda: tf.constant(2))
-        inside = tf.cond(tf.shape(x)[0] > 1, lambda: i, lambda: tf.constant(2))
-        return by_data, by_shape, inside
-
-    assert results(branch, X, INDEX) == [True, False, True]
