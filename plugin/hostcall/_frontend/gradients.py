@@ -327,7 +327,7 @@ def _trainable_inputs(op: Operation) -> list[int]:
 
 
 def _spec_of(op: Operation) -> Any:
-    handle = op.outputs[-1] if op.outputs else None
+    handle: Any = op.outputs[-1] if op.outputs else None
     may_be_handle = handle is not None and handle.dtype == tf.int64 and handle.shape.rank == 0
     if tf.executing_eagerly() and may_be_handle:
         # Only the residual holds the function of an eager call; a later call may use its token.
