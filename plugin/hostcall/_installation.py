@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import hostcall_runtime
 from hostcall._callbacks import lookup, settings, tape_residuals
@@ -94,14 +93,10 @@ def _directory_of(file: str) -> str:
     return os.path.dirname(os.path.abspath(file)) + os.sep
 
 
-def _interrupt(error: Any) -> BaseException | None:
-    return _errors.interrupt_behind(error.message)
-
-
 def _all() -> list[Patch]:
     run, recorded = tape_residuals.owners.run, tape_residuals.may_be_recorded
     return [
-        patches.tokens(token_registry.nonce),
+        patches.tokens(),
         *patches.functions(
             features.script_ops,
             {
@@ -124,10 +119,10 @@ def _all() -> list[Patch]:
         patches.calls(features.ConcreteFunction, "_call_flat", run, recorded),
         patches.calls(features.Session, "run", run, recorded),
         patches.forward_calls(tape_residuals.attach),
-        patches.new_errors(_errors.hand_over),
-        patches.raised(features.execute, "execute", _interrupt),
-        patches.raised(features.BaseSession, "run", _interrupt),
-        patches.context_handle(lambda: _library.load("hostcall._tensorflow").context_handle),
+        patches.new_errors(),
+        patches.raised(features.execute, "execute"),
+        patches.raised(features.BaseSession, "run"),
+        patches.context_handle(),
         patches.resolving(decoding.resolve),
         patches.making_functions(writing.name_traced_functions),
         patches.extending_sessions(writing.name_new_functions),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from types import ModuleType
-
 import pytest
 
 from hostcall._tf import op_kinds
@@ -14,9 +12,9 @@ def compile_for_tpus(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has XLA compile for TPUs what it compiles for the CPU, but for calls of the host."""
     on_cpu = op_kinds.has_xla_kernel
 
-    def has_xla_kernel(bindings: ModuleType, node: NodeDef, device_type: str = "CPU") -> bool:
+    def has_xla_kernel(node: NodeDef, device_type: str = "CPU") -> bool:
         if device_type == "TPU" and node.op in op_kinds.SCRIPT_OPS:
             return False
-        return on_cpu(bindings, node)
+        return on_cpu(node)
 
     monkeypatch.setattr(op_kinds, "has_xla_kernel", has_xla_kernel)

@@ -11,7 +11,6 @@ from hostcall._callbacks import settings
 from hostcall._functions.declaration import AUTO, CUSTOM_CALL, PARTITION, ROUTES, checked
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf.types import FuncGraph, NodeDef, Operation
-from hostcall_runtime import _library
 
 __all__ = ["AUTO", "CUSTOM_CALL", "PARTITION", "ROUTES", "checked"]
 
@@ -138,11 +137,10 @@ def mark_others(func_graph: FuncGraph) -> None:
     route = current()
     if route == AUTO:
         return
-    bindings = _library.load("hostcall._tensorflow")
     for op in func_graph.get_operations():
         if op.type in op_kinds.SCRIPT_OPS:
             continue
-        if route == CUSTOM_CALL or not op_kinds.has_xla_kernel(bindings, op.node_def):
+        if route == CUSTOM_CALL or not op_kinds.has_xla_kernel(op.node_def):
             mark(op, route)
 
 

@@ -73,11 +73,7 @@ def _on_shapes(spec: CallbackSpec, node: NodeDef) -> tuple[Any, ...]:
 
 
 def of_outgrown(cluster: str) -> None:
-    """Log, once for each function, that one of its clusters is not compiled for new sizes.
-
-    Args:
-      cluster: the name of the cluster's function.
-    """
+    """Log, once for each function, that one of its clusters is not compiled for new sizes."""
     name = function_defs.plain(cluster)
     times = counted(settings.max_compilations(), "time")
     if (line := _IS_OUTGROWN % (name, times)) not in _told:
@@ -86,13 +82,7 @@ def of_outgrown(cluster: str) -> None:
 
 
 def expect_clusters(entry: str, refusal: str, plans: Iterable[PartitionedFunction]) -> None:
-    """Prepare the log line on a function that XLA refuses and hostcall partitioned.
-
-    Args:
-      entry: the name of the function.
-      refusal: XLA's message.
-      plans: the plan of each function that was partitioned.
-    """
+    """Prepare the log line on a function that XLA refuses and hostcall partitioned."""
     plans = list(plans)
     ops = {op for plan in plans for op in plan.must_be_on_host}
     ops = ops or {op for plan in plans for op in plan.calls_on_host}
@@ -105,13 +95,7 @@ def expect_clusters(entry: str, refusal: str, plans: Iterable[PartitionedFunctio
 
 
 def expect_regions(entry: str, refusal: str, functions: Iterable[FunctionDef]) -> None:
-    """Prepare the log line on a function that XLA refuses and that became a program with regions.
-
-    Args:
-      entry: the name of the function.
-      refusal: XLA's message.
-      functions: the FunctionDefs of the regions.
-    """
+    """Prepare the log line on a function that XLA refuses, now a program with regions."""
     ops = {node.op for function in functions for node in function.node_def if node.op != "Const"}
     rest = _REST_OF_PART if SUFFIX in entry else "the rest is one program, which calls them"
     _expected[entry] = _line(entry, refusal, ops, rest)

@@ -4,8 +4,7 @@ XLA runs a small program one step after the other, and any program in an order o
 call should begin as soon as its operands exist, and go on while the program begins other calls and
 computes. So a script op becomes two ops: one begins the call, and one takes the results. A third
 op, a gate, precedes the ops that take results. Its operands are the values to compute before the
-program waits. They are data dependences for XLA, so XLA keeps the intended order. Each function has
-a schedule: it begins calls as early as it can, and waits for them as late as it can.
+program waits, which XLA takes for data.
 
 A call stays one op if its operands are the same in each iteration of a loop. XLA makes a single
 custom call without side effects once, before the loop, but would keep two ops in the loop.
@@ -22,6 +21,8 @@ import tensorflow as tf
 
 from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
+from hostcall._compiler import control_flow
+from hostcall._compiler.ordering import Effects
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
@@ -98,7 +99,7 @@ def _refer(node: NodeDef, call: NodeDef) -> None:
 
 def of_body(body: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
     """Return the names of the nodes in a loop's body that compute the same in each iteration."""
-    same = {body.signature.input_arg[i].name for i in arguments(body)}
+    same = {body.signature.input_arg[i].name for i in control_flow.invariants(body)}
     for node in defs.program_order(body):
         values = [value for value in node.input if not value.startswith("^")]
         has_effect = defs.definition_of(node, functions).is_stateful
@@ -107,27 +108,8 @@ def of_body(body: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
     return same
 
 
-def arguments(body: FunctionDef) -> set[int]:
-    """Return the positions of the arguments that a loop's body returns unchanged."""
-    nodes = {node.name: node for node in body.node_def}
-
-    def origin(value: str) -> str:
-        name = defs.source(value)
-        while name in nodes and nodes[name].op == "Identity":
-            name = defs.source(nodes[name].input[0])
-        return name
-
-    signature = body.signature
-    pairs = zip(signature.input_arg, signature.output_arg, strict=True)
-    return {i for i, (arg, ret) in enumerate(pairs) if origin(body.ret[ret.name]) == arg.name}
-
-
 def free(library: FunctionDefLibrary) -> None:
-    """Let the calls of pure functions run in any order.
-
-    Args:
-      library: the functions, changed in place.
-    """
+    """Let the calls of pure functions run in any order; change the library in place."""
     for function in library.function:
         stateful = defs.nodes_of(function, op_kinds.STATEFUL_SCRIPT_OPS)
         pure = {node.name for node in stateful if _is_pure(node)}
@@ -166,10 +148,12 @@ def takes_turns(node: NodeDef) -> bool:
     return not spec.user.is_concurrent
 
 
-# Ops worth overlapping with a call: XLA makes more than one pass over their operands. `_is_heavy`
-# adds script ops, loops, and the branches and calls that hold a heavy op.
+# Ops worth overlapping with a call: XLA makes more than one pass over their operands. The branches
+# and calls that hold one of them are, too.
 _HEAVY = frozenset(
     {
+        *op_kinds.SCRIPT_OPS,
+        *op_kinds.LOOP_OPS,
         *("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum", "XlaDot"),
         *("Conv2D", "Conv3D", "DepthwiseConv2dNative", "Conv2DBackpropInput"),
         *("Conv2DBackpropFilter", "Conv3DBackpropInputV2", "Conv3DBackpropFilterV2"),
@@ -218,7 +202,7 @@ class _Overlapping:
         self._entry = functions[entry]
         self._functions = functions
         self._names: dict[str, str] = {}
-        self._heavy: dict[str, bool] = {}
+        self._heavy = Effects(functions, lambda node: node.op in _HEAVY, _HEAVY)
         self._bodies: set[str] = set()  # of the loops found so far
 
     def rewritten(self, name: str) -> str:
@@ -233,19 +217,13 @@ class _Overlapping:
     def _rewrite(self, name: str) -> str:
         function = self._functions[name]
         if name not in self._own:
-            function = protos.function_pb2.FunctionDef()
-            function.CopyFrom(self._functions[name])
+            function = protos.copy_of(function)
         gates = self._gates(function)
         changes = bool(gates)
         for node in function.node_def:
             if node.op in op_kinds.LOOP_OPS:
                 self._bodies.add(node.attr["body"].func.name)
-            for callee in defs.callees(node):
-                new = self.rewritten(callee.name)
-                changes |= new != callee.name
-                callee.name = new
-            if node.op in self._functions and (new := self.rewritten(node.op)) != node.op:
-                node.op, changes = new, True
+            changes |= defs.redirect(node, self._functions, self.rewritten)
         if not changes:
             return name
         if gates:
@@ -262,7 +240,9 @@ class _Overlapping:
         """Return the gates before the results of calls that overlap with something."""
         if not any(map(op_kinds.has_no_effect, function.node_def)):
             return []
-        nodes = _live(function, self._functions)
+        live = protos.copy_of(function)  # what a result or a side effect needs
+        defs.drop_dead_nodes(live, self._functions)
+        nodes = list(live.node_def)
         values = {value for node in nodes for value in node.input if not value.startswith("^")}
         used = values | set(function.ret.values())
         calls = {i for i, node in enumerate(nodes) if _may_begin_early(node)}
@@ -276,22 +256,10 @@ class _Overlapping:
         beside = {
             i: [value for value in _values(node, types) if value in used]
             for i, node in enumerate(nodes)
-            if i not in calls and self._is_heavy(node)
+            if i not in calls and self._heavy.of_node(node)
         }
         steps = _overlap.steps_of(defs.predecessors(nodes), calls)
         return _named(_overlap.gates_of(steps, beside), nodes, awaited | beside)
-
-    def _is_heavy(self, node: NodeDef) -> bool:
-        if node.op in _HEAVY or node.op in op_kinds.SCRIPT_OPS or node.op in op_kinds.LOOP_OPS:
-            return True
-        return any(map(self._holds_heavy, defs.called_functions(node, self._functions)))
-
-    def _holds_heavy(self, name: str) -> bool:
-        if name not in self._heavy:
-            self._heavy[name] = False  # ends the recursion for a function that calls itself
-            function = self._functions.get(name)
-            self._heavy[name] = function is not None and any(map(self._is_heavy, function.node_def))
-        return self._heavy[name]
 
 
 def _named(
@@ -318,14 +286,6 @@ def _may_begin_early(node: NodeDef) -> bool:
         and not spec.declaration.shares_memory
         and spec.declaration.table is None  # XLA may know the results when it compiles
     )
-
-
-def _live(function: FunctionDef, functions: Mapping[str, Any]) -> list[NodeDef]:
-    """Return the nodes that run: those that a result or a side effect needs."""
-    kept = protos.function_pb2.FunctionDef()
-    kept.CopyFrom(function)
-    defs.drop_dead_nodes(kept, functions)
-    return list(kept.node_def)
 
 
 def _values(node: NodeDef, types: defs.Types) -> list[str]:

@@ -21,10 +21,9 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._tf import function_defs as defs
-from hostcall._tf import protos
+from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import FunctionDef, NodeDef
 
-_LOOP_OPS = frozenset({"While", "StatelessWhile"})
 _BOOL = tf.bool.as_datatype_enum
 _RESOURCE = tf.resource.as_datatype_enum
 # Also the name of the argument and of the result that carry the condition.
@@ -37,13 +36,7 @@ def carry(
 ) -> dict[str, Any]:
     """Return functions whose loops have no side effects in their conditions.
 
-    Args:
-      functions: FunctionDefs by name.
-      has_effect: whether a function, given by name, has side effects.
-      prefix: for the names of new functions.
-
-    Returns:
-      The functions by name: copies of those that change, the others as they are, and new ones.
+    Loops are changed in copies. `prefix` begins the names of new functions.
     """
     carried = dict(functions)
     pending = list(functions)
@@ -52,11 +45,10 @@ def carry(
         found = [
             index
             for index, node in enumerate(function.node_def)
-            if node.op in _LOOP_OPS and _must_carry(node, carried, has_effect)
+            if node.op in op_kinds.LOOP_OPS and _must_carry(node, carried, has_effect)
         ]
         if found:
-            carried[name] = protos.function_pb2.FunctionDef()
-            carried[name].CopyFrom(function)
+            carried[name] = protos.copy_of(function)
         for index in reversed(found):  # `_carry` inserts a node before each
             stem = f"{prefix}__{name}__{function.node_def[index].name}".replace("/", "__")
             for new in _carry(carried[name], index, carried, stem):
@@ -124,8 +116,7 @@ def _condition(condition: FunctionDef, name: str) -> Any:
 
 def _without_results(body: FunctionDef, numbers: set[int], name: str) -> Any:
     """Return a copy of a body without some of its results."""
-    iteration = protos.function_pb2.FunctionDef()
-    iteration.CopyFrom(body)
+    iteration: Any = protos.copy_of(body)
     iteration.signature.name = name
     for number in sorted(numbers, reverse=True):
         iteration.ret.pop(iteration.signature.output_arg[number].name)
@@ -136,19 +127,15 @@ def _without_results(body: FunctionDef, numbers: set[int], name: str) -> Any:
 def _body(
     body: FunctionDef,
     iteration: FunctionDef,
-    invariants: set[int],
+    same: set[int],
     condition: FunctionDef,
     name: str,
 ) -> Any:
     """Return a body that also computes the condition for the next iteration.
 
-    Args:
-      body: the body that it replaces.
-      iteration: that body without the results that are its arguments.
-      invariants: the numbers of these arguments, which the new body returns itself. XLA accepts no
-        variable from a call, and recognizes constants and sizes only in returned arguments.
-      condition: the condition.
-      name: the name of the new body.
+    It calls `iteration`: the old body without the results that are its arguments. The new body
+    returns these (`same`) itself: XLA accepts no variable from a call, and recognizes constants and
+    sizes only in returned arguments.
     """
     new = _new(name, body)
     new.signature.is_stateful = True
@@ -158,7 +145,7 @@ def _body(
     called = _call(_ITERATION, iteration, arguments)
     outputs = itertools.count()
     results = [
-        argument if number in invariants else f"{_ITERATION}:output:{next(outputs)}"
+        argument if number in same else f"{_ITERATION}:output:{next(outputs)}"
         for number, argument in enumerate(arguments)
     ]
     after = _call(f"{_ITERATION}/{_CARRIED}", condition, [*results, f"^{_ITERATION}"])
@@ -192,19 +179,10 @@ def _call(name: str, function: FunctionDef, inputs: list[str]) -> Any:
 
 _NAME = "hostcall_branch_results"
 
-# XLA has no arrays of these dtypes.
-_OTHERS = frozenset(t.as_datatype_enum for t in (tf.resource, tf.variant, tf.string))
-
 
 def compare_results(branch: FunctionDef, conditional: str, branches: Sequence[str]) -> None:
-    """Pass the results of a branch through a node that compares their shapes.
-
-    Args:
-      branch: a FunctionDef, changed in place.
-      conditional: the name of the node that the branch belongs to.
-      branches: the names of all branches of that node, in their order.
-    """
-    results = [result for result in branch.signature.output_arg if result.type not in _OTHERS]
+    """Pass a branch's results through a node that compares their shapes with other branches."""
+    results = [r for r in branch.signature.output_arg if r.type not in defs.NO_ARRAYS]
     if not results:
         return
     node = branch.node_def.add(name=_NAME, op="HostcallBranchResults")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 import tensorflow as tf
 
 from hostcall import _versions
@@ -20,16 +18,12 @@ def obstacle(node: NodeDef, device: str) -> str:
     """Return why a program for a device cannot call the function of a script op; "" if it can.
 
     The function does not check that TensorFlow compiles script ops for the device at all.
-
-    Args:
-      node: the NodeDef of the op.
-      device: the full name of the device; "" for the CPU.
     """
     if placement.type_of(device) == _XLA_CPU and not _versions.runs_on_the_caller(tf.__version__):
         return f"{without_calls(device)}, since calls that read its memory would wait for them"
     if placement.type_of(device) != _GPU:
         return ""
-    if _is_for_rocm():
+    if tf.test.is_built_with_rocm():  # hostcall has no handler for AMD's GPUs
         return without_calls(device)
     spec = lookup.spec_of(node)
     if spec is not None and spec.custom_call != CallbackSpec.custom_call:
@@ -63,9 +57,3 @@ def may_overlap(device: str) -> bool:
     On GPUs, XLA waits for each custom call.
     """
     return placement.type_of(device) != _GPU
-
-
-@functools.cache
-def _is_for_rocm() -> bool:
-    """Return whether TensorFlow is built for AMD's GPUs, for which hostcall has no handler."""
-    return bool(tf.test.is_built_with_rocm())

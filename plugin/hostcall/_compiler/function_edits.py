@@ -17,15 +17,7 @@ _COMPARISONS = frozenset({"Equal", "NotEqual"})
 
 
 class NodeWriter:
-    """A writer of NodeDefs.
-
-    Args:
-      prefix: the prefix of their names; a number follows.
-      device: the device of the nodes.
-
-    Attributes:
-      nodes: the NodeDefs, in the order in which they were added.
-    """
+    """A writer of NodeDefs, each named by a prefix and a number; `nodes` are those so far."""
 
     def __init__(self, prefix: str, device: str = "") -> None:
         self._prefix = prefix
@@ -59,12 +51,9 @@ class NodeWriter:
 
 
 class FunctionEdits:
-    """A set of planned changes to a FunctionDef.
+    """A set of planned changes to a FunctionDef, which `write` makes in place.
 
     Nodes stand in the order of their side effects, so each new node has a definite place.
-
-    Args:
-      function: the FunctionDef. `write` changes it in place.
     """
 
     def __init__(self, function: FunctionDef) -> None:

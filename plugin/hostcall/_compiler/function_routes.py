@@ -8,7 +8,8 @@ The kernel hook, `hostcall.rewrite` and explanations all ask this module, so the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 from hostcall._callbacks import lookup, requested_routes, settings, shape_demands, unknown_shapes
@@ -22,7 +23,6 @@ from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._tf import attributes, concrete_functions, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
-from hostcall_runtime import _library
 from hostcall_runtime._errors import LoweringError
 
 # Ops that use the elements of an operand and their order, but not its shape.
@@ -30,15 +30,7 @@ _TAKE_ELEMENTS = frozenset({"Reshape", "Size"})
 
 
 def marked_shapes(library: FunctionDefLibrary, entry: str) -> Any:
-    """Return a FunctionDefLibrary whose script ops record their results of free shape.
-
-    Args:
-      library: the FunctionDefLibrary, which is not changed.
-      entry: the name of the function that XLA will compile.
-
-    Returns:
-      A copy, or the library itself if no result has a free shape.
-    """
+    """Return the library, or a copy in which script ops record their results of free shape."""
     if not any(True for _ in _found(library, entry)):
         return library
     copy = protos.copy_of(library)
@@ -143,7 +135,7 @@ def partitioner_for(
     """Return the partitioner that decides the route of a must-compile function.
 
     Args:
-      library: a FunctionDefLibrary.
+      library: the functions.
       entry: the name of the function.
       suffix: the suffix of the names of new functions.
       refusal: XLA's message, if XLA has refused the function.
@@ -188,21 +180,21 @@ def is_taken(library: FunctionDefLibrary, entry: str) -> bool:
     """Return whether hostcall changes a function before XLA compiles it, if XLA does not refuse it.
 
     The kernel creator makes the same check for each function (csrc/functions/reachable.cc).
-
-    Args:
-      library: a FunctionDefLibrary.
-      entry: the name of the function.
     """
     nodes = [n for f in defs.reachable(library, entry).values() for n in f.node_def]
     if any(map(op_kinds.calls_python, nodes)) or refusals.of_silence(library):
         return True
-    if any(requested_routes.asked(node) == requested_routes.PARTITION for node in nodes):
+    if any(map(_asks_for_partition, nodes)):
         return True
     if settings.dynamic_sizes() == settings.CHECKED and any(n.op in risks.KINDS for n in nodes):
         return True
     forward = _forward_library(library, entry)
     name = "" if forward is None else forward.function[0].signature.name
     return forward is not None and (name in _partitioned or is_taken(forward, name))
+
+
+def _asks_for_partition(node: NodeDef) -> bool:
+    return requested_routes.asked(node) == requested_routes.PARTITION
 
 
 def takes_bounded_sizes(library: FunctionDefLibrary, entry: str) -> bool:
@@ -221,13 +213,7 @@ def note_partitioned(entry: str) -> None:
 def uncompiling_partitioner(
     library: FunctionDefLibrary, suffix: str, device: str = ""
 ) -> Partitioner:
-    """Return a partitioner that compiles nothing.
-
-    Args:
-      library: a FunctionDefLibrary.
-      suffix: the suffix of the names of new functions.
-      device: the full name of the function's device; "" for the CPU.
-    """
+    """Return a partitioner that compiles nothing."""
     choice = route_selection.Choice(requested_routes.PARTITION, "its cluster is not compiled")
     return Partitioner(
         library,
@@ -251,8 +237,9 @@ def _gradient_partitioner(
 
     The ops of a gradient have no marks: TensorFlow makes them later, outside the marked code.
     """
-    nodes = (node for function in forward.function for node in function.node_def)
-    everything = any(requested_routes.asked(node) == requested_routes.PARTITION for node in nodes)
+    everything = any(
+        _asks_for_partition(node) for function in forward.function for node in function.node_def
+    )
     name = forward.function[0].signature.name
     gradient = (
         refused or name in _partitioned or partitioner_for(forward, name).must_partition(name)
@@ -270,19 +257,13 @@ def _new_partitioner(
 ) -> Partitioner:
     """Return a partitioner that follows the kernels in this process and the user's requests.
 
-    Args:
-      library: a FunctionDefLibrary.
-      suffix: the suffix of the names of new functions.
-      device: the full name of the function's device; "" for the CPU.
-      refused: whether XLA refuses the function.
-      everything: whether every op without an XLA kernel is a reason to partition.
-      gradient: whether the function is the gradient of one that is partitioned.
+    `everything` makes each op without an XLA kernel a reason to partition. `gradient` tells whether
+    the function is the gradient of one that is partitioned.
     """
-    bindings = _library.load("hostcall._tensorflow")
-    device_type = device_calls.kernels_for(device)
-
-    def has_kernel(node: NodeDef) -> bool:
-        return op_kinds.has_xla_kernel(bindings, node, device_type)
+    has_kernel = functools.partial(
+        op_kinds.has_xla_kernel, device_type=device_calls.kernels_for(device)
+    )
+    names = {function.signature.name for function in library.function}
 
     def choose(node: NodeDef) -> route_selection.Choice:
         if not has_kernel(node):
@@ -291,21 +272,15 @@ def _new_partitioner(
             return route_selection.without_host_calls(node, obstacle)
         return route_selection.choose(node)
 
-    def constant_operands(node: NodeDef) -> list[int]:
-        return op_kinds.constant_operands(bindings, node)
+    def marked(node: NodeDef) -> bool:
+        without_kernel = everything and not (node.op in names or has_kernel(node))
+        return without_kernel or _asks_for_partition(node)
 
-    def is_marked(node: NodeDef) -> bool:
-        return requested_routes.asked(node) == requested_routes.PARTITION
-
-    marked: Callable[[Any], bool] = is_marked
-    if everything:
-        names = {function.signature.name for function in library.function}
-        marked = lambda node: is_marked(node) or not (node.op in names or has_kernel(node))  # noqa: E731
     return Partitioner(
         library,
         choose,
         has_kernel,
-        constant_operands,
+        op_kinds.constant_operands,
         marked,
         gradient,
         refused,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -20,11 +20,9 @@ from hostcall._tf.types import (
     ConcreteFunction,
     FunctionDef,
     FunctionDefLibrary,
-    GraphDef,
     MetaGraphDef,
     NodeDef,
 )
-from hostcall_runtime import _library
 from hostcall_runtime._errors import LoweringError
 
 _CANNOT = """\
@@ -71,7 +69,9 @@ def rewrite(target: MetaGraphDef | ConcreteFunction, route: str = requested_rout
     """
     requested_routes.checked(route)
     if isinstance(target, tf.compat.v1.GraphDef):
-        return _rewrite_graph(target, route)
+        rewritten = protos.copy_of(target)
+        _Rewriter(rewritten.library, route).run(rewritten.node)
+        return rewritten
     if isinstance(target, concrete_functions.ConcreteFunction):
         return _rewrite_function(target, route)
     raise TypeError(
@@ -117,16 +117,8 @@ def partition_pass(route: str = requested_routes.AUTO) -> Callable[[Any], Any]:
     return run
 
 
-def _rewrite_graph(graph_def: GraphDef, route: str) -> Any:
-    rewritten = tf.compat.v1.GraphDef()
-    rewritten.CopyFrom(graph_def)
-    _Rewriter(rewritten.library, route).run(rewritten.node)
-    return rewritten
-
-
 def _rewrite_function(concrete: ConcreteFunction, route: str) -> Any:
-    library = protos.function_pb2.FunctionDefLibrary()
-    library.CopyFrom(concrete.graph.as_graph_def().library)
+    library = concrete.graph.as_graph_def().library
     library.function.add().CopyFrom(concrete.function_def)
     before = library.SerializeToString(deterministic=True)
     _Rewriter(library, route).run(())
@@ -149,15 +141,16 @@ class _Rewriter:
         entries = [name for name, function in self._functions.items() if defs.is_compiled(function)]
         # Functions that are compiled because a call of them is, not by themselves.
         called = {name for node in calls for name in self._called(node)} - set(entries)
-        reached = self._reachable([*entries, *sorted(called)])
+        starts = [*entries, *sorted(called)]
+        reached = {n: None for name in starts for n in defs.reachable_in(self._functions, name)}
         if self._route == requested_routes.CUSTOM_CALL:
-            self._keep_whole(reached, [*entries, *sorted(called)])
+            self._keep_whole(reached, starts)
             return
         library = with_defaults(self._library)
         if self._route == requested_routes.PARTITION:
-            self._mark(library, set(reached))
+            self._mark(library, reached)
         new_names = {}
-        for name in [*entries, *sorted(called)]:
+        for name in starts:
             partitioner = function_routes.foreseen_partitioner(library, name)
             if partitioner.must_partition(name):
                 new_names[name] = partitioner.partition(name)
@@ -175,22 +168,10 @@ class _Rewriter:
         names = defs.called_functions(node, self._functions)
         return [name for name in names if name in self._functions]
 
-    def _reachable(self, names: list[str]) -> list[str]:
-        found = dict.fromkeys(names)
-        pending = list(names)
-        while pending:
-            for node in self._functions[pending.pop()].node_def:
-                new = [name for name in self._called(node) if name not in found]
-                found.update(dict.fromkeys(new))
-                pending.extend(new)
-        return list(found)
-
-    def _keep_whole(self, names: list[str], entries: list[str]) -> None:
+    def _keep_whole(self, names: Iterable[str], entries: list[str]) -> None:
         """Mark ops that would be partitioned otherwise as custom calls.
 
-        Args:
-          names: the names of the functions that are compiled.
-          entries: the names of those that compilation starts with.
+        `entries` are the compiled functions that compilation starts with.
 
         Raises:
           ValueError: when an op cannot be compiled.
@@ -198,8 +179,7 @@ class _Rewriter:
         impossible = []
         for node in (node for name in names for node in self._functions[name].node_def):
             if node.op in op_kinds.SCRIPT_OPS:
-                unmarked = protos.node_def_pb2.NodeDef()
-                unmarked.CopyFrom(node)
+                unmarked = protos.copy_of(node)
                 unmarked.attr.pop(attributes.ROUTE, None)
                 choice = route_selection.choose(unmarked)
                 if choice.route == requested_routes.PARTITION:
@@ -216,12 +196,11 @@ class _Rewriter:
         if impossible:
             raise ValueError(_CANNOT.format(ops="\n".join(impossible)))
 
-    def _mark(self, library: FunctionDefLibrary, names: set[str]) -> None:
+    def _mark(self, library: FunctionDefLibrary, names: Collection[str]) -> None:
         """Mark functions for partitioning around script ops and ops without XLA kernels."""
-        bindings = _library.load("hostcall._tensorflow")
         nodes = (n for f in library.function if f.signature.name in names for n in f.node_def)
         for node in nodes:
-            compiles = node.op in self._functions or op_kinds.has_xla_kernel(bindings, node)
+            compiles = node.op in self._functions or op_kinds.has_xla_kernel(node)
             if node.op in op_kinds.SCRIPT_OPS or not compiles:
                 node.attr[attributes.ROUTE].s = requested_routes.PARTITION.encode()
 

@@ -104,7 +104,7 @@ def rewrite_for_kernel(
         refusals.check_lists(library)
         return RewrittenFunction(b"", entry, partitioned=False)
     if said:
-        returned_sizes.join_again(next(f for f in library.function if f.signature.name == entry))
+        returned_sizes.join_again(function_defs.by_name(library)[entry])
     where = _where(library, device, others)
     digest = function_defs.of_contents(library.function)
     partitioner = function_routes.partitioner_for(
@@ -125,19 +125,25 @@ def rewrite_for_kernel(
     if partitioner.must_partition(entry):
         return _in_clusters(partitioner, entry, where, said, changed)
     sizes_vary = function_routes.takes_bounded_sizes(library, entry)
-    returned_sizes.keep_apart(library, entry)
+    functions = function_defs.by_name(library)
+    returned_sizes.keep_apart(functions[entry], functions)
     if not (script_ops or analysis.is_changed(before, library, entry) or _calls_python(library)):
         return RewrittenFunction(b"", entry, partitioned=False, sizes_vary=sizes_vary)
     new, name = ordering.order_side_effects(library, entry, digest + ordering.SUFFIX)
     if device_calls.may_overlap(where.accelerator):
         async_calls.begin_early(new, name, library)
-    _mark_entry(script_ops, next(f for f in new.function if f.signature.name == name))
+    _mark_entry(script_ops, function_defs.by_name(new)[name])
     new.function.extend(changed)
+    return _replacement(entry, new, name, partitioned=False, sizes_vary=sizes_vary)
+
+
+def _replacement(
+    entry: str, new: FunctionDefLibrary, name: str, **fields: Any
+) -> RewrittenFunction:
+    """Return the replacement of a function, which owns the new functions from here on."""
     # Otherwise the kernel creator adds them, and they would outlive the function.
     added = concrete_functions.own_functions(entry, list(new.function))
-    return RewrittenFunction(
-        new.SerializeToString(), name, partitioned=False, added=added, sizes_vary=sizes_vary
-    )
+    return RewrittenFunction(new.SerializeToString(), name, added=added, **fields)
 
 
 def _in_clusters(
@@ -156,8 +162,7 @@ def _in_clusters(
     is_searched = any(map(refusals.goes_on, partitioner.library.function))
     if refusals.is_of_xla(said) and not is_searched:
         announcements.expect_clusters(entry, said, partitioner.plans)
-    added = concrete_functions.own_functions(entry, list(new.function))
-    return RewrittenFunction(new.SerializeToString(), name, partitioned=True, added=added)
+    return _replacement(entry, new, name, partitioned=True)
 
 
 def _library_of(serialized: bytes) -> FunctionDefLibrary:
@@ -185,35 +190,27 @@ def _with_regions(
         program = writing.write(partitioner.library, entry, partitioner.host_ops, suffix)
     except NotWholeError:
         return None
-    returned_sizes.keep_apart(program.library, program.name)
+    functions = function_defs.by_name(program.library)
+    returned_sizes.keep_apart(functions[program.name], functions)
     new, name = ordering.order_side_effects(program.library, program.name)
     async_calls.begin_early(new, name, program.library)
-    program_entry = next(f for f in new.function if f.signature.name == name)
-    _mark_entry(_script_ops(program.library), program_entry)
+    _mark_entry(_script_ops(program.library), function_defs.by_name(new)[name])
     new.function.extend(program.library.function)  # effect-free ones have no copies
     host_calls.redirect(program.functions, are_regions=True)
     new.function.extend(program.functions)
-    added = concrete_functions.own_functions(entry, list(new.function))
     if refusals.is_of_xla(said):
         announcements.expect_regions(entry, said, program.functions)
     regions = [region.name for region in program.regions]
-    return RewrittenFunction(new.SerializeToString(), name, False, regions, added)
+    return _replacement(entry, new, name, partitioned=False, regions=regions)
 
 
 @limited
 def plain_for_kernel(
     serialized: bytes, cluster: str, device: str = "", others: bool = False
 ) -> RewrittenFunction:
-    """Rewrite a cluster that calls Python so that TensorFlow's kernels can run it uncompiled.
+    """Rewrite a cluster that calls Python so that TensorFlow's kernels run it, nothing compiled.
 
-    Args:
-      serialized: a FunctionDefLibrary with the cluster and all that it reaches.
-      cluster: the name of its function.
-      device: the full name of the cluster's device; "" if that is not known.
-      others: whether parts of the cluster may run on other devices.
-
-    Returns:
-      A function that does the same, with nothing compiled in it.
+    The arguments are those of `rewrite_for_kernel`.
     """
     library = _library_of(serialized)
     where = _where(library, device, others)
@@ -221,22 +218,12 @@ def plain_for_kernel(
     partitioner = function_routes.uncompiling_partitioner(library, suffix, where.accelerator)
     name = _partition(partitioner, cluster, where)
     new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())
-    added = concrete_functions.own_functions(cluster, list(new.function))
-    return RewrittenFunction(new.SerializeToString(), name, partitioned=True, added=added)
+    return _replacement(cluster, new, name, partitioned=True)
 
 
 @limited
 def find_missing_kernels(serialized: bytes, entry: str, device: str) -> list[MissingKernel]:
-    """Find the nodes without XLA kernels in a function before XLA compiles it.
-
-    Args:
-      serialized: a FunctionDefLibrary with the function and all that it reaches.
-      entry: the name of the function.
-      device: the full name of the function's device.
-
-    Returns:
-      The nodes that XLA will refuse the function for; none if the user wants refusals as errors.
-    """
+    """Find the nodes for which XLA will refuse a function; none if users want errors."""
     library = _library_of(serialized)
     if not refusals.may_partition(library):
         return []
@@ -244,10 +231,9 @@ def find_missing_kernels(serialized: bytes, entry: str, device: str) -> list[Mis
 
 
 class _Where(NamedTuple):
-    """The devices that a partitioned function runs on.
+    """The devices that a partitioned function runs on: one CPU, or others.
 
     Attributes:
-      is_one_device: whether all of it runs on one device, a CPU.
       accelerator: the device of its clusters if that is not a CPU, else "".
       suffix: the suffix of the names of new functions.
     """
@@ -270,10 +256,10 @@ def _partition(partitioner: Partitioner, entry: str, where: _Where) -> str:
     """Partition a function; return the name of its replacement."""
     name = partitioner.partition(entry)
     functions = partitioner.functions
-    old = {function.signature.name: function for function in partitioner.library.function}
+    old = function_defs.by_name(partitioner.library)
     for function in functions.values():
         if attributes.CLUSTER in function.attr:
-            returned_sizes.keep_apart_in(function, old | functions)
+            returned_sizes.keep_apart(function, old | functions)
     host_calls.redirect(functions.values())
     execution.bring_rendezvous(functions)
     if where.accelerator:

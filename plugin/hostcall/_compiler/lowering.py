@@ -36,19 +36,16 @@ def is_foldable(spec: CallbackSpec, operands: Sequence[Spec], results: Sequence[
 
 
 def fold(spec: CallbackSpec, inputs: Sequence[Any], results: Sequence[Spec]) -> list[bytes] | None:
-    """Call the function on constant inputs.
-
-    Args:
-      spec: the callback.
-      inputs: the inputs, as TensorProtos.
-      results: the specs of the results.
+    """Call the function on constant inputs, TensorProtos; return serialized TensorProtos.
 
     Returns:
-      Serialized TensorProtos, or None if the function raises or its results do not fit the specs.
-      The program then makes the call, and fails only if it reaches the call.
+      None if the function raises or its results do not fit the specs. The program then makes the
+      call, and fails only if it reaches the call.
     """
     try:
-        arrays = _arrays(spec.host_function(Recording.NO)(*map(_operand, inputs)))
+        returned = spec.host_function(Recording.NO)(*map(_operand, inputs))
+        values = returned if isinstance(returned, list | tuple) else [returned]
+        arrays = [np.asarray(value) for value in values]
     except KeyboardInterrupt:
         raise
     except BaseException:
@@ -62,11 +59,6 @@ def fold(spec: CallbackSpec, inputs: Sequence[Any], results: Sequence[Spec]) -> 
 def _operand(tensor: tf.Tensor) -> Any:
     array = tf.make_ndarray(tensor)
     return array if array.ndim else array[()]  # as everywhere, a NumPy scalar for rank 0
-
-
-def _arrays(returned: object) -> list[np.ndarray]:
-    values = returned if isinstance(returned, list | tuple) else [returned]
-    return [np.asarray(value) for value in values]
 
 
 def _proto(array: np.ndarray, spec: Spec) -> bytes:
@@ -92,13 +84,8 @@ class BoundedShape(NamedTuple):
 class LoweredCall(NamedTuple):
     """The custom call that the XLA kernel emits for a script op. It reads fields by these names.
 
-    Attributes:
-      target: the target of the custom call.
-      attributes: the attributes of the custom call, an MLIR dictionary.
-      has_side_effect: whether the call has a side effect.
-      operands: the numbers of the op's inputs that the call takes.
-      results: the shapes of the results.
-      foldable: whether the results may be constants of the program, if all inputs are.
+    `attributes` is an MLIR dictionary, `operands` the numbers of the op's inputs in the call.
+    `foldable` tells whether the results may be constants of the program, if all inputs are.
     """
 
     target: str
@@ -112,9 +99,7 @@ class LoweredCall(NamedTuple):
 def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
     """Lower a script op for the XLA kernel that compiles it; this has no lasting effect.
 
-    Args:
-      serialized: the op's NodeDef.
-      operands: the dtypes and shapes of the op's inputs, as XLA knows them.
+    `operands` are dtypes and shapes as XLA knows them.
 
     Raises:
       LoweringError: when the op cannot be a custom call, with the reason and the remedy.
@@ -139,20 +124,18 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
         attributes=attributes,
         has_side_effect=node.op != "PyFuncStateless",
         operands=passed,
-        results=[_shape_of(result) for result in results],
+        results=[
+            BoundedShape(list(s.shape), [i in _dynamic_dims(s) for i in range(s.shape.rank)])
+            for s in results
+        ],
         foldable=foldable,
     )
 
 
 def evaluate(serialized: bytes, inputs: Sequence[bytes]) -> list[bytes] | None:
-    """Fold a script op for the XLA kernel: the op is foldable, and its inputs are constants.
+    """Fold a script op whose inputs are constants, for the XLA kernel; None if it has to be a call.
 
-    Args:
-      serialized: the op's NodeDef.
-      inputs: serialized TensorProtos.
-
-    Returns:
-      Serialized TensorProtos of the results, or None if the op has to be a call.
+    Inputs and results are serialized TensorProtos.
     """
     node = protos.node_def_pb2.NodeDef.FromString(serialized)
     spec = lookup.existing_spec_of(node)
@@ -202,11 +185,6 @@ def _recording(spec: CallbackSpec, node: NodeDef) -> Recording:
         return Recording(node.attr[attributes.RECORD].i)
     # Compiled in a way that does not rewrite functions.
     return Recording.ESCAPING if spec.gradient_wanted else Recording.NO
-
-
-def _shape_of(spec: Spec) -> BoundedShape:
-    dims = list(spec.shape)
-    return BoundedShape(dims, [i in _dynamic_dims(spec) for i in range(len(dims))])
 
 
 def _dynamic_dims(spec: Spec) -> tuple[int, ...]:

@@ -15,7 +15,6 @@ from hostcall._compiler.partition.host_ops import VaryingValues
 from hostcall._tf import attributes, op_kinds
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef
-from hostcall_runtime import _library
 
 # Ops that TensorFlow compiles without a kernel.
 _WITHOUT_KERNELS = defs.FRAME_OPS | {"SymbolicGradient"}
@@ -33,13 +32,7 @@ class MissingKernel(NamedTuple):
 
 
 def find(library: FunctionDefLibrary, entry: str, device_type: str) -> list[MissingKernel]:
-    """Find nodes for which XLA is certain to refuse a function.
-
-    Args:
-      library: a FunctionDefLibrary with the function and all that it reaches.
-      entry: the name of the function.
-      device_type: the type of the device that the function is compiled for.
-    """
+    """Find nodes for which XLA is certain to refuse a function on a type of device."""
     functions = defs.reachable(library, entry)
     lacking = {
         name: [n for n in function.node_def if _lacks_kernel(n, functions, device_type)]
@@ -63,19 +56,13 @@ def find(library: FunctionDefLibrary, entry: str, device_type: str) -> list[Miss
 def _lacks_kernel(node: NodeDef, functions: Functions, device_type: str) -> bool:
     if node.op in functions or node.op in _WITHOUT_KERNELS or attributes.REPLACED in node.attr:
         return False
-    bindings = _library.load("hostcall._tensorflow")
-    return not op_kinds.has_xla_kernel(bindings, node, device_type)
+    return not op_kinds.has_xla_kernel(node, device_type)
 
 
 class _LiveNodes:
     """The nodes that remain of some functions after calls are inlined.
 
     Unneeded nodes of an inlined call are dropped; those of a function compiled by itself are kept.
-
-    Args:
-      functions: FunctionDefs by name.
-      varying: the values in them that may vary.
-      entry: the name of the function that is compiled.
     """
 
     def __init__(self, functions: Functions, varying: VaryingValues, entry: str) -> None:
@@ -148,7 +135,8 @@ class _LiveNodes:
                     self._need_argument(function, node, called, argument.name)
         if value[0] != "^":
             callee = self._functions[called]
-            index = _index(value, node, self._functions)
+            types = defs.output_types(node, self._functions)
+            index = defs.position_in(types, value.partition(":")[2])
             results = [callee.ret[r.name] for r in callee.signature.output_arg]
             self._need(called, results[index : index + 1])
 
@@ -174,15 +162,3 @@ def _ends(function: FunctionDef) -> Iterator[str]:
     for node in function.node_def:
         if attributes.REPLACED not in node.attr and node.name not in waited_for:
             yield f"^{node.name}"
-
-
-def _index(value: str, node: NodeDef, functions: Functions) -> int:
-    """Return the position of a value, `name:result:index`, among all results of its node."""
-    _, _, rest = value.partition(":")
-    result, _, number = rest.partition(":")
-    before = 0
-    for name, types in defs.output_types(node, functions).items():
-        if name == result:
-            break
-        before += len(types)
-    return before + int(number or 0)

@@ -18,14 +18,7 @@ from hostcall._tf.types import Functions, Graph
 
 
 def find(functions: Functions, function: str, node: str, op: str) -> str:
-    """Return `file:line` of the code that created a node, or "".
-
-    Args:
-      functions: the FunctionDefs of its program, by name.
-      function: the name of the node's function.
-      node: the name of the node.
-      op: the type of its op.
-    """
+    """Return `file:line` of the code that created a node of type `op` in a function, or ""."""
     for definition in functions.values():
         for script_op in defs.nodes_of(definition, op_kinds.SCRIPT_OPS):
             spec = lookup.unchecked_entry_of(script_op)

@@ -10,15 +10,8 @@ condition of a loop, the branch of a conditional. Each unit begins with a token 
 call is inlined into the unit around it, so that its ops follow those of the caller; a function that
 is called twice needs a copy for each call.
 
-In older versions of TensorFlow, XLA makes a loop or a branch wait for its operands, but not for
-tokens. So a loop or branch that calls Python may begin before the calls in front of it have ended,
-and calls behind it may begin before it has ended. If its unit holds other calls with side effects,
-the loop or branch becomes a host op. TensorFlow keeps the order of host ops and clusters.
-
-TensorFlow puts a NoOp behind the stateful ops of a function, for the results to wait for. XLA does
-not need it, and the constant folding before XLA takes an op without operands for a constant. So the
-folding evaluates all constants of the function and makes them anew. In a function of 20,000
-constants that takes half a second. `bypass` removes the NoOp.
+Before TensorFlow 2.20, XLA makes a loop or a branch wait for its operands, but not for tokens. If
+its unit holds other calls with side effects, the loop or branch becomes a host op.
 """
 
 from __future__ import annotations
@@ -40,13 +33,9 @@ from hostcall_runtime._errors import LoweringError
 
 
 class Effects:
-    """The side effects of some functions.
+    """The functions that reach ops with side effects, by default those in program order.
 
-    Args:
-      functions: FunctionDefs by name.
-      of_op: whether an op, given by its NodeDef, has side effects itself. If left out, only side
-        effects that happen in program order count.
-      ops: the types of the ops that may have side effects.
+    `of_op` tells whether an op counts; `ops` are the types of ops that may.
     """
 
     def __init__(
@@ -84,9 +73,6 @@ class Effects:
 
         Tracing leaves these edges out before a loop or a branch that uses a variable. The loops and
         branches of TensorFlow 1 allow no edges between them or out of them.
-
-        Args:
-          function: a FunctionDef, changed in place.
         """
         previous = None
         if defs.has_frames(function):
@@ -100,12 +86,11 @@ class Effects:
 
 
 def bypass(function: FunctionDef) -> None:
-    """Remove NoOps: make their users wait for their inputs.
+    """Remove NoOps, in place: make their users wait for their inputs.
 
+    TensorFlow puts one behind the stateful ops of a function. The constant folding before XLA takes
+    it for a constant, and makes all constants anew: half a second for 20,000 of them.
     A NoOp with several inputs and several users stays, since its removal would add edges.
-
-    Args:
-      function: a FunctionDef, changed in place.
     """
     returned = set(function.control_ret.values())
     found = [(i, node) for i, node in enumerate(function.node_def) if node.op == "NoOp"]
@@ -144,12 +129,7 @@ def _users(function: FunctionDef, controls: Iterable[str]) -> dict[str, list[Any
 def marked(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
     """Return a library with marks on the loops and branches whose calls would lose their order.
 
-    Args:
-      library: a FunctionDefLibrary with all that the function reaches.
-      entry: the name of the function.
-
-    Returns:
-      A copy if there are loops or branches to mark, else the library itself.
+    It is a copy if there are any to mark, else the library itself.
     """
     if is_kept(library, entry):
         return library
@@ -160,21 +140,12 @@ def marked(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
 
 
 def is_kept(library: FunctionDefLibrary, entry: str) -> bool:
-    """Return whether XLA keeps the order of all calls of a function that becomes one program.
-
-    Args:
-      library: a FunctionDefLibrary with all that the function reaches.
-      entry: the name of the function.
-    """
+    """Return whether XLA keeps the order of all calls of a function that becomes one program."""
     return _versions.keeps_order(tf.__version__) or not any(Units(library).losing(entry))
 
 
 class Units:
-    """The units of a function, and the nodes with side effects in each.
-
-    Args:
-      library: a FunctionDefLibrary with all that the function reaches.
-    """
+    """The units of a function, and the nodes with side effects in each."""
 
     def __init__(self, library: FunctionDefLibrary) -> None:
         self._functions: dict[str, FunctionDef] = {f.signature.name: f for f in library.function}
@@ -251,8 +222,8 @@ def order_side_effects(
         library that was prepared in another way needs another suffix.
 
     Returns:
-      A FunctionDefLibrary with the new functions, and the name of the one that replaces `entry`.
-      The same input gives the same output, names included.
+      The new functions, and the name of the one that replaces `entry`. The same input gives the
+      same output, names included.
     """
     orderer = _Orderer(library, suffix)
     name = orderer.entry(entry)
@@ -315,13 +286,10 @@ class _Orderer:
         return self._units[key]
 
     def _order(self, function: FunctionDef, path: str, last: str, escaping: set[str]) -> str:
-        """Chain the ops of `function`, from the token named `last`; return the new last token.
+        """Chain the ops of `function` in place, from the token `last`; return the new last token.
 
-        Args:
-          function: the FunctionDef, changed in place.
-          path: the prefix that inlining will put before the names of its nodes.
-          last: the name of the token to begin with.
-          escaping: the values in it that become results of the whole program.
+        `path` is the prefix that inlining will put before the names of its nodes. `escaping` are
+        the values in it that become results of the whole program.
         """
         consumed = self._consumed(function)
         previous: Any = None

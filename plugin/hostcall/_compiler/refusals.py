@@ -59,11 +59,7 @@ _LIST = (
 
 
 def may_partition(library: FunctionDefLibrary) -> bool:
-    """Return whether the user allows partitioning of a function that XLA refuses.
-
-    Args:
-      library: a FunctionDefLibrary with all that the function reaches.
-    """
+    """Return whether the user allows partitioning of a function that XLA refuses."""
     if settings.uncompilable() == settings.ERROR:
         return False
     nodes = (node for function in library.function for node in function.node_def)
@@ -97,9 +93,6 @@ def of_silence(library: FunctionDefLibrary) -> str:
 def check_lists(library: FunctionDefLibrary) -> None:
     """Check that a function that is compiled whole loses no value that it writes to a list.
 
-    Args:
-      library: a FunctionDefLibrary with all that the function reaches.
-
     Raises:
       LoweringError: when a list may grow, since XLA's lists cannot.
     """
@@ -109,12 +102,7 @@ def check_lists(library: FunctionDefLibrary) -> None:
 
 
 def marked(library: FunctionDefLibrary, refusal: str) -> Any:
-    """Return a copy of a library with marks on the nodes that XLA refuses.
-
-    Args:
-      library: a FunctionDefLibrary.
-      refusal: XLA's message.
-    """
+    """Return a copy of a library with marks on the nodes that XLA refuses."""
     copy = protos.copy_of(library)
     if not refusal.startswith(_UNSUPPORTED):  # `HostOps` finds all of these itself
         found = _users_of_resources(copy) if is_of_device(refusal) else _named(copy, refusal)
@@ -162,15 +150,8 @@ def line_of(refusal: str) -> str:
 
 
 def foreseen(library: FunctionDefLibrary, entry: str, device_type: str = "CPU") -> str:
-    """Return the refusal of a function if it is known before XLA compiles the function, or "".
-
-    Args:
-      library: a FunctionDefLibrary with all that the function reaches.
-      entry: the name of the function.
-      device_type: the type of the device that the function is compiled for.
-    """
-    functions = {function.signature.name: function for function in library.function}
-    signature = functions[entry].signature
+    """Return the refusal of a function if it is known before XLA compiles the function, or ""."""
+    signature = defs.by_name(library)[entry].signature
     values = [("argument", arg) for arg in signature.input_arg if arg.type in _HOST_DTYPES]
     values += [("result", r) for r in signature.output_arg if r.type in _HOST_DTYPES[1:]]
     for what, value in values:
@@ -207,7 +188,7 @@ def _named(library: FunctionDefLibrary, refusal: str) -> list[NodeDef]:
 
 def _users_of_resources(library: FunctionDefLibrary) -> list[NodeDef]:
     """Return the nodes that use variables themselves, not through a function that they call."""
-    functions = {function.signature.name: function for function in library.function}
+    functions = defs.by_name(library)
     return [
         node
         for function in library.function
@@ -228,12 +209,7 @@ _found: defaultdict[str, set[str]] = defaultdict(set)
 
 
 def mark_found(library: FunctionDefLibrary, refusal: str) -> None:
-    """Mark the ops that XLA has refused before with the same message.
-
-    Args:
-      library: a FunctionDefLibrary, changed in place.
-      refusal: XLA's message.
-    """
+    """Mark the ops that XLA has refused before with the same message, in place."""
     said = summary(refusal)
     for function in library.function:
         for node in defs.nodes_of(function, _found.get(said, ())):
@@ -241,45 +217,32 @@ def mark_found(library: FunctionDefLibrary, refusal: str) -> None:
 
 
 def narrow(library: FunctionDefLibrary, entry: str, refusal: str) -> None:
-    """Cut a refused function in two, or put it on the host if it cannot be cut.
+    """Cut a refused function in two, or put it on the host if it cannot be cut, in place.
 
-    Args:
-      library: a FunctionDefLibrary, changed in place.
-      entry: the name of the function.
-      refusal: XLA's message, which names none of its nodes.
+    XLA's message, `refusal`, names none of its nodes.
     """
-    functions = {function.signature.name: function for function in library.function}
+    functions = defs.by_name(library)
     function = functions[entry]
     for node in function.node_def:
         node.attr.pop(attributes.LATER, None)  # from the cut that made this function
-    nodes = [node for node in defs.program_order(function) if _is_work(node)]
-    if len(nodes) > 1 and not _passes_lists(function, functions):
-        for node in _from(function, nodes[len(nodes) // 2]):
+    ordered = defs.program_order(function)
+    trivial = {"Const", *TRIVIAL_OPS}
+    work = [i for i, node in enumerate(ordered) if node.op not in trivial]
+    # Lists that nodes pass each other cannot leave a program.
+    passes_lists = any(defs.handles(node, _VARIANT, functions) for node in function.node_def)
+    if len(work) > 1 and not passes_lists:
+        for node in ordered[work[len(work) // 2] :]:
             node.attr[attributes.LATER].b = True
         return
-    for node in nodes if len(nodes) == 1 else function.node_def:
+    nodes = [ordered[i] for i in work] if len(work) == 1 else ordered
+    for node in nodes:
         mark(node, refusal)
-    if len(nodes) == 1 and defs.called_functions(nodes[0], functions):
+    if len(work) == 1 and defs.called_functions(nodes[0], functions):
         nodes[0].attr[attributes.LATER].b = True  # the search goes on in its callees
-    elif len(nodes) == 1:
+    elif len(work) == 1:
         _found[summary(refusal)].add(nodes[0].op)
 
 
 def goes_on(function: FunctionDef) -> bool:
     """Return whether a function was cut or its callees will be, so that the search goes on."""
     return any(attributes.LATER in node.attr for node in function.node_def)
-
-
-def _is_work(node: NodeDef) -> bool:
-    return node.op != "Const" and node.op not in TRIVIAL_OPS
-
-
-def _passes_lists(function: FunctionDef, functions: dict[str, Any]) -> bool:
-    """Return whether nodes of a function pass each other values that cannot leave a program."""
-    return any(defs.handles(node, _VARIANT, functions) for node in function.node_def)
-
-
-def _from(function: FunctionDef, first: NodeDef) -> list[NodeDef]:
-    """Return a node of a function and the nodes that come after it."""
-    ordered = defs.program_order(function)
-    return ordered[[node.name for node in ordered].index(first.name) :]

@@ -29,15 +29,9 @@ _WRONG = "XLA computes something else than TensorFlow: {reason}"
 
 
 def marked(library: FunctionDefLibrary, entry: str, compiled: bool = False) -> Any:
-    """Mark the ops of a function that XLA would get wrong, so that they run on the host.
+    """Return a copy with marks on the ops of a function that XLA would get wrong, for the host.
 
-    Args:
-      library: a FunctionDefLibrary, which is not changed.
-      entry: the name of the function.
-      compiled: whether XLA compiles the very functions that are returned.
-
-    Returns:
-      A copy.
+    `compiled` tells whether XLA compiles the very functions that are returned.
     """
     copy = analysis.marked(library, entry, compiled=compiled)
     for function in copy.function:
@@ -48,15 +42,7 @@ def marked(library: FunctionDefLibrary, entry: str, compiled: bool = False) -> A
 
 
 def find(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
-    """Find the ops of a function that XLA may get wrong, with the reasons.
-
-    Args:
-      library: a FunctionDefLibrary.
-      entry: the name of the function.
-
-    Returns:
-      The reasons by the names of the function and the op, in no particular order.
-    """
+    """Find the ops of a function that XLA may get wrong, with the reasons, in no order."""
     found = {}
     for name, function in defs.reachable(library, entry).items():
         nodes = {node.name: node for node in function.node_def}

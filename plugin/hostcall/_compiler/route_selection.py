@@ -74,19 +74,11 @@ def choose(node: NodeDef) -> Choice:
 def without_host_calls(node: NodeDef, reason: str) -> Choice:
     """Return the route of a script op that programs for its function's device cannot call.
 
-    Args:
-      node: the NodeDef of the op.
-      reason: the reason why they cannot.
-
     Raises:
       LoweringError: when a custom call was asked for.
     """
     if requested_routes.asked(node) == requested_routes.CUSTOM_CALL:
-        described = getattr(lookup.entry_of(node), "description", f"op '{node.name}'")
-        raise LoweringError(
-            f"hostcall: {described} cannot be a custom call, which route='custom_call' asks for: "
-            f"{reason}. With route='auto' it is called between compiled clusters."
-        )
+        raise _no_custom_call(node, reason, "it is called between compiled clusters.")
     choice = choose(node)
     if choice.route == requested_routes.PARTITION:
         return choice
@@ -111,16 +103,24 @@ def check_forced(node: NodeDef) -> None:
     The check ignores shapes: some become known only when XLA compiles.
 
     Raises:
-      LoweringError: when the op cannot be a custom call.
+      LoweringError: when it cannot.
     """
     obstacle = _obstacle(node)
     if obstacle and requested_routes.asked(node) == requested_routes.CUSTOM_CALL:
-        described = getattr(lookup.entry_of(node), "description", f"op '{node.name}'")
-        raise LoweringError(
-            f"hostcall: {described} cannot be a custom call, which route='custom_call' asks for: "
-            f"{obstacle}. With route='auto' it is called all the same: by the program, if the "
-            "shapes of its numbers are known, or between compiled clusters."
+        raise _no_custom_call(
+            node,
+            obstacle,
+            "it is called all the same: by the program, if the shapes of its numbers are known, or "
+            "between compiled clusters.",
         )
+
+
+def _no_custom_call(node: NodeDef, reason: str, instead: str) -> LoweringError:
+    described = getattr(lookup.entry_of(node), "description", f"op '{node.name}'")
+    return LoweringError(
+        f"hostcall: {described} cannot be a custom call, which route='custom_call' asks for: "
+        f"{reason}. With route='auto' {instead}"
+    )
 
 
 def _fits_region(node: NodeDef) -> bool:
@@ -136,10 +136,6 @@ def known_results(spec: CallbackSpec | None, node: NodeDef) -> list[Spec | None]
     """Return the specs that tracing knows of the user's results; None for a contradiction.
 
     The lowering reports contradictions to the user.
-
-    Args:
-      spec: the spec of the function, or None.
-      node: the NodeDef of its op.
     """
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
     if spec is not None:

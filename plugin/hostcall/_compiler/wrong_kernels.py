@@ -109,25 +109,8 @@ TABLE: Mapping[str, Callable[[Writer], str]] = {
 
 
 def replace(functions: Functions) -> set[str]:
-    """Replace the ops that XLA gets wrong, if `TABLE` has replacements for them.
-
-    Args:
-      functions: FunctionDefs by name, changed in place.
-
-    Returns:
-      The names of the functions that have changed.
-    """
-    changed = set()
-    for name, function in functions.items():
-        found = defs.nodes_of(function, TABLE)
-        nodes = {node.name: node for node in function.node_def} if found else {}
-        edits = FunctionEdits(function)
-        for node in found:
-            if reason(node, nodes):
-                _put(edits, node, TABLE[node.op])
-        if edits.write():
-            changed.add(name)
-    return changed
+    """Replace the ops that XLA gets wrong by those of `TABLE`; return the changed functions."""
+    return _replace(functions, TABLE, lambda node, nodes: bool(reason(node, nodes)))
 
 
 def replace_ones_like(functions: Functions) -> set[str]:
@@ -136,11 +119,20 @@ def replace_ones_like(functions: Functions) -> set[str]:
     XLA fills the padding with ones, too, and makes the bound the size of the result. The
     replacement is one where zero equals zero, which has the true size.
     """
+    return _replace(functions, {"OnesLike": _ones_like}, _always)
+
+
+def _replace(
+    functions: Functions, table: Mapping[str, Callable[[Writer], str]], applies: Condition
+) -> set[str]:
     changed = set()
     for name, function in functions.items():
+        found = defs.nodes_of(function, table)
+        nodes = {node.name: node for node in function.node_def} if found else {}
         edits = FunctionEdits(function)
-        for node in defs.nodes_of(function, {"OnesLike"}):
-            _put(edits, node, _ones_like)
+        for node in found:
+            if applies(node, nodes):
+                _put(edits, node, table[node.op])
         if edits.write():
             changed.add(name)
     return changed
@@ -167,12 +159,7 @@ Condition: TypeAlias = Callable[[NodeDef, Nodes], bool]
 
 @dataclasses.dataclass(frozen=True)
 class WrongKernel:
-    """An error of an XLA kernel.
-
-    Attributes:
-      reason: the error, in a sentence.
-      applies: whether a node may have the error, by its attributes and operands.
-    """
+    """An error of an XLA kernel, in a sentence, and whether a node may have it."""
 
     reason: str
     applies: Condition
@@ -181,9 +168,7 @@ class WrongKernel:
 def reason(node: NodeDef, nodes: Nodes = None) -> str:
     """Return the error of XLA's kernel for a node; "" if there is none.
 
-    Args:
-      node: the NodeDef of the node.
-      nodes: the nodes of its function, by name. Without them, some right nodes count as wrong.
+    Without the nodes of its function, some right nodes count as wrong.
     """
     found = (entry for entry in WRONG_KERNELS.get(node.op, ()) if entry.applies(node, nodes))
     return next((entry.reason for entry in found), "")

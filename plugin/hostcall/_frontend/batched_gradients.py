@@ -12,16 +12,19 @@ from hostcall._callbacks import tape_residuals
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.structures import Spec, static_shape
 from hostcall._frontend import gradients as frontend_gradients
-from hostcall._frontend.gradients import GradientSpec, RecomputingSpec, gradients_of
+from hostcall._frontend.gradients import (
+    GradientSpec,
+    RecomputingSpec,
+    gradients_of,
+    recomputing,
+)
 
 
 def of_batch(spec: CallbackSpec, shared: Sequence[bool]) -> Callable[..., list[Any]]:
     """Map `spec.user.grad` over a batch, which is the first axis of each argument.
 
-    Args:
-      spec: the spec of a call for one element.
-      shared: for each of the op's inputs, whether that axis has size 1, because the argument is the
-        same for all elements.
+    `shared` tells of each input of the op whether that axis has size 1, because the argument is the
+    same for all elements.
     """
     grad, inputs, outputs = spec.user.grad, spec.inputs, spec.outputs
     assert grad is not None
@@ -141,35 +144,20 @@ class RecomputingOfBatch(RecomputingSpec):
         specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in inputs]
         sources, count = of.sources, len(of.targets)
         super().__init__(of.parent, inputs, of.targets, sources, [specs[i] for i in sources])
-        self._call = _computing(of, looped, depth)
+
+        def derive(tape: Any, results: list[Any], found: list[Any], dy: list[Any]) -> list[Any]:
+            shapes = [source.shape[axes:] for source in found]
+            return over_axes(
+                lambda _, part: gradients_of(tape, results, found, part), dy, looped, depth, shapes
+            )
+
+        self._call = recomputing(of.parent, of.targets, sources, derive, persistent=True)
         self.levels, self.looped, self.like = tuple(levels), tuple(looped), None
         self.gradient_wanted = of.gradient_wanted
         self.shape_function = lambda given: _led(
             given[-count], depth, [given[i] for i in sources], [axes] * len(sources)
         )
         self.static_specs = self.shape_function(specs)
-
-
-def _computing(of: RecomputingSpec, looped: Sequence[int], depth: int) -> Callable[..., list[Any]]:
-    parent, targets, wanted = of.parent, of.targets, of.sources
-
-    def compute(*args: Any) -> list[Any]:
-        count = len(args) - len(targets)
-        sources = [args[i] for i in wanted]
-        with tf.GradientTape(persistent=True) as tape:
-            tape.watch(sources)
-            results = parent.compute(args[:count])
-        chosen = [results[i] for i in targets]
-        shapes = [source.shape[depth - len(looped) :] for source in sources]
-        return over_axes(
-            lambda _, upstream: gradients_of(tape, chosen, sources, upstream),
-            list(args[count:]),
-            looped,
-            depth,
-            shapes,
-        )
-
-    return compute
 
 
 def over_axes(

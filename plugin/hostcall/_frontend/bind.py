@@ -99,7 +99,7 @@ class Bound:
         self._owned = (fn, concrete_function.variables)
         self._specs: list[Any] = tf.nest.flatten(input_specs)
         self._is_flat = not any(map(tf.nest.is_nested, input_specs))
-        self._tokens = script_op_graphs.py_functions_in(concrete_function)
+        self._tokens = script_op_graphs.tokens_of(concrete_function.graph)
         self._run = None
         if all(isinstance(spec, tf.TensorSpec) for spec in self._specs):
             self._run = concrete_functions.unrecorded_call(concrete_function)

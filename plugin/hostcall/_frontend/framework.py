@@ -22,11 +22,7 @@ from hostcall_runtime import _library, _registry
 # Autograph must not convert it, just as TensorFlow's own functions.
 @autograph.do_not_convert
 def call(user: UserFunction, args: tuple[Any, ...]) -> Any:
-    """Call a callback on tensors, and return tensors in the structure of the declared result.
-
-    Raises:
-      TypeError: when the declared result has no dtypes, or an argument is no tensor.
-    """
+    """Call a callback on tensors, and return tensors in the structure of the declared result."""
     tensors = tf.nest.map_structure(_as_tensor, list(args), expand_composites=user.takes_tensors)
     inputs = structures.read_inputs(tensors, user.takes_tensors, pack_lists=False)
     specs = structures.specs_for(user.declaration.result, inputs)

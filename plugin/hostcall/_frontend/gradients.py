@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks import lookup, tape_residuals
-from hostcall._callbacks.callback_spec import Recording
+from hostcall._callbacks.callback_spec import Recording, ShapeFunction
 from hostcall._callbacks.eager_spec import EagerSpec
-from hostcall._callbacks.structures import Inputs, Outputs, Spec
+from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._frontend import script_ops
 from hostcall._functions import source_location
 from hostcall._functions.declaration import Declaration
@@ -32,11 +32,8 @@ def call(
 ) -> Any:
     """Return the results of `emit(inputs, outputs)`, with `grad` as their gradient.
 
-    Args:
-      emit: creates the op and returns its results, packed.
-      grad: `grad(inputs, results, upstream)`, of structures; returns a gradient for each argument.
-      inputs: the arguments.
-      outputs: the types of the results.
+    `emit` returns the results of an op, packed. `grad(inputs, results, upstream)` takes structures,
+    and returns a gradient for each argument.
     """
     # If the call is in a branch, `grad` must get tensors of the branch.
     tensors = inputs.flat if tf.executing_eagerly() else [tf.identity(t) for t in inputs.flat]
@@ -82,30 +79,54 @@ def check(gradients: Sequence[Any], tensors: Sequence[Any], grad: Callable[..., 
             )
 
 
-def _user_of_gradient(
-    parent: EagerSpec, function: Callable[..., Any], declaration: Declaration
-) -> UserFunction:
-    return UserFunction(
-        function,
-        declaration,
-        f"the gradient of {parent.description}",
-        parent.user.called_as,
-        takes_tensors=True,
-    )
+class DerivedSpec(EagerSpec):
+    """The gradient of a function.
+
+    Attributes:
+      parent: the spec of the function.
+      targets: the outputs that have an upstream gradient.
+      sources: the inputs that have a gradient.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        parent: EagerSpec,
+        inputs: Sequence[Any],
+        targets: Sequence[int],
+        sources: Sequence[int],
+        specs: Sequence[tf.TensorSpec],
+        shape_function: ShapeFunction,
+        shape_only: Sequence[int] = (),
+        executor: Any = None,
+    ) -> None:
+        self.parent = parent
+        self.targets = list(targets)
+        self.sources = list(sources)
+        outputs = Outputs([spec.dtype for spec in specs])
+        given = Inputs(list(inputs), False)
+        user = UserFunction(
+            function,
+            Declaration(timeout=parent.declaration.timeout, executor=executor),
+            f"the gradient of {parent.description}",
+            parent.user.called_as,
+            takes_tensors=True,
+        )
+        super().__init__(user, given, outputs, shape_function, shape_only, True, route=parent.route)
+        self.static_specs = list(specs)
+
+    @property
+    def recorded_name(self) -> str:
+        return f"{self.parent.recorded_name}/gradient"
 
 
-class GradientSpec(EagerSpec):
+class GradientSpec(DerivedSpec):
     """The derivative of a call, by the tapes that recorded it.
 
     The inputs of its op: the handle of the tape residual, the upstream gradients, then the inputs
     of the differentiated call. These inputs are there for their shapes, which are those of the
-    results, and for the next derivative. Their values are in the residual.
-
-    Attributes:
-      parent: the spec of the differentiated calls.
-      targets: the outputs of a differentiated call that have an upstream gradient.
-      sources: the inputs that have a gradient.
-      order: 1 for the first derivative, 2 for the derivative of that, and so on.
+    results, and for the next derivative. Their values are in the residual. The `order` is 1 for the
+    first derivative, 2 for the derivative of that, and so on.
     """
 
     def __init__(
@@ -116,46 +137,23 @@ class GradientSpec(EagerSpec):
         sources: Sequence[int],
         specs: Sequence[tf.TensorSpec],
     ) -> None:
-        self.parent = parent
-        self.targets = list(targets)
-        self.sources = list(sources)
-        first = 1 + len(self.targets)
+        first = 1 + len(targets)
         super().__init__(
-            _user_of_gradient(
-                parent, parent.function, Declaration(timeout=parent.declaration.timeout)
-            ),
-            Inputs(list(inputs), False),
-            Outputs([spec.dtype for spec in specs]),
-            shape_function=lambda specs: _shapes_only(specs[first:]),
-            shape_only=range(first, first + len(self.sources)),
-            differentiable=True,
-            route=parent.route,
+            parent.function,
+            parent,
+            inputs,
+            targets,
+            sources,
+            specs,
+            shape_function=lambda specs: [*specs[first:]],
+            shape_only=range(first, first + len(sources)),
         )
-        self.like = range(first, first + len(self.sources))
+        self.like = range(first, first + len(sources))
         self.root = parent.root
         self.order = parent.order + 1
         # Tapes around a whole function may ask for higher orders after its calls were recorded.
         orders = max(self.order, 3) if eager_execution.more_orders_may_follow() else self.order
         self.root.orders_wanted = max(self.root.orders_wanted, orders)
-        self.static_specs = list(specs)
-
-    @classmethod
-    def of_call(cls, parent: EagerSpec, op: Operation, upstream: dict[int, Any]) -> GradientSpec:
-        """Return the spec for the gradient of a call.
-
-        Args:
-          parent: the spec of the call.
-          op: the op of the call.
-          upstream: the gradients of the op's outputs, by their indices.
-        """
-        sources = _trainable_inputs(op)
-        tensors = [op.inputs[i] for i in sources]
-        inputs = [op.outputs[-1], *upstream.values(), *tensors]
-        return cls(parent, inputs, list(upstream), sources, list(map(_spec_of_tensor, tensors)))
-
-    @property
-    def recorded_name(self) -> str:
-        return f"{self.parent.recorded_name}/gradient"
 
     def _site(self, keep: Callable[[tape_residuals.TapeResidual], int]) -> _interception.Site:
         # The handle identifies the differentiated call, so gradient calls may come in any order.
@@ -219,15 +217,10 @@ class GradientSpec(EagerSpec):
         return tape_residuals.TapeResidual(self, residual.tapes[1:], inputs, list(gradients))
 
 
-class RecomputingSpec(EagerSpec):
+class RecomputingSpec(DerivedSpec):
     """The gradient of a pure function, which runs the function again, under a tape.
 
     The inputs of its op: those of the differentiated call, then the upstream gradients.
-
-    Attributes:
-      parent: the spec of the function.
-      targets: the outputs that have an upstream gradient.
-      sources: the inputs that have a gradient.
     """
 
     def __init__(
@@ -238,29 +231,17 @@ class RecomputingSpec(EagerSpec):
         sources: Sequence[int],
         specs: Sequence[tf.TensorSpec],
     ) -> None:
-        self.parent = parent
-        self.targets = list(targets)
-        self.sources = list(sources)
         super().__init__(
-            _user_of_gradient(
-                parent,
-                _computing_once_more(parent, self.targets, self.sources),
-                Declaration(
-                    timeout=parent.declaration.timeout, executor=parent.declaration.executor
-                ),
-            ),
-            Inputs(list(inputs), False),
-            Outputs([spec.dtype for spec in specs]),
+            recomputing(parent, targets, sources),
+            parent,
+            inputs,
+            targets,
+            sources,
+            specs,
             shape_function=lambda specs: [specs[i] for i in sources],
-            differentiable=True,
-            route=parent.route,
+            executor=parent.declaration.executor,
         )
         self.like = self.sources
-        self.static_specs = list(specs)
-
-    @property
-    def recorded_name(self) -> str:
-        return f"{self.parent.recorded_name}/gradient"
 
     def _site(self, keep: Callable[[tape_residuals.TapeResidual], int]) -> _interception.Site:
         function = self.parent.function
@@ -270,23 +251,24 @@ class RecomputingSpec(EagerSpec):
 def gradient(op: Operation, *dy: Any) -> Any:
     """Compute the gradient of an EagerPyFunc op, in the place of TensorFlow's gradient function.
 
-    Args:
-      op: the forward op.
-      *dy: the gradients of its outputs, the hidden one included.
-
-    Returns:
-      A gradient for each input, None for inputs without one.
+    `dy` has the gradients of all outputs, the hidden one included. Inputs without a gradient get
+    None.
     """
     spec = _spec_of(op)
     if (given := py_function_gradient.given_to(op)) is not None:
         hides = isinstance(spec, EagerSpec) and spec.differentiable
         return given(_WithoutHandle(op), *dy[:-1]) if hides else given(op, *dy)
-    if isinstance(spec, EagerSpec) and spec.pure:
-        return _recomputed(spec, op, _upstream(op, dy))
-    if not isinstance(spec, EagerSpec) or not spec.differentiable:
+    if not isinstance(spec, EagerSpec) or not (spec.pure or spec.differentiable):
         return py_function_gradient.stock()(op, *dy)
+    upstream, sources = _upstream(op, dy), _trainable_inputs(op)
+    tensors = [op.inputs[i] for i in sources]
+    specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
+    if spec.pure:
+        inputs = [*op.inputs, *upstream.values()]
+        return _emit(RecomputingSpec(spec, inputs, list(upstream), sources, specs), op)
     spec.gradient_wanted = True
-    return _emit(GradientSpec.of_call(spec, op, _upstream(op, dy)), op)
+    inputs = [op.outputs[-1], *upstream.values(), *tensors]
+    return _emit(GradientSpec(spec, inputs, list(upstream), sources, specs), op)
 
 
 class _WithoutHandle:
@@ -312,29 +294,6 @@ def _emit(backward: EagerSpec, op: Operation) -> list[Any]:
     return gradients
 
 
-def _recomputed(spec: EagerSpec, op: Operation, upstream: dict[int, Any]) -> list[Any]:
-    """Emit the gradient op of a pure function, and return its results."""
-    sources = _trainable_inputs(op)
-    specs = [_spec_of_tensor(op.inputs[i]) for i in sources]
-    inputs = [*op.inputs, *upstream.values()]
-    return _emit(RecomputingSpec(spec, inputs, list(upstream), sources, specs), op)
-
-
-def _computing_once_more(
-    parent: EagerSpec, targets: list[int], wanted: list[int]
-) -> Callable[..., list[Any]]:
-    # Not a method: a spec that refers to itself would live until the next garbage collection.
-    def compute(*args: Any) -> list[Any]:
-        count = len(args) - len(targets)
-        sources = [args[i] for i in wanted]
-        with tf.GradientTape() as tape:
-            tape.watch(sources)
-            results = parent.compute(args[:count])
-        return gradients_of(tape, [results[i] for i in targets], sources, list(args[count:]))
-
-    return compute
-
-
 def gradients_of(
     tape: tf.GradientTape, results: list[Any], sources: list[Any], dy: list[Any]
 ) -> list[Any]:
@@ -345,21 +304,38 @@ def gradients_of(
     ]
 
 
+def recomputing(
+    parent: EagerSpec,
+    targets: Sequence[int],
+    wanted: Sequence[int],
+    derive: Callable[..., list[Any]] = gradients_of,
+    persistent: bool = False,
+) -> Callable[..., list[Any]]:
+    """Return the function of a `RecomputingSpec`.
+
+    `derive` is called with the tape, which is `persistent` if it asks the tape several times.
+    """
+
+    # Not a method: a spec that refers to itself would live until the next garbage collection.
+    def compute(*args: Any) -> list[Any]:
+        count = len(args) - len(targets)
+        sources = [args[i] for i in wanted]
+        with tf.GradientTape(persistent) as tape:
+            tape.watch(sources)
+            results = parent.compute(args[:count])
+        return derive(tape, [results[i] for i in targets], sources, list(args[count:]))
+
+    return compute
+
+
 def _trainable_inputs(op: Operation) -> list[int]:
     return [i for i, tensor in enumerate(op.inputs) if eager_execution.is_trainable(tensor)]
 
 
-def _spec_of_tensor(tensor: tf.Tensor) -> tf.TensorSpec:
-    return tf.TensorSpec(tensor.shape, tensor.dtype)
-
-
-def _shapes_only(specs: Sequence[Spec]) -> list[Spec | None]:
-    return list(specs)
-
-
 def _spec_of(op: Operation) -> Any:
-    handle = op.outputs[-1] if op.outputs else None
-    if tf.executing_eagerly() and handle is not None and _may_be_handle(handle):
+    handle: Any = op.outputs[-1] if op.outputs else None
+    may_be_handle = handle is not None and handle.dtype == tf.int64 and handle.shape.rank == 0
+    if tf.executing_eagerly() and may_be_handle:
         # Only the residual holds the function of an eager call; a later call may use its token.
         spec = tape_residuals.spec_of(int(handle))
         if spec is not None:
@@ -372,10 +348,6 @@ def _spec_of(op: Operation) -> Any:
     if entry is None and (why := token_registry.why_missing(token)) is not None:
         raise why  # for an op of a saved graph; TensorFlow's gradient would not give the reason
     return entry
-
-
-def _may_be_handle(tensor: tf.Tensor) -> bool:
-    return bool(tensor.dtype == tf.int64 and tensor.shape.rank == 0)
 
 
 def _upstream(op: Operation, dy: Sequence[Any]) -> dict[int, Any]:

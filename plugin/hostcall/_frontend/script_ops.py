@@ -98,20 +98,7 @@ def internal_py_func(
 ) -> Any:
     """Replace TensorFlow's `_internal_py_func`, which all three public functions call.
 
-    Args:
-      func: the user's function.
-      inp: the arguments: a list with one entry for each, or a lone tensor or dict.
-      Tout: the dtypes or specs of the results: one, or a structure of them.
-      stateful: whether PyFunc or PyFuncStateless is meant; not for EagerPyFunc.
-      use_eager_py_func: whether the function takes EagerTensors (EagerPyFunc) or arrays.
-      is_grad_func: whether TensorFlow's gradient calls this; hostcall's gradient does not.
-      name: the name of the op.
-
-    Returns:
-      The results, in the structure of `Tout`.
-
-    Raises:
-      ValueError: when `func` is not callable.
+    `inp` may be a lone tensor or dict. TensorFlow's own gradient alone sets `is_grad_func`.
     """
     if is_grad_func:
         return stock["_internal_py_func"](
@@ -173,7 +160,7 @@ def _spec_for(
         return kind(user, inputs, outputs, shape_function, route=route)
     check_takes_tensors(declaration, f"{PY_FUNCTION} of {source_location.of_function(func)}")
     differentiable = (
-        any(map(_is_trainable, inputs.flat))
+        any(isinstance(v, tf.Tensor) and eager_execution.is_trainable(v) for v in inputs.flat)
         and any(dtype.is_floating or dtype.is_complex for dtype in outputs.dtypes)
         and features.GRADIENTS.available
         and not eager_execution.gradient_is_overridden()
@@ -282,12 +269,6 @@ def _note_op(spec: CallbackSpec, results: Any) -> None:
     spec.op = weakref.ref(op)
     if isinstance(spec, EagerSpec) and spec.has_own_gradient:
         py_function_gradient.give_to(op)
-
-
-def _is_trainable(value: object) -> bool:
-    if isinstance(value, tf.Tensor):
-        return bool(eager_execution.is_trainable(value))
-    return False
 
 
 def py_func_common(

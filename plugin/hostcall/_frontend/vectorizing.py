@@ -13,7 +13,7 @@ from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._frontend import batched_gradients, gradients, script_ops
 from hostcall._frontend.batched_gradients import GradientOfBatch, RecomputingOfBatch
-from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
+from hostcall._frontend.gradients import DerivedSpec, GradientSpec, RecomputingSpec
 from hostcall._functions.declaration import BROADCAST_ALL, MAP, OF_BATCHES
 from hostcall._tf import (
     autograph,
@@ -52,15 +52,11 @@ def has_effect(op: Any) -> bool:
     if op.type not in op_kinds.SCRIPT_OPS:
         return True
     entry = lookup.unchecked_entry_of(op.node_def)
-    return not isinstance(entry, GradientSpec | RecomputingSpec)
+    return not isinstance(entry, DerivedSpec)
 
 
 def convert(mapped: MappedOp) -> _Results:
-    """Convert a script op to one call for the batch, or to a loop.
-
-    Raises:
-      parallel_for's refusal: when only TensorFlow's own loop can run the op.
-    """
+    """Convert a script op to one call for the batch, or to a loop."""
     spec = lookup.unchecked_entry_of(mapped.op.node_def)
     if not isinstance(spec, CallbackSpec):
         raise parallel_for.refusal("the function was given to TensorFlow without hostcall.")

@@ -27,17 +27,20 @@ def is_on() -> bool:
 
 
 ConcreteFunction = features.ConcreteFunction
+# Returns the SavedModel message of a directory, or raises an OSError.
+read_saved_model = features.parse_saved_model
 _HANDLES = frozenset({tf.resource, tf.variant})
 
 
 def like(concrete: Concrete, library: FunctionDefLibrary) -> Any:
     """Return a ConcreteFunction with the signature and the captures of another, and a new body.
 
+    The new one keeps the other alive, since objects that are registered for its graph (Python
+    functions, custom gradients) die with it.
+
     Args:
-      concrete: the other function. The new one keeps it alive, since objects that are registered
-        for its graph (Python functions, custom gradients) die with it.
-      library: a FunctionDefLibrary with the new body, under the old name, and all functions that it
-        calls. The call uses it up.
+      concrete: the other function.
+      library: the new body, under the old name, and all functions that it calls. It is used up.
     """
     features.REWRITING.require()
     name = concrete.function_def.signature.name
@@ -59,15 +62,6 @@ def like(concrete: Concrete, library: FunctionDefLibrary) -> Any:
     features.restore_captures(new, concrete.captured_inputs)
     new.set_variables(concrete.variables)
     return new
-
-
-def read_saved_model(path: str) -> Any:
-    """Return the SavedModel message of a directory.
-
-    Raises:
-      OSError: when the directory holds no SavedModel, or one that cannot be read.
-    """
-    return features.parse_saved_model(path)
 
 
 def calls_are_plain() -> bool:
@@ -214,12 +208,8 @@ owned: dict[str, list[str]] = {}
 def own_functions(owner: str, functions: list[FunctionDef]) -> bool:
     """Add functions to the eager context's library, for as long as it has the function `owner`.
 
-    Args:
-      owner: a function's name. If the context does not have it, no function is added.
-      functions: FunctionDefs.
-
     Returns:
-      Whether all of them were new.
+      Whether all of them were new. None is added if the context does not have `owner`.
     """
     context = features.context()
     if not context.has_function(owner):

@@ -89,12 +89,7 @@ def gradients(
     """Return the gradients of `tape.gradient`, with zeros for unconnected sources.
 
     `tape.gradient` looks for nested structures, which costs more than a small function's gradient.
-
-    Args:
-      tape: a tape that has ended.
-      targets: tensors, or variables.
-      sources: tensors, or variables.
-      upstream: the gradients of the targets: tensors.
+    The tape has ended; `targets` and `sources` are tensors or variables.
     """
     zero = tf.UnconnectedGradients.ZERO
     values = (*targets, *sources, *upstream)
@@ -207,12 +202,10 @@ def to_eager_tensor(value: object, dtype: tf.DType | None) -> Any:
 
 
 def copy_of(array: Any, dtype: tf.DType, copy_on_cpu: Callable[[Any, int], Any]) -> Any:
-    """Return an EagerTensor with a copy of an array that other code may still write to.
+    """Return an EagerTensor with a copy of a NumPy array that other code may still write to.
 
-    Args:
-      array: a NumPy array.
-      dtype: the expected dtype; the tensor has the dtype of the array.
-      copy_on_cpu: makes a tensor on a CPU, or None, from an array and the number of its dtype.
+    The tensor has the dtype of the array; `dtype` is the expected one. `copy_on_cpu` makes a tensor
+    on a CPU, or None, from an array and the number of its dtype.
     """
     if array.dtype == dtype.as_numpy_dtype and not device_in_scope() and _has_cpus_alone():
         tensor = copy_on_cpu(array, dtype.as_datatype_enum)

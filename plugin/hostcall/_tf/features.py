@@ -27,7 +27,7 @@ class Feature:
       title: the purpose of the feature, as `hostcall doctor` lists it.
       without: the consequence if the feature is switched off.
       essential: whether hostcall cannot be enabled without the feature.
-      missing: the names that the installed TensorFlow lacks, found when this module is imported.
+      missing: the names that the installed TensorFlow lacks.
     """
 
     title: str
@@ -41,11 +41,7 @@ class Feature:
         return not self.missing
 
     def require(self) -> None:
-        """Check that the feature is available.
-
-        Raises:
-          MissingNameError: when the feature is not available.
-        """
+        """Raise a MissingNameError if the feature is not available."""
         if self.missing:
             raise MissingNameError(message(self), name="hostcall")
 
@@ -81,11 +77,7 @@ def message(feature: Feature) -> str:
 
 
 def warn_of_missing(features: list[Feature]) -> None:
-    """Warn of each feature that is switched off; the rest of hostcall works.
-
-    Raises:
-      MissingNameError: when an essential feature is switched off.
-    """
+    """Warn of each feature that is switched off; raise a MissingNameError for an essential one."""
     for feature in features:
         if feature.essential:
             feature.require()

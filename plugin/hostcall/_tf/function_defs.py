@@ -11,9 +11,12 @@ from __future__ import annotations
 import functools
 import hashlib
 import heapq
+import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
+
+import tensorflow as tf
 
 from hostcall._tf import attributes, op_kinds, protos, token_registry
 from hostcall._tf.types import (
@@ -32,8 +35,7 @@ def with_defaults(library: FunctionDefLibrary) -> Any:
 
     TensorFlow selects an op's kernels by its attributes, and cannot do so if one is missing.
     """
-    copy = protos.function_pb2.FunctionDefLibrary()
-    copy.CopyFrom(library)
+    copy = protos.copy_of(library)
     for node in (node for function in copy.function for node in function.node_def):
         definition = op_kinds.op_def_or_none(node.op)
         for attr in definition.attr if definition is not None else ():
@@ -88,10 +90,11 @@ MUST_COMPILE = "_XlaMustCompile"
 # The eager context adds this attribute to a function without it, and then sees another function.
 _CONTEXT = "_construction_context"
 
-CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-CONTROL_FLOW_OPS = frozenset(
-    {"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"}
-)
+CALL_OPS = op_kinds.CALL_OPS
+CONTROL_FLOW_OPS = op_kinds.LOOP_OPS | op_kinds.BRANCH_OPS
+
+# XLA has no arrays of these dtypes.
+NO_ARRAYS = frozenset(t.as_datatype_enum for t in (tf.resource, tf.variant, tf.string))
 
 # The ops of TensorFlow 1's loops and branches, which work only together. Sessions turn newer loops
 # and branches into them. XLA compiles none of them.
@@ -109,14 +112,8 @@ _CYCLE = (
 
 
 def library_of(concrete: ConcreteFunction, graph_def: GraphDef) -> Any:
-    """Return a FunctionDefLibrary of all functions that a function reaches, itself as last entry.
-
-    Args:
-      concrete: the concrete function.
-      graph_def: the GraphDef of its graph.
-    """
-    library = protos.function_pb2.FunctionDefLibrary()
-    library.CopyFrom(graph_def.library)
+    """Return a FunctionDefLibrary of all functions that a function reaches, itself last."""
+    library = protos.copy_of(graph_def.library)
     library.function.add().CopyFrom(concrete.function_def)
     drop_replaced(library)
     return library
@@ -194,9 +191,26 @@ def called_functions(node: NodeDef, functions: Mapping[str, Any]) -> list[str]:
     return [op, *names] if op in functions else names
 
 
+def redirect(node: NodeDef, functions: Mapping[str, Any], renamed: Callable[[str], str]) -> bool:
+    """Make a node call functions by their new names; return whether it did not before."""
+    changed = False
+    for callee in callees(node):
+        new = renamed(callee.name)
+        changed |= new != callee.name
+        callee.name = new
+    if node.op in functions and (new := renamed(node.op)) != node.op:
+        node.op, changed = new, True
+    return changed
+
+
+def by_name(library: FunctionDefLibrary) -> dict[str, Any]:
+    """Return the functions of a library by name."""
+    return {function.signature.name: function for function in library.function}
+
+
 def reachable(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
     """Return a function of a library and those that it calls, directly or not, by name."""
-    return reachable_in({f.signature.name: f for f in library.function}, entry)
+    return reachable_in(by_name(library), entry)
 
 
 def reachable_in(functions: Mapping[str, Any], entry: str) -> dict[str, Any]:
@@ -261,11 +275,7 @@ def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
 
 
 def program_order(function: FunctionDef) -> list[Any]:
-    """Return the nodes in an order that respects all edges, and otherwise their creation order.
-
-    Raises:
-      RuntimeError: when nodes wait for each other outside the loops of TensorFlow 1.
-    """
+    """Return the nodes in an order that respects all edges, and otherwise their creation order."""
     nodes = list(function.node_def)
     return nodes if _are_in_order(nodes) else _in_order(nodes)
 
@@ -336,7 +346,7 @@ def drop_dead_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> None
 
 def drop_replaced(library: FunctionDefLibrary) -> None:
     """Remove the replaced nodes, and all other dead nodes, of functions with replaced nodes."""
-    functions = {function.signature.name: function for function in library.function}
+    functions = by_name(library)
     for function in functions.values():
         if any(map(_is_replaced, function.node_def)):
             drop_dead_nodes(function, functions)
@@ -368,6 +378,13 @@ def _attr(node: NodeDef, definition: OpDef, name: str) -> Any:
         return node.attr[name]
     # SavedModels leave out default values.
     return next(attr.default_value for attr in definition.attr if attr.name == name)
+
+
+def position_in(types: Mapping[str, list[int]], result: str) -> int:
+    """Return the position of a result, such as "z:0", among the results of a node."""
+    wanted, _, index = result.partition(":")
+    before = itertools.takewhile(lambda name: name != wanted, types)
+    return sum(len(types[name]) for name in before) + int(index or 0)
 
 
 def replace_value(function: FunctionDef, old: str, new: str) -> None:
@@ -436,13 +453,7 @@ class Types:
 
     def position(self, name: str, result: str) -> int:
         """Return the number of a node's result that inputs call `result`, such as "z:0"."""
-        wanted, _, index = result.partition(":")
-        before = 0
-        for known, types in self.of_node(name).items():
-            if known == wanted:
-                break
-            before += len(types)
-        return before + int(index or 0)
+        return position_in(self.of_node(name), result)
 
     def definition_of(self, node: NodeDef) -> Any:
         """Return the OpDef of a node."""

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from types import ModuleType
 from typing import Any
 
 from hostcall._tf import attributes, features
 from hostcall._tf.types import AttrValue, NodeDef, Operation
+from hostcall_runtime import _library
 
 gen_script_ops = features.gen_script_ops
 SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc", "PyFuncStateless"})
 STATEFUL_SCRIPT_OPS = frozenset({"EagerPyFunc", "PyFunc"})
 CALL_OPS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 CALLING_OPS = CALL_OPS | {"While", "If", "Case"}
-CHOICES = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
 LIST_WRITE = "TensorListSetItem"
 # XLA compiles these to nothing.
 CHECKS = {"Assert": "assertion", "CheckNumerics": "check"}
@@ -68,11 +67,7 @@ def lets_list_grow(node: NodeDef) -> bool:
 
 
 def op_def(name: str) -> Any:
-    """Return the OpDef of a TensorFlow op.
-
-    Raises:
-      KeyError: when TensorFlow has no op of that name.
-    """
+    """Return the OpDef of a TensorFlow op, or raise a KeyError."""
     definition = op_def_or_none(name)
     if definition is None:
         raise KeyError(f"TensorFlow knows no op {name!r}.")
@@ -87,17 +82,12 @@ def op_def_or_none(name: str) -> Any:
 _kernels: dict[tuple[Any, ...], bool] = {}
 
 
-def has_xla_kernel(bindings: ModuleType, node: NodeDef, device_type: str = "CPU") -> bool:
-    """Return whether XLA has a kernel for an op on a device; this ignores functions that it calls.
-
-    Args:
-      bindings: hostcall's extension module for TensorFlow.
-      node: a NodeDef.
-      device_type: the type of the device, such as "GPU".
-    """
+def has_xla_kernel(node: NodeDef, device_type: str = "CPU") -> bool:
+    """Return whether XLA has a kernel for an op on a device; functions that it calls aside."""
     types = [(name, a.type or tuple(a.list.type)) for name, a in node.attr.items() if _is_type(a)]
     key = (device_type, node.op, *sorted(types))
     if key not in _kernels:
+        bindings = _library.load("hostcall._tensorflow")
         _kernels[key] = bindings.has_xla_kernel(node.SerializeToString(), device_type)
     return _kernels[key]
 
@@ -105,7 +95,7 @@ def has_xla_kernel(bindings: ModuleType, node: NodeDef, device_type: str = "CPU"
 _constants: dict[str | tuple[str, int], list[int]] = {}
 
 
-def constant_operands(bindings: ModuleType, node: NodeDef) -> list[int]:
+def constant_operands(node: NodeDef) -> list[int]:
     """Return the positions of the operands whose values XLA needs when it compiles an op."""
     op = node.op
     found = _constants.get(op)
@@ -114,6 +104,7 @@ def constant_operands(bindings: ModuleType, node: NodeDef) -> list[int]:
         key = op, sum(value[0] != "^" for value in node.input)
         found = _constants.get(key)
         if found is None:
+            bindings = _library.load("hostcall._tensorflow")
             found = _constants[key] = bindings.constant_operands(node.SerializeToString())
             if not found:
                 _constants[op] = found
@@ -130,21 +121,14 @@ def script_op_like(op: Operation, inputs: list[Any]) -> Any:
         op.type,
         inputs,
         [output.dtype for output in op.outputs],
-        attrs={name: op.node_def.attr[name] for name in _attributes_of(op)},
+        attrs={name: value for name, value in op.node_def.attr.items() if name[0] != "_"},
     )
-
-
-def _attributes_of(op: Operation) -> list[str]:
-    return [name for name in op.node_def.attr if not name.startswith("_")]
 
 
 def call_module(tensors: list[Any], module: bytes, results: list[Any]) -> list[Any]:
     """Call a StableHLO program that calls Python, by an op of TensorFlow's; return the results.
 
-    Args:
-      tensors: the arguments of the program.
-      module: the program, as a portable artifact.
-      results: the TensorSpecs of the results.
+    `module` is a portable artifact, and `results` are TensorSpecs.
     """
     called = features.xla_call_module(
         tensors,

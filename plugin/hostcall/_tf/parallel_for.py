@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -23,12 +23,7 @@ _NONE = object()
 
 
 class Converted(NamedTuple):
-    """The converted form of a tensor of a loop's body.
-
-    Attributes:
-      tensor: the tensor.
-      stacked: whether its first axis holds the elements; else it is the same for all elements.
-    """
+    """A converted tensor of a loop's body, stacked if its first axis holds the elements."""
 
     tensor: Any
     stacked: bool
@@ -82,11 +77,7 @@ def refusal(text: str) -> Exception:
 
 
 def conversions(convert: Convert) -> list[Patch]:
-    """Return the patches that make `convert` convert the script ops.
-
-    Args:
-      convert: returns the converted results of an op, or the new op if the op has no results.
-    """
+    """Return the patches that make `convert` convert the script ops."""
 
     def converter(given: Any) -> Any:
         pfor = given.pfor
@@ -140,8 +131,7 @@ def _number_of(loop_var: Any) -> int:
 def effects(has_effect: Callable[[Any], bool]) -> Patch:
     """Return the patch that makes a loop body's side effects happen in order, for each element.
 
-    Args:
-      has_effect: tells whether an op of the body has a side effect that must not be left out.
+    `has_effect` tells whether an op of the body has a side effect that must not be left out.
     """
 
     def wrap(convert: Callable[..., Any], replaced: Replacement) -> Any:
@@ -168,7 +158,8 @@ def _convert_effects(
     graph = features.get_default_graph()
     if not isinstance(graph, features.FuncGraph):
         return  # a graph of TensorFlow 1 runs only the requested ops
-    body = [op for op in _in_order(pfor._pfor_ops) if script_op_graphs.has_effect(op)]
+    ordered = sorted(pfor._pfor_ops, key=lambda op: op._id)
+    body = [op for op in ordered if script_op_graphs.has_effect(op)]
     done = {
         op
         for source in {op.graph for op in body}
@@ -179,7 +170,3 @@ def _convert_effects(
             convert(pfor, op.outputs[0] if op.outputs else op)
     # The ops of functions that the body calls are in other graphs.
     script_op_graphs.note_replaced(graph, [op for op in body if op.graph is graph])
-
-
-def _in_order(ops: Iterable[Any]) -> list[Any]:
-    return sorted(ops, key=lambda op: op._id)

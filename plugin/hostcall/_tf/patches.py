@@ -23,7 +23,8 @@ from hostcall._tf import (
     token_registry,
 )
 from hostcall._tf.features import Feature, Missing
-from hostcall._tf.types import Graph, GraphDef, MetaGraphDef, NodeDef
+from hostcall._tf.types import Graph, GraphDef
+from hostcall_runtime import _errors, _library
 from hostcall_runtime._patching import Patch
 
 
@@ -77,15 +78,7 @@ class Replacement:
 def attribute(
     owner: object, name: str, wrap: Callable[[Any, Replacement], Any], feature: Feature, why: str
 ) -> Patch:
-    """Return the patch of one attribute of a module, a class or an object.
-
-    Args:
-      owner: the module, class or object.
-      name: the name of the attribute.
-      wrap: as for `Replacement`.
-      feature: the feature that needs the patch.
-      why: the reason for the patch.
-    """
+    """Return the patch of one attribute of a module, a class or an object."""
 
     def read() -> Any:
         return inspect.getattr_static(owner, name)
@@ -111,12 +104,7 @@ def functions(
 ) -> list[Patch]:
     """Return the patches that replace functions of a module by functions of ours.
 
-    Args:
-      owner: the module.
-      ours: our functions, by the name of the function that each replaces.
-      stock: receives the module's own functions, for ours to call.
-      feature: the feature that needs the patches.
-      why: the reason for the patches.
+    `stock` receives the module's own functions by name, for ours to call.
     """
 
     def replaced(name: str, function: Callable[..., Any]) -> Patch:
@@ -153,37 +141,60 @@ def _name_of(owner: object) -> str:
 _NAMES_FUNCTIONS = "A SavedModel names its Python functions so that other processes find them."
 
 
+def telling(
+    owner: object,
+    name: str,
+    feature: Feature,
+    why: str,
+    before: Callable[..., None] | None = None,
+    after: Callable[..., None] | None = None,
+) -> Patch:
+    """Return the patch that calls hooks around a function or method.
+
+    Args:
+      owner: the module or class of the function.
+      name: the name of the function.
+      feature: the feature that needs the patch.
+      why: the reason for the patch.
+      before: called with the arguments, before each call.
+      after: called with the result and the arguments, after each call.
+    """
+
+    def wrap(function: Callable[..., Any], patch: Replacement) -> Any:
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if before is not None and patch.installed:
+                before(*args, **kwargs)
+            result = function(*args, **kwargs)
+            if after is not None and patch.installed:
+                after(result, *args, **kwargs)
+            return result
+
+        return call
+
+    return attribute(owner, name, wrap, feature, why)
+
+
 def making_functions(hook: Callable[[Any], None]) -> Patch:
     """Return the patch that calls `hook` with the graph of each function before it is made."""
 
-    def wrap(make: Callable[..., Any], patch: Replacement) -> Any:
-        @functools.wraps(make)
-        def tell_and_make(name: Any, graph: Any, *args: Any, **kwargs: Any) -> Any:
-            if patch.installed:
-                hook(graph)
-            return make(name, graph, *args, **kwargs)
-
-        return tell_and_make
+    def tell(name: Any, graph: Any, *_: Any, **__: Any) -> None:  # noqa: ARG001 - TensorFlow's
+        hook(graph)
 
     owner, name = features.atomic_function, "from_func_graph"
     why = "A function may run in another process of the job, which has to find what it calls."
-    return attribute(owner, name, wrap, features.OTHER_PROCESSES, why)
+    return telling(owner, name, features.OTHER_PROCESSES, why, before=tell)
 
 
 def extending_sessions(hook: Callable[[Any], None]) -> Patch:
     """Return the patch that calls `hook` with a session's graph before its new ops are sent."""
 
-    def wrap(extend: Callable[[Any], None], patch: Replacement) -> Any:
-        @functools.wraps(extend)
-        def tell_and_extend(self: Any) -> None:
-            if patch.installed:
-                hook(self.graph)
-            extend(self)
+    def tell(session: Any) -> None:
+        hook(session.graph)
 
-        return tell_and_extend
-
+    owner, name = features.ExtendedSession, "_extend_graph"
     why = "Ops of a session may run on other tasks, which have to find what they call."
-    return attribute(features.ExtendedSession, "_extend_graph", wrap, features.OTHER_PROCESSES, why)
+    return telling(owner, name, features.OTHER_PROCESSES, why, before=tell)
 
 
 # The directory of the SavedModel that this thread writes.
@@ -216,34 +227,21 @@ def saving(hook: Callable[[Any, str | None], None]) -> Patch:
     The second argument is the SavedModel's directory, or None if only the MetaGraphDef is written.
     """
 
-    def wrap(build: Callable[..., Any], patch: Replacement) -> Any:
-        @functools.wraps(build)
-        def build_and_tell(*args: Any, **kwargs: Any) -> Any:
-            built = build(*args, **kwargs)
-            if patch.installed:
-                hook(built[0], _directory.get())
-            return built
-
-        return build_and_tell
+    def tell(built: Any, *_: Any, **__: Any) -> None:
+        hook(built[0], _directory.get())
 
     name = "_build_meta_graph_impl"
-    return attribute(features.save, name, wrap, features.SAVED_MODELS, _NAMES_FUNCTIONS)
+    return telling(features.save, name, features.SAVED_MODELS, _NAMES_FUNCTIONS, after=tell)
 
 
 def saving_of_version_1(hook: Callable[[Any, str | None], None]) -> Patch:
     """Return a patch like `saving` for the SavedModels of `tf.compat.v1.saved_model`."""
 
-    def wrap(add: Callable[..., None], patch: Replacement) -> Any:
-        @functools.wraps(add)
-        def tell_and_add(self: Any, meta_graph: MetaGraphDef, *args: Any, **kwargs: Any) -> None:
-            if patch.installed:
-                hook(meta_graph, os.fspath(self._export_dir))
-            add(self, meta_graph, *args, **kwargs)
-
-        return tell_and_add
+    def tell(builder: Any, meta_graph: Any, *_: Any, **__: Any) -> None:
+        hook(meta_graph, os.fspath(builder._export_dir))
 
     owner, name = features.SavedModelBuilder, "_tag_and_add_meta_graph"
-    return attribute(owner, name, wrap, features.SAVED_MODELS, _NAMES_FUNCTIONS)
+    return telling(owner, name, features.SAVED_MODELS, _NAMES_FUNCTIONS, before=tell)
 
 
 def writing_graphs(named: Callable[[Any], Any]) -> list[Patch]:
@@ -269,18 +267,11 @@ def writing_graphs(named: Callable[[Any], Any]) -> list[Patch]:
 def loading(hook: Callable[[Any, str], None]) -> Patch:
     """Return the patch that calls `hook` with the message and path of each loaded SavedModel."""
 
-    def wrap(parse: Callable[..., Any], patch: Replacement) -> Any:
-        @functools.wraps(parse)
-        def parse_and_tell(export_dir: Any, *args: Any, **kwargs: Any) -> Any:
-            model = parse(export_dir, *args, **kwargs)
-            if patch.installed:
-                hook(model, os.fspath(export_dir))
-            return model
-
-        return parse_and_tell
+    def tell(model: Any, export_dir: Any, *_: Any, **__: Any) -> None:
+        hook(model, os.fspath(export_dir))
 
     why = "Whoever loads a SavedModel is told at once which Python functions cannot be called."
-    return attribute(features.loader, "parse_saved_model", wrap, features.SAVED_MODELS, why)
+    return telling(features.loader, "parse_saved_model", features.SAVED_MODELS, why, after=tell)
 
 
 def resolving(resolve: Callable[[str], Any]) -> Patch:
@@ -302,7 +293,7 @@ def resolving(resolve: Callable[[str], Any]) -> Patch:
     return attribute(token_registry.functions, "get", wrap, features.SCRIPT_OPS, why)
 
 
-def tokens(nonce: Callable[[], str]) -> Patch:
+def tokens() -> Patch:
     """Return the patch that makes all tokens differ between processes: `pyfunc_N_NONCE`."""
 
     def wrap(count: Callable[..., str], patch: Replacement) -> Any:
@@ -310,7 +301,7 @@ def tokens(nonce: Callable[[], str]) -> Patch:
 
         def next_token() -> str:
             token = count(functions)
-            return f"{token}_{nonce()}" if patch.installed else token
+            return f"{token}_{token_registry.nonce()}" if patch.installed else token
 
         return next_token
 
@@ -324,8 +315,7 @@ def tokens(nonce: Callable[[], str]) -> Patch:
 def frames_left_out(*directories: str) -> Patch:
     """Return the patch that makes TensorFlow hide packages' frames in tracebacks, like its own.
 
-    Args:
-      *directories: the directories of the packages, with a separator at the end.
+    The directories of the packages end with a separator.
     """
     why = "Each error of a function would show frames that stand around TensorFlow's own functions."
     return attribute(
@@ -391,12 +381,8 @@ Run = Callable[[frozenset[str], Callable[[], Any]], Any]
 def calls(owner: object, name: str, run: Run, recorded: Callable[[frozenset[str]], bool]) -> Patch:
     """Return the patch by which `run` carries out eager calls of functions, or session runs.
 
-    Args:
-      owner: the class of the functions or sessions.
-      name: the method that calls a function or runs a session.
-      run: takes the tokens of the py_functions that a call can reach, and the call, whose result it
-        returns. Calls that reach no py_function skip it.
-      recorded: tells whether py_functions with these tokens may be recorded in the call.
+    `run` takes the tokens of the py_functions that a call can reach, and the call, whose result it
+    returns. Calls skip it that reach no py_function, or none that is `recorded`.
     """
 
     def wrap(method: Callable[..., Any], patch: Replacement) -> Any:
@@ -426,45 +412,25 @@ def _is_building(owner: object) -> bool:
 def forward_calls(hook: Callable[[Any], None]) -> Patch:
     """Return the patch that calls `hook` with the results of each function that tapes record."""
 
-    def wrap(record: Callable[..., Any], patch: Replacement) -> Any:
-        @functools.wraps(record)
-        def record_and_tell(self: Any, flat_outputs: Any) -> Any:
-            if patch.installed:
-                hook(flat_outputs)
-            return record(self, flat_outputs)
-
-        return record_and_tell
+    def tell(_: Any, flat_outputs: Any) -> None:
+        hook(flat_outputs)
 
     why = "What a program has kept for gradients lives as long as the tensors that refer to it."
-    return attribute(features.ForwardBackwardCall, "record", wrap, features.RESIDUALS, why)
+    return telling(features.ForwardBackwardCall, "record", features.RESIDUALS, why, before=tell)
 
 
-def new_errors(hook: Callable[[Any, Any], None]) -> Patch:
-    """Return the patch that calls `hook` with each new error of TensorFlow's, and its message."""
+def new_errors() -> Patch:
+    """Return the patch that attaches to each new error of TensorFlow's the exceptions behind it."""
 
-    def wrap(make: Callable[..., None], patch: Replacement) -> Any:
-        @functools.wraps(make)
-        def make_and_tell(
-            self: Any, node_def: NodeDef, op: Any, message: Any, error_code: Any, *args: Any
-        ) -> None:
-            make(self, node_def, op, message, error_code, *args)
-            if patch.installed:
-                hook(self, message)
-
-        return make_and_tell
+    def tell(_: None, error: Any, *__: Any, **___: Any) -> None:
+        _errors.hand_over(error, error.message)
 
     why = "TensorFlow's error takes along the exceptions that it tells of, for hostcall.last_error."
-    return attribute(tf.errors.OpError, "__init__", wrap, features.EXCEPTIONS, why)
+    return telling(tf.errors.OpError, "__init__", features.EXCEPTIONS, why, after=tell)
 
 
-def raised(owner: object, name: str, find: Callable[[Any], BaseException | None]) -> Patch:
-    """Return the patch by which `find` selects the error to raise when a function or run fails.
-
-    Args:
-      owner: the module or class whose attribute runs functions or sessions.
-      name: the name of the attribute.
-      find: returns the error to raise instead of an error of TensorFlow's, or None.
-    """
+def raised(owner: object, name: str) -> Patch:
+    """Return the patch that raises the Ctrl-C behind an error when a function or run fails."""
 
     def wrap(function: Callable[..., Any], patch: Replacement) -> Any:
         @functools.wraps(function)
@@ -472,7 +438,7 @@ def raised(owner: object, name: str, find: Callable[[Any], BaseException | None]
             try:
                 return function(*args, **kwargs)
             except tf.errors.OpError as error:
-                exception = find(error) if patch.installed else None
+                exception = _errors.interrupt_behind(error.message) if patch.installed else None
                 if exception is None:
                     raise
             except RuntimeError as error:
@@ -488,19 +454,16 @@ def raised(owner: object, name: str, find: Callable[[Any], BaseException | None]
     return attribute(owner, name, wrap, features.INTERRUPTS, why)
 
 
-def context_handle(reader: Callable[[], Callable[[Any, Any], Any]]) -> Patch:
-    """Return the patch that makes native code look up the handle of TensorFlow's context.
-
-    Args:
-      reader: returns the native function, which takes the context's module and the registry.
-    """
+def context_handle() -> Patch:
+    """Return the patch that makes native code look up the handle of TensorFlow's context."""
     why = (
         "TensorFlow's kernel of tf.py_function looks it up before it calls Python. Where it is "
         "Python code, Ctrl-C may come in there, and ends the process."
     )
 
     def wrap(_: property, __: Replacement) -> Any:
-        return property(functools.partial(reader(), features.context_module))
+        reader = _library.load("hostcall._tensorflow").context_handle
+        return property(functools.partial(reader, features.context_module))
 
     return attribute(type(features.py_funcs), "_ctx", wrap, features.INTERRUPTS, why)
 
@@ -508,39 +471,25 @@ def context_handle(reader: Callable[[], Callable[[Any, Any], Any]]) -> Patch:
 def importing(hook: Callable[[Iterator[Any]], None]) -> Patch:
     """Return the patch that calls `hook` with the nodes imported into the default graph."""
 
-    def wrap(load: Callable[..., Any], patch: Replacement) -> Any:
-        @functools.wraps(load)
-        def load_and_tell(graph_def: GraphDef, *args: Any, **kwargs: Any) -> Any:
-            loaded = load(graph_def, *args, **kwargs)
-            if patch.installed:
-                hook(script_op_graphs.nodes_of(graph_def))
-            return loaded
-
-        return load_and_tell
+    def tell(_: Any, graph_def: GraphDef, *__: Any, **___: Any) -> None:
+        hook(script_op_graphs.nodes_of(graph_def))
 
     why = "A graph that is imported owns the functions that it calls, too."
     name = "_import_graph_def_internal"
-    return attribute(features.importer, name, wrap, features.COPIED_GRAPHS, why)
+    return telling(features.importer, name, features.COPIED_GRAPHS, why, after=tell)
 
 
 def lifting(hook: Callable[[Iterator[Any]], None]) -> Patch:
     """Return the patch that calls `hook` with nodes copied into a graph, made the default one."""
 
-    def wrap(lift: Callable[..., Any], patch: Replacement) -> Any:
-        @functools.wraps(lift)
-        def lift_and_tell(tensors: Any, graph: Graph, *args: Any, **kwargs: Any) -> Any:
-            lifted = lift(tensors, graph, *args, **kwargs)
-            if patch.installed:
-                kinds = {*op_kinds.SCRIPT_OPS, "XlaCallModule"}
-                ops = [op for op in lifted.values() if getattr(op, "type", None) in kinds]
-                with graph.as_default():
-                    hook(op.node_def for op in ops)
-            return lifted
-
-        return lift_and_tell
+    def tell(lifted: Any, tensors: Any, graph: Graph, *_: Any, **__: Any) -> None:  # noqa: ARG001
+        kinds = {*op_kinds.SCRIPT_OPS, op_kinds.XLA_CALL_MODULE}
+        ops = [op for op in lifted.values() if getattr(op, "type", None) in kinds]
+        with graph.as_default():
+            hook(op.node_def for op in ops)
 
     why = "A pruned or frozen copy of a graph owns the functions that it calls, too."
-    return attribute(features.lift_to_graph, "lift_to_graph", wrap, features.COPIED_GRAPHS, why)
+    return telling(features.lift_to_graph, "lift_to_graph", features.COPIED_GRAPHS, why, after=tell)
 
 
 def removed_functions() -> Patch:

@@ -192,21 +192,20 @@ def branches_with_script_ops(graph: Graph) -> dict[Operation, list[Any]]:
         return {}
     found: dict[Operation, list[Any]] = {}
     for op in graph.get_operations():
-        if op.type in op_kinds.CHOICES:
-            bodies = [getattr(graph._functions.get(n), "graph", None) for n in _called_by(op)]
-            if any(body is not None and _leads_to_script_op(body) for body in bodies):
-                found[op] = [body for body in bodies if body is not None]
+        if op.type in op_kinds.BRANCH_OPS:
+            bodies = [_body_of(graph, name) for name in _called_by(op)]
+            bodies = [body for body in bodies if body is not None]
+            reached = (g for body in bodies for g in (body, *graphs_of(body).values()))
+            if any(map(script_ops_of, reached)):
+                found[op] = bodies
     return found
-
-
-def _leads_to_script_op(graph: Graph) -> bool:
-    return any(map(script_ops_of, (graph, *graphs_of(graph).values())))
 
 
 def _called_by(op: Operation) -> list[str]:
     """Return the names of the functions that an op calls."""
-    features = [a.func.name for a in op.node_def.attr.values() if a.HasField("func")]
-    return features + [f.name for a in op.node_def.attr.values() for f in a.list.func]
+    values = op.node_def.attr.values()
+    single = [value.func.name for value in values if value.HasField("func")]
+    return single + [function.name for value in values for function in value.list.func]
 
 
 def is_jitted_call(op: Operation) -> bool:
@@ -267,9 +266,8 @@ def tokens_of(graph: Graph) -> frozenset[str]:
         return known
     ops = (op for op in script_ops_of(graph) if op.type == op_kinds.EAGER_PY_FUNC)
     tokens = {token_registry.title_of(op.get_attr("token").decode(errors="replace")) for op in ops}
-    for function in graph._functions.values():
-        body = getattr(function, "graph", None)
-        if body is not None:
+    for name in graph._functions:
+        if (body := _body_of(graph, name)) is not None:
             tokens |= tokens_of(body)
     if isinstance(graph, features.FuncGraph):  # the user may add ops to other graphs
         graph._hostcall_tokens = frozenset(tokens)
@@ -280,11 +278,6 @@ def py_functions_of_default_graph() -> list[Any]:
     """Return all ops of the default graph that run a py_function, created by hostcall or not."""
     ops = features.get_default_graph().get_operations()
     return [op for op in ops if op.type == op_kinds.EAGER_PY_FUNC]
-
-
-def py_functions_in(concrete: Any) -> frozenset[str]:
-    """Return the titles of the py_functions that a call of a ConcreteFunction can reach."""
-    return tokens_of(concrete.graph)
 
 
 def nodes_of(graph_def: GraphDef) -> Iterator[Any]:

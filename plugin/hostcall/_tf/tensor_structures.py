@@ -42,11 +42,7 @@ def encoded(spec: tf.TypeSpec) -> bytes:
 
 
 def decoded(data: bytes) -> Any:
-    """Return the TypeSpec in the bytes of `encoded`.
-
-    Raises:
-      Exception: when the bytes hold no TypeSpec; TensorFlow may raise any class.
-    """
+    """Return the TypeSpec in the bytes of `encoded`; TensorFlow may raise any class of errors."""
     spec = features.decode_structure(features.struct_pb2.StructuredValue.FromString(data))
     if not isinstance(spec, TypeSpec):
         raise TypeError(f"{type(spec).__name__} is no TypeSpec")

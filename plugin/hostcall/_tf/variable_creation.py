@@ -24,8 +24,7 @@ _REFUSAL = "We failed to lift variable creations out of this tf.function"
 def first_calls(may_run: Callable[[], bool]) -> Patch:
     """Return the patch that runs functions which TensorFlow refuses, on the host if XLA does, too.
 
-    Args:
-      may_run: tells whether the user allows that.
+    `may_run` tells whether the user allows that.
     """
 
     def wrap(method: Callable[..., Any], patch: Replacement) -> Any:
@@ -51,13 +50,9 @@ def first_calls(may_run: Callable[[], bool]) -> Patch:
 def _initialize_and_run(
     function: TracingFunction, run: Callable[..., Any], args: Any, kwargs: Any
 ) -> Any:
-    """Call a function that has created variables, but has initialized none of them.
+    """Call a `tf.function` that has created variables, but has initialized none of them.
 
-    Args:
-      function: a `tf.function`.
-      run: calls it without creating variables.
-      args: the positional arguments of the call.
-      kwargs: the keyword arguments of the call.
+    `run` calls it without creating variables.
     """
     bound = function._function_type.bind_with_defaults(args, kwargs, function._default_values)
 

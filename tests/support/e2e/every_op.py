@@ -14,7 +14,6 @@ import tensorflow as tf
 
 from hostcall._tf import op_kinds
 from hostcall._tf.types import NodeDef
-from hostcall_runtime import _library
 
 # Whole, positive, with a double: many ops want indices, lengths or counts of it.
 X = tf.constant([1.0, 3.0, 2.0, 3.0])
@@ -97,13 +96,11 @@ def nodes(concrete: Any) -> Iterator[NodeDef]:
 
 def without_kernel(concrete: Any) -> set[str]:
     """The ops of a traced function that XLA has no kernel for, its arguments left out."""
-    bindings = _library.load("hostcall._tensorflow")
     functions = {f.signature.name for f in concrete.graph.as_graph_def().library.function}
     return {
         node.op
         for node in nodes(concrete)
-        if node.op not in {*functions, "Placeholder"}
-        and not op_kinds.has_xla_kernel(bindings, node)
+        if node.op not in {*functions, "Placeholder"} and not op_kinds.has_xla_kernel(node)
     }
 
 

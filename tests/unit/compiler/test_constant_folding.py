@@ -15,7 +15,6 @@ from tests.support.memo import calls_in, counting, declared
 pytestmark = pytest.mark.custom_call
 
 X = tf.constant([1.0, 2.0])
-INT4 = tf.as_dtype("int4")  # TensorFlow has no public name for it
 
 
 def test_a_call_of_constants_is_made_once() -> None:

@@ -14,74 +14,68 @@ from hostcall._tf import function_defs, protos
 Nodes = Mapping[str, tuple[str, Sequence[str]]]
 
 
-def function_of(nodes: Nodes, returned: Sequence[str] = ()) -> Any:
-    """A FunctionDef of nodes: their names, with ops and inputs."""
+def bypassed(nodes: Nodes, returned: Sequence[str] = ()) -> Any:
+    """The inputs of the nodes that are left."""
     function = protos.function_pb2.FunctionDef()
     for name, (op, inputs) in nodes.items():
         function.node_def.add(name=name, op=op, input=inputs)
     for name in returned:
         function.control_ret[name] = name
-    return function
-
-
-def bypassed(nodes: Nodes, returned: Sequence[str] = ()) -> Any:
-    """The inputs of the nodes that are left."""
-    function = function_of(nodes, returned)
     ordering.bypass(function)
     return {node.name: list(node.input) for node in function.node_def}
 
 
 CALLS: Nodes = {"a": ("PyFunc", []), "b": ("PyFunc", ["^a"])}
+_TWO_USERS: Nodes = {"y": ("Identity", ["x", "^join"]), "z": ("Identity", ["x", "^join"])}
+_JOIN: Nodes = {**CALLS, "join": ("NoOp", ["^a", "^b"])}
+_FIRST: Nodes = {"first": ("NoOp", ["^a", "^b"])}
+_SECOND: Nodes = {"second": ("NoOp", ["^first"])}
+_LAST: Nodes = {"y": ("Identity", ["x", "^second"])}
+
+BYPASSED: dict[str, tuple[Nodes, dict[str, list[str]]]] = {
+    "users wait for what it waits for": (
+        {**_JOIN, "y": ("AddV2", ["x", "x", "^join"])},
+        {"a": [], "b": ["^a"], "y": ["x", "x", "^a", "^b"]},
+    ),
+    "of an edge that is there already no second one is made": (
+        {**CALLS, "join": ("NoOp", ["^b"]), "y": ("Identity", ["x", "^join", "^b"])},
+        {"a": [], "b": ["^a"], "y": ["x", "^b"]},
+    ),
+    "that of another": (
+        {**CALLS, **_FIRST, **_SECOND, **_LAST},
+        {"a": [], "b": ["^a"], "y": ["x", "^a", "^b"]},
+    ),
+    "that of a later one": (
+        {**CALLS, **_SECOND, **_FIRST, **_LAST},
+        {"a": [], "b": ["^a"], "y": ["x", "^a", "^b"]},
+    ),
+    "one that waits for nothing": (
+        {"n": ("NoOp", []), "y": ("Identity", ["x", "^n"])},
+        {"y": ["x"]},
+    ),
+    "several users of one call": (
+        {"a": ("PyFunc", []), "join": ("NoOp", ["^a"]), **_TWO_USERS},
+        {"a": [], "y": ["x", "^a"], "z": ["x", "^a"]},
+    ),
+}
 
 
-def test_users_wait_for_what_it_waits_for() -> None:
-    nodes = {**CALLS, "join": ("NoOp", ["^a", "^b"]), "y": ("AddV2", ["x", "x", "^join"])}
-    assert bypassed(nodes) == {"a": [], "b": ["^a"], "y": ["x", "x", "^a", "^b"]}
+@pytest.mark.parametrize(("nodes", "left"), BYPASSED.values(), ids=BYPASSED.keys())
+def test_what_is_bypassed(nodes: Nodes, left: dict[str, list[str]]) -> None:
+    assert bypassed(nodes) == left
 
 
-def test_of_an_edge_that_is_there_already_no_second_one_is_made() -> None:
-    nodes = {**CALLS, "join": ("NoOp", ["^b"]), "y": ("Identity", ["x", "^join", "^b"])}
-    assert bypassed(nodes)["y"] == ["x", "^b"]
-
-
-@pytest.mark.parametrize("names", [("first", "second"), ("second", "first")])
-def test_that_of_another(names: tuple[str, str]) -> None:
-    """Whichever of them is the first in the function."""
-    of = {
-        "first": ("NoOp", ["^a", "^b"]),
-        "second": ("NoOp", ["^first"]),
-    }
-    nodes = {**CALLS, **{name: of[name] for name in names}, "y": ("Identity", ["x", "^second"])}
-    assert bypassed(nodes) == {"a": [], "b": ["^a"], "y": ["x", "^a", "^b"]}
-
-
-def test_one_that_waits_for_nothing() -> None:
-    assert bypassed({"n": ("NoOp", []), "y": ("Identity", ["x", "^n"])}) == {"y": ["x"]}
-
-
-def test_several_users_of_one_call() -> None:
-    nodes = {
-        "a": ("PyFunc", []),
-        "join": ("NoOp", ["^a"]),
-        "y": ("Identity", ["x", "^join"]),
-        "z": ("Identity", ["x", "^join"]),
-    }
-    assert bypassed(nodes) == {"a": [], "y": ["x", "^a"], "z": ["x", "^a"]}
-
-
-def test_one_with_several_of_both_stays() -> None:
-    nodes = {
-        **CALLS,
-        "join": ("NoOp", ["^a", "^b"]),
-        "y": ("Identity", ["x", "^join"]),
-        "z": ("Identity", ["x", "^join"]),
-    }
-    assert bypassed(nodes) == {name: list(inputs) for name, (_, inputs) in nodes.items()}
-
-
-def test_one_that_callers_wait_for_stays() -> None:
-    nodes = {**CALLS, "join": ("NoOp", ["^a", "^b"]), "y": ("Identity", ["x", "^join"])}
-    assert bypassed(nodes, ["join"]) == {name: list(inputs) for name, (_, inputs) in nodes.items()}
+@pytest.mark.parametrize(
+    ("nodes", "returned"),
+    [
+        pytest.param({**_JOIN, **_TWO_USERS}, [], id="one with several of both"),
+        pytest.param(
+            {**_JOIN, "y": ("Identity", ["x", "^join"])}, ["join"], id="one that callers wait for"
+        ),
+    ],
+)
+def test_what_stays(nodes: Nodes, returned: list[str]) -> None:
+    assert bypassed(nodes, returned) == {name: list(inputs) for name, (_, inputs) in nodes.items()}
 
 
 def test_no_function_that_is_compiled_has_one() -> None:

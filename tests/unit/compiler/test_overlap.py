@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._compiler import async_calls, ordering
-from hostcall._tf import protos
+from hostcall._tf import function_defs
 
 X = tf.constant([[1.0, 2.0], [3.0, 4.0]])
 
@@ -30,9 +30,7 @@ class Program:
 
     def __init__(self, function: Callable[..., Any], *args: Any) -> None:
         concrete = tf.function(function).get_concrete_function(*(args or (X,)))
-        library = protos.function_pb2.FunctionDefLibrary()
-        library.function.append(concrete.function_def)
-        library.function.extend(concrete.graph.as_graph_def().library.function)
+        library = function_defs.library_of(concrete, concrete.graph.as_graph_def())
         before = library.SerializeToString(deterministic=True)
         async_calls.free(library)
         new, self.entry = ordering.order_side_effects(library, concrete.function_def.signature.name)
@@ -55,14 +53,30 @@ class Program:
         ]
 
 
-def test_a_lone_call_is_one_call() -> None:
-    assert "PyFuncStateless" in Program(lambda x: call(x) + 1.0).ops()
-    assert Program(lambda x: call(x) + 1.0).gates() == []
+def _not_needed(x: Any) -> Any:
+    call(x + 1.0)
+    tf.linalg.matmul(x, x)
+    return call(x)
 
 
-def test_calls_that_need_one_another_stay_as_they_are() -> None:
-    program = Program(lambda x: call(call(call(x))))
-    assert program.ops().count("PyFuncStateless") == 3
+@pytest.mark.parametrize(
+    ("function", "calls"),
+    [
+        pytest.param(lambda x: call(x) + 1.0, 1, id="a lone call"),
+        pytest.param(lambda x: call(call(call(x))), 3, id="calls that need one another"),
+        pytest.param(
+            lambda x: tf.linalg.matmul(call(tf.linalg.matmul(x, x)), x),
+            1,
+            id="what is heavy and comes before or after it",
+        ),
+        pytest.param(lambda x: (call(x), tf.exp(x) + tf.reduce_sum(x)), 1, id="what is light"),
+        pytest.param(_not_needed, 2, id="what nobody needs"),
+    ],
+)
+def test_calls_that_stay_as_they_are(function: Any, calls: int) -> None:
+    program = Program(function)
+    assert program.ops().count("PyFuncStateless") == calls
+    assert program.gates() == []
 
 
 def test_independent_calls_begin_before_any_is_waited_for() -> None:
@@ -80,25 +94,6 @@ def test_independent_calls_begin_before_any_is_waited_for() -> None:
 def test_a_call_is_waited_for_after_what_is_heavy() -> None:
     program = Program(lambda x: (call(x) + 1.0, tf.linalg.matmul(x, x, name="product")))
     assert program.gates() == [["call/hostcall_start", "product"]]
-
-
-def test_what_is_heavy_and_comes_before_or_after_it_changes_nothing() -> None:
-    program = Program(lambda x: tf.linalg.matmul(call(tf.linalg.matmul(x, x)), x))
-    assert program.ops().count("PyFuncStateless") == 1
-    assert program.gates() == []
-
-
-def test_what_is_light_changes_nothing() -> None:
-    assert Program(lambda x: (call(x), tf.exp(x) + tf.reduce_sum(x))).gates() == []
-
-
-def test_what_nobody_needs_is_not_waited_for() -> None:
-    def function(x: Any) -> Any:
-        call(x + 1.0)
-        tf.linalg.matmul(x, x)
-        return call(x)
-
-    assert Program(function).gates() == []
 
 
 def test_a_second_level_has_a_gate_of_its_own() -> None:

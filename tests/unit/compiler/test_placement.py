@@ -11,6 +11,7 @@ import tensorflow as tf
 import hostcall
 from hostcall._compiler import kernel_hook
 from hostcall._compiler.partition import placement
+from hostcall._tf import function_defs
 from tests.support.helpers import jitted
 from tests.support.tpu import compile_for_tpus
 
@@ -25,13 +26,12 @@ def tpu(monkeypatch: pytest.MonkeyPatch) -> None:
     compile_for_tpus(monkeypatch)
 
 
-def rewritten(program: Any, device: str = DEVICE) -> Any:
-    return kernel_function(jitted(program).get_concrete_function(X), device)
+def rewritten(program: Any, device: str) -> Any:
+    return rewritten_for(jitted(program).get_concrete_function(X), device)
 
 
-def kernel_function(concrete: Any, device: str) -> Any:
-    library = concrete.graph.as_graph_def().library
-    library.function.append(concrete.function_def)
+def rewritten_for(concrete: Any, device: str) -> Any:
+    library = function_defs.library_of(concrete, concrete.graph.as_graph_def())
     name = concrete.function_def.signature.name
     return kernel_hook.rewrite_for_kernel(library.SerializeToString(), name, device, True)
 
@@ -108,7 +108,7 @@ def test_functions_for_two_devices_have_two_names() -> None:
     concrete = jitted(lambda x: sort(tf.sin(x)) * 2.0).get_concrete_function(X)
     devices = (DEVICE, DEVICE.replace("TPU:1", "TPU:0"), "")
     with hostcall.scope(route="partition"):
-        names = {kernel_function(concrete, device).name for device in devices}
+        names = {rewritten_for(concrete, device).name for device in devices}
     assert len(names) == 3
 
 

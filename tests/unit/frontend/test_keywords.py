@@ -1,7 +1,6 @@
 """hostcall._functions.callback: arguments by keyword, and the function's defaults."""
 
 import inspect
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,12 +9,9 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.helpers import jitted, plain
+from tests.support.memo import eagerly
 
 X = tf.constant([1.0, 2.0, 3.0])
-
-
-def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
 
 
 each_mode = pytest.mark.parametrize("mode", [eagerly, plain, jitted])
@@ -254,9 +250,3 @@ def test_a_function_of_numpys_can_be_traced_itself(function: Any, jit_compile: b
         hostcall.callback(function, result=lambda *inputs: inputs[0]), jit_compile=jit_compile
     )
     np.testing.assert_array_equal(traced(*[X] * function.nin), function(*[X] * function.nin))
-
-
-def test_none_is_refused_where_it_is_no_default() -> None:
-    scale, _ = noting()
-    with pytest.raises(ValueError, match="None, which is passed by position"):
-        scale(X, None)

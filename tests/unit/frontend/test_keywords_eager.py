@@ -1,6 +1,5 @@
 """hostcall.callback of kind "eager": arguments by keyword, with gradients and composite tensors."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,12 +8,9 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.helpers import jitted, plain
+from tests.support.memo import eagerly
 
 X = tf.constant([1.0, 2.0, 3.0])
-
-
-def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
 
 
 @pytest.mark.parametrize("mode", [eagerly, plain, jitted])

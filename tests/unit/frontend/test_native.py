@@ -11,13 +11,10 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.helpers import jitted, plain
+from tests.support.memo import eagerly
 from tests.support.native_code.programs import NEXT, of
 
 X = np.array([1.0, 2.0, 3.0], np.float32)
-
-
-def eagerly(function: Any) -> Any:
-    return function
 
 
 @pytest.mark.parametrize("mode", [eagerly, plain, jitted])

@@ -16,7 +16,6 @@ Changed functions get new names: TensorFlow finds functions by name, and still h
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -35,27 +34,24 @@ from hostcall._functions.declaration import TRACE
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDefLibrary, Functions, NodeDef
-from hostcall_runtime import _library
 from hostcall_runtime._errors import LoweringError
 
 
 def give(functions: Functions, changed: Collection[str], entry: str) -> None:
-    """Rename the functions that have changed, and those that call them.
+    """Rename changed functions and their callers, in place; `entry` gets its new name later.
 
     Equal functions get equal names.
-
-    Args:
-      functions: FunctionDefs by their old names, changed in place.
-      changed: the names of the changed functions.
-      entry: the function that keeps its name, since its replacement gets another one anyway.
     """
     new_names: dict[str, str] = {}
 
     def renamed(name: str) -> str:
-        if name not in new_names:
+        if name in functions and name not in new_names:
             new_names[name] = name  # XLA compiles no recursion
-            new_names[name] = _renamed(functions[name], functions, name in changed, renamed)
-        return new_names[name]
+            calls = defs.calls_in(functions[name], functions)
+            redirected = [defs.redirect(node, functions, renamed) for node in calls]
+            if name in changed or any(redirected):
+                new_names[name] = name + defs.of_contents([functions[name]])
+        return new_names.get(name, name)
 
     for name in functions if changed else ():
         if renamed(name) != name and name != entry:
@@ -82,28 +78,6 @@ def is_changed(before: FunctionDefLibrary, after: FunctionDefLibrary, entry: str
     return len(set(sizes)) > 1 or bool(new_functions(before, after))
 
 
-def _renamed(
-    function: Any, functions: Functions, is_changed: bool, renamed: Callable[[str], str]
-) -> str:
-    name: str = function.signature.name
-    for node in defs.calls_in(function, functions):
-        for called in defs.called_functions(node, functions):
-            if called in functions and (new := renamed(called)) != called:
-                is_changed = True
-                _redirect(node, called, new)
-    if not is_changed:
-        return name
-    return name + defs.of_contents([function])
-
-
-def _redirect(node: Any, old: str, new: str) -> None:
-    if node.op == old:
-        node.op = new
-    for callee in defs.callees(node):
-        if callee.name == old:
-            callee.name = new
-
-
 _LIST = "HostcallList"
 _VARIANT = tf.variant.as_datatype_enum
 # Ops that read or write the elements of a list.
@@ -126,15 +100,12 @@ def add(
     bounded: Mapping[Source, set[tuple[int, int]]],
     hosted: Collection[Source],
 ) -> set[str]:
-    """Add the checks to functions that are going to be compiled.
+    """Add the checks to functions that are going to be compiled; return the names of those changed.
 
     Args:
       functions: FunctionDefs by name, changed in place.
       bounded: for conditionals, the (result, dimension)s that may be bounded, and are right so.
       hosted: the ops that are on the host, and so not compiled.
-
-    Returns:
-      The names of the functions that have changed.
     """
     changed = set()
     for name, function in functions.items():
@@ -185,13 +156,7 @@ _RANKS = (1, 2, 3, 4, 0)
 def results(
     node: NodeDef, operands: Sequence[Tensor], symbol: SymbolMaker
 ) -> list[Shape | None] | None:
-    """Return the shapes of a script op's results in a program, or None if no size is bounded.
-
-    Args:
-      node: its NodeDef.
-      operands: the known facts about its operands.
-      symbol: makes a symbol from the number of a result, a dimension and the bound.
-    """
+    """Return the shapes of a script op's results in a program, or None if no size is bounded."""
     try:
         spec = lookup.existing_spec_of(node)
     except LoweringError:  # the op cannot run in this process
@@ -274,20 +239,17 @@ _TAKES_SIZES = "it takes a size that is only bounded in a compiled program: {rea
 def marked(
     library: FunctionDefLibrary, entry: str, whole: bool = False, compiled: bool = False
 ) -> Any:
-    """Mark the ops that must be on the host because of the sizes that they make or take.
+    """Return a copy with marks on the ops that the sizes they make or take force onto the host.
 
     Args:
-      library: a FunctionDefLibrary, which stays unchanged.
+      library: the functions.
       entry: the function that is going to be compiled.
       whole: whether no op of it can be on the host.
       compiled: whether XLA gets exactly the functions that are returned. Then facts that only XLA
         can tell are checked there, say equal branch sizes; and changed functions get new names.
-
-    Returns:
-      A copy.
     """
     copy = protos.copy_of(library)
-    search = _Search(copy, entry, _nothing if whole else route_selection.is_on_host)
+    search = _Search(copy, entry, _never if whole else route_selection.is_on_host)
     search.run()
     for name, function in search.functions.items():
         _mark(name, function, search)
@@ -300,29 +262,19 @@ def marked(
 
 
 def find(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
-    """Find the ops that hinder a function from being one program, with the reasons.
-
-    Args:
-      library: a FunctionDefLibrary.
-      entry: the function that is going to be compiled, as a whole.
-    """
-    search = _Search(protos.copy_of(library), entry, _nothing)
+    """Find the ops that hinder a function from being one program, with the reasons."""
+    search = _Search(protos.copy_of(library), entry)
     search.run()
     return search.hindered
 
 
 def at_risk(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
-    """Find the ops that XLA may get wrong if hostcall changes nothing.
+    """Find the ops that XLA may get wrong if it compiles a function whole, with the errors."""
+    return _Search(protos.copy_of(library), entry).at_risk()
 
-    Args:
-      library: a FunctionDefLibrary.
-      entry: a function that is compiled as a whole.
 
-    Returns:
-      The possible errors, by the names of function and op.
-    """
-    search = _Search(protos.copy_of(library), entry, _nothing)
-    return search.at_risk()
+def _never(_: NodeDef) -> bool:
+    return False
 
 
 def _mark(name: str, function: Any, search: _Search) -> None:
@@ -342,12 +294,7 @@ def _mark(name: str, function: Any, search: _Search) -> None:
 
 
 class _Search:
-    """A search for the bounded sizes in a program.
-
-    Args:
-      library: a FunctionDefLibrary; ops in it that XLA gets wrong are rewritten in other ops.
-      entry: the function that is going to be compiled.
-      is_on_host: whether a script op is on the host, by its NodeDef.
+    """A search for bounded sizes in a program. It rewrites ops that XLA gets wrong in other ops.
 
     Attributes:
       functions: the functions that the entry reaches, by name.
@@ -358,7 +305,7 @@ class _Search:
     """
 
     def __init__(
-        self, library: FunctionDefLibrary, entry: str, is_on_host: Callable[[Any], bool]
+        self, library: FunctionDefLibrary, entry: str, is_on_host: Callable[[Any], bool] = _never
     ) -> None:
         self.functions = defs.reachable(library, entry)
         self.compiled = {n: f for n, f in self.functions.items() if not defs.has_frames(f)}
@@ -366,14 +313,11 @@ class _Search:
         self._kinds = {n.op for function in self.functions.values() for n in function.node_def}
         self._entry = entry
         self._is_on_host = is_on_host
-        self._bindings = _library.load("hostcall._tensorflow")
-        self._constants = functools.partial(op_kinds.constant_operands, self._bindings)
         self.hindered: dict[Source, str] = {}
         self.bounded: Mapping[Source, set[tuple[int, int]]] = {}
         self.replaced: set[str] = set()
 
     def run(self) -> None:
-        """Fill in the attributes."""
         if self.has(wrong_kernels.TABLE):
             self.replaced |= wrong_kernels.replace(self.compiled)
         if self.has(op_kinds.BRANCH_OPS):
@@ -395,7 +339,6 @@ class _Search:
         return not self._kinds.isdisjoint(kinds)
 
     def at_risk(self) -> dict[Source, str]:
-        """Find the ops that XLA may get wrong; see the function `at_risk`."""
         found = sources.find(self.functions)
         offences = self._offences() if self._any_may_be_bounded() else []
         for offence in offences:
@@ -407,7 +350,7 @@ class _Search:
 
     def _offences(self) -> list[Offence]:
         """Follow the remaining bounded sizes, and note them."""
-        flow = Flow(self.functions, self._results, self._constants, self.hindered)
+        flow = Flow(self.functions, self._results, self.hindered)
         flow.run(self._entry)
         self.bounded = flow.bounded
         return [*flow.offences.values()]
@@ -439,7 +382,7 @@ class _Search:
         node = self._node((offence.function, offence.node))
         if offence.calls or node.op in op_kinds.SCRIPT_OPS:
             return False
-        return not op_kinds.has_xla_kernel(self._bindings, node)
+        return not op_kinds.has_xla_kernel(node)
 
     def _results(self, source: Source, node: NodeDef, *rest: Any) -> list[Shape | None] | None:
         on_host = source in self.hindered or self._is_on_host(node)
@@ -448,17 +391,20 @@ class _Search:
     def _any_may_be_bounded(self) -> bool:
         """Return whether some result may have a bounded size, whatever script ops take."""
         if any(
-            sources.in_function(function, name == self._entry, self._constants)
+            sources.in_function(function, name == self._entry)
             for name, function in self.functions.items()
         ):
             return True
-        taken = Tensor()
         if not self.has(op_kinds.SCRIPT_OPS):
             return False
+
+        def symbol(result: int, dim: int, bound: int | None) -> Symbol:
+            return Symbol(("", result, dim), bound)
+
         for name, function in self.functions.items():
             for node in defs.nodes_of(function, op_kinds.SCRIPT_OPS):
-                operands = [taken] * len(node.attr["Tin"].list.type)
-                if self._results((name, node.name), node, operands, _any_symbol) is not None:
+                operands = [Tensor()] * len(node.attr["Tin"].list.type)
+                if self._results((name, node.name), node, operands, symbol) is not None:
                     return True
         return False
 
@@ -498,14 +444,6 @@ def _ends_sizes(offence: Offence, source: Source) -> bool:
     return not offence.calls and all(
         shape is not None and None not in shape for shape in offence.shapes
     )
-
-
-def _nothing(_: Any) -> bool:
-    return False
-
-
-def _any_symbol(result: int, dim: int, bound: int | None) -> Symbol:
-    return Symbol(("", result, dim), bound)
 
 
 def _reason(offence: Offence, source: Source, functions: Functions) -> str:

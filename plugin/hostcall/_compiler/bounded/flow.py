@@ -16,7 +16,7 @@ import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from hostcall._compiler import async_calls
+from hostcall._compiler import control_flow
 from hostcall._compiler.bounded import layout_rules as layout
 from hostcall._compiler.bounded import sources, value_rules
 from hostcall._compiler.bounded.sizes import (
@@ -49,11 +49,17 @@ SelectV2 Selu Sigmoid SigmoidGrad Sign Sin Sinh Softplus SoftplusGrad Softsign S
 Sqrt SqrtGrad Square SquaredDifference Tan Tanh TanhGrad TruncateDiv TruncateMod Xdivy Xlogy
 """
 _REDUCTIONS = "All Any Max Mean Min Sum"
+_SCATTERS = """
+TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TensorScatterUpdate
+"""
+_SEGMENTS = "UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum"
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_KEPT.split(), value_rules.kept),
     **dict.fromkeys(_ELEMENTWISE.split(), value_rules.elementwise),
     **dict.fromkeys(_REDUCTIONS.split(), value_rules.reduction),
+    **dict.fromkeys(_SCATTERS.split(), value_rules.scatter),
+    **dict.fromkeys(_SEGMENTS.split(), value_rules.segments),
     "AddV2": value_rules.arithmetic(operator.add),
     "FloorDiv": value_rules.arithmetic(value_rules.floor_divided),
     "FloorMod": value_rules.arithmetic(value_rules.remainder),
@@ -108,28 +114,16 @@ RULES: dict[str, Rule] = {
     "Squeeze": layout.squeeze,
     "StridedSlice": layout.strided_slice,
     "StridedSliceGrad": layout.strided_slice_grad,
-    "TensorScatterAdd": value_rules.scatter,
-    "TensorScatterMax": value_rules.scatter,
-    "TensorScatterMin": value_rules.scatter,
-    "TensorScatterSub": value_rules.scatter,
-    "TensorScatterUpdate": value_rules.scatter,
     "Tile": layout.tile,
     "TopKV2": value_rules.top,
     "Transpose": layout.transpose,
     "Unique": value_rules.unique,
     "UniqueV2": value_rules.unique,
     "Unpack": layout.unpack,
-    "UnsortedSegmentMax": value_rules.segments,
-    "UnsortedSegmentMin": value_rules.segments,
-    "UnsortedSegmentProd": value_rules.segments,
-    "UnsortedSegmentSum": value_rules.segments,
     "Where": value_rules.where,
     "ZerosLike": value_rules.zeros_like,
 }
 
-
-_BRANCH_OPS = frozenset({"If", "StatelessIf", "Case", "StatelessCase"})
-_LOOP_OPS = frozenset({"While", "StatelessWhile"})
 
 _NOT_LISTED = "it is not known to be right there"
 _OF_DATA = "its sizes depend on data, and XLA bounds them at best"
@@ -173,26 +167,22 @@ class Flow:
 
     Args:
       functions: FunctionDefs by name.
-      results: gives the shapes of a script op's results; see `Results`.
-      constants: the positions of a node's operands that XLA has to know when it compiles.
+      results: see `Results`.
       hosted: the ops that are on the host, whose results therefore have known sizes.
 
     Attributes:
       offences: the offences found, each once.
-      bounded: for each source in the program, and each conditional, the (result, dimension)s that
-        may be bounded.
+      bounded: for each source and conditional, the (result, dimension)s that may be bounded.
     """
 
     def __init__(
         self,
         functions: Mapping[str, Any],
         results: Results,
-        constants: sources.Constants,
         hosted: Collection[Source] = (),
     ) -> None:
         self._functions = functions
         self._results = results
-        self._constants = constants
         self._hosted = hosted
         self._matter: dict[str, bool] = {}
         self.offences: dict[Source, Offence] = {}
@@ -212,13 +202,10 @@ class Flow:
             known if given.shape is None and not given.tainted else given.shape
             for given, known in zip(arguments, argument_shapes(function), strict=True)
         ]
-        body = _Body(self, function, path, Inferred(function, shapes, self._functions))
-        names = [argument.name for argument in function.signature.input_arg]
-        given = [
-            dataclasses.replace(argument, shape=shape)
-            for argument, shape in zip(arguments, shapes, strict=True)
-        ]
-        return body.run(dict(zip(names, given, strict=True)))
+        given = zip(function.signature.input_arg, arguments, shapes, strict=True)
+        known = {arg.name: [dataclasses.replace(one, shape=s)] for arg, one, s in given}
+        inferred = Inferred(function, shapes, self._functions)
+        return _Body(self, function, path, inferred, known).run()
 
     def _on_host(self, function: FunctionDef, path: str) -> list[Tensor]:
         """Return the known facts about the results of a function that XLA does not compile."""
@@ -233,7 +220,7 @@ class Flow:
 
     def follow_hosted(self, node: NodeDef, path: str, operands: list[Tensor]) -> None:
         """Follow the functions that a host op calls, since XLA compiles clusters of them."""
-        given = [Tensor(varies=True)] * len(operands[node.op in _BRANCH_OPS :])
+        given = [Tensor(varies=True)] * len(operands[node.op in op_kinds.BRANCH_OPS :])
         for i, name in enumerate(defs.called_functions(node, self._functions)):
             if name in self._functions and self._function_matters(name):
                 self._function(name, f"{path}:{i}", given)
@@ -243,15 +230,15 @@ class Flow:
     ) -> list[Tensor]:
         """Return the known facts about the results of a node that calls functions."""
         try:
-            if node.op in _LOOP_OPS:
+            if node.op in op_kinds.LOOP_OPS:
                 return self._loop(node, path, operands)
-            if node.op in _BRANCH_OPS:
+            if node.op in op_kinds.BRANCH_OPS:
                 results = self._branches(node, path, operands)
                 self._note((function, node.name), results)
                 return results
             if node.op in self._functions:
                 return self._function(node.op, path, operands)
-            if node.op in defs.CALL_OPS:
+            if node.op in op_kinds.CALL_OPS:
                 return self._function(node.attr["f"].func.name, path, operands)
             raise UnprovenError(_NOT_LISTED)
         except UnprovenError as error:
@@ -270,7 +257,7 @@ class Flow:
 
     def _loop(self, node: NodeDef, path: str, operands: list[Tensor]) -> list[Tensor]:
         body = self._functions[node.attr["body"].func.name]
-        same = async_calls.arguments(body)
+        same = control_flow.invariants(body)
         state = [
             one if i in same else dataclasses.replace(one, varies=True)
             for i, one in enumerate(operands)
@@ -297,7 +284,7 @@ class Flow:
         if name not in self._matter:
             self._matter[name] = False
             function = self._functions[name]
-            self._matter[name] = sources.in_function(function, False, self._constants) or any(
+            self._matter[name] = sources.in_function(function, is_entry=False) or any(
                 map(self.matters, function.node_def)
             )
         return self._matter[name]
@@ -334,7 +321,7 @@ class Flow:
         """Return whether XLA would make a bounded dimension in a node, whatever sizes it takes."""
         if node.op in sources.ALWAYS:
             return True
-        inputs = [operands[i] for i in sources.sizing_operands(node, self._constants)]
+        inputs = [operands[i] for i in sources.sizing_operands(node)]
         if not any(operand.varies for operand in inputs):
             return False
         if node.op == "Slice":
@@ -375,7 +362,7 @@ class Flow:
             return rule(site, operands)
         if any(operand.bounded for operand in operands):
             raise UnprovenError(_NOT_LISTED)
-        if any(operands[i].tainted for i in self._constants(site.node)):
+        if any(operands[i].tainted for i in op_kinds.constant_operands(site.node)):
             raise UnprovenError("it takes a size, which XLA would have to know")
         return site.fixed()
 
@@ -404,55 +391,50 @@ class Flow:
         return [Tensor(shape, varies=True) for shape in shapes]
 
 
+@dataclasses.dataclass
 class _Body:
     """One call of a function."""
 
-    def __init__(self, flow: Flow, function: FunctionDef, path: str, inferred: Inferred) -> None:
-        self._flow = flow
-        self._function = function
-        self._name = function.signature.name
-        self._path = path
-        self._inferred = inferred
-        self._known: dict[str, list[Tensor]] = {}
+    flow: Flow
+    function: FunctionDef
+    path: str
+    inferred: Inferred
+    known: dict[str, list[Tensor]]
 
-    def run(self, arguments: Mapping[str, Tensor]) -> list[Tensor]:
+    def run(self) -> list[Tensor]:
         """Return the known facts about the results."""
-        self._known = {name: [value] for name, value in arguments.items()}
-        for node in defs.program_order(self._function):
+        for node in defs.program_order(self.function):
             inputs = [self._value(value) for value in node.input if not value.startswith("^")]
-            self._known[node.name] = self._node(node, inputs)
-        results = self._function.signature.output_arg
-        return [self._value(self._function.ret[result.name]) for result in results]
+            self.known[node.name] = self._node(node, inputs)
+        results = self.function.signature.output_arg
+        return [self._value(self.function.ret[result.name]) for result in results]
 
     def _value(self, value: str) -> Tensor:
-        name, index = self._inferred.position(value)
-        return self._known[name][index]
+        name, index = self.inferred.position(value)
+        return self.known[name][index]
 
     def _node(self, node: NodeDef, operands: list[Tensor]) -> list[Tensor]:
-        flow, path = self._flow, f"{self._path}/{node.name}"
+        flow, name, path = self.flow, self.function.signature.name, f"{self.path}/{node.name}"
         tainted = any(operand.tainted for operand in operands)
-        if flow.is_hosted(self._name, node):
+        if flow.is_hosted(name, node):
             flow.follow_hosted(node, path, operands)
             return [dataclasses.replace(r, varies=True) for r in self._fixed(node, operands)]
         if not tainted and not flow.makes_sizes(node, operands) and not flow.matters(node):
             return self._fixed(node, operands)
         if node.op in op_kinds.SCRIPT_OPS:
-            return flow.script_op(node, self._name, path, operands) or self._fixed(node, operands)
-        count = self._inferred.count(node.name)
+            return flow.script_op(node, name, path, operands) or self._fixed(node, operands)
         if defs.called_functions(node, flow._functions):
-            return flow.called(node, self._name, path, operands, count)
-        shapes = [self._inferred.shape(node.name, i) for i in range(count)]
-        return flow.op(Site(node, path, shapes), self._name, operands)
+            return flow.called(node, name, path, operands, self.inferred.count(node.name))
+        return flow.op(Site(node, path, self.inferred.shapes(node.name)), name, operands)
 
     def _fixed(self, node: NodeDef, operands: list[Tensor]) -> list[Tensor]:
         """Return the results of a node that bounded sizes do not affect."""
-        count = self._inferred.count(node.name)
-        shapes = [self._inferred.shape(node.name, i) for i in range(count)]
-        contents = [self._inferred.contents(node.name, i) for i in range(count)]
+        shapes = self.inferred.shapes(node.name)
+        contents = [self.inferred.contents(node.name, i) for i in range(len(shapes))]
         if any(known is not None and None in known for known in contents):
             # TensorFlow knows constants; the rules also know values that are computed from them.
             with contextlib.suppress(UnprovenError):
-                site = Site(node, self._path, shapes)
+                site = Site(node, self.path, shapes)
                 found = RULES[node.op](site, operands) if node.op in RULES else []
                 contents = [result.contents for result in found] or contents
         varies = does_vary(node, operands)

@@ -318,14 +318,12 @@ def strided_slice_grad(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     known = Site(site.node, site.path, [None])
     (taken,) = strided_slice(known, [Tensor(sizes), *operands[1:4]])
     for size, given in zip(shape_of(taken), shape_of(operands[4]), strict=True):
-        if isinstance(size, Symbol) and size != given and not _has_bound_of(given, size):
-            raise UnprovenError("it takes sizes that may differ")
+        if isinstance(size, Symbol) and size != given:
+            # XLA compares bounds here.
+            bound = given.bound if isinstance(given, Symbol) else None
+            if bound is None or bound != size.bound:
+                raise UnprovenError("it takes sizes that may differ")
     return [Tensor(sizes)]
-
-
-def _has_bound_of(size: Size, other: Symbol) -> bool:
-    """Return whether XLA, which compares bounds here, takes two sizes for equal."""
-    return isinstance(size, Symbol) and size.bound is not None and size.bound == other.bound
 
 
 def slice_(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:

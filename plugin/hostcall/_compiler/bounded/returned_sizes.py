@@ -20,9 +20,8 @@ import tensorflow as tf
 from hostcall._compiler.function_edits import NodeWriter
 from hostcall._tf import attributes, op_kinds
 from hostcall._tf import function_defs as defs
-from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef
+from hostcall._tf.types import FunctionDef, Functions, NodeDef
 
-_NO_ARRAYS = frozenset(t.as_datatype_enum for t in (tf.resource, tf.string, tf.variant))
 _INT32, _FLOAT = tf.int32.as_datatype_enum, tf.float32.as_datatype_enum
 _FLOATS = frozenset(t.as_datatype_enum for t in (tf.half, tf.bfloat16, tf.float32, tf.float64))
 _NUMBERS = _FLOATS | {
@@ -36,34 +35,17 @@ _PREFIX = "hostcall_result"
 _NEVER_ENDS = sorted({*range(_ENDS)} - {n * n % _ENDS for n in range(_ENDS)})
 
 
-def keep_apart(library: FunctionDefLibrary, entry: str) -> None:
-    """Make the results of a function distinct values, if their sizes are bounded.
+def keep_apart(function: Any, functions: Functions) -> None:
+    """Make the bounded results of a compiled function distinct values, in place.
 
-    Args:
-      library: a FunctionDefLibrary, changed in place. Its script ops say which results are bounded.
-      entry: the name of the function, which is compiled as one program.
+    Its script ops, and those of the functions that it calls, say which results are bounded.
     """
-    functions = {function.signature.name: function for function in library.function}
-    keep_apart_in(functions[entry], functions)
-
-
-def keep_apart_in(function: Any, functions: Functions) -> None:
-    """Make the bounded results of one compiled function, say a cluster, distinct values.
-
-    Args:
-      function: its FunctionDef, changed in place.
-      functions: the functions that it calls, by name.
-    """
-    results = [r for r in function.signature.output_arg if r.type not in _NO_ARRAYS]
-    if len(results) < 2:
-        return
-    touched = _touched(function, functions)
-    fixed = _fixed_results(function)
-    results = [
-        r
-        for r in results
-        if (value := function.ret[r.name]) not in fixed and defs.source(value) in touched
-    ]
+    results = [r for r in function.signature.output_arg if r.type not in defs.NO_ARRAYS]
+    if len(results) > 1:
+        touched = _touched(function, functions)
+        fixed = _fixed_results(function)
+        values = [(r, function.ret[r.name]) for r in results]
+        results = [r for r, value in values if value not in fixed and defs.source(value) in touched]
     if len(results) < 2:
         return
     prefix = _PREFIX
@@ -83,11 +65,7 @@ def keep_apart_in(function: Any, functions: Functions) -> None:
 
 
 def join_again(function: Any) -> None:
-    """Undo `keep_apart_in`, so that a cluster can be divided again.
-
-    Args:
-      function: its FunctionDef, changed in place.
-    """
+    """Undo `keep_apart`, in place, so that a cluster can be divided again."""
     added = {n.name: n for n in function.node_def if n.name.startswith(f"{_PREFIX}_")}
 
     def joined(value: str) -> str:

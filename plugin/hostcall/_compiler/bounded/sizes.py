@@ -148,10 +148,6 @@ def same(sizes: Sequence[Size]) -> Size:
 def join(tensors: Sequence[Tensor], symbol: Callable[[int], Symbol]) -> Tensor:
     """Return the known facts about a value that is one of several, as after a branch.
 
-    Args:
-      tensors: the known facts about each of them.
-      symbol: makes a new symbol for a dimension.
-
     Raises:
       UnprovenError: if a size is bounded in one and not in another.
     """
@@ -217,13 +213,7 @@ def sizes_of(shape: tf.TensorShape) -> Shape | None:
 
 
 class Inferred:
-    """A function as a graph in which TensorFlow has inferred shapes.
-
-    Args:
-      function: a FunctionDef.
-      shapes: the shapes of its arguments.
-      functions: FunctionDefs by name.
-    """
+    """A function as a graph in which TensorFlow has inferred shapes from those of the arguments."""
 
     def __init__(
         self, function: FunctionDef, shapes: Sequence[Shape | None], functions: Mapping[str, Any]
@@ -249,6 +239,10 @@ class Inferred:
         """Return the shape of a node's result, as TensorFlow knows it."""
         tensor = self._tensor(node, index)
         return None if tensor is None else sizes_of(tensor.shape)
+
+    def shapes(self, node: str) -> list[Shape | None]:
+        """Return the shapes of all results of a node."""
+        return [self.shape(node, index) for index in range(self.count(node))]
 
     def contents(self, node: str, index: int) -> Shape | None:
         """Return the elements of a result that may give sizes, with None for unknown ones."""

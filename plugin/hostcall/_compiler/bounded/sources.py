@@ -11,7 +11,7 @@ Conditionals whose branches return different sizes are sources too. XLA takes a 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -23,8 +23,6 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, Functions, NodeDef
 
 REASON = "its branches return different sizes, which are only bounded in a compiled program"
-
-_NO_ARRAYS = frozenset(t.as_datatype_enum for t in (tf.resource, tf.variant, tf.string))
 
 
 def find(functions: Functions) -> dict[Source, str]:
@@ -40,7 +38,7 @@ def find(functions: Functions) -> dict[Source, str]:
 def arrays(node: NodeDef) -> list[int]:
     """List the numbers of a conditional's results that are arrays for XLA."""
     types = node.attr["Tout"].list.type
-    return [i for i, dtype in enumerate(types) if dtype not in _NO_ARRAYS]
+    return [i for i, dtype in enumerate(types) if dtype not in defs.NO_ARRAYS]
 
 
 def _may_differ(node: NodeDef) -> bool:
@@ -82,14 +80,8 @@ def _sizes_differ(one: Shape | None, other: Shape | None) -> bool:
 
 # Sources whatever their operands are.
 ALWAYS = frozenset(
-    {
-        "DynamicPartition",
-        "NonMaxSuppressionV3",
-        "Unique",
-        "UniqueV2",
-        "Where",
-        "XlaSetDynamicDimensionSize",
-    }
+    {"DynamicPartition", "NonMaxSuppressionV3", "Unique", "UniqueV2", "Where"}
+    | {"XlaSetDynamicDimensionSize"}
 )
 
 # Sources if XLA does not know one of these operands when it compiles. XLA wants to know an operand
@@ -100,28 +92,22 @@ BY_OPERANDS: Mapping[str, tuple[int, ...]] = {
     "TopKV2": (1,),
 }
 
-# Gives the positions of the operands of a node that XLA wants to know when it compiles.
-Constants = Callable[[Any], Sequence[int]]
-
 # Ops whose results XLA always knows when it compiles, and ops whose results it never knows.
 SHAPE_OPS = frozenset({"Rank", "Shape", "ShapeN", "Size"})
 OPAQUE_OPS = op_kinds.BRANCH_OPS | op_kinds.LOOP_OPS | op_kinds.SCRIPT_OPS
 
 
-def sizing_operands(node: NodeDef, constants: Constants) -> Sequence[int]:
+def sizing_operands(node: NodeDef) -> Sequence[int]:
     """Return the positions of the operands that may make a bounded dimension in a node."""
     if node.op.startswith("Xla") or node.op in OPAQUE_OPS:
         return ()
-    return BY_OPERANDS.get(node.op) or constants(node)
+    return BY_OPERANDS.get(node.op) or op_kinds.constant_operands(node)
 
 
-def in_function(function: FunctionDef, is_entry: bool, constants: Constants) -> bool:
+def in_function(function: FunctionDef, is_entry: bool) -> bool:
     """Return whether a function may hold a source, at little cost.
 
-    Args:
-      function: a FunctionDef.
-      is_entry: whether XLA knows its arguments when it compiles, as it does those of an entry.
-      constants: see `Constants`.
+    XLA knows the arguments of an entry when it compiles.
     """
     # Large functions have few kinds of ops.
     by_kind: dict[str, list[Any]] = {}
@@ -133,8 +119,8 @@ def in_function(function: FunctionDef, is_entry: bool, constants: Constants) -> 
     wanted = [
         found
         for nodes in by_kind.values()
-        if sizing_operands(nodes[0], constants)
-        for found in _open_sizes(nodes, constant, constants)
+        if sizing_operands(nodes[0])
+        for found in _open_sizes(nodes, constant)
     ]
     if not wanted:
         return False
@@ -143,18 +129,14 @@ def in_function(function: FunctionDef, is_entry: bool, constants: Constants) -> 
 
 
 def _open_sizes(
-    nodes: Sequence[Any], constant: AbstractSet[str], constants: Constants
+    nodes: Sequence[Any], constant: AbstractSet[str]
 ) -> Iterator[tuple[Any, list[str]]]:
-    """Yield the nodes of one kind whose sizes do not follow from constants.
-
-    Yields:
-      A node, and the nodes and arguments whose values may give the sizes of its results.
-    """
+    """Yield the nodes of one kind with sizes that no constants give, and what gives the sizes."""
     positions: dict[int, Sequence[int]] = {}  # by the number of inputs, which may vary
     for node in nodes:
         count = len(node.input)
         if count not in positions:
-            positions[count] = sizing_operands(node, constants)
+            positions[count] = sizing_operands(node)
         inputs = [node.input[i].partition(":")[0] for i in positions[count]]
         if not constant >= {*inputs}:
             yield node, inputs

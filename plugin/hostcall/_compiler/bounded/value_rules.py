@@ -26,12 +26,9 @@ from hostcall._compiler.bounded.sizes import (
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """An op in a program.
+    """An op in a program, and the shapes of its results as TensorFlow knows them.
 
-    Attributes:
-      node: its NodeDef.
-      path: the path to it, a name that no other op of the program has.
-      shapes: the shapes of its results, as TensorFlow knows them.
+    The path is a name that no other op of the program has.
     """
 
     node: Any
@@ -39,7 +36,6 @@ class Site:
     shapes: Sequence[Shape | None]
 
     def symbol(self, dim: int, bound: int | None = None, result: int = 0) -> Symbol:
-        """Return a new bounded size for a dimension of a result."""
         return Symbol((self.path, result, dim), bound)
 
     def fixed(self) -> list[Tensor]:
@@ -64,33 +60,21 @@ Rule: TypeAlias = Callable[[Site, Sequence[Tensor]], list[Tensor]]
 
 
 def shape_of(tensor: Tensor) -> Shape:
-    """Return the shape of an operand whose rank has to be known.
-
-    Raises:
-      UnprovenError: if the rank is not known.
-    """
+    """Return the shape of an operand whose rank has to be known."""
     if tensor.shape is None:
         raise UnprovenError("the rank of what it takes is not known")
     return tensor.shape
 
 
 def integers(tensor: Tensor) -> tuple[int, ...]:
-    """Return the elements of an operand that have to be known, as axes have.
-
-    Raises:
-      UnprovenError: if they are not known.
-    """
+    """Return the elements of an operand that have to be known, as axes have."""
     if tensor.contents is None or not all(isinstance(n, int) for n in tensor.contents):
         raise UnprovenError("which dimensions it works on, or where, is not known")
     return tuple(n for n in tensor.contents if isinstance(n, int))
 
 
 def sizes_in(tensor: Tensor) -> Shape:
-    """Return the elements of an operand that are sizes.
-
-    Raises:
-      UnprovenError: if they are not followed.
-    """
+    """Return the elements of an operand that are sizes."""
     if tensor.contents is None:
         raise UnprovenError("it takes a size that is worked out from a bounded one")
     return tensor.contents
