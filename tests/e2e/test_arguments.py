@@ -243,9 +243,9 @@ def test_a_dict_as_inp_and_in_tout(build: Any, op: Any) -> None:
         tout = {"y": (FLOAT, FLOAT), "x": FLOAT}
         return shaped(op(swap, {"b": b, "a": a}, tout))
 
-    floats = lambda *values: np.array(values, np.float32)  # noqa: E731
     result = to_numpy(build(program)(X, X * 10.0))
-    assert_same(result, {"x": floats(10, 20), "y": (floats(1, 2), floats(11, 22))})
+    x, y, z = np.array([[10, 20], [1, 2], [11, 22]], np.float32)
+    assert_same(result, {"x": x, "y": (y, z)})
 
 
 @eagerly_too

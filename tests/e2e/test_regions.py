@@ -139,7 +139,7 @@ PROGRAMS: dict[str, Callable[[tf.Tensor], Any]] = {
     "a dataset": refused_programs.a_dataset,
     "a variable": a_variable,
 }
-LARGE_CONSTANT = np.arange(1000.0, dtype=np.float32).reshape(2, 500)
+LARGE_CONSTANT: Any = np.arange(1000.0, dtype=np.float32).reshape(2, 500)
 each_program = pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 
 

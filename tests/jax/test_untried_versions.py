@@ -9,7 +9,8 @@ import tomllib
 import jax
 import pytest
 
-from hostcall.jax import _drift, _names, _versions
+from hostcall.jax import _drift, _names
+from hostcall_runtime import _jax_versions as _versions
 from tests.support.jax.helpers import run_python
 from tests.support.pages import ROOT, read
 

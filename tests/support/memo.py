@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import eagerly, jitted, partitioned, plain
+from tests.support.helpers import eagerly as eagerly
+from tests.support.helpers import jitted, partitioned, plain
 
 MODES = [eagerly, plain, jitted, partitioned]
 each_mode = pytest.mark.parametrize("mode", MODES)

@@ -190,7 +190,7 @@ def _bytes(type_: ir.Type) -> int:
     if isinstance(type_, ir.TupleType):
         return sum(_bytes(type_.get_type(i)) for i in range(type_.num_types))
     padded = padded_type(type_)
-    count = math.prod(padded.shape)
+    count: int = math.prod(padded.shape)
     return count * _element_bytes(padded.element_type) + _SIZE * len(bounds_of(type_))
 
 

@@ -427,8 +427,9 @@ def result_leaves(result: Any) -> Any:
 
 
 def _is_shape(value: object) -> bool:
-    is_sequence = isinstance(value, list | tuple) and bool(value)
-    return is_sequence and all(dim is None or isinstance(dim, int) for dim in value)
+    if not isinstance(value, list | tuple) or not value:
+        return False
+    return all(dim is None or isinstance(dim, int) for dim in value)
 
 
 def _with_ones(shape: tf.TensorShape) -> tf.TensorShape:

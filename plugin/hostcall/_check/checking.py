@@ -154,7 +154,7 @@ def _report(trial: Trial, skip: Collection[str]) -> CheckReport:
         every += made
         if any(isinstance(one, Finding) for one in made):
             failed.add(check.name)
-        elif all(isinstance(one, Suggestion) or one.partly for one in made):
+        elif all(not isinstance(one, NotChecked) or one.partly for one in made):
             passed.append(check.name)
     return CheckReport(
         trial.subject.description,
@@ -171,8 +171,8 @@ def _made(check: Entry, trial: Trial) -> list[Outcome]:
     trial.check = check.name
     try:
         outcomes.extend(check.run(trial))
-    except SkipError as why:
-        outcomes.append(NotChecked(check.name, str(why)))
+    except SkipError as skipped:
+        outcomes.append(NotChecked(check.name, str(skipped)))
     except Exception as error:  # from the check, or from user code in an unexpected place
         why = f"the check itself has failed: {subjects.described(error)}"
         outcomes.append(NotChecked(check.name, why))

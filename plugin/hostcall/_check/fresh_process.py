@@ -24,7 +24,7 @@ def code_of(found: Any) -> str:
 
 def _all_code(namespace: Any, place: str = "", depth: int = 2) -> dict[str, str]:
     """Return the code of each function in a module, or in a class, by its qualified name."""
-    found = {}
+    found: dict[str, str] = {}
     for name, value in [*vars(namespace).items()]:
         if isinstance(value, type) and depth:
             found |= _all_code(value, f"{place}{name}.", depth - 1)

@@ -280,7 +280,8 @@ def _call(trial: Trial) -> str:
 
 
 def _numpy_name(dtype: tf.DType) -> str:
-    return {tf.string: "bytes_", tf.bool: "bool_"}.get(dtype, dtype.name)
+    name: str = {tf.string: "bytes_", tf.bool: "bool_"}.get(dtype, dtype.name)
+    return name
 
 
 # The last is beyond 16 bits. The cost of calls with fewer rows decides whether more are tried.

@@ -19,7 +19,7 @@ from hostcall._compiler.regions.writing import Region, foreseen_program
 from hostcall._explain import callback_facts as ops
 from hostcall._explain import transfers
 from hostcall._explain.callback_facts import Bodies, Edges, called, sources
-from hostcall._explain.facts import Cluster, Function, HostOp, Op, Risk, ScriptOp, Step
+from hostcall._explain.facts import Cluster, Function, HostOp, Op, Risk, ScriptOp, Step, Transfer
 from hostcall._explain.labels import is_plumbing, joined
 from hostcall._functions import call_stats
 from hostcall._tf import function_defs as defs
@@ -224,7 +224,7 @@ class Walk:
 
     def _transfers(
         self, plan: PartitionedFunction, steps: Sequence[Step], partitioner: Partitioner
-    ) -> tuple[transfers.Transfer, ...]:
+    ) -> tuple[Transfer, ...]:
         if not partitioner.device:
             return ()
         old = {f.signature.name: f for f in partitioner.library.function}

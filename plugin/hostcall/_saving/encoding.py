@@ -171,7 +171,7 @@ def record_of(spec: Any, asked: Asked) -> Record:
     """
     orders, recorded = asked(spec)
     if getattr(spec, "saved", None) is not None:
-        known = spec.saved
+        known: Record = spec.saved
         return msgspec.structs.replace(
             known, orders=max(orders, known.orders), recorded=recorded or known.recorded
         )

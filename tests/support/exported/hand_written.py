@@ -1,5 +1,7 @@
 """Bodies of `@main` in StableHLO, of what JAX does not write."""
 
+from typing import Any
+
 from tests.support.exported.programs import call
 
 _NEXT = "(tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)"
@@ -13,7 +15,7 @@ _TOTAL = call(
 _THREE = "tensor<3x4xf32>, tensor<i32>, tensor<i32>"
 _CORNER = call("corner", f"(tensor<3x4xf32>) -> ({_THREE})", "%x", dynamic_results="0, 1, 0, 0")
 _LOG = call("log", f"({_THREE}) -> ()", "%p#0, %p#2, %p#1", True, dynamic_operands="0, 0, 0, 1")
-_BITS = {"sub_byte_operands": "0, 21", "sub_byte_results": "0, 21"}
+_BITS: Any = {"sub_byte_operands": "0, 21", "sub_byte_results": "0, 21"}
 _TRIPLE = call("triple", "(tensor<4xi8>) -> tensor<4xi8>", "%0", **_BITS)
 
 

@@ -203,7 +203,7 @@ def gradients() -> Any:
 @check
 def under_a_mesh_with_types() -> Any:
     doubling = Doubling()
-    found = []
+    found: list[list[Any]] = []
     explicit = (jax.sharding.AxisType.Explicit,)  # the default since JAX 0.9
     with jax.set_mesh(jax.make_mesh((8,), ("d",), axis_types=explicit)):
 

@@ -169,7 +169,11 @@ def run_gradient(mode: str, inside: bool) -> None:
 
         return 2.0 * x, grad
 
-    make = {"compiled": compiled, "plain": programs.plain, "eager": lambda run: run}[mode]
+    make: Callable[..., Any] = {
+        "compiled": compiled,
+        "plain": programs.plain,
+        "eager": lambda run: run,
+    }[mode]
     run = program(double, "py_function", "small")
     call = run if inside else make(run)
     slope: Callable[..., Any] = lambda x: programs.gradient(call, x)  # noqa: E731

@@ -11,7 +11,8 @@ import numpy as np
 import tensorflow as tf
 
 import hostcall
-from tests.support.stress.programs import SIZES, like
+from tests.support.stress.programs import SIZES as SIZES
+from tests.support.stress.programs import like
 from tests.support.threads import in_threads
 
 Action = Callable[[np.ndarray], np.ndarray]

@@ -286,8 +286,9 @@ def test_doctor_does_not_need_jax(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_doctor_of_a_process_where_hostcall_is_off() -> None:
-    environment = {"HOSTCALL_DISABLE": "1", "HOSTCALL_ROUTE": "partition"}
-    done = python("-m", "hostcall", "doctor", "--json", **environment)
+    done = python(
+        *("-m", "hostcall", "doctor", "--json"), HOSTCALL_DISABLE="1", HOSTCALL_ROUTE="partition"
+    )
     report = json.loads(done.stdout)
     assert report["enabled"] is False
     assert report["route"] == "partition"

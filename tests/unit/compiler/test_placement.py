@@ -26,7 +26,7 @@ def tpu(monkeypatch: pytest.MonkeyPatch) -> None:
     compile_for_tpus(monkeypatch)
 
 
-def rewritten(program: Any, device: str) -> Any:
+def rewritten(program: Any, device: str = DEVICE) -> Any:
     return rewritten_for(jitted(program).get_concrete_function(X), device)
 
 

@@ -50,7 +50,7 @@ def test_calls_that_overlapped_come_in_any_order(file: str) -> None:
 
     with recording(file) as recorder:
         for first in (1, 3):
-            in_threads(2, lambda i, n=first: recorder.call(ORDERED, meet, [X + n + i], {}))
+            in_threads(2, lambda i, n=first: recorder.call(ORDERED, meet, [X + n + i], {}))  # type: ignore[misc]
     replayer = Replayer(file)
     for i in (2, 1, 4, 3):
         np.testing.assert_array_equal(replayer.call(ORDERED, np.abs, [X + i], {}), -X - i)

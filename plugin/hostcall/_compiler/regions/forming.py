@@ -117,8 +117,8 @@ class References:
             for one, other in self._passed(function, node):
                 self._unite(one, other)
         elif node.op in PASSED_ON and node.name not in self.host_ops[function]:
-            for i, value in enumerate(defs.data_inputs(node)):
-                self._unite((function, value), (function, f"{node.name}:output:{i}"))
+            for i, passed in enumerate(defs.data_inputs(node)):
+                self._unite((function, passed), (function, f"{node.name}:output:{i}"))
         elif node.op != "Const":
             for value in self._held(function, node):
                 self._users.setdefault(value, []).append((function, node))
