@@ -17,7 +17,7 @@ from hostcall._check.checking import check  # noqa: E402
 from hostcall._check.report import CheckError, CheckReport, Finding  # noqa: E402
 from hostcall._compiler.graph_pass import partition_pass, rewrite  # noqa: E402
 from hostcall._explain.explaining import explain  # noqa: E402
-from hostcall._explain.facts import Explanation  # noqa: E402
+from hostcall._explain.explanation import Explanation  # noqa: E402
 from hostcall._export.entry_points import export, load  # noqa: E402
 from hostcall._frontend import framework  # noqa: E402
 from hostcall._frontend.bind import Bound, bind  # noqa: E402

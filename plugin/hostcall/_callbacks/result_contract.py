@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks.structures import BoundedSpec, Spec
+from hostcall._callbacks.structures import BoundedSpec, Outputs, Spec
 from hostcall._tf import token_registry
 from hostcall_runtime._prepared import prepared
 
-if TYPE_CHECKING:  # it imports this module
-    from hostcall._callbacks.callback_spec import CallbackSpec
-
 # The dtype names of TensorFlow's C++, where they differ from Python's.
 _NAMES = {"float16": "half", "float32": "float", "float64": "double"}
+
+
+class Callback(Protocol):
+    """The names of a callback in messages, and the structure of its results.
+
+    `CallbackSpec` has them. Its module imports this one.
+    """
+
+    title: str
+    outputs: Outputs
+
+    @property
+    def description(self) -> str: ...
 
 
 class ResultContract(Protocol):
@@ -37,7 +47,7 @@ class ResultContract(Protocol):
         """
 
 
-def of(spec: CallbackSpec, declared: Sequence[Spec]) -> ResultContract:
+def of(spec: Callback, declared: Sequence[Spec]) -> ResultContract:
     """Return the contract for the results of a callback.
 
     Args:
@@ -55,13 +65,13 @@ def of(spec: CallbackSpec, declared: Sequence[Spec]) -> ResultContract:
     return contract
 
 
-def count_message(spec: CallbackSpec, returned: int) -> str:
+def count_message(spec: Callback, returned: int) -> str:
     """Return the message for a callback that returns too many results, or too few."""
     message: str = prepared().count_message(spec.title, returned, len(spec.outputs.dtypes))
     return message
 
 
-def shape_message(spec: CallbackSpec, index: int, actual: Any, declared: Spec) -> str:
+def shape_message(spec: Callback, index: int, actual: Any, declared: Spec) -> str:
     """Return the message for a result whose shape is not as declared."""
     shown = declared if isinstance(declared, BoundedSpec) else declared.shape
     message: str = prepared().shape_message(spec.title, index, str(tuple(actual)), str(shown))

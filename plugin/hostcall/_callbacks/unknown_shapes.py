@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 
@@ -19,9 +19,6 @@ from hostcall._tf import attributes, protos
 from hostcall._tf.types import NodeDef
 from hostcall_runtime import _locks
 from hostcall_runtime._errors import counted
-
-if TYPE_CHECKING:  # it imports this module
-    from hostcall._callbacks.callback_spec import CallbackSpec
 
 # The number of elements of a result that is not used.
 UNUSED = -1
@@ -67,7 +64,7 @@ def suffix(free: FreeShapes) -> str:
 
 
 def returning_vectors(
-    function: Callable[..., Any], spec: CallbackSpec, free: FreeShapes
+    function: Callable[..., Any], spec: result_contract.Callback, free: FreeShapes
 ) -> Callable[..., Any]:
     """Wrap a function of arrays so that its results of free shape are vectors."""
     if not free:

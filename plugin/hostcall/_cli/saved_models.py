@@ -13,7 +13,7 @@ from typing import Any
 
 from hostcall._compiler import graph_pass
 from hostcall._explain import explaining
-from hostcall._explain.facts import Explanation
+from hostcall._explain.explanation import Explanation
 from hostcall._inspect import files
 from hostcall._inspect.inspection import InspectionError
 from hostcall._tf import function_defs as defs

@@ -11,7 +11,7 @@ from hostcall import _control
 from hostcall._compiler import device_calls, kernel_hook
 from hostcall._compiler.partition import placement
 from hostcall._explain.callback_facts import SHAPES, Locate
-from hostcall._explain.facts import Explanation
+from hostcall._explain.explanation import Explanation
 from hostcall._explain.walk import Walk
 from hostcall._tf import autograph, concrete_functions, eager_execution, script_op_graphs
 from hostcall._tf import function_defs as defs

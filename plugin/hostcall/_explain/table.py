@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from hostcall import _report
-from hostcall._explain.facts import Cluster, Explanation, Function, ScriptOp, Step
+from hostcall._explain.facts import Cluster, Function, ScriptOp, Step
 from hostcall._explain.labels import (
     callback,
     is_plumbing,
@@ -23,6 +24,9 @@ from hostcall._explain.labels import (
 )
 from hostcall._report import Table, folded
 from hostcall_runtime._errors import counted
+
+# The class stands in `explanation`, which draws by this module.
+Explanation = Any
 
 
 def text(explanation: Explanation) -> str:
