@@ -2,7 +2,7 @@
 # that each field is written once.
 
 set(records "${PROJECT_SOURCE_DIR}/plugin/hostcall/_saving/tokens.py"
-            "${PROJECT_SOURCE_DIR}/plugin/hostcall/_functions/declaration.py")
+            "${PROJECT_SOURCE_DIR}/plugin/hostcall/_functions/options.py")
 set_property(
   DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${records}
                             "${CMAKE_CURRENT_LIST_DIR}/saved_fields.py")

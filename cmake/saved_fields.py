@@ -1,6 +1,6 @@
 """Prints, as C++, the fields of what saved graphs say of Python functions.
 
-    cd plugin/hostcall && python saved_fields.py _saving/tokens.py _functions/declaration.py
+    cd plugin/hostcall && python saved_fields.py _saving/tokens.py _functions/options.py
 
 Each class of msgspec's in the first file is an object in JSON. `Declared` has the fields of
 `DeclaredResult`, and the options in the second file with `saved=True`. Nothing of the files is
@@ -41,9 +41,9 @@ def _is_field(node: ast.stmt) -> bool:
 
 
 if __name__ == "__main__":
-    tokens, declaration = (Path(name).read_text(encoding="utf-8") for name in sys.argv[1:])
+    tokens, options = (Path(name).read_text(encoding="utf-8") for name in sys.argv[1:])
     objects = fields(tokens)
-    objects["Declared"] = objects.pop("DeclaredResult") + saved_options(declaration)
+    objects["Declared"] = objects.pop("DeclaredResult") + saved_options(options)
     for name, known in objects.items():
         listed = ", ".join(f'"{field}"' for field in known)
         print(f"inline constexpr std::string_view k{name}[] = {{{listed}}};")

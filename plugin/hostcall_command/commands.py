@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-# The routes of hostcall._functions.declaration.
+# The routes of hostcall._functions.options.
 ROUTES = ("auto", "custom_call", "partition")
 
 

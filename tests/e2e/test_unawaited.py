@@ -562,9 +562,9 @@ def test_methods_hand_over_calls() -> None:
 def test_declarations_are_copied_without_their_calls() -> None:
     log = later(functions.doubled, queue=3)
     log(1.0)
-    copied = pickle.loads(pickle.dumps(log._declaration))
+    copied = pickle.loads(pickle.dumps(log._options))
     assert (copied.line.size, copied.line.handed_over) == (3, 0)
-    assert copied.line is not log._declaration.line
+    assert copied.line is not log._options.line
 
 
 kept: list[float] = []

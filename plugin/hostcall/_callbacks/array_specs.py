@@ -37,8 +37,8 @@ class BorrowingSpec(NumpySpec):
 
     def _returned(self, arrays: Sequence[Any]) -> Any:
         operands = [tf.TensorSpec(np.shape(array), _dtype_of(array)) for array in arrays]
-        declared = result_shapes.known(self, None, operands) if self.declaration.out else []
-        if not self.declaration.only_reads:
+        declared = result_shapes.known(self, None, operands) if self.options.out else []
+        if not self.options.only_reads:
             arrays = self.own(arrays)
         return self.call_borrowing(self.kernel_function(), arrays, declared)
 
@@ -57,13 +57,13 @@ class BorrowingSpec(NumpySpec):
             other than `out`, or when something still refers to a borrowed array.
         """
         views: list[np.ndarray] = []
-        if self.declaration.borrow:
+        if self.options.borrow:
             views = [array for array in arrays if isinstance(array, np.ndarray)]
             for array in views:
                 array.flags.writeable = False
         given: dict[str, Any] = {}
         outs: list[np.ndarray] = []
-        if self.declaration.out:
+        if self.options.out:
             outs = [self._new_out(index, declared) for index in range(len(declared))]
             given["out"] = outs[0] if len(outs) == 1 else tuple(outs)
         # The tuple that holds several `out` arrays is borrowed as well.
@@ -97,7 +97,7 @@ class BorrowingSpec(NumpySpec):
         )
 
     def _check_let_go(self, borrowed: list[Any], before: list[int]) -> None:
-        if self.declaration.timeout is not None:
+        if self.options.timeout is not None:
             return  # the calling thread may still be inside the function, and hold references
         if _more(borrowed, before):
             gc.collect()  # a garbage cycle that the function has left behind is no error
@@ -234,9 +234,9 @@ class NativeSpec(NumpySpec):
 
 def class_for(user: UserFunction) -> type[NumpySpec]:
     """Return the class of the specs of a function of arrays."""
-    if user.declaration.on_device:
+    if user.options.on_device:
         return LendingSpec
-    if user.declaration.shares_memory:
+    if user.options.shares_memory:
         return BorrowingSpec
     return NativeSpec if isinstance(user.function, NativeCode) else NumpySpec
 
@@ -261,8 +261,8 @@ def of_batch(
     """
     user = spec.user
     if divided is not None:
-        undivided = user.declaration.with_fields(executor=None)
-        user = dataclasses.replace(user, function=_divided(spec, divided), declaration=undivided)
+        undivided = user.options.with_fields(executor=None)
+        user = dataclasses.replace(user, function=_divided(spec, divided), options=undivided)
     user = dataclasses.replace(user, grad=grad)
     outputs = Outputs(without_shapes(spec.outputs.structure), spec.outputs.strict)
     shapes = shapes_of_batch(spec.shape_function, spec.outputs.specs)
@@ -277,7 +277,7 @@ def of_batch(
 
 def _divided(spec: CallbackSpec, divided: Sequence[bool]) -> MappedFunction:
     function: Any = spec.function
-    provider = spec.declaration.executor
+    provider = spec.options.executor
     if provider is None:  # only the outermost batch is divided; workers get the inner one whole
         assert isinstance(function, MappedFunction)
         function, provider = function.function, function.provider

@@ -17,7 +17,7 @@ from hostcall._callbacks.structures import Inputs, Outputs, Spec, admits
 from hostcall._callbacks.tape_residuals import Recording as Recording
 from hostcall._callbacks.unknown_shapes import FreeShapes, SeenShapes
 from hostcall._functions import memoization
-from hostcall._functions.declaration import Declaration
+from hostcall._functions.options import Options
 from hostcall._functions.user_function import UserFunction
 from hostcall._tf import autograph, eager_execution, token_registry
 from hostcall._tf.types import NodeDef
@@ -116,9 +116,9 @@ class CallbackSpec:
         return self.user.function
 
     @property
-    def declaration(self) -> Declaration:
+    def options(self) -> Options:
         """The options of the function's calls."""
-        return self.user.declaration
+        return self.user.options
 
     @property
     def description(self) -> str:
@@ -192,7 +192,7 @@ class CallbackSpec:
     @property
     def gives_copies(self) -> bool:
         """True if the function gets arrays of its own wherever it is called."""
-        return self.user.owns_arguments or self.declaration.line is not None
+        return self.user.owns_arguments or self.options.line is not None
 
     def check_call(self, operands: Sequence[Spec], results: Sequence[Spec]) -> None:
         """Check that a compiled program may call the function.
@@ -287,12 +287,12 @@ class NumpySpec(CallbackSpec):
         return call if flat else functools.partial(self._call_structured, call)
 
     def host_function(self, recording: Recording) -> Callable[..., Any]:
-        table = self.declaration.table
+        table = self.options.table
         call = self._call(lends=False)
         return call if table is None else table.remembering(call, self._form)
 
     def program_function(self, recording: Recording) -> Callable[..., Any]:
-        if self.declaration.table is not None:  # the table keeps the results
+        if self.options.table is not None:  # the table keeps the results
             return self.host_function(recording)
         return self._call(lends=True)
 
@@ -318,7 +318,7 @@ class NumpySpec(CallbackSpec):
     def _run_op(self, arrays: Sequence[Any]) -> Any:
         self.check_arguments(arrays)
         returned = self._returned(arrays)
-        if self.declaration.table is not None:
+        if self.options.table is not None:
             # The stock kernel may share the memory of an array.
             returned = memoization.private_copy(returned)
         if isinstance(returned, list | tuple):
@@ -337,7 +337,7 @@ class NumpySpec(CallbackSpec):
         returned = function(*self.inputs.pack(arrays), **borrowed)
         if self.outputs.trivial or (borrowed and returned is None):
             return returned
-        if self.declaration.line is not None:
+        if self.options.line is not None:
             return []
         return self.outputs.flatten(returned, self.function)
 

@@ -171,7 +171,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         """Return whether the user's function can be called directly."""
         alone = len(self.outputs.dtypes) == 1 and self.outputs.trivial
         recorded = recording or self._support_graph_mode_gradient
-        elsewhere = self.declaration.timeout or self.declaration.executor is not None
+        elsewhere = self.options.timeout or self.options.executor is not None
         return not (recorded or elsewhere or self.inputs.nested) and alone
 
     def _plain_function(self) -> Callable[..., Any]:
@@ -238,7 +238,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
           arrays: for each result, the dtype of arrays that need no conversion to tensors.
         """
         returned = self._call(*self.inputs.pack(tensors))
-        if self.declaration.line is not None:
+        if self.options.line is not None:
             return []
         dtypes = self.outputs.dtypes
         if len(dtypes) == 1 and self.outputs.trivial:

@@ -16,8 +16,8 @@ from hostcall._callbacks import result_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, ShapeFunction
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import Inputs, Outputs
-from hostcall._functions.declaration import Declaration
 from hostcall._functions.declarations import declaration_of
+from hostcall._functions.options import Options
 from hostcall._functions.user_function import NUMPY_FUNCTION, PY_FUNCTION, UserFunction
 from hostcall._tf import (
     attributes,
@@ -96,7 +96,7 @@ def wrap(
 
     named = UserFunction(
         function,
-        (None if eager else declaration_of(users)) or Declaration(),
+        (None if eager else declaration_of(users)) or Options(),
         called_as=PY_FUNCTION if eager else NUMPY_FUNCTION,
     )
     described = dataclasses.replace(named, function=users).described("").description

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 
 from hostcall._callbacks import settings
-from hostcall._functions.declaration import AUTO, CUSTOM_CALL, PARTITION, ROUTES, checked
+from hostcall._functions.options import AUTO, CUSTOM_CALL, PARTITION, ROUTES, checked
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf.types import FuncGraph, NodeDef, Operation
 

@@ -26,8 +26,8 @@ from hostcall._callbacks.structures import (
     merge,
     static_shape,
 )
-from hostcall._functions.declaration import TRACE, Declaration
 from hostcall._functions.declarations import declaration_of
+from hostcall._functions.options import TRACE, Options
 from hostcall._tf import attributes, protos
 from hostcall._tf.types import NodeDef, Operation
 from hostcall_runtime import _trees
@@ -100,24 +100,24 @@ def declared_shape_function(
     function: Callable[..., Any], inputs: Inputs, outputs: Outputs
 ) -> ShapeFunction | None:
     """Return the shape function that the user has declared for a function, or None."""
-    declaration = declaration_of(function)
-    if declaration is None or declaration.result is None:
+    options = declaration_of(function)
+    if options is None or options.result is None:
         return None
-    return make_shape_function(declaration, function, inputs, outputs)
+    return make_shape_function(options, function, inputs, outputs)
 
 
 def make_shape_function(
-    declaration: Declaration,
+    options: Options,
     function: Callable[..., Any],
     inputs: Inputs,
     outputs: Outputs,
 ) -> ShapeFunction:
     """Make the shape function of a declaration."""
     traced: dict[tuple[Any, ...], list[Spec | None]] = {}
-    traces = isinstance(declaration.result, str) and declaration.result == TRACE
+    traces = isinstance(options.result, str) and options.result == TRACE
 
     def shape_function(specs: Sequence[Spec]) -> list[Spec | None]:
-        result = declaration.result
+        result = options.result
         if traces:
             shapes = tuple(str(static_shape(spec)) for spec in specs)
             if shapes not in traced:

@@ -75,7 +75,7 @@ _BY_VALUE = ("loky", "distributed", "ray")
 
 def pickling(trial: Trial) -> Iterator[Outcome]:
     """Check that the executor's processes can read the function."""
-    provider = trial.subject.declaration.executor
+    provider = trial.subject.options.executor
     if provider is None:
         raise SkipError("no executor is declared")
     executor = provider.executor()

@@ -38,7 +38,7 @@ def compiled(trial: Trial) -> Iterator[Outcome]:
 
 def partitioned(trial: Trial) -> Iterator[Outcome]:
     """Check that a partitioned program gets the results that the function returns."""
-    declared = trial.subject.declaration.route
+    declared = trial.subject.options.route
     skip_if(not _control.is_enabled(), _DISABLED)
     skip_if(declared not in (None, AUTO, PARTITION), f"route={declared!r} is declared")
     run = _runner(trial, PARTITION, jit_compile=True)
@@ -90,7 +90,7 @@ def _runner(trial: Trial, route: str, jit_compile: bool | None = None) -> Run:
         with requested_routes.scope(route=route):
             # TensorFlow warns of functions that a call traces and that are then thrown away.
             results = program.get_concrete_function(*tensors)(*tensors)
-        if subject.declaration.line is not None:
+        if subject.options.line is not None:
             _fire_and_forget.barrier()
         pairs = zip(results, subject.outputs.dtypes, strict=True)
         return [np.array(_cast(tensor, dtype).numpy()) for tensor, dtype in pairs]

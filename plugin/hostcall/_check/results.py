@@ -120,7 +120,7 @@ def call(trial: Trial) -> Iterator[Outcome]:
             yield trial.finding(what, cause, _with_arrays(trial))
         else:
             cause = "it does not take what programs pass: arrays, and NumPy scalars for rank 0"
-            if subject.declaration.borrow:
+            if subject.options.borrow:
                 cause += "; borrowed arrays are read-only"
             yield trial.finding(what, cause, _call(trial))
 
@@ -267,7 +267,7 @@ def _with_arrays(trial: Trial) -> str:
 
 def _call(trial: Trial) -> str:
     subject = trial.subject
-    if subject.declaration.borrow:
+    if subject.options.borrow:
         name = lines.name(subject)
         return f"{name} = np.array({name})" if subject.inputs.count else "borrow=False"
     arrays = [
@@ -386,13 +386,13 @@ def layout(trial: Trial) -> Iterator[Outcome]:
     """Check that arrays whose memory layout is not row-major give the same results."""
     subject, sample = trial.subject, trial.base.sample
     arrays = [tensor.numpy() for tensor in sample.tensors]
-    skip_if(subject.eager or subject.declaration.on_device, "it takes no arrays of NumPy's")
+    skip_if(subject.eager or subject.options.on_device, "it takes no arrays of NumPy's")
     is_large = any(isinstance(array, np.ndarray) and array.size > 1 for array in arrays)
     skip_if(not is_large, "no argument has more than one element")
     trial.skip_if_spared("2 calls")
     trial.skip_unless_repeating()
     for name, change in (("every second of a larger array", _strided), ("by columns", _by_columns)):
-        specs = subject.specs(sample.specs) if subject.declaration.out else []
+        specs = subject.specs(sample.specs) if subject.options.out else []
         called = subject.call_on([change(array) for array in arrays], specs)
         where = f"for arrays that lie in memory {name}"
         skip_if(called.error, f"{where} it raises {called.raised}")

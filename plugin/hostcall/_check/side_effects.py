@@ -142,7 +142,7 @@ def _difference(trial: Trial) -> str:
 
 def _stateful(trial: Trial) -> str:
     """Return the line that declares a function as stateful, with the options that it replaces."""
-    how, is_callback = trial.subject.declaration, trial.subject.declared.is_callback
+    how, is_callback = trial.subject.options, trial.subject.declared.is_callback
     claimed = "pure=True" if how.pure else "stateful=False"
     if how.table is not None:
         claimed = f"{'stateful=False, ' if is_callback else ''}memo={how.memo!r}"
@@ -157,7 +157,7 @@ def aliasing(trial: Trial) -> Iterator[Outcome]:
     subject = trial.subject
     skip_if(not subject.outputs.dtypes, "it has no results")
     skip_if(
-        subject.declaration.shares_memory,
+        subject.options.shares_memory,
         "results of functions that borrow arrays are copied at once",
     )
     before = trial.first_results
@@ -180,7 +180,7 @@ def aliasing(trial: Trial) -> Iterator[Outcome]:
 
 def borrowed(trial: Trial) -> Iterator[Outcome]:
     """Check that no reference to borrowed arrays is left once the function has returned."""
-    how = trial.subject.declaration
+    how = trial.subject.options
     skip_if(not how.shares_memory, "it borrows no arrays")
     if not trial.base.called.kept:
         return
@@ -197,7 +197,7 @@ def borrowed(trial: Trial) -> Iterator[Outcome]:
 def out(trial: Trial) -> Iterator[Outcome]:
     """Check that the function writes all of `out` and returns no other value."""
     subject, sample, called = trial.subject, trial.base.sample, trial.base.called
-    skip_if(not subject.declaration.out, "it is not declared with out=True")
+    skip_if(not subject.options.out, "it is not declared with out=True")
     if called.wrong_out:
         what = "it returns a value that is not `out`"
         line = "out[...] = y    # and return nothing"
@@ -270,7 +270,7 @@ _LINE = "with lock:    # lock = threading.Lock(), around what the calls share"
 def threads(trial: Trial) -> Iterator[Outcome]:
     """Check that eight threads at once get the same results as one, if calls may overlap."""
     subject = trial.subject
-    has_results = subject.outputs.dtypes and subject.declaration.line is None
+    has_results = subject.outputs.dtypes and subject.options.line is None
     skip_if(not has_results, "it has no results to compare")
     trial.skip_if_spared(f"{_THREADS * (_CALLS + 1)} calls")
     trial.skip_unless_repeating()
@@ -278,7 +278,7 @@ def threads(trial: Trial) -> Iterator[Outcome]:
     samples = [one.sample for one in tried]
     wanted = [subject.arrays(one.called) for one in tried]
     found = _at_once(trial, samples, wanted)
-    if subject.declaration.lets_overlap(subject.user_function):
+    if subject.options.lets_overlap(subject.user_function):
         if found is not None:
             yield trial.finding(found, _CAUSE, _LINE)
         return

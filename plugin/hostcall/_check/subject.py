@@ -19,9 +19,9 @@ from hostcall._check.arguments import Arguments, Sample
 from hostcall._functions import callback as functions_callback
 from hostcall._functions import source_location
 from hostcall._functions.callback import Callback
-from hostcall._functions.declaration import Declaration, check_callback, check_function
 from hostcall._functions.declarations import declaration_of
 from hostcall._functions.native_code import NativeCode
+from hostcall._functions.options import Options, check_callback, check_function
 from hostcall._tf import eager_execution, tensor_structures, token_registry
 from hostcall_runtime import _device_arrays, prepared
 
@@ -107,7 +107,7 @@ class Declared:
     """
 
     function: Callable[..., Any]
-    declaration: Declaration
+    options: Options
     eager: bool
     stateful: bool
     grad: Callable[..., Any] | None = None
@@ -152,11 +152,11 @@ def _of_callback(
     program = callback
     if kwargs:
         program = Callback(
-            call.function, call.declaration, callback.kind, callback.stateful, None, call.grad
+            call.function, call.options, callback.kind, callback.stateful, None, call.grad
         )
     return Declared(
         call.function,
-        call.declaration,
+        call.options,
         callback.kind == "eager",
         callback.stateful,
         call.grad,
@@ -170,21 +170,21 @@ def _of_function(function: Any, result: object, kind: str, stateful: bool | None
     if hasattr(function, "get_concrete_function"):
         raise TypeError(_PROGRAM.format(function=function))
     check_function(function, "hostcall.check")
-    declaration = declaration_of(function) or Declaration()
+    options = declaration_of(function) or Options()
     eager = kind == "eager"
     if stateful is None:
-        stateful = eager or not (declaration.pure or declaration.table is not None)
+        stateful = eager or not (options.pure or options.table is not None)
     check_callback(kind, None, None, stateful, None)
     result = _with_specs(result)
-    if declaration.result is not None:
-        return Declared(function, declaration, eager, stateful, dtypes=result)
+    if options.result is not None:
+        return Declared(function, options, eager, stateful, dtypes=result)
     if result is None:
         name = getattr(function, "__name__", "f")
         where = source_location.of_function(function)
         raise TypeError(_NOTHING.format(function=where, name=name))
-    declaration = dataclasses.replace(declaration, result=result)
-    program = Callback(function, declaration, kind, stateful, None, None)
-    return Declared(function, declaration, eager, stateful, program=program)
+    options = dataclasses.replace(options, result=result)
+    program = Callback(function, options, kind, stateful, None, None)
+    return Declared(function, options, eager, stateful, program=program)
 
 
 def _with_specs(result: object) -> Any:
@@ -213,7 +213,7 @@ class Subject:
 
     def __init__(self, declared: Declared, args: Sequence[Any]) -> None:
         self.declared = declared
-        self.declaration = declared.declaration
+        self.options = declared.options
         self.function = declared.function
         self.eager = declared.eager
         self.calls = 0
@@ -228,10 +228,10 @@ class Subject:
         self.inputs = structures.read_inputs(
             self.nested(self.arguments.base.tensors), self.eager, pack_lists=False
         )
-        result = self.declaration.result if declared.dtypes is None else declared.dtypes
+        result = self.options.result if declared.dtypes is None else declared.dtypes
         self.outputs = structures.Outputs(self._results(result), strict=True)
         self._shape_function = result_shapes.make_shape_function(
-            self.declaration, self.function, self.inputs, self.outputs
+            self.options, self.function, self.inputs, self.outputs
         )
 
     def _results(self, result: Any) -> Any:
@@ -263,13 +263,13 @@ class Subject:
     @property
     def is_pure(self) -> bool:
         """True if the function is declared to have no side effects."""
-        how = self.declaration
+        how = self.options
         return not self.declared.stateful or how.pure or how.table is not None
 
     @property
     def has_shape_function(self) -> bool:
         """True if a shape function is declared."""
-        return callable(self.declaration.result) and not is_leaf(self.declaration.result)
+        return callable(self.options.result) and not is_leaf(self.options.result)
 
     def program(self, *args: Any) -> Any:
         """Call the function on tensors, as programs do."""
@@ -309,7 +309,7 @@ class Subject:
 
     def call(self, sample: Sample) -> Called:
         """Call the function once, as programs do."""
-        specs = self.specs(sample.specs) if self.declaration.out else []
+        specs = self.specs(sample.specs) if self.options.out else []
         return self.call_on(self.values(sample), specs)
 
     def call_on(
@@ -329,9 +329,9 @@ class Subject:
                 return Called(UnsizedError(_UNSIZED.format(index=index)), arguments=given)
         try:
             with eager_execution.eager_mode():
-                if self.declaration.on_device:
+                if self.options.on_device:
                     return self._lending(given)
-                if self.declaration.shares_memory:
+                if self.options.shares_memory:
                     return self._borrowing(given, specs, poison)
                 return Called(returned=self.function(*self.inputs.pack(given)), arguments=given)
         except Exception as error:
@@ -352,10 +352,10 @@ class Subject:
         """Call a function that borrows its arguments, its `out` arrays, or both."""
         outs = tuple(_poisoned(spec, poison) for spec in specs)
         given: dict[str, Any] = {}
-        if self.declaration.out:
+        if self.options.out:
             given["out"] = outs[0] if len(outs) == 1 else self.outputs.pack(outs)
         lent: list[np.ndarray] = [*outs]
-        for value in values if self.declaration.borrow else ():
+        for value in values if self.options.borrow else ():
             if isinstance(value, np.ndarray):
                 value.flags.writeable = False
                 lent.append(value)
@@ -377,7 +377,7 @@ class Subject:
         Raises:
           ValueError, TypeError: when the structure is not the declared one.
         """
-        if self.declaration.line is not None:
+        if self.options.line is not None:
             return []
         if called.outs:
             return list(called.outs)

@@ -16,7 +16,7 @@ from hostcall._check.arguments import Sample
 from hostcall._check.report import Finding
 from hostcall._check.subject import Called, described, first_line
 from hostcall._check.trial import Outcome, SkipError, Trial, differing, skip_if
-from hostcall._functions.declaration import BROADCAST_ALL, OF_BATCHES
+from hostcall._functions.options import BROADCAST_ALL, OF_BATCHES
 from hostcall_runtime._errors import counted
 
 _SEED = 20
@@ -273,7 +273,7 @@ _CAUSES = {
 def vectorization(trial: Trial) -> Iterator[Outcome]:
     """Check that a call for a batch, by `vmap_method`, returns the results of a loop."""
     subject = trial.subject
-    method = subject.declaration.vmap_method
+    method = subject.options.vmap_method
     skip_if(method not in OF_BATCHES, "no vmap_method is declared that makes one call")
     tensors = trial.base.sample.tensors
     skip_if(
@@ -340,7 +340,7 @@ def _call(trial: Trial, elements: Sequence[Sample], shared: int | None) -> Calle
     for number, parts in enumerate(zip(*(sample.tensors for sample in elements), strict=True)):
         tensors.append(tf.stack(parts[:1] if number == shared else parts))
     specs: list[Spec] = []
-    if subject.declaration.out:
+    if subject.options.out:
         specs = [array_specs.led(spec, _SIZE) for spec in subject.specs(elements[0].specs)]
     return subject.call_on(subject.values(Sample(tuple(tensors))), specs)
 

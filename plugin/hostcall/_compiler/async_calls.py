@@ -119,7 +119,7 @@ def free(library: FunctionDefLibrary) -> None:
 
 def _is_pure(node: NodeDef) -> bool:
     entry = lookup.unchecked_entry_of(node)
-    return isinstance(entry, CallbackSpec) and entry.declaration.pure
+    return isinstance(entry, CallbackSpec) and entry.options.pure
 
 
 def _free(function: FunctionDef, pure: set[str]) -> None:
@@ -283,8 +283,8 @@ def _may_begin_early(node: NodeDef) -> bool:
         spec is not None
         and spec.custom_call == "hostcall"
         and spec.user.is_concurrent
-        and not spec.declaration.shares_memory
-        and spec.declaration.table is None  # XLA may know the results when it compiles
+        and not spec.options.shares_memory
+        and spec.options.table is None  # XLA may know the results when it compiles
     )
 
 

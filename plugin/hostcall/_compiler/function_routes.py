@@ -60,7 +60,7 @@ def _asks(node: NodeDef) -> CallbackSpec | None:
         spec = lookup.spec_of(node)
     except LoweringError:  # the lowering reports it to the user
         return None
-    if spec is None or isinstance(spec, NativeSpec) or spec.declaration.shares_memory:
+    if spec is None or isinstance(spec, NativeSpec) or spec.options.shares_memory:
         return None
     known = route_selection.known_results(spec, node)
     if any(isinstance(one, BoundedSpec) for one in known):

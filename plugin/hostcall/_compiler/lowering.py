@@ -27,7 +27,7 @@ _PACKED = ("int2", "uint2", "int4", "uint4")
 
 def is_foldable(spec: CallbackSpec, operands: Sequence[Spec], results: Sequence[Spec]) -> bool:
     """Return whether the results may be constants if the operands are."""
-    if spec.declaration.table is None or _interception.is_active():
+    if spec.options.table is None or _interception.is_active():
         return False  # a recording or a replay needs each call
     specs = [*operands, *results]
     if any(not isinstance(s, tf.TensorSpec) or s.dtype.name in _PACKED for s in specs):
@@ -145,7 +145,7 @@ def evaluate(serialized: bytes, inputs: Sequence[bytes]) -> list[bytes] | None:
 
 
 def _check_out(spec: CallbackSpec, results: Sequence[Spec]) -> None:
-    if spec.declaration.out and any(isinstance(result, BoundedSpec) for result in results):
+    if spec.options.out and any(isinstance(result, BoundedSpec) for result in results):
         raise LoweringError(
             f"hostcall: {spec.description} is declared with out=True, so that the arrays for its "
             "results are made before the call, and with a BoundedSpec, whose size only the call "

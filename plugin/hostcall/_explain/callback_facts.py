@@ -268,7 +268,7 @@ def _of_callback(
         "results": tuple(results),
         "bytes_copied": _bytes_copied(spec, route, operands, results),
         "advice": _of_script_op(node, spec) if route == "partition" else "",
-        "memo": isinstance(spec, CallbackSpec) and spec.declaration.table is not None,
+        "memo": isinstance(spec, CallbackSpec) and spec.options.table is not None,
         "problem": problem,
     }
     return found, called_at

@@ -48,7 +48,7 @@ def _of_spec(spec: CallbackSpec, recording: Recording) -> Source:
         raise NotExportableError(
             f"{spec.description}: it takes or returns tensors that are made of several"
         )
-    if spec.declaration.on_device:
+    if spec.options.on_device:
         raise on_device(spec.description)
     # The numbers of tensors in their place are the leaves of a structure.
     arguments = tuple(spec.inputs.pack([*range(spec.inputs.size)]))
@@ -164,7 +164,7 @@ def _found_at(source: Source, function: Any) -> str | None:
 def _entry(source: Source) -> manifests.Callback:
     """Return a callback's manifest entry, without its name and calls."""
     called, names, fixed = callback.parts(source.user.function)
-    declared = source.user.declaration
+    declared = source.user.options
     return manifests.Callback(
         name="",
         function=_found_at(source, called),

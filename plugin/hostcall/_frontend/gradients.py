@@ -16,7 +16,7 @@ from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._frontend import script_ops
 from hostcall._functions import source_location
-from hostcall._functions.declaration import Declaration
+from hostcall._functions.options import Options
 from hostcall._functions.user_function import UserFunction
 from hostcall._tf import eager_execution, py_function_gradient, token_registry
 from hostcall._tf.types import Operation
@@ -107,7 +107,7 @@ class DerivedSpec(EagerSpec):
         given = Inputs(list(inputs), False)
         user = UserFunction(
             function,
-            Declaration(timeout=parent.declaration.timeout, executor=executor),
+            Options(timeout=parent.options.timeout, executor=executor),
             f"the gradient of {parent.description}",
             parent.user.called_as,
             takes_tensors=True,
@@ -239,7 +239,7 @@ class RecomputingSpec(DerivedSpec):
             sources,
             specs,
             shape_function=lambda specs: [specs[i] for i in sources],
-            executor=parent.declaration.executor,
+            executor=parent.options.executor,
         )
         self.like = self.sources
 

@@ -23,14 +23,14 @@ from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import BoundedSpec, Spec, merge, static_shape
 from hostcall._functions import source_location
-from hostcall._functions.declaration import (
-    Declaration,
+from hostcall._functions.declarations import declaration_of
+from hostcall._functions.options import (
+    Options,
     check_no_results,
     check_repeatable,
     check_takes_tensors,
     check_unordered,
 )
-from hostcall._functions.declarations import declaration_of
 from hostcall._functions.user_function import NUMPY_FUNCTION, PY_FUNCTION, UserFunction
 from hostcall._tf import (
     autograph,
@@ -111,7 +111,7 @@ def internal_py_func(
     inputs = structures.read_inputs(inp, use_eager_py_func)
     user = UserFunction(
         func,
-        declaration_of(func) or Declaration(),
+        declaration_of(func) or Options(),
         called_as=PY_FUNCTION if use_eager_py_func else NUMPY_FUNCTION,
         takes_tensors=use_eager_py_func,
         stateful=stateful is not False,
@@ -132,33 +132,33 @@ def call(
       outputs: the types of its results.
       name: the name of the op.
     """
-    declaration = user.declaration
-    if declaration.retries or declaration.concurrent:
+    options = user.options
+    if options.retries or options.concurrent:
         who = f"the stateful op of {source_location.of_function(user.function)}"
         remedy = (
             "hostcall.declare(function, pure=True, ...) or tf.numpy_function(..., stateful=False)"
         )
-        check_repeatable(declaration, user.stateful, who, remedy)
-        is_pure = declaration.pure or declaration.table is not None
-        check_unordered(declaration, user.stateful and not is_pure, who, remedy)
+        check_repeatable(options, user.stateful, who, remedy)
+        is_pure = options.pure or options.table is not None
+        check_unordered(options, user.stateful and not is_pure, who, remedy)
     user = user.described("" if tf.executing_eagerly() else source_location.caller())
     spec = _spec_for(user, inputs, outputs)
-    check_no_results(declaration.line, outputs.dtypes, user.stateful, user.description)
+    check_no_results(options.line, outputs.dtypes, user.stateful, user.description)
     return emit(spec, user.stateful, name)
 
 
 def _spec_for(
     user: UserFunction, inputs: structures.Inputs, outputs: structures.Outputs
 ) -> CallbackSpec:
-    func, declaration = user.function, user.declaration
+    func, options = user.function, user.options
     shape_function = None
-    if declaration.result is not None:
-        shape_function = result_shapes.make_shape_function(declaration, func, inputs, outputs)
-    route = declaration.route or requested_routes.current()
+    if options.result is not None:
+        shape_function = result_shapes.make_shape_function(options, func, inputs, outputs)
+    route = options.route or requested_routes.current()
     if not user.takes_tensors:
         kind = array_specs.class_for(user)
         return kind(user, inputs, outputs, shape_function, route=route)
-    check_takes_tensors(declaration, f"{PY_FUNCTION} of {source_location.of_function(func)}")
+    check_takes_tensors(options, f"{PY_FUNCTION} of {source_location.of_function(func)}")
     differentiable = (
         any(isinstance(v, tf.Tensor) and eager_execution.is_trainable(v) for v in inputs.flat)
         and any(dtype.is_floating or dtype.is_complex for dtype in outputs.dtypes)
@@ -166,7 +166,7 @@ def _spec_for(
         and not eager_execution.gradient_is_overridden()
     )
     # A pure function keeps no residual, and only that keeps an eager call's function alive.
-    pure = declaration.pure and not tf.executing_eagerly()
+    pure = options.pure and not tf.executing_eagerly()
     hidden = differentiable and not pure
     return EagerSpec(user, inputs, outputs, shape_function, (), hidden, pure, route=route)
 
@@ -293,13 +293,13 @@ def py_func_common(
 
 
 def _is_ours(func: object, inp: Iterable[Any], tout: object) -> bool:
-    declaration = declaration_of(func)
-    if declaration is not None and (
-        declaration.timeout is not None
-        or declaration.shares_memory
-        or declaration.table is not None
-        or declaration.executor is not None
-        or not declaration.wait
+    options = declaration_of(func)
+    if options is not None and (
+        options.timeout is not None
+        or options.shares_memory
+        or options.table is not None
+        or options.executor is not None
+        or not options.wait
     ):
         return True
     return _is_structured(inp, tout)

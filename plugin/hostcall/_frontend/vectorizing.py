@@ -14,7 +14,7 @@ from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._frontend import batched_gradients, gradients, script_ops
 from hostcall._frontend.batched_gradients import GradientOfBatch, RecomputingOfBatch
 from hostcall._frontend.gradients import DerivedSpec, GradientSpec, RecomputingSpec
-from hostcall._functions.declaration import BROADCAST_ALL, MAP, OF_BATCHES
+from hostcall._functions.options import BROADCAST_ALL, MAP, OF_BATCHES
 from hostcall._tf import (
     autograph,
     eager_execution,
@@ -64,7 +64,7 @@ def convert(mapped: MappedOp) -> _Results:
         return _gradient(mapped, spec)
     if isinstance(spec, RecomputingSpec):
         return _recomputed(mapped, spec)
-    declared = spec.declaration
+    declared = spec.options
     if not mapped.is_stacked and (declared.pure or declared.table is not None):
         return _unstacked(mapped, spec)
     # An impure function may return another result for each element, even for equal arguments.
@@ -81,7 +81,7 @@ def convert(mapped: MappedOp) -> _Results:
 
 def _for_batch(mapped: MappedOp, spec: CallbackSpec) -> _Results:
     """Emit one call for the batch."""
-    method = spec.declaration.vmap_method
+    method = spec.options.vmap_method
     if spec.inputs.composite or spec.outputs.composite:
         raise ValueError(_COMPOSITE.format(method=method, description=spec.description))
     # Each element has its own gradient, even for an argument that all elements share.
@@ -144,7 +144,7 @@ def _checked(results: list[Any], spec: CallbackSpec, mapped: MappedOp) -> list[A
         if known.shape.rank is None or known.shape[0] is None:
             size = tf.concat([tf.shape(result), [-1]], 0)[0]
             text = _BAD_RESULT.format(
-                method=spec.declaration.vmap_method, index=index, description=spec.description
+                method=spec.options.vmap_method, index=index, description=spec.description
             )
             right = tf.equal(size, tf.cast(mapped.length[0], size.dtype))
             check = tf.debugging.Assert(right, [text, mapped.length, tf.shape(result)])
@@ -246,7 +246,7 @@ def _recomputed(mapped: MappedOp, spec: RecomputingSpec) -> _Results:
     """Convert the gradient op of a pure function, which calls the function again."""
     if not mapped.is_stacked:
         return _unstacked(mapped, spec)
-    method = spec.parent.declaration.vmap_method
+    method = spec.parent.options.vmap_method
     count = len(mapped.inputs) - len(spec.targets)
     looped = [place + 1 for place in getattr(spec, "looped", ())]
     stacks_arguments = any(converted.stacked for converted in mapped.inputs[:count])

@@ -14,9 +14,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 from hostcall._functions import frameworks, named_functions, source_location, specs
-from hostcall._functions.declaration import (
+from hostcall._functions.declarations import of_method, of_native
+from hostcall._functions.native_code import NativeCode
+from hostcall._functions.options import (
     CallbackOptions,
-    Declaration,
+    Options,
     check_callback,
     check_function,
     check_repeatable,
@@ -26,8 +28,6 @@ from hostcall._functions.declaration import (
     options_of,
     takes,
 )
-from hostcall._functions.declarations import of_method, of_native
-from hostcall._functions.native_code import NativeCode
 from hostcall._functions.user_function import UserFunction
 from hostcall_runtime import register
 from hostcall_runtime._keyword_call import KeywordCall
@@ -272,7 +272,7 @@ class Callback:
     def __init__(
         self,
         function: Callable[..., Any],
-        declaration: Declaration,
+        options: Options,
         kind: str,
         stateful: bool,
         name: str | None,
@@ -281,15 +281,15 @@ class Callback:
         functools.update_wrapper(self, function)
         # TensorFlow would trace through to the wrapped function.
         self.__dict__.pop("__wrapped__", None)
-        self._read_signature(function, declaration.out)
+        self._read_signature(function, options.out)
         self.name = name
         self.kind = kind
         self.stateful = stateful
         self._function = function
         # Exported programs read this in processes without hostcall's TensorFlow side.
         self.__hostcall_function__ = function
-        self._declaration = declaration
-        self.__hostcall_declaration__ = declaration
+        self._options = options
+        self.__hostcall_declaration__ = options
         self._grad = grad
         if name is not None:
             register(self, name)
@@ -330,14 +330,14 @@ class Callback:
             )
         arguments = sort(self._function, self._signature, args, by_name)
         function = arguments.of_function(self._function)
-        declaration = self._declaration
-        result = arguments.of_shape_function(declaration.result)
-        if function is not self._function or result is not declaration.result:
-            declaration = declaration.of_call(result, getattr(function, "key", None))
+        options = self._options
+        result = arguments.of_shape_function(options.result)
+        if function is not self._function or result is not options.result:
+            options = options.of_call(result, getattr(function, "key", None))
         grad = None if self._grad is None else arguments.of_gradient(self._grad)
         call = UserFunction(
             function,
-            declaration,
+            options,
             takes_tensors=self.kind == "eager",
             stateful=self.stateful,
             owns_arguments=True,
@@ -362,8 +362,8 @@ class Callback:
         bound = copy.copy(self)
         bound._function = types.MethodType(self._function, instance)
         bound.__hostcall_function__ = bound._function
-        bound._declaration = of_method(bound._function, self._declaration)
-        bound._read_signature(bound._function, self._declaration.out)
+        bound._options = of_method(bound._function, self._options)
+        bound._read_signature(bound._function, self._options.out)
         return bound
 
     def __repr__(self) -> str:
@@ -430,18 +430,18 @@ def callback(
       array([ 2.,  6., 12.], dtype=float32)
     """
     check_callback(kind, name, grad, stateful, result)
-    declaration = options_of("callback", CallbackOptions, dict(options), result=result)
-    check_repeatable(declaration, stateful, "hostcall.callback", "stateful=False")
-    is_ordered = stateful and not declaration.pure
-    check_unordered(declaration, is_ordered, "hostcall.callback", "stateful=False")
+    given = options_of("callback", CallbackOptions, dict(options), result=result)
+    check_repeatable(given, stateful, "hostcall.callback", "stateful=False")
+    is_ordered = stateful and not given.pure
+    check_unordered(given, is_ordered, "hostcall.callback", "stateful=False")
     if kind == "eager":
-        check_takes_tensors(declaration, "hostcall.callback with kind='eager'")
+        check_takes_tensors(given, "hostcall.callback with kind='eager'")
     if stateful:
-        check_stateless(declaration)
+        check_stateless(given)
 
     def decorate(decorated: Callable[..., Any]) -> Callback:
         check_function(decorated, "hostcall.callback")
-        declared = of_native(decorated, declaration.renewed())
+        declared = of_native(decorated, given.renewed())
         return Callback(decorated, declared, kind, stateful, name, grad)
 
     return decorate if function is None else decorate(function)

@@ -9,14 +9,14 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar, Unpack, overload
 
-from hostcall._functions.declaration import (
-    Declaration,
+from hostcall._functions.native_code import NativeCode, check_declared
+from hostcall._functions.options import (
     DeclareOptions,
+    Options,
     check_function,
     options_of,
     takes,
 )
-from hostcall._functions.native_code import NativeCode, check_declared
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -37,7 +37,7 @@ class _Declarations:
     def __init__(self, owner: object) -> None:
         self.owner = weakref.ref(owner)
         # A method's function is kept here, since its id could otherwise be reused.
-        self.of: dict[_Key, tuple[Any, Declaration]] = {}
+        self.of: dict[_Key, tuple[Any, Options]] = {}
 
     def __reduce__(self) -> Any:
         return type(None), ()
@@ -45,7 +45,7 @@ class _Declarations:
 
 # Declarations of objects without attributes. Callables may define equality as they like, so the
 # keys are ids; the reference tells whether an id still means the same object.
-_table: dict[_Key, tuple[Callable[[], Any], Declaration]] = {}
+_table: dict[_Key, tuple[Callable[[], Any], Options]] = {}
 
 
 @overload
@@ -90,22 +90,22 @@ def declare(function: Any = None, **options: Any) -> Any:
       >>> program(tf.constant([[1.0, 5.0], [7.0, 2.0]])).numpy()
       array([5., 7.], dtype=float32)
     """
-    declaration = options_of("declare", DeclareOptions, options)
+    declared = options_of("declare", DeclareOptions, options)
     if function is None:
-        return lambda decorated: _declare(decorated, declaration.renewed())
-    return _declare(function, declaration)
+        return lambda decorated: _declare(decorated, declared.renewed())
+    return _declare(function, declared)
 
 
-def _declare(function: object, declaration: Declaration) -> Any:
+def _declare(function: object, options: Options) -> Any:
     check_function(function, "hostcall.declare")
-    declaration = of_native(function, declaration)
+    options = of_native(function, options)
     key, owner = _identity(function)
-    if not _keep_with(owner, key, (getattr(function, "__func__", None), declaration)):
-        _table[key] = (_reference(owner, key), declaration)
+    if not _keep_with(owner, key, (getattr(function, "__func__", None), options)):
+        _table[key] = (_reference(owner, key), options)
     return function
 
 
-def _keep_with(owner: object, key: _Key, declared: tuple[Any, Declaration]) -> bool:
+def _keep_with(owner: object, key: _Key, declared: tuple[Any, Options]) -> bool:
     attributes = getattr(owner, "__dict__", None)
     if not isinstance(attributes, dict):  # a class has a read-only view
         return False
@@ -136,21 +136,21 @@ def _forget(key: _Key, _: object, table: dict[_Key, Any] = _table) -> None:
     table.pop(key, None)
 
 
-def of_native(function: object, declaration: Declaration) -> Declaration:
+def of_native(function: object, options: Options) -> Options:
     """Return the declaration; add the results that native code itself declares.
 
     Raises:
       ValueError: when an option is declared that native code cannot have.
     """
     if not isinstance(function, NativeCode):
-        return declaration
-    check_declared(function, vars(declaration))
-    if declaration.result is not None:
-        return declaration
-    return dataclasses.replace(declaration, result=function.result)
+        return options
+    check_declared(function, vars(options))
+    if options.result is not None:
+        return options
+    return dataclasses.replace(options, result=function.result)
 
 
-def declaration_of(function: object) -> Declaration | None:
+def declaration_of(function: object) -> Options | None:
     """Return the declaration of `function`, or None."""
     key, owner = _identity(function)
     if (known := _known(owner)) is not None and key in known.of:
@@ -158,19 +158,19 @@ def declaration_of(function: object) -> Declaration | None:
     found = _table.get(key)
     if found is not None and found[0]() is owner:
         return found[1]
-    return of_native(function, Declaration()) if isinstance(function, NativeCode) else None
+    return of_native(function, Options()) if isinstance(function, NativeCode) else None
 
 
-def of_method(method: types.MethodType, declaration: Declaration) -> Declaration:
+def of_method(method: types.MethodType, options: Options) -> Options:
     """Return `declaration` for one object's method, with kept results for that object alone.
 
     If the object can have attributes, its calls share these results, and they live as long as it.
     """
-    if declaration.table is None:
-        return declaration
+    if options.table is None:
+        return options
     found = declaration_of(method)
     if found is None:
-        found = declaration.renewed()
+        found = options.renewed()
         key, owner = _identity(method)
         _keep_with(owner, key, (method.__func__, found))
     return found

@@ -8,9 +8,9 @@ from typing import Any
 
 from hostcall._functions import source_location
 from hostcall._functions.callback import Callback
-from hostcall._functions.declaration import check_function
 from hostcall._functions.declarations import declaration_of
 from hostcall._functions.native_code import NativeCode
+from hostcall._functions.options import check_function
 from hostcall_runtime import _executors, _mapped_calls
 from hostcall_runtime._mapped_calls import MappedFunction
 
@@ -80,9 +80,9 @@ def mapped(
         return _mapped_callback(fn, executor, in_axes, chunks)
     if isinstance(fn, NativeCode):
         raise ValueError(f"hostcall.map of {fn!r}: a program calls native code itself.")
-    declaration = declaration_of(fn)
-    if executor is None and declaration is not None:
-        executor = declaration.executor
+    options = declaration_of(fn)
+    if executor is None and options is not None:
+        executor = options.executor
     return _mapped_function(fn, executor, in_axes, chunks)
 
 
@@ -102,9 +102,9 @@ def _mapped_function(
 def _mapped_callback(
     callback: Callback, executor: Any, in_axes: Any, chunks: int | None, out_axes: Any = 0
 ) -> Callback:
-    declaration = callback._declaration
+    options = callback._options
     _check_callback(callback)
-    executor = declaration.executor if executor is None else executor
+    executor = options.executor if executor is None else executor
     function = _mapped_function(callback._function, executor, in_axes, chunks, out_axes)
     grad = callback._grad
     if isinstance(grad, Callback):
@@ -112,8 +112,8 @@ def _mapped_callback(
         # chunks get whole are summed.
         axes = (in_axes, out_axes, out_axes)
         grad = _mapped_callback(grad, executor, axes, chunks, out_axes=in_axes)
-    declaration = dataclasses.replace(declaration, executor=None)
-    return Callback(function, declaration, callback.kind, callback.stateful, None, grad)
+    options = dataclasses.replace(options, executor=None)
+    return Callback(function, options, callback.kind, callback.stateful, None, grad)
 
 
 def _check_callback(callback: Callback) -> None:
@@ -122,8 +122,8 @@ def _check_callback(callback: Callback) -> None:
             f"hostcall.map of {callback!r}: its function takes tensors, which cannot be divided "
             'here. Make it of kind="numpy".'
         )
-    if callback._declaration.shares_memory:
-        on_device = callback._declaration.on_device
+    if callback._options.shares_memory:
+        on_device = callback._options.on_device
         lending = "memory='device' lends" if on_device else "borrow=True and out=True lend"
         raise ValueError(
             f"hostcall.map of {callback!r}: {lending} the function the program's own memory, which "

@@ -7,9 +7,9 @@ from typing import Any
 
 from hostcall._functions import frameworks, native_code
 from hostcall._functions.callback import Callback
-from hostcall._functions.declaration import Declaration
 from hostcall._functions.declarations import of_native
 from hostcall._functions.native_code import CFunction, FfiHandler, NativeCode
+from hostcall._functions.options import Options
 from hostcall_runtime import _trees
 
 
@@ -58,8 +58,8 @@ class Native(NativeCode):
         """
         leaves = _trees.leaves(arrays)
         if out is None and any(map(frameworks.belongs_to_a_program, leaves)):
-            declaration = of_native(self, Declaration())
-            return Callback(self, declaration, "numpy", True, None, None)(*arrays)
+            options = of_native(self, Options())
+            return Callback(self, options, "numpy", True, None, None)(*arrays)
         results = super().__call__(*arrays, out=out)
         return results if out is not None else frameworks.like(leaves, results)
 

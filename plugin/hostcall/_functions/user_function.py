@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hostcall._functions import source_location
-from hostcall._functions.declaration import Declaration
+from hostcall._functions.options import Options
 from hostcall_runtime import (
     Target,
     _executors,
@@ -32,7 +32,7 @@ class UserFunction:
 
     Attributes:
       function: the user's function. It takes the inputs of the op by position.
-      declaration: the options of its calls.
+      options: the options of its calls.
       description: the public function, the user's function and the call, with their lines, for
         messages.
       called_as: the public function that the user has called, such as "tf.numpy_function".
@@ -44,7 +44,7 @@ class UserFunction:
     """
 
     function: Callable[..., Any]
-    declaration: Declaration = dataclasses.field(default_factory=Declaration)
+    options: Options = dataclasses.field(default_factory=Options)
     description: str = ""
     called_as: str = CALLBACK
     takes_tensors: bool = False
@@ -71,18 +71,18 @@ class UserFunction:
     @property
     def is_ordered(self) -> bool:
         """True if its calls in a graph run in program order."""
-        return self.stateful and not self.declaration.pure
+        return self.stateful and not self.options.pure
 
     @property
     def is_concurrent(self) -> bool:
         """True if calls without side effects may overlap others, on any thread."""
-        return self.declaration.lets_overlap(self.function)
+        return self.options.lets_overlap(self.function)
 
     @property
     def shares_memory(self) -> bool:
         """True if its arrays may lie in the memory of a compiled program."""
         # A call that overruns its timeout is abandoned, and may outlast the program.
-        return self.declaration.shares_memory and self.declaration.timeout is None
+        return self.options.shares_memory and self.options.timeout is None
 
     def dispatched(
         self, function: Callable[..., Any], *, lends: bool = False, no_results: object = None
@@ -94,13 +94,13 @@ class UserFunction:
           lends: whether results may lie in shared memory, for a caller that soon drops them.
           no_results: the return value of a call for which no program waits.
         """
-        line = self.declaration.line
+        line = self.options.line
         if line is None:
             return self._awaited(function, lends)
         hand_over = _fire_and_forget.handing_over(
             line,
             self._awaited(_fire_and_forget.marking(line, function), lends=False),
-            self.declaration.executor,
+            self.options.executor,
             self.description,
             source_location.of_function(self.function),
         )
@@ -113,36 +113,34 @@ class UserFunction:
 
     def _awaited(self, function: Callable[..., Any], lends: bool) -> Callable[..., Any]:
         """Wrap `function` so that it runs on the declared executor, within the declared timeout."""
-        declaration = self.declaration
-        if declaration.executor is not None:
+        options = self.options
+        if options.executor is not None:
             return _executors.on_executor(
                 _executors.Callee(
-                    declaration.executor,
+                    options.executor,
                     self.function,
                     self.description,
-                    declaration.timeout,
+                    options.timeout,
                     in_thread=function,
                     threads_only=self.takes_tensors,
-                    retries=declaration.retries,
+                    retries=options.retries,
                     lends=lends,
                 )
             )
-        if declaration.timeout is None:
+        if options.timeout is None:
             return function
-        return within(declaration.timeout, function, self.description)
+        return within(options.timeout, function, self.description)
 
     def repeating(self) -> Callable[..., Any]:
         """Return the function, whose chunks are repeated if it is a mapped one with `retries`."""
-        return _mapped_calls.repeating(self.function, self.declaration.retries)
+        return _mapped_calls.repeating(self.function, self.options.retries)
 
     def argument_memory(self) -> Callable[..., Any] | None:
         """Return the allocator of large arguments that other processes may have to open, if any."""
-        declaration = self.declaration
-        if self.takes_tensors or declaration.table is not None:  # the table keeps the arguments
+        options = self.options
+        if self.takes_tensors or options.table is not None:  # the table keeps the arguments
             return None
-        return _mapped_calls.argument_memory(
-            self.function, declaration.executor, declaration.retries
-        )
+        return _mapped_calls.argument_memory(self.function, options.executor, options.retries)
 
     def register(self, target: Target, name: str, identity: Sequence[object] = ()) -> int:
         """Give a target to the runtime, which calls it for compiled programs.
@@ -162,9 +160,9 @@ class UserFunction:
             self.takes_tensors,
             self.description,
             identity,
-            borrows=self.declaration.borrow,
-            takes_out=self.declaration.out,
+            borrows=self.options.borrow,
+            takes_out=self.options.out,
             shares_memory=self.shares_memory,
-            on_device=self.declaration.on_device,
+            on_device=self.options.on_device,
             concurrent=self.is_concurrent,
         )

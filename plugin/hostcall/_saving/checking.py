@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 from hostcall._callbacks import lookup
-from hostcall._saving import decoding, functions, options, pickled_functions, tokens
+from hostcall._saving import decoding, functions, pickled_functions, save_options, tokens
 from hostcall._saving.tokens import Problem, SavedFunctionError
 from hostcall._tf import op_kinds, script_op_graphs, token_registry
 
@@ -139,7 +139,7 @@ def _with_leave(
 ) -> tuple[tokens.Record, Problem | None]:
     """Return the record, with leave to call its pickle if the user gives it, and the problem."""
     problem = pickled_functions.read(pickled.sha256, path)
-    if not options.allows_pickles():
+    if not save_options.allows_pickles():
         return record.with_leave(""), problem
     if problem is not None:
         raise SavedFunctionError(

@@ -14,8 +14,8 @@ from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
 from hostcall._functions import callback
-from hostcall._functions.declaration import Declaration, check_no_results
 from hostcall._functions.declarations import declaration_of
+from hostcall._functions.options import Options, check_no_results
 from hostcall._functions.user_function import CALLBACK, NUMPY_FUNCTION, PY_FUNCTION, UserFunction
 from hostcall._saving import functions, tokens
 from hostcall._saving.tokens import OPTIONS, Declared, Function, Record, SavedFunctionError
@@ -57,21 +57,21 @@ def spec_of_call(record: Record) -> CallbackSpec:
     function = getattr(found, "__hostcall_function__", found)
     here = getattr(found, "__hostcall_declaration__", None) or declaration_of(function)
     inputs, outputs = _inputs(record), Outputs(tokens.read(record.outputs), record.callback)
-    declaration = _declaration(record, here, carried)
-    called, declaration = _with_keywords(record.function, function, declaration, inputs.count)
+    options = _options(record, here, carried)
+    called, options = _with_keywords(record.function, function, options, inputs.count)
     try:
-        check_no_results(declaration.line, outputs.dtypes, True, record.users.label)
+        check_no_results(options.line, outputs.dtypes, True, record.users.label)
     except ValueError as error:  # the graph itself is intact
         raise SavedFunctionError(str(error)) from None
     shape_function = None
-    if declaration.result is not None:
-        shape_function = result_shapes.make_shape_function(declaration, called, inputs, outputs)
+    if options.result is not None:
+        shape_function = result_shapes.make_shape_function(options, called, inputs, outputs)
     for _ in record.levels:
         shape_function = array_specs.shapes_of_batch(shape_function, [None] * len(outputs.dtypes))
-    user = _user_function(record, called, declaration)
+    user = _user_function(record, called, options)
     place: dict[str, Any] = {"route": record.route, "levels": tuple(record.levels)}
     if record.kind == "eager":
-        pure, hidden = declaration.pure, record.differentiable
+        pure, hidden = options.pure, record.differentiable
         spec: CallbackSpec = EagerSpec(
             user, inputs, outputs, shape_function, (), hidden, pure, **place
         )
@@ -82,13 +82,13 @@ def spec_of_call(record: Record) -> CallbackSpec:
     return spec
 
 
-def _user_function(record: Record, called: Any, declaration: Declaration) -> UserFunction:
+def _user_function(record: Record, called: Any, options: Options) -> UserFunction:
     assert record.function is not None
     is_eager = record.kind == "eager"
     stock = PY_FUNCTION if is_eager else NUMPY_FUNCTION
     return UserFunction(
         called,
-        declaration,
+        options,
         called_as=CALLBACK if record.callback else stock,
         takes_tensors=is_eager,
         owns_arguments=record.copies,
@@ -122,16 +122,16 @@ def _inputs(record: Record) -> Inputs:
 
 
 def _with_keywords(
-    saved: Function, function: Any, declaration: Declaration, count: int
-) -> tuple[Any, Declaration]:
+    saved: Function, function: Any, options: Options, count: int
+) -> tuple[Any, Options]:
     """Return a callable that takes all its arguments by position, and its declaration."""
     if not (saved.keywords or saved.fixed):
-        return function, declaration
+        return function, options
     fixed = {name: ast.literal_eval(text) for name, text in saved.fixed.items()}
     arguments = callback.of_saved(function, count, tuple(saved.keywords), fixed)
     called: Any = arguments.of_function(function)
-    result = arguments.of_shape_function(declaration.result)
-    return called, declaration.of_call(result, called.key)
+    result = arguments.of_shape_function(options.result)
+    return called, options.of_call(result, called.key)
 
 
 def _complete(spec: CallbackSpec, record: Record) -> None:
@@ -155,7 +155,7 @@ def _specs(written: list[Any], spec: CallbackSpec) -> list[Any]:
     return specs
 
 
-def _declaration(record: Record, here: Declaration | None, carried: Any) -> Declaration:
+def _options(record: Record, here: Options | None, carried: Any) -> Options:
     """Return the declaration of this process or, without one, the saved declaration."""
     saved = record.declared
     result = saved.result
@@ -163,7 +163,7 @@ def _declaration(record: Record, here: Declaration | None, carried: Any) -> Decl
         result = [tokens.read(one) for one in result]
     if result is None:
         result = carried
-    then = Declaration(result, **{name: getattr(saved, name) for name in OPTIONS})
+    then = Options(result, **{name: getattr(saved, name) for name in OPTIONS})
     if here is None:
         return then
     differing = _differences(saved, here, result)
@@ -178,7 +178,7 @@ def _declaration(record: Record, here: Declaration | None, carried: Any) -> Decl
     return here
 
 
-def _differences(saved: Declared, here: Declaration, result: Any) -> list[str]:
+def _differences(saved: Declared, here: Options, result: Any) -> list[str]:
     differing = [
         f"{name}={getattr(here, name)!r} here, and {getattr(saved, name)!r} there"
         for name in OPTIONS

@@ -19,7 +19,7 @@ from hostcall._callbacks.structures import is_shape_function
 from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
 from hostcall._functions import callback, named_functions, source_location
 from hostcall._functions.native_code import CFunction, NativeCode
-from hostcall._saving import options, pickled_functions, tokens
+from hostcall._saving import pickled_functions, save_options, tokens
 from hostcall._saving.functions import qualified_name, reason
 from hostcall._saving.tokens import (
     Attribute,
@@ -261,7 +261,7 @@ def _function(spec: CallbackSpec) -> Function:
     if name is None and place is None:
         if native is not None:
             name = name_of(native)
-        elif options.pickles_functions():
+        elif save_options.pickles_functions():
             pickled = _pickled(spec, function, bool(keywords or fixed))
         else:
             raise UnnamedError(reason(function))
@@ -275,7 +275,7 @@ def _function(spec: CallbackSpec) -> Function:
 
 
 def _pickled(spec: CallbackSpec, function: Any, by_keyword: bool) -> Pickled:
-    result = spec.declaration.result
+    result = spec.options.result
     shape_function = result if is_shape_function(result) else None
     if by_keyword:  # the user's own shape function: loading binds the keywords anew
         shape_function = callback.parts(shape_function)[0]
@@ -285,8 +285,8 @@ def _pickled(spec: CallbackSpec, function: Any, by_keyword: bool) -> Pickled:
 
 
 def _declared(spec: CallbackSpec) -> Declared:
-    declaration = spec.declaration
-    result, dtypes = declaration.result, spec.outputs.dtypes
+    options = spec.options
+    result, dtypes = options.result, spec.outputs.dtypes
     is_function = is_shape_function(result)
     written: Any = None
     if isinstance(result, str):
@@ -294,7 +294,7 @@ def _declared(spec: CallbackSpec) -> Declared:
     elif result is not None and not is_function:
         with contextlib.suppress(ValueError):  # it contradicts `Tout`; its calls raise that error
             written = [tokens.write(one) for one in flatten_result(result, dtypes)]
-    said: dict[str, Any] = {name: getattr(declaration, name) for name in tokens.OPTIONS}
+    said: dict[str, Any] = {name: getattr(options, name) for name in tokens.OPTIONS}
     if said["timeout"] is not None:
         said["timeout"] = float(said["timeout"])  # the user may pass any numeric type
     return Declared(written, is_function, **said)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from hostcall._functions import named_functions
-from hostcall._functions.declaration import check_function
+from hostcall._functions.options import check_function
 from hostcall._saving import pickled_functions
 from hostcall._saving.tokens import Function, Problem, SavedFunctionError
 from hostcall._tf import autograph

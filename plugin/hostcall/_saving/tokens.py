@@ -9,7 +9,7 @@ dtype, `{"spec": [dtype, shape]}`, `{"bounded": [dtype, bounds, dimensions]}` or
 
 A token comes out of a file, so its readers trust nothing in it. The library for servers without
 Python reads tokens, too: CMake makes its tables of fields from the classes in this file and the
-saved options of `Declaration`.
+saved options of `Options`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import msgspec
 import tensorflow as tf
 
 from hostcall._callbacks.structures import BoundedSpec
-from hostcall._functions.declaration import SAVED, Declaration
+from hostcall._functions.options import SAVED, Options
 from hostcall._tf import tensor_structures, token_registry
 from hostcall_runtime._errors import LoweringError
 
@@ -256,7 +256,7 @@ if TYPE_CHECKING:
     Declared: TypeAlias = Any
 else:
     # The part of a function's declaration that can be written.
-    _types = get_type_hints(Declaration)
+    _types = get_type_hints(Options)
     Declared = msgspec.defstruct(
         "Declared",
         [(option.name, _types[option.name], option.default) for option in SAVED],

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._functions import source_location
-from hostcall._saving import decoding, encoding, options, pickled_functions, tokens
+from hostcall._saving import decoding, encoding, pickled_functions, save_options, tokens
 from hostcall._saving.tokens import SavedFunctionError
 from hostcall._tf import (
     attributes,
@@ -59,7 +59,7 @@ def _token_of(spec: Any) -> str | None:
     if spec is None:
         return None
     try:
-        with options.save_options(pickle=False):  # other processes lack this one's files
+        with save_options.save_options(pickle=False):  # other processes lack this one's files
             token = tokens.encode(encoding.record_of(spec, encoding.asked_so_far))
     except encoding.UnnamedError:
         return None
@@ -153,7 +153,7 @@ def _named(graph_def: T) -> tuple[T, list[_Unnamed]]:
     if not any(node.op in op_kinds.SCRIPT_OPS for node in _nodes_of(graph_def)):
         return graph_def, []  # no copy: the graph may be large
     copy = protos.copy_of(graph_def)
-    with options.save_options(pickle=False):
+    with save_options.save_options(pickle=False):
         return copy, _name(list(_nodes_of(copy)), None)
 
 

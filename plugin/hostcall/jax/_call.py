@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hostcall._functions import frameworks, source_location, specs
-from hostcall._functions.declaration import (
+from hostcall._functions.options import (
     MAP,
     SharedOptions,
     check_no_results,

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from hostcall._functions import frameworks, source_location, specs
-from hostcall._functions.declaration import SEQUENTIAL, check_no_results
+from hostcall._functions.options import SEQUENTIAL, check_no_results
 from hostcall._functions.user_function import UserFunction
 from hostcall.jax import _primitive, _values
 from hostcall.jax._call import as_array, flatten_results
@@ -129,7 +129,7 @@ def call(user: UserFunction, args: tuple[Any, ...]) -> Any:
         )
     leaves, in_tree = jax.tree.flatten(args)
     arrays = [as_array(leaf, place) for leaf in leaves]
-    declared = user.declaration
+    declared = user.options
     results, out_tree = flatten_results(_declared(declared.result, arrays, in_tree), place)
     function = Function(
         hashable(user.function),

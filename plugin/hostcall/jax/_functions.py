@@ -45,14 +45,14 @@ class Function(UserFunction):
     @property
     def is_native(self) -> bool:
         """True if a program can call it without Python."""
-        how = self.declaration
+        how = self.options
         wants_python = how.executor or how.line or how.table or how.timeout is not None
         return isinstance(self.function, NativeCode) and not wants_python and not how.on_device
 
     @property
     def may_begin_early(self) -> bool:
         """True if a call without side effects may run while its program goes on."""
-        how = self.declaration
+        how = self.options
         return (
             self.is_concurrent
             and how.table is None
@@ -80,7 +80,7 @@ class Function(UserFunction):
 
     def source(self) -> Source:
         """Return the description of the function for `hostcall.export`."""
-        if self.declaration.on_device:
+        if self.options.on_device:
             raise exportable.on_device(self.description)
         return Source(
             self,
@@ -89,7 +89,7 @@ class Function(UserFunction):
         )
 
     def _host_function(self) -> Callable[..., Any]:
-        table = self.declaration.table
+        table = self.options.table
         call = self.dispatched(self.repeating(), lends=table is None)
         if not self._is_flat():
             call = functools.partial(self._call_structured, call)
@@ -110,10 +110,10 @@ class Function(UserFunction):
 
     def _call_structured(self, function: Callable[..., Any], *arrays: Any, **given: Any) -> Any:
         arguments = jax.tree.unflatten(self.in_tree, arrays)
-        if self.declaration.line is not None:
+        if self.options.line is not None:
             function(*arguments)
             return []
-        if not self.declaration.out or self.out_tree.num_leaves == 0:
+        if not self.options.out or self.out_tree.num_leaves == 0:
             return self._flatten(function(*arguments))
         out = given["out"]
         packed = jax.tree.unflatten(self.out_tree, out if isinstance(out, tuple) else (out,))
@@ -158,14 +158,14 @@ def divided(function: Function, stacked: tuple[bool, ...]) -> Function:
       stacked: for each flat argument, whether its first axis is the batch axis.
     """
     called: Any = function.function
-    provider = function.declaration.executor
+    provider = function.options.executor
     if provider is None:  # divided along an inner batch, which now goes whole to the workers
         assert isinstance(called, MappedFunction)
         called, provider = called.function, called.provider
     axes = jax.tree.unflatten(function.in_tree, [0 if one else None for one in stacked])
     mapped = MappedFunction(called, provider, axes, None, function.description)
-    undivided = function.declaration.with_fields(executor=None)
-    return dataclasses.replace(function, function=mapped, declaration=undivided)
+    undivided = function.options.with_fields(executor=None)
+    return dataclasses.replace(function, function=mapped, options=undivided)
 
 
 def hashable(function: Callable[..., Any]) -> Callable[..., Any]:

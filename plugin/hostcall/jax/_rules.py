@@ -20,8 +20,8 @@ from jax._src.core import jaxprs_in_params
 from jax.interpreters import ad, batching, mlir
 
 from hostcall._functions import native_code, specs
-from hostcall._functions.declaration import MAP, OF_BATCHES
 from hostcall._functions.native_code import FfiHandler, NativeCode, NativeEntry, contradiction
+from hostcall._functions.options import MAP, OF_BATCHES
 from hostcall._functions.specs import ArraySpec
 from hostcall.jax import _disk_cache, _handlers, _joint, _lowering, _names, _primitive
 from hostcall.jax._functions import Function, divided

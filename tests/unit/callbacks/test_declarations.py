@@ -13,8 +13,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._functions.declaration import Declaration
 from hostcall._functions.declarations import _table, declaration_of
+from hostcall._functions.options import Options
 
 SPEC = tf.TensorSpec([2], tf.float32)
 
@@ -54,7 +54,7 @@ def test_the_latest_declaration_holds() -> None:
 
     hostcall.declare(function, result=SPEC)
     hostcall.declare(function, result=[3], pure=True, timeout=2.0)
-    assert declaration_of(function) == Declaration([3], True, 2.0)
+    assert declaration_of(function) == Options([3], True, 2.0)
 
 
 @pytest.mark.parametrize("result", ["tracee", "", b"trace", [SPEC, "trace"], {"a": ("x",)}])

@@ -378,10 +378,10 @@ def test_the_function_dies_with_its_graphs(mode: Any) -> None:
     program = mode(lambda x, f=double: tf.numpy_function(f, [x], tf.float32))
     program(X)
     dead = weakref.ref(double)
-    declaration = declaration_of(double)
-    assert declaration is not None
-    table = weakref.ref(declaration.table)
-    del double, program, declaration
+    options = declaration_of(double)
+    assert options is not None
+    table = weakref.ref(options.table)
+    del double, program, options
     gc.collect()
     assert dead() is None
     assert table() is None

@@ -1,4 +1,4 @@
-"""hostcall._functions.declaration: the options of calls, and what follows from them."""
+"""hostcall._functions.options: the options of calls, and what follows from them."""
 
 import dataclasses
 import inspect
@@ -9,10 +9,10 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._functions.declaration import (
+from hostcall._functions.options import (
     CallbackOptions,
-    Declaration,
     DeclareOptions,
+    Options,
     SharedOptions,
 )
 from hostcall._saving.tokens import Declared
@@ -25,7 +25,7 @@ WAYS = [
 
 
 def test_every_field_is_an_option_that_can_be_declared() -> None:
-    fields = {field.name for field in dataclasses.fields(Declaration) if field.init}
+    fields = {field.name for field in dataclasses.fields(Options) if field.init}
     assert {*DeclareOptions.__annotations__} == fields
     assert SharedOptions.__annotations__.items() <= CallbackOptions.__annotations__.items()
 
@@ -36,7 +36,7 @@ def test_public_signatures_have_the_options_and_their_defaults(
 ) -> None:
     parameters = inspect.signature(function).parameters
     for name in options:
-        assert parameters[name].default == getattr(Declaration, name), name
+        assert parameters[name].default == getattr(Options, name), name
     assert not any(one.kind is one.VAR_KEYWORD for one in parameters.values())
 
 
@@ -56,7 +56,7 @@ def test_an_option_of_another_name_is_a_type_error() -> None:
 
 
 def test_saved_graphs_record_the_options_that_say_so() -> None:
-    saved = {f.name for f in dataclasses.fields(Declaration) if f.metadata.get("saved")}
+    saved = {f.name for f in dataclasses.fields(Options) if f.metadata.get("saved")}
     assert {*Declared.__struct_fields__} == saved | {"result", "shape_function"}
     assert msgspec.json.encode(Declared(timeout=2.0, memo=3)) == b'{"timeout":2.0,"memo":3}'
 

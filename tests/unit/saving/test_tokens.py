@@ -55,7 +55,7 @@ def test_spec_is_made_of_a_token() -> None:
     hostcall.allow(users.__name__)
     spec = decoding.resolve(tokens.encode(CALL))
     assert spec.function is users.cube
-    assert spec.declaration.timeout == 5.0
+    assert spec.options.timeout == 5.0
     assert spec.op_dtypes == [tf.float32, tf.int64]
     assert "cube" in spec.description
     assert spec.description.endswith("called at model.py:7")

@@ -111,7 +111,7 @@ def test_what_is_declared_otherwise_here_is_a_warning_that_shows_both(tmp_path: 
     hostcall.provide("ns::declared", hostcall.declare(lambda v: v, timeout=7.0))
     with pytest.warns(UserWarning, match=r"ns::declared.*timeout=7.0 here, and 5.0 there"):
         spec = decoding.resolve(tokens.encode(record))
-    assert spec.declaration.timeout == 7.0
+    assert spec.options.timeout == 7.0
 
 
 def graph_with(function: Any) -> Any:

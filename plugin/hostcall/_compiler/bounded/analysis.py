@@ -30,7 +30,7 @@ from hostcall._compiler.bounded import sources
 from hostcall._compiler.bounded.flow import ANY_DIMENSION, Flow, Offence, SymbolMaker
 from hostcall._compiler.bounded.sizes import Shape, Size, Source, Symbol, Tensor
 from hostcall._compiler.function_edits import FunctionEdits
-from hostcall._functions.declaration import TRACE
+from hostcall._functions.options import TRACE
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDefLibrary, Functions, NodeDef
@@ -181,7 +181,7 @@ def _padded(shapes: list[Shape | None], node: NodeDef) -> list[Shape | None]:
 
 def _said(spec: CallbackSpec, node: NodeDef, operands: Sequence[Tensor]) -> list[Spec]:
     """Return the specs of the results for these operands, with stand-ins for unknown sizes."""
-    declared = spec.declaration.result
+    declared = spec.options.result
     if spec.shape_function is None or (isinstance(declared, str) and declared == TRACE):
         return list(spec.static_specs)
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]

@@ -226,7 +226,7 @@ class _NumpyHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
     def _call(self, function: Callable[..., Any], arrays: list[Any]) -> list[Any]:
         unshared = self._unshared_inputs()
         expected = self._expected([getattr(array, "shape", ()) for array in arrays])
-        borrows = self.spec.declaration.only_reads
+        borrows = self.spec.options.only_reads
         own = [_own(array, borrows or bool(unshared >> i & 1)) for i, array in enumerate(arrays)]
         if isinstance(self.spec, BorrowingSpec):
             returned = self.spec.call_borrowing(function, own, expected.declared)

@@ -1,6 +1,6 @@
 """The options of a Python function's calls: what they are, their documentation and their checks.
 
-To add an option, add it to `Declaration` and to the TypedDict of the ways that take it.
+To add an option, add it to `Options` and to the TypedDict of the ways that take it.
 """
 # ruff: noqa: RUF009 - `_option` returns a dataclasses.field
 
@@ -86,11 +86,11 @@ def check_function(function: object, who: str) -> None:
         )
 
 
-def check_unordered(declaration: Any, ordered: bool, who: str, remedy: str) -> None:
+def check_unordered(options: Any, ordered: bool, who: str, remedy: str) -> None:
     """Check that calls which may overlap need no order.
 
     Args:
-      declaration: the function's declaration.
+      options: the options of its calls.
       ordered: whether the calls run in program order.
       who: the caller, for the message.
       remedy: the option to write, for the message.
@@ -98,7 +98,7 @@ def check_unordered(declaration: Any, ordered: bool, who: str, remedy: str) -> N
     Raises:
       ValueError: when they need an order.
     """
-    if declaration.concurrent and ordered:
+    if options.concurrent and ordered:
         raise ValueError(
             f"{who}: concurrent=True lets calls run at the same time, and these may have side "
             f"effects, which happen in the order of the program. If they have none, write {remedy};"
@@ -136,11 +136,11 @@ def check_no_results(line: object, dtypes: Sequence[Any], stateful: bool, who: s
         )
 
 
-def check_repeatable(declaration: Any, stateful: bool, who: str, remedy: str) -> None:
+def check_repeatable(options: Any, stateful: bool, who: str, remedy: str) -> None:
     """Check that calls which may be repeated have no side effects.
 
     Args:
-      declaration: the function's declaration.
+      options: the options of its calls.
       stateful: whether the op or the callback is stateful.
       who: the caller, for the message.
       remedy: the option to write, for the message.
@@ -148,10 +148,10 @@ def check_repeatable(declaration: Any, stateful: bool, who: str, remedy: str) ->
     Raises:
       ValueError: when they may have some.
     """
-    is_pure = not stateful or declaration.pure or declaration.table is not None
-    if declaration.retries and not is_pure:
+    is_pure = not stateful or options.pure or options.table is not None
+    if options.retries and not is_pure:
         raise ValueError(
-            f"{who}: retries={declaration.retries} makes a call again whose worker has died. "
+            f"{who}: retries={options.retries} makes a call again whose worker has died. "
             "Nobody knows how far that one came, and this function may have side effects, which "
             f"must not happen twice. If it has none, write {remedy}; else take retries away."
         )
@@ -175,21 +175,21 @@ _OF_ARRAYS: dict[str, tuple[Callable[[Any], bool], str, str]] = {
 }
 
 
-def check_takes_tensors(declaration: Any, who: str) -> None:
+def check_takes_tensors(options: Any, who: str) -> None:
     """Check that no option is declared that needs a function of NumPy arrays.
 
     Raises:
       ValueError: when one is; the message names it, and the caller `who`.
     """
     for option, (is_given, reason, remedy) in _OF_ARRAYS.items():
-        value = getattr(declaration, option)
+        value = getattr(options, option)
         if is_given(value):
             raise ValueError(
                 f"hostcall: {option}={value!r} is for functions that take NumPy arrays, and {who} "
                 f"gives its function tensors{reason}. Use tf.numpy_function, or {remedy}."
             )
-    if declaration.executor is not None and declaration.executor.runs_no_threads:
-        raise ValueError(_executor_errors.takes_tensors(who, declaration.executor.given))
+    if options.executor is not None and options.executor.runs_no_threads:
+        raise ValueError(_executor_errors.takes_tensors(who, options.executor.given))
 
 
 def check_callback(
@@ -223,17 +223,17 @@ def check_callback(
         )
 
 
-def check_stateless(declaration: Any) -> None:
+def check_stateless(options: Any) -> None:
     """Check that a stateful `hostcall.callback` has no `memo`.
 
     Raises:
       ValueError: when it has one.
     """
-    if declaration.table is not None:
+    if options.table is not None:
         raise ValueError(
-            f"hostcall.callback: memo={declaration.memo!r} says that the function does nothing but "
+            f"hostcall.callback: memo={options.memo!r} says that the function does nothing but "
             "return its results, and stateful=True, the default, that each call has to run. Write "
-            f"hostcall.callback(..., stateful=False, memo={declaration.memo!r})."
+            f"hostcall.callback(..., stateful=False, memo={options.memo!r})."
         )
 
 
@@ -241,13 +241,13 @@ def check_stateless(declaration: Any) -> None:
 _LENDS = "lends the function the program's own memory for the call alone"
 _EXCLUSIVE: tuple[tuple[Callable[[Any], bool], str, str, dict[str, str]], ...] = (
     (
-        lambda declaration: declaration.executor is not None,
+        lambda options: options.executor is not None,
         "executor=",
         ", and a call on an executor may outlast the program, or run in another process",
         {"borrow": _LENDS, "out": _LENDS},
     ),
     (
-        lambda declaration: not declaration.wait,
+        lambda options: not options.wait,
         "wait=False",
         ", and with wait=False no program waits for the call",
         {
@@ -260,7 +260,7 @@ _EXCLUSIVE: tuple[tuple[Callable[[Any], bool], str, str, dict[str, str]], ...] =
         },
     ),
     (
-        lambda declaration: declaration.on_device,
+        lambda options: options.on_device,
         "memory='device'",
         "",
         {
@@ -272,7 +272,7 @@ _EXCLUSIVE: tuple[tuple[Callable[[Any], bool], str, str, dict[str, str]], ...] =
         },
     ),
     (
-        lambda declaration: declaration.table is not None,
+        lambda options: options.table is not None,
         "memo=",
         ", and memo= returns results without calling it",
         {"out": "has the function write its results into arrays that it is given"},
@@ -280,43 +280,43 @@ _EXCLUSIVE: tuple[tuple[Callable[[Any], bool], str, str, dict[str, str]], ...] =
 )
 
 
-def _check_exclusive(declaration: Any) -> None:
+def _check_exclusive(options: Any) -> None:
     """Check that no two options exclude each other.
 
     Raises:
       ValueError: when two do.
     """
     for is_given, other, consequence, excluded in _EXCLUSIVE:
-        for option in dataclasses.fields(declaration):
-            value, reason = getattr(declaration, option.name), excluded.get(option.name)
-            if reason is not None and value != option.default and is_given(declaration):
+        for option in dataclasses.fields(options):
+            value, reason = getattr(options, option.name), excluded.get(option.name)
+            if reason is not None and value != option.default and is_given(options):
                 raise ValueError(
                     f"hostcall: {option.name}={value!r} {reason}{consequence}. Take {option.name}= "
                     f"or {other} away."
                 )
 
 
-def _check_values(declaration: Declaration) -> None:
+def _check_values(options: Options) -> None:
     """Check each option by itself.
 
     Raises:
       TypeError: when `concurrent` is no bool.
       ValueError: for an unknown or impossible value.
     """
-    check_result(declaration.result)
-    if declaration.route is not None:
-        checked(declaration.route)
-    timeout, retries = declaration.timeout, declaration.retries
+    check_result(options.result)
+    if options.route is not None:
+        checked(options.route)
+    timeout, retries = options.timeout, options.retries
     if timeout is not None and not (isinstance(timeout, numbers.Real) and timeout > 0):
         raise ValueError(f"hostcall: timeout={timeout!r} is not a positive time in seconds.")
-    if not isinstance(declaration.concurrent, bool):
+    if not isinstance(options.concurrent, bool):
         raise TypeError(
-            f"hostcall: concurrent={declaration.concurrent!r} is neither True, where calls may run "
+            f"hostcall: concurrent={options.concurrent!r} is neither True, where calls may run "
             "at the same time, nor False."
         )
-    if declaration.vmap_method is not None and declaration.vmap_method not in METHODS:
-        raise ValueError(f"hostcall: vmap_method={declaration.vmap_method!r} is none of {METHODS}.")
-    if declaration.vmap_method == MAP and declaration.executor is None:
+    if options.vmap_method is not None and options.vmap_method not in METHODS:
+        raise ValueError(f"hostcall: vmap_method={options.vmap_method!r} is none of {METHODS}.")
+    if options.vmap_method == MAP and options.executor is None:
         raise ValueError(
             "hostcall: vmap_method='map' divides a batch among the workers of an executor, and "
             "there is none. Write executor=concurrent.futures.ThreadPoolExecutor(4), for one."
@@ -325,9 +325,9 @@ def _check_values(declaration: Declaration) -> None:
         raise ValueError(
             f"hostcall: retries={retries!r} must be a non-negative integer, for example retries=2."
         )
-    if declaration.memory not in (HOST, DEVICE):
+    if options.memory not in (HOST, DEVICE):
         raise ValueError(
-            f"hostcall: memory={declaration.memory!r} is neither {HOST!r}, for arrays of NumPy's, "
+            f"hostcall: memory={options.memory!r} is neither {HOST!r}, for arrays of NumPy's, "
             f"nor {DEVICE!r}, for arrays in the program's own memory."
         )
 
@@ -376,7 +376,7 @@ def _option(default: Any, text: str, *, saved: bool = False, **texts: str) -> An
 
 
 @dataclasses.dataclass(frozen=True)
-class Declaration:
+class Options:
     """All that a user may say of a Python function and its calls, checked.
 
     A field is an option of `hostcall.declare`, and has its documentation. The signatures and
@@ -604,18 +604,18 @@ class Declaration:
         provider = _mapped_calls.provider_of(function) or self.executor
         return self.concurrent or (provider is not None and provider.has_several_workers)
 
-    def renewed(self) -> Declaration:
+    def renewed(self) -> Options:
         """Return a copy for another function, with a table and a line of its own."""
         return dataclasses.replace(self)
 
-    def with_fields(self, **fields: Any) -> Declaration:
+    def with_fields(self, **fields: Any) -> Options:
         """Return a copy with other values of some fields, and the same table and line."""
         other = copy.copy(self)
         for name, value in fields.items():
             object.__setattr__(other, name, value)
         return other
 
-    def of_call(self, result: Any, key: Hashable) -> Declaration:
+    def of_call(self, result: Any, key: Hashable) -> Options:
         """Return a copy for calls with keyword arguments, which share the table of results.
 
         Args:
@@ -625,10 +625,10 @@ class Declaration:
         return self.with_fields(result=result, table=self.table and self.table.part(key))
 
 
-SAVED = tuple(one for one in dataclasses.fields(Declaration) if one.metadata.get("saved"))
+SAVED = tuple(one for one in dataclasses.fields(Options) if one.metadata.get("saved"))
 
 
-def options_of(who: str, kind: type, options: Mapping[str, Any], **others: Any) -> Declaration:
+def options_of(who: str, kind: type, options: Mapping[str, Any], **others: Any) -> Options:
     """Check the options that a user has given to a public function.
 
     Args:
@@ -644,7 +644,7 @@ def options_of(who: str, kind: type, options: Mapping[str, Any], **others: Any) 
     for name in options:
         if name not in kind.__annotations__:
             raise TypeError(f"{who}() got an unexpected keyword argument {name!r}")
-    return Declaration(**options, **others)
+    return Options(**options, **others)
 
 
 def takes(way: str, options: type) -> Callable[[F], F]:
@@ -655,7 +655,7 @@ def takes(way: str, options: type) -> Callable[[F], F]:
       options: the TypedDict of its options. Their documentation replaces the line on `**options`.
     """
     names = options.__annotations__
-    fields = [one for one in dataclasses.fields(Declaration) if one.name in names]
+    fields = [one for one in dataclasses.fields(Options) if one.name in names]
 
     def give(function: F) -> F:
         signature = inspect.signature(function)
