@@ -22,7 +22,6 @@ from hostcall._saving import checking
 from hostcall._tf import attributes, autograph, op_kinds, token_registry
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
-from hostcall_runtime import Target
 
 # The attribute with static shapes, which TensorFlow writes with as_graph_def(add_shapes=True).
 SHAPES = "_output_shapes"
@@ -275,16 +274,11 @@ def _of_callback(
     return found, called_at
 
 
-def _title(target: Target) -> str:
-    options = getattr(target.origin, "options", None)
-    return f"{target.title} ({options.note})" if options and options.note else target.title
-
-
 def _of_module(node: NodeDef) -> dict[str, Any]:
     """Return the facts on an op that holds a program of JAX's which calls Python."""
     module = lookup.module_of(node)
     shapes, dtypes = node.attr["Sout"].list.shape, node.attr["Tout"].list.type
-    called = list(dict.fromkeys(map(_title, module.targets))) if module else []
+    called = list(dict.fromkeys(target.title for target in module.targets)) if module else []
     return {
         "kind": module.kind if module else node.op,
         "callback": f"{module.name}, which calls {', '.join(called)}" if module else "",
@@ -307,9 +301,7 @@ def parse_location(location: str) -> tuple[str, int | None]:
 def _names(node: NodeDef, spec: CallbackSpec) -> tuple[str, str, str, str, str]:
     """Return kind, name, both locations, and why this process cannot call what a graph names."""
     if isinstance(spec, CallbackSpec):
-        kind, name, *places = source_location.split_description(spec.description)
-        note = f" ({spec.options.note})" if spec.options.note else ""
-        return kind, name + note, places[0], places[1], ""
+        return *source_location.split_description(spec.description), ""
     kind = KINDS[node.op]
     if spec is None:
         label, record, problem = checking.judged(lookup.token_of(node), node, None)

@@ -343,7 +343,6 @@ class SharedOptions(TypedDict, total=False):
     retries: int
     memory: str
     concurrent: bool
-    note: str
 
 
 class CallbackOptions(SharedOptions, total=False):
@@ -569,7 +568,6 @@ class Options:
         early, as in `hostcall.declare`.
         """,
     )
-    note: str = _option("", "a text that `hostcall.explain` shows beside the function.", saved=True)
     table: memoization.Table | None = dataclasses.field(init=False, repr=False, default=None)
     line: _fire_and_forget.Line | None = dataclasses.field(
         init=False, compare=False, repr=False, default=None
