@@ -26,7 +26,7 @@ _kept: list[tuple[Any, BaseException]] = []
 def keep(line: Any, description: str, error: BaseException) -> None:
     """Hold the error that a call has raised, with a note that an earlier call has raised it."""
     note = (
-        f"hostcall: raised by an earlier call, which nobody has waited for (wait=False), of "
+        f"hostcall: raised by an earlier call, which no program waited for (wait=False), of "
         f"{description}"
     )
     notes = _errors.notes_of(error)
@@ -57,7 +57,7 @@ def raise_all(errors: Sequence[BaseException]) -> None:
         if len(errors) == 1 and isinstance(errors[0], Exception):
             raise errors[0]
         calls = counted(len(errors), "failed call")
-        raise BaseExceptionGroup(f"hostcall: {calls} that nobody has waited for", errors)
+        raise BaseExceptionGroup(f"hostcall: {calls} that no program waited for", errors)
     finally:
         del errors  # they refer to this frame
 
@@ -66,7 +66,7 @@ def say(errors: Sequence[BaseException]) -> None:
     """Write errors to the standard error: at exit, no caller is left that could get them."""
     for error in errors:
         text = "".join(traceback.format_exception(error))
-        write(f"a call that nobody has waited for has failed, and no call came after it:\n{text}")
+        write(f"a call that no program waited for has failed, and no call came after it:\n{text}")
 
 
 def write(text: str) -> None:

@@ -100,7 +100,7 @@ def cancelled(sent: Sent, executor: Executor, future: Future) -> str:
             return _processes.lost(sent.description, name(executor), worker)
         return (
             f"{text}: {name(executor)}, its client or its cluster was closed, or the connection to "
-            "its scheduler is lost. Nobody knows how far the function has come. Wait for the "
+            "its scheduler is lost. It is unknown how far the function has come. Wait for the "
             "program before you close them."
         )
     return (
@@ -177,7 +177,7 @@ def _attempts(sent: Sent) -> str:
     if sent.attempts > 1:
         return f"The call was made {sent.attempts} times, as often as its retries allow. "
     return (
-        "Nobody knows whether the function has run, and hostcall does not call it again: that is "
+        "It is unknown whether the function has run, and hostcall does not call it again: that is "
         "for pure functions alone, with retries=2, for one. "
     )
 

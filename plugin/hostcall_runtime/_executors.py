@@ -268,7 +268,7 @@ def _late(sent: Sent, executor: Executor, future: Future, task: _ThreadTask | No
     text = f"{sent.description} has not returned within its timeout of {sent.timeout} s. "
     if future.cancel():
         if not _tells_what_runs(executor):
-            return f"{text}If it has begun on its executor it goes on, and returns to nobody."
+            return f"{text}If it has begun on its executor it goes on, and its result is dropped."
         return (
             f"{text}It had not begun on its executor, all of whose workers are busy; it never will."
         )

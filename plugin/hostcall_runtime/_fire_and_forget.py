@@ -358,7 +358,7 @@ def _wait() -> None:
     patience, later = _NOTICES
     while unfinished := wait_for(sys.maxsize, patience):
         _deferred_errors.write(
-            "the process ends when the calls have ended that nobody has waited for "
+            "the process ends when the calls have ended that no program waited for "
             f"(wait=False), or at Ctrl-C. {described(unfinished)}"
         )
         patience = later
@@ -395,7 +395,7 @@ def line_for(wait: object, queue: object, when_full: object) -> Line | None:
         for name, value, usual in (("queue", queue, None), ("when_full", when_full, WAIT)):
             if value != usual:
                 raise ValueError(
-                    f"hostcall: {name}={value!r} is for calls that nobody waits for. Write "
+                    f"hostcall: {name}={value!r} is for calls that no program waits for. Write "
                     f"wait=False, {name}={value!r}, or take it away."
                 )
         return None

@@ -146,7 +146,7 @@ def lost(description: str, executor: str, worker: str) -> str:
     return (
         f"The worker {worker} of {executor} has begun a call of {description}, and was lost before "
         "its result was here. A worker is lost so when it is killed or has no memory left; its log "
-        "may tell more. Nobody knows how far the function has come, and hostcall does not call it "
+        "may tell more. It is unknown how far the function has come, and hostcall does not call it "
         "again. The next call has the workers that are left, or that come."
     )
 

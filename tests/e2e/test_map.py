@@ -302,7 +302,7 @@ def test_the_executor_may_be_that_of_the_function(threads: Any) -> None:
     def double(x: Any) -> Any:
         return x * 2
 
-    with pytest.raises(TypeError, match="nobody says what runs the calls"):
+    with pytest.raises(TypeError, match="no executor is given or declared"):
         hostcall.map(double)
     hostcall.declare(double, executor=threads)
     np.testing.assert_array_equal(hostcall.map(double)(X.numpy()), 2 * X)

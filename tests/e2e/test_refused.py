@@ -274,7 +274,7 @@ except tf.errors.InvalidArgumentError as error:
 
 @pytest.mark.parametrize("options", [{"uncompilable": "no"}, {"route": "no"}])
 def test_configure_refuses_other_values(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="'no' is none of"):
+    with pytest.raises(ValueError, match="'no' is not one of"):
         hostcall.configure(**options)
 
 

@@ -102,7 +102,7 @@ def test_flipped_bits_are_an_error_or_change_nothing(fresh_python: Template, pat
     assert all(said == intact[0] for said, _ in flipped if not isinstance(said, str))
     assert 20 < len(refused) < hostile.FLIPS
     # The others are TensorFlow's own: for a token that is no text, or does not say that it is ours.
-    reasons = ["altered", "nobody has allowed", "does not exist"]
+    reasons = ["altered", "not allowed", "does not exist"]
     reasons += ["well-formed UTF-8", "callback with key="]
     assert [said for said in refused if not any(reason in said for reason in reasons)] == []
     for _, carried in flipped:
@@ -111,10 +111,10 @@ def test_flipped_bits_are_an_error_or_change_nothing(fresh_python: Template, pat
 
 def test_changed_names_are_an_error(fresh_python: Template, path: Any) -> None:
     names = {
-        "os:system": "nobody has allowed to import os",
-        "antigravity:geohash": "nobody has allowed to import antigravity",
+        "os:system": "not allowed to import os",
+        "antigravity:geohash": "not allowed to import antigravity",
         f"{hostile.MODULE}:os.system": "is no function of a module",
-        f"{hostile.MODULE}:system": "comes from posix, which nobody has allowed",
+        f"{hostile.MODULE}:system": "comes from posix, which is not allowed",
         f"{hostile.MODULE}:CONSTANT": "is no function, but a int",
         f"{hostile.MODULE}:Scale": "is no function, but a type",
         f"{hostile.MODULE}:missing": "does not exist",

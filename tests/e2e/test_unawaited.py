@@ -333,7 +333,7 @@ def test_the_next_call_raises_once(kind: str, mode: Any) -> None:
         pass
     error = failure(run, tf.constant(1.0))
     assert isinstance(error, tf.errors.InvalidArgumentError)  # as for any ValueError
-    assert "raised by an earlier call, which nobody has waited for" in error.message
+    assert "raised by an earlier call, which no program waited for" in error.message
     assert "in fails\n" in error.message
     raised = hostcall.last_error(error)
     assert isinstance(raised, functions.SimulatorError)
@@ -362,7 +362,7 @@ def test_the_barrier_raises_what_nobody_was_told() -> None:
         run(x)
     gate.may_end.set()
     with pytest.raises(
-        ExceptionGroup, match="2 failed calls that nobody has waited for"
+        ExceptionGroup, match="2 failed calls that no program waited for"
     ) as several:
         hostcall.barrier()
     assert [error.args for error in several.value.exceptions] == [(1,), (2,)]
@@ -597,7 +597,7 @@ def test_saved_models_do_as_is_declared_where_they_are_loaded(tmp_path: Any) -> 
         ({"wait": False, "queue": 0}, "queue=0 is no positive number"),
         ({"wait": False, "queue": 2.5}, r"queue=2\.5 is no positive number"),
         ({"wait": False, "when_full": "drop"}, "when_full='drop' is neither"),
-        ({"queue": 3}, "queue=3 is for calls that nobody waits for"),
+        ({"queue": 3}, "queue=3 is for calls that no program waits for"),
         ({"when_full": "drop_oldest"}, "when_full='drop_oldest' is for calls"),
         ({"wait": False, "borrow": True}, "borrow=True lends"),
         ({"wait": False, "out": True}, "out=True has the function write"),

@@ -56,7 +56,7 @@ def test_all_calls_are_made_before_the_process_ends(fresh_python: Template) -> N
     assert [line for line in lines if line.startswith("waits")] == [f"waits {i}" for i in range(3)]
     assert [line for line in lines if line.startswith("pool")] == ["pool 0", "pool 1"]
     assert "late 0" in lines
-    assert ended.said.startswith("hostcall: a call that nobody has waited for has failed")
+    assert ended.said.startswith("hostcall: a call that no program waited for has failed")
     assert ended.said.count("KeyError: 0\n") == 1
     assert ended.said.count("Error") == 1, ended.said
     assert "of hostcall.callback of fails (" in ended.said

@@ -343,7 +343,7 @@ def test_composite_tensors_have_no_axis_for_the_batch() -> None:
 
 def test_there_is_no_such_method() -> None:
     for make in (hostcall.declare, hostcall.callback):
-        with pytest.raises(ValueError, match="vmap_method='all' is none of"):
+        with pytest.raises(ValueError, match="vmap_method='all' is not one of"):
             make(lambda x: x, result=like, vmap_method="all")
 
 

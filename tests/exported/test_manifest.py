@@ -149,8 +149,11 @@ def replaced(which: int, **fields: Any) -> Callable[[Any], None]:
 @pytest.mark.parametrize(
     ("edit", "text"),
     [
-        (lambda m: m["inputs"][0]["spec"].update(dtype="float31"), "'float31', which is none of"),
-        (lambda m: m["inputs"][0]["spec"].update(dtype="object"), "'object', which is none of"),
+        (
+            lambda m: m["inputs"][0]["spec"].update(dtype="float31"),
+            "'float31', which is not one of",
+        ),
+        (lambda m: m["inputs"][0]["spec"].update(dtype="object"), "'object', which is not one of"),
         (lambda m: m["inputs"][0]["spec"].update(bounded=[0]), "which only results can be"),
         (lambda m: m["outputs"][0]["spec"].update(bounded=[1]), "bounded dimensions [1]"),
         (lambda m: m["outputs"][1]["spec"].update(bounded=[]), "one size for each bounded"),

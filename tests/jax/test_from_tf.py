@@ -157,7 +157,7 @@ def test_arguments() -> None:
         from_tf(tf.strings.as_string)(X)
     with pytest.raises(TypeError, match="wants a function, and not 3"):
         from_tf(3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="vmap_method='all' is none of"):
+    with pytest.raises(ValueError, match="vmap_method='all' is not one of"):
         from_tf(tf.sin, vmap_method="all")
     with pytest.raises(ValueError, match=r"ordered=True .* pure=True"):
         from_tf(tf.sin, ordered=True, pure=True)

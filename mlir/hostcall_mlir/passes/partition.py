@@ -197,7 +197,7 @@ def _bytes(type_: ir.Type) -> int:
 def _element_bytes(type_: ir.Type) -> int:
     if isinstance(type_, ir.ComplexType):
         return 2 * _element_bytes(type_.element_type)
-    assert isinstance(type_, ir.IntegerType | ir.FloatType), f"nobody knows how large a {type_} is"
+    assert isinstance(type_, ir.IntegerType | ir.FloatType), f"unknown size of {type_}"
     return max(1, int(type_.width) // 8)  # a bool takes a byte
 
 

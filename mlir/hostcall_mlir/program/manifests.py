@@ -428,7 +428,7 @@ def _problems_of_file(file: File) -> Iterator[str]:
 
 def _problems_of_spec(spec: Spec, what: str) -> Iterator[str]:
     if spec.dtype not in DTYPES:
-        yield f"{what} is of dtype '{spec.dtype}', which is none of {', '.join(sorted(DTYPES))}"
+        yield f"{what} is of dtype '{spec.dtype}', which is not one of {', '.join(sorted(DTYPES))}"
     if [*spec.bounded] != sorted({*spec.bounded}) or any(
         dim >= len(spec.shape) for dim in spec.bounded
     ):

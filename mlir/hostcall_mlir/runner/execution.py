@@ -433,7 +433,7 @@ class _Planner:
                 widths = [_width(tuple_.get_type(i)) for i in range(index + 1)]
                 *_, start, end = accumulate(widths, initial=0)
                 slots = slots[start:end]
-            assert len(slots) == _width(result.type), f"nobody knows what {op.name} does"
+            assert len(slots) == _width(result.type), f"it is unknown what {op.name} does"
             places[result] = slots
 
     def _compiled(self, program: ir.Module, device: jax.Device, calls: bool) -> Any:

@@ -28,7 +28,9 @@ def checked(value: object, what: str = "uncompilable") -> str:
 
 def _one_of(value: object, choices: Collection[str], what: str) -> str:
     if value not in choices:
-        raise ValueError(f"hostcall: {what}={value!r} is none of {', '.join(map(repr, choices))}.")
+        raise ValueError(
+            f"hostcall: {what}={value!r} is not one of {', '.join(map(repr, choices))}."
+        )
     return str(value)
 
 

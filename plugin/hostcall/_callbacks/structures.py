@@ -49,7 +49,7 @@ def as_spec(value: object, dtype: tf.DType | None) -> Spec:
       dtype: the op's dtype; None where the declaration has to contain it.
 
     Raises:
-      TypeError: when `value` is none of these, or has no dtype and none is given.
+      TypeError: when `value` is not one of these, or has no dtype and none is given.
     """
     if isinstance(value, BoundedSpec):
         return value

@@ -81,7 +81,7 @@ def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
       ops that XLA may get wrong in functions that hostcall does not change.
 
     Raises:
-      TypeError: if `function` is none of these, if a `ConcreteFunction` comes with arguments, or if
+      TypeError: for another `function`, if a `ConcreteFunction` comes with arguments, or if
         a Keras model comes without a batch, or comes with y and is not compiled.
 
     Examples:

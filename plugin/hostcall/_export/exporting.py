@@ -104,7 +104,5 @@ def _parse(text: str, captured: exported.Captured, place: str) -> Any:
     """Parse the program into MLIR, whose inputs are the arguments, constants and variables."""
     module = portable.parse(text)
     if len(portable.inputs_of(module)) != captured.inputs:
-        raise NotExportableError(
-            f"{place}: XLA has left out arguments, so that nobody knows which is which."
-        )
+        raise NotExportableError(f"{place}: XLA has left out arguments, so their order is unknown.")
     return module

@@ -93,7 +93,7 @@ def _mapped_function(
     description = f"hostcall.map of {source_location.of_function(fn)}"
     if provider is None:
         raise TypeError(
-            f"{description}: nobody says what runs the calls. Write "
+            f"{description}: no executor is given or declared. Write "
             "executor=concurrent.futures.ThreadPoolExecutor(4), for one."
         )
     return MappedFunction(fn, provider, in_axes, chunks, description, out_axes)

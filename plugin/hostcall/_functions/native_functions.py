@@ -110,7 +110,7 @@ def native(
       through Python.
 
     Raises:
-      TypeError: when `function` is none of these, or has another signature; the message tells how
+      TypeError: for another `function`, or one with another signature; the message tells how
         to fix it.
       ValueError: when a handler was built for another version of XLA's FFI.
 

@@ -47,7 +47,9 @@ def checked(route: object, what: str = "route") -> str:
       ValueError: when it is unknown.
     """
     if route not in ROUTES:
-        raise ValueError(f"hostcall: {what}={route!r} is none of {', '.join(map(repr, ROUTES))}.")
+        raise ValueError(
+            f"hostcall: {what}={route!r} is not one of {', '.join(map(repr, ROUTES))}."
+        )
     return str(route)
 
 
@@ -81,7 +83,7 @@ def check_function(function: object, who: str) -> None:
     if any(inspect.iscoroutinefunction(f) or inspect.isasyncgenfunction(f) for f in called):
         raise TypeError(
             f"{who} wants a function whose calls return results, and {function!r} is an `async` "
-            "one: its calls return a coroutine, which nobody would await. Give a function that "
+            "one: its calls return a coroutine, which is never awaited. Give a function that "
             "runs it, such as lambda x: asyncio.run(function(x))."
         )
 
@@ -152,7 +154,7 @@ def check_repeatable(options: Any, stateful: bool, who: str, remedy: str) -> Non
     if options.retries and not is_pure:
         raise ValueError(
             f"{who}: retries={options.retries} makes a call again whose worker has died. "
-            "Nobody knows how far that one came, and this function may have side effects, which "
+            "It is unknown how far that one came, and this function may have side effects, which "
             f"must not happen twice. If it has none, write {remedy}; else take retries away."
         )
 
@@ -202,7 +204,7 @@ def check_callback(
       ValueError: for an unknown `kind`, a stateless eager callback, or a `result` that is `TRACE`.
     """
     if kind not in KINDS:
-        raise ValueError(f"hostcall.callback: kind={kind!r} is none of {KINDS}.")
+        raise ValueError(f"hostcall.callback: kind={kind!r} is not one of {KINDS}.")
     if name is not None and not isinstance(name, str):
         raise TypeError(f"hostcall.callback: name={name!r} is no string.")
     if grad is not None and not callable(grad):
@@ -266,7 +268,7 @@ _EXCLUSIVE: tuple[tuple[Callable[[Any], bool], str, str, dict[str, str]], ...] =
         {
             "borrow": "lends NumPy's arrays, and memory='device' lends arrays already",
             "out": "has the function write into arrays of NumPy's",
-            "memo": "keeps results by the values of the arguments, which nobody reads on a device",
+            "memo": "keeps results by the values of the arguments, which are not read on a device",
             "executor": "makes the call elsewhere, where the program's memory is not",
             "timeout": "lets the program go on while the call still has its memory",
         },
@@ -315,7 +317,7 @@ def _check_values(options: Options) -> None:
             "at the same time, nor False."
         )
     if options.vmap_method is not None and options.vmap_method not in METHODS:
-        raise ValueError(f"hostcall: vmap_method={options.vmap_method!r} is none of {METHODS}.")
+        raise ValueError(f"hostcall: vmap_method={options.vmap_method!r} is not one of {METHODS}.")
     if options.vmap_method == MAP and options.executor is None:
         raise ValueError(
             "hostcall: vmap_method='map' divides a batch among the workers of an executor, and "

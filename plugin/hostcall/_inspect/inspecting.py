@@ -32,7 +32,7 @@ def inspect(path: str | os.PathLike[str]) -> Inspection:
       options, whether it can be found here and is allowed, and otherwise the lines to write.
 
     Raises:
-      ValueError: when the path is none of these, or cannot be read.
+      ValueError: when the path is not one of these, or cannot be read.
 
     Examples:
       >>> @tf.function(input_signature=[tf.TensorSpec([3], tf.float32)])

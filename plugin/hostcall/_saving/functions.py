@@ -238,7 +238,7 @@ def problem_of(function: Function) -> Problem | None:
     if not is_allowed(module):
         line = f'hostcall.allow("{module}")'
         line += f"    # or {_ENVIRONMENT}={module} in the environment"
-        return Problem(f"nobody has allowed to import {module}", line)
+        return Problem(f"not allowed to import {module}", line)
     if not has_module(module):
         top = module.partition(".")[0]
         return Problem(f"there is no module {top} here: its directory is not in sys.path", provide)
@@ -294,7 +294,7 @@ def _imported(place: str) -> Any:
     for home in homes:
         # A name that a module has imported is not its own: os.system after `import os`.
         if home is not None and not is_allowed(home):
-            reason = f"{place} comes from {home}, which nobody has allowed to import"
+            reason = f"{place} comes from {home}, which is not allowed"
             return Problem(reason, f'hostcall.allow("{home}")')
     return found
 

@@ -87,7 +87,7 @@ def _sizes(shape: Any, place: str) -> tuple[Any, ...]:
         )
     if any(isinstance(size, int) and size < 0 for size in sizes):
         raise ValueError(
-            f"{place}: a result is declared with the shape {sizes}, of which a size is negative."
+            f"{place}: a result is declared with the shape {sizes}, which has a negative size."
         )
     return sizes
 
@@ -213,7 +213,7 @@ def call(
 def check_vmap_method(method: str | None, title: str) -> None:
     """Raise a ValueError for an unknown `vmap_method`."""
     if method is not None and method not in VMAP_METHODS:
-        raise ValueError(f"{title}: vmap_method={method!r} is none of {VMAP_METHODS}.")
+        raise ValueError(f"{title}: vmap_method={method!r} is not one of {VMAP_METHODS}.")
 
 
 def effect_of(ordered: bool, pure: bool, title: str) -> Any | None:

@@ -138,7 +138,7 @@ def _spec(leaf: object, place: str) -> Any:
         return leaf.spec
     if isinstance(leaf, jax.sharding.PartitionSpec):
         return leaf
-    raise TypeError(f"{place}: {_FORMS}. {leaf!r} is none of these.")
+    raise TypeError(f"{place}: {_FORMS}. {leaf!r} is not one of these.")
 
 
 def _axes(spec: jax.sharding.PartitionSpec) -> list[list[str]]:

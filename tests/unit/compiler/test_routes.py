@@ -214,7 +214,7 @@ def test_the_environment(fresh_python: Template, value: str, expected: str) -> N
 def test_a_wrong_route_in_the_environment(fresh_python: Template) -> None:
     ended = _import_with_route(fresh_python, "quick")
     assert ended.status == 1
-    assert "HOSTCALL_ROUTE='quick' is none of 'auto', 'custom_call', 'partition'" in ended.said
+    assert "HOSTCALL_ROUTE='quick' is not one of 'auto', 'custom_call', 'partition'" in ended.said
 
 
 def _import_with_route(fresh_python: Template, value: str) -> Ended:

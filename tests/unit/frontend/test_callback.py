@@ -252,7 +252,7 @@ def test_a_name_is_one_of_a_kind_while_its_callback_lives() -> None:
 
 @pytest.mark.parametrize("kind", ["jax", "", None, "Numpy"])
 def test_an_unknown_kind(kind: Any) -> None:
-    with pytest.raises(ValueError, match="is none of"):
+    with pytest.raises(ValueError, match="is not one of"):
         hostcall.callback(lambda x: x, result=lambda x: x, kind=kind)
 
 

@@ -74,7 +74,7 @@ def test_saved_model_tells_what_was_declared(folder: Path) -> None:
 
 def test_inspection_says_what_is_missing_and_what_to_write(folder: Path) -> None:
     found = inspected(folder / "model")
-    assert found["halve"].problem == f"nobody has allowed to import {USERS}"
+    assert found["halve"].problem == f"not allowed to import {USERS}"
     assert f'hostcall.allow("{USERS}")' in found["halve"].write
     assert "hostcall.provide" in found["inspected_double"].write
     (carried,) = [function for name, function in found.items() if "lambda" in name]
@@ -228,6 +228,6 @@ def test_explain_tells_of_functions_that_cannot_be_called(folder: Path) -> None:
     (explained,) = json.loads(CliRunner().invoke(main, arguments).stdout)
     by_name = {op["callback"]: op for op in explained["script_ops"]}
     assert by_name.keys() == {f"{USERS}:cube", "tests::inspected_double"}
-    assert by_name[f"{USERS}:cube"]["problem"] == f"nobody has allowed to import {USERS}"
+    assert by_name[f"{USERS}:cube"]["problem"] == f"not allowed to import {USERS}"
     assert by_name["tests::inspected_double"]["file"] == "files.py"
     assert any("`hostcall inspect` says what to write" in note for note in explained["notes"])

@@ -154,7 +154,7 @@ def test_leave_is_for_one_pickle() -> None:
     np.testing.assert_array_equal(spec(X), X * factor)
     other = pickled_functions.leave_for(pickled_functions.pickled(lambda v: v, None, "g").sha256)
     for leave in ("", "no secret", other):
-        with pytest.raises(SavedFunctionError, match="nobody has allowed"):
+        with pytest.raises(SavedFunctionError, match="not allowed"):
             decoding.resolve(token(lambda v: v * factor, leave=leave))
 
 
