@@ -187,7 +187,7 @@ def check_takes_tensors(options: Any, who: str) -> None:
         value = getattr(options, option)
         if is_given(value):
             raise ValueError(
-                f"hostcall: {option}={value!r} is for functions that take NumPy arrays, and {who} "
+                f"hostcall: {option}={value!r} is for functions that take arrays, and {who} "
                 f"gives its function tensors{reason}. Use tf.numpy_function, or {remedy}."
             )
     if options.executor is not None and options.executor.runs_no_threads:

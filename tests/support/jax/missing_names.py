@@ -51,7 +51,7 @@ def report(module: str, attribute: str, checks: list[str]) -> None:
     with taken_away(module, attribute), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always", RuntimeWarning)
         try:
-            import hostcall.jax
+            importlib.import_module("hostcall.jax")
         except ImportError as error:
             found["import"] = f"ImportError: {error}"
     found["warning"] = "\n".join(str(warning.message) for warning in said)

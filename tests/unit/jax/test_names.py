@@ -103,7 +103,7 @@ _CHECKS: dict[str, dict[str, str]] = {
     _names.EXECUTION: {},
     _names.OVERLAP: {},
     _names.DISK: {},
-    _names.NO_TRACING: {"no_tracing": "RuntimeError: re-tracing function <lambda> at "},
+    _names.NO_TRACING: {"no_tracing": "RuntimeError: re-tracing function _negated at "},
     _names.SETTINGS: {"setting_on_another_thread": "False"},
     _names.DERIVATIVES: {"gradient": "NotImplementedError: Differentiation rule for 'hostcall'"},
     _names.TRACING: {"without_arguments": "TypeError: "},
