@@ -351,12 +351,12 @@ def test_functions_in_sessions() -> None:
 # Functions that must be one program.
 
 
-def _hindered(x: tf.Tensor) -> Any:
+def _blocked(x: tf.Tensor) -> Any:
     y = tf.boolean_mask(x, x < 0)
     return tf.roll(y, 1, 0), _sorted(x)
 
 
-LINE = inspect.getsourcelines(_hindered)[1]
+LINE = inspect.getsourcelines(_blocked)[1]
 
 
 @one_program
@@ -366,7 +366,7 @@ def test_what_must_be_one_program_is_an_error_that_names_the_op(how: str) -> Non
         hostcall.configure(uncompilable="error")
     try:
         with hostcall.scope(route="custom_call" if how == "route" else "auto"):
-            compiled = jitted(_hindered)
+            compiled = jitted(_blocked)
             with pytest.raises(tf.errors.InvalidArgumentError) as caught:
                 compiled(X)
     finally:
@@ -378,7 +378,7 @@ def test_what_must_be_one_program_is_an_error_that_names_the_op(how: str) -> Non
 @one_program
 def test_export_names_the_op() -> None:
     with pytest.raises(hostcall.NotExportableError, match=re.escape(f"{__file__}:{LINE + 2}")):
-        hostcall.export(jitted(_hindered), X)
+        hostcall.export(jitted(_blocked), X)
 
 
 # Functions that stock TensorFlow compiles.

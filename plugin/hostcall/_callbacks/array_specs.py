@@ -23,7 +23,7 @@ from hostcall._callbacks import advice, result_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, Recording, ShapeFunction
 from hostcall._callbacks.eager_spec import EagerSpec
 from hostcall._callbacks.structures import BoundedSpec, Inputs, Outputs, Spec, merge, static_shape
-from hostcall._callbacks.unknown_shapes import FreeShapes
+from hostcall._callbacks.unknown_shapes import ShapeAgnosticResults
 from hostcall._functions import native_code
 from hostcall._functions.native_code import NativeCode, NativeEntry, contradiction
 from hostcall._functions.user_function import UserFunction
@@ -202,7 +202,7 @@ class NativeSpec(NumpySpec):
     def _run(self, *arrays: Any) -> list[np.ndarray]:
         return self.function.run(arrays, self.inputs.pack_specs)
 
-    def _register(self, recording: Recording, free: FreeShapes) -> tuple[Any, int]:
+    def _register(self, recording: Recording, free: ShapeAgnosticResults) -> tuple[Any, int]:
         entry = NativeEntry(self.function, self.description, self.site())
         return entry, entry.callback_id
 

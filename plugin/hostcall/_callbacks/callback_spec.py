@@ -15,7 +15,7 @@ import tensorflow as tf
 from hostcall._callbacks import requested_routes, result_contract, unknown_shapes
 from hostcall._callbacks.structures import Inputs, Outputs, Spec, admits
 from hostcall._callbacks.tape_residuals import Recording as Recording
-from hostcall._callbacks.unknown_shapes import FreeShapes, SeenShapes
+from hostcall._callbacks.unknown_shapes import SeenShapes, ShapeAgnosticResults
 from hostcall._functions import memoization
 from hostcall._functions.options import Options
 from hostcall._functions.user_function import UserFunction
@@ -30,7 +30,7 @@ from hostcall_runtime import (
 )
 from hostcall_runtime._errors import counted
 
-_NONE_FREE: FreeShapes = types.MappingProxyType({})
+_NONE_FREE: ShapeAgnosticResults = types.MappingProxyType({})
 
 ShapeFunction = Callable[[Sequence[Spec]], Sequence[Spec | None]]
 
@@ -130,7 +130,7 @@ class CallbackSpec:
         """True if the function takes EagerTensors."""
         return self.user.takes_tensors
 
-    def target_id(self, recording: Recording, free: FreeShapes = _NONE_FREE) -> int:
+    def target_id(self, recording: Recording, free: ShapeAgnosticResults = _NONE_FREE) -> int:
         """Return the callback id for compiled programs; the first request creates the target.
 
         Args:
@@ -146,7 +146,7 @@ class CallbackSpec:
                 self._targets[key] = target, callback_id
             return self._targets[key][1]
 
-    def _register(self, recording: Recording, free: FreeShapes) -> tuple[Any, int]:
+    def _register(self, recording: Recording, free: ShapeAgnosticResults) -> tuple[Any, int]:
         name = f"{self.title}/{recording.name}" if recording else self.title
         name += unknown_shapes.suffix(free)
         function = self.program_function(recording)

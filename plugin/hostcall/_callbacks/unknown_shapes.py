@@ -24,24 +24,24 @@ from hostcall_runtime._errors import counted
 UNUSED = -1
 
 # Maps the index of a result to its number of elements, or to UNUSED.
-FreeShapes = Mapping[int, int]
+ShapeAgnosticResults = Mapping[int, int]
 
 
-def write(node: NodeDef, free: FreeShapes) -> None:
+def write(node: NodeDef, free: ShapeAgnosticResults) -> None:
     """Mark the results of a script op that have free shapes."""
     numbers = protos.integer_list([n for pair in sorted(free.items()) for n in pair])
-    node.attr[attributes.FREE_SHAPES].list.CopyFrom(numbers)
+    node.attr[attributes.SHAPE_AGNOSTIC_RESULTS].list.CopyFrom(numbers)
 
 
 def of_node(node: NodeDef) -> dict[int, int]:
     """Return the free shapes that `write` has stored on a node."""
-    if attributes.FREE_SHAPES not in node.attr:
+    if attributes.SHAPE_AGNOSTIC_RESULTS not in node.attr:
         return {}
-    numbers = node.attr[attributes.FREE_SHAPES].list.i
+    numbers = node.attr[attributes.SHAPE_AGNOSTIC_RESULTS].list.i
     return dict(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def completed(specs: Sequence[Spec], free: FreeShapes) -> list[Spec]:
+def completed(specs: Sequence[Spec], free: ShapeAgnosticResults) -> list[Spec]:
     """Return specs with vectors for the results of free shape, unless the shapes are known."""
     return [
         tf.TensorSpec([_length(free[index])], spec.dtype) if _is_open(spec, index, free) else spec
@@ -49,7 +49,7 @@ def completed(specs: Sequence[Spec], free: FreeShapes) -> list[Spec]:
     ]
 
 
-def _is_open(spec: Spec, index: int, free: FreeShapes) -> bool:
+def _is_open(spec: Spec, index: int, free: ShapeAgnosticResults) -> bool:
     known = isinstance(spec, BoundedSpec) or spec.shape.is_fully_defined()
     return index in free and not known
 
@@ -58,13 +58,13 @@ def _length(count: int) -> int:
     return 0 if count == UNUSED else count
 
 
-def suffix(free: FreeShapes) -> str:
+def suffix(free: ShapeAgnosticResults) -> str:
     """Return a suffix that makes the name of a target with these free shapes unique."""
     return "".join(f"/{index}:{count}" for index, count in sorted(free.items()))
 
 
 def returning_vectors(
-    function: Callable[..., Any], spec: result_contract.Callback, free: FreeShapes
+    function: Callable[..., Any], spec: result_contract.Callback, free: ShapeAgnosticResults
 ) -> Callable[..., Any]:
     """Wrap a function of arrays so that its results of free shape are vectors."""
     if not free:
@@ -79,7 +79,7 @@ def returning_vectors(
 
 
 def making_vectors(
-    to_arrays: Callable[[Any], list[Any]], free: FreeShapes
+    to_arrays: Callable[[Any], list[Any]], free: ShapeAgnosticResults
 ) -> Callable[[Any], list[Any]]:
     """Wrap a conversion from tensors to arrays in the same way."""
     if not free:
@@ -87,7 +87,7 @@ def making_vectors(
     return lambda returned: _as_vectors(to_arrays(returned), free)
 
 
-def _as_vectors(arrays: Sequence[Any], free: FreeShapes) -> list[Any]:
+def _as_vectors(arrays: Sequence[Any], free: ShapeAgnosticResults) -> list[Any]:
     """Return the arrays with vectors in the place of those of free shape."""
     found = list(arrays)
     for index, count in free.items():

@@ -163,14 +163,14 @@ def partitioner_for(
     return partitioner
 
 
-def foreseen_partitioner(library: FunctionDefLibrary, entry: str, device: str = "") -> Partitioner:
+def predicted_partitioner(library: FunctionDefLibrary, entry: str, device: str = "") -> Partitioner:
     """Return the partitioner of a function before XLA compiles the function.
 
     Refusals for ops without kernels are known at this point; not all other refusals are.
     """
     refusal = ""
     if refusals.may_partition(library):
-        refusal = refusals.foreseen(library, entry, device_calls.kernels_for(device))
+        refusal = refusals.predicted(library, entry, device_calls.kernels_for(device))
     suffix = SUFFIX + (placement.suffix_of(device) if placement.is_accelerator(device) else "")
     taken = bool(refusal) or is_taken(library, entry)
     return partitioner_for(library, entry, suffix, refusal, device, taken=taken)

@@ -151,7 +151,7 @@ class _Rewriter:
             self._mark(library, reached)
         new_names = {}
         for name in starts:
-            partitioner = function_routes.foreseen_partitioner(library, name)
+            partitioner = function_routes.predicted_partitioner(library, name)
             if partitioner.must_partition(name):
                 new_names[name] = partitioner.partition(name)
                 self._add(partitioner.functions, new_names[name], name if name in entries else "")
@@ -189,8 +189,8 @@ class _Rewriter:
             else:
                 node.attr.pop(attributes.ROUTE, None)
         library = with_defaults(self._library)
-        for hindered in (analysis.find(library, entry) for entry in entries):
-            for (function, name), reason in hindered.items():
+        for blocked in (analysis.find(library, entry) for entry in entries):
+            for (function, name), reason in blocked.items():
                 node = next(n for n in self._functions[function].node_def if n.name == name)
                 impossible.append(f"    {_described(node)}: {reason}")
         if impossible:

@@ -110,7 +110,7 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
     results = [*result_shapes.resolve(spec, node, specs)]
     free = unknown_shapes.of_node(node)
     _check_out(spec, results)
-    _check_foreseen(spec, node, results)
+    _check_predicted(spec, node, results)
     if isinstance(spec, EagerSpec) and spec.differentiable:
         results.append(tf.TensorSpec([], tf.int64))  # the handle of the tape residual
     passed = [i for i in range(len(specs)) if i not in spec.shape_only]
@@ -153,14 +153,14 @@ def _check_out(spec: CallbackSpec, results: Sequence[Spec]) -> None:
         )
 
 
-def _check_foreseen(spec: CallbackSpec, node: NodeDef, results: Sequence[Spec]) -> None:
+def _check_predicted(spec: CallbackSpec, node: NodeDef, results: Sequence[Spec]) -> None:
     """Refuse bounded sizes that the rewriting did not foresee: their uses are not checked."""
-    if attributes.FORESEEN not in node.attr:
+    if attributes.PREDICTED not in node.attr:
         return  # compiled in a way that does not rewrite functions
-    numbers = node.attr[attributes.FORESEEN].list.i
-    foreseen = {*zip(numbers[::2], numbers[1::2], strict=True)}
+    numbers = node.attr[attributes.PREDICTED].list.i
+    predicted = {*zip(numbers[::2], numbers[1::2], strict=True)}
     for index, result in enumerate(results):
-        if any((index, dim) not in foreseen for dim in _dynamic_dims(result)):
+        if any((index, dim) not in predicted for dim in _dynamic_dims(result)):
             asked_for = requested_routes.asked(node) == requested_routes.CUSTOM_CALL
             error = LoweringError if asked_for else NotInProgramError
             raise error(

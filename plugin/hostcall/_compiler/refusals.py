@@ -149,7 +149,7 @@ def line_of(refusal: str) -> str:
     return f"{lines[-1]['file']}:{lines[-1]['line']}" if lines else ""
 
 
-def foreseen(library: FunctionDefLibrary, entry: str, device_type: str = "CPU") -> str:
+def predicted(library: FunctionDefLibrary, entry: str, device_type: str = "CPU") -> str:
     """Return the refusal of a function if it is known before XLA compiles the function, or ""."""
     signature = defs.by_name(library)[entry].signature
     values = [("argument", arg) for arg in signature.input_arg if arg.type in _HOST_DTYPES]

@@ -51,7 +51,7 @@ def choose(node: NodeDef) -> Choice:
         return Choice(
             requested_routes.PARTITION,
             obstacle,
-            is_bounded=attributes.HINDERED in node.attr,
+            is_bounded=attributes.BLOCKER in node.attr,
             fits_region=_fits_region(node),
         )
     spec = lookup.spec_of(node)
@@ -89,7 +89,7 @@ def _obstacle(node: NodeDef) -> str:
     for dtype in (*node.attr["Tin"].list.type, *node.attr["Tout"].list.type):
         if dtype in HOST_DTYPES:
             return f"a {tf.as_dtype(dtype).name} cannot enter or leave an XLA program"
-    return node.attr[attributes.HINDERED].s.decode() if attributes.HINDERED in node.attr else ""
+    return node.attr[attributes.BLOCKER].s.decode() if attributes.BLOCKER in node.attr else ""
 
 
 def is_on_host(node: NodeDef) -> bool:
@@ -126,7 +126,7 @@ def _no_custom_call(node: NodeDef, reason: str, instead: str) -> LoweringError:
 def _fits_region(node: NodeDef) -> bool:
     """Return whether XLA may know the shapes of all results of an op that it can hold."""
     spec = lookup.spec_of(node)
-    if spec is None or attributes.HINDERED in node.attr:
+    if spec is None or attributes.BLOCKER in node.attr:
         return False
     unknown = unknown_results(spec, known_results(spec, node)).values()
     return all(said.dtype.as_datatype_enum in HOST_DTYPES for said in unknown)

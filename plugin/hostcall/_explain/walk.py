@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from hostcall._compiler import function_routes, risks, route_selection
 from hostcall._compiler.partition.partitioner import SUFFIX, PartitionedFunction, Partitioner
-from hostcall._compiler.regions.writing import Region, foreseen_program
+from hostcall._compiler.regions.writing import Region, predicted_program
 from hostcall._explain import callback_facts as ops
 from hostcall._explain import transfers
 from hostcall._explain.callback_facts import Bodies, Edges, called, sources
@@ -93,11 +93,11 @@ class Walk:
         name = place.function
         if not self._is_new("program", name):
             return
-        partitioner = function_routes.foreseen_partitioner(self._library, name, self._device)
+        partitioner = function_routes.predicted_partitioner(self._library, name, self._device)
         if partitioner.must_partition(name):
             program = None
             if not self._device:
-                program = foreseen_program(partitioner, name, self._shape_of)
+                program = predicted_program(partitioner, name, self._shape_of)
             if program is not None:
                 self._one_program(place, program.regions)
                 return

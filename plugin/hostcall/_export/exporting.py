@@ -84,8 +84,8 @@ def _compile(traced: ConcreteFunction, place: str) -> str:
     """Compile to StableHLO, with the callbacks in program order."""
     library = defs.library_of(traced, traced.graph.as_graph_def())
     name = traced.function_def.signature.name
-    if hindered := analysis.find(library, name):
-        reasons = "\n".join(f"    {reason}" for reason in dict.fromkeys(hindered.values()))
+    if blocked := analysis.find(library, name):
+        reasons = "\n".join(f"    {reason}" for reason in dict.fromkeys(blocked.values()))
         raise NotExportableError(_BOUNDED.format(place=place, reasons=reasons))
     marked = analysis.marked(library, name, whole=True, compiled=True)
     # XLA's text does not pass the kernel creator, which otherwise substitutes ordered functions.

@@ -10,8 +10,8 @@ from __future__ import annotations
 REFUSED = "_hostcall_refused"  # the refusal that XLA gave when it tried to compile the op
 REPLACED = "_hostcall_replaced"  # other ops have replaced it, so it must not run
 BRANCHES_DIFFER = "_hostcall_branches_differ"  # the branches return different shapes
-HINDERED = "_hostcall_hindered"  # why it cannot be part of a program, for the user
-FORESEEN = "_hostcall_foreseen"  # the (result, dimension) pairs that were assumed to be bounded
+BLOCKER = "_hostcall_blocker"  # why it cannot be part of a program, for the user
+PREDICTED = "_hostcall_predicted"  # the (result, dimension) pairs that were assumed to be bounded
 LATER = "_hostcall_later"  # it is compiled apart from the nodes of its function without this mark
 WRONG = "_hostcall_wrong"  # the error in the results of XLA's kernel, for the user
 LOSES_ORDER = "_hostcall_loses_order"  # XLA would not order the calls in it with those outside
@@ -19,7 +19,9 @@ LOSES_ORDER = "_hostcall_loses_order"  # XLA would not order the calls in it wit
 # On a script op.
 ROUTE = "_hostcall_route"  # the requested route, if it is not "auto"
 SHAPES = "_hostcall_shapes"  # the shapes at the end of tracing, one for each result
-FREE_SHAPES = "_hostcall_free_shapes"  # (result, number of elements) pairs: any shape fits them
+SHAPE_AGNOSTIC_RESULTS = (
+    "_hostcall_shape_agnostic_results"  # (result, number of elements) pairs: any shape fits them
+)
 UNORDERED = "_hostcall_unordered"  # its function is declared pure, so no call waits for it
 RECORD = "_hostcall_record"  # a Recording: whether the program can ask for the call's gradient
 

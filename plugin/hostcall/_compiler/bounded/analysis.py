@@ -256,7 +256,7 @@ def marked(
     if compiled:
         checked = set[str]()
         if search.has(KINDS):
-            checked = add(search.compiled, search.bounded, search.hindered)
+            checked = add(search.compiled, search.bounded, search.blocked)
         give(search.functions, search.replaced | checked, entry)
     return copy
 
@@ -265,7 +265,7 @@ def find(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
     """Find the ops that hinder a function from being one program, with the reasons."""
     search = _Search(protos.copy_of(library), entry)
     search.run()
-    return search.hindered
+    return search.blocked
 
 
 def at_risk(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
@@ -278,19 +278,19 @@ def _never(_: NodeDef) -> bool:
 
 
 def _mark(name: str, function: Any, search: _Search) -> None:
-    """Mark the ops of a function that are hindered or have bounded results."""
-    found = {n for places in (search.hindered, search.bounded) for f, n in places if f == name}
+    """Mark the ops of a function that are blocked or have bounded results."""
+    found = {n for places in (search.blocked, search.bounded) for f, n in places if f == name}
     nodes = defs.nodes_of(function, op_kinds.SCRIPT_OPS)
     if found:
         nodes += [node for node in function.node_def if node.name in found]
     for node in nodes:
         place = (name, node.name)
-        if place in search.hindered:
-            node.attr[attributes.HINDERED].s = search.hindered[place].encode()
+        if place in search.blocked:
+            node.attr[attributes.BLOCKER].s = search.blocked[place].encode()
         else:
             dims = sorted(search.bounded.get(place, ()))
             numbers = protos.integer_list([n for pair in dims for n in pair])
-            node.attr[attributes.FORESEEN].list.CopyFrom(numbers)
+            node.attr[attributes.PREDICTED].list.CopyFrom(numbers)
 
 
 class _Search:
@@ -299,7 +299,7 @@ class _Search:
     Attributes:
       functions: the functions that the entry reaches, by name.
       compiled: those of them that XLA may get.
-      hindered: the reasons why ops cannot be in the program.
+      blocked: the reasons why ops cannot be in the program.
       bounded: for other sources, the (result, dimension)s whose size may be bounded.
       replaced: the functions with rewritten ops.
     """
@@ -313,7 +313,7 @@ class _Search:
         self._kinds = {n.op for function in self.functions.values() for n in function.node_def}
         self._entry = entry
         self._is_on_host = is_on_host
-        self.hindered: dict[Source, str] = {}
+        self.blocked: dict[Source, str] = {}
         self.bounded: Mapping[Source, set[tuple[int, int]]] = {}
         self.replaced: set[str] = set()
 
@@ -321,17 +321,17 @@ class _Search:
         if self.has(wrong_kernels.TABLE):
             self.replaced |= wrong_kernels.replace(self.compiled)
         if self.has(op_kinds.BRANCH_OPS):
-            self.hindered.update(sources.find(self.functions))
+            self.blocked.update(sources.find(self.functions))
         if not self._any_may_be_bounded():
             return
         self.replaced |= wrong_kernels.replace_ones_like(self.compiled)
         loops = _Loops(self.functions, self._entry)
         while offences := self._offences():
-            known = len(self.hindered)
+            known = len(self.blocked)
             # XLA knows the result sizes of host ops, so the next round may find other offences.
             for source, hindering in _by_source(offences).items():
                 self._put_on_host(source, hindering, loops)
-            if len(self.hindered) == known:
+            if len(self.blocked) == known:
                 raise LoweringError(_STUCK.format(op=offences[0].node, kind=offences[0].op))
 
     def has(self, kinds: Collection[str]) -> bool:
@@ -350,7 +350,7 @@ class _Search:
 
     def _offences(self) -> list[Offence]:
         """Follow the remaining bounded sizes, and note them."""
-        flow = Flow(self.functions, self._results, self.hindered)
+        flow = Flow(self.functions, self._results, self.blocked)
         flow.run(self._entry)
         self.bounded = flow.bounded
         return [*flow.offences.values()]
@@ -370,9 +370,9 @@ class _Search:
         ):
             for offence in offences:
                 reason = _TAKES_SIZES.format(reason=offence.reason)
-                self.hindered.setdefault((offence.function, offence.node), reason)
+                self.blocked.setdefault((offence.function, offence.node), reason)
             return
-        self.hindered.setdefault(source, _reason(offences[0], source, self.functions))
+        self.blocked.setdefault(source, _reason(offences[0], source, self.functions))
 
     def _node(self, source: Source) -> Any:
         return next(n for n in self.functions[source[0]].node_def if n.name == source[1])
@@ -385,7 +385,7 @@ class _Search:
         return not op_kinds.has_xla_kernel(node)
 
     def _results(self, source: Source, node: NodeDef, *rest: Any) -> list[Shape | None] | None:
-        on_host = source in self.hindered or self._is_on_host(node)
+        on_host = source in self.blocked or self._is_on_host(node)
         return None if on_host else results(node, *rest)
 
     def _any_may_be_bounded(self) -> bool:

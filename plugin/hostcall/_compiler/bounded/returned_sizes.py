@@ -120,7 +120,7 @@ def _fixed_results(function: FunctionDef) -> set[str]:
     """
     fixed: set[str] = set()
     for node in defs.nodes_of(function, op_kinds.SCRIPT_OPS):
-        noted = node.attr[attributes.FORESEEN].list.i if attributes.FORESEEN in node.attr else ()
+        noted = node.attr[attributes.PREDICTED].list.i if attributes.PREDICTED in node.attr else ()
         count = len(node.attr["Tout"].list.type)
         fixed.update(f"{node.name}:output:{i}" for i in range(count) if i not in noted[::2])
     for node in defs.program_order(function):
@@ -131,7 +131,7 @@ def _fixed_results(function: FunctionDef) -> set[str]:
 
 
 def _is_source(node: NodeDef, functions: Mapping[str, Any], seen: set[str]) -> bool:
-    if attributes.FORESEEN in node.attr and bool(node.attr[attributes.FORESEEN].list.i):
+    if attributes.PREDICTED in node.attr and bool(node.attr[attributes.PREDICTED].list.i):
         return True
     names = [n for n in defs.called_functions(node, functions) if n in functions and n not in seen]
     seen.update(names)

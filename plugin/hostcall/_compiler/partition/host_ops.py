@@ -216,7 +216,7 @@ _MADE_UP = frozenset({"FakeParam"})
 # Reads of values that loops keep for their gradients, made up or not.
 _LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack"})
 # Marks of nodes that must be on the host in any case.
-_FOR_HOST = (attributes.HINDERED, attributes.LOSES_ORDER, attributes.WRONG)
+_FOR_HOST = (attributes.BLOCKER, attributes.LOSES_ORDER, attributes.WRONG)
 
 _ENDS_PROCESS = (
     "hostcall: the branches of op '{node}' return different shapes, and hold calls with side "
@@ -341,7 +341,7 @@ class HostOps:
 
     def _check_right(self, function: str, node: NodeDef) -> None:
         """Check that XLA gets a node right; script ops are reported elsewhere."""
-        for mark in (attributes.HINDERED, attributes.WRONG):
+        for mark in (attributes.BLOCKER, attributes.WRONG):
             if mark in node.attr and node.op not in op_kinds.SCRIPT_OPS:
                 reason = node.attr[mark].s.decode()
                 place = node_places.find(self._functions, function, node.name, node.op)
@@ -421,7 +421,7 @@ class HostOps:
             return "its branches return different shapes, and hold calls with side effects"
         if attributes.LOSES_ORDER in node.attr:
             return "XLA before TensorFlow 2.20 does not keep the order of calls in it and beside it"
-        for mark in (attributes.REFUSED, attributes.HINDERED, attributes.WRONG):
+        for mark in (attributes.REFUSED, attributes.BLOCKER, attributes.WRONG):
             if mark in node.attr:
                 return str(node.attr[mark].s.decode())
         if self._marked(node):

@@ -358,7 +358,7 @@ def _check(functions: Mapping[str, Any], entry: str) -> None:
             raise NotWholeError("route='partition' was asked for")
         if op_kinds.lets_list_grow(node):
             raise NotWholeError("it has a list that may grow")
-        if attributes.HINDERED in node.attr:
+        if attributes.BLOCKER in node.attr:
             raise NotWholeError("a size that only the run knows reaches the host")
         if attributes.BRANCHES_DIFFER in node.attr:
             raise NotWholeError("XLA ends the process where such branches hold calls")
@@ -371,13 +371,13 @@ _SOME_SIZE = 3
 ShapeOf = Callable[[str, str], tf.TensorShape]
 
 
-def foreseen_program(partitioner: Partitioner, entry: str, shape_of: ShapeOf) -> Program | None:
+def predicted_program(partitioner: Partitioner, entry: str, shape_of: ShapeOf) -> Program | None:
     """Return the program that a function with host ops becomes, or None if it is partitioned.
 
     The partitioner is the one that would be used; `shape_of` gives the shapes that tracing knows.
     """
     try:
-        program = write(partitioner.library, entry, partitioner.host_ops, "__foreseen")
+        program = write(partitioner.library, entry, partitioner.host_ops, "__predicted")
     except NotWholeError:
         return None
     infer = _library.load("hostcall._tensorflow").infer_region_shapes
