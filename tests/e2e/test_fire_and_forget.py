@@ -355,7 +355,7 @@ def test_the_barrier_raises_what_nobody_was_told() -> None:
         hostcall.barrier()
     (note,) = caught.value.__notes__
     assert ".fails (" in note
-    assert ", called at test_unawaited.py:" in note or "test_unawaited.py" in note
+    assert ", called at test_fire_and_forget.py:" in note or "test_fire_and_forget.py" in note
     hostcall.barrier()
     hold(1)
     for x in (1, 2):
