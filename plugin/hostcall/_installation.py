@@ -13,14 +13,7 @@ from hostcall._frontend import gradients, script_ops, vectorizing
 from hostcall._functions import native_code
 from hostcall._replay import calls
 from hostcall._saving import checking, decoding, writing
-from hostcall._tf import (
-    eager_execution,
-    features,
-    parallel_for,
-    patches,
-    token_registry,
-    variable_creation,
-)
+from hostcall._tf import eager_execution, features, parallel_for, patches, token_registry
 from hostcall_runtime import _errors, _library, _runs, prepared
 from hostcall_runtime._patching import Patch, PatchTable, Switch
 
@@ -111,7 +104,7 @@ def _all() -> list[Patch]:
         eager_execution.patch(),
         patches.trace_hook(script_ops.finish),
         patches.frames_left_out(*map(_directory_of, (__file__, hostcall_runtime.__file__))),
-        variable_creation.first_calls(lambda: settings.uncompilable() != settings.ERROR),
+        patches.first_calls(lambda: settings.uncompilable() != settings.ERROR),
         *parallel_for.conversions(vectorizing.convert),
         parallel_for.effects(vectorizing.has_effect),
         patches.removed_functions(),

@@ -4,8 +4,7 @@
 """
 
 from hostcall_runtime._errors import DeadlineExceededError, ResultError, last_error
-from hostcall_runtime._prepared import prepared
-from hostcall_runtime._registry import Target, register
+from hostcall_runtime._registry import Target, prepared, register
 from hostcall_runtime._threads import within
 
 __all__ = [

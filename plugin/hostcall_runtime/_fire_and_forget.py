@@ -1,4 +1,4 @@
-"""Fire-and-forget calls: `wait=False`.
+"""`wait=False`: calls for which no program waits.
 
 The program hands over the arguments of a call, and goes on. The calls run one by one, in the order
 in which they were handed over. One queue has the calls that hostcall's own thread makes, and each
@@ -21,11 +21,78 @@ import numbers
 import os
 import sys
 import threading
+import traceback
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hostcall_runtime import _deferred_errors, _errors, _locks, _runs, _threads
+from hostcall_runtime import _errors, _locks, _runs, _threads
+from hostcall_runtime._errors import counted
+
+INSIDE = (
+    "hostcall.barrier() waits for all calls that were handed over, and was called by a function "
+    "that is one of these (wait=False): it would wait for itself. Call it where the program is "
+    "called."
+)
+
+
+_lock = _locks.new_lock()
+# With the line of the call, which stands for its function.
+_kept: list[tuple[Any, BaseException]] = []
+
+
+def keep(line: Any, description: str, error: BaseException) -> None:
+    """Hold the error that a call has raised, with a note that an earlier call has raised it."""
+    note = (
+        f"hostcall: raised by an earlier call, which no program waited for (wait=False), of "
+        f"{description}"
+    )
+    notes = _errors.notes_of(error)
+    if isinstance(notes, list) and note not in notes:
+        error.add_note(note)
+    with _lock:
+        _kept.append((line, error))
+
+
+def take(line: Any = None) -> list[BaseException]:
+    """Return and forget the held errors of one line, or of all lines, in the order of the calls."""
+    if not _kept:
+        return []
+    with _lock:
+        taken = [error for of, error in _kept if line is None or of is line]
+        _kept[:] = [late for late in _kept if line is not None and late[0] is not line]
+        return taken
+
+
+def raise_all(errors: Sequence[BaseException]) -> None:
+    """Raise the error, if any, or a group of several.
+
+    An exception that would end the process, as SystemExit does, is also raised in a group.
+    """
+    if not errors:
+        return
+    try:
+        if len(errors) == 1 and isinstance(errors[0], Exception):
+            raise errors[0]
+        calls = counted(len(errors), "failed call")
+        raise BaseExceptionGroup(f"hostcall: {calls} that no program waited for", errors)
+    finally:
+        del errors  # they refer to this frame
+
+
+def say(errors: Sequence[BaseException]) -> None:
+    """Write errors to the standard error: at exit, no caller is left that could get them."""
+    for error in errors:
+        text = "".join(traceback.format_exception(error))
+        write(f"a call that no program waited for has failed, and no call came after it:\n{text}")
+
+
+def write(text: str) -> None:
+    """Write to the standard error, if it is still open."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):
+        sys.stderr.write(f"hostcall: {_errors.encodable(text)}\n")
+        sys.stderr.flush()
+
 
 # Whether a fire-and-forget function has led to this code.
 _is_inside: contextvars.ContextVar[bool] = contextvars.ContextVar("is_inside", default=False)
@@ -210,7 +277,7 @@ class Queue:
             if error is not None:
                 error.__traceback__ = _errors.without_own_frames(error.__traceback__)
                 call.line.errors += 1
-                _deferred_errors.keep(call.line, call.description, error)
+                keep(call.line, call.description, error)
             _moved.notify_all()
 
     def leave_behind(self) -> None:
@@ -255,7 +322,7 @@ def _after_fork() -> None:
     _of_providers.clear()
     _moved = threading.Condition(lock)
     _own = Queue()
-    _deferred_errors.take()
+    take()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -350,14 +417,14 @@ def _drain() -> None:
         _is_given_up = True
         _give_up()
     except Exception as error:
-        _deferred_errors.say([error])
-    _deferred_errors.say(_deferred_errors.take())
+        say([error])
+    say(take())
 
 
 def _wait() -> None:
     patience, later = _NOTICES
     while unfinished := wait_for(sys.maxsize, patience):
-        _deferred_errors.write(
+        write(
             "the process ends when the calls have ended that no program waited for "
             f"(wait=False), or at Ctrl-C. {described(unfinished)}"
         )
@@ -370,7 +437,7 @@ def _give_up() -> None:
         _moved.notify_all()
     counts = collections.Counter(call.line.label for call in dropped)
     left = ", ".join(f"{count} of {label}" for label, count in counts.items())
-    _deferred_errors.write(
+    write(
         f"Ctrl-C: the process ends without waiting for the call that runs; calls that were never "
         f"made: {left or 'none'}."
     )
@@ -451,7 +518,7 @@ def handing_over(
         function(*args)
 
     def hand_over(*args: Any) -> None:
-        _deferred_errors.raise_all(_deferred_errors.take(line))
+        raise_all(take(line))
         queue = queue_of(provider)
         prepare(queue, provider)
         queue.put(Call(line, run, args, description))
@@ -489,11 +556,11 @@ def barrier(timeout: float | None = None) -> None:
       [1.0, 4.0]
     """
     if _is_inside.get():
-        raise RuntimeError(_deferred_errors.INSIDE)
+        raise RuntimeError(INSIDE)
     finish_programs()
     unfinished = wait_for(latest(), timeout)
     if unfinished:
         raise TimeoutError(
             f"hostcall.barrier() has waited for {timeout} s. {described(unfinished)}"
         )
-    _deferred_errors.raise_all(_deferred_errors.take())
+    raise_all(take())

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from hostcall_runtime import _prepared
+from hostcall_runtime import _registry
 from tests.support.device import DEVICE
 from tests.support.helpers import NUMPY_OPS, assert_same, each_op, jitted, plain, to_numpy
 
@@ -74,7 +74,7 @@ def checked_inside(tensor: tf.Tensor, expected: np.ndarray) -> tf.Tensor:
 @pytest.mark.cpu("some dtypes are tested there alone")
 def test_every_dtype_of_the_runtime_is_tested() -> None:
     in_tensorflow = set()
-    for number, dtype, _ in _prepared.DTYPES:
+    for number, dtype, _ in _registry.DTYPES:
         if number >= 60:  # ours, for JAX's: TensorFlow compiles nothing of these
             continue
         try:

@@ -7,7 +7,7 @@ from tests.support.stress.template import Template
 BEGIN = """
 import concurrent.futures, multiprocessing, os, signal, sys, threading
 import tensorflow as tf, hostcall
-from hostcall_runtime import _deferred_errors, _fire_and_forget
+from hostcall_runtime import _fire_and_forget
 
 def later(function, **how):
     callback = hostcall.callback(function, result=[], wait=False, **how)
@@ -66,11 +66,11 @@ HANGS = """
 _fire_and_forget._NOTICES = 0.01, 60.0
 signal.signal(signal.SIGINT, signal.default_int_handler)
 was_told = threading.Event()
-tell = _deferred_errors.write
+tell = _fire_and_forget.write
 def tell_and_go_on(text):
     tell(text)
     was_told.set()
-_deferred_errors.write = tell_and_go_on
+_fire_and_forget.write = tell_and_go_on
 
 def hangs(i):
     was_told.wait()

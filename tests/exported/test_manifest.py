@@ -12,7 +12,7 @@ import pytest
 import hostcall_mlir
 from hostcall_mlir.program import files, manifests
 from hostcall_mlir.program.manifests import Manifest
-from hostcall_runtime._prepared import DTYPES
+from hostcall_runtime._registry import DTYPES
 from tests.support.exported.programs import call, make
 
 TEXT = f"""

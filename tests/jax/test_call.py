@@ -114,6 +114,53 @@ def test_shapes(mode: Any, shape: Any) -> None:
     assert_same(np.asarray(mode(lambda x: call(np.cos, x, x))(x)), np.cos(np.asarray(x)))
 
 
+def test_loops_and_branches() -> None:
+    def plus(x: Any, i: Any) -> Any:
+        return x + np.float32(i)
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        x = jax.lax.fori_loop(0, 5, lambda i, x: call(plus, x, x, i), x)
+        x = jax.lax.cond(x[0] > 9, lambda x: call(plus, x, x, 100), lambda x: x, x)
+        return jax.lax.scan(lambda c, i: (call(plus, x, c, i),) * 2, x, jnp.arange(3))[1]
+
+    expected = np.asarray(X) + 110
+    np.testing.assert_array_equal(program(X), [expected, expected + 1, expected + 3])
+
+
+@each_mode
+@pytest.mark.parametrize("method", ["sequential", "sequential_unrolled"])
+@pytest.mark.parametrize("pure", [True, False])
+def test_vmap_one_by_one(mode: Any, method: str, pure: bool) -> None:
+    shapes = []
+
+    def dot(x: Any, y: Any) -> Any:
+        shapes.append((x.shape, y.shape))
+        return np.dot(x, y)
+
+    def program(x: Any, y: Any) -> Any:
+        return call(dot, struct([]), x, y, vmap_method=method, pure=pure)
+
+    rows = jnp.stack([X, 2 * X, 3 * X])
+    called = mode(jax.vmap(program, in_axes=(0, None)))(rows, X)
+    np.testing.assert_array_equal(called, [14, 28, 42])
+    assert shapes == [((4,), (4,))] * 3
+
+
+@pytest.mark.parametrize(("method", "shape"), [("broadcast_all", (3, 4)), ("expand_dims", (1, 4))])
+def test_vmap_all_at_once(method: str, shape: Any) -> None:
+    shapes = []
+
+    def add(x: Any, y: Any) -> Any:
+        shapes.append(y.shape)
+        return x + y
+
+    program = jax.vmap(lambda x, y: call(add, x, x, y, vmap_method=method), in_axes=(0, None))
+    rows = jnp.stack([X, 2 * X, 3 * X])
+    np.testing.assert_array_equal(program(rows, X), rows + X)
+    assert shapes == [shape]
+
+
 def test_pure_calls_are_dropped_and_others_are_not() -> None:
     calls = []
 

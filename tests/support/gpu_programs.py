@@ -24,7 +24,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._compiler import device_calls
+from hostcall._compiler import function_routes
 from hostcall_runtime import _library, prepared
 
 _GPU, _CPU = "/device:GPU:0", "/device:CPU:0"
@@ -223,7 +223,7 @@ def an_explanation_says_what_happens() -> None:
     assert [op.route for op in one.script_ops] == ["custom_call"], one
     assert [op.route for op in other.script_ops] == ["partition"], other
     assert [t.to for t in other.functions[0].transfers] == ["host", "device"], other
-    built = device_calls.knows_gpus()
+    built = function_routes.knows_gpus()
     assert bool(one.notes) != built, one.notes
 
 

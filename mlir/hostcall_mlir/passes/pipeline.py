@@ -10,7 +10,7 @@ from jaxlib.mlir import ir, passmanager
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir import traversal
 from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError
-from hostcall_mlir.passes import check, cse_pure, dce, from_jax, name, overlap, partition
+from hostcall_mlir.passes import check, dead_code, from_jax, name, overlap, partition
 from hostcall_mlir.passes.base import Pass
 
 PASSES: dict[str, Pass] = {
@@ -19,8 +19,8 @@ PASSES: dict[str, Pass] = {
         from_jax.PASS,
         name.PASS,
         name.INVERSE,
-        cse_pure.PASS,
-        dce.PASS,
+        dead_code.CSE_PURE,
+        dead_code.DCE,
         partition.PASS,
         overlap.PASS,
         check.PASS,

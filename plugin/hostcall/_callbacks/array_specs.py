@@ -22,8 +22,8 @@ import tensorflow as tf
 from hostcall._callbacks import advice, result_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, Recording, ShapeFunction
 from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.result_contract import ShapeAgnosticResults
 from hostcall._callbacks.structures import BoundedSpec, Inputs, Outputs, Spec, merge, static_shape
-from hostcall._callbacks.unknown_shapes import ShapeAgnosticResults
 from hostcall._functions import native_code
 from hostcall._functions.native_code import NativeCode, NativeEntry, contradiction
 from hostcall._functions.user_function import UserFunction

@@ -12,22 +12,16 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import requested_routes, result_contract, unknown_shapes
+from hostcall._callbacks import requested_routes, result_contract
+from hostcall._callbacks.result_contract import SeenShapes, ShapeAgnosticResults
 from hostcall._callbacks.structures import Inputs, Outputs, Spec, admits
 from hostcall._callbacks.tape_residuals import Recording as Recording
-from hostcall._callbacks.unknown_shapes import SeenShapes, ShapeAgnosticResults
 from hostcall._functions import memoization
 from hostcall._functions.options import Options
 from hostcall._functions.user_function import UserFunction
 from hostcall._tf import autograph, eager_execution, token_registry
 from hostcall._tf.types import NodeDef
-from hostcall_runtime import (
-    Target,
-    _errors,
-    _interception,
-    _locks,
-    _registry,
-)
+from hostcall_runtime import Target, _errors, _interception, _locks, _registry
 from hostcall_runtime._errors import counted
 
 _NONE_FREE: ShapeAgnosticResults = types.MappingProxyType({})
@@ -148,17 +142,17 @@ class CallbackSpec:
 
     def _register(self, recording: Recording, free: ShapeAgnosticResults) -> tuple[Any, int]:
         name = f"{self.title}/{recording.name}" if recording else self.title
-        name += unknown_shapes.suffix(free)
+        name += result_contract.suffix(free)
         function = self.program_function(recording)
         if not self.takes_tensors:
-            function = unknown_shapes.returning_vectors(function, self, free)
+            function = result_contract.returning_vectors(function, self, free)
         target = Target(function, self.title, "; ".join([self.description, *self.shape_reasons]))
         target.node, target.definition = self.node, self.definition
         target.site = self.site(recording)
         if self.takes_tensors:
             target.to_tensor = functools.partial(eager_execution.to_eager_tensor, dtype=None)
-            target.to_arrays = unknown_shapes.making_vectors(self.to_arrays(recording), free)
-        identity = (recording.name, unknown_shapes.suffix(free))
+            target.to_arrays = result_contract.making_vectors(self.to_arrays(recording), free)
+        identity = (recording.name, result_contract.suffix(free))
         return target, self.user.register(target, name, identity)
 
     def site(self, recording: Recording = Recording.NO) -> _interception.Site:

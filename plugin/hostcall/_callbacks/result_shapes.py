@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks import advice, requested_routes, unknown_shapes
+from hostcall._callbacks import advice, requested_routes, result_contract
 from hostcall._callbacks.callback_spec import CallbackSpec, ShapeFunction
 from hostcall._callbacks.structures import (
     BoundedSpec,
@@ -218,8 +218,8 @@ def resolve(spec: CallbackSpec, node: NodeDef, operands: Sequence[Spec]) -> list
     Raises:
       LoweringError: when a size stays unknown, or the declarations contradict each other.
     """
-    resolved = unknown_shapes.completed(
-        demanded(spec, node, operands), unknown_shapes.of_node(node)
+    resolved = result_contract.completed(
+        demanded(spec, node, operands), result_contract.of_node(node)
     )
     for index, said in enumerate(resolved):
         if not isinstance(said, BoundedSpec) and not said.shape.is_fully_defined():

@@ -14,7 +14,7 @@ from typing import Any
 from hostcall._compiler import graph_pass
 from hostcall._explain import explaining
 from hostcall._explain.explanation import Explanation
-from hostcall._inspect import files
+from hostcall._inspect import inspecting
 from hostcall._inspect.inspection import InspectionError
 from hostcall._tf import function_defs as defs
 from hostcall._tf import protos
@@ -40,8 +40,8 @@ def explain(path: Path, signature: str | None) -> list[Explanation]:
     """
     graphs = _read(path).meta_graphs
     graph = next((one for one in graphs if "serve" in one.meta_info_def.tags), graphs[0])
-    files.of_saved_model(path)  # reads the pickles, which explanations mention
-    known = sorted(name for name in graph.signature_def if name != files.INIT)
+    inspecting.of_saved_model(path)  # reads the pickles, which explanations mention
+    known = sorted(name for name in graph.signature_def if name != inspecting.INIT)
     if signature is not None and signature not in known:
         names = ", ".join(map(repr, known)) or "none"
         raise InspectionError(f"{path} has no signature {signature!r}; it has {names}.")
@@ -90,7 +90,7 @@ def rewrite(path: Path, out: Path, route: str) -> list[str]:
 def _read(path: Path) -> Any:
     if not path.is_dir():
         raise InspectionError(f"{path} is no directory.")
-    return files.read_saved_model(path)
+    return inspecting.read_saved_model(path)
 
 
 def _changed(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list[str]:

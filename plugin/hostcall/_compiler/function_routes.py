@@ -1,4 +1,4 @@
-"""The route of a must-compile function: one program, or clusters between host ops.
+"""The route of a function: one program, regions or clusters, on which device.
 
 Ask for the route of the very function that XLA compiles: a gradient, for one, may use the shape of
 a value when no op of the program itself does.
@@ -12,11 +12,14 @@ import functools
 from collections.abc import Iterator
 from typing import Any
 
-from hostcall._callbacks import lookup, requested_routes, settings, shape_demands, unknown_shapes
+import tensorflow as tf
+
+from hostcall import _versions
+from hostcall._callbacks import lookup, requested_routes, result_contract, settings, shape_demands
 from hostcall._callbacks.array_specs import NativeSpec
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.structures import BoundedSpec
-from hostcall._compiler import device_calls, ordering, refusals, risks, route_selection
+from hostcall._compiler import ordering, refusals, risks, route_selection
 from hostcall._compiler.bounded import sources
 from hostcall._compiler.partition import placement
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
@@ -24,6 +27,55 @@ from hostcall._tf import attributes, concrete_functions, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime._errors import LoweringError
+
+_GPU = "GPU"
+_XLA_CPU = "XLA_CPU"
+
+
+def device_obstacle(node: NodeDef, device: str) -> str:
+    """Return why a program for a device cannot call the function of a script op; "" if it can.
+
+    The function does not check that TensorFlow compiles script ops for the device at all.
+    """
+    if placement.type_of(device) == _XLA_CPU and not _versions.runs_on_the_caller(tf.__version__):
+        return f"{without_calls(device)}, since calls that read its memory would wait for them"
+    if placement.type_of(device) != _GPU:
+        return ""
+    if tf.test.is_built_with_rocm():  # hostcall has no handler for AMD's GPUs
+        return without_calls(device)
+    spec = lookup.spec_of(node)
+    if spec is not None and spec.custom_call != CallbackSpec.custom_call:
+        return f"programs on {device} cannot call native code"
+    return ""
+
+
+def without_calls(device: str) -> str:
+    """Return the text of the reason for a device whose programs cannot call the host."""
+    return f"programs on {device} cannot call the host"
+
+
+def kernels_for(device: str) -> str:
+    """Return the device type whose XLA kernels decide which ops compile for a device.
+
+    A TensorFlow built without GPUs has no kernels for them. It runs nothing on a GPU, so an
+    explanation goes by the kernels of the CPU.
+    """
+    device_type = placement.type_of(device)
+    return device_type if device_type != _GPU or knows_gpus() else "CPU"
+
+
+def knows_gpus() -> bool:
+    """Return whether TensorFlow is built for GPUs."""
+    return bool(tf.test.is_built_with_gpu_support())
+
+
+def may_overlap(device: str) -> bool:
+    """Return whether a program for a device may go on while a call that it began still runs.
+
+    On GPUs, XLA waits for each custom call.
+    """
+    return placement.type_of(device) != _GPU
+
 
 # Ops that use the elements of an operand and their order, but not its shape.
 _TAKE_ELEMENTS = frozenset({"Reshape", "Size"})
@@ -35,7 +87,7 @@ def marked_shapes(library: FunctionDefLibrary, entry: str) -> Any:
         return library
     copy = protos.copy_of(library)
     for node, free in _found(copy, entry):
-        unknown_shapes.write(node, free)
+        result_contract.write(node, free)
     return copy
 
 
@@ -75,7 +127,7 @@ def _free_results(node: NodeDef, spec: CallbackSpec, uses: _Uses) -> dict[int, i
         value = f"{node.name}:{_result_name(node)}:{index}"
         count = spec.element_counts[index] if index < len(spec.element_counts) else None
         if uses.none_of(value):
-            free[index] = unknown_shapes.UNUSED
+            free[index] = result_contract.UNUSED
         elif count is not None and uses.are_of_elements(value):
             free[index] = count
     return free
@@ -170,7 +222,7 @@ def predicted_partitioner(library: FunctionDefLibrary, entry: str, device: str =
     """
     refusal = ""
     if refusals.may_partition(library):
-        refusal = refusals.predicted(library, entry, device_calls.kernels_for(device))
+        refusal = refusals.predicted(library, entry, kernels_for(device))
     suffix = SUFFIX + (placement.suffix_of(device) if placement.is_accelerator(device) else "")
     taken = bool(refusal) or is_taken(library, entry)
     return partitioner_for(library, entry, suffix, refusal, device, taken=taken)
@@ -260,15 +312,13 @@ def _new_partitioner(
     `everything` makes each op without an XLA kernel a reason to partition. `gradient` tells whether
     the function is the gradient of one that is partitioned.
     """
-    has_kernel = functools.partial(
-        op_kinds.has_xla_kernel, device_type=device_calls.kernels_for(device)
-    )
+    has_kernel = functools.partial(op_kinds.has_xla_kernel, device_type=kernels_for(device))
     names = {function.signature.name for function in library.function}
 
     def choose(node: NodeDef) -> route_selection.Choice:
         if not has_kernel(node):
-            return route_selection.without_host_calls(node, device_calls.without_calls(device))
-        if obstacle := device_calls.obstacle(node, device):
+            return route_selection.without_host_calls(node, without_calls(device))
+        if obstacle := device_obstacle(node, device):
             return route_selection.without_host_calls(node, obstacle)
         return route_selection.choose(node)
 

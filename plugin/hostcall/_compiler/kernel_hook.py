@@ -13,17 +13,15 @@ from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import (
     announcements,
     async_calls,
-    device_calls,
     function_routes,
-    missing_kernels,
     ordering,
     refusals,
     route_selection,
 )
-from hostcall._compiler.bounded import analysis, returned_sizes
-from hostcall._compiler.missing_kernels import MissingKernel
-from hostcall._compiler.partition import execution, host_calls, placement, shared_clusters
+from hostcall._compiler.bounded import analysis
+from hostcall._compiler.partition import execution, host_calls, placement
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
+from hostcall._compiler.refusals import MissingKernel
 from hostcall._compiler.regions import writing
 from hostcall._compiler.regions.forming import NotWholeError
 from hostcall._tf import attributes, concrete_functions, function_defs, op_kinds, protos
@@ -104,7 +102,7 @@ def rewrite_for_kernel(
         refusals.check_lists(library)
         return RewrittenFunction(b"", entry, partitioned=False)
     if said:
-        returned_sizes.join_again(function_defs.by_name(library)[entry])
+        analysis.join_again(function_defs.by_name(library)[entry])
     where = _where(library, device, others)
     digest = function_defs.of_contents(library.function)
     partitioner = function_routes.partitioner_for(
@@ -126,11 +124,11 @@ def rewrite_for_kernel(
         return _in_clusters(partitioner, entry, where, said, changed)
     sizes_vary = function_routes.takes_bounded_sizes(library, entry)
     functions = function_defs.by_name(library)
-    returned_sizes.keep_apart(functions[entry], functions)
+    analysis.keep_apart(functions[entry], functions)
     if not (script_ops or analysis.is_changed(before, library, entry) or _calls_python(library)):
         return RewrittenFunction(b"", entry, partitioned=False, sizes_vary=sizes_vary)
     new, name = ordering.order_side_effects(library, entry, digest + ordering.SUFFIX)
-    if device_calls.may_overlap(where.accelerator):
+    if function_routes.may_overlap(where.accelerator):
         async_calls.begin_early(new, name, library)
     _mark_entry(script_ops, function_defs.by_name(new)[name])
     new.function.extend(changed)
@@ -191,7 +189,7 @@ def _with_regions(
     except NotWholeError:
         return None
     functions = function_defs.by_name(program.library)
-    returned_sizes.keep_apart(functions[program.name], functions)
+    analysis.keep_apart(functions[program.name], functions)
     new, name = ordering.order_side_effects(program.library, program.name)
     async_calls.begin_early(new, name, program.library)
     _mark_entry(_script_ops(program.library), function_defs.by_name(new)[name])
@@ -227,7 +225,7 @@ def find_missing_kernels(serialized: bytes, entry: str, device: str) -> list[Mis
     library = _library_of(serialized)
     if not refusals.may_partition(library):
         return []
-    return missing_kernels.find(library, entry, device_calls.kernels_for(device))
+    return refusals.find(library, entry, function_routes.kernels_for(device))
 
 
 class _Where(NamedTuple):
@@ -259,14 +257,14 @@ def _partition(partitioner: Partitioner, entry: str, where: _Where) -> str:
     old = function_defs.by_name(partitioner.library)
     for function in functions.values():
         if attributes.CLUSTER in function.attr:
-            returned_sizes.keep_apart(function, old | functions)
+            analysis.keep_apart(function, old | functions)
     host_calls.redirect(functions.values())
     execution.bring_rendezvous(functions)
     if where.accelerator:
         placement.carry(functions, old)
     if where.is_one_device:
         execution.run_in_sequence(functions, old)
-        shared_clusters.share(functions, old)
+        execution.share(functions, old)
     return name
 
 

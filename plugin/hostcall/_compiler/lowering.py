@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import lookup, requested_routes, result_shapes, unknown_shapes
+from hostcall._callbacks import lookup, requested_routes, result_contract, result_shapes
 from hostcall._callbacks.array_specs import NativeSpec
 from hostcall._callbacks.callback_spec import CallbackSpec, Recording
 from hostcall._callbacks.eager_spec import EagerSpec
@@ -108,7 +108,7 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
     spec = lookup.existing_spec_of(node)
     specs = [_as_spec(operand) for operand in operands]
     results = [*result_shapes.resolve(spec, node, specs)]
-    free = unknown_shapes.of_node(node)
+    free = result_contract.of_node(node)
     _check_out(spec, results)
     _check_predicted(spec, node, results)
     if isinstance(spec, EagerSpec) and spec.differentiable:

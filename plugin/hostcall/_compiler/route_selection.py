@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from hostcall._callbacks import lookup, requested_routes, result_shapes, unknown_shapes
+from hostcall._callbacks import lookup, requested_routes, result_contract, result_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.result_shapes import with_consumers
 from hostcall._callbacks.structures import Spec, merge
@@ -55,7 +55,7 @@ def choose(node: NodeDef) -> Choice:
             fits_region=_fits_region(node),
         )
     spec = lookup.spec_of(node)
-    free = unknown_shapes.of_node(node)
+    free = result_contract.of_node(node)
     unknown = {
         index: said
         for index, said in unknown_results(spec, known_results(spec, node)).items()

@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall import _control
-from hostcall._compiler import device_calls, kernel_hook
+from hostcall._compiler import function_routes, kernel_hook
 from hostcall._compiler.partition import placement
 from hostcall._explain.callback_facts import SHAPES, Locate
 from hostcall._explain.explanation import Explanation
@@ -133,7 +133,7 @@ def explain_library(
     if refused:
         listed = "; ".join(f"{name}: {problem}" for name, problem in refused.items())
         notes.append(_REFUSED.format(listed=listed))
-    if placement.type_of(device) == "GPU" and not device_calls.knows_gpus():
+    if placement.type_of(device) == "GPU" and not function_routes.knows_gpus():
         notes.append(_NO_GPUS)
     return Explanation(
         title or entry,

@@ -1,19 +1,442 @@
-"""`hostcall.inspect`: the Python functions that a file names, without importing or running any."""
+"""`hostcall.inspect`: the Python functions that files name."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import importlib
+import json
 import os
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from hostcall._inspect import files
-from hostcall._inspect.inspection import Inspection, InspectionError
+import msgspec
+import tensorflow as tf
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError
+
+from hostcall._callbacks import lookup
+from hostcall._callbacks.callback_spec import CallbackSpec
+from hostcall._explain.callback_facts import KINDS, SHAPES, Bodies
+from hostcall._functions import source_location
+from hostcall._inspect.inspection import Inspection, InspectionError, PythonFunction, Use, merged
+from hostcall._saving import checking, functions, pickled_functions, tokens
+from hostcall._tf import concrete_functions, op_kinds, script_op_graphs, token_registry
+from hostcall._tf import function_defs as defs
+from hostcall._tf.types import GraphDef, MetaGraphDef, NodeDef
+from hostcall_runtime._errors import ProgramError
+
+
+class Shapes:
+    """The shapes of the values of a graph."""
+
+    def __init__(self, graph: GraphDef) -> None:
+        self._nodes = {node.name: node for node in graph.node}
+        self._bodies = Bodies(graph.library)
+
+    def of(self, function: str, value: str) -> tf.TensorShape:
+        """Return the shape of a value, by its name in a function ("" for the graph)."""
+        try:
+            if function:
+                return self._bodies[function].shape_of(value)
+            name, _, number = value.partition(":")
+            known = self._nodes[name].attr
+            shapes = known[SHAPES].list.shape if SHAPES in known else []
+            return tf.TensorShape(shapes[int(number or 0)])
+        except (KeyError, IndexError, ValueError):  # no shape, or a malformed one
+            return tf.TensorShape(None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """The place of a script op.
+
+    Attributes:
+      of: the user's names that lead there.
+      function: the name of the function that it is in; "" for the graph.
+      node: its NodeDef.
+      shapes: the shapes of the graph.
+    """
+
+    of: tuple[str, ...]
+    function: str
+    node: NodeDef
+    shapes: Shapes
+
+    def use(self, kind: str, results: tuple[str, ...] = (), line: str = "") -> Use:
+        """Return the use of a function by the op, with the dtypes and shapes of its inputs."""
+        inputs = [value for value in self.node.input if not value.startswith("^")]
+        arguments = tuple(
+            _spec_text(tf.TensorSpec(self.shapes.of(self.function, value), tf.as_dtype(dtype)))
+            for value, dtype in zip(inputs, self.node.attr["Tin"].list.type, strict=False)
+        )
+        return Use(kind, self.of, self.node.name, arguments, results, line)
+
+
+def functions_of(place: Place, directory: str | None) -> Iterator[PythonFunction]:
+    """Yield the function that a script op calls, with this one use; nothing for any other op.
+
+    Args:
+      place: the place of the op.
+      directory: the directory of the SavedModel, with the pickles; or None.
+    """
+    if place.node.op not in op_kinds.SCRIPT_OPS:
+        return
+    token = lookup.token_of(place.node)
+    entry = token_registry.find_present(token)
+    if isinstance(entry, CallbackSpec) and not token_registry.is_qualified(token):
+        kind, name, _, line = source_location.split_description(entry.description)
+        use = place.use(kind, tuple(map(_spec_text, entry.static_specs)), line)
+        yield PythonFunction(name, uses=(use,), given_name=entry.user.given_name)
+        return
+    label, record, problem = checking.judged(token, place.node, directory)
+    found = PythonFunction(label, uses=(place.use(KINDS[place.node.op]),))
+    if record is not None:
+        function, pickled = record.users, record.users.pickled
+        if pickled is not None and directory is None:
+            problem = pickled_functions.missing(pickled)
+        found = PythonFunction(
+            function.label,
+            function.place,
+            function.name,
+            None if pickled is None else pickled.sha256,
+            _declared(record),
+            (_use(record, place),),
+        )
+        if entry is not None:
+            problem = None
+    if problem is not None:
+        found = dataclasses.replace(found, problem=problem.reason, write=problem.line)
+    yield found
+
+
+def _use(record: tokens.Record, place: Place) -> Use:
+    depth, root = 0, record
+    while root.of is not None:
+        depth, root = depth + 1, root.of
+    kind = "tf.py_function" if root.kind == "eager" else "tf.numpy_function"
+    kind = "the gradient of " * depth + ("hostcall.callback" if root.callback else kind)
+    return place.use(kind, () if depth else tuple(map(_result, record.static)), root.at)
+
+
+def _result(written: Any) -> str:
+    try:
+        return _spec_text(tokens.read(written))
+    except tokens.UnreadableError:
+        return "nonsense"
+
+
+def _spec_text(spec: Any) -> str:
+    if isinstance(spec, tf.TensorSpec):
+        return f"{spec.dtype.name}{'' if spec.shape.rank is None else spec.shape}"
+    return str(spec)
+
+
+def _declared(record: tokens.Record) -> dict[str, Any]:
+    """Return the declared options that differ from the defaults."""
+    while record.of is not None:
+        record = record.of
+    declared, default = msgspec.structs.asdict(record.declared), tokens.Declared()
+    found = {name: value for name, value in declared.items() if value != getattr(default, name)}
+    if isinstance(record.declared.result, list):
+        found["result"] = [_result(one) for one in record.declared.result]
+    return found
+
+
+# A signature that TensorFlow adds by itself.
+INIT = "__saved_model_init_op"
+_CARRIED_APART = (
+    "Pickles lie beside the graph in a SavedModel, and nowhere else: a graph of its own has none."
+)
+
+
+def read_saved_model(path: Path) -> Any:
+    """Return the message of a SavedModel, which has a graph at least.
+
+    Raises:
+      InspectionError: when it cannot be read.
+    """
+    try:
+        model = concrete_functions.read_saved_model(str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InspectionError(f"{path} holds no SavedModel that can be read: {reason}") from error
+    if not model.meta_graphs:
+        raise InspectionError(f"{path} holds a SavedModel without a graph.")
+    return model
+
+
+def of_saved_model(path: Path) -> Inspection:
+    """Return the functions of a SavedModel.
+
+    Raises:
+      InspectionError: when it cannot be read.
+    """
+    graphs = read_saved_model(path).meta_graphs
+    functions = []
+    for graph in graphs:
+        tags = f" ({', '.join(graph.meta_info_def.tags)})" if len(graphs) > 1 else ""
+        functions += _functions(graph.graph_def, _roots(graph), str(path), tags)
+    return Inspection(str(path), "SavedModel", merged(functions))
+
+
+def of_graph(path: Path) -> Inspection:
+    """Return the functions of a GraphDef, or of the MetaGraphDef in a .meta file.
+
+    Raises:
+      InspectionError: when it cannot be read.
+    """
+    v1 = tf.compat.v1
+    message: Any = v1.MetaGraphDef() if path.suffix == ".meta" else v1.GraphDef()
+    name, data = message.DESCRIPTOR.name, path.read_bytes()
+    try:
+        if path.suffix == ".pbtxt":
+            text_format.Parse(data.decode(), message)
+        else:
+            message.ParseFromString(data)
+    except (DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InspectionError(f"{path} holds no {name} that can be read: {reason}") from error
+    is_meta = isinstance(message, v1.MetaGraphDef)
+    graph, roots = (message.graph_def, _roots(message)) if is_meta else (message, {})
+    found = merged(_functions(graph, roots, None, ""))
+    notes = (_CARRIED_APART,) if any(function.pickle for function in found) else ()
+    return Inspection(str(path), name, found, notes)
+
+
+def _functions(
+    graph: GraphDef, roots: Mapping[str, list[str]], directory: str | None, tags: str
+) -> list[PythonFunction]:
+    """Return the functions that the nodes of a graph name, with a use each.
+
+    Args:
+      graph: the graph.
+      roots: the user's names for functions and nodes of the graph, such as signatures.
+      directory: the directory of the SavedModel, for pickles.
+      tags: the suffix for the names of a graph among several.
+    """
+    reached = _reached_from(graph, roots)
+    shapes = Shapes(graph)
+    found: list[PythonFunction] = []
+    for function, node in script_op_graphs.nodes_by_function(graph):
+        of = reached.get(function or node.name) or ([function] if function else ["the graph"])
+        use = Place(tuple(f"{name}{tags}" for name in of), function, node, shapes)
+        found += functions_of(use, directory)
+    return found
+
+
+def _roots(graph: MetaGraphDef) -> dict[str, list[str]]:
+    """Return the user's names for the functions and nodes of a MetaGraphDef."""
+    roots: dict[str, list[str]] = {}
+    for name, signature in graph.signature_def.items():
+        if name != INIT:
+            for output in signature.outputs.values():
+                roots.setdefault(output.name.partition(":")[0], []).append(f"signature {name}")
+    for path, node in _objects(graph.object_graph_def):
+        for function in node.function.concrete_functions:
+            roots.setdefault(function, []).append(path)
+    return roots
+
+
+def _objects(graph: Any) -> Iterable[tuple[str, Any]]:
+    """Yield the objects of a SavedModel, with the path of each from its root: "encoder.layer"."""
+    seen, pending = {0}, [("", 0)] if graph.nodes else []
+    while pending:
+        path, number = pending.pop(0)
+        yield path, graph.nodes[number]
+        for child in graph.nodes[number].children:
+            if child.node_id not in seen and 0 <= child.node_id < len(graph.nodes):
+                seen.add(child.node_id)
+                name = f"{path}.{child.local_name}" if path else child.local_name
+                pending.append((name, child.node_id))
+
+
+def _reached_from(graph: GraphDef, roots: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Return the user's names that lead to each function and node of the graph."""
+    functions = {function.signature.name: function for function in graph.library.function}
+    nodes = {node.name: node for node in graph.node}
+    reached: dict[str, list[str]] = {}
+    for root, names in roots.items():
+        seen, pending = {root}, [root]
+        while pending:
+            at = pending.pop()
+            reached[at] = list(dict.fromkeys([*reached.get(at, []), *names]))
+            inputs = nodes[at].input if at in nodes else ()
+            steps = [value.removeprefix("^").partition(":")[0] for value in inputs]
+            inside = functions[at].node_def if at in functions else [nodes[at]] * (at in nodes)
+            steps += [name for node in inside for name in defs.called_functions(node, functions)]
+            pending += [step for step in steps if step not in seen]
+            seen.update(steps)
+    return reached
+
+
+# The modules that Keras imports by itself, and those where it looks up functions named by strings.
+_KERAS = ("keras", "keras_hub", "keras_cv", "keras_nlp")
+_PARTS = ("activations", "losses", "metrics", "initializers", "regularizers", "constraints")
+_NOTE = (
+    "A .keras file holds no graph: Keras builds the model anew from its classes, and calls the "
+    "Python functions that they call. hostcall.allow has no say in it. Model.export writes a "
+    "SavedModel, which names these functions."
+)
+
+
+def of_model(path: Path) -> Inspection:
+    """Return the classes and functions of a Keras model that are not Keras's own.
+
+    Raises:
+      InspectionError: when it cannot be read.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            config = json.loads(archive.read("config.json"))
+        found = merged(list(_in(config, "")))
+    except (zipfile.BadZipFile, KeyError, ValueError, RecursionError, OSError) as error:
+        raise InspectionError(
+            f"{path} holds no Keras model that can be read: {type(error).__name__}: {error}"
+        ) from error
+    return Inspection(str(path), "Keras model", found, (_NOTE,))
+
+
+def _in(config: Any, layer: str) -> Iterator[PythonFunction]:
+    """Yield the functions that a part of the configuration names; `layer` is the one around it."""
+    if isinstance(config, list):
+        for item in config:
+            yield from _in(item, layer)
+    if not isinstance(config, dict):
+        return
+    inner = config.get("config")
+    if isinstance(inner, dict) and isinstance(inner.get("name"), str):
+        layer = inner["name"]
+    if isinstance(config.get("class_name"), str):
+        yield from _named_by(config, layer)
+    for item in config.values():
+        yield from _in(item, layer)
+
+
+def _named_by(config: dict[str, Any], layer: str) -> Iterator[PythonFunction]:
+    name, module = config["class_name"], config.get("module")
+    if name == "__lambda__":
+        yield PythonFunction(
+            f"a lambda in {layer}",
+            uses=(Use("a lambda, as bytecode", (), layer),),
+            problem="the file holds it as bytecode, which can do anything when it is called",
+            write="keras.saving.load_model(path, safe_mode=False)",
+        )
+        return
+    registered = config.get("registered_name")
+    is_function = name == "function" and isinstance(config.get("config"), str)
+    if is_function:
+        name = registered = config["config"]
+    if not isinstance(registered, str) or _is_of_keras(name, module, is_function):
+        return
+    short = name.rpartition(">")[2]
+    place = f"{module}:{short}" if isinstance(module, str) and module != "builtins" else None
+    problem, write = _keras_problem(registered, place, short)
+    use = Use("a function" if is_function else "a class", (), layer)
+    yield PythonFunction(
+        place or registered, place, registered, uses=(use,), problem=problem, write=write
+    )
+
+
+def _is_of_keras(name: str, module: Any, is_function: bool) -> bool:
+    if isinstance(module, str) and module.partition(".")[0] in _KERAS:
+        return True
+    return is_function and any(hasattr(getattr(_keras(), part, None), name) for part in _PARTS)
+
+
+def _keras_problem(registered: str, place: str | None, name: str) -> tuple[str, str]:
+    """Return the reason why Keras cannot find it, and the line to write."""
+    keras = _keras()
+    if keras is not None and keras.saving.get_registered_object(registered) is not None:
+        return "", ""
+    problem = "Keras takes it only where it is registered, or passed in custom_objects"
+    if place is None:
+        return problem, f"keras.saving.load_model(path, custom_objects={{{registered!r}: {name}}})"
+    module = place.partition(":")[0]
+    problem = _missing(module) or problem
+    if ">" in registered:
+        return problem, f"import {module}  # which registers {registered}"
+    return problem, (
+        f"from {module} import {name}\n"
+        f"    keras.saving.load_model(path, custom_objects={{{registered!r}: {name}}})"
+    )
+
+
+@functools.cache
+def _keras() -> Any:
+    """Return Keras, or None if it is not installed."""
+    try:
+        return importlib.import_module("keras")
+    except ImportError:
+        return None
+
+
+def _missing(module: str) -> str:
+    """Return that there is no such module here, or ""."""
+    found = functions.has_module(module)
+    return "" if found else f"there is no module {module} here: its directory is not in sys.path"
+
+
+def of_program(path: Path) -> Inspection:
+    """Return the callbacks of an exported program, and check all its files.
+
+    Raises:
+      InspectionError: when it cannot be read.
+    """
+    try:
+        from hostcall_mlir.exporting import files  # needs jaxlib
+    except ImportError as error:
+        raise InspectionError(str(error)) from error
+    try:
+        manifest = files.read(path).manifest
+    except ProgramError as error:
+        raise InspectionError(str(error)) from error
+    found = tuple(_function(callback, manifest.function) for callback in manifest.callbacks)
+    return Inspection(str(path), "exported program", found)
+
+
+def _function(callback: Any, program: str) -> PythonFunction:
+    options = ("borrow", "out", "timeout", "concurrent")
+    kind = "tf.py_function" if callback.kind == "eager" else "tf.numpy_function"
+    uses = tuple(
+        Use(
+            f"host call of a {kind}",
+            (program,),
+            callback.name,
+            tuple(map(_text, call.operands)),
+            tuple(map(_text, call.results)),
+            call.location or "",
+        )
+        for call in callback.calls
+    )
+    # What keeps `hostcall.load` from finding it, if that shows without an import.
+    given_name, problem = callback.name, "it can only be given"
+    if callback.function is not None:
+        given_name, problem = None, _missing(callback.function.partition(":")[0])
+    write = f"hostcall.load(path, callbacks={{{json.dumps(callback.name)}: function}})"
+    return PythonFunction(
+        callback.name,
+        callback.function,
+        given_name,
+        declared={name: getattr(callback, name) for name in options if getattr(callback, name)},
+        uses=uses,
+        problem=problem,
+        write=write if problem else "",
+    )
+
+
+def _text(spec: Any) -> str:
+    sizes = [f"<={size}" if i in spec.bounded else str(size) for i, size in enumerate(spec.shape)]
+    return f"{spec.dtype}({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+
 
 _GRAPHS: dict[str, Callable[[Path], Inspection]] = {
-    ".pb": files.of_graph,
-    ".pbtxt": files.of_graph,
-    ".meta": files.of_graph,
-    ".keras": files.of_model,
+    ".pb": of_graph,
+    ".pbtxt": of_graph,
+    ".meta": of_graph,
+    ".keras": of_model,
 }
 _SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
 
@@ -50,9 +473,9 @@ def inspect(path: str | os.PathLike[str]) -> Inspection:
         found = found.parent
     if found.is_dir():
         if any((found / name).is_file() for name in _SAVED_MODEL):
-            return files.of_saved_model(found)
+            return of_saved_model(found)
         if (found / "manifest.json").is_file():
-            return files.of_program(found)
+            return of_program(found)
         raise InspectionError(
             f"{found} holds no SavedModel (saved_model.pb), and no program of hostcall.export "
             "(manifest.json)."

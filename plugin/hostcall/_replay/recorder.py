@@ -16,9 +16,17 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hostcall._replay import calls, file_format, values
-from hostcall._replay.calls import ALL, LOCK, RecordingError, Selection
-from hostcall._replay.file_format import Call, Outcome, Returned, Wrote
+from hostcall._replay import calls, values
+from hostcall._replay.calls import (
+    ALL,
+    LOCK,
+    Call,
+    Outcome,
+    RecordingError,
+    Returned,
+    Selection,
+    Wrote,
+)
 from hostcall_runtime import _interception
 from hostcall_runtime._errors import counted
 from hostcall_runtime._interception import Site
@@ -51,7 +59,7 @@ class Writer:
             # Written data survives a crash of the process. Surviving one of the machine costs much
             # more time.
             self._database.execute("PRAGMA synchronous = OFF")
-            self._database.executescript(file_format.SCHEMA)
+            self._database.executescript(calls.SCHEMA)
             self._database.execute("INSERT INTO state VALUES (?, 0, 0)", [_written_by()])
             self._database.executemany("INSERT INTO only_of VALUES (?)", [(n,) for n in names])
         except sqlite3.Error as error:
@@ -64,7 +72,7 @@ class Writer:
         Raises:
           RecordingError: when writing fails, for example because the disk is full.
         """
-        call.checksum = file_format.checksum_of(call, name, outcome)
+        call.checksum = calls.checksum_of(call, name, outcome)
         try:
             with LOCK, self._database:  # which ends the transaction
                 self._database.execute("BEGIN")
@@ -72,8 +80,8 @@ class Writer:
                 row = msgspec.structs.astuple(call)
                 blanks = ", ".join("?" * len(row))
                 self._database.execute(f"INSERT INTO calls VALUES ({blanks})", row)
-                self._write_pieces(call.id, file_format.ARGUMENTS, arguments)
-                self._write_pieces(call.id, file_format.OUTCOME, outcome)
+                self._write_pieces(call.id, calls.ARGUMENTS, arguments)
+                self._write_pieces(call.id, calls.OUTCOME, outcome)
                 self._count += 1
         except sqlite3.Error as error:
             raise self._cannot_write(error) from error
@@ -102,7 +110,7 @@ class Writer:
 
     def _write_pieces(self, call: int, part: int, data: bytes) -> None:
         view = memoryview(data)
-        size = file_format.PIECE
+        size = calls.PIECE
         pieces: Sequence[memoryview] = [view[at : at + size] for at in range(0, len(view), size)]
         self._database.executemany(
             "INSERT INTO pieces VALUES (?, ?, ?, ?)",
@@ -230,8 +238,8 @@ class Recorder:
                 "replay does not compare it.",
                 level=5,
             )
-        arguments = file_format.encode(encoded)
-        digest = file_format.digest_of(arguments)
+        arguments = calls.encode_record(encoded)
+        digest = calls.digest_of(arguments)
         with LOCK:
             number = next(self._ids)
             self._in_flight.add(number)
@@ -267,7 +275,7 @@ class Recorder:
         if self._is_over or self._failure is not None:
             return
         try:
-            self._writer.write(begun, site.name, arguments, file_format.encode(outcome))
+            self._writer.write(begun, site.name, arguments, calls.encode_record(outcome))
         except RecordingError as error:
             self._failure = error
             _warn(f"{error} Recording ends here.")

@@ -14,9 +14,18 @@ from typing import Any, TypeVar
 import msgspec
 import numpy as np
 
-from hostcall._replay import calls, file_format, values
-from hostcall._replay.calls import LOCK, RecordingError, ReplayError, Selection, are_alike
-from hostcall._replay.file_format import Call, Outcome, Raised, Wrote
+from hostcall._replay import calls, values
+from hostcall._replay.calls import (
+    LOCK,
+    Call,
+    Outcome,
+    Raised,
+    RecordingError,
+    ReplayError,
+    Selection,
+    Wrote,
+    are_alike,
+)
 from hostcall._replay.values import Array, Texts, Value
 from hostcall_runtime import _interception
 from hostcall_runtime._errors import counted
@@ -79,16 +88,16 @@ class Reader:
             what = "is empty" if not begin else "is another kind of file"
             raise RecordingError(f"hostcall: {self.path!r} is no recording: it {what}.")
         application = self._read(lambda: self._value("PRAGMA application_id"))
-        if application != file_format.APPLICATION:
+        if application != calls.APPLICATION:
             raise RecordingError(
                 f"hostcall: {self.path!r} is no recording: it is a database of something else, or "
                 "its process has died before it began to record."
             )
         version = self._read(lambda: self._value("PRAGMA user_version"))
-        if version != file_format.VERSION:
+        if version != calls.VERSION:
             raise RecordingError(
                 f"hostcall: {self.path!r} is a recording of version {version}, and this hostcall "
-                f"reads version {file_format.VERSION}. Use the hostcall that has written it, or "
+                f"reads version {calls.VERSION}. Use the hostcall that has written it, or "
                 "record again."
             )
 
@@ -113,10 +122,10 @@ class Reader:
         """Return the arguments of a call; raise RecordingError if they have changed."""
 
         def read() -> list[Value]:
-            data = self._pieces(call, file_format.ARGUMENTS)
-            if file_format.digest_of(data) != call.digest:
+            data = self._pieces(call, calls.ARGUMENTS)
+            if calls.digest_of(data) != call.digest:
                 raise ValueError(f"the arguments of call {call.id} have changed")
-            return file_format.decode_arguments(data)
+            return calls.decode_arguments(data)
 
         return self._read(read)
 
@@ -124,10 +133,10 @@ class Reader:
         """Return the outcome of a call; raise RecordingError if it has changed."""
 
         def read() -> Outcome:
-            data = self._pieces(call, file_format.OUTCOME)
-            if file_format.checksum_of(call, self.names[call.callback], data) != call.checksum:
+            data = self._pieces(call, calls.OUTCOME)
+            if calls.checksum_of(call, self.names[call.callback], data) != call.checksum:
                 raise ValueError(f"call {call.id} has changed")
-            return file_format.decode_outcome(data)
+            return calls.decode_outcome(data)
 
         return self._read(read)
 
@@ -387,7 +396,7 @@ class Replayer:
 
     def _take(self, site: Site, args: Sequence[Any]) -> tuple[Call, Outcome]:
         encoded = calls.encode_arguments(site, args, lambda handle: self._handles.get(handle, 0))
-        digest = file_format.digest_of(file_format.encode(encoded))
+        digest = calls.digest_of(calls.encode_record(encoded))
         with LOCK:
             if self._failure is not None:
                 raise ReplayError(f"{self._failure} This is a later call of {site.description}.")

@@ -1,4 +1,7 @@
-"""The patches of TensorFlow: one function for each function or method that hostcall replaces.
+"""The functions of TensorFlow that hostcall replaces, each with its reason.
+
+TensorFlow initializes variables before the function runs, if it can lift their initial values out
+of it. Else it runs the trace that creates and initializes them, and refuses to compile this trace.
 
 Each takes the hook to run there, and returns the patch for the table in `hostcall._installation`.
 """
@@ -23,9 +26,57 @@ from hostcall._tf import (
     token_registry,
 )
 from hostcall._tf.features import Feature, Missing
-from hostcall._tf.types import Graph, GraphDef
+from hostcall._tf.types import Graph, GraphDef, TracingFunction
 from hostcall_runtime import _errors, _library
 from hostcall_runtime._patching import Patch
+
+_REFUSAL = "We failed to lift variable creations out of this tf.function"
+
+
+def first_calls(may_run: Callable[[], bool]) -> Patch:
+    """Return the patch that runs functions which TensorFlow refuses, on the host if XLA does, too.
+
+    `may_run` tells whether the user allows that.
+    """
+
+    def wrap(method: Callable[..., Any], patch: Replacement) -> Any:
+        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            try:
+                return method(self, *args, **kwargs)
+            except tf.errors.UnimplementedError as error:
+                refused = error.message.startswith(_REFUSAL)
+                if not (refused and patch.installed and may_run()):
+                    raise
+            return _initialize_and_run(self, functools.partial(method, self), args, kwargs)
+
+        # Traced ops keep the frames of a call, for messages. TensorFlow leaves out frames of its
+        # own files, so this frame gets the name of one.
+        file = inspect.getfile(features.PolymorphicFunction)
+        call.__code__ = call.__code__.replace(co_filename=file)
+        return functools.update_wrapper(call, method)
+
+    why = "TensorFlow compiles no function whose variables get initial values of its arguments."
+    return attribute(features.PolymorphicFunction, "_call", wrap, features.FIRST_CALLS, why)
+
+
+def _initialize_and_run(
+    function: TracingFunction, run: Callable[..., Any], args: Any, kwargs: Any
+) -> Any:
+    """Call a `tf.function` that has created variables, but has initialized none of them.
+
+    `run` calls it without creating variables.
+    """
+    bound = function._function_type.bind_with_defaults(args, kwargs, function._default_values)
+
+    def create() -> Any:
+        return function._concrete_variable_creation_fn(*bound.args, **bound.kwargs)
+
+    if tf.executing_eagerly():
+        return create()
+    # The graph may run many times, and only its first run may set the initial values.
+    variables = [reference() for reference in function._created_variables]
+    initialized = [tf.raw_ops.VarIsInitializedOp(resource=v.handle) for v in variables]
+    return tf.cond(tf.reduce_all(initialized), lambda: run(*args, **kwargs), create)
 
 
 class Replacement:

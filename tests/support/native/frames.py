@@ -52,7 +52,7 @@ def _load_runtime() -> ModuleType:
 runtime = _load_runtime()
 native = load_file("_frames", module_file(BUILD, "fuzz/_frames"))
 handler = runtime.handler()
-_prepared = importlib.import_module("hostcall_runtime._prepared")
+_prepared = importlib.import_module("hostcall_runtime._registry")
 # Of a GPU that there is not. Whoever follows an address of its memory crashes, and it copies only
 # while somebody waits.
 DRIVER = BUILD / "csrc" / "fuzz" / "cuda" / "libfake_cuda.so"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from hostcall._compiler import missing_kernels
+from hostcall._compiler import refusals
 from hostcall._tf import function_defs
 from tests.support.e2e.refused_programs import PROGRAMS
 from tests.support.helpers import jitted
@@ -95,7 +95,7 @@ CASES: dict[str, Callable[..., Any]] = {
 def _found(traced: Any) -> list[str]:
     library = function_defs.library_of(traced, traced.graph.as_graph_def())
     name = traced.function_def.signature.name
-    return [missing.op for missing in missing_kernels.find(library, name, "CPU")]
+    return [missing.op for missing in refusals.find(library, name, "CPU")]
 
 
 def _is_refused(program: Any) -> bool:

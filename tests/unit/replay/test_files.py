@@ -12,10 +12,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from hostcall._replay import file_format, values
+from hostcall._replay import calls, values
 from hostcall._replay import replayer as replay_replayer
-from hostcall._replay.calls import RecordingError
-from hostcall._replay.file_format import Raised, Returned
+from hostcall._replay.calls import Raised, RecordingError, Returned
 from hostcall._replay.recorder import Recorder
 from hostcall._replay.replayer import Reader, Replayer
 from hostcall_runtime._interception import Site
@@ -66,8 +65,8 @@ VALUES = [
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_values_come_back_as_they_were(value: Any) -> None:
-    data = file_format.encode(Returned(values.encode(value)))
-    outcome = file_format.decode_outcome(data)
+    data = calls.encode_record(Returned(values.encode(value)))
+    outcome = calls.decode_outcome(data)
     assert isinstance(outcome, Returned)
     found = values.decode(outcome.value)
     assert type(found) is type(value)
@@ -82,8 +81,8 @@ def test_values_come_back_as_they_were(value: Any) -> None:
 def test_the_bits_of_numbers_of_pythons() -> None:
     (nan,) = struct.unpack("<d", bytes.fromhex("010000000000f87f"))
     for number in (nan, -nan, float("-inf"), 5e-324):
-        data = file_format.encode(Returned(values.encode(number)))
-        found = file_format.decode_outcome(data)
+        data = calls.encode_record(Returned(values.encode(number)))
+        found = calls.decode_outcome(data)
         assert isinstance(found, Returned)
         again = values.decode(found.value)
         assert struct.pack("<d", again) == struct.pack("<d", number)
@@ -130,7 +129,7 @@ def test_arrays_that_contradict_themselves(value: Any) -> None:
 
 def test_large_values_are_divided(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(values, "_PART", 1000)
-    monkeypatch.setattr(file_format, "PIECE", 700)
+    monkeypatch.setattr(calls, "PIECE", 700)
     numbers = np.random.default_rng(0).integers(0, 256, 5000, np.uint8)
     recorder = Recorder(file, overwrite=False)
     recorder.call(SITE, lambda x: x[::-1], [numbers], {})

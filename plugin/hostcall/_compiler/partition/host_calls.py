@@ -26,8 +26,8 @@ from hostcall._callbacks import lookup, result_contract, result_shapes, tape_res
 from hostcall._callbacks.array_specs import BorrowingSpec
 from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, Recording
 from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.result_contract import SeenShapes
 from hostcall._callbacks.structures import Spec
-from hostcall._callbacks.unknown_shapes import SeenShapes
 from hostcall._compiler import route_selection
 from hostcall._functions import call_stats
 from hostcall._tf import attributes, eager_execution, op_kinds, token_registry
