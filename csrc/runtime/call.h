@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "arrays.h"
-#include "device.h"
 #include "failure.h"
 #include "registry.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace hostcall {
+
+class CudaDevice;
 
 // A guard of the program's memory, which nothing may touch if the program ends before the call.
 struct Abandonment {
@@ -25,16 +26,16 @@ struct Abandonment {
 
 struct HostCall {
   int64_t id = 0;
-  Registry::Use callback;         // null if it is gone
-  bool ordered = true;            // by a token: no other call of the run overlaps it
-  bool in_program_memory = true;  // false for copies of a device's memory
-  int64_t run = -1;               // of the program, if known (turns.h)
+  std::shared_ptr<Callback> callback;  // null if it is gone
+  bool ordered = true;                 // by a token: no other call of the run overlaps it
+  bool in_program_memory = true;       // false for copies of a device's memory
+  int64_t run = -1;                    // of the program, if known (turns.h)
   // True if it may run on another thread than its program was started on. `thread` is then the one
   // that it came on, if Python knows that.
   bool elsewhere = false;
   unsigned long thread = 0;
   Abandonment* abandonment = nullptr;  // null if the program waits for the call
-  Device* device = nullptr;            // the buffers lie in its memory; null for the host's
+  CudaDevice* device = nullptr;        // the buffers lie in its memory; null for the host's
   Buffers operands;
   Buffers results;
   // The sizes that buffers of bounded size point to, by the buffer's index; empty without any.
