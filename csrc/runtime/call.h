@@ -26,10 +26,10 @@ struct Abandonment {
 
 struct HostCall {
   int64_t id = 0;
-  std::shared_ptr<Callback> callback;  // null if it is gone
-  bool ordered = true;                 // by a token: no other call of the run overlaps it
-  bool in_program_memory = true;       // false for copies of a device's memory
-  int64_t run = -1;                    // of the program, if known (turns.h)
+  Registry::Use callback;         // null if it is gone
+  bool ordered = true;            // by a token: no other call of the run overlaps it
+  bool in_program_memory = true;  // false for copies of a device's memory
+  int64_t run = -1;               // of the program, if known (turns.h)
   // True if it may run on another thread than its program was started on. `thread` is then the one
   // that it came on, if Python knows that.
   bool elsewhere = false;

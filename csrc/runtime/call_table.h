@@ -2,82 +2,219 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "fork.h"
 #include "ids.h"
+#include "thread_uses.h"
 
 namespace hostcall {
 
-// The base of a `Table` of T. A call keeps the object that it has found. Ids are never used again,
-// so that a program compiled for an object that is gone can never reach another one. No member
-// needs the GIL.
+// The base of a `Table` of T. Ids are never used again, so that a program compiled for an object
+// that is gone can never reach another one; none is 0. No member needs the GIL.
+//
+// A look-up for a call takes no lock and counts nothing, which native code would notice. So entries
+// are never freed, and each thread records the ones that it uses (thread_uses.h). An entry removed
+// while calls are under way lets go of its object when the last of them ends; after that it may be
+// used for another id.
 template <typename T, typename Table>
 class CallTable : public HeldAcrossFork<Table> {
+  struct Entry;
+
  public:
-  // Returns the object of an id, or null if nothing has the id.
-  std::shared_ptr<T> Find(int64_t id) {
-    std::lock_guard<std::mutex> lock(this->mutex_);
-    const auto entry = entries_.find(id);
-    return entry == entries_.end() ? nullptr : entry->second.object;
-  }
+  // An object, and the right to use it while this lives.
+  class Use {
+   public:
+    Use() = default;
+    Use(CallTable& table, int64_t id) : table_(&table) { table.Enter(id, *this); }
+    ~Use() {
+      if (entry_ != nullptr) table_->Leave(*this);
+    }
+    Use(Use&& other) noexcept
+        : table_(other.table_), entry_(std::exchange(other.entry_, nullptr)), slot_(other.slot_) {}
+    Use& operator=(Use&& other) noexcept {
+      std::swap(table_, other.table_);
+      std::swap(entry_, other.entry_);
+      std::swap(slot_, other.slot_);
+      return *this;
+    }
+
+    // Returns null if nothing has the id.
+    T* get() const { return entry_ == nullptr ? nullptr : entry_->object.get(); }
+    T* operator->() const { return get(); }
+    T& operator*() const { return *get(); }
+    friend bool operator==(const Use& use, std::nullptr_t) { return use.entry_ == nullptr; }
+    friend bool operator!=(const Use& use, std::nullptr_t) { return use.entry_ != nullptr; }
+
+    // Returns an owner that may outlive this. The object must not be null.
+    std::shared_ptr<T> shared() const { return entry_->object; }
+
+   private:
+    friend CallTable;
+
+    CallTable* table_ = nullptr;
+    Entry* entry_ = nullptr;
+    ThreadUses::Slot* slot_ = nullptr;  // null if the entry counts this use
+  };
+
+  // Finds an object for one call; null if nothing has the id.
+  Use Find(int64_t id) { return Use(*this, id); }
 
   // Returns all objects in the order of their insertion.
   std::vector<std::shared_ptr<T>> All() {
-    std::vector<Entry> entries;
+    std::vector<std::pair<int64_t, std::shared_ptr<T>>> numbered;
     {
       std::lock_guard<std::mutex> lock(this->mutex_);
-      for (const auto& [id, entry] : entries_) entries.push_back(entry);
+      for (const std::atomic<Entry*>& bucket : buckets_) {
+        for (Entry* entry = bucket; entry != nullptr; entry = entry->next) {
+          if (entry->id != kFree) numbered.emplace_back(entry->number, entry->object);
+        }
+      }
     }
-    std::sort(entries.begin(), entries.end(),
-              [](const Entry& a, const Entry& b) { return a.number < b.number; });
+    std::sort(numbered.begin(), numbered.end());
     std::vector<std::shared_ptr<T>> all;
-    for (Entry& entry : entries) all.push_back(std::move(entry.object));
+    for (auto& [number, object] : numbered) all.push_back(std::move(object));
     return all;
   }
 
-  size_t size() {
-    std::lock_guard<std::mutex> lock(this->mutex_);
-    return entries_.size();
-  }
+  size_t size() { return All().size(); }
 
  protected:
   // Inserts an object and returns its id. For `wanted` see Ids.
   int64_t Add(std::shared_ptr<T> object, int64_t wanted) {
     std::lock_guard<std::mutex> lock(this->mutex_);
     const int64_t id = ids_.Next(wanted);
-    entries_[id] = {inserted_++, std::move(object)};
+    Put(id, inserted_++, std::move(object));
     return id;
   }
 
-  // Gives an id another object. Unknown ids are no error.
-  void Replace(int64_t id, std::shared_ptr<T> object) {  // drops the old one without the lock
+  // Removes an id. Unknown ids are no error. May drop the object here, without the lock.
+  void Drop(int64_t id) {
+    std::shared_ptr<T> released;  // dropped last, without the lock
     std::lock_guard<std::mutex> lock(this->mutex_);
-    const auto entry = entries_.find(id);
-    if (entry != entries_.end()) entry->second.object.swap(object);
+    if (Entry* entry = EntryOf(id); entry != nullptr) released = TakeAway(*entry);
   }
 
-  // Forgets an id. Unknown ids are no error.
-  void Drop(int64_t id) {
-    std::shared_ptr<T> dropped;  // without the lock
+  // Gives an id another object, while calls of the earlier one may be under way. Unknown ids are no
+  // error.
+  void Replace(int64_t id, std::shared_ptr<T> object) {
+    std::shared_ptr<T> released;  // dropped last, without the lock
     std::lock_guard<std::mutex> lock(this->mutex_);
-    if (auto node = entries_.extract(id); !node.empty()) dropped = std::move(node.mapped().object);
+    Entry* replaced = EntryOf(id);
+    if (replaced == nullptr) return;
+    Put(id, replaced->number, std::move(object));
+    released = TakeAway(*replaced);
   }
 
  private:
+  // The id of an entry that is free, or will be.
+  static constexpr int64_t kFree = 0;
+
+  // An entry. Its object is written under the mutex, and only while unused: before the id is set,
+  // and after it was taken away and the last caller has left.
   struct Entry {
-    int64_t number;
+    std::atomic<int64_t> id{kFree};
+    std::atomic<int64_t> callers{0};    // callers not recorded by their threads
+    std::atomic<Entry*> next{nullptr};  // in the same bucket
+    int64_t number = 0;                 // of insertions before; written under the mutex
     std::shared_ptr<T> object;
   };
 
+  std::atomic<Entry*>& BucketOf(int64_t id) {
+    return buckets_[static_cast<uint64_t>(id) % buckets_.size()];
+  }
+
+  // Makes `use` use the entry with an id, if there is one.
+  void Enter(int64_t id, Use& use) {
+    if (id == kFree) return;  // a program may hold anything
+    Entry* entry = BucketOf(id).load(std::memory_order_acquire);
+    for (; entry != nullptr; entry = entry->next.load(std::memory_order_acquire)) {
+      if (entry->id.load(std::memory_order_relaxed) != id) continue;
+      Begin(*entry, use);
+      if (entry->id.load() == id) return;
+      Leave(use);
+      use.entry_ = nullptr;
+    }
+    // The slow path: the object of an id may have moved to another entry meanwhile.
+    std::lock_guard<std::mutex> lock(this->mutex_);
+    if (entry = EntryOf(id); entry != nullptr) Begin(*entry, use);
+  }
+
+  // Records the use. Code that takes the entry away from now on sees it.
+  void Begin(Entry& entry, Use& use) {
+    use.entry_ = &entry;
+    use.slot_ = ThreadUses::FreeSlot();
+    if (use.slot_ == nullptr) {
+      entry.callers.fetch_add(1);
+    } else {
+      use.slot_->store(&entry, std::memory_order_relaxed);
+      ThreadUses::Changed();
+    }
+  }
+
+  void Leave(Use& use) {
+    Entry& entry = *use.entry_;
+    if (use.slot_ == nullptr) {
+      entry.callers.fetch_sub(1);
+    } else {
+      use.slot_->store(nullptr, std::memory_order_release);
+      ThreadUses::Changed();
+    }
+    if (entry.id.load() != kFree) return;
+    std::shared_ptr<T> released;  // dropped last, without the lock
+    std::lock_guard<std::mutex> lock(this->mutex_);
+    released = Unused(entry);
+  }
+
+  // Takes the id away from an entry; returns its object if that is unused. Needs the mutex: callers
+  // that find the id gone when they leave wait for it.
+  std::shared_ptr<T> TakeAway(Entry& entry) {
+    entry.id = kFree;
+    return ThreadUses::Settle() ? Unused(entry) : nullptr;
+  }
+
+  // Returns the object of an entry, if that has no id and no use. Needs the mutex.
+  std::shared_ptr<T> Unused(Entry& entry) {
+    const bool used = entry.id != kFree || entry.callers != 0 || ThreadUses::Any(&entry);
+    return used ? nullptr : std::move(entry.object);
+  }
+
+  // Returns the entry with an id, or null. Needs the mutex.
+  Entry* EntryOf(int64_t id) {
+    if (id == kFree) return nullptr;
+    Entry* entry = BucketOf(id);
+    while (entry != nullptr && entry->id != id) entry = entry->next;
+    return entry;
+  }
+
+  // Puts an object into a free entry, or a new one. Needs the mutex.
+  void Put(int64_t id, int64_t number, std::shared_ptr<T> object) {
+    std::atomic<Entry*>& bucket = BucketOf(id);
+    for (Entry* entry = bucket; entry != nullptr; entry = entry->next) {
+      if (entry->id != kFree || entry->object != nullptr) continue;
+      entry->number = number;
+      entry->object = std::move(object);
+      entry->id = id;
+      return;
+    }
+    auto* entry = new Entry();  // never freed
+    entry->number = number;
+    entry->object = std::move(object);
+    entry->next = bucket.load();
+    entry->id = id;
+    bucket = entry;
+  }
+
   Ids ids_;
   int64_t inserted_ = 0;
-  std::unordered_map<int64_t, Entry> entries_;
+  std::array<std::atomic<Entry*>, 1024> buckets_{};
 };
 
 }  // namespace hostcall

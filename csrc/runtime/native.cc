@@ -56,10 +56,10 @@ NativeOutcome CallCounted(NativeFunction& function, const NativeFrame& frame) {
 }
 
 NativeOutcome CallOf(int64_t id, const NativeFrame& frame) {
-  const std::shared_ptr<NativeFunction> function = NativeTable::Global().Find(id);
+  const NativeTable::Use function = NativeTable::Global().Find(id);
   if (function == nullptr) throw Gone("native", id);
   const NativeOutcome outcome = CallCounted(*function, frame);
-  if (outcome.future != nullptr) NativeTable::Global().KeepForEver(function);
+  if (outcome.future != nullptr) NativeTable::Global().KeepForEver(function.shared());
   return outcome;
 }
 

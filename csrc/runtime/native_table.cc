@@ -9,7 +9,7 @@ namespace nb = nanobind;
 namespace hostcall {
 
 void NativeTable::Remove(int64_t id, nb::object owner) {
-  const std::shared_ptr<NativeFunction> function = Find(id);
+  const Use function = Find(id);
   if (function == nullptr) return;
   // The last holder of the function drops the owner, which runs Python code.
   function->SetOwner(OwnerOf(std::move(owner)));
@@ -17,8 +17,9 @@ void NativeTable::Remove(int64_t id, nb::object owner) {
 }
 
 void NativeTable::Answer(int64_t id, nb::object answer) {
-  const std::shared_ptr<NativeFunction> now = Find(id);
-  if (now == nullptr) return;
+  const Use found = Find(id);
+  if (found == nullptr) return;
+  const std::shared_ptr<NativeFunction> now = found.shared();
   const auto* answered = dynamic_cast<const AnsweredFunction*>(now.get());
   std::shared_ptr<NativeFunction> next = answered == nullptr ? now : answered->function();
   if (!answer.is_none()) next = std::make_shared<AnsweredFunction>(next, std::move(answer));

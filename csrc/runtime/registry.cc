@@ -36,7 +36,7 @@ int64_t Registry::Insert(nb::object target, const std::string& name, const std::
 }
 
 void Registry::Remove(int64_t id) {
-  const std::shared_ptr<Callback> callback = Find(id);
+  const Use callback = Find(id);
   if (callback == nullptr) return;
   const nb::object removed = callback->Release();  // dropped last: that may run Python code
   const auto by_name = names_.find(callback->name());
@@ -46,8 +46,7 @@ void Registry::Remove(int64_t id) {
 
 nb::object Registry::FindByName(const std::string& name) {
   const auto by_name = names_.find(name);
-  const std::shared_ptr<Callback> callback =
-      by_name == names_.end() ? nullptr : Find(by_name->second);
+  const Use callback = by_name == names_.end() ? Use() : Find(by_name->second);
   return callback == nullptr ? nb::object() : callback->Target();
 }
 
