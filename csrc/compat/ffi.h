@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 #include "xla/ffi/api/ffi.h"
 
@@ -12,6 +11,16 @@ namespace hostcall::compat {
 // Returns the calling XLA's version. Version 0.1 passes no functions when it asks for metadata.
 inline int32_t MinorVersion(const XLA_FFI_CallFrame& frame) {
   return frame.api == nullptr ? 1 : frame.api->api_version.minor_version;
+}
+
+inline bool AsksForMetadata(const XLA_FFI_CallFrame& frame) {
+  return frame.extension_start != nullptr &&
+         frame.extension_start->type == XLA_FFI_Extension_Metadata;
+}
+
+// Returns whether a handler is to run, in the one stage that it has.
+inline bool IsCall(const XLA_FFI_CallFrame& frame) {
+  return frame.stage == XLA_FFI_ExecutionStage_EXECUTE && !AsksForMetadata(frame);
 }
 
 // Answers XLA's question for a handler's metadata. Version 0.1 takes its own number alone, and has
@@ -31,19 +40,14 @@ inline XLA_FFI_Error* Describe(XLA_FFI_Handler* handler, XLA_FFI_CallFrame* fram
   return nullptr;
 }
 
-inline XLA_FFI_Error* CallHandler(XLA_FFI_Handler* handler, XLA_FFI_CallFrame* frame) {
-  const bool asks = frame->extension_start != nullptr &&
-                    frame->extension_start->type == XLA_FFI_Extension_Metadata;
-  const bool is_older = asks && MinorVersion(*frame) < XLA_FFI_API_MINOR;
+inline xla::ffi::Error Nothing() { return xla::ffi::Error::Success(); }
+
+// Answers a frame that is no call as the FFI's own handlers do: with metadata, or the error of
+// another stage.
+inline XLA_FFI_Error* AnswerQuestion(XLA_FFI_CallFrame* frame) {
+  XLA_FFI_DEFINE_HANDLER(handler, Nothing, xla::ffi::Ffi::Bind());
+  const bool is_older = AsksForMetadata(*frame) && MinorVersion(*frame) < XLA_FFI_API_MINOR;
   return is_older ? Describe(handler, frame) : handler(frame);
 }
 
 }  // namespace hostcall::compat
-
-// Defines a handler, like XLA_FFI_DEFINE_HANDLER_SYMBOL.
-#define HOSTCALL_DEFINE_HANDLER(fn, impl, ...)              \
-  extern "C" XLA_FFI_Error* fn(XLA_FFI_CallFrame* frame) {  \
-    XLA_FFI_DEFINE_HANDLER(handler, impl, __VA_ARGS__);     \
-    return ::hostcall::compat::CallHandler(handler, frame); \
-  }                                                         \
-  static_assert(std::is_same_v<decltype(&fn), XLA_FFI_Handler*>)

@@ -75,19 +75,6 @@ std::shared_ptr<const NodeProperties> InPlaceOfProgram(const NodeProperties& pro
   return marked;
 }
 
-// Creates TensorFlow's own kernel. The runtime of a function within a graph does not create one.
-absl::Status CreateKernelFor(const char* device_type, tensorflow::FunctionLibraryRuntime* runtime,
-                             const std::shared_ptr<const NodeProperties>& props,
-                             std::unique_ptr<tensorflow::OpKernel>* kernel) {
-  tensorflow::Device* device = runtime->device();
-  tensorflow::OpKernel* created = nullptr;
-  absl::Status status = tensorflow::CreateOpKernel(
-      DeviceType(device_type), device, device->GetAllocator({}), runtime,
-      device->resource_manager(), props, runtime->graph_def_version(), &created);
-  kernel->reset(created);
-  return status;
-}
-
 // Copies the run options. Calls from a graph have them; calls from eager code use the defaults.
 absl::Status CopyOptions(const NodeDef& from, bool has_effects, bool sequential, NodeDef* to) {
   std::string options;
@@ -111,28 +98,39 @@ absl::Status CopyOptions(const NodeDef& from, bool has_effects, bool sequential,
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<const NodeProperties>> CallOf(const std::string& function,
-                                                             const NodeProperties& props,
-                                                             bool has_effects, bool sequential) {
+const std::string& CalledFunction(const NodeDef& node) {
+  const auto f = node.attr().find("f");
+  return f != node.attr().end() && f->second.has_func() ? f->second.func().name() : node.op();
+}
+
+absl::StatusOr<std::shared_ptr<const NodeProperties>> CallInPlaceOf(
+    const NodeDef& replaced, const std::string& function, const tensorflow::DataTypeVector& inputs,
+    const tensorflow::DataTypeVector& outputs, NodeDef call) {
   const tensorflow::OpDef* op = nullptr;
   absl::Status status =
       tensorflow::OpRegistry::Global()->LookUpOpDef("StatefulPartitionedCall", &op);
   if (!status.ok()) return status;
-  NodeDef node;
-  node.set_name(props.node_def.name());
-  node.set_op(op->name());
-  node.set_device(props.node_def.device());
-  *node.mutable_input() = props.node_def.input();
-  status = CopyOptions(props.node_def, has_effects, sequential, &node);
-  if (!status.ok()) return status;
+  call.set_name(replaced.name());
+  call.set_op(op->name());
+  call.set_device(replaced.device());
   tensorflow::NameAttrList callee;
   callee.set_name(function);
-  tensorflow::AddNodeAttr("f", callee, &node);
-  tensorflow::AddNodeAttr("Tin", props.input_types, &node);
-  tensorflow::AddNodeAttr("Tout", props.output_types, &node);
-  tensorflow::AddDefaultsToNodeDef(*op, &node);
-  return std::make_shared<NodeProperties>(op, std::move(node), props.input_types,
-                                          props.output_types);
+  tensorflow::AddNodeAttr("f", callee, &call);
+  tensorflow::AddNodeAttr("Tin", inputs, &call);
+  tensorflow::AddNodeAttr("Tout", outputs, &call);
+  tensorflow::AddDefaultsToNodeDef(*op, &call);
+  return std::make_shared<const NodeProperties>(op, std::move(call), inputs, outputs);
+}
+
+absl::StatusOr<std::shared_ptr<const NodeProperties>> CallOf(const std::string& function,
+                                                             const NodeProperties& props,
+                                                             bool has_effects, bool sequential) {
+  NodeDef node;
+  *node.mutable_input() = props.node_def.input();
+  absl::Status status = CopyOptions(props.node_def, has_effects, sequential, &node);
+  if (!status.ok()) return status;
+  return CallInPlaceOf(props.node_def, function, props.input_types, props.output_types,
+                       std::move(node));
 }
 
 absl::Status CreateCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
@@ -152,10 +150,17 @@ absl::Status CreatePlainCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
   return CreateCallKernel(runtime, *call, kernel);
 }
 
-absl::Status CreateCpuKernel(tensorflow::FunctionLibraryRuntime* runtime,
+absl::Status CreateKernelFor(const std::string& device_type,
+                             tensorflow::FunctionLibraryRuntime* runtime,
                              const std::shared_ptr<const NodeProperties>& props,
                              std::unique_ptr<tensorflow::OpKernel>* kernel) {
-  return CreateKernelFor(tensorflow::DEVICE_CPU, runtime, props, kernel);
+  tensorflow::Device* device = runtime->device();
+  tensorflow::OpKernel* created = nullptr;
+  absl::Status status = tensorflow::CreateOpKernel(
+      DeviceType(device_type), device, device->GetAllocator({}), runtime,
+      device->resource_manager(), props, runtime->graph_def_version(), &created);
+  kernel->reset(created);
+  return status;
 }
 
 absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
@@ -174,17 +179,23 @@ absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
   return WrapKernel<MeetingCall>(runtime, node, kernel);
 }
 
+bool HasKernel(NodeDef node, const DeviceType& device) {
+  const tensorflow::OpDef* op = nullptr;
+  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) return false;
+  tensorflow::AddDefaultsToNodeDef(*op, &node);  // SavedModels omit defaults
+  std::string kernel;
+  // The CPU's kernels of XLA's own ops compile them for a device that wheels leave out.
+  return tensorflow::FindKernelDef(device, node, nullptr, &kernel).ok() &&
+         kernel != "XlaCompileOnDemandOp";
+}
+
 bool HasXlaKernel(const NodeDef& node, const std::string& device_type) {
   XlaOpRegistry::RegisterCompilationKernels();
   const XlaOpRegistry::DeviceRegistration* registration = nullptr;
   if (!XlaOpRegistry::GetCompilationDevice(device_type, &registration)) return false;
   const DeviceType compiled(registration->compilation_device_name);
-  if (tensorflow::FindKernelDef(compiled, node, nullptr, nullptr).ok()) return true;
-  const tensorflow::OpDef* op = nullptr;
-  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) return false;
-  NodeDef complete = node;
-  tensorflow::AddDefaultsToNodeDef(*op, &complete);  // SavedModels omit defaults
-  return tensorflow::FindKernelDef(compiled, complete, nullptr, nullptr).ok();
+  return tensorflow::FindKernelDef(compiled, node, nullptr, nullptr).ok() ||
+         HasKernel(node, compiled);
 }
 
 std::vector<int> ConstantOperands(const NodeDef& node) {

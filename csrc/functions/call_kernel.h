@@ -13,6 +13,16 @@
 
 namespace hostcall {
 
+// Returns the function that a node calls: in `f` of a PartitionedCall, or an eager call's op.
+const std::string& CalledFunction(const tensorflow::NodeDef& node);
+
+// Returns a StatefulPartitionedCall of `function` in the place of a node. `call` may have inputs
+// and further attributes.
+absl::StatusOr<std::shared_ptr<const tensorflow::NodeProperties>> CallInPlaceOf(
+    const tensorflow::NodeDef& replaced, const std::string& function,
+    const tensorflow::DataTypeVector& inputs, const tensorflow::DataTypeVector& outputs,
+    tensorflow::NodeDef call);
+
 // Returns a StatefulPartitionedCall of `function` that takes the inputs of `props` and returns its
 // outputs. If `has_effects` (in Python), Grappler leaves the function as it is.
 absl::StatusOr<std::shared_ptr<const tensorflow::NodeProperties>> CallOf(
@@ -30,8 +40,10 @@ absl::Status CreatePlainCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
                                    const std::string& function,
                                    std::unique_ptr<tensorflow::OpKernel>* kernel);
 
-// Creates TensorFlow's own CPU kernel for a node.
-absl::Status CreateCpuKernel(tensorflow::FunctionLibraryRuntime* runtime,
+// Creates TensorFlow's own kernel for a node, on devices of a type. The runtime of a function
+// within a graph does not create one.
+absl::Status CreateKernelFor(const std::string& device_type,
+                             tensorflow::FunctionLibraryRuntime* runtime,
                              const std::shared_ptr<const tensorflow::NodeProperties>& props,
                              std::unique_ptr<tensorflow::OpKernel>* kernel);
 
@@ -39,6 +51,9 @@ absl::Status CreateCpuKernel(tensorflow::FunctionLibraryRuntime* runtime,
 absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
                                    const std::shared_ptr<const tensorflow::NodeProperties>& props,
                                    std::unique_ptr<tensorflow::OpKernel>* kernel);
+
+// Returns true if an op has a kernel for devices of a type.
+bool HasKernel(tensorflow::NodeDef node, const tensorflow::DeviceType& device);
 
 // Returns true if XLA can compile an op for devices of a type, by the op's name and attributes.
 // Does not look into functions that the op calls.

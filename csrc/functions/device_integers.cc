@@ -97,7 +97,7 @@ class IntegersOnDevice : public AsyncOpKernel {
 
  private:
   void Call(OpKernelContext* ctx, const std::shared_ptr<Run>& run, const DoneCallback& done) {
-    OpKernelContext::Params params = *ctx->params();
+    OpKernelContext::Params params = ParamsOf(*ctx);
     run->inputs.assign(params.inputs.begin(), params.inputs.end());
     for (size_t i = 0; i < inputs_.size(); ++i) {
       run->inputs[inputs_[i]] = tensorflow::TensorValue(&run->copies[i]);

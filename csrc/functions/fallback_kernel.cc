@@ -1,7 +1,6 @@
 #include "fallback_kernel.h"
 
 #include <atomic>
-#include <mutex>
 #include <string_view>
 #include <utility>
 
@@ -11,7 +10,6 @@
 #include "partition_errors.h"
 #include "tensorflow/compiler/jit/device_compilation_profiler.h"
 #include "tensorflow/core/framework/resource_mgr.h"
-#include "wrapped_kernel.h"
 
 namespace hostcall {
 namespace {
@@ -56,13 +54,13 @@ class FallbackKernel : public AsyncOpKernel {
                  std::unique_ptr<OpKernel> launch)
       : AsyncOpKernel(construction),
         function_(std::move(function)),
-        make_(std::move(make)),
+        fallback_(std::move(make)),
         on_success_(std::move(on_success)),
         launch_(std::move(launch)) {}
 
   void ComputeAsync(OpKernelContext* ctx, DoneCallback done) override {
-    if (is_settled_.load(std::memory_order_acquire)) {
-      RunFallback(ctx, fallback_->AsAsync(), done);
+    if (AsyncOpKernel* settled = settled_.load(std::memory_order_acquire)) {
+      RunInside(settled, ctx, std::move(done));
       return;
     }
     // Use a separate context: a status cannot be taken back.
@@ -109,17 +107,6 @@ class FallbackKernel : public AsyncOpKernel {
     if (on_success_ != nullptr && !is_announced_.exchange(true)) on_success_();
   }
 
-  void RunFallback(OpKernelContext* ctx, AsyncOpKernel* fallback, const DoneCallback& done) {
-    // Give the kernel its own context: kernels look up inputs by the names in their own op.
-    auto inner = std::make_shared<InnerContext>(*ctx, fallback);
-    fallback->ComputeAsync(inner->get(), [this, ctx, inner, done] {
-      // Arguments that no kernel accepts say nothing about later calls.
-      if (inner->get()->status().ok()) is_settled_.store(true, std::memory_order_release);
-      inner->HandOver(ctx);
-      done();
-    });
-  }
-
   // A native callback's error may quote another function's refusal, but not this function's: it
   // makes no call before it is compiled.
   bool IsRefusal(const OpKernelContext& ctx, const absl::Status& status) const {
@@ -136,28 +123,21 @@ class FallbackKernel : public AsyncOpKernel {
   }
 
   void FallBack(OpKernelContext* ctx, const absl::Status& refusal, const DoneCallback& done) {
-    const absl::StatusOr<AsyncOpKernel*> fallback = Fallback(std::string(refusal.message()));
+    const absl::StatusOr<AsyncOpKernel*> fallback = fallback_.Get(std::string(refusal.message()));
     OP_REQUIRES_OK_ASYNC(ctx, fallback.status(), done);
     OP_REQUIRES_OK_ASYNC(ctx, *fallback == nullptr ? refusal : absl::OkStatus(), done);
-    RunFallback(ctx, *fallback, done);
-  }
-
-  // Returns null if `make_` provides no fallback.
-  absl::StatusOr<AsyncOpKernel*> Fallback(const std::string& refusal) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (fallback_ == nullptr) {
-      if (absl::Status made = make_(refusal, &fallback_); !made.ok()) return made;
-    }
-    return fallback_ == nullptr ? nullptr : fallback_->AsAsync();
+    RunInside(*fallback, ctx, [this, ctx, kernel = *fallback, done] {
+      // Arguments that no kernel accepts say nothing about later calls.
+      if (ctx->status().ok()) settled_.store(kernel, std::memory_order_release);
+      done();
+    });
   }
 
   const LaunchedFunction function_;
-  const MakeFallback make_;
+  LazyKernel<std::string> fallback_;
   const std::function<void()> on_success_;
   const std::unique_ptr<OpKernel> launch_;
-  std::mutex mutex_;
-  std::unique_ptr<OpKernel> fallback_;  // set once
-  std::atomic<bool> is_settled_{false};
+  std::atomic<AsyncOpKernel*> settled_{nullptr};  // the fallback, once it has worked
   std::atomic<bool> is_announced_{false};
 };
 

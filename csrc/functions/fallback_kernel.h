@@ -10,13 +10,13 @@
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/node_properties.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "wrapped_kernel.h"
 
 namespace hostcall {
 
 // Maker of the kernel that replaces a refused one, given XLA's message. It makes none if the
 // message should be an error.
-using MakeFallback =
-    std::function<absl::Status(const std::string& refusal, std::unique_ptr<tensorflow::OpKernel>*)>;
+using MakeFallback = LazyKernel<std::string>::Make;
 
 // A function as its kernel launches it.
 struct LaunchedFunction {

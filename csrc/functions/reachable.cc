@@ -31,9 +31,7 @@ bool IsMarkedForHost(const NodeDef& node) {
 
 // Returns true if a list may grow. XLA's lists have a fixed size and drop writes beyond the end.
 bool LetsListGrow(const NodeDef& node) {
-  if (node.op() != "TensorListSetItem") return false;
-  const auto resizes = node.attr().find("resize_if_index_out_of_bounds");
-  return resizes != node.attr().end() && resizes->second.b();
+  return node.op() == "TensorListSetItem" && HasFlag(node, "resize_if_index_out_of_bounds");
 }
 
 std::atomic<bool> checks_assertions{false};
@@ -117,9 +115,7 @@ bool IsScriptOp(const std::string& op) {
 }
 
 bool CallsPython(const NodeDef& node) {
-  if (IsScriptOp(node.op())) return true;
-  const auto mark = node.attr().find(attributes::CALLS_PYTHON);
-  return mark != node.attr().end() && mark->second.b();
+  return IsScriptOp(node.op()) || HasFlag(node, attributes::CALLS_PYTHON);
 }
 
 Names Callees(const NodeDef& node, const FunctionLibraryDefinition& library) {

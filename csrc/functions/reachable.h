@@ -23,6 +23,13 @@ void SetChecksSizes(bool value);
 // Notes that something else has replaced a function because XLA refuses it.
 void NoteRefused(const std::string& function);
 
+// Returns true if a function or a node has an attribute that is true.
+template <typename Definition>
+bool HasFlag(const Definition& definition, const std::string& name) {
+  const auto attr = definition.attr().find(name);
+  return attr != definition.attr().end() && attr->second.b();
+}
+
 bool IsScriptOp(const std::string& op);
 
 // Returns true for script ops, and for ops marked because JAX programs in them call Python.

@@ -1,7 +1,9 @@
 // Kernels that run another kernel, for example that of a compiled program.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <utility>
 
 #include "tensorflow/core/common_runtime/device.h"
@@ -53,14 +55,22 @@ absl::Status WrapKernel(tensorflow::FunctionLibraryRuntime* runtime,
                                    std::forward<Args>(args)...);
 }
 
+// Copies the parameters of a context, for the context of another kernel.
+inline tensorflow::OpKernelContext::Params ParamsOf(const tensorflow::OpKernelContext& ctx) {
+  tensorflow::OpKernelContext::Params params =
+      *const_cast<tensorflow::OpKernelContext&>(ctx).params();
+  params.eigen_gpu_device = nullptr;  // owned by the other params; a context makes a new one
+  return params;
+}
+
 // Context in which a kernel runs instead of the one that `outer` is for.
 class InnerContext {
  public:
   InnerContext(const tensorflow::OpKernelContext::Params& params, int outputs,
                tensorflow::OpKernel* kernel)
-      : params_(ForKernel(params, kernel)), context_(&params_, outputs) {}
+      : params_(params), context_(&ForKernel(params_, kernel), outputs) {}
   InnerContext(tensorflow::OpKernelContext& outer, tensorflow::OpKernel* kernel)
-      : InnerContext(*outer.params(), outer.num_outputs(), kernel) {}
+      : InnerContext(ParamsOf(outer), outer.num_outputs(), kernel) {}
   InnerContext(const InnerContext&) = delete;
   InnerContext& operator=(const InnerContext&) = delete;
 
@@ -79,16 +89,53 @@ class InnerContext {
   }
 
  private:
-  static tensorflow::OpKernelContext::Params ForKernel(tensorflow::OpKernelContext::Params params,
-                                                       tensorflow::OpKernel* kernel) {
+  static tensorflow::OpKernelContext::Params& ForKernel(tensorflow::OpKernelContext::Params& params,
+                                                        tensorflow::OpKernel* kernel) {
     params.op_kernel = kernel;
-    params.eigen_gpu_device = nullptr;  // owned by the params; the context makes a new one
     return params;
   }
 
   tensorflow::OpKernelContext::Params params_;
   tensorflow::OpKernelContext context_;
 };
+
+// Runs a kernel in a context of its own, since kernels look up inputs by the names in their own op,
+// and gives `ctx` the status or the outputs.
+inline void RunInside(tensorflow::AsyncOpKernel* kernel, tensorflow::OpKernelContext* ctx,
+                      tensorflow::AsyncOpKernel::DoneCallback done) {
+  auto inner = std::make_shared<InnerContext>(*ctx, kernel);
+  kernel->ComputeAsync(inner->get(), [ctx, inner, done = std::move(done)] {
+    inner->HandOver(ctx);
+    done();
+  });
+}
+
+// A kernel that is made, with some arguments, when it is first needed. The maker may make none.
+template <typename... Args>
+class LazyKernel {
+ public:
+  using Make = std::function<absl::Status(Args..., std::unique_ptr<tensorflow::OpKernel>*)>;
+
+  explicit LazyKernel(Make make) : make_(std::move(make)) {}
+
+  bool can_make() const { return make_ != nullptr; }
+
+  // Returns the kernel, or null.
+  absl::StatusOr<tensorflow::AsyncOpKernel*> Get(const Args&... args) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (kernel_ == nullptr) {
+      if (absl::Status made = make_(args..., &kernel_); !made.ok()) return made;
+    }
+    return kernel_ == nullptr ? nullptr : kernel_->AsAsync();
+  }
+
+ private:
+  const Make make_;
+  std::mutex mutex_;
+  std::unique_ptr<tensorflow::OpKernel> kernel_;  // set once
+};
+
+using MakeKernel = LazyKernel<>::Make;
 
 // Runs a kernel with other parameters than those of `ctx`, and gives `ctx` the results.
 inline absl::Status ComputeWith(const tensorflow::OpKernelContext::Params& params,

@@ -6,9 +6,12 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <atomic>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <map>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <tuple>
@@ -16,12 +19,12 @@
 #include <vector>
 
 #include "allocations/allocations.h"
-#include "buffer_provider.h"
 #include "device.h"
 #include "fake_xla.h"
 #include "frame.h"
 #include "native_code.h"
 #include "runtime/capsules.h"
+#include "runtime/host_api.h"
 
 namespace nb = nanobind;
 
@@ -33,6 +36,53 @@ using Operands = std::vector<std::tuple<int, Dims, nb::bytes>>;  // element type
 using Results = std::vector<std::tuple<int, Dims, size_t>>;      // element type, dims, bytes
 // Name, element type, true for a scalar, values.
 using AttributeSpecs = std::vector<std::tuple<std::string, int, bool, std::vector<int64_t>>>;
+
+// The memory of calls made by hand, which arrays may use, and the number of holds of it.
+std::mutex mutex;
+std::map<const void*, Memory> provided;
+std::atomic<int64_t> holds{0};
+
+template <typename F>
+void ForEachBuffer(const Call& call, F&& f) {
+  for (const auto* buffers : {&call.operands, &call.results}) {
+    for (const BufferSpec& buffer : *buffers) {
+      if (buffer.memory.size() > 0) f(buffer.memory);
+    }
+  }
+}
+
+void* Hold(const void* data, size_t size) {
+  std::lock_guard<std::mutex> lock(mutex);
+  const auto found = provided.find(data);
+  if (found == provided.end() || found->second.size() < size) return nullptr;
+  ++holds;
+  return new Memory(found->second);
+}
+
+void Release(void* hold) {
+  --holds;
+  delete static_cast<Memory*>(hold);
+}
+
+constexpr HostApi kHost = {{}, {&Hold, &Release}, {}, {}};
+
+// A scope in which the memory of arrays may lie in the call's buffers.
+class ProvidedBuffers {
+ public:
+  explicit ProvidedBuffers(const Call& call) : call_(call) {
+    std::lock_guard<std::mutex> lock(mutex);
+    ForEachBuffer(call, [](const Memory& memory) { provided.emplace(memory.data(), memory); });
+  }
+  ~ProvidedBuffers() {
+    std::lock_guard<std::mutex> lock(mutex);
+    ForEachBuffer(call_, [](const Memory& memory) { provided.erase(memory.data()); });
+  }
+  ProvidedBuffers(const ProvidedBuffers&) = delete;
+  ProvidedBuffers& operator=(const ProvidedBuffers&) = delete;
+
+ private:
+  const Call& call_;
+};
 
 XLA_FFI_Handler* HandlerOf(const nb::capsule& capsule) {
   return reinterpret_cast<XLA_FFI_Handler*>(capsule.data());
@@ -143,10 +193,8 @@ NB_MODULE(_frames, m) {
       "traits", [](const nb::capsule& handler) { return MetadataOf(handler).traits; },
       nb::arg("handler"), "The bits of the traits that the handler says it has.");
   m.def(
-      "buffer_provider",
-      [] { return nb::capsule(GetBufferProvider(), hostcall::capsules::kBufferProviderApi); },
-      "Provides the memory of frames: a pointer to a BufferProviderApi "
-      "(runtime/buffer_provider.h).");
+      "host_api", [] { return nb::capsule(&kHost, hostcall::capsules::kHostApi); },
+      "Provides the memory of frames: a pointer to a HostApi (runtime/host_api.h).");
   m.def(
       "allocations",
       [] {
@@ -156,7 +204,7 @@ NB_MODULE(_frames, m) {
         return hostcall_counted_allocations();
       },
       "How often the runtime asked for memory during the last call of this thread.");
-  m.def("holds", &Holds, "How often the memory of frames is held.");
+  m.def("holds", [] { return holds.load(); }, "How often the memory of frames is held.");
   m.def("live_objects", &LiveObjects,
         "How many errors and futures of XLA exist: none when no call is under way.");
 }

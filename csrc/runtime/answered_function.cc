@@ -29,7 +29,7 @@ std::string MessageOf(const NativeFrame& frame, XLA_FFI_Error* error) {
   XLA_FFI_Error_GetMessage_Args args{};
   args.struct_size = XLA_FFI_Error_GetMessage_Args_STRUCT_SIZE;
   args.error = error;
-  frame.api->XLA_FFI_Error_GetMessage(&args);
+  frame.whole.api->XLA_FFI_Error_GetMessage(&args);
   return args.message == nullptr ? "" : args.message;
 }
 

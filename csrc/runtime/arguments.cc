@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "cuda_device.h"
 #include "failure.h"
-#include "garbage.h"
 #include "gil.h"
+#include "host_api.h"
 #include "registry.h"
-#include "tensors.h"
 
 namespace nb = nanobind;
 
@@ -18,8 +18,8 @@ namespace {
 PyObject* ToTensor(const Buffer& buffer) {
   if (buffer.true_dims != nullptr || buffer.visible_dtype != buffer.dtype) return nullptr;
   return UntilExit([&] {
-    return GetTensorApi()->make(static_cast<int>(buffer.dtype), buffer.dims.begin(),
-                                static_cast<int>(buffer.dims.size()), buffer.data);
+    return Host().tensors.make(static_cast<int>(buffer.dtype), buffer.dims.begin(),
+                               static_cast<int>(buffer.dims.size()), buffer.data);
   });
 }
 

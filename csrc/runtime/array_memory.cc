@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "fork.h"
-#include "memory_api.h"
 #include "numpy.h"
 #include "pages.h"
 
@@ -185,14 +184,11 @@ nb::object EmptyArray(Dims dims, nb::object descr) {
   return Empty(dims, std::move(descr));
 }
 
-const MemoryApi* GetMemoryApi() {
-  static constexpr MemoryApi kApi = {
-      [](size_t size) {
-        return kComesBack && size >= kLarge ? Blocks::Global().Take(size) : nullptr;
-      },
-      [](void* data) { Blocks::Global().Give(data); }};
-  return &kApi;
+void* TakeMemory(size_t size) {
+  return kComesBack && size >= kLarge ? Blocks::Global().Take(size) : nullptr;
 }
+
+void GiveMemory(void* data) { Blocks::Global().Give(data); }
 
 size_t KeptArrayMemory() { return Blocks::Global().bytes(); }
 

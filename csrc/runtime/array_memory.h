@@ -15,6 +15,10 @@ nanobind::object EmptyArray(Dims dims, nanobind::object descr);
 
 constexpr size_t kMostKept = size_t{1} << 28;
 
+// The same memory for other modules: see RuntimeApi.
+void* TakeMemory(size_t size);
+void GiveMemory(void* data);
+
 // Returns the number of bytes kept now. Does not need the GIL.
 size_t KeptArrayMemory();
 

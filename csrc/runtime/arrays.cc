@@ -1,15 +1,14 @@
 #include "arrays.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <utility>
 
 #include "array_memory.h"
-#include "buffer_provider.h"
 #include "capsules.h"
 #include "failure.h"
 #include "gil.h"
+#include "host_api.h"
 #include "numpy.h"
 #include "pages.h"
 #include "recycled.h"
@@ -19,11 +18,6 @@ namespace ffi = xla::ffi;
 
 namespace hostcall {
 namespace {
-
-constexpr BufferProviderApi kProvidesNothing = {
-    [](const void*, size_t) -> void* { return nullptr; }, [](void*) {}};
-
-std::atomic<const BufferProviderApi*> buffer_provider_api{&kProvidesNothing};
 
 // Copying fewer bytes than this costs less than keeping the memory.
 constexpr int64_t kWorthBorrowing = 4096;
@@ -41,8 +35,8 @@ void EndHold(PyObject* capsule) {
 nb::object BorrowedView(const Buffer& buffer, Dims true_dims, int flags) {
   const int64_t size = SizeInBytes(buffer);
   if (size < kWorthBorrowing || buffer.visible_dtype != buffer.dtype) return nb::object();
-  const BufferProviderApi* api = buffer_provider_api;
-  void* hold = api->hold(buffer.data, static_cast<size_t>(size));
+  const BufferProviderApi* api = &Host().buffers;
+  void* hold = api->hold == nullptr ? nullptr : api->hold(buffer.data, static_cast<size_t>(size));
   if (hold == nullptr) return nb::object();
   nb::object owner = nb::steal(PyCapsule_New(hold, capsules::kBufferHold, nullptr));
   if (!owner.is_valid()) {
@@ -126,10 +120,6 @@ nb::object ToNumpy(const Buffer& buffer, nb::handle empty) {
   }
   std::memcpy(PyArray_DATA(AsArray(array)), buffer.data, static_cast<size_t>(size));
   return array;
-}
-
-const BufferProviderApi* SetBufferProviderApi(const BufferProviderApi* api) {
-  return buffer_provider_api.exchange(api);
 }
 
 nb::object Borrow(const Buffer& buffer, bool share) {

@@ -41,6 +41,16 @@ struct Buffer {
 // Buffers of a call; most calls have few.
 using Buffers = SmallVector<Buffer, 4>;
 
+// The location of an array, in DLPack's terms, and the stream that it is ready on.
+struct Place {
+  static constexpr int kCpu = 1;
+  static constexpr int kCuda = 2;
+
+  int type = kCpu;
+  int id = 0;
+  uintptr_t stream = 0;  // a CUstream; 0 on the CPU
+};
+
 // Loads NumPy's C API. Call it once, with the GIL, before anything else of this file.
 void ImportNumpy();
 

@@ -10,13 +10,12 @@
 #include "failure.h"
 #include "gil.h"
 #include "gone.h"
+#include "host_api.h"
 #include "nesting.h"
 #include "recycled.h"
 #include "registry.h"
 #include "results.h"
-#include "slot_attribute.h"
 #include "stats.h"
-#include "tensors.h"
 #include "text.h"
 
 namespace nb = nanobind;
@@ -26,15 +25,9 @@ namespace hostcall {
 namespace {
 
 // Leaked like the dtypes: it must not be released after the interpreter is gone.
-nb::object& ErrorDescriber() {
-  static auto* describer = new nb::object();
-  return *describer;
-}
+nb::object& error_describer = *new nb::object();
 
-nb::object& Binder() {
-  static auto* binder = new nb::object();
-  return *binder;
-}
+nb::object& binder = *new nb::object();
 
 // Returns null if the target is gone.
 nb::object TargetOf(const HostCall& call) {
@@ -58,7 +51,9 @@ std::string TextOf(nb::handle target, const char* name, DeferredDecrefScope& dec
   return Text(Attribute(target, decrefs.Defer(Intern(name)).ptr(), decrefs));
 }
 
-const TensorApi* tensor_api = nullptr;
+struct ReleaseTensor {
+  void operator()(void* resolved) const { Host().tensors.release(resolved); }
+};
 
 // A returned value that may be copied as it lies in memory: an array, or a tensor.
 class Value {
@@ -66,7 +61,7 @@ class Value {
   // Waits for the values of a tensor, which lets other threads in.
   Value(nb::handle value, const Buffer& result, bool tensors) : result_(result), value_(value) {
     if (tensors && result.sizes == nullptr && result.visible_dtype == result.dtype) {
-      tensor_.reset(UntilExit([&] { return tensor_api->resolve(value.ptr()); }));
+      tensor_.reset(UntilExit([&] { return Host().tensors.resolve(value.ptr()); }));
     }
   }
 
@@ -75,13 +70,13 @@ class Value {
     if (tensor_ == nullptr) {
       return IsAsDeclared(value_, result_) || IsScalarAsDeclared(value_, result_);
     }
-    return tensor_api->matches(tensor_.get(), static_cast<int>(result_.dtype), result_.dims.begin(),
-                               static_cast<int>(result_.dims.size()));
+    return Host().tensors.matches(tensor_.get(), static_cast<int>(result_.dtype),
+                                  result_.dims.begin(), static_cast<int>(result_.dims.size()));
   }
 
   void Store() const {
     if (tensor_ != nullptr) {
-      StoreBytes(tensor_api->data(tensor_.get()), static_cast<size_t>(SizeInBytes(result_)),
+      StoreBytes(Host().tensors.data(tensor_.get()), static_cast<size_t>(SizeInBytes(result_)),
                  result_);
     } else if (IsScalarAsDeclared(value_, result_)) {
       CopyScalarOut(value_, result_);
@@ -93,7 +88,7 @@ class Value {
  private:
   const Buffer& result_;
   nb::handle value_;
-  ResolvedTensor tensor_;
+  std::unique_ptr<void, ReleaseTensor> tensor_;
 };
 
 // Stores values in the common case that all are as declared. Returns false, and stores none, if one
@@ -160,7 +155,7 @@ ffi::Error Untold(nb::handle exception, const std::string& reason) {
 }
 
 ffi::Error AskDescriber(nb::handle exception, const HostCall& call, DeferredDecrefScope& decrefs) {
-  PyObject* describer = ErrorDescriber().ptr();
+  PyObject* describer = error_describer.ptr();
   nb::object target = TargetOf(call);
   PyObject* known = decrefs.Defer(target.is_valid() ? std::move(target) : nb::none()).ptr();
   nb::handle described = decrefs.Defer(UntilExit(
@@ -201,11 +196,12 @@ class ProgramMemory {
 // Calls the function and stores its results.
 void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
             DeferredDecrefScope& decrefs, Stopwatch& watch) {
-  static auto* const host_function = new SlotAttribute("host_function");
-  nb::handle function = decrefs.Defer(UntilExit([&] { return host_function->Of(target.ptr()); }));
-  if (call.elsewhere && Binder().is_valid()) {
+  static PyObject* const host_function = Intern("host_function");
+  nb::handle function =
+      decrefs.Defer(UntilExit([&] { return PyObject_GetAttr(target.ptr(), host_function); }));
+  if (call.elsewhere && binder.is_valid()) {
     function = decrefs.Defer(UntilExit([&] {
-      return PyObject_CallFunction(Binder().ptr(), "OLLk", function.ptr(),
+      return PyObject_CallFunction(binder.ptr(), "OLLk", function.ptr(),
                                    static_cast<long long>(call.id),
                                    static_cast<long long>(call.run), call.thread);
     }));
@@ -315,12 +311,9 @@ OwningCall::OwningCall(HostCall call) : call_(std::move(call)) {
   }
 }
 
-void SetTensorApi(const TensorApi* api) { tensor_api = api; }
-const TensorApi* GetTensorApi() { return tensor_api; }
+void SetBinder(nb::object function) { binder = std::move(function); }
 
-void SetBinder(nb::object binder) { Binder() = std::move(binder); }
-
-void SetErrorDescriber(nb::object describer) { ErrorDescriber() = std::move(describer); }
+void SetErrorDescriber(nb::object function) { error_describer = std::move(function); }
 
 std::optional<ffi::Error> RunHostCall(const HostCall& call) noexcept {
   const Profiled profiled(LabelOf(call));

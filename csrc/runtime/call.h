@@ -10,12 +10,13 @@
 #include <vector>
 
 #include "arrays.h"
-#include "device.h"
 #include "failure.h"
 #include "registry.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace hostcall {
+
+class CudaDevice;
 
 // A guard of the program's memory, which nothing may touch if the program ends before the call.
 struct Abandonment {
@@ -34,7 +35,7 @@ struct HostCall {
   bool elsewhere = false;
   unsigned long thread = 0;
   Abandonment* abandonment = nullptr;  // null if the program waits for the call
-  Device* device = nullptr;            // the buffers lie in its memory; null for the host's
+  CudaDevice* device = nullptr;        // the buffers lie in its memory; null for the host's
   Buffers operands;
   Buffers results;
   // The sizes that buffers of bounded size point to, by the buffer's index; empty without any.

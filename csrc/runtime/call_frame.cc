@@ -5,6 +5,7 @@
 
 #include "failure.h"
 #include "pool.h"
+#include "raw_buffers.h"
 #include "registry.h"
 
 namespace ffi = xla::ffi;
@@ -60,7 +61,8 @@ void SetVisibleDtypes(Buffers& buffers, Pairs pairs) {
 
 }  // namespace
 
-HostCall ReadFrame(const RawBuffers& args, const RawBuffers& rets, int64_t callback) {
+HostCall ReadFrame(const XLA_FFI_CallFrame& frame, int64_t callback) {
+  const RawBuffers args(frame.args), rets(frame.rets);
   HostCall call;
   call.id = callback;
   call.callback = Registry::Global().Find(call.id);

@@ -1,6 +1,7 @@
 // A table from the ids that compiled programs hold to the objects that they call.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstddef>
@@ -10,16 +11,21 @@
 #include <utility>
 #include <vector>
 
+#include "fork.h"
+#include "ids.h"
 #include "thread_uses.h"
 
 namespace hostcall {
 
-// A thread-safe table. Ids are not 0. A look-up takes no lock and counts nothing: that would cost a
-// call more than a small function takes. So entries are never freed, and each thread records the
-// ones that it uses (thread_uses.h). An entry removed while calls are under way lets go of its
-// object when the last of them ends; after that it may be used for another id.
-template <typename T>
-class CallTable {
+// The base of a `Table` of T. Ids are never used again, so that a program compiled for an object
+// that is gone can never reach another one; none is 0. No member needs the GIL.
+//
+// A look-up for a call takes no lock and counts nothing, which native code would notice. So entries
+// are never freed, and each thread records the ones that it uses (thread_uses.h). An entry removed
+// while calls are under way lets go of its object when the last of them ends; after that it may be
+// used for another id.
+template <typename T, typename Table>
+class CallTable : public HeldAcrossFork<Table> {
   struct Entry;
 
  public:
@@ -58,23 +64,41 @@ class CallTable {
     ThreadUses::Slot* slot_ = nullptr;  // null if the entry counts this use
   };
 
-  // Inserts an object. The table must not have the id.
-  void Insert(int64_t id, std::shared_ptr<T> object) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    Put(id, std::move(object));
+  // Finds an object for one call; null if nothing has the id.
+  Use Find(int64_t id) { return Use(*this, id); }
+
+  // Returns all objects in the order of their insertion.
+  std::vector<std::shared_ptr<T>> All() {
+    std::vector<std::pair<int64_t, std::shared_ptr<T>>> numbered;
+    {
+      std::lock_guard<std::mutex> lock(this->mutex_);
+      for (const std::atomic<Entry*>& bucket : buckets_) {
+        for (Entry* entry = bucket; entry != nullptr; entry = entry->next) {
+          if (entry->id != kFree) numbered.emplace_back(entry->number, entry->object);
+        }
+      }
+    }
+    std::sort(numbered.begin(), numbered.end());
+    std::vector<std::shared_ptr<T>> all;
+    for (auto& [number, object] : numbered) all.push_back(std::move(object));
+    return all;
   }
 
-  // Returns the object of an id, or null if nothing has the id.
-  std::shared_ptr<T> Find(int64_t id) {
-    std::lock_guard<std::mutex> lock(mutex_);
-    const Entry* entry = EntryOf(id);
-    return entry == nullptr ? nullptr : entry->object;
+  size_t size() { return All().size(); }
+
+ protected:
+  // Inserts an object and returns its id. For `wanted` see Ids.
+  int64_t Add(std::shared_ptr<T> object, int64_t wanted) {
+    std::lock_guard<std::mutex> lock(this->mutex_);
+    const int64_t id = ids_.Next(wanted);
+    Put(id, inserted_++, std::move(object));
+    return id;
   }
 
   // Removes an id. Unknown ids are no error. May drop the object here, without the lock.
-  void Remove(int64_t id) {
+  void Drop(int64_t id) {
     std::shared_ptr<T> released;  // dropped last, without the lock
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<std::mutex> lock(this->mutex_);
     if (Entry* entry = EntryOf(id); entry != nullptr) released = TakeAway(*entry);
   }
 
@@ -82,27 +106,12 @@ class CallTable {
   // error.
   void Replace(int64_t id, std::shared_ptr<T> object) {
     std::shared_ptr<T> released;  // dropped last, without the lock
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<std::mutex> lock(this->mutex_);
     Entry* replaced = EntryOf(id);
     if (replaced == nullptr) return;
-    Put(id, std::move(object));
+    Put(id, replaced->number, std::move(object));
     released = TakeAway(*replaced);
   }
-
-  // Returns all ids with their objects.
-  std::vector<std::pair<int64_t, std::shared_ptr<T>>> All() {
-    std::vector<std::pair<int64_t, std::shared_ptr<T>>> all;
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (const std::atomic<Entry*>& bucket : buckets_) {
-      for (Entry* entry = bucket; entry != nullptr; entry = entry->next) {
-        if (entry->id != kFree) all.emplace_back(entry->id, entry->object);
-      }
-    }
-    return all;
-  }
-
-  // Returns the mutex, for fork.h.
-  std::mutex& mutex() { return mutex_; }
 
  private:
   // The id of an entry that is free, or will be.
@@ -114,6 +123,7 @@ class CallTable {
     std::atomic<int64_t> id{kFree};
     std::atomic<int64_t> callers{0};    // callers not recorded by their threads
     std::atomic<Entry*> next{nullptr};  // in the same bucket
+    int64_t number = 0;                 // of insertions before; written under the mutex
     std::shared_ptr<T> object;
   };
 
@@ -133,7 +143,7 @@ class CallTable {
       use.entry_ = nullptr;
     }
     // The slow path: the object of an id may have moved to another entry meanwhile.
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<std::mutex> lock(this->mutex_);
     if (entry = EntryOf(id); entry != nullptr) Begin(*entry, use);
   }
 
@@ -159,7 +169,7 @@ class CallTable {
     }
     if (entry.id.load() != kFree) return;
     std::shared_ptr<T> released;  // dropped last, without the lock
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::lock_guard<std::mutex> lock(this->mutex_);
     released = Unused(entry);
   }
 
@@ -185,22 +195,25 @@ class CallTable {
   }
 
   // Puts an object into a free entry, or a new one. Needs the mutex.
-  void Put(int64_t id, std::shared_ptr<T> object) {
+  void Put(int64_t id, int64_t number, std::shared_ptr<T> object) {
     std::atomic<Entry*>& bucket = BucketOf(id);
     for (Entry* entry = bucket; entry != nullptr; entry = entry->next) {
       if (entry->id != kFree || entry->object != nullptr) continue;
+      entry->number = number;
       entry->object = std::move(object);
       entry->id = id;
       return;
     }
     auto* entry = new Entry();  // never freed
+    entry->number = number;
     entry->object = std::move(object);
     entry->next = bucket.load();
     entry->id = id;
     bucket = entry;
   }
 
-  std::mutex mutex_;
+  Ids ids_;
+  int64_t inserted_ = 0;
   std::array<std::atomic<Entry*>, 1024> buckets_{};
 };
 

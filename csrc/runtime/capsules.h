@@ -9,14 +9,8 @@
 namespace hostcall::capsules {
 
 inline constexpr char kBufferHold[] = "hostcall.BufferHold";
-inline constexpr char kBufferProviderApi[] = "hostcall.BufferProviderApi";
-inline constexpr char kEarlyCallsApi[] = "hostcall.EarlyCallsApi";
-inline constexpr char kInterruptsApi[] = "hostcall.InterruptsApi";
-inline constexpr char kMemoryApi[] = "hostcall.MemoryApi";
-inline constexpr char kProfilerApi[] = "hostcall.ProfilerApi";
-inline constexpr char kRunOnPool[] = "hostcall.RunOnPool";
-inline constexpr char kRunFinder[] = "hostcall.RunFinder";
-inline constexpr char kTensorApi[] = "hostcall.TensorApi";
+inline constexpr char kHostApi[] = "hostcall.HostApi";
+inline constexpr char kRuntimeApi[] = "hostcall.RuntimeApi";
 // The name that XLA's own registration takes.
 inline constexpr char kHandler[] = "xla._CUSTOM_CALL_TARGET";
 

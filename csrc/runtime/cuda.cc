@@ -11,13 +11,13 @@
 
 #include "call.h"
 #include "call_frame.h"
-#include "compat/ffi.h"
 #include "cuda_device.h"
 #include "cuda_driver.h"
 #include "cuda_staging.h"
 #include "failure.h"
 #include "gil.h"
 #include "handler.h"
+#include "handler_result.h"
 #include "pool.h"
 
 namespace ffi = xla::ffi;
@@ -97,23 +97,29 @@ std::optional<ffi::Error> Run(HostCall& call, const Attributes& attributes, Cuda
                    : RunOnCopies(call, attributes, program);
 }
 
-ffi::Error Handle(CudaStream stream, ffi::RemainingArgs args, ffi::RemainingRets rets,
-                  const Attributes& attributes) {
-  HostCall call;
+CudaStream StreamOf(const XLA_FFI_CallFrame& frame) {
+  using Decoding = ffi::CtxDecoding<ffi::PlatformStream<CudaStream>>;
+  ffi::DiagnosticEngine diagnostic;
+  const auto stream = Decoding::Decode(frame.api, frame.ctx, diagnostic);
+  if (!stream.has_value()) throw Failure::InvalidArgument(diagnostic.Result());
+  return *stream;
+}
+
+Result Handle(const XLA_FFI_CallFrame& frame) {
+  const Attributes attributes(frame.attrs);
+  const CudaStream stream = StreamOf(frame);
+  HostCall call = ReadFrame(frame, attributes.callback);
+  call.in_program_memory = false;
   try {
-    call = ReadFrame(RawBuffers(args), RawBuffers(rets), attributes.callback);
-    call.in_program_memory = false;
-    return Run(call, attributes, stream).value_or(ffi::Error::Success());
+    return {std::nullopt, Run(call, attributes, stream)};
   } catch (const Failure& failure) {
-    return ToError(failure, call);
-  } catch (const std::exception& error) {
-    return ffi::Error(ffi::ErrorCode::kInternal, error.what());
+    return {std::nullopt, ToError(failure, call)};
   }
 }
 
 }  // namespace
 }  // namespace hostcall
 
-HOSTCALL_DEFINE_HANDLER(
-    HostcallCudaHandler, hostcall::Handle,
-    hostcall::BindFrame(ffi::Ffi::Bind().Ctx<ffi::PlatformStream<hostcall::CudaStream>>()));
+extern "C" XLA_FFI_Error* HostcallCudaHandler(XLA_FFI_CallFrame* frame) {
+  return hostcall::Answer(frame, hostcall::Handle);
+}

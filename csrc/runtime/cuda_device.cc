@@ -24,8 +24,6 @@ CudaDevice::CudaDevice(std::shared_ptr<const CudaDriver> driver, CudaContext con
       staging_(staging),
       place_{Place::kCuda, driver_->CurrentDevice(), Numbered(stream)} {}
 
-bool CudaDevice::Owns(const void* memory) const { return driver_->DeviceOf(memory) == place_.id; }
-
 void CudaDevice::Store(const std::vector<Copy>& copies, const std::vector<uintptr_t>& streams) {
   // The function may have left the thread with another context.
   Activate();

@@ -6,9 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "device.h"
+#include "cuda_device.h"
 #include "failure.h"
 #include "gil.h"
+#include "module.h"
 #include "numpy.h"
 #include "result_contract.h"
 #include "results.h"
@@ -19,14 +20,8 @@ namespace hostcall {
 namespace {
 
 // Functions of hostcall_runtime._device_arrays. Leaked like everything that holds Python objects.
-nb::object& ArraysOfHost() {
-  static auto* function = new nb::object();
-  return *function;
-}
-nb::object& ArraysOfDevice() {
-  static auto* function = new nb::object();
-  return *function;
-}
+nb::object& arrays_of_host = *new nb::object();
+nb::object& arrays_of_device = *new nb::object();
 
 nb::tuple TupleOf(Dims dims) {
   nb::list items;
@@ -59,7 +54,7 @@ class Storing {
     nb::object arguments =
         nb::make_tuple(returned, Described(declared_), who_(), place.id, place.stream);
     nb::handle found = decrefs_.Defer(
-        UntilExit([&] { return PyObject_CallObject(ArraysOfDevice().ptr(), arguments.ptr()); }));
+        UntilExit([&] { return PyObject_CallObject(arrays_of_device.ptr(), arguments.ptr()); }));
     for (nb::handle stream : nb::object(found[1])) streams_.push_back(nb::cast<uintptr_t>(stream));
     const nb::object values = found[0];  // one for each result
     for (size_t i = 0; i < call_.results.size(); ++i) Add(i, nb::object(values[i]));
@@ -119,7 +114,7 @@ class Storing {
   DeferredDecrefScope& decrefs_;
   std::vector<DeclaredResult> declared_;
   std::vector<OnHost> on_host_;
-  std::vector<Device::Copy> copies_;
+  std::vector<CudaDevice::Copy> copies_;
   std::vector<uintptr_t> streams_;
 };
 
@@ -129,7 +124,7 @@ nb::handle WithArraysOfHost(nb::handle returned, const Who& who, DeferredDecrefS
   if (PyArray_CheckExact(returned.ptr())) return returned;
   nb::object title = nb::cast(who());
   return decrefs.Defer(UntilExit([&] {
-    return PyObject_CallFunctionObjArgs(ArraysOfHost().ptr(), returned.ptr(), title.ptr(), nullptr);
+    return PyObject_CallFunctionObjArgs(arrays_of_host.ptr(), returned.ptr(), title.ptr(), nullptr);
   }));
 }
 
@@ -142,8 +137,8 @@ void DefineDeviceResults(nb::module_& m) {
   m.def(
       "set_foreign_arrays",
       [](nb::object of_host, nb::object of_device) {
-        ArraysOfHost() = std::move(of_host);
-        ArraysOfDevice() = std::move(of_device);
+        arrays_of_host = std::move(of_host);
+        arrays_of_device = std::move(of_device);
       },
       nb::arg("of_host"), nb::arg("of_device"),
       "Sets what finds out where returned arrays lie: see hostcall_runtime._device_arrays.");

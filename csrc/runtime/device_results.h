@@ -19,7 +19,4 @@ nanobind::handle WithArraysOfHost(nanobind::handle returned, const Who& who,
 void StoreOnDevice(nanobind::handle returned, const HostCall& call, const Who& who,
                    DeferredDecrefScope& decrefs);
 
-// Defines the Python functions that locate returned arrays.
-void DefineDeviceResults(nanobind::module_& m);
-
 }  // namespace hostcall

@@ -15,7 +15,6 @@
 
 #include "call.h"
 #include "call_frame.h"
-#include "compat/ffi.h"
 #include "failure.h"
 #include "fork.h"
 #include "gil.h"
@@ -30,26 +29,6 @@ namespace ffi = xla::ffi;
 
 namespace hostcall {
 
-struct StartAttributes : Attributes {
-  Pairs results;
-};
-
-static void Read(AttributeReader& reader, StartAttributes& attributes) {
-  reader.Take("callback", attributes.callback)
-      .Take("dynamic_operands", attributes.dynamic_operands)
-      .Take("dynamic_results", attributes.dynamic_results)
-      .Take("results", attributes.results)
-      .Take("sub_byte_operands", attributes.sub_byte_operands)
-      .Take("sub_byte_results", attributes.sub_byte_results);
-}
-
-}  // namespace hostcall
-
-template <>
-struct xla::ffi::AttrDecoding<hostcall::StartAttributes>
-    : hostcall::StructDecoding<hostcall::StartAttributes> {};
-
-namespace hostcall {
 namespace {
 
 // Memory as XLA gives it: aligned, and null if empty.
@@ -247,44 +226,36 @@ int64_t* HandleIn(const Buffers& buffers) {
   return static_cast<int64_t*>(buffers[0].data);
 }
 
-Result Start(turns::Run run, ffi::RemainingArgs args, ffi::RemainingRets rets,
-             const StartAttributes& attributes) {
-  return Answered([&]() -> Result {
-    HostCall call = ReadFrame(RawBuffers(args), RawBuffers(rets), attributes.callback);
-    call.ordered = false;
-    call.run = run.number;
-    call.in_program_memory = false;
-    int64_t* handle = HandleIn(call.results);
-    call.results = ReadResults(attributes.results);
-    const auto early = std::make_shared<EarlyCall>(call.results);
-    ReadAttributes(call, attributes);
-    Begin(std::move(call), early);
-    *handle = EarlyCalls::Global().Add(early);
-    return {};
-  });
+Result Start(const XLA_FFI_CallFrame& frame) {
+  const Attributes attributes(frame.attrs);
+  HostCall call = ReadFrame(frame, attributes.callback);
+  call.ordered = false;
+  call.run = turns::RunOf(frame.api, frame.ctx).number;
+  call.in_program_memory = false;
+  int64_t* handle = HandleIn(call.results);
+  call.results = ReadResults(attributes.results);
+  const auto early = std::make_shared<EarlyCall>(call.results);
+  ReadAttributes(call, attributes);
+  Begin(std::move(call), early);
+  *handle = EarlyCalls::Global().Add(early);
+  return {};
 }
 
-Result Gate(ffi::RemainingArgs args, ffi::RemainingRets rets) {
-  return Answered([&]() -> Result {
-    *HandleIn(ReadFrame(RawBuffers(args), RawBuffers(rets), /*callback=*/0).results) = 0;
-    return {};
-  });
+Result Gate(const XLA_FFI_CallFrame& frame) {
+  *HandleIn(ReadFrame(frame, /*callback=*/0).results) = 0;
+  return {};
 }
 
-Result Done(ffi::RemainingArgs args, ffi::RemainingRets rets) {
-  return Answered([&]() -> Result {
-    const HostCall frame = ReadFrame(RawBuffers(args), RawBuffers(rets), /*callback=*/0);
-    const auto early = EarlyCalls::Global().Remove(*HandleIn(frame.operands));
-    if (early == nullptr) {
-      throw Failure(ffi::ErrorCode::kInternal,
-                    "hostcall: the results of a host callback were taken already, or it was never "
-                    "begun. This is a mistake of hostcall's.");
-    }
-    return early->Take(frame.results);
-  });
+Result Done(const XLA_FFI_CallFrame& frame) {
+  const HostCall call = ReadFrame(frame, /*callback=*/0);
+  const auto early = EarlyCalls::Global().Remove(*HandleIn(call.operands));
+  if (early == nullptr) {
+    throw Failure(ffi::ErrorCode::kInternal,
+                  "hostcall: the results of a host callback were taken already, or it was never "
+                  "begun. This is a mistake of hostcall's.");
+  }
+  return early->Take(call.results);
 }
-
-constexpr EarlyCallsApi kApi = {&BeginRun, &EndRun};
 
 }  // namespace
 
@@ -292,16 +263,16 @@ int64_t BeginRun() { return EarlyCalls::Global().BeginRun(); }
 
 void EndRun(int64_t run) { EarlyCalls::Global().EndRun(run); }
 
-const EarlyCallsApi* GetEarlyCallsApi() { return &kApi; }
-
 int64_t CountEarlyCalls() { return static_cast<int64_t>(EarlyCalls::Global().size()); }
 
 }  // namespace hostcall
 
-HOSTCALL_DEFINE_HANDLER(
-    HostcallStartHandler, hostcall::Start,
-    hostcall::BindFrame<hostcall::StartAttributes>(ffi::Ffi::Bind().Ctx<hostcall::turns::Run>()));
-HOSTCALL_DEFINE_HANDLER(HostcallGateHandler, hostcall::Gate,
-                        ffi::Ffi::Bind().RemainingArgs().RemainingRets());
-HOSTCALL_DEFINE_HANDLER(HostcallDoneHandler, hostcall::Done,
-                        ffi::Ffi::Bind().RemainingArgs().RemainingRets());
+extern "C" XLA_FFI_Error* HostcallStartHandler(XLA_FFI_CallFrame* frame) {
+  return hostcall::Answer(frame, hostcall::Start);
+}
+extern "C" XLA_FFI_Error* HostcallGateHandler(XLA_FFI_CallFrame* frame) {
+  return hostcall::Answer(frame, hostcall::Gate);
+}
+extern "C" XLA_FFI_Error* HostcallDoneHandler(XLA_FFI_CallFrame* frame) {
+  return hostcall::Answer(frame, hostcall::Done);
+}

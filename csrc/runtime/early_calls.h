@@ -34,14 +34,6 @@ namespace hostcall {
 int64_t BeginRun();
 void EndRun(int64_t run);
 
-// The same functions for other extension modules.
-struct EarlyCallsApi {
-  int64_t (*begin_run)();
-  void (*end_run)(int64_t run);
-};
-
-const EarlyCallsApi* GetEarlyCallsApi();
-
 // Returns the number of early calls whose results were not taken.
 int64_t CountEarlyCalls();
 

@@ -1,5 +1,4 @@
-#include "foreign_arrays.h"
-
+// Arrays of other libraries, which come by DLPack.
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
@@ -9,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "module.h"
 #include "numpy.h"
 
 namespace nb = nanobind;

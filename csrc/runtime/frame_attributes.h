@@ -4,40 +4,41 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <optional>
+#include <string_view>
+#include <type_traits>
 
+#include "failure.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace hostcall {
 
 using Pairs = xla::ffi::Span<const int64_t>;
 
-// The attributes that all custom calls of callbacks have; see handler.h.
-struct Attributes {
-  int64_t callback = 0;
-  Pairs dynamic_operands;
-  Pairs dynamic_results;
-  Pairs sub_byte_operands;
-  Pairs sub_byte_results;
-};
-
-// A reader of attributes, one by one, in the order of their names, as XLA sorts them: numbers, and
-// arrays of numbers. The FFI's own binding compares names letter by letter, which costs a call more
-// than everything else in its frame.
+// A reader of attributes, one by one, in the order of their names, as XLA sorts them. The FFI's own
+// binding compares names letter by letter, which costs a call more than everything else in its
+// frame.
 class AttributeReader {
  public:
   explicit AttributeReader(const XLA_FFI_Attrs& attrs) : attrs_(attrs) {}
 
   template <size_t kSize, typename T>
   AttributeReader& Take(const char (&name)[kSize], T& value) {
-    const int64_t index = next_++;
-    is_right_ = is_right_ && index < attrs_.size && Is(*attrs_.names[index], name) &&
-                Read(attrs_.types[index], attrs_.attrs[index], value);
+    is_right_ = is_right_ && IsNext(name) && Read(attrs_.types[next_], attrs_.attrs[next_], value);
+    ++next_;
     return *this;
   }
 
-  // Returns true if all attributes were taken and had the right kinds.
-  bool Ended() const { return is_right_ && next_ == attrs_.size; }
+  // Does the same for an attribute that not all custom calls have.
+  template <size_t kSize, typename T>
+  AttributeReader& TakeAny(const char (&name)[kSize], T& value) {
+    return IsNext(name) ? Take(name, value) : *this;
+  }
+
+  // Throws Failure unless all attributes were taken and had the right kinds.
+  void End() const {
+    if (is_right_ && next_ == attrs_.size) return;
+    throw Failure::InvalidArgument("hostcall: not the attributes of this custom call.");
+  }
 
  private:
   static bool Read(XLA_FFI_AttrType type, const void* attribute, int64_t& value) {
@@ -48,12 +49,27 @@ class AttributeReader {
     return true;
   }
 
-  static bool Read(XLA_FFI_AttrType type, const void* attribute, Pairs& value) {
+  template <typename T>
+  static bool Read(XLA_FFI_AttrType type, const void* attribute, xla::ffi::Span<const T>& value) {
+    constexpr auto kDtype =
+        std::is_same_v<T, int64_t> ? XLA_FFI_DataType_S64 : XLA_FFI_DataType_S32;
     if (type != XLA_FFI_AttrType_ARRAY) return false;
     const auto* array = static_cast<const XLA_FFI_Array*>(attribute);
-    if (array->dtype != XLA_FFI_DataType_S64) return false;
-    value = Pairs(static_cast<const int64_t*>(array->data), array->size);
+    if (array->dtype != kDtype) return false;
+    value = xla::ffi::Span<const T>(static_cast<const T*>(array->data), array->size);
     return true;
+  }
+
+  static bool Read(XLA_FFI_AttrType type, const void* attribute, std::string_view& value) {
+    if (type != XLA_FFI_AttrType_STRING) return false;
+    const auto* text = static_cast<const XLA_FFI_ByteSpan*>(attribute);
+    value = std::string_view(text->ptr, text->len);
+    return true;
+  }
+
+  template <size_t kSize>
+  bool IsNext(const char (&name)[kSize]) const {
+    return next_ < attrs_.size && Is(*attrs_.names[next_], name);
   }
 
   // Compares words, which overlap: for names of other lengths than a word's, the compiler would
@@ -84,31 +100,29 @@ class AttributeReader {
   bool is_right_ = true;
 };
 
-inline void Read(AttributeReader& reader, Attributes& attributes) {
-  reader.Take("callback", attributes.callback)
-      .Take("dynamic_operands", attributes.dynamic_operands)
-      .Take("dynamic_results", attributes.dynamic_results)
-      .Take("sub_byte_operands", attributes.sub_byte_operands)
-      .Take("sub_byte_results", attributes.sub_byte_results);
-}
-
-// The `AttrDecoding` of a struct that has a `Read` function.
-template <typename T>
-struct StructDecoding {
-  using Type = T;
-  static std::optional<T> Decode(XLA_FFI_AttrType, void* attrs,
-                                 xla::ffi::DiagnosticEngine& diagnostic) {
-    AttributeReader reader(*static_cast<const XLA_FFI_Attrs*>(attrs));
-    T attributes;
-    Read(reader, attributes);
-    if (reader.Ended()) return attributes;
-    diagnostic.Emit("hostcall: not the attributes of this custom call.");
-    return std::nullopt;
+// The attributes of the custom calls of callbacks; see handler.h.
+struct Attributes {
+  // Throws Failure if some are missing, or others are there.
+  explicit Attributes(const XLA_FFI_Attrs& attrs) {
+    AttributeReader(attrs)
+        .Take("callback", callback)
+        .TakeAny("devices", devices)
+        .Take("dynamic_operands", dynamic_operands)
+        .Take("dynamic_results", dynamic_results)
+        .TakeAny("results", results)
+        .TakeAny("shards", shards)
+        .Take("sub_byte_operands", sub_byte_operands)
+        .Take("sub_byte_results", sub_byte_results)
+        .End();
   }
+
+  int64_t callback = 0;
+  Pairs dynamic_operands;
+  Pairs dynamic_results;
+  Pairs sub_byte_operands;
+  Pairs sub_byte_results;
+  Pairs results;                    // of early calls
+  int64_t shards = 0, devices = 0;  // of joint calls
 };
 
 }  // namespace hostcall
-
-template <>
-struct xla::ffi::AttrDecoding<hostcall::Attributes>
-    : hostcall::StructDecoding<hostcall::Attributes> {};

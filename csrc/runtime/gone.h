@@ -5,14 +5,14 @@
 #include <string>
 
 #include "failure.h"
-#include "tensors.h"
+#include "host_api.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace hostcall {
 
 // Builds the error. Frames name no framework: without TensorFlow in the process, it is JAX.
 inline Failure Gone(const char* kind, int64_t id) {
-  const bool has_tensorflow = GetTensorApi() != nullptr;
+  const bool has_tensorflow = Host().tensors.make != nullptr;
   return Failure(
       xla::ffi::ErrorCode::kFailedPrecondition,
       std::string("The ") + kind + " function of the host callback with the id " +

@@ -7,11 +7,9 @@
 #include <mutex>
 #include <optional>
 #include <utility>
-#include <variant>
 
 #include "call.h"
 #include "call_frame.h"
-#include "compat/ffi.h"
 #include "gil.h"
 #include "handler_result.h"
 #include "interrupts.h"
@@ -22,7 +20,6 @@
 namespace ffi = xla::ffi;
 
 namespace hostcall {
-
 namespace {
 
 // Returns whether this thread may run a call. One that Python knows came from Python and has
@@ -115,48 +112,21 @@ Result RunInTurn(HostCall call) {
   return {std::move(future), std::nullopt};
 }
 
-template <typename Args, typename Rets>
-Result Handle(turns::Run run, const Args& args, const Rets& rets, const Attributes& attributes) {
-  return Answered([&]() -> Result {
-    HostCall call = ReadFrame(RawBuffers(args), RawBuffers(rets), attributes.callback);
-    ReadAttributes(call, attributes);
-    call.run = run.number;
-    // Without an interpreter the call ends with an error, and no thread can be made ready for it.
-    if (!PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
-    if (IsConcurrent(call)) return RunBesideOthers(std::move(call));
-    return run.takes_turns ? RunInTurn(std::move(call)) : RunBesideOthers(std::move(call));
-  });
-}
-
-HOSTCALL_DEFINE_HANDLER(HandleCallBound, (Handle<ffi::RemainingArgs, ffi::RemainingRets>),
-                        BindFrame(ffi::Ffi::Bind().Ctx<turns::Run>()));
-
-// Returns false if the frame asks for something other than a call, or is malformed.
-bool ReadDirectly(const XLA_FFI_CallFrame& frame, Attributes& attributes) {
-  if (frame.extension_start != nullptr || frame.stage != XLA_FFI_ExecutionStage_EXECUTE) {
-    return false;
-  }
-  AttributeReader reader(frame.attrs);
-  Read(reader, attributes);
-  return reader.Ended();
-}
-
-XLA_FFI_Error* HandleDirectly(XLA_FFI_CallFrame& frame, const Attributes& attributes) {
-  using Encoding = ffi::ResultEncoding<ffi::ExecutionStage::kExecute, Result>;
-  const auto answer = Encoding::Encode(
-      frame.api, frame.ctx,
-      Handle(turns::RunOf(frame.api, frame.ctx), frame.args, frame.rets, attributes));
-  if (const auto* error = std::get_if<XLA_FFI_Error*>(&answer)) return *error;
-  frame.future = std::get<XLA_FFI_Future*>(answer);
-  return nullptr;
+Result Handle(const XLA_FFI_CallFrame& frame) {
+  const Attributes attributes(frame.attrs);
+  const turns::Run run = turns::RunOf(frame.api, frame.ctx);
+  HostCall call = ReadFrame(frame, attributes.callback);
+  ReadAttributes(call, attributes);
+  call.run = run.number;
+  // Without an interpreter the call ends with an error, and no thread can be made ready for it.
+  if (!PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
+  if (IsConcurrent(call)) return RunBesideOthers(std::move(call));
+  return run.takes_turns ? RunInTurn(std::move(call)) : RunBesideOthers(std::move(call));
 }
 
 }  // namespace
 }  // namespace hostcall
 
-// Bypasses the FFI's binding for plain calls: it costs a call more than a small function takes.
 extern "C" XLA_FFI_Error* HostcallHandler(XLA_FFI_CallFrame* frame) {
-  hostcall::Attributes attributes;
-  return hostcall::ReadDirectly(*frame, attributes) ? hostcall::HandleDirectly(*frame, attributes)
-                                                    : hostcall::HandleCallBound(frame);
+  return hostcall::Answer(frame, hostcall::Handle);
 }

@@ -1,4 +1,4 @@
-// A handler's answer to XLA.
+// The body of a handler: from XLA's call frame to an answer.
 #pragma once
 
 #include <exception>
@@ -6,8 +6,8 @@
 #include <utility>
 #include <variant>
 
+#include "compat/ffi.h"
 #include "failure.h"
-#include "pool.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace hostcall {
@@ -18,40 +18,32 @@ struct Result {
   std::optional<xla::ffi::Error> error;
 };
 
-// Completes a future of XLA's.
-inline void Complete(xla::ffi::Promise& promise, std::optional<xla::ffi::Error> error) {
-  const GoingOn going_on;
-  if (error.has_value()) {
-    promise.SetError(*std::move(error));
-  } else {
-    promise.SetAvailable();
+// Answers with a future only if needed: an immediate answer costs less.
+inline XLA_FFI_Error* Encode(XLA_FFI_CallFrame& frame, Result result) {
+  namespace ffi = xla::ffi;
+  if (result.later.has_value()) {
+    using Encoding = ffi::ResultEncoding<ffi::ExecutionStage::kExecute, ffi::Future>;
+    const auto answer = Encoding::Encode(frame.api, frame.ctx, *std::move(result.later));
+    if (const auto* error = std::get_if<XLA_FFI_Error*>(&answer)) return *error;
+    frame.future = std::get<XLA_FFI_Future*>(answer);
+    return nullptr;
   }
+  return result.error.has_value() ? ffi::internal::CreateError(frame.api, *result.error) : nullptr;
 }
 
-// Turns exceptions into errors: none may reach XLA.
-template <typename Answer>
-Result Answered(Answer&& answer) {
+// Has `call` answer a frame. Exceptions become errors: none may reach XLA. The FFI's own binding
+// costs a call more than a small function takes, so it answers other questions alone.
+template <typename Call>
+XLA_FFI_Error* Answer(XLA_FFI_CallFrame* frame, Call&& call) {
+  if (!compat::IsCall(*frame)) return compat::AnswerQuestion(frame);
   try {
-    return answer();
+    return Encode(*frame, call(*frame));
   } catch (const Failure& failure) {
-    return {std::nullopt, failure.ToError()};
+    return xla::ffi::internal::CreateError(frame->api, failure.ToError());
   } catch (const std::exception& error) {
-    return {std::nullopt, xla::ffi::Error(xla::ffi::ErrorCode::kInternal, error.what())};
+    const xla::ffi::Error internal(xla::ffi::ErrorCode::kInternal, error.what());
+    return xla::ffi::internal::CreateError(frame->api, internal);
   }
 }
 
 }  // namespace hostcall
-
-// An encoding with a future only if needed: an immediate answer costs less.
-template <xla::ffi::ExecutionStage stage>
-struct xla::ffi::ResultEncoding<stage, hostcall::Result> {
-  static std::variant<XLA_FFI_Error*, XLA_FFI_Future*> Encode(const XLA_FFI_Api* api,
-                                                              XLA_FFI_ExecutionContext* ctx,
-                                                              hostcall::Result result) {
-    if (result.later.has_value()) {
-      return ResultEncoding<stage, Future>::Encode(api, ctx, *std::move(result.later));
-    }
-    if (!result.error.has_value()) return static_cast<XLA_FFI_Error*>(nullptr);
-    return ResultEncoding<stage, Error>::Encode(api, ctx, *std::move(result.error));
-  }
-};

@@ -20,7 +20,6 @@
 #include "gil.h"
 #include "pool.h"
 #include "text.h"
-#include "turns.h"
 
 namespace nb = nanobind;
 namespace ffi = xla::ffi;
@@ -75,10 +74,7 @@ class Table : public HeldAcrossFork<Table> {
   std::map<int64_t, Entry> entries_;
 };
 
-nb::object& Chooser() {
-  static auto* chooser = new nb::object();
-  return *chooser;
-}
+nb::object& chooser = *new nb::object();
 
 // The end of a pipe that the handler writes to; -1 without a reader.
 std::atomic<int> wake{-1};
@@ -108,7 +104,7 @@ Choice Choose(const std::map<int64_t, Entry>& all, int64_t came) {
     for (const auto& [number, entry] : all) {
       waiting.append(nb::make_tuple(number, entry.callback, entry.run, entry.thread, entry.begun));
     }
-    const nb::object chosen = Chooser()(waiting, came);
+    const nb::object chosen = chooser(waiting, came);
     choice.error.emplace(static_cast<ffi::ErrorCode>(nb::cast<int>(chosen[1])), Text(chosen[2]));
     choice.again = nb::cast<bool>(chosen[3]);
     for (const nb::handle number : nb::object(chosen[0])) {
@@ -192,19 +188,6 @@ int64_t AddPrepared(Entry entry) {
   return Table::Global().Add(std::move(entry));
 }
 
-// Adds a wait of another module: it has no run, and no callback by which to know its starter.
-int64_t BeginOther(unsigned long thread, InterruptsApi::GiveUp give_up) {
-  const auto of_error = [give_up = std::move(give_up)](const ffi::Error& error) {
-    const ffi::ErrorCode code = error.errc().value_or(ffi::ErrorCode::kUnknown);
-    give_up(static_cast<int>(code), error.message());
-  };
-  return AddPrepared({-1, turns::kUnknown, thread, of_error});
-}
-
-void EndOther(int64_t number) { Table::Global().Remove(number); }
-
-constexpr InterruptsApi kApi = {&BeginOther, &EndOther};
-
 }  // namespace
 
 Waiting::Waiting(const HostCall& call, GiveUp give_up)
@@ -212,8 +195,17 @@ Waiting::Waiting(const HostCall& call, GiveUp give_up)
 
 Waiting::~Waiting() { Table::Global().Remove(number_); }
 
-void SetChooser(nb::object chooser) { Chooser() = std::move(chooser); }
+void SetChooser(nb::object function) { chooser = std::move(function); }
 
-const InterruptsApi* GetInterruptsApi() { return &kApi; }
+int64_t BeginWait(unsigned long thread, RuntimeApi::GiveUp give_up) {
+  const auto of_error = [give_up = std::move(give_up)](const ffi::Error& error) {
+    const ffi::ErrorCode code = error.errc().value_or(ffi::ErrorCode::kUnknown);
+    give_up(static_cast<int>(code), error.message());
+  };
+  // It has no callback by which to know its starter, and no run.
+  return AddPrepared({-1, turns::Run::kUnknown, thread, of_error});
+}
+
+void EndWait(int64_t number) { Table::Global().Remove(number); }
 
 }  // namespace hostcall::interrupts

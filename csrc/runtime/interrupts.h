@@ -9,7 +9,7 @@
 #include <functional>
 
 #include "call.h"
-#include "interrupts_api.h"
+#include "host_api.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace hostcall::interrupts {
@@ -35,6 +35,8 @@ class Waiting {
 // if it wants to be asked again soon. Times are those of time.monotonic_ns().
 void SetChooser(nanobind::object chooser);
 
-const InterruptsApi* GetInterruptsApi();
+// Begin and end a wait of another module: see RuntimeApi.
+int64_t BeginWait(unsigned long thread, RuntimeApi::GiveUp give_up);
+void EndWait(int64_t number);
 
 }  // namespace hostcall::interrupts

@@ -1,5 +1,6 @@
-#include "joint_calls.h"
-
+// Calls that the devices of one program make together. The part of one device may not end before
+// those of the others: if a call fails, no other device may go on and wait in a collective for the
+// one that has failed. XLA ends the process for that.
 #include <Python.h>
 
 #include <algorithm>
@@ -16,10 +17,10 @@
 
 #include "call.h"
 #include "call_frame.h"
-#include "compat/ffi.h"
 #include "failure.h"
 #include "fork.h"
 #include "gil.h"
+#include "handler.h"
 #include "handler_result.h"
 #include "pool.h"
 #include "turns.h"
@@ -28,28 +29,6 @@ namespace ffi = xla::ffi;
 
 namespace hostcall {
 
-struct JointAttributes : Attributes {
-  int64_t shards = 0;
-  int64_t devices = 0;
-};
-
-static void Read(AttributeReader& reader, JointAttributes& attributes) {
-  reader.Take("callback", attributes.callback)
-      .Take("devices", attributes.devices)
-      .Take("dynamic_operands", attributes.dynamic_operands)
-      .Take("dynamic_results", attributes.dynamic_results)
-      .Take("shards", attributes.shards)
-      .Take("sub_byte_operands", attributes.sub_byte_operands)
-      .Take("sub_byte_results", attributes.sub_byte_results);
-}
-
-}  // namespace hostcall
-
-template <>
-struct xla::ffi::AttrDecoding<hostcall::JointAttributes>
-    : hostcall::StructDecoding<hostcall::JointAttributes> {};
-
-namespace hostcall {
 namespace {
 
 // A device at a custom call.
@@ -73,9 +52,11 @@ class Meetings : public HeldAcrossFork<Meetings> {
   // Adds a device, and returns all of them if it is the last to arrive. If the run has failed, the
   // device gets the error at once.
   Members Join(int64_t run, int64_t callback, Member member, size_t devices) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_);
     if (auto failed = failed_.find(run); failed != failed_.end()) {
-      member.promise.SetError(failed->second);
+      const ffi::Error error = failed->second;
+      lock.unlock();  // first: XLA may go on here
+      member.promise.SetError(error);
       return {};
     }
     const auto where = waiting_.try_emplace({run, callback}).first;
@@ -239,43 +220,41 @@ int64_t TakeShard(HostCall& call) {
   return number;
 }
 
-Result Handle(ffi::RunId run, ffi::RemainingArgs args, ffi::RemainingRets rets,
-              const JointAttributes& attributes) {
-  return Answered([&]() -> Result {
-    HostCall call = ReadFrame(RawBuffers(args), RawBuffers(rets), attributes.callback);
-    const int64_t shard = TakeShard(call);
-    if (attributes.dynamic_operands.size() + attributes.dynamic_results.size() > 0 || shard < 0 ||
-        shard >= attributes.shards || attributes.devices < attributes.shards) {
-      throw Failure::Malformed();
+Result Handle(const XLA_FFI_CallFrame& frame) {
+  const Attributes attributes(frame.attrs);
+  HostCall call = ReadFrame(frame, attributes.callback);
+  const int64_t shard = TakeShard(call);
+  if (attributes.dynamic_operands.size() + attributes.dynamic_results.size() > 0 || shard < 0 ||
+      shard >= attributes.shards || attributes.devices < attributes.shards) {
+    throw Failure::Malformed();
+  }
+  ReadAttributes(call, attributes);
+  const int64_t run = call.run = turns::RunOf(frame.api, frame.ctx).number;
+  // Without an interpreter the call ends with an error, and no thread can be made ready for it.
+  if (!PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
+  ffi::Promise promise;
+  ffi::Future future(promise);
+  Member member{shard, std::make_shared<const OwningCall>(std::move(call)), std::move(promise)};
+  Members all = Meetings::Global().Join(run, attributes.callback, std::move(member),
+                                        static_cast<size_t>(attributes.devices));
+  if (!all.empty()) {
+    auto meeting =
+        std::make_shared<Meeting>(run, std::move(all), static_cast<size_t>(attributes.shards));
+    if (meeting->IsConcurrent()) {
+      RunOnPool([meeting = std::move(meeting)] { Meeting::Hold(meeting); });
+    } else {
+      turns::RunInTurn(run, [meeting = std::move(meeting), run] {
+        Meeting::Hold(meeting);
+        turns::End(run);
+      });
     }
-    ReadAttributes(call, attributes);
-    call.run = run.run_id;
-    // Without an interpreter the call ends with an error, and no thread can be made ready for it.
-    if (!PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
-    ffi::Promise promise;
-    ffi::Future future(promise);
-    Member member{shard, std::make_shared<const OwningCall>(std::move(call)), std::move(promise)};
-    Members all = Meetings::Global().Join(run.run_id, attributes.callback, std::move(member),
-                                          static_cast<size_t>(attributes.devices));
-    if (!all.empty()) {
-      auto meeting = std::make_shared<Meeting>(run.run_id, std::move(all),
-                                               static_cast<size_t>(attributes.shards));
-      if (meeting->IsConcurrent()) {
-        RunOnPool([meeting = std::move(meeting)] { Meeting::Hold(meeting); });
-      } else {
-        turns::RunInTurn(run.run_id, [meeting = std::move(meeting), number = run.run_id] {
-          Meeting::Hold(meeting);
-          turns::End(number);
-        });
-      }
-    }
-    return {std::move(future), std::nullopt};
-  });
+  }
+  return {std::move(future), std::nullopt};
 }
 
 }  // namespace
 }  // namespace hostcall
 
-HOSTCALL_DEFINE_HANDLER(
-    HostcallJointHandler, hostcall::Handle,
-    hostcall::BindFrame<hostcall::JointAttributes>(ffi::Ffi::Bind().Ctx<ffi::RunId>()));
+extern "C" XLA_FFI_Error* HostcallJointHandler(XLA_FFI_CallFrame* frame) {
+  return hostcall::Answer(frame, hostcall::Handle);
+}

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "failure.h"
-#include "garbage.h"
 #include "gil.h"
+#include "module.h"
 #include "numpy.h"
 
 namespace nb = nanobind;
@@ -22,10 +22,7 @@ namespace hostcall {
 namespace {
 
 // Returns the class that shows a loan. Leaked like everything that holds Python objects.
-nb::object& DeviceArray() {
-  static auto* shows = new nb::object();
-  return *shows;
-}
+nb::object& device_array = *new nb::object();
 
 // The time of one wait for others to let go of memory, and the number of waits.
 constexpr std::chrono::milliseconds kPause{5};
@@ -153,7 +150,7 @@ nb::object Loans::Lend(const Buffer& operand, const Place& place, bool share) {
 nb::object Loans::Lend(nb::object array) { return Show(std::make_shared<Loan>(std::move(array))); }
 
 nb::object Loans::Show(std::shared_ptr<Loan> loan) {
-  nb::object shown = DeviceArray()(loan);
+  nb::object shown = device_array(loan);
   lent_.push_back({std::move(loan), shown});
   return shown;
 }
@@ -219,7 +216,7 @@ void DefineLoans(nb::module_& m) {
            "Whether somebody has memory of theirs, when all that `shown` returned has been let go.")
       .def("end", &LoansOfArrays::End, "Ends the loans: what shows them refuses.");
   m.def(
-      "set_device_array", [](nb::object shows) { DeviceArray() = std::move(shows); },
+      "set_device_array", [](nb::object shows) { device_array = std::move(shows); },
       nb::arg("shows"), "Sets the class that shows a Loan to users.");
 }
 

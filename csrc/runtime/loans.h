@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "arrays.h"
-#include "device.h"
 
 namespace hostcall {
 
@@ -97,8 +96,5 @@ class Loans {
 
   std::vector<Lent> lent_;
 };
-
-// Defines the Python side of the above.
-void DefineLoans(nanobind::module_& m);
 
 }  // namespace hostcall

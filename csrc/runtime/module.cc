@@ -1,4 +1,6 @@
 // The extension module `hostcall_runtime._runtime`.
+#include "module.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -10,34 +12,28 @@
 
 #include "array_memory.h"
 #include "arrays.h"
-#include "buffer_provider.h"
 #include "call.h"
 #include "capsules.h"
 #include "cuda_driver.h"
-#include "device_results.h"
 #include "early_calls.h"
-#include "foreign_arrays.h"
 #include "gil.h"
 #include "handler.h"
+#include "host_api.h"
 #include "interrupts.h"
-#include "joint_calls.h"
-#include "loans.h"
-#include "memory_api.h"
-#include "native.h"
 #include "native_table.h"
 #include "pool.h"
 #include "registry.h"
-#include "result_contract.h"
 #include "stats.h"
-#include "tensors.h"
-#include "thread_stack.h"
-#include "turns.h"
 
 namespace nb = nanobind;
 namespace capsules = hostcall::capsules;
 using hostcall::Registry;
 
 namespace {
+
+nb::capsule Capsule(XLA_FFI_Handler* handler) {
+  return nb::capsule(reinterpret_cast<void*>(handler), capsules::kHandler);
+}
 
 // Calls `function` on the pool, whose thread waits for the caller's GIL and then owns `function`.
 void CallOnPool(nb::object function) {
@@ -75,6 +71,16 @@ nb::list TakeStats(bool reset) {
   return rows;
 }
 
+constexpr hostcall::RuntimeApi kApi = {
+    &hostcall::RunOnPool,
+    &hostcall::BeginRun,
+    &hostcall::EndRun,
+    &hostcall::interrupts::BeginWait,
+    &hostcall::interrupts::EndWait,
+    &hostcall::TakeMemory,
+    &hostcall::GiveMemory,
+};
+
 }  // namespace
 
 NB_MODULE(_runtime, m) {
@@ -85,6 +91,7 @@ NB_MODULE(_runtime, m) {
   hostcall::DefineLoans(m);
   hostcall::DefineForeignArrays(m);
   hostcall::DefineDeviceResults(m);
+  hostcall::DefineThreadStack(m);
   // Callbacks may live until the process ends.
   nb::set_leak_warnings(false);
 
@@ -121,40 +128,18 @@ NB_MODULE(_runtime, m) {
   m.def("set_dtype", &hostcall::SetDtype, nb::arg("code"), nb::arg("dtype"), nb::arg("name"),
         "Tells the NumPy dtype of an FFI element type, and its name in messages.");
   m.def(
-      "set_tensor_api",
-      [](const nb::capsule& api) {
-        hostcall::SetTensorApi(
-            static_cast<const hostcall::TensorApi*>(capsules::Get(api, capsules::kTensorApi)));
+      "install",
+      [](const nb::capsule& host) {
+        const auto* api =
+            static_cast<const hostcall::HostApi*>(capsules::Get(host, capsules::kHostApi));
+        return nb::capsule(hostcall::Install(api), capsules::kHostApi);
       },
-      nb::arg("api"), "Sets how tensors are made and read: a pointer to a TensorApi (tensors.h).");
+      nb::arg("host"),
+      "Sets what the runtime has of a framework: a pointer to a HostApi (host_api.h). Returns the "
+      "one that was set before.");
   m.def(
-      "set_buffer_provider_api",
-      [](const nb::capsule& api) {
-        return nb::capsule(
-            hostcall::SetBufferProviderApi(static_cast<const hostcall::BufferProviderApi*>(
-                capsules::Get(api, capsules::kBufferProviderApi))),
-            capsules::kBufferProviderApi);
-      },
-      nb::arg("api"),
-      "Sets who provides programs' memory to arrays: a pointer to a BufferProviderApi "
-      "(buffer_provider.h). Returns the one "
-      "that was set before.");
-  m.def(
-      "set_profiler_api",
-      [](const nb::capsule& api) {
-        hostcall::SetProfilerApi(
-            static_cast<const hostcall::ProfilerApi*>(capsules::Get(api, capsules::kProfilerApi)));
-      },
-      nb::arg("api"), "Sets the profiler that is told of calls: a pointer to a ProfilerApi.");
-  m.def(
-      "set_run_finder",
-      [](const nb::capsule& finder) {
-        hostcall::turns::SetRunFinder(static_cast<const hostcall::turns::RunFinder*>(
-            capsules::Get(finder, capsules::kRunFinder)));
-      },
-      nb::arg("finder"),
-      "Sets how the run of a call is found where XLA does not tell: a pointer to a RunFinder "
-      "(turns.h).");
+      "api", [] { return nb::capsule(&kApi, capsules::kRuntimeApi); },
+      "What a framework's bindings have of the runtime: a pointer to a RuntimeApi (host_api.h).");
   m.def("collect_stats", &hostcall::CollectStats, nb::arg("on"),
         "Counts what calls cost from now on, or not.");
   m.def("collects_stats", &hostcall::CollectsStats, "Whether that is counted.");
@@ -169,71 +154,41 @@ NB_MODULE(_runtime, m) {
   m.def("set_error_describer", &hostcall::SetErrorDescriber, nb::arg("describer"),
         "Sets the function from an exception to (status code, message).");
   m.def(
-      "handler",
-      [] { return nb::capsule(reinterpret_cast<void*>(&HostcallHandler), capsules::kHandler); },
+      "handler", [] { return Capsule(&HostcallHandler); },
       "The FFI handler, in the capsule that JAX's and our own registration take.");
   m.def(
       "early_handlers",
       [] {
         nb::dict handlers;
-        const auto add = [&](const char* target, XLA_FFI_Handler* handler) {
-          handlers[target] = nb::capsule(reinterpret_cast<void*>(handler), capsules::kHandler);
-        };
-        add("hostcall_start", &HostcallStartHandler);
-        add("hostcall_gate", &HostcallGateHandler);
-        add("hostcall_done", &HostcallDoneHandler);
+        handlers["hostcall_start"] = Capsule(&HostcallStartHandler);
+        handlers["hostcall_gate"] = Capsule(&HostcallGateHandler);
+        handlers["hostcall_done"] = Capsule(&HostcallDoneHandler);
         return handlers;
       },
       "Those of calls that go on while their program does, by their custom call targets.");
   m.def(
-      "joint_handler",
-      [] {
-        return nb::capsule(reinterpret_cast<void*>(&HostcallJointHandler), capsules::kHandler);
-      },
+      "joint_handler", [] { return Capsule(&HostcallJointHandler); },
       "That of calls which the devices of one program make together.");
-  m.def(
-      "early_calls",
-      [] { return nb::capsule(hostcall::GetEarlyCallsApi(), capsules::kEarlyCallsApi); },
-      "What is told of runs of programs with such calls: a pointer to an EarlyCallsApi.");
-  m.def(
-      "interrupts",
-      [] {
-        return nb::capsule(hostcall::interrupts::GetInterruptsApi(), capsules::kInterruptsApi);
-      },
-      "What gives up calls when Ctrl-C comes: a pointer to an InterruptsApi.");
   m.def("begin_run", &hostcall::BeginRun,
         "A run of a program with such calls begins. Returns its number.");
   m.def("end_run", &hostcall::EndRun, nb::arg("run"),
         "The run of this number has ended: lets go of calls whose results nobody will take.");
   m.def("kept_array_memory", &hostcall::KeptArrayMemory,
         "How many bytes are kept for large arrays that callbacks will be given.");
-  m.def(
-      "memory_api", [] { return nb::capsule(hostcall::GetMemoryApi(), capsules::kMemoryApi); },
-      "The memory of these arrays, for other modules: a pointer to a MemoryApi (memory_api.h).");
   m.def("count_early_calls", &hostcall::CountEarlyCalls,
         "How many of these calls there are whose results nobody has taken.");
   m.def(
-      "cuda_handler",
-      [] { return nb::capsule(reinterpret_cast<void*>(&HostcallCudaHandler), capsules::kHandler); },
+      "cuda_handler", [] { return Capsule(&HostcallCudaHandler); },
       "The same for programs on NVIDIA GPUs. Making it needs no GPU.");
   m.def(
       "load_cuda_driver", &hostcall::CudaDriver::Load, nb::arg("path"),
       "Has calls on GPUs use the driver in the file `path`, instead of the system's libcuda.so.1, "
       "which is loaded when it is first needed. Raises RuntimeError where that cannot be loaded.");
-  m.def(
-      "pool",
-      [] {
-        return nb::capsule(reinterpret_cast<void*>(&hostcall::RunOnPool), capsules::kRunOnPool);
-      },
-      "A pointer to RunOnPool (pool.h), for the modules that are built along with this one.");
   m.def("call_on_pool", &CallOnPool, nb::arg("function"),
         "Calls a function without arguments on a thread of the pool, at once. Raises RuntimeError "
         "when no thread can be started.");
   m.def("on_pool_thread", &hostcall::OnPoolThread,
         "Whether this thread is one of the pool's, all of which run callbacks.");
-  m.def("stack_of", &hostcall::StackOf, nb::arg("thread"),
-        "The frames of the thread with that identifier, and the lines that it has come to in them, "
-        "the innermost first: what traceback.StackSummary.extract takes.");
   m.def(
       "ffi_api_version", [] { return std::pair(XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR); },
       "The FFI API version (major, minor) that the handler was built with.");

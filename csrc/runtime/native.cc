@@ -1,16 +1,28 @@
-#include "native.h"
+// Native code that compiled programs call: no GIL and no Python on the way.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
+#include <cstdint>
+#include <memory>
 #include <string>
-#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
 
-#include "compat/ffi.h"
-#include "failure.h"
+#include "capsules.h"
+#include "frame_attributes.h"
 #include "gone.h"
-#include "native_frame.h"
+#include "handler.h"
+#include "handler_result.h"
+#include "module.h"
+#include "native_code.h"
 #include "native_table.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace ffi = xla::ffi;
+namespace nb = nanobind;
 
 namespace hostcall {
 namespace {
@@ -51,54 +63,69 @@ NativeOutcome CallOf(int64_t id, const NativeFrame& frame) {
   return outcome;
 }
 
-// Turns exceptions into errors: none may reach XLA.
-template <typename Call>
-NativeOutcome Outcome(const XLA_FFI_Api* api, Call&& call) {
-  try {
-    return call();
-  } catch (const Failure& failure) {
-    return {ffi::internal::CreateError(api, failure.ToError()), nullptr};
-  } catch (const std::exception& error) {
-    const ffi::Error internal(ffi::ErrorCode::kInternal, error.what());
-    return {ffi::internal::CreateError(api, internal), nullptr};
+// Name, element type (0 for a text), bytes.
+using GivenAttributes = std::vector<std::tuple<std::string, int, nb::bytes>>;
+
+int64_t RegisterCFunction(const std::string& label, uintptr_t address, size_t arguments,
+                          bool takes_sizes, bool returns_status, int64_t wanted) {
+  return NativeTable::Global().Insert(
+      std::make_shared<CFunction>(label, reinterpret_cast<void*>(address), arguments, takes_sizes,
+                                  returns_status),
+      wanted);
+}
+
+int64_t RegisterFfiHandler(const std::string& label, uintptr_t address,
+                           const GivenAttributes& attributes, int64_t wanted) {
+  std::vector<NativeAttribute> given;
+  for (const auto& [name, dtype, bytes] : attributes) {
+    given.push_back({name, dtype, std::string(bytes.c_str(), bytes.size())});
   }
-}
-
-NativeOutcome Handle(Surroundings around, ffi::RemainingArgs args, ffi::RemainingRets rets,
-                     int64_t id) {
-  return Outcome(around.api, [&] { return CallOf(id, MakeFrame(around, args, rets)); });
-}
-
-HOSTCALL_DEFINE_HANDLER(
-    HandleBound, Handle,
-    ffi::Ffi::Bind().Ctx<Surroundings>().RemainingArgs().RemainingRets().Attr<int64_t>("callback"));
-
-// Returns the id of a plain call; null if the frame asks for something else, or is malformed.
-const int64_t* IdOf(const XLA_FFI_CallFrame& frame) {
-  constexpr std::string_view kName = "callback";
-  const XLA_FFI_Attrs& attrs = frame.attrs;
-  if (frame.extension_start != nullptr || frame.stage != XLA_FFI_ExecutionStage_EXECUTE ||
-      attrs.size != 1 || attrs.types[0] != XLA_FFI_AttrType_SCALAR ||
-      std::string_view(attrs.names[0]->ptr, attrs.names[0]->len) != kName) {
-    return nullptr;
-  }
-  const auto* scalar = static_cast<const XLA_FFI_Scalar*>(attrs.attrs[0]);
-  if (scalar->dtype != XLA_FFI_DataType_S64) return nullptr;
-  return static_cast<const int64_t*>(scalar->value);
-}
-
-XLA_FFI_Error* CallDirectly(XLA_FFI_CallFrame& frame, int64_t id) {
-  const NativeOutcome outcome = Outcome(frame.api, [&] { return CallOf(id, NativeFrame(frame)); });
-  if (outcome.future != nullptr) frame.future = outcome.future;
-  return outcome.error;
+  return NativeTable::Global().Insert(
+      std::make_shared<FfiHandler>(label, reinterpret_cast<void*>(address), std::move(given)),
+      wanted);
 }
 
 }  // namespace
 
+void DefineNative(nb::module_& m) {
+  m.attr("MAX_NATIVE_ARGUMENTS") = kMaxNativeArguments;
+  m.def(
+      "register_c_function", &RegisterCFunction, nb::arg("label"), nb::arg("address"),
+      nb::arg("arguments"), nb::arg("takes_sizes"), nb::arg("returns_status"),
+      nb::arg("wanted") = 0,
+      "Registers a C function (native_code.h) and returns its id, which is never used again. "
+      "Profiles, statistics and errors call it `label`. Its memory has to stay until it is "
+      "unregistered. `wanted` is the id that it should have, if no other has had that; 0 for any.");
+  m.def("register_ffi_handler", &RegisterFfiHandler, nb::arg("label"), nb::arg("address"),
+        nb::arg("attributes"), nb::arg("wanted") = 0,
+        "The same for a handler of XLA's FFI. Attributes are (name, FFI element type, bytes), and "
+        "(name, 0, text) for a text.");
+  m.def(
+      "unregister_native",
+      [](int64_t id, nb::object owner) { NativeTable::Global().Remove(id, std::move(owner)); },
+      nb::arg("id"), nb::arg("owner"),
+      "Forgets an id. Calls that are under way keep `owner`, which holds the code. Unknown ids are "
+      "no error.");
+  m.def(
+      "answer_native",
+      [](int64_t id, nb::object answer) { NativeTable::Global().Answer(id, std::move(answer)); },
+      nb::arg("id"), nb::arg("answer").none(),
+      "Has `answer` answer the calls of an id (answered_function.h), or nobody where it is None. "
+      "Unknown ids are no error.");
+  m.def(
+      "native_handler",
+      [] {
+        return nb::capsule(reinterpret_cast<void*>(&HostcallNativeHandler), capsules::kHandler);
+      },
+      "The FFI handler of native functions, like `handler`.");
+}
+
 }  // namespace hostcall
 
-// Bypasses the FFI's binding for plain calls: it costs a call more than a small function takes.
 extern "C" XLA_FFI_Error* HostcallNativeHandler(XLA_FFI_CallFrame* frame) {
-  const int64_t* id = hostcall::IdOf(*frame);
-  return id == nullptr ? hostcall::HandleBound(frame) : hostcall::CallDirectly(*frame, *id);
+  return hostcall::Answer(frame, [](XLA_FFI_CallFrame& call) {
+    int64_t id = 0;
+    hostcall::AttributeReader(call.attrs).Take("callback", id).End();
+    return hostcall::CallOf(id, hostcall::NativeFrame(call));
+  });
 }

@@ -118,21 +118,9 @@ FfiHandler::FfiHandler(std::string label, void* address, std::vector<NativeAttri
   }
 }
 
-NativeOutcome FfiHandler::Call(const NativeFrame& frame) const {
-  if (frame.whole != nullptr) return CallWith(*frame.whole, frame);
-  XLA_FFI_CallFrame inner{};
-  inner.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE;
-  inner.api = frame.api;
-  inner.ctx = frame.context;
-  inner.stage = XLA_FFI_ExecutionStage_EXECUTE;
-  inner.args = frame.args;
-  inner.rets = frame.rets;
-  inner.attrs.struct_size = XLA_FFI_Attrs_STRUCT_SIZE;
-  return CallWith(inner, frame);
-}
-
 // Completes the frame that XLA makes for each call: a copy takes as long as a small handler does.
-NativeOutcome FfiHandler::CallWith(XLA_FFI_CallFrame& own, const NativeFrame& frame) const {
+NativeOutcome FfiHandler::Call(const NativeFrame& frame) const {
+  XLA_FFI_CallFrame& own = frame.whole;
   own.attrs.size = static_cast<int64_t>(attributes_.size());
   own.attrs.types = types_.data();
   own.attrs.names = names_.data();

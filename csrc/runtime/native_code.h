@@ -59,9 +59,6 @@ class FfiHandler : public NativeFunction {
     XLA_FFI_Scalar scalar;
   };
 
-  // Calls the handler with a frame that has been filled, but for the handler's own part.
-  NativeOutcome CallWith(XLA_FFI_CallFrame& own, const NativeFrame& frame) const;
-
   XLA_FFI_Handler* const address_;
   // These point into each other, and never change.
   std::vector<Attribute> attributes_;

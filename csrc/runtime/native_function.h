@@ -14,28 +14,14 @@ namespace hostcall {
 // The arguments of native code: parts of XLA's call frame, which lives as long as the call.
 struct NativeFrame {
   // Throws Failure if something is no buffer.
-  NativeFrame(const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context, const XLA_FFI_Args& args,
-              const XLA_FFI_Rets& rets)
-      : api(api),
-        context(context),
-        args(args),
-        rets(rets),
-        operands(RawBuffers(args).WithoutToken()),
-        results(RawBuffers(rets).WithoutToken()) {}
+  explicit NativeFrame(XLA_FFI_CallFrame& frame)
+      : whole(frame),
+        operands(RawBuffers(frame.args).WithoutToken()),
+        results(RawBuffers(frame.rets).WithoutToken()) {}
 
-  // Takes a whole frame, which may be changed: a handler of XLA's FFI gets it as its own.
-  explicit NativeFrame(XLA_FFI_CallFrame& whole)
-      : NativeFrame(whole.api, whole.ctx, whole.args, whole.rets) {
-    this->whole = &whole;
-  }
-
-  const XLA_FFI_Api* const api;
-  XLA_FFI_ExecutionContext* const context;
-  const XLA_FFI_Args& args;  // unchanged, with the token
-  const XLA_FFI_Rets& rets;
+  XLA_FFI_CallFrame& whole;  // may be changed: a handler of XLA's FFI gets it as its own
   const RawBuffers operands;
   const RawBuffers results;
-  XLA_FFI_CallFrame* whole = nullptr;
 };
 
 // The outcome of a call: an error, a future, or neither if all is done. A struct of two pointers
@@ -44,6 +30,11 @@ struct NativeOutcome {
   XLA_FFI_Error* error = nullptr;
   XLA_FFI_Future* future = nullptr;
 };
+
+inline XLA_FFI_Error* Encode(XLA_FFI_CallFrame& frame, const NativeOutcome& outcome) {
+  if (outcome.future != nullptr) frame.future = outcome.future;
+  return outcome.error;
+}
 
 // A piece of native code (native_code.h). An owner holds the memory of the code; if the owner is
 // dropped while a call runs, the call keeps it.

@@ -91,8 +91,15 @@ void RunOnPool(std::function<void()> task) {
 
 bool OnPoolThread() { return on_pool_thread; }
 
-GoingOn::GoingOn() : before_(goes_on) { goes_on = true; }
-GoingOn::~GoingOn() { goes_on = before_; }
+void Complete(xla::ffi::Promise& promise, std::optional<xla::ffi::Error> error) {
+  const bool before = std::exchange(goes_on, true);
+  if (error.has_value()) {
+    promise.SetError(*std::move(error));
+  } else {
+    promise.SetAvailable();
+  }
+  goes_on = before;
+}
 
 bool XlaGoesOnHere() { return goes_on; }
 

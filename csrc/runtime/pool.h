@@ -2,6 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <optional>
+
+#include "xla/ffi/api/ffi.h"
 
 namespace hostcall {
 
@@ -12,19 +15,11 @@ void RunOnPool(std::function<void()> task);
 // Returns whether this thread is one of the pool's, all of which run callbacks.
 bool OnPoolThread();
 
-// A scope in which XLA may go on, on this thread, with a program that another thread has started.
-class GoingOn {
- public:
-  GoingOn();
-  ~GoingOn();
-  GoingOn(const GoingOn&) = delete;
-  GoingOn& operator=(const GoingOn&) = delete;
+// Completes a future of XLA's, which may go on within, with a program that another thread has
+// started.
+void Complete(xla::ffi::Promise& promise, std::optional<xla::ffi::Error> error);
 
- private:
-  const bool before_;
-};
-
-// Returns whether this thread is in a `GoingOn` scope.
+// Returns whether this thread is within `Complete`.
 bool XlaGoesOnHere();
 
 }  // namespace hostcall

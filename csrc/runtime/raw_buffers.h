@@ -5,23 +5,9 @@
 #include <cstdint>
 
 #include "failure.h"
-#include "xla/ffi/api/ffi.h"
+#include "xla/ffi/api/c_api.h"
 
 namespace hostcall {
-
-// Access to the FFI's frame, which only derived classes have.
-struct RawArgs : xla::ffi::RemainingArgs {
-  static const XLA_FFI_Args& Of(const RemainingArgs& args) {
-    constexpr auto kGet = &RawArgs::args;
-    return *(args.*kGet)();
-  }
-};
-struct RawRets : xla::ffi::RemainingRets {
-  static const XLA_FFI_Rets& Of(const RemainingRets& rets) {
-    constexpr auto kGet = &RawRets::rets;
-    return *(rets.*kGet)();
-  }
-};
 
 inline bool IsToken(const XLA_FFI_Buffer& buffer) { return buffer.dtype == XLA_FFI_DataType_TOKEN; }
 
@@ -50,8 +36,6 @@ class RawBuffers {
   explicit RawBuffers(const XLA_FFI_Rets& rets) {
     Take(rets.types, rets.size, XLA_FFI_RetType_BUFFER, rets.rets);
   }
-  explicit RawBuffers(const xla::ffi::RemainingArgs& args) : RawBuffers(RawArgs::Of(args)) {}
-  explicit RawBuffers(const xla::ffi::RemainingRets& rets) : RawBuffers(RawRets::Of(rets)) {}
 
   size_t size() const { return size_; }
   XLA_FFI_Buffer* operator[](size_t i) const { return static_cast<XLA_FFI_Buffer*>(buffers_[i]); }

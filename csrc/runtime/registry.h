@@ -7,14 +7,11 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 #include "call_table.h"
-#include "ids.h"
 #include "stats.h"
 
 namespace hostcall {
@@ -42,16 +39,12 @@ struct Convention {
 // object.
 class Callback {
  public:
-  Callback(int64_t number, std::string name, std::string label, nanobind::object weak_target,
+  Callback(std::string name, std::string label, nanobind::object weak_target,
            const Convention& convention)
-      : number_(number),
-        name_(std::move(name)),
+      : name_(std::move(name)),
         label_(std::move(label)),
         convention_(convention),
         weak_target_(std::move(weak_target)) {}
-
-  // Returns the number of callbacks registered before.
-  int64_t number() const { return number_; }
 
   const std::string& name() const { return name_; }
 
@@ -77,7 +70,6 @@ class Callback {
   static constexpr std::chrono::microseconds kLong{200};
   static constexpr std::chrono::nanoseconds kNever{0};
 
-  const int64_t number_;
   const std::string name_;
   const std::string label_;
   const Convention convention_;
@@ -86,43 +78,21 @@ class Callback {
   std::atomic<std::chrono::nanoseconds> duration_{kNever};
 };
 
-// The table of callbacks. Ids are never used again, so that a program compiled for a callback that
-// has died can never reach another one. Targets are held weakly: the graphs that use a callback own
-// it, and a strong reference here would be the root of a cycle (callback -> model -> graph ->
-// callback) that Python's collector cannot see.
-//
-// Every member needs the GIL, unless it says otherwise. No mutex is held while Python code runs, so
-// that a busy callback cannot delay others.
-class Registry {
+// The table of callbacks. Targets are held weakly: the graphs that use a callback own it, and a
+// strong reference here would be the root of a cycle (callback -> model -> graph -> callback) that
+// Python's collector cannot see. These members need the GIL, which guards the names.
+class Registry : public CallTable<Callback, Registry> {
  public:
-  static Registry& Global();
-
   // Returns the new id. Throws ValueError if a living callback has the name. For `wanted` see Ids.
   int64_t Insert(nanobind::object target, const std::string& name, const std::string& label,
-                 const Convention& convention, int64_t wanted = 0);
+                 const Convention& convention, int64_t wanted);
   void Remove(int64_t id);
-
-  // Finds a callback for one call; null if nothing has the id. Does not need the GIL.
-  using Use = CallTable<Callback>::Use;
-  Use Find(int64_t id) { return Use(callbacks_, id); }
 
   // Returns the target of the callback with a name, or a null object if it has died.
   nanobind::object FindByName(const std::string& name);
 
-  // Returns all callbacks in the order of their registration. Does not need the GIL.
-  std::vector<std::shared_ptr<Callback>> All();
-
-  size_t size();
-
  private:
-  static std::mutex& Mutex() { return Global().mutex_; }
-  static std::mutex& MutexOfCallbacks() { return Global().callbacks_.mutex(); }
-
-  std::mutex mutex_;  // guards the other members
-  Ids numbers_;
-  int64_t inserted_ = 0;
-  std::unordered_map<std::string, int64_t> ids_;
-  CallTable<Callback> callbacks_;
+  std::unordered_map<std::string, int64_t> names_;
 };
 
 }  // namespace hostcall

@@ -54,7 +54,4 @@ std::string CountMessage(const std::string& who, size_t returned, size_t declare
 std::string ShapeMessage(const std::string& who, size_t index, const std::string& actual,
                          const std::string& declared);
 
-// Defines the Python side of the above, for callers other than custom calls.
-void DefineResultContract(nanobind::module_& m);
-
 }  // namespace hostcall

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "host_api.h"
+
 namespace hostcall {
 
 // The counts of one callback. Times are in nanoseconds.
@@ -54,35 +56,22 @@ class Stopwatch {
   Clock::time_point last_;
 };
 
-// The functions of a framework's profiler; `begin` returns the argument of `end`, or 0. It need not
-// be told of calls while `level` is less than 1.
-struct ProfilerApi {
-  const std::atomic<int>* level;
-  int64_t (*begin)(const std::string& name);
-  void (*end)(int64_t begun);
-};
-
-inline std::atomic<const ProfilerApi*> profiler_api{nullptr};
-
-// Sets the profiler; it lives as long as the process.
-inline void SetProfilerApi(const ProfilerApi* api) { profiler_api = api; }
-
 // A call in the profile, for as long as this lives.
 class Profiled {
  public:
-  explicit Profiled(const std::string& name) : api_(profiler_api.load(std::memory_order_acquire)) {
-    if (api_ != nullptr && api_->level->load(std::memory_order_acquire) >= 1) {
-      begun_ = api_->begin(name);
+  explicit Profiled(const std::string& name) : api_(Host().profiler) {
+    if (api_.level != nullptr && api_.level->load(std::memory_order_acquire) >= 1) {
+      begun_ = api_.begin(name);
     }
   }
   ~Profiled() {
-    if (begun_ != 0) api_->end(begun_);
+    if (begun_ != 0) api_.end(begun_);
   }
   Profiled(const Profiled&) = delete;
   Profiled& operator=(const Profiled&) = delete;
 
  private:
-  const ProfilerApi* const api_;
+  const ProfilerApi& api_;
   int64_t begun_ = 0;
 };
 

@@ -1,4 +1,5 @@
-#include "thread_stack.h"
+// The stack of another Python thread.
+#include "module.h"
 
 namespace nb = nanobind;
 
@@ -19,8 +20,9 @@ class WithoutCollections {
   int was_on_;
 };
 
-}  // namespace
-
+// Returns the frames of a thread with their current lines, innermost first, as traceback.walk_stack
+// does for the calling thread. Returns an empty list if the thread runs no Python.
+//
 // Turns collections off: Python makes frame objects on request. Up to 3.11 that may collect
 // garbage, and sys._current_frames does it under a lock that a collected threading.local takes,
 // too: the process hangs. A finalizer may also release the GIL, and the thread leave the frame
@@ -40,6 +42,14 @@ nb::list StackOf(unsigned long thread) {
     frame = back == nullptr ? nb::none() : nb::steal(back);
   }
   return stack;
+}
+
+}  // namespace
+
+void DefineThreadStack(nb::module_& m) {
+  m.def("stack_of", &StackOf, nb::arg("thread"),
+        "The frames of the thread with that identifier, and the lines that it has come to in them, "
+        "the innermost first: what traceback.StackSummary.extract takes.");
 }
 
 }  // namespace hostcall

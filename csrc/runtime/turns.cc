@@ -1,7 +1,6 @@
 #include "turns.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <mutex>
 #include <utility>
@@ -66,15 +65,11 @@ class Runs : public HeldAcrossFork<Runs> {
   std::vector<Turn> runs_;
 };
 
-std::atomic<const RunFinder*> run_finder{nullptr};
-
 }  // namespace
 
-void SetRunFinder(const RunFinder* finder) { run_finder = finder; }
-
 Run RunOf(const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context) {
-  const RunFinder* finder = run_finder.load(std::memory_order_relaxed);
-  if (finder != nullptr && finder->xla == api) return finder->find(context);
+  const RunFinder& finder = Host().runs;
+  if (finder.find != nullptr && finder.xla == api) return finder.find(context);
   // XLA before TensorFlow 2.20 has a shorter table.
   constexpr size_t kNeeded =
       offsetof(XLA_FFI_Api, XLA_FFI_RunId_Get) + sizeof(XLA_FFI_Api::XLA_FFI_RunId_Get);
@@ -94,10 +89,10 @@ Run RunOf(const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context) {
   return {args.run_id};
 }
 
-bool TryBegin(int64_t run) { return run == kUnknown || Runs::Global().TryBegin(run); }
+bool TryBegin(int64_t run) { return run == Run::kUnknown || Runs::Global().TryBegin(run); }
 
 void RunInTurn(int64_t run, Task task) {
-  if (run != kUnknown && !Runs::Global().BeginOrWait(run, task)) return;
+  if (run != Run::kUnknown && !Runs::Global().BeginOrWait(run, task)) return;
   try {
     RunOnPool(std::move(task));
   } catch (...) {
@@ -107,7 +102,7 @@ void RunInTurn(int64_t run, Task task) {
 }
 
 void End(int64_t run) noexcept {
-  if (run == kUnknown) return;
+  if (run == Run::kUnknown) return;
   Task next = Runs::Global().Next(run);
   if (next == nullptr) return;
   try {

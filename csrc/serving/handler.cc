@@ -1,5 +1,4 @@
-#include "handler.h"
-
+// The custom call by which compiled programs call the functions of a saved graph.
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,9 +7,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "callee.h"
-#include "compat/ffi.h"
+#include "kernels.h"
 #include "runtime/failure.h"
-#include "runtime/native_frame.h"
+#include "runtime/frame_attributes.h"
+#include "runtime/handler_result.h"
+#include "runtime/native_function.h"
 #include "worker/worker_client.h"
 #include "worker_status.h"
 #include "xla/ffi/api/ffi.h"
@@ -93,42 +94,29 @@ void CallPython(const Callee& callee, const NativeFrame& frame, std::string_view
   if (!outcome.ok()) throw FailureOf(outcome);
 }
 
-NativeOutcome CallIn(const Surroundings& around, const ffi::RemainingArgs& args,
-                     const ffi::RemainingRets& rets, std::string_view op, std::string_view token,
-                     Types argument_types, Types result_types) {
+NativeOutcome Handle(XLA_FFI_CallFrame& call) {
+  std::string_view op, token;
+  Types argument_types, result_types;
+  AttributeReader(call.attrs)
+      .Take("argument_types", argument_types)
+      .Take("op", op)
+      .Take("result_types", result_types)
+      .Take("token", token)
+      .End();
   const absl::StatusOr<const Callee*> callee = FindCallee(std::string(token));
   if (!callee.ok()) {
     const auto code = static_cast<ffi::ErrorCode>(callee.status().code());
     throw Failure(code, std::string(callee.status().message()));
   }
-  const NativeFrame frame = MakeFrame(around, args, rets);
+  const NativeFrame frame(call);
   if ((*callee)->native != nullptr) return (*callee)->native->Call(frame);
   CallPython(**callee, frame, op, argument_types, result_types);
   return {};
 }
 
-NativeOutcome Handle(Surroundings around, ffi::RemainingArgs args, ffi::RemainingRets rets,
-                     std::string_view op, std::string_view token, Types argument_types,
-                     Types result_types) {
-  try {
-    return CallIn(around, args, rets, op, token, argument_types, result_types);
-  } catch (const Failure& failure) {
-    return {ffi::internal::CreateError(around.api, failure.ToError()), nullptr};
-  } catch (const std::exception& error) {
-    const ffi::Error internal(ffi::ErrorCode::kInternal, error.what());
-    return {ffi::internal::CreateError(around.api, internal), nullptr};
-  }
-}
-
 }  // namespace
 }  // namespace hostcall::serving
 
-HOSTCALL_DEFINE_HANDLER(HostcallServingHandler, hostcall::serving::Handle,
-                        ffi::Ffi::Bind()
-                            .Ctx<hostcall::Surroundings>()
-                            .RemainingArgs()
-                            .RemainingRets()
-                            .Attr<std::string_view>("op")
-                            .Attr<std::string_view>("token")
-                            .Attr<hostcall::serving::Types>("argument_types")
-                            .Attr<hostcall::serving::Types>("result_types"));
+extern "C" XLA_FFI_Error* HostcallServingHandler(XLA_FFI_CallFrame* frame) {
+  return hostcall::Answer(frame, hostcall::serving::Handle);
+}

@@ -1,32 +1,95 @@
-#include "kernel_creator.h"
-
+// Kernel creator for functions that are to be compiled.
+#include <algorithm>
 #include <memory>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "absl/log/log.h"
 #include "absl/strings/str_cat.h"
-#include "call_order.h"
 #include "functions/call_kernel.h"
 #include "functions/fallback_kernel.h"
 #include "functions/reachable.h"
+#include "kernels.h"
 #include "tensorflow/compiler/jit/xla_kernel_creator.h"
 #include "tensorflow/core/common_runtime/function.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/node_properties.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "token.h"
 
 namespace hostcall::serving {
 namespace {
 
+using tensorflow::FunctionDef;
 using tensorflow::FunctionLibraryDefinition;
 using tensorflow::FunctionLibraryRuntime;
+using tensorflow::NodeDef;
 using tensorflow::NodeProperties;
 
-// Returns the function that a node calls: in `f` of a PartitionedCall, or an eager call's op.
-const std::string& CalledFunction(const tensorflow::NodeDef& node) {
-  const auto f = node.attr().find("f");
-  return f != node.attr().end() && f->second.has_func() ? f->second.func().name() : node.op();
+bool HasEffects(const NodeDef& node) {
+  if (!IsScriptOp(node.op()) || node.op() == "PyFuncStateless") return false;
+  const auto attribute = node.attr().find("token");
+  if (attribute == node.attr().end()) return true;
+  const absl::StatusOr<Token> token = ParseToken(attribute->second.s());
+  return !token.ok() || !token->pure;
+}
+
+// Counter of calls with side effects, which stops at two.
+class Calls {
+ public:
+  explicit Calls(const FunctionLibraryDefinition& library) : library_(library) {}
+
+  int In(const std::string& function) {
+    const auto [known, is_new] = counts_.emplace(function, 0);  // 0 if it calls itself
+    if (!is_new) return known->second;
+    const auto record = library_.FindRecord(function);
+    if (record == nullptr) return 0;
+    int count = 0;
+    for (const NodeDef& node : record->fdef().node_def()) count = std::min(2, count + Of(node));
+    return counts_[function] = count;
+  }
+
+  int Of(const NodeDef& node) { return HasEffects(node) ? 1 : Below(node); }
+
+  // Counts the calls in the functions that a node calls.
+  int Below(const NodeDef& node) {
+    int count = 0;
+    for (const std::string& callee : Callees(node, library_)) count += In(callee);
+    return std::min(2, count);
+  }
+
+ private:
+  const FunctionLibraryDefinition& library_;
+  std::unordered_map<std::string, int> counts_;
+};
+
+bool ConditionCalls(const FunctionDef& function, Calls& calls) {
+  return std::any_of(function.node_def().begin(), function.node_def().end(), [&](const auto& node) {
+    const auto condition = node.attr().find("cond");
+    return condition != node.attr().end() && condition->second.has_func() &&
+           calls.In(condition->second.func().name()) > 0;
+  });
+}
+
+// Returns why a program would not keep the order of a function's calls, or "". The kernels chain
+// the calls of one computation. Calls in a nested function, a loop or a branch would not be in that
+// chain, and XLA omits conditions of loops whose iterations it can count.
+std::string DisorderIn(const std::string& function, const FunctionLibraryDefinition& library) {
+  Calls calls(library);
+  const auto record = library.FindRecord(function);
+  if (record == nullptr || calls.In(function) == 0) return "";
+  const auto visit = [&](const FunctionDef& one) { return !ConditionCalls(one, calls); };
+  if (!VisitReachable({function}, library, visit)) {
+    return "the condition of a loop calls a host function with side effects";
+  }
+  if (calls.In(function) < 2) return "";
+  for (const NodeDef& node : record->fdef().node_def()) {
+    if (calls.Below(node) == 0) continue;
+    return "it calls host functions with side effects more than once, and some of them in a "
+           "function, a loop or a branch; XLA would not keep their order. Declare what has no side "
+           "effects: tf.numpy_function(..., stateful=False), or hostcall.declare(..., pure=True)";
+  }
+  return "";
 }
 
 // Returns why TensorFlow's kernels must run a function that XLA would take, or "".

@@ -8,14 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "compat/contexts.h"
+#include "compat/xla_api.h"
 #include "runtime/failure.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "xla/tsl/concurrency/async_value_ref.h"
-
-namespace xla::ffi {
-const XLA_FFI_Api* GetXlaFfiApi();  // from xla/ffi/ffi.h, which has another FFI of the same names
-}  // namespace xla::ffi
 
 namespace hostcall::serving {
 namespace {
@@ -115,10 +112,15 @@ absl::Status CallNative(const Callee& callee, OpKernelContext* ctx) {
   compat::HandlerContext context{};
   context.backend_context = compat::HandlerContext::CpuContext{&ctx->eigen_cpu_device()};
   try {
-    const XLA_FFI_Args args = operands.args();
-    const XLA_FFI_Rets rets = results.rets();
-    XLA_FFI_ExecutionContext* given = compat::ForHandlers(&context);
-    return StatusOf(callee.native->Call({xla::ffi::GetXlaFfiApi(), given, args, rets}));
+    XLA_FFI_CallFrame frame{};
+    frame.struct_size = XLA_FFI_CallFrame_STRUCT_SIZE;
+    frame.api = xla::ffi::GetXlaFfiApi();
+    frame.ctx = compat::ForHandlers(&context);
+    frame.stage = XLA_FFI_ExecutionStage_EXECUTE;
+    frame.args = operands.args();
+    frame.rets = results.rets();
+    frame.attrs.struct_size = XLA_FFI_Attrs_STRUCT_SIZE;
+    return StatusOf(callee.native->Call(NativeFrame(frame)));
   } catch (const Failure& failure) {
     return absl::Status(static_cast<absl::StatusCode>(failure.code()), failure.what());
   }

@@ -1,23 +1,36 @@
 #include "bounded_launch.h"
 
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <iterator>
+#include <map>
 #include <mutex>
+#include <tuple>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "compilations.h"
+#include "functions/call_kernel.h"
 #include "functions/reachable.h"
 #include "functions/wrapped_kernel.h"
 #include "hostcall_attributes.h"
-#include "partitioned_function_kernel.h"
+#include "module.h"
 #include "python_hooks.h"
+#include "runtime/fork.h"
 #include "tensorflow/compiler/jit/compilability_check_util.h"
 #include "tensorflow/core/common_runtime/device.h"
-#include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/resource_handle.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "tensorflow/core/framework/resource_var.h"
+
+namespace nb = nanobind;
 
 namespace hostcall {
 namespace {
@@ -27,6 +40,162 @@ using tensorflow::FunctionLibraryDefinition;
 using tensorflow::NodeDef;
 using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
+
+// Programs of one function on one device. XLA makes one for each *signature*: the shapes of all
+// inputs, and the values of some. Clusters with the same function share them.
+class Programs {
+ public:
+  bool Have(const std::string& signature) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return signatures_.count(signature) > 0;
+  }
+
+  // Adds a program for this signature. Returns true if it had none.
+  bool Add(const std::string& signature) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return signatures_.insert(signature).second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::unordered_set<std::string> signatures_;
+};
+
+// Counts of the calls of one cluster, which XLA compiles, on one device.
+class Compilations {
+ public:
+  enum class Verdict {
+    kCompile,   // a program for this signature exists, or may be made
+    kWait,      // TensorFlow's kernels run the function until the signature comes more often
+    kOutgrown,  // they do because the bound of programs is reached
+  };
+
+  Compilations(std::string cluster, std::shared_ptr<Programs> programs)
+      : cluster_(std::move(cluster)), programs_(std::move(programs)) {}
+
+  // Returns the counts of a cluster with that function, which live while a caller holds them.
+  // TensorFlow keeps programs for each owner, which is the resource manager of a device.
+  static std::shared_ptr<Compilations> Of(const void* owner, const std::string& cluster,
+                                          const std::string& function);
+
+  // Counts a call, and decides how it runs.
+  Verdict Count(const std::string& signature);
+
+  // Counts a call that is compiled regardless of its signature.
+  void CountCompiled(const std::string& signature);
+
+  // Returns true once, so that users hear only once that the function has outgrown the bound.
+  bool TellOnce();
+
+  const std::string& cluster() const { return cluster_; }
+
+  // Numbers of programs made for this cluster, and of runs by TensorFlow's kernels.
+  struct Counts {
+    int64_t compilations = 0;
+    int64_t uncompiled_runs = 0;
+  };
+  Counts counts(bool reset);
+
+ private:
+  void Compile(const std::string& signature);
+
+  const std::string cluster_;
+  const std::shared_ptr<Programs> programs_;
+  std::mutex mutex_;
+  std::unordered_set<std::string> compiled_;
+  std::unordered_map<std::string, int> waiting_;  // number of calls with each
+  std::atomic<int64_t> compilations_{0};          // no mutex: a forked child reads them, too
+  std::atomic<int64_t> uncompiled_runs_{0};
+  bool told_ = false;
+};
+
+// Number of runs by TensorFlow's kernels before a signature is compiled, since it may never come
+// again. The first signature is compiled at once.
+constexpr int kRunsBefore = 8;
+
+// Limit of waiting signatures. One that came once, before so many others, will hardly come again.
+constexpr size_t kMaxWaiting = 1024;
+
+std::atomic<size_t> max_compilations{10};
+
+// Entries by owner, and by the name of a cluster or function.
+template <typename T>
+using Entries = std::map<std::pair<const void*, std::string>, std::weak_ptr<T>>;
+
+// Leaked: kernels may be destroyed when the process ends.
+struct Table {
+  std::mutex mutex;
+  Entries<Compilations> clusters;
+  Entries<Programs> programs;
+};
+Table& GlobalTable() {
+  static Table* table = new Table();
+  return *table;
+}
+std::mutex& TableMutex() { return GlobalTable().mutex; }
+
+// Returns the entry of that name, and makes it if it is missing.
+template <typename T, typename... Args>
+std::shared_ptr<T> FindOrMake(Entries<T>& entries, const void* owner, const std::string& name,
+                              Args&&... args) {
+  for (auto it = entries.begin(); it != entries.end();) {
+    it = it->second.expired() ? entries.erase(it) : std::next(it);
+  }
+  std::weak_ptr<T>& entry = entries[{owner, name}];
+  std::shared_ptr<T> found = entry.lock();
+  if (found == nullptr) entry = found = std::make_shared<T>(std::forward<Args>(args)...);
+  return found;
+}
+
+std::shared_ptr<Compilations> Compilations::Of(const void* owner, const std::string& cluster,
+                                               const std::string& function) {
+  Table& table = GlobalTable();
+  std::lock_guard<std::mutex> lock(table.mutex);
+  std::shared_ptr<Programs> programs = FindOrMake(table.programs, owner, function);
+  return FindOrMake(table.clusters, owner, cluster, cluster, std::move(programs));
+}
+
+Compilations::Verdict Compilations::Count(const std::string& signature) {
+  const size_t bound = max_compilations.load(std::memory_order_relaxed);
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (compiled_.count(signature) > 0) return Verdict::kCompile;
+  if (compiled_.size() >= bound) {
+    waiting_.clear();
+    if (programs_->Have(signature)) return Verdict::kCompile;
+    ++uncompiled_runs_;
+    return Verdict::kOutgrown;
+  }
+  if (!compiled_.empty() && !programs_->Have(signature)) {
+    if (waiting_.size() >= kMaxWaiting) waiting_.clear();
+    if (++waiting_[signature] <= kRunsBefore) {
+      ++uncompiled_runs_;
+      return Verdict::kWait;
+    }
+    waiting_.erase(signature);
+  }
+  Compile(signature);
+  return Verdict::kCompile;
+}
+
+void Compilations::CountCompiled(const std::string& signature) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (compiled_.count(signature) == 0) Compile(signature);
+}
+
+bool Compilations::TellOnce() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return !std::exchange(told_, true);
+}
+
+Compilations::Counts Compilations::counts(bool reset) {
+  if (!reset) return {compilations_, uncompiled_runs_};
+  return {compilations_.exchange(0), uncompiled_runs_.exchange(0)};
+}
+
+void Compilations::Compile(const std::string& signature) {
+  compiled_.insert(signature);
+  if (programs_->Add(signature)) ++compilations_;
+}
 
 template <typename T>
 void Append(const T& value, std::string* bytes) {
@@ -57,19 +226,21 @@ class BoundedLaunch : public AsyncOpKernel {
       : AsyncOpKernel(construction),
         compilations_(std::move(compilations)),
         constants_(std::move(constants)),
-        make_plain_(std::move(make_plain)),
+        plain_(std::move(make_plain)),
         launch_(std::move(launch)) {}
 
   void ComputeAsync(OpKernelContext* ctx, DoneCallback done) override {
     const std::string signature = SignatureOf(ctx);
-    if (make_plain_ == nullptr) {
+    if (!plain_.can_make()) {
       compilations_->CountCompiled(signature);
     } else if (const auto verdict = compilations_->Count(signature);
                verdict != Compilations::Verdict::kCompile) {
       if (verdict == Compilations::Verdict::kOutgrown && compilations_->TellOnce()) {
         TellOutgrown(compilations_->cluster());
       }
-      RunPlain(ctx, std::move(done));
+      const absl::StatusOr<AsyncOpKernel*> plain = plain_.Get();
+      OP_REQUIRES_OK_ASYNC(ctx, plain.status(), done);
+      RunInside(*plain, ctx, std::move(done));
       return;
     }
     launch_->AsAsync()->ComputeAsync(ctx, std::move(done));
@@ -92,31 +263,10 @@ class BoundedLaunch : public AsyncOpKernel {
     return bytes;
   }
 
-  void RunPlain(OpKernelContext* ctx, DoneCallback done) {
-    const absl::StatusOr<AsyncOpKernel*> plain = Plain();
-    OP_REQUIRES_OK_ASYNC(ctx, plain.status(), done);
-    // Give the kernel its own context: kernels look up inputs by the names in their own op.
-    auto inner = std::make_shared<InnerContext>(*ctx, *plain);
-    (*plain)->ComputeAsync(inner->get(), [ctx, inner, done = std::move(done)] {
-      inner->HandOver(ctx);
-      done();
-    });
-  }
-
-  absl::StatusOr<AsyncOpKernel*> Plain() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (plain_ == nullptr) {
-      if (absl::Status made = make_plain_(&plain_); !made.ok()) return made;
-    }
-    return plain_->AsAsync();
-  }
-
   const std::shared_ptr<Compilations> compilations_;
   const std::vector<int> constants_;  // inputs that XLA makes constants of its programs
-  const MakeKernel make_plain_;
+  LazyKernel<> plain_;                // cannot be made if it might compute something else
   const std::unique_ptr<OpKernel> launch_;
-  std::mutex mutex_;
-  std::unique_ptr<OpKernel> plain_;  // set once
 };
 
 // Returns true for random numbers that only the seed may decide. XLA draws others for some dtypes.
@@ -132,17 +282,6 @@ bool MustBeInProgram(const NodeDef& node) {
   const auto route = node.attr().find(attributes::ROUTE);
   return !IsScriptOp(node.op()) ||
          (route != node.attr().end() && route->second.s() == "custom_call");
-}
-
-// Returns true if TensorFlow has a kernel for the node. The CPU has kernels of XLA's own ops, too,
-// which compile them, for a device that wheels leave out.
-bool HasKernel(NodeDef node, const tensorflow::DeviceType& device) {
-  const tensorflow::OpDef* op = nullptr;
-  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) return false;
-  tensorflow::AddDefaultsToNodeDef(*op, &node);
-  std::string kernel;
-  return tensorflow::FindKernelDef(device, node, nullptr, &kernel).ok() &&
-         kernel != "XlaCompileOnDemandOp";
 }
 
 // Returns the cluster that a node calls. Several clusters may have the same function.
@@ -185,6 +324,30 @@ absl::Status BoundCompilations(tensorflow::FunctionLibraryRuntime* runtime,
                                        ClusterName(props->node_def, function), function);
   return WrapKernel<BoundedLaunch>(runtime, props, launch, std::move(compilations),
                                    std::move(constants), std::move(make_plain));
+}
+
+void DefineCompilations(nb::module_& m) {
+  HoldAcrossFork<TableMutex>();
+  m.def(
+      "set_max_compilations", [](size_t value) { max_compilations = value; }, nb::arg("value"),
+      "Sets how many signatures of one cluster are compiled.");
+  m.def(
+      "compilations",
+      [](bool reset) {
+        std::vector<std::tuple<std::string, int64_t, int64_t>> found;
+        Table& table = GlobalTable();
+        std::lock_guard<std::mutex> lock(table.mutex);
+        for (const auto& [key, entry] : table.clusters) {
+          const std::shared_ptr<Compilations> one = entry.lock();
+          if (one == nullptr) continue;
+          const Compilations::Counts counts = one->counts(reset);
+          found.emplace_back(one->cluster(), counts.compilations, counts.uncompiled_runs);
+        }
+        return found;
+      },
+      nb::arg("reset"),
+      "For each function that is compiled within a partitioned one: its name, how many programs "
+      "XLA has made of it, and how often it ran by TensorFlow's kernels.");
 }
 
 }  // namespace hostcall

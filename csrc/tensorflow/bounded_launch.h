@@ -2,11 +2,10 @@
 // calls that are not compiled.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 
-#include "partitioned_function_kernel.h"
+#include "functions/wrapped_kernel.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/node_properties.h"
 #include "tensorflow/core/framework/op_kernel.h"

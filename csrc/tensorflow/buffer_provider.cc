@@ -8,8 +8,6 @@
 #include <variant>
 
 #include "forwarding_device.h"
-#include "runtime/buffer_provider.h"
-#include "runtime/capsules.h"
 #include "runtime/fork.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/resource_mgr.h"
@@ -166,8 +164,6 @@ class ProviderDevice : public ForwardingDevice {
 void* HoldMemory(const void* data, size_t size) { return Memory::Global().TryHold(data, size); }
 void ReleaseMemory(void* hold) { Memory::Global().Release(static_cast<Memory::Hold*>(hold)); }
 
-constexpr BufferProviderApi kBufferProvider = {&HoldMemory, &ReleaseMemory};
-
 // Returns the value of an input, or of its variable; an empty tensor if that does not exist.
 Tensor ValueOf(tensorflow::OpKernelContext* ctx, int input) {
   if (ctx->input_dtype(input) != tensorflow::DT_RESOURCE) return ctx->input(input);
@@ -180,6 +176,8 @@ Tensor ValueOf(tensorflow::OpKernelContext* ctx, int input) {
 }
 
 }  // namespace
+
+const BufferProviderApi kBufferProvider = {&HoldMemory, &ReleaseMemory};
 
 std::unique_ptr<tensorflow::Device> MakeProviderDevice(tensorflow::Device* device) {
   return std::make_unique<ProviderDevice>(device);
@@ -203,10 +201,6 @@ void BorrowingRun::End() {
 }
 
 void DefineBufferProvider(nb::module_& m) {
-  m.def(
-      "buffer_provider", [] { return nb::capsule(&kBufferProvider, capsules::kBufferProviderApi); },
-      "How the runtime keeps memory that callbacks borrow: a pointer to a BufferProviderApi "
-      "(buffer_provider.h).");
   m.def(
       "provided_memory", [] { return Memory::Global().size(); },
       "How many pieces of memory could be borrowed now, or still are.");

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/host_api.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -36,7 +37,10 @@ class BorrowingRun {
   std::vector<tensorflow::Tensor> inputs_;
 };
 
-// Defines the Python side: a capsule that the runtime's set_buffer_provider_api takes.
+// Keeps the memory for the runtime.
+extern const BufferProviderApi kBufferProvider;
+
+// Defines the Python side: a count of the memory.
 void DefineBufferProvider(nanobind::module_& m);
 
 }  // namespace hostcall

@@ -1,13 +1,11 @@
-#include "eager_tensors.h"
-
+// EagerTensors for the runtime, and copies of arrays.
+#include <array>
 #include <cstring>
 #include <memory>
 #include <vector>
 
-#include "runtime/capsules.h"
+#include "module.h"
 #include "runtime/gil.h"
-#include "runtime/memory_api.h"
-#include "runtime/tensors.h"
 #include "tensorflow/c/eager/c_api.h"
 #include "tensorflow/c/tf_tensor.h"
 #include "xla/ffi/api/c_api.h"
@@ -32,42 +30,30 @@ struct DeleteTensor {
 };
 using Tensor = std::unique_ptr<TF_Tensor, DeleteTensor>;
 
-// Returns the dtype if its values lie in memory as XLA has them, else 0.
-int TensorFlowDtype(int dtype) {
-  switch (dtype) {
-    case XLA_FFI_DataType_PRED:
-      return TF_BOOL;
-    case XLA_FFI_DataType_S8:
-      return TF_INT8;
-    case XLA_FFI_DataType_S16:
-      return TF_INT16;
-    case XLA_FFI_DataType_S32:
-      return TF_INT32;
-    case XLA_FFI_DataType_S64:
-      return TF_INT64;
-    case XLA_FFI_DataType_U8:
-      return TF_UINT8;
-    case XLA_FFI_DataType_U16:
-      return TF_UINT16;
-    case XLA_FFI_DataType_U32:
-      return TF_UINT32;
-    case XLA_FFI_DataType_U64:
-      return TF_UINT64;
-    case XLA_FFI_DataType_F16:
-      return TF_HALF;
-    case XLA_FFI_DataType_BF16:
-      return TF_BFLOAT16;
-    case XLA_FFI_DataType_F32:
-      return TF_FLOAT;
-    case XLA_FFI_DataType_F64:
-      return TF_DOUBLE;
-    case XLA_FFI_DataType_C64:
-      return TF_COMPLEX64;
-    case XLA_FFI_DataType_C128:
-      return TF_COMPLEX128;
-    default:
-      return 0;
-  }
+// The dtypes of values that lie in memory as XLA has them, by XLA's numbers; 0 for others.
+constexpr auto kDtypes = [] {
+  std::array<TF_DataType, 32> dtypes{};
+  dtypes[XLA_FFI_DataType_PRED] = TF_BOOL;
+  dtypes[XLA_FFI_DataType_S8] = TF_INT8;
+  dtypes[XLA_FFI_DataType_S16] = TF_INT16;
+  dtypes[XLA_FFI_DataType_S32] = TF_INT32;
+  dtypes[XLA_FFI_DataType_S64] = TF_INT64;
+  dtypes[XLA_FFI_DataType_U8] = TF_UINT8;
+  dtypes[XLA_FFI_DataType_U16] = TF_UINT16;
+  dtypes[XLA_FFI_DataType_U32] = TF_UINT32;
+  dtypes[XLA_FFI_DataType_U64] = TF_UINT64;
+  dtypes[XLA_FFI_DataType_F16] = TF_HALF;
+  dtypes[XLA_FFI_DataType_BF16] = TF_BFLOAT16;
+  dtypes[XLA_FFI_DataType_F32] = TF_FLOAT;
+  dtypes[XLA_FFI_DataType_F64] = TF_DOUBLE;
+  dtypes[XLA_FFI_DataType_C64] = TF_COMPLEX64;
+  dtypes[XLA_FFI_DataType_C128] = TF_COMPLEX128;
+  return dtypes;
+}();
+
+TF_DataType TensorFlowDtype(int dtype) {
+  const auto index = static_cast<size_t>(dtype);
+  return index < kDtypes.size() ? kDtypes[index] : TF_DataType{};
 }
 
 // Returns null, with no exception set, if the EagerTensor cannot be made.
@@ -80,14 +66,12 @@ PyObject* ToEager(const Tensor& tensor) {
   return made;
 }
 
-const MemoryApi* memory_api = nullptr;
-
 // Allocates a tensor. A large one reuses the memory of earlier ones: the system has to map and
 // clear new memory, which takes longer than the copy into it.
 Tensor Allocate(TF_DataType type, const int64_t* dims, int rank, size_t size) {
-  void* const data = memory_api == nullptr ? nullptr : memory_api->take(size);
+  void* const data = runtime->take_memory(size);
   if (data == nullptr) return Tensor(TF_AllocateTensor(type, dims, rank, size));
-  const auto give = [](void* data, size_t, void*) { memory_api->give(data); };
+  const auto give = [](void* data, size_t, void*) { runtime->give_memory(data); };
   return Tensor(TF_NewTensor(type, dims, rank, data, size, give, nullptr));
 }
 
@@ -96,7 +80,7 @@ void Fill(const Tensor& tensor, const void* data, size_t size) {
 }
 
 PyObject* Make(int dtype, const int64_t* dims, int rank, const void* data) {
-  const auto type = static_cast<TF_DataType>(TensorFlowDtype(dtype));
+  const TF_DataType type = TensorFlowDtype(dtype);
   if (type == 0) return nullptr;
   size_t size = TF_DataTypeSize(type);
   for (int i = 0; i < rank; ++i) size *= static_cast<size_t>(dims[i]);
@@ -163,7 +147,7 @@ void* Resolve(PyObject* value) {
 
 bool Matches(void* resolved, int dtype, const int64_t* dims, int rank) {
   const auto* tensor = static_cast<const TF_Tensor*>(resolved);
-  if (TF_TensorType(tensor) != static_cast<TF_DataType>(TensorFlowDtype(dtype))) return false;
+  if (TF_TensorType(tensor) != TensorFlowDtype(dtype)) return false;
   if (TF_NumDims(tensor) != rank) return false;
   for (int i = 0; i < rank; ++i) {
     if (TF_Dim(tensor, i) != dims[i]) return false;
@@ -175,20 +159,11 @@ const void* Data(void* resolved) { return TF_TensorData(static_cast<TF_Tensor*>(
 
 void Release(void* resolved) { TF_DeleteTensor(static_cast<TF_Tensor*>(resolved)); }
 
-constexpr TensorApi kEagerTensors = {&Make, &Resolve, &Matches, &Data, &Release};
-
 }  // namespace
 
+const TensorApi kEagerTensors = {&Make, &Resolve, &Matches, &Data, &Release};
+
 void DefineEagerTensors(nb::module_& m) {
-  m.def(
-      "eager_tensors", [] { return nb::capsule(&kEagerTensors, capsules::kTensorApi); },
-      "What the runtime makes and reads EagerTensors by: a pointer to a TensorApi (tensors.h).");
-  m.def(
-      "set_memory_api",
-      [](const nb::capsule& api) {
-        memory_api = static_cast<const MemoryApi*>(capsules::Get(api, capsules::kMemoryApi));
-      },
-      nb::arg("api"), "Sets where large tensors lie: a pointer to a MemoryApi (memory_api.h).");
   m.def("copy_of_array", &CopyOfArray, nb::arg("array"), nb::arg("dtype"),
         "An EagerTensor on the CPU with the values of a NumPy array, whose dtype has that number "
         "(`tf.DType.as_datatype_enum`). None for an array that is not in C order or has no buffer, "

@@ -2,8 +2,6 @@
 //
 // TensorFlow runs an op on one of its few inter-op threads. If callbacks held them all, a callback
 // that itself runs a function would wait for ever.
-#include "host_script_op.h"
-
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -18,6 +16,7 @@
 #include "functions/partition_errors.h"
 #include "functions/wrapped_kernel.h"
 #include "interruptible_run.h"
+#include "module.h"
 #include "run_tracking.h"
 #include "runtime/gil.h"
 #include "runtime/nesting.h"
@@ -67,10 +66,7 @@ absl::Status Carried(const absl::Status& status) {
 
 // Returns the Python function that says why a nested call cannot be made, if it cannot. Leaked like
 // all that holds Python objects.
-nanobind::object& Refusal() {
-  static auto* refusal = new nanobind::object();
-  return *refusal;
-}
+nanobind::object& refusal = *new nanobind::object();
 
 // Converts the answer of that function: None, or a status code and a text.
 absl::Status ToStatus(nanobind::handle refused) {
@@ -85,9 +81,8 @@ absl::Status CheckNesting(const NestedCall& call, const std::string& token) {
   if (!call.is_nested() || !PythonIsRunning()) return absl::OkStatus();
   const std::string complaint = call.LacksStack() ? call.Complaint() : "";
   GilHold gil;
-  PyObject* refused = UntilExit([&] {
-    return PyObject_CallFunction(Refusal().ptr(), "ss", token.c_str(), complaint.c_str());
-  });
+  PyObject* refused = UntilExit(
+      [&] { return PyObject_CallFunction(refusal.ptr(), "ss", token.c_str(), complaint.c_str()); });
   if (refused == nullptr) {
     PyErr_Clear();
     return absl::UnknownError(
@@ -265,7 +260,7 @@ void DefineHostScriptOp(nanobind::module_& m) {
       "The handle of TensorFlow's eager context, looked up without running Python code. Takes the "
       "module that keeps the context, and the registry of script ops, whose property this is.");
   m.def(
-      "set_refusal", [](nanobind::object refusal) { Refusal() = std::move(refusal); },
+      "set_refusal", [](nanobind::object function) { refusal = std::move(function); },
       nanobind::arg("refusal"),
       "Sets the function that tells (status code, message) of why a nested call cannot be made, or "
       "None, by its token and by what is wrong with the thread's stack.");

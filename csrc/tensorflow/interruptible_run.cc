@@ -3,15 +3,10 @@
 #include <string>
 #include <utility>
 
-#include "runtime/capsules.h"
-#include "runtime/interrupts_api.h"
-
-namespace nb = nanobind;
+#include "module.h"
 
 namespace hostcall {
 namespace {
-
-const InterruptsApi* interrupts = nullptr;
 
 // Runner by which an op finds the calls of its run.
 struct RunnerOfRun {
@@ -65,12 +60,12 @@ InterruptibleRun::InterruptibleRun(const Runner& runner) {
   const auto calls = std::make_shared<CallsOfRun>(starters::CurrentOrNew());
   runner_ = RunnerOfRun{calls, runner};
   number_ =
-      interrupts->begin(PyThread_get_thread_ident(), [calls](int code, const std::string& text) {
+      runtime->begin_wait(PyThread_get_thread_ident(), [calls](int code, const std::string& text) {
         calls->GiveUpAll(absl::Status(static_cast<absl::StatusCode>(code), text));
       });
 }
 
-InterruptibleRun::~InterruptibleRun() { interrupts->end(number_); }
+InterruptibleRun::~InterruptibleRun() { runtime->end_wait(number_); }
 
 starters::StartedRun StartedRunOf(const tensorflow::OpKernelContext& ctx) {
   if (starters::Current() != nullptr) return starters::Current();
@@ -79,15 +74,5 @@ starters::StartedRun StartedRunOf(const tensorflow::OpKernelContext& ctx) {
 }
 
 bool IsThreadOfPython() { return PyGILState_GetThisThreadState() != nullptr; }
-
-void DefineInterruptibleRuns(nb::module_& m) {
-  m.def(
-      "set_interrupts",
-      [](const nb::capsule& api) {
-        interrupts =
-            static_cast<const InterruptsApi*>(capsules::Get(api, capsules::kInterruptsApi));
-      },
-      nb::arg("api"), "Sets what gives up calls when Ctrl-C comes: a pointer to an InterruptsApi.");
-}
 
 }  // namespace hostcall

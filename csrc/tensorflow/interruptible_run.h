@@ -2,8 +2,6 @@
 // a run within TensorFlow, where Python's signal handlers do not run before the run has ended.
 #pragma once
 
-#include <nanobind/nanobind.h>
-
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -68,8 +66,5 @@ starters::StartedRun StartedRunOf(const tensorflow::OpKernelContext& ctx);
 
 // Returns true on a thread of Python's, which may start an interruptible run.
 bool IsThreadOfPython();
-
-// Defines the Python side.
-void DefineInterruptibleRuns(nanobind::module_& m);
 
 }  // namespace hostcall

@@ -1,28 +1,29 @@
-#include "kernel_creator.h"
-
+// Creation of the kernels of must-compile functions.
 #include <functional>
 #include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "bounded_launch.h"
-#include "flags.h"
 #include "functions/call_kernel.h"
 #include "functions/fallback_kernel.h"
 #include "functions/reachable.h"
 #include "hostcall_attributes.h"
-#include "missing_kernels.h"
+#include "module.h"
 #include "named_errors.h"
 #include "partitioned_function_kernel.h"
 #include "python_hooks.h"
 #include "region_launch.h"
 #include "run_tracking.h"
+#include "starters.h"
 #include "tensorflow/compiler/jit/xla_kernel_creator.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/common_runtime/function.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/node_properties.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/graph/graph_debug_info_builder.h"
 #include "variable_copies.h"
 
 namespace hostcall {
@@ -32,12 +33,6 @@ using tensorflow::FunctionLibraryDefinition;
 using tensorflow::FunctionLibraryRuntime;
 using tensorflow::NodeDef;
 using tensorflow::NodeProperties;
-
-// Returns the function that a node calls: in `f` of a PartitionedCall, or an eager call's op.
-const std::string& CalledFunction(const NodeDef& node) {
-  auto f = node.attr().find("f");
-  return f != node.attr().end() && f->second.has_func() ? f->second.func().name() : node.op();
-}
 
 NodeDef WithCalledFunction(NodeDef node, const std::string& function) {
   auto f = node.mutable_attr()->find("f");
@@ -59,6 +54,38 @@ Where WhereItRuns(const FunctionLibraryRuntime& runtime) {
   const tensorflow::Device* device = runtime.device();
   if (device == nullptr) return {"", /*others=*/true};
   return {device->name(), device->device_type() != tensorflow::DEVICE_CPU};
+}
+
+// Returns where the user's code has made a node, in TensorFlow's format; "" if it is unknown.
+std::string CreatedAt(const MissingKernel& missing, const FunctionLibraryDefinition& library) {
+  const auto record = library.FindRecord(missing.function);
+  if (record == nullptr) return "";
+  const auto trace = record->stack_traces().find(missing.node);
+  if (trace == record->stack_traces().end() || trace->second == nullptr) return "";
+  tensorflow::AbstractStackTrace::TracePrintingOptions options;
+  options.drop_internal_frames = true;
+  return absl::StrCat("\nThe op is created at:\n", trace->second->ToString(options));
+}
+
+// Returns XLA's message if an op that it gets to see has no kernel for the device of the runtime;
+// else "". Compiling the function would take long, and would leave a warning of TensorFlow's on the
+// terminal.
+std::string RefusalForMissingKernels(const FunctionLibraryRuntime& runtime,
+                                     const std::string& function) {
+  const tensorflow::Device* device = runtime.device();
+  if (device == nullptr) return "";
+  const FunctionLibraryDefinition& library = *runtime.GetFunctionLibraryDefinition();
+  if (!MayLackXlaKernel(function, library, device->device_type())) return "";
+  // If Python cannot tell, XLA will.
+  const auto found =
+      MissingKernels(SerializedReachable(function, library), function, device->name());
+  if (!found.ok() || found->empty()) return "";
+  const auto in_words = [](std::string* out, const MissingKernel& missing) {
+    absl::StrAppend(out, missing.op, " (No registered '", missing.op, "' OpKernel){{node ",
+                    missing.node, "}}");
+  };
+  return absl::StrCat("Detected unsupported operations in ", function, ": ",
+                      absl::StrJoin(*found, ", ", in_words), CreatedAt(found->front(), library));
 }
 
 // Separator of the messages that XLA has given for a function at several times.
@@ -250,7 +277,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     if (!whole) announce = [entry = function.entry] { Announce(entry); };
     LaunchedFunction launched = function;
     launched.is_cluster = is_cluster;
-    launched.elsewhere = &OfItsStarter;
+    launched.elsewhere = &starters::OfItsStarter;
     created = FallBackOnRefusal(runtime, props, launched, fallback, announce, kernel);
     if (!created.ok() || !(launched.is_cluster || launched.is_bounded)) return created;
     return Bound(runtime, props, function.calls_host, kernel);

@@ -1,5 +1,7 @@
 // The extension module `hostcall._tensorflow`. Importing it registers the XLA kernels of the script
 // ops and the graph pass.
+#include "module.h"
+
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -11,28 +13,21 @@
 #include <utility>
 
 #include "buffer_provider.h"
-#include "compilations.h"
-#include "eager_tensors.h"
+#include "compat/xla_api.h"
 #include "functions/reachable.h"
-#include "host_script_op.h"
-#include "interruptible_run.h"
-#include "kernel_creator.h"
-#include "profiler.h"
 #include "python_hooks.h"
-#include "region_handler.h"
 #include "region_shapes.h"
 #include "run_devices.h"
 #include "run_tracking.h"
 #include "runtime/capsules.h"
+#include "runtime/host_api.h"
 #include "starters.h"
+#include "tsl/profiler/lib/traceme.h"
 #include "xla/ffi/api/c_api.h"
-
-// From xla/ffi/ffi_api.h, which cannot be included: the wheel lacks the MLIR headers that it needs.
-namespace xla::ffi {
-const XLA_FFI_Api* GetXlaFfiApi();
-}
+#include "xla/tsl/profiler/backends/cpu/traceme_recorder.h"
 
 namespace nb = nanobind;
+namespace capsules = hostcall::capsules;
 
 namespace {
 
@@ -52,22 +47,16 @@ nb::object TakeText(XLA_FFI_Error* error) {
   return text;
 }
 
-void RegisterHandler(const nb::capsule& handler, const std::string& name,
-                     const std::string& platform) {
-  XLA_FFI_Handler_Register_Args args{};
-  args.struct_size = XLA_FFI_Handler_Register_Args_STRUCT_SIZE;
-  args.name = {name.data(), name.size()};
-  args.platform = {platform.data(), platform.size()};
-  args.bundle.execute = reinterpret_cast<XLA_FFI_Handler*>(
-      hostcall::capsules::Get(handler, hostcall::capsules::kHandler));
-  const nb::object error = TakeText(xla::ffi::GetXlaFfiApi()->XLA_FFI_Handler_Register(&args));
+void RegisterHandler(XLA_FFI_Handler* handler, const std::string& name,
+                     const std::string& platform = "Host") {
+  const nb::object error = TakeText(hostcall::compat::Register(handler, name, platform));
   if (error.is_valid()) throw nb::import_error(nb::cast<std::string>(error).c_str());
 }
 
 // Asks a handler for its version, as XLA does when it registers one.
 nb::tuple DescribeHandler(const nb::capsule& handler) {
   const char* name = handler.name();
-  if (name != nullptr && std::string_view(name) != hostcall::capsules::kHandler) {
+  if (name != nullptr && std::string_view(name) != capsules::kHandler) {
     throw nb::type_error(name);
   }
   XLA_FFI_Metadata metadata{};
@@ -89,6 +78,19 @@ nb::tuple DescribeHandler(const nb::capsule& handler) {
                         metadata.state_type_id.type_id != XLA_FFI_UNKNOWN_TYPE_ID.type_id);
 }
 
+const hostcall::HostApi& TensorFlowHost() {
+  using tsl::profiler::TraceMe;
+  static const hostcall::HostApi api = {
+      hostcall::kEagerTensors,
+      hostcall::kBufferProvider,
+      {&tsl::profiler::internal::g_trace_level,
+       [](const std::string& name) { return TraceMe::ActivityStart(name); },
+       [](int64_t begun) { TraceMe::ActivityEnd(begun); }},
+      {xla::ffi::GetXlaFfiApi(), &hostcall::FindRun},
+  };
+  return api;
+}
+
 }  // namespace
 
 NB_MODULE(_tensorflow, m) {
@@ -96,31 +98,29 @@ NB_MODULE(_tensorflow, m) {
   hostcall::DefinePythonHooks(m);
   hostcall::DefineCompilations(m);
   hostcall::DefineRunTracking(m);
-  hostcall::DefineInterruptibleRuns(m);
   hostcall::starters::Define(m);
   hostcall::DefineHostScriptOp(m);
   hostcall::DefineEagerTensors(m);
-  hostcall::DefineProfiler(m);
   hostcall::DefineBufferProvider(m);
   hostcall::DefineRegionShapes(m);
-  m.def("register_handler", &RegisterHandler, nb::arg("handler"), nb::arg("name"),
-        nb::arg("platform") = "Host",
-        "Registers an FFI handler with TensorFlow's XLA, as the custom call target of that name in "
-        "programs for a platform, such as CUDA. Needs no device of it. Raises ImportError when XLA "
-        "refuses it, as it does a second handler of the name.");
   m.def(
-      "register_region_handler",
-      [] {
-        if (const absl::Status status = hostcall::RegisterRegionHandler(); !status.ok()) {
-          throw nb::import_error(std::string(status.message()).c_str());
-        }
+      "register_handler",
+      [](const nb::capsule& handler, const std::string& name, const std::string& platform) {
+        RegisterHandler(
+            reinterpret_cast<XLA_FFI_Handler*>(capsules::Get(handler, capsules::kHandler)), name,
+            platform);
       },
+      nb::arg("handler"), nb::arg("name"), nb::arg("platform") = "Host",
+      "Registers an FFI handler with TensorFlow's XLA, as the custom call target of that name in "
+      "programs for a platform, such as CUDA. Needs no device of it. Raises ImportError when XLA "
+      "refuses it, as it does a second handler of the name.");
+  m.def(
+      "register_region_handler", [] { RegisterHandler(&HostcallRegionHandler, "hostcall_region"); },
       "Registers the handler of regions. Raises ImportError when XLA refuses it.");
   m.def("describe_handler", &DescribeHandler, nb::arg("handler"),
         "The address of an FFI handler in a capsule, the FFI API version (major, minor) that it "
         "was built with, and whether it makes a state. Raises ValueError when it does not say so, "
-        "and "
-        "TypeError, with the name, when the capsule has one that is not of handlers.");
+        "and TypeError, with the name, when the capsule has one that is not of handlers.");
   m.def(
       "ffi_api_version",
       [] {
@@ -129,9 +129,15 @@ NB_MODULE(_tensorflow, m) {
       },
       "The version of the FFI that TensorFlow's XLA has.");
   m.def(
-      "run_finder",
-      [] { return nb::capsule(hostcall::GetRunFinder(), hostcall::capsules::kRunFinder); },
-      "How the runtime finds the run of a call: a pointer to a RunFinder (runtime/turns.h).");
+      "host_api", [] { return nb::capsule(&TensorFlowHost(), capsules::kHostApi); },
+      "What the runtime has of TensorFlow: a pointer to a HostApi (runtime/host_api.h).");
+  m.def(
+      "install",
+      [](const nb::capsule& api) {
+        hostcall::runtime =
+            static_cast<const hostcall::RuntimeApi*>(capsules::Get(api, capsules::kRuntimeApi));
+      },
+      nb::arg("api"), "Sets the runtime: a pointer to a RuntimeApi (runtime/host_api.h).");
   m.def("set_ops_at_risk", &hostcall::SetOpsAtRisk, nb::arg("ops"),
         "Sets the ops that XLA may get wrong.");
   m.def("set_checks_sizes", &hostcall::SetChecksSizes, nb::arg("value"),

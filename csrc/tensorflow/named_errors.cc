@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "functions/call_kernel.h"
+#include "functions/reachable.h"
 #include "functions/wrapped_kernel.h"
 #include "hostcall_attributes.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -33,14 +34,13 @@ class NotingKernel : public tensorflow::OpKernel {
 }  // namespace
 
 bool NotesErrors(const tensorflow::NodeDef& node) {
-  const auto mark = node.attr().find(attributes::NOTES_ERRORS);
-  return mark != node.attr().end() && mark->second.b();
+  return HasFlag(node, attributes::NOTES_ERRORS);
 }
 
 absl::Status CreateNotingKernel(tensorflow::FunctionLibraryRuntime* runtime,
                                 const std::shared_ptr<const tensorflow::NodeProperties>& props,
                                 std::unique_ptr<tensorflow::OpKernel>* kernel) {
-  absl::Status created = CreateCpuKernel(runtime, props, kernel);
+  absl::Status created = CreateKernelFor(tensorflow::DEVICE_CPU, runtime, props, kernel);
   if (!created.ok() || (*kernel)->AsAsync() != nullptr) return created;
   return WrapKernel<NotingKernel>(runtime, props, kernel);
 }

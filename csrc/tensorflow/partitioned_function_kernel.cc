@@ -1,20 +1,17 @@
 #include "partitioned_function_kernel.h"
 
 #include <functional>
-#include <mutex>
 #include <string>
 #include <utility>
 
-#include "flags.h"
 #include "functions/call_kernel.h"
 #include "functions/partition_errors.h"
-#include "functions/wrapped_kernel.h"
+#include "functions/reachable.h"
 #include "hostcall_attributes.h"
 #include "interruptible_run.h"
 #include "named_errors.h"
 #include "run_tracking.h"
 #include "tensorflow/core/common_runtime/device.h"
-#include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/resource_handle.h"
 
 namespace hostcall {
@@ -38,7 +35,7 @@ class SequentialCall : public tensorflow::AsyncOpKernel {
 
   void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
     if (TakesResourcesFromElsewhere(*ctx)) {
-      const absl::StatusOr<AsyncOpKernel*> other = Other();
+      const absl::StatusOr<AsyncOpKernel*> other = on_several_devices_.Get();
       OP_REQUIRES_OK_ASYNC(ctx, other.status(), done);
       (*other)->ComputeAsync(ctx, std::move(done));
       return;
@@ -46,7 +43,7 @@ class SequentialCall : public tensorflow::AsyncOpKernel {
     const absl::Status started = RunBesideTensorFlow([this, ctx, done] {
       static auto* inline_runner = new std::function<void(std::function<void()>)>(
           [](const std::function<void()>& task) { task(); });
-      tensorflow::OpKernelContext::Params params = *ctx->params();
+      tensorflow::OpKernelContext::Params params = ParamsOf(*ctx);
       params.runner = inline_runner;
       params.run_all_kernels_inline = true;  // tells loops that they must not recurse
       ForgetFailedNode();
@@ -72,20 +69,10 @@ class SequentialCall : public tensorflow::AsyncOpKernel {
     return false;
   }
 
-  absl::StatusOr<AsyncOpKernel*> Other() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    if (other_ == nullptr) {
-      if (absl::Status made = on_several_devices_(&other_); !made.ok()) return made;
-    }
-    return other_->AsAsync();
-  }
-
   const std::string function_;
   const std::string entry_;  // the function as users know it
-  const MakeKernel on_several_devices_;
+  LazyKernel<> on_several_devices_;
   const std::unique_ptr<tensorflow::OpKernel> call_;
-  std::mutex mutex_;
-  std::unique_ptr<tensorflow::OpKernel> other_;
 };
 
 // A call whose nodes run on several devices, or on several threads.
@@ -99,8 +86,7 @@ class PartitionedCall : public tensorflow::AsyncOpKernel {
         call_(std::move(call)) {}
 
   void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
-    tensorflow::OpKernelContext::Params params = *ctx->params();
-    params.eigen_gpu_device = nullptr;  // owned by the other params
+    tensorflow::OpKernelContext::Params params = ParamsOf(*ctx);
     std::shared_ptr<InterruptibleRun> run;
     if (IsThreadOfPython() && params.runner != nullptr) {
       run = std::make_shared<InterruptibleRun>(*params.runner);
@@ -144,9 +130,6 @@ absl::Status CreatePartitionedFunctionKernel(tensorflow::FunctionLibraryRuntime*
                                     std::move(on_several_devices));
 }
 
-bool IsInnerCall(const NodeDef& node) {
-  const auto mark = node.attr().find(attributes::INNER_CALL);
-  return mark != node.attr().end() && mark->second.b();
-}
+bool IsInnerCall(const NodeDef& node) { return HasFlag(node, attributes::INNER_CALL); }
 
 }  // namespace hostcall

@@ -1,17 +1,15 @@
 // The kernel of a partitioned function, which runs on the host with compiled clusters in it.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 
+#include "functions/wrapped_kernel.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/node_properties.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace hostcall {
-
-using MakeKernel = std::function<absl::Status(std::unique_ptr<tensorflow::OpKernel>*)>;
 
 // Creates the kernel of a StatefulPartitionedCall of `function`, which takes the inputs of `props`
 // and returns its outputs. Users know it as `entry`. A function marked as sequential runs on one

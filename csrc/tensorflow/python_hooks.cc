@@ -23,19 +23,10 @@ namespace {
 
 std::atomic<bool> enabled{false};
 
-// Leaked: Python objects that must not be released after the interpreter is gone.
-struct Hooks {
-  nb::object lower;
-  nb::object evaluate;
-  nb::object rewrite;
-  nb::object announce;
-  nb::object missing_kernels;
-  nb::object plain;
-  nb::object tell_outgrown;
-  nb::object shapes_in_region;
-};
-Hooks& GlobalHooks() {
-  static Hooks* hooks = new Hooks();
+// The functions of `set_hooks`, by name. Leaked: Python objects that must not be released after the
+// interpreter is gone.
+nb::dict& Hooks() {
+  static auto* hooks = new nb::dict();
   return *hooks;
 }
 
@@ -57,7 +48,7 @@ absl::Status ToStatus(nb::python_error& error) {
 
 // Calls a hook with the tuple that `make_arguments` makes, and has `read` read the answer.
 template <typename Make, typename Read>
-auto CallPython(const nb::object& hook, Make&& make_arguments, Read&& read)
+auto CallPython(const char* name, Make&& make_arguments, Read&& read)
     -> absl::StatusOr<decltype(read(nb::handle()))> {
   if (!PythonIsRunning()) {
     return absl::FailedPreconditionError(
@@ -66,6 +57,7 @@ auto CallPython(const nb::object& hook, Make&& make_arguments, Read&& read)
   GilHold gil;
   DeferredDecrefScope decrefs;
   try {
+    const nb::object hook = Hooks()[name];
     nb::handle arguments = decrefs.Defer(make_arguments());
     return read(
         decrefs.Defer(UntilExit([&] { return PyObject_CallObject(hook.ptr(), arguments.ptr()); })));
@@ -75,6 +67,12 @@ auto CallPython(const nb::object& hook, Make&& make_arguments, Read&& read)
   } catch (const std::exception& error) {
     return absl::InternalError(error.what());
   }
+}
+
+// Tells a hook of a function. Ignores errors: no call depends on the answer.
+void Tell(const char* hook, const std::string& function) {
+  const auto arguments = [&]() -> nb::object { return nb::make_tuple(function); };
+  CallPython(hook, arguments, [](nb::handle) { return true; }).IgnoreError();
 }
 
 nb::bytes Serialize(const google::protobuf::MessageLite& message) {
@@ -123,7 +121,7 @@ absl::StatusOr<LoweredCall> LowerScriptOp(const tensorflow::NodeDef& node,
     }
     return nb::make_tuple(Serialize(node), specs);
   };
-  return CallPython(GlobalHooks().lower, arguments, [](nb::handle answer) {
+  return CallPython("lower", arguments, [](nb::handle answer) {
     LoweredCall lowered;
     lowered.target = Field<std::string>(answer, "target");
     lowered.attributes = Field<std::string>(answer, "attributes");
@@ -150,7 +148,7 @@ absl::StatusOr<std::optional<std::vector<tensorflow::Tensor>>> EvaluateScriptOp(
     }
     return nb::make_tuple(Serialize(node), values);
   };
-  return CallPython(GlobalHooks().evaluate, arguments, [](nb::handle answer) -> Results {
+  return CallPython("evaluate", arguments, [](nb::handle answer) -> Results {
     const auto values = nb::cast<std::optional<std::vector<nb::bytes>>>(answer);
     if (!values.has_value()) return std::nullopt;
     std::vector<tensorflow::Tensor> results;
@@ -167,7 +165,7 @@ absl::StatusOr<RewrittenFunction> RewriteFunction(const std::string& library,
     return nb::make_tuple(nb::bytes(library.data(), library.size()), function, where.device,
                           where.others, nb::bytes(refusal.data(), refusal.size()), whole);
   };
-  return CallPython(GlobalHooks().rewrite, arguments, ToRewritten);
+  return CallPython("rewrite", arguments, ToRewritten);
 }
 
 absl::StatusOr<std::vector<MissingKernel>> MissingKernels(const std::string& library,
@@ -176,7 +174,7 @@ absl::StatusOr<std::vector<MissingKernel>> MissingKernels(const std::string& lib
   const auto arguments = [&]() -> nb::object {
     return nb::make_tuple(nb::bytes(library.data(), library.size()), function, device);
   };
-  return CallPython(GlobalHooks().missing_kernels, arguments, [](nb::handle answer) {
+  return CallPython("missing_kernels", arguments, [](nb::handle answer) {
     std::vector<MissingKernel> found;
     for (nb::handle missing : answer) {
       found.push_back({Field<std::string>(missing, "function"), Field<std::string>(missing, "node"),
@@ -192,7 +190,7 @@ absl::StatusOr<RewrittenFunction> PlainFunction(const std::string& library,
     return nb::make_tuple(nb::bytes(library.data(), library.size()), function, where.device,
                           where.others);
   };
-  return CallPython(GlobalHooks().plain, arguments, ToRewritten);
+  return CallPython("plain", arguments, ToRewritten);
 }
 
 absl::StatusOr<std::vector<tensorflow::PartialTensorShape>> ShapesOfScriptOp(
@@ -208,7 +206,7 @@ absl::StatusOr<std::vector<tensorflow::PartialTensorShape>> ShapesOfScriptOp(
     }
     return nb::make_tuple(Serialize(node), shapes);
   };
-  return CallPython(GlobalHooks().shapes_in_region, arguments, [](nb::handle answer) {
+  return CallPython("shapes_in_region", arguments, [](nb::handle answer) {
     std::vector<tensorflow::PartialTensorShape> shapes;
     for (const Sizes& sizes : nb::cast<std::vector<Sizes>>(answer)) {
       shapes.push_back(sizes.has_value() ? tensorflow::PartialTensorShape(*sizes)
@@ -218,50 +216,19 @@ absl::StatusOr<std::vector<tensorflow::PartialTensorShape>> ShapesOfScriptOp(
   });
 }
 
-void Announce(const std::string& function) {
-  const auto arguments = [&]() -> nb::object { return nb::make_tuple(function); };
-  // Ignore errors: no call depends on the answer.
-  CallPython(GlobalHooks().announce, arguments, [](nb::handle) { return true; }).IgnoreError();
-}
+void Announce(const std::string& function) { Tell("announce", function); }
 
-void TellOutgrown(const std::string& function) {
-  // Ignore errors: this only logs, and the call goes on.
-  CallPython(
-      GlobalHooks().tell_outgrown, [&]() -> nb::object { return nb::make_tuple(function); },
-      [](nb::handle) { return true; })
-      .IgnoreError();
-}
+void TellOutgrown(const std::string& function) { Tell("tell_outgrown", function); }
 
 void DefinePythonHooks(nb::module_& m) {
   m.def(
-      "set_hooks",
-      [](nb::object lower, nb::object evaluate, nb::object rewrite, nb::object announce) {
-        GlobalHooks().lower = std::move(lower);
-        GlobalHooks().evaluate = std::move(evaluate);
-        GlobalHooks().rewrite = std::move(rewrite);
-        GlobalHooks().announce = std::move(announce);
-      },
-      nb::arg("lower"), nb::arg("evaluate"), nb::arg("rewrite"), nb::arg("announce"),
-      "Sets the functions that lower a script op, that call its function when XLA compiles, that "
-      "rewrite a must-compile function, and that log what has become of one.");
-  m.def(
-      "set_missing_kernels_hook",
-      [](nb::object find) { GlobalHooks().missing_kernels = std::move(find); }, nb::arg("find"),
-      "Sets the function that finds the nodes of a function which XLA has no kernels for.");
-  m.def(
-      "set_uncompiled_hooks",
-      [](nb::object plain, nb::object tell_outgrown) {
-        GlobalHooks().plain = std::move(plain);
-        GlobalHooks().tell_outgrown = std::move(tell_outgrown);
-      },
-      nb::arg("plain"), nb::arg("tell_outgrown"),
-      "Sets the functions that rewrite a cluster for TensorFlow's kernels, and that hear of each "
-      "cluster that is compiled no more.");
-  m.def(
-      "set_region_hook",
-      [](nb::object shapes) { GlobalHooks().shapes_in_region = std::move(shapes); },
-      nb::arg("shapes"),
-      "Sets the function that tells the shapes of the results of a script op in a region.");
+      "set_hooks", [](const nb::kwargs& hooks) { Hooks().update(hooks); },
+      "Sets functions of Python's: `lower` lowers a script op, `evaluate` calls its function when "
+      "XLA compiles, `rewrite` rewrites a must-compile function, and `announce` logs the outcome. "
+      "`missing_kernels` finds the nodes of a function that XLA has no kernels for. `plain` "
+      "rewrites a cluster for TensorFlow's kernels, and `tell_outgrown` hears of each cluster that "
+      "is compiled no more. `shapes_in_region` tells the shapes of the results of a script op in a "
+      "region.");
   m.def(
       "has_xla_kernel",
       [](const nb::bytes& node, const std::string& device_type) {

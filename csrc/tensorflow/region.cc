@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "functions/call_kernel.h"
 #include "functions/reachable.h"
+#include "functions/wrapped_kernel.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -86,7 +88,7 @@ class Region::Builder {
       if (!slot.ok()) return slot.status();
       step.inputs.push_back(*slot);
     }
-    status = MakeKernel(props, &step.kernel);
+    status = CreateKernelFor(runtime_->device()->device_type(), runtime_, props, &step.kernel);
     if (!status.ok()) return status;
     tensorflow::NameRangeMap ranges;
     status = tensorflow::NameRangesForNode(node, *props->op_def, nullptr, &ranges);
@@ -105,17 +107,6 @@ class Region::Builder {
     for (const auto dtype : props->output_types) region_->keeps_inputs_ |= IsKept(dtype);
     region_->steps_.push_back(std::move(step));
     return absl::OkStatus();
-  }
-
-  absl::Status MakeKernel(const std::shared_ptr<const NodeProperties>& props,
-                          std::unique_ptr<OpKernel>* kernel) {
-    tensorflow::Device* device = runtime_->device();
-    OpKernel* created = nullptr;
-    absl::Status status = tensorflow::CreateOpKernel(
-        tensorflow::DeviceType(device->device_type()), device, device->GetAllocator({}), runtime_,
-        device->resource_manager(), props, runtime_->graph_def_version(), &created);
-    kernel->reset(created);
-    return status;
   }
 
   absl::StatusOr<int> SlotOf(const std::string& value) const {
@@ -147,8 +138,7 @@ absl::Status Region::Run(const OpKernelContext& outer, std::vector<Tensor> input
   slots.insert(slots.end(), constants_.begin(), constants_.end());
   slots.resize(slots_);
   // The launching kernel holds the context until the program has ended.
-  OpKernelContext::Params params = *const_cast<OpKernelContext&>(outer).params();
-  params.eigen_gpu_device = nullptr;
+  OpKernelContext::Params params = ParamsOf(outer);
   params.op_device_context = nullptr;
   params.forward_from_array = nullptr;  // planned by the executor for the launching op
   for (const Step& step : steps_) {

@@ -1,35 +1,25 @@
-#include "region_handler.h"
-
+// The custom call by which a compiled program calls a region.
 #include <cstring>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compat/ffi.h"
+#include "module.h"
 #include "region.h"
 #include "run_tracking.h"
+#include "runtime/frame_attributes.h"
+#include "runtime/handler_result.h"
+#include "runtime/raw_buffers.h"
 #include "starters.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "xla/ffi/api/ffi.h"
 
-// From xla/ffi/ffi_api.h, which cannot be included: the wheel lacks the MLIR headers that it needs.
-namespace xla::ffi {
-const XLA_FFI_Api* GetXlaFfiApi();
-}
-
 namespace ffi = xla::ffi;
 
 namespace hostcall {
-
-// Result of a call: a future if the call goes on elsewhere; otherwise an error, or success.
-struct RegionResult {
-  std::optional<ffi::Future> later;
-  std::optional<ffi::Error> error;
-};
 
 namespace {
 
@@ -64,38 +54,34 @@ struct RegionCall {
   std::vector<Buffer> results;
 };
 
-Buffer ToBuffer(const ffi::AnyBuffer& buffer) {
-  TensorShape shape;
-  for (const int64_t size : buffer.dimensions()) shape.AddDim(size);
-  return {buffer.untyped_data(), std::move(shape)};
-}
-
-template <typename Remaining, typename Get>
-std::vector<Buffer> Buffers(const Remaining& remaining, size_t begin, Get get) {
+// Returns the buffers from `begin` on, without tokens.
+std::vector<Buffer> BuffersFrom(const RawBuffers& raw, size_t begin) {
   std::vector<Buffer> buffers;
-  for (size_t i = begin; i < remaining.size(); ++i) {
-    const ffi::AnyBuffer buffer = get(remaining, i);
-    if (buffer.element_type() != ffi::DataType::TOKEN) buffers.push_back(ToBuffer(buffer));
+  for (size_t i = begin; i < raw.size(); ++i) {
+    if (IsToken(*raw[i])) continue;
+    TensorShape shape;
+    for (int64_t dim = 0; dim < raw[i]->rank; ++dim) shape.AddDim(raw[i]->dims[dim]);
+    buffers.push_back({raw[i]->data, std::move(shape)});
   }
   return buffers;
 }
 
-absl::StatusOr<RegionCall> ReadFrame(const ffi::RemainingArgs& args, const ffi::RemainingRets& rets,
-                                     int64_t index) {
-  RegionCall call;
-  const auto scope = args.get<ffi::AnyBuffer>(0);
-  if (!scope.has_value() || scope->element_type() != ffi::DataType::S64) {
-    return absl::InternalError("hostcall: malformed call of a region");
+RegionCall ReadFrame(const XLA_FFI_CallFrame& frame) {
+  int64_t index = 0;
+  AttributeReader(frame.attrs).Take("region", index).End();
+  const RawBuffers args(frame.args);
+  if (args.size() == 0 || args[0]->dtype != XLA_FFI_DataType_S64) {
+    throw Failure(ffi::ErrorCode::kInternal, "hostcall: malformed call of a region");
   }
-  call.scope = reinterpret_cast<RegionScope*>(*static_cast<int64_t*>(scope->untyped_data()));
+  RegionCall call;
+  call.scope = reinterpret_cast<RegionScope*>(*static_cast<int64_t*>(args[0]->data));
   call.region = call.scope->region(index);
-  call.operands = Buffers(
-      args, 1, [](const auto& all, size_t i) { return *all.template get<ffi::AnyBuffer>(i); });
-  call.results = Buffers(
-      rets, 0, [](const auto& all, size_t i) { return **all.template get<ffi::AnyBuffer>(i); });
+  call.operands = BuffersFrom(args, 1);
+  call.results = BuffersFrom(RawBuffers(frame.rets), 0);
   if (call.region == nullptr || call.operands.size() != call.region->input_types().size() ||
       call.results.size() != call.region->output_types().size()) {
-    return absl::InternalError("hostcall: a call of a region does not fit the region");
+    throw Failure(ffi::ErrorCode::kInternal,
+                  "hostcall: a call of a region does not fit the region");
   }
   return call;
 }
@@ -159,17 +145,16 @@ ffi::Error ToError(const absl::Status& status) {
   return ffi::Error(static_cast<ffi::ErrorCode>(status.code()), std::string(status.message()));
 }
 
-RegionResult Handle(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t index) {
-  absl::StatusOr<RegionCall> call = ReadFrame(args, rets, index);
-  if (!call.ok()) return {std::nullopt, ToError(call.status())};
-  if (!call->region->waits()) {
-    const absl::Status run = Run(*call);
+Result Handle(const XLA_FFI_CallFrame& frame) {
+  RegionCall call = ReadFrame(frame);
+  if (!call.region->waits()) {
+    const absl::Status run = Run(call);
     if (run.ok()) return {};
     return {std::nullopt, ToError(run)};
   }
   ffi::Promise promise;
   ffi::Future future(promise);
-  const absl::Status started = RunBesideTensorFlow([promise, call = *std::move(call)]() mutable {
+  const absl::Status started = RunBesideTensorFlow([promise, call = std::move(call)]() mutable {
     const absl::Status run = Run(call);
     run.ok() ? promise.SetAvailable() : promise.SetError(ToError(run));
   });
@@ -180,34 +165,6 @@ RegionResult Handle(ffi::RemainingArgs args, ffi::RemainingRets rets, int64_t in
 }  // namespace
 }  // namespace hostcall
 
-// Encoding of an answer, which XLA takes at once, as that costs less, or as a future.
-template <ffi::ExecutionStage stage>
-struct ffi::ResultEncoding<stage, hostcall::RegionResult> {
-  static std::variant<XLA_FFI_Error*, XLA_FFI_Future*> Encode(const XLA_FFI_Api* api,
-                                                              XLA_FFI_ExecutionContext* ctx,
-                                                              hostcall::RegionResult result) {
-    if (result.later.has_value()) {
-      return ResultEncoding<stage, Future>::Encode(api, ctx, *std::move(result.later));
-    }
-    if (!result.error.has_value()) return static_cast<XLA_FFI_Error*>(nullptr);
-    return ResultEncoding<stage, Error>::Encode(api, ctx, *std::move(result.error));
-  }
-};
-
-HOSTCALL_DEFINE_HANDLER(HostcallRegionHandler, hostcall::Handle,
-                        ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attr<int64_t>("region"));
-
-namespace hostcall {
-
-absl::Status RegisterRegionHandler() {
-  const std::string name = "hostcall_region";
-  XLA_FFI_Handler_Register_Args args{};
-  args.struct_size = XLA_FFI_Handler_Register_Args_STRUCT_SIZE;
-  args.name = {name.data(), name.size()};
-  args.platform = {"Host", 4};
-  args.bundle.execute = HostcallRegionHandler;
-  if (ffi::GetXlaFfiApi()->XLA_FFI_Handler_Register(&args) == nullptr) return absl::OkStatus();
-  return absl::InternalError("hostcall: XLA does not take the handler of regions");
+extern "C" XLA_FFI_Error* HostcallRegionHandler(XLA_FFI_CallFrame* frame) {
+  return hostcall::Answer(frame, hostcall::Handle);
 }
-
-}  // namespace hostcall

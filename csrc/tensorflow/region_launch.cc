@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "functions/call_kernel.h"
 #include "functions/wrapped_kernel.h"
 #include "tensorflow/core/framework/node_def_util.h"
-#include "tensorflow/core/framework/op.h"
 
 namespace hostcall {
 namespace {
@@ -72,8 +72,7 @@ class RegionRun {
   }
 
   OpKernelContext::Params Parameters() const {
-    OpKernelContext::Params params = *outer_->params();
-    params.eigen_gpu_device = nullptr;
+    OpKernelContext::Params params = ParamsOf(*outer_);
     params.inputs = inputs_;
     return params;
   }
@@ -108,25 +107,13 @@ class RegionLaunchKernel : public AsyncOpKernel {
 
 absl::StatusOr<std::shared_ptr<const NodeProperties>> RegionLaunchNode(
     const NodeProperties& props, const tensorflow::FunctionDef& function) {
-  const tensorflow::OpDef* op = nullptr;
-  absl::Status status =
-      tensorflow::OpRegistry::Global()->LookUpOpDef("StatefulPartitionedCall", &op);
-  if (!status.ok()) return status;
   tensorflow::DataTypeVector inputs, outputs;
   for (const auto& arg : function.signature().input_arg()) inputs.push_back(arg.type());
   for (const auto& result : function.signature().output_arg()) outputs.push_back(result.type());
   NodeDef node;
-  node.set_name(props.node_def.name());
-  node.set_op(op->name());
-  node.set_device(props.node_def.device());
-  tensorflow::NameAttrList callee;
-  callee.set_name(function.signature().name());
-  tensorflow::AddNodeAttr("f", callee, &node);
-  tensorflow::AddNodeAttr("Tin", inputs, &node);
-  tensorflow::AddNodeAttr("Tout", outputs, &node);
   tensorflow::AddNodeAttr("_XlaMustCompile", true, &node);
-  tensorflow::AddDefaultsToNodeDef(*op, &node);
-  return std::make_shared<const NodeProperties>(op, std::move(node), inputs, outputs);
+  return CallInPlaceOf(props.node_def, function.signature().name(), inputs, outputs,
+                       std::move(node));
 }
 
 absl::Status LaunchWithRegions(tensorflow::FunctionLibraryRuntime* runtime,

@@ -10,10 +10,6 @@
 #include "forwarding_device.h"
 #include "unsupported/Eigen/CXX11/Tensor"
 
-namespace xla::ffi {
-const XLA_FFI_Api* GetXlaFfiApi();  // from xla/ffi/ffi.h, which has another FFI of the same names
-}
-
 namespace hostcall {
 namespace {
 
@@ -46,19 +42,6 @@ int64_t NumberOf(const Eigen::ThreadPoolDevice* threads) {
   return reinterpret_cast<int64_t>(threads);
 }
 
-turns::Run FindRun(XLA_FFI_ExecutionContext* context) {
-  using Cpu = compat::HandlerContext::CpuContext;
-  const Cpu* cpu = std::get_if<Cpu>(&compat::ContextOf(context)->backend_context);
-  if (cpu == nullptr || cpu->intra_op_thread_pool == nullptr) return {};
-  const Eigen::Allocator* marker = cpu->intra_op_thread_pool->allocator();
-  for (const bool takes_turns : {false, true}) {
-    if (marker == Marker::Of(takes_turns)) {
-      return {NumberOf(cpu->intra_op_thread_pool), takes_turns};
-    }
-  }
-  return {};
-}
-
 }  // namespace
 
 std::unique_ptr<tensorflow::Device> RunDevices::Take() {
@@ -80,9 +63,17 @@ void RunDevices::GiveBack(std::unique_ptr<tensorflow::Device> device) {
 
 int64_t RunOn(tensorflow::Device* device) { return NumberOf(device->eigen_cpu_device()); }
 
-const turns::RunFinder* GetRunFinder() {
-  static const turns::RunFinder finder = {xla::ffi::GetXlaFfiApi(), &FindRun};
-  return &finder;
+turns::Run FindRun(XLA_FFI_ExecutionContext* context) {
+  using Cpu = compat::HandlerContext::CpuContext;
+  const Cpu* cpu = std::get_if<Cpu>(&compat::ContextOf(context)->backend_context);
+  if (cpu == nullptr || cpu->intra_op_thread_pool == nullptr) return {};
+  const Eigen::Allocator* marker = cpu->intra_op_thread_pool->allocator();
+  for (const bool takes_turns : {false, true}) {
+    if (marker == Marker::Of(takes_turns)) {
+      return {NumberOf(cpu->intra_op_thread_pool), takes_turns};
+    }
+  }
+  return {};
 }
 
 }  // namespace hostcall

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "runtime/turns.h"
+#include "runtime/host_api.h"
 #include "tensorflow/core/common_runtime/device.h"
 
 namespace hostcall {
@@ -35,7 +35,7 @@ class RunDevices {
 // Returns the run number that calls get in a run on this device, which `RunDevices` has made.
 int64_t RunOn(tensorflow::Device* device);
 
-// Returns the RunFinder for the calls that TensorFlow's XLA makes.
-const turns::RunFinder* GetRunFinder();
+// Finds the run of a call that TensorFlow's XLA makes.
+turns::Run FindRun(XLA_FFI_ExecutionContext* context);
 
 }  // namespace hostcall

@@ -14,9 +14,8 @@
 #include "current_launch.h"
 #include "functions/wrapped_kernel.h"
 #include "interruptible_run.h"
+#include "module.h"
 #include "run_devices.h"
-#include "runtime/capsules.h"
-#include "runtime/early_calls.h"
 #include "runtime/fork.h"
 #include "runtime/gil.h"
 #include "starters.h"
@@ -101,8 +100,6 @@ class TapeResiduals {
   std::atomic<bool> empty_{true};
 };
 
-const EarlyCallsApi* early_calls = nullptr;
-
 void DropBefore(int64_t moment) {
   if (TapeResiduals::Global().empty() || !PythonIsRunning()) return;
   GilHold gil;
@@ -162,9 +159,6 @@ class CallbackThread {
   bool resumed_ = false;
   bool fits_ = true;
 };
-
-using Pool = void(std::function<void()>);
-Pool* pool = nullptr;
 
 class TrackedKernel : public tensorflow::AsyncOpKernel {
  public:
@@ -232,9 +226,9 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
       return;
     }
     const int64_t begun = Runs::Global().Begin();
-    const int64_t run = early_calls->begin_run();
+    const int64_t run = runtime->begin_run();
     launch_->AsAsync()->ComputeAsync(ctx, [begun, run, done = std::move(done)] {
-      early_calls->end_run(run);
+      runtime->end_run(run);
       DropBefore(Runs::Global().End(begun));
       done();
     });
@@ -248,13 +242,6 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
 
 }  // namespace
 
-std::function<void()> OfItsStarter(std::function<void()> task) {
-  return [run = starters::CurrentOrNew(), task = std::move(task)] {
-    const starters::Scope scope(run);
-    task();
-  };
-}
-
 absl::Status RunBesideTensorFlow(std::function<void()> task) {
   // A thread that Python knows is the caller's own, or one of the pool's.
   if (IsThreadOfPython()) {
@@ -265,7 +252,7 @@ absl::Status RunBesideTensorFlow(std::function<void()> task) {
     }
   }
   try {
-    pool(OfItsStarter(std::move(task)));
+    runtime->run_on_pool(starters::OfItsStarter(std::move(task)));
     return absl::OkStatus();
   } catch (const std::exception& error) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -290,12 +277,6 @@ absl::Status TrackRuns(const RunTracking& scope, tensorflow::FunctionLibraryRunt
 
 void DefineRunTracking(nb::module_& m) {
   m.def(
-      "set_pool",
-      [](const nb::capsule& capsule) {
-        pool = reinterpret_cast<Pool*>(capsules::Get(capsule, capsules::kRunOnPool));
-      },
-      nb::arg("pool"), "Sets where programs run that TensorFlow starts on threads of its own.");
-  m.def(
       "set_recording",
       [](nb::object is_stopped, nb::object resume, nb::object stop, nb::object has_no_tapes) {
         Recording::Global() = Recording{std::move(is_stopped), std::move(resume), std::move(stop),
@@ -303,15 +284,6 @@ void DefineRunTracking(nb::module_& m) {
       },
       nb::arg("is_stopped"), nb::arg("resume"), nb::arg("stop"), nb::arg("has_no_tapes"),
       "Sets TensorFlow's functions that say and change whether tapes record on this thread.");
-  m.def(
-      "set_early_calls",
-      [](const nb::capsule& api) {
-        early_calls =
-            static_cast<const EarlyCallsApi*>(capsules::Get(api, capsules::kEarlyCallsApi));
-      },
-      nb::arg("api"),
-      "Sets what is told of runs of programs that begin calls early: a pointer to an "
-      "EarlyCallsApi.");
   m.def(
       "set_table", [](nb::dict table) { TapeResiduals::Global().SetTable(std::move(table)); },
       nb::arg("table"), "Sets the dict that `drop_after_run` removes from.");

@@ -34,14 +34,11 @@ absl::Status TrackRuns(const RunTracking& scope, tensorflow::FunctionLibraryRunt
                        const std::shared_ptr<const tensorflow::NodeProperties>& props,
                        std::unique_ptr<tensorflow::OpKernel>* launch);
 
-// Wraps a task for another thread, so that calls in it see the settings of its starter.
-std::function<void()> OfItsStarter(std::function<void()> task);
-
 // Runs a task that may hold its thread for long: on this thread, unless it is TensorFlow's own, and
 // else on one of the pool's. Returns an error if no thread could be had.
 absl::Status RunBesideTensorFlow(std::function<void()> task);
 
-// Defines the Python side: setters for the pool, for hooks and for the table of handles; the
+// Defines the Python side: setters for hooks and for the table of handles; the
 // moment; and the removal of handles after runs.
 void DefineRunTracking(nanobind::module_& m);
 

@@ -89,6 +89,13 @@ StartedRun CurrentOrNew() {
   return std::make_shared<const Run>();
 }
 
+std::function<void()> OfItsStarter(std::function<void()> task) {
+  return [run = CurrentOrNew(), task = std::move(task)] {
+    const Scope scope(run);
+    task();
+  };
+}
+
 void Define(nb::module_& m) {
   m.def(
       "set_starters",

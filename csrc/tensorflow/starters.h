@@ -5,6 +5,7 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace hostcall::starters {
@@ -51,6 +52,9 @@ const StartedRun& Current();
 // Returns the same for work on another thread. If a thread of Python's works for itself, starts a
 // run; any other thread gets null.
 StartedRun CurrentOrNew();
+
+// Wraps a task for another thread, so that calls in it see the settings of its starter.
+std::function<void()> OfItsStarter(std::function<void()> task);
 
 // Defines the Python side.
 void Define(nanobind::module_& m);

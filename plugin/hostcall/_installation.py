@@ -37,38 +37,30 @@ def _prepare() -> None:
         return
     features.warn_of_missing(features.ALL)
     runtime, bindings = prepared(), _library.load("hostcall._tensorflow")
+    runtime.install(bindings.host_api())
+    bindings.install(runtime.api())
     bindings.set_hooks(
-        _errors.with_interrupts(lowering.lower),
-        _errors.with_interrupts(lowering.evaluate),
-        _errors.with_interrupts(kernel_hook.rewrite_for_kernel),
-        announcements.tell,
-    )
-    bindings.set_missing_kernels_hook(_errors.with_interrupts(kernel_hook.find_missing_kernels))
-    bindings.set_region_hook(_errors.with_interrupts(forming.of_results))
-    bindings.set_uncompiled_hooks(
-        _errors.with_interrupts(kernel_hook.plain_for_kernel),
-        _errors.with_interrupts(announcements.of_outgrown),
+        lower=_errors.with_interrupts(lowering.lower),
+        evaluate=_errors.with_interrupts(lowering.evaluate),
+        rewrite=_errors.with_interrupts(kernel_hook.rewrite_for_kernel),
+        announce=announcements.tell,
+        missing_kernels=_errors.with_interrupts(kernel_hook.find_missing_kernels),
+        plain=_errors.with_interrupts(kernel_hook.plain_for_kernel),
+        tell_outgrown=_errors.with_interrupts(announcements.of_outgrown),
+        shapes_in_region=_errors.with_interrupts(forming.of_results),
     )
     bindings.set_max_compilations(settings.max_compilations())
     bindings.set_checks_assertions(settings.assertions())
     bindings.set_ops_at_risk(sorted(risks.KINDS))
     bindings.set_checks_sizes(settings.dynamic_sizes() == settings.CHECKED)
-    bindings.set_pool(runtime.pool())
     bindings.set_refusal(host_calls.refusal)
     bindings.set_recording(*eager_execution.recording_functions)
-    bindings.set_memory_api(runtime.memory_api())
-    runtime.set_tensor_api(bindings.eager_tensors())
-    runtime.set_profiler_api(bindings.profiler())
-    runtime.set_buffer_provider_api(bindings.buffer_provider())
-    runtime.set_run_finder(bindings.run_finder())
     bindings.set_table(eager_execution.tape_cache)
     bindings.register_handler(runtime.handler(), "hostcall")
     bindings.register_handler(runtime.cuda_handler(), "hostcall", "CUDA")
     bindings.register_handler(runtime.native_handler(), native_code.TARGET)
     for target, handler in runtime.early_handlers().items():
         bindings.register_handler(handler, target)
-    bindings.set_early_calls(runtime.early_calls())
-    bindings.set_interrupts(runtime.interrupts())
     bindings.set_starters(_runs.begin, _runs.runs, _runs.under_way)
     bindings.register_region_handler()
     bindings.install_kernel_creator()

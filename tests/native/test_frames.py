@@ -1,6 +1,8 @@
-"""The handler, called with frames made by hand: what goes in and comes out."""
+"""The handlers, called with frames made by hand: what goes in and comes out."""
 
 import random
+import weakref
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,8 +15,11 @@ from tests.support.native.frames import (
     INT8,
     TOKEN_BUFFER,
     Buffer,
+    Outcome,
     Target,
     call,
+    call_on_gpu,
+    fake_gpu,
     handler,
     native,
     random_array,
@@ -22,6 +27,19 @@ from tests.support.native.frames import (
 )
 
 SHAPES = [(), (1,), (0,), (3, 0, 2), (2, 3), (1, 1, 1, 1, 1, 1), (7, 1, 5), (1000, 33)]
+
+
+Call = Callable[..., Outcome]
+
+
+@pytest.fixture(params=["host", "gpu"])
+def call_there(request: pytest.FixtureRequest) -> Iterator[Call]:
+    """Calls from a program on the CPU, and from one on a GPU that there is not."""
+    if request.param == "host":
+        yield call
+        return
+    with fake_gpu():
+        yield call_on_gpu
 
 
 def values(shape: Any, dtype: np.dtype[Any]) -> np.ndarray:
@@ -34,13 +52,16 @@ def test_the_handler_says_its_version() -> None:
 
 @pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
 @pytest.mark.parametrize("code", DTYPES)
-def test_every_dtype_goes_in_and_comes_out_bit_by_bit(code: int, foreign: bool) -> None:
+def test_every_dtype_goes_in_and_comes_out_bit_by_bit(
+    call_there: Call, code: int, foreign: bool
+) -> None:
     dtype = DTYPES[code]
     seen: list[Any] = []
     target = Target(lambda x: (seen.append(x), x)[1])
     for shape in SHAPES:
         array = values(shape, dtype)
-        done = call(target, [Buffer.of(array)], [Buffer.result(shape, dtype)], foreign=foreign)
+        result = Buffer.result(shape, dtype)
+        done = call_there(target, [Buffer.of(array)], [result], foreign=foreign)
         assert (done.code, done.message) == (0, "")
         assert done.array().tobytes() == array.tobytes() == seen[-1].tobytes()
         assert (seen[-1].dtype, seen[-1].shape) == (dtype, shape)
@@ -49,12 +70,12 @@ def test_every_dtype_goes_in_and_comes_out_bit_by_bit(code: int, foreign: bool) 
 
 @pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
 @pytest.mark.parametrize("token", [False, True], ids=["no token", "token"])
-def test_many_operands_and_results(token: bool, foreign: bool) -> None:
+def test_many_operands_and_results(call_there: Call, token: bool, foreign: bool) -> None:
     arrays = [values((n, 3), dtype) for n, dtype in enumerate(CODES)]
     target = Target(lambda *xs: list(reversed(xs)))
     operands = [Buffer.of(array) for array in arrays]
     results = [Buffer.result(array.shape, array.dtype) for array in reversed(arrays)]
-    done = call(target, operands, results, token=token, foreign=foreign)
+    done = call_there(target, operands, results, token=token, foreign=foreign)
     assert (done.code, done.message) == (0, "")
     assert done.data == [array.tobytes() for array in reversed(arrays)]
 
@@ -84,11 +105,11 @@ def test_any_number_of_operands_and_results(
 
 
 @pytest.mark.parametrize("token", [False, True], ids=["no token", "token"])
-def test_no_operands_and_no_results(token: bool) -> None:
+def test_no_operands_and_no_results(call_there: Call, token: bool) -> None:
     calls: list[int] = []
     target = Target(lambda: calls.append(1))
     for foreign in (False, True):
-        assert call(target, token=token, foreign=foreign).code == 0
+        assert call_there(target, token=token, foreign=foreign).code == 0
     assert len(calls) == 2
 
 
@@ -96,11 +117,11 @@ def random_values(shape: tuple[int, ...]) -> np.ndarray:
     return np.random.default_rng(0).random(shape, np.float32)
 
 
-def test_tokens_may_be_anywhere() -> None:
+def test_tokens_may_be_anywhere(call_there: Call) -> None:
     target = Target(lambda x, y: (y, x))
     operands = [TOKEN_BUFFER, Buffer.of(np.float32(1)), TOKEN_BUFFER, Buffer.of(np.float32(2))]
     results = [Buffer.result(()), TOKEN_BUFFER, Buffer.result(())]
-    done = call(target, operands, results, token=True)
+    done = call_there(target, operands, results, token=True)
     assert (done.code, done.array(0).item(), done.array(2).item()) == (0, 2, 1)
 
 
@@ -164,13 +185,13 @@ def test_memory_for_arguments_that_is_none(empty: Any, message: str) -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 3, 4])
-def test_true_sizes_of_operands(size: int) -> None:
+def test_true_sizes_of_operands(call_there: Call, size: int) -> None:
     whole = np.arange(24, dtype=np.int16).reshape(2, 3, 4)
     seen: list[np.ndarray] = []
     target = Target(seen.append)
     sizes = [Buffer.of(np.int32(size)), Buffer.of(np.int32(1))]
     pairs = [0, 2, 0, 0]
-    assert call(target, [Buffer.of(whole), *sizes], [], dynamic_operands=pairs).code == 0
+    assert call_there(target, [Buffer.of(whole), *sizes], [], dynamic_operands=pairs).code == 0
     np.testing.assert_array_equal(seen[0], whole[:1, :, :size])
     assert seen[0].flags.c_contiguous
     assert seen[0].flags.writeable
@@ -178,31 +199,31 @@ def test_true_sizes_of_operands(size: int) -> None:
 
 @pytest.mark.parametrize("rows", [0, 1, 3])
 @pytest.mark.parametrize("columns", [0, 2, 4])
-def test_true_sizes_of_results(rows: int, columns: int) -> None:
+def test_true_sizes_of_results(call_there: Call, rows: int, columns: int) -> None:
     array = np.arange(rows * columns, dtype=np.int64).reshape(rows, columns) + 1
     target = Target(lambda: array)
     results = [Buffer.result((3, 4), np.int64), *[Buffer.result((), np.int32)] * 2]
-    done = call(target, [], results, dynamic_results=[0, 0, 0, 1])
+    done = call_there(target, [], results, dynamic_results=[0, 0, 0, 1])
     assert (done.code, done.array(1).item(), done.array(2).item()) == (0, rows, columns)
     expected = np.zeros((3, 4), np.int64)
     expected[:rows, :columns] = array
     np.testing.assert_array_equal(done.array(), expected)
 
 
-def test_int4_is_int8_to_xla() -> None:
+def test_int4_is_int8_to_xla(call_there: Call) -> None:
     dtype = DTYPES[INT4]
     target = Target(lambda x: (x[::-1], x.dtype == dtype))
     operand = Buffer.of(np.array([-8, -1, 0, 7], np.int8))
     results = [Buffer.result((4,), np.int8), Buffer.result((), np.bool_)]
     pairs: dict[str, Any] = {"sub_byte_operands": [0, INT4], "sub_byte_results": [0, INT4]}
-    done = call(target, [operand], results, **pairs)
+    done = call_there(target, [operand], results, **pairs)
     assert (done.code, done.array(0).tolist()) == (0, [7, 0, -1, -8])
     assert done.array(1)
     wide = Target(lambda x: (x.astype(np.int8), True))
-    failed = call(wide, [operand], results, **pairs)
+    failed = call_there(wide, [operand], results, **pairs)
     assert (failed.code, failed.untouched) == (3, True)
     assert "is int8, but expects int4" in failed.message
-    assert call(wide, [operand], results[:1], sub_byte_results=[0, INT8]).code == 3
+    assert call_there(wide, [operand], results[:1], sub_byte_results=[0, INT8]).code == 3
 
 
 class Subclass(np.ndarray):
@@ -269,3 +290,16 @@ def test_the_most_dimensions_that_numpy_has() -> None:
     operand = Buffer(CODES[np.dtype(np.float32)], shape, np.float32(5).tobytes())
     done = call(target, [operand], [Buffer.result(shape)])
     assert (done.code, done.array().item()) == (0, 5)
+
+
+def test_a_function_that_lets_go_of_itself() -> None:
+    def function(x: Any) -> Any:
+        target.host_function = pytest.fail
+        return x
+
+    target = Target(function)
+    alive = weakref.ref(function)
+    del function
+    done = call(target, [Buffer.of(np.float32(5))], [Buffer.result(())])
+    assert done.array() == 5
+    assert alive() is None

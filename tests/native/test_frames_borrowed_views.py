@@ -19,9 +19,9 @@ ways = pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
 
 @pytest.fixture(autouse=True)
 def buffer_provider() -> Iterator[None]:
-    before = runtime.set_buffer_provider_api(native.buffer_provider())
+    before = runtime.install(native.host_api())
     yield
-    runtime.set_buffer_provider_api(before)
+    runtime.install(before)
     gc.collect()
     assert native.holds() == 0
     assert native.live_objects() == 0

@@ -9,7 +9,7 @@ has side effects. So ordinary calls compute it, before the loop and at the end o
                                 go = cond(x)
 
 XLA would end the process if the branches of a conditional returned different shapes. So each branch
-passes its results through a node that compares their shapes: `csrc/tensorflow/branch_results.cc`.
+passes its results through a node that compares their shapes: `csrc/tensorflow/size_checks.cc`.
 """
 
 from __future__ import annotations

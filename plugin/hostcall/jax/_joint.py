@@ -1,4 +1,4 @@
-"""Calls that the devices of one program make together: csrc/runtime/joint_calls.h.
+"""Calls that the devices of one program make together: csrc/runtime/joint_calls.cc.
 
 A joint call has the names of the mesh axes that divide its arrays. hostcall calls the function once
 for each shard; devices that differ only in other axes share a call. Outside of `jax.shard_map`

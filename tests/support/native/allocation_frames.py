@@ -74,7 +74,7 @@ def counted(run: Callable[[], Outcome], code: int) -> list[int]:
 
 
 def main() -> None:
-    runtime.set_buffer_provider_api(native.buffer_provider())
+    runtime.install(native.host_api())
     found = {name: counted(run, 0) for name, run in CASES.items()}
     found |= {name: counted(run, name == "an error") for name, run in OTHERS.items()}
     sys.stdout.write(json.dumps(found))

@@ -21,7 +21,7 @@ def rewrite(library, entry, *rest):
     return kernel_hook.rewrite_for_kernel(library, entry, *rest)
 
 _library.load("hostcall._tensorflow").set_hooks(
-    lowering.lower, lowering.evaluate, rewrite, lambda entry: None
+    lower=lowering.lower, evaluate=lowering.evaluate, rewrite=rewrite, announce=lambda entry: None
 )
 
 X = tf.constant([1.0, 2.0])

@@ -14,17 +14,13 @@ bindings = _library.load("hostcall._tensorflow")
 
 # What takes a capsule, and the name that it wants.
 TAKERS: dict[str, Any] = {
-    "hostcall.TensorApi": runtime.set_tensor_api,
-    "hostcall.BufferProviderApi": runtime.set_buffer_provider_api,
-    "hostcall.ProfilerApi": runtime.set_profiler_api,
-    "hostcall.RunOnPool": bindings.set_pool,
+    "hostcall.HostApi": runtime.install,
+    "hostcall.RuntimeApi": bindings.install,
     "xla._CUSTOM_CALL_TARGET": lambda capsule: bindings.register_handler(capsule, "never"),
 }
 CAPSULES: dict[str, Any] = {
-    "hostcall.TensorApi": bindings.eager_tensors,
-    "hostcall.BufferProviderApi": bindings.buffer_provider,
-    "hostcall.ProfilerApi": bindings.profiler,
-    "hostcall.RunOnPool": runtime.pool,
+    "hostcall.HostApi": bindings.host_api,
+    "hostcall.RuntimeApi": runtime.api,
     "xla._CUSTOM_CALL_TARGET": runtime.handler,
 }
 

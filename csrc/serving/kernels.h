@@ -1,9 +1,18 @@
-// The custom call by which compiled programs call the functions of a saved graph.
+// The parts of the library for servers, which register themselves when it is loaded.
 #pragma once
 
 #include "xla/ffi/api/c_api.h"
 
 namespace hostcall::serving {
+
+// Register the kernels of script ops: those on the CPU, outside of compiled programs, and XLA's, by
+// which an op becomes one custom call.
+void RegisterPlainKernels();
+void RegisterXlaKernels();
+
+// Makes TensorFlow's kernels run the functions that XLA refuses, or whose order of calls it would
+// lose.
+void InstallKernelCreator();
 
 inline constexpr char kTarget[] = "hostcall_serving";
 

@@ -1,4 +1,5 @@
-// Ops of one call that goes on while its program does: see runtime/early_calls.h.
+// Ops of compiled functions: those of a call that goes on while its program does
+// (runtime/early_calls.h), and those that stand for a region.
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 
@@ -29,6 +30,23 @@ REGISTER_OP("HostcallGate")
     .Output("gate: int64")
     .Attr("Tawaited: list(type) >= 0")
     .SetShapeFn(tensorflow::shape_inference::ScalarShape);
+
+// `scope` is the address of the launch's RegionScope. References, which are int64 scalars, stand
+// for values that XLA cannot hold. There are two ops, since only a stateful one stays if nothing
+// uses its results.
+#define HOSTCALL_REGISTER_REGION(name) \
+  REGISTER_OP(name)                    \
+      .Input("scope: int64")           \
+      .Input("inputs: Tin")            \
+      .Output("outputs: Tout")         \
+      .Attr("Tin: list(type) >= 0")    \
+      .Attr("Tout: list(type) >= 0")   \
+      .Attr("region: string")          \
+      .Attr("index: int")              \
+      .SetShapeFn(tensorflow::shape_inference::UnknownShape)
+
+HOSTCALL_REGISTER_REGION("HostcallRegion").SetIsStateful();
+HOSTCALL_REGISTER_REGION("HostcallStatelessRegion");
 
 }  // namespace
 }  // namespace hostcall

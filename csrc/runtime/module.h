@@ -1,0 +1,15 @@
+// The parts of the extension module, which define their Python sides.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace hostcall {
+
+void DefineDeviceResults(nanobind::module_& m);   // returned arrays, by where they lie
+void DefineForeignArrays(nanobind::module_& m);   // arrays of other libraries, by DLPack
+void DefineLoans(nanobind::module_& m);           // arrays that are lent for a call
+void DefineNative(nanobind::module_& m);          // native code
+void DefineResultContract(nanobind::module_& m);  // the results of callers other than custom calls
+void DefineThreadStack(nanobind::module_& m);     // the stack of another thread
+
+}  // namespace hostcall

@@ -1,0 +1,28 @@
+// The parts of the extension module that nothing but the module uses, and the runtime's functions.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include "runtime/host_api.h"
+
+namespace hostcall {
+
+// The functions of the runtime; set before hostcall is enabled.
+inline const RuntimeApi* runtime = nullptr;
+
+// EagerTensors for the runtime, which knows no TensorFlow.
+extern const TensorApi kEagerTensors;
+
+void DefineCompilations(nanobind::module_& m);  // of clusters: their bound and counts
+void DefineEagerTensors(nanobind::module_& m);  // copies of arrays as tensors
+void DefineHostScriptOp(nanobind::module_& m);  // the script op of a partitioned function that runs
+
+// Puts hostcall's kernel creator in the place of TensorFlow's, to which it delegates.
+void InstallKernelCreator();
+
+}  // namespace hostcall
+
+// Custom call target "hostcall_region", by which a program calls a region. Its operands are the
+// address of the launch's RegionScope, the inputs of the region, and perhaps a token. Its attribute
+// `region` is the index of the region in the scope.
+extern "C" XLA_FFI_Error* HostcallRegionHandler(XLA_FFI_CallFrame* frame);
