@@ -38,8 +38,12 @@ def note(x: Any) -> None:
     made.append(float(np.sum(x)))
 
 
-def structured(pair: dict[str, Any]) -> Any:
+def _structured(pair: dict[str, Any]) -> Any:
     return pair["a"] + pair["b"]
+
+
+def _of_a_branch(x: Any) -> Any:
+    return jax.lax.cond(x[0] > 1, lambda: x, lambda: call(negate, x, x, pure=True))
 
 
 def _in_a_loop(x: Any) -> Any:
@@ -47,6 +51,14 @@ def _in_a_loop(x: Any) -> Any:
     x = jax.lax.fori_loop(0, 3, lambda i, y: y + call(negate, y, y + i, pure=True), x)
     call(note, None, x, ordered=True)
     return x
+
+
+def _beside(x: Any) -> Any:
+    return sum(call(negate, x, x + i, pure=True, concurrent=True) for i in range(3))
+
+
+def _called_twice(x: Any) -> Any:
+    return [call(negate, x, x + i, pure=True) for i in range(2)]
 
 
 def _local(x: Any) -> Any:
@@ -59,15 +71,11 @@ def _local(x: Any) -> Any:
 PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "pure": lambda x: call(negate, x, x, pure=True),
     "with a side effect": lambda x: call(note, None, x) or x + 1,
-    "structures": lambda x: call(structured, x, {"a": x, "b": 2 * x}, pure=True),
-    "in a branch": lambda x: jax.lax.cond(
-        x[0] > 1, lambda: x, lambda: call(negate, x, x, pure=True)
-    ),
+    "structures": lambda x: call(_structured, x, {"a": x, "b": 2 * x}, pure=True),
+    "in a branch": _of_a_branch,
     "in a loop, in order": _in_a_loop,
-    "called twice": lambda x: [call(negate, x, x + i, pure=True) for i in range(2)],
-    "beside one another": lambda x: sum(
-        call(negate, x, x + i, pure=True, concurrent=True) for i in range(3)
-    ),
+    "called twice": _called_twice,
+    "beside one another": _beside,
 }
 
 # Of functions that lie nowhere.

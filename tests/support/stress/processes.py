@@ -60,6 +60,8 @@ class Worker:
             last_resort.cancel()
         if not line:
             self._process = None
+            process.stdin.close()
+            process.stdout.close()
             raise AssertionError(f"ended with {process.wait()}:\n{self._said()}")
         result = json.loads(line)
         assert "error" not in result, result["error"]
