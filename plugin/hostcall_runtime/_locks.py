@@ -11,6 +11,7 @@ import concurrent.futures
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -86,6 +87,10 @@ class Flag:
         return self._is_set or self._lock.acquire(timeout=-1 if seconds is None else seconds)
 
 
+# Seconds between two looks for a Ctrl-C: Python misses one that comes just before a wait.
+_FIRST_PAUSE, _LAST_PAUSE = 0.002, 2.0
+
+
 class Ended:
     """The end of a future: its result, its exception or its cancellation."""
 
@@ -98,6 +103,17 @@ class Ended:
 
     def wait(self, seconds: float | None) -> bool:
         """Wait for the end of the future, and return whether it came."""
+        end = None if seconds is None else time.monotonic() + seconds
+        pause = _FIRST_PAUSE
+        while True:
+            left = pause if end is None else min(pause, max(0.0, end - time.monotonic()))
+            if self._comes_within(left):
+                return True
+            if left < pause:
+                return False
+            pause = min(2 * pause, _LAST_PAUSE)
+
+    def _comes_within(self, seconds: float) -> bool:
         if self._flag is not None:
             return self._flag.wait(seconds)
         try:
