@@ -297,9 +297,9 @@ def test_functions_of_tensors_are_refused(option: str) -> None:
 
     hostcall.declare(function, **{option: True})  # type: ignore[call-overload]
     for way in WAYS:
-        with pytest.raises(ValueError, match=f"{option}=True is for functions that take NumPy"):
+        with pytest.raises(ValueError, match=f"{option}=True is for functions that take arrays"):
             way(on_two(tf.py_function, function))(tf.zeros([2]))
-    with pytest.raises(ValueError, match=f"{option}=True is for functions that take NumPy"):
+    with pytest.raises(ValueError, match=f"{option}=True is for functions that take arrays"):
         hostcall.callback(function, result=like, kind="eager", **{option: True})  # type: ignore[arg-type]
 
 

@@ -9,7 +9,7 @@ import tomllib
 import jax
 import pytest
 
-from hostcall.jax import _names
+from hostcall.jax import _drift, _names
 from hostcall_runtime import _jax_versions as _versions
 from tests.support.jax.helpers import run_python
 from tests.support.pages import ROOT, read
@@ -131,14 +131,14 @@ def _rule(ctx: object, *args: object, first: int, second: int) -> None:
 
 def test_signatures() -> None:
     def misfit(*tried: str) -> str:
-        return _names.misfit("jax.f", _rule, lambda stock: stock, tried)
+        return _drift.misfit("jax.f", _rule, lambda stock: stock, tried)
 
     assert misfit("ctx args first second") == misfit("a b", "ctx args first second") == ""
     assert misfit("ctx args ...") == misfit("ctx ...") == misfit() == ""
     expected = "jax.f with other parameters, (ctx, args, first, second) for "
     assert misfit("ctx args first") == f"{expected}(ctx, args, first)"
     assert misfit("context ...", "ct ...") == f"{expected}(context, ...) or (ct, ...)"
-    assert _names.misfit("jax.x", 1, lambda stock: stock, ["ctx"]).endswith("(unknown) for (ctx)")
-    assert "cannot be replaced (AttributeError: " in _names.misfit(
+    assert _drift.misfit("jax.x", 1, lambda stock: stock, ["ctx"]).endswith("(unknown) for (ctx)")
+    assert "cannot be replaced (AttributeError: " in _drift.misfit(
         "jax.f", _rule, lambda stock: stock.missing, []
     )

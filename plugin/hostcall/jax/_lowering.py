@@ -16,7 +16,7 @@ from jax._src.lib.mlir.dialects import hlo as _hlo
 from jax.interpreters import mlir
 
 from hostcall._functions.native_code import NativeEntry
-from hostcall.jax import _names, _primitive
+from hostcall.jax import _drift, _primitive
 from hostcall_runtime import Target
 from hostcall_runtime._errors import NotExportableError
 from hostcall_runtime._registry import DTYPES
@@ -69,7 +69,7 @@ def _enclosing_ops() -> Iterator[tuple[Any, int]]:
     while block is not None:
         op = block.owner.operation
         yield op, list(op.regions).index(block.region)
-        block = op.block if _names.parent_of(op) is not None else None
+        block = op.block if _drift.parent_of(op) is not None else None
 
 
 class Owned:
@@ -150,7 +150,7 @@ def emit_call(
     )
     op = lower(inner, *operands)
     if place is not None:
-        _names.set_sharding(context.module_context, op, _with_token(place, ordered, context))
+        _drift.set_sharding(context.module_context, op, _with_token(place, ordered, context))
     results = list(op.results)
     if ordered:
         token = results.pop()
@@ -201,6 +201,6 @@ def converted(
     return [
         value
         if aval.dtype == other.dtype
-        else _hlo.convert(_names.type_of(context.module_context, other), value)
+        else _hlo.convert(_drift.type_of(context.module_context, other), value)
         for value, aval, other in zip(values, old, new, strict=True)
     ]

@@ -17,7 +17,7 @@ from typing import Any
 from jax import lax
 from jax._src import effects as _jax_effects
 
-from hostcall.jax import _control_flow, _disk_cache, _names, _overlap, _primitive, _rules
+from hostcall.jax import _control_flow, _disk_cache, _drift, _names, _overlap, _primitive, _rules
 from hostcall_runtime._patching import Patch, PatchTable, replacement
 
 _BATCHERS = ("jax.interpreters.batching", "fancy_primitive_batchers")
@@ -58,7 +58,7 @@ def _patch(
             _of(module, path)[primitive] = value
 
     def misfit() -> str:
-        return _names.misfit(target, read(), wrap, tried)
+        return _drift.misfit(target, read(), wrap, tried)
 
     return replacement(target, read, write, wrap, misfit=misfit, why=why, feature=feature)
 
