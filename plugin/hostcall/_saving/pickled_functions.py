@@ -216,8 +216,8 @@ def problem_of(function: Pickled) -> Problem | None:
         return missing(function)
     if not function.leave or function.leave != _leaves.get(function.sha256):
         return Problem(
-            "the file holds it as a pickle, which can run anything when it is read, and nobody "
-            "has allowed that",
+            "the file holds it as a pickle, which can run anything when it is read, and reading it "
+            "is not allowed",
             "with hostcall.load_options(allow_pickle=True):\n"
             "        model = tf.saved_model.load(path)",
         )
