@@ -142,7 +142,7 @@ class CallbackSpec:
 
     def _register(self, recording: Recording, free: ShapeAgnosticResults) -> tuple[Any, int]:
         name = f"{self.title}/{recording.name}" if recording else self.title
-        name += result_contract.suffix(free)
+        name += result_contract.suffix_of(free)
         function = self.program_function(recording)
         if not self.takes_tensors:
             function = result_contract.returning_vectors(function, self, free)
@@ -152,7 +152,7 @@ class CallbackSpec:
         if self.takes_tensors:
             target.to_tensor = functools.partial(eager_execution.to_eager_tensor, dtype=None)
             target.to_arrays = result_contract.making_vectors(self.to_arrays(recording), free)
-        identity = (recording.name, result_contract.suffix(free))
+        identity = (recording.name, result_contract.suffix_of(free))
         return target, self.user.register(target, name, identity)
 
     def site(self, recording: Recording = Recording.NO) -> _interception.Site:

@@ -95,12 +95,11 @@ def wrap(
             return [value.numpy() for value in values if value is not None]
 
     named = UserFunction(
-        function,
+        users,
         (None if eager else declaration_of(users)) or Options(),
         called_as=PY_FUNCTION if eager else NUMPY_FUNCTION,
     )
-    described = dataclasses.replace(named, function=users).described("").description
-    user = dataclasses.replace(named, description=described)
+    user = dataclasses.replace(named.described(""), function=function)
     spec = NumpySpec(user, inputs, outputs, make_shape_function(users, inputs, outputs))
     spec.title = token
     specs[inputs.size, *outputs.dtypes] = spec

@@ -106,13 +106,13 @@ UNUSED = -1
 ShapeAgnosticResults = Mapping[int, int]
 
 
-def write(node: NodeDef, free: ShapeAgnosticResults) -> None:
+def mark_shape_agnostic(node: NodeDef, free: ShapeAgnosticResults) -> None:
     """Mark the results of a script op that have free shapes."""
     numbers = protos.integer_list([n for pair in sorted(free.items()) for n in pair])
     node.attr[attributes.SHAPE_AGNOSTIC_RESULTS].list.CopyFrom(numbers)
 
 
-def of_node(node: NodeDef) -> dict[int, int]:
+def shape_agnostic_of(node: NodeDef) -> dict[int, int]:
     """Return the free shapes that `write` has stored on a node."""
     if attributes.SHAPE_AGNOSTIC_RESULTS not in node.attr:
         return {}
@@ -120,7 +120,7 @@ def of_node(node: NodeDef) -> dict[int, int]:
     return dict(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-def completed(specs: Sequence[Spec], free: ShapeAgnosticResults) -> list[Spec]:
+def with_vectors(specs: Sequence[Spec], free: ShapeAgnosticResults) -> list[Spec]:
     """Return specs with vectors for the results of free shape, unless the shapes are known."""
     return [
         tf.TensorSpec([_length(free[index])], spec.dtype) if _is_open(spec, index, free) else spec
@@ -137,7 +137,7 @@ def _length(count: int) -> int:
     return 0 if count == UNUSED else count
 
 
-def suffix(free: ShapeAgnosticResults) -> str:
+def suffix_of(free: ShapeAgnosticResults) -> str:
     """Return a suffix that makes the name of a target with these free shapes unique."""
     return "".join(f"/{index}:{count}" for index, count in sorted(free.items()))
 

@@ -218,8 +218,8 @@ def resolve(spec: CallbackSpec, node: NodeDef, operands: Sequence[Spec]) -> list
     Raises:
       LoweringError: when a size stays unknown, or the declarations contradict each other.
     """
-    resolved = result_contract.completed(
-        demanded(spec, node, operands), result_contract.of_node(node)
+    resolved = result_contract.with_vectors(
+        demanded(spec, node, operands), result_contract.shape_agnostic_of(node)
     )
     for index, said in enumerate(resolved):
         if not isinstance(said, BoundedSpec) and not said.shape.is_fully_defined():

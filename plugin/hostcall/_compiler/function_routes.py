@@ -87,7 +87,7 @@ def marked_shapes(library: FunctionDefLibrary, entry: str) -> Any:
         return library
     copy = protos.copy_of(library)
     for node, free in _found(copy, entry):
-        result_contract.write(node, free)
+        result_contract.mark_shape_agnostic(node, free)
     return copy
 
 

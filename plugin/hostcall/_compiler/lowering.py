@@ -108,7 +108,7 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
     spec = lookup.existing_spec_of(node)
     specs = [_as_spec(operand) for operand in operands]
     results = [*result_shapes.resolve(spec, node, specs)]
-    free = result_contract.of_node(node)
+    free = result_contract.shape_agnostic_of(node)
     _check_out(spec, results)
     _check_predicted(spec, node, results)
     if isinstance(spec, EagerSpec) and spec.differentiable:

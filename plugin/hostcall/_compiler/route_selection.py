@@ -55,7 +55,7 @@ def choose(node: NodeDef) -> Choice:
             fits_region=_fits_region(node),
         )
     spec = lookup.spec_of(node)
-    free = result_contract.of_node(node)
+    free = result_contract.shape_agnostic_of(node)
     unknown = {
         index: said
         for index, said in unknown_results(spec, known_results(spec, node)).items()
