@@ -95,6 +95,7 @@ def test_calls_in_a_loop_overlap_in_each_iteration() -> None:
     np.testing.assert_array_equal(program(X), X)
 
 
+@pytest.mark.custom_call("XLA alone moves a call out of a loop")
 def test_a_call_that_is_the_same_in_each_iteration_is_made_once() -> None:
     calls: list[int] = []
     same, other = stateless(lambda x: (calls.append(1), x)[1]), stateless(lambda x: x + x)
