@@ -39,31 +39,19 @@ from hostcall_runtime._errors import (
 from hostcall_runtime._fire_and_forget import barrier
 
 if _TYPE_CHECKING:
-    from hostcall._with_tensorflow import (
-        Bound,
-        CheckError,
-        CheckReport,
-        Explanation,
-        Finding,
-        Inspection,
-        allow,
-        bind,
-        check,
-        configure,
-        explain,
-        export,
-        inspect,
-        load,
-        load_options,
-        name_functions,
-        partition_pass,
-        provide,
-        register,
-        rewrite,
-        save_options,
-        scope,
-        serving_library,
-    )
+    from hostcall._callbacks.requested_routes import configure, scope
+    from hostcall._check.checking import check
+    from hostcall._check.report import CheckError, CheckReport, Finding
+    from hostcall._compiler.graph_pass import partition_pass, rewrite
+    from hostcall._explain.explaining import explain
+    from hostcall._explain.explanation import Explanation
+    from hostcall._export.entry_points import export, load
+    from hostcall._frontend.bind import Bound, bind
+    from hostcall._inspect import Inspection, inspect
+    from hostcall._saving.functions import allow, provide, register
+    from hostcall._saving.save_options import load_options, save_options
+    from hostcall._saving.writing import name_functions
+    from hostcall._serving.serving_library import serving_library
 
 __version__ = "0.1.0"
 

@@ -1,6 +1,6 @@
 """`python -m hostcall`: the command line."""
 
-from hostcall_command.commands import main
+from hostcall_command import main
 
 if __name__ == "__main__":
-    main(prog_name="hostcall")
+    main()

@@ -52,13 +52,9 @@ or build hostcall for TensorFlow {found}, which needs g++ and takes some minutes
 def choose(tensorflow: str) -> None:
     """Let Python find the modules that were built for a TensorFlow, as modules of `hostcall`.
 
-    Args:
-        tensorflow: The version, such as "2.21.0".
-
     Raises:
         ImportError: None were built, or none for this minor version. The message lists the versions
-            that have modules. It has the commands that install one of them, or build modules for
-            this one.
+            that have modules, and the commands that install one of them, or build modules for this.
     """
     sets = built_sets()
     if not sets:
@@ -136,19 +132,9 @@ something else by now. `hostcall doctor` lists all names. If something goes wron
 
     pip install '{package}=={newest}.*'"""
 
-# The first version whose XLA runs CPU programs on the calling thread. Older ones have a thread for
-# each stream of a device, which runs nothing else meanwhile.
-_ON_THE_CALLER = "2.20"
-
-# The StableHLO versions of TensorFlow from this version on, and before it. `hostcall.load` must
-# read exported programs that JAX's newer version writes.
-_NEWER_STABLEHLO = "2.20"
+# The StableHLO of the newest version. `hostcall.load` must read exported programs that JAX's newer
+# version writes.
 STABLEHLO = "1.13.0"
-_OLDEST_STABLEHLO = "1.9.0"
-
-# The first version whose XLA makes loops and branches wait for the calls before them. In older ones
-# they wait only for the values that they use.
-_ORDERED = "2.20"
 
 
 @dataclass(frozen=True)
@@ -157,8 +143,7 @@ class Versions:
 
     Attributes:
         tensorflow: TensorFlow's version, such as "2.21.0".
-        ffi_api: Major and minor version of XLA's FFI, or None if TensorFlow brings no header with
-            it.
+        ffi_api: Major and minor version of XLA's FFI, or None if TensorFlow brings no header.
         python: Python's major and minor version, such as "3.11".
         cxx11_abi: 1 if C++ strings and lists have the layout of C++11, else 0.
     """
@@ -172,10 +157,11 @@ class Versions:
 def check() -> None:
     """Choose the extension modules for the TensorFlow here, and check that they can be loaded.
 
+    For a TensorFlow that hostcall was not tested with, it only warns.
+
     Raises:
         ImportError: TensorFlow is missing or too old, or hostcall has not been built, or only for
-            other versions. The message lists them and the commands that fix it. For a TensorFlow
-            that hostcall was not tested with, `check` only warns.
+            other versions. The message lists them and the commands that fix it.
     """
     installed = found()
     if not _is_at_least(installed.tensorflow, TESTED[0]):
@@ -190,14 +176,7 @@ def check() -> None:
 
 
 def untested(version: str) -> str | None:
-    """Return the warning for a version of TensorFlow that no test has passed with.
-
-    Args:
-        version: TensorFlow's version, such as "2.22.0" or "2.21.0-dev20260101".
-
-    Returns:
-        The text of a warning that names the version, or None if it was tested.
-    """
+    """Return the warning for a version of TensorFlow, or None if tests have passed with it."""
     if minor(version) in TESTED and "dev" not in version:
         return None
     return _named(_UNTESTED, version)
@@ -206,28 +185,22 @@ def untested(version: str) -> str | None:
 def keeps_order(version: str) -> bool:
     """Return whether a TensorFlow's XLA makes loops and branches wait for the calls before them.
 
-    Args:
-        version: TensorFlow's version, such as "2.19.1".
+    In older versions they wait only for the values that they use.
     """
-    return _is_at_least(version, _ORDERED)
+    return _is_at_least(version, "2.20")
 
 
 def runs_on_the_caller(version: str) -> bool:
-    """Return whether a TensorFlow's XLA runs programs on the calling thread.
+    """Return whether a TensorFlow's XLA runs programs of the CPU on the calling thread.
 
-    Args:
-        version: TensorFlow's version, such as "2.19.1".
+    Older versions have a thread for each stream of a device, which runs nothing else meanwhile.
     """
-    return _is_at_least(version, _ON_THE_CALLER)
+    return _is_at_least(version, "2.20")
 
 
 def stablehlo(version: str) -> str:
-    """Return the version of StableHLO that a version of TensorFlow reads, such as "1.13.0".
-
-    Args:
-        version: TensorFlow's version, such as "2.19.1".
-    """
-    return STABLEHLO if _is_at_least(version, _NEWER_STABLEHLO) else _OLDEST_STABLEHLO
+    """Return the version of StableHLO that a version of TensorFlow reads, such as "1.13.0"."""
+    return STABLEHLO if _is_at_least(version, "2.20") else "1.9.0"
 
 
 def _is_at_least(version: str, first: str) -> bool:
@@ -239,19 +212,14 @@ def _named(text: str, version: str) -> str:
 
 
 def mismatches(built: Versions, found: Versions) -> list[str]:
-    """Compare the versions built against with those found.
+    """Return a line for each version that does not fit that which hostcall was built against.
 
-    Args:
-        built: The versions that the extension modules were built against.
-        found: The versions in this process.
-
-    Returns:
-        A line for each pair that does not fit, empty if all do. TensorFlow's patch version may
-        differ, and so may the minor version of XLA's FFI: it stays compatible with older ones, and
-        hostcall accepts the oldest tested one.
+    TensorFlow's patch version may differ, and so may the minor version of XLA's FFI: it stays
+    compatible with older ones, and hostcall accepts the oldest tested one.
     """
+    same_minor = minor(built.tensorflow) == minor(found.tensorflow)
     rows = [
-        ("TensorFlow", built.tensorflow, found.tensorflow, _same_minor(built, found)),
+        ("TensorFlow", built.tensorflow, found.tensorflow, same_minor),
         ("XLA FFI", _dotted(built.ffi_api), _dotted(found.ffi_api), _ffi_fits(built, found)),
         ("Python", built.python, found.python, built.python == found.python),
         ("C++11 ABI flag", built.cxx11_abi, found.cxx11_abi, built.cxx11_abi == found.cxx11_abi),
@@ -259,10 +227,6 @@ def mismatches(built: Versions, found: Versions) -> list[str]:
     return [
         f"{what}: built against {old}, found {new}" for what, old, new, fits in rows if not fits
     ]
-
-
-def _same_minor(built: Versions, found: Versions) -> bool:
-    return minor(built.tensorflow) == minor(found.tensorflow)
 
 
 def _ffi_fits(built: Versions, found: Versions) -> bool:
@@ -287,11 +251,7 @@ def built() -> Versions:
 
 
 def found() -> Versions:
-    """Return the versions in this process.
-
-    Raises:
-        ImportError: TensorFlow is not installed.
-    """
+    """Return the versions in this process; raise an ImportError if TensorFlow is missing."""
     try:
         import tensorflow as tf
     except ModuleNotFoundError as error:

@@ -1,7 +1,9 @@
 """TensorFlow's side of hostcall, with the public names that need TensorFlow.
 
-It is imported with TensorFlow, whichever of hostcall and TensorFlow comes first.
+It is imported with TensorFlow, whichever of hostcall and TensorFlow comes first. `hostcall` takes
+its public names from here when they are asked for.
 """
+# ruff: noqa: E402, F401
 
 from __future__ import annotations
 
@@ -11,50 +13,23 @@ from hostcall import _versions
 
 _versions.check()
 
-from hostcall import _installation  # noqa: E402
-from hostcall._callbacks.requested_routes import configure, scope  # noqa: E402
-from hostcall._check.checking import check  # noqa: E402
-from hostcall._check.report import CheckError, CheckReport, Finding  # noqa: E402
-from hostcall._compiler.graph_pass import partition_pass, rewrite  # noqa: E402
-from hostcall._explain.explaining import explain  # noqa: E402
-from hostcall._explain.explanation import Explanation  # noqa: E402
-from hostcall._export.entry_points import export, load  # noqa: E402
-from hostcall._frontend import framework  # noqa: E402
-from hostcall._frontend.bind import Bound, bind  # noqa: E402
-from hostcall._inspect.inspecting import inspect  # noqa: E402
-from hostcall._inspect.inspection import Inspection  # noqa: E402
-from hostcall._saving.functions import allow, provide, register  # noqa: E402
-from hostcall._saving.save_options import load_options, save_options  # noqa: E402
-from hostcall._saving.writing import name_functions  # noqa: E402
-from hostcall._serving.serving_library import serving_library  # noqa: E402
-from hostcall._tf import features  # noqa: E402
-from hostcall_runtime import _patching  # noqa: E402
-
-__all__ = [
-    "Bound",
-    "CheckError",
-    "CheckReport",
-    "Explanation",
-    "Finding",
-    "Inspection",
-    "allow",
-    "bind",
-    "check",
-    "configure",
-    "explain",
-    "export",
-    "inspect",
-    "load",
-    "load_options",
-    "name_functions",
-    "partition_pass",
-    "provide",
-    "register",
-    "rewrite",
-    "save_options",
-    "scope",
-    "serving_library",
-]
+from hostcall import _installation
+from hostcall._callbacks.requested_routes import configure, scope
+from hostcall._check.checking import check
+from hostcall._check.report import CheckError, CheckReport, Finding
+from hostcall._compiler.graph_pass import partition_pass, rewrite
+from hostcall._explain.explaining import explain
+from hostcall._explain.explanation import Explanation
+from hostcall._export.entry_points import export, load
+from hostcall._frontend import framework
+from hostcall._frontend.bind import Bound, bind
+from hostcall._inspect import Inspection, inspect
+from hostcall._saving.functions import allow, provide, register
+from hostcall._saving.save_options import load_options, save_options
+from hostcall._saving.writing import name_functions
+from hostcall._serving.serving_library import serving_library
+from hostcall._tf import features
+from hostcall_runtime import _patching
 
 framework.enter()
 try:

@@ -1,26 +1,180 @@
-"""The command `hostcall`, which also works if hostcall itself cannot be imported.
+"""The command `hostcall`: `explain`, `inspect`, `rewrite`, `doctor`, `worker` and more.
 
-A failed import is the most likely reason to run `hostcall doctor`.
+It imports only the modules that click needs, so that help is shown at once, and also where hostcall
+cannot be imported. A command imports its implementation, and TensorFlow with it, when it runs.
 """
 
+from __future__ import annotations
+
+import importlib
+import inspect
 import json
 import sys
-from typing import NoReturn
+from pathlib import Path
+from typing import Any
+
+import click
+
+# The routes of hostcall._functions.options.
+ROUTES = ("auto", "custom_call", "partition")
+
+
+class _Command(click.Command):
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """Return the whole first sentence, which click would cut off."""
+        return " ".join(inspect.cleandoc(self.help or "").partition("\n\n")[0].split())
+
+
+class _Group(click.Group):
+    command_class = _Command
+
+
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+@click.group(
+    cls=_Group,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name="hostcall")
+def commands() -> None:
+    """Run Python functions inside compiled TensorFlow programs."""
+
+
+@commands.command()
+@click.argument("saved_model", type=click.Path(path_type=Path))
+@click.option("--signature", help="The signature to explain; all of them if it is left out.")
+@click.option(
+    "--html", type=click.Path(path_type=Path, dir_okay=False), help="Write a page with pictures."
+)
+@_JSON
+def explain(saved_model: Path, signature: str | None, html: Path | None, as_json: bool) -> None:
+    """Show what becomes of the functions of SAVED_MODEL: what is compiled, and what is not."""
+    _run("explain", saved_model, signature, html, as_json)
+
+
+@commands.command(name="inspect")
+@click.argument("path", type=click.Path(path_type=Path))
+@_JSON
+def inspect_file(path: Path, as_json: bool) -> None:
+    """List the Python functions that PATH, such as a SavedModel, names, without importing any."""
+    _run("inspect", path, as_json)
+
+
+@commands.command()
+@click.argument("saved_model", type=click.Path(path_type=Path))
+@click.argument("out", type=click.Path(path_type=Path))
+@click.option(
+    "--route",
+    type=click.Choice(ROUTES),
+    default=ROUTES[0],
+    show_default=True,
+    help="As for hostcall.rewrite.",
+)
+@_JSON
+def rewrite(saved_model: Path, out: Path, route: str, as_json: bool) -> None:
+    """Write a copy of SAVED_MODEL to OUT, with its compiled functions partitioned where needed."""
+    _run("rewrite", saved_model, out, route, as_json)
+
+
+@commands.command()
+@click.option("--names", is_flag=True, help="List each private name, with its state.")
+@_JSON
+def doctor(names: bool, as_json: bool) -> None:
+    """Show versions, what hostcall was built against, and what is switched on."""
+    _run("doctor", names, as_json)
+
+
+@commands.command("serving-library")
+def serving_library() -> None:
+    """Print the path of the library for servers without Python."""
+    _run("serving_library")
+
+
+@commands.command()
+@click.option("--socket", type=click.Path(), help="The path to listen at, or to --check.")
+@click.option("--control-fd", type=click.IntRange(min=0), hidden=True)
+@click.option("--allow", multiple=True, help="A module to allow, beside HOSTCALL_ALLOW.")
+@click.option(
+    "--import", "imports", multiple=True, envvar="HOSTCALL_WORKER_IMPORT", help="Import it first."
+)
+@click.option(
+    "--bytes",
+    "max_bytes",
+    type=click.IntRange(min=4096),
+    default=1 << 32,
+    show_default=True,
+    help="The most that the arguments, or the results, of one call may have.",
+)
+@click.option(
+    "--connections",
+    type=click.IntRange(min=1),
+    default=1024,
+    show_default=True,
+    help="The most clients at a time.",
+)
+@click.option("--check", is_flag=True, help="Say whether a worker listens there, and end.")
+def worker(
+    socket: str | None,
+    control_fd: int | None,
+    allow: tuple[str, ...],
+    imports: tuple[str, ...],
+    max_bytes: int,
+    connections: int,
+    check: bool,
+) -> None:
+    """Call Python functions of allowed modules for processes without Python, such as servers."""
+    if (socket is None) == (control_fd is None):
+        raise click.UsageError("Say --socket PATH.")
+    if check:
+        _check_worker(str(socket))
+    else:
+        options = _names(allow), _names(imports), max_bytes, connections
+        _run("worker", socket, control_fd, *options, click.echo)
+
+
+def _names(given: tuple[str, ...]) -> list[str]:
+    return [name for names in given for name in names.split(",") if name]
+
+
+def _check_worker(path: str) -> None:
+    channel = importlib.import_module("hostcall_runtime._serving_wire")
+    try:
+        health = channel.health_of(path)
+    except (OSError, channel.ProtocolError, channel.ClosedError) as error:
+        reason = str(error) or "it has closed the connection"
+        raise click.ClickException(f"no worker answers at {path}: {reason}") from error
+    click.echo(
+        f"process {health.pid} listens at {path}: {health.connections} connections, "
+        f"{health.calls} calls, {health.errors} errors"
+    )
+
+
+def _run(command: str, *arguments: Any) -> None:
+    """Print the text of a command; report an error of the user's in one line, with status 1."""
+    implementation = getattr(importlib.import_module("hostcall._cli"), command)
+    try:
+        text = implementation(*arguments)
+    except (OSError, ValueError, KeyError) as error:
+        raise click.ClickException(_text(error)) from error
+    click.echo(text)
+
+
+def _text(error: Exception) -> str:
+    text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    return " ".join(text.split())
 
 
 def main() -> None:
-    """Run the command line; if hostcall cannot be imported, exit with the reason and status 1."""
-    from hostcall_command.commands import main as run
+    """Run the command line; if hostcall cannot be imported, exit with the reason and status 1.
 
+    A failed import is the most likely reason to run `hostcall doctor`.
+    """
     try:
-        run(prog_name="hostcall")
+        commands(prog_name="hostcall")
     except ImportError as error:
-        _exit(error)
-
-
-def _exit(error: ImportError) -> NoReturn:
-    if "--json" in sys.argv:
-        print(json.dumps({"importable": False, "error": str(error)}, indent=2))  # noqa: T201
-    else:
-        print(error, file=sys.stderr)  # noqa: T201
-    raise SystemExit(1) from error
+        if "--json" in sys.argv:
+            print(json.dumps({"importable": False, "error": str(error)}, indent=2))  # noqa: T201
+        else:
+            print(error, file=sys.stderr)  # noqa: T201
+        raise SystemExit(1) from error

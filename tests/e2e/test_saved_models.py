@@ -75,8 +75,8 @@ def test_copy_that_hostcall_rewrite_makes_computes_the_same(
     script = f"""
 import sys
 from pathlib import Path
-from hostcall._cli import saved_models
-changed = saved_models.rewrite(Path({path!r}), Path({path + "_rewritten"!r}), "partition")
+from hostcall._cli import rewrite_saved_model
+changed = rewrite_saved_model(Path({path!r}), Path({path + "_rewritten"!r}), "partition")
 assert len(changed) > 15 and {models.MODULE!r} not in sys.modules
 from tests.support.saved import models
 print(models.load({path + "_rewritten"!r}))

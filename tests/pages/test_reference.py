@@ -78,10 +78,10 @@ def test_every_public_name_is_in_the_reference_and_has_an_example(module: str) -
 
 
 def test_commands_and_their_options_are_in_the_reference_with_examples() -> None:
-    from hostcall_command.commands import main
+    from hostcall_command import commands
 
     text = pages.read("docs/reference/command-line.md")
-    for name, command in main.commands.items():
+    for name, command in commands.commands.items():
         section = text[text.index(f"## `hostcall {name}") :].split("\n## ")[0]
         options = [max(p.opts, key=len) for p in command.params if p.param_type_name == "option"]
         assert [option for option in options if f"`{option}" not in section] == [], name

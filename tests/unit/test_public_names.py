@@ -5,19 +5,12 @@ from __future__ import annotations
 import pytest
 
 import hostcall
-from hostcall import _with_tensorflow
 
 
 def test_all_names_are_there() -> None:
     assert set(hostcall.__all__) <= set(dir(hostcall))
     for name in hostcall.__all__:
         assert getattr(hostcall, name) is not None
-
-
-@pytest.mark.parametrize("name", _with_tensorflow.__all__)
-def test_those_of_tensorflows_side_are_public(name: str) -> None:
-    assert name in hostcall.__all__
-    assert getattr(hostcall, name) is getattr(_with_tensorflow, name)
 
 
 def test_other_names_are_attribute_errors() -> None:

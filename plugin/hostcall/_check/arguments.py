@@ -69,79 +69,78 @@ class Arguments:
 
     Attributes:
       specs: the spec of each argument, flat; sizes that the user lets vary are None.
+      base: the user's arrays, and small made-up arrays in the place of specs.
       made_up: whether some values are made up, because the user has given specs.
       any_rank: whether some arguments may have any rank.
+      has_free_sizes: whether the user's specs leave sizes open.
       of_jax: whether some arguments are JAX arrays.
-      fixed: whether no argument may change.
+      fixed: whether no argument may change, as the parts of a ragged tensor depend on each other.
     """
 
     def __init__(self, leaves: Sequence[Any], fixed: bool) -> None:
-        """Read the arguments.
-
-        Args:
-          leaves: the arguments, flat.
-          fixed: whether the arguments depend on each other, as the parts of a ragged tensor do, so
-            that none may change.
-        """
         self.fixed = fixed
         generator = np.random.default_rng(_SEED)
         jax = sys.modules.get("jax")
         self.of_jax = any(isinstance(leaf, getattr(jax, "Array", ())) for leaf in leaves)
-        leaves = [
-            np.asarray(leaf) if self.of_jax and not is_spec(leaf) else leaf for leaf in leaves
-        ]
+        if self.of_jax:
+            leaves = [leaf if _is_spec(leaf) else np.asarray(leaf) for leaf in leaves]
         self.specs = [_spec(leaf) for leaf in leaves]
-        self._given = [not is_spec(leaf) for leaf in leaves]
-        self._bounds = [leaf.shape if isinstance(leaf, BoundedSpec) else None for leaf in leaves]
-        self.made_up = any(map(is_spec, leaves))
-        self._apart = True
         self.any_rank = any(spec.shape.rank is None for spec in self.specs)
-        self._tensors = [
-            _made_up(spec, self._shape(number, _BASE), generator)
-            if is_spec(leaf)
-            else tf.convert_to_tensor(leaf)
-            for number, (leaf, spec) in enumerate(zip(leaves, self.specs, strict=True))
+        self.has_free_sizes = any(not spec.shape.is_fully_defined() for spec in self.specs)
+        self._given = [not _is_spec(leaf) for leaf in leaves]
+        self.made_up = not all(self._given)
+        self._bounds = [leaf.shape if isinstance(leaf, BoundedSpec) else None for leaf in leaves]
+        self._apart = True
+        tensors = [
+            tf.convert_to_tensor(leaf) if given else _made_up(spec, shape, generator)
+            for leaf, spec, given, shape in zip(
+                leaves, self.specs, self._given, self._shapes(_BASE), strict=True
+            )
         ]
-
-    @property
-    def base(self) -> Sample:
-        """The user's arrays, and small made-up arrays in the place of specs."""
-        return Sample(tuple(self._tensors))
-
-    @property
-    def has_free_sizes(self) -> bool:
-        """True if the user's specs leave sizes open."""
-        return any(not spec.shape.is_fully_defined() for spec in self.specs)
+        self.base = Sample(tuple(tensors))
 
     @property
     def can_vary(self) -> bool:
         """True if any size may vary."""
-        if self.fixed:
-            return False
-        return self.has_free_sizes or bool(self._leading)
+        return not self.fixed and (self.has_free_sizes or bool(self._leading))
 
     @property
     def vary_alone(self) -> bool:
         """True if exactly one argument's size varies, so that no other size must vary with it."""
         if not self.has_free_sizes and len(set(self._leading)) != 1:
             return False
-        axes = [self._first_open_axis(number) for number in range(len(self._tensors))]
-        return sum(axis is not None for axis in axes) == 1
+        return sum(axis is not None for axis in self._open_axes) == 1
 
     @property
     def _leading(self) -> list[int]:
         """The leading sizes of the user's arrays."""
-        pairs = zip(self._tensors, self._given, strict=True)
+        pairs = zip(self.base.tensors, self._given, strict=True)
         return [int(tensor.shape[0]) for tensor, given in pairs if given and tensor.shape.rank]
+
+    @property
+    def _open_axes(self) -> list[int | None]:
+        """For each argument the first axis that may vary: 0 for arrays as long as the first one."""
+        if self.has_free_sizes:
+            return [
+                0 if spec.shape.rank is None else next(iter(_open_sizes(spec)), None)
+                for spec in self.specs
+            ]
+        first = self._leading[:1]
+        pairs = zip(self.base.tensors, self._given, strict=True)
+        return [
+            0 if given and first and first == tensor.shape.as_list()[:1] else None
+            for tensor, given in pairs
+        ]
 
     def tie(self) -> bool:
         """Make all sizes that are None equal from now on, and return whether that changes any."""
-        several = sum(_open_sizes(spec) for spec in self.specs) > 1
-        if not (self._apart and several and self.has_free_sizes):
+        open_sizes = sum(
+            1 if spec.shape.rank is None else len(_open_sizes(spec)) for spec in self.specs
+        )
+        if not self._apart or open_sizes < 2:
             return False
         self._apart = False
-        shapes = [self._shape(number, _BASE, False) for number in range(len(self._tensors))]
-        self._tensors = list(self._resized(shapes, promised=True).tensors)
+        self.base = self._resized(self._shapes(_BASE))
         return True
 
     def of_size(self, size: Callable[[int], int], apart: bool = True) -> Sample:
@@ -153,25 +152,20 @@ class Arguments:
             all sizes equal to a leading one change, rather than only the leading ones.
         """
         if self.has_free_sizes:
-            apart = apart and self._apart
-            shapes = [self._shape(i, size(_BASE), apart) for i in range(len(self._tensors))]
-            return self._resized(shapes, promised=True)
+            return self._resized(self._shapes(size(_BASE), apart))
         shapes = [
             [
                 size(n) if given and n in self._leading and (apart or axis == 0) else n
                 for axis, n in enumerate(tensor.shape.as_list())
             ]
-            for tensor, given in zip(self._tensors, self._given, strict=True)
+            for tensor, given in zip(self.base.tensors, self._given, strict=True)
         ]
-        return self._resized(shapes, promised=False)
+        return self._resized(shapes)
 
     def of_rank_0(self) -> Sample:
         """Return the arguments with scalars for those of any rank."""
-        shapes = [
-            [] if spec.shape.rank is None else self._shape(number, _BASE)
-            for number, spec in enumerate(self.specs)
-        ]
-        return self._resized(shapes, promised=True)
+        pairs = zip(self.specs, self._shapes(_BASE), strict=True)
+        return self._resized([[] if spec.shape.rank is None else shape for spec, shape in pairs])
 
     def leading(self, size: int) -> Sample:
         """Return arguments whose first size that may vary is `size`, or its bound if smaller.
@@ -179,44 +173,30 @@ class Arguments:
         Raises:
           ValueError: when the arguments would take too much memory.
         """
-        shapes: list[list[int]] = []
-        for number, tensor in enumerate(self._tensors):
-            shape = tensor.shape.as_list()
-            axis = self._first_open_axis(number)
+        shapes = [tensor.shape.as_list() for tensor in self.base.tensors]
+        for shape, axis, bound in zip(shapes, self._open_axes, self._bounds, strict=True):
             if axis is not None:
-                bound = self._bounds[number]
                 shape[axis] = size if bound is None else min(size, bound[axis])
-            shapes.append(shape)
-        pairs = zip(shapes, self._tensors, strict=True)
+        pairs = zip(shapes, self.base.tensors, strict=True)
         if sum(np.prod(shape, dtype=float) * t.dtype.size for shape, t in pairs) > _MOST_BYTES:
             raise ValueError(f"arguments with {size:,} rows take more than 64 MiB")
-        return self._resized(shapes, promised=self.has_free_sizes)
+        return self._resized(shapes)
 
-    def _first_open_axis(self, number: int) -> int | None:
-        """Return the first axis that may vary, or None: 0 for arrays as long as the first one."""
-        spec, shape = self.specs[number], self._tensors[number].shape
-        if not self.has_free_sizes:
-            is_like_first = shape.rank and self._leading[:1] == [shape[0]]
-            return 0 if self._given[number] and is_like_first else None
-        if spec.shape.rank is None:
-            return 0 if shape.rank else None
-        return next((axis for axis, size in enumerate(spec.shape) if size is None), None)
+    def _shapes(self, size: int, apart: bool = True) -> list[list[int]]:
+        """Return the shapes of all arguments, with a size for those that are open."""
+        shapes = []
+        for spec, bound in zip(self.specs, self._bounds, strict=True):
+            shape = [size] if spec.shape.rank is None else spec.shape.as_list()
+            for axis in [] if spec.shape.rank is None else _open_sizes(spec):
+                free = size + axis if apart and self._apart and size else size
+                shape[axis] = free if bound is None else min(free, bound[axis])
+            shapes.append(shape)
+        return shapes
 
-    def _shape(self, number: int, size: int, apart: bool = True) -> list[int]:
-        spec, bound = self.specs[number], self._bounds[number]
-        if spec.shape.rank is None:
-            return [size]
-        sizes = []
-        for axis, known in enumerate(spec.shape):
-            free = size + axis if apart and size else size
-            limit = free if bound is None else bound[axis]
-            sizes.append(min(free, limit) if known is None else known)
-        return sizes
-
-    def _resized(self, shapes: Sequence[Sequence[int]], promised: bool) -> Sample:
-        pairs = zip(self._tensors, shapes, strict=True)
+    def _resized(self, shapes: Sequence[Sequence[int]]) -> Sample:
+        pairs = zip(self.base.tensors, shapes, strict=True)
         tensors = [_tensor(_tiled(_array(t), shape), t.dtype) for t, shape in pairs]
-        return Sample(tuple(tensors), promised)
+        return Sample(tuple(tensors), promised=self.has_free_sizes)
 
 
 def varied(number: int, rolls: bool = True) -> Callable[[np.ndarray], np.ndarray]:
@@ -236,7 +216,7 @@ def varied(number: int, rolls: bool = True) -> Callable[[np.ndarray], np.ndarray
     return change
 
 
-def is_spec(leaf: object) -> bool:
+def _is_spec(leaf: object) -> bool:
     """Return whether a leaf is a spec, for an argument without a value from the user."""
     return isinstance(leaf, tf.TensorSpec | BoundedSpec)
 
@@ -255,8 +235,9 @@ def _spec(leaf: Any) -> tf.TensorSpec:
     return tf.TensorSpec(tensor.shape, tensor.dtype)
 
 
-def _open_sizes(spec: tf.TensorSpec) -> int:
-    return 1 if spec.shape.rank is None else sum(size is None for size in spec.shape)
+def _open_sizes(spec: tf.TensorSpec) -> list[int]:
+    """Return the axes of a spec that has a rank whose sizes are None."""
+    return [axis for axis, size in enumerate(spec.shape) if size is None]
 
 
 def _array(tensor: Any) -> np.ndarray:
@@ -270,17 +251,11 @@ def _tensor(array: np.ndarray, dtype: tf.DType) -> Any:
 def _tiled(array: np.ndarray, shape: Sequence[int]) -> np.ndarray:
     """Repeat the values until they fill a shape, or cut them to it."""
     if array.ndim != len(shape):
-        array = array.reshape([1] * len(shape)) if array.size == 1 else array.ravel()[:1]
-        array = array.reshape([1] * len(shape))
-    for axis, size in enumerate(shape):
-        count = array.shape[axis]
-        if count == size:
-            continue
-        if not count:  # there is nothing to repeat
-            array = np.zeros([*array.shape[:axis], size, *array.shape[axis + 1 :]], array.dtype)
-        else:
-            array = array.take(np.arange(size) % count, axis)
-    return array
+        array = array.ravel()[:1].reshape([1] * len(shape))
+    if not array.size:  # there is nothing to repeat
+        return np.zeros(shape, array.dtype)
+    indices = [np.arange(size) % count for size, count in zip(shape, array.shape, strict=True)]
+    return np.asarray(array[np.ix_(*indices)])
 
 
 def _made_up(spec: tf.TensorSpec, shape: Sequence[int], generator: np.random.Generator) -> Any:

@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from hostcall._check import processes, programs, results, side_effects, transformations
-from hostcall._check import subject as subjects
+from hostcall._check import processes, programs, results, side_effects
 from hostcall._check.report import CheckError, CheckReport, Finding, NotChecked, Suggestion
+from hostcall._check.subject import described, subject_of
 from hostcall._check.trial import Check, Outcome, SkipError, Trial
 from hostcall._tf import eager_execution
 
@@ -51,9 +51,9 @@ CHECKS = (
     Entry("zero_d", results.zero_d, _ALL),
     Entry("huge", results.huge, _ALL),
     Entry("layout", results.layout, _ALL, compares=True),
-    Entry("vectorization", transformations.vectorization, (*_ALL, "aliasing"), compares=True),
+    Entry("vectorization", programs.vectorization, (*_ALL, "aliasing"), compares=True),
     Entry("threads", side_effects.threads, (*_ALL, "aliasing"), compares=True),
-    Entry("gradient", transformations.gradient, (*_ALL, "aliasing"), compares=True),
+    Entry("gradient", programs.gradient, (*_ALL, "aliasing"), compares=True),
     Entry("pickling", processes.pickling, ("call",)),
     Entry("name", processes.name, ("call", "pickling")),
     Entry("compiled", programs.compiled, _PROGRAM, compares=True),
@@ -131,8 +131,7 @@ def check(
         raise ValueError(f"hostcall.check: skip={skip!r} names none of the checks: {listed}.")
     with eager_execution.eager_mode(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        declared, inputs = subjects.declared(function, args, kwargs, result, kind, stateful)
-        subject = subjects.Subject(declared, inputs)
+        subject = subject_of(function, args, kwargs, result, kind, stateful)
         report = _report(Trial(subject, repeat_effects), skip)
     if raise_errors and not report.ok:
         raise CheckError(report)
@@ -174,7 +173,7 @@ def _made(check: Entry, trial: Trial) -> list[Outcome]:
     except SkipError as skipped:
         outcomes.append(NotChecked(check.name, str(skipped)))
     except Exception as error:  # from the check, or from user code in an unexpected place
-        why = f"the check itself has failed: {subjects.described(error)}"
+        why = f"the check itself has failed: {described(error)}"
         outcomes.append(NotChecked(check.name, why))
     has_found = any(isinstance(one, Finding) for one in outcomes)
     if check.compares and has_found and not trial.still_repeats():

@@ -43,12 +43,9 @@ def name(subject: Subject, number: int = 0) -> str:
 
 
 def result(subject: Subject, specs: Sequence[str], uses_arguments: bool) -> str:
-    """Return the option that declares the results.
+    """Return the option that declares the results, from the specs of all as source text.
 
-    Args:
-      subject: the subject of the check.
-      specs: the specs of the results, as source text.
-      uses_arguments: whether the specs name the arguments.
+    `uses_arguments` says whether the specs name the arguments.
     """
     written = iter(specs)
     structure = tf.nest.map_structure(lambda _: _Text(next(written)), subject.outputs.structure)

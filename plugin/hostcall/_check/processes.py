@@ -33,12 +33,7 @@ class FreshProcessError(Exception):
 
 
 def _code_at(module: str, name: str) -> str:
-    """Return the `code_of` hash of the function that a fresh process finds by module and name.
-
-    Raises:
-      FreshProcessError: when it finds nothing.
-      TimeoutError: when the import takes too long.
-    """
+    """Return the `code_of` hash of the function that a fresh process finds by module and name."""
     file = getattr(sys.modules.get(module), "__file__", None)
     version = os.stat(file).st_mtime_ns if file and os.path.exists(file) else None
     key = (module, version, *sys.path)
@@ -48,7 +43,12 @@ def _code_at(module: str, name: str) -> str:
 
 
 def _ask(**asked: str) -> dict[str, str]:
-    """Ask a fresh process; see fresh_process.py."""
+    """Ask a fresh process; see fresh_process.py.
+
+    Raises:
+      FreshProcessError: when it finds nothing.
+      TimeoutError: when the import takes too long.
+    """
     try:
         ended = subprocess.run(
             [sys.executable, fresh_process.__file__],
@@ -102,7 +102,7 @@ def pickling(trial: Trial) -> Iterator[Outcome]:
 def name(trial: Trial) -> Iterator[Outcome]:
     """Check that a fresh process finds the same function under its qualified name."""
     function = trial.subject.user_function
-    given = trial.subject.declared.given_name or named_functions.name_of(function)
+    given = trial.subject.user.given_name or named_functions.name_of(function)
     skip_if(
         given is not None,
         f"it is known as {given!r}, and the process that loads it says which function that is",

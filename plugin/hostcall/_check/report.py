@@ -37,13 +37,7 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class NotChecked:
-    """A check, or a part of one, that was not made.
-
-    Attributes:
-      check: the name of the check.
-      why: the reason.
-      partly: whether the rest of the check was made.
-    """
+    """A check, or a part of one, that was not made; `CheckReport` describes it."""
 
     check: str
     why: str
@@ -52,13 +46,7 @@ class NotChecked:
 
 @dataclasses.dataclass(frozen=True)
 class Suggestion:
-    """An option that might be declared, too.
-
-    Attributes:
-      check: the name of the check that has found it.
-      what: the benefit of the option.
-      line: the line to write.
-    """
+    """An option that might be declared, too; `CheckReport` describes it."""
 
     check: str
     what: str

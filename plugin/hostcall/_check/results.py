@@ -392,8 +392,7 @@ def layout(trial: Trial) -> Iterator[Outcome]:
     trial.skip_if_spared("2 calls")
     trial.skip_unless_repeating()
     for name, change in (("every second of a larger array", _strided), ("by columns", _by_columns)):
-        specs = subject.specs(sample.specs) if subject.options.out else []
-        called = subject.call_on([change(array) for array in arrays], specs)
+        called = subject.call_on([change(array) for array in arrays], subject.out_specs(sample))
         where = f"for arrays that lie in memory {name}"
         skip_if(called.error, f"{where} it raises {called.raised}")
         now = subject.arrays(called)
@@ -413,12 +412,8 @@ def _tried(
 ) -> Iterator[Outcome]:
     """Make one more call and yield its outcome.
 
-    Args:
-      trial: the run.
-      sample: the arguments.
-      cause: the likely cause of results of other shapes.
-      line: the line to write then.
-      raises: whether an exception is a finding, because only the size can cause it.
+    `cause` and `line` are for results of other shapes. An exception is a finding if `raises`,
+    because only the size can cause it.
     """
     try:
         tried = trial.call(sample)

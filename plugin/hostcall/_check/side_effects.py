@@ -91,7 +91,7 @@ def arguments(trial: Trial) -> Iterator[Outcome]:
     """Check that calls do not change arguments that may lie in the program's own memory."""
     subject, tried = trial.subject, trial.base
     skip_if(
-        not subject.eager and subject.declared.is_callback,
+        not subject.eager and subject.is_callback,
         "a hostcall.callback gets arrays of its own, to write to",
     )
     before = [np.asarray(tensor.numpy()) for tensor in tried.sample.tensors]
@@ -142,7 +142,7 @@ def _difference(trial: Trial) -> str:
 
 def _stateful(trial: Trial) -> str:
     """Return the line that declares a function as stateful, with the options that it replaces."""
-    how, is_callback = trial.subject.options, trial.subject.declared.is_callback
+    how, is_callback = trial.subject.options, trial.subject.is_callback
     claimed = "pure=True" if how.pure else "stateful=False"
     if how.table is not None:
         claimed = f"{'stateful=False, ' if is_callback else ''}memo={how.memo!r}"

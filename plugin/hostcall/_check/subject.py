@@ -7,7 +7,7 @@ import functools
 import gc
 import operator
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,12 @@ from hostcall._functions.callback import Callback
 from hostcall._functions.declarations import declaration_of
 from hostcall._functions.native_code import NativeCode
 from hostcall._functions.options import Options, check_callback, check_function
+from hostcall._functions.user_function import (
+    CALLBACK,
+    NUMPY_FUNCTION,
+    PY_FUNCTION,
+    UserFunction,
+)
 from hostcall._tf import eager_execution, tensor_structures, token_registry
 from hostcall_runtime import _device_arrays, prepared
 
@@ -91,46 +97,18 @@ def first_line(error: BaseException) -> str:
     return [*str(error).strip().splitlines(), ""][0][:300]
 
 
-@dataclasses.dataclass(frozen=True)
-class Declared:
-    """A function that takes all arguments by position, and what is declared of it.
-
-    Attributes:
-      function, declaration: the function and its declaration.
-      eager: whether the function takes EagerTensors.
-      stateful: whether calls may have side effects.
-      grad: the gradient that the user has given it, or None.
-      given_name: the name that the user has given it, or None.
-      is_callback: whether the user has made a `hostcall.callback` of it.
-      dtypes: the user's `result`, with dtypes for a declaration of shapes alone, or None.
-      program: calls the function on tensors; None where a script op does.
-    """
-
-    function: Callable[..., Any]
-    options: Options
-    eager: bool
-    stateful: bool
-    grad: Callable[..., Any] | None = None
-    given_name: str | None = None
-    is_callback: bool = False
-    dtypes: Any = None
-    program: Callback | None = None
-
-
-def declared(
+def subject_of(
     function: Any,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     result: object,
     kind: str | None,
     stateful: bool | None,
-) -> tuple[Declared, tuple[Any, ...]]:
-    """Return the declaration of a function or callback, and its arguments by position.
-
-    The arguments are those of `hostcall.check`.
+) -> Subject:
+    """Return the subject of a check, from the arguments of `hostcall.check`.
 
     Raises:
-      TypeError: when it is neither, or options are missing or do not fit it.
+      TypeError: when the function is none, or options are missing or do not fit it.
     """
     if isinstance(function, Callback):
         given = {"result": result, "kind": kind, "stateful": stateful}
@@ -142,31 +120,22 @@ def declared(
         raise TypeError(_NO_KEYWORDS.format(name=getattr(function, "__name__", "f")))
     if isinstance(function, NativeCode) and stateful is None:
         stateful = False  # it runs no Python
-    return _of_function(function, result, kind or "numpy", stateful), args
+    return _of_function(function, args, result, kind or "numpy", stateful)
 
 
-def _of_callback(
-    callback: Callback, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> tuple[Declared, tuple[Any, ...]]:
-    inputs, call = callback._sorted(args, dict(kwargs))
+def _of_callback(callback: Callback, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Subject:
+    inputs, user = callback._sorted(args, dict(kwargs))
     program = callback
     if kwargs:
         program = Callback(
-            call.function, call.options, callback.kind, callback.stateful, None, call.grad
+            user.function, user.options, callback.kind, callback.stateful, None, user.grad
         )
-    return Declared(
-        call.function,
-        call.options,
-        callback.kind == "eager",
-        callback.stateful,
-        call.grad,
-        callback.name,
-        is_callback=True,
-        program=program,
-    ), inputs
+    return Subject(user, inputs, program)
 
 
-def _of_function(function: Any, result: object, kind: str, stateful: bool | None) -> Declared:
+def _of_function(
+    function: Any, args: tuple[Any, ...], result: object, kind: str, stateful: bool | None
+) -> Subject:
     if hasattr(function, "get_concrete_function"):
         raise TypeError(_PROGRAM.format(function=function))
     check_function(function, "hostcall.check")
@@ -176,15 +145,19 @@ def _of_function(function: Any, result: object, kind: str, stateful: bool | None
         stateful = eager or not (options.pure or options.table is not None)
     check_callback(kind, None, None, stateful, None)
     result = _with_specs(result)
-    if options.result is not None:
-        return Declared(function, options, eager, stateful, dtypes=result)
-    if result is None:
-        name = getattr(function, "__name__", "f")
-        where = source_location.of_function(function)
-        raise TypeError(_NOTHING.format(function=where, name=name))
-    options = dataclasses.replace(options, result=result)
-    program = Callback(function, options, kind, stateful, None, None)
-    return Declared(function, options, eager, stateful, program=program)
+    program: Callback | None = None
+    if options.result is None:
+        if result is None:
+            name = getattr(function, "__name__", "f")
+            where = source_location.of_function(function)
+            raise TypeError(_NOTHING.format(function=where, name=name))
+        options = dataclasses.replace(options, result=result)
+        program, result = Callback(function, options, kind, stateful, None, None), None
+    called_as = PY_FUNCTION if eager else NUMPY_FUNCTION
+    user = UserFunction(
+        function, options, called_as=called_as, takes_tensors=eager, stateful=stateful
+    )
+    return Subject(user, args, program, result)
 
 
 def _with_specs(result: object) -> Any:
@@ -204,19 +177,32 @@ def _with_specs(result: object) -> Any:
 class Subject:
     """A function with its declaration and the arguments of its trial calls.
 
+    Args:
+      user: the function, which takes all arguments by position, and what is declared of it.
+      args: the arguments that the user has given.
+      program: calls the function on tensors; None where a script op does.
+      dtypes: the user's `result` with dtypes for a declaration of shapes alone, or None.
+
     Attributes:
-      declared: the function and its declaration.
       arguments: the arguments that the user has given.
       inputs, outputs: the structures of arguments and results.
+      is_callback: whether the user has made a `hostcall.callback` of the function.
+      eager: whether the function takes EagerTensors.
       calls: the number of calls so far.
     """
 
-    def __init__(self, declared: Declared, args: Sequence[Any]) -> None:
-        self.declared = declared
-        self.options = declared.options
-        self.function = declared.function
-        self.eager = declared.eager
+    def __init__(
+        self,
+        user: UserFunction,
+        args: Sequence[Any],
+        program: Callback | None = None,
+        dtypes: Any = None,
+    ) -> None:
+        self.user = user
+        self.options, self.function, self.eager = user.options, user.function, user.takes_tensors
+        self.is_callback = user.called_as == CALLBACK
         self.calls = 0
+        self._program, self._dtypes = program, dtypes
         self._structure = tensor_structures.convert_variables_to_tensors(list(args))
         leaves = tf.nest.flatten(self._structure)
         parts = [
@@ -228,7 +214,7 @@ class Subject:
         self.inputs = structures.read_inputs(
             self.nested(self.arguments.base.tensors), self.eager, pack_lists=False
         )
-        result = self.options.result if declared.dtypes is None else declared.dtypes
+        result = self.options.result if dtypes is None else dtypes
         self.outputs = structures.Outputs(self._results(result), strict=True)
         self._shape_function = result_shapes.make_shape_function(
             self.options, self.function, self.inputs, self.outputs
@@ -236,7 +222,7 @@ class Subject:
 
     def _results(self, result: Any) -> Any:
         """Return the structure of the results; that of one call if the shape function fails."""
-        if self.has_shape_function and self.declared.dtypes is None:
+        if self.has_shape_function and self._dtypes is None:
             try:
                 result(*self.inputs.pack_specs(self.arguments.base.specs))
             except Exception:  # the check of shapes reports it
@@ -264,7 +250,7 @@ class Subject:
     def is_pure(self) -> bool:
         """True if the function is declared to have no side effects."""
         how = self.options
-        return not self.declared.stateful or how.pure or how.table is not None
+        return not self.user.stateful or how.pure or how.table is not None
 
     @property
     def has_shape_function(self) -> bool:
@@ -273,13 +259,13 @@ class Subject:
 
     def program(self, *args: Any) -> Any:
         """Call the function on tensors, as programs do."""
-        if self.declared.program is not None:
-            return self.declared.program(*args)
+        if self._program is not None:
+            return self._program(*args)
         structure = self.outputs.structure
         tout = tf.nest.map_structure(lambda leaf: getattr(leaf, "dtype", leaf), structure)
         if self.eager:
             return tf.py_function(self.function, args, tout)
-        return tf.numpy_function(self.function, args, tout, stateful=self.declared.stateful)
+        return tf.numpy_function(self.function, args, tout, stateful=self.user.stateful)
 
     def specs(self, known: Sequence[Spec]) -> list[Spec]:
         """Return the declared specs of the results, flat, for the specs of arguments."""
@@ -287,18 +273,15 @@ class Subject:
         pairs = zip(said, self.outputs.dtypes, strict=True)
         return [tf.TensorSpec(None, dtype) if one is None else one for one, dtype in pairs]
 
+    def out_specs(self, sample: Sample) -> list[Spec]:
+        """Return the specs of the arrays that the function writes its results into, if any."""
+        return self.specs(sample.specs) if self.options.out else []
+
     def nested(self, tensors: Sequence[Any]) -> list[Any]:
         """Return tensors in the structure in which the user passes them to the program."""
-        remaining = iter(tensors)
-
-        def leaf(given: Any) -> Any:
-            if not _is_composite(given):
-                return next(remaining)
-            parts = tf.nest.flatten(given, expand_composites=True)
-            taken = [next(remaining) for _ in parts]
-            return tf.nest.pack_sequence_as(given, taken, expand_composites=True)
-
-        nested: list[Any] = tf.nest.map_structure(leaf, self._structure)
+        nested: list[Any] = tf.nest.pack_sequence_as(
+            self._structure, list(tensors), expand_composites=True
+        )
         return nested
 
     def values(self, sample: Sample) -> list[Any]:
@@ -309,18 +292,14 @@ class Subject:
 
     def call(self, sample: Sample) -> Called:
         """Call the function once, as programs do."""
-        specs = self.specs(sample.specs) if self.options.out else []
-        return self.call_on(self.values(sample), specs)
+        return self.call_on(self.values(sample), self.out_specs(sample))
 
     def call_on(
         self, values: Sequence[Any], specs: Sequence[Spec] = (), poison: int = POISON
     ) -> Called:
         """Call the function once on arrays (or EagerTensors) that are given flat.
 
-        Args:
-          values: the arguments.
-          specs: the specs of the results, if the function writes them into `out`.
-          poison: the byte that fills the arrays of `out` before the call.
+        `specs` are those of the arrays of `out`, which the byte `poison` fills before the call.
         """
         self.calls += 1
         given = tuple(values)

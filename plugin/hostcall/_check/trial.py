@@ -29,11 +29,7 @@ class SkipError(Exception):
 
 
 def skip_if(condition: object, why: str) -> None:
-    """End the check if a condition holds.
-
-    Raises:
-      SkipError: when it does.
-    """
+    """End the check with a SkipError if a condition holds."""
     if condition:
         raise SkipError(why)
 
@@ -125,11 +121,7 @@ class Trial:
         )
 
     def variants(self, count: int) -> list[Tried]:
-        """Make `count` calls with different values.
-
-        Raises:
-          SkipError: when they raise.
-        """
+        """Make `count` calls with different values; end the check if they raise."""
         skip_if(self.subject.arguments.fixed, "the parts of composite tensors are not changed")
         raised = ""
         for rolls in (True, False):
@@ -171,11 +163,8 @@ def differing(
 ) -> list[tuple[int, np.ndarray, np.ndarray]]:
     """Return the index and both values of each result that differs, where NaNs equal NaNs.
 
-    Args:
-      some: the results of a call.
-      others: the results of another call.
-      rounding: the tolerance for numbers, relative to the largest. None is for equal calls:
-        libraries may add numbers in another order.
+    `rounding` is the tolerance for numbers, relative to the largest. None is for equal calls:
+    libraries may add numbers in another order.
     """
     return [
         (index, one, other)

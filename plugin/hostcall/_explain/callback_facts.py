@@ -65,13 +65,17 @@ class Bodies:
     """
 
     def __init__(self, library: FunctionDefLibrary) -> None:
-        self.functions: dict[str, Any] = {f.signature.name: f for f in library.function}
+        self.functions = defs.by_name(library)
         self._bodies: dict[str, Body] = {}
 
     def __getitem__(self, name: str) -> Body:
         if name not in self._bodies:
             self._bodies[name] = Body(self.functions[name], self.functions)
         return self._bodies[name]
+
+    def shape_of(self, function: str, value: str) -> tf.TensorShape:
+        """Return the static shape of a value in a function; see `Body.shape_of`."""
+        return self[function].shape_of(value)
 
     @functools.cached_property
     def mattering(self) -> set[str]:
@@ -134,7 +138,7 @@ def sources(nodes: Iterable[Any], shown: set[str]) -> dict[str, Edges]:
     """Return `through` for NodeDefs: the nodes whose values come, and those only waited for."""
     waits = []
     for node in nodes:
-        values = [defs.source(value) for value in node.input if not value.startswith("^")]
+        values = [*map(defs.source, defs.data_inputs(node))]
         order = [value[1:] for value in node.input if value.startswith("^")]
         waits.append((node.name, values, order))
     return {
@@ -229,20 +233,14 @@ KINDS = {
 
 
 def script_op(node: NodeDef, body: Body, function: str, locate: Locate, **placed: Any) -> ScriptOp:
-    """Return the facts on an op that calls Python.
+    """Return the facts on an op that calls Python in a function, with its name and body.
 
-    Args:
-      node: its NodeDef.
-      body: the function that contains it.
-      function: the name of that function.
-      locate: finds lines of the user's code.
-      **placed: the fields of ScriptOp that say where and how it runs.
+    `placed` has the fields of ScriptOp that say where and how it runs.
     """
-    inputs = [value for value in node.input if not value.startswith("^")]
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
     operands = tuple(
         value_of(tf.TensorSpec(body.shape_of(value), dtype))
-        for value, dtype in zip(inputs, dtypes, strict=True)
+        for value, dtype in zip(defs.data_inputs(node), dtypes, strict=True)
     )
     if node.op in op_kinds.SCRIPT_OPS:
         found, called_at = _of_callback(node, placed["route"], operands)

@@ -196,13 +196,7 @@ def _locator(concrete: ConcreteFunction) -> Locate:
 def _step_of(model: Any, batch: tuple[Any, ...], **by_name: Any) -> tuple[Any, str]:
     """Return the concrete function that a model runs for a batch, and its title for users.
 
-    Args:
-      model: the model.
-      batch: x for the step of `predict`; x, y and perhaps sample weights for that of `fit`.
-      **by_name: the same values by the keywords of `fit`.
-
-    Raises:
-      TypeError: if there is no batch, or the model has to be compiled or trained once first.
+    The batch is x for the step of `predict`; x, y and perhaps sample weights for that of `fit`.
     """
     batch += tuple(by_name.pop(name) for name in _NAMES[len(batch) :] if name in by_name)
     if by_name or not 1 <= len(batch) <= 3:

@@ -1,11 +1,28 @@
-"""What `hostcall.explain` returns."""
+"""The result of `hostcall.explain`, which shows itself as tables and as an HTML page.
+
+The page has no scripts and loads nothing, so it can be shown anywhere. All text from the user's
+program is escaped.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Sequence
+from html import escape
 from typing import Any
 
-from hostcall._explain.facts import Cluster, Function, HostOp, Risk, ScriptOp, short_device
+from hostcall import _report
+from hostcall._explain import labels, pictures
+from hostcall._explain.facts import (
+    Cluster,
+    Function,
+    HostOp,
+    Risk,
+    ScriptOp,
+    Step,
+    short_device,
+)
+from hostcall._report import Table, folded
 from hostcall_runtime._errors import counted
 
 
@@ -78,20 +95,233 @@ class Explanation:
         """Return all facts as dicts, lists, strings and numbers."""
         return {"headline": self.headline, **dataclasses.asdict(self)}
 
-    # Drawing code is imported on use: the import of rich alone takes a tenth of a second.
-
     def to_html(self) -> str:
         """Return a page that draws each function as a graph of clusters and host ops."""
-        from hostcall._explain import page
-
-        return page.page(self)
+        return page(self)
 
     def _repr_html_(self) -> str:
-        from hostcall._explain import page
-
-        return page.fragment(self)
+        return _fragment(self)
 
     def __str__(self) -> str:
-        from hostcall._explain import table
+        return _report.as_text(_parts(self))
 
-        return table.text(self)
+
+def _parts(explanation: Explanation) -> Iterator[str | Table]:
+    yield f"{explanation.name}: {explanation.headline}"
+    yield from explanation.notes
+    if explanation.script_ops:
+        yield _script_op_table(explanation)
+    if explanation.boundaries:
+        yield Table(
+            {"op": folded(2), "what to write": folded(7)},
+            [(labels.name_of(op), op.advice) for op in explanation.boundaries],
+            "What stands between compiled clusters",
+        )
+    if explanation.risks:
+        yield Table(
+            {"op": folded(2), "why, and what to write": folded(7)},
+            [
+                (one.node, f"{one.op}{_at(one.location)}: {one.reason}. {one.advice}.")
+                for one in explanation.risks
+            ],
+            "What XLA may get wrong",
+        )
+    for function in explanation.functions:
+        if labels.worth_showing(function):
+            yield _steps(function)
+        if function.transfers:
+            yield _transfer_table(function)
+
+
+def _script_op_table(explanation: Explanation) -> Table:
+    columns = {
+        "op": folded(3),
+        "calls": folded(4),
+        "route, and why": folded(4),
+        "operands → results": folded(3),
+        "copies": {"justify": "right", "ratio": 1, "min_width": 8},
+    }
+    rows = [
+        (
+            labels.place_of(op) + (f"\nafter {op.follows}" if op.follows else ""),
+            f"{labels.callback(op)}\n{labels.kind(op)}\n{labels.relative(op.location)}",
+            f"{op.route}\n{op.reason}",
+            labels.shapes(op),
+            labels.size(op.bytes_copied),
+        )
+        for op in explanation.script_ops
+    ]
+    return Table(columns, rows, "Script ops", {"show_lines": True})
+
+
+def _steps(function: Function) -> Table:
+    where = f" ({function.path})" if function.path else ""
+    return Table(
+        {"step": folded(2), "runs": {"ratio": 1, "min_width": 8}, "what": folded(6)},
+        [(step.node, *_step(step)) for step in function.steps if not labels.is_plumbing(step)],
+        f"{labels.short_name(function.name)}{where}: {function.mode}",
+    )
+
+
+def _step(step: Step) -> tuple[str, str]:
+    if isinstance(step, Cluster):
+        return "compiled", _cluster(step)
+    if isinstance(step, ScriptOp):
+        return "Python", f"{step.kind} of {labels.callback(step)}"
+    runs = "called" if step.in_program else "host"
+    return runs, f"{step.op}{_at(step.location)}: {step.reason}"
+
+
+def _transfer_table(function: Function) -> Table:
+    columns = {
+        "value": folded(4),
+        "to the": {"min_width": 6},
+        "what": folded(3),
+        "size": {"justify": "right", "min_width": 8},
+    }
+    return Table(columns, *_transfers(function), {"expand": True})
+
+
+def _transfers(function: Function) -> tuple[list[tuple[str, ...]], str]:
+    """Return the rows and the title of the table of a function's transfers."""
+    rows: list[tuple[str, ...]] = [
+        (one.value, one.to, labels.type_of(one.what), labels.size(one.what.nbytes))
+        for one in function.transfers
+    ]
+    device, name = short_device(function.device), labels.short_name(function.name)
+    return rows, f"{name}: what one call copies between {device} and the host"
+
+
+def _cluster(step: Cluster) -> str:
+    if step.compilations < 2 and not step.uncompiled_runs:
+        return labels.summary(step.ops)
+    plain = f"; {counted(step.uncompiled_runs, 'run')} by TensorFlow's kernels"
+    times = f"compiled {counted(step.compilations, 'time')}"
+    return f"{labels.summary(step.ops)} ({times}{plain if step.uncompiled_runs else ''})"
+
+
+def _at(location: str) -> str:
+    return f" at {labels.relative(location)}" if location else ""
+
+
+_STYLE = """\
+.hostcall { color: #1f2933; background: #fff; font: 14px/1.45 system-ui, sans-serif; padding: 16px;
+  color-scheme: light; }
+.hostcall h2 { font-size: 19px; margin: 0 0 2px; }
+.hostcall h3 { font-size: 15px; margin: 22px 0 6px; }
+.hostcall p { margin: 4px 0; } .hostcall .note { background: #fff7e0; padding: 6px 10px; }
+.hostcall .scroll { overflow-x: auto; } .hostcall .dim { color: #66727f; font-weight: normal; }
+.hostcall svg { display: block; font-family: ui-monospace, monospace; font-size: 12px; }
+.hostcall svg text { fill: #1f2933; } .hostcall svg .name { font-weight: bold; }
+.hostcall svg .dim { fill: #5b6875; }
+.hostcall svg rect { stroke-width: 1.5; }
+.hostcall .cluster { fill: #e3effc; stroke: #3b7dc4; }
+.hostcall .python { fill: #fdeacb; stroke: #d08a1d; }
+.hostcall .other { fill: #eef0f2; stroke: #8793a0; }
+.hostcall .inner { fill: #fff4e0; stroke: #d08a1d; }
+.hostcall .bare { fill: none; stroke: none; }
+.hostcall .part { fill: #fff; stroke: #8793a0; stroke-dasharray: 3 3; }
+.hostcall code { font: 12px/1.45 ui-monospace, monospace; white-space: pre-wrap; }
+.hostcall svg path { fill: none; stroke: #66727f; stroke-width: 1.4; }
+.hostcall svg path.order { stroke-dasharray: 5 4; } .hostcall svg marker path { fill: #66727f; }
+.hostcall .key span { display: inline-block; border: 1.5px solid; border-radius: 4px;
+  padding: 0 8px; margin-right: 8px; font-size: 12px; }
+.hostcall .key .cluster { background: #e3effc; border-color: #3b7dc4; }
+.hostcall .key .python { background: #fdeacb; border-color: #d08a1d; }
+.hostcall .key .other { background: #eef0f2; border-color: #8793a0; }
+.hostcall table { border-collapse: collapse; font-size: 13px; background: #fff; }
+.hostcall th, .hostcall td { text-align: left; vertical-align: top; padding: 4px 10px 4px 0;
+  border-bottom: 1px solid #dde2e7; color: #1f2933; }
+.hostcall a { color: #2463a6; }
+"""
+
+_KEY = (
+    '<p class="key"><span class="cluster">compiled by XLA</span><span class="python">Python</span>'
+    '<span class="other">TensorFlow, on the host</span><span class="dim" style="border:0">'
+    "solid: a value; dashed: the order only</span></p>"
+)
+
+_COLUMNS = ("op", "calls", "called at", "route", "why", "operands → results", "copies", "after")
+
+
+def page(*explanations: Explanation) -> str:
+    """Return a whole HTML document."""
+    names = ", ".join(explanation.name for explanation in explanations)
+    body = "\n".join(map(_fragment, explanations))
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        f"<title>{escape(names)} - hostcall</title></head>"
+        f'<body style="margin:0">{body}</body></html>\n'
+    )
+
+
+def _fragment(explanation: Explanation) -> str:
+    """Return the part of a document that a notebook shows."""
+    parts = [
+        f'<div class="hostcall"><style>{_STYLE}</style>',
+        f"<h2>{escape(explanation.name)}</h2><p>{escape(explanation.headline)}</p>",
+        *(f'<p class="note">{escape(note)}</p>' for note in explanation.notes),
+        _KEY,
+    ]
+    for function, picture in pictures.of(explanation.functions, explanation.script_ops):
+        parts += [_heading(function), f'<div class="scroll">{picture}</div>']
+    for function in explanation.functions:
+        if function.transfers:
+            rows, title = _transfers(function)
+            parts.append(_table(title, ("value", "to the", "what", "size"), rows))
+    if explanation.boundaries:
+        parts.append(_advised("What stands between compiled clusters", explanation.boundaries))
+    if explanation.risks:
+        parts.append(_advised("What XLA may get wrong", explanation.risks))
+    if explanation.script_ops:
+        parts.append(_script_ops(explanation.script_ops))
+    return "\n".join([*parts, "</div>"])
+
+
+def _heading(function: Function) -> str:
+    where = f" in {function.path}" if function.path else ""
+    mode = {
+        "compiled": "one compiled program",
+        "partitioned": "partitioned",
+        "host": "not compiled",
+    }
+    return (
+        f"<h3>{escape(labels.short_name(function.name))}"
+        f'<span class="dim">{escape(where)}: {mode[function.mode]}</span></h3>'
+    )
+
+
+def _advised(title: str, ops: Sequence[ScriptOp | HostOp | Risk]) -> str:
+    rows = [(labels.name_of(op), labels.relative(op.location), op.reason, op.advice) for op in ops]
+    return _table(title, ("op", "at", "why", "what to write"), rows)
+
+
+def _script_ops(ops: Sequence[ScriptOp]) -> str:
+    rows = [
+        (
+            labels.place_of(op),
+            f"{labels.kind(op)} of {labels.callback(op)}",
+            labels.relative(op.location),
+            op.route,
+            op.reason,
+            labels.shapes(op),
+            labels.size(op.bytes_copied),
+            op.follows or "",
+        )
+        for op in ops
+    ]
+    return _table("Script ops", _COLUMNS, rows)
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{column}</th>" for column in columns)
+    body = "".join(f"<tr>{''.join(map(_cell, columns, row))}</tr>" for row in rows)
+    return (
+        f'<h3>{escape(title)}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _cell(column: str, text: str) -> str:
+    shown = escape(text)
+    return f"<td>{f'<code>{shown}</code>' if column == 'what to write' else shown}</td>"

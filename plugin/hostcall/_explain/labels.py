@@ -7,16 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from hostcall._explain.facts import (
-    Function,
-    HostOp,
-    Op,
-    Risk,
-    ScriptOp,
-    Step,
-    Value,
-    short_device,
-)
+from hostcall._explain.facts import Function, HostOp, Op, Risk, ScriptOp, Step, Value
 
 _PLUMBING = frozenset({"Const", "Identity", "IdentityN", "NoOp"})
 _CONTROL_FLOW = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
@@ -117,12 +108,6 @@ def shapes(op: ScriptOp) -> str:
 def type_of(value: Value) -> str:
     """Return the dtype and the shape of a value as text."""
     return f"{value.dtype} {value.shape}"
-
-
-def transfers_title(function: Function) -> str:
-    """Return the title of the table of a function's transfers."""
-    device = short_device(function.device)
-    return f"{short_name(function.name)}: what one call copies between {device} and the host"
 
 
 def _result(value: Value) -> str:

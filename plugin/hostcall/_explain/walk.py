@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -18,7 +18,7 @@ from hostcall._compiler.partition import placement
 from hostcall._compiler.partition.partitioner import SUFFIX, PartitionedFunction, Partitioner
 from hostcall._compiler.regions.writing import Region, predicted_program
 from hostcall._explain import callback_facts as ops
-from hostcall._explain.callback_facts import Bodies, Body, Edges, called, sources, value_of
+from hostcall._explain.callback_facts import Bodies, Edges, called, sources, value_of
 from hostcall._explain.facts import (
     Cluster,
     Function,
@@ -36,65 +36,6 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
-# Strings live in the host's memory, and so do the handles of resources and variants on a device.
-_NEVER_SENT = frozenset(dtype.as_datatype_enum for dtype in (tf.string, tf.resource, tf.variant))
-
-
-def of_function(
-    old: FunctionDef,
-    new: FunctionDef,
-    body: Body,
-    functions: Mapping[str, Any],
-    called: Iterable[ScriptOp],
-) -> tuple[Transfer, ...]:
-    """Return the values that cross between the device and the host in one call, each once.
-
-    Args:
-      old: the FunctionDef before partitioning.
-      new: the FunctionDef that replaces it, whose nodes have devices.
-      body: the Body of `old`, which has the shapes.
-      functions: the functions that `old` may call, by name.
-      called: the script ops on the host, which know more about their results.
-    """
-    types = defs.Types(old, functions)
-    results = {op.node: op.results for op in called}
-
-    def facts(value: str) -> Value:
-        node, _, result = value.partition(":")
-        if node in results:
-            return results[node][types.position(node, result)]
-        return value_of(tf.TensorSpec(body.shape_of(value), types.of(value)))
-
-    on_host = {
-        node.name
-        for node in new.node_def
-        if node.device and not placement.is_accelerator(node.device)
-    }
-    return tuple(
-        Transfer(value, to, facts(value))
-        for value, to in _crossing(old, on_host)
-        if types.of(value) not in _NEVER_SENT
-    )
-
-
-def _crossing(function: FunctionDef, on_host: set[str]) -> dict[tuple[str, str], None]:
-    """Return the values of the edges between the host and the device, with their destinations."""
-    constants = {node.name for node in function.node_def if node.op == "Const"}
-    found: dict[tuple[str, str], None] = {}
-    for node in defs.program_order(function):
-        to_host = node.name in on_host
-        for value in node.input:
-            source = defs.source(value)
-            if value.startswith("^") or source in constants:
-                continue
-            if (source in on_host) != to_host:
-                found[value, "host" if to_host else "device"] = None
-    for value in function.ret.values():
-        if defs.source(value) in on_host:
-            found[value, "device"] = None
-    return found
-
-
 _NOT_COMPILED = "the function is not compiled"
 _LEADS_ON = "TensorFlow runs it on the host"
 _MODULE = "it is a program of its own, compiled along with the function"
@@ -109,6 +50,9 @@ _CALLS_COMPILED = "it calls a compiled function"
 # The part of a cluster's name that depends on the device and the refusal. Like the digests, it is
 # not known before XLA compiles.
 _VARIANT = re.compile(rf"{SUFFIX}(?:_anywhere|_on_[A-Z_]+_\d+)?(?:_[0-9a-f]{{8}})?(?=_)")
+
+# Strings live in the host's memory, and so do the handles of resources and variants on a device.
+_NEVER_SENT = frozenset(dtype.as_datatype_enum for dtype in (tf.string, tf.resource, tf.variant))
 
 _NO_EDGES: Edges = ((), ())
 
@@ -163,19 +107,19 @@ class Walk:
         if not self._is_new("program", name):
             return
         partitioner = function_routes.predicted_partitioner(self._library, name, self._device)
-        if partitioner.must_partition(name):
-            program = None
-            if not self._device:
-                program = predicted_program(partitioner, name, self._shape_of)
-            if program is not None:
-                self._one_program(place, program.regions)
-                return
+        if not partitioner.must_partition(name):
+            if not function_routes.is_taken(self._library, name):
+                self._note_risks(name)
+            self._one_program(place, ())
+            return
+        program = None
+        if not self._device:
+            program = predicted_program(partitioner, name, self._bodies.shape_of)
+        if program is not None:
+            self._one_program(place, program.regions)
+        else:
             partitioner.partition(name)
             self._partitioned(place, partitioner)
-            return
-        if not function_routes.is_taken(self._library, name):
-            self._note_risks(name)
-        self._one_program(place, ())
 
     def _note_risks(self, entry: str) -> None:
         """Note the ops that XLA may get wrong in a function that stock TensorFlow compiles."""
@@ -202,9 +146,6 @@ class Walk:
         self.functions.append(Function(name, place.path, "compiled", (cluster, *host_ops)))
         self._compiled(place, name)
 
-    def _shape_of(self, function: str, value: str) -> tf.TensorShape:
-        return self._bodies[function].shape_of(value)
-
     def _compiled(self, place: Place, cluster: str) -> None:
         """Note the script ops in a compiled function, and in all that it calls."""
         if self._is_new("compiled", place.function):
@@ -222,12 +163,7 @@ class Walk:
                 self._compiled(place.inside(node, role, callee), cluster)
 
     def _on_host(self, place: Place, why: str = "") -> None:
-        """Explain a function that TensorFlow runs on the host.
-
-        Args:
-          place: the place of the function.
-          why: the reason, if a partitioned function calls it.
-        """
+        """Explain a function on the host; `why` says why, if a partitioned function calls it."""
         if not self._is_new("host", place.function):
             return
         position = self._room()
@@ -292,17 +228,32 @@ class Walk:
         )
 
     def _transfers(
-        self, plan: PartitionedFunction, steps: Sequence[Step], partitioner: Partitioner
+        self, plan: PartitionedFunction, called: Sequence[Step], partitioner: Partitioner
     ) -> tuple[Transfer, ...]:
+        """Return the values that one call copies between device and host, each once."""
         if not partitioner.device:
             return ()
-        old = {f.signature.name: f for f in partitioner.library.function}
-        return of_function(
-            old[plan.name],
-            partitioner.functions[plan.new_name],
-            self._bodies[plan.name],
-            old,
-            [step for step in steps if isinstance(step, ScriptOp)],
+        functions = defs.by_name(partitioner.library)
+        old, new = functions[plan.name], partitioner.functions[plan.new_name]
+        types = defs.Types(old, functions)
+        # Script ops know more about their results than the graph does.
+        results = {op.node: op.results for op in called if isinstance(op, ScriptOp)}
+
+        def facts(value: str) -> Value:
+            node, _, result = value.partition(":")
+            if node in results:
+                return results[node][types.position(node, result)]
+            return value_of(tf.TensorSpec(self._bodies.shape_of(plan.name, value), types.of(value)))
+
+        on_host = {
+            node.name
+            for node in new.node_def
+            if node.device and not placement.is_accelerator(node.device)
+        }
+        return tuple(
+            Transfer(value, to, facts(value))
+            for value, to in _crossing(old, on_host)
+            if types.of(value) not in _NEVER_SENT
         )
 
     def _cluster(
@@ -400,9 +351,9 @@ class Walk:
             file=file,
             line=line,
             calls=tuple(calls),
-            advice=ops.of_host_op(node, reason, calls) if advised else "",
             takes_from=edges[0],
             waits_for=edges[1],
+            advice=ops.of_host_op(node, reason, calls) if advised else "",
         )
 
     def _room(self) -> int:
@@ -423,3 +374,19 @@ def _reason_of_call(node: NodeDef) -> str:
 
 def _stem(cluster: str) -> str:
     return _VARIANT.sub(SUFFIX, defs.without_digests(cluster), count=1)
+
+
+def _crossing(function: FunctionDef, on_host: set[str]) -> dict[tuple[str, str], None]:
+    """Return the values of the edges between the host and the device, with their destinations."""
+    constants = {node.name for node in function.node_def if node.op == "Const"}
+    found: dict[tuple[str, str], None] = {}
+    for node in defs.program_order(function):
+        to_host = node.name in on_host
+        for value in defs.data_inputs(node):
+            source = defs.source(value)
+            if source not in constants and (source in on_host) != to_host:
+                found[value, "host" if to_host else "device"] = None
+    for value in function.ret.values():
+        if defs.source(value) in on_host:
+            found[value, "device"] = None
+    return found

@@ -12,7 +12,7 @@ from google.protobuf import text_format
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 import hostcall
-from hostcall._cli import saved_models
+from hostcall._cli import rewrite_saved_model
 
 MODULE = "tests.support.saved.functions"
 X = tf.constant([4.0, 1.0, 1.0, 3.0])
@@ -127,8 +127,8 @@ def _read_graphs(folder: str) -> dict[str, Any]:
 
 def use(folder: str) -> str:
     """Does with them in another process what people do."""
-    saved_models.rewrite(Path(folder, "model"), Path(folder, "rewritten"), "partition")
-    saved_models.rewrite(Path(folder, "accumulator"), Path(folder, "rewritten_too"), "partition")
+    rewrite_saved_model(Path(folder, "model"), Path(folder, "rewritten"), "partition")
+    rewrite_saved_model(Path(folder, "accumulator"), Path(folder, "rewritten_too"), "partition")
     rewritten_without = MODULE not in sys.modules
     hostcall.allow(MODULE)
     found: dict[str, Any] = {"rewritten_without": rewritten_without, **_read_graphs(folder)}

@@ -21,6 +21,11 @@ def doubling(**options: Any) -> Any:
     return hostcall.callback(lambda x: x * 2, result=lambda x: x, **options)
 
 
+def finding_of(function: Any, *args: Any, **options: Any) -> hostcall.Finding:
+    (finding,) = hostcall.check(function, *args, raise_errors=False, **options).findings
+    return finding
+
+
 def reasons(report: hostcall.CheckReport, check: str) -> list[str]:
     return [one.why for one in report.not_checked if one.check == check]
 
@@ -93,8 +98,7 @@ def test_size_of_none_that_the_function_does_not_take_is_a_finding() -> None:
         result=lambda x: tf.TensorSpec([None, 3], x.dtype),
         stateful=False,
     )
-    report = hostcall.check(callback, tf.TensorSpec([None], tf.float32), raise_errors=False)
-    (finding,) = report.findings
+    finding = finding_of(callback, tf.TensorSpec([None], tf.float32))
     assert finding.check == "shapes"
     assert "it raises for arguments of shape (4,): ValueError" in finding.what
     assert finding.line.startswith("hostcall.check(function, np.array(...))")
@@ -111,26 +115,23 @@ def test_sizes_that_are_none_are_tried_apart_and_together() -> None:
     assert hostcall.check(product, any_matrix, any_matrix).ok
     # It looks right for square matrices alone.
     transposed = hostcall.callback(np.transpose, result=lambda a: a, stateful=False)
-    report = hostcall.check(transposed, any_matrix, raise_errors=False)
-    assert [finding.check for finding in report.findings] == ["shapes"]
-    assert report.findings[0].line == (
-        "result=lambda a: tf.TensorSpec([a.shape[1], a.shape[0]], tf.float32)"
-    )
+    finding = finding_of(transposed, any_matrix)
+    assert finding.check == "shapes"
+    assert finding.line == "result=lambda a: tf.TensorSpec([a.shape[1], a.shape[0]], tf.float32)"
 
 
 def test_bound_that_is_too_small_is_found() -> None:
     callback = hostcall.callback(
         lambda x: np.repeat(x, 2), result=lambda x: hostcall.BoundedSpec(x.shape, x.dtype)
     )
-    report = hostcall.check(callback, VECTOR, raise_errors=False)
-    assert "result 0 has shape (6,)" in report.findings[0].what
-    assert "declared is (<=3,)" in report.findings[0].what
+    finding = finding_of(callback, VECTOR)
+    assert "result 0 has shape (6,)" in finding.what
+    assert "declared is (<=3,)" in finding.what
 
 
 def test_shape_function_that_fails_is_found() -> None:
     callback = hostcall.callback(lambda x: x * 2, result=lambda x: tf.TensorSpec([x.shape[1]]))
-    report = hostcall.check(callback, VECTOR, raise_errors=False)
-    (finding,) = report.findings
+    finding = finding_of(callback, VECTOR)
     assert finding.check == "shapes"
     assert "IndexError" in finding.what
     assert finding.line == "result=lambda x: tf.TensorSpec(x.shape, tf.float32)"
@@ -197,11 +198,10 @@ def test_threads_that_wait_for_each_other_are_found(monkeypatch: pytest.MonkeyPa
         return x * 2
 
     callback = hostcall.callback(stuck, result=lambda x: x, stateful=False, concurrent=True)
-    skip = ["compiled", "partitioned"]
-    report = hostcall.check(callback, VECTOR, raise_errors=False, skip=skip)
+    finding = finding_of(callback, VECTOR, skip=["compiled", "partitioned"])
     goes_on.set()
-    assert [finding.check for finding in report.findings] == ["threads"]
-    assert "have not ended after" in report.findings[0].what
+    assert finding.check == "threads"
+    assert "have not ended after" in finding.what
 
 
 def test_what_threads_may_call_is_suggested_and_no_more() -> None:
@@ -230,9 +230,9 @@ def test_what_runs_one_at_a_time_need_not_be_for_threads() -> None:
 
 def test_prints_of_pure_functions_are_found_and_shown(capsys: pytest.CaptureFixture[str]) -> None:
     callback = hostcall.callback(lambda x: print("x") or x, result=lambda x: x, stateful=False)  # noqa: T201
-    report = hostcall.check(callback, VECTOR, raise_errors=False, skip=["threads"])
-    assert [finding.check for finding in report.findings] == ["purity"]
-    assert "calls print 4 characters" in report.findings[0].what
+    finding = finding_of(callback, VECTOR, skip=["threads"])
+    assert finding.check == "purity"
+    assert "calls print 4 characters" in finding.what
     assert capsys.readouterr().out.count("x\n") >= 2
 
 
@@ -242,8 +242,8 @@ def test_global_generator_is_an_effect() -> None:
         return x * 2
 
     callback = hostcall.callback(shuffled, result=lambda x: x, stateful=False)
-    report = hostcall.check(callback, VECTOR, raise_errors=False)
-    assert "each call changes NumPy's global random generator" in report.findings[0].what
+    finding = finding_of(callback, VECTOR)
+    assert "each call changes NumPy's global random generator" in finding.what
 
 
 def test_method_that_counts_is_no_pure_one() -> None:
@@ -255,8 +255,7 @@ def test_method_that_counts_is_no_pure_one() -> None:
             self.calls += 1
             return x
 
-    report = hostcall.check(Model().run, VECTOR, raise_errors=False)
-    assert "each call changes attribute calls" in report.findings[0].what
+    assert "each call changes attribute calls" in finding_of(Model().run, VECTOR).what
 
 
 def test_gradient_that_raises_or_miscounts_is_found() -> None:
@@ -279,8 +278,7 @@ def test_gradient_that_raises_or_miscounts_is_found() -> None:
         callback = hostcall.callback(
             lambda x, y: x + y, result=lambda x, y: x, grad=grad, stateful=False
         )
-        report = hostcall.check(callback, VECTOR, VECTOR, raise_errors=False)
-        (finding,) = report.findings
+        finding = finding_of(callback, VECTOR, VECTOR)
         assert finding.check == "gradient"
         assert what in finding.what
         assert finding.line == line
@@ -304,8 +302,7 @@ def test_eager_function_that_hides_its_gradient_is_found() -> None:
     def hidden(x: Any) -> Any:
         return x * tf.stop_gradient(x)
 
-    report = hostcall.check(hidden, VECTOR, result=lambda x: x, kind="eager", raise_errors=False)
-    (finding,) = report.findings
+    finding = finding_of(hidden, VECTOR, result=lambda x: x, kind="eager")
     assert finding.check == "gradient"
     assert finding.line.startswith("tf.custom_gradient")
 

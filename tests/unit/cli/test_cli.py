@@ -15,8 +15,7 @@ from click.testing import CliRunner, Result
 
 import hostcall
 from hostcall._callbacks import requested_routes
-from hostcall_command import commands
-from hostcall_command.commands import main
+from hostcall_command import ROUTES, commands
 
 X = tf.constant([1.0, 2.0, 1.0])
 
@@ -54,7 +53,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def run(*args: Any) -> Result:
-    result = CliRunner().invoke(main, list(map(str, args)))
+    result = CliRunner().invoke(commands, list(map(str, args)))
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result
 
@@ -122,7 +121,7 @@ def test_explain_writes_a_page(saved: Path, tmp_path: Path) -> None:
 
 def test_another_process_tells_functions_that_it_may_not_call(saved: Path, run_python: Any) -> None:
     script = (
-        f"from hostcall_command.commands import main; main(['explain', {str(saved)!r}, '--json'])"
+        f"from hostcall_command import commands; commands(['explain', {str(saved)!r}, '--json'])"
     )
     first, second = json.loads(run_python(script, HOSTCALL_ROUTE="auto"))
     for explanation, name in ((first, "numpy:unique"), (second, "numpy:sort")):
@@ -164,7 +163,7 @@ def test_rewrite_in_a_process_without_the_python_functions(
     out = tmp_path / "out"
     arguments = ["rewrite", str(saved), str(out), "--json"]
     run_python(
-        f"from hostcall_command.commands import main; main({arguments!r})", HOSTCALL_ROUTE="auto"
+        f"from hostcall_command import commands; commands({arguments!r})", HOSTCALL_ROUTE="auto"
     )
     old, new = tf.saved_model.load(str(saved)), tf.saved_model.load(str(out))
     np.testing.assert_allclose(new.partitioned(X)["sum"], old.partitioned(X)["sum"], rtol=1e-6)
@@ -301,11 +300,11 @@ import dataclasses, sys
 from hostcall import _versions  # the check of this process, which has passed
 found = _versions.found()
 _versions.found = lambda: dataclasses.replace(found, tensorflow="2.99.0")
-sys.modules.pop("hostcall._cli.commands", None)
+sys.modules.pop("hostcall._cli", None)
 import hostcall_command
 class Checking:
     def find_spec(self, name, path=None, target=None):
-        if name == "hostcall._cli.commands":
+        if name == "hostcall._cli":
             _versions.check()
 sys.meta_path.insert(0, Checking())
 hostcall_command.main()
@@ -350,8 +349,8 @@ def test_help_comes_without_tensorflow(arguments: list[str], said: str) -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_help_cuts_no_sentence_off(width: int) -> None:
-    shown = " ".join(CliRunner().invoke(main, ["--help"], terminal_width=width).output.split())
-    for command in main.commands.values():
+    shown = " ".join(CliRunner().invoke(commands, ["--help"], terminal_width=width).output.split())
+    for command in commands.commands.values():
         assert command.help is not None
         first, _, _ = command.help.partition("\n\n")
         assert " ".join(first.split()) in shown
@@ -359,7 +358,7 @@ def test_help_cuts_no_sentence_off(width: int) -> None:
 
 
 def test_the_routes_of_the_command_are_those_of_hostcall() -> None:
-    assert commands.ROUTES == requested_routes.ROUTES
+    assert ROUTES == requested_routes.ROUTES
 
 
 def test_the_installed_command() -> None:

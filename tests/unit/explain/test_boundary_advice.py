@@ -1,6 +1,6 @@
 """What an explanation advises for each op between compiled clusters."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,8 @@ from tests.support.helpers import jitted
 X = tf.TensorSpec([3], tf.float32)
 
 
-@pytest.fixture(autouse=True)
-def _auto_route() -> Iterator[None]:
-    with hostcall.scope(route="auto"):
-        yield
+# Each test says itself which route is asked for.
+pytestmark = pytest.mark.usefixtures("auto_route")
 
 
 def unique(x: np.ndarray) -> np.ndarray:
@@ -123,31 +121,33 @@ def _in_both_ops(function: Callable[..., Any], tout: Any, shape: list[int]) -> l
     return [(program, tf.TensorSpec(shape, tf.float32)) for program in (of_arrays, of_tensors)]
 
 
-def test_before_any_call_sizes_are_blanks() -> None:
-    for program, x in _in_both_ops(unique, tf.float32, [3]):
-        assert _advised(program, x) == (
-            "hostcall.declare(unique, result=lambda x: tf.TensorSpec([...], tf.float32))"
-        )
+def one_or_all(x: np.ndarray) -> np.ndarray:
+    return x if x[0] else x[0]
 
 
-def test_sizes_that_calls_have_changed_are_bounded() -> None:
-    for program, x in _in_both_ops(unique, tf.float32, [3]):
-        for values in ([1.0, 1.0, 1.0], [1.0, 2.0, 2.0], [4.0, 4.0, 4.0]):
-            program(tf.constant(values))
-        assert _advised(program, x) == (
-            "hostcall.declare(unique, result=lambda x: hostcall.BoundedSpec([2], tf.float32, [0]))"
-            "    # the largest size seen so far, in 3 calls"
-        )
+_BLANK = "lambda x: tf.TensorSpec([...], tf.float32))"
+_BOUNDED = "lambda x: hostcall.BoundedSpec([2], tf.float32, [0]))"
+_SHAPE = "lambda x: tf.TensorSpec([3], tf.float32))"
 
 
-def test_a_shape_that_all_calls_had_is_named() -> None:
-    for program, x in _in_both_ops(unique, tf.float32, [3]):
-        for last in (3.0, 4.0):
-            program(tf.constant([1.0, 2.0, last]))
-        assert _advised(program, x) == (
-            "hostcall.declare(unique, result=lambda x: tf.TensorSpec([3], tf.float32))"
-            "    # the shape seen so far, in 2 calls"
-        )
+@pytest.mark.parametrize(
+    ("function", "values", "result"),
+    [
+        (unique, [], _BLANK),
+        (
+            unique,
+            ["111", "122", "444"],
+            f"{_BOUNDED}    # the largest size seen so far, in 3 calls",
+        ),
+        (unique, ["123", "124"], f"{_SHAPE}    # the shape seen so far, in 2 calls"),
+        (one_or_all, ["000", "111", "000"], _BLANK),
+    ],
+)
+def test_the_line_has_what_calls_have_shown(function: Any, values: list[str], result: str) -> None:
+    for program, x in _in_both_ops(function, tf.float32, [3]):
+        for value in values:
+            program(tf.constant([*map(float, value)]))
+        assert _advised(program, x) == f"hostcall.declare({function.__name__}, result={result}"
 
 
 def test_each_result_has_what_was_seen_of_it() -> None:
@@ -169,17 +169,6 @@ def test_a_size_that_follows_from_the_inputs_stays_a_blank() -> None:
     assert "tf.TensorSpec([...], tf.float32))" in _advised(program, x)
     program(tf.constant([1.0, 1.0]))
     assert "hostcall.BoundedSpec([2], tf.float32, [0]))" in _advised(program, x)
-
-
-def test_a_rank_that_changes_stays_a_blank() -> None:
-    def one_or_all(x: np.ndarray) -> np.ndarray:
-        return x if x[0] else x[0]
-
-    for program, x in _in_both_ops(one_or_all, tf.float32, [3]):
-        program(tf.zeros([3]))
-        program(tf.ones([3]))
-        program(tf.zeros([3]))
-        assert "tf.TensorSpec([...], tf.float32))" in _advised(program, x)
 
 
 def test_the_line_of_what_was_seen_makes_it_one_program() -> None:

@@ -1,6 +1,5 @@
 """hostcall.explain of Keras models: the steps of fit and predict."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import keras
@@ -14,10 +13,8 @@ X, Y = np.zeros((5, 4)), np.zeros((5, 2))
 calls: list[str] = []
 
 
-@pytest.fixture(autouse=True)
-def _auto_route() -> Iterator[None]:
-    with hostcall.scope(route="auto"):
-        yield
+# Each test says itself which route is asked for.
+pytestmark = pytest.mark.usefixtures("auto_route")
 
 
 def noise(x: np.ndarray) -> np.ndarray:

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._explain.page import arrange
+from hostcall._explain.pictures import arrange
 from tests.support.versions import one_program_keeps_the_order
 
 X = tf.TensorSpec([3], tf.float32)

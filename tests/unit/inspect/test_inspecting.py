@@ -15,7 +15,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 import hostcall
 from hostcall._saving import functions
-from hostcall_command.commands import main
+from hostcall_command import commands
 from tests.support.stress.template import Template
 
 USERS = "tests.support.saved.functions"
@@ -208,24 +208,24 @@ def test_what_is_no_such_file_is_an_error_of_one_line(folder: Path, tmp_path: Pa
         (folder / "broken.pb", "holds no GraphDef that can be read"),
         (folder / "broken.keras", "holds no Keras model that can be read"),
     ]:
-        result = CliRunner().invoke(main, ["inspect", str(path)])
+        result = CliRunner().invoke(commands, ["inspect", str(path)])
         assert result.exit_code == 1
         assert words in result.stderr
         assert len(result.stderr.splitlines()) == 1
 
 
 def test_command_prints_a_table_or_json(folder: Path) -> None:
-    table = CliRunner().invoke(main, ["inspect", str(folder / "model")]).stdout
+    table = CliRunner().invoke(commands, ["inspect", str(folder / "model")]).stdout
     for part in ("SavedModel with 4 Python functions", "signature train", "allow_pickle=True"):
         assert part in table
-    printed = CliRunner().invoke(main, ["inspect", str(folder / "model"), "--json"]).stdout
+    printed = CliRunner().invoke(commands, ["inspect", str(folder / "model"), "--json"]).stdout
     as_dict = hostcall.inspect(folder / "model").to_dict()
     assert json.loads(printed) == json.loads(json.dumps(as_dict))
 
 
 def test_explain_tells_of_functions_that_cannot_be_called(folder: Path) -> None:
     arguments = ["explain", str(folder / "model"), "--json"]
-    (explained,) = json.loads(CliRunner().invoke(main, arguments).stdout)
+    (explained,) = json.loads(CliRunner().invoke(commands, arguments).stdout)
     by_name = {op["callback"]: op for op in explained["script_ops"]}
     assert by_name.keys() == {f"{USERS}:cube", "tests::inspected_double"}
     assert by_name[f"{USERS}:cube"]["problem"] == f"not allowed to import {USERS}"

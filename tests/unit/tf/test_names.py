@@ -93,7 +93,7 @@ said = [str(w.message) for w in caught]
 
 _WORKS = """
 import numpy as np, tensorflow as tf
-from hostcall._cli import diagnosis
+from hostcall import _cli
 
 @tf.function(jit_compile=True)
 def program(x):
@@ -107,7 +107,7 @@ x = tf.constant([1.0, 2.0, 3.0])
 assert program(x).numpy().tolist() == [2.0, 4.0, 6.0]
 assert program_of_tensors(x).numpy().tolist() == [3.0, 6.0, 9.0]
 assert hostcall.bind(program, x)(x).numpy().tolist() == [2.0, 4.0, 6.0]
-report = diagnosis.report()
+report = _cli.doctor_report()
 missing = [name["name"] for name in report["names"] if not name["found"]]
 patches = [patch["target"] for patch in report["patches"] if not patch["installed"]]
 hostcall.disable()

@@ -1,8 +1,4 @@
-"""An explanation as an HTML page: pictures in SVG, and tables of the facts.
-
-The page has no scripts and loads nothing, so it can be shown anywhere. All text from the user's
-program is escaped.
-"""
+"""Pictures of functions for explanations, in SVG: clusters and host ops, and what they wait for."""
 
 from __future__ import annotations
 
@@ -11,17 +7,13 @@ import functools
 import itertools
 import os
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
-from typing import Any
 
 from hostcall._explain import labels
 from hostcall._explain.callback_facts import through
-from hostcall._explain.facts import Cluster, Function, HostOp, Risk, ScriptOp, Step
+from hostcall._explain.facts import Cluster, Function, HostOp, ScriptOp, Step
 from hostcall_runtime._errors import counted
-
-# The class stands in `explanation`, which draws by this module.
-Explanation = Any
 
 _GAP = 28.0
 _ROW_GAP = 44.0
@@ -195,21 +187,23 @@ class _Part:
     height: float
 
 
-def _drawing(
-    function: Function,
-    inside: Mapping[str, Sequence[ScriptOp]],
-    functions: Mapping[str, Function],
-) -> str:
-    """Return the SVG of a function.
-
-    Args:
-      function: the function to draw.
-      inside: the script ops in each cluster, by the cluster's name.
-      functions: the functions that its loops and branches may run, by name; drawn in their boxes.
-    """
-    marker = f"hostcall-arrow-{next(_marker_numbers)}"
-    part = _part(function, inside, functions, marker)
-    return "\n".join([_opening(function, part, marker), part.draw(0.0, 0.0), "</g></svg>"])
+def of(
+    functions: Sequence[Function], script_ops: Sequence[ScriptOp]
+) -> Iterator[tuple[Function, str]]:
+    """Yield the SVG of each function that is not drawn within another, as a branch is."""
+    inside: dict[str, list[ScriptOp]] = {}  # by the cluster's name
+    for op in script_ops:
+        if op.cluster is not None:
+            inside.setdefault(op.cluster, []).append(op)
+    by_name = {function.name: function for function in functions}
+    steps = itertools.chain.from_iterable(function.steps for function in functions)
+    within = {part.name for step in steps for part in labels.parts_of(step, by_name)}
+    for function in filter(labels.worth_showing, functions):
+        if function.name not in within:
+            marker = f"hostcall-arrow-{next(_marker_numbers)}"
+            part = _part(function, inside, by_name, marker)
+            opening = _opening(function, part, marker)
+            yield function, "\n".join([opening, part.draw(0.0, 0.0), "</g></svg>"])
 
 
 def _part(
@@ -275,14 +269,15 @@ def _box(step: Step, inside: Mapping[str, Sequence[ScriptOp]]) -> _Box:
     if isinstance(step, Cluster):
         ops = labels.working(step.ops)
         lines = [_Line(_title(step), "name"), _Line(counted(len(ops), "op"), "dim")]
-        lines += [_Line(line) for line in _wrapped(labels.summary(ops))]
+        lines += _wrapped(labels.summary(ops))
         hint = "\n".join([step.name, *(f"{op.op} {op.node}" for op in ops)])
         return _Box("cluster", lines, *_inner(inside.get(step.name, ()), step.path, hint))
     if isinstance(step, ScriptOp):
-        lines = _script_op_lines(step)
-        lines += [_Line(line, "dim") for line in _wrapped(f"why here: {step.reason}")]
-        return _Box("python", lines, [], f"{step.node}\n{step.location}\n{step.reason}")
-    return _host_op(step)
+        kind, lines = "python", _script_op_lines(step)
+    else:
+        kind, lines = "other", _host_op_lines(step)
+    lines += _wrapped(f"why here: {step.reason}", "dim")
+    return _Box(kind, lines, [], f"{step.node}\n{step.location}\n{step.reason}")
 
 
 def _inner(
@@ -312,20 +307,18 @@ def _title(cluster: Cluster) -> str:
 
 
 def _script_op_lines(op: ScriptOp) -> list[_Line]:
-    lines = [_Line(line, "name") for line in _wrapped(labels.callback(op))]
-    lines.append(_Line(f"{op.kind}{_at(op.location)}", "dim"))
-    return lines + [_Line(line) for line in _wrapped(labels.shapes(op))]
+    made_by = _Line(f"{op.kind}{_at(op.location)}", "dim")
+    return [*_wrapped(labels.callback(op), "name"), made_by, *_wrapped(labels.shapes(op))]
 
 
-def _host_op(step: HostOp) -> _Box:
+def _host_op_lines(step: HostOp) -> list[_Line]:
     lines = [_Line(step.op, "name")]
     if step.location:
         lines.append(_Line(_at(step.location).strip(), "dim"))
     if step.calls and not step.op.endswith(("While", "If", "Case")):
         names = ", ".join(labels.short_name(name) for name in step.calls)
-        lines += [_Line(line) for line in _wrapped(f"calls {names}")]
-    lines += [_Line(line, "dim") for line in _wrapped(f"why here: {step.reason}")]
-    return _Box("other", lines, [], f"{step.node}\n{step.location}\n{step.reason}")
+        lines += _wrapped(f"calls {names}")
+    return lines
 
 
 def _at(location: str) -> str:
@@ -333,8 +326,9 @@ def _at(location: str) -> str:
     return f" {os.path.basename(location)}" if location else ""
 
 
-def _wrapped(text: str) -> list[str]:
-    return textwrap.wrap(text, _PICTURE_COLUMNS, max_lines=_MOST_LINES, placeholder=" …") or [""]
+def _wrapped(text: str, style: str = "") -> list[_Line]:
+    lines = textwrap.wrap(text, _PICTURE_COLUMNS, max_lines=_MOST_LINES, placeholder=" …")
+    return [_Line(line, style) for line in lines or [""]]
 
 
 def _draw(box: _Box, x: float, y: float) -> str:
@@ -372,145 +366,3 @@ def _rectangle(kind: str, x: float, y: float, width: float, height: float, radiu
 def _text(line: _Line, x: float, y: float) -> str:
     style = f' class="{line.style}"' if line.style else ""
     return f'<text{style} x="{x:.1f}" y="{y:.1f}">{escape(line.text)}</text>'
-
-
-_STYLE = """\
-.hostcall { color: #1f2933; background: #fff; font: 14px/1.45 system-ui, sans-serif; padding: 16px;
-  color-scheme: light; }
-.hostcall h2 { font-size: 19px; margin: 0 0 2px; }
-.hostcall h3 { font-size: 15px; margin: 22px 0 6px; }
-.hostcall p { margin: 4px 0; } .hostcall .note { background: #fff7e0; padding: 6px 10px; }
-.hostcall .scroll { overflow-x: auto; } .hostcall .dim { color: #66727f; font-weight: normal; }
-.hostcall svg { display: block; font-family: ui-monospace, monospace; font-size: 12px; }
-.hostcall svg text { fill: #1f2933; } .hostcall svg .name { font-weight: bold; }
-.hostcall svg .dim { fill: #5b6875; }
-.hostcall svg rect { stroke-width: 1.5; }
-.hostcall .cluster { fill: #e3effc; stroke: #3b7dc4; }
-.hostcall .python { fill: #fdeacb; stroke: #d08a1d; }
-.hostcall .other { fill: #eef0f2; stroke: #8793a0; }
-.hostcall .inner { fill: #fff4e0; stroke: #d08a1d; }
-.hostcall .bare { fill: none; stroke: none; }
-.hostcall .part { fill: #fff; stroke: #8793a0; stroke-dasharray: 3 3; }
-.hostcall code { font: 12px/1.45 ui-monospace, monospace; white-space: pre-wrap; }
-.hostcall svg path { fill: none; stroke: #66727f; stroke-width: 1.4; }
-.hostcall svg path.order { stroke-dasharray: 5 4; } .hostcall svg marker path { fill: #66727f; }
-.hostcall .key span { display: inline-block; border: 1.5px solid; border-radius: 4px;
-  padding: 0 8px; margin-right: 8px; font-size: 12px; }
-.hostcall .key .cluster { background: #e3effc; border-color: #3b7dc4; }
-.hostcall .key .python { background: #fdeacb; border-color: #d08a1d; }
-.hostcall .key .other { background: #eef0f2; border-color: #8793a0; }
-.hostcall table { border-collapse: collapse; font-size: 13px; background: #fff; }
-.hostcall th, .hostcall td { text-align: left; vertical-align: top; padding: 4px 10px 4px 0;
-  border-bottom: 1px solid #dde2e7; color: #1f2933; }
-.hostcall a { color: #2463a6; }
-"""
-
-_KEY = (
-    '<p class="key"><span class="cluster">compiled by XLA</span><span class="python">Python</span>'
-    '<span class="other">TensorFlow, on the host</span><span class="dim" style="border:0">'
-    "solid: a value; dashed: the order only</span></p>"
-)
-
-_COLUMNS = ("op", "calls", "called at", "route", "why", "operands → results", "copies", "after")
-
-
-def page(*explanations: Explanation) -> str:
-    """Return a whole HTML document."""
-    names = ", ".join(explanation.name for explanation in explanations)
-    body = "\n".join(map(fragment, explanations))
-    return (
-        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        f"<title>{escape(names)} - hostcall</title></head>"
-        f'<body style="margin:0">{body}</body></html>\n'
-    )
-
-
-def fragment(explanation: Explanation) -> str:
-    """Return the part of a document that a notebook shows."""
-    parts = [
-        f'<div class="hostcall"><style>{_STYLE}</style>',
-        f"<h2>{escape(explanation.name)}</h2><p>{escape(explanation.headline)}</p>",
-        *(f'<p class="note">{escape(note)}</p>' for note in explanation.notes),
-        _KEY,
-    ]
-    inside: dict[str, list[ScriptOp]] = {}
-    for op in explanation.script_ops:
-        if op.cluster is not None:
-            inside.setdefault(op.cluster, []).append(op)
-    functions = {function.name: function for function in explanation.functions}
-    within = {
-        part.name
-        for function in explanation.functions
-        for step in function.steps
-        for part in labels.parts_of(step, functions)
-    }
-    for function in filter(labels.worth_showing, explanation.functions):
-        if function.name not in within:
-            parts.append(_heading(function))
-            parts.append(f'<div class="scroll">{_drawing(function, inside, functions)}</div>')
-    parts += [_transfers(function) for function in explanation.functions if function.transfers]
-    if explanation.boundaries:
-        parts.append(_advised("What stands between compiled clusters", explanation.boundaries))
-    if explanation.risks:
-        parts.append(_advised("What XLA may get wrong", explanation.risks))
-    if explanation.script_ops:
-        parts.append(_script_ops(explanation.script_ops))
-    parts.append("</div>")
-    return "\n".join(parts)
-
-
-def _heading(function: Function) -> str:
-    where = f" in {function.path}" if function.path else ""
-    mode = {
-        "compiled": "one compiled program",
-        "partitioned": "partitioned",
-        "host": "not compiled",
-    }
-    return (
-        f"<h3>{escape(labels.short_name(function.name))}"
-        f'<span class="dim">{escape(where)}: {mode[function.mode]}</span></h3>'
-    )
-
-
-def _advised(title: str, ops: Sequence[ScriptOp | HostOp | Risk]) -> str:
-    rows = [(labels.name_of(op), labels.relative(op.location), op.reason, op.advice) for op in ops]
-    return _table(title, ("op", "at", "why", "what to write"), rows)
-
-
-def _transfers(function: Function) -> str:
-    rows = [
-        (one.value, one.to, labels.type_of(one.what), labels.size(one.what.nbytes))
-        for one in function.transfers
-    ]
-    return _table(labels.transfers_title(function), ("value", "to the", "what", "size"), rows)
-
-
-def _script_ops(ops: Sequence[ScriptOp]) -> str:
-    rows = [
-        (
-            labels.place_of(op),
-            f"{labels.kind(op)} of {labels.callback(op)}",
-            labels.relative(op.location),
-            op.route,
-            op.reason,
-            labels.shapes(op),
-            labels.size(op.bytes_copied),
-            op.follows or "",
-        )
-        for op in ops
-    ]
-    return _table("Script ops", _COLUMNS, rows)
-
-
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{column}</th>" for column in columns)
-    body = "".join(f"<tr>{''.join(map(_cell, columns, row))}</tr>" for row in rows)
-    return (
-        f'<h3>{escape(title)}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
-
-
-def _cell(column: str, text: str) -> str:
-    shown = escape(text)
-    return f"<td>{f'<code>{shown}</code>' if column == 'what to write' else shown}</td>"

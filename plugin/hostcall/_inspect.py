@@ -1,4 +1,4 @@
-"""`hostcall.inspect`: the Python functions that files name."""
+"""`hostcall.inspect`: the Python functions that files name, as facts and as a table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import importlib
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,82 +17,220 @@ import tensorflow as tf
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
+from hostcall import _report
 from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._explain.callback_facts import KINDS, SHAPES, Bodies
 from hostcall._functions import source_location
-from hostcall._inspect.inspection import Inspection, InspectionError, PythonFunction, Use, merged
+from hostcall._report import Code, Table, folded
 from hostcall._saving import checking, functions, pickled_functions, tokens
 from hostcall._tf import concrete_functions, op_kinds, script_op_graphs, token_registry
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import GraphDef, MetaGraphDef, NodeDef
-from hostcall_runtime._errors import ProgramError
-
-
-class Shapes:
-    """The shapes of the values of a graph."""
-
-    def __init__(self, graph: GraphDef) -> None:
-        self._nodes = {node.name: node for node in graph.node}
-        self._bodies = Bodies(graph.library)
-
-    def of(self, function: str, value: str) -> tf.TensorShape:
-        """Return the shape of a value, by its name in a function ("" for the graph)."""
-        try:
-            if function:
-                return self._bodies[function].shape_of(value)
-            name, _, number = value.partition(":")
-            known = self._nodes[name].attr
-            shapes = known[SHAPES].list.shape if SHAPES in known else []
-            return tf.TensorShape(shapes[int(number or 0)])
-        except (KeyError, IndexError, ValueError):  # no shape, or a malformed one
-            return tf.TensorShape(None)
+from hostcall_runtime._errors import ProgramError, counted
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
-    """The place of a script op.
+class Use:
+    """A place in a file that names a Python function.
 
     Attributes:
-      of: the user's names that lead there.
-      function: the name of the function that it is in; "" for the graph.
-      node: its NodeDef.
-      shapes: the shapes of the graph.
+      kind: the kind of the caller: "tf.numpy_function", "tf.py_function", "tf.compat.v1.py_func",
+        "hostcall.callback", "the gradient of ..." one of these, "host call" in an exported program,
+        or "layer" and the like in a Keras model.
+      of: the signatures and functions of the file that lead there.
+      node: the op's name, or the layer's.
+      arguments, results: dtypes and shapes, as text.
+      line: `file:line` of the call, or "" if it is not known.
     """
 
+    kind: str
     of: tuple[str, ...]
-    function: str
-    node: NodeDef
-    shapes: Shapes
-
-    def use(self, kind: str, results: tuple[str, ...] = (), line: str = "") -> Use:
-        """Return the use of a function by the op, with the dtypes and shapes of its inputs."""
-        inputs = [value for value in self.node.input if not value.startswith("^")]
-        arguments = tuple(
-            _spec_text(tf.TensorSpec(self.shapes.of(self.function, value), tf.as_dtype(dtype)))
-            for value, dtype in zip(inputs, self.node.attr["Tin"].list.type, strict=False)
-        )
-        return Use(kind, self.of, self.node.name, arguments, results, line)
+    node: str
+    arguments: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
+    line: str = ""
 
 
-def functions_of(place: Place, directory: str | None) -> Iterator[PythonFunction]:
-    """Yield the function that a script op calls, with this one use; nothing for any other op.
+@dataclasses.dataclass(frozen=True)
+class PythonFunction:
+    """A Python function that a file names.
+
+    Attributes:
+      name: its name in messages.
+      place: the `module:qualname` that it is imported from; None if it cannot be imported.
+      given_name: the name that the user has given it, or None.
+      pickle: the SHA-256 of its pickle in the file, or None.
+      declared: the declared options that differ from the defaults.
+      uses: the places that name it.
+      problem: the reason why it cannot be called here; "" if none is found without importing it.
+      write: the lines to write so that it can be called; "" if it can be called already.
+    """
+
+    name: str
+    place: str | None = None
+    given_name: str | None = None
+    pickle: str | None = None
+    declared: dict[str, Any] = dataclasses.field(default_factory=dict)
+    uses: tuple[Use, ...] = ()
+    problem: str = ""
+    write: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Inspection:
+    """The Python functions that a file names. `print` shows them as a table.
+
+    Attributes:
+      path: the path of the file or directory.
+      format: "SavedModel", "exported program", "Keras model", "GraphDef" or "MetaGraphDef".
+      functions: each function once.
+      notes: further facts that the user has to know.
+
+    Examples:
+      >>> @tf.function(input_signature=[tf.TensorSpec([3], tf.float32)])
+      ... def program(x):
+      ...     return tf.numpy_function(np.sort, [x], tf.float32)
+      >>> module = tf.Module()
+      >>> module.program = program
+      >>> tf.saved_model.save(module, directory)
+      >>> hostcall.inspect(directory).headline
+      'SavedModel with 1 Python function'
+    """
+
+    path: str
+    format: str
+    functions: tuple[PythonFunction, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """The format and the number of functions, in one line."""
+        missing = sum(bool(function.problem) for function in self.functions)
+        more = f", of which {missing} cannot be called here as yet" if missing else ""
+        return f"{self.format} with {counted(len(self.functions), 'Python function')}{more}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all facts as dicts, lists, strings and numbers."""
+        return {"headline": self.headline, **dataclasses.asdict(self)}
+
+    def __str__(self) -> str:
+        return _report.as_text(_parts(self))
+
+
+class InspectionError(ValueError):
+    """A file that cannot be inspected; the text has the reason in one line."""
+
+
+_SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
+
+
+def inspect(path: str | os.PathLike[str]) -> Inspection:
+    """List the Python functions that a file names, without importing or running any.
+
+    `print` shows the result as a table.
 
     Args:
-      place: the place of the op.
-      directory: the directory of the SavedModel, with the pickles; or None.
+      path: the path of a SavedModel, or of a program of `hostcall.export`, both directories; of a
+        Keras model (`.keras`), a graph (`.pb`, `.pbtxt`) or a meta graph of TensorFlow 1 (`.meta`).
+
+    Returns:
+      An `Inspection`: for each function its name, its calls with their arguments, the declared
+      options, whether it can be found here and is allowed, and otherwise the lines to write.
+
+    Raises:
+      ValueError: when the path is not one of these, or cannot be read.
+
+    Examples:
+      >>> @tf.function(input_signature=[tf.TensorSpec([3], tf.float32)])
+      ... def program(x):
+      ...     return tf.numpy_function(np.sort, [x], tf.float32)
+      >>> module = tf.Module()
+      >>> module.program = program
+      >>> tf.saved_model.save(module, directory)
+      >>> (function,) = hostcall.inspect(directory).functions
+      >>> function.place, function.uses[0].arguments
+      ('numpy:sort', ('float32(3,)',))
     """
-    if place.node.op not in op_kinds.SCRIPT_OPS:
-        return
-    token = lookup.token_of(place.node)
+    found = Path(os.fspath(path))
+    if found.name in _SAVED_MODEL:
+        found = found.parent
+    if found.is_dir():
+        if any((found / name).is_file() for name in _SAVED_MODEL):
+            return of_saved_model(found)
+        if (found / "manifest.json").is_file():
+            return of_program(found)
+        raise InspectionError(
+            f"{found} holds no SavedModel (saved_model.pb), and no program of hostcall.export "
+            "(manifest.json)."
+        )
+    readers = {".pb": of_graph, ".pbtxt": of_graph, ".meta": of_graph, ".keras": of_model}
+    if not found.is_file():
+        raise InspectionError(f"{found} {'is no file' if found.exists() else 'does not exist'}.")
+    if found.suffix not in readers:
+        kinds = ", ".join(readers)
+        raise InspectionError(f"{found} is no directory, and its name ends in none of {kinds}.")
+    return readers[found.suffix](found)
+
+
+def merged(functions: list[PythonFunction]) -> tuple[PythonFunction, ...]:
+    """Return the functions, each once with all its uses."""
+    found: dict[tuple[Any, ...], PythonFunction] = {}
+    for function in functions:
+        key = (function.name, function.place, function.pickle, function.problem)
+        known = found.get(key, dataclasses.replace(function, uses=()))
+        found[key] = dataclasses.replace(known, uses=known.uses + function.uses)
+    return tuple(found.values())
+
+
+def _parts(inspection: Inspection) -> Iterator[str | Table]:
+    yield f"{inspection.path}: {inspection.headline}"
+    yield from inspection.notes
+    if inspection.functions:
+        rows = [
+            (_name(one), "\n".join(map(_use_text, one.uses)), one.problem or "can be called")
+            for one in inspection.functions
+        ]
+        columns = {"function": folded(3), "used": folded(5), "here": folded(3)}
+        yield Table(columns, rows, options={"show_lines": True})
+    lines = dict.fromkeys(function.write for function in inspection.functions if function.write)
+    if lines:
+        yield "\nIf you trust the file, write:\n"
+        yield from (Code(f"    {line}") for line in lines)
+
+
+def _name(function: PythonFunction) -> str:
+    place = [function.place] if function.place not in (None, function.name) else []
+    carried = ["a pickle in the file"] if function.pickle else []
+    declared = [f"{name}={value}" for name, value in function.declared.items()]
+    return "\n".join(map(str, [function.name, *place, *carried, *declared]))
+
+
+def _use_text(use: Use) -> str:
+    of = f" in {', '.join(use.of)}" if use.of else ""
+    line = f" at {use.line}" if use.line else ""
+    flow = f"\n  {_listed(use.arguments)} → {_listed(use.results)}" if use.arguments else ""
+    return f"{use.kind}, {use.node}{of}{line}{flow}"
+
+
+def _listed(values: tuple[str, ...]) -> str:
+    return ", ".join(values) or "?"
+
+
+def _called_by(node: NodeDef, use: Use, directory: str | None) -> PythonFunction:
+    """Return the function that a script op calls, with this use, as far as the graph tells it.
+
+    `directory` is that of the SavedModel, with the pickles; or None.
+    """
+    token = lookup.token_of(node)
     entry = token_registry.find_present(token)
     if isinstance(entry, CallbackSpec) and not token_registry.is_qualified(token):
         kind, name, _, line = source_location.split_description(entry.description)
-        use = place.use(kind, tuple(map(_spec_text, entry.static_specs)), line)
-        yield PythonFunction(name, uses=(use,), given_name=entry.user.given_name)
-        return
-    label, record, problem = checking.judged(token, place.node, directory)
-    found = PythonFunction(label, uses=(place.use(KINDS[place.node.op]),))
+        results = tuple(map(_spec_text, entry.static_specs))
+        use = dataclasses.replace(use, kind=kind, results=results, line=line)
+        return PythonFunction(name, uses=(use,), given_name=entry.user.given_name)
+    label, record, problem = checking.judged(token, node, directory)
+    found = PythonFunction(label, uses=(use,))
     if record is not None:
         function, pickled = record.users, record.users.pickled
         if pickled is not None and directory is None:
@@ -103,22 +241,24 @@ def functions_of(place: Place, directory: str | None) -> Iterator[PythonFunction
             function.name,
             None if pickled is None else pickled.sha256,
             _declared(record),
-            (_use(record, place),),
+            (_recorded(use, record),),
         )
         if entry is not None:
             problem = None
     if problem is not None:
         found = dataclasses.replace(found, problem=problem.reason, write=problem.line)
-    yield found
+    return found
 
 
-def _use(record: tokens.Record, place: Place) -> Use:
+def _recorded(use: Use, record: tokens.Record) -> Use:
+    """Return a use with what the record in the graph says of the call."""
     depth, root = 0, record
     while root.of is not None:
         depth, root = depth + 1, root.of
     kind = "tf.py_function" if root.kind == "eager" else "tf.numpy_function"
     kind = "the gradient of " * depth + ("hostcall.callback" if root.callback else kind)
-    return place.use(kind, () if depth else tuple(map(_result, record.static)), root.at)
+    results = () if depth else tuple(map(_result, record.static))
+    return dataclasses.replace(use, kind=kind, results=results, line=root.at)
 
 
 def _result(written: Any) -> str:
@@ -211,19 +351,35 @@ def _functions(
 ) -> list[PythonFunction]:
     """Return the functions that the nodes of a graph name, with a use each.
 
-    Args:
-      graph: the graph.
-      roots: the user's names for functions and nodes of the graph, such as signatures.
-      directory: the directory of the SavedModel, for pickles.
-      tags: the suffix for the names of a graph among several.
+    `roots` has the user's names for its functions and nodes; `tags` is added to all names.
     """
     reached = _reached_from(graph, roots)
-    shapes = Shapes(graph)
+    nodes, bodies = {node.name: node for node in graph.node}, Bodies(graph.library)
+
+    def shape_of(function: str, value: str) -> tf.TensorShape:
+        try:
+            if function:
+                return bodies.shape_of(function, value)
+            name, _, number = value.partition(":")
+            known = nodes[name].attr
+            shapes = known[SHAPES].list.shape if SHAPES in known else []
+            return tf.TensorShape(shapes[int(number or 0)])
+        except (KeyError, IndexError, ValueError):  # no shape, or a malformed one
+            return tf.TensorShape(None)
+
     found: list[PythonFunction] = []
     for function, node in script_op_graphs.nodes_by_function(graph):
+        if node.op not in op_kinds.SCRIPT_OPS:
+            continue
         of = reached.get(function or node.name) or ([function] if function else ["the graph"])
-        use = Place(tuple(f"{name}{tags}" for name in of), function, node, shapes)
-        found += functions_of(use, directory)
+        inputs = [value for value in node.input if not value.startswith("^")]
+        arguments = tuple(
+            _spec_text(tf.TensorSpec(shape_of(function, value), tf.as_dtype(dtype)))
+            for value, dtype in zip(inputs, node.attr["Tin"].list.type, strict=False)
+        )
+        names = tuple(f"{name}{tags}" for name in of)
+        use = Use(KINDS[node.op], names, node.name, arguments)
+        found.append(_called_by(node, use, directory))
     return found
 
 
@@ -255,7 +411,7 @@ def _objects(graph: Any) -> Iterable[tuple[str, Any]]:
 
 def _reached_from(graph: GraphDef, roots: Mapping[str, list[str]]) -> dict[str, list[str]]:
     """Return the user's names that lead to each function and node of the graph."""
-    functions = {function.signature.name: function for function in graph.library.function}
+    functions = defs.by_name(graph.library)
     nodes = {node.name: node for node in graph.node}
     reached: dict[str, list[str]] = {}
     for root, names in roots.items():
@@ -430,59 +586,3 @@ def _function(callback: Any, program: str) -> PythonFunction:
 def _text(spec: Any) -> str:
     sizes = [f"<={size}" if i in spec.bounded else str(size) for i, size in enumerate(spec.shape)]
     return f"{spec.dtype}({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
-
-
-_GRAPHS: dict[str, Callable[[Path], Inspection]] = {
-    ".pb": of_graph,
-    ".pbtxt": of_graph,
-    ".meta": of_graph,
-    ".keras": of_model,
-}
-_SAVED_MODEL = ("saved_model.pb", "saved_model.pbtxt")
-
-
-def inspect(path: str | os.PathLike[str]) -> Inspection:
-    """List the Python functions that a file names, without importing or running any.
-
-    `print` shows the result as a table.
-
-    Args:
-      path: the path of a SavedModel, or of a program of `hostcall.export`, both directories; of a
-        Keras model (`.keras`), a graph (`.pb`, `.pbtxt`) or a meta graph of TensorFlow 1 (`.meta`).
-
-    Returns:
-      An `Inspection`: for each function its name, its calls with their arguments, the declared
-      options, whether it can be found here and is allowed, and otherwise the lines to write.
-
-    Raises:
-      ValueError: when the path is not one of these, or cannot be read.
-
-    Examples:
-      >>> @tf.function(input_signature=[tf.TensorSpec([3], tf.float32)])
-      ... def program(x):
-      ...     return tf.numpy_function(np.sort, [x], tf.float32)
-      >>> module = tf.Module()
-      >>> module.program = program
-      >>> tf.saved_model.save(module, directory)
-      >>> (function,) = hostcall.inspect(directory).functions
-      >>> function.place, function.uses[0].arguments
-      ('numpy:sort', ('float32(3,)',))
-    """
-    found = Path(os.fspath(path))
-    if found.name in _SAVED_MODEL:
-        found = found.parent
-    if found.is_dir():
-        if any((found / name).is_file() for name in _SAVED_MODEL):
-            return of_saved_model(found)
-        if (found / "manifest.json").is_file():
-            return of_program(found)
-        raise InspectionError(
-            f"{found} holds no SavedModel (saved_model.pb), and no program of hostcall.export "
-            "(manifest.json)."
-        )
-    if not found.is_file():
-        raise InspectionError(f"{found} {'is no file' if found.exists() else 'does not exist'}.")
-    if found.suffix not in _GRAPHS:
-        kinds = ", ".join(_GRAPHS)
-        raise InspectionError(f"{found} is no directory, and its name ends in none of {kinds}.")
-    return _GRAPHS[found.suffix](found)
