@@ -15,7 +15,7 @@ from typing import Any
 import hostcall
 from hostcall import _control, _installation, _versions
 from hostcall._callbacks import requested_routes
-from hostcall_runtime import _jax_versions, _library, _patching
+from hostcall_runtime import _library, _patching
 
 VARIABLES = (
     "HOSTCALL_DISABLE",
@@ -76,7 +76,7 @@ def _load_jax() -> dict[str, str | None]:
             importlib.import_module("hostcall.jax")
         except ImportError as error:
             return {"version": version, "problem": str(error)}
-    return {"version": version, "problem": _jax_versions.untested(version)}
+    return {"version": version, "problem": _patching.untested_jax(version)}
 
 
 def _names() -> Iterator[dict[str, Any]]:
