@@ -63,7 +63,7 @@ PICTURES: dict[str, list[Band]] = {
                 [
                     (
                         "Which of the others are compiled together",
-                        "hostcall_runtime/_clustering.py",
+                        "hostcall_runtime/_scheduling.py",
                     )
                 ],
                 [("Values that cross become arguments", "_compiler/partition/boundary_values.py")],
@@ -106,7 +106,7 @@ PICTURES: dict[str, list[Band]] = {
                 [("All files are checked", "program/files.py")],
                 [("The named functions are imported", "program/function_lookup.py")],
                 [
-                    ("JAX: ids, XLA's executable", "runner/loading.py"),
+                    ("JAX: ids, XLA's executable", "loading.py"),
                     ("TensorFlow: XlaCallModule", "_export/loading.py"),
                 ],
                 [("The same runtime calls the functions", "runtime/handler.cc")],

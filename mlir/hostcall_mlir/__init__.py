@@ -25,8 +25,8 @@ from hostcall_mlir.passes.pipeline import PASSES, transform
 from hostcall_mlir.program.manifests import ProgramError
 
 if TYPE_CHECKING:
+    from hostcall_mlir.loading import LoadedProgram, load
     from hostcall_mlir.program.files import Program
-    from hostcall_mlir.runner.loading import LoadedProgram, load
     from hostcall_runtime import last_error
 
 __all__ = [
@@ -42,10 +42,10 @@ __all__ = [
 
 # Imported on first use: passes need none of these modules, and `hostcall-opt` has to start quickly.
 _ELSEWHERE = {
-    "LoadedProgram": "hostcall_mlir.runner.loading",
+    "LoadedProgram": "hostcall_mlir.loading",
     "Program": "hostcall_mlir.program.files",
     "last_error": "hostcall_runtime",
-    "load": "hostcall_mlir.runner.loading",
+    "load": "hostcall_mlir.loading",
 }
 
 

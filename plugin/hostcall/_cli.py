@@ -35,7 +35,7 @@ from hostcall._serving.worker import Worker
 from hostcall._tf import function_defs as defs
 from hostcall._tf import protos
 from hostcall._tf.types import FunctionDefLibrary, Functions, MetaGraphDef, NodeDef
-from hostcall_runtime import _jax_versions, _library, _patching
+from hostcall_runtime import _library, _patching
 
 
 def explain(saved_model: Path, signature: str | None, html: Path | None, as_json: bool) -> str:
@@ -268,7 +268,7 @@ def _load_jax() -> dict[str, str | None]:
             importlib.import_module("hostcall.jax")
         except ImportError as error:
             return {"version": version, "problem": str(error)}
-    return {"version": version, "problem": _jax_versions.untested(version)}
+    return {"version": version, "problem": _patching.untested_jax(version)}
 
 
 def _names() -> Iterator[dict[str, Any]]:

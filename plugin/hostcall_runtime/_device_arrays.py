@@ -26,11 +26,7 @@ Declared = tuple[np.dtype[Any], str, tuple[int, ...], tuple[bool, ...]]
 
 
 def of_host(returned: object, title: str) -> Any:
-    """Return a function's results as NumPy arrays over the host memory in which they lie.
-
-    Raises:
-      ResultError: for an array on another device, or a value that NumPy cannot convert.
-    """
+    """Return a function's results as NumPy arrays over the host memory in which they lie."""
     if isinstance(returned, list | tuple):
         values = [_of_host(value, index, title) for index, value in enumerate(returned)]
         # An empty list is one value, and an empty tuple none.
@@ -48,9 +44,6 @@ def of_device(
     Returns:
       For each result its address, bytes and shape, or a value for NumPy if it lies in the host's
       memory; the streams to wait for; and the objects that keep the memory alive.
-
-    Raises:
-      ResultError: when a result is not as declared, or lies on another device.
     """
     values = _split(returned, len(declared))
     if len(values) != len(declared):
@@ -73,13 +66,9 @@ def of_device(
 
 @dataclasses.dataclass
 class _CudaArray:
-    """An array on a GPU.
+    """An array on a GPU, ready after the streams; `keep` keeps its memory alive.
 
-    Attributes:
-      address, shape, dtype: those of the array; the dtype is None if NumPy does not have it.
-      strides: in elements, or None if the array has no gaps.
-      streams: the streams to wait for before the array is ready.
-      keep: the object that keeps the memory alive.
+    The dtype is None if NumPy does not have it. Strides are in elements, or None without gaps.
     """
 
     address: int
@@ -93,11 +82,7 @@ class _CudaArray:
     def of(
         cls, value: object, device: int, stream: int, index: int, title: str
     ) -> _CudaArray | None:
-        """Return the array that `value` exposes, or None if it lies in the host's memory.
-
-        Raises:
-          ResultError: when it lies elsewhere.
-        """
+        """Return the array that `value` exposes, or None if it lies in the host's memory."""
         if isinstance(value, _OF_NUMPY):
             return None
         if hasattr(type(value), "__dlpack__"):
@@ -309,14 +294,10 @@ class DeviceArray:
         return self._loan.device  # type: ignore[no-any-return]
 
     def __dlpack__(self, *, stream: int | None = None, **wanted: Any) -> Any:
-        """Return a DLPack capsule.
+        """Return a DLPack capsule; the array is ready on each stream.
 
-        Args:
-          stream: the stream of the user. The array is ready on each stream.
-          **wanted: `max_version`, `dl_device` and `copy`, as the array API standard has them.
-
-        Raises:
-          BufferError: after the call, when DLPack lacks the dtype, or when `wanted` cannot be met.
+        `wanted` are as in the array API standard. A BufferError says that it cannot be met, that
+        the call has ended, or that DLPack lacks the dtype.
         """
         loan = self._lasting()
         code = _CODES.get(self.dtype)

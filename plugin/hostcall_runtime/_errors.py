@@ -65,12 +65,7 @@ def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
 
 
 class Call(Protocol):
-    """The facts about a failing call that the text of its error gives.
-
-    Attributes:
-      description: the function and the call, with the file and line of both.
-      node: TensorFlow's name of the op, or "".
-    """
+    """The facts about a failing call for its error; the node is TensorFlow's op, or ""."""
 
     @property
     def description(self) -> str: ...
@@ -108,9 +103,8 @@ def mark_of(number: int) -> str:
 def stand_in(exception: BaseException, call: Call) -> BaseException:
     """Return a substitute for an exception whose text the stock kernel would spoil.
 
-    The substitute has the name of the class, the first line of the message, and the rest as a note:
-    the kernel writes the message twice, and notes once. It derives from the class that the kernel
-    knows.
+    It has the name of the class, the first line of the message, and the rest as a note: the kernel
+    writes the message twice, and notes once. It derives from the class that the kernel knows.
     """
     number = remember(exception)
     text = encodable(text_of(exception, number, call)).rpartition("\n\t [[{{node ")[0]
@@ -430,11 +424,10 @@ def _find(number: int, error: BaseException | None = None) -> BaseException | No
 
 
 def for_stock_kernel(exception: BaseException, call: Call) -> BaseException:
-    """Return the exception to raise to the stock kernel, with the exception's number in its text.
+    """Return the exception to raise to the stock kernel: itself with its number in a note.
 
-    This is the exception itself with a note, or a substitute if the kernel would spoil the text.
-    The kernel writes each text twice, so the text would double with each call that an exception
-    passes through. A text that cannot be encoded would end the process.
+    If the kernel would spoil the text, it is a substitute. The kernel writes each text twice, so
+    the text would double with each call that an exception passes through.
     """
     _unmark(exception)
     if can_be_written_twice(exception):

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from hostcall_runtime import _dask_calls, _processes
+from hostcall_runtime import _processes
 from hostcall_runtime._errors import ExecutorError
 from hostcall_runtime._locks import Executor, Future
 from hostcall_runtime._processes import sendable
@@ -43,16 +43,7 @@ _BY_VALUE = (
 
 @dataclasses.dataclass
 class Sent:
-    """A call that an executor is to make.
-
-    Attributes:
-      function: the user's function.
-      args: its arguments.
-      description: the call's name in errors.
-      timeout: how many seconds it may take, or None.
-      attempts: how often it has been made, this time included.
-      is_lost: whether the worker that was to make it has died.
-    """
+    """A call that an executor is to make; `attempts` counts this time, too."""
 
     function: Callable[..., Any]
     args: tuple[Any, ...]
@@ -82,7 +73,7 @@ def refused(sent: Sent, executor: Executor, error: Exception) -> str:
     """Explain that the executor does not take the call."""
     if isinstance(error, concurrent.futures.BrokenExecutor):
         return _broken(sent, executor, error, may_renew=False)
-    if isinstance(error, RuntimeError) or _dask_calls.is_closed(executor):
+    if isinstance(error, RuntimeError) or _processes.is_closed(executor):
         return (
             f"{name(executor)} was shut down: {str(error).rstrip('.')}. It was to run "
             f"{sent.description}. Call the program before that, or give a function that makes the "
@@ -94,8 +85,8 @@ def refused(sent: Sent, executor: Executor, error: Exception) -> str:
 def cancelled(sent: Sent, executor: Executor, future: Future) -> str:
     """Explain that the call was cancelled."""
     text = f"The call of {sent.description} was cancelled"
-    if _dask_calls.is_dask(executor):
-        if worker := _dask_calls.lost_worker(executor, future):
+    if _processes.is_dask(executor):
+        if worker := _processes.lost_worker(executor, future):
             sent.is_lost = True
             return _processes.lost(sent.description, name(executor), worker)
         return (

@@ -1,4 +1,4 @@
-"""`executor=`: calls that an executor makes, from `submit` to the result.
+"""`executor=`: the executor of this process, and calls that it makes, from `submit` to the result.
 
 The caller waits for the result without Python's lock, so that a call means the same on an executor
 as without one. Only the user's function is sent: structures, checks and kept results stay here.
@@ -14,12 +14,14 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
+import os
+import threading
 import time
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 from hostcall_runtime import (
-    _dask_calls,
     _executor_errors,
     _library,
     _locks,
@@ -30,8 +32,6 @@ from hostcall_runtime import (
 )
 from hostcall_runtime._errors import DeadlineExceededError, ExecutorError
 from hostcall_runtime._executor_errors import Sent
-from hostcall_runtime._executor_providers import Provider, has_threads
-from hostcall_runtime._executor_providers import provider_of as provider_of
 from hostcall_runtime._locks import Executor, Future
 from hostcall_runtime._processes import InWorker, sendable
 from hostcall_runtime._shared_memory import Reply
@@ -39,15 +39,117 @@ from hostcall_runtime._shared_memory import Reply
 _runtime = _library.load("hostcall_runtime._runtime")
 
 
+class Provider:
+    """A source of this process's executor: `given` itself, or what it makes if it is a function.
+
+    Each object that users give has one provider, so that all its calls share one executor.
+    """
+
+    def __init__(self, given: Any) -> None:
+        self.given = given
+        self.is_made = _is_maker(given)
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """Reset the state, also in a forked child, where an executor's threads are gone."""
+        self._lock = threading.Lock()
+        self._made: Any = None
+
+    def executor(self) -> Any:
+        """Return the executor of this process, made if necessary, or raise an ExecutorError."""
+        if not self.is_made:
+            return _of_this_process(self.given)
+        with self._lock:
+            if self._made is None:
+                made = self.given()
+                if _is_maker(made) or not callable(getattr(made, "submit", None)):
+                    raise ExecutorError(_executor_errors.no_executor(self.given, made))
+                self._made = _of_this_process(made)
+            return self._made
+
+    @property
+    def present(self) -> Any:
+        """The executor, or None if it has not been made yet."""
+        return self._made if self.is_made else self.given
+
+    def drop(self, executor: Executor) -> bool:
+        """Let the next call make another executor; return False if none can be made."""
+        with self._lock:
+            if self._made is executor:
+                self._made = None
+        return self.is_made
+
+    @property
+    def runs_no_threads(self) -> bool:
+        """True if the calls are known to run in no thread of this process."""
+        return not self.is_made and not has_threads(self.given)
+
+    @property
+    def has_several_workers(self) -> bool:
+        """True if calls may run at once: unless the executor is known to have one worker."""
+        return self.is_made or worker_count(self.given) != 1
+
+
+_providers: weakref.WeakValueDictionary[int, Provider] = weakref.WeakValueDictionary()
+
+# In a forked child, the parent's executors (Dask's clients): their threads are not here. Finalizers
+# may wait for locks that stay taken, so that they are kept.
+_left_behind: list[Any] = []
+
+
+def _after_fork() -> None:
+    for provider in list(_providers.values()):
+        if provider.present is not None:
+            _left_behind.append(_processes.client_of(provider.present) or provider.present)
+        provider.begin_anew()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _of_this_process(executor: Executor) -> Executor:
+    source = _processes.client_of(executor) or executor
+    if any(source is left for left in _left_behind):
+        raise ExecutorError(_executor_errors.forked(executor))
+    return executor
+
+
+def provider_of(given: Any) -> Provider | None:
+    """Return the provider of `executor=`, None for None; raise a TypeError for anything else."""
+    if given is None or isinstance(given, Provider):
+        return given
+    if hasattr(given, "get_executor"):  # Dask's client
+        raise TypeError(_executor_errors.is_client(given))
+    if not callable(given) and not callable(getattr(given, "submit", None)):
+        raise TypeError(_executor_errors.is_none(given))
+    known = _providers.get(id(given))
+    if known is None or known.given is not given:
+        known = _providers[id(given)] = Provider(given)
+    return known
+
+
+def _is_maker(given: Any) -> bool:
+    # A class of executors has a `submit`, too, but makes an executor.
+    return isinstance(given, type) or not callable(getattr(given, "submit", None))
+
+
+def worker_count(executor: Executor) -> int | None:
+    """Return how many calls an executor makes at once, or None if no attribute tells."""
+    for attribute in ("_max_workers", "num_workers"):  # concurrent.futures and loky; mpi4py
+        count = getattr(executor, attribute, None)
+        if isinstance(count, int) and count > 0:
+            return count
+    return None
+
+
+def has_threads(executor: Executor) -> bool:
+    """Return whether an executor's calls run in threads of this process."""
+    return isinstance(executor, concurrent.futures.ThreadPoolExecutor)
+
+
 @dataclasses.dataclass
 class Row:
-    """The counts of one function's calls, and their times in seconds.
-
-    Attributes:
-      calls: how many calls have ended.
-      unfinished: how many have not.
-      waiting, running, sending: the sums of these parts of the calls' times.
-    """
+    """The calls of one function, ended or not, and the sums of the parts of their times."""
 
     calls: int = 0
     unfinished: int = 0
@@ -221,7 +323,7 @@ class StartedCall:
                 self._hand_to(executor)
             except Exception as raised:
                 error = _executor_errors.behind(executor, raised)
-                is_over = isinstance(error, RuntimeError) or _dask_calls.is_closed(executor)
+                is_over = isinstance(error, RuntimeError) or _processes.is_closed(executor)
                 may_renew = is_over and self._callee.provider.drop(executor)
                 if is_last or not may_renew:
                     text = _executor_errors.refused(self._sent, executor, error)
@@ -237,8 +339,8 @@ class StartedCall:
         if has_threads(executor):
             self._task = _ThreadTask(self._callee.provider, self._callee.local, sent.args)
             content = (self._task,)
-        elif _dask_calls.is_dask(executor):
-            submit = functools.partial(_dask_calls.submit, executor)
+        elif _processes.is_dask(executor):
+            submit = functools.partial(_processes.submit, executor)
             content = (sendable(sent.function), sent.args)
         else:
             content = self._content_for(executor)
@@ -306,16 +408,9 @@ class _ThreadTask(_threads.Work):
 class Callee:
     """A function whose calls an executor makes.
 
-    Attributes:
-      provider: gives the executor.
-      function: the function.
-      description: its name in errors.
-      timeout: how many seconds a call may take, its time in the executor's queue included; or None.
-      in_thread: the function that a thread of this process calls in its place.
-      threads_only: whether no other process can run it.
-      retries: how often a call is made again if its worker has died.
-      lends: whether the results may lie in shared memory, because the caller soon drops them.
-      label: the name under which its calls are counted; the description if it is left out.
+    In a thread of this process `in_thread` is called in its place. A call that `lends` drops its
+    results soon, so that they may lie in shared memory. Calls are counted under the `label`, or
+    else the description. The timeout includes the time in the executor's queue.
     """
 
     provider: Provider
@@ -346,12 +441,7 @@ class Callee:
 
 
 def on_executor(callee: Callee) -> Callable[..., Any]:
-    """Return a function that calls the callee on its executor, and waits for the result.
-
-    Returns:
-      A function with the callee's results and exceptions. It raises DeadlineExceededError when the
-      time is over, and ExecutorError when the executor does not make the call.
-    """
+    """Return a function that calls the callee on its executor, and waits for the result."""
 
     def call(*args: Any) -> Any:
         if runs_here(callee.provider):

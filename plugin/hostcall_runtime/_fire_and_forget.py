@@ -1,9 +1,7 @@
 """`wait=False`: calls for which no program waits.
 
-The program hands over the arguments of a call, and goes on. The calls run one by one, in the order
-in which they were handed over. One queue has the calls that hostcall's own thread makes, and each
-executor has a queue. A queue has a thread, which makes one call after another, or lets the executor
-make them.
+They run one by one, in the order in which they were handed over. hostcall's own thread has a queue,
+and each executor has one.
 
 A fire-and-forget function may itself run a program that hands over calls. These cannot run before
 the function has returned, so the program must not wait for room: that would be a deadlock. A
@@ -36,7 +34,9 @@ INSIDE = (
 )
 
 
-_lock = _locks.new_lock()
+# For errors, lines and queues.
+lock = _locks.new_lock()
+
 # With the line of the call, which stands for its function.
 _kept: list[tuple[Any, BaseException]] = []
 
@@ -50,7 +50,7 @@ def keep(line: Any, description: str, error: BaseException) -> None:
     notes = _errors.notes_of(error)
     if isinstance(notes, list) and note not in notes:
         error.add_note(note)
-    with _lock:
+    with lock:
         _kept.append((line, error))
 
 
@@ -58,7 +58,7 @@ def take(line: Any = None) -> list[BaseException]:
     """Return and forget the held errors of one line, or of all lines, in the order of the calls."""
     if not _kept:
         return []
-    with _lock:
+    with lock:
         taken = [error for of, error in _kept if line is None or of is line]
         _kept[:] = [late for late in _kept if line is not None and late[0] is not line]
         return taken
@@ -100,19 +100,15 @@ _is_inside: contextvars.ContextVar[bool] = contextvars.ContextVar("is_inside", d
 WAIT = "wait"
 DROP_OLDEST = "drop_oldest"
 
-# For lines and queues.
-lock = _locks.new_lock()
-
 
 class Line:
-    """The calls of one function.
+    """The calls of one function, of which `size` may wait.
 
     Attributes:
-      size: how many of them may wait.
       when_full: `WAIT` or `DROP_OLDEST`, if one more call comes.
       label: the function, with its file and line.
-      handed_over, run, errors, dropped: how many calls there were, how many have ended, how many of
-        those have failed, and how many will never run.
+      run, errors: how many calls have ended, and failed.
+      dropped: how many will never run.
       waiting: the calls that have not begun, the oldest first.
       thread: the id of the thread of this process on which the latest call began, or 0.
       function: the function that the line keeps alive, if any.
@@ -133,26 +129,9 @@ class Line:
         # A declaration takes its line into pickles. The copy starts without calls.
         return Line, (self.size, self.when_full)
 
-    def counts(self) -> tuple[str, int, int, int, int, int]:
-        """Return the counts of this line: see `counts` of this module."""
-        ended = self.run, self.errors, self.dropped
-        return self.label, self.handed_over, *ended, len(self.waiting)
-
-    def leave_calls_behind(self) -> None:
-        """Drop, in a forked child, the calls of the parent."""
-        self.handed_over = self.run + self.dropped
-        self.waiting = {}
-        self.thread = 0
-
 
 class Call(_threads.Work):
-    """A fire-and-forget call.
-
-    Attributes:
-      line: the calls of the same function.
-      description: its name in errors.
-      number: its number, in the order in which calls were handed over.
-    """
+    """A fire-and-forget call; numbers follow the order in which calls were handed over."""
 
     def __init__(
         self, line: Line, function: Callable[..., Any], args: tuple[Any, ...], description: str
@@ -172,7 +151,10 @@ def counts(reset: bool) -> list[tuple[str, int, int, int, int, int]]:
     `reset` counts from zero again; calls that have not ended count as new ones.
     """
     with lock:
-        found = [line.counts() for line in _lines]
+        found = [
+            (line.label, line.handed_over, line.run, line.errors, line.dropped, len(line.waiting))
+            for line in _lines
+        ]
         if reset:
             for line in _lines:
                 line.handed_over -= line.run + line.dropped
@@ -186,14 +168,7 @@ _IDLE = 5.0
 
 
 class Queue:
-    """A queue of fire-and-forget calls, which run one by one.
-
-    Args:
-      is_of_executor: whether an executor makes the calls.
-
-    Attributes:
-      is_prepared: whether the process waits for the calls before it ends.
-    """
+    """A queue of fire-and-forget calls, which run one by one, here or on an executor."""
 
     def __init__(self, is_of_executor: bool = False) -> None:
         self.is_prepared = False
@@ -315,7 +290,9 @@ _left_behind: list[Any] = []
 def _after_fork() -> None:
     global _own, _moved
     for line in _lines:
-        line.leave_calls_behind()
+        line.handed_over = line.run + line.dropped
+        line.waiting = {}
+        line.thread = 0
     for queue in list(_queues):
         queue.leave_behind()
     _queues.clear()
@@ -447,11 +424,7 @@ USUAL_SIZE = 16
 
 
 def line_for(wait: object, queue: object, when_full: object) -> Line | None:
-    """Return a new line for calls that are declared so, or None if programs wait for them.
-
-    Raises:
-      TypeError, ValueError: when the options make no sense.
-    """
+    """Return a new line for calls that are declared so, or None if programs wait for them."""
     if not isinstance(wait, bool):
         raise TypeError(f"hostcall: wait={wait!r} is neither True nor False.")
     if when_full not in (WAIT, DROP_OLDEST):
@@ -507,8 +480,7 @@ def handing_over(
 ) -> Callable[..., None]:
     """Return the function that a program calls in place of a fire-and-forget function.
 
-    It raises the errors of earlier calls, and then hands over its own call: to `function`, which is
-    the user's, on its executor and within its timeout. Errors have the description.
+    It raises the errors of earlier calls, and then hands over its own call of `function`.
     """
     line.label = label
 

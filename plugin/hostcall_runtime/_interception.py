@@ -29,15 +29,11 @@ class Site:
     """A place that calls a function.
 
     Attributes:
-      name: the function's name, the same in each process: the user's name for it, or
-        `module:qualname`.
+      name: the user's name for the function, or `module:qualname`: the same in each process.
       description: the function and the call for a message, with the file and line of both.
-      function: the user's function, if known.
       node: tells the place from others that call a function of this name.
-      ordered: whether the calls run in program order.
       to_tensor: makes the framework's tensor from an array, if the function returns tensors.
-      new_handle: keeps an empty tape residual and returns its handle, if the last result is the
-        handle of a tape residual.
+      new_handle: keeps an empty tape residual and returns its handle, which is the last result.
       takes_handle: whether the first argument is the handle of a tape residual.
     """
 
@@ -89,10 +85,9 @@ _targets: weakref.WeakSet[Any] = weakref.WeakSet()
 
 @contextlib.contextmanager
 def within_call() -> Iterator[None]:
-    """Mark this thread as running the function of a call.
+    """Mark this thread as running the function of a call, whose own calls are not intercepted.
 
-    The calls that the function makes in turn are part of its work. A replay does not run the
-    function, and so does not see them. Therefore they are not intercepted.
+    They are part of its work: a replay does not run the function, and so does not see them.
     """
     before = _nesting.is_within
     _nesting.is_within = True
@@ -108,10 +103,7 @@ def is_within_call() -> bool:
 
 
 def carried(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap `function`, which another thread calls for this one, as part of the same call.
-
-    It sees the settings of this thread.
-    """
+    """Wrap `function` for a call by another thread, as part of this call with its settings."""
     function = _runs.Starter().bound(function)
     if not _nesting.is_within:
         return function

@@ -10,14 +10,9 @@ from typing import Any
 class KeywordCall:
     """A function that is called by position, and passes some of its arguments on by keyword.
 
-    Two of them are equal if they call the same function in the same way, so that compiled programs
-    can be shared. Values are the same if they are equal and of one type: 1 is not 1.0.
-
-    Attributes:
-      function: the function that is called.
-      names: the keywords of the last arguments; None for an argument that is left out.
-      fixed: further arguments by keyword, with fixed values.
-      key: equal for equal names and fixed values.
+    `names` are the keywords of the last arguments, None for one that is left out; `fixed` are
+    further ones. Calls are equal if they call the same function in the same way, so that compiled
+    programs can be shared. Values are the same if they are equal and of one type: 1 is not 1.0.
     """
 
     def __init__(

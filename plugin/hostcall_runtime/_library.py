@@ -46,11 +46,7 @@ damaged. Build it again with one of
 
 
 def load(name: str) -> ModuleType:
-    """Load an extension module, `hostcall_runtime._runtime` or `hostcall._tensorflow`.
-
-    Raises:
-      ImportError: when it cannot be loaded; the message has the reason and how to build it.
-    """
+    """Load an extension module, or raise an ImportError with the reason and how to build it."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -26,10 +26,9 @@ Future: TypeAlias = Any
 
 
 def new_lock() -> threading.RLock:
-    """Return a lock for the life of the process.
+    """Return a lock for the life of the process, free in a forked child.
 
     It is reentrant: Python may collect garbage anywhere, and a user's `__del__` may call back.
-    It is free in a forked child, whatever the parent's other threads were doing.
     """
     lock = threading.RLock()
     os.register_at_fork(
@@ -140,11 +139,7 @@ _ALL_TAKEN = (
 
 
 class Places:
-    """A limited number of places for threads; a thread in one place may take another one.
-
-    Args:
-      count: the number of places.
-    """
+    """A limited number of places for threads; a thread in one place may take another one."""
 
     def __init__(self, count: int) -> None:
         self._free = count
@@ -155,11 +150,7 @@ class Places:
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Take one place; wait for it if necessary.
-
-        Raises:
-          RuntimeError: when no place would ever become free, since all holders wait for one more.
-        """
+        """Take one place, or wait for it; raise a RuntimeError if all holders wait for one more."""
         depth = getattr(self._depth, "value", 0)
         inside = depth > 0 or _runtime.on_pool_thread()
         self._enter(inside)

@@ -17,8 +17,7 @@ import numpy as np
 
 from hostcall_runtime import _shared_memory, _trees
 from hostcall_runtime._errors import DeadlineExceededError, ExecutorError
-from hostcall_runtime._executor_providers import Provider, worker_count
-from hostcall_runtime._executors import Callee, StartedCall, runs_here
+from hostcall_runtime._executors import Callee, Provider, StartedCall, runs_here, worker_count
 from hostcall_runtime._keyword_call import KeywordCall
 from hostcall_runtime._locks import Executor
 
@@ -39,11 +38,7 @@ def check_axes(axes: object) -> None:
 
 
 def size_of(value: Any, axes: Axes, who: str) -> int:
-    """Return the size of a batch: a structure of arrays.
-
-    Raises:
-      ValueError: when an array does not have its axis, or the arrays disagree on the size.
-    """
+    """Return the size of a batch, a structure of arrays; raise a ValueError if they disagree."""
     sizes = {}
     for name, leaf, axis in _with_axes(value, axes, "argument", who):
         if axis is None:
@@ -66,10 +61,7 @@ def size_of(value: Any, axes: Axes, who: str) -> int:
 
 
 def part_of(value: Any, axes: Axes, begin: int, end: int, who: str) -> Any:
-    """Return a batch's elements from `begin` to `end`.
-
-    The arrays that are divided share the batch's memory; those that all parts have are copied.
-    """
+    """Return a part of a batch, which shares its memory; arrays that all parts have are copied."""
 
     def part(leaf: Any, axis: int | None) -> Any:
         if axis is None:
@@ -82,11 +74,7 @@ def part_of(value: Any, axes: Axes, begin: int, end: int, who: str) -> Any:
 
 
 def joined(parts: Sequence[Any], axes: Axes, who: str) -> Any:
-    """Join the results for the parts, along `axes`; those with the axis None are added up.
-
-    Raises:
-      ValueError: when they have different structures, or lack the axis; it names `who`.
-    """
+    """Join the results for the parts, along `axes`; those with the axis None are added up."""
     first = parts[0]
     if any(_trees.form(part) != _trees.form(first) for part in parts):
         raise ValueError(f"{who} has returned results of different structures.")
@@ -148,14 +136,8 @@ def _check_fits(axes: Any, value: Any, name: str, who: str) -> None:
 class MappedFunction:
     """A function of arrays whose calls are divided among the workers of an executor.
 
-    Attributes:
-      function: the user's function, which is called with chunks.
-      provider: gives the executor.
-      in_axes: the axes along which the arguments are divided.
-      chunks: the largest number of chunks; None for as many as workers.
-      description: its name in errors.
-      out_axes: the axes along which the results are joined.
-      retries: how often the call of a chunk is made again if its worker has died.
+    Each call becomes as many as there are workers, or `chunks`. Each of these has its own
+    `retries`.
     """
 
     function: Callable[..., Any]
@@ -172,12 +154,7 @@ class MappedFunction:
         self.__wrapped__ = self.function
 
     def __call__(self, *args: Any, **by_name: Any) -> Any:
-        """Call the function once for each chunk, and join the results.
-
-        Raises:
-          ValueError: when the arguments cannot be divided, or the results cannot be joined.
-          ExecutorError: when the executor does not make a call.
-        """
+        """Call the function once for each chunk, and join the results."""
         function, values, axes = self._arguments(args, by_name)
         size = size_of(values, axes, self.description)
         count = max(1, min(size, self.chunks or _workers_of(self.provider.executor())))
@@ -234,11 +211,11 @@ def provider_of(function: object) -> Provider | None:
 def argument_memory(
     function: Callable[..., Any], executor: Provider | None, retries: int
 ) -> Callable[..., Any] | None:
-    """Return `_shared_memory.empty_for` the executor of a (mapped) function; None for NumPy's."""
-    executor = provider_of(function) or executor
-    if executor is None or retries:  # a repeated call needs unchanged arguments
+    """Return what allocates arguments for the executor of a (mapped) function; None for NumPy."""
+    provider = provider_of(function) or executor
+    if provider is None or retries:  # a repeated call needs unchanged arguments
         return None
-    return _shared_memory.empty_for(executor)
+    return lambda *array: _shared_memory.empty_argument(provider.present, *array)
 
 
 _Chunk = tuple[Callee, tuple[Any, ...]]

@@ -1,6 +1,6 @@
-"""Patches of a framework's attributes, and the private names that hostcall uses.
+"""Patches of a framework's attributes, its private names, and the versions that have been tried.
 
-The module knows no framework. `hostcall` keeps a table for TensorFlow, `hostcall.jax` one for JAX.
+The module imports no framework. `hostcall` keeps a table for TensorFlow, `hostcall.jax` for JAX.
 """
 
 from __future__ import annotations
@@ -14,13 +14,9 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Name:
-    """A private name of a framework.
+    """A private name of a framework, the feature that needs it, and the consequence without it.
 
-    Attributes:
-      module: the module that has it, such as "jax._src.core".
-      attribute: the name in that module, with dots for a name in a class; "" for the module itself.
-      feature: the feature of hostcall that needs it.
-      without: the consequence if a version of the framework does not have it.
+    The attribute has dots for a name in a class, and is "" for the module itself.
     """
 
     module: str
@@ -53,15 +49,11 @@ def _fits() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Patch:
-    """One object of a framework that hostcall replaces.
+    """One object of a framework that hostcall replaces, if the feature that needs it is available.
 
     Attributes:
-      target: its name, such as "jax._src.interpreters.batching.fancy_primitive_batchers".
-      install: puts hostcall's object in its place.
-      uninstall: puts the earlier object back.
       current: returns the object that is there now, for tests and for `hostcall doctor`.
       why: the reason for the patch.
-      feature: the feature of hostcall that needs it, as in `Name`.
       misfit: returns, before the installation, why hostcall's object cannot replace the one that is
         there, such as "f(x, y), and not f(x)"; "" if it can.
     """
@@ -104,13 +96,7 @@ def _nothing() -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Switch:
-    """Further actions in a framework when hostcall is enabled or disabled.
-
-    Attributes:
-      prepare: runs before any patch of any framework is installed; may refuse by raising.
-      on: runs once the patches are in place.
-      off: runs once they are removed.
-    """
+    """Further actions around the patches of a framework; `prepare` may refuse by raising."""
 
     prepare: Callable[[], None] = _nothing
     on: Callable[[], None] = _nothing
@@ -118,16 +104,9 @@ class Switch:
 
 
 class PatchTable:
-    """The private names and the patches of one framework.
+    """The private names and the patches of one framework, in the order of their installation.
 
     A patch is not installed if its feature lacks a name, or has a patch that does not fit.
-
-    Attributes:
-      framework: its name, for messages.
-      names: every private name of the framework that hostcall uses.
-      patches: every patch, in the order in which they are installed.
-      installed: the patches that are in place now.
-      enabled: whether hostcall is enabled in the framework.
     """
 
     def __init__(
@@ -234,3 +213,24 @@ class StoredName(Name):
         if name not in (*code.co_names, *code.co_varnames):
             raise AttributeError(name)
         return name
+
+
+# The minor versions that the tests have passed with, oldest first. In older ones MLIR ends the
+# process when Python reads a constant of complex numbers.
+TESTED_JAX = ("0.8", "0.9", "0.10", "0.11", "0.12")
+
+INSTALL_JAX = "pip install 'jax>=0.8,<0.13'"
+
+
+def untested_jax(version: str) -> str | None:
+    """Return the warning for a JAX version that no test has passed with, else None."""
+    numbers = version.split(".")
+    if ".".join(numbers[:2]) in TESTED_JAX and all(number.isdigit() for number in numbers):
+        return None
+    return (
+        f"hostcall.jax was tested with JAX {TESTED_JAX[0]} to {TESTED_JAX[-1]}, and this is "
+        f"{version}. Features that need private names of JAX's which it lacks, or which have "
+        "changed, are off, with a warning for each; programs without calls are JAX's own. "
+        "`hostcall doctor` lists all names. If something goes wrong, try a version that was "
+        f"tested: {INSTALL_JAX}."
+    )

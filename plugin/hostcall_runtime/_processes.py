@@ -19,13 +19,17 @@ import sys
 import time
 import traceback
 import types
+import uuid
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from hostcall_runtime import _locks
 from hostcall_runtime._errors import ExecutorError
 from hostcall_runtime._keyword_call import KeywordCall
+from hostcall_runtime._locks import Executor, Future
 
 
 def sendable(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,12 +98,7 @@ class WorkerTracebackError(Exception):
 
 
 def opened(answer: Any, description: str, executor: str) -> Any:
-    """Return the function's result from what the worker has sent.
-
-    Raises:
-      BaseException: the exception that the function has raised.
-      ExecutorError: when there is no result for another reason.
-    """
+    """Return the function's result from what the worker has sent, or raise its exception."""
     kind, rest = _read(answer)
     if not kind:
         return answer
@@ -233,3 +232,124 @@ def _sent(value: Any) -> bytes:
     packed: bytes = sys.modules.get("cloudpickle", pickle).dumps(value)
     pickle.loads(packed)
     return packed
+
+
+# Dask runs a task again if its worker has died, or if its result was lost with the worker. So a
+# worker asks Dask's scheduler before it calls the function. A plugin of the scheduler knows which
+# calls have begun, and cancels those whose worker is lost. Workers and scheduler need no hostcall:
+# cloudpickle sends all the code.
+
+_lock = _locks.new_lock()
+# The clients whose scheduler has the plugin.
+_prepared: weakref.WeakSet[Any] = weakref.WeakSet()
+# Dask's key for the task of each future that is in use.
+_keys: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+
+
+def is_dask(executor: Executor) -> bool:
+    """Return whether an executor is one of Dask's."""
+    return type(executor).__module__.startswith("distributed.")
+
+
+def client_of(executor: Executor) -> Any:
+    """Return the client of one of Dask's executors; None for other executors."""
+    return executor._client if is_dask(executor) else None
+
+
+def is_closed(executor: Executor) -> bool:
+    """Return whether it is a Dask executor whose client is closed or has lost its scheduler."""
+    return is_dask(executor) and getattr(executor._client, "status", "") != "running"
+
+
+def submit(executor: Executor, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """Submit a call, and return its future; the result is an answer for `opened`."""
+    client = executor._client
+    if not is_closed(executor):  # else Dask reports the fault when it is given the call
+        with _lock:
+            if client not in _prepared:
+                client.register_plugin(_plugin())
+                _prepared.add(client)
+    # Dask merges tasks with one key. Its dashboard shows the part before the last hyphen.
+    key = f"{getattr(function, '__name__', 'hostcall')}-{uuid.uuid4().hex}"
+    future = executor.submit(_run_once(), function, *args, key=key, retries=0)
+    _keys[future] = key
+    return future
+
+
+def lost_worker(executor: Executor, future: Future) -> str:
+    """Return the worker with which a cancelled call was lost; "" if no worker was lost."""
+    key = _keys.get(future)
+    for one in list(executor._futures):  # Dask's own future holds the reason
+        error: Any = getattr(getattr(one, "_state", None), "exception", None)
+        if one.key == key and getattr(error, "reason", None) == "lost":
+            return str(error.msg)
+    return ""
+
+
+class _ByValue:
+    """A function that is pickled by value, so that a worker does not need its module."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        import cloudpickle
+
+        this = sys.modules[__name__]
+        self.__name__ = function.__name__
+        cloudpickle.register_pickle_by_value(this)
+        try:
+            self._packed = cloudpickle.dumps(function)
+        finally:
+            cloudpickle.unregister_pickle_by_value(this)
+
+    def __reduce__(self) -> Any:
+        return pickle.loads, (self._packed,)
+
+    def __call__(self, *args: Any) -> Any:
+        """Fail: the method exists since Dask checks that the object is callable."""
+        raise AssertionError("a worker has the function in its place")
+
+
+def _run_once() -> Callable[..., Any]:
+    with _lock:  # a module's registration in cloudpickle is for all threads
+        return _packed_once()
+
+
+@functools.cache
+def _packed_once() -> Callable[..., Any]:
+    return _ByValue(run_once_on_dask)
+
+
+def _plugin() -> Any:
+    from distributed.diagnostics.plugin import SchedulerPlugin
+
+    # A local class, since cloudpickle sends these by value.
+    class HostcallPlugin(SchedulerPlugin):  # type: ignore[misc]
+        name = "hostcall"
+        idempotent = True
+
+        async def start(self, scheduler: Any) -> None:
+            # By the key of the call: the worker's address, and its name in messages.
+            self.begun: dict[Any, tuple[str, str]] = {}
+            self.tasks = scheduler.tasks
+            scheduler.handlers["hostcall_begin"] = self.begin
+
+        def transition(self, key: Any, start: str, finish: str, *args: Any, **how: Any) -> None:
+            if finish == "forgotten":
+                self.begun.pop(key, None)
+
+        def begin(self, key: Any, address: str, by: str) -> str | None:
+            """Note who begins a call; return who has begun it before, or that it is over."""
+            if key not in self.tasks:
+                return "(it was cancelled)"
+            mine = address, by
+            known = self.begun.setdefault(key, mine)
+            return None if known is mine else known[1]
+
+        def remove_worker(self, scheduler: Any, worker: str, **how: Any) -> None:
+            """End calls that must not be made again, even if no worker is left to report them."""
+            for key, (address, by) in list(self.begun.items()):
+                task = scheduler.tasks.get(key)
+                if address == worker and task is not None and task.state not in ("memory", "erred"):
+                    for client in list(task.who_wants):
+                        scheduler.stimulus_cancel([key], client.client_key, False, "lost", by)
+
+    return HostcallPlugin()

@@ -65,11 +65,7 @@ QUANTIZED_DTYPES: tuple[tuple[int, npt.DTypeLike, str], ...] = tuple(
 
 @functools.cache
 def prepared() -> Any:
-    """Return the module `_runtime`, once it has the dtypes and functions that it needs.
-
-    Raises:
-      ImportError: when it cannot be loaded; the message gives the reason and the remedy.
-    """
+    """Return the module `_runtime`, once it has the dtypes and functions that it needs."""
     runtime = _library.load("hostcall_runtime._runtime")
     for code, dtype, name in (*DTYPES, *QUANTIZED_DTYPES):
         runtime.set_dtype(code, np.dtype(dtype), name)
@@ -142,16 +138,12 @@ def register(
 
     Args:
       target: a Target.
-      name: the name of the callback.
+      name: the name of the callback; a ValueError if a living object has it.
       takes_tensors: whether its function takes and returns EagerTensors.
       label: its name in profiles and `hostcall.stats`; `name` if it is left out.
-      identity: values that the same callback has in other processes, beside its site
-        (`wanted_id`).
+      identity: what the same callback has in other processes, beside its site: see `wanted_id`.
       **convention: `borrows`, `takes_out`, `shares_memory`, `on_device` and `concurrent`, as in
         registry.h; False if left out.
-
-    Raises:
-      ValueError: when a living object has the name.
     """
     allocates = getattr(target, "empty", None) is not None
     site = getattr(target, "site", None)

@@ -17,40 +17,25 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from hostcall_runtime import _errors, _library
-
-
-class Settings(Protocol):
-    """The settings that a library keeps for a thread."""
-
-    def applied(self) -> contextlib.AbstractContextManager[object]:
-        """Return a context in which another thread has the same settings."""
-
 
 # The providers of the thread pools on which the functions run that have led to this code.
 executors_around: contextvars.ContextVar[frozenset[object]] = contextvars.ContextVar(
     "executors_around", default=frozenset()
 )
 
-# Functions that return the settings of the current thread.
-captures: list[Callable[[], Settings]] = []
+# Functions that return the settings of the current thread: a function that returns a context in
+# which another thread has the same.
+captures: list[Callable[[], Callable[[], contextlib.AbstractContextManager[object]]]] = []
 
 
 _numbers = itertools.count()
 
 
 class Starter:
-    """A snapshot of the thread that starts a run.
-
-    Attributes:
-      program: the program that it runs, if known.
-      thread: its identifier.
-      number: increases from each starter to the next one.
-      begun: the time of the start, by `time.monotonic_ns()`.
-      is_interrupted: whether Ctrl-C ends the program.
-    """
+    """A snapshot of the thread that starts a run; later starters have higher numbers."""
 
     __slots__ = ("_context", "_settings", "begun", "is_interrupted", "number", "program", "thread")
 
@@ -80,17 +65,13 @@ class Starter:
 
     def _call(self, function: Callable[..., Any], args: Any, given: Any) -> Any:
         with contextlib.ExitStack() as stack:
-            for settings in self._settings:
-                stack.enter_context(settings.applied())
+            for applied in self._settings:
+                stack.enter_context(applied())
             return function(*args, **given)
 
 
 class Program:
-    """A compiled program, which may have several runs at once.
-
-    Args:
-      callback_ids: the ids of its callbacks, which no other program calls.
-    """
+    """A compiled program, which may have several runs at once; no other has its callbacks."""
 
     def __init__(self, callback_ids: Iterable[int]) -> None:
         for callback_id in callback_ids:
@@ -117,10 +98,7 @@ runs: dict[int, Starter] = {}
 
 
 def begin(run: int, of: int = 0) -> None:
-    """Enter a new run, which may be part of another one, into these tables.
-
-    C++ removes it when it has ended.
-    """
+    """Enter a new run, which may be part of another one, until C++ removes it at its end."""
     outer = runs.get(of)
     starter = Starter() if outer is None else outer.again()
     runs[run] = starter
@@ -139,11 +117,6 @@ def interrupt(thread: int | None, came: int) -> None:
     """Mark the programs that a thread ran when Ctrl-C came: Ctrl-C ends them."""
     for starter in [*under_way]:
         starter.is_interrupted |= starter.thread == thread and starter.begun <= came
-
-
-def any_interrupted() -> bool:
-    """Return whether a program that Ctrl-C ends is still running."""
-    return any(starter.is_interrupted for starter in [*under_way])
 
 
 def bind(function: Callable[..., Any], callback_id: int, run: int, thread: int) -> Any:
@@ -167,10 +140,7 @@ _runtime = _library.load("hostcall_runtime._runtime")
 
 @contextmanager
 def running(program: Program) -> Iterator[None]:
-    """Keep a program known as running while the context lasts.
-
-    A program that fails takes no results of its early calls: the runtime drops them at the end.
-    """
+    """Keep a program known as running; at the end, drop early calls that it left when it failed."""
     run = _runtime.begin_run()
     starter = Starter(program)
     try:
@@ -189,12 +159,9 @@ def choose(waiting: Sequence[Waiting], came: int) -> tuple[list[int], int, str, 
     """Choose the calls to give up after Ctrl-C: those of the programs that it ends.
 
     These are the main thread's programs, unless SIGINT has another handler: the effect of a handler
-    is known only after it has run, and it does not run before. Programs that began after Ctrl-C
-    go on: if the main thread ran Python, it may have gone on to other programs since.
-
-    Args:
-      waiting: the calls.
-      came: the time of Ctrl-C, by `time.monotonic_ns()`; 0 if it was reported before.
+    is known only after it has run, and it does not run before. Programs that began after `came`, 0
+    if it was reported before, go on: if the main thread ran Python, it may have gone on to others
+    since.
 
     Returns:
       The numbers of the calls, the status code and the text that their programs fail with, and
@@ -211,4 +178,4 @@ def choose(waiting: Sequence[Waiting], came: int) -> tuple[list[int], int, str, 
         if starter.is_interrupted if starter is not None else thread == main and begun <= came:
             numbers.append(number)
     code, text = _errors.describe(KeyboardInterrupt()) if numbers else (0, "")
-    return numbers, code, text, any_interrupted()
+    return numbers, code, text, any(starter.is_interrupted for starter in [*under_way])

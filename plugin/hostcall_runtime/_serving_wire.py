@@ -41,12 +41,7 @@ def prepare(connection: socket.socket) -> None:
 
 
 def send(connection: socket.socket, kind: Kind, number: int, body: bytes = b"") -> None:
-    """Send a frame.
-
-    Raises:
-      ClosedError: when the other side is gone, or does not read.
-      ProtocolError: when the body is too long.
-    """
+    """Send a frame; raise a ClosedError if the other side is gone, or does not read."""
     if len(body) > MAX_BODY:
         raise ProtocolError(f"a frame of {len(body)} bytes is too long")
     try:
@@ -56,15 +51,7 @@ def send(connection: socket.socket, kind: Kind, number: int, body: bytes = b"") 
 
 
 def receive(connection: socket.socket, seconds: float | None = None) -> Frame:
-    """Receive the next frame.
-
-    Args:
-      connection: the socket.
-      seconds: how long to wait for its beginning; None for as long as it takes.
-
-    Raises:
-      ClosedError, ProtocolError, TimeoutError: when no frame comes.
-    """
+    """Receive the next frame; `seconds` limits the wait for its beginning."""
     frame, descriptors = _receive(connection, seconds, 0)
     assert not descriptors
     return frame
@@ -86,12 +73,7 @@ def is_same_user(connection: socket.socket) -> bool:
 
 
 def health_of(path: str, seconds: float = 5.0) -> Health:
-    """Ask the worker at a path for its health.
-
-    Raises:
-      OSError: when no process listens there, or it does not reply for so many seconds.
-      ProtocolError, ClosedError: when it is not a worker of this user.
-    """
+    """Ask the worker at a path for its health; an OSError says that none replies."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(seconds)
         connection.connect(path)
@@ -235,11 +217,7 @@ class Array(NamedTuple):
 
     @property
     def elements(self) -> int:
-        """The number of elements.
-
-        Raises:
-          ProtocolError: when no array can have this shape.
-        """
+        """The number of elements; a ProtocolError if no array can have this shape."""
         if min(self.shape, default=0) < 0 or math.prod(filter(None, self.shape)) > MAX_ELEMENTS:
             raise ProtocolError(f"no array has the shape {self.shape}")
         return math.prod(self.shape)

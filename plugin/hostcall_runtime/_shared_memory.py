@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 
-from hostcall_runtime._executor_providers import Provider
 from hostcall_runtime._locks import Executor, Future
 
 # The alignment of arrays: the width of the CPU's vectors and of its cache lines.
@@ -106,10 +105,8 @@ class _Mapping:
 class Block:
     """A file, in the process that owns it or in a worker, and the arrays of one call in it.
 
-    Attributes:
-      address: the address by which a worker finds it.
-      lent_to: the numbers of the parcels on their way with it, and of those that did not come back
-        properly: a worker may still read the block.
+    Workers find it by the address. `lent_to` has the numbers of the parcels on their way with it,
+    and of those that did not come back properly: a worker may still read the block.
     """
 
     _file = -1
@@ -206,11 +203,7 @@ class Lent:
 
 
 def take() -> Block:
-    """Return a block of this process that is not in use.
-
-    Raises:
-      OSError: when too many blocks are in use.
-    """
+    """Return a block of this process that is not in use; raise an OSError if too many are."""
     with contextlib.suppress(IndexError):
         block = _free.pop()  # the latest one, most likely still in the CPU's caches
         block.clear()
@@ -222,10 +215,16 @@ def take() -> Block:
     return Block(file, (os.getpid(), file, os.fstat(file).st_ino))
 
 
-def empty_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return an array of arbitrary values, in its own block unless too many blocks are in use."""
-    # Half of the blocks are for arrays that have to be copied.
-    if len(_open) - len(_free) >= _MOST_OPEN // 2:
+def empty_argument(
+    executor: Executor, shape: tuple[int, ...], dtype: np.dtype[Any]
+) -> np.ndarray[Any, Any]:
+    """Return an array of arbitrary values for one call on an executor, whose function may write it.
+
+    It lies in shared memory if arguments go through that, so that it is not copied again. Half of
+    the blocks are for arrays that have to be copied.
+    """
+    too_many = len(_open) - len(_free) >= _MOST_OPEN // 2
+    if too_many or not _is_reachable or not takes_parcels(executor):
         return np.empty(shape, dtype)
     try:
         block = take()
@@ -239,7 +238,7 @@ def empty_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any,
 
 
 def found_block(array: np.ndarray[Any, Any]) -> tuple[Block, Place] | None:
-    """Return the block and place of an array from `empty_array`, or of a part of one; else None."""
+    """Return the block and place of an array of `empty_argument`, or of a part; else None."""
     memory: Any = array.base
     while isinstance(memory, np.ndarray):
         memory = memory.base
@@ -264,11 +263,7 @@ _attached: collections.OrderedDict[Address, Block] = collections.OrderedDict()
 
 
 def attach(address: Address) -> Block:
-    """Open, in a worker, the block of another process.
-
-    Raises:
-      OSError: when this process cannot open it.
-    """
+    """Open, in a worker, the block of another process; raise an OSError if it cannot be opened."""
     block = _attached.pop(address, None)
     if block is None:
         process, descriptor, number = address
@@ -299,31 +294,12 @@ def takes_parcels(executor: Executor) -> bool:
     return "loky" in type(executor).__module__.split(".")
 
 
-def empty_for(provider: Provider) -> Callable[..., np.ndarray[Any, Any]]:
-    """Return a function that allocates arguments of calls on an executor, by shape and dtype.
-
-    If arguments go through shared memory, the arrays lie there, so that they are not copied again.
-    Each array is for one call, whose function may write to it.
-    """
-
-    def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-        if _is_reachable and takes_parcels(provider.present):
-            return empty_array(shape, dtype)
-        return np.empty(shape, dtype)
-
-    return empty
-
-
 @dataclasses.dataclass(slots=True)
 class Reply:
-    """The reply of a worker.
+    """The reply of a worker: the function's result, or bytes if large arrays lie in the block.
 
-    Attributes:
-      value: the function's result, if it is not packed.
-      packed: the function's result as bytes, with the large arrays in the block.
-      is_kept: whether something in the worker still refers to the memory of the block.
-      is_uncalled: whether the worker could not open the block, and has not called the function.
-      began, ended: the times of the call and of its end, by the clock of this machine.
+    It `is_kept` if something in the worker still refers to the memory of the block. If the worker
+    cannot open the block, it `is_uncalled`. Times are by the clock of this machine.
     """
 
     value: Any = None
@@ -335,11 +311,7 @@ class Reply:
 
 
 class Parcel:
-    """A call on its way to a worker.
-
-    Attributes:
-      content: the function that the executor is to call, and its arguments.
-    """
+    """A call on its way to a worker; the content is what the executor is to call."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], timed: bool) -> None:
         self._number = next(_numbers)
@@ -405,8 +377,8 @@ def _run(
 ) -> Any:
     """Call the function, in the worker.
 
-    `how` has the blocks, and whether to reply with the times. Results go to the first block.
-    Arguments are packed if large arrays among them are in the blocks.
+    `how` has the blocks, the first one for results, and whether to reply with the times. Arguments
+    are packed if large arrays among them are in the blocks.
     """
     addresses, timed = how
     blocks: list[Block] = []
@@ -424,7 +396,7 @@ def _run(
         returned = function(*args)
         reply.ended = time.monotonic()
     except BaseException:
-        _detach(blocks)  # the traceback refers to the arguments
+        _forget(blocks)  # the traceback refers to the arguments
         raise
     del args
     if packed is None and not _holds_large(returned):
@@ -441,11 +413,11 @@ def _run(
     del returned
     reply.is_kept = not all(each.is_over() for each in lent)
     if reply.is_kept:
-        _detach(blocks)
+        _forget(blocks)
     return reply
 
 
-def _detach(blocks: Iterable[Block]) -> None:
+def _forget(blocks: Iterable[Block]) -> None:
     """Forget, in a worker, blocks whose arrays are still in use."""
     for block in blocks:
         _attached.pop(block.address, None)

@@ -42,11 +42,7 @@ class _NotDoneError(Exception):
 
 
 class Work:
-    """A call that another thread makes for this one, with the settings of this one.
-
-    Attributes:
-      raised: the exception that the function has raised, if any.
-    """
+    """A call that another thread makes for this one, with the settings of this one."""
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...] = ()) -> None:
         self._work: tuple[Callable[..., Any], tuple[Any, ...]] | None

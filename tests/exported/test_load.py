@@ -26,7 +26,7 @@ import sys
 import jax
 import numpy as np
 import hostcall_mlir
-from hostcall_mlir.runner import loading
+from hostcall_mlir import loading
 
 x = np.array([1 << 40, -1])
 one, other = jax.devices()

@@ -88,7 +88,7 @@ def test_callbacks_live_as_long_as_the_program(loaded: Any) -> None:
 def test_device_without_host_calls_says_to_partition(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hostcall_mlir.runner import loading
+    from hostcall_mlir import loading
 
     monkeypatch.setattr(loading, "_WITH_HOST_CALLS", ())
     with pytest.raises(hostcall_mlir.ProgramError) as raised:
@@ -108,7 +108,7 @@ def test_device_that_is_none_is_told(tmp_path: Path) -> None:
 def test_partitioned_program_without_a_cpu_beside_the_device_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from hostcall_mlir.runner import loading
+    from hostcall_mlir import loading
 
     def no_backend(**_: Any) -> Any:
         raise RuntimeError("Unknown backend cpu")

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+from hostcall_mlir.ir import custom_calls
 from hostcall_mlir.program import manifests
 from tests.support.exported.programs import FUNCTIONS, call, load, make, with_call
 from tests.support.threads import in_threads
@@ -37,9 +38,9 @@ def test_variables_are_read_and_assigned(counter: Any) -> None:
     assert counter.variables["w"].dtype == np.int64
 
 
-@pytest.mark.parametrize("name", sorted(manifests.DTYPES))
+@pytest.mark.parametrize("name", sorted(custom_calls.ELEMENTS))
 def test_variables_of_every_dtype(name: str, tmp_path: Path) -> None:
-    type_ = f"tensor<2x{manifests.DTYPES[name]}>"
+    type_ = f"tensor<2x{custom_calls.ELEMENTS[name]}>"
     value = np.array([1, 2]).astype(manifests.dtype_of(name))
     text = f"func.func public @main(%v: {type_}) -> {type_} {{ return %v : {type_} }}"
     program = load(make(text, variables={"v": value}), tmp_path)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import hostcall_mlir
+from hostcall_mlir.ir import custom_calls
 from hostcall_mlir.program import files, manifests
 from hostcall_mlir.program.manifests import Manifest
 from hostcall_runtime._registry import DTYPES
@@ -247,8 +248,8 @@ def test_manifest_that_is_nested_too_deep_is_refused(folder: Path) -> None:
 
 
 def test_dtypes_are_those_of_the_runtime() -> None:
-    assert {np.dtype(dtype).name for _, dtype, _ in DTYPES} == {*manifests.DTYPES}
-    assert all(manifests.dtype_of(name).name == name for name in manifests.DTYPES)
+    assert {np.dtype(dtype).name for _, dtype, _ in DTYPES} == {*custom_calls.ELEMENTS}
+    assert all(manifests.dtype_of(name).name == name for name in custom_calls.ELEMENTS)
 
 
 def test_manifest_without_callbacks_or_variables_does() -> None:

@@ -10,7 +10,7 @@ import jax
 import pytest
 
 from hostcall.jax import _drift, _names
-from hostcall_runtime import _jax_versions as _versions
+from hostcall_runtime import _patching
 from tests.support.jax.helpers import run_python
 from tests.support.pages import ROOT, read
 
@@ -87,7 +87,7 @@ def test_what_has_changed_is_left_alone(changed: str) -> None:
     found = json.loads(run_python(code).splitlines()[-1])
     assert found["same"]
     (untried, left_out), feature = found["told"], _CHANGED[changed]
-    assert untried[0] == _versions.untested("0.13.0")
+    assert untried[0] == _patching.untested_jax("0.13.0")
     assert "JAX 0.13.0 has" in left_out[0]
     assert "with other parameters, (args, of_the_next_version, named) for (" in left_out[0]
     assert f"needs for this: {feature}. Without it, " in left_out[0]
@@ -101,23 +101,23 @@ def test_what_has_changed_is_left_alone(changed: str) -> None:
 
 
 def test_the_versions_that_were_tried() -> None:
-    assert _versions.untested(jax.__version__) is None
+    assert _patching.untested_jax(jax.__version__) is None
     for version in ("0.8.0", "0.8.3", "0.10.2", "0.12.0.1"):
-        assert _versions.untested(version) is None
+        assert _patching.untested_jax(version) is None
     for version in ("0.13.0", "1.0", "0.12.1.dev20261101", "0.12.0rc1", "0.1.8"):
-        assert f"and this is {version}. " in str(_versions.untested(version))
+        assert f"and this is {version}. " in str(_patching.untested_jax(version))
 
 
 def test_pyproject_and_the_page_of_versions_name_those_that_were_tried() -> None:
     with (ROOT / "pyproject.toml").open("rb") as file:
         extras = tomllib.load(file)["project"]["optional-dependencies"]
-    major, minor = map(int, _versions.TESTED[-1].split("."))
-    wanted = f"jax>={_versions.TESTED[0]},<{major}.{minor + 1}"
+    major, minor = map(int, _patching.TESTED_JAX[-1].split("."))
+    wanted = f"jax>={_patching.TESTED_JAX[0]},<{major}.{minor + 1}"
     assert extras["jax"] == [wanted]
-    assert f"pip install '{wanted}'" == _versions.INSTALL
+    assert f"pip install '{wanted}'" == _patching.INSTALL_JAX
     _, _, section = read("docs/versions.md").partition("\n## What was run\n")
     rows = re.findall(r"^\| (0\.\d+)\.[\d.]+ \|", section.split("\n## ")[0], re.MULTILINE)
-    assert set(rows) == {*_versions.TESTED}
+    assert set(rows) == {*_patching.TESTED_JAX}
 
 
 def test_a_tried_version_warns_of_nothing() -> None:

@@ -46,10 +46,6 @@ def test_specs_of_results_that_jax_cannot_have(
     assert f"called at {__file__}" in str(raised.value)
 
 
-def test_a_tensor_spec_declares_a_result() -> None:
-    np.testing.assert_array_equal(call(np.negative, tf.TensorSpec(X.shape, tf.float32), X), -X)
-
-
 def test_shape_functions_of_callbacks_may_make_specs_of_either_framework() -> None:
     makers: list[Any] = [
         lambda x: tf.TensorSpec(x.shape, x.dtype),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -31,6 +32,17 @@ def in_threads(count: int, work: Callable[[int], object]) -> None:
         thread.join()
     if failures:
         raise failures[0]
+
+
+@contextlib.contextmanager
+def switching_often() -> Iterator[None]:
+    """Has Python change threads as often as it can."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)
 
 
 @contextlib.contextmanager

@@ -1,24 +1,12 @@
 """The custom calls `@hostcall` and `@hostcall_start`: building, reading and changing them.
 
-    %r, %t1 = stablehlo.custom_call @hostcall(%x, …sizes…, %t0) {
-      api_version = 4 : i32, has_side_effect = true,
-      backend_config = {callback = "pkg.mod:fn",
-                        dynamic_operands = array<i64>, dynamic_results = array<i64>,
-                        sub_byte_operands = array<i64>, sub_byte_results = array<i64>}}
+docs/passes.md describes them. `callback` is a callback id in a process, and a qualified name in an
+exported program. Results are the op's own, or one tuple of them, as TensorFlow has them.
 
-docs/passes.md describes the attributes. `callback` is a callback id in a process, and a qualified
-name in an exported program. Results are the op's own, or one tuple of them, as TensorFlow has them.
-
-    %handle = stablehlo.custom_call @hostcall_start(%x) {has_side_effect = true, …,
-      backend_config = {callback = "pkg.mod:fn", …, results = array<i64: 11, 1, 3>}}
-    %gate = stablehlo.custom_call @hostcall_gate(%handle, …) {…}
-    %r = stablehlo.custom_call @hostcall_done(%handle, %gate) {has_side_effect = true, …}
-
-`@hostcall_start` begins the call, and has its operands and attributes. `results` holds for each
+`@hostcall_start` begins a call, and has its operands and attributes. Its `results` hold for each
 result FFI's code of the element type, the rank and the sizes. `@hostcall_gate` does nothing, but
 XLA computes its operands before any op that takes its result. `@hostcall_done` has the results of
 the call. Start and done have side effects, since XLA must neither repeat nor drop nor merge them.
-Only a process with handlers for these calls can run them, so no program in a file holds any.
 """
 
 from __future__ import annotations
@@ -32,17 +20,31 @@ from jaxlib.mlir.dialects import stablehlo
 
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.jaxlib_names import attribute_of, attributes_of
+from hostcall_runtime._registry import DTYPES
 
 TARGET = "hostcall"
 # JAX's place for the attributes of typed FFI calls; its `backend_config` is empty.
 OF_JAX = "mhlo.backend_config"
 ARRAYS = ("dynamic_operands", "dynamic_results", "sub_byte_operands", "sub_byte_results")
-# FFI's code to MLIR's type for the sub-byte element types, which XLA packs. The last three codes
-# are hostcall's own. If the runtime knew XLA's (26, 27, 32), it would read packed buffers beyond
-# their ends.
-SUB_BYTE = {21: "i4", 22: "ui4", 60: "i2", 61: "ui2", 62: "f4E2M1FN"}
-# The 8-bit element types of buffers that hold sub-byte values.
+
+
+def _element(dtype: str) -> str:
+    """Return MLIR's element type for a dtype of NumPy's or ml_dtypes': f8E4M3FN, complex<f32>."""
+    if dtype == "bool":
+        return "i1"
+    if dtype.startswith("complex"):
+        return f"complex<f{int(dtype.removeprefix('complex')) // 2}>"
+    kind, _, rest = dtype.partition("_")
+    return kind.replace("float", "f").replace("int", "i") + rest.upper()
+
+
+# By the name of each dtype of the runtime, MLIR's element type.
+ELEMENTS = {name: _element(name) for name in (np.dtype(dtype).name for _, dtype, _ in DTYPES)}
+# The 8-bit element types of buffers that hold sub-byte values, which XLA packs.
 WIDE = {"i4": "i8", "ui4": "ui8", "i2": "i8", "ui2": "ui8", "f4E2M1FN": "f8E4M3FN"}
+# The runtime's codes of the element types.
+_CODES = {ELEMENTS[np.dtype(dtype).name]: code for code, dtype, _ in DTYPES}
+SUB_BYTE = {_CODES[element]: element for element in WIDE}
 
 _QUALIFIED = re.compile(
     r"[^\W\d]\w*(\.[^\W\d]\w*)*:([^\W\d]\w*|<lambda>)(\.([^\W\d]\w*|<locals>|<lambda>))*"
@@ -207,14 +209,6 @@ def _scalar() -> ir.Type:
 
 START, GATE, DONE = "hostcall_start", "hostcall_gate", "hostcall_done"
 
-# FFI's codes of the element types.
-_CODES = {
-    "i1": 1, "i8": 2, "i16": 3, "i32": 4, "i64": 5, "ui8": 6, "ui16": 7, "ui32": 8, "ui64": 9,
-    "f16": 10, "f32": 11, "f64": 12, "complex<f32>": 15, "bf16": 16, "complex<f64>": 18,
-    "f8E5M2": 19, "f8E4M3FN": 20, "f8E4M3B11FNUZ": 23, "f8E5M2FNUZ": 24, "f8E4M3FNUZ": 25,
-    "f8E4M3": 28, "f8E3M4": 29, "f8E8M0FNU": 33,
-}  # fmt: skip
-
 # The attributes of a call that only describe its own results.
 _OF_RESULTS = ("result_layouts", "sdy.sharding", "mhlo.sharding", "output_operand_aliases")
 
@@ -228,7 +222,8 @@ def is_array(type_: ir.Type) -> bool:
     """Return whether the custom calls can take and return values of the type."""
     if not isinstance(type_, ir.RankedTensorType) or not type_.has_static_shape:
         return False
-    return element_of(type_) in _CODES
+    element = element_of(type_)
+    return element in _CODES and element not in WIDE
 
 
 def start(call: ir.Operation) -> ir.Value:

@@ -17,8 +17,8 @@ from jaxlib.mlir._mlir_libs import _jax_mlir_ext, _stablehlo
 from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 
 from hostcall_runtime import _runs
-from hostcall_runtime._jax_versions import INSTALL
 from hostcall_runtime._locks import PLACES
+from hostcall_runtime._patching import INSTALL_JAX
 from hostcall_runtime._runs import Program
 
 _VERSION = jaxlib.version.__version_info__
@@ -27,7 +27,7 @@ if _VERSION < (0, 8):
     raise ImportError(
         f"hostcall_mlir needs jaxlib 0.8 or later, and this is {jaxlib.__version__}: before, "
         "Python that reads a constant of complex numbers ends the process. Install a later "
-        f"version: {INSTALL}.",
+        f"version: {INSTALL_JAX}.",
         name="jaxlib",
     )
 
@@ -76,11 +76,7 @@ def names_of_attributes(op: ir.Operation) -> list[str]:
 
 
 def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
-    """Return the attributes of an op, by name.
-
-    Raises:
-      TypeError: if jaxlib's Python has no class for one.
-    """
+    """Return the attributes of an op, by name; a TypeError if jaxlib has no class for one."""
     return {name: op.attributes[name] for name in names_of_attributes(op)}
 
 
@@ -176,11 +172,7 @@ def elements_attribute(value: np.ndarray, element: ir.Type) -> ir.Attribute:
 
 
 def serialize_artifact(module: ir.Module, version: str) -> bytes:
-    """Serialize a module as a portable artifact of a StableHLO version.
-
-    Raises:
-      ValueError: if the module holds something that the version lacks.
-    """
+    """Serialize a module as a portable artifact of a StableHLO version, if that has all its ops."""
     module.operation.walk(_drop_tilings)
     text = module.operation.get_asm(binary=False, enable_debug_info=False)
     artifact: bytes = stablehlo.serialize_portable_artifact_str(text, version)
@@ -208,11 +200,7 @@ def _drop_tilings(op: ir.Operation) -> ir.WalkResult:
 
 
 def deserialize_artifact(context: ir.Context, artifact: bytes) -> ir.Module:
-    """Read the module of a portable artifact; forged bytes may end the process.
-
-    Raises:
-      ValueError: if it is no artifact, or of a newer StableHLO version; diagnostics say why.
-    """
+    """Read the module of a portable artifact; forged bytes may end the process."""
     return stablehlo.deserialize_portable_artifact(context, artifact)
 
 
@@ -224,13 +212,7 @@ def bytecode_of(module: ir.Module) -> bytes:
 
 
 def compile_for(bytecode: bytes, device: Any, calls: bool) -> Any:
-    """Compile a module for a JAX device; its @main must have no tokens and tuples.
-
-    `calls` tells whether it has host calls.
-
-    Raises:
-      RuntimeError: if XLA cannot compile it.
-    """
+    """Compile a module, with host calls if it `calls`, whose @main has no tokens and tuples."""
     # Imported here, since the import takes longer than a pass.
     from jaxlib import _jax, xla_client
 

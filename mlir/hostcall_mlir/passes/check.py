@@ -1,14 +1,11 @@
 """`hostcall-check`, a verifier for the custom calls, and `--verify-diagnostics`.
 
-The pass leaves the module as it is, and reports each problem at the op's own place. docs/passes.md
-lists what it checks. The other part compares diagnostics with comments, as in MLIR:
+The pass leaves the module as it is; docs/passes.md lists what it checks. The other part compares
+diagnostics with comments, as in MLIR:
 
     // expected-error@+1 {{text of it}}
     // expected-error@below 2 {{twice}}
     // expected-error-re {{one of {{[0-9]+}}}}
-
-A comment expects an error, warning, note or remark. Its line is the comment's own, one that is some
-lines off, or the one `above` or `below`. The text is a part of the message.
 """
 
 from __future__ import annotations
@@ -22,8 +19,7 @@ from jaxlib.mlir import ir
 from hostcall_mlir.ir import custom_calls
 from hostcall_mlir.ir.diagnostics import Diagnostic, report_all
 from hostcall_mlir.ir.jaxlib_names import attribute_of, is_token
-from hostcall_mlir.passes import tokens
-from hostcall_mlir.passes.base import Options, Pass, read_map
+from hostcall_mlir.passes import Options, Pass, read_map, tokens
 
 _KEYS = {"callback", *custom_calls.ARRAYS}
 

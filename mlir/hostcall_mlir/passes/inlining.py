@@ -21,9 +21,6 @@ def inline_host_callers(module: ir.Module, entry: ir.Operation, of: str) -> None
 
     Private functions that only inlined functions called are erased, and `entry` stays. Errors name
     the pass `of`.
-
-    Raises:
-      Failure: if a function cannot be inlined; the diagnostics give the reason.
     """
     functions = traversal.functions(module)
     bodies = {name: custom_calls.walk(op)[1:] for name, op in functions.items()}

@@ -1,14 +1,6 @@
-"""`hostcall-overlap`: pure host calls begin early, and are awaited late.
+"""`hostcall-overlap`: pure host calls begin early, and are awaited late; see docs/passes.md.
 
-XLA's CPU runs a program of few or small ops one after another, and others in an order that saves
-memory. This pass makes pure calls overlap with one another, with calls that have side effects, and
-with heavy ops. It divides a pure call in two: `@hostcall_start` begins it, and `@hostcall_done`
-takes its results. Before the latter comes a gate, whose operands run before the program waits.
-
-The pass first inlines functions that make host calls, and drops unused ops. It leaves calls alone
-that overlap with nothing, that are in conditions of loops, or whose callbacks are in `keep`. Nor
-does it change calls that are the same in each iteration of a loop, which XLA makes once. The result
-is for XLA's CPU in a process with handlers for the three custom calls, and not for files.
+The result is for XLA's CPU in a process with handlers for the three custom calls, and no file.
 """
 
 from __future__ import annotations
@@ -21,9 +13,9 @@ from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.diagnostics import Collector, Failure
 from hostcall_mlir.ir.jaxlib_names import address, is_token
-from hostcall_mlir.passes.base import Options, Pass
+from hostcall_mlir.passes import Options, Pass
 from hostcall_mlir.passes.inlining import inline_host_callers
-from hostcall_runtime import _overlap
+from hostcall_runtime import _scheduling
 
 _OPS = {
     "chlo.top_k",
@@ -143,8 +135,8 @@ def _overlap_in(block: ir.Block, calls: Sequence[ir.Operation], heavy: set[str])
         if i not in early
         and any(_is_heavy(o) or traversal.callee_of(o) in heavy for o in custom_calls.walk(op))
     }
-    steps = _overlap.steps_of(before, early)
-    gates = _overlap.gates_of(steps, beside)
+    steps = _scheduling.steps_of(before, early)
+    gates = _scheduling.gates_of(steps, beside)
     if gates:
         _write(ops, steps, gates, beside, terminator)
 
@@ -183,8 +175,8 @@ def _values(op: ir.Operation) -> list[ir.Value]:
 
 def _write(
     ops: Sequence[ir.Operation],
-    steps: Sequence[_overlap.Step],
-    gates: Sequence[_overlap.Gate],
+    steps: Sequence[_scheduling.Step],
+    gates: Sequence[_scheduling.Gate],
     beside: Mapping[int, list[ir.Value]],
     terminator: ir.Operation,
 ) -> None:
@@ -195,11 +187,11 @@ def _write(
     for kind, i in steps:
         op = ops[i]
         if i not in numbers:
-            if kind != _overlap.WAITS:
+            if kind != _scheduling.WAITS:
                 op.move_before(terminator)
             continue
         with ir.InsertionPoint(terminator), op.location:
-            if kind == _overlap.BEGINS:
+            if kind == _scheduling.BEGINS:
                 handles[i] = custom_calls.start(op)
                 continue
             if len(opened) == numbers[i]:

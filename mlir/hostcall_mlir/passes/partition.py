@@ -1,10 +1,7 @@
-"""`hostcall-partition`: device functions, and host calls between them.
+"""`hostcall-partition`: device functions, and host calls between them; see docs/passes.md.
 
-The pass moves ops for the device to functions `@cluster_0`, `@cluster_1`, …, and `@main` calls them
-and makes the host calls between them. A runner compiles the clusters, and interprets `@main`.
-docs/passes.md lists what `@main` holds, and the attributes `hostcall.to_host` and
-`hostcall.to_device`: pairs (operand or result, bytes) for each value that crosses. A value that the
-host has already gets no mark, so each crosses once, and only where it is needed.
+Pairs (operand or result, bytes) in attributes mark each value that crosses. A value that the host
+has already gets no mark, so each crosses once, and only where it is needed.
 """
 
 from __future__ import annotations
@@ -20,10 +17,10 @@ from jaxlib.mlir.dialects import func
 from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir.diagnostics import Failure, report, report_all
 from hostcall_mlir.ir.jaxlib_names import address, attribute_of, bounds_of, is_token, padded_type
-from hostcall_mlir.passes.base import Options, Pass
+from hostcall_mlir.passes import Options, Pass
 from hostcall_mlir.passes.inlining import inline_host_callers
-from hostcall_runtime import _clustering
-from hostcall_runtime._clustering import Place
+from hostcall_runtime import _scheduling
+from hostcall_runtime._scheduling import Place
 
 # Constants of up to this many elements are copied to their users.
 _SMALL = 16
@@ -47,8 +44,8 @@ def outline(
 ) -> tuple[ir.Operation, ir.Operation]:
     """Move ops into a new function, and call it before the op `before`.
 
-    Returns:
-      The func.call, whose callee has no name yet, and the func.func, which is in no module yet.
+    Return the func.call, whose callee has no name yet, and the func.func, which is in no module
+    yet.
     """
     inner = [nested for op in ops for nested in custom_calls.walk(op)]
     inputs, constants = _inputs(inner)
@@ -330,9 +327,9 @@ def _steps(ops: Sequence[ir.Operation], host: Collection[int]) -> list[int]:
     free = [i for i, op in enumerate(ops) if not (before[i] or op.operands or op.regions)]
     before.append([*range(len(ops))])
     places.append(Place.HOST)
-    steps = _clustering.first_steps(places, before)
+    steps = _scheduling.first_steps(places, before)
     movable = (i for i in free if places[i] is Place.COMPILED)
-    return _clustering.sink(before, steps, movable)[:-1]
+    return _scheduling.sink(before, steps, movable)[:-1]
 
 
 def _name(module: ir.Module, entry: ir.Operation, clusters: dict[int, ir.Operation]) -> None:

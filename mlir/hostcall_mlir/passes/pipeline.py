@@ -3,24 +3,70 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 
 from jaxlib.mlir import ir, passmanager
 
+from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
-from hostcall_mlir.ir import traversal
 from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError
-from hostcall_mlir.passes import check, dead_code, from_jax, name, overlap, partition
-from hostcall_mlir.passes.base import Pass
+from hostcall_mlir.passes import Options, Pass, callbacks, check, overlap, partition
+
+
+def _merge_equal(module: ir.Module, _options: Options) -> None:
+    """Share equal pure calls.
+
+    The later of two calls goes where the earlier one has run for sure: in the same block, or in a
+    region of an op behind it. MLIR's `cse` shares what is between the calls and leaves all custom
+    calls alone, so `cse,hostcall-cse-pure,cse,hostcall-cse-pure` shares more.
+    """
+    calls: dict[Hashable, ir.Operation] = {}
+    for op in custom_calls.host_calls(module):
+        if custom_calls.has_side_effect(op):
+            continue
+        call = _identity(op)
+        same = next((calls[b, call] for b in _blocks_around(op) if (b, call) in calls), None)
+        if same is None:
+            calls[op.block, call] = op
+            continue
+        for old, new in zip(op.results, same.results, strict=True):
+            old.replace_all_uses_with(new)
+        op.erase()
+
+
+def _identity(op: ir.Operation) -> Hashable:
+    attributes = tuple(private.attributes_of(op).items())
+    return attributes, tuple(op.operands), tuple(result.type for result in op.results)
+
+
+def _blocks_around(op: ir.Operation) -> Iterator[ir.Block]:
+    """Return the block of the op, that of its parent op, and so on up to the function."""
+    yield op.block
+    while op.parent is not None and op.parent.operation.name != "func.func":
+        op = op.parent.operation
+        yield op.block
+
+
+def _drop_unused(module: ir.Module, _options: Options) -> None:
+    """Drop unused pure calls, with what was computed for them alone; MLIR keeps all custom calls.
+
+    A call of a function that makes only such calls is one, too.
+    """
+    traversal.drop_unused(module)
+
 
 PASSES: dict[str, Pass] = {
     each.name: each
     for each in (
-        from_jax.PASS,
-        name.PASS,
-        name.INVERSE,
-        dead_code.CSE_PURE,
-        dead_code.DCE,
+        callbacks.FROM_JAX,
+        callbacks.NAME,
+        callbacks.RESOLVE,
+        Pass(
+            "hostcall-cse-pure",
+            "share pure calls with the same function and operands",
+            _merge_equal,
+        ),
+        Pass("hostcall-dce", "drop pure calls whose results nobody uses", _drop_unused),
         partition.PASS,
         overlap.PASS,
         check.PASS,
@@ -68,11 +114,7 @@ def transform(text: str | bytes, pipeline: str, *, source: str = "<string>") -> 
 
 
 def read(text: str | bytes, context: ir.Context, collector: Collector) -> ir.Module:
-    """Parse a text or bytecode as a module.
-
-    Raises:
-      Failure, MLIRError: if it is no module, or nested too deep; the collector has the errors.
-    """
+    """Parse a text or bytecode as a module; after a failure the collector has the errors."""
     if not traversal.is_bytecode(text) and (problem := traversal.problem_of_text(text)):
         collector.diagnostics.append(problem)
         raise Failure
@@ -84,21 +126,14 @@ def read(text: str | bytes, context: ir.Context, collector: Collector) -> ir.Mod
 def run(module: ir.Module, pipeline: str) -> None:
     """Run a pipeline over a module in place, and verify the module after each pass.
 
-    Raises:
-      PassError: if the pipeline cannot be read.
-      Failure, MLIRError: if a pass fails, or leaves an invalid module; the diagnostics of the
-        module's context have the errors.
+    After a failure the diagnostics of the module's context have the errors.
     """
     for step in parse(pipeline, module.context):
         step(module)
 
 
 def parse(pipeline: str, context: ir.Context) -> list[_Step]:
-    """Parse a pipeline into its steps.
-
-    Raises:
-      PassError: if it cannot be read.
-    """
+    """Parse a pipeline into its steps, or raise a PassError."""
     anchored = _ANCHORED.fullmatch(pipeline)
     return [
         _step(element, context)

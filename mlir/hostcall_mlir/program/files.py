@@ -55,11 +55,7 @@ _readable: set[bytes] = set()
 
 
 def read_artifact(artifact: bytes) -> ir.Module:
-    """Return the verified module of an artifact, in a context of its own.
-
-    Raises:
-      ProgramError: if the bytes are no artifact, or the module is invalid.
-    """
+    """Return the verified module of an artifact, in a context of its own."""
     if hashlib.sha256(artifact).digest() not in _readable:
         _try_elsewhere(artifact)
         trust(artifact)
@@ -227,11 +223,7 @@ class Program:
 
 
 def read(directory: str | os.PathLike[str]) -> Program:
-    """Read a program from its directory, without importing or running code of the user's.
-
-    Raises:
-      ProgramError: if a file is missing, damaged, of another format, or contradicts another one.
-    """
+    """Read a program from its directory, without importing or running code of the user's."""
     folder = Path(directory)
     try:
         return _read(folder)

@@ -59,16 +59,9 @@ def find(
 ) -> tuple[dict[str, Function], dict[str, type]]:
     """Find the functions of a program's callbacks and the namedtuples in its structures, by name.
 
-    Args:
-      manifest: the manifest of the program.
-      given: the user's functions, by the names of callbacks, with or without a number; and the
-        user's namedtuples.
-      imports: whether the others are imported.
-      tensors: whether functions of TensorFlow's tensors can be called.
-
-    Raises:
-      ProgramError: if some cannot be found, or do not fit; the text lists all of them.
-      TypeError: if `given` is not a dict.
+    `given` has the user's functions, by the names of callbacks with or without a number, and
+    namedtuples; `imports` tells whether the others are imported, and `tensors` whether functions of
+    TensorFlow's tensors can be called. One ProgramError lists all that is missing or does not fit.
     """
     if not isinstance(given, Mapping):
         raise TypeError(

@@ -98,9 +98,7 @@ class Callback(_Record, frozen=True):
     """A Python function that the program calls by one convention.
 
     Attributes:
-      name: its name in the program.
       function: its `module:qualname`, None if only the user can give the function.
-      kind: the kind of its arguments: NumPy arrays or TensorFlow's EagerTensors.
       signature: its parameters, as `signature_of` returns them.
       arguments: the structure of its arguments, a tuple whose leaves number a call's operands.
       results: the structure of its results, whose leaves number a call's results.
@@ -162,15 +160,7 @@ def write(manifest: Manifest) -> bytes:
 
 
 def read(data: bytes, reader: str) -> Manifest:
-    """Read a manifest from the text of its file.
-
-    Args:
-      data: the text.
-      reader: the hostcall that reads the file, for messages.
-
-    Raises:
-      ProgramError: if the text is no manifest, or one of another format.
-    """
+    """Read a manifest from the text of its file; errors name the hostcall that reads it."""
     try:
         fields = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -209,38 +199,7 @@ def _check_format(fields: Any, reader: str) -> None:
         )
 
 
-# NumPy's or ml_dtypes' name to MLIR's element type, for all dtypes of the runtime.
-DTYPES = {
-    "bool": "i1",
-    "int2": "i2",
-    "int4": "i4",
-    "int8": "i8",
-    "int16": "i16",
-    "int32": "i32",
-    "int64": "i64",
-    "uint2": "ui2",
-    "uint4": "ui4",
-    "uint8": "ui8",
-    "uint16": "ui16",
-    "uint32": "ui32",
-    "uint64": "ui64",
-    "float16": "f16",
-    "bfloat16": "bf16",
-    "float32": "f32",
-    "float64": "f64",
-    "complex64": "complex<f32>",
-    "complex128": "complex<f64>",
-    "float4_e2m1fn": "f4E2M1FN",
-    "float8_e3m4": "f8E3M4",
-    "float8_e4m3": "f8E4M3",
-    "float8_e4m3b11fnuz": "f8E4M3B11FNUZ",
-    "float8_e4m3fn": "f8E4M3FN",
-    "float8_e4m3fnuz": "f8E4M3FNUZ",
-    "float8_e5m2": "f8E5M2",
-    "float8_e5m2fnuz": "f8E5M2FNUZ",
-    "float8_e8m0fnu": "f8E8M0FNU",
-}
-_NAMES = {element: name for name, element in DTYPES.items()}
+_NAMES = {element: name for name, element in custom_calls.ELEMENTS.items()}
 
 
 def name_of(element: object) -> str | None:
@@ -249,7 +208,7 @@ def name_of(element: object) -> str | None:
 
 
 def dtype_of(name: str) -> np.dtype:
-    """Return the dtype for a name in `DTYPES`."""
+    """Return the dtype for a name of NumPy's or of ml_dtypes'."""
     return np.dtype(getattr(ml_dtypes, name, None) or name)
 
 
@@ -427,8 +386,9 @@ def _problems_of_file(file: File) -> Iterator[str]:
 
 
 def _problems_of_spec(spec: Spec, what: str) -> Iterator[str]:
-    if spec.dtype not in DTYPES:
-        yield f"{what} is of dtype '{spec.dtype}', which is not one of {', '.join(sorted(DTYPES))}"
+    if spec.dtype not in custom_calls.ELEMENTS:
+        known = ", ".join(sorted(custom_calls.ELEMENTS))
+        yield f"{what} is of dtype '{spec.dtype}', which is not one of {known}"
     if [*spec.bounded] != sorted({*spec.bounded}) or any(
         dim >= len(spec.shape) for dim in spec.bounded
     ):

@@ -63,20 +63,13 @@ def finish(
     constants: Mapping[int, np.ndarray],
     with_states: Collection[int] = (),
 ) -> list[tuple[int, int]]:
-    """Make a module portable, in place.
+    """Make a module as `parse` returns it portable, in place; a PassError names what cannot be.
 
-    Args:
-      module: the module, as `parse` returns it.
-      name: the name of the program.
-      constants: values for some of the inputs, by number; the program loses these inputs.
-      with_states: the numbers of callbacks whose last result is the handle of a tape residual. The
-        program loses this result, since only a gradient would need it.
+    Inputs with a number among the constants go. So does the last result of callbacks in
+    `with_states`: the handle of a tape residual, which only a gradient would need.
 
     Returns:
       For each new output, behind the old ones: the output whose true size it is, and the dimension.
-
-    Raises:
-      PassError: if something cannot be exported; the text names it.
     """
     with module.context, ir.Location.unknown(), Collector(module.context) as collector:
         try:
@@ -107,11 +100,7 @@ def set_names(module: ir.Module, names: Mapping[int, str]) -> list[int]:
 
 
 def artifact_of(module: ir.Module, version: str) -> bytes:
-    """Serialize a module as an artifact for readers of this StableHLO version and of newer ones.
-
-    Raises:
-      PassError: if the module holds something that the version lacks.
-    """
+    """Serialize a module as an artifact for readers of this StableHLO version and of newer ones."""
     with Collector(module.context) as collector:
         try:
             return private.serialize_artifact(module, version)
@@ -126,16 +115,9 @@ def text_of(module: ir.Module) -> str:
     return text
 
 
-def inputs_of(module: ir.Module) -> list[ir.Type]:
-    """Return the types that @main takes."""
-    main = traversal.functions(module)["main"]
-    return [*traversal.type_of(main).inputs]
-
-
-def outputs_of(module: ir.Module) -> list[ir.Type]:
-    """Return the types that @main returns."""
-    main = traversal.functions(module)["main"]
-    return [*traversal.type_of(main).results]
+def signature_of(module: ir.Module) -> ir.FunctionType:
+    """Return the types that @main takes and returns."""
+    return traversal.type_of(traversal.functions(module)["main"])
 
 
 def _translate(module: ir.Module) -> None:
@@ -241,16 +223,9 @@ export a function that returns arrays of the largest size, and the true size as 
 def convert(module: ir.Module, numbers: Mapping[str, int], version: str) -> tuple[bytes, bool]:
     """Make an artifact for TensorFlow's XlaCallModule; return it, and whether it has a token.
 
+    The module is changed in place. `numbers` are those of the callbacks in this process, by name.
     TensorFlow threads a token through a program that takes and returns one. Integers of four bits
     become arguments and results of eight bits, since XLA packs them and TensorFlow does not.
-
-    Args:
-      module: the exported program; it is changed in place.
-      numbers: the numbers of the callbacks in this process, by name.
-      version: the StableHLO version of the artifact.
-
-    Raises:
-      ProgramError: if the program holds arrays of bounded size.
     """
     if any(
         private.bounds_of(value.type) for op in custom_calls.walk(module) for value in op.results

@@ -49,12 +49,9 @@ def _parts_of(structure: Structure) -> Iterator[Structure]:
 
 
 def structure_of(numbers: Any, what: str) -> Structure:
-    """Return the structure of a Python value that has the number of each leaf in its place.
+    """Return the structure of a value with the number of each leaf in its place.
 
-    The name of the value in errors is `what`: "a result of predict".
-
-    Raises:
-      NotExportableError: if it holds anything but numbers, and structures of them.
+    Errors call the value `what`: "a result of predict".
     """
     if numbers is None or isinstance(numbers, int):
         return numbers
@@ -100,16 +97,8 @@ def flatten(
     """Return the values of a Python value's leaves, in the order of their numbers.
 
     Where the structure has a tuple, a list or a namedtuple, the value may have any of the three,
-    since the choice is often a habit.
-
-    Args:
-      structure: the structure.
-      value: the value.
-      who: the name of the value in errors: "the arguments of predict".
-      names: the names of the leaves, if the structure is that of arguments.
-
-    Raises:
-      StructureError: if the value has another structure.
+    since the choice is often a habit. `names` are those of the leaves, if it is the structure of
+    arguments.
     """
     found: dict[int, Any] = {}
     try:

@@ -20,7 +20,7 @@ from hostcall import _versions
 from hostcall._callbacks.lookup import Module
 from hostcall._functions import source_location
 from hostcall._tf import eager_execution
-from hostcall.jax import _names, _primitive, _rules, _values
+from hostcall.jax import _control_flow, _names, _primitive, _rules, _values
 from hostcall.jax._functions import Function
 from hostcall.jax._primitive import call_p
 from hostcall_runtime import Target, _interception, register
@@ -284,7 +284,7 @@ def _rules_of_jax_callbacks(callbacks: Callbacks, jaxpr: Any) -> dict[Any, Calla
     """Return the lowering rules of JAX's own callbacks in a program."""
     from hostcall._bridges import jax_callbacks  # a JAX version may lack its names
 
-    _rules.check(jaxpr, jax_callbacks.KINDS)
+    _control_flow.check_reducers(jaxpr, jax_callbacks.KINDS)
     return {
         primitive: functools.partial(_lower_jax_callback, callbacks, read, jax_callbacks.line_of)
         for primitive, read in jax_callbacks.READERS.items()

@@ -18,7 +18,7 @@ from hostcall._check.trial import Outcome, SkipError, Trial, skip_if
 from hostcall._functions import named_functions
 from hostcall._functions.native_code import NativeCode
 from hostcall._saving.functions import qualified_name, reason
-from hostcall_runtime._executor_providers import has_threads
+from hostcall_runtime._executors import has_threads
 from hostcall_runtime._processes import sendable
 
 _SECONDS = 120

@@ -26,7 +26,7 @@ from hostcall._compiler.ordering import Effects
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
-from hostcall_runtime import _overlap
+from hostcall_runtime import _scheduling
 
 START, DONE, GATE = "HostcallStart", "HostcallDone", "HostcallGate"
 
@@ -258,12 +258,12 @@ class _Overlapping:
             for i, node in enumerate(nodes)
             if i not in calls and self._heavy.of_node(node)
         }
-        steps = _overlap.steps_of(defs.predecessors(nodes), calls)
-        return _named(_overlap.gates_of(steps, beside), nodes, awaited | beside)
+        steps = _scheduling.steps_of(defs.predecessors(nodes), calls)
+        return _named(_scheduling.gates_of(steps, beside), nodes, awaited | beside)
 
 
 def _named(
-    gates: list[_overlap.Gate], nodes: list[NodeDef], values: Mapping[int, list[str]]
+    gates: list[_scheduling.Gate], nodes: list[NodeDef], values: Mapping[int, list[str]]
 ) -> list[Gate]:
     """Return the gates in the terms of a function: values of nodes, and names of calls."""
     return [

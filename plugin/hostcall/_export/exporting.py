@@ -62,7 +62,8 @@ def export(function: Any, specs: Sequence[Any], variables: str) -> Program:
         raise NotExportableError(
             f"{place}: it has parts that cannot be exported:\n{error}"
         ) from error
-    types = [spec for type_ in portable.outputs_of(module) if (spec := manifests.spec_of(type_))]
+    results = portable.signature_of(module).results
+    types = [spec for type_ in results if (spec := manifests.spec_of(type_))]
     packages = {name: importlib.metadata.version(name) for name in ("hostcall", "jaxlib")}
     manifest = manifests.Manifest(
         made_by=packages | {"tensorflow": tf.__version__},
@@ -103,6 +104,6 @@ def _compile(traced: ConcreteFunction, place: str) -> str:
 def _parse(text: str, captured: exported.Captured, place: str) -> Any:
     """Parse the program into MLIR, whose inputs are the arguments, constants and variables."""
     module = portable.parse(text)
-    if len(portable.inputs_of(module)) != captured.inputs:
+    if len(portable.signature_of(module).inputs) != captured.inputs:
         raise NotExportableError(f"{place}: XLA has left out arguments, so their order is unknown.")
     return module

@@ -8,7 +8,7 @@
 TensorFlow, and does not import it; `to_tf` and `from_tf` do.
 """
 
-from hostcall_runtime import _jax_versions
+from hostcall_runtime import _patching
 
 try:
     import jax as _jax  # noqa: F401
@@ -16,7 +16,7 @@ except ImportError as error:
     raise ImportError(
         "hostcall.jax needs JAX, which cannot be imported here: "
         f"{error}. Install it with\n\n    pip install 'hostcall[jax]'\n\n"
-        f"or, to choose it yourself, {_jax_versions.INSTALL}. TensorFlow's side of hostcall works "
+        f"or, to choose it yourself, {_patching.INSTALL_JAX}. TensorFlow's side of hostcall works "
         "without it.",
         name=error.name,
     ) from error

@@ -98,11 +98,7 @@ def from_tf(
 
 
 def _bridge(name: str) -> Any:
-    """Import the module of a bridge, which needs TensorFlow.
-
-    Raises:
-      ImportError: when no TensorFlow that hostcall works with is installed.
-    """
+    """Import the module of a bridge, which needs a TensorFlow that hostcall works with."""
     try:
         importlib.import_module("hostcall._with_tensorflow")
     except ImportError as error:

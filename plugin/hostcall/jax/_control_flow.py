@@ -1,7 +1,7 @@
-"""Calls with side effects in branches and loops: JAX's rules, wrapped so that each call runs once.
+"""Calls in branches, loops and reducers: JAX's rules, wrapped so that each call runs once.
 
-Each function here wraps one of JAX's rules. The wrapper passes jaxprs without these calls straight
-to JAX's rule, with the same arguments.
+Each wrapper passes jaxprs without such calls straight to JAX's rule, with the same arguments. XLA
+ends the process when a reducer makes a call; the lowering refuses the call instead.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+from jax import lax
 from jax._src import core as _core
 from jax._src.interpreters import batching as _batching
 from jax.interpreters import mlir
 
 from hostcall.jax import _primitive
-from hostcall.jax._primitive import effectful_call, have_effectful_calls
+from hostcall.jax._primitive import call_p, effectful_call, equations, have_effectful_calls
 
 Rule = Callable[..., Any]
 
@@ -158,4 +159,40 @@ def _not_twice(called: str) -> NotImplementedError:
         "run the loop once more for the derivative, and make the call once more. Use jax.jvp or "
         "jax.jacfwd, or jax.lax.fori_loop with a known number of iterations; or, if the function "
         "has no side effects, say pure=True (stateful=False of a hostcall.callback)."
+    )
+
+
+# The primitives of JAX that compile a function of the user's into their own code.
+REDUCERS = (lax.reduce_p, lax.reduce_window_p, lax.select_and_scatter_p, lax.scatter_p)
+
+
+def guarded(reducer: Any, entry: Any) -> Any:
+    """Wrap JAX's lowering rule of a reducer so that it refuses calls in the reducer's function."""
+    stock = entry.rule
+
+    @functools.wraps(stock)
+    def lower(context: Any, *args: Any, **params: Any) -> Any:
+        called = (e for e in equations(_core.jaxprs_in_params(params)) if e.primitive is call_p)
+        if (call := next(called, None)) is not None:
+            raise refusal(call.params["function"].description, reducer.name)
+        return stock(context, *args, **params)
+
+    return dataclasses.replace(entry, rule=lower)
+
+
+def check_reducers(jaxpr: Any, kinds: dict[Any, str]) -> None:
+    """Raise an error that names the user's call if a reducer of a jaxpr holds one of `kinds`."""
+    for reducer in equations([jaxpr]):
+        if reducer.primitive in REDUCERS:
+            for equation in equations(_core.jaxprs_in_params(reducer.params)):
+                if equation.primitive in kinds:
+                    raise refusal(kinds[equation.primitive], reducer.primitive.name)
+
+
+def refusal(called: str, reducer: str) -> NotImplementedError:
+    """Return the error of a call in a function that is given to `jax.lax.<reducer>`."""
+    return NotImplementedError(
+        f"{called}: it is called in a function that is given to jax.lax.{reducer}, of which XLA "
+        "makes machine code that calls no Python. Call the function with the whole array, or with "
+        "one element after the other in jax.lax.scan."
     )

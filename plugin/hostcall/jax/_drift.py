@@ -20,11 +20,8 @@ _MORE = " ..."
 def misfit(target: str, stock: Any, wrap: Callable[[Any], Any], tried: Sequence[str]) -> str:
     """Return the reason why a function of JAX's cannot be replaced, or "" if it can.
 
-    Args:
-      target: the function's name, for the message.
-      stock: the function, or the entry of a lowering rule.
-      wrap: makes hostcall's function from JAX's.
-      tried: the parameter names in each tested version; empty if `stock` is no function.
+    `stock` is the function, or the entry of a lowering rule, of which `wrap` makes hostcall's.
+    `tried` are the parameter names in each tested version; empty if `stock` is no function.
     """
     found = _parameters(stock)
     if tried and not any(_is_as(found, one) for one in tried):

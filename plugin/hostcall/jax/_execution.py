@@ -19,7 +19,7 @@ import jax
 from jax._src.interpreters import pxla as _pxla
 from jax._src.lib import _jax as _jaxlib
 
-from hostcall.jax import _joint
+from hostcall.jax import _sharding
 from hostcall.jax._lowering import Owned
 from hostcall_runtime import _runs
 from hostcall_runtime._locks import PLACES
@@ -39,7 +39,7 @@ class WaitingExecution(_pxla.ExecuteReplicated):  # type: ignore[misc]
 
     def __call__(self, *args: Any) -> Any:
         if len(self.xla_executable.local_devices()) > 1:
-            _joint.check_not_nested()
+            _sharding.check_not_nested()
         stream = _jaxlib.get_execution_stream_id()
         _jaxlib.set_execution_stream_id(next(_streams))
         try:

@@ -28,13 +28,8 @@ _LEAF = jax.tree.structure(0)
 class Function(UserFunction):
     """A function that JAX programs call, hashable, with the structures of arguments and results.
 
-    Two functions are equal if they may share programs. JAX finds compiled programs by equality.
-
-    Attributes:
-      in_tree: the structure of its arguments, a tuple.
-      out_tree: the structure of its results.
-      title: its name in messages.
-      result_dtypes: the dtypes of its results if some are random keys.
+    Two functions are equal if they may share programs. JAX finds compiled programs by equality. The
+    title is for messages. Results have dtypes here if some are random keys.
     """
 
     in_tree: Any
@@ -66,12 +61,7 @@ class Function(UserFunction):
         return False
 
     def register_entry(self, ordered: bool, identity: Sequence[object] = ()) -> tuple[Target, int]:
-        """Register an entry with the runtime; return its target, which owns it, and its id.
-
-        Args:
-          ordered: whether calls run in the order of the program.
-          identity: as `hostcall_runtime.register` takes it.
-        """
+        """Register an entry with the runtime; return its target, which owns it, and its id."""
         target = Target(self._host_function(), self.title, self.description, origin=self)
         target.site = _interception.Site(
             self.recorded_name, self.description, self.function, ordered=ordered
@@ -153,9 +143,7 @@ def _is_plain_sequence(returned: object, leaves: list[Any], tree: object) -> boo
 def divided(function: Function, stacked: tuple[bool, ...]) -> Function:
     """Return the function for calls with a batch, which its executor divides.
 
-    Args:
-      function: the function for one element.
-      stacked: for each flat argument, whether its first axis is the batch axis.
+    `stacked` tells for each flat argument whether its first axis is the batch axis.
     """
     called: Any = function.function
     provider = function.options.executor

@@ -16,9 +16,8 @@ from jax._src import config as _config
 
 from hostcall._functions import frameworks
 from hostcall.jax import (
-    _callback,
+    _call,
     _disk_cache,
-    _handlers,
     _names,
     _patches,
     _primitive,
@@ -77,7 +76,7 @@ class _Captured:
         self._values = [*map(_config.config_ext.Config.get_local, others)]
 
     @contextlib.contextmanager
-    def applied(self) -> Iterator[None]:
+    def __call__(self) -> Iterator[None]:
         """Apply the settings to this thread inside the context."""
         with contextlib.ExitStack() as stack:
             if self._traced and _config.trace_context() != self._context:
@@ -121,7 +120,7 @@ def load() -> None:
 class _Jax:
     """JAX as a framework whose programs call callbacks: see `frameworks.Jax`."""
 
-    call = staticmethod(_callback.call)
+    call = staticmethod(_call.call_of_user_function)
     is_tracing = staticmethod(_values.is_tracing)
-    check_handler = staticmethod(_handlers.check)
-    run_handler = staticmethod(_handlers.run)
+    check_handler = staticmethod(_rules.check_handler)
+    run_handler = staticmethod(_rules.run_handler)

@@ -98,9 +98,8 @@ def own_with_executable(
 ) -> None:
     """Give a target to the executable that the program becomes, which owns it from then on.
 
-    `_execution` runs this executable, and `_disk_cache` decides whether it goes to disk. JAX does
-    this for its own callbacks. Objects of `add_keepalive` die earlier: JAX's fast path into a
-    program holds the executable alone.
+    JAX does this for its own callbacks. Objects of `add_keepalive` die earlier: JAX's fast path
+    into a program holds the executable alone.
     """
     context.module_context.add_host_callback(Owned(target, callback_id))
 
@@ -117,16 +116,9 @@ def emit_call(
 ) -> Sequence[Any]:
     """Emit a custom call of the typed FFI, and return its results.
 
-    Args:
-      context: the context of the lowering.
-      target: the name that the handler is registered under.
-      operands: MLIR values.
-      avals_in: the abstract values of the operands.
-      avals_out: the abstract values of the results.
-      attributes: ints and lists of ints; both become 64-bit attributes.
-      effect: None if XLA may drop the call. An ordered effect adds a token, as the last operand and
-        the last result.
-      sharding: as `jax.pure_callback` takes it.
+    The attributes, ints and lists of ints, become 64-bit ones. XLA may drop a call without an
+    effect. An ordered effect adds a token, as the last operand and the last result. The sharding is
+    as `jax.pure_callback` takes it.
     """
     place = _callback._callback_op_sharding(
         context.module_context.axis_context, sharding, avals_out

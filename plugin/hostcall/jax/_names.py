@@ -14,8 +14,7 @@ from collections.abc import Iterable
 
 import jax
 
-from hostcall_runtime import _jax_versions
-from hostcall_runtime._patching import Name
+from hostcall_runtime._patching import INSTALL_JAX, Name, untested_jax
 
 CALLS = "hostcall.jax.call"
 VMAP = "jax.vmap of calls"
@@ -142,27 +141,23 @@ def _missing(feature: str) -> list[Name]:
 
 
 def check() -> None:
-    """Warn of the features that are off because the installed JAX lacks names that they need.
-
-    Raises:
-      ImportError: JAX is too old, or lacks names that every call needs.
-    """
+    """Warn of the features that are off because the installed JAX lacks names that they need."""
     if jax.__version_info__ < _OLDEST:
         raise ImportError(
             f"hostcall.jax needs JAX 0.8 or later, and this is {jax.__version__}: before, Python "
             "that reads the constants of a program may end the process. Install a later version: "
-            f"{_jax_versions.INSTALL}. TensorFlow's side of hostcall works without it.",
+            f"{INSTALL_JAX}. TensorFlow's side of hostcall works without it.",
             name="jax",
         )
     lost = _missing(CALLS)
     if lost:
         raise ImportError(
             f"hostcall.jax does not work with JAX {jax.__version__}, which has no {_listed(lost)}. "
-            f"Install a version that it works with: {_jax_versions.INSTALL}. TensorFlow's side of "
+            f"Install a version that it works with: {INSTALL_JAX}. TensorFlow's side of "
             "hostcall works without it.",
             name=lost[0].module,
         )
-    if said := _jax_versions.untested(jax.__version__):
+    if said := untested_jax(jax.__version__):
         warnings.warn(said, RuntimeWarning, stacklevel=3)
     _warn(feature for feature in _NAMES if feature not in _BRIDGES)
     if "tensorflow" in sys.modules:
@@ -205,7 +200,7 @@ def _message(feature: str) -> str:
     return (
         f"hostcall.jax: JAX {jax.__version__} has {found}, which hostcall needs for this: "
         f"{feature}. Without it, {_WITHOUT[feature]} Install a version of JAX that hostcall works "
-        f"with: {_jax_versions.INSTALL}."
+        f"with: {INSTALL_JAX}."
     )
 
 

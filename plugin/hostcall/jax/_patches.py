@@ -17,7 +17,7 @@ from typing import Any
 from jax import lax
 from jax._src import effects as _jax_effects
 
-from hostcall.jax import _control_flow, _disk_cache, _drift, _names, _overlap, _primitive, _rules
+from hostcall.jax import _control_flow, _disk_cache, _drift, _names, _overlap, _primitive
 from hostcall_runtime._patching import Patch, PatchTable, replacement
 
 _BATCHERS = ("jax.interpreters.batching", "fancy_primitive_batchers")
@@ -94,10 +94,10 @@ _WITH_WRAPPERS = (
     "_control_flow",
     "_disk_cache",
     "_execution",
-    "_joint",
     "_no_tracing",
     "_overlap",
     "_rules",
+    "_sharding",
 )
 
 TABLE = PatchTable(
@@ -150,13 +150,13 @@ TABLE = PatchTable(
         *(
             _patch(
                 *_LOWERINGS,
-                functools.partial(_rules.guarded, reducer),
+                functools.partial(_control_flow.guarded, reducer),
                 "ctx ...",
                 primitive=reducer,
                 why="XLA would end the process where a reducer makes a call.",
                 feature=_names.REDUCERS,
             )
-            for reducer in _rules.REDUCERS
+            for reducer in _control_flow.REDUCERS
         ),
         _patch(
             "jax._src.interpreters.pxla",

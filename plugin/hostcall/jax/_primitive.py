@@ -99,14 +99,9 @@ def bind(
 ) -> list[Any]:
     """Make a call, and return its flat results as a list of arrays or tracers.
 
-    Args:
-      function: the function to call.
-      args: its flat arguments.
-      results: its flat results.
-      effect: None for a pure function, else `UNORDERED` or `ORDERED`.
-      vmap_method: as in `jax.pure_callback`.
-      joint: the mesh axes that divide the arrays of a call that devices make together; None for a
-        call without `sharding=`. See `_joint`.
+    The effect is None for a pure function, else `UNORDERED` or `ORDERED`. `joint` are the mesh axes
+    that divide the arrays of a call that devices make together; None for a call without
+    `sharding=`.
     """
     data = [_values.struct_of_data(result) for result in results]
     avals = tuple(jax.core.ShapedArray(struct.shape, struct.dtype) for struct in data)

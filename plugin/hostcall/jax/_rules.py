@@ -1,85 +1,43 @@
-"""The rules of the call primitive: JAX's transformations, native code, and reducers.
-
-XLA ends the process when a reducer makes a call. The lowering refuses the call instead.
-"""
+"""The rules of the call primitive: JAX's transformations, and calls of native code."""
 
 from __future__ import annotations
 
-import dataclasses
+import ctypes
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax._src import dispatch as _dispatch
 from jax._src import ffi as _ffi
-from jax._src.core import jaxprs_in_params
 from jax.interpreters import ad, batching, mlir
 
 from hostcall._functions import native_code, specs
+from hostcall._functions.frameworks import Native
 from hostcall._functions.native_code import FfiHandler, NativeCode, NativeEntry, contradiction
 from hostcall._functions.options import MAP, OF_BATCHES
 from hostcall._functions.specs import ArraySpec
-from hostcall.jax import _disk_cache, _handlers, _joint, _lowering, _names, _primitive
+from hostcall.jax import _disk_cache, _lowering, _names, _primitive, _sharding
+from hostcall.jax._control_flow import refusal
 from hostcall.jax._functions import Function, divided
-from hostcall.jax._primitive import call_p, equations
+from hostcall.jax._primitive import call_p
 from hostcall_runtime import _interception, _patching, _trees, prepared
 
-# The primitives of JAX that compile a function of the user's into their own code.
-REDUCERS = (lax.reduce_p, lax.reduce_window_p, lax.select_and_scatter_p, lax.scatter_p)
 
-
-def guarded(reducer: Any, entry: Any) -> Any:
-    """Wrap JAX's lowering rule of a reducer so that it refuses calls in the reducer's function."""
-    stock = entry.rule
-
-    @functools.wraps(stock)
-    def lower(context: Any, *args: Any, **params: Any) -> Any:
-        called = (e for e in equations(jaxprs_in_params(params)) if e.primitive is call_p)
-        if (call := next(called, None)) is not None:
-            raise refusal(call.params["function"].description, reducer.name)
-        return stock(context, *args, **params)
-
-    return dataclasses.replace(entry, rule=lower)
-
-
-def check(jaxpr: Any, kinds: dict[Any, str]) -> None:
-    """Raise an error that names the user's call if a reducer of a jaxpr holds one of `kinds`."""
-    for reducer in equations([jaxpr]):
-        if reducer.primitive in REDUCERS:
-            for equation in equations(jaxprs_in_params(reducer.params)):
-                if equation.primitive in kinds:
-                    raise refusal(kinds[equation.primitive], reducer.primitive.name)
-
-
-def refusal(called: str, reducer: str) -> NotImplementedError:
-    """Return the error of a call in a function that is given to `jax.lax.<reducer>`."""
-    return NotImplementedError(
-        f"{called}: it is called in a function that is given to jax.lax.{reducer}, of which XLA "
-        "makes machine code that calls no Python. Call the function with the whole array, or with "
-        "one element after the other in jax.lax.scan."
-    )
-
-
-def lower(
+def _lower_native(
     context: _lowering.LoweringContext,
     operands: Sequence[Any],
     function: Function,
     effect: Any | None,
 ) -> Sequence[Any]:
-    """Lower a call of native code to its custom call.
-
-    Raises:
-      TypeError: when the code does not take the operands or make the results.
-      jax.errors.JaxRuntimeError: for a handler of another version of XLA's FFI than JAX's.
-    """
+    """Lower a call of native code to its custom call, or raise a TypeError if it does not fit."""
     code: Any = function.function
     _check(code, function, context)
     if isinstance(code.code, FfiHandler):
-        _handlers.registered(code.code)  # XLA checks its version
+        registered(code.code)  # XLA checks its version
     name = function.given_name or _interception.name_of(code)
     ordered = effect is _primitive.ORDERED
     site = _interception.Site(name, function.description, code, ordered=ordered)
@@ -122,7 +80,7 @@ def register() -> None:
     """Register the rules and the handlers that programs call; they stay, as `_patches` says."""
     handlers = {
         TARGET: prepared().handler(),
-        _joint.TARGET: prepared().joint_handler(),
+        _sharding.TARGET: prepared().joint_handler(),
         native_code.TARGET: prepared().native_handler(),
         **prepared().early_handlers(),
     }
@@ -148,7 +106,7 @@ def emit(
     callback_id: int,
     effect: Any | None,
     sharding: Any = None,
-    place: _joint.Place | None = None,
+    place: _sharding.Place | None = None,
 ) -> Sequence[Any]:
     """Emit the custom call of one callback; csrc/runtime/handler.h defines its attributes."""
     attributes: dict[str, int | Sequence[int]] = {
@@ -162,7 +120,7 @@ def emit(
     wide = _lowering.converted(context, operands, context.avals_in, avals_in)
     target = TARGET
     if place is not None:
-        target, wide = _joint.TARGET, [place.shard, *wide]
+        target, wide = _sharding.TARGET, [place.shard, *wide]
         avals_in = [jax.core.ShapedArray((), np.int32), *avals_in]
         attributes |= {"shards": place.shards, "devices": place.devices}
     called = _lowering.emit_call(
@@ -182,24 +140,24 @@ def _lower(
     _check_platforms(platforms, function)
     if not _patching.are_installed() or not _names.has(_names.REDUCERS):
         _check_without_patches(function, effect)
-    together = _joint.can_be_made(platforms)
+    together = _sharding.can_be_made(platforms)
     if _lowering.is_divided_by_xla(context):
         # XLA recognizes only JAX's own callbacks, by name, as calls for one device alone.
         if effect is not None and joint is None:
-            raise _joint.nothing_said(function.description)
+            raise _sharding.nothing_said(function.description)
         if together:
             bound = functools.partial(call_p.bind, function=function, joint=(), **params)
-            return _joint.lower_for_all(context, operands, bound)
-    place = _joint.place_of(context, joint) if together else None
+            return _sharding.lower_for_all(context, operands, bound)
+    place = _sharding.place_of(context, joint) if together else None
     if joint is not None and not together and _lowering.has_several_devices(context):
-        raise _joint.not_together(function.description, platforms)
+        raise _sharding.not_together(function.description, platforms)
     if function.is_native and platforms == ("cpu",) and not _lowering.has_several_devices(context):
-        return lower(context, operands, function, effect)
+        return _lower_native(context, operands, function, effect)
     target, callback_id = function.register_entry(
         effect is _primitive.ORDERED, _disk_cache.identity(function, context)
     )
     if _lowering.has_several_devices(context):
-        target.host_function = _joint.marking(target.host_function)
+        target.host_function = _sharding.marking(target.host_function)
     _lowering.own_with_executable(context, target, callback_id)
     return emit(context, operands, callback_id, effect, place=place)
 
@@ -274,3 +232,68 @@ def _divide(args: Any, dims: Any, *, function: Function, result_avals: Any, **pa
         **params,
     )
     return called, [0] * len(called)
+
+
+_numbers = itertools.count(1)
+
+_NAME = b"xla._CUSTOM_CALL_TARGET"
+_name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(
+    ("PyCapsule_GetName", ctypes.pythonapi)
+)
+_pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+# The exception for each of XLA's errors, by the first word of the message.
+_EXCEPTIONS = {
+    "INVALID_ARGUMENT": ValueError,
+    "RESOURCE_EXHAUSTED": MemoryError,
+    "UNIMPLEMENTED": NotImplementedError,
+}
+
+
+def check_handler(capsule: object) -> int:
+    """Return the address of a handler. JAX's XLA checks its version at the first call."""
+    name = _name_of(capsule)
+    if name not in (None, _NAME):
+        raise TypeError(
+            f"hostcall.native: the capsule is named {name.decode()!r}. One with a handler of XLA's "
+            f'FFI has no name, as that of jax.ffi.pycapsule, or is named "{_NAME.decode()}".'
+        )
+    return int(_pointer_of(capsule, name))
+
+
+def run_handler(
+    native: Native, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray]
+) -> None:
+    """Run a jitted program that calls the handler of native code, which writes the results."""
+    structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in results]
+    with jax.default_device(jax.devices("cpu")[0]), jax.enable_x64(True):
+        try:
+            returned = jax.block_until_ready(_program(native.code, structs)(*inputs))
+        except jax.errors.JaxRuntimeError as error:
+            status, _, message = str(error).partition(": ")
+            raise _EXCEPTIONS.get(status, RuntimeError)(message) from error
+    for array, value in zip(results, returned, strict=True):
+        array[...] = value
+
+
+def registered(handler: FfiHandler) -> str:
+    """Return the target by which JAX's programs find a handler; register it at the first call."""
+    target: str | None = handler.programs.get("target")
+    if target is None:
+        target = f"hostcall_handler_{next(_numbers)}"
+        jax.ffi.register_ffi_target(target, handler.capsule, platform="cpu", api_version=1)
+        handler.programs["target"] = target
+    return target
+
+
+def _program(handler: FfiHandler, structs: list[jax.ShapeDtypeStruct]) -> Any:
+    """Return the jitted program that calls a handler for these results."""
+    target = registered(handler)
+    key = tuple((struct.shape, struct.dtype) for struct in structs)
+    if key not in handler.programs:
+        called = jax.ffi.ffi_call(target, structs, has_side_effect=True)
+        attributes = handler.values
+        handler.programs[key] = jax.jit(lambda *arrays: called(*arrays, **attributes))
+    return handler.programs[key]

@@ -75,11 +75,7 @@ def dtypes_of(results: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, ...]:
 
 
 def returned(leaf: Any, declared: Any, description: str) -> Any:
-    """Return the data of a result that is declared as keys; the function may return keys or data.
-
-    Raises:
-      ResultError: when the result has keys of another dtype.
-    """
+    """Return the data of a result that is declared as keys, and may be keys or data."""
     dtype = getattr(leaf, "dtype", None)
     if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
         return leaf

@@ -19,8 +19,8 @@ from jax._src import xla_bridge
 from jaxlib import xla_client
 
 import hostcall_mlir
+from hostcall_mlir import loading, runner
 from hostcall_mlir.ir import jaxlib_names as private
-from hostcall_mlir.runner import execution, loading
 from tests.support.exported import functions
 from tests.support.exported.cases import CASES
 from tests.support.exported.programs import F3, call, make
@@ -29,7 +29,7 @@ xla_bridge.register_backend_factory("standin", xla_client.make_cpu_client, fail_
 HOST = jax.devices("cpu")[0]
 DEVICES = {"device": jax.devices("cpu")[1], "platform": jax.devices("standin")[0]}
 loading._WITH_HOST_CALLS = ()  # type: ignore[assignment]  # those of the constant
-COMPILE, PUT = private.compile_for, execution.put
+COMPILE, PUT = private.compile_for, runner.put
 
 CHECKS: dict[str, Callable[[jax.Device], Any]] = {}
 
@@ -88,7 +88,7 @@ def places(device: jax.Device) -> Any:
 
     with (
         mock.patch.object(private, "compile_for", compiling),
-        mock.patch.object(execution, "put", putting),
+        mock.patch.object(runner, "put", putting),
     ):
         program = load(make(CROSSING), device)
         results = [np.asarray(y).tolist() for y in program(jax.device_put(F3, device))]

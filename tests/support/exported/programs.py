@@ -10,12 +10,12 @@ import numpy as np
 from jaxlib.mlir import ir
 
 import hostcall_mlir
+from hostcall_mlir import runner
 from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.program import files, manifests
 from hostcall_mlir.program.files import Program
 from hostcall_mlir.program.manifests import Callback, Input, Manifest, Output, Spec
-from hostcall_mlir.runner import execution
 
 FUNCTIONS = "tests.support.exported.functions"
 TOKEN = "!stablehlo.token"
@@ -167,7 +167,7 @@ def without_tokens(module: ir.Module) -> str:
     """The text of a module with a @main around its own, which it changes."""
     main = traversal.functions(module)["main"]
     main.attributes["sym_name"] = ir.StringAttr.get("inner")
-    return str(execution.cluster(traversal.functions(module), "inner"))
+    return str(runner.cluster(traversal.functions(module), "inner"))
 
 
 def _drop_shardings(module: ir.Module) -> None:

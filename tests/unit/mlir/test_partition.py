@@ -12,8 +12,9 @@ from jaxlib.mlir import ir
 
 import hostcall  # noqa: F401
 import hostcall_mlir
-from hostcall_mlir.ir import custom_calls
+from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
+from tests.support.exported.programs import call
 from tests.support.mlir_programs import Program, evaluate
 
 IN_MAIN = {
@@ -84,35 +85,23 @@ def check_form(text: str) -> None:
     with private.new_context():
         module = ir.Module.parse(text)
         for function in module.body:
-            name = ir.StringAttr(function.attributes["sym_name"]).value
             ops = custom_calls.walk(function.operation)[1:]
-            if name == "main":
+            if traversal.name_of(function.operation) == "main":
                 assert {op.name for op in ops} <= IN_MAIN
-                assert all(callee.startswith("cluster_") for callee in callees(ops))
+                callees = filter(None, map(traversal.callee_of, ops))
+                assert all(callee.startswith("cluster_") for callee in callees)
             else:
                 assert not any(map(custom_calls.is_host_call, ops))
 
 
-def callees(ops: list[ir.Operation]) -> list[str]:
-    return [
-        ir.FlatSymbolRefAttr(op.attributes["callee"]).value for op in ops if op.name == "func.call"
-    ]
-
-
 def wide_program(calls: int) -> str:
     """Independent host calls of one value each, whose results are added: two clusters do."""
-    attributes = (
-        "api_version = 4 : i32, backend_config = {callback = 0 : i64, dynamic_operands = "
-        "array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, "
-        "sub_byte_results = array<i64>}"
-    )
     lines = ["func.func @main(%s0: tensor<f32>) -> tensor<f32> {"]
     for i in range(calls):
         lines += [
             f"%x{i} = stablehlo.constant dense<{i}.0> : tensor<f32>",
             f"%y{i} = stablehlo.add %x{i}, %s0 : tensor<f32>",
-            f"%z{i} = stablehlo.custom_call @hostcall(%y{i}) {{{attributes}}} : "
-            "(tensor<f32>) -> tensor<f32>",
+            f"%z{i} = {call('triple', '(tensor<f32>) -> tensor<f32>', f'%y{i}')}",
             f"%s{i + 1} = stablehlo.add %s{i}, %z{i} : tensor<f32>",
         ]
     return "\n".join([*lines, f"return %s{calls} : tensor<f32>", "}"])

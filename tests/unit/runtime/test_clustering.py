@@ -1,11 +1,11 @@
-"""hostcall_runtime._clustering: which nodes are compiled together."""
+"""hostcall_runtime._scheduling: which nodes are compiled together."""
 
 import random
 from collections.abc import Sequence
 
 import pytest
 
-from hostcall_runtime._clustering import Place, assign, sink
+from hostcall_runtime._scheduling import Place, assign, sink
 
 H, C, E = Place.HOST, Place.COMPILED, Place.EITHER
 

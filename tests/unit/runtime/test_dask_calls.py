@@ -1,31 +1,26 @@
-"""hostcall_runtime._dask_calls: what a worker of Dask's is sent."""
+"""hostcall_runtime._processes: what a worker of Dask's is sent."""
 
 from __future__ import annotations
 
 import pickle
-import sys
 import threading
 from typing import Any
 
-from hostcall_runtime import _dask_calls, _processes
-from tests.support.threads import PATIENCE, in_threads
+from hostcall_runtime import _processes
+from tests.support.threads import PATIENCE, in_threads, switching_often
 
 
 def test_first_calls_of_several_threads_send_the_same_function() -> None:
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
+    with switching_often():
         for _ in range(20):
-            _dask_calls._packed_once.cache_clear()
+            _processes._packed_once.cache_clear()
             together = threading.Barrier(4)
             sent: list[Any] = []
 
             def send(_: int, together: Any = together, sent: Any = sent) -> None:
                 together.wait(PATIENCE)
-                sent.append(pickle.dumps(_dask_calls._run_once()))
+                sent.append(pickle.dumps(_processes._run_once()))
 
             in_threads(4, send)
             assert len(set(sent)) == 1
-    finally:
-        sys.setswitchinterval(interval)
     assert pickle.loads(sent[0]).__name__ == _processes.run_once_on_dask.__name__

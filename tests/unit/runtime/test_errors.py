@@ -2,7 +2,6 @@
 
 import gc
 import re
-import sys
 import threading
 import traceback
 import weakref
@@ -13,7 +12,7 @@ import pytest
 import hostcall
 from hostcall_runtime import _errors, _registry
 from tests.support.helpers import DetailedError
-from tests.support.threads import PATIENCE, in_threads
+from tests.support.threads import PATIENCE, in_threads, switching_often
 
 CALL = _registry.Target(lambda: None, "pyfunc_1", "a call")
 
@@ -207,12 +206,8 @@ def test_numbers_of_threads_never_collide() -> None:
     def work(_: int) -> None:
         numbers.extend([_errors.remember(ValueError()) for _ in range(500)])
 
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
+    with switching_often():
         in_threads(8, work)
-    finally:
-        sys.setswitchinterval(interval)
     assert len(set(numbers)) == len(numbers) == 4000
 
 

@@ -17,8 +17,8 @@ from hostcall._compiler import function_edits
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
-from hostcall_runtime import _clustering as clustering
-from hostcall_runtime._clustering import Place
+from hostcall_runtime import _scheduling as clustering
+from hostcall_runtime._scheduling import Place
 
 _INT32 = tf.int32.as_datatype_enum
 # Values of this dtype exist inside a compiled program, which can neither take nor return them.

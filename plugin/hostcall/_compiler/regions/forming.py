@@ -18,8 +18,8 @@ from hostcall._compiler.partition.boundary_values import place_of
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import FunctionDef, NodeDef
-from hostcall_runtime import _clustering as clustering
-from hostcall_runtime._clustering import Groups, Place
+from hostcall_runtime import _scheduling as clustering
+from hostcall_runtime._scheduling import Groups, Place
 
 # None if not even the rank is known; an unknown size is -1.
 Shape = list[int] | None

@@ -36,13 +36,9 @@ from hostcall_runtime._runs import Program
 
 
 def to_device(value: Any, spec: Spec, device: jax.Device, what: str) -> jax.Array:
-    """Return a value as an array on a device, once its dtype and shape match a spec.
+    """Return a value, `what` in errors, as an array on a device if its dtype and shape fit.
 
-    Numbers are cast to their kind or a higher one. Errors call the value `what`.
-
-    Raises:
-      TypeError: if the value is not an array, or is a tracer.
-      ValueError: if it has another dtype or shape.
+    Numbers are cast to their kind or a higher one.
     """
     if not isinstance(value, jax.Array):
         value = _to_numpy(value, spec, what)
@@ -320,9 +316,6 @@ def make_plan(module: ir.Module, device: jax.Device, host: jax.Device) -> Run:
 
     Return the function that runs @main on arrays that are on the device. Host calls run on `host`,
     one of JAX's CPUs.
-
-    Raises:
-      RuntimeError: if XLA cannot compile a part.
     """
     functions = traversal.functions(module)
     planner = _Planner(functions, device, host)

@@ -15,6 +15,7 @@ import numpy as np
 from jaxlib.mlir import ir
 
 import hostcall_runtime
+from hostcall_mlir import runner
 from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.diagnostics import Collector, Failure
@@ -23,8 +24,7 @@ from hostcall_mlir.program import files as _program
 from hostcall_mlir.program import function_lookup, manifests, structures
 from hostcall_mlir.program.function_lookup import Function
 from hostcall_mlir.program.manifests import Input, Manifest, ProgramError
-from hostcall_mlir.runner import execution
-from hostcall_mlir.runner.execution import Run
+from hostcall_mlir.runner import Run
 from hostcall_runtime._errors import interrupt_behind
 from hostcall_runtime._runs import Program
 
@@ -32,12 +32,7 @@ _programs = itertools.count(1)
 
 
 class Registered(NamedTuple):
-    """The registered callbacks of a program.
-
-    Attributes:
-      targets: the objects that must live as long as the program may run.
-      one_by_one: the ids of callbacks whose calls must not begin early.
-    """
+    """The callbacks of a program, kept alive with it, and the ids of those never to begin early."""
 
     targets: list[hostcall_runtime.Target]
     one_by_one: list[int]
@@ -63,7 +58,6 @@ def register(
     """Register the callbacks of a program, and write their ids in the place of their names.
 
     Calls from different lines get different ids, so that an error tells which call failed.
-    `functions` are those of the callbacks, and `classes` the namedtuples in structures, by name.
     """
     program = next(_programs)
     left = {callback.name: iter(callback.calls) for callback in manifest.callbacks}
@@ -230,7 +224,7 @@ class LoadedProgram:
         }
         with self._lock:
             self.variables.update(assigned)
-        results = execution.without_padding(outputs, self.manifest)
+        results = runner.without_padding(outputs, self.manifest)
         return structures.pack(self.manifest.results, results, self._classes)
 
     def call(self, *args: Any) -> Any:
@@ -262,7 +256,7 @@ class LoadedProgram:
 
     def _read(self, value: Any, entry: Input) -> jax.Array:
         what = f"{entry.kind} '{entry.name}' of {self.manifest.function}"
-        return execution.to_device(value, entry.spec, self._device, what)
+        return runner.to_device(value, entry.spec, self._device, what)
 
 
 def _default_device() -> jax.Device:
@@ -329,7 +323,7 @@ def _compile_parts(module: ir.Module, device: jax.Device) -> Run:
         # Without locations, equal parts have equal bytecode and are compiled once.
         pipeline.run(module, "hostcall-partition,strip-debuginfo")
     register_handlers()
-    run = execution.make_plan(module, device, _host_of(device))
+    run = runner.make_plan(module, device, _host_of(device))
     return lambda arrays: jax.block_until_ready(run(arrays))
 
 

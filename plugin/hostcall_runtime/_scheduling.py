@@ -1,19 +1,21 @@
-"""Clusters: nodes that compile together, between nodes that run on the host.
+"""Schedules of programs, whose nodes are numbers here: clusters, and calls that overlap.
 
-Time runs in steps: the nodes of an even step are compiled as one cluster, those of an odd step run
-on the host, one by one. Each node takes the first step after all nodes that it waits for. So
-independent chains share their clusters, and there are as many clusters as on the path with the most
-changes between host and compiled code, which is the minimum.
+Clusters are nodes that compile together, between nodes that run on the host. Time runs in steps:
+the nodes of an even step are compiled as one cluster, those of an odd step run on the host, one by
+one. Each node takes the first step after all nodes that it waits for, which have smaller numbers.
+So independent chains share their clusters, and there are as many clusters as on the path with the
+most changes between host and compiled code, which is the minimum.
 
-Nodes are numbers here, in an order in which each comes after those that it waits for.
+Calls that overlap with other work begin early, and their results are taken late.
 """
 
 from __future__ import annotations
 
 import enum
+import heapq
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 _T = TypeVar("_T", bound=Hashable)
 
@@ -60,10 +62,8 @@ def first_steps(
 ) -> list[int]:
     """Return the step of each node: even in a cluster, odd on the host.
 
-    Args:
-      places: the place of each node.
-      predecessors: for each node, the nodes that it waits for, all of them before it.
-      floors: for each node, the step before which it must not run; empty without limits.
+    `predecessors` has for each node those that it waits for, all of them before it; `floors`, if
+    any, the step before which it must not run.
     """
     steps: list[int] = []
     floors = floors or [0] * len(places)
@@ -82,12 +82,7 @@ def sink(
     """Move nodes that nothing in their own clusters feeds to the clusters of their first users.
 
     A value that is made of arguments or host values, and is used later, then need not pass from
-    cluster to cluster.
-
-    Args:
-      predecessors: for each node, the nodes that it waits for, all of them before it.
-      steps: the step of each node, from `assign`.
-      movable: the nodes that may move; all are in clusters.
+    cluster to cluster. All `movable` nodes are in clusters.
     """
     may_move = {*movable}
     for _ in range(_ROUNDS):
@@ -126,14 +121,10 @@ def assign(
     groups: Sequence[Sequence[int]],
     floors: Sequence[int] = (),
 ) -> list[int]:
-    """Return the step of each node, with the nodes of each group together.
+    """Return the step of each node, as `first_steps` does, with the nodes of each group together.
 
-    Args:
-      places: the place of each node.
-      predecessors: for each node, the nodes that it waits for, all of them before it.
-      groups: nodes that pass each other values which cannot leave a compiled program. Each group is
-        in one cluster, or all of it on the host.
-      floors: for each node, the step before which it must not run; empty without limits.
+    A group passes values that cannot leave a compiled program: it is in one cluster, or on the
+    host.
     """
     places = list(places)
     given = floors or [0] * len(places)
@@ -156,3 +147,98 @@ def assign(
     for i in (i for group in torn for i in group):
         places[i] = Place.HOST
     return assign(places, predecessors, groups, given)
+
+
+# Kinds of steps, by priority: of several steps that are ready, `steps_of` takes the smallest kind.
+BEGINS, _LEADS_TO_CALL, _OTHER, WAITS = range(4)
+Step = tuple[int, int]
+
+
+class Gate(NamedTuple):
+    """A point before which some nodes run, and after which the results of some calls are taken.
+
+    `awaited` are in the order of the steps. Each gate but the first also waits for the one before.
+    """
+
+    awaited: list[int]
+    calls: list[int]
+
+
+def steps_of(before: Sequence[Collection[int]], calls: Collection[int]) -> list[Step]:
+    """Return the steps of a program in an order that its edges allow.
+
+    A call has two: it begins as early as possible, and is waited for as late as possible.
+    """
+    after: list[list[int]] = [[] for _ in before]
+    for i, sources in enumerate(before):
+        for j in sources:
+            after[j].append(i)
+    leads_to_call = _ancestors(before, calls)
+    missing = [len(sources) for sources in before]
+
+    def when(i: int) -> int:
+        if i in calls:
+            return BEGINS
+        return _LEADS_TO_CALL if i in leads_to_call else _OTHER
+
+    ready = [(when(i), i) for i, count in enumerate(missing) if count == 0]
+    heapq.heapify(ready)
+    steps = []
+    while ready:
+        kind, i = heapq.heappop(ready)
+        steps.append((kind, i))
+        if kind == BEGINS:
+            heapq.heappush(ready, (WAITS, i))
+            continue
+        for j in after[i]:
+            missing[j] -= 1
+            if missing[j] == 0:
+                heapq.heappush(ready, (when(j), j))
+    return steps
+
+
+def _ancestors(before: Sequence[Collection[int]], of: Iterable[int]) -> set[int]:
+    pending, found = list(of), set[int]()
+    while pending:
+        for j in before[pending.pop()]:
+            if j not in found:
+                found.add(j)
+                pending.append(j)
+    return found
+
+
+def _overlapping(steps: Iterable[Step], beside: Collection[int]) -> set[int]:
+    """Return the calls that overlap with another call or with a node of `beside`."""
+    under_way: set[int] = set()
+    found: set[int] = set()
+    for kind, node in steps:
+        if kind == BEGINS:
+            if under_way:
+                found |= {node, *under_way}
+            under_way.add(node)
+        elif kind == WAITS:
+            under_way.remove(node)
+        elif node in beside:
+            found |= under_way
+    return found
+
+
+def gates_of(steps: Sequence[Step], beside: Collection[int]) -> list[Gate]:
+    """Return the gates before the steps that wait for calls that overlap, also with `beside`."""
+    overlapping = _overlapping(steps, beside)
+    gates: list[Gate] = []
+    awaited: list[int] = []  # since the last gate
+    under_way = 0
+    for kind, node in steps:
+        if kind == BEGINS and node in overlapping:
+            awaited.append(node)
+            under_way += 1
+        elif kind == WAITS and node in overlapping:
+            if awaited:
+                gates.append(Gate(awaited, []))
+                awaited = []
+            gates[-1].calls.append(node)
+            under_way -= 1
+        elif under_way and node in beside:
+            awaited.append(node)
+    return gates

@@ -1,20 +1,15 @@
-"""`hostcall-from-jax`: JAX's own callbacks become custom calls `@hostcall`.
+"""Passes that rewrite the callbacks of calls: `hostcall-from-jax`, `hostcall-name` and its inverse.
 
-On the CPU, JAX lowers `jax.pure_callback`, `jax.experimental.io_callback`, `jax.debug.callback` and
-`jax.debug.print` to custom calls of its own. These hold the index of the function in the program's
-list of callbacks. The index, or the id that `callbacks` maps it to, becomes the callback id
-of hostcall's call. Pure calls stay pure. JAX has the token of an ordered call as the first operand,
-hostcall as the last. XLA packs sub-byte dtypes, so they go in and out as 8-bit ones. The pass also
-rewrites calls of `hostcall.jax`, since JAX writes their attributes in a place of its own.
-
-Programs that JAX lowers for another platform hold other calls, which are an error here.
+docs/passes.md says what they do. JAX's own custom calls hold the index of the function in the
+program's list of callbacks. JAX has the token of an ordered call as the first operand, hostcall as
+the last. JAX also writes the attributes of `hostcall.jax`'s calls in a place of its own.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import sdy, stablehlo
@@ -22,7 +17,7 @@ from jaxlib.mlir.dialects import sdy, stablehlo
 from hostcall_mlir.ir import custom_calls
 from hostcall_mlir.ir.diagnostics import PassError, report_all
 from hostcall_mlir.ir.jaxlib_names import attributes_of, is_token
-from hostcall_mlir.passes.base import Options, Pass, read_ids
+from hostcall_mlir.passes import Options, Pass, read_map
 
 # The second is that of jax.debug.callback(partitioned=True), which gets the shard of each device.
 _TARGETS = {"xla_ffi_python_cpu_callback", "xla_ffi_partitioned_python_cpu_callback"}
@@ -37,10 +32,10 @@ _T = TypeVar("_T")
 
 
 def _run(module: ir.Module, options: Options) -> None:
-    given = read_ids(options, "callbacks", PASS.name)
+    given = _read_ids(options, "callbacks", FROM_JAX.name)
     for text in given.values():
         if not (text.isascii() and text.isdecimal()):
-            raise PassError(f"{PASS.name}: '{text}' of option 'callbacks' is not a callback id")
+            raise PassError(f"{FROM_JAX.name}: '{text}' of option 'callbacks' is not a callback id")
     problems = []
     for op in custom_calls.walk(module):
         target = custom_calls.target_of(op) or ""
@@ -50,14 +45,14 @@ def _run(module: ir.Module, options: Options) -> None:
         if target not in {*_TARGETS, _JOINT} and not _FOREIGN.fullmatch(target):
             continue
         if problem := _problem(op, target):
-            problems.append((op, f"{PASS.name}: {problem}"))
+            problems.append((op, f"{FROM_JAX.name}: {problem}"))
             continue
         index = ir.IntegerAttr(custom_calls.early_config_of(op)["index"]).value
         _replace(op, int(given.get(index, index)))
     report_all(problems)
 
 
-PASS = Pass(
+FROM_JAX = Pass(
     "hostcall-from-jax",
     "make JAX's own callbacks custom calls @hostcall",
     _run,
@@ -146,3 +141,59 @@ def _wide(type_: ir.Type) -> ir.Type:
 
 def _convert(value: ir.Value, type_: ir.Type) -> ir.Value:
     return value if value.type == type_ else stablehlo.convert(type_, value)
+
+
+_OPTIONS = {
+    "names": "3=pkg.mod:fn,4=pkg.mod:other",
+    "file": 'a JSON object, {"3": "pkg.mod:fn"}',
+}
+
+
+def _name(module: ir.Module, options: Options) -> None:
+    names = _read_ids(options, "names", NAME.name)
+    for name in names.values():
+        if not custom_calls.is_name(name):
+            raise PassError(
+                f"{NAME.name}: '{name}' is no name: module:qualname is one, or a word, with or "
+                "without #2 behind it"
+            )
+    missing = f"{NAME.name}: no name is given for callback {{}}; add it to 'names'"
+    _rename(module, names, missing, of_names=False)
+
+
+def _resolve(module: ir.Module, options: Options) -> None:
+    names = _read_ids(options, "names", RESOLVE.name)
+    ids = {names[callback_id]: callback_id for callback_id in sorted(names, reverse=True)}
+    missing = f"{RESOLVE.name}: no callback id is given for '{{}}'; add it to 'names'"
+    _rename(module, ids, missing, of_names=True)
+
+
+NAME = Pass("hostcall-name", "write qualified names in the place of callback ids", _name, _OPTIONS)
+RESOLVE = Pass(
+    "hostcall-resolve", "write callback ids in the place of qualified names", _resolve, _OPTIONS
+)
+
+
+def _rename(
+    module: ir.Module, replacements: Mapping[Any, int | str], missing: str, of_names: bool
+) -> None:
+    """Replace the callbacks of calls, either all names or all others."""
+    problems = []
+    for op in custom_calls.host_calls(module):
+        callback = custom_calls.callback_of(op)
+        if isinstance(callback, str) != of_names:
+            continue
+        if callback in replacements:
+            custom_calls.set_callback(op, replacements[callback])
+        else:
+            problems.append((op, missing.format(callback)))
+    report_all(problems)
+
+
+def _read_ids(options: Options, option: str, of: str) -> dict[int, str]:
+    """Read a map like `read_map`, whose keys are callback ids."""
+    entries = read_map(options, option, of)
+    for key in entries:
+        if not (key.isascii() and key.isdecimal()):
+            raise PassError(f"{of}: '{key}' is not a callback id")
+    return {int(key): value for key, value in entries.items()}

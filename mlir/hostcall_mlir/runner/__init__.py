@@ -1,1 +1,0 @@
-"""A runner that executes exported programs with JAX, in a process without TensorFlow."""
