@@ -35,6 +35,7 @@ from tests.support.helpers import (
     on_two,
     partitioned,
     plain,
+    value_and_gradient,
 )
 from tests.support.threads import in_threads
 
@@ -310,14 +311,7 @@ def test_a_gradient_may_be_given() -> None:
     def double(x: np.ndarray, out: np.ndarray) -> None:
         np.multiply(x, 2.0, out=out)
 
-    @jitted
-    def program(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = double(x)
-        return y, tape.gradient(y, x)
-
-    y, dx = program(values(LARGE))
+    y, dx = jitted(lambda x: value_and_gradient(double, x))(values(LARGE))
     assert_same(y.numpy(), numbers(LARGE) * 2)
     assert_same(dx.numpy(), np.full(LARGE, 2.0, np.float32))
 

@@ -42,10 +42,15 @@ def rows_of(function: Any) -> list[hostcall.ClusterStats]:
     return [row for row in found if row.cluster.startswith(tuple(f"{name}__" for name in names))]
 
 
+def each_count(function: Any) -> list[tuple[int, int]]:
+    """Compilations and uncompiled runs of the clusters of a tf.function."""
+    return [(row.compilations, row.uncompiled_runs) for row in rows_of(function)]
+
+
 def counts(function: Any) -> tuple[int, int]:
-    """Compilations and uncompiled runs of the only cluster of a tf.function."""
-    [row] = rows_of(function)
-    return row.compilations, row.uncompiled_runs
+    """The same of the only cluster."""
+    [found] = each_count(function)
+    return found
 
 
 def check(function: Any, expected: Any, *sizes: int) -> None:
@@ -146,8 +151,7 @@ def test_a_function_that_is_refused_is_counted_too() -> None:
     for size in (2, 3, 4, 5):
         x = tf.range(size, dtype=tf.float32)
         np.testing.assert_allclose(function(x), program(x), rtol=1e-6)
-    [row] = rows_of(function)
-    assert (row.compilations, row.uncompiled_runs) == (1, 3)
+    assert counts(function) == (1, 3)
     [cluster] = hostcall.explain(function, tf.zeros([2])).clusters
     assert (cluster.compilations, cluster.uncompiled_runs) == (1, 3)
 
@@ -166,7 +170,7 @@ def test_variables_are_assigned_once_in_each_run() -> None:
     for turn, size in enumerate((2, 3, 4, 2), 1):
         assert program(tf.constant(size)).numpy() == turn + sum(range(size))
         assert (count.numpy(), last.numpy()) == (turn, sum(range(size)))
-    assert [(row.compilations, row.uncompiled_runs) for row in rows_of(program)] == [(1, 2)]
+    assert each_count(program) == [(1, 2)]
 
 
 def test_a_variable_that_changes_its_size() -> None:
@@ -183,12 +187,11 @@ def test_gradients() -> None:
     hostcall.configure(max_compilations=1)
 
     def program(n: tf.Tensor) -> Any:
-        x = tf.ones([4])
-        with tf.GradientTape() as tape:
-            tape.watch(x)
+        def total(x: tf.Tensor) -> tf.Tensor:
             index = tf.numpy_function(lambda k: np.arange(k) % 4, [n], tf.int64)
-            y = tf.reduce_sum(tf.gather(x, index) ** 2)
-        return tf.convert_to_tensor(tape.gradient(y, x))
+            return tf.reduce_sum(tf.gather(x, index) ** 2)
+
+        return tf.convert_to_tensor(gradient_of(total, tf.ones([4])))
 
     check(jitted(program), plain(program), 2, 3, 7, 2)
 
@@ -263,13 +266,12 @@ def test_an_error_in_python_in_a_cluster_that_is_not_compiled() -> None:
 
 
 def test_gradients_of_calls_in_clusters() -> None:
+    def total(x: tf.Tensor) -> Any:
+        cube = hostcall.callback(lambda v: v**3, result=lambda v: v, kind="eager")
+        return tf.reduce_sum(cube(x * 2.0) ** 2)
+
     def program(n: tf.Tensor) -> Any:
-        x = numbers(n) + 1.0
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            cube = hostcall.callback(lambda v: v**3, result=lambda v: v, kind="eager")
-            total = tf.reduce_sum(cube(x * 2.0) ** 2)
-        return tape.gradient(total, x)
+        return gradient_of(total, numbers(n) + 1.0)
 
     hostcall.configure(max_compilations=1)
     check(jitted(program), plain(program), 2, 3, 4, 2)
@@ -310,7 +312,7 @@ def test_what_differs_in_values_alone_is_one_program() -> None:
     for value in range(5):
         x = tf.fill([3], float(value))
         np.testing.assert_allclose(function(tf.constant(4), x), program(tf.constant(4), x))
-    assert {(row.compilations, row.uncompiled_runs) for row in rows_of(function)} == {(1, 0)}
+    assert {*each_count(function)} == {(1, 0)}
 
 
 @pytest.mark.cpu("counts what is compiled for the CPU")
@@ -493,7 +495,7 @@ def test_a_size_that_changes_leaves_the_rest_compiled() -> None:
     """The loop compiles its cluster for no index, though each iteration has another one."""
     function = jitted(in_a_loop_on_the_host)
     function(X, tf.constant(6))
-    assert {(row.compilations, row.uncompiled_runs) for row in rows_of(function)} == {(1, 0)}
+    assert {*each_count(function)} == {(1, 0)}
 
 
 def test_explain_says_why() -> None:
@@ -516,7 +518,7 @@ def test_what_follows_from_shapes_is_compiled() -> None:
     function = jitted(program)
     for i in range(3):
         np.testing.assert_allclose(function(X + float(i)), plain(program)(X + float(i)))
-    assert {(row.compilations, row.uncompiled_runs) for row in rows_of(function)} == {(1, 0)}
+    assert {*each_count(function)} == {(1, 0)}
 
 
 def test_a_compiled_loop_stays_whole() -> None:

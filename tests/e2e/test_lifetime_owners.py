@@ -74,10 +74,7 @@ def by_gradient(function: Any, x: tf.Tensor) -> tf.Tensor:
     identity = hostcall.callback(
         lambda x: x, result=SPEC, grad=lambda inputs, results, upstream: called_back(upstream)
     )
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = identity(x)
-    return tape.gradient(y, x, output_gradients=x)
+    return gradient_of(identity, x, upstream=x)
 
 
 def in_a_loop(function: Any, x: tf.Tensor) -> tf.Tensor:
@@ -160,13 +157,7 @@ def only_a_compiled_caller(mode: Any, program: Any) -> Any:
 
 
 def only_a_gradient_function(mode: Any, program: Any) -> Any:
-    @mode
-    def gradient(x: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = program(x)
-        return tape.gradient(y, x, output_gradients=x)
-
+    gradient = mode(lambda x: gradient_of(program, x, upstream=x))
     return gradient.get_concrete_function(SPEC)
 
 
@@ -187,10 +178,14 @@ def only_an_iterator(mode: Any, program: Any) -> Any:
     return lambda x: next(iterator)
 
 
-def only_a_v1_session(mode: Any, program: Any) -> Any:
+def _v1_graph(mode: Any, program: Any) -> tf.Graph:
     with tf.Graph().as_default() as graph:
         tf.identity(mode(program)(tf.compat.v1.placeholder(tf.float32, [2], "x")), "y")
-    session = tf.compat.v1.Session(graph=graph)
+    return graph
+
+
+def only_a_v1_session(mode: Any, program: Any) -> Any:
+    session = tf.compat.v1.Session(graph=_v1_graph(mode, program))
     return lambda x: session.run("y:0", {"x:0": x.numpy()})
 
 
@@ -210,10 +205,8 @@ def only_a_frozen_function(mode: Any, program: Any) -> Any:
 
 
 def only_an_imported_graph(mode: Any, program: Any) -> Any:
-    with tf.Graph().as_default() as graph:
-        tf.identity(mode(program)(tf.compat.v1.placeholder(tf.float32, [2], "x")), "y")
     with tf.Graph().as_default() as copy:
-        tf.import_graph_def(graph.as_graph_def(), name="")
+        tf.import_graph_def(_v1_graph(mode, program).as_graph_def(), name="")
     session = tf.compat.v1.Session(graph=copy)
     return lambda x: session.run("y:0", {"x:0": x.numpy()})
 
@@ -306,11 +299,7 @@ def saved(path: Path, mode: Any) -> str:
         return double(x)
 
     def program(x: tf.Tensor) -> tf.Tensor:
-        return (
-            with_gradient(x)
-            + by_py_function(tf.square, x)
-            + 0.0 * tf.numpy_function(np.abs, [x], SPEC)
-        )
+        return with_gradient(x) + by_py_function(tf.square, x) + 0.0 * by_numpy_function(np.abs, x)
 
     module = tf.Module()
     module.program = tf.function(mode(program), input_signature=[SPEC])

@@ -1,6 +1,7 @@
 """Host ops that one program calls: TensorFlow's own kernels, and their errors."""
 
 import contextlib
+import functools
 import logging
 import tempfile
 from collections.abc import Callable, Iterator
@@ -90,14 +91,10 @@ def a_variable(x: tf.Tensor) -> Any:
     return first, text_of(variable), variable.read_value()
 
 
-_variables: list[tf.Variable] = []
-
-
+@functools.cache
 def _variable() -> tf.Variable:
-    if not _variables:
-        with tf.init_scope():
-            _variables.append(tf.Variable([0.0] * 4))
-    return _variables[0]
+    with tf.init_scope():
+        return tf.Variable([0.0] * 4)
 
 
 PROGRAMS: dict[str, Callable[[tf.Tensor], Any]] = {
@@ -426,9 +423,9 @@ def beside_others_at_once(text: tf.Tensor) -> Any:
 
 
 def _message(function: Any, args: tuple[Any, ...]) -> str:
-    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-        function(*args)
-    return str(caught.value).partition(" [Op:")[0]
+    error = failure(function, *args)
+    assert isinstance(error, tf.errors.InvalidArgumentError)
+    return str(error).partition(" [Op:")[0]
 
 
 @pytest.mark.parametrize(("program", "args"), CASES, ids=[f.__name__ for f, _ in CASES])

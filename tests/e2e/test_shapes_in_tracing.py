@@ -8,12 +8,9 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import assert_same
+from tests.support.helpers import assert_same, each_decorator
 
 FLOAT = tf.float32
-each_op = pytest.mark.parametrize(
-    "op", [tf.numpy_function, tf.py_function], ids=["numpy_function", "py_function"]
-)
 each_mode = pytest.mark.parametrize("compiled", [False, True], ids=["plain", "jitted"])
 ANY_BATCH = [tf.TensorSpec([None, 6], FLOAT)]
 
@@ -27,7 +24,7 @@ def _halved(x: tf.TensorSpec) -> Any:
     return tf.TensorSpec([x.shape[0], x.shape[1] // 2], x.dtype)
 
 
-@each_op
+@each_decorator
 @each_mode
 def test_what_is_known_flows_on(op: Any, compiled: bool) -> None:
     seen = []
@@ -43,7 +40,7 @@ def test_what_is_known_flows_on(op: Any, compiled: bool) -> None:
     assert seen == [[None, 3]]
 
 
-@each_op
+@each_decorator
 @each_mode
 def test_an_argument_of_unknown_rank(op: Any, compiled: bool) -> None:
     seen = []
@@ -63,7 +60,7 @@ def test_an_argument_of_unknown_rank(op: Any, compiled: bool) -> None:
     assert seen == [(None, 2)]
 
 
-@each_op
+@each_decorator
 @each_mode
 def test_one_that_fails_on_none_says_nothing_until_xla_compiles(op: Any, compiled: bool) -> None:
     seen = []
@@ -79,7 +76,7 @@ def test_one_that_fails_on_none_says_nothing_until_xla_compiles(op: Any, compile
     assert seen == [None]
 
 
-@each_op
+@each_decorator
 @each_mode
 def test_an_answer_that_turns_out_wrong_is_an_error(op: Any, compiled: bool) -> None:
     """With None it says one, and with the size that there is what it should."""
@@ -127,7 +124,7 @@ def _functional(layers: list[keras.layers.Layer]) -> keras.Model:
     return keras.Model(inputs, x)
 
 
-@each_op
+@each_decorator
 @each_mode
 @pytest.mark.parametrize("build", [keras.Sequential, _functional, Subclassed])
 def test_keras_builds_the_next_layer(op: Any, compiled: bool, build: Any) -> None:

@@ -1,5 +1,6 @@
 """Programs without callbacks that XLA refuses to compile, each for a reason of its own."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -141,11 +142,7 @@ def a_variable_that_is_assigned(x: tf.Tensor) -> Any:
     return before, variable * 2.0, tf.range(tf.cast(variable[1], tf.int32))
 
 
-_variables: list[tf.Variable] = []
-
-
+@functools.cache
 def _variable() -> tf.Variable:
-    if not _variables:
-        with tf.init_scope():
-            _variables.append(tf.Variable([0.0, 0.0]))
-    return _variables[0]
+    with tf.init_scope():
+        return tf.Variable([0.0, 0.0])
