@@ -17,6 +17,8 @@ import hostcall
 from tests.support.helpers import (
     assert_alike,
     assert_close,
+    assert_says,
+    failure,
     gradient_of,
     jitted,
     plain,
@@ -359,18 +361,16 @@ LINE = inspect.getsourcelines(_blocked)[1]
 
 @one_program
 @pytest.mark.parametrize("how", ["uncompilable", "route"])
-def test_what_must_be_one_program_is_an_error_that_names_the_op(how: str) -> None:
+def test_what_must_be_one_program_is_an_error_that_names_the_op(
+    how: str, request: pytest.FixtureRequest
+) -> None:
     if how == "uncompilable":
-        hostcall.configure(uncompilable="error")
-    try:
-        with hostcall.scope(route="custom_call" if how == "route" else "auto"):
-            compiled = jitted(_blocked)
-            with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-                compiled(X)
-    finally:
-        hostcall.configure(uncompilable="partition")
-    assert f"op 'boolean_mask/Where' (Where) at {__file__}:{LINE + 1}" in str(caught.value)
-    assert f"op 'Roll' (Roll) at {__file__}:{LINE + 2}" in str(caught.value)
+        request.getfixturevalue("stock_errors")
+    with hostcall.scope(route="custom_call" if how == "route" else "auto"):
+        error = failure(jitted(_blocked), X)
+    assert isinstance(error, tf.errors.InvalidArgumentError)
+    boolean_mask = f"op 'boolean_mask/Where' (Where) at {__file__}:{LINE + 1}"
+    assert_says(error, boolean_mask, f"op 'Roll' (Roll) at {__file__}:{LINE + 2}")
 
 
 @one_program

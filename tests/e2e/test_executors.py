@@ -24,18 +24,14 @@ from tests.support.helpers import (
     like,
     plain,
 )
-from tests.support.process_pools import end_pools
 from tests.support.process_pools import one_process as processes
-from tests.support.threads import PATIENCE, in_threads
+from tests.support.threads import PATIENCE, in_threads, meeting
 from tests.support.versions import on_the_callers_thread
 
 X = tf.constant([1.0, 2.0, 3.0])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _no_processes_left() -> Iterator[None]:
-    yield
-    end_pools()
+pytestmark = pytest.mark.usefixtures("pools_end")
 
 
 @pytest.fixture
@@ -202,14 +198,8 @@ def test_late_calls_fail_and_keep_what_they_were_given(mode: Any, threads: Any) 
 
 @each_mode
 def test_others_run_while_a_call_waits(mode: Any, threads: Any) -> None:
-    together = threading.Barrier(2)
-
-    def meets(x: Any) -> Any:
-        together.wait(PATIENCE)
-        return x
-
-    program = mode(on(threads, meets))
-    in_threads(2, lambda _: np.testing.assert_array_equal(program(X), X))
+    program = mode(on(threads, meeting(2)))
+    in_threads(2, lambda _: np.testing.assert_array_equal(program(X), 2.0 * X))
 
 
 @on_the_callers_thread

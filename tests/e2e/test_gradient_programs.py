@@ -493,7 +493,6 @@ class Callbacks:
 
 OPS = {"script ops": programs.Ops(), "callbacks": Callbacks()}
 each_op = pytest.mark.parametrize("ops", OPS.values(), ids=OPS)
-each_place = pytest.mark.parametrize("place", g.PLACES.values(), ids=g.PLACES)
 
 STRINGS = ["string_input", "string_result"]
 WITHOUT_STRINGS = [name for name in programs.PROGRAMS if name not in STRINGS]
@@ -562,8 +561,8 @@ SQUARES = {
 }
 
 
-@each_place
-@pytest.mark.parametrize("size", g.SIZES)
+@g.each_place
+@g.each_size
 @pytest.mark.parametrize("square", SQUARES.values(), ids=SQUARES)
 def test_at_every_size_numpy_has_none(square: Any, size: int, place: Any) -> None:
     x = g.values(size)
@@ -572,8 +571,8 @@ def test_at_every_size_numpy_has_none(square: Any, size: int, place: Any) -> Non
     g.assert_close(beside, 2.0 * g.weights(x))
 
 
-@each_place
-@pytest.mark.parametrize("size", g.SIZES)
+@g.each_place
+@g.each_size
 def test_at_every_size_what_is_not_followed_has_zeros(size: int, place: Any) -> None:
     """The tape of the callback cannot tell a value that NumPy computed from a constant."""
     x = g.values(size)

@@ -48,24 +48,12 @@ def by_numpy_function(function: Any, x: tf.Tensor) -> tf.Tensor:
     return tf.numpy_function(function, [x], SPEC)
 
 
-def by_py_func(function: Any, x: tf.Tensor) -> tf.Tensor:
-    return tf.compat.v1.py_func(function, [x], SPEC)
-
-
 def by_declared_function(function: Any, x: tf.Tensor) -> tf.Tensor:
     result: Callable[..., Any] = lambda x: x  # noqa: E731
     if hasattr(function, "__self__"):
         result = function.__self__.spec  # the declaration holds what it is a declaration of
     hostcall.declare(function, result=result, timeout=60.0)
     return tf.numpy_function(function, [x], tf.float32)
-
-
-def by_callback(function: Any, x: tf.Tensor) -> tf.Tensor:
-    return hostcall.callback(function, result=SPEC)(x)
-
-
-def by_eager_callback(function: Any, x: tf.Tensor) -> tf.Tensor:
-    return hostcall.callback(function, result=SPEC, kind="eager")(x)
 
 
 def by_gradient(function: Any, x: tf.Tensor) -> tf.Tensor:
@@ -85,34 +73,34 @@ def in_a_loop(function: Any, x: tf.Tensor) -> tf.Tensor:
     return tf.while_loop(lambda i, y: i < 2, body, (0, x))[1]
 
 
-def in_an_inner_function(function: Any, x: tf.Tensor) -> tf.Tensor:
-    return jitted(functools.partial(by_py_function, function))(x)
-
-
-USES = [
-    by_py_function,
-    by_numpy_function,
-    by_py_func,
-    by_declared_function,
-    by_callback,
-    by_eager_callback,
-    by_gradient,
-    in_a_loop,
-    in_an_inner_function,
-]
+USES: dict[str, Callable[[Any, tf.Tensor], Any]] = {
+    "py_function": by_py_function,
+    "numpy_function": by_numpy_function,
+    "py_func": lambda function, x: tf.compat.v1.py_func(function, [x], SPEC),
+    "declared function": by_declared_function,
+    "callback": lambda function, x: hostcall.callback(function, result=SPEC)(x),
+    "eager callback": lambda function, x: hostcall.callback(function, result=SPEC, kind="eager")(x),
+    "gradient": by_gradient,
+    "in a loop": in_a_loop,
+    "in an inner function": lambda function, x: jitted(functools.partial(by_py_function, function))(
+        x
+    ),
+}
 
 
 # Every way to hold a function where it costs little, and two of them everywhere.
-CASES = [(use, held_by) for use in USES[:2] for held_by in HELD_BY]
-CASES += [(use, held_by) for use in USES[2:] for held_by in ("bound method", "closure")]
+HOLDERS = {use: HELD_BY if use in [*USES][:2] else ("bound method", "closure") for use in USES}
+each_case = pytest.mark.parametrize(
+    ("use", "held_by"), [(use, held_by) for use, holders in HOLDERS.items() for held_by in holders]
+)
 
 
 @each_mode
-@pytest.mark.parametrize(("use", "held_by"), CASES)
-def test_what_only_a_program_holds(mode: Any, use: Any, held_by: str) -> None:
+@each_case
+def test_what_only_a_program_holds(mode: Any, use: str, held_by: str) -> None:
     def build() -> Any:
         function = HELD_BY[held_by]()
-        program = mode(lambda x: use(function, x))
+        program = mode(lambda x: USES[use](function, x))
         program.get_concrete_function(SPEC)
         return program
 
@@ -124,9 +112,9 @@ def test_what_only_a_program_holds(mode: Any, use: Any, held_by: str) -> None:
     assert living() == 0
 
 
-@pytest.mark.parametrize(("use", "held_by"), CASES)
-def test_what_only_an_eager_call_holds(use: Any, held_by: str) -> None:
-    np.testing.assert_array_equal(use(HELD_BY[held_by](), X), 3.0 * X)
+@each_case
+def test_what_only_an_eager_call_holds(use: str, held_by: str) -> None:
+    np.testing.assert_array_equal(USES[use](HELD_BY[held_by](), X), 3.0 * X)
     assert living() == 0
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.support.e2e.journals import in_order, same_order
+from tests.support.e2e.journals import in_order
 
 # How an inner tf.function can be made.
 INNER: dict[str, dict[str, Any]] = {
@@ -21,6 +21,8 @@ inner_kinds = pytest.mark.parametrize("options", INNER.values(), ids=INNER.keys(
 
 X = tf.constant([1.0, 2.0])
 STEP = ["step", "step", "step end"]
+MIDDLE = ["shared", "middle", "shared"]
+TOP = ["top", *MIDDLE, "shared", *MIDDLE]
 
 
 @inner_kinds
@@ -56,28 +58,26 @@ def test_a_function_that_is_called_twice(
 
 
 @inner_kinds
-def test_three_levels_with_one_function_shared_by_all(options: dict[str, Any]) -> None:
-    def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
-        @tf.function(**options)
-        def shared(x: tf.Tensor) -> tf.Tensor:
-            return journal.numpy("shared", x)
+@in_order([*TOP, "shared", *TOP], X)
+def test_three_levels_with_one_function_shared_by_all(
+    journal: Any, x: tf.Tensor, *, options: dict[str, Any]
+) -> tf.Tensor:
+    @tf.function(**options)
+    def shared(x: tf.Tensor) -> tf.Tensor:
+        return journal.numpy("shared", x)
 
-        @tf.function(**options)
-        def middle(x: tf.Tensor) -> tf.Tensor:
-            y = shared(x)
-            journal.say("middle")
-            return y + shared(x * 3.0)
+    @tf.function(**options)
+    def middle(x: tf.Tensor) -> tf.Tensor:
+        y = shared(x)
+        journal.say("middle")
+        return y + shared(x * 3.0)
 
-        @tf.function(**options)
-        def top(x: tf.Tensor) -> tf.Tensor:
-            journal.say("top")
-            return middle(x) + shared(x) + middle(x * 2.0)
+    @tf.function(**options)
+    def top(x: tf.Tensor) -> tf.Tensor:
+        journal.say("top")
+        return middle(x) + shared(x) + middle(x * 2.0)
 
-        return top(x) + shared(x) + top(x)
-
-    middle = ["shared", "middle", "shared"]
-    top = ["top", *middle, "shared", *middle]
-    assert same_order(program, X) == [*top, "shared", *top]
+    return top(x) + shared(x) + top(x)
 
 
 @inner_kinds

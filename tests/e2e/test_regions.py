@@ -99,7 +99,7 @@ def _variable() -> tf.Variable:
 
 PROGRAMS: dict[str, Callable[[tf.Tensor], Any]] = {
     "no effect": no_effect,
-    "without a kernel for the dtype": refused_programs.without_a_kernel_for_its_dtype,
+    "without a kernel for the dtype": refused_programs.PROGRAMS["without_a_kernel_for_its_dtype"],
     "several results": several_results,
     "several regions": several_regions,
     "in a loop": in_a_loop,
@@ -123,7 +123,7 @@ PROGRAMS: dict[str, Callable[[tf.Tensor], Any]] = {
         x * 2.0,
     ),
     "strings through functions": strings_through_functions,
-    "a constant string returned": refused_programs.a_constant_string,
+    "a constant string returned": refused_programs.PROGRAMS["a_constant_string"],
     "no elements": lambda x: (text_of(x[:0]), tf.reduce_sum(text_of(x[:0]))),
     "other dtypes": other_dtypes,
     "a large constant": lambda x: (
@@ -133,7 +133,7 @@ PROGRAMS: dict[str, Callable[[tf.Tensor], Any]] = {
         ),
         x[:2],
     ),
-    "a dataset": refused_programs.a_dataset,
+    "a dataset": refused_programs.PROGRAMS["a_dataset"],
     "a variable": a_variable,
 }
 LARGE_CONSTANT: Any = np.arange(1000.0, dtype=np.float32).reshape(2, 500)

@@ -16,8 +16,6 @@ from tests.support.helpers import (
     each_op,
     gradient_of,
     jitted,
-    outcome,
-    plain,
     returning,
     stateless_py_func,
     to_numpy,
@@ -108,14 +106,6 @@ def test_none_with_tout_set_is_an_error(build: Any, op: Any) -> None:
         for shape in [[], [2]] if op is stateless_py_func else [[], [0], [2]]:
             with pytest.raises(InvalidArgumentError, match="returns 0 values, but expects"):
                 build(returning(op, lambda: None, tout, [shape]))()
-
-
-@each_op
-def test_none_among_the_results_is_an_error(op: Any) -> None:
-    program = returning(op, lambda: [np.float32(1), None], [FLOAT, FLOAT], [[], []])
-    expected = outcome(plain(program))
-    assert issubclass(expected, tf.errors.OpError)
-    assert outcome(jitted(program)) is expected
 
 
 @pytest.mark.parametrize("build", MODES)

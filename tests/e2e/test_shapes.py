@@ -15,7 +15,6 @@ from tests.support.helpers import (
     each_public_op,
     gradient_of,
     jitted,
-    plain,
 )
 
 X = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
@@ -118,16 +117,6 @@ def test_a_tensor_spec_in_tout(op: Any, mode: Any) -> None:
         return y
 
     np.testing.assert_array_equal(program(X), [6.0, 15.0])
-
-
-@each_public_op
-def test_callback_objects(op: Any) -> None:
-    kind = "eager" if op is tf.py_function else "numpy"
-    total = hostcall.callback(
-        _total(), result=lambda x: tf.TensorSpec(x.shape[:1], x.dtype), kind=kind
-    )
-    for run in (plain(total), jitted(total), total):
-        np.testing.assert_array_equal(run(X), [6.0, 15.0])
 
 
 @each_public_op

@@ -67,6 +67,8 @@ def stateless_py_func(function: Any, inp: Any, Tout: Any) -> Any:  # noqa: N803 
 NUMPY_OPS = [tf.numpy_function, tf.compat.v1.py_func, stateless_py_func]
 OPS = [*NUMPY_OPS, tf.py_function]
 each_op = pytest.mark.parametrize("op", OPS)
+STATEFUL_OPS = [op for op in OPS if op is not stateless_py_func]
+each_stateful_op = pytest.mark.parametrize("op", STATEFUL_OPS, ids=lambda op: op.__name__)
 # Those that calls are written with, and those that are decorators.
 PUBLIC_OPS = [tf.numpy_function, tf.py_function, tf.compat.v1.py_func]
 each_public_op = pytest.mark.parametrize(
@@ -205,3 +207,13 @@ def returning(op: Any, value: Any, tout: Any, shapes: Any) -> Any:
         return [tf.ensure_shape(r, shape) for r, shape in zip(results, shapes, strict=True)]
 
     return program
+
+
+class Returns:
+    """A function of its own each time, that returns numbers in a shape that is told later."""
+
+    def __init__(self, *shape: int) -> None:
+        self.shape = shape
+
+    def __call__(self, *_: Any) -> np.ndarray:
+        return np.arange(np.prod(self.shape), dtype=np.float32).reshape(self.shape)
