@@ -361,7 +361,8 @@ class Cube:
 def recorded_by(function: Any, x: Any) -> tuple[tf.GradientTape, Any]:
     with tf.GradientTape() as tape:
         tape.watch(x)
-        return tape, function(x)
+        y = function(x)
+    return tape, y
 
 
 def jacobian(function: Any, x: Any) -> Any:

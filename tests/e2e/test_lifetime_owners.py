@@ -82,9 +82,7 @@ USES: dict[str, Callable[[Any, tf.Tensor], Any]] = {
     "eager callback": lambda function, x: hostcall.callback(function, result=SPEC, kind="eager")(x),
     "gradient": by_gradient,
     "in a loop": in_a_loop,
-    "in an inner function": lambda function, x: jitted(functools.partial(by_py_function, function))(
-        x
-    ),
+    "in an inner function": lambda function, x: jitted(lambda x: by_py_function(function, x))(x),
 }
 
 
@@ -193,8 +191,9 @@ def only_a_frozen_function(mode: Any, program: Any) -> Any:
 
 
 def only_an_imported_graph(mode: Any, program: Any) -> Any:
+    graph = _v1_graph(mode, program)
     with tf.Graph().as_default() as copy:
-        tf.import_graph_def(_v1_graph(mode, program).as_graph_def(), name="")
+        tf.import_graph_def(graph.as_graph_def(), name="")
     session = tf.compat.v1.Session(graph=copy)
     return lambda x: session.run("y:0", {"x:0": x.numpy()})
 
