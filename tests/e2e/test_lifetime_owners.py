@@ -87,7 +87,7 @@ USES: dict[str, Callable[[Any, tf.Tensor], Any]] = {
 
 
 # Every way to hold a function where it costs little, and two of them everywhere.
-HOLDERS = {use: HELD_BY if use in [*USES][:2] else ("bound method", "closure") for use in USES}
+HOLDERS = {use: [*HELD_BY] if use in [*USES][:2] else ["bound method", "closure"] for use in USES}
 each_case = pytest.mark.parametrize(
     ("use", "held_by"), [(use, held_by) for use, holders in HOLDERS.items() for held_by in holders]
 )
