@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 import hostcall
+from tests.support.process_pools import end_pools
 from tests.support.recordings import Machine
 
 
@@ -27,3 +28,10 @@ def stock_errors() -> Iterator[None]:
     hostcall.configure(uncompilable="error")
     yield
     hostcall.configure(uncompilable="partition")
+
+
+@pytest.fixture(scope="module")
+def pools_end() -> Iterator[None]:
+    """Pools of processes end with the file."""
+    yield
+    end_pools()

@@ -12,6 +12,7 @@ from tests.support.helpers import (
     MODES,
     NUMPY_OPS,
     assert_same,
+    each_decorator,
     each_op,
     eagerly,
     jitted,
@@ -22,7 +23,6 @@ from tests.support.helpers import (
 X = tf.constant([1.0, 2.0])
 each_build = pytest.mark.parametrize("build", MODES)
 eagerly_too = pytest.mark.parametrize("build", [eagerly, plain, jitted])
-each_decorator = pytest.mark.parametrize("op", [tf.numpy_function, tf.py_function])
 FLOAT = tf.float32
 
 
@@ -181,16 +181,6 @@ def test_numpy_function_sees_arrays_and_scalars(build: Any, op: Any, dtype: Any)
     assert [type(argument) for argument in seen] == [dtype, np.ndarray, np.ndarray]
     assert_same(seen, [value[0, 0], value[0], value])
     assert all(argument.flags.writeable and argument.flags.aligned for argument in seen[1:])
-
-
-@pytest.mark.parametrize("op", NUMPY_OPS)
-def test_tensorflows_own_migration_example(op: Any) -> None:
-    def using_numpy(x: Any) -> Any:
-        x[0] = 0.0
-        return x
-
-    result = jitted(lambda: shaped(op(using_numpy, [tf.constant([1.0, 2.0])], FLOAT)))()
-    assert result.numpy().tolist() == [0, 2]
 
 
 @each_op

@@ -9,12 +9,9 @@ import pytest
 import tensorflow as tf
 
 import hostcall  # noqa: F401 - what is tested
-from tests.support.helpers import gradient_of
+from tests.support.helpers import each_public_op, gradient_of, jitted
 
 X = tf.constant([1.0, 4.0, 9.0])
-
-OPS = [tf.numpy_function, tf.py_function, tf.compat.v1.py_func]
-each_op = pytest.mark.parametrize("op", OPS, ids=["numpy_function", "py_function", "py_func"])
 
 
 def _root(op: Callable[..., Any], x: tf.Tensor) -> tf.Tensor:
@@ -29,13 +26,10 @@ def _functions() -> set[str]:
     return {str(name) for name in context.context().list_function_names()}
 
 
-@each_op
+@each_public_op
 @pytest.mark.parametrize("stage", ["hlo", "optimized_hlo", "stablehlo"])
 def test_compiler_ir_shows_the_call(op: Callable[..., Any], stage: str) -> None:
-    @tf.function(jit_compile=True)
-    def program(x: tf.Tensor) -> tf.Tensor:
-        return _root(op, x) + 1.0
-
+    program = jitted(lambda x: _root(op, x) + 1.0)
     show = program.experimental_get_compiler_ir(X)
     first = show(stage=stage)
     assert first.count('"hostcall"') + first.count("@hostcall") == 1
@@ -50,7 +44,7 @@ def test_compiler_ir_shows_the_call(op: Callable[..., Any], stage: str) -> None:
     "stage", ["hlo_serialized", "optimized_hlo_serialized", "optimized_hlo_dot"]
 )
 def test_compiler_ir_in_other_forms(stage: str) -> None:
-    program = tf.function(lambda x: _root(tf.numpy_function, x), jit_compile=True)
+    program = jitted(lambda x: _root(tf.numpy_function, x))
     shown = program.experimental_get_compiler_ir(X)(stage=stage)
     assert (b"hostcall" if isinstance(shown, bytes) else "hostcall") in shown
 
@@ -103,7 +97,7 @@ def _loaded(program: Callable[..., Any], folder: Path) -> Any:
 
 
 @writes_without_names
-@each_op
+@each_public_op
 def test_a_saved_jitted_function_runs_in_the_same_process(
     op: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -140,11 +134,8 @@ def test_a_call_whose_function_is_gone_is_named() -> None:
 
 
 def test_a_dataset_maps_a_jitted_function() -> None:
-    @tf.function(jit_compile=True)
-    def jitted(x: tf.Tensor) -> tf.Tensor:
-        return _root(tf.numpy_function, x) + _root(tf.py_function, x)
-
-    dataset = tf.data.Dataset.from_tensor_slices([[1.0, 4.0], [9.0, 16.0]]).map(jitted)
+    both = jitted(lambda x: _root(tf.numpy_function, x) + _root(tf.py_function, x))
+    dataset = tf.data.Dataset.from_tensor_slices([[1.0, 4.0], [9.0, 16.0]]).map(both)
     np.testing.assert_array_equal(list(dataset.as_numpy_iterator()), [[2.0, 4.0], [6.0, 8.0]])
 
 

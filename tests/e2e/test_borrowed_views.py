@@ -35,6 +35,7 @@ from tests.support.helpers import (
     on_two,
     partitioned,
     plain,
+    value_and_gradient,
 )
 from tests.support.threads import in_threads
 
@@ -204,11 +205,8 @@ def test_functions_with_a_timeout_are_lent_copies() -> None:
 @pytest.mark.parametrize("part", [lambda x: x, lambda x: x[::-1], lambda x: x.view()])
 @every_way
 def test_a_function_may_return_what_it_has_borrowed(way: Any, part: Any) -> None:
-    def some(x: np.ndarray) -> Any:
-        return part(x)
-
     x = values(LARGE)
-    assert_same(way(one(some))(x).numpy(), part(numbers(LARGE) * 2) + 1)
+    assert_same(way(one(lambda x: part(x)))(x).numpy(), part(numbers(LARGE) * 2) + 1)
     assert_same(x.numpy(), numbers(LARGE))
 
 
@@ -310,14 +308,7 @@ def test_a_gradient_may_be_given() -> None:
     def double(x: np.ndarray, out: np.ndarray) -> None:
         np.multiply(x, 2.0, out=out)
 
-    @jitted
-    def program(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = double(x)
-        return y, tape.gradient(y, x)
-
-    y, dx = program(values(LARGE))
+    y, dx = jitted(lambda x: value_and_gradient(double, x))(values(LARGE))
     assert_same(y.numpy(), numbers(LARGE) * 2)
     assert_same(dx.numpy(), np.full(LARGE, 2.0, np.float32))
 
@@ -393,16 +384,17 @@ def test_one_of_several_out_arrays_that_is_kept_is_an_error(way: Any) -> None:
         assert "still refers to an array" in str(failure(run, values(LARGE)))
 
 
+@pytest.mark.parametrize("lent", [{"borrow": True}, {"borrow": False, "memory": "device"}])
 @every_way
-def test_a_cycle_that_a_function_leaves_behind_is_no_error(way: Any) -> None:
-    def leaves(x: np.ndarray) -> np.ndarray:
-        cycle: list[Any] = [x]
+def test_a_cycle_that_a_function_leaves_behind_is_no_error(way: Any, lent: Any) -> None:
+    def leaves(x: Any) -> np.ndarray:
+        cycle: list[Any] = [np.asarray(x)]
         cycle.append(cycle)
-        return x + 1.0
+        return np.asarray(x) + 1.0
 
     gc.disable()
     try:
-        assert_same(way(one(leaves))(values(LARGE)).numpy(), numbers(LARGE) * 2 + 2)
+        assert_same(way(one(leaves, **lent))(values(LARGE)).numpy(), numbers(LARGE) * 2 + 2)
     finally:
         gc.enable()
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 import hostcall
 from hostcall._compiler.bounded import flow
 from hostcall._compiler.bounded.flow import RULES
+from tests.support.helpers import assert_alike
 
 Program = Callable[..., Any]
 
@@ -425,10 +426,7 @@ def _with_gradients(programs: Sequence[Program]) -> Program:
 def _assert_right(actual: Any, expected: Any) -> None:
     for size, padding in itertools.product(SIZES, PADDING):
         args = (tf.constant(size), tf.constant(padding))
-        pairs = zip(*map(tf.nest.flatten, (actual(*args), expected(*args))), strict=True)
-        for one, other in pairs:
-            assert (one.shape, one.dtype) == (other.shape, other.dtype)
-            np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
+        assert_alike(actual(*args), expected(*args), rtol=2e-5, atol=2e-5)
 
 
 class _Noting(dict[str, Any]):
@@ -472,7 +470,6 @@ def test_ops_are_right_for_each_size_and_stay_in_one_program(
 
 
 def test_ones_like_something_of_bounded_size_are_as_many() -> None:
-    nans = lambda u: tf.ones_like(u / tf.zeros_like(u))  # noqa: E731
     _assert_right_in_one_program(
         [
             lambda u: tf.reduce_sum(tf.ones_like(u)) * tf.reduce_sum(u),
@@ -480,7 +477,7 @@ def test_ones_like_something_of_bounded_size_are_as_many() -> None:
             lambda i: tf.ones_like(i),
             lambda b: tf.ones_like(b),
             lambda z: tf.ones_like(z),
-            nans,
+            lambda u: tf.ones_like(u / tf.zeros_like(u)),  # NaNs
         ]
     )
 

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.helpers import jitted, like, stateless_py_func
-from tests.support.threads import PATIENCE, Alone, in_threads
+from tests.support.threads import PATIENCE, Alone, in_threads, meeting
 
 SMALL, LARGE = tf.constant([1.0, 2.0]), tf.range(100_000, dtype=tf.float32)
 CALLS = 12
@@ -22,10 +22,6 @@ CALLS = 12
 
 def callback(function: Callable[..., Any]) -> Callable[..., Any]:
     return hostcall.callback(function, result=like, stateful=False)
-
-
-def py_func(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda x: stateless_py_func(function, [x], like(x))
 
 
 def declared_pure(op: Any) -> Callable[..., Any]:
@@ -38,7 +34,7 @@ def declared_pure(op: Any) -> Callable[..., Any]:
 
 WAYS = {
     "callback": callback,
-    "py_func": py_func,
+    "py_func": lambda function: lambda x: stateless_py_func(function, [x], like(x)),
     "pure numpy_function": declared_pure(tf.numpy_function),
     "pure py_function": declared_pure(tf.py_function),
 }
@@ -158,14 +154,13 @@ def test_a_call_may_run_the_very_program_that_it_is_of(x: tf.Tensor) -> None:
 
 
 def test_runs_on_several_threads_do_not_wait_for_one_another() -> None:
-    together = threading.Barrier(4)
+    meet = callback(meeting(4))
+    program = jitted(lambda x: meet(x))
 
-    def meet(x: Any) -> Any:
-        together.wait(PATIENCE)
-        return x
+    def run(i: int) -> None:
+        np.testing.assert_array_equal(program(LARGE + float(i)), 2.0 * (LARGE + float(i)))
 
-    program = jitted(lambda x: callback(meet)(x))
-    in_threads(4, lambda i: np.testing.assert_array_equal(program(LARGE + float(i)), LARGE + i))
+    in_threads(4, run)
 
 
 def test_an_executor_with_one_worker_lets_nothing_overlap() -> None:
@@ -181,16 +176,10 @@ def test_an_executor_with_one_worker_lets_nothing_overlap() -> None:
 
 
 def test_mapped_functions_overlap() -> None:
-    together = threading.Barrier(4)
-
-    def meet(x: Any) -> Any:
-        together.wait(PATIENCE)
-        return x
-
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        half = hostcall.map(callback(meet), executor=pool, chunks=2)
-        program = jitted(lambda x: half(x) + half(x + 1.0))
-        np.testing.assert_array_equal(program(SMALL), 2.0 * SMALL + 1.0)
+        double = hostcall.map(callback(meeting(4)), executor=pool, chunks=2)
+        program = jitted(lambda x: double(x) + double(x + 1.0))
+        np.testing.assert_array_equal(program(SMALL), 4.0 * SMALL + 2.0)
 
 
 def test_what_is_no_bool_or_has_an_order_is_refused() -> None:

@@ -42,10 +42,15 @@ def rows_of(function: Any) -> list[hostcall.ClusterStats]:
     return [row for row in found if row.cluster.startswith(tuple(f"{name}__" for name in names))]
 
 
+def each_count(function: Any) -> list[tuple[int, int]]:
+    """Compilations and uncompiled runs of the clusters of a tf.function."""
+    return [(row.compilations, row.uncompiled_runs) for row in rows_of(function)]
+
+
 def counts(function: Any) -> tuple[int, int]:
-    """Compilations and uncompiled runs of the only cluster of a tf.function."""
-    [row] = rows_of(function)
-    return row.compilations, row.uncompiled_runs
+    """The same of the only cluster."""
+    [found] = each_count(function)
+    return found
 
 
 def check(function: Any, expected: Any, *sizes: int) -> None:
@@ -146,8 +151,7 @@ def test_a_function_that_is_refused_is_counted_too() -> None:
     for size in (2, 3, 4, 5):
         x = tf.range(size, dtype=tf.float32)
         np.testing.assert_allclose(function(x), program(x), rtol=1e-6)
-    [row] = rows_of(function)
-    assert (row.compilations, row.uncompiled_runs) == (1, 3)
+    assert counts(function) == (1, 3)
     [cluster] = hostcall.explain(function, tf.zeros([2])).clusters
     assert (cluster.compilations, cluster.uncompiled_runs) == (1, 3)
 
@@ -166,7 +170,7 @@ def test_variables_are_assigned_once_in_each_run() -> None:
     for turn, size in enumerate((2, 3, 4, 2), 1):
         assert program(tf.constant(size)).numpy() == turn + sum(range(size))
         assert (count.numpy(), last.numpy()) == (turn, sum(range(size)))
-    assert [(row.compilations, row.uncompiled_runs) for row in rows_of(program)] == [(1, 2)]
+    assert each_count(program) == [(1, 2)]
 
 
 def test_a_variable_that_changes_its_size() -> None:
@@ -183,12 +187,11 @@ def test_gradients() -> None:
     hostcall.configure(max_compilations=1)
 
     def program(n: tf.Tensor) -> Any:
-        x = tf.ones([4])
-        with tf.GradientTape() as tape:
-            tape.watch(x)
+        def total(x: tf.Tensor) -> tf.Tensor:
             index = tf.numpy_function(lambda k: np.arange(k) % 4, [n], tf.int64)
-            y = tf.reduce_sum(tf.gather(x, index) ** 2)
-        return tf.convert_to_tensor(tape.gradient(y, x))
+            return tf.reduce_sum(tf.gather(x, index) ** 2)
+
+        return tf.convert_to_tensor(gradient_of(total, tf.ones([4])))
 
     check(jitted(program), plain(program), 2, 3, 7, 2)
 
@@ -263,13 +266,12 @@ def test_an_error_in_python_in_a_cluster_that_is_not_compiled() -> None:
 
 
 def test_gradients_of_calls_in_clusters() -> None:
+    def total(x: tf.Tensor) -> Any:
+        cube = hostcall.callback(lambda v: v**3, result=lambda v: v, kind="eager")
+        return tf.reduce_sum(cube(x * 2.0) ** 2)
+
     def program(n: tf.Tensor) -> Any:
-        x = numbers(n) + 1.0
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            cube = hostcall.callback(lambda v: v**3, result=lambda v: v, kind="eager")
-            total = tf.reduce_sum(cube(x * 2.0) ** 2)
-        return tape.gradient(total, x)
+        return gradient_of(total, numbers(n) + 1.0)
 
     hostcall.configure(max_compilations=1)
     check(jitted(program), plain(program), 2, 3, 4, 2)
@@ -310,7 +312,7 @@ def test_what_differs_in_values_alone_is_one_program() -> None:
     for value in range(5):
         x = tf.fill([3], float(value))
         np.testing.assert_allclose(function(tf.constant(4), x), program(tf.constant(4), x))
-    assert {(row.compilations, row.uncompiled_runs) for row in rows_of(function)} == {(1, 0)}
+    assert {*each_count(function)} == {(1, 0)}
 
 
 @pytest.mark.cpu("counts what is compiled for the CPU")
@@ -403,22 +405,6 @@ def index_from_python(x: tf.Tensor, i: tf.Tensor) -> Any:
     return tf.nn.softmax(x)[0, action] * 2.0 + tf.reduce_sum(same(x))
 
 
-def ranged(x: tf.Tensor, i: tf.Tensor) -> Any:
-    return tf.reduce_sum(tf.cast(tf.range(i * 2), tf.float32) ** 2) + tf.reduce_sum(same(x))
-
-
-def reshaped(x: tf.Tensor, i: tf.Tensor) -> Any:
-    return tf.reduce_sum(tf.reshape(x * 2.0, [i, -1]), 0) + tf.reduce_sum(same(x))
-
-
-def tiled(x: tf.Tensor, i: tf.Tensor) -> Any:
-    return tf.tile(x * 2.0, [i, 1]) + tf.reduce_sum(same(x))
-
-
-def along_an_axis(x: tf.Tensor, i: tf.Tensor) -> Any:
-    return tf.reduce_sum(x * 2.0, axis=i % 2) + tf.reduce_sum(same(x))
-
-
 def in_a_branch(x: tf.Tensor, i: tf.Tensor) -> Any:
     y = tf.reduce_sum(same(x))
     return y + tf.reduce_sum(tf.exp(x)[:, :i]) if x[0, 0] < 1.0 else y * 2.0
@@ -440,36 +426,32 @@ def in_a_loop_on_the_host(x: tf.Tensor, i: tf.Tensor) -> Any:
     return y
 
 
-def its_gradient(x: tf.Tensor, i: tf.Tensor) -> Any:
-    return gradient_of(lambda x: sliced(x, i) + indexed(x, i), x)
+PROGRAMS: dict[str, Callable[..., Any]] = {
+    "sliced": sliced,
+    "indexed": indexed,
+    "index from Python": index_from_python,
+    "ranged": lambda x, i: (
+        tf.reduce_sum(tf.cast(tf.range(i * 2), tf.float32) ** 2) + tf.reduce_sum(same(x))
+    ),
+    "reshaped": lambda x, i: (
+        tf.reduce_sum(tf.reshape(x * 2.0, [i, -1]), 0) + tf.reduce_sum(same(x))
+    ),
+    "tiled": lambda x, i: tf.tile(x * 2.0, [i, 1]) + tf.reduce_sum(same(x)),
+    "along an axis": lambda x, i: tf.reduce_sum(x * 2.0, axis=i % 2) + tf.reduce_sum(same(x)),
+    "in a branch": in_a_branch,
+    "in a call": in_a_call,
+    "in a loop on the host": in_a_loop_on_the_host,
+    "a gradient": lambda x, i: gradient_of(lambda x: sliced(x, i) + indexed(x, i), x),
+    "a gradient of a loop": lambda x, i: gradient_of(lambda x: in_a_loop_on_the_host(x, i), x),
+}
 
 
-def gradient_of_a_loop(x: tf.Tensor, i: tf.Tensor) -> Any:
-    return gradient_of(lambda x: in_a_loop_on_the_host(x, i), x)
-
-
-PROGRAMS = [
-    sliced,
-    indexed,
-    index_from_python,
-    ranged,
-    reshaped,
-    tiled,
-    along_an_axis,
-    in_a_branch,
-    in_a_call,
-    in_a_loop_on_the_host,
-    its_gradient,
-    gradient_of_a_loop,
-]
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_it_computes_what_graph_mode_does(program: Callable[..., Any]) -> None:
-    function, expected = jitted(program), plain(program)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_it_computes_what_graph_mode_does(name: str) -> None:
+    function, expected = jitted(PROGRAMS[name]), plain(PROGRAMS[name])
     for i in (1, 2, 3, 4, 2):
         args = X + float(i) * 0.01, tf.constant(i)
-        if program is reshaped:
+        if name == "reshaped":
             args = X + float(i), tf.constant([1, 2, 3, 4, 6][i - 1])
         np.testing.assert_allclose(function(*args), expected(*args), rtol=1e-5)
 
@@ -493,7 +475,7 @@ def test_a_size_that_changes_leaves_the_rest_compiled() -> None:
     """The loop compiles its cluster for no index, though each iteration has another one."""
     function = jitted(in_a_loop_on_the_host)
     function(X, tf.constant(6))
-    assert {(row.compilations, row.uncompiled_runs) for row in rows_of(function)} == {(1, 0)}
+    assert {*each_count(function)} == {(1, 0)}
 
 
 def test_explain_says_why() -> None:
@@ -516,7 +498,7 @@ def test_what_follows_from_shapes_is_compiled() -> None:
     function = jitted(program)
     for i in range(3):
         np.testing.assert_allclose(function(X + float(i)), plain(program)(X + float(i)))
-    assert {(row.compilations, row.uncompiled_runs) for row in rows_of(function)} == {(1, 0)}
+    assert {*each_count(function)} == {(1, 0)}
 
 
 def test_a_compiled_loop_stays_whole() -> None:

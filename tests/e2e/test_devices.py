@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.device import DEVICE
-from tests.support.helpers import failure, gradient_of, jitted
+from tests.support.helpers import assert_equal, failure, gradient_of, jitted
 from tests.support.versions import calls_from_the_device, one_program_keeps_the_order
 
 DTYPES = ["float32", "int32", "int64", "bool", "complex64", "bfloat16"]
@@ -93,8 +93,7 @@ def test_arguments_that_go_through_are_what_they_were() -> None:
 
     given = [values(dtype) for dtype in DTYPES]
     _, *through = on_route("partition", program, *given)
-    for one, other in zip(through, given, strict=True):
-        np.testing.assert_array_equal(one, other)
+    assert_equal(through, given)
 
 
 @each_route

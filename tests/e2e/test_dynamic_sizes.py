@@ -14,7 +14,16 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import gradient_of, jitted, plain
+from tests.support.helpers import (
+    assert_alike,
+    assert_close,
+    assert_says,
+    failure,
+    gradient_of,
+    jitted,
+    plain,
+    value_and_gradient,
+)
 
 X = tf.constant([0.1, -0.1, 0.6, 0.1, -0.5, 0.4])
 MASKS = [X < 0, X > 2.0, X < 2.0, X > 0.5]
@@ -47,11 +56,7 @@ def _assert_right(program: Callable[..., Any], *args: Any) -> None:
     _assert_close(jitted(program)(*args), plain(program)(*args))
 
 
-def _assert_close(actual: Any, expected: Any) -> None:
-    pairs = zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True)
-    for one, other in pairs:
-        assert (one.shape, one.dtype) == (other.shape, other.dtype)
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+_assert_close = functools.partial(assert_alike, rtol=1e-4, atol=1e-5)
 
 
 def _doubled(x: np.ndarray) -> np.ndarray:
@@ -225,10 +230,7 @@ def test_a_hundred_sizes_are_not_a_hundred_compilations(use: Any, where: str) ->
         return tf.reduce_sum(use(tf.sin(tf.boolean_mask(x, mask))))
 
     def step(f: Any, x: tf.Tensor, mask: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = f(x, mask)
-        return y, tape.gradient(y, x)
+        return value_and_gradient(lambda x: f(x, mask), x)
 
     def of(mode: Any) -> Any:
         if where == "outside":
@@ -245,14 +247,13 @@ def test_a_hundred_sizes_are_not_a_hundred_compilations(use: Any, where: str) ->
 
 
 def test_a_gradient_inside_of_branches_that_differ() -> None:
+    def loss(x: tf.Tensor) -> tf.Tensor:
+        m = x[:, None] * [1.0, -2.0]
+        rows = tf.cond(x[0] > 0.0, lambda: m[:5] * 2.0, lambda: m[:2] + 1.0)
+        return tf.reduce_sum(tf.tensordot(rows, rows, [[0], [0]]))
+
     def program(x: tf.Tensor) -> Any:
-        sizes = tf.numpy_function(np.flatnonzero, [x], tf.int64)
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            m = x[:, None] * [1.0, -2.0]
-            rows = tf.cond(x[0] > 0.0, lambda: m[:5] * 2.0, lambda: m[:2] + 1.0)
-            total = tf.reduce_sum(tf.tensordot(rows, rows, [[0], [0]]))
-        return total, tape.gradient(total, x), sizes
+        return tf.numpy_function(np.flatnonzero, [x], tf.int64), value_and_gradient(loss, x)
 
     for x in (X, -X, X):
         _assert_right(program, x)
@@ -344,8 +345,7 @@ def test_functions_in_sessions() -> None:
         gradient = tf.gradients(tf.reduce_sum(results[0] ** 2), x)
         *actual, found = session.run([*results, *gradient], {x: X.numpy()})
     expected = gradient_of(lambda x: tf.reduce_sum(plain(_kept)(x)[0] ** 2), X)
-    for one, other in zip([*actual, found], [*plain(_kept)(X), expected], strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-5)
+    assert_close([*actual, found], [*plain(_kept)(X), expected], rtol=1e-5)
 
 
 # Functions that must be one program.
@@ -361,18 +361,16 @@ LINE = inspect.getsourcelines(_blocked)[1]
 
 @one_program
 @pytest.mark.parametrize("how", ["uncompilable", "route"])
-def test_what_must_be_one_program_is_an_error_that_names_the_op(how: str) -> None:
+def test_what_must_be_one_program_is_an_error_that_names_the_op(
+    how: str, request: pytest.FixtureRequest
+) -> None:
     if how == "uncompilable":
-        hostcall.configure(uncompilable="error")
-    try:
-        with hostcall.scope(route="custom_call" if how == "route" else "auto"):
-            compiled = jitted(_blocked)
-            with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-                compiled(X)
-    finally:
-        hostcall.configure(uncompilable="partition")
-    assert f"op 'boolean_mask/Where' (Where) at {__file__}:{LINE + 1}" in str(caught.value)
-    assert f"op 'Roll' (Roll) at {__file__}:{LINE + 2}" in str(caught.value)
+        request.getfixturevalue("stock_errors")
+    with hostcall.scope(route="custom_call" if how == "route" else "auto"):
+        error = failure(jitted(_blocked), X)
+    assert isinstance(error, tf.errors.InvalidArgumentError)
+    boolean_mask = f"op 'boolean_mask/Where' (Where) at {__file__}:{LINE + 1}"
+    assert_says(error, boolean_mask, f"op 'Roll' (Roll) at {__file__}:{LINE + 2}")
 
 
 @one_program

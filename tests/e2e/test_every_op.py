@@ -1,5 +1,6 @@
 """Ops that XLA has no kernels for, in jitted functions, are what they are in graph mode."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,3 +48,89 @@ def test_gradients_with_the_tape_outside(name: str) -> None:
         return tf.convert_to_tensor(gradient_of(function, X))
 
     assert_close([gradient(jit_compile=True)], [gradient()])
+
+
+# Effects of such ops, and callbacks that see them, in order.
+
+WITH_EFFECTS = [name for name, case in CASES.items() if case.effects is not None]
+# They work on no resource, so that TensorFlow orders them among callbacks by itself.
+ORDERED = ["PrintV2", "WriteFile"]
+
+
+class Watched:
+    """A case whose effects a callback looks at.
+
+    Attributes:
+      journal: what the callback has seen.
+    """
+
+    def __init__(self, name: str, folder: Path, explicit: bool) -> None:
+        self._program, self._effects = CASES[name].prepared(folder)
+        self._explicit = explicit
+        self.journal: list[str] = []
+
+    def __call__(self, x: tf.Tensor) -> None:
+        """Effects one after another, some of them in a branch and in a loop."""
+        seen = self._look([])
+        seen = self._step([seen], x)
+        with tf.control_dependencies([seen]):
+            seen = tf.cond(x[0] > 0.0, lambda: self._step([], x[::-1]), lambda: 0.0)
+        with tf.control_dependencies([seen]):
+            tf.while_loop(
+                lambda i, _: i < 2,
+                lambda i, seen: (i + 1, self._step([seen], x)),
+                [0, seen],
+                parallel_iterations=1,
+            )
+
+    def _step(self, after: list[Any], x: tf.Tensor) -> tf.Tensor:
+        with tf.control_dependencies(after):
+            made = _made_by(lambda: self._program(x))
+        return self._look(made if self._explicit else [])
+
+    def _look(self, after: list[Any]) -> tf.Tensor:
+        with tf.control_dependencies(after):
+            seen = tf.py_function(self._note, [], tf.float32)
+        seen.set_shape([])
+        return seen
+
+    def _note(self) -> float:
+        self.journal.append(repr(self._effects()))
+        return 0.0
+
+
+def _made_by(build: Callable[[], Any]) -> list[Any]:
+    """The ops that a function adds to the graph; none in eager mode."""
+    if tf.executing_eagerly():
+        build()
+        return []
+    graph: Any = tf.compat.v1.get_default_graph()
+    before = len(graph.get_operations())
+    build()
+    return list(graph.get_operations()[before:])
+
+
+@pytest.mark.parametrize(
+    ("name", "explicit"),
+    [*((name, True) for name in WITH_EFFECTS), *((name, False) for name in ORDERED)],
+)
+def test_callbacks_see_what_was_done_before_them(name: str, explicit: bool, tmp_path: Path) -> None:
+    eagerly = Watched(name, tmp_path / "eager", explicit)
+    watched = Watched(name, tmp_path / "compiled", explicit)
+    compiled = tf.function(watched.__call__, autograph=False, jit_compile=True)
+    for x in (X, X[::-1]):
+        eagerly(x)
+        compiled(x)
+        assert watched.journal == eagerly.journal
+
+
+def test_prints_go_where_those_of_graph_mode_go(capfd: pytest.CaptureFixture[str]) -> None:
+    def program(x: tf.Tensor) -> None:
+        for i in range(3):
+            tf.print("line", i, "of", x, summarize=2)
+
+    said = []
+    for jit in (False, True):
+        tf.function(program, jit_compile=jit or None)(X)
+        said.append(capfd.readouterr().err)
+    assert said[1] == said[0] == "".join(f"line {i} of [1 3 2 3]\n" for i in range(3))

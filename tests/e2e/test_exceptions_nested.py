@@ -1,5 +1,6 @@
 """contract.md, "Exceptions": failures deep inside a program, and what they leave behind."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,38 +23,28 @@ FLOAT = tf.float32
 X = tf.constant([1.0, 2.0])
 
 
-def in_function(run: Any) -> Any:
-    inner = jitted(run)
-    return lambda x: jitted(inner)(x)
+# Where the call is: each takes a program, and makes one of it.
+NESTS: dict[str, Callable[[Any], Callable[..., Any]]] = {
+    "function": lambda run: lambda x: jitted(jitted(run))(x),
+    "loop": lambda run: (
+        lambda x: tf.while_loop(lambda i, _: i < 3, lambda i, v: (i + 1, run(v)), [0, x])[1]
+    ),
+    "branch": lambda run: lambda x: tf.cond(x[0] > 0.0, lambda: run(x), lambda: x),
+    "case": lambda run: (
+        lambda x: tf.switch_case(tf.cast(x[0], tf.int32), [lambda: x, lambda: run(x)])
+    ),
+    "map": lambda run: lambda x: tf.map_fn(run, tf.stack([x, x])),
+    "gradient": lambda run: lambda x: tf.gradients(run(x * x), x)[0],
+}
 
 
-def in_loop(run: Any) -> Any:
-    return lambda x: tf.while_loop(lambda i, _: i < 3, lambda i, v: (i + 1, run(v)), [0, x])[1]
-
-
-def in_branch(run: Any) -> Any:
-    return lambda x: tf.cond(x[0] > 0.0, lambda: run(x), lambda: x)
-
-
-def in_case(run: Any) -> Any:
-    return lambda x: tf.switch_case(tf.cast(x[0], tf.int32), [lambda: x, lambda: run(x)])
-
-
-def in_map(run: Any) -> Any:
-    return lambda x: tf.map_fn(run, tf.stack([x, x]))
-
-
-def in_gradient(run: Any) -> Any:
-    return lambda x: tf.gradients(run(x * x), x)[0]
-
-
-@pytest.mark.parametrize("nest", [in_function, in_loop, in_branch, in_case, in_map, in_gradient])
+@pytest.mark.parametrize("nest", NESTS)
 @each_op
-def test_nested_calls_fail_alike(op: Any, nest: Any) -> None:
-    if nest is in_gradient and op is not tf.py_function:
+def test_nested_calls_fail_alike(op: Any, nest: str) -> None:
+    if nest == "gradient" and op is not tf.py_function:
         pytest.skip("the other ops have no gradient")
     raised = DetailedError("blah")
-    run = jitted(nest(on_two(op, raising(raised))))
+    run = jitted(NESTS[nest](on_two(op, raising(raised))))
     for _ in range(2):
         error = failure(run, X)
         assert type(error) is tf.errors.InvalidArgumentError

@@ -24,18 +24,14 @@ from tests.support.helpers import (
     like,
     plain,
 )
-from tests.support.process_pools import end_pools
 from tests.support.process_pools import one_process as processes
-from tests.support.threads import PATIENCE, in_threads
+from tests.support.threads import PATIENCE, in_threads, meeting
 from tests.support.versions import on_the_callers_thread
 
 X = tf.constant([1.0, 2.0, 3.0])
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _no_processes_left() -> Iterator[None]:
-    yield
-    end_pools()
+pytestmark = pytest.mark.usefixtures("pools_end")
 
 
 @pytest.fixture
@@ -200,26 +196,10 @@ def test_late_calls_fail_and_keep_what_they_were_given(mode: Any, threads: Any) 
     np.testing.assert_allclose(seen[0], np.exp(X), rtol=1e-6)
 
 
-def test_late_calls_in_a_queue_never_run() -> None:
-    go_on = threading.Event()
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        pool.submit(go_on.wait, PATIENCE)
-        raised = raised_by(jitted(on(pool, lambda x: x, timeout=0.05)), X)
-        go_on.set()
-    assert isinstance(raised, TimeoutError)
-    assert "It had not begun" in str(raised)
-
-
 @each_mode
 def test_others_run_while_a_call_waits(mode: Any, threads: Any) -> None:
-    together = threading.Barrier(2)
-
-    def meets(x: Any) -> Any:
-        together.wait(PATIENCE)
-        return x
-
-    program = mode(on(threads, meets))
-    in_threads(2, lambda _: np.testing.assert_array_equal(program(X), X))
+    program = mode(on(threads, meeting(2)))
+    in_threads(2, lambda _: np.testing.assert_array_equal(program(X), 2.0 * X))
 
 
 @on_the_callers_thread
@@ -300,9 +280,7 @@ def ending_once(folder: Path) -> Any:
 
 @each_mode
 def test_a_call_is_made_again(mode: Any, tmp_path: Path) -> None:
-    double = hostcall.callback(
-        ending_once(tmp_path), result=like, executor=processes, stateful=False, retries=1
-    )
+    double = on(processes, ending_once(tmp_path), stateful=False, retries=1)
     np.testing.assert_array_equal(mode(lambda x: double(x))(X), 2.0 * X)
     assert len(list(tmp_path.iterdir())) == 1
 
@@ -319,48 +297,39 @@ def test_stock_ops_of_declared_functions(how: Any, mode: Any, tmp_path: Path) ->
 @each_mode
 def test_the_last_death_is_told(mode: Any) -> None:
     before = len(process_pools.made)
-    ends = hostcall.callback(
-        functions.ends, result=like, executor=processes, stateful=False, retries=2
-    )
-    raised = hostcall.last_error(failure(mode(lambda x: ends(x)), X))
-    assert isinstance(raised, hostcall.ExecutorError)
-    assert "was terminated abruptly" in str(raised)
-    assert "The call was made 3 times, as often as its retries allow." in str(raised)
+    ends = on(processes, functions.ends, stateful=False, retries=2)
+    raised = refusal(mode(lambda x: ends(x)), X)
+    times = "The call was made 3 times, as often as its retries allow."
+    assert_says(raised, "was terminated abruptly", times)
     assert len(process_pools.made) >= before + 2
 
 
 def test_without_retries_the_error_says_how_to_get_them() -> None:
-    ends = hostcall.callback(functions.ends, result=like, executor=processes)
-    raised = hostcall.last_error(failure(ends, X))
+    raised = raised_by(on(processes, functions.ends), X)
     assert "for pure functions alone, with retries=2" in str(raised)
 
 
 @each_mode
-def test_exceptions_are_no_reason(mode: Any, tmp_path: Path) -> None:
+def test_exceptions_are_no_reason(mode: Any, threads: Any) -> None:
     calls = []
 
     def fails(x: Any) -> Any:
         calls.append(x)
         raise functions.SimulatorError(3)
 
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        failing = hostcall.callback(fails, result=like, executor=pool, stateful=False, retries=2)
-        error = failure(mode(lambda x: failing(x)), X)
-    assert isinstance(hostcall.last_error(error), functions.SimulatorError)
+    failing = on(threads, fails, stateful=False, retries=2)
+    assert isinstance(raised_by(mode(lambda x: failing(x)), X), functions.SimulatorError)
     assert len(calls) == 1
 
 
-def test_the_timeout_is_for_all_attempts_together(tmp_path: Path) -> None:
-    lasts = hostcall.callback(
-        functions.lasts, result=like, executor=processes, stateful=False, retries=2, timeout=0.05
-    )
-    raised = hostcall.last_error(failure(lasts, tf.constant(0.5)))
-    assert isinstance(raised, TimeoutError)
+def test_the_timeout_is_for_all_attempts_together() -> None:
+    lasts = on(processes, functions.lasts, stateful=False, retries=2, timeout=0.05)
+    assert isinstance(raised_by(lasts, tf.constant(0.5)), TimeoutError)
 
 
-def test_stateful_functions_are_refused() -> None:
+def test_stateful_functions_are_refused(threads: Any) -> None:
     with pytest.raises(ValueError, match=r"retries=2 .* stateful=False"):
-        hostcall.callback(np.cumsum, result=like, executor=processes, retries=2)
+        on(processes, np.cumsum, retries=2)
 
     def double(x: Any) -> Any:
         return x * 2
@@ -369,9 +338,8 @@ def test_stateful_functions_are_refused() -> None:
     for op in (tf.numpy_function, tf.py_function):
         with pytest.raises(ValueError, match=r"the stateful op of .*double.* pure=True"):
             op(double, [X], tf.float32)
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        hostcall.declare(double, result=like, executor=pool, retries=2)
-        result = tf.numpy_function(double, [X], tf.float32, stateful=False)
+    hostcall.declare(double, result=like, executor=threads, retries=2)
+    result = tf.numpy_function(double, [X], tf.float32, stateful=False)
     np.testing.assert_array_equal(result, 2.0 * X)
 
 

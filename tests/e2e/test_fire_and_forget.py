@@ -80,6 +80,17 @@ class Gate:
         hostcall.barrier()
 
 
+def behind(hold: Any, log: Any) -> Callable[[tf.Tensor], None]:
+    """A program with as many calls behind one that holds them as it is told."""
+
+    def program(n: tf.Tensor) -> None:
+        call(hold, n)
+        for i in tf.range(n):
+            call(log, i)
+
+    return program
+
+
 @each_mode
 def test_calls_of_several_functions_run_in_the_order_of_the_program(mode: Any) -> None:
     journal: list[Any] = []
@@ -231,12 +242,7 @@ def test_a_full_queue_has_programs_wait(mode: Any) -> None:
 
     log, hold = later(note, queue=2), later(gate)
 
-    def program(n: tf.Tensor) -> None:
-        call(hold, n)
-        for i in tf.range(n):
-            call(log, i)
-
-    runs = threading.Thread(target=mode(program), args=[tf.constant(20)])
+    runs = threading.Thread(target=mode(behind(hold, log)), args=[tf.constant(20)])
     runs.start()
     while row_of(note).waiting < 2:
         assert runs.is_alive()
@@ -295,12 +301,7 @@ def test_a_full_queue_drops_the_oldest(mode: Any) -> None:
 
     hold, log = later(gate), later(note, queue=2, when_full="drop_oldest")
 
-    def program(n: tf.Tensor) -> None:
-        call(hold, n)
-        for i in tf.range(n):
-            call(log, i)
-
-    mode(program)(tf.constant(10))
+    mode(behind(hold, log))(tf.constant(10))
     gate.open()
     assert seen == [8, 9]
     row = row_of(note)
@@ -361,9 +362,8 @@ def test_the_barrier_raises_what_nobody_was_told() -> None:
     for x in (1, 2):
         run(x)
     gate.may_end.set()
-    with pytest.raises(
-        ExceptionGroup, match="2 failed calls that no program waited for"
-    ) as several:
+    two = "2 failed calls that no program waited for"
+    with pytest.raises(ExceptionGroup, match=two) as several:
         hostcall.barrier()
     assert [error.args for error in several.value.exceptions] == [(1,), (2,)]
     hostcall.barrier()
@@ -620,10 +620,9 @@ def test_functions_with_results_are_refused(mode: Any) -> None:
         return x + 1
 
     hostcall.declare(add, wait=False)
+    said = r"add \([^$]*without results[^$]*1 result \(float32\)"
     for op in (tf.numpy_function, tf.py_function):
-        with pytest.raises(
-            ValueError, match=r"add \([^$]*without results[^$]*1 result \(float32\)"
-        ):
+        with pytest.raises(ValueError, match=said):
             mode(lambda x, op=op: op(add, [x], tf.float32))(X)
     log = hostcall.callback(add, result=lambda x: x, wait=False)
     with pytest.raises(ValueError, match="without results"):

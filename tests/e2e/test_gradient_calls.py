@@ -11,10 +11,6 @@ import hostcall
 import tests.support.gradients as g
 from tests.support.helpers import each_mode, jitted, plain
 
-each_size = pytest.mark.parametrize("size", g.SIZES)
-each_place = pytest.mark.parametrize("place", g.PLACES.values(), ids=g.PLACES)
-each_wrapper = pytest.mark.parametrize("call", g.WRAPPERS.values(), ids=g.WRAPPERS)
-
 
 def loop_and_branch(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
     """Four calls."""
@@ -24,8 +20,8 @@ def loop_and_branch(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
 
 
 @each_mode
-@each_size
-@each_wrapper
+@g.each_size
+@g.each_wrapper
 def test_without_a_gradient(mode: Any, call: Any, size: int) -> None:
     """A tape inside that is not asked, and one outside that watches nothing."""
     function, x = g.Counted(), g.values(size)
@@ -46,7 +42,7 @@ def test_without_a_gradient(mode: Any, call: Any, size: int) -> None:
 
 
 @each_mode
-@each_wrapper
+@g.each_wrapper
 def test_under_a_tape_that_is_not_asked(mode: Any, call: Any) -> None:
     function, x = g.Counted(), g.values(4)
     program = mode(lambda x: call(function, call(function, x)))
@@ -58,7 +54,7 @@ def test_under_a_tape_that_is_not_asked(mode: Any, call: Any) -> None:
 
 
 @each_mode
-@each_wrapper
+@g.each_wrapper
 def test_a_gradient_that_does_not_go_through_the_call(mode: Any, call: Any) -> None:
     function, x = g.Counted(), g.values(4)
 
@@ -75,7 +71,7 @@ def test_a_gradient_that_does_not_go_through_the_call(mode: Any, call: Any) -> N
 
 
 @each_mode
-@each_wrapper
+@g.each_wrapper
 def test_a_training_loop_in_a_function(mode: Any, call: Any) -> None:
     """A tape in each iteration of a loop of the program."""
     function, x = g.Counted(lambda factor, x: x * x * factor), g.values(4, "float64")
@@ -124,9 +120,9 @@ def loop(call: Any, x: tf.Tensor) -> tf.Tensor:
     return x
 
 
-@each_size
-@each_place
-@each_wrapper
+@g.each_size
+@g.each_place
+@g.each_wrapper
 def test_a_pure_function_may_run_once_more(call: Any, place: Any, size: int) -> None:
     once, calls = pure(uneven, call)
     x = g.values(size, "float64")
@@ -135,8 +131,8 @@ def test_a_pure_function_may_run_once_more(call: Any, place: Any, size: int) -> 
     assert len(calls) <= 4
 
 
-@each_wrapper
-@pytest.mark.parametrize("size", [4, 65_536])
+@g.each_wrapper
+@g.small_and_large
 def test_a_pure_function_in_a_loop_and_its_second_derivative(call: Any, size: int) -> None:
     def second(function: Callable[..., Any], x: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
@@ -151,7 +147,7 @@ def test_a_pure_function_in_a_loop_and_its_second_derivative(call: Any, size: in
 
 
 @pytest.mark.parametrize("mode", [g.eagerly, plain, jitted])
-@each_wrapper
+@g.each_wrapper
 def test_a_pure_function_without_a_gradient_runs_once(mode: Any, call: Any) -> None:
     once, calls = pure(uneven, call)
     x = g.values(4)

@@ -12,10 +12,6 @@ import hostcall
 import tests.support.gradients as g
 from tests.support.helpers import eagerly, gradient_of, jitted, like
 
-each_size = pytest.mark.parametrize("size", g.SIZES)
-each_place = pytest.mark.parametrize("place", g.PLACES.values(), ids=g.PLACES)
-small_and_large = pytest.mark.parametrize("size", [4, 65_536])
-
 
 def function(x: Any) -> Any:
     """For arrays and tensors. Each element of the result depends on two, and its slope on it."""
@@ -106,7 +102,7 @@ def check(
         g.assert_close(compiled(x), expected(x))
 
 
-@each_size
+@g.each_size
 @each_slope
 def test_a_numpy_callback_is_differentiable(slope: str, size: int) -> None:
     call, calls = callback(slope)
@@ -114,7 +110,7 @@ def test_a_numpy_callback_is_differentiable(slope: str, size: int) -> None:
     assert len(calls) == 2
 
 
-@each_size
+@g.each_size
 @each_kind
 @pytest.mark.parametrize("slope", ["TensorFlow code", "a numpy callback"])
 def test_with_the_tape_outside(slope: str, kind: str, size: int) -> None:
@@ -123,7 +119,7 @@ def test_with_the_tape_outside(slope: str, kind: str, size: int) -> None:
     assert len(calls) == 2
 
 
-@small_and_large
+@g.small_and_large
 @each_slope
 def test_in_a_loop(slope: str, size: int) -> None:
     call, calls = callback(slope)
@@ -131,7 +127,7 @@ def test_in_a_loop(slope: str, size: int) -> None:
     assert len(calls) == 2 * 5
 
 
-@each_place
+@g.each_place
 @each_slope
 def test_in_branches(slope: str, place: Any) -> None:
     call, calls = callback(slope)
@@ -139,7 +135,7 @@ def test_in_branches(slope: str, place: Any) -> None:
     assert len(calls) == 2
 
 
-@each_place
+@g.each_place
 @each_slope
 def test_a_persistent_tape_and_a_jacobian(slope: str, place: Any) -> None:
     def ask(tape: tf.GradientTape, y: Any, args: Any) -> Any:
@@ -193,8 +189,8 @@ def test_the_second_derivative_of_what_has_one_gradient_is_none(
     assert program(g.values(4)) is None
 
 
-@each_size
-@each_place
+@g.each_size
+@g.each_place
 def test_structures_and_arguments_without_a_gradient(place: Any, size: int) -> None:
     """Of a dict and an integer; the gradient of one entry of the dict is None."""
 

@@ -12,10 +12,6 @@ import hostcall
 import tests.support.gradients as g
 from tests.support.helpers import jitted
 
-each_size = pytest.mark.parametrize("size", g.SIZES)
-each_wrapper = pytest.mark.parametrize("call", g.WRAPPERS.values(), ids=g.WRAPPERS)
-small_and_large = pytest.mark.parametrize("size", [4, 65_536])
-
 
 def derivatives(function: Callable[..., Any], orders: int, *args: Any) -> Any:
     """The values of a function, then the gradients of these, then the gradients of those."""
@@ -87,38 +83,38 @@ def inner_function(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
     return inner(inner(x))
 
 
-@each_size
+@g.each_size
 @pytest.mark.parametrize("dtype", g.TOLERANCES)
 def test_up_to_the_third_with_all_tapes_inside(size: int, dtype: str) -> None:
     check(once, g.by_py_function, [g.values(size, dtype)], 3, 3)
 
 
-@each_size
+@g.each_size
 def test_up_to_the_third_with_all_tapes_outside(size: int) -> None:
     check(once, g.by_callback, [g.values(size, "float64")], 0, 3)
 
 
-@small_and_large
+@g.small_and_large
 @pytest.mark.parametrize(("call", "inner"), [(g.by_py_function, 1), (g.by_callback, 2)])
 def test_up_to_the_third_with_tapes_on_both_sides(call: Any, size: int, inner: int) -> None:
     check(once, call, [g.values(size, "float64")], inner, 3)
 
 
-@small_and_large
-@each_wrapper
+@g.small_and_large
+@g.each_wrapper
 @pytest.mark.parametrize("inner", [2, 0])
 def test_mixed_ones_of_two_inputs(call: Any, size: int, inner: int) -> None:
     x, y = g.values(size, "float64"), g.values(size, "float64", seed=1)
     check(of_two_inputs, call, [x, y], inner, 2)
 
 
-@small_and_large
+@g.small_and_large
 @pytest.mark.parametrize("program", [chain, loop, loop_between_clusters, branches, inner_function])
 def test_of_programs(program: Any, size: int) -> None:
     check(program, g.by_py_function, [g.values(size, "float64")], 2, 2)
 
 
-@each_wrapper
+@g.each_wrapper
 def test_a_fourth_one_inside_of_the_function(call: Any) -> None:
     check(once, call, [g.values(4, "float64")], 4, 4)
 
@@ -132,7 +128,7 @@ def test_a_fourth_one_outside_of_it_is_refused(inner: int) -> None:
 
 
 # The function is compiled for one order before it is asked for another.
-@each_wrapper
+@g.each_wrapper
 def test_one_function_for_each_order_in_turn(call: Any) -> None:
     function, x = jitted(functools.partial(once, call, tf.sin)), g.values(4, "float64")
     for orders in (1, 3, 1, 2):
@@ -142,8 +138,8 @@ def test_one_function_for_each_order_in_turn(call: Any) -> None:
         )
 
 
-@small_and_large
-@each_wrapper
+@g.small_and_large
+@g.each_wrapper
 @pytest.mark.parametrize("mode", [g.eagerly, jitted])
 @pytest.mark.parametrize("accumulator_inside", [True, False])
 def test_a_forward_accumulator(mode: Any, call: Any, size: int, accumulator_inside: bool) -> None:

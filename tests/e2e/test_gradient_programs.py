@@ -16,7 +16,15 @@ import hostcall
 import tests.support.gradients as g
 from tests.support.e2e import gradient_none_programs as programs
 from tests.support.gradients import half_sine, unwrapped, wrapped
-from tests.support.helpers import assert_close, each_mode, gradient_of, jitted, like, plain
+from tests.support.helpers import (
+    assert_close,
+    each_mode,
+    gradient_of,
+    jitted,
+    like,
+    plain,
+    value_and_gradient,
+)
 from tests.support.stress.template import Template
 from tests.support.threads import in_threads
 
@@ -100,13 +108,6 @@ OTHERS = [
     branch_taken, branch_not_taken, branch_without_a_call, inner_function, inner_jitted_function,
     switched, recomputed,
 ]  # fmt: skip
-
-
-def value_and_gradient(function: Any, x: tf.Tensor) -> Any:
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = function(x)
-    return y, tape.gradient(y, x)
 
 
 def with_the_tape_inside(mode: Any, function: Any) -> Any:
@@ -357,17 +358,20 @@ class Cube:
         return tf.py_function(self, [x], tf.float32)
 
 
-def jacobian(function: Any, x: Any) -> Any:
+def recorded_by(function: Any, x: Any) -> tuple[tf.GradientTape, Any]:
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = function(x)
+    return tape, y
+
+
+def jacobian(function: Any, x: Any) -> Any:
+    tape, y = recorded_by(function, x)
     return tape.jacobian(y, x)
 
 
 def batch_jacobian(function: Any, x: Any) -> Any:
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = function(x)
+    tape, y = recorded_by(function, x)
     return tape.batch_jacobian(y, x)
 
 
@@ -490,7 +494,6 @@ class Callbacks:
 
 OPS = {"script ops": programs.Ops(), "callbacks": Callbacks()}
 each_op = pytest.mark.parametrize("ops", OPS.values(), ids=OPS)
-each_place = pytest.mark.parametrize("place", g.PLACES.values(), ids=g.PLACES)
 
 STRINGS = ["string_input", "string_result"]
 WITHOUT_STRINGS = [name for name in programs.PROGRAMS if name not in STRINGS]
@@ -559,8 +562,8 @@ SQUARES = {
 }
 
 
-@each_place
-@pytest.mark.parametrize("size", g.SIZES)
+@g.each_place
+@g.each_size
 @pytest.mark.parametrize("square", SQUARES.values(), ids=SQUARES)
 def test_at_every_size_numpy_has_none(square: Any, size: int, place: Any) -> None:
     x = g.values(size)
@@ -569,8 +572,8 @@ def test_at_every_size_numpy_has_none(square: Any, size: int, place: Any) -> Non
     g.assert_close(beside, 2.0 * g.weights(x))
 
 
-@each_place
-@pytest.mark.parametrize("size", g.SIZES)
+@g.each_place
+@g.each_size
 def test_at_every_size_what_is_not_followed_has_zeros(size: int, place: Any) -> None:
     """The tape of the callback cannot tell a value that NumPy computed from a constant."""
     x = g.values(size)

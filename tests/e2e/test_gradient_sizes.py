@@ -12,9 +12,6 @@ import hostcall
 import tests.support.gradients as g
 from tests.support.helpers import jitted
 
-each_size = pytest.mark.parametrize("size", g.SIZES)
-each_place = pytest.mark.parametrize("place", g.PLACES.values(), ids=g.PLACES)
-each_wrapper = pytest.mark.parametrize("call", g.WRAPPERS.values(), ids=g.WRAPPERS)
 # For what takes long to compile: where the tape is makes no difference to the wrapper.
 two_of_each = pytest.mark.parametrize(
     ("call", "place"), [(g.by_py_function, g.inside), (g.by_callback, g.outside)], ids=g.WRAPPERS
@@ -68,8 +65,8 @@ def one_function_twice(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
     return call(function, x) * call(function, 0.5 * call(function, x) + x)
 
 
-@each_size
-@each_wrapper
+@g.each_size
+@g.each_wrapper
 @pytest.mark.parametrize(
     ("program", "dtype"), [(while_loop, "float64"), (autograph_loop, "float32")]
 )
@@ -77,15 +74,15 @@ def test_loops(program: Any, dtype: str, call: Any, size: int) -> None:
     check(g.inside, call, program, [g.values(size, dtype)])
 
 
-@each_size
-@each_place
-@each_wrapper
+@g.each_size
+@g.each_place
+@g.each_wrapper
 def test_branches(call: Any, place: Any, size: int) -> None:
     check(place, call, branches, [g.values(size)])
 
 
 @pytest.mark.cpu("XLA_CPU has no zeros of a TensorList in eager mode")
-@each_wrapper
+@g.each_wrapper
 @pytest.mark.parametrize("program", [while_loop, autograph_loop])
 def test_a_tape_around_a_compiled_loop(program: Any, call: Any) -> None:
     """XLA refuses it, with a callback or without: the lists of the loop would leave the program."""
@@ -96,16 +93,16 @@ def test_a_tape_around_a_compiled_loop(program: Any, call: Any) -> None:
 
 
 @pytest.mark.cpu("XLA_CPU has no zeros of a TensorList in eager mode")
-@each_wrapper
+@g.each_wrapper
 @pytest.mark.parametrize("program", [while_loop, autograph_loop])
 def test_a_tape_around_a_loop_that_is_partitioned(program: Any, call: Any) -> None:
     with hostcall.scope(route="partition"):
         check(g.outside, call, program, [g.values(4)])
 
 
-@each_size
-@each_place
-@each_wrapper
+@g.each_size
+@g.each_place
+@g.each_wrapper
 def test_one_function_used_twice_under_a_persistent_tape_used_twice(
     call: Any, place: Any, size: int
 ) -> None:
@@ -147,37 +144,34 @@ def rows(size: int) -> tf.Tensor:
     return tf.reshape(g.values(size, "float64"), [-1, min(size, 4)])
 
 
-@each_size
+@g.each_size
 @two_of_each
 def test_a_jacobian(call: Any, place: Any, size: int) -> None:
     x = g.values(size)
     check(place, call, to_three_numbers, [x], jacobian(True), three_numbers)
 
 
-@each_size
+@g.each_size
 @two_of_each
 def test_a_batch_jacobian(call: Any, place: Any, size: int) -> None:
     check(place, call, once, [rows(size)], batch_jacobian(True), row_by_row)
 
 
 @two_of_each
-@pytest.mark.parametrize("size", [4, 65_536])
+@g.small_and_large
 def test_jacobians_by_a_loop(call: Any, place: Any, size: int) -> None:
     check(place, call, to_three_numbers, [g.values(size)], jacobian(False), three_numbers)
     check(place, call, once, [rows(size)], batch_jacobian(False), row_by_row)
 
 
-@each_size
-@each_place
-@each_wrapper
+@g.each_size
+@g.each_place
+@g.each_wrapper
 def test_integers_beside_floats_and_inputs_that_are_not_used(
     call: Any, place: Any, size: int
 ) -> None:
     def body(factor: float, x: tf.Tensor, n: tf.Tensor, unused: tf.Tensor) -> tf.Tensor:
         return tf.sin(factor * x) ** tf.cast(n, x.dtype)
-
-    def program(call: Any, function: Any, x: tf.Tensor, n: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
-        return call(function, x, n * n, z)
 
     def ask(tape: tf.GradientTape, y: Any, args: Any) -> Any:
         by_x, by_n, by_z = g.gradient(tape, y, args)
@@ -186,12 +180,12 @@ def test_integers_beside_floats_and_inputs_that_are_not_used(
         return by_x, tf.zeros_like(args[2]) if by_z is None else by_z
 
     args = [g.values(size), tf.range(size) % 3 + 1, g.values(size, "float64")[None]]
-    check(place, call, program, args, ask, body)
+    check(place, call, lambda call, function, x, n, z: call(function, x, n * n, z), args, ask, body)
 
 
-@each_size
-@each_place
-@each_wrapper
+@g.each_size
+@g.each_place
+@g.each_wrapper
 def test_several_results_of_which_one_is_used(call: Any, place: Any, size: int) -> None:
     def body(factor: float, x: tf.Tensor) -> Any:
         return tf.size(x), x * x, tf.sin(factor * x) * x, tf.reduce_sum(x)
@@ -209,16 +203,13 @@ def test_several_results_of_which_one_is_used(call: Any, place: Any, size: int) 
     check(place, call, program, [g.values(size, dtype) for dtype in g.TOLERANCES], body=body)
 
 
-@each_size
-@each_wrapper
+@g.each_size
+@g.each_wrapper
 def test_captured_variables(call: Any, size: int) -> None:
     captured, given = tf.Variable(3.0), tf.Variable(g.values(size, seed=1))
 
-    def scaled(x: tf.Tensor, v: tf.Tensor) -> tf.Tensor:
-        return tf.sin(x) * captured * v
-
     def program(x: tf.Tensor) -> tf.Tensor:
-        return call(scaled, x, given)
+        return call(lambda x, v: tf.sin(x) * captured * v, x, given)
 
     def slopes(function: Any, x: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
@@ -235,8 +226,8 @@ def test_captured_variables(call: Any, size: int) -> None:
     g.assert_close(slopes(jitted(program), x), expected)
 
 
-@each_size
-@each_wrapper
+@g.each_size
+@g.each_wrapper
 @pytest.mark.parametrize("mode", [g.eagerly, jitted], ids=["in the graph", "in a function"])
 def test_tf_gradients_in_a_graph_of_v1(mode: Any, call: Any, size: int) -> None:
     """The function is used twice; sessions run the graph twice, with other values."""

@@ -1,7 +1,7 @@
 """Large arguments of compiled calls to other processes: they lie where these read them."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -13,16 +13,13 @@ import hostcall
 import hostcall.jax
 from hostcall_runtime import _shared_memory
 from tests.support import executor_functions as functions
-from tests.support.helpers import jitted, like
-from tests.support.process_pools import end_pools, one_process, two_processes
+from tests.support.helpers import assert_equal, jitted, like
+from tests.support.process_pools import one_process, two_processes
 
 SIZE = 1 << 17  # half a MiB of float32
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _no_processes_left() -> Iterator[None]:
-    yield
-    end_pools()
+pytestmark = pytest.mark.usefixtures("pools_end")
 
 
 @pytest.fixture
@@ -146,8 +143,7 @@ def test_more_of_them_than_there_is_memory_for() -> None:
     double = on(one_process, functions.doubled)
     program = jitted(lambda *xs: [double(x) for x in xs])
     arrays = [values(first) for first in range(70)]
-    for result, x in zip(program(*map(tf.constant, arrays)), arrays, strict=True):
-        np.testing.assert_array_equal(result, 2 * x)
+    assert_equal(program(*map(tf.constant, arrays)), [2 * x for x in arrays])
 
 
 def test_strided_and_small_and_empty_ones() -> None:

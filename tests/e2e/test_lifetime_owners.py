@@ -48,10 +48,6 @@ def by_numpy_function(function: Any, x: tf.Tensor) -> tf.Tensor:
     return tf.numpy_function(function, [x], SPEC)
 
 
-def by_py_func(function: Any, x: tf.Tensor) -> tf.Tensor:
-    return tf.compat.v1.py_func(function, [x], SPEC)
-
-
 def by_declared_function(function: Any, x: tf.Tensor) -> tf.Tensor:
     result: Callable[..., Any] = lambda x: x  # noqa: E731
     if hasattr(function, "__self__"):
@@ -60,24 +56,13 @@ def by_declared_function(function: Any, x: tf.Tensor) -> tf.Tensor:
     return tf.numpy_function(function, [x], tf.float32)
 
 
-def by_callback(function: Any, x: tf.Tensor) -> tf.Tensor:
-    return hostcall.callback(function, result=SPEC)(x)
-
-
-def by_eager_callback(function: Any, x: tf.Tensor) -> tf.Tensor:
-    return hostcall.callback(function, result=SPEC, kind="eager")(x)
-
-
 def by_gradient(function: Any, x: tf.Tensor) -> tf.Tensor:
     """The gradient of an identity, which is said to be `function` of its upstream."""
     called_back = hostcall.callback(function, result=SPEC)
     identity = hostcall.callback(
         lambda x: x, result=SPEC, grad=lambda inputs, results, upstream: called_back(upstream)
     )
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = identity(x)
-    return tape.gradient(y, x, output_gradients=x)
+    return gradient_of(identity, x, upstream=x)
 
 
 def in_a_loop(function: Any, x: tf.Tensor) -> tf.Tensor:
@@ -88,34 +73,32 @@ def in_a_loop(function: Any, x: tf.Tensor) -> tf.Tensor:
     return tf.while_loop(lambda i, y: i < 2, body, (0, x))[1]
 
 
-def in_an_inner_function(function: Any, x: tf.Tensor) -> tf.Tensor:
-    return jitted(functools.partial(by_py_function, function))(x)
-
-
-USES = [
-    by_py_function,
-    by_numpy_function,
-    by_py_func,
-    by_declared_function,
-    by_callback,
-    by_eager_callback,
-    by_gradient,
-    in_a_loop,
-    in_an_inner_function,
-]
+USES: dict[str, Callable[[Any, tf.Tensor], Any]] = {
+    "py_function": by_py_function,
+    "numpy_function": by_numpy_function,
+    "py_func": lambda function, x: tf.compat.v1.py_func(function, [x], SPEC),
+    "declared function": by_declared_function,
+    "callback": lambda function, x: hostcall.callback(function, result=SPEC)(x),
+    "eager callback": lambda function, x: hostcall.callback(function, result=SPEC, kind="eager")(x),
+    "gradient": by_gradient,
+    "in a loop": in_a_loop,
+    "in an inner function": lambda function, x: jitted(lambda x: by_py_function(function, x))(x),
+}
 
 
 # Every way to hold a function where it costs little, and two of them everywhere.
-CASES = [(use, held_by) for use in USES[:2] for held_by in HELD_BY]
-CASES += [(use, held_by) for use in USES[2:] for held_by in ("bound method", "closure")]
+HOLDERS = {use: [*HELD_BY] if use in [*USES][:2] else ["bound method", "closure"] for use in USES}
+each_case = pytest.mark.parametrize(
+    ("use", "held_by"), [(use, held_by) for use, holders in HOLDERS.items() for held_by in holders]
+)
 
 
 @each_mode
-@pytest.mark.parametrize(("use", "held_by"), CASES)
-def test_what_only_a_program_holds(mode: Any, use: Any, held_by: str) -> None:
+@each_case
+def test_what_only_a_program_holds(mode: Any, use: str, held_by: str) -> None:
     def build() -> Any:
         function = HELD_BY[held_by]()
-        program = mode(lambda x: use(function, x))
+        program = mode(lambda x: USES[use](function, x))
         program.get_concrete_function(SPEC)
         return program
 
@@ -127,9 +110,9 @@ def test_what_only_a_program_holds(mode: Any, use: Any, held_by: str) -> None:
     assert living() == 0
 
 
-@pytest.mark.parametrize(("use", "held_by"), CASES)
-def test_what_only_an_eager_call_holds(use: Any, held_by: str) -> None:
-    np.testing.assert_array_equal(use(HELD_BY[held_by](), X), 3.0 * X)
+@each_case
+def test_what_only_an_eager_call_holds(use: str, held_by: str) -> None:
+    np.testing.assert_array_equal(USES[use](HELD_BY[held_by](), X), 3.0 * X)
     assert living() == 0
 
 
@@ -160,13 +143,7 @@ def only_a_compiled_caller(mode: Any, program: Any) -> Any:
 
 
 def only_a_gradient_function(mode: Any, program: Any) -> Any:
-    @mode
-    def gradient(x: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = program(x)
-        return tape.gradient(y, x, output_gradients=x)
-
+    gradient = mode(lambda x: gradient_of(program, x, upstream=x))
     return gradient.get_concrete_function(SPEC)
 
 
@@ -187,10 +164,14 @@ def only_an_iterator(mode: Any, program: Any) -> Any:
     return lambda x: next(iterator)
 
 
-def only_a_v1_session(mode: Any, program: Any) -> Any:
+def _v1_graph(mode: Any, program: Any) -> tf.Graph:
     with tf.Graph().as_default() as graph:
         tf.identity(mode(program)(tf.compat.v1.placeholder(tf.float32, [2], "x")), "y")
-    session = tf.compat.v1.Session(graph=graph)
+    return graph
+
+
+def only_a_v1_session(mode: Any, program: Any) -> Any:
+    session = tf.compat.v1.Session(graph=_v1_graph(mode, program))
     return lambda x: session.run("y:0", {"x:0": x.numpy()})
 
 
@@ -210,8 +191,7 @@ def only_a_frozen_function(mode: Any, program: Any) -> Any:
 
 
 def only_an_imported_graph(mode: Any, program: Any) -> Any:
-    with tf.Graph().as_default() as graph:
-        tf.identity(mode(program)(tf.compat.v1.placeholder(tf.float32, [2], "x")), "y")
+    graph = _v1_graph(mode, program)
     with tf.Graph().as_default() as copy:
         tf.import_graph_def(graph.as_graph_def(), name="")
     session = tf.compat.v1.Session(graph=copy)
@@ -306,11 +286,7 @@ def saved(path: Path, mode: Any) -> str:
         return double(x)
 
     def program(x: tf.Tensor) -> tf.Tensor:
-        return (
-            with_gradient(x)
-            + by_py_function(tf.square, x)
-            + 0.0 * tf.numpy_function(np.abs, [x], SPEC)
-        )
+        return with_gradient(x) + by_py_function(tf.square, x) + 0.0 * by_numpy_function(np.abs, x)
 
     module = tf.Module()
     module.program = tf.function(mode(program), input_signature=[SPEC])

@@ -14,9 +14,8 @@ import tensorflow as tf
 import hostcall
 from tests.support import executor_functions as functions
 from tests.support.helpers import assert_says, each_mode, failure, jitted, like
-from tests.support.process_pools import end_pools
 from tests.support.process_pools import two_processes as processes
-from tests.support.threads import PATIENCE
+from tests.support.threads import PATIENCE, meeting
 
 X = tf.reshape(tf.range(14.0), [7, 2])
 
@@ -27,10 +26,7 @@ may_meet_a_late_worker = pytest.mark.filterwarnings(
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _no_processes_left() -> Iterator[None]:
-    yield
-    end_pools()
+pytestmark = pytest.mark.usefixtures("pools_end")
 
 
 @pytest.fixture
@@ -63,14 +59,8 @@ def test_a_batch_is_divided_among_processes(mode: Any) -> None:
 
 @each_mode
 def test_chunks_run_at_the_same_time(mode: Any, threads: Any) -> None:
-    together = threading.Barrier(3)
-
-    def meets(x: Any) -> Any:
-        together.wait(PATIENCE)
-        return x
-
-    program = mode(hostcall.callback(hostcall.map(meets, executor=threads), result=like))
-    np.testing.assert_array_equal(program(X), X)
+    mapped = hostcall.map(meeting(3), executor=threads)
+    np.testing.assert_array_equal(mode(hostcall.callback(mapped, result=like))(X), 2.0 * X)
 
 
 @pytest.mark.parametrize(

@@ -104,36 +104,34 @@ def test_cond_in_while_in_cond(flags: tuple[bool, bool]) -> None:
     assert tags == ["start", *inside, "stop"]
 
 
-def test_while_in_both_branches() -> None:
-    def program(journal: Any, choices: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-        for i in tf.range(4):
-            if choices[i]:
-                while x[0] < 4.0:
-                    x = journal.numpy("up", x)
-            else:
-                while x[0] > 1.0:
-                    x = journal.numpy("down", x) - 2.0
-        return x
-
-    choices = tf.constant([False, True, False, True])
-    tags = same_order(program, choices, tf.constant([3.0]))
-    assert tags == [*["down"] * 2, *["up"] * 3, *["down"] * 3, *["up"] * 3]
+@in_order(
+    [*["down"] * 2, *["up"] * 3, *["down"] * 3, *["up"] * 3],
+    tf.constant([False, True, False, True]),
+    tf.constant([3.0]),
+)
+def test_while_in_both_branches(journal: Any, choices: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
+    for i in tf.range(4):
+        if choices[i]:
+            while x[0] < 4.0:
+                x = journal.numpy("up", x)
+        else:
+            while x[0] > 1.0:
+                x = journal.numpy("down", x) - 2.0
+    return x
 
 
 @in_order(["numpy 0", "numpy 1", "eager 2", "eager 3"], tf.constant([1.5]))
 def test_branches_that_return_calls_of_different_kinds(
     journal: Any, x: tf.Tensor
 ) -> list[tf.Tensor]:
-    results = []
-    for i in range(4):
-        results.append(
-            tf.cond(
-                x[0] > float(i),
-                lambda i=i: journal.numpy(f"numpy {i}", x),
-                lambda i=i: journal.eager(f"eager {i}", x),
-            )
+    return [
+        tf.cond(
+            x[0] > float(i),
+            lambda i=i: journal.numpy(f"numpy {i}", x),
+            lambda i=i: journal.eager(f"eager {i}", x),
         )
-    return results
+        for i in range(4)
+    ]
 
 
 @in_order(["first", "second"], tf.constant([1.0]))

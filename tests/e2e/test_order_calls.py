@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from tests.support.e2e.journals import in_order, same_order
+from tests.support.e2e.journals import in_order
 
 # How an inner tf.function can be made.
 INNER: dict[str, dict[str, Any]] = {
@@ -20,130 +20,123 @@ INNER: dict[str, dict[str, Any]] = {
 inner_kinds = pytest.mark.parametrize("options", INNER.values(), ids=INNER.keys())
 
 X = tf.constant([1.0, 2.0])
+STEP = ["step", "step", "step end"]
+MIDDLE = ["shared", "middle", "shared"]
+TOP = ["top", *MIDDLE, "shared", *MIDDLE]
 
 
 @inner_kinds
-def test_a_function_that_is_called_once(options: dict[str, Any]) -> None:
-    def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
-        @tf.function(**options)
-        def inner(x: tf.Tensor) -> tf.Tensor:
-            journal.say("inner 1")
-            return journal.numpy("inner 2", x)
+@in_order(["before", "inner 1", "inner 2", "after"], X)
+def test_a_function_that_is_called_once(
+    journal: Any, x: tf.Tensor, *, options: dict[str, Any]
+) -> tf.Tensor:
+    @tf.function(**options)
+    def inner(x: tf.Tensor) -> tf.Tensor:
+        journal.say("inner 1")
+        return journal.numpy("inner 2", x)
 
-        journal.say("before")
-        y = inner(x)
-        journal.say("after")
-        return y
-
-    assert same_order(program, X) == ["before", "inner 1", "inner 2", "after"]
-
-
-@inner_kinds
-def test_a_function_that_is_called_twice(options: dict[str, Any]) -> None:
-    def program(journal: Any, x: tf.Tensor) -> list[tf.Tensor]:
-        @tf.function(**options)
-        def inner(x: tf.Tensor) -> tf.Tensor:
-            journal.numpy("inner 1", x)
-            return journal.eager("inner 2", x)
-
-        first = inner(x)
-        journal.say("between")
-        # Independent of the first one, and ready before it.
-        return [first, inner(x * 2.0)]
-
-    inside = ["inner 1", "inner 2"]
-    assert same_order(program, X) == [*inside, "between", *inside]
+    journal.say("before")
+    y = inner(x)
+    journal.say("after")
+    return y
 
 
 @inner_kinds
-def test_three_levels_with_one_function_shared_by_all(options: dict[str, Any]) -> None:
-    def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
-        @tf.function(**options)
-        def shared(x: tf.Tensor) -> tf.Tensor:
-            return journal.numpy("shared", x)
+@in_order(["inner 1", "inner 2", "between", "inner 1", "inner 2"], X)
+def test_a_function_that_is_called_twice(
+    journal: Any, x: tf.Tensor, *, options: dict[str, Any]
+) -> list[tf.Tensor]:
+    @tf.function(**options)
+    def inner(x: tf.Tensor) -> tf.Tensor:
+        journal.numpy("inner 1", x)
+        return journal.eager("inner 2", x)
 
-        @tf.function(**options)
-        def middle(x: tf.Tensor) -> tf.Tensor:
-            y = shared(x)
-            journal.say("middle")
-            return y + shared(x * 3.0)
-
-        @tf.function(**options)
-        def top(x: tf.Tensor) -> tf.Tensor:
-            journal.say("top")
-            return middle(x) + shared(x) + middle(x * 2.0)
-
-        return top(x) + shared(x) + top(x)
-
-    middle = ["shared", "middle", "shared"]
-    top = ["top", *middle, "shared", *middle]
-    assert same_order(program, X) == [*top, "shared", *top]
+    first = inner(x)
+    journal.say("between")
+    # Independent of the first one, and ready before it.
+    return [first, inner(x * 2.0)]
 
 
 @inner_kinds
-def test_functions_in_loops_and_loops_in_functions(options: dict[str, Any]) -> None:
-    def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
-        @tf.function(**options)
-        def step(x: tf.Tensor) -> tf.Tensor:
-            for i in tf.range(2):
-                journal.numpy("step", i)
-            return journal.eager("step end", x)
+@in_order([*TOP, "shared", *TOP], X)
+def test_three_levels_with_one_function_shared_by_all(
+    journal: Any, x: tf.Tensor, *, options: dict[str, Any]
+) -> tf.Tensor:
+    @tf.function(**options)
+    def shared(x: tf.Tensor) -> tf.Tensor:
+        return journal.numpy("shared", x)
 
+    @tf.function(**options)
+    def middle(x: tf.Tensor) -> tf.Tensor:
+        y = shared(x)
+        journal.say("middle")
+        return y + shared(x * 3.0)
+
+    @tf.function(**options)
+    def top(x: tf.Tensor) -> tf.Tensor:
+        journal.say("top")
+        return middle(x) + shared(x) + middle(x * 2.0)
+
+    return top(x) + shared(x) + top(x)
+
+
+@inner_kinds
+@in_order([*STEP, "loop", *STEP, "loop", *STEP, *STEP], X)
+def test_functions_in_loops_and_loops_in_functions(
+    journal: Any, x: tf.Tensor, *, options: dict[str, Any]
+) -> tf.Tensor:
+    @tf.function(**options)
+    def step(x: tf.Tensor) -> tf.Tensor:
+        for i in tf.range(2):
+            journal.numpy("step", i)
+        return journal.eager("step end", x)
+
+    x = step(x)
+    for _ in tf.range(2):
+        journal.say("loop")
         x = step(x)
-        for _ in tf.range(2):
-            journal.say("loop")
-            x = step(x)
-        return step(x)
-
-    step = ["step", "step", "step end"]
-    assert same_order(program, X) == [*step, "loop", *step, "loop", *step, *step]
+    return step(x)
 
 
 @inner_kinds
-def test_functions_in_branches(options: dict[str, Any]) -> None:
-    def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
-        @tf.function(**options)
-        def inner(x: tf.Tensor) -> tf.Tensor:
-            return journal.numpy("second", journal.numpy("first", x))
+@in_order(["first", "second", "other"] * 2 + ["first", "second"], X)
+def test_functions_in_branches(journal: Any, x: tf.Tensor, *, options: dict[str, Any]) -> tf.Tensor:
+    @tf.function(**options)
+    def inner(x: tf.Tensor) -> tf.Tensor:
+        return journal.numpy("second", journal.numpy("first", x))
 
-        for i in tf.range(4):
-            x = inner(x) if i % 2 == 0 else journal.eager("other", x)
-        return inner(x)
-
-    inner = ["first", "second"]
-    assert same_order(program, X) == [*inner, "other", *inner, "other", *inner]
+    for i in tf.range(4):
+        x = inner(x) if i % 2 == 0 else journal.eager("other", x)
+    return inner(x)
 
 
 @inner_kinds
-def test_a_function_whose_result_nobody_uses(options: dict[str, Any]) -> None:
-    def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
-        @tf.function(**options)
+@in_order(["inner", "say 0", "inner", "say 1", "inner", "say 2"], X)
+def test_a_function_whose_result_nobody_uses(
+    journal: Any, x: tf.Tensor, *, options: dict[str, Any]
+) -> tf.Tensor:
+    @tf.function(**options)
+    def inner(x: tf.Tensor) -> tf.Tensor:
+        return journal.numpy("inner", x)
+
+    for i in range(3):
+        inner(x)
+        journal.say(f"say {i}")
+    return x
+
+
+@in_order(["a begins", "a", *["b begins", "b"] * 2, "a begins", "a"], X)
+def test_functions_of_the_same_name_do_not_collide(journal: Any, x: tf.Tensor) -> tf.Tensor:
+    def make(tag: str) -> Callable[[tf.Tensor], tf.Tensor]:
+        @tf.function
         def inner(x: tf.Tensor) -> tf.Tensor:
-            return journal.numpy("inner", x)
+            journal.say(f"{tag} begins")
+            return journal.numpy(tag, x)
 
-        for i in range(3):
-            inner(x)
-            journal.say(f"say {i}")
-        return x
+        return inner
 
-    assert same_order(program, X) == ["inner", "say 0", "inner", "say 1", "inner", "say 2"]
-
-
-def test_functions_of_the_same_name_do_not_collide() -> None:
-    def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
-        def make(tag: str) -> Callable[[tf.Tensor], tf.Tensor]:
-            @tf.function
-            def inner(x: tf.Tensor) -> tf.Tensor:
-                journal.say(f"{tag} begins")
-                return journal.numpy(tag, x)
-
-            return inner
-
-        a, b = make("a"), make("b")
-        return a(x) + b(x) + a(b(x))
-
-    a, b = ["a begins", "a"], ["b begins", "b"]
-    assert same_order(program, X) == [*a, *b, *b, *a]
+    a, b = make("a"), make("b")
+    return a(x) + b(x) + a(b(x))
 
 
 @in_order(["rank 1", "rank 0", "rank 1"], X)

@@ -330,11 +330,8 @@ def test_what_an_unused_pure_call_raises_is_an_error() -> None:
     def refuse(x: Any) -> Any:
         raise ValueError("nobody uses this")
 
-    def same(x: Any) -> Any:
-        return x
-
     pure = declared_pure(tf.numpy_function)
-    fails, call = pure(refuse), pure(same)
+    fails, call = pure(refuse), pure(lambda x: x)
 
     @tf.function(jit_compile=True)
     def program(x: tf.Tensor) -> tf.Tensor:
@@ -346,10 +343,7 @@ def test_what_an_unused_pure_call_raises_is_an_error() -> None:
 
 
 def test_a_gradient_of_pure_py_functions() -> None:
-    def cube(x: Any) -> Any:
-        return x * x * x
-
-    call = declared_pure(tf.py_function)(cube)
+    call = declared_pure(tf.py_function)(lambda x: x * x * x)
 
     program = jitted(lambda x: gradient_of(lambda x: call(x) + call(2.0 * x), x))
     np.testing.assert_allclose(program(X), 3.0 * X**2 + 6.0 * (2.0 * X) ** 2, rtol=1e-6)

@@ -7,7 +7,15 @@ import pytest
 import tensorflow as tf
 
 from tests.support.e2e.partition_programs import PROGRAMS, X, distinct, traced
-from tests.support.helpers import assert_same, jitted, plain, to_numpy
+from tests.support.helpers import (
+    assert_as_plain,
+    assert_as_plain_called_by,
+    assert_same,
+    each_caller,
+    jitted,
+    plain,
+    to_numpy,
+)
 from tests.support.versions import calls_from_the_device
 
 each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
@@ -21,26 +29,10 @@ def test_it_computes_what_plain_graph_mode_does(program: Any, route: str) -> Non
         assert_same(to_numpy(function(x)), to_numpy(expected(x)))
 
 
+@each_caller
 @each_program
-def test_called_by_a_plain_function(program: Any) -> None:
-    inner = jitted(program)
-    assert_same(to_numpy(plain(lambda x: inner(x))(X)), to_numpy(plain(program)(X)))
-
-
-@each_program
-def test_called_by_a_compiled_function(program: Any) -> None:
-    inner = jitted(program)
-    assert_same(to_numpy(jitted(lambda x: inner(x + 1.0))(X)), to_numpy(plain(program)(X + 1.0)))
-
-
-@each_program
-def test_in_a_v1_graph(program: Any) -> None:
-    inner = jitted(program)
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        results = tf.nest.flatten(inner(tf.constant(X.numpy())))
-        found = session.run(results)
-    for one, other in zip(found, tf.nest.flatten(to_numpy(plain(program)(X))), strict=True):
-        assert_same(one, other)
+def test_called_by(program: Any, caller: Any) -> None:
+    assert_as_plain_called_by(caller, program, X)
 
 
 def test_inputs_of_changing_shape() -> None:
@@ -76,4 +68,4 @@ def test_many_chains_and_few_clusters() -> None:
         parts = [distinct(distinct(x + float(i)) * 2.0) for i in range(20)]
         return functools.reduce(tf.add, map(tf.reduce_sum, parts))
 
-    assert_same(to_numpy(jitted(program)(X)), to_numpy(plain(program)(X)))
+    assert_as_plain(program, X)

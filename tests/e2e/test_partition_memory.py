@@ -55,15 +55,6 @@ def test_what_a_function_writes_to_its_argument_is_seen_by_nobody_else(
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_variables_are_not_written_to(size: int) -> None:
-    v = tf.Variable(values(size))
-    program = jitted(lambda: tf.numpy_function(overwrite, [v.read_value()], tf.float32) * 2.0)
-    for _ in range(2):
-        assert_same(program().numpy(), np.full(size, -2.0, np.float32))
-    assert_same(v.numpy(), np.arange(size, dtype=np.float32))
-
-
-@pytest.mark.parametrize("size", SIZES)
 def test_one_value_as_two_arguments(size: int) -> None:
     def write(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         a += 1.0

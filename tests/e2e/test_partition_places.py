@@ -12,7 +12,15 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.e2e import partition_children
-from tests.support.helpers import assert_same, jitted, plain, stateless_py_func, to_numpy
+from tests.support.helpers import (
+    assert_close,
+    assert_same,
+    gradient_of,
+    jitted,
+    plain,
+    stateless_py_func,
+    to_numpy,
+)
 from tests.support.stress.template import Template
 from tests.support.threads import in_threads
 
@@ -43,8 +51,7 @@ def trained(jit_compile: bool) -> Any:
 
 
 def test_keras_fit() -> None:
-    for one, other in zip(trained(True), trained(False), strict=True):
-        np.testing.assert_allclose(one, other, rtol=2e-4, atol=1e-6)
+    assert_close(trained(True), trained(False), rtol=2e-4, atol=1e-6)
 
 
 def test_threads_that_share_a_function() -> None:
@@ -191,13 +198,12 @@ def scattered(x: tf.Tensor) -> Any:
 
 
 def its_gradient(x: tf.Tensor) -> Any:
-    with tf.GradientTape() as tape:
-        tape.watch(x)
+    def total(x: tf.Tensor) -> tf.Tensor:
         half = tf.py_function(lambda v: v / 2.0, [x], tf.float32)
         half.set_shape([2])
-        array = _array().write(0, x).write(1, half * x)
-        y = tf.reduce_sum(array.stack() ** 2)
-    return tape.gradient(y, x)
+        return tf.reduce_sum(_array().write(0, x).write(1, half * x).stack() ** 2)
+
+    return gradient_of(total, x)
 
 
 PROGRAMS = [
@@ -355,5 +361,4 @@ def test_partitioned_functions_called_by(caller: str, program: Callable[..., Any
             for jit_compile in (False, True)
         )
     assert len(plain) == len(jitted) > 0
-    for one, other in zip(plain, jitted, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6)
+    assert_close(jitted, plain)

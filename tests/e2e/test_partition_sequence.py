@@ -12,7 +12,7 @@ import hostcall
 from hostcall._compiler import kernel_hook
 from hostcall._tf import attributes
 from tests.support.helpers import eagerly, gradient_of, jitted, plain, stateless_py_func
-from tests.support.threads import PATIENCE
+from tests.support.threads import meeting
 
 X = tf.constant([1.0, 2.0])
 DEVICE = X.device
@@ -150,19 +150,14 @@ in_a_plain_function = pytest.mark.parametrize(
 
 @in_a_plain_function
 def test_slow_callbacks_overlap_where_they_may(outer: Any) -> None:
-    meeting = threading.Barrier(2)
-
-    @hostcall.declare(concurrent=True)
-    def meet(v: Any) -> Any:
-        meeting.wait(PATIENCE)
-        return v
+    meet = hostcall.declare(meeting(2), concurrent=True)
 
     @jitted
     def program(x: tf.Tensor) -> tf.Tensor:
         a = stateless_py_func(meet, [x], tf.float32)
         return a + stateless_py_func(meet, [x * 2.0], tf.float32)
 
-    np.testing.assert_array_equal(outer(program)(X), 3.0 * X)
+    np.testing.assert_array_equal(outer(program)(X), 6.0 * X)
 
 
 @in_a_plain_function

@@ -14,6 +14,7 @@ import hostcall
 from tests.support.device import MODE_OF_REGIONS
 from tests.support.helpers import (
     DetailedError,
+    assert_close,
     assert_same,
     assert_says,
     each_op,
@@ -287,8 +288,7 @@ def test_threads() -> None:
     def call(i: int) -> None:
         for _ in range(10):
             results = to_numpy(function(X + float(i)))
-            for one, other in zip(results, expected[i], strict=True):
-                np.testing.assert_allclose(one, other, rtol=1e-5)
+            assert_close(results, expected[i], rtol=1e-5)
 
     in_threads(4, call)
 

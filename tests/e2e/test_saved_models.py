@@ -1,18 +1,12 @@
 """SavedModels of one process compute the same in another one."""
 
-import json
 from typing import Any
 
 import pytest
 
 from tests.support.saved import models
+from tests.support.saved.elsewhere import printed, told
 from tests.support.stress.template import Template
-
-
-def run(template: Template, script: str, **variables: str) -> Any:
-    ended = template.run_program(script, **variables)
-    assert ended.status == 0, ended.said
-    return json.loads(ended.printed.splitlines()[-1])
 
 
 @pytest.fixture(scope="module")
@@ -24,9 +18,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def computed(fresh_python: Template, path: str) -> dict[str, dict[str, Any]]:
     """What the models compute: where they were saved, and where they were loaded."""
-    script = "import hostcall; from tests.support.saved import models; print(models.{}({!r}))"
-    before, after, here = run(fresh_python, script.format("save", path))
-    there, once_more = run(fresh_python, script.format("load", path))
+    before, after, here = told(fresh_python, f"models.save({path!r})")
+    there, once_more = told(fresh_python, f"models.load({path!r})")
     return {"before": before, "after": after, "here": here, "there": there, "again": once_more}
 
 
@@ -61,7 +54,7 @@ loaded.numpy_function_plain(tf.zeros([4]))
 text = next(str(w.message) for w in warned if "hostcall" in str(w.message))
 print(json.dumps([before, {models.MODULE!r} in sys.modules, text.count("  - "), text]))
 """
-    before, after, listed, text = run(fresh_python, script)
+    before, after, listed, text = printed(fresh_python, script)
     assert (before, after) == (False, True)
     assert listed == 1, text
     assert "tests::minus_one, called at models.py" in text
@@ -81,5 +74,5 @@ assert len(changed) > 15 and {models.MODULE!r} not in sys.modules
 from tests.support.saved import models
 print(models.load({path + "_rewritten"!r}))
 """
-    there, _ = run(fresh_python, script)
+    there, _ = printed(fresh_python, script)
     assert there == computed["before"]

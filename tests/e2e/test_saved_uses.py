@@ -1,6 +1,5 @@
 """What people do with SavedModels and Keras models in other processes."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -74,45 +73,33 @@ def test_frozen_graphs_that_were_written_in_two_ways(here: Any, there: Any) -> N
 # SavedModels that are loaded and trained further, saved again, frozen, and of TensorFlow 1.
 
 
-def run(template: Template, call: str) -> Any:
-    script = "import json, hostcall; from tests.support.saved import training; "
-    ended = template.run_program(f"{script}print(json.dumps(training.{call}))")
-    assert ended.status == 0, ended.said
-    return json.loads(ended.printed.splitlines()[-1])
-
-
 @pytest.mark.parametrize("jitted", [False, True], ids=["plain", "jitted"])
 def test_training_that_goes_on_elsewhere_is_the_same(
     fresh_python: Template, tmp_path: Path, jitted: bool
 ) -> None:
     folder = str(tmp_path)
-    uninterrupted = run(fresh_python, f"begin({folder!r}, {jitted})")
-    assert run(fresh_python, f"go_on({folder!r}, 'first', 'second')") == uninterrupted
+    uninterrupted = told(fresh_python, f"training.begin({folder!r}, {jitted})")
+    assert told(fresh_python, f"training.go_on({folder!r}, 'first', 'second')") == uninterrupted
     # Saved once more by a process that had loaded it, called or not, and loaded by a third one.
-    assert run(fresh_python, f"go_on({folder!r}, 'second', 'third')") == uninterrupted
-    assert run(fresh_python, f"go_on({folder!r}, 'second_uncalled', 'fourth')") == uninterrupted
+    assert told(fresh_python, f"training.go_on({folder!r}, 'second', 'third')") == uninterrupted
+    assert (
+        told(fresh_python, f"training.go_on({folder!r}, 'second_uncalled', 'fourth')")
+        == uninterrupted
+    )
 
 
 def test_graph_of_tensorflow_1_with_a_gradient(fresh_python: Template, tmp_path: Path) -> None:
-    saved = run(fresh_python, f"begin_version_1({str(tmp_path)!r})")
-    assert run(fresh_python, f"go_on_version_1({str(tmp_path)!r})") == saved
+    saved = told(fresh_python, f"training.begin_version_1({str(tmp_path)!r})")
+    assert told(fresh_python, f"training.go_on_version_1({str(tmp_path)!r})") == saved
 
 
 def test_frozen_graph_of_a_loaded_model(fresh_python: Template, tmp_path: Path) -> None:
-    run(fresh_python, f"begin({str(tmp_path)!r}, False)")
-    frozen = run(fresh_python, f"freeze({str(tmp_path)!r})")
-    assert run(fresh_python, f"thaw({str(tmp_path)!r})") == frozen
+    told(fresh_python, f"training.begin({str(tmp_path)!r}, False)")
+    frozen = told(fresh_python, f"training.freeze({str(tmp_path)!r})")
+    assert told(fresh_python, f"training.thaw({str(tmp_path)!r})") == frozen
 
 
 # Keras models that are exported or saved, in other processes.
-
-_RUN = "import hostcall; from tests.support.saved import keras_models as m; "
-
-
-def run_keras(template: Template, call: str, **variables: str) -> str:
-    ended = template.run_program(f"{_RUN}{call}", **variables)
-    assert ended.status == 0, ended.said
-    return ended.printed
 
 
 @pytest.fixture(scope="module")
@@ -123,13 +110,13 @@ def keras_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def keras_here(fresh_python: Template, keras_folder: str) -> Any:
     """What the models compute where they were saved."""
-    return json.loads(run_keras(fresh_python, f"print(m.write({keras_folder!r}))").splitlines()[-1])
+    return told(fresh_python, f"keras_models.write({keras_folder!r})")
 
 
 @pytest.fixture(scope="module")
 def keras_there(fresh_python: Template, keras_folder: str, keras_here: Any) -> Any:
     """What they compute in another process."""
-    return json.loads(run_keras(fresh_python, f"print(m.read({keras_folder!r}))").splitlines()[-1])
+    return told(fresh_python, f"keras_models.read({keras_folder!r})")
 
 
 @pytest.mark.parametrize("model", keras_models.MODELS)
@@ -150,6 +137,11 @@ def test_model_that_keras_has_saved_trains_on_as_if_never_interrupted(
 def test_exported_model_by_the_command(
     fresh_python: Template, keras_folder: str, keras_here: Any
 ) -> None:
-    allowed = {"HOSTCALL_ALLOW": functions.__name__}
-    printed = run_keras(fresh_python, f"m.by_command({keras_folder + '/functional'!r})", **allowed)
-    assert "[[2. 2.]\n [2. 2.]]" in printed
+    script = f"""
+import hostcall
+from tests.support.saved import keras_models
+keras_models.by_command({keras_folder + "/functional"!r})
+"""
+    ended = fresh_python.run_program(script, HOSTCALL_ALLOW=functions.__name__)
+    assert ended.status == 0, ended.said
+    assert "[[2. 2.]\n [2. 2.]]" in ended.printed

@@ -32,6 +32,17 @@ class Looking:
         return x
 
 
+def assert_settings_are_seen(look: Looking, run: Callable[[], Any], count: int) -> None:
+    """As many calls of a run see what is set where it is started."""
+    for value in ("one", "two"):
+        look.seen.clear()
+        token = VARIABLE.set(value)
+        with np.errstate(divide="ignore"):
+            run()
+        VARIABLE.reset(token)
+        assert look.seen == [("ignore", value)] * count
+
+
 def called(**how: Any) -> Callable[..., Any]:
     return lambda look: hostcall.callback(look, result=like, **how)
 
@@ -54,14 +65,7 @@ def test_calls_see_what_the_starter_sees(way: Any, x: tf.Tensor) -> None:
     look = Looking()
     call = way(look)
     program = jitted(lambda x: [call(x + float(i)) for i in range(12)])
-    for value in ("one", "two"):
-        look.seen.clear()
-        token = VARIABLE.set(value)
-        with np.errstate(divide="ignore"):
-            for _ in range(3):
-                program(x)
-        VARIABLE.reset(token)
-        assert look.seen == [("ignore", value)] * 36
+    assert_settings_are_seen(look, lambda: [program(x) for _ in range(3)], 36)
 
 
 @each_way
@@ -139,13 +143,7 @@ def test_on_whatever_thread(way: Any, wrap: Any, x: tf.Tensor) -> None:
     look = Looking()
     call = way(look)
     program = wrap(jitted(lambda x: [call(x + float(i)) for i in range(3)]))
-    for value in ("one", "two"):
-        look.seen.clear()
-        token = VARIABLE.set(value)
-        with np.errstate(divide="ignore"):
-            program(x)
-        VARIABLE.reset(token)
-        assert look.seen == [("ignore", value)] * 3
+    assert_settings_are_seen(look, lambda: program(x), 3)
 
 
 @each_way

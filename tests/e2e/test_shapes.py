@@ -9,12 +9,16 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import each_mode, jitted, plain
+from tests.support.helpers import (
+    assert_equal,
+    each_mode,
+    each_public_op,
+    gradient_of,
+    jitted,
+)
 
 X = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 
-OPS = [tf.numpy_function, tf.py_function, tf.compat.v1.py_func]
-each_op = pytest.mark.parametrize("op", OPS, ids=["numpy_function", "py_function", "py_func"])
 
 Pair = collections.namedtuple("Pair", ["total", "twice"])
 
@@ -35,7 +39,7 @@ DECLARATIONS = {
 }
 
 
-@each_op
+@each_public_op
 @each_mode
 @pytest.mark.parametrize("result", DECLARATIONS.values(), ids=DECLARATIONS.keys())
 def test_declared_results(op: Any, mode: Any, result: Any) -> None:
@@ -48,17 +52,6 @@ def test_declared_results(op: Any, mode: Any, result: Any) -> None:
         return y * 2.0
 
     np.testing.assert_array_equal(program(X), [12.0, 30.0])
-
-
-@each_op
-@each_mode
-def test_declare_as_a_decorator(op: Any, mode: Any) -> None:
-    @hostcall.declare(result=lambda x: tf.TensorSpec(x.shape[1:], x.dtype))
-    def first_row(x: Any) -> Any:
-        return x[0]
-
-    assert first_row(X.numpy()).tolist() == [1.0, 2.0, 3.0]
-    np.testing.assert_array_equal(mode(lambda x: op(first_row, [x], tf.float32))(X), X[0])
 
 
 @each_mode
@@ -112,7 +105,7 @@ def test_structures_of_results(mode: Any, tout: Any, result: Any) -> None:
     np.testing.assert_array_equal(twice, 2.0 * X)
 
 
-@each_op
+@each_public_op
 @each_mode
 def test_a_tensor_spec_in_tout(op: Any, mode: Any) -> None:
     @mode
@@ -126,17 +119,7 @@ def test_a_tensor_spec_in_tout(op: Any, mode: Any) -> None:
     np.testing.assert_array_equal(program(X), [6.0, 15.0])
 
 
-@each_op
-def test_callback_objects(op: Any) -> None:
-    kind = "eager" if op is tf.py_function else "numpy"
-    total = hostcall.callback(
-        _total(), result=lambda x: tf.TensorSpec(x.shape[:1], x.dtype), kind=kind
-    )
-    for run in (plain(total), jitted(total), total):
-        np.testing.assert_array_equal(run(X), [6.0, 15.0])
-
-
-@each_op
+@each_public_op
 def test_each_source_fills_in_what_those_before_it_leave_open(op: Any) -> None:
     def padded(x: Any) -> Any:
         return np.zeros([2, 3, 4, 5], np.float32)
@@ -152,7 +135,7 @@ def test_each_source_fills_in_what_those_before_it_leave_open(op: Any) -> None:
     np.testing.assert_array_equal(program(X), np.zeros([2, 3, 4, 5]))
 
 
-@each_op
+@each_public_op
 def test_a_rule_knows_the_sizes_that_tracing_does_not(op: Any) -> None:
     seen = []
 
@@ -205,17 +188,16 @@ def test_trace_finds_the_shapes_of_a_py_function() -> None:
 
     for batch in (1, 5):
         x = tf.ones([batch, 3])
-        for actual, expected in zip(program(x), work(x), strict=True):
-            np.testing.assert_array_equal(actual, expected)
+        assert_equal(program(x), work(x))
 
 
 def test_gradient_calls_know_the_shapes_of_the_forward_inputs() -> None:
+    def total(x: tf.Tensor) -> tf.Tensor:
+        return tf.py_function(lambda x: tf.reduce_sum(x**2), [x], tf.TensorSpec([], tf.float32))
+
     @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None, 3], tf.float32)])
     def program(x: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = tf.py_function(lambda x: tf.reduce_sum(x**2), [x], tf.TensorSpec([], tf.float32))
-        return tape.gradient(y, x)
+        return gradient_of(total, x)
 
     for batch in (1, 2, 6, 0, 2):
         x = tf.random.stateless_uniform([batch, 3], [1, batch])

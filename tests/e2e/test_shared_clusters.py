@@ -144,10 +144,7 @@ def test_each_calls_the_python_function_of_its_own() -> None:
     def adding(number: float) -> Any:
         add = hostcall.callback(lambda v: v + np.float32(number), result=lambda v: v)
 
-        def added(n: tf.Tensor) -> tf.Tensor:
-            return add(numbers(n) * 2.0) * 2.0
-
-        return jitted(added)
+        return jitted(lambda n: add(numbers(n) * 2.0) * 2.0)
 
     functions = [adding(float(number)) for number in range(2)]
     for number, function in enumerate(functions):

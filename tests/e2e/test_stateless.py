@@ -30,6 +30,11 @@ def _callback(function: Callable[[Any], Any], x: tf.Tensor) -> tf.Tensor:
     return hostcall.callback(function, result=lambda x: x, stateful=False)(x)
 
 
+def _noting(entries: list[str]) -> Callable[[str], Callable[[np.ndarray], np.ndarray]]:
+    """Makes functions that write their tags down."""
+    return lambda tag: lambda x: (entries.append(tag), x * np.float32(2.0))[1]
+
+
 each_way = pytest.mark.parametrize("call", [_numpy_function, _v1_py_func, _callback])
 each_mode = pytest.mark.parametrize("jit_compile", [False, True], ids=["plain", "jitted"])
 
@@ -48,9 +53,7 @@ def test_the_value_is_right(call: Call, jit_compile: bool) -> None:
 @each_way
 def test_an_unused_call_does_not_run(call: Call, jit_compile: bool) -> None:
     entries: list[str] = []
-
-    def note(tag: str) -> Callable[[np.ndarray], np.ndarray]:
-        return lambda x: (entries.append(tag), x)[1]
+    note = _noting(entries)
 
     @tf.function(jit_compile=jit_compile)
     def program(x: tf.Tensor) -> tf.Tensor:
@@ -59,7 +62,7 @@ def test_an_unused_call_does_not_run(call: Call, jit_compile: bool) -> None:
         return call(note("used"), x)
 
     for runs in (1, 2):
-        np.testing.assert_array_equal(program(X), X)
+        np.testing.assert_array_equal(program(X), 2.0 * X)
         assert entries == ["used"] * runs
 
 
@@ -67,9 +70,7 @@ def test_an_unused_call_does_not_run(call: Call, jit_compile: bool) -> None:
 @each_way
 def test_a_call_of_a_branch_not_taken_does_not_run(call: Call, jit_compile: bool) -> None:
     entries: list[str] = []
-
-    def note(tag: str) -> Callable[[np.ndarray], np.ndarray]:
-        return lambda x: (entries.append(tag), x * np.float32(2.0))[1]
+    note = _noting(entries)
 
     @tf.function(jit_compile=jit_compile)
     def program(x: tf.Tensor, choice: tf.Tensor) -> tf.Tensor:

@@ -1,6 +1,7 @@
 """Compiled programs take variables when they start and assign them at their end; nothing hangs."""
 
 import faulthandler
+import functools
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import jitted, outcome, plain
+from tests.support.helpers import assert_close, gradient_of, jitted, outcome, plain
 
 SCALAR = tf.TensorSpec([], tf.float32)
 HANG = 300  # seconds
@@ -146,8 +147,8 @@ def test_a_training_step_whose_callback_reads_the_weights() -> None:
     expected, actual = train(plain), train(jitted)
     assert actual["seen"] == actual["before"]
     assert actual["steps"] == expected["steps"] == 20
-    np.testing.assert_allclose(actual["losses"], expected["losses"], rtol=1e-5)
-    np.testing.assert_allclose(actual["weights"], expected["weights"], rtol=1e-5)
+    for what in ("losses", "weights"):
+        np.testing.assert_allclose(actual[what], expected[what], rtol=1e-5)
 
 
 class Watched(keras.Model):
@@ -200,9 +201,7 @@ def test_fitting_a_keras_model_that_shows_its_weights_step_and_learning_rate() -
     assert [(step, rate) for _, step, rate in seen] == [
         (3 * epoch + batch, 0.5 / 2 ** (epoch + 1)) for epoch in range(3) for batch in range(3)
     ]
-    np.testing.assert_allclose(losses["loss"], expected[2]["loss"], rtol=1e-5)
-    for ours, stock in zip(weights, expected[3], strict=True):
-        np.testing.assert_allclose(ours, stock, rtol=1e-5)
+    assert_close([losses["loss"], weights], [expected[2]["loss"], expected[3]], rtol=1e-5)
 
 
 @on_copies
@@ -336,15 +335,7 @@ def module(decorate: Any) -> Any:
 
 
 def gradient(decorate: Any) -> Any:
-    program = initial_value(decorate)
-
-    def run(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = program(x)
-        return tape.gradient(y, x)
-
-    return run
+    return functools.partial(gradient_of, initial_value(decorate))
 
 
 def nested(decorate: Any) -> Any:
@@ -358,14 +349,8 @@ def nested_in_a_compiled_one(decorate: Any) -> Any:
 PROGRAMS: dict[str, Make] = {
     make.__name__: make
     for make in (
-        initial_value,
-        several,
-        other_arguments,
-        callbacks,
-        module,
-        gradient,
-        nested,
-        nested_in_a_compiled_one,
+        *(initial_value, several, other_arguments, callbacks, module),
+        *(gradient, nested, nested_in_a_compiled_one),
     )
 }
 
@@ -381,11 +366,9 @@ def outcome_of(make: Make, jit_compile: bool | None) -> tuple[list[float], list[
     return [float(program(tf.constant(value))) for value in VALUES], [*calls]
 
 
-@pytest.mark.parametrize("make", PROGRAMS)
-def test_such_variables_are_those_of_the_uncompiled_function(make: str) -> None:
-    assert outcome_of(PROGRAMS[make], jit_compile=True) == outcome_of(
-        PROGRAMS[make], jit_compile=None
-    )
+@pytest.mark.parametrize("make", PROGRAMS.values(), ids=PROGRAMS)
+def test_such_variables_are_those_of_the_uncompiled_function(make: Make) -> None:
+    assert outcome_of(make, jit_compile=True) == outcome_of(make, jit_compile=None)
 
 
 def test_nothing_is_logged_of_the_first_call(caplog: pytest.LogCaptureFixture) -> None:

@@ -48,6 +48,13 @@ def shapes_for(method: str) -> list[Any]:
     return expected[method]
 
 
+def total_of(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The sum of xs * call(x, w), as a function of xs and w."""
+    return lambda args: tf.reduce_sum(
+        tf.vectorized_map(lambda x: call(x, args[1]), args[0]) * args[0]
+    )
+
+
 @pytest.mark.parametrize("mode", [*MODES, eagerly])
 @each_method
 @pytest.mark.parametrize("stateful", [True, False])
@@ -66,7 +73,7 @@ def test_a_callback_is_called_once_or_for_each_element(
 @each_method
 @pytest.mark.parametrize("op", [tf.numpy_function, tf.py_function, tf.compat.v1.py_func])
 def test_the_stock_ops(mode: Any, method: str, op: Any) -> None:
-    noted = Noted(lambda x, w: x * w)
+    noted = scaled_by()
     hostcall.declare(noted, result=like, vmap_method=method)
     program = mode(lambda xs, w: tf.vectorized_map(lambda x: op(noted, [x, w], tf.float32), xs))
     np.testing.assert_array_equal(program(XS, W), XS * W)
@@ -99,7 +106,7 @@ def test_structures_and_shapes_that_follow_from_those_of_one_element(
 @each_mode
 @each_method
 def test_one_map_in_another(mode: Any, method: str) -> None:
-    noted = Noted(lambda x, w: x * w)
+    noted = scaled_by()
     call = hostcall.callback(noted, result=like, vmap_method=method)
 
     def program(ws: Any) -> Any:
@@ -149,11 +156,7 @@ def test_the_gradient_of_a_mapped_callback_with_a_gradient_of_its_own(
         lambda x, w: x * w, result=like, kind=kind, grad=grad, vmap_method=method
     )
 
-    def total(args: Any) -> Any:
-        xs, w = args
-        return tf.reduce_sum(tf.vectorized_map(lambda x: call(x, w), xs) * xs)
-
-    of_xs, of_w = mode(lambda xs, w: gradient_of(total, [xs, w]))(XS, W)
+    of_xs, of_w = mode(lambda *args: gradient_of(total_of(call), [*args]))(XS, W)
     np.testing.assert_allclose(of_xs, 3 * XS * W + XS * W)
     np.testing.assert_allclose(of_w, tf.reduce_sum(XS * XS, 0))
 
@@ -371,20 +374,13 @@ def pool() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
         yield executor
 
 
-class Scaled:
-    """x * w, and the shapes that it was called with."""
-
-    def __init__(self) -> None:
-        self.shapes: list[Any] = []
-
-    def __call__(self, x: Any, w: Any) -> Any:
-        self.shapes.append((x.shape, w.shape))
-        return x * w
+def scaled_by() -> Noted:
+    return Noted(lambda x, w: x * w)
 
 
 @each_mode
 def test_each_worker_gets_a_part(mode: Any, pool: Any) -> None:
-    scaled = Scaled()
+    scaled = scaled_by()
     call = hostcall.callback(scaled, result=like, executor=pool, vmap_method="map")
     program = mode(lambda xs, w: tf.vectorized_map(lambda x: call(x, w), xs))
     np.testing.assert_array_equal(program(ROWS, W), ROWS * W)
@@ -393,7 +389,7 @@ def test_each_worker_gets_a_part(mode: Any, pool: Any) -> None:
 
 @each_mode
 def test_one_divided_map_in_another(mode: Any, pool: Any) -> None:
-    scaled = Scaled()
+    scaled = scaled_by()
     call = hostcall.callback(scaled, result=like, executor=pool, vmap_method="map")
 
     def program(ws: Any) -> Any:
@@ -408,22 +404,15 @@ def test_gradients_of_divided_maps(mode: Any, pool: Any) -> None:
     def grad(inputs: Any, _: Any, upstream: Any) -> Any:
         return call(upstream, inputs[1]), call(upstream, inputs[0])
 
-    call = hostcall.callback(Scaled(), result=like, executor=pool, vmap_method="map", grad=grad)
-
-    def program(xs: Any, w: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch([xs, w])
-            total = tf.reduce_sum(tf.vectorized_map(lambda x: call(x, w), xs) * xs)
-        return tape.gradient(total, [xs, w])
-
-    of_xs, of_w = mode(program)(ROWS, W)
+    call = hostcall.callback(scaled_by(), result=like, executor=pool, vmap_method="map", grad=grad)
+    of_xs, of_w = mode(lambda *args: gradient_of(total_of(call), [*args]))(ROWS, W)
     np.testing.assert_allclose(of_xs, 2 * ROWS * W)
     np.testing.assert_allclose(of_w, tf.reduce_sum(ROWS * ROWS, 0))
 
 
 def test_from_jax(pool: Any) -> None:
     xs, w = jnp.asarray(ROWS.numpy()), jnp.asarray(W.numpy())
-    scaled = Scaled()
+    scaled = scaled_by()
     call = hostcall.callback(scaled, result=like, executor=pool, vmap_method="map")
     program = jax.vmap(call, in_axes=(0, None))
     np.testing.assert_array_equal(jax.jit(program)(xs, w), ROWS * W)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import hostcall
@@ -120,6 +121,12 @@ def outside(mode: Any, function: Callable[..., Any], ask: Ask = gradient) -> Cal
 
 
 PLACES = {"inside": inside, "outside": outside}
+
+
+each_size = pytest.mark.parametrize("size", SIZES)
+small_and_large = pytest.mark.parametrize("size", [4, 65_536])
+each_place = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+each_wrapper = pytest.mark.parametrize("call", WRAPPERS.values(), ids=WRAPPERS)
 
 
 def assert_close(actual: Any, expected: Any) -> None:

@@ -67,6 +67,16 @@ def stateless_py_func(function: Any, inp: Any, Tout: Any) -> Any:  # noqa: N803 
 NUMPY_OPS = [tf.numpy_function, tf.compat.v1.py_func, stateless_py_func]
 OPS = [*NUMPY_OPS, tf.py_function]
 each_op = pytest.mark.parametrize("op", OPS)
+STATEFUL_OPS = [op for op in OPS if op is not stateless_py_func]
+each_stateful_op = pytest.mark.parametrize("op", STATEFUL_OPS, ids=lambda op: op.__name__)
+# Those that calls are written with, and those that are decorators.
+PUBLIC_OPS = [tf.numpy_function, tf.py_function, tf.compat.v1.py_func]
+each_public_op = pytest.mark.parametrize(
+    "op", PUBLIC_OPS, ids=["numpy_function", "py_function", "py_func"]
+)
+each_decorator = pytest.mark.parametrize(
+    "op", PUBLIC_OPS[:2], ids=["numpy_function", "py_function"]
+)
 
 
 def to_numpy(structure: Any) -> Any:
@@ -109,17 +119,42 @@ def outcome(function: Callable[..., Any], *args: Any) -> Any:
         return type(error)
 
 
-def gradient_of(function: Callable[..., Any], x: Any) -> Any:
+def gradient_of(function: Callable[..., Any], x: Any, upstream: Any = None) -> Any:
     """Return what a tape around a call says is its gradient."""
+    return value_and_gradient(function, x, upstream)[1]
+
+
+def value_and_gradient(function: Callable[..., Any], x: Any, upstream: Any = None) -> Any:
+    """The result of a call, and what a tape around it says is its gradient."""
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = function(x)
-    return tape.gradient(y, x)
+    return y, tape.gradient(y, x, output_gradients=upstream)
 
 
 def assert_as_plain(program: Callable[..., Any], *args: Any) -> None:
     """Compile the program; its results are bitwise those of the plain graph."""
     assert_same(to_numpy(jitted(program)(*args)), to_numpy(plain(program)(*args)))
+
+
+def _in_a_session(inner: Callable[[tf.Tensor], Any], x: tf.Tensor) -> Any:
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        results = inner(tf.constant(x.numpy()))
+        return tf.nest.pack_sequence_as(results, session.run(tf.nest.flatten(results)))
+
+
+# What may call a compiled function.
+CALLERS: dict[str, Callable[[Callable[[tf.Tensor], Any], tf.Tensor], Any]] = {
+    "a plain function": lambda inner, x: plain(lambda x: inner(x))(x),
+    "a compiled function": lambda inner, x: jitted(lambda x: inner(x + 1.0))(x - 1.0),
+    "a session": _in_a_session,
+}
+each_caller = pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
+
+
+def assert_as_plain_called_by(caller: Any, program: Callable[..., Any], x: tf.Tensor) -> None:
+    """Compile the program; called so, it has bitwise the results of the plain graph."""
+    assert_same(to_numpy(caller(jitted(program), x)), to_numpy(plain(program)(x)))
 
 
 def assert_says(text: Any, *parts: str) -> None:
@@ -138,6 +173,14 @@ def assert_close(actual: Any, expected: Any, rtol: float = 1e-6, atol: float = 0
     """Both hold numbers in their leaves that are close."""
     for one, other in zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True):
         np.testing.assert_allclose(one, other, rtol=rtol, atol=atol)
+
+
+def assert_alike(actual: Any, expected: Any, rtol: float = 1e-6, atol: float = 0.0) -> None:
+    """Both hold tensors in their leaves with the same shapes and dtypes that are close."""
+    tf.nest.assert_same_structure(actual, expected)
+    pairs = list(zip(tf.nest.flatten(actual), tf.nest.flatten(expected), strict=True))
+    assert [(one.shape, one.dtype) for one, _ in pairs] == [(y.shape, y.dtype) for _, y in pairs]
+    assert_close(actual, expected, rtol, atol)
 
 
 def assert_same(actual: Any, expected: Any) -> None:
@@ -164,3 +207,13 @@ def returning(op: Any, value: Any, tout: Any, shapes: Any) -> Any:
         return [tf.ensure_shape(r, shape) for r, shape in zip(results, shapes, strict=True)]
 
     return program
+
+
+class Returns:
+    """A function of its own each time, that returns numbers in a shape that is told later."""
+
+    def __init__(self, *shape: int) -> None:
+        self.shape = shape
+
+    def __call__(self, *_: Any) -> np.ndarray:
+        return np.arange(np.prod(self.shape), dtype=np.float32).reshape(self.shape)

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.support.helpers import to_numpy
 
 X = tf.constant([1.0, 2.0, -0.0])
 
@@ -44,14 +45,17 @@ class Machine:
 
 def recorded(file: str, machine: Machine, run: Callable[[], Any]) -> list[bytes]:
     """What `run` returns, which is the same in a replay, where the machine is not there."""
+
+    def results() -> list[bytes]:
+        return [to_numpy(value).tobytes() for value in tf.nest.flatten(run())]
+
     with hostcall.record(file):
-        results = [value.numpy().tobytes() for value in tf.nest.flatten(run())]
+        expected = results()
     machine.is_there = False
     with hostcall.replay(file):
-        again = [value.numpy().tobytes() for value in tf.nest.flatten(run())]
-    assert again == results
+        assert results() == expected
     machine.is_there = True
-    return results
+    return expected
 
 
 def refusal(file: str, run: Callable[[], Any]) -> str:

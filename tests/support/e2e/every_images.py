@@ -4,7 +4,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tests.support.e2e.every_op import case, raw_case
+from tests.support.e2e.every_op import cases, gradient_cases, raw_case
 
 _BOXES = tf.constant(
     [[0.0, 0.0, 0.6, 0.6], [0.1, 0.1, 0.7, 0.6], [0.5, 0.5, 1.0, 1.0], [0.0, 0.5, 0.4, 1.0]]
@@ -20,24 +20,41 @@ def _pixels(x: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.tile(image(x)[0], [1, 1, 3]) * 4.0, tf.uint8)
 
 
-case("ResizeArea", lambda x: tf.image.resize(image(x), [3, 2], "area") * 2.0)
-case(
-    "ResizeBicubic",
-    lambda x: tf.image.resize(image(x), [3, 2], "bicubic", antialias=False),
-    gradient=True,
+cases(
+    ResizeArea=lambda x: tf.image.resize(image(x), [3, 2], "area") * 2.0,
+    ExtractGlimpseV2=lambda x: tf.image.extract_glimpse(image(x), [2, 2], x[None, :2] * 0.1) + 1.0,
+    DrawBoundingBoxesV2=lambda x: tf.image.draw_bounding_boxes(image(x), _BOXES[None], [[1.0]]),
+    NonMaxSuppressionV5=lambda x: tf.image.non_max_suppression_with_scores(
+        _BOXES, x, 3, soft_nms_sigma=0.5
+    ),
+    NonMaxSuppressionWithOverlaps=lambda x: tf.image.non_max_suppression_overlaps(tf.eye(4), x, 3),
+    CombinedNonMaxSuppression=lambda x: tf.image.combined_non_max_suppression(
+        _BOXES[None, :, None], x[None, :, None], 2, 3
+    ),
+    SampleDistortedBoundingBoxV2=lambda x: tf.image.sample_distorted_bounding_box(
+        [4, 4, 3], _BOXES[None] * x[0] * 0.2, seed=3
+    ),
+    StatelessSampleDistortedBoundingBox=lambda x: tf.image.stateless_sample_distorted_bounding_box(
+        [4, 4, 3], _BOXES[None] * x[0] * 0.2, seed=[1, 2]
+    ),
+    EncodePng=lambda x: tf.io.encode_png(_pixels(x)),
+    EncodeJpeg=lambda x: tf.io.encode_jpeg(_pixels(x)),
+    DecodePng=lambda x: tf.cast(tf.io.decode_png(tf.io.encode_png(_pixels(x))), tf.int32) + 1,
+    DecodeJpeg=lambda x: tf.io.decode_jpeg(
+        tf.io.encode_jpeg(_pixels(x)), dct_method="INTEGER_ACCURATE"
+    ),
+    DecodeImage=lambda x: tf.io.decode_image(tf.io.encode_png(_pixels(x)), dtype=tf.float32),
+    DecodeAndCropJpeg=lambda x: tf.io.decode_and_crop_jpeg(
+        tf.io.encode_jpeg(_pixels(x)), [1, 1, 2, 3]
+    ),
+    ExtractJpegShape=lambda x: tf.io.extract_jpeg_shape(tf.io.encode_jpeg(_pixels(x))) * 2,
+)
+gradient_cases(
+    ResizeBicubic=lambda x: tf.image.resize(image(x), [3, 2], "bicubic", antialias=False),
+    ScaleAndTranslate=lambda x: tf.image.resize(image(x), [3, 2], "lanczos3"),
+    CropAndResize=lambda x: tf.image.crop_and_resize(image(x), _BOXES, [0] * 4, [2, 2]),
 )
 raw_case("ResizeBicubic", gradient=True, images=image, size=[5, 6])
-case("ScaleAndTranslate", lambda x: tf.image.resize(image(x), [3, 2], "lanczos3"), gradient=True)
-case(
-    "CropAndResize",
-    lambda x: tf.image.crop_and_resize(image(x), _BOXES, [0] * 4, [2, 2]),
-    gradient=True,
-)
-case(
-    "ExtractGlimpseV2",
-    lambda x: tf.image.extract_glimpse(image(x), [2, 2], x[None, :2] * 0.1) + 1.0,
-)
-case("DrawBoundingBoxesV2", lambda x: tf.image.draw_bounding_boxes(image(x), _BOXES[None], [[1.0]]))
 raw_case(
     "ImageProjectiveTransformV3",
     gradient=True,
@@ -55,50 +72,15 @@ raw_case(
     output_shape=[4, 4],
     interpolation="NEAREST",
 )
-case(
-    "NonMaxSuppressionV5",
-    lambda x: tf.image.non_max_suppression_with_scores(_BOXES, x, 3, soft_nms_sigma=0.5),
-)
 raw_case("NonMaxSuppression", boxes=_BOXES, scores=lambda x: x, max_output_size=3)
 raw_case(
     "NonMaxSuppressionV2", boxes=_BOXES, scores=lambda x: x, max_output_size=3, iou_threshold=0.4
 )
-case(
-    "NonMaxSuppressionWithOverlaps",
-    lambda x: tf.image.non_max_suppression_overlaps(tf.eye(4), x, 3),
-)
-case(
-    "CombinedNonMaxSuppression",
-    lambda x: tf.image.combined_non_max_suppression(_BOXES[None, :, None], x[None, :, None], 2, 3),
-)
-case(
-    "SampleDistortedBoundingBoxV2",
-    lambda x: tf.image.sample_distorted_bounding_box([4, 4, 3], _BOXES[None] * x[0] * 0.2, seed=3),
-)
-case(
-    "StatelessSampleDistortedBoundingBox",
-    lambda x: tf.image.stateless_sample_distorted_bounding_box(
-        [4, 4, 3], _BOXES[None] * x[0] * 0.2, seed=[1, 2]
-    ),
-)
-case("EncodePng", lambda x: tf.io.encode_png(_pixels(x)))
-case("EncodeJpeg", lambda x: tf.io.encode_jpeg(_pixels(x)))
 raw_case(
     "EncodeJpegVariableQuality",
     images=_pixels,
     quality=lambda x: tf.cast(x[0] * 20.0, tf.int32),
 )
-case("DecodePng", lambda x: tf.cast(tf.io.decode_png(tf.io.encode_png(_pixels(x))), tf.int32) + 1)
-case(
-    "DecodeJpeg",
-    lambda x: tf.io.decode_jpeg(tf.io.encode_jpeg(_pixels(x)), dct_method="INTEGER_ACCURATE"),
-)
-case("DecodeImage", lambda x: tf.io.decode_image(tf.io.encode_png(_pixels(x)), dtype=tf.float32))
-case(
-    "DecodeAndCropJpeg",
-    lambda x: tf.io.decode_and_crop_jpeg(tf.io.encode_jpeg(_pixels(x)), [1, 1, 2, 3]),
-)
-case("ExtractJpegShape", lambda x: tf.io.extract_jpeg_shape(tf.io.encode_jpeg(_pixels(x))) * 2)
 
 
 def _bmp(x: tf.Tensor) -> tf.Tensor:
@@ -119,8 +101,10 @@ def _gif(x: tf.Tensor) -> tf.Tensor:
     )
 
 
-case("DecodeBmp", lambda x: tf.io.decode_bmp(_bmp(x)))
-case("DecodeGif", lambda x: tf.io.decode_gif(_gif(x)))
+cases(
+    DecodeBmp=lambda x: tf.io.decode_bmp(_bmp(x)),
+    DecodeGif=lambda x: tf.io.decode_gif(_gif(x)),
+)
 
 
 def _sound(x: tf.Tensor) -> tf.Tensor:
@@ -131,7 +115,9 @@ def _spectrogram(x: tf.Tensor) -> Any:
     return tf.raw_ops.AudioSpectrogram(input=_sound(x), window_size=8, stride=4)
 
 
-case("AudioSpectrogram", lambda x: _spectrogram(x) * 2.0)
+cases(
+    AudioSpectrogram=lambda x: _spectrogram(x) * 2.0,
+    EncodeWav=lambda x: tf.audio.encode_wav(_sound(x), 16000),
+    DecodeWav=lambda x: tf.audio.decode_wav(tf.audio.encode_wav(_sound(x), 16000)),
+)
 raw_case("Mfcc", spectrogram=_spectrogram, sample_rate=16000, dct_coefficient_count=4)
-case("EncodeWav", lambda x: tf.audio.encode_wav(_sound(x), 16000))
-case("DecodeWav", lambda x: tf.audio.decode_wav(tf.audio.encode_wav(_sound(x), 16000)))

@@ -5,7 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from tests.support.e2e.every_images import image as _image
-from tests.support.e2e.every_op import case, raw_case
+from tests.support.e2e.every_op import case, cases, gradient_cases, raw_case
 from tests.support.e2e.every_op import ints as _ints
 
 
@@ -23,20 +23,22 @@ def _ids(x: tf.Tensor) -> tf.Tensor:
     return tf.cast(x > 0.0, tf.int32) * tf.constant([0, 0, 1, 1])
 
 
-case("Eig", lambda x: tf.sort(tf.abs(tf.linalg.eigvals(_general(x)))))
-case("Eig", lambda x: tf.abs(tf.linalg.eig(_general(x))[0]), gradient=True)
-case("Lu", lambda x: tf.linalg.lu(_general(x)))
-case("MatrixLogarithm", lambda x: tf.abs(tf.linalg.logm(tf.cast(matrix(x), tf.complex64))))
-case("MatrixSquareRoot", lambda x: tf.linalg.sqrtm(matrix(x)), gradient=True)
-case("MatrixDeterminant", lambda x: tf.linalg.det(_general(x)) * 2.0, gradient=True)
-case("LogMatrixDeterminant", lambda x: tf.linalg.slogdet(_general(x)), gradient=True)
-case("MatrixSolveLs", lambda x: tf.linalg.lstsq(_general(x), x[:2, None], fast=False))
-raw_case("CholeskyGrad", l=lambda x: tf.linalg.cholesky(matrix(x)), grad=matrix)
-case(
-    "BandedTriangularSolve",
-    lambda x: tf.raw_ops.BandedTriangularSolve(matrix=tf.stack([x + 1.0, x]), rhs=x[:, None]),
-    gradient=True,
+cases(
+    Eig=lambda x: tf.sort(tf.abs(tf.linalg.eigvals(_general(x)))),
+    Lu=lambda x: tf.linalg.lu(_general(x)),
+    MatrixLogarithm=lambda x: tf.abs(tf.linalg.logm(tf.cast(matrix(x), tf.complex64))),
+    MatrixSolveLs=lambda x: tf.linalg.lstsq(_general(x), x[:2, None], fast=False),
 )
+gradient_cases(
+    Eig=lambda x: tf.abs(tf.linalg.eig(_general(x))[0]),
+    MatrixSquareRoot=lambda x: tf.linalg.sqrtm(matrix(x)),
+    MatrixDeterminant=lambda x: tf.linalg.det(_general(x)) * 2.0,
+    LogMatrixDeterminant=lambda x: tf.linalg.slogdet(_general(x)),
+    BandedTriangularSolve=lambda x: tf.raw_ops.BandedTriangularSolve(
+        matrix=tf.stack([x + 1.0, x]), rhs=x[:, None]
+    ),
+)
+raw_case("CholeskyGrad", l=lambda x: tf.linalg.cholesky(matrix(x)), grad=matrix)
 
 _SPECIAL = {
     "BesselI0": tf.math.special.bessel_i0,
@@ -65,44 +67,42 @@ for _name, _function in _SPECIAL.items():
     _inside = _name in ("BesselI0", "Dawsn", "Expint")  # one is like the other
     case(_name, _special(_function), gradient=True, loop=_inside, branch=_inside)
 
-case("EuclideanNorm", lambda x: tf.math.reduce_euclidean_norm(x) * 2.0, gradient=True)
-case("NthElement", lambda x: tf.raw_ops.NthElement(input=x, n=2), gradient=True)
-case("InTopK", lambda x: tf.raw_ops.InTopK(predictions=matrix(x), targets=_ids(x)[1:3], k=1))
-case("HistogramFixedWidth", lambda x: tf.histogram_fixed_width(x, [0.0, 4.0], 5) * 2)
-case("UnravelIndex", lambda x: tf.unravel_index(_ints(x), [2, 2]) + 1)
-case("SegmentSum", lambda x: tf.math.segment_sum(x * 2.0, _ids(x)), gradient=True)
-case("SegmentMean", lambda x: tf.math.segment_mean(x * 2.0, _ids(x)), gradient=True)
-case("SegmentMax", lambda x: tf.math.segment_max(x * 2.0, _ids(x)), gradient=True)
-case("SegmentMin", lambda x: tf.math.segment_min(x * 2.0, _ids(x)), gradient=True)
-case("SegmentProd", lambda x: tf.math.segment_prod(x * 2.0, _ids(x)), gradient=True)
+gradient_cases(
+    EuclideanNorm=lambda x: tf.math.reduce_euclidean_norm(x) * 2.0,
+    NthElement=lambda x: tf.raw_ops.NthElement(input=x, n=2),
+    SegmentSum=lambda x: tf.math.segment_sum(x * 2.0, _ids(x)),
+    SegmentMean=lambda x: tf.math.segment_mean(x * 2.0, _ids(x)),
+    SegmentMax=lambda x: tf.math.segment_max(x * 2.0, _ids(x)),
+    SegmentMin=lambda x: tf.math.segment_min(x * 2.0, _ids(x)),
+    SegmentProd=lambda x: tf.math.segment_prod(x * 2.0, _ids(x)),
+)
+cases(
+    InTopK=lambda x: tf.raw_ops.InTopK(predictions=matrix(x), targets=_ids(x)[1:3], k=1),
+    HistogramFixedWidth=lambda x: tf.histogram_fixed_width(x, [0.0, 4.0], 5) * 2,
+    UnravelIndex=lambda x: tf.unravel_index(_ints(x), [2, 2]) + 1,
+)
 _GATHERED = tf.constant([0, 2, 3, 1])
-case("SparseSegmentSum", lambda x: tf.sparse.segment_sum(x, _GATHERED, _ids(x)), gradient=True)
-case("SparseSegmentMean", lambda x: tf.sparse.segment_mean(x, _GATHERED, _ids(x)), gradient=True)
-case("SparseSegmentSqrtN", lambda x: tf.sparse.segment_sqrt_n(x, _GATHERED, _ids(x)), gradient=True)
-case(
-    "SparseSegmentSumWithNumSegments",
-    lambda x: tf.sparse.segment_sum(x, _GATHERED, _ids(x), 3) + 1.0,
-    gradient=True,
+gradient_cases(
+    SparseSegmentSum=lambda x: tf.sparse.segment_sum(x, _GATHERED, _ids(x)),
+    SparseSegmentMean=lambda x: tf.sparse.segment_mean(x, _GATHERED, _ids(x)),
+    SparseSegmentSqrtN=lambda x: tf.sparse.segment_sqrt_n(x, _GATHERED, _ids(x)),
+    SparseSegmentSumWithNumSegments=lambda x: tf.sparse.segment_sum(x, _GATHERED, _ids(x), 3) + 1.0,
+    SparseSegmentMeanWithNumSegments=lambda x: (
+        tf.sparse.segment_mean(x, _GATHERED, _ids(x), 3) + 1.0
+    ),
+    SparseSegmentSqrtNWithNumSegments=lambda x: (
+        tf.sparse.segment_sqrt_n(x, _GATHERED, _ids(x), 3) + 1.0
+    ),
+    IsotonicRegression=lambda x: tf.nn.isotonic_regression(x[None])[0] * 2.0,
+    SobolSample=lambda x: tf.math.sobol_sample(2, 3) * x[0],
 )
-case(
-    "SparseSegmentMeanWithNumSegments",
-    lambda x: tf.sparse.segment_mean(x, _GATHERED, _ids(x), 3) + 1.0,
-    gradient=True,
-)
-case(
-    "SparseSegmentSqrtNWithNumSegments",
-    lambda x: tf.sparse.segment_sqrt_n(x, _GATHERED, _ids(x), 3) + 1.0,
-    gradient=True,
-)
-case("IsotonicRegression", lambda x: tf.nn.isotonic_regression(x[None])[0] * 2.0, gradient=True)
-case("SobolSample", lambda x: tf.math.sobol_sample(2, 3) * x[0], gradient=True)
-raw_case("NearestNeighbors", points=matrix, centers=_general, k=1)
 case(
     "KmeansPlusPlusInitialization",
     lambda x: tf.raw_ops.KmeansPlusPlusInitialization(
         points=matrix(x), num_to_sample=2, seed=3, num_retries_per_sample=2
     ),
 )
+raw_case("NearestNeighbors", points=matrix, centers=_general, k=1)
 
 
 def _adagrad(variables: Any, x: tf.Tensor) -> None:
@@ -155,19 +155,19 @@ raw_case(
     rates=[1] * 4,
     padding="SAME",
 )
-case(
-    "MaxPoolWithArgmax",
-    lambda x: tf.nn.max_pool_with_argmax(_image(x), 2, 2, "SAME"),
-    gradient=True,
-)
-case("FractionalMaxPool", lambda x: _pooled(tf.raw_ops.FractionalMaxPool, x), gradient=True)
-case("FractionalAvgPool", lambda x: _pooled(tf.raw_ops.FractionalAvgPool, x), gradient=True)
-case(
-    "ExtractVolumePatches",
-    lambda x: tf.extract_volume_patches(
+gradient_cases(
+    MaxPoolWithArgmax=lambda x: tf.nn.max_pool_with_argmax(_image(x), 2, 2, "SAME"),
+    FractionalMaxPool=lambda x: _pooled(tf.raw_ops.FractionalMaxPool, x),
+    FractionalAvgPool=lambda x: _pooled(tf.raw_ops.FractionalAvgPool, x),
+    ExtractVolumePatches=lambda x: tf.extract_volume_patches(
         _image(x)[..., None], [1, 2, 2, 1, 1], [1, 2, 2, 1, 1], "SAME"
     ),
-    gradient=True,
+)
+case(
+    "GRUBlockCell",
+    lambda x: tf.raw_ops.GRUBlockCell(
+        x=x[:2, None], h_prev=x[:2, None], w_ru=matrix(x), w_c=x[:2, None], b_ru=x[:2], b_c=x[:1]
+    ),
 )
 raw_case(
     "LSTMBlockCell",
@@ -179,12 +179,6 @@ raw_case(
     wcf=lambda x: x[:1],
     wco=lambda x: x[:1],
     b=lambda x: x,
-)
-case(
-    "GRUBlockCell",
-    lambda x: tf.raw_ops.GRUBlockCell(
-        x=x[:2, None], h_prev=x[:2, None], w_ru=matrix(x), w_c=x[:2, None], b_ru=x[:2], b_c=x[:1]
-    ),
 )
 raw_case(
     "BlockLSTMV2",
@@ -204,29 +198,19 @@ def _quantized(x: tf.Tensor) -> Any:
     return tf.quantization.quantize(x, 0.0, 4.0, tf.quint8)
 
 
-case("QuantizeV2", lambda x: tf.cast(_quantized(x)[0], tf.int32) * 2)
-case(
-    "QuantizedAdd",
-    lambda x: tf.raw_ops.QuantizedAdd(
+cases(
+    QuantizeV2=lambda x: tf.cast(_quantized(x)[0], tf.int32) * 2,
+    QuantizedAdd=lambda x: tf.raw_ops.QuantizedAdd(
         x=_quantized(x)[0], y=_quantized(x)[0], min_x=0.0, max_x=4.0, min_y=0.0, max_y=4.0
     )[1:],
-)
-case(
-    "QuantizedRelu",
-    lambda x: tf.cast(
+    QuantizedRelu=lambda x: tf.cast(
         tf.raw_ops.QuantizedRelu(features=_quantized(x)[0], min_features=0.0, max_features=4.0)[0],
         tf.int32,
     ),
-)
-case(
-    "QuantizedReshape",
-    lambda x: tf.raw_ops.QuantizedReshape(
+    QuantizedReshape=lambda x: tf.raw_ops.QuantizedReshape(
         tensor=_quantized(x)[0], shape=[2, 2], input_min=0.0, input_max=4.0
     )[1:],
-)
-case(
-    "QuantizedMatMul",
-    lambda x: tf.raw_ops.QuantizedMatMul(
+    QuantizedMatMul=lambda x: tf.raw_ops.QuantizedMatMul(
         a=_quantized(x)[0][None],
         b=_quantized(x)[0][:, None],
         min_a=0.0,
@@ -234,10 +218,7 @@ case(
         min_b=0.0,
         max_b=4.0,
     )[1:],
-)
-case(
-    "RequantizationRange",
-    lambda x: tf.raw_ops.RequantizationRange(
+    RequantizationRange=lambda x: tf.raw_ops.RequantizationRange(
         input=tf.cast(_ints(x), tf.qint32), input_min=0.0, input_max=4.0
     ),
 )
@@ -252,19 +233,18 @@ def _band(x: tf.Tensor) -> tf.Tensor:
 
 
 # Ops with kernels for some dtypes only.
-case("MatrixInverse", lambda x: tf.linalg.inv(_complex(x)) * 2.0, gradient=True)
-case("MatrixSolve", lambda x: tf.linalg.solve(_complex(x), _complex(x[::-1])), gradient=True)
-case("Svd", lambda x: tf.linalg.svd(_complex(x), compute_uv=False) * 2.0)
-case(
-    "TridiagonalSolve", lambda x: tf.linalg.tridiagonal_solve(_band(x), tf.ones([3], tf.complex64))
+gradient_cases(
+    MatrixInverse=lambda x: tf.linalg.inv(_complex(x)) * 2.0,
+    MatrixSolve=lambda x: tf.linalg.solve(_complex(x), _complex(x[::-1])),
+    Cumprod=lambda x: tf.math.cumprod(tf.cast(x, tf.complex64)),
 )
-case("Cumsum", lambda x: tf.cumsum(tf.cast(x, tf.int8)) * 2)
-case("Cumprod", lambda x: tf.math.cumprod(tf.cast(x, tf.complex64)), gradient=True)
-case("TopKV2", lambda x: tf.math.top_k(tf.cast(x, tf.uint16), 2))
-case("ListDiff", lambda x: tf.raw_ops.ListDiff(x=x, y=x[:1]))
-case(
-    "ExtractImagePatches",
-    lambda x: tf.image.extract_patches(
+cases(
+    Svd=lambda x: tf.linalg.svd(_complex(x), compute_uv=False) * 2.0,
+    TridiagonalSolve=lambda x: tf.linalg.tridiagonal_solve(_band(x), tf.ones([3], tf.complex64)),
+    Cumsum=lambda x: tf.cumsum(tf.cast(x, tf.int8)) * 2,
+    TopKV2=lambda x: tf.math.top_k(tf.cast(x, tf.uint16), 2),
+    ListDiff=lambda x: tf.raw_ops.ListDiff(x=x, y=x[:1]),
+    ExtractImagePatches=lambda x: tf.image.extract_patches(
         tf.cast(_image(x), tf.int16), [1, 2, 2, 1], [1, 2, 2, 1], [1] * 4, "SAME"
     ),
 )

@@ -68,6 +68,18 @@ def case(op: str, program: Callable[..., Any] | None = None, **options: Any) -> 
     return program
 
 
+def cases(**programs: Callable[..., Any]) -> None:
+    """Adds a case of each op, by its name."""
+    for op, program in programs.items():
+        case(op, program)
+
+
+def gradient_cases(**programs: Callable[..., Any]) -> None:
+    """The same of ops that are differentiable with respect to the vector."""
+    for op, program in programs.items():
+        case(op, program, gradient=True)
+
+
 def raw_case(op: str, *, gradient: bool = False, **arguments: Any) -> None:
     """Adds a case of a raw op, whose arguments may be functions of the vector."""
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tests.support.e2e.every_op import case, raw_case
+from tests.support.e2e.every_op import case, cases, raw_case
 from tests.support.e2e.every_op import longs as _longs
 
 
@@ -243,8 +243,10 @@ def _flush(summaries: Summaries, x: tf.Tensor) -> tf.Tensor:
     return x * 2.0
 
 
-case("ScalarSummary", lambda x: tf.raw_ops.ScalarSummary(tags="tag", values=x[0]))
-case("HistogramSummary", lambda x: tf.raw_ops.HistogramSummary(tag="tag", values=x))
+cases(
+    ScalarSummary=lambda x: tf.raw_ops.ScalarSummary(tags="tag", values=x[0]),
+    HistogramSummary=lambda x: tf.raw_ops.HistogramSummary(tag="tag", values=x),
+)
 raw_case("TensorSummaryV2", tag="tag", tensor=lambda x: x, serialized_summary_metadata="")
 raw_case("ImageSummary", tag="tag", tensor=lambda x: tf.reshape(x, [1, 2, 2, 1]))
 raw_case("AudioSummaryV2", tag="tag", tensor=lambda x: tf.sin(x)[None], sample_rate=8000.0)

@@ -1,6 +1,7 @@
 """Programs that keep a journal of their calls."""
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -83,13 +84,22 @@ def same_order(program: Program, *args: Any, **options: Any) -> list[str]:
     return [tag for tag, _ in compiled.entries]
 
 
-def in_order(tags: list[str], *args: Any) -> Callable[[Program], Callable[[], None]]:
-    """Make a test of a program: its calls on these arguments have these tags, in this order."""
+def in_order(tags: list[str], *args: Any) -> Callable[[Program], Callable[..., None]]:
+    """Make a test of a program: its calls on these arguments have these tags, in this order.
 
-    def test_of(program: Program) -> Callable[[], None]:
-        def test() -> None:
-            assert same_order(program, *args) == tags
+    What the program takes by name are parameters of the test.
+    """
 
+    def test_of(program: Program) -> Callable[..., None]:
+        def test(**named: Any) -> None:
+            def called(journal: Journal, *args: tf.Tensor) -> Any:
+                return program(journal, *args, **named)
+
+            assert same_order(called if named else program, *args) == tags
+
+        taken = inspect.signature(program).parameters.values()
+        by_name = [parameter for parameter in taken if parameter.kind is parameter.KEYWORD_ONLY]
+        test.__signature__ = inspect.Signature(by_name)  # type: ignore[attr-defined]
         return test
 
     return test_of

@@ -1,5 +1,6 @@
 """Programs without callbacks that XLA refuses to compile, each for a reason of its own."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -8,11 +9,21 @@ import tensorflow as tf
 X = tf.constant([1.0, 3.0, 2.0, 3.0])
 
 Program = Callable[..., Any]
-PROGRAMS: list[Program] = []
+PROGRAMS: dict[str, Program] = {
+    "without_a_kernel_for_its_dtype": lambda x: (
+        tf.abs(tf.linalg.eigvals(tf.linalg.diag(x) + 1.0)) * 2.0
+    ),
+    "a_string_inside": lambda x: tf.strings.to_number(tf.strings.as_string(x * 2.0)) + 1.0,
+    "a_string_returned": lambda x: (tf.strings.as_string(tf.cast(x, tf.int32) * 2), x + 1.0),
+    "a_constant_string": lambda x: (tf.constant("text"), x + 1.0),
+    "a_range_of_unknown_length": lambda x: tf.range(_size(x)) * 2,
+    "a_tile_of_unknown_size": lambda x: tf.reshape(tf.tile(x, [_size(x)]), [_size(x), -1]) * 2.0,
+    "zeros_of_unknown_shape": lambda x: tf.reduce_sum(tf.zeros([_size(x), 2]) + 1.0) * x,
+}
 
 
 def _program(function: Program) -> Program:
-    PROGRAMS.append(function)
+    PROGRAMS[function.__name__] = function
     return function
 
 
@@ -28,46 +39,11 @@ def without_a_kernel(x: tf.Tensor) -> Any:
 
 
 @_program
-def without_a_kernel_for_its_dtype(x: tf.Tensor) -> Any:
-    return tf.abs(tf.linalg.eigvals(tf.linalg.diag(x) + 1.0)) * 2.0
-
-
-@_program
-def a_string_inside(x: tf.Tensor) -> Any:
-    return tf.strings.to_number(tf.strings.as_string(x * 2.0)) + 1.0
-
-
-@_program
-def a_string_returned(x: tf.Tensor) -> Any:
-    return tf.strings.as_string(tf.cast(x, tf.int32) * 2), x + 1.0
-
-
-@_program
-def a_constant_string(x: tf.Tensor) -> Any:
-    return tf.constant("text"), x + 1.0
-
-
-@_program
 def a_dataset(x: tf.Tensor) -> Any:
     total = tf.reduce_sum(x)
     for element in tf.data.Dataset.range(3).map(lambda i: i * 2):
         total += tf.cast(element, tf.float32)
     return total * 2.0
-
-
-@_program
-def a_range_of_unknown_length(x: tf.Tensor) -> Any:
-    return tf.range(_size(x)) * 2
-
-
-@_program
-def a_tile_of_unknown_size(x: tf.Tensor) -> Any:
-    return tf.reshape(tf.tile(x, [_size(x)]), [_size(x), -1]) * 2.0
-
-
-@_program
-def zeros_of_unknown_shape(x: tf.Tensor) -> Any:
-    return tf.reduce_sum(tf.zeros([_size(x), 2]) + 1.0) * x
 
 
 @_program
@@ -141,11 +117,7 @@ def a_variable_that_is_assigned(x: tf.Tensor) -> Any:
     return before, variable * 2.0, tf.range(tf.cast(variable[1], tf.int32))
 
 
-_variables: list[tf.Variable] = []
-
-
+@functools.cache
 def _variable() -> tf.Variable:
-    if not _variables:
-        with tf.init_scope():
-            _variables.append(tf.Variable([0.0, 0.0]))
-    return _variables[0]
+    with tf.init_scope():
+        return tf.Variable([0.0, 0.0])

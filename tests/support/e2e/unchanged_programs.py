@@ -265,27 +265,6 @@ def classes_of_errors() -> Any:
 
 
 @program
-def wrong_results() -> Any:
-    def outcome(function: Callable[[Any], Any], op: Callable[..., Any], tout: Any) -> Any:
-        try:
-            return tf.function(lambda x: op(function, [x], tout))(X)
-        except (tf.errors.OpError, ValueError, TypeError) as raised:
-            return type(raised).__name__
-
-    return [
-        outcome(lambda x: x.astype(np.float64), tf.numpy_function, tf.float32),
-        outcome(lambda x: [x], tf.numpy_function, [tf.float32, tf.float32]),
-        outcome(lambda x: None, tf.numpy_function, tf.float32),
-        outcome(lambda x: tf.cast(x, tf.float64), tf.py_function, tf.float32),
-        outcome(lambda x: [x], tf.py_function, [tf.float32, tf.float32]),
-        outcome(lambda x: None, tf.py_function, tf.float32),
-        outcome(lambda x: None, tf.py_function, []),
-        outcome(lambda x: 7, tf.py_function, tf.float32),
-        outcome(lambda x: tf.Variable(x), tf.py_function, tf.float32),
-    ]
-
-
-@program
 def wrong_calls() -> Any:
     def outcome(call: Callable[[], Any]) -> Any:
         try:

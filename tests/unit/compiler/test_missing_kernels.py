@@ -116,7 +116,7 @@ def test_xla_refuses_what_is_found(name: str) -> None:
     assert bool(_found(compiled.get_concrete_function(X))) == _is_refused(compiled)
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
 def test_nothing_is_found_that_xla_takes(program: Any) -> None:
     compiled = jitted(program)
     if _found(compiled.get_concrete_function(X)):
