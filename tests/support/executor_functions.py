@@ -166,11 +166,6 @@ def ends_once(x: Any, folder: str) -> Any:
     return None
 
 
-def ends_once_at_0(x: Any, folder: str) -> Any:
-    """Ends its worker the first time that it is called with an array that begins with a zero."""
-    return x * 2 if x.flat[0] else ends_once(x, folder)
-
-
 def lasts_and_doubles(x: Any) -> Any:
     time.sleep(0.01)
     return x * 2
