@@ -48,11 +48,9 @@ def facts() -> dict[str, object]:
 
 
 def _model() -> str:
-    fields = dict(
-        tuple(part.strip() for part in line.split(":", 1))
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        if ":" in line
-    )
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    parts = [line.partition(":") for line in lines]
+    fields = {name.strip(): value.strip() for name, _, value in parts}
     if "model name" not in fields:
         return platform.machine()
     # Virtual machines may show a shortened name; the numbers identify the generation.

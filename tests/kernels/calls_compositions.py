@@ -221,7 +221,7 @@ def _common_and_special(
     options: dict[str, Any] = {"ulps": 64, "scale": ARRAY}
     for note, (op, function) in table.items():
         yield Call(op, common, function=function, note=f"{note}, {dtype.name}", **options)
-        more = {"note": f"{note}, special values", "kind": MORE_PRECISE}
+        more: dict[str, Any] = {"note": f"{note}, special values", "kind": MORE_PRECISE}
         yield Call(op, numbers, function=function, **options, **more)
 
 

@@ -130,7 +130,7 @@ def _uniform(data: Data) -> Iterator[Call]:
             function = _on_quantized(op, {}, {**attrs, "Tout": out})
             yield Call(op, (x, scales, zeros), function=function, note=note)
             op = "UniformDequantize"
-            inputs = data.integers(-128, 128, 4, 6), scales, zeros
+            inputs: Any = data.integers(-128, 128, 4, 6), scales, zeros
             function = _on_quantized(op, {0: out}, {**attrs, "Tout": tf.float32})
             yield Call(op, inputs, function=function, note=note)
         for source, limits in ((tf.qint8, _INT8), (tf.qint32, _INT32)):
