@@ -9,12 +9,12 @@ import os
 import subprocess
 import sys
 
-from benchmarks import ON_GPU, QUESTIONS, history, machine
+from benchmarks import ON_GPU, QUESTIONS, history
 from benchmarks.report import show, write
 
 
 def ask(name: str) -> None:
-    facts = machine.facts()
+    facts = history.facts()
     question = importlib.import_module(f"benchmarks.{name}")
     rows = question.main()
     show(question.TITLE, rows)

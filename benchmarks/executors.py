@@ -45,13 +45,10 @@ def _overhead(executors, effort: Effort) -> list[Row]:
         here = f"in the process, {size}"
         rows.append(alone(here, samples[here]))
         for name in executors:
-            rows.append(
-                alone(f"{name}, bare submit, {size}", samples[f"{name}, bare submit, {size}"])
-            )
+            ours, bare = f"{name}, {size}", f"{name}, bare submit, {size}"
             goal = at_most(0.3) if name in LOCAL and size == "4 MiB" else None
-            ours = f"{name}, {size}"
-            rows.append(beside(samples, ours, f"{name}, bare submit, {size}", goal))
-            rows.append(beside(samples, ours, here))
+            rows.append(alone(bare, samples[bare]))
+            rows += [beside(samples, ours, bare, goal), beside(samples, ours, here)]
     return rows
 
 

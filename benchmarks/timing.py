@@ -49,12 +49,6 @@ class Samples(NamedTuple):
         low, _, high = statistics.quantiles(self.values, n=4, method="inclusive")
         return low, high
 
-    @property
-    def spread(self) -> float:
-        """The distance between the quartiles, as a part of the median."""
-        low, high = self.quartiles
-        return (high - low) / self.median
-
     def over(self, peer: "Samples") -> "Samples":
         """Return the ratio to the peer's seconds, round by round."""
         return Samples([a / b for a, b in zip(self.values, peer.values, strict=True)])

@@ -65,48 +65,31 @@ def partition_a_function() -> None:
         program(tf.ones([4]))
 
 
-def rows_after_partitioning(
-    name: str, program: Step, shape: list[int], effort: Effort
-) -> list[Row]:
-    """Measure tracing and compiling after the process has partitioned a function."""
-    x = tf.ones(shape)
-    partition_a_function()
-    makes = {
-        f"trace and compile {name} after partitioning, {state}": seconds_to_compile(
-            program, x, state
-        )
-        for state in AROUND
-    }
-    with quiet("tensorflow"):
-        samples = measure_once_a_round(makes, effort)
-    off, on = makes
-    return [alone(off, samples[off]), beside(samples, on, off, about(1))]
-
-
-def rows_of(name: str, program: Step, shape: list[int], effort: Effort) -> list[Row]:
-    x = tf.ones(shape)
-    calls = {f"run {name}, {state}": compiled(program, x) for state in AROUND}
-    around = dict(zip(calls, AROUND.values(), strict=True))
-    samples = measure(calls, effort, around)
+def rows_of_compiling(name: str, program: Step, x: tf.Tensor, effort: Effort) -> list[Row]:
     makes = {
         f"trace and compile {name}, {state}": seconds_to_compile(program, x, state)
         for state in AROUND
     }
     with quiet("tensorflow"):  # it warns that a function is traced often
-        samples |= measure_once_a_round(makes, effort)
-    rows = []
-    for off, on in (tuple(calls), tuple(makes)):
-        rows += [alone(off, samples[off]), beside(samples, on, off, about(1))]
-    return rows
+        samples = measure_once_a_round(makes, effort)
+    off, on = makes
+    return [alone(off, samples[off]), beside(samples, on, off, about(1))]
+
+
+def rows_of_running(name: str, program: Step, x: tf.Tensor, effort: Effort) -> list[Row]:
+    calls = {f"run {name}, {state}": compiled(program, x) for state in AROUND}
+    samples = measure(calls, effort, dict(zip(calls, AROUND.values(), strict=True)))
+    off, on = calls
+    return [alone(off, samples[off]), beside(samples, on, off, about(1))]
 
 
 def main(effort: Effort = FULL) -> list[Row]:
-    rows = [
-        row
-        for name, (program, shape) in PROGRAMS.items()
-        for row in rows_of(name, program, shape, effort)
-    ]
-    # These come last: the rows above need a process that has partitioned nothing.
+    rows = []
     for name, (program, shape) in PROGRAMS.items():
-        rows += rows_after_partitioning(name, program, shape, effort)
+        rows += rows_of_running(name, program, tf.ones(shape), effort)
+        rows += rows_of_compiling(name, program, tf.ones(shape), effort)
+    # These come last: the rows above need a process that has partitioned nothing.
+    partition_a_function()
+    for name, (program, shape) in PROGRAMS.items():
+        rows += rows_of_compiling(f"{name} after partitioning", program, tf.ones(shape), effort)
     return rows

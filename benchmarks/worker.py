@@ -38,8 +38,8 @@ def main(effort: Effort = FULL) -> list[Row]:
     samples = measure(calls, effort)
     rows = []
     for size in SIZES:
-        rows.append(alone(IN_PROCESS.format(size), samples[IN_PROCESS.format(size)]))
-        rows.append(beside(samples, THROUGH_WORKER.format(size), IN_PROCESS.format(size)))
+        here, there = IN_PROCESS.format(size), THROUGH_WORKER.format(size)
+        rows += [alone(here, samples[here]), beside(samples, there, here)]
     return rows
 
 

@@ -1,6 +1,8 @@
 """What all tests share; the settings come before TensorFlow starts, which reads them only once."""
 
+import contextlib
 import gc
+import inspect
 import os
 from collections.abc import Callable, Iterator
 
@@ -8,6 +10,7 @@ import pytest
 
 from tests.support.device import DEVICE, on_device  # before TensorFlow, for which it sets a flag
 from tests.support.installed import TENSORFLOW
+from tests.support.stress.processes import Worker
 from tests.support.stress.template import Template
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -56,6 +59,29 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _wants_newer(marker: pytest.Mark) -> bool:
     since, _ = marker.args
     return is_older_than(since)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Calls a test that is marked with `runs_in` there; its arguments go as JSON."""
+    mark = pyfuncitem.get_closest_marker("runs_in")
+    if mark is None:
+        return None
+    (fixture,) = mark.args
+    process = pyfuncitem._request.getfixturevalue(fixture)
+    names = inspect.signature(pyfuncitem.function).parameters
+    args = [pyfuncitem.funcargs[name] for name in names]
+    ended = process.run(pyfuncitem.function, *args, limit=mark.kwargs.get("limit", 30.0))
+    if isinstance(process, Template):
+        ended.assert_well(mark.kwargs.get("prints", ""))
+    return True
+
+
+@pytest.fixture(scope="module")
+def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
+    """A process for the tests of a file, one after another; it begins with their PREPARATION."""
+    with contextlib.closing(Worker(getattr(request.module, "PREPARATION", ""))) as worker:
+        yield worker
 
 
 @pytest.fixture(autouse=True)

@@ -18,34 +18,12 @@ import tensorflow as tf
 import hostcall
 import hostcall.jax
 from tests.support import executor_functions as functions
-from tests.support.executors import BY_NAME, BY_VALUE, KINDS
-from tests.support.helpers import MODES, failure, jitted
+from tests.support.executors import BY_NAME, BY_VALUE, KINDS, X
+from tests.support.helpers import MODES, eagerly, failure, partitioned
+from tests.support.stress.programs import like
 
-X = tf.constant([1.0, 2.0, 3.0])
-
-
-def eager(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as it is."""
-    return function
-
-
-def partitioned(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function in clusters."""
-    program = jitted(function)
-
-    def call(*args: Any) -> Any:
-        with hostcall.scope(route="partition"):
-            return program(*args)
-
-    return call
-
-
-each_mode = pytest.mark.parametrize("mode", [*MODES, partitioned, eager])
+each_mode = pytest.mark.parametrize("mode", [*MODES, partitioned, eagerly])
 each_kind = pytest.mark.parametrize("kind", KINDS)
-
-
-def like(x: Any) -> Any:
-    return tf.TensorSpec(x.shape, x.dtype)
 
 
 def on(kind: str, function: Callable[..., Any], result: Any = like, **how: Any) -> Any:

@@ -8,7 +8,7 @@ import json
 import os
 import subprocess
 import sys
-from importlib import metadata
+from importlib.metadata import distributions
 
 from tests.support.native.modules import ROOT
 
@@ -69,11 +69,11 @@ class Found:
 def find() -> Found:
     """Looks for all of it; TensorFlow and JAX look in processes of their own."""
     driver, gpus = _ask_driver()
-    versions = {name: _version(name) for name in _WHEELS}
+    wheels = {name: each.version for name in _WHEELS for each in distributions(name=name)}
     return Found(
         driver,
         gpus,
-        {name: version for name, version in versions.items() if version},
+        wheels,
         _seen(_TENSORFLOW),
         _seen(_JAX, JAX_PLATFORMS="cuda"),
     )
@@ -109,13 +109,6 @@ def _seen(script: str, **variables: str) -> tuple[str, ...]:
     )
     # JAX says by an error that it has no such devices.
     return tuple(json.loads(ended.stdout.splitlines()[-1])) if ended.returncode == 0 else ()
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -94,6 +94,11 @@ def apply(op: str, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:
     return raw(op)(**{_RENAMED.get((op, name), name): value for name, value in arguments.items()})
 
 
+def traced(function: Callable[..., Any], *args: Any) -> Any:
+    """Return a function as ops take it for an attribute."""
+    return tf.function(function).get_concrete_function(*args)
+
+
 def _describe(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_describe, value))}]"

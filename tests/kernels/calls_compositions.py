@@ -194,7 +194,7 @@ def _by_constants(values: Any, divisor: int) -> Iterator[Call]:
             yield Call(op, (values,), function=function, note=f"by {divisor} and 3")
 
 
-def _finite(values: Any, dtype: tf.DType) -> Any:
+def _finite(values: Any) -> Any:
     """Return those that can neither overflow nor be too small after a few steps."""
     wide = np.abs(values.astype(np.float64))
     return values[np.isfinite(wide) & (wide < 20) & ((wide > 0.01) | (wide == 0))]
@@ -203,28 +203,26 @@ def _finite(values: Any, dtype: tf.DType) -> Any:
 def _of_floats(data: Data) -> Iterator[Call]:
     for dtype in _FLOATS:
         numbers = special(dtype)
-        common = np.concatenate([_finite(numbers, dtype), data.normal(dtype, 20)])
-        # Fractions of less than a unit in the last place are lost by some of these.
-        options: dict[str, Any] = {"ulps": 64, "scale": ARRAY}
-        for note, (op, function) in _OF_ONE_FLOAT.items():
-            yield Call(op, (common,), function=function, note=f"{note}, {dtype.name}", **options)
-            inputs = (numbers,)
-            options["kind"] = MORE_PRECISE
-            yield Call(op, inputs, function=function, note=f"{note}, special values", **options)
-            del options["kind"]
+        common = np.concatenate([_finite(numbers), data.normal(dtype, 20)])
+        yield from _common_and_special(_OF_ONE_FLOAT, dtype, (common,), (numbers,))
 
 
 def _of_pairs(data: Data) -> Iterator[Call]:
     for dtype in _FLOATS:
         numbers = special(dtype)
-        x, y = pairs(_finite(numbers, dtype))
-        options: dict[str, Any] = {"ulps": 64, "scale": ARRAY}
-        for note, (op, function) in _OF_TWO_FLOATS.items():
-            yield Call(op, (x, y), function=function, note=f"{note}, {dtype.name}", **options)
-            inputs = pairs(numbers)
-            options["kind"] = MORE_PRECISE
-            yield Call(op, inputs, function=function, note=f"{note}, special values", **options)
-            del options["kind"]
+        common = pairs(_finite(numbers))
+        yield from _common_and_special(_OF_TWO_FLOATS, dtype, common, pairs(numbers))
+
+
+def _common_and_special(
+    table: dict[str, tuple[str, Function]], dtype: tf.DType, common: Any, numbers: Any
+) -> Iterator[Call]:
+    # Fractions of less than a unit in the last place are lost by some of these.
+    options: dict[str, Any] = {"ulps": 64, "scale": ARRAY}
+    for note, (op, function) in table.items():
+        yield Call(op, common, function=function, note=f"{note}, {dtype.name}", **options)
+        more: dict[str, Any] = {"note": f"{note}, special values", "kind": MORE_PRECISE}
+        yield Call(op, numbers, function=function, **options, **more)
 
 
 def _cast(x: Any, kinds: tuple[tf.DType, ...]) -> Any:
@@ -257,8 +255,8 @@ def _of_sums(data: Data) -> Iterator[Call]:
         yield Call("Mean", (x,), function=lambda x: tf.reduce_mean(x, axis=[0, 1]), ulps=0)
     for dtype in _FLOATS:
         large = 200 * data.positive(dtype, 3, 400)
-        for name in ("Mean", "Sum", "Max"):
-            reduce = {"Mean": tf.reduce_mean, "Sum": tf.reduce_sum, "Max": tf.reduce_max}[name]
+        means = {"Mean": tf.reduce_mean, "Sum": tf.reduce_sum, "Max": tf.reduce_max}
+        for name, reduce in means.items():
             note = f"{name} of many, {dtype.name}"
             function = lambda x, reduce=reduce: reduce(x, axis=1)
             kind = "" if dtype.size > 2 else "sums in narrow floats"

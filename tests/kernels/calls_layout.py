@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.kernels.call import ARRAY, Call
+from tests.kernels.call import ARRAY, Call, apply
 from tests.kernels.data import Data, ints, special, words
 from tests.kernels.registry import dtypes
 
@@ -213,9 +213,7 @@ def _slices(data: Data) -> Iterator[Call]:
             inputs = (x, ints(begin), ints(end), ints(strides))
             yield Call("StridedSlice", inputs, attrs, ulps=0)
             shape = ints(list(x.shape))
-            result = tf.raw_ops.StridedSlice(
-                input=x, begin=begin, end=end, strides=strides, **attrs
-            )
+            result = apply("StridedSlice", inputs, attrs)
             inputs = (shape, *inputs[1:], data.normal(dtype, *result.shape))
             yield Call("StridedSliceGrad", inputs, attrs, ulps=0)
         for begin, size in (([1, 2], [2, 3]), ([0, 6], [-1, -1]), ([4, 0], [0, 7])):
@@ -232,9 +230,7 @@ def _slice_updates(data: Data) -> Iterator[Call]:
         x = data.normal(dtype, 4, 7)
         for begin, end, strides, attrs in _STRIDED:
             parts = ints(begin), ints(end), ints(strides)
-            result = tf.raw_ops.StridedSlice(
-                input=x, begin=begin, end=end, strides=strides, **attrs
-            )
+            result = apply("StridedSlice", (x, *parts), attrs)
             value = data.normal(dtype, *result.shape)
             yield Call("TensorStridedSliceUpdate", (x, *parts, value), attrs, ulps=0)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.kernels.call import ARRAY, Call
+from tests.kernels.call import ARRAY, Call, apply
 from tests.kernels.data import Data, ints, words
 from tests.kernels.registry import dtypes
 
@@ -103,110 +103,76 @@ def _dequantized(data: Data) -> Iterator[Call]:
             yield Call("Dequantize", inputs, function=function, ulps=64, scale=ARRAY, note=note)
 
 
+def _on_quantized(op: str, kinds: dict[int, tf.DType], attrs: dict[str, Any]) -> Any:
+    """Return a function that calls an op with some integers taken for quantized numbers."""
+
+    def function(*inputs: Any) -> Any:
+        taken = [tf.cast(x, kinds[n]) if n in kinds else x for n, x in enumerate(inputs)]
+        result = apply(op, tuple(taken), attrs)
+        return tf.cast(result, tf.int32) if result.dtype.is_quantized else result
+
+    return function
+
+
+def _of(side: str, limits: dict[str, int]) -> dict[str, int]:
+    return {f"{side}_{name}": value for name, value in limits.items()}
+
+
 def _uniform(data: Data) -> Iterator[Call]:
     x = data.normal(np.float32, 4, 6)
     for axis in (-1, 1):
         scales = _float(0.05) if axis < 0 else data.positive(np.float32, 6, high=0.2)
         zeros = ints(3) if axis < 0 else data.integers(-5, 5, 6)
-        axes = {"quantization_axis": axis}
         for out, limits in ((tf.qint8, _INT8), (tf.qint32, _INT32)):
-            attrs = {**axes, **limits, "Tout": out}
-            function = lambda x, s, z, attrs=attrs, out=out: tf.cast(
-                tf.raw_ops.UniformQuantize(input=x, scales=s, zero_points=z, **attrs), tf.int32
-            )
+            attrs = {"quantization_axis": axis, **limits}
             note = f"{out.name}, axis {axis}"
-            yield Call("UniformQuantize", (x, scales, zeros), function=function, note=note)
-            attrs = {**axes, **limits, "Tout": tf.float32}
-            function = lambda x, s, z, attrs=attrs, out=out: tf.raw_ops.UniformDequantize(
-                input=tf.cast(x, out), scales=s, zero_points=z, **attrs
-            )
-            inputs = data.integers(-128, 128, 4, 6), scales, zeros
-            yield Call("UniformDequantize", inputs, function=function, note=note)
-        yield from _requantized(data, axis, scales, zeros)
-        attrs = {**axes, **_INT32}
-        clip: Any = lambda x, a, b, s, z, attrs=attrs: tf.cast(
-            tf.raw_ops.UniformQuantizedClipByValue(
-                operand=tf.cast(x, tf.qint32),
-                min=tf.cast(a, tf.qint32),
-                max=tf.cast(b, tf.qint32),
-                scales=s,
-                zero_points=z,
-                **attrs,
-            ),
-            tf.int32,
-        )
+            op = "UniformQuantize"
+            function = _on_quantized(op, {}, {**attrs, "Tout": out})
+            yield Call(op, (x, scales, zeros), function=function, note=note)
+            op = "UniformDequantize"
+            inputs: Any = data.integers(-128, 128, 4, 6), scales, zeros
+            function = _on_quantized(op, {0: out}, {**attrs, "Tout": tf.float32})
+            yield Call(op, inputs, function=function, note=note)
+        for source, limits in ((tf.qint8, _INT8), (tf.qint32, _INT32)):
+            op = "UniformRequantize"
+            attrs = {**_of("input", limits), **_of("output", _INT8), "Tout": tf.qint8}
+            attrs |= {"input_quantization_axis": axis, "output_quantization_axis": axis}
+            inputs = data.integers(-128, 128, 4, 6), scales, zeros, scales * np.float32(1.7), zeros
+            note = f"{source.name} to qint8, axis {axis}"
+            yield Call(op, inputs, function=_on_quantized(op, {0: source}, attrs), note=note)
+        op = "UniformQuantizedClipByValue"
         ends = ints(-40) if axis < 0 else ints([-40] * 6), ints(50) if axis < 0 else ints([50] * 6)
         values = data.integers(-128, 128, 4, 6), *ends, scales, zeros
-        yield Call("UniformQuantizedClipByValue", values, function=clip, note=f"axis {axis}")
-
-
-def _requantized(data: Data, axis: int, scales: Any, zeros: Any) -> Iterator[Call]:
-    for source, target in ((tf.qint8, tf.qint8), (tf.qint32, tf.qint8)):
-        attrs = {
-            f"input_{name}": value
-            for name, value in (_INT8 if source == tf.qint8 else _INT32).items()
-        }
-        attrs |= {f"output_{name}": value for name, value in _INT8.items()}
-        attrs |= {"input_quantization_axis": axis, "output_quantization_axis": axis}
-        function = lambda x, s, z, u, v, source=source, attrs=attrs, target=target: tf.cast(
-            tf.raw_ops.UniformRequantize(
-                input=tf.cast(x, source),
-                input_scales=s,
-                input_zero_points=z,
-                output_scales=u,
-                output_zero_points=v,
-                Tout=target,
-                **attrs,
-            ),
-            tf.int32,
-        )
-        inputs = data.integers(-128, 128, 4, 6), scales, zeros, scales * np.float32(1.7), zeros
-        note = f"{source.name} to {target.name}, axis {axis}"
-        yield Call("UniformRequantize", inputs, function=function, note=note)
+        kinds = dict.fromkeys(range(3), tf.qint32)
+        function = _on_quantized(op, kinds, {"quantization_axis": axis, **_INT32})
+        yield Call(op, values, function=function, note=f"axis {axis}")
 
 
 def _uniform_products(data: Data) -> Iterator[Call]:
-    sides = ("lhs", "rhs", "output")
-    limits = {
-        f"{side}_{name}": value
-        for side in sides
-        for name, value in (_INT32 if side == "output" else _INT8).items()
-    }
+    attrs: dict[str, Any] = {**_of("lhs", _INT8), **_of("rhs", _INT8), **_of("output", _INT32)}
     points = (_float(0.05), ints(3), _float(0.08), ints(-2), _float(0.1), ints(4))
-    for op, shapes in (
-        ("UniformQuantizedDot", ((3, 4), (4, 5))),
-        ("UniformQuantizedConvolution", ((2, 3, 6, 5), (4, 3, 2, 3))),
+    for op, shapes, more in (
+        ("UniformQuantizedDot", ((3, 4), (4, 5)), {}),
+        ("UniformQuantizedConvolution", ((2, 3, 6, 5), (4, 3, 2, 3)), {"padding": "VALID"}),
     ):
-        more = {"Tout": tf.qint32}
-        more |= {"padding": "VALID"} if op.endswith("Convolution") else {}
-        function = lambda a, b, *rest, op=op, more=more: tf.cast(
-            _uniform_op(op, tf.cast(a, tf.qint8), tf.cast(b, tf.qint8), rest, {**limits, **more}),
-            tf.int32,
-        )
         values = [data.integers(-128, 128, *shape) for shape in shapes]
         # The right side of a product is symmetric.
         inputs = (*values, *points[:3], ints(0), *points[4:])
+        kinds = {0: tf.qint8, 1: tf.qint8}
+        function = _on_quantized(op, kinds, {**attrs, **more, "Tout": tf.qint32})
         yield Call(op, inputs, function=function, kind=_ROUNDED)
-    limits = {name: {**_INT32}.get(name.split("_", 1)[1], 0) for name in limits}
-    function = lambda a, b, *rest: tf.cast(
-        _uniform_op(
-            "UniformQuantizedAdd", tf.cast(a, tf.qint32), tf.cast(b, tf.qint32), rest, limits
-        ),
-        tf.int32,
-    )
+    op = "UniformQuantizedAdd"
     inputs = (data.integers(-128, 128, 3, 4), data.integers(-128, 128, 4), *points)
-    yield Call("UniformQuantizedAdd", inputs, function=function, kind=_ROUNDED)
+    attrs |= {**_of("lhs", _INT32), **_of("rhs", _INT32)}
+    function = _on_quantized(op, {0: tf.qint32, 1: tf.qint32}, attrs)
+    yield Call(op, inputs, function=function, kind=_ROUNDED)
 
 
-def _uniform_op(op: str, lhs: Any, rhs: Any, points: Any, attrs: dict[str, Any]) -> Any:
-    names = [f"{side}_{name}" for side in ("lhs", "rhs", "output") for name in _POINTS]
-    return getattr(tf.raw_ops, op)(
-        lhs=lhs, rhs=rhs, **dict(zip(names, points, strict=True)), **attrs
-    )
-
-
-_POINTS = ("scales", "zero_points")
 _SEED = np.array([7, 11], np.int32)
+
+
+def _one_to_nine(dtype: tf.DType) -> tuple[Any, Any]:
+    return np.array(1, dtype.as_numpy_dtype), np.array(9, dtype.as_numpy_dtype)
 
 
 def _random(data: Data) -> Iterator[Call]:  # noqa: C901 - a loop for each kind of op
@@ -216,7 +182,7 @@ def _random(data: Data) -> Iterator[Call]:  # noqa: C901 - a loop for each kind 
         for dtype in dtypes(op, "dtype"):
             yield Call(op, (shape,), {"dtype": dtype}, **random)
     for dtype in dtypes("RandomUniformInt", "Tout"):
-        limits = np.array(1, dtype.as_numpy_dtype), np.array(9, dtype.as_numpy_dtype)
+        limits = _one_to_nine(dtype)
         yield Call("RandomUniformInt", (shape, *limits), **random)
     for dtype in dtypes("RandomShuffle"):
         yield Call("RandomShuffle", (data.normal(dtype, 4, 2),), **random)
@@ -235,7 +201,7 @@ def _random(data: Data) -> Iterator[Call]:  # noqa: C901 - a loop for each kind 
             yield Call(f"Stateless{op}", (shape, _SEED), {"dtype": dtype}, **random)
             yield from _with_key(data, f"Stateless{op}V2", (), {"dtype": dtype})
     for dtype in dtypes("StatelessRandomUniformInt", "dtype"):
-        limits = np.array(1, dtype.as_numpy_dtype), np.array(9, dtype.as_numpy_dtype)
+        limits = _one_to_nine(dtype)
         yield Call("StatelessRandomUniformInt", (shape, _SEED, *limits), **random)
         yield from _with_key(data, "StatelessRandomUniformIntV2", limits, {})
         attrs = {"dtype": dtype}

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import ResourceVariable
 
-from tests.kernels.call import ARRAY, Call, apply
+from tests.kernels.call import ARRAY, Call, apply, traced
 from tests.kernels.data import Data, ints, words
 from tests.kernels.registry import dtypes
 
@@ -124,15 +124,11 @@ def _optimizers(data: Data) -> Iterator[Call]:
             states = [data.normal(dtype, 3, 4)]
             states += [data.positive(dtype, 3, 4) for _ in range(slots)]
             kind = states[0].dtype
-            inputs = [
-                data.normal(dtype, 3, 4)
-                if value == "grad"
-                else np.array(3, np.int64)
-                if value == "step"
-                else np.array(value, kind)
-                for value in values
-            ]
-            yield _update(op, states, tuple(inputs), attrs=attrs, ulps=128)
+            named = {"grad": data.normal(dtype, 3, 4), "step": np.array(3, np.int64)}
+            inputs = tuple(
+                named[value] if value in named else np.array(value, kind) for value in values
+            )
+            yield _update(op, states, inputs, attrs=attrs, ulps=128)
 
 
 def _generators(data: Data) -> Iterator[Call]:
@@ -154,42 +150,50 @@ def _generators(data: Data) -> Iterator[Call]:
 
 
 def _lists(data: Data) -> Iterator[Call]:
-    raw = tf.raw_ops
     for dtype in dtypes("TensorListStack", "element_dtype"):
         x, row = data.normal(dtype, 3, 2), data.normal(dtype, 2)
-        shape, numbers = ints([2]), {"element_dtype": dtype}
-
-        def stacked(handle: Any, numbers: Any = numbers, shape: Any = shape) -> Any:
-            return raw.TensorListStack(input_handle=handle, element_shape=shape, **numbers)
-
-        def of(x: Any, shape: Any = shape) -> Any:
-            return raw.TensorListFromTensor(tensor=x, element_shape=shape)
-
-        def popped(handle: Any, numbers: Any = numbers, shape: Any = shape) -> Any:
-            handle, last = raw.TensorListPopBack(
-                input_handle=handle, element_shape=shape, **numbers
-            )
-            return last, raw.TensorListLength(input_handle=handle)
-
-        def got(x: Any, i: Any, numbers: Any = numbers, shape: Any = shape, of: Any = of) -> Any:
-            return raw.TensorListGetItem(
-                input_handle=of(x), index=i, element_shape=shape, **numbers
-            )
-
-        def put(x: Any, i: Any, row: Any, of: Any = of, stacked: Any = stacked) -> Any:
-            return stacked(raw.TensorListSetItem(input_handle=of(x), index=i, item=row))
-
-        some: dict[str, tuple[tuple[Any, ...], Callable[..., Any]]] = {
-            "TensorListStack": ((x,), lambda x, s=stacked, o=of: s(o(x))),
-            "TensorListFromTensor": ((x,), lambda x, s=stacked, o=of: s(o(x))),
-            "TensorListLength": ((x,), lambda x, o=of: raw.TensorListLength(input_handle=o(x))),
-            "TensorListPopBack": ((x,), lambda x, p=popped, o=of: p(o(x))),
-            "TensorListGetItem": ((x, ints(1)), got),
-            "TensorListSetItem": ((x, ints(1), row), put),
-        }
-        for op, (inputs, function) in some.items():
+        for op, inputs, function in (
+            ("TensorListStack", (x,), lambda x: _stacked(_listed(x), x.dtype)),
+            ("TensorListFromTensor", (x,), lambda x: _stacked(_listed(x), x.dtype)),
+            ("TensorListLength", (x,), lambda x: _length(_listed(x))),
+            ("TensorListPopBack", (x,), _popped),
+            ("TensorListGetItem", (x, ints(1)), _got),
+            ("TensorListSetItem", (x, ints(1), row), _put),
+        ):
             kind = LENGTH if op == "TensorListPopBack" else ""
             yield Call(op, inputs, function=function, ulps=0, note=dtype.name, kind=kind)
+
+
+def _listed(x: Any) -> Any:
+    return tf.raw_ops.TensorListFromTensor(tensor=x, element_shape=ints([2]))
+
+
+def _length(handle: Any) -> Any:
+    return tf.raw_ops.TensorListLength(input_handle=handle)
+
+
+def _stacked(handle: Any, dtype: tf.DType = tf.float32) -> Any:
+    return tf.raw_ops.TensorListStack(
+        input_handle=handle, element_shape=ints([2]), element_dtype=dtype
+    )
+
+
+def _popped(x: Any) -> Any:
+    handle, last = tf.raw_ops.TensorListPopBack(
+        input_handle=_listed(x), element_shape=ints([2]), element_dtype=x.dtype
+    )
+    return last, _length(handle)
+
+
+def _got(x: Any, i: Any) -> Any:
+    return tf.raw_ops.TensorListGetItem(
+        input_handle=_listed(x), index=i, element_shape=ints([2]), element_dtype=x.dtype
+    )
+
+
+def _put(x: Any, i: Any, row: Any) -> Any:
+    handle = tf.raw_ops.TensorListSetItem(input_handle=_listed(x), index=i, item=row)
+    return _stacked(handle, x.dtype)
 
 
 _ROW = {"element_dtype": tf.float32, "element_shape": ints([2])}
@@ -215,18 +219,12 @@ def _pushed(x: Any, most: Any) -> Any:
     handle = tf.raw_ops.EmptyTensorList(max_num_elements=most, **_ROW)
     for n in range(3):
         handle = tf.raw_ops.TensorListPushBack(input_handle=handle, tensor=x[n])
-    stacked = tf.raw_ops.TensorListStack(input_handle=handle, **_ROW)
-    return stacked, tf.raw_ops.TensorListLength(input_handle=handle)
+    return _stacked(handle), _length(handle)
 
 
 def _reserved(row: Any, count: Any) -> Any:
     handle = tf.raw_ops.TensorListReserve(num_elements=count, **_ROW)
-    handle = tf.raw_ops.TensorListSetItem(input_handle=handle, index=ints(1), item=row)
-    return tf.raw_ops.TensorListStack(input_handle=handle, **_ROW)
-
-
-def _listed(x: Any) -> Any:
-    return tf.raw_ops.TensorListFromTensor(tensor=x, element_shape=_ROW["element_shape"])
+    return _stacked(tf.raw_ops.TensorListSetItem(input_handle=handle, index=ints(1), item=row))
 
 
 def _shaped(x: Any) -> Any:
@@ -272,25 +270,20 @@ class _Array:
         self.handle, self.flow = made
 
     def scattered(self) -> _Array:
-        self.flow = tf.raw_ops.TensorArrayScatterV3(
-            handle=self.handle, indices=[0, 1, 2], value=self.x, flow_in=self.flow
-        )
-        return self
+        return self._filled(tf.raw_ops.TensorArrayScatterV3, indices=[0, 1, 2], value=self.x)
 
     def written(self) -> _Array:
         for n in range(3):
-            self.flow = tf.raw_ops.TensorArrayWriteV3(
-                handle=self.handle, index=n, value=self.x[n], flow_in=self.flow
-            )
+            self._filled(tf.raw_ops.TensorArrayWriteV3, index=n, value=self.x[n])
         return self
 
     def split(self) -> _Array:
-        self.flow = tf.raw_ops.TensorArraySplitV3(
-            handle=self.handle,
-            value=tf.reshape(self.x, [6]),
-            lengths=tf.constant([2, 2, 2], tf.int64),
-            flow_in=self.flow,
-        )
+        lengths = tf.constant([2, 2, 2], tf.int64)
+        value = tf.reshape(self.x, [6])
+        return self._filled(tf.raw_ops.TensorArraySplitV3, value=value, lengths=lengths)
+
+    def _filled(self, op: Any, **values: Any) -> _Array:
+        self.flow = op(handle=self.handle, flow_in=self.flow, **values)
         return self
 
     def gradient(self) -> _Array:
@@ -339,30 +332,30 @@ _ARRAY_USES: dict[str, Callable[[_Array], Any]] = {
 
 
 def _stacks(data: Data) -> Iterator[Call]:
-    raw = tf.raw_ops
-
-    def function(x: Any, op: str) -> Any:
-        handle = raw.StackV2(max_size=ints(4), elem_type=x.dtype, stack_name="s")
-        with tf.control_dependencies([raw.StackPushV2(handle=handle, elem=x)]):
-            top = raw.StackPushV2(handle=handle, elem=2 * x)
-        with tf.control_dependencies([top]):
-            last = raw.StackPopV2(handle=handle, elem_type=x.dtype)
-        with tf.control_dependencies([last]):
-            first = raw.StackPopV2(handle=handle, elem_type=x.dtype)
-        with tf.control_dependencies([first]):
-            raw.StackCloseV2(handle=handle)
-        return first, last
-
     for op in words("StackV2 StackPushV2 StackPopV2 StackCloseV2"):
-        graph = tf.function(lambda x, op=op: function(x, op), autograph=False)
+        graph = tf.function(_pushed_and_popped, autograph=False)
         yield Call(op, (data.normal(np.float32, 3),), function=graph, ulps=0)
+
+
+def _pushed_and_popped(x: Any) -> Any:
+    raw = tf.raw_ops
+    handle = raw.StackV2(max_size=ints(4), elem_type=x.dtype, stack_name="s")
+    with tf.control_dependencies([raw.StackPushV2(handle=handle, elem=x)]):
+        top = raw.StackPushV2(handle=handle, elem=2 * x)
+    with tf.control_dependencies([top]):
+        last = raw.StackPopV2(handle=handle, elem_type=x.dtype)
+    with tf.control_dependencies([last]):
+        first = raw.StackPopV2(handle=handle, elem_type=x.dtype)
+    with tf.control_dependencies([first]):
+        raw.StackCloseV2(handle=handle)
+    return first, last
 
 
 def _branches(data: Data) -> Iterator[Call]:
     x = data.normal(np.float32, 4)
-    for stateless, op in ((True, "StatelessIf"), (False, "If")):
+    for op in ("StatelessIf", "If"):
         for condition in (np.array(True), np.array(False)):
-            branch: Any = lambda x, c, s=stateless: _cond(x, c, s)
+            branch: Any = lambda x, c, op=op: _cond(x, c, op)
             yield Call(op, (x, condition), function=tf.function(branch, autograph=False))
     for op, way in itertools.product(("If", "StatelessIf", "Case", "StatelessCase"), (0, 1)):
         sized: Any = lambda x, way, op=op: _of_two_sizes(x, way, op)
@@ -376,25 +369,24 @@ def _branches(data: Data) -> Iterator[Call]:
             yield Call(op, (x, ints(number)), function=graph, note=f"branch {number}")
 
 
-def _cond(x: Any, condition: Any, stateless: bool) -> Any:
-    make = tf.raw_ops.StatelessIf if stateless else tf.raw_ops.If
-    then = tf.function(lambda x: x * 2).get_concrete_function(x)
-    other = tf.function(lambda x: x - 1).get_concrete_function(x)
-    return make(cond=condition, input=[x], Tout=[x.dtype], then_branch=then, else_branch=other)
+def _cond(x: Any, condition: Any, op: str) -> Any:
+    branches = {
+        "then_branch": traced(lambda x: x * 2, x),
+        "else_branch": traced(lambda x: x - 1, x),
+    }
+    return getattr(tf.raw_ops, op)(cond=condition, input=[x], Tout=[x.dtype], **branches)
 
 
 def _of_two_sizes(x: Any, way: Any, op: str) -> Any:
-    two = tf.function(lambda x: x[:2]).get_concrete_function(x)
-    three = tf.function(lambda x: x[:3]).get_concrete_function(x)
-    rest: dict[str, Any] = {"input": [x], "Tout": [x.dtype]}
+    two, three = (lambda x: x[:2]), (lambda x: x[:3])
     if op.endswith("Case"):
-        return getattr(tf.raw_ops, op)(branch_index=way, branches=[two, three], **rest)
-    make = getattr(tf.raw_ops, op)
-    return make(cond=way > 0, then_branch=two, else_branch=three, **rest)
+        return _case(x, way, [two, three], op)
+    branches = {"then_branch": traced(two, x), "else_branch": traced(three, x)}
+    return getattr(tf.raw_ops, op)(cond=way > 0, input=[x], Tout=[x.dtype], **branches)
 
 
 def _case(x: Any, index: Any, branches: list[Any], op: str) -> Any:
-    functions = [tf.function(branch).get_concrete_function(x) for branch in branches]
+    functions = [traced(branch, x) for branch in branches]
     return getattr(tf.raw_ops, op)(
         branch_index=index, input=[x], Tout=[x.dtype], branches=functions
     )
@@ -406,8 +398,8 @@ def _loops(data: Data) -> Iterator[Call]:
 
         def function(x: Any, op: str = op) -> Any:
             specs = tf.TensorSpec([], tf.int32), tf.TensorSpec(x.shape, x.dtype)
-            until = tf.function(lambda i, x: i < 5).get_concrete_function(*specs)
-            step = tf.function(lambda i, x: (i + 1, x + x)).get_concrete_function(*specs)
+            until = traced(lambda i, x: i < 5, *specs)
+            step = traced(lambda i, x: (i + 1, x + x), *specs)
             return getattr(tf.raw_ops, op)(input=[tf.constant(0), x], cond=until, body=step)
 
         graph = tf.function(function, autograph=False)
@@ -419,7 +411,7 @@ def _loops(data: Data) -> Iterator[Call]:
 
 
 def _called(op: str, x: Any) -> Any:
-    function = tf.function(lambda x: x * 3).get_concrete_function(x)
+    function = traced(lambda x: x * 3, x)
     return getattr(tf.raw_ops, op)(args=[x], Tout=[x.dtype], f=function)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.kernels.call import ARRAY, Call
+from tests.kernels.call import ARRAY, Call, apply
 from tests.kernels.data import Data, ints
 from tests.kernels.registry import dtypes
 
@@ -64,7 +64,7 @@ def _with_gradients(
     """Yield a convolution and its two gradients, unless the CPU refuses it."""
     yield Call(op, (image, kernel), attrs, **_PRODUCT)
     try:
-        shape = getattr(tf.raw_ops, op)(input=image, filter=kernel, **attrs).shape
+        shape = apply(op, (image, kernel), attrs).shape
     except tf.errors.OpError:
         return
     back = data.normal(image.dtype, *shape)
@@ -115,11 +115,7 @@ def _pools(data: Data) -> Iterator[Call]:
         for dtype in dtypes("MaxPool"):
             yield from _max_pools(data, dtype, attrs)
         for dtype in dtypes("AvgPool"):
-            image = data.normal(dtype, 2, 6, 7, 3)
-            yield Call("AvgPool", (image,), attrs, ulps=16, scale=ARRAY)
-            shape = tf.raw_ops.AvgPool(value=image, **attrs).shape
-            inputs = ints(image.shape), data.normal(dtype, *shape)
-            yield Call("AvgPoolGrad", inputs, attrs, ulps=16, scale=ARRAY)
+            yield from _averages("AvgPool", data, data.normal(dtype, 2, 6, 7, 3), attrs)
         for dtype in dtypes("ExtractImagePatches"):
             names = {"ksizes": attrs["ksize"], "strides": attrs["strides"]}
             for rate in (1, 2):
@@ -170,11 +166,13 @@ def _pools_in_space(data: Data) -> Iterator[Call]:
                 inputs = image, top, data.normal(dtype, *image.shape)
                 yield Call("MaxPool3DGradGrad", inputs, attrs, ulps=0)
         for dtype in dtypes("AvgPool3D"):
-            image = data.normal(dtype, 2, 4, 5, 6, 2)
-            yield Call("AvgPool3D", (image,), attrs, ulps=16, scale=ARRAY)
-            shape = tf.raw_ops.AvgPool3D(input=image, **attrs).shape
-            inputs = ints(image.shape), data.normal(dtype, *shape)
-            yield Call("AvgPool3DGrad", inputs, attrs, ulps=16, scale=ARRAY)
+            yield from _averages("AvgPool3D", data, data.normal(dtype, 2, 4, 5, 6, 2), attrs)
+
+
+def _averages(op: str, data: Data, image: Any, attrs: dict[str, Any]) -> Iterator[Call]:
+    yield Call(op, (image,), attrs, ulps=16, scale=ARRAY)
+    back = data.normal(image.dtype, *apply(op, (image,), attrs).shape)
+    yield Call(f"{op}Grad", (ints(image.shape), back), attrs, ulps=16, scale=ARRAY)
 
 
 _SIZES = [
@@ -193,22 +191,22 @@ _SIZES = [
     ((9, 7), (4, 4)),
     ((3, 5), (4, 6)),
 ]
-_ANCHORS = [(False, False), (True, False), (False, True)]
+_ANCHORS = [
+    {"align_corners": corners, "half_pixel_centers": centers}
+    for corners, centers in ((False, False), (True, False), (False, True))
+]
 
 
 def _resizes(data: Data) -> Iterator[Call]:
     for op in ("ResizeBilinear", "ResizeNearestNeighbor"):
-        for dtype, (before, after) in itertools.product(dtypes(op), _SIZES):
-            for corners, centers in _ANCHORS:
-                image = data.normal(dtype, 2, *before, 3)
-                attrs = {"align_corners": corners, "half_pixel_centers": centers}
-                ulps, scale = (16.0, ARRAY) if op == "ResizeBilinear" else (0.0, ARRAY)
-                yield Call(op, (image, ints(after)), attrs, ulps=ulps, scale=scale)
-    for dtype, (before, after) in itertools.product(dtypes("ResizeBilinearGrad"), _SIZES):
-        for corners, centers in _ANCHORS:
-            inputs = data.normal(np.float32, 2, *after, 3), data.normal(dtype, 2, *before, 3)
-            attrs = {"align_corners": corners, "half_pixel_centers": centers}
-            yield Call("ResizeBilinearGrad", inputs, attrs, ulps=64, scale=ARRAY)
+        for dtype, (before, after), attrs in itertools.product(dtypes(op), _SIZES, _ANCHORS):
+            image = data.normal(dtype, 2, *before, 3)
+            ulps = 16.0 if op == "ResizeBilinear" else 0.0
+            yield Call(op, (image, ints(after)), attrs, ulps=ulps, scale=ARRAY)
+    op = "ResizeBilinearGrad"
+    for dtype, (before, after), attrs in itertools.product(dtypes(op), _SIZES, _ANCHORS):
+        inputs = data.normal(np.float32, 2, *after, 3), data.normal(dtype, 2, *before, 3)
+        yield Call(op, inputs, attrs, ulps=64, scale=ARRAY)
     for dtype in dtypes("ResizeBilinear"):
         whole = data.wide(dtype, 1, 3, 3, 2)
         if dtype.is_integer:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.kernels.call import ARRAY, Call, raw
+from tests.kernels.call import ARRAY, Call, apply, raw, traced
 from tests.kernels.data import Data, ints, words
 
 # What runs these without XLA compiles them for XLA all the same.
@@ -75,9 +75,13 @@ def _products(data: Data) -> Iterator[Call]:
     yield _one("XlaSvd", (square,), {**attrs, "precision_config": ""})
 
 
-def _reducer(dtype: Any = tf.float32) -> Any:
-    spec = tf.TensorSpec([], dtype)
-    return tf.function(lambda a, b: a + b).get_concrete_function(spec, spec)
+def _of_two(function: Callable[..., Any]) -> Any:
+    spec = tf.TensorSpec([], tf.float32)
+    return traced(function, spec, spec)
+
+
+def _reducer() -> Any:
+    return _of_two(lambda a, b: a + b)
 
 
 def _windows(data: Data) -> Iterator[Call]:
@@ -91,29 +95,22 @@ def _windows(data: Data) -> Iterator[Call]:
         )  # fmt: skip
 
     def select_and_scatter(x: Any, source: Any, zero: Any) -> Any:
-        spec = tf.TensorSpec([], tf.float32)
-        greater = tf.function(lambda a, b: a >= b).get_concrete_function(spec, spec)
         return raw("XlaSelectAndScatter")(
             operand=x, window_dimensions=ints([2, 2]), window_strides=ints([2, 2]),
             padding=ints([[0, 0], [0, 0]]), source=source, init_value=zero,
-            scatter=_reducer(), select=greater,
+            scatter=_reducer(), select=_of_two(lambda a, b: a >= b),
         )  # fmt: skip
 
     yield _by("XlaReduceWindow", (x, zero), reduce_window)
     source = data.normal(np.float32, 2, 3)
     yield _by("XlaSelectAndScatter", (x, source, zero), select_and_scatter)
-    reduce = lambda x, zero: raw("XlaReduce")(
-        input=x, init_value=zero, dimensions_to_reduce=[1], reducer=_reducer()
-    )
-    yield _by("XlaReduce", (x, zero), reduce)
-    variadic = lambda x, zero: raw("XlaVariadicReduce")(
-        input=[x], init_value=[zero], dimensions_to_reduce=[1], reducer=_reducer()
-    )
-    yield _by("XlaVariadicReduce", (x, zero), variadic)
-    variadic = lambda x, zero: raw("XlaVariadicReduceV2")(
-        inputs=[x], init_values=[zero], dimensions_to_reduce=[1], reducer=_reducer()
-    )
-    yield _by("XlaVariadicReduceV2", (x, zero), variadic)
+    for op, several in (("XlaReduce", 0), ("XlaVariadicReduce", 1), ("XlaVariadicReduceV2", 1)):
+
+        def reduce(x: Any, zero: Any, op: str = op, several: int = several) -> Any:
+            attrs = {"dimensions_to_reduce": [1], "reducer": _reducer()}
+            return apply(op, ([x], [zero]) if several else (x, zero), attrs)
+
+        yield _by(op, (x, zero), reduce)
 
 
 def _slices(data: Data) -> Iterator[Call]:
@@ -147,8 +144,7 @@ def _sorts(data: Data) -> Iterator[Call]:
     yield _one("XlaKeyValueSort", (x, data.normal(np.int32, 7)))
 
     def variadic(x: Any) -> Any:
-        spec = tf.TensorSpec([], tf.float32)
-        less = tf.function(lambda a, b: a < b).get_concrete_function(spec, spec)
+        less = _of_two(lambda a, b: a < b)
         return raw("XlaVariadicSort")(inputs=[x], dimension=0, comparator=less, is_stable=True)
 
     yield _by("XlaVariadicSort", (x,), variadic)
@@ -160,16 +156,15 @@ def _functions(data: Data) -> Iterator[Call]:
     x = data.normal(np.float32, 4)
 
     def branches(x: Any, condition: Any) -> Any:
-        one = tf.function(lambda x: x + 1).get_concrete_function(x)
-        two = tf.function(lambda x: x * 2).get_concrete_function(x)
+        one, two = traced(lambda x: x + 1, x), traced(lambda x: x * 2, x)
         return raw("XlaIf")(
             cond=condition, inputs=[x], then_branch=one, else_branch=two, Tout=[x.dtype]
         )
 
     def loop(x: Any) -> Any:
         specs = tf.TensorSpec([], tf.int32), tf.TensorSpec(x.shape, x.dtype)
-        until = tf.function(lambda i, x: i < 3).get_concrete_function(*specs)
-        step = tf.function(lambda i, x: (i + 1, x * 2)).get_concrete_function(*specs)
+        until = traced(lambda i, x: i < 3, *specs)
+        step = traced(lambda i, x: (i + 1, x * 2), *specs)
         return raw("XlaWhile")(input=[tf.constant(0), x], cond=until, body=step)
 
     yield _by("XlaIf", (x, np.array(True)), branches)

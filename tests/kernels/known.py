@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from tests.kernels import calls_linear
 from tests.kernels.call import ARRAY, Call
 
 
@@ -92,18 +93,10 @@ def _quantized() -> Iterator[Call]:
 def _of_matrices() -> Iterator[Call]:
     square = np.array([[2.0, 1.0, 0.3], [1.0, 3.0, 0.5], [0.3, 0.5, 1.0]])
     options: dict[str, Any] = {"ulps": 1e4, "scale": ARRAY}
-    yield Call("Svd", (square,), function=_product_of_svd, **options)
-    yield Call("SelfAdjointEigV2", (square,), function=_product_of_eigh, **options)
+    yield Call(
+        "Svd", (square,), function=lambda x: calls_linear._product_of_svd(x, full=False), **options
+    )
+    yield Call("SelfAdjointEigV2", (square,), function=calls_linear._product_of_eigh, **options)
     whole = square.astype(np.complex64)
     for array in (whole, whole.astype(np.complex128)):
         yield Call("SelfAdjointEigV2", (array,), {"compute_v": False}, results=(0,), **options)
-
-
-def _product_of_svd(x: Any) -> Any:
-    s, u, v = tf.raw_ops.Svd(input=x)
-    return tf.linalg.matmul(u * s, v, adjoint_b=True)
-
-
-def _product_of_eigh(x: Any) -> Any:
-    e, v = tf.raw_ops.SelfAdjointEigV2(input=x)
-    return tf.linalg.matmul(v * e, v, adjoint_b=True)

@@ -26,12 +26,6 @@ def ops() -> list[str]:
 
 
 @functools.cache
-def both() -> list[str]:
-    """Return the ops that have kernels for XLA and for the CPU."""
-    return [op for op in ops() if any(device in _kernels()[op] for device in CPU)]
-
-
-@functools.cache
 def dtypes(op: str, attr: str = "T") -> list[tf.DType]:
     """Return the dtypes that an attribute may be for both kernels, of those that NumPy has."""
     found = _common(op, attr)

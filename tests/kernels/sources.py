@@ -134,22 +134,9 @@ def _likeness(call: Call) -> Any:
 
 def _known(calls: list[Call]) -> Iterator[tuple[Call, list[int]]]:
     """Yield each call with its bounded results; leave out those that XLA refuses."""
-    counts: list[int] = []
-
-    def together(*tensors: Any) -> list[Any]:
-        results: list[Any] = []
-        rest = list(tensors)
-        counts.clear()
-        for call in calls:
-            size = len(call.flat())
-            of_one = call.run(rest[:size])
-            counts.append(len(of_one))
-            results += of_one
-            rest = rest[size:]
-        return results
-
+    function, arguments = running.jitted(calls), running.arguments(calls)
     try:
-        text = _lowered(together, running.arguments(calls))
+        text = _lowered(function, arguments)
     except Exception:
         if len(calls) > 1:
             half = len(calls) // 2
@@ -157,8 +144,9 @@ def _known(calls: list[Call]) -> Iterator[tuple[Call, list[int]]]:
             yield from _known(calls[half:])
         return
     sizes = iter(result_sizes(text))
-    for call, count in zip(calls, counts, strict=True):
-        of_one = [next(sizes) for _ in range(count)]
+    results = function.get_concrete_function(*arguments).structured_outputs
+    for call, made in zip(calls, results, strict=True):
+        of_one = [next(sizes) for _ in made]
         yield call, [n for n, dims in enumerate(of_one) if "<=" in dims]
 
 
@@ -169,8 +157,7 @@ def result_sizes(text: str) -> list[str]:
     return _SHAPE.findall(layout[1])
 
 
-def _lowered(function: Any, arguments: list[Any]) -> str:
-    compiled = tf.function(function, jit_compile=True, autograph=False)
+def _lowered(compiled: Any, arguments: list[Any]) -> str:
     text: str = compiled.experimental_get_compiler_ir(*arguments)(stage="hlo")
     return text
 
@@ -200,7 +187,8 @@ def _in_loop(call: Call, number: int, *, bound: bool = False) -> str:
         return tf.while_loop(lambda i, *_: i < 2, step, state, shape_invariants=shapes)[2]
 
     try:
-        return _lowered(looped, [tf.constant(array) for array in call.flat()])
+        compiled = tf.function(looped, jit_compile=True, autograph=False)
+        return _lowered(compiled, [tf.constant(array) for array in call.flat()])
     except Exception:
         return ""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +29,6 @@ ROOT = Path(__file__).parents[2]
 SEED = 2021
 SAMPLE = 150
 SECONDS = 300.0
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    process = Worker()
-    yield process
-    process.close()
 
 
 def test_each_entry_of_the_table_still_differs(worker: Worker) -> None:

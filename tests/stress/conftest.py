@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.stress.processes import Worker
 from tests.support.stress.template import Template
 
 
@@ -13,11 +12,3 @@ def template() -> Iterator[Template]:
     template = Template("hostcall", "keras")
     yield template
     template.close()
-
-
-@pytest.fixture(scope="module")
-def worker() -> Iterator[Worker]:
-    """A process that runs the cases of a file, one after another."""
-    worker = Worker()
-    yield worker
-    worker.close()

@@ -1,15 +1,97 @@
-"""Objects whose end is one more call of a callback."""
+"""A `__del__` that calls back: it runs wherever Python drops the object, within hostcall, too."""
 
+import gc
+from typing import Any
+
+import numpy as np
 import pytest
+import tensorflow as tf
 
-from tests.support.stress import destructor_cases as cases
-from tests.support.stress.template import Template
+import hostcall
+
+pytestmark = pytest.mark.runs_in("template", limit=60.0)
+
+X = tf.constant([1.0, 2.0])
+
+
+def failing(jit: bool, held: Any = None) -> Any:
+    def fail(x: Any) -> Any:
+        mine = held() if held else None  # dies with the frame, and so with the exception
+        raise ValueError(f"on purpose {mine}")
+
+    return tf.function(
+        lambda x: tf.numpy_function(fail, [x], tf.TensorSpec([2], tf.float32)), jit_compile=jit
+    )
+
+
+def fails(function: Any) -> None:
+    try:  # what `pytest.raises` gives would be in a cycle with the error
+        function(X)
+    except tf.errors.InvalidArgumentError as error:
+        assert "on purpose" in str(error)  # noqa: PT017
+        assert isinstance(hostcall.last_error(error), ValueError)  # noqa: PT017
+    else:
+        raise AssertionError("the callback did not fail")
+
+
+class FailsWhenDropped:
+    """The end of the first one is one more call that fails.
+
+    Only of the first: TensorFlow by itself crashes when such ends bring about each other.
+    """
+
+    dropped = 0
+
+    def __init__(self, jit: bool) -> None:
+        self.function = failing(jit)
+
+    def __del__(self) -> None:
+        FailsWhenDropped.dropped += 1
+        if FailsWhenDropped.dropped == 1:
+            fails(self.function)
 
 
 @pytest.mark.parametrize("jit", [False, True], ids=["plain", "jitted"])
-def test_exceptions_that_fail_when_forgotten(template: Template, jit: bool) -> None:
-    template.run(cases.exceptions_that_fail_when_forgotten, jit).assert_well()
+def test_exceptions_that_fail_when_forgotten(jit: bool) -> None:
+    function = failing(jit, lambda: FailsWhenDropped(jit))
+    while FailsWhenDropped.dropped < 3:  # an exception goes with the error that tells of it
+        fails(function)
+    assert hostcall.last_error() is None
 
 
-def test_garbage_that_differentiates(template: Template) -> None:
-    template.run(cases.garbage_that_differentiates, limit=60.0).assert_well()
+class Differentiates:
+    """Its end is a program that is compiled and differentiated, by hand or by the collector."""
+
+    dropped = 0
+
+    def __del__(self) -> None:
+        Differentiates.dropped += 1
+        slope = slope_of(lambda x: x * x)
+        np.testing.assert_allclose(slope(X), 2.0 * X)
+
+
+def slope_of(function: Any) -> Any:
+    @tf.function(jit_compile=True)
+    def slope(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = tf.ensure_shape(tf.py_function(function, [x], tf.float32), [2])
+        return tape.gradient(y, x)
+
+    return slope
+
+
+def test_garbage_that_differentiates() -> None:
+    """Collections come in the middle of everything: after each object that is made."""
+    slope = slope_of(lambda x: x**3)
+    slope(X)
+    gc.set_threshold(1, 1, 1)
+    for _ in range(3):
+        cycle: list[Any] = [Differentiates()]
+        cycle.append(cycle)
+        del cycle
+        np.testing.assert_allclose(slope(X), 3.0 * X**2)
+        np.testing.assert_allclose(slope_of(lambda x: x**3)(X), 3.0 * X**2)
+    gc.set_threshold(700, 10, 10)
+    gc.collect()
+    assert Differentiates.dropped == 3

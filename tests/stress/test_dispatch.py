@@ -1,39 +1,197 @@
 """JAX programs whose callbacks compute with JAX come to an end, whoever waits for them."""
 
+from __future__ import annotations
+
+import threading
 from collections.abc import Callable
-from pathlib import Path
+from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+import tensorflow as tf
 
-from tests.support.stress import dispatch_cases as cases
-from tests.support.stress.processes import Worker
+import hostcall
+import hostcall.jax
+import hostcall_mlir
+from tests.support.jax.flavours import FLAVOURS
+from tests.support.threads import PATIENCE, in_threads
 
-WAYS = (
-    *(cases.eagerly, cases.jitted, cases.compiled_before, cases.with_what_is_given_away),
-    *(cases.in_front_of_others, cases.on_threads),
-)
+PREPARATION = 'import os; os.environ["JAX_PLATFORMS"] = "cpu"'
+
+pytestmark = pytest.mark.runs_in("worker")
+
+# XLA's CPU takes this many programs at once, and lets further ones wait.
+IN_FLIGHT = 32
+
+ROUNDS = 2 * IN_FLIGHT
+
+# So large that XLA does not do the work on the thread that asks for it.
+SIZE = 200
+
+Program = Callable[[Any], Any]
+
+_plain = jax.jit(lambda x: x @ x / SIZE)
+
+
+def in_jax(x: Any) -> Any:
+    """What the callbacks do: of ones it makes ones."""
+    return np.asarray(_plain(jnp.asarray(x)))
+
+
+def _not_there_yet() -> Any:
+    return _plain(_plain(jnp.ones([SIZE, SIZE])))
+
+
+def _in_a_row(program: Program, rounds: int = ROUNDS) -> None:
+    results = [program(_not_there_yet()) for _ in range(rounds)]
+    results.append(program(results[-1]))
+    for result in results:
+        np.testing.assert_array_equal(result, np.ones_like(result))
+
+
+def _calling(flavour: str) -> Program:
+    return lambda x: FLAVOURS[flavour](in_jax, x, x)
+
+
+def _nested(flavour: str) -> Program:
+    inner = jax.jit(_calling(flavour))
+
+    def run(x: Any) -> Any:
+        return np.asarray(inner(x))
+
+    return lambda x: FLAVOURS[flavour](run, x, x)
+
+
+def _from_tf(flavour: str) -> Program:
+    def function(x: tf.Tensor) -> tf.Tensor:
+        return tf.numpy_function(in_jax, [x], tf.TensorSpec([SIZE, SIZE], x.dtype))
+
+    options: dict[str, Any] = {} if flavour == "unordered" else {flavour: True}
+    return hostcall.jax.from_tf(tf.function(function), **options)
+
+
+BODIES = {"calling": _calling, "nested": _nested, "from_tf": _from_tf}
+
+
+def eagerly(body: str, flavour: str) -> None:
+    _in_a_row(BODIES[body](flavour))
+
+
+def jitted(body: str, flavour: str) -> None:
+    _in_a_row(jax.jit(BODIES[body](flavour)))
+
+
+def compiled_before(body: str, flavour: str) -> None:
+    x = jnp.ones([SIZE, SIZE])
+    _in_a_row(jax.jit(BODIES[body](flavour)).lower(x).compile())
+
+
+def with_what_is_given_away(body: str, flavour: str) -> None:
+    """Others may still read it."""
+    program = jax.jit(BODIES[body](flavour), donate_argnums=0)
+    x = _not_there_yet()
+    for _ in range(ROUNDS):
+        _plain(x)
+        x = program(x)
+    np.testing.assert_array_equal(x, np.ones_like(x))
+
+
+def in_front_of_others(body: str, flavour: str) -> None:
+    program = jax.jit(BODIES[body](flavour))
+    x = program(_not_there_yet())
+    for _ in range(ROUNDS):
+        x = _plain(x)
+    np.testing.assert_array_equal(x, np.ones_like(x))
+
+
+def on_threads(body: str, flavour: str) -> None:
+    """On more than XLA has itself."""
+    program = jax.jit(BODIES[body](flavour))
+    in_threads(8, lambda _: _in_a_row(program, rounds=8))
+
+
+WAYS = {
+    way.__name__: way
+    for way in (
+        eagerly,
+        jitted,
+        compiled_before,
+        with_what_is_given_away,
+        in_front_of_others,
+        on_threads,
+    )
+}
 
 
 @pytest.mark.parametrize("flavour", ["unordered", "ordered", "pure"])
-@pytest.mark.parametrize("body", cases.BODIES)
+@pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("way", WAYS)
-def test_programs_that_nobody_waits_for(
-    worker: Worker, way: Callable[[str, str], None], body: str, flavour: str
-) -> None:
-    worker.run(way, body, flavour)
+def test_programs_that_nobody_waits_for(way: str, body: str, flavour: str) -> None:
+    WAYS[way](body, flavour)
 
 
-def test_more_threads_than_xla_takes_programs(worker: Worker) -> None:
-    worker.run(cases.on_more_threads_than_places)
+def test_more_threads_than_xla_takes_programs() -> None:
+    """All callbacks that there is a place for are under way before one computes."""
+    waiting = threading.Semaphore(0)
+    go_on = threading.Event()
+    go_on.set()
+
+    def wait_and_compute(x: Any) -> Any:
+        waiting.release()
+        assert go_on.wait(PATIENCE)
+        return in_jax(x)
+
+    program = jax.jit(lambda x: hostcall.jax.call(wait_and_compute, x, x))
+    x = jnp.ones([SIZE, SIZE])
+    program(x)  # while it is compiled, no other thread can run it
+    go_on.clear()
+
+    def run(number: int) -> None:
+        if number == 0:
+            for _ in range(IN_FLIGHT):  # and the one above
+                assert waiting.acquire(timeout=PATIENCE)
+            go_on.set()
+        np.testing.assert_array_equal(program(x), x)
+
+    in_threads(IN_FLIGHT + 8, run)
+
+
+def programs_in_programs(ordered: bool, depth: int) -> str:
+    """What is said where a program calls itself so often."""
+    said = ["nothing"]
+
+    def again(x: Any) -> Any:
+        if x == 0:
+            return in_jax(np.ones([SIZE, SIZE], np.float32))[0, 0] - 1
+        try:
+            return np.asarray(program(x - 1))
+        except RuntimeError as error:
+            said.append(str(error))
+            return np.float32(0)
+
+    program = jax.jit(lambda x: hostcall.jax.call(again, x, x, ordered=ordered))
+    for number in (0, depth):  # while it is compiled, it cannot call itself
+        assert program(np.float32(number)) == 0
+    return said[-1]
 
 
 @pytest.mark.parametrize("ordered", [False, True])
-def test_programs_in_programs(worker: Worker, ordered: bool) -> None:
-    assert worker.run(cases.programs_in_programs, ordered, 30) == "nothing"
-    said = worker.run(cases.programs_in_programs, ordered, 40)
+def test_programs_in_programs(ordered: bool) -> None:
+    assert programs_in_programs(ordered, 30) == "nothing"
+    said = programs_in_programs(ordered, 40)
     assert said.startswith("31 JAX programs with calls of Python functions are under way")
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
-def test_exported_programs(worker: Worker, tmp_path: Path, partitioned: bool) -> None:
-    worker.run(cases.exported, str(tmp_path), partitioned)
+def test_exported_programs(tmp_path: str, partitioned: bool) -> None:
+    @tf.function(jit_compile=True)
+    def function(x: tf.Tensor) -> tf.Tensor:
+        return in_tf(x @ x / SIZE) @ x / SIZE
+
+    in_tf = hostcall.callback(in_jax, name="in_jax", result=tf.TensorSpec([SIZE, SIZE]))
+    hostcall.export(function, tf.TensorSpec([SIZE, SIZE])).save(tmp_path)
+    program = hostcall_mlir.load(tmp_path, callbacks={"in_jax": in_jax}, partitioned=partitioned)
+    _in_a_row(program.call)
+    in_threads(8, lambda _: _in_a_row(program.call, rounds=8))

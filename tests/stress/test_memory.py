@@ -1,10 +1,21 @@
 """A process does not grow with the programs that it compiles, nor with the functions it calls."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
+import contextlib
+import ctypes
+import gc
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+import tensorflow as tf
 
-from tests.support.stress import memory_cases as cases
+import hostcall.jax
 from tests.support.stress.processes import Worker
 
 # Bytes for each program. An MLIR context takes 1,300,000, and what XLA's allocator keeps a tenth.
@@ -14,27 +25,77 @@ A_PROGRAM = 130_000.0
 # kilobytes of each program of a hundred, with calls and without.
 A_FUNCTION = 200.0
 
+# Of the functions that one program calls.
+_FEW = 100
+
+pytestmark = pytest.mark.runs_in("process", limit=600.0)
+
 
 @pytest.fixture
 def process() -> Iterator[Worker]:
-    worker = Worker()
-    yield worker
-    worker.close()
+    with contextlib.closing(Worker()) as worker:
+        yield worker
 
 
-def test_programs_of_jax(process: Worker) -> None:
-    assert process.run(cases.compilations_in_jax, 300, limit=300.0) < A_PROGRAM
+def test_programs_of_jax() -> None:
+    assert _left(lambda: _compiled_by_jax(1), 300) < A_PROGRAM
 
 
-def test_programs_of_tensorflow(process: Worker) -> None:
-    empty = process.run(cases.compilations_in_tensorflow, 60, False, limit=300.0)
-    assert process.run(cases.compilations_in_tensorflow, 300, limit=300.0) < empty + A_PROGRAM
+def test_programs_of_tensorflow() -> None:
+    """TensorFlow itself never lets go of a program."""
+    empty = _left(lambda: _compiled_by_tensorflow(False), 60)
+    assert _left(lambda: _compiled_by_tensorflow(True), 300) < empty + A_PROGRAM
 
 
-def test_functions_of_jax(process: Worker) -> None:
-    empty = process.run(cases.functions_in_jax, 10_000, False, limit=300.0)
-    assert process.run(cases.functions_in_jax, 10_000, limit=300.0) < empty + A_FUNCTION
+def test_functions_of_jax() -> None:
+    empty = _left(lambda: _compiled_by_jax(_FEW, False), 100) / _FEW
+    assert _left(lambda: _compiled_by_jax(_FEW), 100) / _FEW < empty + A_FUNCTION
 
 
-def test_functions_of_tensorflow(process: Worker) -> None:
-    assert process.run(cases.functions_in_tensorflow, 10_000, limit=300.0) < A_FUNCTION
+def test_functions_of_tensorflow() -> None:
+    """Of functions that are called eagerly."""
+    assert _left(lambda: _called_by_tensorflow(_FEW), 100) / _FEW < A_FUNCTION
+
+
+def _compiled_by_jax(calls: int, with_calls: bool = True) -> None:
+    def program(x: Any) -> Any:
+        for number in range(calls):
+            if with_calls:
+                x = hostcall.jax.call(lambda v, n=number: v + np.float32(n), x, x, pure=True)
+            else:
+                x = jnp.sin(x + np.float32(number))
+        return x
+
+    jax.jit(program)(jnp.zeros(4)).block_until_ready()
+
+
+def _compiled_by_tensorflow(with_call: bool) -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        called = tf.numpy_function(lambda v: v + v, [x], x.dtype) if with_call else x + x
+        return tf.ensure_shape(called, x.shape)
+
+    tf.function(program, jit_compile=True, autograph=False)(tf.zeros([4]))
+
+
+def _called_by_tensorflow(calls: int) -> None:
+    for number in range(calls):
+        tf.numpy_function(lambda v, n=number: v + np.float32(n), [tf.zeros([4])], tf.float32)
+
+
+def _left(do: Callable[[], None], count: int) -> float:
+    """The bytes that stay of each time, after a third as many to warm up."""
+    for _ in range(max(count // 3, 1)):
+        do()
+    before = _resident()
+    for _ in range(count):
+        do()
+    return (_resident() - before) / count
+
+
+def _resident() -> int:
+    """The memory of the process in bytes, without what its allocator could give back."""
+    jax.clear_caches()
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,10 +12,10 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from hostcall_runtime import DeadlineExceededError, within
 from tests.support.helpers import failure
-from tests.support.stress import late_cases, programs
+from tests.support.stress import programs
 from tests.support.stress.programs import KINDS, SIZES, check, compiled, like, plain, program
-from tests.support.stress.template import Template
 from tests.support.threads import PATIENCE, in_threads
 
 # Seconds. Only calls that are late for certain take so long; the others are trivial.
@@ -310,8 +311,32 @@ def test_a_late_call_that_fails_in_the_end(
     assert capfd.readouterr() == ("", "")
 
 
-def test_late_calls_while_garbage_is_collected(template: Template) -> None:
-    template.run(late_cases.among_garbage_of_threads, limit=60.0).assert_well()
+@pytest.mark.runs_in("template", limit=60.0)
+def test_late_calls_while_garbage_is_collected() -> None:
+    """A collection of thread-local objects while the error looks where the call is."""
+    go_on, over = threading.Event(), threading.Event()
+    slow = within(0.001, go_on.wait, "a call")
+
+    def leave_garbage() -> None:
+        while not over.is_set():
+            cycle = [threading.local()]
+            cycle.append(cycle)  # type: ignore[arg-type]
+
+    gc.freeze()
+    gc.set_threshold(3)
+    leaving = threading.Thread(target=leave_garbage, daemon=True)
+    leaving.start()
+    places: list[str] = []
+    for _ in range(400):
+        with pytest.raises(DeadlineExceededError) as caught:
+            slow()
+        places.append(str(caught.value))
+    assert any("self._returned = function(*args)" in place for place in places)
+    over.set()
+    leaving.join()
+    go_on.set()
+    assert gc.isenabled()
+    assert within(600.0, lambda: "in time", "a call")() == "in time"
 
 
 @each_mode

@@ -17,6 +17,14 @@ from typing import Any
 import dask.config
 import distributed
 import loky
+import numpy as np
+import tensorflow as tf
+
+import hostcall
+from tests.support import executor_functions as functions
+from tests.support.helpers import jitted, plain
+
+X = tf.constant([1.0, 2.0, 3.0])
 
 _made: list[Any] = []
 
@@ -92,6 +100,17 @@ KINDS: dict[str, Callable[[], Any]] = {
     "loky": loky_pool,
     "dask": on_dask,
 }
+
+
+def on(executor: Any, function: Callable[..., Any], **how: Any) -> Any:
+    return hostcall.callback(function, result=lambda x: x, executor=executor, **how)
+
+
+def assert_next_call_works(kind: str) -> None:
+    double = on(KINDS[kind], functions.doubled)
+    for program in (jitted(double), plain(double), double):
+        np.testing.assert_array_equal(program(X), 2.0 * X)
+
 
 # Those whose workers are processes, and send functions by name, and by value.
 BY_NAME = ["spawn", "forkserver"]

@@ -22,7 +22,6 @@ HELPERS = {
     "executor_functions",
     "history",
     "jax_programs",
-    "machine",
     "native_programs",
     "page",
     "plot",

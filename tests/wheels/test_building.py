@@ -21,7 +21,12 @@ from wheels import building, interpreters, libraries, parts, trying
 from wheels.matrix import SERVED
 
 FIND_TENSORFLOW = ROOT / "cmake" / "find_tensorflow.py"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 FLAGS = [flag for flag in tf.sysconfig.get_compile_flags() if flag.startswith("-D")]
+
+each_machine = pytest.mark.parametrize(
+    ("machine", "package"), [("x86_64", "tensorflow-cpu"), ("aarch64", "tensorflow")]
+)
 
 
 def find_tensorflow(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -97,8 +102,7 @@ def test_a_wheel_tells_what_it_serves(tmp_path: Path) -> None:
 
 
 def test_the_wheels_are_for_the_pythons_and_the_tensorflows_of_the_project() -> None:
-    with open(ROOT / "pyproject.toml", "rb") as file:
-        project = tomllib.load(file)["project"]
+    project = PROJECT["project"]
     named = {
         line.rpartition(" :: ")[2] for line in project["classifiers"] if ":: Python :: 3." in line
     }
@@ -110,17 +114,11 @@ def test_the_wheels_are_for_the_pythons_and_the_tensorflows_of_the_project() -> 
     assert {minor for minors in SERVED.values() for minor in minors} == set(_versions.TESTED)
 
 
-@pytest.mark.parametrize(
-    ("machine", "package"), [("x86_64", "tensorflow-cpu"), ("aarch64", "tensorflow")]
-)
+@each_machine
 def test_a_machine_gets_the_tensorflow_for_it(machine: str, package: str) -> None:
     # tensorflow-cpu has no wheels for aarch64.
-    with open(ROOT / "pyproject.toml", "rb") as file:
-        table = tomllib.load(file)
-    for lines in (
-        table["build-system"]["requires"],
-        table["project"]["optional-dependencies"]["cpu"],
-    ):
+    cpu = PROJECT["project"]["optional-dependencies"]["cpu"]
+    for lines in (PROJECT["build-system"]["requires"], cpu):
         wanted = [
             line.name
             for line in map(Requirement, lines)
@@ -129,9 +127,7 @@ def test_a_machine_gets_the_tensorflow_for_it(machine: str, package: str) -> Non
         assert [name for name in wanted if name.startswith("tensorflow")] == [package]
 
 
-@pytest.mark.parametrize(
-    ("machine", "package"), [("x86_64", "tensorflow-cpu"), ("aarch64", "tensorflow")]
-)
+@each_machine
 def test_builds_and_messages_name_the_tensorflow_of_the_machine(
     machine: str, package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -189,9 +189,6 @@ class Altered:
         self.model = saved_model_pb2.SavedModel()
         self.model.ParseFromString((self._from / "saved_model.pb").read_bytes())
 
-    def tokens(self) -> list[bytes]:
-        return sorted({node.attr["token"].s for node in self._nodes(self.model)})
-
     def write(self, change: Callable[[bytes], bytes]) -> str:
         self._count += 1
         target = self._folder / str(self._count)

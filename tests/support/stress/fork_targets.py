@@ -20,8 +20,9 @@ def load_into(queue: Any, seeds: Any) -> None:
 
 def run_programs(queue: Any) -> None:
     """Programs of all kinds, and gradients."""
-    from tests.support.stress import child, fork_cases
+    from tests.stress import test_fork
+    from tests.support.stress import child
 
     child.keep_tensorflow_quiet()
-    fork_cases.run_all()
+    test_fork.run_all()
     queue.put("right")

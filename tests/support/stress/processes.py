@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import inspect
 import json
 import os
@@ -77,14 +78,7 @@ class Worker:
     def _start(self) -> subprocess.Popen[str]:
         self._errors.seek(0)
         self._errors.truncate()
-        return subprocess.Popen(
-            [sys.executable, _CHILD, self._preparation],
-            env=_environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-        )
+        return python(_CHILD, self._preparation, stderr=self._errors)
 
     def _said(self) -> str:
         self._errors.seek(0)
@@ -98,15 +92,7 @@ def start(
 
     With `group`, it and the processes that it starts get signals as in a terminal.
     """
-    return subprocess.Popen(
-        [sys.executable, _CHILD, "", _call(function, args, limit)],
-        env=_environment(),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=group,
-    )
+    return python(_CHILD, "", _call(function, args, limit), start_new_session=group)
 
 
 def interrupt(process: subprocess.Popen[str]) -> None:
@@ -117,6 +103,12 @@ def interrupt(process: subprocess.Popen[str]) -> None:
     """
     if ctypes.CDLL(None).tgkill(process.pid, process.pid, signal.SIGINT) != 0:
         raise ProcessLookupError(f"process {process.pid} has ended")
+
+
+def interrupt_main_thread() -> None:
+    """Sends Ctrl-C to the main thread of this process."""
+    gc.callbacks.clear()  # Python drops one that comes while one of them runs, as JAX's
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
 def finish(process: subprocess.Popen[str], limit: float = 30.0) -> str:
@@ -143,14 +135,24 @@ def _call(function: Callable[..., Any], args: Any, limit: float) -> str:
             "function": function.__name__,
             "args": args,
             "limit": limit,
-        }
+        },
+        default=str,  # for paths
     )
 
 
-def _environment() -> dict[str, str]:
-    inherited = {
+def python(*arguments: str, stderr: Any = subprocess.PIPE, **how: Any) -> subprocess.Popen[str]:
+    """Starts Python with pipes, without the variables that change what hostcall and XLA do."""
+    environment = {
         name: value
         for name, value in os.environ.items()
         if name not in ("HOSTCALL_DISABLE", "TF_XLA_FLAGS")
     }
-    return {**inherited, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        env={**environment, "TF_CPP_MIN_LOG_LEVEL": "2"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=stderr,
+        text=True,
+        **how,
+    )

@@ -85,6 +85,16 @@ def under_a_tape(run: Callable[..., Any]) -> Any:
     return call
 
 
+# How a program is called, and what is declared of its function.
+WAYS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+    "compiled": (compiled, {}),
+    "inside a plain function": (inside_plain, {}),
+    "plain": (plain, {}),
+    "under a tape": (under_a_tape, {}),
+    "with a limit": (compiled, {"timeout": 600.0}),
+}
+
+
 def check(results: Any, x: Any) -> None:
     for i, result in enumerate(results):
         np.testing.assert_array_equal(result, (np.asarray(x) + np.float32(i)) * np.float32(2.0))

@@ -13,7 +13,6 @@ import importlib
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 import types
@@ -57,15 +56,8 @@ class Template:
 
     def __init__(self, *modules: str, ends_soon: bool = False) -> None:
         self._folder = tempfile.TemporaryDirectory()
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", _SCRIPT.format(modules, ends_soon)],
-            cwd=_ROOT,
-            env=processes._environment(),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        script = _SCRIPT.format(modules, ends_soon)
+        self._process = processes.python("-c", script, cwd=_ROOT)
 
     def run(self, function: Callable[..., Any], *args: Any, limit: float = 30.0) -> Ended:
         """Has a child call the function, and waits until it has ended."""
