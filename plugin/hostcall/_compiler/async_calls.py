@@ -202,7 +202,7 @@ class _Overlapping:
         self._entry = functions[entry]
         self._functions = functions
         self._names: dict[str, str] = {}
-        self._heavy = Effects(functions, lambda node: node.op in _HEAVY, _HEAVY)
+        self._heavy = Effects(functions, None, _HEAVY)
         self._bodies: set[str] = set()  # of the loops found so far
 
     def rewritten(self, name: str) -> str:

@@ -19,9 +19,10 @@ from hostcall._callbacks import lookup, requested_routes, result_contract, setti
 from hostcall._callbacks.array_specs import NativeSpec
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.structures import BoundedSpec
-from hostcall._compiler import ordering, refusals, risks, route_selection
-from hostcall._compiler.bounded import sources
+from hostcall._compiler import ordering, refusals, route_selection
+from hostcall._compiler.bounded import analysis, sources
 from hostcall._compiler.partition import placement
+from hostcall._compiler.partition.host_ops import Rules
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._tf import attributes, concrete_functions, op_kinds, protos
 from hostcall._tf import function_defs as defs
@@ -199,17 +200,24 @@ def partitioner_for(
     # In a cluster too: the functions that it calls may be TensorFlow's own, without the marks.
     library = marked_shapes(library, entry)
     if taken and attributes.CLUSTER not in function.attr:
-        library = risks.marked(library, entry, compiled)
+        library = analysis.marked_for_host(library, entry, compiled)
         library = ordering.marked(library, entry)
     if refusal:
         library = refusals.marked(library, refusal)
         refusals.mark_found(library, refusal)
         suffix += f"_{refusals.digest(library, refusal)}"
-    forward = _forward_library(library, entry)
-    if forward is None:
-        partitioner = _new_partitioner(library, suffix, device, refused=bool(refusal))
-    else:
-        partitioner = _gradient_partitioner(library, forward, suffix, device, bool(refusal))
+    # The ops of a gradient have no marks: TensorFlow makes them later, outside the marked code.
+    everything = gradient = False
+    if (forward := _forward_library(library, entry)) is not None:
+        everything = any(_asks_for_partition(n) for f in forward.function for n in f.node_def)
+        name = forward.function[0].signature.name
+        gradient = (
+            bool(refusal)
+            or name in _partitioned
+            or partitioner_for(forward, name).must_partition(name)
+        )
+    rules = _rules(library, device, everything)
+    partitioner = Partitioner(library, rules, suffix, device, gradient, refused=bool(refusal))
     if refusal and not partitioner.has_host_op(entry):
         refusals.narrow(library, entry, refusal)
     return partitioner
@@ -238,7 +246,7 @@ def is_taken(library: FunctionDefLibrary, entry: str) -> bool:
         return True
     if any(map(_asks_for_partition, nodes)):
         return True
-    if settings.dynamic_sizes() == settings.CHECKED and any(n.op in risks.KINDS for n in nodes):
+    if settings.dynamic_sizes() == settings.CHECKED and any(n.op in analysis.KINDS for n in nodes):
         return True
     forward = _forward_library(library, entry)
     name = "" if forward is None else forward.function[0].signature.name
@@ -267,50 +275,14 @@ def uncompiling_partitioner(
 ) -> Partitioner:
     """Return a partitioner that compiles nothing."""
     choice = route_selection.Choice(requested_routes.PARTITION, "its cluster is not compiled")
-    return Partitioner(
-        library,
-        choose=lambda _: choice,
-        has_kernel=lambda _: False,
-        constant_operands=lambda _: (),
-        marked=lambda _: False,
-        suffix=suffix,
-        device=device,
-    )
+    rules = Rules(lambda _: choice, has_kernel=lambda _: False, marked=lambda _: False)
+    return Partitioner(library, rules, suffix, device)
 
 
-def _gradient_partitioner(
-    library: FunctionDefLibrary,
-    forward: FunctionDefLibrary,
-    suffix: str,
-    device: str,
-    refused: bool,
-) -> Partitioner:
-    """Return the partitioner for the gradient of the first function in `forward`.
+def _rules(library: FunctionDefLibrary, device: str, everything: bool) -> Rules:
+    """Return rules that follow the kernels in this process and the user's requests.
 
-    The ops of a gradient have no marks: TensorFlow makes them later, outside the marked code.
-    """
-    everything = any(
-        _asks_for_partition(node) for function in forward.function for node in function.node_def
-    )
-    name = forward.function[0].signature.name
-    gradient = (
-        refused or name in _partitioned or partitioner_for(forward, name).must_partition(name)
-    )
-    return _new_partitioner(library, suffix, device, refused, everything, gradient)
-
-
-def _new_partitioner(
-    library: FunctionDefLibrary,
-    suffix: str,
-    device: str,
-    refused: bool,
-    everything: bool = False,
-    gradient: bool = False,
-) -> Partitioner:
-    """Return a partitioner that follows the kernels in this process and the user's requests.
-
-    `everything` makes each op without an XLA kernel a reason to partition. `gradient` tells whether
-    the function is the gradient of one that is partitioned.
+    `everything` makes each op without an XLA kernel a reason to partition.
     """
     has_kernel = functools.partial(op_kinds.has_xla_kernel, device_type=kernels_for(device))
     names = {function.signature.name for function in library.function}
@@ -326,17 +298,7 @@ def _new_partitioner(
         without_kernel = everything and not (node.op in names or has_kernel(node))
         return without_kernel or _asks_for_partition(node)
 
-    return Partitioner(
-        library,
-        choose,
-        has_kernel,
-        op_kinds.constant_operands,
-        marked,
-        gradient,
-        refused,
-        suffix,
-        device,
-    )
+    return Rules(choose, has_kernel, marked)
 
 
 def _forward_library(library: FunctionDefLibrary, entry: str) -> Any:

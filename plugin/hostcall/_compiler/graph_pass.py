@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from hostcall._callbacks import lookup, requested_routes
 from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._compiler import function_routes, kernel_hook, route_selection
+from hostcall._compiler import function_edits, function_routes, kernel_hook, route_selection
 from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition import host_calls
 from hostcall._tf import attributes, concrete_functions, op_kinds, protos
@@ -210,7 +210,7 @@ class _Rewriter:
             _keep_promises(function)
             # TensorFlow refuses to load functions with an attribute that it does not know.
             function.attr.pop(attributes.CLUSTER, None)
-            _name_control_outputs_once(function)
+            function_edits.name_control_outputs(function)
             if name and function.signature.name == new_name:
                 self._functions[name].CopyFrom(function)
                 self._functions[name].signature.name = name
@@ -243,14 +243,6 @@ def _keep_promises(function: FunctionDef) -> None:
     for node in function.node_def:
         if node.name in eager:
             node.attr["token"].s = eager[node.name]
-
-
-def _name_control_outputs_once(function: FunctionDef) -> None:
-    """Name each control output once, as TensorFlow demands; a cluster may replace many nodes."""
-    nodes = sorted(set(function.control_ret.values()))
-    function.control_ret.clear()
-    function.control_ret.update({node: node for node in nodes})
-    function.signature.control_output[:] = nodes
 
 
 def _described(node: NodeDef) -> str:

@@ -16,14 +16,14 @@ from hostcall._compiler import (
     function_routes,
     ordering,
     refusals,
+    regions,
     route_selection,
 )
 from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition import execution, host_calls, placement
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._compiler.refusals import MissingKernel
-from hostcall._compiler.regions import writing
-from hostcall._compiler.regions.forming import NotWholeError
+from hostcall._compiler.regions import NotWholeError
 from hostcall._tf import attributes, concrete_functions, function_defs, op_kinds, protos
 from hostcall._tf.types import FunctionDefLibrary
 from hostcall_runtime._errors import LoweringError
@@ -185,7 +185,7 @@ def _with_regions(
     """Return the function as one program that calls regions; None if it cannot be one."""
     suffix = f"{digest}__regions_{refusals.digest(partitioner.library, said)}"
     try:
-        program = writing.write(partitioner.library, entry, partitioner.host_ops, suffix)
+        program = regions.write(partitioner.library, entry, partitioner.host_ops, suffix)
     except NotWholeError:
         return None
     functions = function_defs.by_name(program.library)
@@ -198,8 +198,8 @@ def _with_regions(
     new.function.extend(program.functions)
     if refusals.is_of_xla(said):
         announcements.expect_regions(entry, said, program.functions)
-    regions = [region.name for region in program.regions]
-    return _replacement(entry, new, name, partitioned=False, regions=regions)
+    names = [region.name for region in program.regions]
+    return _replacement(entry, new, name, partitioned=False, regions=names)
 
 
 @limited

@@ -23,7 +23,7 @@ import tensorflow as tf
 
 from hostcall import _versions
 from hostcall._callbacks.tape_residuals import Recording
-from hostcall._compiler import control_flow
+from hostcall._compiler import control_flow, function_edits
 from hostcall._compiler.control_flow import compare_results
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
@@ -35,18 +35,18 @@ from hostcall_runtime._errors import LoweringError
 class Effects:
     """The functions that reach ops with side effects, by default those in program order.
 
-    `of_op` tells whether an op counts; `ops` are the types of ops that may.
+    `ops` are the types of ops that may count. `of_op` tells which of these do; None for all.
     """
 
     def __init__(
         self,
         functions: Mapping[str, Any],
-        of_op: Callable[[Any], bool] = op_kinds.is_ordered,
+        of_op: Callable[[Any], bool] | None = op_kinds.is_ordered,
         ops: Collection[str] = op_kinds.ORDERED_OPS,
     ) -> None:
         self._functions = functions
-        self._of_op = of_op
         self._ops = ops
+        self._of_op = of_op or (lambda node: node.op in ops)
         self._found: dict[str, bool] = {}
 
     def of_function(self, name: str) -> bool:
@@ -316,7 +316,7 @@ class _Orderer:
                 node.input.append(f"^{previous.name}")
             previous = node
         if previous is not None:
-            _return_control(function, previous.name)
+            function_edits.add_control_output(function, previous.name)
         return last
 
     def _effects_of(self, function: FunctionDef) -> list[Any]:
@@ -407,13 +407,6 @@ def _chain(node: NodeDef, last: str, token: str) -> str:
     node.attr[_TOKEN_INPUTS].list.s[:] = [last.encode()]
     node.attr[_TOKEN_NAME].s = token.encode()
     return token
-
-
-def _return_control(function: FunctionDef, name: str) -> None:
-    """Make the nodes that follow a call of `function` follow the node, too."""
-    if name not in function.control_ret.values():
-        function.control_ret[name] = name
-        function.signature.control_output.append(name)
 
 
 def _values_of(function: FunctionDef, results: Iterable[str]) -> set[str]:

@@ -1,4 +1,7 @@
-"""The ops that bounded sizes put on the host, and the checks of sizes that returned values need.
+"""Ops that XLA may get wrong: those that bounded sizes put on the host, and wrong kernels.
+
+In functions that hostcall changes, these ops are on the host. Other functions are compiled as stock
+TensorFlow does, unless `hostcall.configure(dynamic_sizes="checked")`; explanations name the ops.
 
 A *source* is an op whose results have bounded sizes (`sources.py`). `flow.py` follows these sizes
 to ops that are not known to be right with them. The source then becomes a host op, so that XLA
@@ -101,7 +104,14 @@ LIST_OPS = {
     "TensorListStack",
 }
 # Ops that get a check.
-KINDS = LIST_OPS | op_kinds.BRANCH_OPS
+_CHECKED = LIST_OPS | op_kinds.BRANCH_OPS
+
+# Functions without any of these ops need no analysis.
+KINDS = frozenset(
+    sources.ALWAYS | sources.BY_OPERANDS.keys() | _CHECKED | wrong_kernels.WRONG_KERNELS.keys()
+)
+# The other ops get replacements, which may contain the same op and so must not be marked.
+_FOR_HOST = wrong_kernels.WRONG_KERNELS.keys() - wrong_kernels.TABLE.keys()
 
 
 def add(
@@ -243,6 +253,31 @@ _STUCK = (
     "from that. This is a bug in hostcall; please report it."
 )
 _TAKES_SIZES = "it takes a size that is only bounded in a compiled program: {reason}"
+_WRONG = "XLA computes something else than TensorFlow: {reason}"
+
+
+def marked_for_host(library: FunctionDefLibrary, entry: str, compiled: bool = False) -> Any:
+    """Return a copy with marks on the ops of a function that XLA would get wrong, for the host.
+
+    `compiled` tells whether XLA compiles the very functions that are returned.
+    """
+    copy = marked(library, entry, compiled=compiled)
+    for function in copy.function:
+        for node in defs.nodes_of(function, _FOR_HOST):
+            if reason := wrong_kernels.reason(node):
+                node.attr[attributes.WRONG].s = _WRONG.format(reason=reason).encode()
+    return copy
+
+
+def risks(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
+    """Find the ops that XLA may get wrong if it compiles a function whole, with the reasons."""
+    found = {}
+    for name, function in defs.reachable(library, entry).items():
+        nodes = {node.name: node for node in function.node_def}
+        for node in defs.nodes_of(function, wrong_kernels.WRONG_KERNELS):
+            if reason := wrong_kernels.reason(node, nodes):
+                found[name, node.name] = _WRONG.format(reason=reason)
+    return found | _Search(protos.copy_of(library), entry).at_risk()
 
 
 def marked(
@@ -264,7 +299,7 @@ def marked(
         _mark(name, function, search)
     if compiled:
         checked = set[str]()
-        if search.has(KINDS):
+        if search.has(_CHECKED):
             checked = add(search.compiled, search.bounded, search.blocked)
         give(search.functions, search.replaced | checked, entry)
     return copy
@@ -275,11 +310,6 @@ def find(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
     search = _Search(protos.copy_of(library), entry)
     search.run()
     return search.blocked
-
-
-def at_risk(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
-    """Find the ops that XLA may get wrong if it compiles a function whole, with the errors."""
-    return _Search(protos.copy_of(library), entry).at_risk()
 
 
 def _never(_: NodeDef) -> bool:

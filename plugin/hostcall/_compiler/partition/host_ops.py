@@ -13,7 +13,7 @@ import dataclasses
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -37,14 +37,11 @@ _INDEX_OPS = frozenset(
 _REASON = "XLA wants to know operand '{operand}' when it compiles, and it depends on data"
 
 
-class DataConstants:
-    """The ops with data-dependent operands that XLA wants to know when it compiles: see HostOps."""
+class _DataConstants:
+    """The ops with data-dependent operands that XLA wants to know when it compiles."""
 
-    def __init__(
-        self, functions: Mapping[str, Any], constant_operands: Callable[[Any], Sequence[int]]
-    ) -> None:
+    def __init__(self, functions: Mapping[str, Any]) -> None:
         self._functions = functions
-        self._constant_operands = constant_operands
 
     @functools.cached_property
     def _varying(self) -> VaryingValues:
@@ -73,7 +70,7 @@ class DataConstants:
     def _operands(self, function: str, node: NodeDef) -> list[int]:
         if node.op.startswith("Xla") or node.op in self._functions or defs.callees(node):
             return []  # only XLA has a kernel, or the called functions are checked
-        operands = self._constant_operands(node)
+        operands = op_kinds.constant_operands(node)
         # Lists cannot leave a compiled program, so all their users would have to move too.
         if not operands or defs.handles(node, _VARIANT, self._functions):
             return []
@@ -259,40 +256,32 @@ def _is_in_order(node: NodeDef) -> bool:
     return op_kinds.has_effect(node) or async_calls.takes_turns(node)
 
 
-def _ops(functions: Mapping[str, Any], kinds: frozenset[str]) -> Effects:
-    """Return what tells whether a node, or one that it reaches, is one of these ops."""
-    return Effects(functions, lambda node: node.op in kinds, kinds)
+class Rules(NamedTuple):
+    """The rules by which nodes are for the host, on the device of a function.
+
+    Attributes:
+      choose: returns the route of a script op.
+      has_kernel: returns whether XLA can compile a node's op.
+      marked: returns whether a node must be on the host in any case.
+    """
+
+    choose: Callable[[Any], Choice]
+    has_kernel: Callable[[Any], bool]
+    marked: Callable[[Any], bool]
 
 
 class HostOps:
     """The nodes of some functions that are for the host.
 
-    Args:
-      functions: the functions to look into, by name.
-      choose: chooses the route of a script op, by its NodeDef.
-      has_kernel: whether XLA can compile an op, by its NodeDef.
-      constant_operands: the positions of the operands of an op that XLA wants to know when it
-        compiles, by its NodeDef.
-      marked: whether a node must be on the host in any case, by its NodeDef.
-
     Attributes:
-      choose: as given.
+      choose: returns the route of a script op.
       in_order: the nodes whose calls of Python run one at a time.
     """
 
-    def __init__(
-        self,
-        functions: Mapping[str, Any],
-        choose: Callable[[Any], Choice],
-        has_kernel: Callable[[Any], bool],
-        constant_operands: Callable[[Any], Sequence[int]],
-        marked: Callable[[Any], bool],
-    ) -> None:
+    def __init__(self, functions: Mapping[str, Any], rules: Rules) -> None:
         self._functions = functions
-        self.choose = choose
-        self._has_kernel = has_kernel
-        self._data_constants = DataConstants(functions, constant_operands)
-        self._marked = marked
+        self.choose, self._has_kernel, self._marked = rules
+        self._data_constants = _DataConstants(functions)
         kinds = {node.op for function in functions.values() for node in function.node_def}
         self._must = Effects(functions, self._must_be_on_host, kinds)
         # Few functions have marks. Searching their bytes takes a tenth of the time.
@@ -300,8 +289,8 @@ class HostOps:
         self._marks = [m for m in _FOR_HOST if any(m.encode() in text for text in texts)]
         self._effects = Effects(functions, op_kinds.has_effect)
         self.in_order = Effects(functions, _is_in_order, op_kinds.SCRIPT_OPS)
-        self._branches = _ops(functions, op_kinds.BRANCH_OPS)
-        self._made_up = _ops(functions, _MADE_UP)
+        self._branches = Effects(functions, None, op_kinds.BRANCH_OPS)
+        self._made_up = Effects(functions, None, _MADE_UP)
         self._obstacles: dict[tuple[str, bool], str] = {}
         self._data_reasons: dict[str, str] = {}
 
