@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -137,8 +138,9 @@ class _Rewriter:
 
     def run(self, nodes: Iterable[Any]) -> None:
         """Rewrite the functions, and the calls of them in the functions and in `nodes`."""
-        calls = [node for node in (*nodes, *self._outside_nodes()) if defs.is_compiled(node)]
         entries = [name for name, function in self._functions.items() if defs.is_compiled(function)]
+        outside = [f.node_def for f in self._functions.values() if not defs.is_compiled(f)]
+        calls = [n for n in itertools.chain(nodes, *outside) if defs.is_compiled(n)]
         # Functions that are compiled because a call of them is, not by themselves.
         called = {name for node in calls for name in self._called(node)} - set(entries)
         starts = [*entries, *sorted(called)]
@@ -157,12 +159,6 @@ class _Rewriter:
                 self._add(partitioner.functions, new_names[name], name if name in entries else "")
         for node in calls:
             self._redirect(node, new_names, set(entries))
-
-    def _outside_nodes(self) -> Iterator[Any]:
-        """Yield the nodes of the functions that are not compiled by themselves."""
-        for function in self._functions.values():
-            if not defs.is_compiled(function):
-                yield from function.node_def
 
     def _called(self, node: NodeDef) -> list[str]:
         names = defs.called_functions(node, self._functions)

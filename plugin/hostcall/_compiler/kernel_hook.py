@@ -128,7 +128,8 @@ def rewrite_for_kernel(
     if not (script_ops or analysis.is_changed(before, library, entry) or _calls_python(library)):
         return RewrittenFunction(b"", entry, partitioned=False, sizes_vary=sizes_vary)
     new, name = ordering.order_side_effects(library, entry, digest + ordering.SUFFIX)
-    if function_routes.may_overlap(where.accelerator):
+    # On GPUs, XLA waits for each custom call.
+    if placement.type_of(where.accelerator) != function_routes.GPU:
         async_calls.begin_early(new, name, library)
     _mark_entry(script_ops, function_defs.by_name(new)[name])
     new.function.extend(changed)
@@ -229,16 +230,11 @@ def find_missing_kernels(serialized: bytes, entry: str, device: str) -> list[Mis
 
 
 class _Where(NamedTuple):
-    """The devices that a partitioned function runs on: one CPU, or others.
-
-    Attributes:
-      accelerator: the device of its clusters if that is not a CPU, else "".
-      suffix: the suffix of the names of new functions.
-    """
+    """The devices that a partitioned function runs on: one CPU, or others."""
 
     is_one_device: bool
-    accelerator: str
-    suffix: str
+    accelerator: str  # the device of its clusters if that is not a CPU, else ""
+    suffix: str  # of the names of new functions
 
 
 def _where(library: FunctionDefLibrary, device: str, others: bool) -> _Where:

@@ -61,13 +61,9 @@ class NotWholeError(Exception):
 
 
 class Region(NamedTuple):
-    """Connected host ops that the program calls.
+    """Connected host ops of an old function that the program calls as a function of their own.
 
-    Attributes:
-      name: the name of their function.
-      function: the old function that they come from.
-      nodes: their names.
-      inputs: the values of the old function that the region takes, in the order of its arguments.
+    `inputs` are the values of the old function that it takes, in the order of its arguments.
     """
 
     name: str
@@ -77,14 +73,7 @@ class Region(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A function that is one program, with regions.
-
-    Attributes:
-      name: the name of the function.
-      library: a FunctionDefLibrary of all compiled functions.
-      functions: the functions of the regions.
-      regions: the regions, in the order of their indices.
-    """
+    """A function that is one program: all compiled functions, and regions with their functions."""
 
     name: str
     library: FunctionDefLibrary
@@ -110,11 +99,7 @@ def predicted_program(partitioner: Partitioner, entry: str, shape_of: ShapeOf) -
 
 
 def of_results(serialized: bytes, operands: Sequence[Shape]) -> list[Shape]:
-    """Return the shapes of a script op's results; called for each script op of a region.
-
-    Args:
-      serialized: the op's NodeDef.
-      operands: the known shapes of its inputs.
+    """Return the shapes of a script op's results from the known shapes of its inputs, in a region.
 
     Raises:
       LoweringError: if the declarations of the shapes contradict each other.

@@ -164,10 +164,7 @@ class Offence:
 class Flow:
     """The paths of bounded sizes through a program.
 
-    Args:
-      functions: FunctionDefs by name.
-      results: see `Results`.
-      hosted: the ops that are on the host, whose results therefore have known sizes.
+    XLA knows the result sizes of the ops that are on the host, `hosted`.
 
     Attributes:
       offences: the offences found, each once.
@@ -180,21 +177,21 @@ class Flow:
         results: Results,
         hosted: Collection[Source] = (),
     ) -> None:
-        self._functions = functions
+        self.functions = functions
         self._results = results
-        self._hosted = hosted
+        self.hosted = hosted
         self._matter: dict[str, bool] = {}
         self.offences: dict[Source, Offence] = {}
         self.bounded: dict[Source, set[tuple[int, int]]] = {}
 
     def run(self, entry: str) -> None:
         """Follow the program that begins with a function, whose arguments have fixed sizes."""
-        shapes = argument_shapes(self._functions[entry])
+        shapes = argument_shapes(self.functions[entry])
         self._function(entry, entry, [Tensor(shape) for shape in shapes])
 
     def _function(self, name: str, path: str, arguments: Sequence[Tensor]) -> list[Tensor]:
         """Return the known facts about the results of a call."""
-        function = self._functions[name]
+        function = self.functions[name]
         if defs.has_frames(function):
             return self._on_host(function, path)
         shapes = [
@@ -203,7 +200,7 @@ class Flow:
         ]
         given = zip(function.signature.input_arg, arguments, shapes, strict=True)
         known = {arg.name: [dataclasses.replace(one, shape=s)] for arg, one, s in given}
-        inferred = Inferred(function, shapes, self._functions)
+        inferred = Inferred(function, shapes, self.functions)
         return _Body(self, function, path, inferred, known).run()
 
     def _on_host(self, function: FunctionDef, path: str) -> list[Tensor]:
@@ -213,15 +210,11 @@ class Flow:
             self.follow_hosted(node, f"{path}/{node.name}", operands)
         return [Tensor(varies=True) for _ in function.signature.output_arg]
 
-    def is_hosted(self, function: str, node: NodeDef) -> bool:
-        """Return whether a node other than a script op is on the host."""
-        return node.op not in op_kinds.SCRIPT_OPS and (function, node.name) in self._hosted
-
     def follow_hosted(self, node: NodeDef, path: str, operands: list[Tensor]) -> None:
         """Follow the functions that a host op calls, since XLA compiles clusters of them."""
         given = [Tensor(varies=True)] * len(operands[node.op in op_kinds.BRANCH_OPS :])
-        for i, name in enumerate(defs.called_functions(node, self._functions)):
-            if name in self._functions and self._function_matters(name):
+        for i, name in enumerate(defs.called_functions(node, self.functions)):
+            if name in self.functions and self._function_matters(name):
                 self._function(name, f"{path}:{i}", given)
 
     def called(
@@ -235,7 +228,7 @@ class Flow:
                 results = self._branches(node, path, operands)
                 self._note((function, node.name), results)
                 return results
-            if node.op in self._functions:
+            if node.op in self.functions:
                 return self._function(node.op, path, operands)
             if node.op in op_kinds.CALL_OPS:
                 return self._function(node.attr["f"].func.name, path, operands)
@@ -255,7 +248,7 @@ class Flow:
         ]
 
     def _loop(self, node: NodeDef, path: str, operands: list[Tensor]) -> list[Tensor]:
-        body = self._functions[node.attr["body"].func.name]
+        body = self.functions[node.attr["body"].func.name]
         same = control_flow.invariants(body)
         state = [
             one if i in same else dataclasses.replace(one, varies=True)
@@ -277,12 +270,12 @@ class Flow:
         """Return whether a node, or a function that it calls, may make bounded sizes."""
         if node.op in op_kinds.SCRIPT_OPS:
             return True
-        return any(map(self._function_matters, defs.called_functions(node, self._functions)))
+        return any(map(self._function_matters, defs.called_functions(node, self.functions)))
 
     def _function_matters(self, name: str) -> bool:
         if name not in self._matter:
             self._matter[name] = False
-            function = self._functions[name]
+            function = self.functions[name]
             self._matter[name] = sources.in_function(function, is_entry=False) or any(
                 map(self.matters, function.node_def)
             )
@@ -292,12 +285,8 @@ class Flow:
         self, node: NodeDef, function: str, path: str, operands: list[Tensor]
     ) -> list[Tensor] | None:
         """Return the known facts about a script op's results, or None if no size is bounded."""
-
-        def symbol(result: int, dim: int, bound: int | None) -> Symbol:
-            return Symbol((path, result, dim), bound)
-
         source = (function, node.name)
-        shapes = self._results(source, node, operands, symbol)
+        shapes = self._results(source, node, operands, symbol_maker(path))
         if shapes is None:
             return None
         found = []
@@ -385,7 +374,7 @@ class Flow:
             str(error),
             found or frozenset({key}),
             tuple(shapes),
-            bool(defs.called_functions(node, self._functions)),
+            bool(defs.called_functions(node, self.functions)),
         )
         return [Tensor(shape, varies=True) for shape in shapes]
 
@@ -415,14 +404,14 @@ class _Body:
     def _node(self, node: NodeDef, operands: list[Tensor]) -> list[Tensor]:
         flow, name, path = self.flow, self.function.signature.name, f"{self.path}/{node.name}"
         tainted = any(operand.tainted for operand in operands)
-        if flow.is_hosted(name, node):
+        if node.op not in op_kinds.SCRIPT_OPS and (name, node.name) in flow.hosted:
             flow.follow_hosted(node, path, operands)
             return [dataclasses.replace(r, varies=True) for r in self._fixed(node, operands)]
         if not tainted and not flow.makes_sizes(node, operands) and not flow.matters(node):
             return self._fixed(node, operands)
         if node.op in op_kinds.SCRIPT_OPS:
             return flow.script_op(node, name, path, operands) or self._fixed(node, operands)
-        if defs.called_functions(node, flow._functions):
+        if defs.called_functions(node, flow.functions):
             return flow.called(node, name, path, operands, self.inferred.count(node.name))
         return flow.op(Site(node, path, self.inferred.shapes(node.name)), name, operands)
 
@@ -438,6 +427,11 @@ class _Body:
                 contents = [result.contents for result in found] or contents
         varies = does_vary(node, operands)
         return [Tensor(*known, varies=varies) for known in zip(shapes, contents, strict=True)]
+
+
+def symbol_maker(path: str) -> SymbolMaker:
+    """Return the maker of the symbols of an op, by the path to it."""
+    return lambda result, dim, bound: Symbol((path, result, dim), bound)
 
 
 def _symbols(path: str, result: int) -> Callable[[int], Symbol]:

@@ -1,10 +1,9 @@
 """Selection of the nodes that stay on the host, with a reason for each.
 
 XLA wants to know some operands when it compiles: the begin of a slice, the length of a range, the
-axis of a sum. It compiles a program for each value of them, which is right for constants and for
-values that follow from shapes. If an operand depends on data, TensorFlow keys the cluster, with all
-the work in it, on every value that the operand is computed from. So the ops with these operands run
-on the host. They rarely take much time.
+axis of a sum. If such an operand depends on data, TensorFlow keys the cluster, with all the work in
+it, on every value that the operand is computed from. So the op, which rarely takes much time, runs
+on the host.
 """
 
 from __future__ import annotations
@@ -347,7 +346,13 @@ class HostOps:
         if defs.has_frames(function):
             reason = "TensorFlow 1's loops and branches are not partitioned"
             return Findings({node.name: reason for node in function.node_def}, set())
-        reasons = self._reasons(function)
+        reasons = {}
+        for node in function.node_def:
+            reason = self._obstacle(node, inside_loop=False)
+            if not reason and defs.handles(node, _STRING, self._functions):
+                reason = "it works on strings"
+            if reason:
+                reasons[node.name] = reason
         made_up = {arg.name for arg in function.signature.input_arg} if after_branch else set()
         for node in defs.program_order(function):
             takes = any(defs.source(value) in made_up for value in defs.data_inputs(node))
@@ -378,16 +383,6 @@ class HostOps:
             if reason := self._data_reasons[name]:
                 return f"in {name}: {reason}"
         return self._data_constants.reason(function, node)
-
-    def _reasons(self, function: FunctionDef) -> dict[str, str]:
-        found = {}
-        for node in function.node_def:
-            reason = self._obstacle(node, inside_loop=False)
-            if not reason and defs.handles(node, _STRING, self._functions):
-                reason = "it works on strings"
-            if reason:
-                found[node.name] = reason
-        return found
 
     def _obstacle(self, node: NodeDef, inside_loop: bool) -> str:
         """Return the reason why a node is not compiled, or an empty text."""
