@@ -66,7 +66,7 @@ PICTURES: dict[str, list[Band]] = {
                         "hostcall_runtime/_scheduling.py",
                     )
                 ],
-                [("Values that cross become arguments", "_compiler/partition/boundary_values.py")],
+                [("Values that cross become arguments", "_compiler/partition/partitioner.py")],
             ],
         ),
         (

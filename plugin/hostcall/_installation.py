@@ -6,9 +6,9 @@ import os
 
 import hostcall_runtime
 from hostcall._callbacks import lookup, settings, tape_residuals
-from hostcall._compiler import announcements, kernel_hook, lowering, risks
+from hostcall._compiler import announcements, kernel_hook, lowering, regions
+from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition import host_calls
-from hostcall._compiler.regions import forming
 from hostcall._frontend import gradients, script_ops, vectorizing
 from hostcall._functions import native_code
 from hostcall._replay import calls
@@ -47,11 +47,11 @@ def _prepare() -> None:
         missing_kernels=_errors.with_interrupts(kernel_hook.find_missing_kernels),
         plain=_errors.with_interrupts(kernel_hook.plain_for_kernel),
         tell_outgrown=_errors.with_interrupts(announcements.of_outgrown),
-        shapes_in_region=_errors.with_interrupts(forming.of_results),
+        shapes_in_region=_errors.with_interrupts(regions.of_results),
     )
     bindings.set_max_compilations(settings.max_compilations())
     bindings.set_checks_assertions(settings.assertions())
-    bindings.set_ops_at_risk(sorted(risks.KINDS))
+    bindings.set_ops_at_risk(sorted(analysis.KINDS))
     bindings.set_checks_sizes(settings.dynamic_sizes() == settings.CHECKED)
     bindings.set_refusal(host_calls.refusal)
     bindings.set_recording(*eager_execution.recording_functions)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import Any
 
 from hostcall._callbacks import advice, lookup, settings
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import refusals, route_selection
 from hostcall._compiler.partition.partitioner import SUFFIX, PartitionedFunction
 from hostcall._tf import function_defs, op_kinds
-from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
+from hostcall._tf.types import FunctionDef, FunctionDefLibrary
 from hostcall_runtime._errors import counted
 
 _log = logging.getLogger("hostcall")
@@ -55,21 +54,16 @@ def of_script_ops(library: FunctionDefLibrary) -> None:
         spec = lookup.entry_of(node)
         if not isinstance(spec, CallbackSpec) or spec.description in _told:
             continue
+        fine = advice.partitioning_is_fine(spec)
         if choice.wants_shape:
-            _told.add(spec.description)
-            _log.warning(_WANTS_SHAPE, *_on_shapes(spec, node))
+            known = route_selection.known_results(spec, node)
+            index, said = next(iter(route_selection.unknown_results(spec, known).items()))
+            is_known, lines = advice.what_is_known(said), advice.in_one_line(spec, known)
+            _log.warning(_WANTS_SHAPE, spec.description, index, is_known, lines, fine)
         elif choice.is_bounded:
-            _told.add(spec.description)
-            fine = advice.partitioning_is_fine(spec)
             _log.warning(_IS_BOUNDED, spec.description, choice.reason, fine)
-
-
-def _on_shapes(spec: CallbackSpec, node: NodeDef) -> tuple[Any, ...]:
-    """Return the log arguments for a callback whose result shapes are unknown."""
-    known = route_selection.known_results(spec, node)
-    index, said = next(iter(route_selection.unknown_results(spec, known).items()))
-    is_known, lines = advice.what_is_known(said), advice.in_one_line(spec, known)
-    return spec.description, index, is_known, lines, advice.partitioning_is_fine(spec)
+        if choice.wants_shape or choice.is_bounded:
+            _told.add(spec.description)
 
 
 def of_outgrown(cluster: str) -> None:

@@ -33,88 +33,24 @@ START, DONE, GATE = "HostcallStart", "HostcallDone", "HostcallGate"
 _INT64 = tf.int64.as_datatype_enum
 
 
-class Gate(NamedTuple):
-    """The values that come before a gate, and the calls whose results are taken after it."""
-
-    awaited: list[str]
-    calls: list[str]
-
-
-def _start_name(call: str) -> str:
-    return f"{call}/hostcall_start"
-
-
-def handle(call: str) -> str:
-    return f"{_start_name(call)}:handle:0"
-
-
-def _gate_name(index: int) -> str:
-    return f"hostcall_gate_{index}"
-
-
-def gate_value(index: int) -> str:
-    return f"{_gate_name(index)}:gate:0"
-
-
-def write(function: FunctionDef, gates: list[Gate], functions: Mapping[str, Any]) -> None:
-    """Replace each call behind a gate by two nodes, and add one node for each gate."""
-    nodes = {node.name: node for node in function.node_def}
-    for gate in gates:
-        for call in gate.calls:
-            _add_start(function, nodes[call])
-    written = [
-        function.node_def.add(name=_gate_name(i), op=GATE, input=gate.awaited)
-        for i, gate in enumerate(gates)
-    ]
-    types = defs.Types(function, functions)
-    for i, (node, gate) in enumerate(zip(written, gates, strict=True)):
-        node.attr["Tawaited"].list.type[:] = [types.of(value) for value in gate.awaited]
-        for call in gate.calls:
-            _make_done(nodes[call], gate_value(i))
-
-
-def _add_start(function: FunctionDef, call: NodeDef) -> None:
-    start = function.node_def.add()
-    start.CopyFrom(call)
-    start.name = _start_name(call.name)
-    _refer(start, call)
-    start.op = START
-
-
-def _make_done(call: NodeDef, gate: str) -> None:
-    """Turn a call into the node that takes its results, under the same name."""
-    values = [value for value in call.input if not value.startswith("^")]
-    controls = call.input[len(values) :]
-    call.input[:] = [*values, handle(call.name), gate, *controls]
-    _refer(call, call)
-    call.op = DONE
-    call.attr["Tawaited"].list.type[:] = [_INT64, _INT64]
-
-
-def _refer(node: NodeDef, call: NodeDef) -> None:
-    """Record on a node the script op that it stands for."""
-    node.attr["script_op"].s = call.name.encode()
-    node.attr["kind"].s = call.op.encode()
-
-
-def of_body(body: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
-    """Return the names of the nodes in a loop's body that compute the same in each iteration."""
-    same = {body.signature.input_arg[i].name for i in control_flow.invariants(body)}
-    for node in defs.program_order(body):
-        values = [value for value in node.input if not value.startswith("^")]
-        has_effect = defs.definition_of(node, functions).is_stateful
-        if not has_effect and all(defs.source(value) in same for value in values):
-            same.add(node.name)
-    return same
-
-
 def free(library: FunctionDefLibrary) -> None:
     """Let the calls of pure functions run in any order; change the library in place."""
     for function in library.function:
         stateful = defs.nodes_of(function, op_kinds.STATEFUL_SCRIPT_OPS)
         pure = {node.name for node in stateful if _is_pure(node)}
-        if pure:
-            _free(function, pure)
+        controls: dict[str, list[str]] = {}  # the control inputs that each pure call keeps
+        for node in defs.program_order(function) if pure else ():
+            if node.name not in pure:
+                continue
+            node.attr[attributes.UNORDERED].b = True
+            values = defs.data_inputs(node)
+            waits_for = [
+                waited
+                for control in node.input[len(values) :]
+                for waited in controls.get(defs.source(control), [control])
+            ]
+            controls[node.name] = list(dict.fromkeys(waits_for))
+            node.input[:] = [*values, *controls[node.name]]
 
 
 def _is_pure(node: NodeDef) -> bool:
@@ -122,30 +58,16 @@ def _is_pure(node: NodeDef) -> bool:
     return isinstance(entry, CallbackSpec) and entry.options.pure
 
 
-def _free(function: FunctionDef, pure: set[str]) -> None:
-    controls: dict[str, list[str]] = {}  # the control inputs that each pure call keeps
-    for node in defs.program_order(function):
-        if node.name not in pure:
-            continue
-        node.attr[attributes.UNORDERED].b = True
-        values = [value for value in node.input if not value.startswith("^")]
-        waits_for = [
-            waited
-            for control in node.input[len(values) :]
-            for waited in controls.get(defs.source(control), [control])
-        ]
-        controls[node.name] = list(dict.fromkeys(waits_for))
-        node.input[:] = [*values, *controls[node.name]]
-
-
 def takes_turns(node: NodeDef) -> bool:
     """Return whether a node makes calls without effects one at a time; native code may overlap."""
-    if not op_kinds.has_no_effect(node):
-        return False
-    spec = lookup.spec_of(node)
-    if spec is None or spec.custom_call != CallbackSpec.custom_call:
-        return False
-    return not spec.user.is_concurrent
+    spec = _spec_without_effect(node)
+    return spec is not None and not spec.user.is_concurrent
+
+
+def _spec_without_effect(node: NodeDef) -> CallbackSpec | None:
+    """Return the spec of a node that calls Python without side effects; else None."""
+    spec = lookup.spec_of(node) if op_kinds.has_no_effect(node) else None
+    return spec if spec is not None and spec.custom_call == CallbackSpec.custom_call else None
 
 
 # Ops worth overlapping with a call: XLA makes more than one pass over their operands. The branches
@@ -178,19 +100,23 @@ _ARRAYS = frozenset(
 
 
 def begin_early(ordered: FunctionDefLibrary, entry: str, library: FunctionDefLibrary) -> None:
-    """Make calls overlap in a function and in the functions that it reaches.
+    """Make calls overlap in a function and in the functions of a library that it reaches.
 
-    Args:
-      ordered: the ordered copies, `entry` among them. Changed in place; a function of `library` in
-        which calls overlap is added as a copy.
-      entry: the name of the function.
-      library: all functions that it may reach.
+    The `ordered` copies, `entry` among them, change in place. Functions of `library` in which calls
+    overlap are added to them as copies.
     """
     # The ordered functions are made from these, so they hold no other calls.
     script_ops = (node for f in library.function for node in defs.nodes_of(f, op_kinds.SCRIPT_OPS))
     if any(map(op_kinds.has_no_effect, script_ops)):
         functions = {f.signature.name: f for f in (*library.function, *ordered.function)}
         _Overlapping(ordered, entry, functions).rewritten(entry)
+
+
+class _Gate(NamedTuple):
+    """The values that come before a gate, and the calls whose results are taken after it."""
+
+    awaited: list[str]
+    calls: list[str]
 
 
 class _Overlapping:
@@ -202,7 +128,7 @@ class _Overlapping:
         self._entry = functions[entry]
         self._functions = functions
         self._names: dict[str, str] = {}
-        self._heavy = Effects(functions, lambda node: node.op in _HEAVY, _HEAVY)
+        self._heavy = Effects(functions, None, _HEAVY)
         self._bodies: set[str] = set()  # of the loops found so far
 
     def rewritten(self, name: str) -> str:
@@ -227,7 +153,7 @@ class _Overlapping:
         if not changes:
             return name
         if gates:
-            write(function, gates, self._functions)
+            _write(function, gates, self._functions)
             self._entry.attr[attributes.TRACKS_RUN].b = True
         if name in self._own:
             return name
@@ -236,23 +162,22 @@ class _Overlapping:
         self._ordered.function.add().CopyFrom(function)
         return new_name
 
-    def _gates(self, function: FunctionDef) -> list[Gate]:
+    def _gates(self, function: FunctionDef) -> list[_Gate]:
         """Return the gates before the results of calls that overlap with something."""
         if not any(map(op_kinds.has_no_effect, function.node_def)):
             return []
         live = protos.copy_of(function)  # what a result or a side effect needs
         defs.drop_dead_nodes(live, self._functions)
         nodes = list(live.node_def)
-        values = {value for node in nodes for value in node.input if not value.startswith("^")}
-        used = values | set(function.ret.values())
+        used = {value for node in nodes for value in node.input} | set(function.ret.values())
         calls = {i for i, node in enumerate(nodes) if _may_begin_early(node)}
         if calls and function.signature.name in self._bodies:
-            same = of_body(function, self._functions)
+            same = _same_in_each_iteration(function, self._functions)
             calls = {i for i in calls if nodes[i].name not in same}
         if not calls:
             return []
         types = defs.Types(function, self._functions)
-        awaited = {i: [handle(nodes[i].name)] for i in calls}
+        awaited = {i: [_handle(nodes[i].name)] for i in calls}
         beside = {
             i: [value for value in _values(node, types) if value in used]
             for i, node in enumerate(nodes)
@@ -264,11 +189,11 @@ class _Overlapping:
 
 def _named(
     gates: list[_scheduling.Gate], nodes: list[NodeDef], values: Mapping[int, list[str]]
-) -> list[Gate]:
+) -> list[_Gate]:
     """Return the gates in the terms of a function: values of nodes, and names of calls."""
     return [
-        Gate(
-            [v for i in gate.awaited for v in values[i]] + [gate_value(number - 1)] * (number > 0),
+        _Gate(
+            [v for i in gate.awaited for v in values[i]] + [_gate_value(number - 1)] * (number > 0),
             [nodes[i].name for i in gate.calls],
         )
         for number, gate in enumerate(gates)
@@ -276,16 +201,23 @@ def _named(
 
 
 def _may_begin_early(node: NodeDef) -> bool:
-    if not op_kinds.has_no_effect(node):
-        return False
-    spec = lookup.spec_of(node)
+    spec = _spec_without_effect(node)
     return (
         spec is not None
-        and spec.custom_call == "hostcall"
         and spec.user.is_concurrent
         and not spec.options.shares_memory
         and spec.options.table is None  # XLA may know the results when it compiles
     )
+
+
+def _same_in_each_iteration(body: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
+    """Return the names of the nodes in a loop's body that compute the same in each iteration."""
+    same = {body.signature.input_arg[i].name for i in control_flow.invariants(body)}
+    for node in defs.program_order(body):
+        has_effect = defs.definition_of(node, functions).is_stateful
+        if not has_effect and same.issuperset(map(defs.source, defs.data_inputs(node))):
+            same.add(node.name)
+    return same
 
 
 def _values(node: NodeDef, types: defs.Types) -> list[str]:
@@ -296,3 +228,52 @@ def _values(node: NodeDef, types: defs.Types) -> list[str]:
         for i, dtype in enumerate(dtypes)
         if dtype in _ARRAYS
     ][:_MOST_VALUES]
+
+
+def _write(function: FunctionDef, gates: list[_Gate], functions: Mapping[str, Any]) -> None:
+    """Replace each call behind a gate by two nodes, and add one node for each gate."""
+    nodes = {node.name: node for node in function.node_def}
+    for gate in gates:
+        for call in gate.calls:
+            start = function.node_def.add()
+            start.CopyFrom(nodes[call])
+            start.name = _start_name(call)
+            _refer(start, nodes[call])
+            start.op = START
+    written = [
+        function.node_def.add(name=f"hostcall_gate_{i}", op=GATE, input=gate.awaited)
+        for i, gate in enumerate(gates)
+    ]
+    types = defs.Types(function, functions)
+    for i, (node, gate) in enumerate(zip(written, gates, strict=True)):
+        node.attr["Tawaited"].list.type[:] = [types.of(value) for value in gate.awaited]
+        for call in gate.calls:
+            _take_results(nodes[call], _gate_value(i))
+
+
+def _take_results(call: NodeDef, gate: str) -> None:
+    """Turn a call into the node that takes its results, under the same name."""
+    values = defs.data_inputs(call)
+    controls = call.input[len(values) :]
+    call.input[:] = [*values, _handle(call.name), gate, *controls]
+    _refer(call, call)
+    call.op = DONE
+    call.attr["Tawaited"].list.type[:] = [_INT64, _INT64]
+
+
+def _refer(node: NodeDef, call: NodeDef) -> None:
+    """Record on a node the script op that it stands for."""
+    node.attr["script_op"].s = call.name.encode()
+    node.attr["kind"].s = call.op.encode()
+
+
+def _start_name(call: str) -> str:
+    return f"{call}/hostcall_start"
+
+
+def _handle(call: str) -> str:
+    return f"{_start_name(call)}:handle:0"
+
+
+def _gate_value(index: int) -> str:
+    return f"hostcall_gate_{index}:gate:0"

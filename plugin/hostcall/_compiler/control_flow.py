@@ -20,6 +20,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from hostcall._compiler import function_edits
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import FunctionDef, NodeDef
@@ -154,8 +155,7 @@ def _body(
         new.ret[result.name] = value
     new.ret[_CARRIED] = f"{after.name}:output:0"
     for node in (called, after):
-        new.control_ret[node.name] = node.name
-        new.signature.control_output.append(node.name)
+        function_edits.add_control_output(new, node.name)
     return new
 
 

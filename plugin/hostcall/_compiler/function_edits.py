@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -104,6 +104,21 @@ class FunctionEdits:
         return True
 
 
+def add_control_output(function: FunctionDef, node: str) -> None:
+    """Make the nodes that follow a call of a function follow one of its nodes, too."""
+    if node not in function.control_ret.values():
+        function.control_ret[node] = node
+        function.signature.control_output.append(node)
+
+
+def name_control_outputs(function: FunctionDef, edit: Callable[[str], str] = str) -> None:
+    """Name each control output of a function once, as TensorFlow demands, as `edit` returns it."""
+    nodes = sorted(set(map(edit, function.control_ret.values())))
+    function.control_ret.clear()
+    function.control_ret.update({node: node for node in nodes})
+    function.signature.control_output[:] = nodes
+
+
 class Part(NamedTuple):
     """Nodes of a function in a FunctionDef of their own, which has neither name nor results yet.
 
@@ -119,13 +134,7 @@ class Part(NamedTuple):
 
 
 def part_of(nodes: Sequence[NodeDef], constants: Mapping[str, NodeDef], types: defs.Types) -> Part:
-    """Copy nodes of a function into one of their own.
-
-    Args:
-      nodes: the nodes.
-      constants: nodes without inputs, by name, that the part gets copies of where it needs them.
-      types: the dtypes of the function's values.
-    """
+    """Copy nodes of a function into one of their own, with the `constants` that they need."""
     inside = {node.name for node in nodes}
     needed = dict.fromkeys(defs.source(value) for node in nodes for value in node.input)
     copied = [constants[name] for name in needed if name in constants and name not in inside]

@@ -9,7 +9,7 @@ The kernel hook, `hostcall.rewrite` and explanations all ask this module, so the
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -19,39 +19,19 @@ from hostcall._callbacks import lookup, requested_routes, result_contract, setti
 from hostcall._callbacks.array_specs import NativeSpec
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.structures import BoundedSpec
-from hostcall._compiler import ordering, refusals, risks, route_selection
-from hostcall._compiler.bounded import sources
+from hostcall._compiler import ordering, refusals, route_selection
+from hostcall._compiler.bounded import analysis, sources
 from hostcall._compiler.partition import placement
+from hostcall._compiler.partition.host_ops import Rules
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._tf import attributes, concrete_functions, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime._errors import LoweringError
 
-_GPU = "GPU"
+GPU = "GPU"
 _XLA_CPU = "XLA_CPU"
-
-
-def device_obstacle(node: NodeDef, device: str) -> str:
-    """Return why a program for a device cannot call the function of a script op; "" if it can.
-
-    The function does not check that TensorFlow compiles script ops for the device at all.
-    """
-    if placement.type_of(device) == _XLA_CPU and not _versions.runs_on_the_caller(tf.__version__):
-        return f"{without_calls(device)}, since calls that read its memory would wait for them"
-    if placement.type_of(device) != _GPU:
-        return ""
-    if tf.test.is_built_with_rocm():  # hostcall has no handler for AMD's GPUs
-        return without_calls(device)
-    spec = lookup.spec_of(node)
-    if spec is not None and spec.custom_call != CallbackSpec.custom_call:
-        return f"programs on {device} cannot call native code"
-    return ""
-
-
-def without_calls(device: str) -> str:
-    """Return the text of the reason for a device whose programs cannot call the host."""
-    return f"programs on {device} cannot call the host"
+_WITHOUT_CALLS = "programs on {device} cannot call the host"
 
 
 def kernels_for(device: str) -> str:
@@ -61,7 +41,7 @@ def kernels_for(device: str) -> str:
     explanation goes by the kernels of the CPU.
     """
     device_type = placement.type_of(device)
-    return device_type if device_type != _GPU or knows_gpus() else "CPU"
+    return device_type if device_type != GPU or knows_gpus() else "CPU"
 
 
 def knows_gpus() -> bool:
@@ -69,73 +49,50 @@ def knows_gpus() -> bool:
     return bool(tf.test.is_built_with_gpu_support())
 
 
-def may_overlap(device: str) -> bool:
-    """Return whether a program for a device may go on while a call that it began still runs.
-
-    On GPUs, XLA waits for each custom call.
-    """
-    return placement.type_of(device) != _GPU
-
-
 # Ops that use the elements of an operand and their order, but not its shape.
 _TAKE_ELEMENTS = frozenset({"Reshape", "Size"})
 
 
-def marked_shapes(library: FunctionDefLibrary, entry: str) -> Any:
-    """Return the library, or a copy in which script ops record their results of free shape."""
-    if not any(True for _ in _found(library, entry)):
+def _with_shape_agnostic(library: FunctionDefLibrary, entry: str) -> Any:
+    """Return the library, or a copy in which script ops record their shape-agnostic results."""
+    if not any(True for _ in _shape_agnostic(library, entry)):
         return library
     copy = protos.copy_of(library)
-    for node, free in _found(copy, entry):
-        result_contract.mark_shape_agnostic(node, free)
+    for node, results in _shape_agnostic(copy, entry):
+        result_contract.mark_shape_agnostic(node, results)
     return copy
 
 
-def _found(library: FunctionDefLibrary, entry: str) -> Iterator[tuple[Any, dict[int, int]]]:
+def _shape_agnostic(
+    library: FunctionDefLibrary, entry: str
+) -> Iterator[tuple[Any, result_contract.ShapeAgnosticResults]]:
+    """Yield the script ops with shape-agnostic results, and these."""
     for function in library.function:
         # Of called functions, only those with ordered effects are compiled as copies with marks.
         kinds = op_kinds.STATEFUL_SCRIPT_OPS
         if function.signature.name == entry:
             kinds = op_kinds.SCRIPT_OPS
-        nodes = [node for node in function.node_def if node.op in kinds]
-        wanted = [(node, spec) for node in nodes if (spec := _asks(node)) is not None]
-        if wanted:
+        found = [(node, _unknown_results(node)) for node in defs.nodes_of(function, kinds)]
+        if any(unknown for _, unknown in found):
             uses = _Uses(function)
-            for node, spec in wanted:
-                if free := _free_results(node, spec, uses):
-                    yield node, free
+            for node, unknown in found:
+                if results := uses.shape_agnostic(node, unknown):
+                    yield node, results
 
 
-def _asks(node: NodeDef) -> CallbackSpec | None:
-    """Return the spec of a script op with a result of unknown shape that may be free, or None."""
+def _unknown_results(node: NodeDef) -> dict[int, int | None]:
+    """Return the results of unknown shape that may be shape-agnostic, with their element counts."""
     try:
         spec = lookup.spec_of(node)
     except LoweringError:  # the lowering reports it to the user
-        return None
+        return {}
     if spec is None or isinstance(spec, NativeSpec) or spec.options.shares_memory:
-        return None
+        return {}
     known = route_selection.known_results(spec, node)
     if any(isinstance(one, BoundedSpec) for one in known):
-        return None
-    return spec if route_selection.unknown_results(spec, known) else None
-
-
-def _free_results(node: NodeDef, spec: CallbackSpec, uses: _Uses) -> dict[int, int]:
-    known = route_selection.known_results(spec, node)
-    free = {}
-    for index in route_selection.unknown_results(spec, known):
-        value = f"{node.name}:{_result_name(node)}:{index}"
-        count = spec.element_counts[index] if index < len(spec.element_counts) else None
-        if uses.none_of(value):
-            free[index] = result_contract.UNUSED
-        elif count is not None and uses.are_of_elements(value):
-            free[index] = count
-    return free
-
-
-def _result_name(node: NodeDef) -> str:
-    name: str = op_kinds.op_def(node.op).output_arg[0].name
-    return name
+        return {}
+    counts = dict(enumerate(spec.element_counts))
+    return {i: counts.get(i) for i in route_selection.unknown_results(spec, known)}
 
 
 class _Uses:
@@ -148,11 +105,20 @@ class _Uses:
             for index, value in enumerate(node.input):
                 self._takers.setdefault(value, []).append((node, index))
 
-    def none_of(self, value: str) -> bool:
-        """Return whether a value has no users."""
-        return value not in self._returned and value not in self._takers
+    def shape_agnostic(
+        self, node: NodeDef, unknown: Mapping[int, int | None]
+    ) -> result_contract.ShapeAgnosticResults:
+        """Return those results of unknown shape that are unused, or used for their elements."""
+        found = {}
+        for index, count in unknown.items():
+            value = f"{node.name}:{_result_name(node)}:{index}"
+            if value not in self._returned and value not in self._takers:
+                found[index] = result_contract.UNUSED
+            elif count is not None and self._are_of_elements(value):
+                found[index] = count
+        return found
 
-    def are_of_elements(self, value: str) -> bool:
+    def _are_of_elements(self, value: str) -> bool:
         """Return whether all users of a value use only its elements, not its shape."""
         pending = [value]
         while pending:
@@ -165,6 +131,10 @@ class _Uses:
                 elif node.op not in _TAKE_ELEMENTS or index != 0:
                     return False
         return True
+
+
+def _result_name(node: NodeDef) -> str:
+    return str(op_kinds.op_def(node.op).output_arg[0].name)
 
 
 # The attribute of a backward function that names its forward function.
@@ -197,19 +167,26 @@ def partitioner_for(
     """
     function = next(f for f in library.function if f.signature.name == entry)
     # In a cluster too: the functions that it calls may be TensorFlow's own, without the marks.
-    library = marked_shapes(library, entry)
+    library = _with_shape_agnostic(library, entry)
     if taken and attributes.CLUSTER not in function.attr:
-        library = risks.marked(library, entry, compiled)
+        library = analysis.marked_for_host(library, entry, compiled)
         library = ordering.marked(library, entry)
     if refusal:
         library = refusals.marked(library, refusal)
         refusals.mark_found(library, refusal)
         suffix += f"_{refusals.digest(library, refusal)}"
-    forward = _forward_library(library, entry)
-    if forward is None:
-        partitioner = _new_partitioner(library, suffix, device, refused=bool(refusal))
-    else:
-        partitioner = _gradient_partitioner(library, forward, suffix, device, bool(refusal))
+    # The ops of a gradient have no marks: TensorFlow makes them later, outside the marked code.
+    everything = gradient = False
+    if (forward := _forward_library(library, entry)) is not None:
+        everything = any(_asks_for_partition(n) for f in forward.function for n in f.node_def)
+        name = forward.function[0].signature.name
+        gradient = (
+            bool(refusal)
+            or name in _partitioned
+            or partitioner_for(forward, name).must_partition(name)
+        )
+    rules = _rules(library, device, everything)
+    partitioner = Partitioner(library, rules, suffix, device, gradient, refused=bool(refusal))
     if refusal and not partitioner.has_host_op(entry):
         refusals.narrow(library, entry, refusal)
     return partitioner
@@ -238,7 +215,7 @@ def is_taken(library: FunctionDefLibrary, entry: str) -> bool:
         return True
     if any(map(_asks_for_partition, nodes)):
         return True
-    if settings.dynamic_sizes() == settings.CHECKED and any(n.op in risks.KINDS for n in nodes):
+    if settings.dynamic_sizes() == settings.CHECKED and any(n.op in analysis.KINDS for n in nodes):
         return True
     forward = _forward_library(library, entry)
     name = "" if forward is None else forward.function[0].signature.name
@@ -267,58 +244,24 @@ def uncompiling_partitioner(
 ) -> Partitioner:
     """Return a partitioner that compiles nothing."""
     choice = route_selection.Choice(requested_routes.PARTITION, "its cluster is not compiled")
-    return Partitioner(
-        library,
-        choose=lambda _: choice,
-        has_kernel=lambda _: False,
-        constant_operands=lambda _: (),
-        marked=lambda _: False,
-        suffix=suffix,
-        device=device,
-    )
+    rules = Rules(lambda _: choice, has_kernel=lambda _: False, marked=lambda _: False)
+    return Partitioner(library, rules, suffix, device)
 
 
-def _gradient_partitioner(
-    library: FunctionDefLibrary,
-    forward: FunctionDefLibrary,
-    suffix: str,
-    device: str,
-    refused: bool,
-) -> Partitioner:
-    """Return the partitioner for the gradient of the first function in `forward`.
+def _rules(library: FunctionDefLibrary, device: str, everything: bool) -> Rules:
+    """Return rules that follow the kernels in this process and the user's requests.
 
-    The ops of a gradient have no marks: TensorFlow makes them later, outside the marked code.
-    """
-    everything = any(
-        _asks_for_partition(node) for function in forward.function for node in function.node_def
-    )
-    name = forward.function[0].signature.name
-    gradient = (
-        refused or name in _partitioned or partitioner_for(forward, name).must_partition(name)
-    )
-    return _new_partitioner(library, suffix, device, refused, everything, gradient)
-
-
-def _new_partitioner(
-    library: FunctionDefLibrary,
-    suffix: str,
-    device: str,
-    refused: bool,
-    everything: bool = False,
-    gradient: bool = False,
-) -> Partitioner:
-    """Return a partitioner that follows the kernels in this process and the user's requests.
-
-    `everything` makes each op without an XLA kernel a reason to partition. `gradient` tells whether
-    the function is the gradient of one that is partitioned.
+    `everything` makes each op without an XLA kernel a reason to partition.
     """
     has_kernel = functools.partial(op_kinds.has_xla_kernel, device_type=kernels_for(device))
     names = {function.signature.name for function in library.function}
 
     def choose(node: NodeDef) -> route_selection.Choice:
         if not has_kernel(node):
-            return route_selection.without_host_calls(node, without_calls(device))
-        if obstacle := device_obstacle(node, device):
+            obstacle = _WITHOUT_CALLS.format(device=device)
+        else:
+            obstacle = _device_obstacle(node, device)
+        if obstacle:
             return route_selection.without_host_calls(node, obstacle)
         return route_selection.choose(node)
 
@@ -326,17 +269,26 @@ def _new_partitioner(
         without_kernel = everything and not (node.op in names or has_kernel(node))
         return without_kernel or _asks_for_partition(node)
 
-    return Partitioner(
-        library,
-        choose,
-        has_kernel,
-        op_kinds.constant_operands,
-        marked,
-        gradient,
-        refused,
-        suffix,
-        device,
-    )
+    return Rules(choose, has_kernel, marked)
+
+
+def _device_obstacle(node: NodeDef, device: str) -> str:
+    """Return why a program for a device cannot call the function of a script op; "" if it can.
+
+    The function does not check that TensorFlow compiles script ops for the device at all.
+    """
+    device_type = placement.type_of(device)
+    without_calls = _WITHOUT_CALLS.format(device=device)
+    if device_type == _XLA_CPU and not _versions.runs_on_the_caller(tf.__version__):
+        return f"{without_calls}, since calls that read its memory would wait for them"
+    if device_type != GPU:
+        return ""
+    if tf.test.is_built_with_rocm():  # hostcall has no handler for AMD's GPUs
+        return without_calls
+    spec = lookup.spec_of(node)
+    if spec is not None and spec.custom_call != CallbackSpec.custom_call:
+        return f"programs on {device} cannot call native code"
+    return ""
 
 
 def _forward_library(library: FunctionDefLibrary, entry: str) -> Any:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
 from hostcall._callbacks import lookup, requested_routes
 from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._compiler import function_routes, kernel_hook, route_selection
+from hostcall._compiler import function_edits, function_routes, kernel_hook, route_selection
 from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition import host_calls
 from hostcall._tf import attributes, concrete_functions, op_kinds, protos
@@ -137,8 +138,9 @@ class _Rewriter:
 
     def run(self, nodes: Iterable[Any]) -> None:
         """Rewrite the functions, and the calls of them in the functions and in `nodes`."""
-        calls = [node for node in (*nodes, *self._outside_nodes()) if defs.is_compiled(node)]
         entries = [name for name, function in self._functions.items() if defs.is_compiled(function)]
+        outside = [f.node_def for f in self._functions.values() if not defs.is_compiled(f)]
+        calls = [n for n in itertools.chain(nodes, *outside) if defs.is_compiled(n)]
         # Functions that are compiled because a call of them is, not by themselves.
         called = {name for node in calls for name in self._called(node)} - set(entries)
         starts = [*entries, *sorted(called)]
@@ -157,12 +159,6 @@ class _Rewriter:
                 self._add(partitioner.functions, new_names[name], name if name in entries else "")
         for node in calls:
             self._redirect(node, new_names, set(entries))
-
-    def _outside_nodes(self) -> Iterator[Any]:
-        """Yield the nodes of the functions that are not compiled by themselves."""
-        for function in self._functions.values():
-            if not defs.is_compiled(function):
-                yield from function.node_def
 
     def _called(self, node: NodeDef) -> list[str]:
         names = defs.called_functions(node, self._functions)
@@ -210,7 +206,7 @@ class _Rewriter:
             _keep_promises(function)
             # TensorFlow refuses to load functions with an attribute that it does not know.
             function.attr.pop(attributes.CLUSTER, None)
-            _name_control_outputs_once(function)
+            function_edits.name_control_outputs(function)
             if name and function.signature.name == new_name:
                 self._functions[name].CopyFrom(function)
                 self._functions[name].signature.name = name
@@ -243,14 +239,6 @@ def _keep_promises(function: FunctionDef) -> None:
     for node in function.node_def:
         if node.name in eager:
             node.attr["token"].s = eager[node.name]
-
-
-def _name_control_outputs_once(function: FunctionDef) -> None:
-    """Name each control output once, as TensorFlow demands; a cluster may replace many nodes."""
-    nodes = sorted(set(function.control_ret.values()))
-    function.control_ret.clear()
-    function.control_ret.update({node: node for node in nodes})
-    function.signature.control_output[:] = nodes
 
 
 def _described(node: NodeDef) -> str:

@@ -16,14 +16,14 @@ from hostcall._compiler import (
     function_routes,
     ordering,
     refusals,
+    regions,
     route_selection,
 )
 from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition import execution, host_calls, placement
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._compiler.refusals import MissingKernel
-from hostcall._compiler.regions import writing
-from hostcall._compiler.regions.forming import NotWholeError
+from hostcall._compiler.regions import NotWholeError
 from hostcall._tf import attributes, concrete_functions, function_defs, op_kinds, protos
 from hostcall._tf.types import FunctionDefLibrary
 from hostcall_runtime._errors import LoweringError
@@ -128,7 +128,8 @@ def rewrite_for_kernel(
     if not (script_ops or analysis.is_changed(before, library, entry) or _calls_python(library)):
         return RewrittenFunction(b"", entry, partitioned=False, sizes_vary=sizes_vary)
     new, name = ordering.order_side_effects(library, entry, digest + ordering.SUFFIX)
-    if function_routes.may_overlap(where.accelerator):
+    # On GPUs, XLA waits for each custom call.
+    if placement.type_of(where.accelerator) != function_routes.GPU:
         async_calls.begin_early(new, name, library)
     _mark_entry(script_ops, function_defs.by_name(new)[name])
     new.function.extend(changed)
@@ -185,7 +186,7 @@ def _with_regions(
     """Return the function as one program that calls regions; None if it cannot be one."""
     suffix = f"{digest}__regions_{refusals.digest(partitioner.library, said)}"
     try:
-        program = writing.write(partitioner.library, entry, partitioner.host_ops, suffix)
+        program = regions.write(partitioner.library, entry, partitioner.host_ops, suffix)
     except NotWholeError:
         return None
     functions = function_defs.by_name(program.library)
@@ -198,8 +199,8 @@ def _with_regions(
     new.function.extend(program.functions)
     if refusals.is_of_xla(said):
         announcements.expect_regions(entry, said, program.functions)
-    regions = [region.name for region in program.regions]
-    return _replacement(entry, new, name, partitioned=False, regions=regions)
+    names = [region.name for region in program.regions]
+    return _replacement(entry, new, name, partitioned=False, regions=names)
 
 
 @limited
@@ -229,16 +230,11 @@ def find_missing_kernels(serialized: bytes, entry: str, device: str) -> list[Mis
 
 
 class _Where(NamedTuple):
-    """The devices that a partitioned function runs on: one CPU, or others.
-
-    Attributes:
-      accelerator: the device of its clusters if that is not a CPU, else "".
-      suffix: the suffix of the names of new functions.
-    """
+    """The devices that a partitioned function runs on: one CPU, or others."""
 
     is_one_device: bool
-    accelerator: str
-    suffix: str
+    accelerator: str  # the device of its clusters if that is not a CPU, else ""
+    suffix: str  # of the names of new functions
 
 
 def _where(library: FunctionDefLibrary, device: str, others: bool) -> _Where:

@@ -25,51 +25,6 @@ _LARGEST = 1 << 20
 _PACKED = ("int2", "uint2", "int4", "uint4")
 
 
-def is_foldable(spec: CallbackSpec, operands: Sequence[Spec], results: Sequence[Spec]) -> bool:
-    """Return whether the results may be constants if the operands are."""
-    if spec.options.table is None or _interception.is_active():
-        return False  # a recording or a replay needs each call
-    specs = [*operands, *results]
-    if any(not isinstance(s, tf.TensorSpec) or s.dtype.name in _PACKED for s in specs):
-        return False
-    return bool(sum(s.shape.num_elements() * s.dtype.size for s in results) <= _LARGEST)
-
-
-def fold(spec: CallbackSpec, inputs: Sequence[Any], results: Sequence[Spec]) -> list[bytes] | None:
-    """Call the function on constant inputs, TensorProtos; return serialized TensorProtos.
-
-    Returns:
-      None if the function raises or its results do not fit the specs. The program then makes the
-      call, and fails only if it reaches the call.
-    """
-    try:
-        returned = spec.host_function(Recording.NO)(*map(_operand, inputs))
-        values = returned if isinstance(returned, list | tuple) else [returned]
-        arrays = [np.asarray(value) for value in values]
-    except KeyboardInterrupt:
-        raise
-    except BaseException:
-        return None
-    known = [(result.dtype.as_numpy_dtype, tuple(result.shape)) for result in results]
-    if [(array.dtype, array.shape) for array in arrays] != known:
-        return None
-    return [_proto(array, spec) for array, spec in zip(arrays, results, strict=True)]
-
-
-def _operand(tensor: tf.Tensor) -> Any:
-    array = tf.make_ndarray(tensor)
-    return array if array.ndim else array[()]  # as everywhere, a NumPy scalar for rank 0
-
-
-def _proto(array: np.ndarray, spec: Spec) -> bytes:
-    serialized: bytes = protos.tensor_pb2.TensorProto(
-        dtype=spec.dtype.as_datatype_enum,
-        tensor_shape=spec.shape.as_proto(),
-        tensor_content=array.tobytes(),
-    ).SerializeToString()
-    return serialized
-
-
 # An input as the kernel describes it: dtype enum, sizes or bounds, and a flag for each bound.
 Operand = tuple[int, list[int], list[bool]]
 
@@ -99,8 +54,6 @@ class LoweredCall(NamedTuple):
 def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
     """Lower a script op for the XLA kernel that compiles it; this has no lasting effect.
 
-    `operands` are dtypes and shapes as XLA knows them.
-
     Raises:
       LoweringError: when the op cannot be a custom call, with the reason and the remedy.
     """
@@ -117,11 +70,11 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
     operands_passed = [specs[i] for i in passed]
     spec.check_call(operands_passed, results)
     pairs = {} if isinstance(spec, NativeSpec) else _pairs(operands_passed, results)
-    attributes = _attributes(spec.target_id(_recording(spec, node), free), pairs)
-    foldable = not free and is_foldable(spec, specs, results)
+    callback = spec.target_id(_recording(spec, node), free)
+    foldable = not free and _is_foldable(spec, specs, results)
     return LoweredCall(
         target=spec.custom_call,
-        attributes=attributes,
+        attributes=_attributes(callback, pairs),
         has_side_effect=node.op != "PyFuncStateless",
         operands=passed,
         results=[
@@ -133,15 +86,52 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
 
 
 def evaluate(serialized: bytes, inputs: Sequence[bytes]) -> list[bytes] | None:
-    """Fold a script op whose inputs are constants, for the XLA kernel; None if it has to be a call.
+    """Fold a script op whose inputs are constants, for the XLA kernel.
 
-    Inputs and results are serialized TensorProtos.
+    Inputs and results are serialized TensorProtos. The result is None if the function raises or its
+    results do not fit the specs: the program then makes the call, and fails only if it reaches it.
     """
     node = protos.node_def_pb2.NodeDef.FromString(serialized)
     spec = lookup.existing_spec_of(node)
     tensors = [protos.tensor_pb2.TensorProto.FromString(tensor) for tensor in inputs]
     operands = [tf.TensorSpec(tensor.tensor_shape, tensor.dtype) for tensor in tensors]
-    return fold(spec, tensors, result_shapes.resolve(spec, node, operands))
+    results = result_shapes.resolve(spec, node, operands)
+    try:
+        returned = spec.host_function(Recording.NO)(*map(_constant, tensors))
+        values = returned if isinstance(returned, list | tuple) else [returned]
+        arrays = [np.asarray(value) for value in values]
+    except KeyboardInterrupt:
+        raise
+    except BaseException:
+        return None
+    known = [(result.dtype.as_numpy_dtype, tuple(result.shape)) for result in results]
+    if [(array.dtype, array.shape) for array in arrays] != known:
+        return None
+    return [_proto(array, spec) for array, spec in zip(arrays, results, strict=True)]
+
+
+def _constant(tensor: tf.Tensor) -> Any:
+    array = tf.make_ndarray(tensor)
+    return array if array.ndim else array[()]  # as everywhere, a NumPy scalar for rank 0
+
+
+def _proto(array: np.ndarray, spec: Spec) -> bytes:
+    serialized: bytes = protos.tensor_pb2.TensorProto(
+        dtype=spec.dtype.as_datatype_enum,
+        tensor_shape=spec.shape.as_proto(),
+        tensor_content=array.tobytes(),
+    ).SerializeToString()
+    return serialized
+
+
+def _is_foldable(spec: CallbackSpec, operands: Sequence[Spec], results: Sequence[Spec]) -> bool:
+    """Return whether the results may be constants if the operands are."""
+    if spec.options.table is None or _interception.is_active():
+        return False  # a recording or a replay needs each call
+    specs = [*operands, *results]
+    if any(not isinstance(s, tf.TensorSpec) or s.dtype.name in _PACKED for s in specs):
+        return False
+    return bool(sum(s.shape.num_elements() * s.dtype.size for s in results) <= _LARGEST)
 
 
 def _check_out(spec: CallbackSpec, results: Sequence[Spec]) -> None:

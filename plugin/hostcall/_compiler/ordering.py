@@ -23,11 +23,9 @@ import tensorflow as tf
 
 from hostcall import _versions
 from hostcall._callbacks.tape_residuals import Recording
-from hostcall._compiler import control_flow
-from hostcall._compiler.control_flow import compare_results
+from hostcall._compiler import control_flow, function_edits
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.function_defs import CALL_OPS, CONTROL_FLOW_OPS, callees, nodes_of, program_order
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NameAttrList, NodeDef, OpDef
 from hostcall_runtime._errors import LoweringError
 
@@ -35,18 +33,18 @@ from hostcall_runtime._errors import LoweringError
 class Effects:
     """The functions that reach ops with side effects, by default those in program order.
 
-    `of_op` tells whether an op counts; `ops` are the types of ops that may.
+    `ops` are the types of ops that may count. `of_op` tells which of these do; None for all.
     """
 
     def __init__(
         self,
         functions: Mapping[str, Any],
-        of_op: Callable[[Any], bool] = op_kinds.is_ordered,
+        of_op: Callable[[Any], bool] | None = op_kinds.is_ordered,
         ops: Collection[str] = op_kinds.ORDERED_OPS,
     ) -> None:
         self._functions = functions
-        self._of_op = of_op
         self._ops = ops
+        self._of_op = of_op or (lambda node: node.op in ops)
         self._found: dict[str, bool] = {}
 
     def of_function(self, name: str) -> bool:
@@ -148,7 +146,7 @@ class Units:
     """The units of a function, and the nodes with side effects in each."""
 
     def __init__(self, library: FunctionDefLibrary) -> None:
-        self._functions: dict[str, FunctionDef] = {f.signature.name: f for f in library.function}
+        self._functions = defs.by_name(library)
         self._effects = Effects(self._functions)
 
     def losing(self, entry: str) -> Iterator[NodeDef]:
@@ -157,7 +155,9 @@ class Units:
         while pending:
             effects = [*self._unit(pending.pop(), frozenset())]
             flow = [node for node in effects if node.op in defs.CONTROL_FLOW_OPS]
-            if len(effects) > 1 or any(map(self._condition_has_effect, flow)):
+            # The condition of a loop is computed before it, too.
+            conditions = [node.attr["cond"].func.name for node in flow if "cond" in node.attr]
+            if len(effects) > 1 or any(map(self._effects.of_function, conditions)):
                 yield from flow
             for node in flow:
                 called = defs.called_functions(node, self._functions)
@@ -177,10 +177,6 @@ class Units:
                     continue
                 for callee in defs.called_functions(node, self._functions):
                     yield from self._unit(callee, inside | {name})
-
-    def _condition_has_effect(self, node: NodeDef) -> bool:
-        """Return whether a loop's condition has effects: it is computed before the loop, too."""
-        return "cond" in node.attr and self._effects.of_function(node.attr["cond"].func.name)
 
 
 # The most calls that are inlined into one program; XLA takes hours even for fewer.
@@ -204,7 +200,7 @@ _TOKEN_NAME = "_xla_original_oc_node_name"
 _UNIT_TOKEN = "_xla_token_arg_node"
 
 # The ops, other than functions, that may have side effects or call functions with side effects.
-_EFFECT_OPS = op_kinds.ORDERED_OPS | CONTROL_FLOW_OPS | CALL_OPS
+_EFFECT_OPS = op_kinds.ORDERED_OPS | defs.CONTROL_FLOW_OPS | defs.CALL_OPS
 
 # The suffix of the names of new functions.
 SUFFIX = "__hostcall"
@@ -215,11 +211,8 @@ def order_side_effects(
 ) -> tuple[Any, str]:
     """Write the order of side effects into copies of a function and of all that it reaches.
 
-    Args:
-      library: a FunctionDefLibrary that holds them.
-      entry: the name of the function.
-      suffix: the suffix of the names of the new functions. TensorFlow keeps functions by name, so a
-        library that was prepared in another way needs another suffix.
+    TensorFlow keeps functions by name, so a library that was prepared in another way needs another
+    suffix for the names of the new functions.
 
     Returns:
       The new functions, and the name of the one that replaces `entry`. The same input gives the
@@ -242,10 +235,10 @@ class _Branches(NamedTuple):
 class _Orderer:
     def __init__(self, library: FunctionDefLibrary, suffix: str) -> None:
         self._suffix = suffix
-        self._functions = {function.signature.name: function for function in library.function}
+        self._functions = defs.by_name(library)
         self._units: dict[tuple[str, frozenset[str], _Branches | None], str] = {}
         self._effects = Effects(self._functions)
-        self._may_record = any(nodes_of(f, {op_kinds.EAGER_PY_FUNC}) for f in library.function)
+        self._may_record = any(defs.nodes_of(f, {op_kinds.EAGER_PY_FUNC}) for f in library.function)
         self._entry = ""
         self._tracks_run = False
         self._is_cluster = False
@@ -282,7 +275,7 @@ class _Orderer:
             self._order(function, "", _UNIT_TOKEN, self._returned(function, escaping))
             self._level = level
             if compared is not None:
-                compare_results(function, *compared)
+                control_flow.compare_results(function, *compared)
         return self._units[key]
 
     def _order(self, function: FunctionDef, path: str, last: str, escaping: set[str]) -> str:
@@ -298,9 +291,11 @@ class _Orderer:
             if op_kinds.is_ordered(node):
                 last = _chain(node, last, token)
                 self._mark_recording(node, consumed, escaping)
-            elif node.op in CONTROL_FLOW_OPS:
-                compared = _branches_of(node)
-                for callee in callees(node):
+            elif node.op in defs.CONTROL_FLOW_OPS:
+                branches = tuple(callee.name for callee in defs.callees(node))
+                is_branch = node.op in op_kinds.BRANCH_OPS
+                compared = _Branches(node.name, branches) if is_branch else None
+                for callee in defs.callees(node):
                     returned = self._escaping_of(node, callee, escaping)
                     callee.name = self._unit(callee.name, returned, compared)
                 last = _chain(node, last, token)
@@ -316,7 +311,7 @@ class _Orderer:
                 node.input.append(f"^{previous.name}")
             previous = node
         if previous is not None:
-            _return_control(function, previous.name)
+            function_edits.add_control_output(function, previous.name)
         return last
 
     def _effects_of(self, function: FunctionDef) -> list[Any]:
@@ -331,7 +326,7 @@ class _Orderer:
         if len(found) < 2:
             return found
         names = {node.name for node in found}
-        return [node for node in program_order(function) if node.name in names]
+        return [node for node in defs.program_order(function) if node.name in names]
 
     def _refuse(self, why: str, count: int, most: int) -> None:
         if count > most:
@@ -367,7 +362,7 @@ class _Orderer:
 
     def _consumed(self, function: FunctionDef) -> set[str]:
         """Return the values that have users, if one may be a tape residual's handle."""
-        if not self._may_record or not nodes_of(function, {op_kinds.EAGER_PY_FUNC}):
+        if not self._may_record or not defs.nodes_of(function, {op_kinds.EAGER_PY_FUNC}):
             return set()
         consumed = set(function.ret.values())
         for node in function.node_def:
@@ -378,12 +373,12 @@ class _Orderer:
         """Return a copy of the function that a plain call calls, for this call alone."""
         self._inlined += 1
         self._refuse(_TOO_MANY, self._inlined, _MOST_COPIES)
-        name = node.attr["f"].func.name if node.op in CALL_OPS else node.op
+        name = node.attr["f"].func.name if node.op in defs.CALL_OPS else node.op
         copy = self._copy(name, f"{caller}__{node.name}".replace("/", "__"))
         self._functions[copy.signature.name] = self._functions[name]
         # The names of the tokens are right only if the body is inlined.
         copy.attr.pop("_noinline", None)
-        if node.op in CALL_OPS:
+        if node.op in defs.CALL_OPS:
             node.attr["f"].func.name = copy.signature.name
             node.attr["f"].func.attr.pop("_noinline", None)
         else:
@@ -397,30 +392,17 @@ class _Orderer:
         return copy
 
 
-def _branches_of(node: NodeDef) -> _Branches | None:
-    if node.op not in op_kinds.BRANCH_OPS:
-        return None
-    return _Branches(node.name, tuple(callee.name for callee in callees(node)))
-
-
 def _chain(node: NodeDef, last: str, token: str) -> str:
     node.attr[_TOKEN_INPUTS].list.s[:] = [last.encode()]
     node.attr[_TOKEN_NAME].s = token.encode()
     return token
 
 
-def _return_control(function: FunctionDef, name: str) -> None:
-    """Make the nodes that follow a call of `function` follow the node, too."""
-    if name not in function.control_ret.values():
-        function.control_ret[name] = name
-        function.signature.control_output.append(name)
-
-
 def _values_of(function: FunctionDef, results: Iterable[str]) -> set[str]:
     """Return the values that become the named results, directly or through identities."""
     identities = {
         f"{node.name}:output:{i}": value
-        for node in nodes_of(function, op_kinds.IDENTITIES)
+        for node in defs.nodes_of(function, op_kinds.IDENTITIES)
         for i, value in enumerate(node.input)
     }
     values = {function.ret[name] for name in results}

@@ -4,13 +4,10 @@ TensorFlow looks for kernels after it has inlined calls, dropped their unneeded 
 constants. So an op counts here only if it survives these steps: its result is needed, and may
 differ from call to call. Doubtful ops are left for XLA to refuse.
 
-XLA refuses a function when it compiles it, before anything of the function has run. TensorFlow then
-asks for a replacement (`kernel_hook.rewrite_for_kernel`). A function that XLA compiles never comes
-here, so its program is the same as without hostcall.
-
-If the message names no op, the function is cut in two, each half a cluster. XLA then refuses one of
-these, which is cut in turn, until it holds a single op. That op goes to the host. hostcall keeps
-XLA's message about it, so the next function with that op need not be searched.
+XLA refuses a function before anything of it has run. TensorFlow then asks for a replacement
+(`kernel_hook.rewrite_for_kernel`). If the message names no op, the function is cut in two clusters.
+XLA then refuses one of these, which is cut in turn, until it holds a single op. That op goes to the
+host. hostcall keeps XLA's message about it, so the next function with it need not be searched.
 """
 
 from __future__ import annotations
@@ -24,8 +21,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from hostcall._callbacks import requested_routes, settings
-from hostcall._compiler.partition.boundary_values import TRIVIAL_OPS
 from hostcall._compiler.partition.host_ops import VaryingValues
+from hostcall._compiler.partition.partitioner import TRIVIAL_OPS
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef
@@ -332,7 +329,9 @@ def _named(library: FunctionDefLibrary, refusal: str) -> list[NodeDef]:
             for f in library.function
             if function is None or f.signature.name == function
             for node in f.node_def
-            if _is_named(node, match["node"])
+            if node.op != "Const"
+            # XLA prefixes inlined nodes.
+            and (match["node"] == node.name or match["node"].endswith(f"/{node.name}"))
         ]
         if found:
             return found
@@ -348,11 +347,6 @@ def _users_of_resources(library: FunctionDefLibrary) -> list[NodeDef]:
         for node in function.node_def
         if defs.handles(node, _RESOURCE, functions) and not defs.called_functions(node, functions)
     ]
-
-
-def _is_named(node: NodeDef, name: str) -> bool:
-    """Return whether a message may use a name for a node: XLA prefixes inlined nodes."""
-    return node.op != "Const" and (name == node.name or name.endswith(f"/{node.name}"))
 
 
 _VARIANT = tf.variant.as_datatype_enum

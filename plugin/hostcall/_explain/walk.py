@@ -13,10 +13,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._compiler import function_routes, risks, route_selection
+from hostcall._compiler import function_routes, route_selection
+from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition import placement
 from hostcall._compiler.partition.partitioner import SUFFIX, PartitionedFunction, Partitioner
-from hostcall._compiler.regions.writing import Region, predicted_program
+from hostcall._compiler.regions import Region, predicted_program
 from hostcall._explain import callback_facts as ops
 from hostcall._explain.callback_facts import Bodies, Edges, called, sources, value_of
 from hostcall._explain.facts import (
@@ -123,7 +124,7 @@ class Walk:
 
     def _note_risks(self, entry: str) -> None:
         """Note the ops that XLA may get wrong in a function that stock TensorFlow compiles."""
-        for (function, name), reason in sorted(risks.find(self._library, entry).items()):
+        for (function, name), reason in sorted(analysis.risks(self._library, entry).items()):
             node = self._bodies[function].node(name)
             file, line = ops.parse_location(self._locate(function, name))
             self.risks.append(Risk(name, node.op, function, reason, _CHECK_SIZES, file, line))
@@ -202,11 +203,10 @@ class Walk:
         nodes = defs.program_order(partitioner.functions[plan.new_name])
         shown = [node for node in nodes if node.op != "Const"]
         edges = sources(nodes, {node.name for node in shown})
-        clusters = {cluster.name for cluster in plan.clusters}
         steps: list[Step] = []
         for node in shown:
             callee = node.attr["f"].func.name if node.op in defs.CALL_OPS else ""
-            if callee in clusters:
+            if callee in plan.clusters:
                 members = defs.program_order(partitioner.functions[callee])
                 steps.append(self._cluster(node, callee, members, place, places, edges[node.name]))
                 continue

@@ -53,63 +53,30 @@ def partitioned(x):
 """
 
 
-@pytest.fixture
-def asked(run_python: Callable[..., str]) -> Callable[[str], str]:
-    """What a program prints that follows on the one above."""
-    return lambda program: run_python(_ASKED + program)
-
-
-def test_python_is_not_asked_for_functions_without_callbacks(asked: Callable[[str], str]) -> None:
-    # Neither before a function is partitioned, nor after.
-    printed = asked("""
+_UNASKED = """
 program = gradient(plain)
 print(run(program), run(tf.function(program)), run(gradient(program)))
 assert run(partitioned)
 plain = tf.function(plain.python_function, jit_compile=True)
 program = gradient(plain)
 print(run(program), run(tf.function(program)), run(gradient(program)))
-""")
-    assert printed.splitlines() == ["None None None"] * 2
+"""
 
-
-def test_python_is_not_asked_for_the_clusters_of_a_partitioned_function(
-    asked: Callable[[str], str],
-) -> None:
-    assert asked("print(run(partitioned))").strip() == "partitioned"
-
-
-def test_python_is_asked_for_the_gradient_of_a_partitioned_function(
-    asked: Callable[[str], str],
-) -> None:
-    assert asked("""
+_GRADIENTS = """
 for program in (gradient(partitioned), tf.function(gradient(partitioned))):
     print(run(program))
 print(run(gradient(gradient(partitioned))))
-""").splitlines() == [
-        "partitioned __backward_partitioned",
-        "partitioned __backward_partitioned",
-        "partitioned __backward_partitioned "
-        "__backward___backward_partitioned __backward_partitioned",
-    ]
+"""
 
-
-def test_python_is_asked_for_a_gradient_whose_forward_function_another_graph_has(
-    asked: Callable[[str], str],
-) -> None:
-    # The forward function runs from eager code, and the graph calls the backward one alone.
-    printed = asked("""
+# The forward function runs from eager code, and the graph calls the backward one alone.
+_GRADIENT_ALONE = """
 x = tf.Variable(X)
 with tf.GradientTape(persistent=True) as tape:
     y = partitioned(x)
 print(run(tf.function(lambda _: tape.gradient(y, x))))
-""")
-    assert printed.strip() == "__backward_partitioned"
+"""
 
-
-def test_python_is_asked_for_functions_whose_ops_are_for_the_host(
-    asked: Callable[[str], str],
-) -> None:
-    assert asked("""
+_FOR_THE_HOST = """
 def printing(x):
     tf.print("printed", output_stream="file:///dev/null")
     return x * x
@@ -117,4 +84,32 @@ def printing(x):
 with hostcall.scope(route="partition"):
     print(run(tf.function(printing, jit_compile=True)))
 print(run(plain))
-""").splitlines() == ["printing", "None"]
+"""
+
+_BACKWARD = "__backward_partitioned"
+# Programs that follow on the one above, and the lines that they print.
+CASES = {
+    "not functions without callbacks, before and after a partitioning": (
+        _UNASKED,
+        ["None None None"] * 2,
+    ),
+    "not the clusters of a partitioned function": ("print(run(partitioned))", ["partitioned"]),
+    "the gradient of a partitioned function": (
+        _GRADIENTS,
+        [
+            *[f"partitioned {_BACKWARD}"] * 2,
+            f"partitioned {_BACKWARD} __backward_{_BACKWARD} {_BACKWARD}",
+        ],
+    ),
+    "a gradient whose forward function another graph has": (_GRADIENT_ALONE, [_BACKWARD]),
+    "functions whose ops are for the host": (_FOR_THE_HOST, ["printing", "None"]),
+}
+
+
+@pytest.mark.parametrize(
+    ("program", "printed"), CASES.values(), ids=[name.replace(" ", "_") for name in CASES]
+)
+def test_python_is_asked_for(
+    program: str, printed: list[str], run_python: Callable[..., str]
+) -> None:
+    assert run_python(_ASKED + program).splitlines() == printed

@@ -1,4 +1,7 @@
-"""The ops that bounded sizes put on the host, and the checks of sizes that returned values need.
+"""Ops that XLA may get wrong: those that bounded sizes put on the host, and wrong kernels.
+
+In functions that hostcall changes, these ops are on the host. Other functions are compiled as stock
+TensorFlow does, unless `hostcall.configure(dynamic_sizes="checked")`; explanations name the ops.
 
 A *source* is an op whose results have bounded sizes (`sources.py`). `flow.py` follows these sizes
 to ops that are not known to be right with them. The source then becomes a host op, so that XLA
@@ -9,17 +12,6 @@ Some facts are known only when XLA knows all shapes. Two kernels check them
 (csrc/tensorflow/size_checks.cc). They pass values on, and refuse two kinds that XLA would get
 wrong: results of conditionals whose branches return different sizes, and list elements of another
 dtype than the list's. A refused op is put on the host.
-
-Changed functions get new names: TensorFlow finds functions by name, and still has the old ones.
-
-XLA keeps the true sizes of a result in memory behind its elements. If a value is returned twice,
-XLA copies it for the second result without the sizes, and TensorFlow reads arbitrary sizes there.
-XLA merges equal values, so it cannot be known in advance which results become one.
-
-So each result is selected by a condition of its own. It always holds, but XLA cannot see that: it
-says that a square does not end in certain binary digits, which no square ends in. XLA must not know
-the squared number, so it is an element of an argument. If the arguments have no elements, XLA knows
-the whole program, and draws the number at random.
 """
 
 from __future__ import annotations
@@ -36,7 +28,7 @@ from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.structures import BoundedSpec, Spec
 from hostcall._compiler import node_places, route_selection, wrong_kernels
 from hostcall._compiler.bounded import sources
-from hostcall._compiler.bounded.flow import ANY_DIMENSION, Flow, Offence, SymbolMaker
+from hostcall._compiler.bounded.flow import ANY_DIMENSION, Flow, Offence, SymbolMaker, symbol_maker
 from hostcall._compiler.bounded.sizes import Shape, Size, Source, Symbol, Tensor
 from hostcall._compiler.function_edits import FunctionEdits, NodeWriter
 from hostcall._functions.options import TRACE
@@ -44,48 +36,6 @@ from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef
 from hostcall_runtime._errors import LoweringError
-
-
-def give(functions: Functions, changed: Collection[str], entry: str) -> None:
-    """Rename changed functions and their callers, in place; `entry` gets its new name later.
-
-    Equal functions get equal names.
-    """
-    new_names: dict[str, str] = {}
-
-    def renamed(name: str) -> str:
-        if name in functions and name not in new_names:
-            new_names[name] = name  # XLA compiles no recursion
-            calls = defs.calls_in(functions[name], functions)
-            redirected = [defs.redirect(node, functions, renamed) for node in calls]
-            if name in changed or any(redirected):
-                new_names[name] = name + defs.of_contents([functions[name]])
-        return new_names.get(name, name)
-
-    for name in functions if changed else ():
-        if renamed(name) != name and name != entry:
-            functions[name].signature.name = new_names[name]
-
-
-def new_functions(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list[Any]:
-    """List the functions with new names, which TensorFlow does not have."""
-    known = {function.signature.name for function in before.function}
-    return [function for function in after.function if function.signature.name not in known]
-
-
-def is_changed(before: FunctionDefLibrary, after: FunctionDefLibrary, entry: str) -> bool:
-    """Return whether a function, or one that it calls, differs from before.
-
-    The entry keeps its name, but each change adds nodes to it.
-    """
-    sizes = [
-        len(function.node_def)
-        for library in (before, after)
-        for function in library.function
-        if function.signature.name == entry
-    ]
-    return len(set(sizes)) > 1 or bool(new_functions(before, after))
-
 
 _LIST = "HostcallList"
 _VARIANT = tf.variant.as_datatype_enum
@@ -101,60 +51,269 @@ LIST_OPS = {
     "TensorListStack",
 }
 # Ops that get a check.
-KINDS = LIST_OPS | op_kinds.BRANCH_OPS
+_CHECKED = LIST_OPS | op_kinds.BRANCH_OPS
+
+# Functions without any of these ops need no analysis.
+KINDS = frozenset(
+    sources.ALWAYS | sources.BY_OPERANDS.keys() | _CHECKED | wrong_kernels.WRONG_KERNELS.keys()
+)
+# The other ops get replacements, which may contain the same op and so must not be marked.
+_FOR_HOST = wrong_kernels.WRONG_KERNELS.keys() - wrong_kernels.TABLE.keys()
 
 
-def add(
-    functions: Functions,
-    bounded: Mapping[Source, set[tuple[int, int]]],
-    hosted: Collection[Source],
-) -> set[str]:
-    """Add the checks to functions that are going to be compiled; return the names of those changed.
+def new_functions(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list[Any]:
+    """List the functions with new names, which TensorFlow does not have."""
+    known = {function.signature.name for function in before.function}
+    return [function for function in after.function if function.signature.name not in known]
 
-    Args:
-      functions: FunctionDefs by name, changed in place.
-      bounded: for conditionals, the (result, dimension)s that may be bounded, and are right so.
-      hosted: the ops that are on the host, and so not compiled.
+
+def is_changed(before: FunctionDefLibrary, after: FunctionDefLibrary, entry: str) -> bool:
+    """Return whether a function, or one that it calls, differs from before.
+
+    The entry keeps its name, but each change adds nodes to it.
     """
-    changed = set()
-    for name, function in functions.items():
-        edits = FunctionEdits(function)
-        for node in defs.nodes_of(function, op_kinds.BRANCH_OPS):
-            if (name, node.name) not in hosted:
-                _check_results(edits, node, bounded.get((name, node.name), set()))
-        for node in defs.nodes_of(function, LIST_OPS):
-            if node.attr["element_dtype"].type != _VARIANT:
-                _check_list(edits, node)
-        if edits.write():
-            changed.add(name)
-    return changed
+    old, new = (defs.by_name(library)[entry] for library in (before, after))
+    return len(old.node_def) != len(new.node_def) or bool(new_functions(before, after))
 
 
-def _check_results(edits: FunctionEdits, node: Any, allowed: set[tuple[int, int]]) -> None:
-    results = [i for i in sources.arrays(node) if (i, ANY_DIMENSION) not in allowed]
-    if not results:
-        return
-    types = node.attr["Tout"].list.type
-    check = protos.node_def_pb2.NodeDef(
-        name=edits.unused(f"{node.name}/sizes"), op=op_kinds.KNOWN_SIZES
+_AT_RISK = "a size that only the run knows, {of}, is only bounded in a compiled program: {reason}"
+_STUCK = (
+    "hostcall: op '{op}' ({kind}) takes a size that is only bounded, and nothing keeps it "
+    "from that. This is a bug in hostcall; please report it."
+)
+_TAKES_SIZES = "it takes a size that is only bounded in a compiled program: {reason}"
+_WRONG = "XLA computes something else than TensorFlow: {reason}"
+
+
+def marked_for_host(library: FunctionDefLibrary, entry: str, compiled: bool = False) -> Any:
+    """Return a copy with marks on the ops of a function that XLA would get wrong, for the host.
+
+    `compiled` tells whether XLA compiles the very functions that are returned.
+    """
+    copy = marked(library, entry, compiled=compiled)
+    for function in copy.function:
+        for node in defs.nodes_of(function, _FOR_HOST):
+            if reason := wrong_kernels.reason(node):
+                node.attr[attributes.WRONG].s = _WRONG.format(reason=reason).encode()
+    return copy
+
+
+def risks(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
+    """Find the ops that XLA may get wrong if it compiles a function whole, with the reasons."""
+    found = {}
+    for name, function in defs.reachable(library, entry).items():
+        nodes = {node.name: node for node in function.node_def}
+        for node in defs.nodes_of(function, wrong_kernels.WRONG_KERNELS):
+            if reason := wrong_kernels.reason(node, nodes):
+                found[name, node.name] = _WRONG.format(reason=reason)
+    return found | _Search(protos.copy_of(library), entry).at_risk()
+
+
+def marked(
+    library: FunctionDefLibrary, entry: str, whole: bool = False, compiled: bool = False
+) -> Any:
+    """Return a copy with marks on the ops that the sizes they make or take force onto the host.
+
+    If `whole`, no op can be on the host. If XLA gets exactly the functions that are returned,
+    `compiled`, facts that only XLA can tell are checked there, say equal branch sizes; and changed
+    functions get new names.
+    """
+    copy = protos.copy_of(library)
+    search = _Search(copy, entry, _never if whole else route_selection.is_on_host)
+    search.run()
+    for name, function in search.functions.items():
+        _mark(name, function, search)
+    if compiled:
+        checked = set[str]()
+        if search.has(_CHECKED):
+            checked = _add_checks(search)
+        _rename(search.functions, search.replaced | checked, entry)
+    return copy
+
+
+def find(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
+    """Find the ops that hinder a function from being one program, with the reasons."""
+    search = _Search(protos.copy_of(library), entry)
+    search.run()
+    return search.blocked
+
+
+def _never(_: NodeDef) -> bool:
+    return False
+
+
+def _mark(name: str, function: Any, search: _Search) -> None:
+    """Mark the ops of a function that are blocked or have bounded results."""
+    found = {n for places in (search.blocked, search.bounded) for f, n in places if f == name}
+    nodes = defs.nodes_of(function, op_kinds.SCRIPT_OPS)
+    if found:
+        nodes += [node for node in function.node_def if node.name in found]
+    for node in nodes:
+        place = (name, node.name)
+        if place in search.blocked:
+            node.attr[attributes.BLOCKER].s = search.blocked[place].encode()
+        else:
+            dims = sorted(search.bounded.get(place, ()))
+            numbers = protos.integer_list([n for pair in dims for n in pair])
+            node.attr[attributes.PREDICTED].list.CopyFrom(numbers)
+
+
+class _Search:
+    """A search for bounded sizes in a program. It rewrites ops that XLA gets wrong in other ops.
+
+    Attributes:
+      functions: the functions that the entry reaches, by name.
+      compiled: those of them that XLA may get.
+      blocked: the reasons why ops cannot be in the program.
+      bounded: for other sources, the (result, dimension)s whose size may be bounded.
+      replaced: the functions with rewritten ops.
+    """
+
+    def __init__(
+        self, library: FunctionDefLibrary, entry: str, is_on_host: Callable[[Any], bool] = _never
+    ) -> None:
+        self.functions = defs.reachable(library, entry)
+        self.compiled = {n: f for n, f in self.functions.items() if not defs.has_frames(f)}
+        # Most functions hold none of the ops that the search looks for.
+        self._kinds = {n.op for function in self.functions.values() for n in function.node_def}
+        self._entry = entry
+        self._is_on_host = is_on_host
+        self.blocked: dict[Source, str] = {}
+        self.bounded: Mapping[Source, set[tuple[int, int]]] = {}
+        self.replaced: set[str] = set()
+
+    def run(self) -> None:
+        if self.has(wrong_kernels.TABLE):
+            self.replaced |= wrong_kernels.replace(self.compiled)
+        if self.has(op_kinds.BRANCH_OPS):
+            self.blocked.update(sources.find(self.functions))
+        if not self._any_may_be_bounded():
+            return
+        self.replaced |= wrong_kernels.replace_ones_like(self.compiled)
+        loops = _loops_around(self.functions, self._entry)
+        while offences := self._offences():
+            known = len(self.blocked)
+            # XLA knows the result sizes of host ops, so the next round may find other offences.
+            for source, hindering in _by_source(offences).items():
+                self._put_on_host(source, hindering, loops)
+            if len(self.blocked) == known:
+                raise LoweringError(_STUCK.format(op=offences[0].node, kind=offences[0].op))
+
+    def has(self, kinds: Collection[str]) -> bool:
+        """Return whether the program has an op of one of these kinds."""
+        return not self._kinds.isdisjoint(kinds)
+
+    def at_risk(self) -> dict[Source, str]:
+        found = sources.find(self.functions)
+        offences = self._offences() if self._any_may_be_bounded() else []
+        for offence in offences:
+            place = (offence.function, offence.node)
+            others = sorted(f"'{n}' ({self._node((f, n)).op})" for f, n in offence.sources)
+            of = f"that of {', '.join(others)}" if place not in offence.sources else "its own"
+            found.setdefault(place, _AT_RISK.format(of=of, reason=offence.reason))
+        return found
+
+    def _offences(self) -> list[Offence]:
+        """Follow the remaining bounded sizes, and note them."""
+        flow = Flow(self.functions, self._results, self.blocked)
+        flow.run(self._entry)
+        self.bounded = flow.bounded
+        return [*flow.offences.values()]
+
+    def _put_on_host(
+        self, source: Source, offences: list[Offence], loops: Mapping[str, int]
+    ) -> None:
+        """Put a source on the host, or the ops that it hinders if that costs less."""
+        is_script_op = self._node(source).op in op_kinds.SCRIPT_OPS
+        limit = loops.get(source[0], 0)
+        if all(
+            self._has_no_kernel(offence)
+            or (
+                not is_script_op
+                and _ends_sizes(offence, source)
+                and loops.get(offence.function, 0) <= limit
+            )
+            for offence in offences
+        ):
+            for offence in offences:
+                reason = _TAKES_SIZES.format(reason=offence.reason)
+                self.blocked.setdefault((offence.function, offence.node), reason)
+            return
+        self.blocked.setdefault(source, _reason(offences[0], source, self.functions))
+
+    def _node(self, source: Source) -> Any:
+        return next(n for n in self.functions[source[0]].node_def if n.name == source[1])
+
+    def _has_no_kernel(self, offence: Offence) -> bool:
+        """Return whether an op has no XLA kernel, so that it is on the host anyway."""
+        node = self._node((offence.function, offence.node))
+        if offence.calls or node.op in op_kinds.SCRIPT_OPS:
+            return False
+        return not op_kinds.has_xla_kernel(node)
+
+    def _results(self, source: Source, node: NodeDef, *rest: Any) -> list[Shape | None] | None:
+        on_host = source in self.blocked or self._is_on_host(node)
+        return None if on_host else _results_of(node, *rest)
+
+    def _any_may_be_bounded(self) -> bool:
+        """Return whether some result may have a bounded size, whatever script ops take."""
+        if any(
+            sources.in_function(function, name == self._entry)
+            for name, function in self.functions.items()
+        ):
+            return True
+        if not self.has(op_kinds.SCRIPT_OPS):
+            return False
+
+        for name, function in self.functions.items():
+            for node in defs.nodes_of(function, op_kinds.SCRIPT_OPS):
+                operands = [Tensor()] * len(node.attr["Tin"].list.type)
+                if self._results((name, node.name), node, operands, symbol_maker("")) is not None:
+                    return True
+        return False
+
+
+def _loops_around(functions: Functions, entry: str) -> dict[str, int]:
+    """Return the largest number of loops that each function of a program runs inside of."""
+    around = {entry: 0}
+    pending = [entry]
+    while pending:
+        name = pending.pop()
+        for node in defs.calls_in(functions[name], functions):
+            loops = around[name] + (node.op in op_kinds.LOOP_OPS)
+            for called in defs.called_functions(node, functions):
+                if called in functions and around.get(called, -1) < loops:
+                    around[called] = loops
+                    pending.append(called)
+    return around
+
+
+def _by_source(offences: Iterable[Offence]) -> dict[Source, list[Offence]]:
+    found: dict[Source, list[Offence]] = {}
+    for offence in offences:
+        for source in sorted(offence.sources):
+            found.setdefault(source, []).append(offence)
+    return found
+
+
+def _ends_sizes(offence: Offence, source: Source) -> bool:
+    """Return whether an op, run on the host, leaves no size for which XLA would recompile."""
+    if (offence.function, offence.node) == source or offence.op in op_kinds.SCRIPT_OPS:
+        return False
+    return not offence.calls and all(
+        shape is not None and None not in shape for shape in offence.shapes
     )
-    for position, i in enumerate(results):
-        edits.change(f"{node.name}:output:{i}", f"{check.name}:output:{position}")
-        check.input.append(f"{node.name}:output:{i}")
-        check.attr["T"].list.type.append(types[i])
-    check.attr["conditional"].s = node.name.encode()
-    pairs = sorted((results.index(i), dim) for i, dim in allowed if i in results)
-    check.attr["bounded"].list.i.extend(n for pair in pairs for n in pair)
-    edits.after(node.name, [check])
 
 
-def _check_list(edits: FunctionEdits, node: Any) -> None:
-    check = protos.node_def_pb2.NodeDef(name=edits.unused(f"{node.name}/list"), op=_LIST)
-    check.input.append(node.input[0])
-    check.attr["dtype"].type = node.attr["element_dtype"].type
-    check.attr["user"].s = node.name.encode()
-    node.input[0] = f"{check.name}:output:0"
-    edits.before(node.name, [check])
+def _reason(offence: Offence, source: Source, functions: Functions) -> str:
+    if (offence.function, offence.node) == source:
+        return f"the size of its results is only bounded in a compiled program: {offence.reason}"
+    place = node_places.find(functions, offence.function, offence.node, offence.op)
+    where = f" at {place}" if place else ""
+    return (
+        f"a size of its results is only bounded and reaches op '{offence.node}' ({offence.op})"
+        f"{where}, which XLA may get wrong: {offence.reason}"
+    )
 
 
 # Stand-ins for unknown sizes and ranks: they only serve to learn which sizes are bounded.
@@ -162,7 +321,7 @@ _SIZES = (2, 8, 3, 1)
 _RANKS = (1, 2, 3, 4, 0)
 
 
-def results(
+def _results_of(
     node: NodeDef, operands: Sequence[Tensor], symbol: SymbolMaker
 ) -> list[Shape | None] | None:
     """Return the shapes of a script op's results in a program, or None if no size is bounded."""
@@ -237,233 +396,71 @@ def _sizes(index: int, spec: Spec, exact: bool, symbol: SymbolMaker) -> Shape | 
     return tuple(spec.shape.as_list() if exact else [None] * spec.shape.rank)
 
 
-_AT_RISK = "a size that only the run knows, {of}, is only bounded in a compiled program: {reason}"
-_STUCK = (
-    "hostcall: op '{op}' ({kind}) takes a size that is only bounded, and nothing keeps it "
-    "from that. This is a bug in hostcall; please report it."
-)
-_TAKES_SIZES = "it takes a size that is only bounded in a compiled program: {reason}"
+def _add_checks(search: _Search) -> set[str]:
+    """Add the checks to functions that are going to be compiled; return the names of those changed.
 
-
-def marked(
-    library: FunctionDefLibrary, entry: str, whole: bool = False, compiled: bool = False
-) -> Any:
-    """Return a copy with marks on the ops that the sizes they make or take force onto the host.
-
-    Args:
-      library: the functions.
-      entry: the function that is going to be compiled.
-      whole: whether no op of it can be on the host.
-      compiled: whether XLA gets exactly the functions that are returned. Then facts that only XLA
-        can tell are checked there, say equal branch sizes; and changed functions get new names.
+    Sizes of conditionals that may be bounded are right so.
     """
-    copy = protos.copy_of(library)
-    search = _Search(copy, entry, _never if whole else route_selection.is_on_host)
-    search.run()
-    for name, function in search.functions.items():
-        _mark(name, function, search)
-    if compiled:
-        checked = set[str]()
-        if search.has(KINDS):
-            checked = add(search.compiled, search.bounded, search.blocked)
-        give(search.functions, search.replaced | checked, entry)
-    return copy
+    changed = set()
+    for name, function in search.compiled.items():
+        edits = FunctionEdits(function)
+        for node in defs.nodes_of(function, op_kinds.BRANCH_OPS):
+            if (name, node.name) not in search.blocked:
+                _check_results(edits, node, search.bounded.get((name, node.name), set()))
+        for node in defs.nodes_of(function, LIST_OPS):
+            if node.attr["element_dtype"].type != _VARIANT:
+                _check_list(edits, node)
+        if edits.write():
+            changed.add(name)
+    return changed
 
 
-def find(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
-    """Find the ops that hinder a function from being one program, with the reasons."""
-    search = _Search(protos.copy_of(library), entry)
-    search.run()
-    return search.blocked
+def _check_results(edits: FunctionEdits, node: Any, allowed: set[tuple[int, int]]) -> None:
+    results = [i for i in sources.arrays(node) if (i, ANY_DIMENSION) not in allowed]
+    if not results:
+        return
+    types = node.attr["Tout"].list.type
+    check = protos.node_def_pb2.NodeDef(
+        name=edits.unused(f"{node.name}/sizes"), op=op_kinds.KNOWN_SIZES
+    )
+    for position, i in enumerate(results):
+        edits.change(f"{node.name}:output:{i}", f"{check.name}:output:{position}")
+        check.input.append(f"{node.name}:output:{i}")
+        check.attr["T"].list.type.append(types[i])
+    check.attr["conditional"].s = node.name.encode()
+    pairs = sorted((results.index(i), dim) for i, dim in allowed if i in results)
+    check.attr["bounded"].list.i.extend(n for pair in pairs for n in pair)
+    edits.after(node.name, [check])
 
 
-def at_risk(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
-    """Find the ops that XLA may get wrong if it compiles a function whole, with the errors."""
-    return _Search(protos.copy_of(library), entry).at_risk()
+def _check_list(edits: FunctionEdits, node: Any) -> None:
+    check = protos.node_def_pb2.NodeDef(name=edits.unused(f"{node.name}/list"), op=_LIST)
+    check.input.append(node.input[0])
+    check.attr["dtype"].type = node.attr["element_dtype"].type
+    check.attr["user"].s = node.name.encode()
+    node.input[0] = f"{check.name}:output:0"
+    edits.before(node.name, [check])
 
 
-def _never(_: NodeDef) -> bool:
-    return False
+def _rename(functions: Functions, changed: Collection[str], entry: str) -> None:
+    """Rename changed functions and their callers, in place; `entry` gets its new name later.
 
-
-def _mark(name: str, function: Any, search: _Search) -> None:
-    """Mark the ops of a function that are blocked or have bounded results."""
-    found = {n for places in (search.blocked, search.bounded) for f, n in places if f == name}
-    nodes = defs.nodes_of(function, op_kinds.SCRIPT_OPS)
-    if found:
-        nodes += [node for node in function.node_def if node.name in found]
-    for node in nodes:
-        place = (name, node.name)
-        if place in search.blocked:
-            node.attr[attributes.BLOCKER].s = search.blocked[place].encode()
-        else:
-            dims = sorted(search.bounded.get(place, ()))
-            numbers = protos.integer_list([n for pair in dims for n in pair])
-            node.attr[attributes.PREDICTED].list.CopyFrom(numbers)
-
-
-class _Search:
-    """A search for bounded sizes in a program. It rewrites ops that XLA gets wrong in other ops.
-
-    Attributes:
-      functions: the functions that the entry reaches, by name.
-      compiled: those of them that XLA may get.
-      blocked: the reasons why ops cannot be in the program.
-      bounded: for other sources, the (result, dimension)s whose size may be bounded.
-      replaced: the functions with rewritten ops.
+    TensorFlow finds functions by name, and still has the old ones. Equal functions get equal names.
     """
+    new_names: dict[str, str] = {}
 
-    def __init__(
-        self, library: FunctionDefLibrary, entry: str, is_on_host: Callable[[Any], bool] = _never
-    ) -> None:
-        self.functions = defs.reachable(library, entry)
-        self.compiled = {n: f for n, f in self.functions.items() if not defs.has_frames(f)}
-        # Most functions hold none of the ops that the search looks for.
-        self._kinds = {n.op for function in self.functions.values() for n in function.node_def}
-        self._entry = entry
-        self._is_on_host = is_on_host
-        self.blocked: dict[Source, str] = {}
-        self.bounded: Mapping[Source, set[tuple[int, int]]] = {}
-        self.replaced: set[str] = set()
+    def renamed(name: str) -> str:
+        if name in functions and name not in new_names:
+            new_names[name] = name  # XLA compiles no recursion
+            calls = defs.calls_in(functions[name], functions)
+            redirected = [defs.redirect(node, functions, renamed) for node in calls]
+            if name in changed or any(redirected):
+                new_names[name] = name + defs.of_contents([functions[name]])
+        return new_names.get(name, name)
 
-    def run(self) -> None:
-        if self.has(wrong_kernels.TABLE):
-            self.replaced |= wrong_kernels.replace(self.compiled)
-        if self.has(op_kinds.BRANCH_OPS):
-            self.blocked.update(sources.find(self.functions))
-        if not self._any_may_be_bounded():
-            return
-        self.replaced |= wrong_kernels.replace_ones_like(self.compiled)
-        loops = _Loops(self.functions, self._entry)
-        while offences := self._offences():
-            known = len(self.blocked)
-            # XLA knows the result sizes of host ops, so the next round may find other offences.
-            for source, hindering in _by_source(offences).items():
-                self._put_on_host(source, hindering, loops)
-            if len(self.blocked) == known:
-                raise LoweringError(_STUCK.format(op=offences[0].node, kind=offences[0].op))
-
-    def has(self, kinds: Collection[str]) -> bool:
-        """Return whether the program has an op of one of these kinds."""
-        return not self._kinds.isdisjoint(kinds)
-
-    def at_risk(self) -> dict[Source, str]:
-        found = sources.find(self.functions)
-        offences = self._offences() if self._any_may_be_bounded() else []
-        for offence in offences:
-            place = (offence.function, offence.node)
-            others = sorted(f"'{n}' ({self._node((f, n)).op})" for f, n in offence.sources)
-            of = f"that of {', '.join(others)}" if place not in offence.sources else "its own"
-            found.setdefault(place, _AT_RISK.format(of=of, reason=offence.reason))
-        return found
-
-    def _offences(self) -> list[Offence]:
-        """Follow the remaining bounded sizes, and note them."""
-        flow = Flow(self.functions, self._results, self.blocked)
-        flow.run(self._entry)
-        self.bounded = flow.bounded
-        return [*flow.offences.values()]
-
-    def _put_on_host(self, source: Source, offences: list[Offence], loops: _Loops) -> None:
-        """Put a source on the host, or the ops that it hinders if that costs less."""
-        is_script_op = self._node(source).op in op_kinds.SCRIPT_OPS
-        limit = loops.around(source[0])
-        if all(
-            self._has_no_kernel(offence)
-            or (
-                not is_script_op
-                and _ends_sizes(offence, source)
-                and loops.around(offence.function) <= limit
-            )
-            for offence in offences
-        ):
-            for offence in offences:
-                reason = _TAKES_SIZES.format(reason=offence.reason)
-                self.blocked.setdefault((offence.function, offence.node), reason)
-            return
-        self.blocked.setdefault(source, _reason(offences[0], source, self.functions))
-
-    def _node(self, source: Source) -> Any:
-        return next(n for n in self.functions[source[0]].node_def if n.name == source[1])
-
-    def _has_no_kernel(self, offence: Offence) -> bool:
-        """Return whether an op has no XLA kernel, so that it is on the host anyway."""
-        node = self._node((offence.function, offence.node))
-        if offence.calls or node.op in op_kinds.SCRIPT_OPS:
-            return False
-        return not op_kinds.has_xla_kernel(node)
-
-    def _results(self, source: Source, node: NodeDef, *rest: Any) -> list[Shape | None] | None:
-        on_host = source in self.blocked or self._is_on_host(node)
-        return None if on_host else results(node, *rest)
-
-    def _any_may_be_bounded(self) -> bool:
-        """Return whether some result may have a bounded size, whatever script ops take."""
-        if any(
-            sources.in_function(function, name == self._entry)
-            for name, function in self.functions.items()
-        ):
-            return True
-        if not self.has(op_kinds.SCRIPT_OPS):
-            return False
-
-        def symbol(result: int, dim: int, bound: int | None) -> Symbol:
-            return Symbol(("", result, dim), bound)
-
-        for name, function in self.functions.items():
-            for node in defs.nodes_of(function, op_kinds.SCRIPT_OPS):
-                operands = [Tensor()] * len(node.attr["Tin"].list.type)
-                if self._results((name, node.name), node, operands, symbol) is not None:
-                    return True
-        return False
-
-
-class _Loops:
-    """The number of loops around each function of a program."""
-
-    def __init__(self, functions: Functions, entry: str) -> None:
-        self._around = {entry: 0}
-        pending = [entry]
-        while pending:
-            name = pending.pop()
-            for node in defs.calls_in(functions[name], functions):
-                around = self._around[name] + (node.op in op_kinds.LOOP_OPS)
-                for called in defs.called_functions(node, functions):
-                    if called in functions and self._around.get(called, -1) < around:
-                        self._around[called] = around
-                        pending.append(called)
-
-    def around(self, function: str) -> int:
-        """Return the largest number of loops that a function runs inside of."""
-        return self._around.get(function, 0)
-
-
-def _by_source(offences: Iterable[Offence]) -> dict[Source, list[Offence]]:
-    found: dict[Source, list[Offence]] = {}
-    for offence in offences:
-        for source in sorted(offence.sources):
-            found.setdefault(source, []).append(offence)
-    return found
-
-
-def _ends_sizes(offence: Offence, source: Source) -> bool:
-    """Return whether an op, run on the host, leaves no size for which XLA would recompile."""
-    if (offence.function, offence.node) == source or offence.op in op_kinds.SCRIPT_OPS:
-        return False
-    return not offence.calls and all(
-        shape is not None and None not in shape for shape in offence.shapes
-    )
-
-
-def _reason(offence: Offence, source: Source, functions: Functions) -> str:
-    if (offence.function, offence.node) == source:
-        return f"the size of its results is only bounded in a compiled program: {offence.reason}"
-    place = node_places.find(functions, offence.function, offence.node, offence.op)
-    where = f" at {place}" if place else ""
-    return (
-        f"a size of its results is only bounded and reaches op '{offence.node}' ({offence.op})"
-        f"{where}, which XLA may get wrong: {offence.reason}"
-    )
+    for name in functions if changed else ():
+        if renamed(name) != name and name != entry:
+            functions[name].signature.name = new_names[name]
 
 
 _INT32, _FLOAT = tf.int32.as_datatype_enum, tf.float32.as_datatype_enum
@@ -482,7 +479,14 @@ _NEVER_ENDS = sorted({*range(_ENDS)} - {n * n % _ENDS for n in range(_ENDS)})
 def keep_apart(function: Any, functions: Functions) -> None:
     """Make the bounded results of a compiled function distinct values, in place.
 
-    Its script ops, and those of the functions that it calls, say which results are bounded.
+    XLA keeps the true sizes of a result in memory behind its elements. If a value is returned
+    twice, XLA copies it for the second result without the sizes, and TensorFlow reads arbitrary
+    sizes there. XLA merges equal values, so it cannot be known in advance which results become one.
+
+    So each result is selected by a condition of its own. It always holds, but XLA cannot see that:
+    it says that a square does not end in certain binary digits, which no square ends in. XLA must
+    not know the squared number, so it is an element of an argument. If the arguments have no
+    elements, XLA knows the whole program, and draws the number at random.
     """
     results = [r for r in function.signature.output_arg if r.type not in defs.NO_ARRAYS]
     if len(results) > 1:

@@ -17,8 +17,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from hostcall._compiler import control_flow
-from hostcall._compiler.bounded import layout_rules as layout
-from hostcall._compiler.bounded import sources, value_rules
+from hostcall._compiler.bounded import rules, sources
+from hostcall._compiler.bounded.rules import Rule, Site
 from hostcall._compiler.bounded.sizes import (
     Inferred,
     Shape,
@@ -30,7 +30,6 @@ from hostcall._compiler.bounded.sizes import (
     has_symbol,
     join,
 )
-from hostcall._compiler.bounded.value_rules import Rule, Site
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDef, NodeDef
@@ -55,73 +54,73 @@ TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TensorScatte
 _SEGMENTS = "UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum"
 
 RULES: dict[str, Rule] = {
-    **dict.fromkeys(_KEPT.split(), value_rules.kept),
-    **dict.fromkeys(_ELEMENTWISE.split(), value_rules.elementwise),
-    **dict.fromkeys(_REDUCTIONS.split(), value_rules.reduction),
-    **dict.fromkeys(_SCATTERS.split(), value_rules.scatter),
-    **dict.fromkeys(_SEGMENTS.split(), value_rules.segments),
-    "AddV2": value_rules.arithmetic(operator.add),
-    "FloorDiv": value_rules.arithmetic(value_rules.floor_divided),
-    "FloorMod": value_rules.arithmetic(value_rules.remainder),
-    "Maximum": value_rules.arithmetic(max),
-    "Minimum": value_rules.arithmetic(min),
-    "Mul": value_rules.arithmetic(operator.mul),
-    "Neg": value_rules.arithmetic(operator.neg),
-    "Sub": value_rules.arithmetic(operator.sub),
-    "ArgMax": value_rules.arg_reduction,
-    "ArgMin": value_rules.arg_reduction,
-    "BatchMatMulV2": value_rules.matmul,
-    "BiasAdd": value_rules.bias_add,
-    "BiasAddGrad": value_rules.bias_add_grad,
-    "BroadcastGradientArgs": layout.gradient_axes,
-    "BroadcastTo": layout.broadcast_to,
-    "ConcatOffset": layout.concat_offset,
-    "ConcatV2": layout.concat,
-    "Cumprod": value_rules.along_axis,
-    "Cumsum": value_rules.along_axis,
-    "DynamicStitch": layout.stitched,
-    "DynamicPartition": value_rules.partition,
-    "EnsureShape": value_rules.ensure_shape,
-    "ExpandDims": layout.expand_dims,
-    "Fill": layout.filled,
-    "GatherNd": value_rules.gather_nd,
-    "GatherV2": value_rules.gather,
-    "InvertPermutation": layout.inverted,
-    "L2Loss": value_rules.to_scalar,
-    "LogSoftmax": value_rules.like_first,
-    "MatMul": value_rules.matmul,
-    "NonMaxSuppressionV3": value_rules.suppression,
-    "OneHot": value_rules.one_hot,
-    "Pack": layout.pack,
-    "Pad": layout.pad,
-    "PadV2": layout.pad,
-    "Prod": value_rules.product_reduction,
-    "Range": layout.counted,
-    "Rank": value_rules.rank,
-    "Reshape": layout.reshape,
-    "ReverseV2": value_rules.along_any_axis,
-    "ScatterNd": value_rules.scatter_nd,
-    "Select": value_rules.select,
-    "Shape": value_rules.shapes,
-    "ShapeN": value_rules.shapes,
-    "Size": value_rules.size,
-    "Slice": layout.slice_,
-    "Softmax": value_rules.like_first,
-    "SoftmaxCrossEntropyWithLogits": value_rules.cross_entropy,
-    "SparseSoftmaxCrossEntropyWithLogits": value_rules.sparse_cross_entropy,
-    "Split": value_rules.split,
-    "SplitV": value_rules.split_by_sizes,
-    "Squeeze": layout.squeeze,
-    "StridedSlice": layout.strided_slice,
-    "StridedSliceGrad": layout.strided_slice_grad,
-    "Tile": layout.tile,
-    "TopKV2": value_rules.top,
-    "Transpose": layout.transpose,
-    "Unique": value_rules.unique,
-    "UniqueV2": value_rules.unique,
-    "Unpack": layout.unpack,
-    "Where": value_rules.where,
-    "ZerosLike": value_rules.zeros_like,
+    **dict.fromkeys(_KEPT.split(), rules.kept),
+    **dict.fromkeys(_ELEMENTWISE.split(), rules.elementwise),
+    **dict.fromkeys(_REDUCTIONS.split(), rules.reduction),
+    **dict.fromkeys(_SCATTERS.split(), rules.scatter),
+    **dict.fromkeys(_SEGMENTS.split(), rules.segments),
+    "AddV2": rules.arithmetic(operator.add),
+    "FloorDiv": rules.arithmetic(rules.floor_divided),
+    "FloorMod": rules.arithmetic(rules.remainder),
+    "Maximum": rules.arithmetic(max),
+    "Minimum": rules.arithmetic(min),
+    "Mul": rules.arithmetic(operator.mul),
+    "Neg": rules.arithmetic(operator.neg),
+    "Sub": rules.arithmetic(operator.sub),
+    "ArgMax": rules.arg_reduction,
+    "ArgMin": rules.arg_reduction,
+    "BatchMatMulV2": rules.matmul,
+    "BiasAdd": rules.bias_add,
+    "BiasAddGrad": rules.bias_add_grad,
+    "BroadcastGradientArgs": rules.gradient_axes,
+    "BroadcastTo": rules.broadcast_to,
+    "ConcatOffset": rules.concat_offset,
+    "ConcatV2": rules.concat,
+    "Cumprod": rules.along_axis,
+    "Cumsum": rules.along_axis,
+    "DynamicStitch": rules.stitched,
+    "DynamicPartition": rules.partition,
+    "EnsureShape": rules.ensure_shape,
+    "ExpandDims": rules.expand_dims,
+    "Fill": rules.filled,
+    "GatherNd": rules.gather_nd,
+    "GatherV2": rules.gather,
+    "InvertPermutation": rules.inverted,
+    "L2Loss": rules.to_scalar,
+    "LogSoftmax": rules.like_first,
+    "MatMul": rules.matmul,
+    "NonMaxSuppressionV3": rules.suppression,
+    "OneHot": rules.one_hot,
+    "Pack": rules.pack,
+    "Pad": rules.pad,
+    "PadV2": rules.pad,
+    "Prod": rules.product_reduction,
+    "Range": rules.counted,
+    "Rank": rules.rank,
+    "Reshape": rules.reshape,
+    "ReverseV2": rules.along_any_axis,
+    "ScatterNd": rules.scatter_nd,
+    "Select": rules.select,
+    "Shape": rules.shapes,
+    "ShapeN": rules.shapes,
+    "Size": rules.size,
+    "Slice": rules.slice_,
+    "Softmax": rules.like_first,
+    "SoftmaxCrossEntropyWithLogits": rules.cross_entropy,
+    "SparseSoftmaxCrossEntropyWithLogits": rules.sparse_cross_entropy,
+    "Split": rules.split,
+    "SplitV": rules.split_by_sizes,
+    "Squeeze": rules.squeeze,
+    "StridedSlice": rules.strided_slice,
+    "StridedSliceGrad": rules.strided_slice_grad,
+    "Tile": rules.tile,
+    "TopKV2": rules.top,
+    "Transpose": rules.transpose,
+    "Unique": rules.unique,
+    "UniqueV2": rules.unique,
+    "Unpack": rules.unpack,
+    "Where": rules.where,
+    "ZerosLike": rules.zeros_like,
 }
 
 
@@ -165,10 +164,7 @@ class Offence:
 class Flow:
     """The paths of bounded sizes through a program.
 
-    Args:
-      functions: FunctionDefs by name.
-      results: see `Results`.
-      hosted: the ops that are on the host, whose results therefore have known sizes.
+    XLA knows the result sizes of the ops that are on the host, `hosted`.
 
     Attributes:
       offences: the offences found, each once.
@@ -181,21 +177,21 @@ class Flow:
         results: Results,
         hosted: Collection[Source] = (),
     ) -> None:
-        self._functions = functions
+        self.functions = functions
         self._results = results
-        self._hosted = hosted
+        self.hosted = hosted
         self._matter: dict[str, bool] = {}
         self.offences: dict[Source, Offence] = {}
         self.bounded: dict[Source, set[tuple[int, int]]] = {}
 
     def run(self, entry: str) -> None:
         """Follow the program that begins with a function, whose arguments have fixed sizes."""
-        shapes = argument_shapes(self._functions[entry])
+        shapes = argument_shapes(self.functions[entry])
         self._function(entry, entry, [Tensor(shape) for shape in shapes])
 
     def _function(self, name: str, path: str, arguments: Sequence[Tensor]) -> list[Tensor]:
         """Return the known facts about the results of a call."""
-        function = self._functions[name]
+        function = self.functions[name]
         if defs.has_frames(function):
             return self._on_host(function, path)
         shapes = [
@@ -204,7 +200,7 @@ class Flow:
         ]
         given = zip(function.signature.input_arg, arguments, shapes, strict=True)
         known = {arg.name: [dataclasses.replace(one, shape=s)] for arg, one, s in given}
-        inferred = Inferred(function, shapes, self._functions)
+        inferred = Inferred(function, shapes, self.functions)
         return _Body(self, function, path, inferred, known).run()
 
     def _on_host(self, function: FunctionDef, path: str) -> list[Tensor]:
@@ -214,15 +210,11 @@ class Flow:
             self.follow_hosted(node, f"{path}/{node.name}", operands)
         return [Tensor(varies=True) for _ in function.signature.output_arg]
 
-    def is_hosted(self, function: str, node: NodeDef) -> bool:
-        """Return whether a node other than a script op is on the host."""
-        return node.op not in op_kinds.SCRIPT_OPS and (function, node.name) in self._hosted
-
     def follow_hosted(self, node: NodeDef, path: str, operands: list[Tensor]) -> None:
         """Follow the functions that a host op calls, since XLA compiles clusters of them."""
         given = [Tensor(varies=True)] * len(operands[node.op in op_kinds.BRANCH_OPS :])
-        for i, name in enumerate(defs.called_functions(node, self._functions)):
-            if name in self._functions and self._function_matters(name):
+        for i, name in enumerate(defs.called_functions(node, self.functions)):
+            if name in self.functions and self._function_matters(name):
                 self._function(name, f"{path}:{i}", given)
 
     def called(
@@ -236,7 +228,7 @@ class Flow:
                 results = self._branches(node, path, operands)
                 self._note((function, node.name), results)
                 return results
-            if node.op in self._functions:
+            if node.op in self.functions:
                 return self._function(node.op, path, operands)
             if node.op in op_kinds.CALL_OPS:
                 return self._function(node.attr["f"].func.name, path, operands)
@@ -256,7 +248,7 @@ class Flow:
         ]
 
     def _loop(self, node: NodeDef, path: str, operands: list[Tensor]) -> list[Tensor]:
-        body = self._functions[node.attr["body"].func.name]
+        body = self.functions[node.attr["body"].func.name]
         same = control_flow.invariants(body)
         state = [
             one if i in same else dataclasses.replace(one, varies=True)
@@ -278,12 +270,12 @@ class Flow:
         """Return whether a node, or a function that it calls, may make bounded sizes."""
         if node.op in op_kinds.SCRIPT_OPS:
             return True
-        return any(map(self._function_matters, defs.called_functions(node, self._functions)))
+        return any(map(self._function_matters, defs.called_functions(node, self.functions)))
 
     def _function_matters(self, name: str) -> bool:
         if name not in self._matter:
             self._matter[name] = False
-            function = self._functions[name]
+            function = self.functions[name]
             self._matter[name] = sources.in_function(function, is_entry=False) or any(
                 map(self.matters, function.node_def)
             )
@@ -293,12 +285,8 @@ class Flow:
         self, node: NodeDef, function: str, path: str, operands: list[Tensor]
     ) -> list[Tensor] | None:
         """Return the known facts about a script op's results, or None if no size is bounded."""
-
-        def symbol(result: int, dim: int, bound: int | None) -> Symbol:
-            return Symbol((path, result, dim), bound)
-
         source = (function, node.name)
-        shapes = self._results(source, node, operands, symbol)
+        shapes = self._results(source, node, operands, symbol_maker(path))
         if shapes is None:
             return None
         found = []
@@ -386,7 +374,7 @@ class Flow:
             str(error),
             found or frozenset({key}),
             tuple(shapes),
-            bool(defs.called_functions(node, self._functions)),
+            bool(defs.called_functions(node, self.functions)),
         )
         return [Tensor(shape, varies=True) for shape in shapes]
 
@@ -416,14 +404,14 @@ class _Body:
     def _node(self, node: NodeDef, operands: list[Tensor]) -> list[Tensor]:
         flow, name, path = self.flow, self.function.signature.name, f"{self.path}/{node.name}"
         tainted = any(operand.tainted for operand in operands)
-        if flow.is_hosted(name, node):
+        if node.op not in op_kinds.SCRIPT_OPS and (name, node.name) in flow.hosted:
             flow.follow_hosted(node, path, operands)
             return [dataclasses.replace(r, varies=True) for r in self._fixed(node, operands)]
         if not tainted and not flow.makes_sizes(node, operands) and not flow.matters(node):
             return self._fixed(node, operands)
         if node.op in op_kinds.SCRIPT_OPS:
             return flow.script_op(node, name, path, operands) or self._fixed(node, operands)
-        if defs.called_functions(node, flow._functions):
+        if defs.called_functions(node, flow.functions):
             return flow.called(node, name, path, operands, self.inferred.count(node.name))
         return flow.op(Site(node, path, self.inferred.shapes(node.name)), name, operands)
 
@@ -439,6 +427,11 @@ class _Body:
                 contents = [result.contents for result in found] or contents
         varies = does_vary(node, operands)
         return [Tensor(*known, varies=varies) for known in zip(shapes, contents, strict=True)]
+
+
+def symbol_maker(path: str) -> SymbolMaker:
+    """Return the maker of the symbols of an op, by the path to it."""
+    return lambda result, dim, bound: Symbol((path, result, dim), bound)
 
 
 def _symbols(path: str, result: int) -> Callable[[int], Symbol]:

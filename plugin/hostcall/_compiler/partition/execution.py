@@ -2,12 +2,11 @@
 
 TensorFlow keeps compiled programs by the name of the function. A function that is traced again, by
 a new `tf.function` of it say, has clusters that differ only in their names. So `share` makes the
-names from the contents. The contents include the names of the nodes, so messages and profiles stay
-those of each program.
+names from the contents, the names of the nodes included.
 
-The parts of a function on several devices meet by a rendezvous. TensorFlow's call kernels make one
-from the settings of the function runtime. Some runtimes lack them, say that of an iterator that
-sessions share. So hostcall's kernels bring a rendezvous (partitioned_function_kernel.cc).
+The parts of a function on several devices meet by a rendezvous, which TensorFlow's call kernels
+make from the settings of the function runtime. Some runtimes lack them, say that of an iterator
+that sessions share. So hostcall's kernels bring one (partitioned_function_kernel.cc).
 
 Handing a callback of a few microseconds from thread to thread takes many. TensorFlow has an
 executor that runs a function's nodes one after the other, on the caller's thread. It knows loops
@@ -34,9 +33,8 @@ _DIGITS = 32  # of a digest
 def share(functions: dict[str, FunctionDef], others: Mapping[str, FunctionDef]) -> None:
     """Rename clusters that may be shared, and the functions that they call, by their contents.
 
-    Args:
-      functions: the functions of a finished partitioning, by name. Changed in place.
-      others: other functions that they may call. They stay as they are: clusters call copies.
+    The functions of a finished partitioning change in place. Of the `others` that they may call,
+    clusters call copies.
     """
     shared = _Shared({**others, **functions})
     clusters = [name for name, each in functions.items() if attributes.CLUSTER in each.attr]
@@ -53,11 +51,7 @@ def share(functions: dict[str, FunctionDef], others: Mapping[str, FunctionDef]) 
 
 
 class _Shared:
-    """Functions under names made from their contents.
-
-    Attributes:
-      functions: the functions, by these names.
-    """
+    """Functions under names made from their contents."""
 
     def __init__(self, functions: Mapping[str, FunctionDef]):
         self.functions: dict[str, FunctionDef] = {}
@@ -159,11 +153,7 @@ def run_in_sequence(functions: Mapping[str, Any], old: Mapping[str, Any]) -> Non
     """Make partitioned functions run on one thread, if none of their nodes could run in parallel.
 
     All nodes must be for one device: nodes on several devices wait for each other in an order that
-    is not known here.
-
-    Args:
-      functions: the functions of a partitioning.
-      old: other functions that clusters may call.
+    is not known here. Clusters may call `old` functions, too.
     """
     on_host = [f for f in functions.values() if attributes.CLUSTER not in f.attr]
     if not all(map(_is_sequence, on_host)):

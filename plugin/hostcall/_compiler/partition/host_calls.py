@@ -81,9 +81,8 @@ def raises_carrier(call: Callable[..., T]) -> Callable[..., T]:
 def refusal(token: str, complaint: str) -> tuple[int, str] | None:
     """Return a status code and the reason why a nested call cannot be made, or None if it can.
 
-    Args:
-      token: that of the entry in TensorFlow's registry that is to be called.
-      complaint: the problem of the thread's stack, or "".
+    `token` leads to the entry that is to be called; `complaint` is the problem of the thread's
+    stack, or "".
     """
     entry = token_registry.find(token)
     spec = entry if isinstance(entry, CallbackSpec) else None
@@ -121,9 +120,7 @@ def take_own_kernel(node: NodeDef) -> None:
 def redirect(functions: Iterable[Any], are_regions: bool = False) -> None:
     """Give the script ops on the host the tokens of entries that keep the contract above.
 
-    Args:
-      functions: the FunctionDefs of a partitioning, or those of regions.
-      are_regions: whether XLA has compiled a program for the shapes of their results.
+    XLA has compiled a program for the result shapes of the functions of regions.
 
     Raises:
       LoweringError: if the Python function of an op does not exist in this process, or is not made
@@ -298,9 +295,7 @@ def _tidy(tensor: Any) -> Any:
 def _unshared(arrays: list[np.ndarray], given: set[int]) -> list[np.ndarray]:
     """Return arrays without gaps, whose memory the kernel may take over.
 
-    Args:
-      arrays: the results of a function; the list is emptied.
-      given: the ids of the arrays that the function was given.
+    The list of results, `arrays`, is emptied; `given` are the ids of the function's arguments.
     """
     unshared = []
     while arrays:

@@ -1,10 +1,9 @@
 """Selection of the nodes that stay on the host, with a reason for each.
 
 XLA wants to know some operands when it compiles: the begin of a slice, the length of a range, the
-axis of a sum. It compiles a program for each value of them, which is right for constants and for
-values that follow from shapes. If an operand depends on data, TensorFlow keys the cluster, with all
-the work in it, on every value that the operand is computed from. So the ops with these operands run
-on the host. They rarely take much time.
+axis of a sum. If such an operand depends on data, TensorFlow keys the cluster, with all the work in
+it, on every value that the operand is computed from. So the op, which rarely takes much time, runs
+on the host.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import dataclasses
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import tensorflow as tf
 
@@ -37,14 +36,11 @@ _INDEX_OPS = frozenset(
 _REASON = "XLA wants to know operand '{operand}' when it compiles, and it depends on data"
 
 
-class DataConstants:
-    """The ops with data-dependent operands that XLA wants to know when it compiles: see HostOps."""
+class _DataConstants:
+    """The ops with data-dependent operands that XLA wants to know when it compiles."""
 
-    def __init__(
-        self, functions: Mapping[str, Any], constant_operands: Callable[[Any], Sequence[int]]
-    ) -> None:
+    def __init__(self, functions: Mapping[str, Any]) -> None:
         self._functions = functions
-        self._constant_operands = constant_operands
 
     @functools.cached_property
     def _varying(self) -> VaryingValues:
@@ -73,7 +69,7 @@ class DataConstants:
     def _operands(self, function: str, node: NodeDef) -> list[int]:
         if node.op.startswith("Xla") or node.op in self._functions or defs.callees(node):
             return []  # only XLA has a kernel, or the called functions are checked
-        operands = self._constant_operands(node)
+        operands = op_kinds.constant_operands(node)
         # Lists cannot leave a compiled program, so all their users would have to move too.
         if not operands or defs.handles(node, _VARIANT, self._functions):
             return []
@@ -259,40 +255,32 @@ def _is_in_order(node: NodeDef) -> bool:
     return op_kinds.has_effect(node) or async_calls.takes_turns(node)
 
 
-def _ops(functions: Mapping[str, Any], kinds: frozenset[str]) -> Effects:
-    """Return what tells whether a node, or one that it reaches, is one of these ops."""
-    return Effects(functions, lambda node: node.op in kinds, kinds)
+class Rules(NamedTuple):
+    """The rules by which nodes are for the host, on the device of a function.
+
+    Attributes:
+      choose: returns the route of a script op.
+      has_kernel: returns whether XLA can compile a node's op.
+      marked: returns whether a node must be on the host in any case.
+    """
+
+    choose: Callable[[Any], Choice]
+    has_kernel: Callable[[Any], bool]
+    marked: Callable[[Any], bool]
 
 
 class HostOps:
     """The nodes of some functions that are for the host.
 
-    Args:
-      functions: the functions to look into, by name.
-      choose: chooses the route of a script op, by its NodeDef.
-      has_kernel: whether XLA can compile an op, by its NodeDef.
-      constant_operands: the positions of the operands of an op that XLA wants to know when it
-        compiles, by its NodeDef.
-      marked: whether a node must be on the host in any case, by its NodeDef.
-
     Attributes:
-      choose: as given.
+      choose: returns the route of a script op.
       in_order: the nodes whose calls of Python run one at a time.
     """
 
-    def __init__(
-        self,
-        functions: Mapping[str, Any],
-        choose: Callable[[Any], Choice],
-        has_kernel: Callable[[Any], bool],
-        constant_operands: Callable[[Any], Sequence[int]],
-        marked: Callable[[Any], bool],
-    ) -> None:
+    def __init__(self, functions: Mapping[str, Any], rules: Rules) -> None:
         self._functions = functions
-        self.choose = choose
-        self._has_kernel = has_kernel
-        self._data_constants = DataConstants(functions, constant_operands)
-        self._marked = marked
+        self.choose, self._has_kernel, self._marked = rules
+        self._data_constants = _DataConstants(functions)
         kinds = {node.op for function in functions.values() for node in function.node_def}
         self._must = Effects(functions, self._must_be_on_host, kinds)
         # Few functions have marks. Searching their bytes takes a tenth of the time.
@@ -300,8 +288,8 @@ class HostOps:
         self._marks = [m for m in _FOR_HOST if any(m.encode() in text for text in texts)]
         self._effects = Effects(functions, op_kinds.has_effect)
         self.in_order = Effects(functions, _is_in_order, op_kinds.SCRIPT_OPS)
-        self._branches = _ops(functions, op_kinds.BRANCH_OPS)
-        self._made_up = _ops(functions, _MADE_UP)
+        self._branches = Effects(functions, None, op_kinds.BRANCH_OPS)
+        self._made_up = Effects(functions, None, _MADE_UP)
         self._obstacles: dict[tuple[str, bool], str] = {}
         self._data_reasons: dict[str, str] = {}
 
@@ -358,7 +346,13 @@ class HostOps:
         if defs.has_frames(function):
             reason = "TensorFlow 1's loops and branches are not partitioned"
             return Findings({node.name: reason for node in function.node_def}, set())
-        reasons = self._reasons(function)
+        reasons = {}
+        for node in function.node_def:
+            reason = self._obstacle(node, inside_loop=False)
+            if not reason and defs.handles(node, _STRING, self._functions):
+                reason = "it works on strings"
+            if reason:
+                reasons[node.name] = reason
         made_up = {arg.name for arg in function.signature.input_arg} if after_branch else set()
         for node in defs.program_order(function):
             takes = any(defs.source(value) in made_up for value in defs.data_inputs(node))
@@ -389,16 +383,6 @@ class HostOps:
             if reason := self._data_reasons[name]:
                 return f"in {name}: {reason}"
         return self._data_constants.reason(function, node)
-
-    def _reasons(self, function: FunctionDef) -> dict[str, str]:
-        found = {}
-        for node in function.node_def:
-            reason = self._obstacle(node, inside_loop=False)
-            if not reason and defs.handles(node, _STRING, self._functions):
-                reason = "it works on strings"
-            if reason:
-                found[node.name] = reason
-        return found
 
     def _obstacle(self, node: NodeDef, inside_loop: bool) -> str:
         """Return the reason why a node is not compiled, or an empty text."""

@@ -2,30 +2,28 @@
 
 A *host op* cannot or must not be compiled: a script op whose results have no known shape, say, or
 an op on strings (`host_ops.py`). A loop, branch or call that holds a host op is one itself, and the
-functions that it calls are partitioned in turn. All other nodes are put into clusters
-(`boundary_values.py`). Each cluster is a must-compile function.
+functions that it calls are partitioned in turn. All other nodes are put into clusters, each a
+must-compile function of its own.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Sequence
+from collections import defaultdict
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
+import tensorflow as tf
+
 from hostcall._compiler import function_edits
-from hostcall._compiler.partition import boundary_values, host_calls, placement
-from hostcall._compiler.partition.boundary_values import (
-    TRIVIAL_OPS,
-    partition,
-    passes_inner_values,
-    place_of,
-)
-from hostcall._compiler.partition.host_ops import Findings, HostOps
-from hostcall._compiler.route_selection import Choice
+from hostcall._compiler.partition import host_calls, placement
+from hostcall._compiler.partition.host_ops import Findings, HostOps, Rules
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.tensor_structures import WIDE
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
+from hostcall_runtime import _scheduling
+from hostcall_runtime._scheduling import Place
 
 # The end of new functions' names.
 SUFFIX = "__partitioned"
@@ -33,13 +31,16 @@ SUFFIX = "__partitioned"
 # The condition of a loop is a handful of scalar ops; starting a program costs more.
 _SMALL_CONDITION = 16
 
+# Ops that cost less than starting a compiled program.
+TRIVIAL_OPS = op_kinds.IDENTITIES | {
+    *("EnsureShape", "ExpandDims", "NoOp", "PreventGradient", "ReadVariableOp", "Reshape"),
+    *("Shape", "Squeeze", "StopGradient"),
+}
+_EITHER_OPS = op_kinds.IDENTITIES | {"NoOp"}
 
-@dataclasses.dataclass(frozen=True)
-class Cluster:
-    """The nodes that are compiled together: the name of their function, and their names."""
-
-    name: str
-    nodes: list[str]
+_INT32 = tf.int32.as_datatype_enum
+# Values of this dtype exist inside a compiled program, which can neither take nor return them.
+_VARIANT = tf.variant.as_datatype_enum
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +51,7 @@ class PartitionedFunction:
       name: the function's name before.
       new_name: the name of the function that replaces it.
       host_ops: the nodes that stay on the host, with the reason for each.
-      clusters: the other nodes.
+      clusters: the names of the other nodes, by the names of their clusters.
       must_be_on_host: the ops, by their types, that are on the host in their own right.
       calls_on_host: the loops, branches and calls, by their types, that are on the host.
     """
@@ -58,24 +59,22 @@ class PartitionedFunction:
     name: str
     new_name: str
     host_ops: dict[str, str]
-    clusters: list[Cluster]
+    clusters: dict[str, list[str]]
     must_be_on_host: frozenset[str]
     calls_on_host: frozenset[str]
 
 
 class Partitioner:
-    """A partitioner for a function and all functions that it reaches.
+    """A partitioner for a function of a library and all functions that it reaches.
 
     Args:
-      library: the library that holds them.
-      choose, has_kernel, constant_operands, marked: see HostOps.
-      gradient: whether the function to be partitioned is the gradient of a partitioned one.
-      refused: whether XLA refuses that function.
+      rules: decide which of their nodes are for the host.
       suffix: the end of new functions' names.
       device: the full name of the device that clusters are compiled for, if it is no CPU.
+      gradient: whether the function to be partitioned is the gradient of a partitioned one.
+      refused: whether XLA refuses that function.
 
     Attributes:
-      library, device: as given.
       host_ops: the nodes of the library that are for the host.
       functions: the new functions, by name.
       plans: the result for each function.
@@ -84,18 +83,15 @@ class Partitioner:
     def __init__(
         self,
         library: FunctionDefLibrary,
-        choose: Callable[[Any], Choice],
-        has_kernel: Callable[[Any], bool],
-        constant_operands: Callable[[Any], Sequence[int]],
-        marked: Callable[[Any], bool],
+        rules: Rules,
+        suffix: str,
+        device: str,
         gradient: bool = False,
         refused: bool = False,
-        suffix: str = SUFFIX,
-        device: str = "",
     ) -> None:
         self.library = library
-        self._old: dict[str, Any] = {f.signature.name: f for f in library.function}
-        self.host_ops = HostOps(self._old, choose, has_kernel, constant_operands, marked)
+        self._old = defs.by_name(library)
+        self.host_ops = HostOps(self._old, rules)
         self._gradient = gradient
         self._refused = refused
         self._suffix = suffix
@@ -105,27 +101,27 @@ class Partitioner:
         self.functions: dict[str, Any] = {}
         self.plans: list[PartitionedFunction] = []
 
-    def _is_cluster(self, name: str) -> bool:
-        """Return whether a function has come out of a partitioning."""
-        return attributes.CLUSTER in self._old[name].attr
-
     def must_partition(self, name: str) -> bool:
         """Return whether a function cannot, or must not, be compiled as a whole."""
         if self._refused:
             return True
-        if self._is_cluster(name):
+        if attributes.CLUSTER in self._old[name].attr:
             return False
         if self.host_ops.must_partition(name):
             return True
-        return self._gradient and self._has_inner_values_or(name, self._findings(name).reasons)
+        return self._gradient and (
+            self._passes_inner_values(name) or bool(self._findings(name).reasons)
+        )
 
     def has_host_op(self, name: str) -> bool:
         """Return whether a function has ops that go to the host since XLA does not compile them."""
         found = self._findings(name)
-        return self._has_inner_values_or(name, found.reasons.keys() - found.data_constants)
+        return self._passes_inner_values(name) or bool(found.reasons.keys() - found.data_constants)
 
-    def _has_inner_values_or(self, name: str, host_ops: Collection[str]) -> bool:
-        return passes_inner_values(self._old[name]) or bool(host_ops)
+    def _passes_inner_values(self, name: str) -> bool:
+        """Return whether a function takes or returns values that exist only inside a program."""
+        signature = self._old[name].signature
+        return any(arg.type == _VARIANT for arg in (*signature.input_arg, *signature.output_arg))
 
     def _findings(self, name: str) -> Findings:
         return self.host_ops.find(self._old[name], self._gradient)
@@ -138,7 +134,7 @@ class Partitioner:
     def is_one_cluster(self, name: str) -> bool:
         """Return whether a partitioned function is one cluster with only trivial ops around it."""
         plan = next(plan for plan in self.plans if plan.name == name)
-        inside = {node for cluster in plan.clusters for node in cluster.nodes}
+        inside = {node for nodes in plan.clusters.values() for node in nodes}
         outside = [node for node in self._old[name].node_def if node.name not in inside]
         return len(plan.clusters) == 1 and all(node.op in TRIVIAL_OPS for node in outside)
 
@@ -155,7 +151,7 @@ class Partitioner:
         places = {
             node.name: place_of(node, reasons, found.index_nodes) for node in function.node_def
         }
-        host, clusters = partition(function, new_name, places, self._old)
+        host, clusters = _Division(function, new_name, places, self._old).functions()
         if name != self._entry:  # the caller knows the entry's name
             defs.note_function(host.node_def, name)
         self._add(host, clusters)
@@ -165,7 +161,7 @@ class Partitioner:
             if node.op != "Const" and called.isdisjoint(c.name for c in defs.callees(node)):
                 on_host[node.name] = reasons.get(node.name) or _reason_of_partition(node)
                 self._partition_callees(node, not found.made_up.isdisjoint(inputs[node.name]))
-        named = [Cluster(c.signature.name, [n.name for n in c.node_def]) for c in clusters]
+        named = {c.signature.name: [node.name for node in c.node_def] for c in clusters}
         kept = [node for node in function.node_def if node.name in reasons]
         calls = frozenset(n.op for n in kept if defs.called_functions(n, self._old))
         chosen = frozenset(node.op for node in kept) - calls
@@ -196,13 +192,12 @@ class Partitioner:
         function: Any = protos.copy_of(old)
         placement.return_handles_themselves(function, self._old)
         defs.drop_dead_nodes(function, self._old)
-        boundary_values.replace(function)
+        _replace_made_up(function)
         for node in function.node_def:
             node.attr.pop("_class", None)  # colocated nodes may be separated
         last = self.host_ops.in_order.chain(function)
-        if last is not None and last.name not in function.control_ret.values():
-            function.control_ret[last.name] = last.name
-            function.signature.control_output.append(last.name)
+        if last is not None:
+            function_edits.add_control_output(function, last.name)
         return function
 
     def _partition_callees(self, node: NodeDef, after_branch: bool) -> None:
@@ -242,3 +237,212 @@ def _reason_of_partition(node: NodeDef) -> str:
     if node.op in TRIVIAL_OPS:
         return "it is too little to compile"
     return "its values cannot leave a compiled program"
+
+
+def place_of(node: NodeDef, host_ops: Container[str], either: Container[str] = ()) -> Place:
+    """Return where a node may run, from the names of nodes that are for the host, or for either."""
+    if node.name in host_ops:
+        return Place.HOST
+    return Place.EITHER if node.op in _EITHER_OPS or node.name in either else Place.COMPILED
+
+
+def _replace_made_up(function: Any) -> None:
+    """Replace made-up variants by lists without elements, in place.
+
+    For the gradient of a conditional, a branch returns made-up values in the place of the other
+    branches' values. On the host, a made-up variant is empty, and TensorFlow cannot make zeros of
+    it. A list serves as well, since nothing reads it.
+    """
+    for node in defs.nodes_of(function, {"FakeParam"}):
+        if node.attr["dtype"].type != _VARIANT:
+            continue
+        name = f"{node.name}/hostcall_any"
+        controls = [value for value in node.input if value.startswith("^")]
+        # The controls make it run where the node does, perhaps in a branch of TensorFlow 1.
+        unknown = protos.node_def_pb2.NodeDef(name=name, op="Const", input=controls)
+        unknown.attr["dtype"].type = _INT32
+        unknown.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(-1, tf.int32))
+        function.node_def.append(unknown)
+        defs.replace_value(function, f"{node.name}:output:0", f"{node.name}:handle:0")
+        node.op = "EmptyTensorList"
+        node.attr.clear()
+        node.attr["element_dtype"].type = tf.float32.as_datatype_enum
+        node.attr["shape_type"].type = _INT32
+        node.input[:] = [f"{name}:output:0", f"{name}:output:0", *controls]
+
+
+def _assign(
+    function: FunctionDef, nodes: list[Any], places: Mapping[str, Place], types: defs.Types
+) -> dict[str, int]:
+    """Return the cluster number of each node that is in a cluster, by name."""
+    chosen = [places[node.name] for node in nodes]
+    before = defs.predecessors(nodes)
+    groups = _groups(function, nodes, chosen, types)
+    steps = _scheduling.assign(chosen, before, groups)
+    floors = _floors(nodes, steps)
+    if floors:
+        steps = _scheduling.assign(chosen, before, groups, floors)
+    worth = {s for s, node in zip(steps, nodes, strict=True) if node.op not in TRIVIAL_OPS}
+    idle = [i for i, step in enumerate(steps) if step % 2 == 0 and step not in worth]
+    if idle:
+        for i in idle:
+            chosen[i] = Place.HOST
+        steps = _scheduling.assign(chosen, before, groups, floors)
+    if not floors:
+        grouped = {i for group in groups for i in group}
+        compiled = {i for i, place in enumerate(chosen) if place is Place.COMPILED}
+        steps = _scheduling.sink(before, steps, compiled - grouped)
+    number = {step: i for i, step in enumerate(sorted({s for s in steps if s % 2 == 0}))}
+    return {n.name: number[s] for s, n in zip(steps, nodes, strict=True) if s in number}
+
+
+def _floors(nodes: list[Any], steps: list[int]) -> list[int]:
+    """Return the step before which each node must not run, if the function is to be cut in two."""
+    later = [attributes.LATER in node.attr for node in nodes]
+    if not any(later):
+        return []
+    end = max((step for step, late in zip(steps, later, strict=True) if not late), default=0)
+    return [end + 1 if late else 0 for late in later]
+
+
+def _groups(
+    function: FunctionDef, nodes: list[Any], places: list[Place], types: defs.Types
+) -> list[list[int]]:
+    """Group nodes that pass each other values which cannot leave a compiled program.
+
+    Nodes that take these values from outside of the function, or return them, are put on the host.
+    """
+    groups = _scheduling.Groups[int]()
+    position = {node.name: i for i, node in enumerate(nodes)}
+    returned = {defs.source(v) for v in function.ret.values() if types.of(v) == _VARIANT}
+    for i, node in enumerate(nodes):
+        if node.name in returned:
+            places[i] = Place.HOST
+        if not types.handles(node, _VARIANT):
+            continue
+        for value in defs.data_inputs(node):
+            if types.of(value) != _VARIANT:
+                continue
+            producer = position.get(defs.source(value))
+            if producer is None:
+                places[i] = Place.HOST
+            else:
+                groups.unite(i, producer)
+    return [group for group in groups.of(range(len(nodes))) if len(group) > 1]
+
+
+class _Division:
+    """The division of a function into host ops and clusters, by the places of its nodes."""
+
+    def __init__(
+        self,
+        function: FunctionDef,
+        new_name: str,
+        places: Mapping[str, Place],
+        functions: Mapping[str, Any],
+    ) -> None:
+        self._function = function
+        self._new_name = new_name
+        self._types = defs.Types(function, functions)
+        ordered = defs.program_order(function)
+        # Each cluster gets its own constants: XLA wants to know many operands when it compiles.
+        self._constants = {n.name: n for n in ordered if n.op == "Const" and not n.input}
+        nodes = [node for node in ordered if node.name not in self._constants]
+        self._cluster_of = _assign(function, nodes, places, self._types)
+        self._host = [node for node in nodes if node.name not in self._cluster_of]
+        self._members: dict[int, list[Any]] = defaultdict(list)
+        for node in nodes:
+            if node.name in self._cluster_of:
+                self._members[self._cluster_of[node.name]].append(node)
+        self._call_names = self._unused_names(self._members)
+        # For each cluster, its values and nodes that other clusters or the host wait for.
+        self._exports: dict[int, dict[str, int]] = defaultdict(dict)
+        self._awaited: dict[int, dict[str, None]] = defaultdict(dict)
+        self._find_exports()
+
+    def _unused_names(self, numbers: Iterable[int]) -> dict[int, str]:
+        taken = {node.name for node in self._function.node_def}
+        taken.update(arg.name for arg in self._function.signature.input_arg)
+        prefix = "hostcall_cluster"
+        while any(f"{prefix}_{number}" in taken for number in numbers):
+            prefix += "_"
+        return {number: f"{prefix}_{number}" for number in numbers}
+
+    def _find_exports(self) -> None:
+        consumers = [(node.input, self._cluster_of.get(node.name)) for node in self._host]
+        consumers += [(n.input, number) for number, ns in self._members.items() for n in ns]
+        # Sorted, since the maps of a message have no stable order and names must be reproducible.
+        consumers.append((sorted(self._function.ret.values()), None))
+        awaited = sorted(self._function.control_ret.values())
+        consumers.append(([f"^{name}" for name in awaited], None))
+        for values, consumer in consumers:
+            for value in values:
+                producer = self._cluster_of.get(defs.source(value))
+                if producer is None or producer == consumer:
+                    continue
+                if value.startswith("^"):
+                    self._awaited[producer].setdefault(value[1:])
+                else:
+                    exports = self._exports[producer]
+                    exports.setdefault(value, len(exports))
+
+    def functions(self) -> tuple[Any, list[Any]]:
+        """Return the function on the host, and the clusters."""
+        host: Any = protos.copy_of(self._function)
+        host.signature.name = self._new_name
+        del host.node_def[:]
+        for node in self._host:
+            added = host.node_def.add()
+            added.CopyFrom(node)
+            added.input[:] = self._outside(node.input)
+        clusters = []
+        for number, members in sorted(self._members.items()):
+            cluster, taken = self._cluster(number, members)
+            signature = cluster.signature
+            name = self._call_names[number]
+            call = defs.call_node(name, signature, taken, signature.is_stateful)
+            # TensorFlow compiles a call if the node has this; the function's does not count.
+            call.attr[defs.MUST_COMPILE].b = True
+            host.node_def.append(call)
+            clusters.append(cluster)
+        for name, value in self._function.ret.items():
+            host.ret[name] = self._outside([value])[0]
+        for name, node in self._function.control_ret.items():
+            host.control_ret[name] = self._outside([f"^{node}"])[0][1:]
+        self._add_constants(host)
+        return host, clusters
+
+    def _outside(self, values: Iterable[str]) -> list[str]:
+        """Rewire the inputs of a host op to the calls of clusters."""
+        found: dict[str, None] = {}
+        data: list[str] = []
+        for value in values:
+            number = self._cluster_of.get(defs.source(value))
+            if value.startswith("^"):
+                found.setdefault(value if number is None else f"^{self._call_names[number]}")
+            elif number is None:
+                data.append(value)
+            else:
+                index = self._exports[number][value]
+                data.append(f"{self._call_names[number]}:output:{index}")
+        return data + list(found)
+
+    def _cluster(self, number: int, members: list[Any]) -> tuple[Any, list[str]]:
+        """Return a cluster's function, and the inputs of the node that calls it."""
+        part = function_edits.part_of(members, self._constants, self._types)
+        function, signature = part.function, part.function.signature
+        signature.name = f"{self._new_name}__cluster_{number}"
+        signature.is_stateful = any(self._types.definition_of(n).is_stateful for n in members)
+        for value, index in self._exports[number].items():
+            name = f"hostcall_result_{index}"
+            signature.output_arg.add(name=name, type=self._types.of(value))
+            function.ret[name] = value
+        for name in self._awaited[number]:
+            function.control_ret[name] = name
+            signature.control_output.append(name)
+        return function, self._outside([*part.taken, *part.controls])
+
+    def _add_constants(self, host: FunctionDef) -> None:
+        used = {defs.source(value) for node in host.node_def for value in node.input}
+        used.update(map(defs.source, host.ret.values()), host.control_ret.values())
+        host.node_def.extend(node for name, node in self._constants.items() if name in used)

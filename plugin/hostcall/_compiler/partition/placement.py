@@ -88,14 +88,9 @@ def place(
     functions: Mapping[str, Any],
     device: str,
 ) -> None:
-    """Assign each node of a function on the host its device, or leave it to TensorFlow.
+    """Assign each node of a function its device, in place, or leave it to TensorFlow.
 
-    Args:
-      function: the function, which calls the clusters. Changed in place.
-      clusters: the names of the functions of its clusters.
-      host_ops: the names of the nodes that run on the host.
-      functions: the functions that it may call, by name.
-      device: the full name of the function's device.
+    The function calls the functions `clusters`, and the nodes `host_ops` run on the host.
     """
     host = tf.DeviceSpec.from_string(device).replace(device_type=_CPU, device_index=0).to_string()
     consumers: dict[str, list[NodeDef]] = defaultdict(list)

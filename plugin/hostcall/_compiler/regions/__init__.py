@@ -1,1 +1,0 @@
-"""Regions: host ops that a program calls, in the place of being partitioned around them."""
