@@ -12,7 +12,8 @@ from hostcall import _versions
 _versions.check()
 
 from hostcall import _installation  # noqa: E402
-from hostcall._callbacks.requested_routes import configure, scope  # noqa: E402
+from hostcall._callbacks.requested_routes import scope  # noqa: E402
+from hostcall._callbacks.settings import configure  # noqa: E402
 from hostcall._check.checking import check  # noqa: E402
 from hostcall._check.report import CheckError, CheckReport, Finding  # noqa: E402
 from hostcall._compiler.graph_pass import partition_pass, rewrite  # noqa: E402

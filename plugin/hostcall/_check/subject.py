@@ -20,7 +20,7 @@ from hostcall._functions import callback as functions_callback
 from hostcall._functions import source_location
 from hostcall._functions.callback import Callback
 from hostcall._functions.declarations import declaration_of
-from hostcall._functions.native_code import NativeCode
+from hostcall._functions.native_code import Native
 from hostcall._functions.options import Options, check_callback, check_function
 from hostcall._tf import eager_execution, tensor_structures, token_registry
 from hostcall_runtime import _device_arrays, prepared
@@ -140,7 +140,7 @@ def declared(
         return _of_callback(function, args, kwargs)
     if kwargs:
         raise TypeError(_NO_KEYWORDS.format(name=getattr(function, "__name__", "f")))
-    if isinstance(function, NativeCode) and stateful is None:
+    if isinstance(function, Native) and stateful is None:
         stateful = False  # it runs no Python
     return _of_function(function, result, kind or "numpy", stateful), args
 

@@ -10,8 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from hostcall._functions.frameworks import Native
-from hostcall._functions.native_code import FfiHandler
+from hostcall._functions.native_code import FfiHandler, Native
 
 _numbers = itertools.count(1)
 

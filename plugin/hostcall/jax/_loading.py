@@ -115,13 +115,11 @@ def load() -> None:
     _patches.hide_frames()
     carry()
     _patching.add(_patches.TABLE)
-    frameworks.enter_jax(_Jax())
-
-
-class _Jax:
-    """JAX as a framework whose programs call callbacks: see `frameworks.Jax`."""
-
-    call = staticmethod(_callback.call)
-    is_tracing = staticmethod(_values.is_tracing)
-    check_handler = staticmethod(_handlers.check)
-    run_handler = staticmethod(_handlers.run)
+    frameworks.enter(
+        frameworks.Jax(
+            call=_callback.call,
+            check_handler=_handlers.check,
+            run_handler=_handlers.run,
+            is_tracing=_values.is_tracing,
+        )
+    )
