@@ -21,9 +21,9 @@ from hostcall._functions.call_stats import (
     stats,
 )
 from hostcall._functions.callback import Callback, callback
+from hostcall._functions.callback import mapped as map  # noqa: A004
 from hostcall._functions.declarations import declare
-from hostcall._functions.mapping import mapped as map  # noqa: A004
-from hostcall._functions.native_functions import Native, native
+from hostcall._functions.native_code import Native, native
 from hostcall._functions.specs import BoundedSpec
 from hostcall._replay.calls import RecordedError, RecordingError, ReplayError
 from hostcall._replay.entry_points import record, replay

@@ -13,7 +13,14 @@ from hostcall._frontend import gradients, script_ops, vectorizing
 from hostcall._functions import native_code
 from hostcall._replay import calls
 from hostcall._saving import checking, decoding, writing
-from hostcall._tf import eager_execution, features, parallel_for, patches, token_registry
+from hostcall._tf import (
+    eager_execution,
+    features,
+    parallel_for,
+    patches,
+    py_function_gradient,
+    token_registry,
+)
 from hostcall_runtime import _errors, _library, _runs, prepared
 from hostcall_runtime._patching import Patch, PatchTable, Switch
 
@@ -49,10 +56,8 @@ def _prepare() -> None:
         tell_outgrown=_errors.with_interrupts(announcements.of_outgrown),
         shapes_in_region=_errors.with_interrupts(regions.of_results),
     )
-    bindings.set_max_compilations(settings.max_compilations())
-    bindings.set_checks_assertions(settings.assertions())
     bindings.set_ops_at_risk(sorted(analysis.KINDS))
-    bindings.set_checks_sizes(settings.dynamic_sizes() == settings.CHECKED)
+    settings.tell(bindings)
     bindings.set_refusal(host_calls.refusal)
     bindings.set_recording(*eager_execution.recording_functions)
     bindings.set_table(eager_execution.tape_cache)
@@ -92,7 +97,7 @@ def _all() -> list[Patch]:
             features.SCRIPT_OPS,
             "It makes the ops: nothing public stands between the public functions and the op.",
         ),
-        gradients.patch(),
+        py_function_gradient.replaced_by(gradients.gradient),
         eager_execution.patch(),
         patches.trace_hook(script_ops.finish),
         patches.frames_left_out(*map(_directory_of, (__file__, hostcall_runtime.__file__))),

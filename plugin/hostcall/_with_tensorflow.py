@@ -14,7 +14,8 @@ from hostcall import _versions
 _versions.check()
 
 from hostcall import _installation
-from hostcall._callbacks.requested_routes import configure, scope
+from hostcall._callbacks.requested_routes import scope
+from hostcall._callbacks.settings import configure
 from hostcall._check.checking import check
 from hostcall._check.report import CheckError, CheckReport, Finding
 from hostcall._compiler.graph_pass import partition_pass, rewrite

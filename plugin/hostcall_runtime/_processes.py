@@ -44,17 +44,27 @@ def sendable(function: Callable[..., Any]) -> Callable[..., Any]:
         if inner is function.__func__:
             return function
         return functools.partial(inner, function.__self__)
-    module = getattr(function, "__module__", None)
-    name = getattr(function, "__qualname__", None)
-    if not isinstance(module, str) or not isinstance(name, str) or module not in sys.modules:
-        return function
-    try:
-        found = operator.attrgetter(name)(sys.modules[module])
-    except AttributeError:
-        return function
-    if getattr(found, "__hostcall_function__", None) is function:
-        return DecoratedFunction(module, name)
+    if getattr(found_by_name(function), "__hostcall_function__", None) is function:
+        return DecoratedFunction(function.__module__, function.__qualname__)
     return function
+
+
+def found_by_name(function: object) -> Any:
+    """Return the object to which a function's module and qualname lead now, or None."""
+    module = getattr(function, "__module__", None)
+    qualname = getattr(function, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(qualname, str):
+        return None
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+def has_its_name(function: object) -> bool:
+    """Return whether a function's name leads to it, or to the callback that was made of it."""
+    found = found_by_name(function)
+    return found is not None and getattr(found, "__hostcall_function__", found) is function
 
 
 @dataclasses.dataclass(frozen=True)

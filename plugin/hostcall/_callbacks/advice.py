@@ -10,9 +10,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._callbacks.eager_spec import EagerSpec
-from hostcall._callbacks.structures import BoundedSpec, Spec
+from hostcall._callbacks.callback_spec import CallbackSpec, EagerSpec
+from hostcall._callbacks.structures import BoundedSpec, Spec, is_known
 from hostcall._functions.user_function import CALLBACK
 
 # A blank for the user to fill in: one size, or all sizes.
@@ -36,12 +35,7 @@ _TAKEN = frozenset({"tf", "hostcall"})
 
 
 def in_lines(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
-    """Return the advice that makes the shapes of all results known, on several lines.
-
-    Args:
-      spec: the callback.
-      known: the known spec of each result, or None.
-    """
+    """Return the advice that makes the known specs of all results complete, on several lines."""
     if _name_of_varying(spec.function):
         return f"{_BOUND}, before the call:\n\n    import hostcall\n    {declaration(spec, known)}"
     text = "Write the sizes in the place of each `...`; [] is a scalar."
@@ -145,15 +139,13 @@ def _name_of_varying(function: object) -> str:
 
 def _bounded(spec: CallbackSpec, argument: str) -> str:
     """Return the results of a function in `_VARYING` as a user writes them: one, or a list."""
-    results = [
-        f"hostcall.BoundedSpec([{argument}.shape.num_elements()], {_dtype(dtype)}, [0])"
-        for dtype in spec.outputs.dtypes
-    ]
-    return results[0] if spec.outputs.alone and len(results) == 1 else f"[{', '.join(results)}]"
+    bound = f"[{argument}.shape.num_elements()]"
+    results = [f"hostcall.BoundedSpec({bound}, {_dtype(one)}, [0])" for one in spec.outputs.dtypes]
+    return _listed(spec, results)
 
 
 def _constants(spec: CallbackSpec, known: Sequence[Spec | None]) -> tuple[list[str], str] | None:
-    """Return the lines that declare constant sizes: those after the call, and the one in it.
+    """Return the lines that declare constant sizes, those after the call and the one in it.
 
     Return None where these lines would depend on the structure of the results.
     """
@@ -163,7 +155,7 @@ def _constants(spec: CallbackSpec, known: Sequence[Spec | None]) -> tuple[list[s
         "y" if spec.outputs.alone else f"y[{index}]": said or tf.TensorSpec(None)
         for index, said in enumerate(known)
     }
-    lines = [f"{y}.set_shape({_shape(said)})" for y, said in results.items() if not _is_known(said)]
+    lines = [f"{y}.set_shape({_shape(said)})" for y, said in results.items() if not is_known(said)]
     return lines, f"Tout={_result(spec, known)}"
 
 
@@ -174,16 +166,13 @@ def _sources(spec: CallbackSpec) -> str:
     return f"the inputs ({', '.join(shapes)})" if shapes else "something else"
 
 
-def _is_known(spec: Spec) -> bool:
-    return isinstance(spec, BoundedSpec) or bool(spec.shape.is_fully_defined())
-
-
 def _result(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
+    pairs = zip(known, spec.outputs.dtypes, strict=True)
+    return _listed(spec, [_spec(said or tf.TensorSpec(None, dtype)) for said, dtype in pairs])
+
+
+def _listed(spec: CallbackSpec, results: list[str]) -> str:
     """Return the results as a user writes them: one, or a list."""
-    results = [
-        _spec(tf.TensorSpec(None, dtype) if said is None else said)
-        for said, dtype in zip(known, spec.outputs.dtypes, strict=True)
-    ]
     return results[0] if spec.outputs.alone and len(results) == 1 else f"[{', '.join(results)}]"
 
 

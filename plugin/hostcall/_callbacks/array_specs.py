@@ -20,12 +20,17 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks import advice, result_shapes
-from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, Recording, ShapeFunction
-from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.callback_spec import (
+    CallbackSpec,
+    EagerSpec,
+    NumpySpec,
+    Recording,
+    ShapeFunction,
+)
 from hostcall._callbacks.result_contract import ShapeAgnosticResults
 from hostcall._callbacks.structures import BoundedSpec, Inputs, Outputs, Spec, merge, static_shape
 from hostcall._functions import native_code
-from hostcall._functions.native_code import NativeCode, NativeEntry, contradiction
+from hostcall._functions.native_code import Native, NativeEntry, contradiction
 from hostcall._functions.user_function import UserFunction
 from hostcall_runtime import _device_arrays, _trees, prepared
 from hostcall_runtime._errors import LoweringError, ResultError
@@ -47,10 +52,7 @@ class BorrowingSpec(NumpySpec):
     ) -> Any:
         """Call the function, and return arrays that share no memory with the borrowed ones.
 
-        Args:
-          function: the function to call.
-          arrays: its arguments.
-          declared: the known specs of the results; used where the function takes `out`.
+        `declared` has the known specs of the results, for a function that takes `out`.
 
         Raises:
           ResultError: when the size of an `out` array is unknown, when the function returns a value
@@ -151,11 +153,6 @@ class LendingSpec(BorrowingSpec):
     ) -> Any:
         """Call the function, and return arrays that share no memory with the lent ones.
 
-        Args:
-          function: the function to call.
-          arrays: its arguments.
-          declared: ignored.
-
         Raises:
           ResultError: when the memory of a lent array is still in use after the call.
         """
@@ -185,16 +182,11 @@ def _owned(returned: Any) -> Any:
 class NativeSpec(NumpySpec):
     """Native code (ops PyFunc and PyFuncStateless).
 
-    A compiled program calls it by a custom call of its own. All other callers call its `Native`,
-    a Python function.
+    A compiled program calls it by a custom call of its own, all other callers through Python.
     """
 
     custom_call = native_code.TARGET
-
-    @property
-    def function(self) -> NativeCode:
-        code: NativeCode = self.user.function  # type: ignore[assignment]
-        return code
+    function: Native
 
     def _call(self, lends: bool) -> Callable[..., Any]:
         return self._run
@@ -211,11 +203,7 @@ class NativeSpec(NumpySpec):
         return self.user.given_name or f"native:{self.function.code.name}"
 
     def check_call(self, operands: Sequence[Spec], results: Sequence[Spec]) -> None:
-        """Check that a compiled program may call the code.
-
-        Raises:
-          LoweringError: when the code does not take the operands or make the results.
-        """
+        """Raise a LoweringError unless the code takes the operands and makes the results."""
         wrong = self.function.complaint(operands, results) or self._contradiction(operands, results)
         if wrong:
             raise LoweringError(f"hostcall: {wrong} This is {self.description}.")
@@ -238,7 +226,7 @@ def class_for(user: UserFunction) -> type[NumpySpec]:
         return LendingSpec
     if user.options.shares_memory:
         return BorrowingSpec
-    return NativeSpec if isinstance(user.function, NativeCode) else NumpySpec
+    return NativeSpec if isinstance(user.function, Native) else NumpySpec
 
 
 def of_batch(
@@ -252,11 +240,11 @@ def of_batch(
 
     Args:
       spec: the spec of a call for one element.
-      inputs: the arguments, in the structure of `spec.inputs`. The first axis of each is the batch
-        axis; its size is 1 for an argument that is the same for all elements.
+      inputs: the arguments. Their first axis is the batch axis; its size is 1 for an argument that
+        is the same for all elements.
       level: the number that identifies the batch.
-      divided: for each input of the op, whether the executor divides it among its workers. Each
-        worker gets the other inputs whole. None where the call is not divided.
+      divided: for each input, whether the executor divides it among its workers, each of which
+        gets the others whole. None where the call is not divided.
       grad: the gradient of a call for the batch, or None.
     """
     user = spec.user
@@ -296,11 +284,9 @@ def without_shapes(structure: Any) -> Any:
 def shapes_of_batch(
     shapes: ShapeFunction | None, declared: Sequence[Spec | None]
 ) -> ShapeFunction | None:
-    """Return the shape function of calls for a batch.
+    """Return the shape function of calls for a batch, from that of one element.
 
-    Args:
-      shapes: the shape function of calls for one element, or None.
-      declared: the other known specs of the results for one element.
+    `declared` has the other known specs of the results for one element.
     """
     if shapes is None and not any(declared):
         return None

@@ -13,8 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._callbacks import result_shapes
-from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, ShapeFunction
-from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.callback_spec import CallbackSpec, EagerSpec, NumpySpec, ShapeFunction
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._functions.declarations import declaration_of
 from hostcall._functions.options import Options
@@ -34,11 +33,13 @@ from hostcall_runtime._errors import LoweringError, counted
 
 
 def own_callbacks(nodes: Iterable[Any]) -> None:
-    """Make the default graph own the functions of nodes that are copied into it."""
+    """Make the default graph own the functions and modules of nodes that are copied into it."""
     nodes = list(nodes)
-    own_modules(nodes)
-    for token in _tokens(nodes):
-        script_op_graphs.own(token_registry.find_present(token))
+    for module in filter(None, map(module_of, nodes)):
+        script_op_graphs.own(module)
+    for node in nodes:
+        if node.op in op_kinds.SCRIPT_OPS:
+            script_op_graphs.own(token_registry.find_present(token_of(node)))
     if any(node.op == op_kinds.EAGER_PY_FUNC for node in nodes):
         for op in script_op_graphs.py_functions_of_default_graph():
             token = op.get_attr("token").decode(errors="replace")
@@ -47,12 +48,6 @@ def own_callbacks(nodes: Iterable[Any]) -> None:
             spec = token_registry.find_present(token)
             if isinstance(spec, EagerSpec) and spec.has_own_gradient:
                 py_function_gradient.give_to(op)
-
-
-def _tokens(nodes: Iterable[Any]) -> Iterator[str]:
-    for node in nodes:
-        if node.op in op_kinds.SCRIPT_OPS:
-            yield token_of(node)
 
 
 def wrap(
@@ -107,11 +102,9 @@ def wrap(
 
 
 def spec_of(node: NodeDef) -> CallbackSpec | None:
-    """Return the spec of the function that a script op calls, by its NodeDef.
+    """Return the spec of the function that a script op calls, or None if there is no function.
 
-    Returns:
-      The spec, also for a function that TensorFlow registered itself; None if the function does not
-      exist in this process.
+    A function that TensorFlow registered itself gets a spec.
 
     Raises:
       LoweringError: when the function is not made for the op.
@@ -125,11 +118,7 @@ def spec_of(node: NodeDef) -> CallbackSpec | None:
 
 
 def existing_spec_of(node: NodeDef) -> CallbackSpec:
-    """Return the spec of a script op's function, which must exist.
-
-    Raises:
-      LoweringError: when the function does not exist, or is not made for the op.
-    """
+    """Return the same spec; raise a LoweringError if the function does not exist."""
     spec = spec_of(node)
     if spec is None:
         raise missing(node)
@@ -137,10 +126,9 @@ def existing_spec_of(node: NodeDef) -> CallbackSpec:
 
 
 def unchecked_entry_of(node: NodeDef) -> Any:
-    """Return the registry's entry for a script op, without checking that it is made for the op.
+    """Return the registry's entry for a script op: a spec, a function of TensorFlow's, or None.
 
-    The entry may be a spec, a function of TensorFlow's, or None. This is for callers that describe
-    the op and do not call the function.
+    It may be made for another op: callers describe the op, and do not call the function.
     """
     return token_registry.find(token_of(node))
 
@@ -153,18 +141,14 @@ def token_of(node: NodeDef) -> str:
 
 
 def entry_of(node: NodeDef) -> Any:
-    """Return the registry's entry for a script op: a spec, a function of TensorFlow's, or None.
-
-    Raises:
-      LoweringError: when the entry is not made for the op.
-    """
+    """Return the same entry; raise a LoweringError if it is not made for the op."""
     takes = len(node.attr["Tin"].list.type)
     returns = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
     return entry_for(token_of(node), f"'{node.name}' ({node.op})", node.op, takes, returns)
 
 
 def entry_for(token: str, op: str, kind: str, takes: int, returns: list[tf.DType]) -> Any:
-    """Return the registry's entry for the token of an op.
+    """Return the registry's entry for the token of an op; raise a LoweringError if it does not fit.
 
     The token may name the function of another op, whose results would be wrong. This happens in an
     altered graph, and in one from a process without hostcall: its tokens are mere numbers, which
@@ -176,9 +160,6 @@ def entry_for(token: str, op: str, kind: str, takes: int, returns: list[tf.DType
       kind: the type of the op.
       takes: the number of its inputs.
       returns: the dtypes of its outputs.
-
-    Raises:
-      LoweringError: when the entry is not made for the op.
     """
     entry = token_registry.find(token)
     if entry is None:
@@ -263,14 +244,3 @@ class Module:
 def module_of(node: NodeDef) -> Module | None:
     """Return the module of an op, by its NodeDef; None for other ops, and if it is gone."""
     return _modules.get(node.attr[attributes.MODULE].s) if attributes.MODULE in node.attr else None
-
-
-def any_module() -> bool:
-    """Return whether a graph of this process holds a `Module`."""
-    return bool(_modules)
-
-
-def own_modules(nodes: Iterable[Any]) -> None:
-    """Make the default graph own the modules of nodes that are copied into it."""
-    for module in filter(None, map(module_of, nodes)):
-        script_op_graphs.own(module)

@@ -9,12 +9,11 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks.structures import BoundedSpec, Outputs, Spec
+from hostcall._callbacks.structures import BoundedSpec, Spec, is_known
 from hostcall._tf import attributes, protos, token_registry
 from hostcall._tf.types import NodeDef
 from hostcall_runtime import _locks
@@ -25,66 +24,21 @@ from hostcall_runtime._registry import prepared
 _NAMES = {"float16": "half", "float32": "float", "float64": "double"}
 
 
-class Callback(Protocol):
-    """The names of a callback in messages, and the structure of its results.
+def of(title: str, description: str, declared: Sequence[Spec]) -> Any:
+    """Return the runtime's contract for the results of a callback with these known specs.
 
-    `CallbackSpec` has them. Its module imports this one.
+    See csrc/runtime/result_contract.h: `arrays` converts what the callback has returned to arrays,
+    and `check_shapes` checks shapes alone. Both raise a ResultError for a result that is not as
+    declared.
     """
-
-    title: str
-    outputs: Outputs
-
-    @property
-    def description(self) -> str: ...
-
-
-class ResultContract(Protocol):
-    """The runtime's class; see csrc/runtime/result_contract.h."""
-
-    def arrays(self, returned: Any) -> list[np.ndarray]:
-        """Convert the value that a callback has returned to arrays.
-
-        Raises:
-          ResultError: when a result is not as declared.
-        """
-
-    def check_shapes(self, shapes: Sequence[Any]) -> None:
-        """Check the shapes of results alone.
-
-        Raises:
-          ResultError: when a shape is not as declared.
-        """
-
-
-def of(spec: Callback, declared: Sequence[Spec]) -> ResultContract:
-    """Return the contract for the results of a callback.
-
-    Args:
-      spec: the callback.
-      declared: the known specs of the results.
-    """
-    contract: ResultContract = prepared().ResultContract(
-        title=spec.title,
-        description=spec.description,
+    return prepared().ResultContract(
+        title=title,
+        description=description,
         dtypes=[_NAMES.get(result.dtype.name, result.dtype.name) for result in declared],
         shapes=[_sizes(result.shape) for result in declared],
         bounded=[_bounded(result) for result in declared],
         convert=token_registry.to_array,
     )
-    return contract
-
-
-def count_message(spec: Callback, returned: int) -> str:
-    """Return the message for a callback that returns too many results, or too few."""
-    message: str = prepared().count_message(spec.title, returned, len(spec.outputs.dtypes))
-    return message
-
-
-def shape_message(spec: Callback, index: int, actual: Any, declared: Spec) -> str:
-    """Return the message for a result whose shape is not as declared."""
-    shown = declared if isinstance(declared, BoundedSpec) else declared.shape
-    message: str = prepared().shape_message(spec.title, index, str(tuple(actual)), str(shown))
-    return f"{message} This is {spec.description}."
 
 
 def _sizes(shape: tf.TensorShape) -> list[int] | None:
@@ -113,7 +67,7 @@ def mark_shape_agnostic(node: NodeDef, free: ShapeAgnosticResults) -> None:
 
 
 def shape_agnostic_of(node: NodeDef) -> dict[int, int]:
-    """Return the free shapes that `write` has stored on a node."""
+    """Return the free shapes that `mark_shape_agnostic` has stored on a node."""
     if attributes.SHAPE_AGNOSTIC_RESULTS not in node.attr:
         return {}
     numbers = node.attr[attributes.SHAPE_AGNOSTIC_RESULTS].list.i
@@ -123,18 +77,11 @@ def shape_agnostic_of(node: NodeDef) -> dict[int, int]:
 def with_vectors(specs: Sequence[Spec], free: ShapeAgnosticResults) -> list[Spec]:
     """Return specs with vectors for the results of free shape, unless the shapes are known."""
     return [
-        tf.TensorSpec([_length(free[index])], spec.dtype) if _is_open(spec, index, free) else spec
+        tf.TensorSpec([0 if free[index] == UNUSED else free[index]], spec.dtype)
+        if index in free and not is_known(spec)
+        else spec
         for index, spec in enumerate(specs)
     ]
-
-
-def _is_open(spec: Spec, index: int, free: ShapeAgnosticResults) -> bool:
-    known = isinstance(spec, BoundedSpec) or spec.shape.is_fully_defined()
-    return index in free and not known
-
-
-def _length(count: int) -> int:
-    return 0 if count == UNUSED else count
 
 
 def suffix_of(free: ShapeAgnosticResults) -> str:
@@ -143,18 +90,10 @@ def suffix_of(free: ShapeAgnosticResults) -> str:
 
 
 def returning_vectors(
-    function: Callable[..., Any], spec: Callback, free: ShapeAgnosticResults
+    function: Callable[..., Any], contract: Any, free: ShapeAgnosticResults
 ) -> Callable[..., Any]:
     """Wrap a function of arrays so that its results of free shape are vectors."""
-    if not free:
-        return function
-    any_shape = [tf.TensorSpec(None, dtype) for dtype in spec.outputs.dtypes]
-    contract = of(spec, any_shape)
-
-    def call(*arrays: Any) -> list[Any]:
-        return _as_vectors(contract.arrays(function(*arrays)), free)
-
-    return call
+    return lambda *arrays: _as_vectors(contract.arrays(function(*arrays)), free)
 
 
 def making_vectors(
@@ -202,12 +141,7 @@ class SeenShapes:
         self._results: list[list[_Size] | None] = []  # None: the rank has changed
 
     def note(self, inputs: list[Any], results: list[list[int]]) -> None:
-        """Record one call.
-
-        Args:
-          inputs: the shapes of its inputs.
-          results: the shapes of its results.
-        """
+        """Record the shapes of the inputs and results of one call."""
         with _lock:
             self._calls += 1
             latest, self._latest = self._latest, (inputs, results)
@@ -221,11 +155,7 @@ class SeenShapes:
                 ]
 
     def added_to(self, known: Sequence[Spec | None]) -> tuple[list[Spec | None], str]:
-        """Return the specs of the results completed by seen sizes, and a remark on their origin.
-
-        Args:
-          known: the specs without the seen sizes; None for an unknown result.
-        """
+        """Return the known specs completed by seen sizes, and a remark on their origin."""
         with _lock:
             seen = self._results or [None] * len(known)
             added = [_added(said, sizes) for said, sizes in zip(known, seen, strict=True)]

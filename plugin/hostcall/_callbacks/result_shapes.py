@@ -21,6 +21,7 @@ from hostcall._callbacks.structures import (
     Outputs,
     Spec,
     as_spec,
+    is_known,
     is_leaf,
     is_shape_function,
     merge,
@@ -42,13 +43,6 @@ def ask(shape_function: ShapeFunction, operands: Sequence[Spec]) -> Sequence[Spe
 
     Many shape functions return `tf.TensorSpec(x.shape, x.dtype)` even for a bounded `x`. So the
     function is called again with smaller operands. A size that changes then is only a bound.
-
-    Args:
-      shape_function: maps the operands' specs to a spec, or None, for each result.
-      operands: the operands' specs, as XLA knows them.
-
-    Returns:
-      The function's specs, with a BoundedSpec for each result that has a bounded size.
     """
     said = shape_function(operands)
     if not any(isinstance(operand, BoundedSpec) for operand in operands):
@@ -180,9 +174,7 @@ def trace(
 def pending(spec: CallbackSpec, operands: Sequence[tf.TensorSpec]) -> list[bool]:
     """Return for each result whether its shape function determines it only when XLA compiles.
 
-    Args:
-      spec: the callback.
-      operands: the specs of the op's inputs that tracing knows.
+    `operands` are the specs of the op's inputs that tracing knows.
     """
     count = len(spec.outputs.dtypes)
     if spec.shape_function is None or all(operand.shape.is_fully_defined() for operand in operands):
@@ -193,11 +185,7 @@ def pending(spec: CallbackSpec, operands: Sequence[tf.TensorSpec]) -> list[bool]
     for rank in (1, 2, 3, 4, 0):
         made_up = [_made_up(operand, rank) for operand in operands]
         with contextlib.suppress(Exception):  # the function may reject some of the ranks
-            return [
-                isinstance(said, BoundedSpec)
-                or (said is not None and said.shape.is_fully_defined())
-                for said in spec.shape_function(made_up)
-            ]
+            return [said is not None and is_known(said) for said in spec.shape_function(made_up)]
     return [True] * count
 
 
@@ -210,11 +198,6 @@ def _made_up(operand: tf.TensorSpec, rank: int) -> tf.TensorSpec:
 def resolve(spec: CallbackSpec, node: NodeDef, operands: Sequence[Spec]) -> list[Spec]:
     """Return a spec for each of the user's results, with all sizes or bounds known.
 
-    Args:
-      spec: the callback.
-      node: the NodeDef of its op.
-      operands: the specs of the op's inputs that XLA knows.
-
     Raises:
       LoweringError: when a size stays unknown, or the declarations contradict each other.
     """
@@ -222,7 +205,7 @@ def resolve(spec: CallbackSpec, node: NodeDef, operands: Sequence[Spec]) -> list
         demanded(spec, node, operands), result_contract.shape_agnostic_of(node)
     )
     for index, said in enumerate(resolved):
-        if not isinstance(said, BoundedSpec) and not said.shape.is_fully_defined():
+        if not is_known(said):
             asked_for = requested_routes.asked(node) == requested_routes.CUSTOM_CALL
             error = LoweringError if asked_for else NotInProgramError
             raise error(_unknown_shape(spec, node, index, resolved))
@@ -234,11 +217,6 @@ def known(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec]) ->
 
     The sources, in this order: the shape function (declared by the user, or made for a gradient
     call), the specs in `Tout`, the shapes from tracing. A later one completes an earlier one.
-
-    Args:
-      spec: the callback.
-      node: the NodeDef of its op, or None.
-      operands: the known specs of the op's inputs.
 
     Raises:
       LoweringError: when two of these contradict each other.

@@ -1,134 +1,163 @@
-"""The user's settings for the whole process, except the routes of script ops."""
+"""`hostcall.configure`: the user's settings for the whole process."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from typing import Any
 
+from hostcall._functions.options import AUTO, ROUTES
 from hostcall_runtime import _library
 
 PARTITION, ERROR = "partition", "error"
-_UNCOMPILABLE = (PARTITION, ERROR)
-_ENVIRONMENT = "HOSTCALL_UNCOMPILABLE"
-_BOUND_ENVIRONMENT = "HOSTCALL_MAX_COMPILATIONS"
-_ASSERTIONS_ENVIRONMENT = "HOSTCALL_ASSERTIONS"
+STOCK, CHECKED = "stock", "checked"
 
-# TensorFlow's auto-clustering gives up a cluster after the same number.
-_BOUND = 10
+_CHOICES = {
+    "route": ROUTES,
+    "uncompilable": (PARTITION, ERROR),
+    "dynamic_sizes": (STOCK, CHECKED),
+}
+_DEFAULTS: dict[str, Any] = {
+    "route": AUTO,
+    "uncompilable": PARTITION,
+    "max_compilations": 10,  # as for the clusters of TensorFlow's auto-clustering
+    "assertions": False,
+    "dynamic_sizes": STOCK,
+}
+
+# The settings that C++ reads, with the functions that set them there.
+_SETTERS = {
+    "max_compilations": "set_max_compilations",
+    "assertions": "set_checks_assertions",
+    "dynamic_sizes": "set_checks_sizes",
+}
 
 
-def checked(value: object, what: str = "uncompilable") -> str:
-    """Return `value`, if it is a treatment of functions that XLA refuses.
+def configure(
+    *,
+    route: str | None = None,
+    uncompilable: str | None = None,
+    max_compilations: int | None = None,
+    assertions: bool | None = None,
+    dynamic_sizes: str | None = None,
+) -> None:
+    """Set hostcall's defaults for all threads. Arguments that are left out keep their values.
+
+    The environment variables `HOSTCALL_ROUTE`, `HOSTCALL_UNCOMPILABLE`,
+    `HOSTCALL_MAX_COMPILATIONS`, `HOSTCALL_ASSERTIONS` (1 or 0) and `HOSTCALL_DYNAMIC_SIZES` set the
+    defaults for a process that does not call this function.
+
+    Args:
+      route: the route of the script ops that are traced from now on, one of
+
+        - `"auto"`: a custom call inside one compiled program if the shapes of all results are
+          known or bounded when XLA compiles, and `"partition"` otherwise;
+        - `"custom_call"`: never partitioned. An op that cannot be compiled is an error;
+        - `"partition"`: the script op runs on the host between compiled clusters, and so does every
+          op without an XLA kernel, also in functions without script ops.
+      uncompilable: the treatment of functions that XLA refuses to compile, for example because of
+        an op without an XLA kernel, or a size that depends on values. One of
+
+        - `"partition"`: the function is partitioned around the ops that XLA refuses. One line of
+          the log says so. Functions that XLA compiles are not touched;
+        - `"error"`: TensorFlow's error is raised.
+      max_compilations: the number of combinations of sizes for which XLA compiles one cluster of a
+        partitioned function; 10 by default. The first is compiled at once, and each other one when
+        it has come 9 times. Until then, and after the bound is reached, TensorFlow's own kernels
+        run the cluster. Compiled programs are kept. Clusters are always compiled if they draw
+        random numbers by a seed, or have ops which only XLA knows or callbacks of route
+        "custom_call".
+      assertions: whether functions that are compiled from now on check `tf.debugging.assert_*`,
+        `tf.debugging.Assert` and `tf.debugging.check_numerics`, which XLA drops. The program calls
+        TensorFlow's kernels for them. False by default.
+      dynamic_sizes: the treatment of functions that XLA compiles without hostcall's help, but may
+        compile wrongly. This concerns sizes that only the run knows, as those of `tf.boolean_mask`,
+        and the ops that docs/sharp-bits.md lists. For functions compiled from now on, one of
+
+        - `"stock"`: they are compiled as they are without hostcall. The default;
+        - `"checked"`: the ops that XLA may compile wrongly run on the host, as in all functions
+          that hostcall takes: those with callbacks, and those that XLA refuses.
 
     Raises:
-      ValueError: when it is not.
+      ValueError: when an argument has another value; then nothing is set.
+
+    Examples:
+      >>> hostcall.configure(route="custom_call")  # nothing is partitioned from now on
+      >>> hostcall.configure(route="auto")  # the default
     """
-    return _one_of(value, _UNCOMPILABLE, what)
+    given = {
+        "route": route,
+        "uncompilable": uncompilable,
+        "max_compilations": max_compilations,
+        "assertions": assertions,
+        "dynamic_sizes": dynamic_sizes,
+    }
+    checked = {
+        name: _checked(name, value, name) for name, value in given.items() if value is not None
+    }
+    _values.update(checked)
+    for name in _SETTERS.keys() & checked:
+        _tell(_library.load("hostcall._tensorflow"), name)
 
 
-def _one_of(value: object, choices: Collection[str], what: str) -> str:
-    if value not in choices:
-        raise ValueError(
-            f"hostcall: {what}={value!r} is not one of {', '.join(map(repr, choices))}."
-        )
-    return str(value)
+def tell(bindings: Any) -> None:
+    """Give the bindings the settings that C++ reads."""
+    for name in _SETTERS:
+        _tell(bindings, name)
 
 
-_uncompilable = checked(os.environ.get(_ENVIRONMENT) or PARTITION, _ENVIRONMENT)
+def _tell(bindings: Any, name: str) -> None:
+    value = _values[name]
+    getattr(bindings, _SETTERS[name])(value == CHECKED if name == "dynamic_sizes" else value)
+
+
+def route() -> str:
+    """Return the route of script ops outside of every `hostcall.scope`."""
+    return str(_values["route"])
 
 
 def uncompilable() -> str:
     """Return the treatment of functions that XLA refuses: "partition" or "error"."""
-    return _uncompilable
-
-
-def set_uncompilable(value: str) -> None:
-    """Set the treatment of functions that XLA refuses from now on.
-
-    Raises:
-      ValueError: when `value` is neither "partition" nor "error".
-    """
-    global _uncompilable
-    _uncompilable = checked(value)
-
-
-def checked_bound(value: object, what: str = "max_compilations") -> int:
-    """Return `value` as an int, if it is a number of compilations of one cluster.
-
-    Raises:
-      ValueError: when it is not.
-    """
-    if isinstance(value, str) and value.isdecimal():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**63:
-        raise ValueError(f"hostcall: {what}={value!r} is no count: give a positive int.")
-    return value
-
-
-_max_compilations = checked_bound(os.environ.get(_BOUND_ENVIRONMENT) or _BOUND, _BOUND_ENVIRONMENT)
+    return str(_values["uncompilable"])
 
 
 def max_compilations() -> int:
     """Return the number of combinations of sizes for which one cluster is compiled."""
-    return _max_compilations
-
-
-def set_max_compilations(value: int) -> None:
-    """Set this number for all clusters, from their next call on.
-
-    Raises:
-      ValueError: when `value` is no positive int.
-    """
-    global _max_compilations
-    _max_compilations = checked_bound(value)
-    _library.load("hostcall._tensorflow").set_max_compilations(_max_compilations)
-
-
-STOCK, CHECKED = "stock", "checked"
-_DYNAMIC_SIZES = (STOCK, CHECKED)
-_DYNAMIC_SIZES_ENVIRONMENT = "HOSTCALL_DYNAMIC_SIZES"
-
-
-def checked_sizes(value: object, what: str = "dynamic_sizes") -> str:
-    """Return `value`, if it is a treatment of functions that XLA compiles without hostcall.
-
-    Raises:
-      ValueError: when it is not.
-    """
-    return _one_of(value, _DYNAMIC_SIZES, what)
-
-
-_dynamic_sizes = checked_sizes(
-    os.environ.get(_DYNAMIC_SIZES_ENVIRONMENT) or STOCK, _DYNAMIC_SIZES_ENVIRONMENT
-)
-
-
-def dynamic_sizes() -> str:
-    """Return the treatment of functions that stock XLA compiles: "stock" or "checked"."""
-    return _dynamic_sizes
-
-
-def set_dynamic_sizes(value: str) -> None:
-    """Set the treatment of functions that stock XLA compiles from now on.
-
-    Raises:
-      ValueError: when `value` is neither "stock" nor "checked".
-    """
-    global _dynamic_sizes
-    _dynamic_sizes = checked_sizes(value)
-    _library.load("hostcall._tensorflow").set_checks_sizes(_dynamic_sizes == CHECKED)
-
-
-_assertions = os.environ.get(_ASSERTIONS_ENVIRONMENT, "0") not in ("", "0")
+    return int(_values["max_compilations"])
 
 
 def assertions() -> bool:
     """Return whether compiled functions check assertions, which XLA would drop."""
-    return _assertions
+    return bool(_values["assertions"])
 
 
-def set_assertions(value: bool) -> None:
-    """Set whether functions that are compiled from now on check assertions."""
-    global _assertions
-    _assertions = bool(value)
-    _library.load("hostcall._tensorflow").set_checks_assertions(_assertions)
+def dynamic_sizes() -> str:
+    """Return the treatment of functions that stock XLA compiles: "stock" or "checked"."""
+    return str(_values["dynamic_sizes"])
+
+
+def _checked(name: str, value: Any, what: str) -> Any:
+    """Return a value for a setting; raise a ValueError, which names `what`, if it is none."""
+    choices = _CHOICES.get(name)
+    if choices is not None and value not in choices:
+        raise ValueError(
+            f"hostcall: {what}={value!r} is not one of {', '.join(map(repr, choices))}."
+        )
+    if name == "assertions":
+        return bool(value)
+    if name == "max_compilations":
+        if isinstance(value, str) and value.isdecimal():
+            value = int(value)
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**63:
+            raise ValueError(f"hostcall: {what}={value!r} is no count: give a positive int.")
+    return value
+
+
+def _of_environment(name: str) -> Any:
+    variable = f"HOSTCALL_{name.upper()}"
+    given = os.environ.get(variable, "")
+    if name == "assertions":
+        return given not in ("", "0")
+    return _checked(name, given or _DEFAULTS[name], variable)
+
+
+_values = {name: _of_environment(name) for name in _DEFAULTS}

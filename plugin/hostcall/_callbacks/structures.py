@@ -30,7 +30,7 @@ def is_leaf(value: object) -> bool:
 
 
 def check_integers(value: object, dtype: tf.DType) -> None:
-    """Raise a ValueError for Python integers in a value that a dtype does not hold.
+    """Raise a ValueError for Python integers that a dtype does not hold.
 
     TensorFlow would silently take their lower bits.
     """
@@ -41,11 +41,10 @@ def check_integers(value: object, dtype: tf.DType) -> None:
 
 
 def as_spec(value: object, dtype: tf.DType | None) -> Spec:
-    """Return one result of a declaration as a spec.
+    """Return one result of a declaration as a spec: a shape, or a value with shape and dtype.
 
     Args:
-      value: a TensorSpec, a BoundedSpec, another value with a shape and a dtype (for example a
-        `jax.ShapeDtypeStruct`), or a shape in any form that TensorSpec takes.
+      value: a TensorSpec, a BoundedSpec, a `jax.ShapeDtypeStruct` or the like, or a bare shape.
       dtype: the op's dtype; None where the declaration has to contain it.
 
     Raises:
@@ -79,6 +78,11 @@ def is_array_of(value: object, dtype: np.dtype[Any] | None) -> TypeGuard[np.ndar
     """Return whether a value is an ndarray, not of a subclass, of a dtype from `array_dtype`."""
     # NumPy would compare None as float64.
     return type(value) is np.ndarray and dtype is not None and value.dtype == dtype
+
+
+def is_known(spec: Spec) -> bool:
+    """Return whether all sizes of a spec are known or bounded."""
+    return isinstance(spec, BoundedSpec) or bool(spec.shape.is_fully_defined())
 
 
 def admits(spec: Spec, shape: Sequence[int]) -> bool:
@@ -128,7 +132,8 @@ class Inputs:
     Attributes:
       count: the number of arguments.
       size: the number of the op's inputs.
-      flat: the tensors, in the order of the op's inputs.
+      flat: the tensors, in the order of the op's inputs; empty once an op has them.
+      structure: the arguments with None for each tensor, and the TypeSpecs of composite tensors.
       composite: whether an argument contains a composite tensor.
       nested: whether an argument is a composite tensor, or a structure of tensors.
     """
@@ -139,21 +144,16 @@ class Inputs:
         self.flat: list[Any] = nest.flatten(arguments, expand_composites=expand_composites)
         self.size = len(self.flat)
         # The structure holds types, so that it does not keep a graph's tensors alive.
-        self._structure = nest.map_structure(_type_of, arguments)
-        self.composite = any(map(_is_composite, nest.flatten(self._structure)))
+        self.structure = nest.map_structure(_type_of, arguments)
+        self.composite = any(map(_is_composite, nest.flatten(self.structure)))
         self.nested = (
-            self.composite or self.size != self.count or any(map(nest.is_nested, self._structure))
+            self.composite or self.size != self.count or any(map(nest.is_nested, self.structure))
         )
-
-    @property
-    def structure(self) -> list[Any]:
-        """The arguments with None for each tensor, and the TypeSpecs of composite tensors."""
-        return list(self._structure)
 
     @property
     def form(self) -> Hashable:
         """A key for the structure; arguments with equal keys have equal structures."""
-        return _trees.form(self._structure, _form_of_leaf) if self.nested else None
+        return _trees.form(self.structure, _form_of_leaf) if self.nested else None
 
     def with_tensors(self, flat: Sequence[Any]) -> Inputs:
         """Return arguments of the same structure with other tensors."""
@@ -161,16 +161,12 @@ class Inputs:
         inputs.flat = list(flat)
         return inputs
 
-    def drop_tensors(self) -> None:
-        """Drop the tensors, and keep the structure."""
-        self.flat = []
-
     def pack(self, flat: Sequence[Any]) -> list[Any]:
         """Return the user's arguments from the op's inputs."""
         if not self.nested:
             return list(flat)
         packed: list[Any] = nest.pack_sequence_as(
-            self._structure, flat, expand_composites=self._expand
+            self.structure, flat, expand_composites=self._expand
         )
         return packed
 
@@ -185,7 +181,7 @@ class Inputs:
                 "Return one for each argument, and None for those that have none."
             )
         flat: list[Any] = []
-        for argument, gradient in zip(self._structure, gradients, strict=True):
+        for argument, gradient in zip(self.structure, gradients, strict=True):
             if gradient is None:
                 flat.extend([None] * len(nest.flatten(argument, expand_composites=self._expand)))
             elif nest.is_nested(argument):
@@ -205,7 +201,7 @@ class Inputs:
                 if self._expand and _is_composite(leaf)
                 else next(remaining)
             ),
-            self._structure,
+            self.structure,
         )
         return packed
 
@@ -256,8 +252,10 @@ class Outputs:
     """The results of one call.
 
     Attributes:
+      structure: the types in their structure, as the user wrote them.
       alone: whether it is a single result, and no structure.
       composite: whether a result is a composite tensor.
+      trivial: whether the function's return values are the op's outputs without a conversion.
       dtypes: the dtypes of the op's outputs, a list.
       specs: for each output the TensorSpec or BoundedSpec that `Tout` holds, or None.
       strict: whether a function must return the exact number of values, and the call returns a
@@ -268,7 +266,7 @@ class Outputs:
         self.strict = strict
         # TensorFlow's script ops return a list for a tuple of dtypes.
         self._sequence: Any = tuple if strict and isinstance(structure, tuple) else list
-        self._structure = structure
+        self.structure = structure
         self.alone = not isinstance(structure, list | tuple | dict)
         self._leaves = [_as_leaf(leaf) for leaf in _flatten_types(structure)]
         self._plain = self.alone or (
@@ -278,33 +276,19 @@ class Outputs:
         )
         components = [_components(leaf) for leaf in self._leaves]
         self.composite = any(_is_composite(leaf) for leaf in self._leaves)
+        self.trivial = self._plain and not self.composite
         self.dtypes: list[tf.DType] = [dtype for parts in components for dtype, _ in parts]
         self.specs: list[Spec | None] = [spec for parts in components for _, spec in parts]
 
     @property
-    def structure(self) -> Any:
-        """The types in their structure, as the user wrote them."""
-        return self._structure
-
-    @property
-    def trivial(self) -> bool:
-        """True if the function's return values are the op's outputs without a conversion."""
-        return self._plain and not self.composite
-
-    @property
     def form(self) -> Hashable:
         """A key for the structure; outputs with equal keys flatten equal values alike."""
-        return None if self.trivial else _trees.form(self._structure, _form_of_leaf)
+        return None if self.trivial else _trees.form(self.structure, _form_of_leaf)
 
     def flatten(
         self, returned: object, function: Callable[..., Any], composite_inputs: bool = False
     ) -> list[Any]:
         """Flatten the return value of the user's function to values for the op's outputs.
-
-        Args:
-          returned: the return value.
-          function: the function.
-          composite_inputs: whether an argument contains a composite tensor.
 
         Raises:
           ValueError, TypeError, IndexError: when the structure differs.
@@ -317,7 +301,7 @@ class Outputs:
         if len(values) != len(self._leaves):
             raise ValueError(
                 f"{function} returned {counted(len(values), 'value')}, but Tout="
-                f"{self._structure!r} wants {len(self._leaves)}."
+                f"{self.structure!r} wants {len(self._leaves)}."
             )
         return self._flatten_values(values, function, returned)
 
@@ -354,9 +338,9 @@ class Outputs:
 
     def pack(self, tensors: Sequence[Any]) -> Any:
         """Pack the op's outputs into the value that the call returns to the user."""
-        if self._plain and not self.composite:
+        if self.trivial:
             return tensors[0] if self.alone else self._sequence(tensors)
-        return nest.pack_sequence_as(self._structure, list(tensors), expand_composites=True)
+        return nest.pack_sequence_as(self.structure, list(tensors), expand_composites=True)
 
     def unpack(self, packed: object) -> list[Any]:
         """Return the op's outputs from the value that `pack` made of them."""
@@ -366,7 +350,7 @@ class Outputs:
         if not self._plain:
             # Functions often return tuples where Tout is a list.
             flat: list[Any] = tensor_structures.flatten_up_to(
-                self._structure, returned, check_types=False
+                self.structure, returned, check_types=False
             )
             return flat
         if returned is None:

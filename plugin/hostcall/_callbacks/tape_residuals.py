@@ -60,11 +60,7 @@ class _FunctionCall:
 
 
 class HandleOwners:
-    """A table of the calls and tensors that may hold handles.
-
-    Args:
-      drop: the function to call with a handle that no call or tensor holds any more.
-    """
+    """A table of the calls and tensors that may hold handles; it calls `drop` for a free one."""
 
     def __init__(self, drop: Callable[[int], None]) -> None:
         self._drop = drop
@@ -78,12 +74,7 @@ class HandleOwners:
         return len(self._possible)
 
     def note(self, handle: int, token: str) -> None:
-        """Register a handle that is made now and may leave its program.
-
-        Args:
-          handle: the handle.
-          token: the token of the op that makes it.
-        """
+        """Register a handle that the op with this token makes, and that may leave its program."""
         with self._lock:
             calls = {call for call in self._in_flight if token in call.tokens}
             for call in calls:
@@ -218,12 +209,7 @@ def keep_for_call(residual: TapeResidual) -> int:
 
 
 def keep_in_program(residual: TapeResidual, recording: Recording) -> int:
-    """Keep the residual of a call that a compiled program makes, and return its handle.
-
-    Args:
-      residual: the residual.
-      recording: the time at which the gradient may be asked for.
-    """
+    """Keep the residual of a call that a compiled program makes, and return its handle."""
     residual.moment = _bindings().now()
     if recording is Recording.RUN:
         return _keep(residual, _bindings().drop_after_run)
@@ -251,6 +237,7 @@ def drop(handle: int) -> None:
 
 
 owners = HandleOwners(drop)
+attach = owners.attach
 
 
 class _Refusal:
@@ -288,15 +275,6 @@ def may_be_recorded(tokens: Iterable[str]) -> bool:
     entries = map(token_registry.find_present, tokens)
     # The entry of a saved graph is None until its first call.
     return any(entry is None or getattr(entry, "gradient_wanted", False) for entry in entries)
-
-
-def attach(tensors: Iterable[Any]) -> None:
-    """Tie residuals to the EagerTensors that hold their handles.
-
-    Args:
-      tensors: the results of a function or an op.
-    """
-    owners.attach(tensors)
 
 
 def spec_of(handle: int) -> Any:

@@ -15,8 +15,8 @@ from typing import Any
 
 from hostcall._check import fresh_process
 from hostcall._check.trial import Outcome, SkipError, Trial, skip_if
-from hostcall._functions import named_functions
-from hostcall._functions.native_code import NativeCode
+from hostcall._functions import declarations
+from hostcall._functions.native_code import Native
 from hostcall._saving.functions import qualified_name, reason
 from hostcall_runtime._executors import has_threads
 from hostcall_runtime._processes import sendable
@@ -102,12 +102,12 @@ def pickling(trial: Trial) -> Iterator[Outcome]:
 def name(trial: Trial) -> Iterator[Outcome]:
     """Check that a fresh process finds the same function under its qualified name."""
     function = trial.subject.user_function
-    given = trial.subject.user.given_name or named_functions.name_of(function)
+    given = trial.subject.user.given_name or declarations.name_of(function)
     skip_if(
         given is not None,
         f"it is known as {given!r}, and the process that loads it says which function that is",
     )
-    skip_if(isinstance(function, NativeCode), "native code is found by its library")
+    skip_if(isinstance(function, Native), "native code is found by its library")
     place = qualified_name(function)
     if place is None:
         raise SkipError(

@@ -20,7 +20,7 @@ from hostcall._functions import callback as functions_callback
 from hostcall._functions import source_location
 from hostcall._functions.callback import Callback
 from hostcall._functions.declarations import declaration_of
-from hostcall._functions.native_code import NativeCode
+from hostcall._functions.native_code import Native
 from hostcall._functions.options import Options, check_callback, check_function
 from hostcall._functions.user_function import (
     CALLBACK,
@@ -118,7 +118,7 @@ def subject_of(
         return _of_callback(function, args, kwargs)
     if kwargs:
         raise TypeError(_NO_KEYWORDS.format(name=getattr(function, "__name__", "f")))
-    if isinstance(function, NativeCode) and stateful is None:
+    if isinstance(function, Native) and stateful is None:
         stateful = False  # it runs no Python
     return _of_function(function, args, result, kind or "numpy", stateful)
 

@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from hostcall._callbacks import lookup, requested_routes, result_contract, result_shapes
 from hostcall._callbacks.array_specs import NativeSpec
-from hostcall._callbacks.callback_spec import CallbackSpec, Recording
-from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.callback_spec import CallbackSpec, EagerSpec, Recording
 from hostcall._callbacks.structures import BoundedSpec, Spec
 from hostcall._tf import attributes, protos
 from hostcall._tf.types import NodeDef

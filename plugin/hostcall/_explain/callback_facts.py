@@ -12,8 +12,7 @@ import tensorflow as tf
 
 from hostcall._callbacks import advice, lookup, requested_routes, result_shapes
 from hostcall._callbacks.array_specs import NativeSpec
-from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.callback_spec import CallbackSpec, EagerSpec
 from hostcall._callbacks.structures import BoundedSpec, Spec, merge
 from hostcall._compiler import route_selection
 from hostcall._explain.facts import ScriptOp, Value

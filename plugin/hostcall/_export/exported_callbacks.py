@@ -9,10 +9,15 @@ from typing import Any
 
 import msgspec
 
-from hostcall._callbacks.callback_spec import CallbackSpec, Origin, Recording, spec_of_callback_id
-from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.callback_spec import (
+    CallbackSpec,
+    EagerSpec,
+    Origin,
+    Recording,
+    spec_of_callback_id,
+)
 from hostcall._functions import callback, source_location
-from hostcall._functions.exportable import Source, on_device
+from hostcall._functions.user_function import Source
 from hostcall._saving.functions import qualified_name, reason
 from hostcall_mlir.exporting import custom_calls, function_lookup, manifests, structures
 from hostcall_runtime._errors import NotExportableError
@@ -48,8 +53,6 @@ def _of_spec(spec: CallbackSpec, recording: Recording) -> Source:
         raise NotExportableError(
             f"{spec.description}: it takes or returns tensors that are made of several"
         )
-    if spec.options.on_device:
-        raise on_device(spec.description)
     # The numbers of tensors in their place are the leaves of a structure.
     arguments = tuple(spec.inputs.pack([*range(spec.inputs.size)]))
     results = spec.outputs.pack([*range(len(spec.outputs.dtypes))])

@@ -222,11 +222,7 @@ def _as_spec(value: object) -> Any:
 
 
 def _specs_of(concrete: ConcreteFunction) -> tuple[Any, ...]:
-    """Return the specs of a ConcreteFunction's arguments, without trailing non-tensor defaults.
-
-    Raises:
-      TypeError: when it cannot be called with tensors by position.
-    """
+    """Return the specs of a ConcreteFunction's arguments, without trailing non-tensor defaults."""
     args, by_name = concrete.structured_input_signature or ((), {"?": None})
     while args and not any(isinstance(leaf, tf.TypeSpec) for leaf in tf.nest.flatten(args[-1])):
         args = args[:-1]

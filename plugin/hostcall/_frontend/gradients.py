@@ -11,8 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks import lookup, tape_residuals
-from hostcall._callbacks.callback_spec import Recording, ShapeFunction
-from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.callback_spec import EagerSpec, Recording, ShapeFunction
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._frontend import script_ops
 from hostcall._functions import source_location
@@ -21,7 +20,6 @@ from hostcall._functions.user_function import UserFunction
 from hostcall._tf import eager_execution, py_function_gradient, token_registry
 from hostcall._tf.types import Operation
 from hostcall_runtime import _interception
-from hostcall_runtime._patching import Patch
 
 
 def call(
@@ -177,11 +175,7 @@ class GradientSpec(DerivedSpec):
         return gradients, self.kept(residual, upstream, gradients) if record else None
 
     def residual_of(self, handle: int) -> tape_residuals.TapeResidual:
-        """Return the tape residual of the call with this handle.
-
-        Raises:
-          RuntimeError: when none is kept, or when it lacks a tape for this order of derivative.
-        """
+        """Return the tape residual of the call with this handle."""
         residual = tape_residuals.take(handle)
         if not residual.tapes:
             raise RuntimeError(
@@ -357,8 +351,3 @@ def _upstream(op: Operation, dy: Sequence[Any]) -> dict[int, Any]:
         for i, (output, gradient) in enumerate(zip(op.outputs, dy, strict=True))
         if eager_execution.is_trainable(output)
     }
-
-
-def patch() -> Patch:
-    """Return the patch that installs `gradient`; it leaves other ops to TensorFlow's gradient."""
-    return py_function_gradient.replaced_by(gradient)

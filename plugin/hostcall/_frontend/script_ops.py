@@ -19,17 +19,15 @@ from hostcall._callbacks import (
     structures,
     tape_residuals,
 )
-from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
-from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.callback_spec import CallbackSpec, EagerSpec, NumpySpec
 from hostcall._callbacks.structures import BoundedSpec, Spec, merge, static_shape
 from hostcall._functions import source_location
 from hostcall._functions.declarations import declaration_of
 from hostcall._functions.options import (
     Options,
     check_no_results,
-    check_repeatable,
+    check_side_effects,
     check_takes_tensors,
-    check_unordered,
 )
 from hostcall._functions.user_function import NUMPY_FUNCTION, PY_FUNCTION, UserFunction
 from hostcall._tf import (
@@ -42,11 +40,11 @@ from hostcall._tf import (
     tensor_structures,
     token_registry,
 )
-from hostcall._tf.types import FuncGraph
+from hostcall._tf.types import FuncGraph, Operation
 from hostcall_runtime import _errors, _interception
 
 
-def note(spec: CallbackSpec) -> None:
+def _note_specs(spec: CallbackSpec) -> None:
     """Set the spec's result specs that are known in tracing, from `Tout` and the shape function."""
     unknown: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in spec.outputs.dtypes]
     said = [declared or none for declared, none in zip(spec.outputs.specs, unknown, strict=True)]
@@ -65,13 +63,6 @@ def note(spec: CallbackSpec) -> None:
             ruled = spec.shape_function(operands)
     spec.static_specs = _merged(said, ruled)
     spec.plain_specs = _merged(told, ruled)
-
-
-def set_on(results: Sequence[Any], spec: CallbackSpec) -> None:
-    """Set the shapes of symbolic results."""
-    told = spec.static_specs if autograph.is_traced_to_compile() else spec.plain_specs
-    for result, static in zip(results, told, strict=True):
-        result.set_shape(static_shape(static))
 
 
 def _merged(said: list[Spec], ruled: Sequence[Spec | None]) -> list[Spec]:
@@ -126,11 +117,7 @@ def call(
 ) -> Any:
     """Create the op (or, executing eagerly, run it) and return its results, packed.
 
-    Args:
-      user: the function, without a description.
-      inputs: its arguments.
-      outputs: the types of its results.
-      name: the name of the op.
+    `user` has no description yet.
     """
     options = user.options
     if options.retries or options.concurrent:
@@ -138,9 +125,8 @@ def call(
         remedy = (
             "hostcall.declare(function, pure=True, ...) or tf.numpy_function(..., stateful=False)"
         )
-        check_repeatable(options, user.stateful, who, remedy)
-        is_pure = options.pure or options.table is not None
-        check_unordered(options, user.stateful and not is_pure, who, remedy)
+        pure = not user.stateful or options.pure or options.table is not None
+        check_side_effects(options, who, remedy, ordered=not pure, pure=pure)
     user = user.described("" if tf.executing_eagerly() else source_location.caller())
     spec = _spec_for(user, inputs, outputs)
     check_no_results(options.line, outputs.dtypes, user.stateful, user.description)
@@ -173,7 +159,7 @@ def _spec_for(
 
 def emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
     """Create an op that calls the function of a spec, and return its results, packed."""
-    note(spec)
+    _note_specs(spec)
     if isinstance(spec, EagerSpec):
         results = emit_eager(spec, name)
     else:
@@ -182,7 +168,9 @@ def emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
     if not spec.outputs.dtypes:
         return results  # as stock TensorFlow: the op in a graph, an empty list eagerly
     if not tf.executing_eagerly():
-        set_on(results, spec)
+        told = spec.static_specs if autograph.is_traced_to_compile() else spec.plain_specs
+        for result, static in zip(results, told, strict=True):
+            result.set_shape(static_shape(static))
     return spec.outputs.pack(results)
 
 
@@ -206,9 +194,15 @@ def _run_eager_op(spec: EagerSpec, flat: list[Any], token: str, name: str | None
         input=flat, token=token, is_async=eager_execution.is_async(), Tout=spec.op_dtypes, name=name
     )
     _note_op(spec, results)
-    if spec.differentiable:
-        _keep_state_as_long_as(results[-1])
-        results = results[:-1]
+    if not spec.differentiable:
+        return results
+    # The tape residual lives as long as the hidden result.
+    *results, handle = results
+    if tf.executing_eagerly():
+        tape_residuals.attach([handle])
+    else:
+        # In a branch that is not taken, cond_v2 makes up a value, and needs the shape for it.
+        handle.set_shape([])
     return results
 
 
@@ -220,15 +214,6 @@ def _emit_numpy(spec: NumpySpec, stateful: bool, name: str | None) -> Any:
         return results
 
 
-def _keep_state_as_long_as(number: tf.Tensor) -> None:
-    """Tie the tape residual to the hidden result, whose lifetime it shares."""
-    if not tf.executing_eagerly():
-        # In a branch that is not taken, cond_v2 makes up a value, and needs the shape for it.
-        number.set_shape([])
-    else:
-        tape_residuals.attach([number])
-
-
 @contextlib.contextmanager
 def _registered(spec: CallbackSpec) -> Iterator[tuple[list[Any], str]]:
     """Register a spec for a new op, and yield the op's inputs and its token.
@@ -237,7 +222,7 @@ def _registered(spec: CallbackSpec) -> Iterator[tuple[list[Any], str]]:
     Later calls use its token again, because TensorFlow keeps a kernel for each token.
     """
     flat = spec.inputs.flat
-    spec.inputs.drop_tensors()
+    spec.inputs.flat = []
     if tf.executing_eagerly() and not eager_execution.is_async():
         spec.title = _free_tokens.pop() if _free_tokens else token_registry.new_token()
         token_registry.register_token(spec.title, spec)
@@ -264,9 +249,14 @@ def _note_op(spec: CallbackSpec, results: Any) -> None:
     if tf.executing_eagerly() or (not spec.outputs.dtypes and isinstance(results, list)):
         return  # TensorFlow does not return the op of a stateless call without results
     op = results if isinstance(results, tf.Operation) else results[0].op
+    spec.op = weakref.ref(op)
+    mark_op(op, spec)
+
+
+def mark_op(op: Operation, spec: CallbackSpec) -> None:
+    """Give a script op in a graph the route and the gradient of its spec."""
     script_op_graphs.note_script_op(op)
     requested_routes.mark(op, spec.route)
-    spec.op = weakref.ref(op)
     if isinstance(spec, EagerSpec) and spec.has_own_gradient:
         py_function_gradient.give_to(op)
 

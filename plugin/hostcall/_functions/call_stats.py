@@ -193,13 +193,7 @@ def collect_stats(on: bool = True) -> None:
 
 
 ClusterCounts = Callable[[bool], Iterable[tuple[str, int, int]]]
-
-
-def _no_clusters(_: bool) -> Iterable[tuple[str, int, int]]:
-    return ()
-
-
-_clusters: ClusterCounts = _no_clusters
+_clusters: ClusterCounts = lambda _: ()  # noqa: E731
 
 
 def count_clusters(counts: ClusterCounts) -> None:
@@ -286,11 +280,7 @@ def counted(
 ) -> Any:
     """Make a call between compiled clusters, count it, and return its results.
 
-    Args:
-      callback: as in CallbackStats.
-      call: takes the function and the arguments; copies and checks arguments and results.
-      function: the user's function.
-      arguments: arrays or tensors.
+    `call` takes `function` and the arguments, and copies and checks arguments and results.
     """
     inside = 0.0
     errors = 1

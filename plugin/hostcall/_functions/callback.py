@@ -1,4 +1,4 @@
-"""`hostcall.callback`: functions that take tensors directly, by position or keyword."""
+"""`hostcall.callback`: functions that take tensors, by position or keyword; and `hostcall.map`."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import types
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
-from hostcall._functions import frameworks, named_functions, source_location, specs
-from hostcall._functions.declarations import of_method, of_native
-from hostcall._functions.native_code import NativeCode
+from hostcall._functions import declarations, frameworks, source_location, specs
+from hostcall._functions.declarations import declaration_of, of_method, of_native
+from hostcall._functions.native_code import Native
 from hostcall._functions.options import (
     CallbackOptions,
     Options,
     check_callback,
     check_function,
-    check_repeatable,
+    check_side_effects,
     check_stateless,
     check_takes_tensors,
-    check_unordered,
     options_of,
     takes,
 )
 from hostcall._functions.user_function import UserFunction
-from hostcall_runtime import register
+from hostcall_runtime import _executors, _mapped_calls, register
 from hostcall_runtime._keyword_call import KeywordCall
+from hostcall_runtime._mapped_calls import MappedFunction
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -93,12 +93,6 @@ def sort(
 ) -> Arguments:
     """Sort the arguments of a call into op inputs and fixed arguments.
 
-    Args:
-      function: the function that is called.
-      signature: the result of `signature_of` for it.
-      args: the positional arguments.
-      by_name: the keyword arguments.
-
     Raises:
       TypeError: when the function does not take them.
     """
@@ -152,9 +146,7 @@ def without_defaults(
 def signature_of(function: Callable[..., Any], without_out: bool) -> inspect.Signature | None:
     """Return a function's signature, or None where Python does not know it.
 
-    Args:
-      function: the function.
-      without_out: whether to leave out the parameter `out`, which hostcall passes.
+    With `without_out` it lacks the parameter `out`, which hostcall passes.
     """
     try:
         signature = inspect.signature(function)
@@ -167,14 +159,7 @@ def signature_of(function: Callable[..., Any], without_out: bool) -> inspect.Sig
 def of_saved(
     function: Callable[..., Any], count: int, names: tuple[str, ...], fixed: Mapping[str, Any]
 ) -> Arguments:
-    """Return the arguments of a call that was saved.
-
-    Args:
-      function: the function that is called.
-      count: the number of inputs of the op.
-      names: the keywords by which the function gets the last inputs.
-      fixed: the keyword arguments that hold no tensor.
-    """
+    """Return the arguments of a call that was saved; its op has `count` inputs."""
     signature = signature_of(function, without_out=True)
     parameters = {} if signature is None else signature.parameters
     passed = {*_passed(parameters, count - len(names)), *names, *fixed}
@@ -240,12 +225,7 @@ def _takes_by_name(function: Callable[..., Any], count: int) -> Callable[[str], 
 
 
 # The signature shown for functions of C modules that have none.
-_UNKNOWN_SIGNATURE = inspect.Signature(
-    [
-        inspect.Parameter("args", inspect.Parameter.VAR_POSITIONAL),
-        inspect.Parameter("by_name", inspect.Parameter.VAR_KEYWORD),
-    ]
-)
+_UNKNOWN_SIGNATURE = inspect.signature(lambda *args, **by_name: None)  # noqa: ARG005
 
 
 class Callback:
@@ -293,7 +273,7 @@ class Callback:
         self._grad = grad
         if name is not None:
             register(self, name)
-            named_functions.note_callback(name, self)
+            declarations.note_callback(name, self)
 
     def __call__(self, /, *args: Any, **by_name: Any) -> Any:
         """Call the function.
@@ -323,7 +303,7 @@ class Callback:
         """Return the op's inputs, and the function that takes them by position."""
         if not by_name and len(args) in self._calls:
             return args, self._calls[len(args)]
-        if by_name and isinstance(self._function, NativeCode):
+        if by_name and isinstance(self._function, Native):
             raise TypeError(
                 f"hostcall.callback of {self._function!r}: native code takes its arguments by "
                 f"position, and not {', '.join(by_name)} by keyword."
@@ -431,9 +411,8 @@ def callback(
     """
     check_callback(kind, name, grad, stateful, result)
     given = options_of("callback", CallbackOptions, dict(options), result=result)
-    check_repeatable(given, stateful, "hostcall.callback", "stateful=False")
-    is_ordered = stateful and not given.pure
-    check_unordered(given, is_ordered, "hostcall.callback", "stateful=False")
+    pure = not stateful or given.pure or given.table is not None
+    check_side_effects(given, "hostcall.callback", "stateful=False", ordered=not pure, pure=pure)
     if kind == "eager":
         check_takes_tensors(given, "hostcall.callback with kind='eager'")
     if stateful:
@@ -445,3 +424,119 @@ def callback(
         return Callback(decorated, declared, kind, stateful, name, grad)
 
     return decorate if function is None else decorate(function)
+
+
+def mapped(
+    fn: Callable[..., Any],
+    *,
+    executor: Any = None,
+    in_axes: Any = 0,
+    chunks: int | None = None,
+) -> Any:
+    """Divide the calls of a function among the workers of an executor.
+
+    The leading axis of the arguments is divided into chunks. The function is called once for each
+    chunk, at the same time if there are enough workers, and the results are concatenated along
+    their first axis. So the function takes a part of a batch, of any size. It must return the same
+    for each element as it would for the whole batch.
+
+    Args:
+      fn: a function of arrays, or a `hostcall.Callback` of kind "numpy". A gradient that is a
+        `Callback` is divided, too; TensorFlow or JAX code computes it for the whole batch. Each
+        call gets arrays of its own. The calls of a stateful function run once each, in any order.
+      executor: the executor of the calls, as in `hostcall.declare`. It may be left out if one is
+        declared for `fn`.
+      in_axes: the axis along which the arguments are divided, as in `jax.vmap`: a number for all,
+        or a tuple with an entry for each argument: a number, None for an argument that each call
+        gets whole, or a structure of these like that of the argument. Arrays that are passed by
+        keyword are divided along their first axis.
+      chunks: the number of chunks of a batch; None for as many as the executor has workers. A batch
+        with fewer elements has fewer chunks, and an empty one has one. Chunk sizes differ by one at
+        most.
+
+    Returns:
+      A function that is called with whole batches: NumPy arrays, or structures of them. It may be
+      passed to `tf.numpy_function`, `hostcall.declare`, `hostcall.callback` and `hostcall.jax.call`
+      like any other. For a `Callback`, another `Callback`. A note on an exception names the chunk
+      that raised it; by then the other chunks have ended, or they never begin.
+
+    Raises:
+      TypeError: when `fn` is not callable, there is no executor, or `in_axes` holds something else.
+      ValueError: when `chunks` is no positive number, `in_axes` divides nothing, or `fn` is native
+        code, or a `Callback` that takes tensors or borrows arrays. Also when the arguments of a
+        call lack the axis or differ in size along it, or the results have no first axis.
+      hostcall.ExecutorError: when the executor does not make a call.
+
+    Examples:
+      >>> pool = concurrent.futures.ThreadPoolExecutor(2)
+      >>> cumulate = hostcall.map(lambda x: np.cumsum(x, axis=1), executor=pool)
+      >>> cumulate(np.arange(6.0).reshape(3, 2))
+      array([[0., 1.],
+             [2., 5.],
+             [4., 9.]])
+      >>> @tf.function(jit_compile=True)
+      ... def program(x):
+      ...     return tf.numpy_function(cumulate, [x], tf.TensorSpec([3, 2], tf.float32))
+      >>> program(tf.ones([3, 2])).numpy()
+      array([[1., 2.],
+             [1., 2.],
+             [1., 2.]], dtype=float32)
+    """
+    check_function(fn, "hostcall.map")
+    _mapped_calls.check_axes(in_axes)
+    is_number = isinstance(chunks, int) and not isinstance(chunks, bool)
+    if chunks is not None and (not is_number or chunks < 1):
+        raise ValueError(f"hostcall.map: chunks={chunks!r} is no positive number. Write chunks=8.")
+    if isinstance(fn, Callback):
+        return _mapped_callback(fn, executor, in_axes, chunks)
+    if isinstance(fn, Native):
+        raise ValueError(f"hostcall.map of {fn!r}: a program calls native code itself.")
+    options = declaration_of(fn)
+    if executor is None and options is not None:
+        executor = options.executor
+    return _mapped_function(fn, executor, in_axes, chunks)
+
+
+def _mapped_function(
+    fn: Callable[..., Any], executor: Any, in_axes: Any, chunks: int | None, out_axes: Any = 0
+) -> MappedFunction:
+    provider = _executors.provider_of(executor)
+    description = f"hostcall.map of {source_location.of_function(fn)}"
+    if provider is None:
+        raise TypeError(
+            f"{description}: no executor is given or declared. Write "
+            "executor=concurrent.futures.ThreadPoolExecutor(4), for one."
+        )
+    return MappedFunction(fn, provider, in_axes, chunks, description, out_axes)
+
+
+def _mapped_callback(
+    callback: Callback, executor: Any, in_axes: Any, chunks: int | None, out_axes: Any = 0
+) -> Callback:
+    options = callback._options
+    _check_mappable(callback)
+    executor = options.executor if executor is None else executor
+    function = _mapped_function(callback._function, executor, in_axes, chunks, out_axes)
+    grad = callback._grad
+    if isinstance(grad, Callback):
+        # It takes inputs, results and upstream gradients. The gradients of an input that all
+        # chunks get whole are summed.
+        axes = (in_axes, out_axes, out_axes)
+        grad = _mapped_callback(grad, executor, axes, chunks, out_axes=in_axes)
+    options = dataclasses.replace(options, executor=None)
+    return Callback(function, options, callback.kind, callback.stateful, None, grad)
+
+
+def _check_mappable(callback: Callback) -> None:
+    if callback.kind != "numpy":
+        raise ValueError(
+            f"hostcall.map of {callback!r}: its function takes tensors, which cannot be divided "
+            'here. Make it of kind="numpy".'
+        )
+    if callback._options.shares_memory:
+        on_device = callback._options.on_device
+        lending = "memory='device' lends" if on_device else "borrow=True and out=True lend"
+        raise ValueError(
+            f"hostcall.map of {callback!r}: {lending} the function the program's own memory, which "
+            f"its workers do not have. Take {'it' if on_device else 'them'} away."
+        )

@@ -1,4 +1,4 @@
-"""`hostcall.declare`: users' declarations, and the lookup of a function's declaration."""
+"""`hostcall.declare`: users' declarations and names of functions, and their lookup."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar, Unpack, overload
 
-from hostcall._functions.native_code import NativeCode, check_declared
+from hostcall._functions.native_code import Native, check_declared
 from hostcall._functions.options import (
     DeclareOptions,
     Options,
@@ -137,12 +137,8 @@ def _forget(key: _Key, _: object, table: dict[_Key, Any] = _table) -> None:
 
 
 def of_native(function: object, options: Options) -> Options:
-    """Return the declaration; add the results that native code itself declares.
-
-    Raises:
-      ValueError: when an option is declared that native code cannot have.
-    """
-    if not isinstance(function, NativeCode):
+    """Return the declaration; add the results that native code itself declares."""
+    if not isinstance(function, Native):
         return options
     check_declared(function, vars(options))
     if options.result is not None:
@@ -158,7 +154,7 @@ def declaration_of(function: object) -> Options | None:
     found = _table.get(key)
     if found is not None and found[0]() is owner:
         return found[1]
-    return of_native(function, Options()) if isinstance(function, NativeCode) else None
+    return of_native(function, Options()) if isinstance(function, Native) else None
 
 
 def of_method(method: types.MethodType, options: Options) -> Options:
@@ -182,3 +178,39 @@ def _identity(function: object) -> tuple[_Key, Any]:
         # Each lookup makes a new bound method, so its own id identifies nothing.
         return (id(function.__self__), id(function.__func__)), function.__self__
     return (id(function),), function
+
+
+# Names from `hostcall.register` and `hostcall.provide`. They stay as long as the process, since a
+# graph may be loaded at any time.
+_named: dict[str, Any] = {}
+
+# Callbacks with a name, which live as long as the user keeps them.
+_named_callbacks: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
+
+
+def give_name(name: str, function: Any) -> None:
+    """Give a function a name; another function with this name loses it."""
+    _named[name] = function
+
+
+def note_callback(name: str, callback: Any) -> None:
+    """Record a `hostcall.callback` that has a name."""
+    _named_callbacks[name] = callback
+
+
+def find_named(name: str) -> Any:
+    """Return the function or `hostcall.callback` with this name, or None."""
+    found = _named.get(name)
+    return _named_callbacks.get(name) if found is None else found
+
+
+def name_of(function: Any) -> str | None:
+    """Return the name that `give_name` gave to a function, or None."""
+    return next((name for name, one in [*_named.items()] if _is_same(one, function)), None)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    if getattr(one, "__hostcall_function__", one) is other or one is other:
+        return True
+    # Each lookup makes a new bound method, so identity does not tell.
+    return isinstance(one, types.MethodType) and bool(one == other)

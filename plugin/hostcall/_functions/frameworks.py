@@ -6,10 +6,11 @@ imported with TensorFlow, and `hostcall.jax`. No other module of this package kn
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import sys
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from hostcall_runtime import _trees
 
@@ -17,71 +18,49 @@ if TYPE_CHECKING:  # it imports specs, which import this module
     from hostcall._functions.user_function import UserFunction
 
 
-class Native(Protocol):
-    """The interface of native code that is a handler of XLA's FFI."""
+@dataclasses.dataclass(frozen=True)
+class Framework:
+    """A framework whose programs call callbacks.
 
-    @property
-    def code(self) -> Any:
-        """The handler, a `FfiHandler`."""
+    Attributes:
+      call: calls a callback with the framework's values, and returns its results.
+      check_handler: returns the address of the handler of XLA's FFI in a capsule. It raises a
+        TypeError for another capsule, and a ValueError if the framework's XLA cannot call it.
+      run_handler: runs a program that calls a `Native` with a handler, for input arrays and the
+        arrays of the results. It raises a RuntimeError, or the framework's error for it.
+    """
 
-
-class Framework(Protocol):
-    """A framework whose programs call callbacks."""
-
-    def call(self, user: UserFunction, args: tuple[Any, ...]) -> Any:
-        """Call a callback with the framework's values, and return its results."""
-
-    def check_handler(self, capsule: object) -> int:
-        """Return the address of a handler of XLA's FFI.
-
-        Raises:
-          TypeError: when the capsule holds something else.
-          ValueError: when the framework's XLA cannot call it.
-        """
-
-    def run_handler(self, native: Native, inputs: Sequence[Any], results: Sequence[Any]) -> None:
-        """Run a program of the framework that calls a handler, which writes the results.
-
-        Args:
-          native: the `Native` that holds the handler.
-          inputs: the input arrays.
-          results: the arrays to write.
-
-        Raises:
-          RuntimeError, or the framework's error for it: when the handler fails.
-        """
+    call: Callable[[UserFunction, tuple[Any, ...]], Any]
+    check_handler: Callable[[object], int]
+    run_handler: Callable[[Any, Sequence[Any], Sequence[Any]], None]
 
 
-class Jax(Framework, Protocol):
-    """The interface of `hostcall.jax`."""
+@dataclasses.dataclass(frozen=True)
+class Jax(Framework):
+    """JAX's side of hostcall; `is_tracing` tells whether JAX traces a function on this thread."""
 
-    def is_tracing(self) -> bool:
-        """Return whether JAX is tracing a function on this thread."""
+    is_tracing: Callable[[], bool]
 
 
-class TensorFlow(Framework, Protocol):
-    """The interface of TensorFlow's side of hostcall."""
+@dataclasses.dataclass(frozen=True)
+class TensorFlow(Framework):
+    """TensorFlow's side of hostcall.
 
-    def holds(self, value: object) -> bool:
-        """Return whether a value is a tensor, a variable or a composite tensor."""
+    Attributes:
+      holds: tells whether a value is a tensor, a variable or a composite tensor.
+      is_symbolic: tells whether a value is a tensor of a graph.
+      is_building: tells whether a graph is being built on this thread.
+      as_tensors: converts the arrays of a structure to tensors.
+      shape, dtype, spec: `tf.TensorShape`, `tf.as_dtype` and `tf.TensorSpec`.
+    """
 
-    def is_symbolic(self, value: object) -> bool:
-        """Return whether a value is a tensor of a graph."""
-
-    def is_building(self) -> bool:
-        """Return whether a graph is being built on this thread."""
-
-    def as_tensors(self, structure: object) -> Any:
-        """Convert the arrays of a structure to tensors."""
-
-    def shape(self, sizes: object) -> Any:
-        """Return a `tf.TensorShape`."""
-
-    def dtype(self, dtype: object) -> Any:
-        """Return a `tf.DType`."""
-
-    def spec(self, sizes: object, dtype: object) -> Any:
-        """Return a `tf.TensorSpec`."""
+    holds: Callable[[object], bool]
+    is_symbolic: Callable[[object], bool]
+    is_building: Callable[[], bool]
+    as_tensors: Callable[[object], Any]
+    shape: Callable[[object], Any]
+    dtype: Callable[[object], Any]
+    spec: Callable[[object, object], Any]
 
 
 # The modules of hostcall that register themselves here.
@@ -89,14 +68,9 @@ _JAX, _TENSORFLOW = "hostcall.jax", "hostcall._with_tensorflow"
 _entered: dict[str, Framework] = {}
 
 
-def enter_jax(side: Jax) -> None:
-    """Register JAX's side, so that JAX can call callbacks."""
-    _entered[_JAX] = side
-
-
-def enter_tensorflow(side: TensorFlow) -> None:
-    """Register TensorFlow's side, so that TensorFlow can call callbacks."""
-    _entered[_TENSORFLOW] = side
+def enter(side: Jax | TensorFlow) -> None:
+    """Register a framework's side, so that it can call callbacks."""
+    _entered[_JAX if isinstance(side, Jax) else _TENSORFLOW] = side
 
 
 def tensorflow() -> TensorFlow | None:
@@ -104,13 +78,14 @@ def tensorflow() -> TensorFlow | None:
     return cast("TensorFlow | None", _entered.get(_TENSORFLOW))
 
 
-def call(user: UserFunction, args: tuple[Any, ...], given: Iterable[Any]) -> Any:
-    """Call a callback from the framework of its arguments, and return the results.
+def _jax() -> Any:
+    """Return JAX, or None if it is not imported, or not completely."""
+    jax = sys.modules.get("jax")
+    return jax if hasattr(jax, "Array") else None
 
-    Args:
-      user: the function.
-      args: its arguments.
-      given: the arguments as the user has given them.
+
+def call(user: UserFunction, args: tuple[Any, ...], given: Iterable[Any]) -> Any:
+    """Call a callback from the framework of the arguments as `given` by the user.
 
     Raises:
       TypeError: when some are TensorFlow's, and others values of a JAX program.
@@ -121,7 +96,7 @@ def call(user: UserFunction, args: tuple[Any, ...], given: Iterable[Any]) -> Any
 
 def of_handlers() -> Framework:
     """Return the framework whose programs call handlers of XLA's FFI for NumPy arrays."""
-    return _loaded(_JAX if _is_alone(sys.modules.get("jax")) else _TENSORFLOW)
+    return _loaded(_JAX if _is_jax_alone() else _TENSORFLOW)
 
 
 def is_for_jax(args: Iterable[Any]) -> bool:
@@ -130,14 +105,13 @@ def is_for_jax(args: Iterable[Any]) -> bool:
     Raises:
       TypeError: when some are TensorFlow's, and others values of a JAX program.
     """
-    jax = sys.modules.get("jax")
-    if not hasattr(jax, "Array"):
+    jax = _jax()
+    if jax is None:
         return False
-    assert jax is not None
     leaves = jax.tree.leaves(list(args), is_leaf=is_tensorflows)
     if not any(map(is_tensorflows, leaves)):
         is_array = any(isinstance(leaf, jax.Array) for leaf in leaves)
-        return is_array or _is_alone(jax) or _is_traced_by_jax()
+        return is_array or _is_jax_alone() or _is_traced_by_jax()
     if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
         raise TypeError(
             "hostcall.callback: some arguments are TensorFlow's tensors and others are values of a "
@@ -152,10 +126,9 @@ def is_pytree(value: object) -> bool:
     Attributes do not tell: sparse arrays have a shape and a dtype, and layers of models are
     callable.
     """
-    jax = sys.modules.get("jax")
-    if not hasattr(jax, "Array"):
+    jax = _jax()
+    if jax is None:
         return False
-    assert jax is not None
     if isinstance(value, jax.tree_util.Partial):  # a function, unless it holds specs
         return any(hasattr(leaf, "shape") for leaf in jax.tree.leaves(value))
     return not jax.tree_util.all_leaves([value])
@@ -164,9 +137,7 @@ def is_pytree(value: object) -> bool:
 def holds_arrays(value: object) -> bool:
     """Return whether a value is a tensor or an array, or a structure that holds one."""
     leaves = _trees.leaves(value)
-    jax = sys.modules.get("jax")
-    if hasattr(jax, "Array"):
-        assert jax is not None
+    if (jax := _jax()) is not None:
         leaves += jax.tree.leaves(leaves)  # JAX knows classes that are registered with it
     return any(
         is_tensorflows(leaf)
@@ -187,8 +158,8 @@ def belongs_to_a_program(value: object) -> bool:
     side = tensorflow()
     if side is not None and side.holds(value):
         return side.is_building()
-    jax = sys.modules.get("jax")
-    return hasattr(jax, "Array") and isinstance(value, jax.Array)  # type: ignore[union-attr]
+    jax = _jax()
+    return jax is not None and isinstance(value, jax.Array)
 
 
 def like(arguments: Iterable[object], results: object) -> Any:
@@ -199,9 +170,9 @@ def like(arguments: Iterable[object], results: object) -> Any:
     return side.as_tensors(results)
 
 
-def _is_alone(jax: object) -> bool:
+def _is_jax_alone() -> bool:
     """Return whether JAX is imported and TensorFlow is not, so that only JAX can be meant."""
-    return hasattr(jax, "Array") and "tensorflow" not in sys.modules
+    return _jax() is not None and "tensorflow" not in sys.modules
 
 
 def _is_traced_by_jax() -> bool:

@@ -37,7 +37,6 @@ class Table:
     """A thread-safe table of the results for the most recently used inputs.
 
     No lock is held while a function runs, so two threads with the same new inputs may both call it.
-    Exceptions are not kept.
     """
 
     def __init__(self, size: int) -> None:
@@ -61,11 +60,8 @@ class Table:
     def remembering(self, function: Callable[..., Any], form: Hashable) -> Callable[..., Any]:
         """Wrap `function` so that it is called for new inputs only.
 
-        The results must not be written to, since the table keeps the same arrays.
-
-        Args:
-          function: takes arrays, NumPy scalars and strings.
-          form: the structures that the arrays stand for, which distinguish calls with equal arrays.
+        It takes arrays, scalars and strings. `form` has the structures that these stand for, which
+        distinguish calls with equal arrays. Its results, which the table keeps, are read-only.
         """
 
         def call(*arrays: Any) -> Any:
@@ -76,11 +72,7 @@ class Table:
 
 
 def table_for(memo: bool | int) -> Table | None:
-    """Return a new table for `memo=`, or None for False.
-
-    Raises:
-      ValueError: when `memo` is no number of results to keep.
-    """
+    """Return a new table for `memo=`, or None for False."""
     if memo is False:
         return None
     if memo is not True and (not isinstance(memo, numbers.Integral) or memo <= 0):

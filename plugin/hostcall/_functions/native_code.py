@@ -1,4 +1,4 @@
-"""Native code: C functions and XLA FFI handlers, with their signatures."""
+"""`hostcall.native`: C functions and XLA FFI handlers in the place of Python functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 
 from hostcall._functions import frameworks, specs
+from hostcall._functions.options import Options
 from hostcall._functions.specs import ArraySpec, BoundedSpec, Declared
+from hostcall._functions.user_function import UserFunction
 from hostcall_runtime import _interception, _library, _registry, _trees
 from hostcall_runtime._errors import counted
 
@@ -32,7 +34,7 @@ class NativeEntry:
     """
 
     def __init__(
-        self, native: NativeCode, label: str, site: _interception.Site, origin: Any = None
+        self, native: Native, label: str, site: _interception.Site, origin: Any = None
     ) -> None:
         self.origin = origin
         self.site = site
@@ -60,13 +62,7 @@ CONVENTION = (
 
 @dataclasses.dataclass(frozen=True)
 class Pointer:
-    """The declared type of the array that an argument points to; None where any will do.
-
-    Attributes:
-      dtype: its dtype.
-      ndim: its rank.
-      shape: its shape.
-    """
+    """The declared type of the array that an argument points to; None where any will do."""
 
     dtype: np.dtype[Any] | None = None
     ndim: int | None = None
@@ -116,11 +112,10 @@ class CFunction:
                 f"{self.name} takes {counted(self.sizes, 'size')}, but its inputs have "
                 f"{counted(dimensions, 'dimension')}. {CONVENTION}"
             )
-        names = [f"input {i}" for i in range(len(inputs))]
-        names += [f"result {i}" for i in range(len(results))]
-        specs = [*inputs, *results]
-        for i, (pointer, spec, name) in enumerate(zip(self.pointers, specs, names, strict=True)):
+        for i, (pointer, spec) in enumerate(zip(self.pointers, [*inputs, *results], strict=True)):
             if wrong := pointer.complaint(spec):
+                result = i - len(inputs)
+                name = f"input {i}" if result < 0 else f"result {result}"
                 return f"argument {i} of {self.name}, for {name}, {wrong}."
         return ""
 
@@ -133,16 +128,7 @@ class CFunction:
         return callback_id
 
     def run(self, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray], native: Any) -> None:
-        """Call it, without Python's lock.
-
-        Args:
-          inputs: C-contiguous arrays that passed `complaint`.
-          results: arrays like these, to be written.
-          native: unused here.
-
-        Raises:
-          RuntimeError: when it returns another status than 0.
-        """
+        """Call it, without Python's lock; raise a RuntimeError for another status than 0."""
         sizes = [size for array in inputs for size in array.shape] if self.sizes else []
         returned = ctypes.c_int32 if self.returns_status else None
         types = [ctypes.c_void_p] * len(self.pointers) + [ctypes.c_int64] * len(sizes)
@@ -161,7 +147,7 @@ def _address_of(array: np.ndarray) -> int | None:
     return array.ctypes.data if array.size else None
 
 
-_MOST: int = _library.load("hostcall_runtime._runtime").MAX_NATIVE_ARGUMENTS
+_MOST: int = _runtime.MAX_NATIVE_ARGUMENTS
 
 # Flags of the classes of ctypes functions, and of the classes that np.ctypeslib.ndpointer makes.
 _FUNCTION_WANTS_GIL = 4
@@ -171,27 +157,18 @@ _INTEGERS = {"int64", "uint64"}
 
 
 def read_signature(function: Any, name: str | None) -> CFunction | None:
-    """Read the signature of a ctypes function or a `numba.cfunc`; return None for other objects.
-
-    Args:
-      function: any object.
-      name: its name in messages; None for its own name.
+    """Read the signature of a ctypes function or a `numba.cfunc`; return None for others.
 
     Raises:
       TypeError: when its types are unknown, or native functions cannot have them.
     """
     if isinstance(function, CFuncPtr):
-        return _checked(_read_ctypes(function, name or _name_of(function)))
-    if hasattr(function, "address") and hasattr(function, "_sig"):
-        return _checked(_read_numba(function, name or _name_of(function)))
-    return None
-
-
-def _name_of(function: Any) -> str:
-    return str(getattr(function, "__name__", "function"))
-
-
-def _checked(code: CFunction) -> CFunction:
+        read = _read_ctypes
+    elif hasattr(function, "address") and hasattr(function, "_sig"):
+        read = _read_numba
+    else:
+        return None
+    code = read(function, name or str(getattr(function, "__name__", "function")))
     arguments = len(code.pointers) + code.sizes
     if arguments > _MOST:
         raise TypeError(
@@ -250,8 +227,11 @@ _SIZE = "size"
 
 
 def _kind_of_ctype(ctype: Any) -> _Kind:
-    if hasattr(ctype, "_dtype_") and hasattr(ctype, "_ndim_"):
-        return _kind_of_ndpointer(ctype)
+    if hasattr(ctype, "_dtype_") and hasattr(ctype, "_ndim_"):  # np.ctypeslib.ndpointer
+        flags = ctype._flags_ or 0
+        if flags & _ARRAY_IS_FORTRAN and not flags & _ARRAY_IS_C:
+            return None
+        return Pointer(ctype._dtype_, ctype._ndim_, ctype._shape_)
     if ctype is ctypes.c_void_p:
         return Pointer()
     if isinstance(ctype, type) and issubclass(ctype, ctypes._Pointer):
@@ -259,13 +239,6 @@ def _kind_of_ctype(ctype: Any) -> _Kind:
     if isinstance(ctype, type) and issubclass(ctype, ctypes._SimpleCData):
         return _size_of(ctype)
     return None
-
-
-def _kind_of_ndpointer(ctype: Any) -> _Kind:
-    flags = ctype._flags_ or 0
-    if flags & _ARRAY_IS_FORTRAN and not flags & _ARRAY_IS_C:
-        return None
-    return Pointer(ctype._dtype_, ctype._ndim_, ctype._shape_)
 
 
 def _kind_of_numba(text: str) -> _Kind:
@@ -324,22 +297,11 @@ def _type_name(ctype: Any) -> str:
     return str(getattr(ctype, "__name__", ctype))
 
 
-# FFI element types (xla/ffi/api/c_api.h) of scalars, by the names of their dtypes; a str has none.
+# FFI element types of scalars, by the names of their dtypes; a str has none.
 _CODES = {
-    "bool": 1,
-    "int8": 2,
-    "int16": 3,
-    "int32": 4,
-    "int64": 5,
-    "uint8": 6,
-    "uint16": 7,
-    "uint32": 8,
-    "uint64": 9,
-    "float16": 10,
-    "float32": 11,
-    "float64": 12,
-    "complex64": 15,
-    "complex128": 18,
+    np.dtype(dtype).name: code
+    for code, dtype, _ in _registry.DTYPES
+    if np.dtype(dtype).isbuiltin == 1  # a dtype of NumPy's own
 }
 _TEXT = 0
 
@@ -367,7 +329,12 @@ class FfiHandler:
     @property
     def attributes(self) -> list[tuple[str, int, bytes]]:
         """The FFI attributes, encoded: name, element type, bytes."""
-        return [_encoded(name, value) for name, value in self.values.items()]
+        return [
+            (name, _TEXT, value.encode())
+            if isinstance(value, str)
+            else (name, _CODES[value.dtype.name], value.tobytes())
+            for name, value in self.values.items()
+        ]
 
     def complaint(self, inputs: Sequence[ArraySpec], results: Sequence[ArraySpec]) -> str:
         """Return "", since handlers check their arguments themselves."""
@@ -375,10 +342,6 @@ class FfiHandler:
 
     def register(self, label: str, wanted: int = 0) -> int:
         """Register it with the runtime for TensorFlow's programs, and return its callback id.
-
-        Args:
-          label: its name in messages, profiles and statistics.
-          wanted: the callback id to use, 0 for any.
 
         Raises:
           ValueError: when it was built for another version of XLA's FFI than TensorFlow's.
@@ -391,26 +354,14 @@ class FfiHandler:
         return callback_id
 
     def run(self, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray], native: Any) -> None:
-        """Call it from a compiled program, since only XLA can make a handler's context.
-
-        Args:
-          inputs: the input arrays.
-          results: the arrays to write.
-          native: the native code that holds this handler.
-
-        Raises:
-          RuntimeError, or the framework's error for it: when the handler fails.
-        """
+        """Call it from a compiled program, since only XLA can make a handler's context."""
         frameworks.of_handlers().run_handler(native, inputs, results)
 
 
-def read(function: object, name: str | None, attributes: Mapping[str, Any]) -> FfiHandler | None:
+def read_handler(
+    function: object, name: str | None, attributes: Mapping[str, Any]
+) -> FfiHandler | None:
     """Read the handler in a capsule; return None for other objects.
-
-    Args:
-      function: any object.
-      name: the handler's name in messages, or None.
-      attributes: its FFI attributes.
 
     Raises:
       TypeError: when the capsule holds something else, or an attribute has an unsupported type.
@@ -440,12 +391,7 @@ def _scalar(name: str, value: object) -> np.generic | str:
     return scalar
 
 
-def _encoded(name: str, value: np.generic | str) -> tuple[str, int, bytes]:
-    """Return an FFI attribute's name, element type and bytes."""
-    if isinstance(value, str):
-        return name, _TEXT, value.encode()
-    return name, _CODES[value.dtype.name], value.tobytes()
-
+Code = CFunction | FfiHandler
 
 # Converts the specs of the inputs to the arguments that a shape function takes.
 Pack = Callable[[Sequence[Any]], Sequence[Any]]
@@ -461,19 +407,34 @@ _NOT_OF_NATIVE = {
 }
 
 
-class NativeCode:
-    """Native code in the place of a Python function, called with NumPy arrays.
+class Native:
+    """Native code in the place of a Python function.
+
+    `hostcall.native` makes it. It is called with tensors, JAX's arrays or NumPy's, and can be used
+    wherever a Python function can.
 
     Attributes:
       code: its address and signature.
       owner: the object that holds the code.
       result: its declared results.
+
+    Examples:
+      >>> import numba
+      >>> pointer = numba.types.CPointer(numba.types.float64)
+      >>> @numba.cfunc(numba.types.void(pointer, pointer))
+      ... def square(x, y):
+      ...     y[0] = x[0] * x[0]
+      >>> native = hostcall.native(square, result=tf.TensorSpec([], tf.float64))
+      >>> native(np.float64(3.0))
+      array(9.)
+      >>> float(tf.function(native, jit_compile=True)(tf.constant(3.0, tf.float64)))
+      9.0
     """
 
     # No `__dict__`, since functools.update_wrapper would copy it to another object.
     __slots__ = ("__weakref__", "code", "owner", "result")
 
-    def __init__(self, code: CFunction | FfiHandler, owner: object, result: object) -> None:
+    def __init__(self, code: Code, owner: object, result: object) -> None:
         self.code = code
         self.owner = owner
         self.result = result
@@ -486,35 +447,33 @@ class NativeCode:
         return f"<hostcall.native {self.code.name}>"
 
     def __call__(self, *arrays: Any, out: object = None) -> Any:
-        """Call the code with NumPy arrays, without Python's lock.
+        """Call the code: as an op in a graph or a JAX program, otherwise at once.
 
         Args:
-          *arrays: for each input an array, or a value that NumPy can convert to one. C-contiguous
-            arrays are passed as they are, others are copied.
-          out: the array to write the results to, or a structure of arrays like `result`. They have
-            the dtypes and shapes of the results, and are C-contiguous.
+          *arrays: for each input a tensor, an array, or a value that NumPy can convert to one.
+            C-contiguous NumPy arrays are passed as they are, others are copied.
+          out: for NumPy arrays: the array to write the results to, or a structure of arrays like
+            `result`. They have the dtypes and shapes of the results, and are C-contiguous.
 
         Returns:
-          The results, new arrays or `out`, in the structure of `result`.
+          The results, in the structure of `result`: tensors for tensors, JAX's arrays for those,
+          NumPy arrays otherwise, new ones or `out`.
 
         Raises:
           TypeError, ValueError: when the arrays do not fit the inputs, or `out` the results.
-          RuntimeError: when the code reports an error.
+          RuntimeError: when the code is called at once, and reports an error.
         """
         arguments = list(arrays)
-        flat = _trees.leaves(arguments)
-        structure, results = self._prepared(
-            flat, lambda leaves: _trees.pack(arguments, leaves), out
-        )
-        return _trees.pack(structure, results)
+        leaves = _trees.leaves(arguments)
+        if out is None and any(map(frameworks.belongs_to_a_program, leaves)):
+            options = Options(result=self.result)
+            return frameworks.call(UserFunction(self, options, owns_arguments=True), arrays, arrays)
+        structure, flat = self._prepared(leaves, lambda given: _trees.pack(arguments, given), out)
+        results = _trees.pack(structure, flat)
+        return results if out is not None else frameworks.like(leaves, results)
 
     def run(self, arrays: Sequence[Any], pack: Pack) -> list[np.ndarray]:
-        """Make one call, and return its results as a flat list.
-
-        Args:
-          arrays: the inputs.
-          pack: converts their specs to the shape function's arguments.
-        """
+        """Make one call, and return its results as a flat list."""
         return self._prepared(arrays, pack, None)[1]
 
     def _prepared(
@@ -526,16 +485,16 @@ class NativeCode:
         declared = _trees.leaves(structure)
         if wrong := self.complaint(given, declared):
             raise TypeError(f"hostcall.native: {wrong}")
-        results = _allocated(declared) if out is None else self._given(out, declared)
-        self.code.run(inputs, results, NativeCode(self.code, self.owner, declared))
+        if out is None:
+            plain = map(specs.plain, declared)
+            results = [np.empty(spec.shape or (), spec.dtype) for spec in plain]
+        else:
+            results = self._given(out, declared)
+        self.code.run(inputs, results, Native(self.code, self.owner, declared))
         return structure, results
 
     def structure(self, inputs: Sequence[Any]) -> Any:
-        """Return the structure of the results' specs for inputs of these specs.
-
-        Raises:
-          TypeError: when a result is declared without a dtype.
-        """
+        """Return the structure of the results' specs for inputs of these specs."""
         result = self.result
         return _trees.map_leaves(specs.checked, result(*inputs) if callable(result) else result)
 
@@ -567,6 +526,90 @@ class NativeCode:
         return arrays
 
 
+def native(
+    function: object,
+    *,
+    result: object = None,
+    name: str | None = None,
+    attributes: Mapping[str, Any] | None = None,
+) -> Native:
+    """Make native code callable from TensorFlow programs like a Python function.
+
+        lib = ctypes.CDLL("libsignal.so")
+        lib.smooth.argtypes = [ctypes.POINTER(ctypes.c_float)] * 2 + [ctypes.c_int64]
+        lib.smooth.restype = None
+        smooth = hostcall.native(lib.smooth, result=lambda x: x)
+
+        y = smooth(x)    # in a tf.function, with jit_compile=True or without, or eagerly
+
+    A compiled program calls it on its own memory: without Python, its lock, or a copy. Any thread
+    may call it, and several at once. The code must not write to the inputs, must write all of the
+    results, and must keep none of the pointers. A pointer to an array without elements is null.
+    Declared types are checked. A wrong pointer is not checked, and can end the process.
+
+    Args:
+      function: one of
+
+        - a ctypes function with `argtypes` and `restype`, or a `numba.cfunc`. It takes a pointer
+          for each input, then a pointer for each result, then perhaps the sizes: a 64-bit integer
+          for each dimension of each input, in order. Arrays are C-contiguous. It returns nothing,
+          or an int32: 0 for success, while any other number is a `tf.errors.UnknownError`. Typed
+          pointers (`POINTER(c_float)`, `np.ctypeslib.ndpointer`, Numba's `CPointer(float32)`) are
+          checked against the op's dtypes, and `c_void_p` is not;
+        - a capsule, for example from `jax.ffi.pycapsule`, with a handler of XLA's typed FFI for the
+          stage of execution, built with headers no newer than TensorFlow's
+          (`tf.sysconfig.get_include()`). Its errors are the program's.
+
+      result: the results, as in `hostcall.callback`, with every size known when XLA compiles: a
+        `tf.TensorSpec`, a structure of them, or a function from the inputs' specs to one of these.
+      name: its name in messages; None for the function's own name.
+      attributes: a handler's attributes: bool, int (64 bits), float (32 bits), str, or NumPy
+        scalars.
+
+    Returns:
+      A `Native`, to be called with tensors or arrays, or passed to `tf.numpy_function`,
+      `tf.compat.v1.py_func` or `hostcall.callback`. `tf.py_function` takes it too, and calls it
+      through Python.
+
+    Raises:
+      TypeError: for another `function`, or one with another signature; the message tells how
+        to fix it.
+      ValueError: when a handler was built for another version of XLA's FFI.
+
+    Examples:
+      >>> import numba
+      >>> pointer = numba.types.CPointer(numba.types.float32)
+      >>> @numba.cfunc(numba.types.void(pointer, pointer, numba.types.int64))
+      ... def double(x, y, n):
+      ...     for i in range(n):
+      ...         y[i] = 2 * x[i]
+      >>> native = hostcall.native(double, result=lambda x: x)
+      >>> @tf.function(jit_compile=True)
+      ... def program(x):
+      ...     return tf.numpy_function(native, [x], tf.float32)
+      >>> program(tf.constant([1.0, 2.0])).numpy()
+      array([2., 4.], dtype=float32)
+    """
+    if result is None:
+        raise TypeError(
+            "hostcall.native: nothing is said of the results, which native code does not tell. "
+            "Write result=tf.TensorSpec([3], tf.float32), for one; result=lambda x: x where it is "
+            "like the input; or result=[] where there is none."
+        )
+    code: Code | None = read_handler(function, name, attributes or {})
+    if code is None:
+        if attributes is not None:
+            raise TypeError("hostcall.native: only handlers of XLA's FFI take attributes.")
+        code = read_signature(function, name)
+    if code is None:
+        raise TypeError(
+            "hostcall.native wants a ctypes function, a numba.cfunc, or a capsule with a handler "
+            f"of XLA's FFI, and not {function!r}. A Python function goes to tf.numpy_function as "
+            "it is."
+        )
+    return Native(code, function, result)
+
+
 def contradiction(declared: Sequence[Declared], results: Sequence[Declared]) -> str:
     """Return the message for declared results that differ from those of a call."""
     return (
@@ -575,12 +618,8 @@ def contradiction(declared: Sequence[Declared], results: Sequence[Declared]) -> 
     )
 
 
-def check_declared(native: NativeCode, declared: Mapping[str, Any]) -> None:
-    """Check that no option is declared that native code cannot have.
-
-    Raises:
-      ValueError: when one is; the message names it.
-    """
+def check_declared(native: Native, declared: Mapping[str, Any]) -> None:
+    """Raise a ValueError for a declared option that native code cannot have."""
     if not declared["wait"]:
         raise ValueError(
             f"hostcall: wait=False was declared of {native!r}, but a program calls native code "
@@ -599,7 +638,7 @@ def check_declared(native: NativeCode, declared: Mapping[str, Any]) -> None:
             )
 
 
-def _to_array(value: object, who: NativeCode) -> np.ndarray:
+def _to_array(value: object, who: Native) -> np.ndarray:
     side = frameworks.tensorflow()
     if side is not None and side.is_symbolic(value):
         raise TypeError(
@@ -610,7 +649,7 @@ def _to_array(value: object, who: NativeCode) -> np.ndarray:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
-def _spec_of(array: np.ndarray, who: NativeCode) -> Any:
+def _spec_of(array: np.ndarray, who: Native) -> Any:
     try:
         return specs.of_array(array)
     except TypeError:
@@ -637,11 +676,6 @@ def _unfit(spec: Declared) -> str:
             "the inputs' specs that says all of them."
         )
     return ""
-
-
-def _allocated(declared: Sequence[Any]) -> list[np.ndarray]:
-    plain = map(specs.plain, declared)
-    return [np.empty(spec.shape or (), spec.dtype) for spec in plain]
 
 
 def _listed(declared: Sequence[Declared]) -> str:

@@ -40,25 +40,15 @@ Memory = Literal["host", "device"]
 KINDS = ("numpy", "eager")
 
 
-def checked(route: object, what: str = "route") -> str:
-    """Return `route` if it is a known route.
-
-    Raises:
-      ValueError: when it is unknown.
-    """
+def checked(route: object) -> str:
+    """Return `route` if it is a known route; raise a ValueError otherwise."""
     if route not in ROUTES:
-        raise ValueError(
-            f"hostcall: {what}={route!r} is not one of {', '.join(map(repr, ROUTES))}."
-        )
+        raise ValueError(f"hostcall: route={route!r} is not one of {', '.join(map(repr, ROUTES))}.")
     return str(route)
 
 
 def check_result(result: object) -> None:
-    """Check that a declared result holds no string, unless it is "trace" alone.
-
-    Raises:
-      ValueError: when it holds one.
-    """
+    """Raise a ValueError for a declared result that holds a string, unless it is "trace" alone."""
     if isinstance(result, str) and result == TRACE:
         return
     for leaf in _trees.leaves(result):
@@ -72,11 +62,7 @@ def check_result(result: object) -> None:
 
 
 def check_function(function: object, who: str) -> None:
-    """Check that `who`, which messages name, was given a function whose calls return results.
-
-    Raises:
-      TypeError: when it is not callable, or is an `async` function.
-    """
+    """Raise a TypeError unless a function is given whose calls return results."""
     if not callable(function):
         raise TypeError(f"{who} wants a function, and not {function!r}.")
     called = [function, type(function).__call__]
@@ -88,38 +74,8 @@ def check_function(function: object, who: str) -> None:
         )
 
 
-def check_unordered(options: Any, ordered: bool, who: str, remedy: str) -> None:
-    """Check that calls which may overlap need no order.
-
-    Args:
-      options: the options of its calls.
-      ordered: whether the calls run in program order.
-      who: the caller, for the message.
-      remedy: the option to write, for the message.
-
-    Raises:
-      ValueError: when they need an order.
-    """
-    if options.concurrent and ordered:
-        raise ValueError(
-            f"{who}: concurrent=True lets calls run at the same time, and these may have side "
-            f"effects, which happen in the order of the program. If they have none, write {remedy};"
-            " else take concurrent away."
-        )
-
-
 def check_no_results(line: object, dtypes: Sequence[Any], stateful: bool, who: str) -> None:
-    """Check that a function with wait=False has a side effect and no results.
-
-    Args:
-      line: the function's calls with wait=False, or None where programs wait for them.
-      dtypes: the dtypes of the results.
-      stateful: whether the call has to run.
-      who: the call, for the message.
-
-    Raises:
-      ValueError: when it has results or no side effect.
-    """
+    """Raise a ValueError for a function with wait=False that has results or no side effect."""
     if line is None:
         return
     if dtypes:
@@ -138,24 +94,27 @@ def check_no_results(line: object, dtypes: Sequence[Any], stateful: bool, who: s
         )
 
 
-def check_repeatable(options: Any, stateful: bool, who: str, remedy: str) -> None:
-    """Check that calls which may be repeated have no side effects.
+def check_side_effects(options: Any, who: str, remedy: str, *, ordered: bool, pure: bool) -> None:
+    """Raise a ValueError for calls that overlap or are repeated, and have side effects.
 
     Args:
-      options: the options of its calls.
-      stateful: whether the op or the callback is stateful.
+      options: the options of the calls.
       who: the caller, for the message.
       remedy: the option to write, for the message.
-
-    Raises:
-      ValueError: when they may have some.
+      ordered: whether the calls run in program order.
+      pure: whether they have no side effects.
     """
-    is_pure = not stateful or options.pure or options.table is not None
-    if options.retries and not is_pure:
+    if options.retries and not pure:
         raise ValueError(
             f"{who}: retries={options.retries} makes a call again whose worker has died. "
             "It is unknown how far that one came, and this function may have side effects, which "
             f"must not happen twice. If it has none, write {remedy}; else take retries away."
+        )
+    if options.concurrent and ordered:
+        raise ValueError(
+            f"{who}: concurrent=True lets calls run at the same time, and these may have side "
+            f"effects, which happen in the order of the program. If they have none, write {remedy};"
+            " else take concurrent away."
         )
 
 
@@ -178,11 +137,7 @@ _OF_ARRAYS: dict[str, tuple[Callable[[Any], bool], str, str]] = {
 
 
 def check_takes_tensors(options: Any, who: str) -> None:
-    """Check that no option is declared that needs a function of NumPy arrays.
-
-    Raises:
-      ValueError: when one is; the message names it, and the caller `who`.
-    """
+    """Raise a ValueError for an option that needs a function of NumPy arrays."""
     for option, (is_given, reason, remedy) in _OF_ARRAYS.items():
         value = getattr(options, option)
         if is_given(value):
@@ -197,12 +152,7 @@ def check_takes_tensors(options: Any, who: str) -> None:
 def check_callback(
     kind: object, name: object, grad: object, stateful: bool, result: object
 ) -> None:
-    """Check the arguments of `hostcall.callback` that `hostcall.declare` does not take.
-
-    Raises:
-      TypeError: when `name` is no string, or `grad` is not callable.
-      ValueError: for an unknown `kind`, a stateless eager callback, or a `result` that is `TRACE`.
-    """
+    """Check the arguments of `hostcall.callback` that `hostcall.declare` does not take."""
     if kind not in KINDS:
         raise ValueError(f"hostcall.callback: kind={kind!r} is not one of {KINDS}.")
     if name is not None and not isinstance(name, str):
@@ -226,11 +176,7 @@ def check_callback(
 
 
 def check_stateless(options: Any) -> None:
-    """Check that a stateful `hostcall.callback` has no `memo`.
-
-    Raises:
-      ValueError: when it has one.
-    """
+    """Raise a ValueError for a stateful `hostcall.callback` with `memo`."""
     if options.table is not None:
         raise ValueError(
             f"hostcall.callback: memo={options.memo!r} says that the function does nothing but "
@@ -283,11 +229,7 @@ _EXCLUSIVE: tuple[tuple[Callable[[Any], bool], str, str, dict[str, str]], ...] =
 
 
 def _check_exclusive(options: Any) -> None:
-    """Check that no two options exclude each other.
-
-    Raises:
-      ValueError: when two do.
-    """
+    """Raise a ValueError for two options that exclude each other."""
     for is_given, other, consequence, excluded in _EXCLUSIVE:
         for option in dataclasses.fields(options):
             value, reason = getattr(options, option.name), excluded.get(option.name)
@@ -299,12 +241,7 @@ def _check_exclusive(options: Any) -> None:
 
 
 def _check_values(options: Options) -> None:
-    """Check each option by itself.
-
-    Raises:
-      TypeError: when `concurrent` is no bool.
-      ValueError: for an unknown or impossible value.
-    """
+    """Check each option by itself."""
     check_result(options.result)
     if options.route is not None:
         checked(options.route)
@@ -365,14 +302,13 @@ class DeclareOptions(CallbackOptions, total=False):
 
 
 def _option(default: Any, text: str, *, saved: bool = False, **texts: str) -> Any:
-    """Return the field of an option.
+    """Return the field of an option, with its default and its documentation.
 
     Args:
       default: its default.
       text: its documentation for `hostcall.declare`.
       saved: whether saved graphs record it.
-      **texts: its documentation for `callback`, and for `call` of JAX, where it is more than "as in
-        `hostcall.declare`".
+      **texts: its documentation for `callback` and JAX's `call`, if more than "as in declare".
     """
     return dataclasses.field(default=default, metadata={"declare": text, "saved": saved, **texts})
 
@@ -620,9 +556,7 @@ class Options:
     def of_call(self, result: Any, key: Hashable) -> Options:
         """Return a copy for calls with keyword arguments, which share the table of results.
 
-        Args:
-          result: the declared result of these calls.
-          key: a key that is equal for calls with equal fixed arguments.
+        The `key` is equal for calls with equal fixed arguments.
         """
         return self.with_fields(result=result, table=self.table and self.table.part(key))
 
@@ -631,13 +565,7 @@ SAVED = tuple(one for one in dataclasses.fields(Options) if one.metadata.get("sa
 
 
 def options_of(who: str, kind: type, options: Mapping[str, Any], **others: Any) -> Options:
-    """Check the options that a user has given to a public function.
-
-    Args:
-      who: the function, for messages.
-      kind: the TypedDict of its options.
-      options: the options.
-      **others: further fields.
+    """Return the checked options that a user has given to the public function `who`.
 
     Raises:
       TypeError: for an option that the function does not take, or of a wrong type.
@@ -650,12 +578,7 @@ def options_of(who: str, kind: type, options: Mapping[str, Any], **others: Any) 
 
 
 def takes(way: str, options: type) -> Callable[[F], F]:
-    """Give a function of `**options` the signature and the documentation of these.
-
-    Args:
-      way: the public function: "declare", "callback" or "call".
-      options: the TypedDict of its options. Their documentation replaces the line on `**options`.
-    """
+    """Give the public function `way` the signature and the documentation of its `**options`."""
     names = options.__annotations__
     fields = [one for one in dataclasses.fields(Options) if one.name in names]
 

@@ -40,9 +40,7 @@ _original: Original = lambda file, line: (file, line)  # noqa: E731
 def read_with(stack: Stack, original: Original) -> None:
     """Use autograph's source maps, since it runs generated copies of the user's code.
 
-    Args:
-      stack: yields (file, line) of each frame, innermost first.
-      original: maps (file, line) of autograph's copy to the user's.
+    `original` maps (file, line) of such a copy to the user's.
     """
     global _stack, _original
     _stack, _original = stack, original
@@ -87,11 +85,9 @@ def of_function(function: Callable[..., Any]) -> str:
 
 
 def split_description(description: str) -> tuple[str, str, str, str]:
-    """Split a CallbackSpec's description into its parts.
+    """Split a CallbackSpec's description: API, function, its place, the place of the call.
 
-    Returns:
-      The API that the user called, the function's name, the location of its definition and that of
-      the call; "" for each part that the description lacks.
+    A part that the description lacks is "".
     """
     parts = _DESCRIPTION.fullmatch(description)
     if parts is None:

@@ -168,11 +168,7 @@ def lacking(value: object) -> str:
 
 
 def checked(value: object) -> Any:
-    """Return a declared result if it has a shape and a dtype.
-
-    Raises:
-      TypeError: when it lacks one of them.
-    """
+    """Return a declared result; raise a TypeError if it lacks a shape or a dtype."""
     if says_shape_and_dtype(value):
         return value
     raise TypeError(
@@ -196,11 +192,7 @@ def sizes_of(shape: Any) -> tuple[Any, ...] | None:
 
 
 def of_array(array: np.ndarray) -> Any:
-    """Return the spec that a shape function gets for an object with a shape and a dtype.
-
-    Raises:
-      TypeError: for a dtype that TensorFlow lacks, where it is imported.
-    """
+    """Return the spec that a shape function gets for an object with a shape and a dtype."""
     side = frameworks.tensorflow()
     make = ArraySpec if side is None else side.spec
     return make(array.shape, array.dtype)

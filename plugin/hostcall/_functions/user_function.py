@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hostcall._functions import source_location
 from hostcall._functions.options import Options
@@ -17,6 +17,10 @@ from hostcall_runtime import (
     register,
     within,
 )
+from hostcall_runtime._errors import NotExportableError
+
+if TYPE_CHECKING:  # it takes long to import
+    from hostcall_mlir.exporting import structures
 
 # The public functions that script ops come from.
 CALLBACK = "hostcall.callback"
@@ -54,11 +58,7 @@ class UserFunction:
     grad: Callable[..., Any] | None = None
 
     def described(self, place: str) -> UserFunction:
-        """Return a copy with a description.
-
-        Args:
-          place: `file:line` of the call, or "" where it is not known.
-        """
+        """Return a copy with a description; `place` is `file:line` of the call, or ""."""
         called_at = f", called at {place}" if place else ""
         of = source_location.of_function(self.function)
         return dataclasses.replace(self, description=f"{self.called_as} of {of}{called_at}")
@@ -89,10 +89,8 @@ class UserFunction:
     ) -> Callable[..., Any]:
         """Wrap `function` so that it runs as declared: fire-and-forget, on an executor, in time.
 
-        Args:
-          function: the function that a thread of this process calls.
-          lends: whether results may lie in shared memory, for a caller that soon drops them.
-          no_results: the return value of a call for which no program waits.
+        With `lends`, results may lie in shared memory, for a caller that soon drops them. A call
+        for which no program waits returns `no_results`.
         """
         line = self.options.line
         if line is None:
@@ -143,16 +141,7 @@ class UserFunction:
         return _mapped_calls.argument_memory(self.function, options.executor, options.retries)
 
     def register(self, target: Target, name: str, identity: Sequence[object] = ()) -> int:
-        """Give a target to the runtime, which calls it for compiled programs.
-
-        Args:
-          target: the object that the runtime calls.
-          name: its name in the registry.
-          identity: as `hostcall_runtime.register` takes it.
-
-        Returns:
-          The callback id.
-        """
+        """Give a target to the runtime, as `hostcall_runtime.register`; return the callback id."""
         target.empty = self.argument_memory()
         return register(
             target,
@@ -166,3 +155,28 @@ class UserFunction:
             on_device=self.options.on_device,
             concurrent=self.is_concurrent,
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A callback to export, independent of the framework that calls it.
+
+    Attributes:
+      user: the function.
+      arguments, results: the structures of its arguments and results.
+      dtypes: TensorFlow's dtypes of the results, if these are converted to tensors.
+      has_state: whether the last result of a call is the handle of a tape residual.
+    """
+
+    user: UserFunction
+    arguments: structures.Structure
+    results: structures.Structure
+    dtypes: tuple[Any, ...] = ()
+    has_state: bool = False
+
+    def __post_init__(self) -> None:
+        if self.user.options.on_device:
+            raise NotExportableError(
+                f"{self.user.description}: it is declared with memory='device', and exported "
+                "programs call functions of NumPy's arrays. Take memory='device' away"
+            )

@@ -9,8 +9,7 @@ from typing import Any, NoReturn
 import tensorflow as tf
 
 from hostcall._callbacks import array_specs, result_shapes
-from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.callback_spec import CallbackSpec, EagerSpec
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
 from hostcall._functions import callback

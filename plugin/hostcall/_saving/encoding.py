@@ -12,13 +12,11 @@ from typing import Any
 import msgspec
 import tensorflow as tf
 
-from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec
-from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.callback_spec import CallbackSpec, EagerSpec, NumpySpec
 from hostcall._callbacks.result_shapes import flatten_result
 from hostcall._callbacks.structures import is_shape_function
 from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
-from hostcall._functions import callback, named_functions, source_location
-from hostcall._functions.native_code import CFunction, NativeCode
+from hostcall._functions import callback, declarations, native_code, source_location
 from hostcall._saving import pickled_functions, save_options, tokens
 from hostcall._saving.functions import qualified_name, reason
 from hostcall._saving.tokens import (
@@ -45,13 +43,13 @@ _TRIED = (
 def record_of_native(spec: CallbackSpec) -> Native | None:
     """Return the record of a spec's native code; None if no library holds the code."""
     function = spec.function
-    if not isinstance(function, NativeCode):
+    if not isinstance(function, native_code.Native):
         return None
     place = _library_and_symbol(function.code.address)
     if place is None:
         return None
     code, sizes = function.code, _sizes(spec)
-    if isinstance(code, CFunction):
+    if isinstance(code, native_code.CFunction):
         count = len(code.pointers) + code.sizes
         return Native(*place, "c", sizes, count, code.sizes > 0, code.returns_status)
     attributes = [
@@ -253,7 +251,7 @@ def _of_call(spec: CallbackSpec) -> Record:
 
 def _function(spec: CallbackSpec) -> Function:
     function, keywords, fixed = callback.parts(spec.function)
-    name = spec.user.given_name or named_functions.name_of(function)
+    name = spec.user.given_name or declarations.name_of(function)
     place = qualified_name(function)
     if place is not None and (isinstance(function, type) or not is_importable(place)):
         place = None

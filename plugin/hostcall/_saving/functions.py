@@ -14,11 +14,12 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from hostcall._functions import named_functions
+from hostcall._functions import declarations
 from hostcall._functions.options import check_function
 from hostcall._saving import pickled_functions
 from hostcall._saving.tokens import Function, Problem, SavedFunctionError
 from hostcall._tf import autograph
+from hostcall_runtime._processes import has_its_name
 
 # Functions found in public modules, by id, with their places: a search takes milliseconds.
 _public: dict[int, tuple[object, str]] = {}
@@ -33,15 +34,10 @@ def qualified_name(function: Callable[..., Any]) -> str | None:
     """
     function = autograph.without_autograph(function)
     module = getattr(function, "__module__", None)
-    qualname = getattr(function, "__qualname__", None)
     own = None
-    if (
-        isinstance(module, str)
-        and isinstance(qualname, str)
-        and _lies_at(module, qualname, function)
-    ):
-        name = _importable(module)
-        own = None if name is None else f"{name}:{qualname}"
+    if has_its_name(function):
+        name = _importable(function.__module__)
+        own = None if name is None else f"{name}:{function.__qualname__}"
     # A function written in Python knows its place; if that is private, look for a public one.
     if _is_private(module) or (own is None and not hasattr(function, "__code__")):
         return _in_public_modules(function) or own
@@ -66,13 +62,6 @@ def reason(function: Callable[..., Any]) -> str:
     if module == "__main__":
         return "defined in the script that runs, which other processes cannot import"
     return f"{module}.{qualname} is something else by now"
-
-
-def _lies_at(module: str, qualname: str, function: object) -> bool:
-    found: Any = sys.modules.get(module)
-    for part in qualname.split("."):
-        found = getattr(found, part, None)
-    return found is not None and getattr(found, "__hostcall_function__", found) is function
 
 
 def _importable(module: str) -> str | None:
@@ -156,7 +145,7 @@ def provide(name: str, function: Callable[..., Any]) -> None:
       >>> hostcall.provide("train:normalize", lambda x: x / x.max())
     """
     check_function(function, "hostcall.provide")
-    named_functions.give(_checked_name(name), function)
+    declarations.give_name(_checked_name(name), function)
 
 
 def register(function: F, name: str) -> F:
@@ -183,7 +172,7 @@ def register(function: F, name: str) -> F:
       1.5
     """
     check_function(function, "hostcall.register")
-    named_functions.give(_checked_name(name), function)
+    declarations.give_name(_checked_name(name), function)
     return function
 
 
@@ -267,7 +256,7 @@ def allowed() -> list[str]:
 def _named(function: Function) -> Any:
     """Return the function that this process registered under one of the names, or None."""
     names = filter(None, (function.name, function.place, function.label))
-    return next((one for one in map(named_functions.find, names) if one is not None), None)
+    return next((one for one in map(declarations.find_named, names) if one is not None), None)
 
 
 def _imported(place: str) -> Any:

@@ -20,7 +20,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._functions.native_code import NativeCode
+from hostcall._functions.native_code import Native
 from hostcall._saving.tokens import Pickled, Problem, SavedFunctionError
 from hostcall._tf import autograph
 
@@ -121,7 +121,7 @@ def _why_not(value: Any) -> str | None:
     """Return why an object must not be pickled, although it could be; or None."""
     if isinstance(value, _STATEFUL) and not isinstance(value, _CONTAINERS):
         return _COPY
-    if isinstance(value, NativeCode):
+    if isinstance(value, Native):
         return "it is native code, which lies in this process"
     return None
 

@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks import lookup, result_shapes, tape_residuals
-from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.callback_spec import EagerSpec
 from hostcall._callbacks.structures import BoundedSpec
 from hostcall._saving import tokens
 from hostcall._saving.tokens import SavedFunctionError

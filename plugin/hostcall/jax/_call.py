@@ -16,8 +16,7 @@ from hostcall._functions.options import (
     SEQUENTIAL,
     SharedOptions,
     check_no_results,
-    check_repeatable,
-    check_unordered,
+    check_side_effects,
     options_of,
     takes,
 )
@@ -173,8 +172,8 @@ def call(
     divided = MAP if vmap_method == MAP else None
     declared = options_of("call", SharedOptions, dict(options), vmap_method=divided)
     effect = effect_of(ordered, declared.pure, title)
-    check_unordered(declared, ordered, f"hostcall.jax.call of {title}", "pure=True")
-    check_repeatable(declared, not declared.pure, f"hostcall.jax.call of {title}", "pure=True")
+    who = f"hostcall.jax.call of {title}"
+    check_side_effects(declared, who, "pure=True", ordered=ordered, pure=declared.pure)
     if divided is None:
         check_vmap_method(vmap_method, title)
     leaves, in_tree = jax.tree.flatten(args)

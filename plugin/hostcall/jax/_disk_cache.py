@@ -20,6 +20,7 @@ from jax._src import compiler as _compiler
 from hostcall.jax._functions import Function
 from hostcall.jax._lowering import Owned
 from hostcall_runtime import _patching
+from hostcall_runtime._processes import has_its_name
 
 
 def is_on() -> bool:
@@ -71,7 +72,4 @@ def _is_found_elsewhere(callback: Any) -> bool:
 def _has_place(function: Any) -> bool:
     """Return whether a module, or a script run from a file, has the function under its name."""
     module = sys.modules.get(getattr(function, "__module__", None) or "")
-    found: Any = module if getattr(module, "__file__", None) else None
-    for part in getattr(function, "__qualname__", "<none>").split("."):
-        found = getattr(found, part, None)
-    return found is not None and getattr(found, "__hostcall_function__", found) is function
+    return bool(getattr(module, "__file__", None)) and has_its_name(function)

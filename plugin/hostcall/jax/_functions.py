@@ -10,10 +10,8 @@ from typing import Any
 
 import jax
 
-from hostcall._functions import exportable
-from hostcall._functions.exportable import Source
-from hostcall._functions.native_code import NativeCode
-from hostcall._functions.user_function import UserFunction
+from hostcall._functions.native_code import Native
+from hostcall._functions.user_function import Source, UserFunction
 from hostcall.jax import _values
 from hostcall_runtime import Target, _interception
 from hostcall_runtime._errors import ResultError
@@ -42,7 +40,7 @@ class Function(UserFunction):
         """True if a program can call it without Python."""
         how = self.options
         wants_python = how.executor or how.line or how.table or how.timeout is not None
-        return isinstance(self.function, NativeCode) and not wants_python and not how.on_device
+        return isinstance(self.function, Native) and not wants_python and not how.on_device
 
     @property
     def may_begin_early(self) -> bool:
@@ -70,8 +68,6 @@ class Function(UserFunction):
 
     def source(self) -> Source:
         """Return the description of the function for `hostcall.export`."""
-        if self.options.on_device:
-            raise exportable.on_device(self.description)
         return Source(
             self,
             _structure_of(self.in_tree, f"an argument of {self.description}"),

@@ -114,13 +114,11 @@ def load() -> None:
     _patches.hide_frames()
     carry()
     _patching.add(_patches.TABLE)
-    frameworks.enter_jax(_Jax())
-
-
-class _Jax:
-    """JAX as a framework whose programs call callbacks: see `frameworks.Jax`."""
-
-    call = staticmethod(_call.call_of_user_function)
-    is_tracing = staticmethod(_values.is_tracing)
-    check_handler = staticmethod(_rules.check_handler)
-    run_handler = staticmethod(_rules.run_handler)
+    frameworks.enter(
+        frameworks.Jax(
+            call=_call.call_of_user_function,
+            check_handler=_rules.check_handler,
+            run_handler=_rules.run_handler,
+            is_tracing=_values.is_tracing,
+        )
+    )

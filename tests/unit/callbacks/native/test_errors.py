@@ -13,13 +13,18 @@ import tensorflow as tf
 import hostcall
 from tests.support.helpers import failure, jitted, plain
 from tests.support.native_code import functions, functions_with_gil
-from tests.support.native_code.programs import FLOATS, NEXT, SIZE, called_on, of
+from tests.support.native_code.programs import FLOATS, NEXT, SIZE, called_on, eagerly, of
 
 INTS = ctypes.POINTER(ctypes.c_int32)
 
 
 def add(**kwargs: Any) -> Any:
     return of("next_float32", *NEXT, **kwargs)
+
+
+def test_results_have_to_be_declared() -> None:
+    with pytest.raises(TypeError, match=r"Write result=tf\.TensorSpec\(\[3\], tf\.float32\)"):
+        hostcall.native(ctypes.CFUNCTYPE(None)())
 
 
 def test_types_that_ctypes_was_not_told() -> None:
@@ -245,6 +250,12 @@ def test_a_tensor_without_a_value_and_out() -> None:
 
     with pytest.raises(TypeError, match=r"which has no value yet, and with out=.*Leave out= away"):
         program(tf.zeros([3]))
+
+
+@pytest.mark.parametrize("mode", [eagerly, jitted])
+def test_tensors_that_do_not_fit(mode: Any) -> None:
+    with pytest.raises((TypeError, tf.errors.InvalidArgumentError), match="float32"):
+        mode(add())(tf.constant([1.0], tf.float64))
 
 
 def test_arrays_that_do_not_fit() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
@@ -24,6 +26,11 @@ from tests.support.native_code.programs import (
     pointer,
 )
 
+X = np.array([1.0, 2.0, 3.0], np.float32)
+
+# By tf.numpy_function, and as it is.
+called = pytest.mark.parametrize("called", [called_on, lambda native: lambda x: native(x)])
+
 
 @each_mode
 def test_it_is_called(mode: Any) -> None:
@@ -33,8 +40,32 @@ def test_it_is_called(mode: Any) -> None:
     np.testing.assert_array_equal(program(tf.constant(x)), (x * 2 + 1) * 2)
 
 
-def test_a_compiled_program_calls_it_by_a_call_of_its_own() -> None:
-    program = jitted(called_on(of("next_float32", *NEXT), tf.float32))
+@each_mode
+def test_it_is_called_on_tensors(mode: Any) -> None:
+    add = of("next_float32", *NEXT)
+    result = mode(lambda x: add(x) * 2.0)(tf.constant(X))
+    assert isinstance(result, tf.Tensor)
+    np.testing.assert_array_equal(result, (X + 1) * 2)
+
+
+@pytest.mark.parametrize("mode", [eagerly, jax.jit])
+def test_it_is_called_on_arrays_of_jax(mode: Any) -> None:
+    add = of("next_float32", *NEXT)
+    result = mode(lambda x: add(x) * 2)(jnp.asarray(X))
+    assert isinstance(result, jax.Array)
+    np.testing.assert_array_equal(result, (X + 1) * 2)
+
+
+@each_mode
+def test_variables(mode: Any) -> None:
+    add = of("next_float32", *NEXT)
+    variable = tf.Variable(X)
+    np.testing.assert_array_equal(mode(lambda: add(variable))(), X + 1)
+
+
+@called
+def test_a_compiled_program_calls_it_by_a_call_of_its_own(called: Any) -> None:
+    program = jitted(called(of("next_float32", *NEXT)))
     hlo = program.experimental_get_compiler_ir(tf.zeros([3]))(stage="hlo")
     assert 'custom_call_target="hostcall_native"' in hlo
 
@@ -192,9 +223,9 @@ def test_a_py_function_calls_it_like_a_python_function(mode: Any) -> None:
 
 
 @each_mode
-def test_sizes_that_tracing_does_not_know(mode: Any) -> None:
-    add = of("next_float32", *NEXT)
-    program = called_on(add, tf.float32)
+@called
+def test_sizes_that_tracing_does_not_know(called: Any, mode: Any) -> None:
+    program = called(of("next_float32", *NEXT))
     signature = [tf.TensorSpec([None], tf.float32)]
     if mode is not eagerly:
         program = tf.function(program, jit_compile=mode is jitted, input_signature=signature)
@@ -231,6 +262,7 @@ def test_numpy_arrays() -> None:
     out = np.empty(3, np.float32)
     assert add(x[::2], out=out) is out
     np.testing.assert_array_equal(out, [1, 3, 5])
+    assert type(add(x)) is np.ndarray
     np.testing.assert_array_equal(add(x.astype(">f4")), x + 1)
     np.testing.assert_array_equal(add(tf.constant(x)), x + 1)
     read_only = x.copy()
