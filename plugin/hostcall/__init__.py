@@ -25,8 +25,7 @@ from hostcall._functions.declarations import declare
 from hostcall._functions.mapping import mapped as map  # noqa: A004
 from hostcall._functions.native_functions import Native, native
 from hostcall._functions.specs import BoundedSpec
-from hostcall._replay.calls import RecordedError, RecordingError, ReplayError
-from hostcall._replay.entry_points import record, replay
+from hostcall._replay.calls import RecordedError, RecordingError, ReplayError, record, replay
 from hostcall_runtime import _errors
 from hostcall_runtime._device_arrays import DeviceArray
 from hostcall_runtime._errors import (

@@ -8,6 +8,7 @@ from __future__ import annotations
 import warnings
 
 from hostcall import _versions
+from hostcall._versions import serving_library
 
 _versions.check()
 
@@ -24,9 +25,8 @@ from hostcall._frontend.bind import Bound, bind  # noqa: E402
 from hostcall._inspect.inspecting import inspect  # noqa: E402
 from hostcall._inspect.inspection import Inspection  # noqa: E402
 from hostcall._saving.functions import allow, provide, register  # noqa: E402
-from hostcall._saving.save_options import load_options, save_options  # noqa: E402
+from hostcall._saving.pickled_functions import load_options, save_options  # noqa: E402
 from hostcall._saving.writing import name_functions  # noqa: E402
-from hostcall._serving.serving_library import serving_library  # noqa: E402
 from hostcall._tf import features  # noqa: E402
 from hostcall_runtime import _patching  # noqa: E402
 

@@ -10,10 +10,10 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from hostcall import _versions
 from hostcall._cli import diagnosis, saved_models
 from hostcall._explain import page
 from hostcall._inspect import inspecting
-from hostcall._serving import serving_library as _serving_library
 from hostcall._serving import worker as serving_worker
 from hostcall._serving.worker import Worker
 
@@ -51,7 +51,7 @@ def doctor(names: bool, as_json: bool) -> str:
 
 def serving_library() -> str:
     """Return the path of the library for servers without Python."""
-    return _serving_library.serving_library()
+    return _versions.serving_library()
 
 
 def worker(

@@ -307,7 +307,7 @@ def _names(node: NodeDef, spec: CallbackSpec) -> tuple[str, str, str, str, str]:
         label, record, problem = checking.judged(lookup.token_of(node), node, None)
         if record is None:
             return kind, "", "", "", ""
-        return kind, label, "", record.place_of_call, problem.reason if problem else ""
+        return kind, label, "", record.root.at, problem.reason if problem else ""
     # The function was registered before hostcall was imported.
     users = spec._func if isinstance(spec, token_registry.EagerFunc) else spec
     described = source_location.of_function(autograph.unwrapped(users))

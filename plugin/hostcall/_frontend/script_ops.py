@@ -37,7 +37,7 @@ from hostcall._tf import (
     eager_execution,
     features,
     op_kinds,
-    py_function_gradient,
+    patches,
     script_op_graphs,
     tensor_structures,
     token_registry,
@@ -268,7 +268,7 @@ def _note_op(spec: CallbackSpec, results: Any) -> None:
     requested_routes.mark(op, spec.route)
     spec.op = weakref.ref(op)
     if isinstance(spec, EagerSpec) and spec.has_own_gradient:
-        py_function_gradient.give_to(op)
+        patches.give_gradient_to(op)
 
 
 def py_func_common(

@@ -20,7 +20,7 @@ from hostcall._tf import (
     eager_execution,
     op_kinds,
     parallel_for,
-    py_function_gradient,
+    patches,
     script_op_graphs,
 )
 from hostcall._tf.parallel_for import Converted, MappedOp
@@ -199,7 +199,7 @@ def _again(op: Operation, spec: CallbackSpec, tensors: Sequence[Any]) -> Any:
         script_op_graphs.note_script_op(created)
         requested_routes.mark(created, spec.route)
         if isinstance(spec, EagerSpec) and spec.has_own_gradient:
-            py_function_gradient.give_to(created)
+            patches.give_gradient_to(created)
         for output, like in zip(created.outputs, op.outputs, strict=True):
             output.set_shape(like.shape)
         visible = len(outputs.dtypes)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from typing import Any
 
 from hostcall._callbacks import lookup
-from hostcall._saving import decoding, functions, pickled_functions, save_options, tokens
+from hostcall._saving import decoding, functions, pickled_functions, tokens
 from hostcall._saving.tokens import Problem, SavedFunctionError
 from hostcall._tf import op_kinds, script_op_graphs, token_registry
 
@@ -29,23 +28,17 @@ def check(model: Any, path: str) -> None:
 
     This is no error: the user may want only variables, other signatures or parts of the model. A
     function can also be allowed or provided until its first call, which raises the error.
-    Nothing is imported or unpickled.
-
-    Args:
-      model: the SavedModel message. If the user allows pickles, its tokens are changed to say so.
-      path: the directory that the message was read from.
-
-    Raises:
-      SavedFunctionError: when the user allows pickles, and one is missing or was altered.
+    Nothing is imported or unpickled. If the user allows pickles, the model's tokens are changed to
+    say so, and it is a SavedFunctionError that one is missing or was altered.
     """
     problems: dict[str, Problem] = {}
     for token, nodes in _nodes_by_token(model).items():
-        checked = _checked(token, nodes, path)
-        if checked.problem is not None:
-            problems.setdefault(checked.label, checked.problem)
-        if checked.token != token:
+        label, problem, here = _checked(token, nodes, path)
+        if problem is not None:
+            problems.setdefault(label, problem)
+        if here != token:
             for node in nodes:
-                node.attr["token"].s = checked.token.encode()
+                node.attr["token"].s = here.encode()
     if not problems:
         return
     listed = "\n".join(f"  - {label}: {problem.reason}" for label, problem in problems.items())
@@ -63,37 +56,24 @@ def _nodes_by_token(model: Any) -> dict[str, list[Any]]:
     return found
 
 
-@dataclasses.dataclass(frozen=True)
-class _Checked:
-    """A function's label for messages, the problem with it, and its token in this process."""
-
-    label: str
-    problem: Problem | None
-    token: str
-
-
-def _checked(token: str, nodes: list[Any], path: str) -> _Checked:
+def _checked(token: str, nodes: list[Any], path: str) -> tuple[str, Problem | None, str]:
+    """Return a function's label for messages, the problem with it, and its token here."""
     if token_registry.find_present(token) is not None:
-        return _Checked(token, None, token)
-    try:
-        record = _read(token, nodes)
-    except SavedFunctionError as error:
-        return _Checked(_shown(token), Problem(str(error), _DAMAGED), token)
+        return token, None, token
+    label, record, problem = _read(token, nodes)
     if record is None:
-        return _Checked(token, _UNNAMED, token)
-    problem = None
+        return label, problem, token
     if (pickled := record.users.pickled) is not None:
         record, problem = _with_leave(record, pickled, path)
         token = tokens.encode(record)
-    at = f", called at {record.place_of_call}" if record.place_of_call else ""
-    problem = problem or functions.problem_of(record.users)
-    return _Checked(f"{record.users.label}{at}", problem, token)
+    at = f", called at {record.root.at}" if record.root.at else ""
+    return f"{label}{at}", problem or functions.problem_of(record.users), token
 
 
 def judged(
     token: str, node: Any, directory: str | None
 ) -> tuple[str, tokens.Record | None, Problem | None]:
-    """Judge a token in a file, regardless of whether the user allows pickles now.
+    """Judge the token of a script op in a file, whether the user allows pickles now or not.
 
     Args:
       token: the token.
@@ -104,34 +84,30 @@ def judged(
       The function's label for messages, the record or None, and the problem that prevents calls
       of the function or None.
     """
-    try:
-        record = _read(token, [node])
-    except SavedFunctionError as error:
-        return _shown(token), None, Problem(str(error), _DAMAGED)
+    label, record, problem = _read(token, [node])
     if record is None:
-        return token, None, _UNNAMED
-    record, problem = record.with_leave(""), None
+        return label, None, problem
+    record = record.with_leave("")
     if (pickled := record.users.pickled) is not None and directory is not None:
         problem = pickled_functions.read(pickled.sha256, directory)
-    return record.users.label, record, problem or functions.problem_of(record.users)
+    return label, record, problem or functions.problem_of(record.users)
 
 
-def _read(token: str, nodes: list[Any]) -> tokens.Record | None:
-    """Return the record in the token of some ops; None for a token that holds no record.
+def _read(token: str, nodes: list[Any]) -> tuple[str, tokens.Record | None, Problem | None]:
+    """Return a function's label for messages, and the record in the token of some ops.
 
-    Raises:
-      SavedFunctionError: when the record is malformed, or does not fit these ops.
+    Without a record, the problem says why: there is none, or it is malformed or of other ops.
     """
     if not token_registry.is_qualified(token):
-        return None
-    record = tokens.decode(token)
-    for node in nodes:
-        decoding.check(record, node)
-    return record
-
-
-def _shown(token: str) -> str:
-    return token if len(token) <= 40 else f"{token[:40]}..."
+        return token, None, _UNNAMED
+    try:
+        record = tokens.decode(token)
+        for node in nodes:
+            decoding.check(record, node)
+    except SavedFunctionError as error:
+        shown = token if len(token) <= 40 else f"{token[:40]}..."
+        return shown, None, Problem(str(error), _DAMAGED)
+    return record.users.label, record, None
 
 
 def _with_leave(
@@ -139,7 +115,7 @@ def _with_leave(
 ) -> tuple[tokens.Record, Problem | None]:
     """Return the record, with leave to call its pickle if the user gives it, and the problem."""
     problem = pickled_functions.read(pickled.sha256, path)
-    if not save_options.allows_pickles():
+    if not pickled_functions.allows_pickles.get():
         return record.with_leave(""), problem
     if problem is not None:
         raise SavedFunctionError(

@@ -19,7 +19,7 @@ from hostcall._callbacks.structures import is_shape_function
 from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
 from hostcall._functions import callback, named_functions, source_location
 from hostcall._functions.native_code import CFunction, NativeCode
-from hostcall._saving import pickled_functions, save_options, tokens
+from hostcall._saving import pickled_functions, tokens
 from hostcall._saving.functions import qualified_name, reason
 from hostcall._saving.tokens import (
     Attribute,
@@ -159,15 +159,9 @@ class UnnamedError(ValueError):
 
 
 def record_of(spec: Any, asked: Asked) -> Record:
-    """Return the record by which another process rebuilds a spec.
+    """Return the record by which another process rebuilds a spec of TensorFlow's registry.
 
-    Args:
-      spec: an entry of TensorFlow's registry.
-      asked: tells which derivatives the saved graph asks for.
-
-    Raises:
-      UnnamedError: when another process could not find the function.
-      UnpicklableError, ImportError: when the function has to be pickled, and cannot be.
+    An UnnamedError says why another process could not find the function.
     """
     orders, recorded = asked(spec)
     if getattr(spec, "saved", None) is not None:
@@ -261,7 +255,7 @@ def _function(spec: CallbackSpec) -> Function:
     if name is None and place is None:
         if native is not None:
             name = name_of(native)
-        elif save_options.pickles_functions():
+        elif pickled_functions.pickles_functions.get():
             pickled = _pickled(spec, function, bool(keywords or fixed))
         else:
             raise UnnamedError(reason(function))

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._functions import source_location
-from hostcall._saving import decoding, encoding, pickled_functions, save_options, tokens
+from hostcall._saving import decoding, encoding, pickled_functions, tokens
 from hostcall._saving.tokens import SavedFunctionError
 from hostcall._tf import (
     attributes,
@@ -59,7 +59,7 @@ def _token_of(spec: Any) -> str | None:
     if spec is None:
         return None
     try:
-        with save_options.save_options(pickle=False):  # other processes lack this one's files
+        with pickled_functions.save_options(pickle=False):  # other processes lack this one's files
             token = tokens.encode(encoding.record_of(spec, encoding.asked_so_far))
     except encoding.UnnamedError:
         return None
@@ -100,17 +100,10 @@ _pinned: dict[str, Any] = {}
 def name_in_saved_model(meta_graph: MetaGraphDef, directory: str | None) -> None:
     """Give the script ops of a MetaGraphDef tokens by which any process finds their functions.
 
-    Ops whose functions have no name keep their tokens, and a warning lists the functions.
-
-    Args:
-      meta_graph: the MetaGraphDef, which is changed.
-      directory: the SavedModel's directory, for pickles; None if the graph goes elsewhere.
-
-    Raises:
-      ValueError: when the graph holds a StableHLO program that calls Python. The program names its
-        functions by numbers, which mean other functions in another process. Also when functions
-        are to be carried as pickles, and some cannot be pickled.
-      ImportError: when functions are to be pickled, and cloudpickle is not installed.
+    Ops whose functions have no name keep their tokens, and a warning lists the functions. Pickles
+    go into the SavedModel's directory, which is None for a graph that goes elsewhere. It is a
+    ValueError that a function cannot be pickled, or that the graph holds a StableHLO program which
+    calls Python: the program's numbers mean other functions in another process.
     """
     # A server without hostcall's pass would compile replaced nodes beside their replacements.
     function_defs.drop_replaced(meta_graph.graph_def.library)
@@ -153,7 +146,7 @@ def _named(graph_def: T) -> tuple[T, list[_Unnamed]]:
     if not any(node.op in op_kinds.SCRIPT_OPS for node in _nodes_of(graph_def)):
         return graph_def, []  # no copy: the graph may be large
     copy = protos.copy_of(graph_def)
-    with save_options.save_options(pickle=False):
+    with pickled_functions.save_options(pickle=False):
         return copy, _name(list(_nodes_of(copy)), None)
 
 

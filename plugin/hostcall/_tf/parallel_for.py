@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from hostcall._tf import features, op_kinds, script_op_graphs
-from hostcall._tf.patches import Replacement, attribute
+from hostcall._tf.patches import Replacement, attribute, patch
 from hostcall._tf.types import Operation
 from hostcall_runtime._patching import Patch
 
@@ -31,23 +31,14 @@ class Converted(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class MappedOp:
-    """A script op in the body of a loop over a batch.
-
-    Attributes:
-      op: the op.
-      inputs: the converted inputs of the op.
-      length: the number of elements, as a vector of one number.
-      loop: a number that tells the loop from others.
-      may_loop: whether TensorFlow may make a loop of the op.
-      warns: whether TensorFlow shall warn of a loop.
-    """
+    """A script op in the body of a loop over a batch."""
 
     op: Any
     inputs: Sequence[Converted]
-    length: Any
-    loop: int
-    may_loop: bool
-    warns: bool
+    length: Any  # the number of elements, as a vector of one number
+    loop: int  # a number that tells the loop from others
+    may_loop: bool  # whether TensorFlow may make a loop of the op
+    warns: bool  # whether TensorFlow shall warn of a loop
 
     @property
     def is_stacked(self) -> bool:
@@ -108,14 +99,11 @@ def _conversion(kind: str, converter: Callable[[Any], Any]) -> Patch:
         else:
             features.converters[kind] = value
 
-    replacement = Replacement(read, write, lambda *_: converter)
-    return Patch(
+    return patch(
         f'tensorflow.python.ops.parallel_for.pfor._pfor_converter_registry["{kind}"]',
-        replacement.install,
-        replacement.uninstall,
-        lambda: features.converters.get(kind),
+        Replacement(read, write, lambda *_: converter),
+        features.VECTORIZING,
         "TensorFlow has no converter for script ops, and makes a loop around each.",
-        features.VECTORIZING.title,
     )
 
 
