@@ -12,7 +12,7 @@ from hostcall._compiler.regions import forming
 from hostcall._frontend import gradients, script_ops, vectorizing
 from hostcall._functions import native_code
 from hostcall._replay import calls
-from hostcall._saving import checking, decoding, writing
+from hostcall._saving import decoding, writing
 from hostcall._tf import eager_execution, features, parallel_for, patches, token_registry
 from hostcall_runtime import _errors, _library, _runs, prepared
 from hostcall_runtime._patching import Patch, PatchTable, Switch
@@ -115,7 +115,7 @@ def _all() -> list[Patch]:
         patches.saving(writing.name_in_saved_model),
         patches.saving_of_version_1(writing.name_in_saved_model),
         *patches.writing_graphs(writing.named_silently),
-        patches.loading(checking.check),
+        patches.loading(decoding.check),
         patches.importing(lookup.own_callbacks),
         patches.lifting(lookup.own_callbacks),
     ]

@@ -238,12 +238,8 @@ def _outputs(
 ) -> tuple[manifests.Output, ...]:
     """Describe the program's outputs: results, new values of variables, and true sizes.
 
-    Args:
-      traced: the concrete function.
-      types: the specs of the outputs in the program.
-      updates: for each output that is the new value of a variable, the variable's input number.
-      sizes: for each output after these, the output whose size it is, and the dimension.
-      captured: what the function captures.
+    `updates` has the input numbers of the variables that get new values. Each output after these is
+    the size in `sizes` of another one, in a dimension.
     """
     found, results = [], _results_of(traced)
     for number, spec in enumerate(types):

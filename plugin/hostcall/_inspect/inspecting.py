@@ -22,7 +22,7 @@ from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._explain.callback_facts import KINDS, SHAPES, Bodies
 from hostcall._functions import source_location
 from hostcall._inspect.inspection import Inspection, InspectionError, PythonFunction, Use, merged
-from hostcall._saving import checking, functions, pickled_functions, tokens
+from hostcall._saving import decoding, functions, pickled_functions, tokens
 from hostcall._tf import concrete_functions, op_kinds, script_op_graphs, token_registry
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import GraphDef, MetaGraphDef, NodeDef
@@ -91,7 +91,7 @@ def functions_of(place: Place, directory: str | None) -> Iterator[PythonFunction
         use = place.use(kind, tuple(map(_spec_text, entry.static_specs)), line)
         yield PythonFunction(name, uses=(use,), given_name=entry.user.given_name)
         return
-    label, record, problem = checking.judged(token, place.node, directory)
+    label, record, problem = decoding.judged(token, place.node, directory)
     found = PythonFunction(label, uses=(place.use(KINDS[place.node.op]),))
     if record is not None:
         function, pickled = record.users, record.users.pickled

@@ -44,7 +44,7 @@ class Problem:
 
 
 class UnwritableError(ValueError):
-    """An error for a value that cannot be written into a token; the text names it."""
+    """An error for a function or a value that no token can stand for; the text says why."""
 
 
 class UnreadableError(ValueError):

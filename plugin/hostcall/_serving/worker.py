@@ -312,23 +312,21 @@ def run(
 ) -> None:
     """Run a worker until it stops; then end the process instead of returning.
 
-    Args:
-      path: the path of the socket to listen at; None for no socket.
-      control: the descriptor by which the process that started this one hands clients over.
-      allowed: names of modules, as for `hostcall.allow`.
-      imported: modules to import first; they may call `hostcall.provide`.
-      worker: the worker.
-      say: tells the user that the worker listens.
-
-    Raises:
-      ValueError: when an option makes no sense, an import fails, or it cannot listen.
+    It listens at `path`, which `say` tells the user. Without a path, the process that started this
+    one hands clients over, by the descriptor `control`. A ValueError says that an option makes no
+    sense, or that an import has failed.
     """
     if not _control.is_enabled():
         raise ValueError("hostcall: a worker needs what HOSTCALL_DISABLE=1 has switched off.")
     logging.basicConfig(format="%(message)s")
     functions.allow(*allowed)
-    for module in imported:
-        _import(module)
+    for module in imported:  # which may call `hostcall.provide`
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # it may raise anything
+            raise ValueError(
+                f"hostcall: the import of {module} has failed: {type(error).__name__}: {error}"
+            ) from error
     with contextlib.ExitStack() as stack:
         if path is not None:
             source = stack.enter_context(listening_at(os.path.abspath(path)))
@@ -339,15 +337,6 @@ def run(
         worker.run(source, hands_over=path is None)
     # Neither a function that does not end nor an exit handler of a library must keep the process.
     exit_now()
-
-
-def _import(module: str) -> None:
-    try:
-        importlib.import_module(module)
-    except Exception as error:  # it may raise anything
-        raise ValueError(
-            f"hostcall: the import of {module} has failed: {type(error).__name__}: {error}"
-        ) from error
 
 
 def _handed_over(control: int | None) -> socket.socket:
