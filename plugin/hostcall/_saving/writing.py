@@ -13,7 +13,7 @@ import ctypes
 import itertools
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -75,21 +75,17 @@ def _name_op(op: Any) -> None:
     token = op.get_attr("token").decode(errors="replace")
     if token_registry.is_qualified(token) and not token_registry.is_own(token):
         return  # the op comes from a loaded graph
-    written = _token_of(token_registry.find_present(token))
-    if written is not None and written != token:
-        protos.set_attr(op, "token", s=written.encode())
-
-
-def _token_of(spec: Any) -> str | None:
+    spec = token_registry.find_present(token)
     if spec is None:
-        return None
+        return
     try:
         with pickled_functions.save_options(pickle=False):  # other processes lack this one's files
-            token = tokens.encode(record_of(spec, asked_so_far))
+            written = tokens.encode(record_of(spec, asked_so_far))
     except UnwritableError:
-        return None
-    token_registry.register_token(token, spec)
-    return token
+        return
+    token_registry.register_token(written, spec)
+    if written != token:
+        protos.set_attr(op, "token", s=written.encode())
 
 
 _UNNAMED = """\
@@ -195,7 +191,8 @@ def _name(nodes: list[Any], directory: str | None) -> list[_Unnamed]:
         except pickled_functions.UnpicklableError as error:
             unpicklable[_described(token, entry), str(error)] = None
     if unpicklable:
-        raise ValueError(_UNPICKLABLE.format(listed=_indented(unpicklable)))
+        listed = (f"  - {which}:\n" + textwrap.indent(why, "      ") for which, why in unpicklable)
+        raise ValueError(_UNPICKLABLE.format(listed="\n".join(listed)))
     for node in nodes:
         token = lookup.token_of(node)
         if token in written:  # other tokens may not be valid text
@@ -258,10 +255,6 @@ def _warn(what: str, functions: list[_Unnamed], more: str) -> None:
     )
     text = _UNNAMED.format(what=what, listed=listed, lines=lines) + more
     warnings.warn(text, UserWarning, stacklevel=3)
-
-
-def _indented(problems: Iterable[tuple[str, str]]) -> str:
-    return "\n".join(f"  - {which}:\n" + textwrap.indent(why, "      ") for which, why in problems)
 
 
 def _name_in(description: str) -> str:
