@@ -295,7 +295,7 @@ def _with_gradient(function: Callable[..., Any], tensors: Sequence[Any]) -> list
 
 
 def _conjugated(values: Sequence[Any]) -> list[Any]:
-    return [jnp.conj(value) for value in values]
+    return list(map(jnp.conj, values))
 
 
 def _structs(avals: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
@@ -307,13 +307,10 @@ _numbers = itertools.count(1)
 
 @dataclasses.dataclass
 class Callbacks:
-    """The targets of a program's callbacks.
-
-    `losable` counts those that JAX drops from loops that it differentiates.
-    """
+    """The targets of a program's callbacks."""
 
     targets: list[Target] = dataclasses.field(default_factory=list)
-    losable: int = 0
+    losable: int = 0  # the number of those that JAX drops from loops that it differentiates
 
     def add(self, target: Target, effect: Any | None) -> None:
         """Add a callback."""

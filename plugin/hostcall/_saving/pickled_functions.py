@@ -125,10 +125,7 @@ class UnpicklableError(ValueError):
 
 
 def dumps(function: Callable[..., Any], shape_function: Any) -> bytes:
-    """Return the pickle of a function and of its shape function or None, as bytes.
-
-    The UnpicklableError lists all that cannot be pickled.
-    """
+    """Return the pickle of a function and of its shape function or None, as bytes."""
     cloudpickle = _cloudpickle("hostcall.save_options(pickle=True)")
     function = autograph.without_autograph(function)
     problems: dict[str, None] = {}

@@ -169,10 +169,7 @@ class CallError(Exception):
 
 
 def run(call: Call, arguments: Sequence[Any]) -> list[Any]:
-    """Call a function with arrays that the call owns; return arrays that must not be written to.
-
-    A CallError says that the call has failed in any way.
-    """
+    """Call a function with arrays that the call owns; return arrays that must not be written to."""
     try:
         dtypes = _checked(call)
         op = getattr(tf.raw_ops, call.op)
@@ -196,10 +193,7 @@ def run(call: Call, arguments: Sequence[Any]) -> list[Any]:
 
 
 def shapes(call: Call) -> list[Array]:
-    """Return the shapes of a call's results, for arguments that have shapes and no values.
-
-    A CallError says that only the call tells the shapes.
-    """
+    """Return the shapes of a call's results, for arguments that have shapes and no values."""
     dtypes = _checked(call)
     node = protos.node_def_pb2.NodeDef(name="call", op=call.op)
     node.attr["token"].s = call.token.encode()

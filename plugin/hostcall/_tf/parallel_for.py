@@ -18,9 +18,6 @@ from hostcall._tf.patches import Replacement, attribute, patch
 from hostcall._tf.types import Operation
 from hostcall_runtime._patching import Patch
 
-# A mark for a converter that TensorFlow lacks.
-_NONE = object()
-
 
 class Converted(NamedTuple):
     """A converted tensor of a loop's body, stacked if its first axis holds the elements."""
@@ -91,10 +88,10 @@ def conversions(convert: Convert) -> list[Patch]:
 
 def _conversion(kind: str, converter: Callable[[Any], Any]) -> Patch:
     def read() -> Any:
-        return features.converters.get(kind, _NONE)
+        return features.converters.get(kind)
 
     def write(value: Any) -> None:
-        if value is _NONE:
+        if value is None:
             features.converters.pop(kind, None)
         else:
             features.converters[kind] = value

@@ -79,6 +79,10 @@ def _initialize_and_run(
     return tf.cond(tf.reduce_all(initialized), lambda: run(*args, **kwargs), create)
 
 
+# Of a replacement that was never installed.
+_UNKNOWN = object()
+
+
 class Replacement:
     """A value of ours in the place of one of TensorFlow's.
 
@@ -97,8 +101,8 @@ class Replacement:
         self.read = read
         self._write = write
         self._wrap = wrap
-        self._stock: Any = None
-        self._ours: Any = None
+        self._stock: Any = _UNKNOWN
+        self._ours: Any = _UNKNOWN
         self._is_inside = False  # whether other code has replaced our value
 
     def install(self) -> None:
@@ -107,7 +111,7 @@ class Replacement:
         now = self.read()
         if now is self._ours or (self._is_inside and now is not self._stock):
             return
-        if self._ours is None or now is not self._stock:
+        if now is not self._stock:
             self._stock, self._ours = now, self._wrap(now, self)
         self._write(self._ours)
 
