@@ -84,9 +84,9 @@ PICTURES: dict[str, list[Band]] = {
         (
             "Process A, with TensorFlow: hostcall.export",
             [
-                [("The function is traced for known sizes", "_export/function_interface.py")],
+                [("The function is traced for known sizes", "_export/exporting.py")],
                 [("XLA's program, its calls in order", "_export/exporting.py")],
-                [("Callbacks by qualified names", "_export/exported_callbacks.py")],
+                [("Callbacks by qualified names", "_export/exporting.py")],
                 [("Portable StableHLO", "program/portable.py")],
             ],
         ),

@@ -25,8 +25,7 @@ from hostcall._functions.callback import mapped as map  # noqa: A004
 from hostcall._functions.declarations import declare
 from hostcall._functions.native_code import Native, native
 from hostcall._functions.specs import BoundedSpec
-from hostcall._replay.calls import RecordedError, RecordingError, ReplayError
-from hostcall._replay.entry_points import record, replay
+from hostcall._replay.calls import RecordedError, RecordingError, ReplayError, record, replay
 from hostcall_runtime import _errors
 from hostcall_runtime._device_arrays import DeviceArray
 from hostcall_runtime._errors import (
@@ -49,9 +48,8 @@ if _TYPE_CHECKING:
     from hostcall._frontend.bind import Bound, bind
     from hostcall._inspect import Inspection, inspect
     from hostcall._saving.functions import allow, provide, register
-    from hostcall._saving.save_options import load_options, save_options
+    from hostcall._saving.pickled_functions import load_options, save_options
     from hostcall._saving.writing import name_functions
-    from hostcall._serving.serving_library import serving_library
 
 __version__ = "0.1.0"
 

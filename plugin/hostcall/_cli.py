@@ -29,7 +29,6 @@ from hostcall._compiler import graph_pass
 from hostcall._explain import explaining
 from hostcall._explain.explanation import Explanation, page
 from hostcall._inspect import InspectionError
-from hostcall._serving import serving_library as _serving_library
 from hostcall._serving import worker as serving_worker
 from hostcall._serving.worker import Worker
 from hostcall._tf import function_defs as defs
@@ -71,7 +70,7 @@ def doctor(names: bool, as_json: bool) -> str:
 
 def serving_library() -> str:
     """Return the path of the library for servers without Python."""
-    return _serving_library.serving_library()
+    return _versions.serving_library()
 
 
 def worker(

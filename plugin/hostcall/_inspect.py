@@ -23,7 +23,7 @@ from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._explain.callback_facts import KINDS, SHAPES, Bodies
 from hostcall._functions import source_location
 from hostcall._report import Code, Table, folded
-from hostcall._saving import checking, functions, pickled_functions, tokens
+from hostcall._saving import decoding, functions, pickled_functions, tokens
 from hostcall._tf import concrete_functions, op_kinds, script_op_graphs, token_registry
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import GraphDef, MetaGraphDef, NodeDef
@@ -229,7 +229,7 @@ def _called_by(node: NodeDef, use: Use, directory: str | None) -> PythonFunction
         results = tuple(map(_spec_text, entry.static_specs))
         use = dataclasses.replace(use, kind=kind, results=results, line=line)
         return PythonFunction(name, uses=(use,), given_name=entry.user.given_name)
-    label, record, problem = checking.judged(token, node, directory)
+    label, record, problem = decoding.judged(token, node, directory)
     found = PythonFunction(label, uses=(use,))
     if record is not None:
         function, pickled = record.users, record.users.pickled

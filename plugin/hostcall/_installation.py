@@ -12,15 +12,8 @@ from hostcall._compiler.partition import host_calls
 from hostcall._frontend import gradients, script_ops, vectorizing
 from hostcall._functions import native_code
 from hostcall._replay import calls
-from hostcall._saving import checking, decoding, writing
-from hostcall._tf import (
-    eager_execution,
-    features,
-    parallel_for,
-    patches,
-    py_function_gradient,
-    token_registry,
-)
+from hostcall._saving import decoding, writing
+from hostcall._tf import eager_execution, features, parallel_for, patches, token_registry
 from hostcall_runtime import _errors, _library, _runs, prepared
 from hostcall_runtime._patching import Patch, PatchTable, Switch
 
@@ -97,7 +90,7 @@ def _all() -> list[Patch]:
             features.SCRIPT_OPS,
             "It makes the ops: nothing public stands between the public functions and the op.",
         ),
-        py_function_gradient.replaced_by(gradients.gradient),
+        patches.py_function_gradient(gradients.gradient),
         eager_execution.patch(),
         patches.trace_hook(script_ops.finish),
         patches.frames_left_out(*map(_directory_of, (__file__, hostcall_runtime.__file__))),
@@ -120,7 +113,7 @@ def _all() -> list[Patch]:
         patches.saving(writing.name_in_saved_model),
         patches.saving_of_version_1(writing.name_in_saved_model),
         *patches.writing_graphs(writing.named_silently),
-        patches.loading(checking.check),
+        patches.loading(decoding.check),
         patches.importing(lookup.own_callbacks),
         patches.lifting(lookup.own_callbacks),
     ]

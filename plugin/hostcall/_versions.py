@@ -17,6 +17,7 @@ import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
+from hostcall_runtime import _library
 from hostcall_runtime._library import REBUILD
 
 _PREFIX = "tensorflow_"
@@ -88,6 +89,24 @@ def minor(version: str) -> str:
 def numbers(version: str) -> list[int]:
     """Return the key that orders minor versions."""
     return [int(number) for number in minor(version).split(".")]
+
+
+def serving_library() -> str:
+    """Return the path of the library that runs saved models in processes without Python.
+
+    `TF_LoadLibrary` of TensorFlow's C API takes it, and so do servers that load libraries of ops.
+
+    Returns:
+      The path of `libhostcall_serving.so`, which was built for the installed TensorFlow.
+
+    Raises:
+      FileNotFoundError: when the library is missing, with the commands that build it.
+
+    Examples:
+      >>> hostcall.serving_library().endswith("libhostcall_serving.so")
+      True
+    """
+    return str(_library.file_beside("hostcall", "libhostcall_serving.so"))
 
 
 def _listed(versions: list[str]) -> str:

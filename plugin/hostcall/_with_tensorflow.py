@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 
 from hostcall import _versions
+from hostcall._versions import serving_library
 
 _versions.check()
 
@@ -26,9 +27,8 @@ from hostcall._frontend import framework
 from hostcall._frontend.bind import Bound, bind
 from hostcall._inspect import Inspection, inspect
 from hostcall._saving.functions import allow, provide, register
-from hostcall._saving.save_options import load_options, save_options
+from hostcall._saving.pickled_functions import load_options, save_options
 from hostcall._saving.writing import name_functions
-from hostcall._serving.serving_library import serving_library
 from hostcall._tf import features
 from hostcall_runtime import _patching
 

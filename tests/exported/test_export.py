@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import hostcall
 import hostcall_mlir
-from tests.support.exported import exported, user_code
+from tests.support.exported import exported, functions, user_code
 from tests.support.exported.exported import F3, I, X
 from tests.support.helpers import assert_same, jitted, plain, to_numpy
 from tests.support.versions import reads_programs_of_jax
@@ -260,3 +260,114 @@ def test_callbacks_of_jax_itself() -> None:
     with pytest.raises(ValueError, match=r"not with JAX's own callbacks") as caught:
         hostcall.export(converted, F3)
     assert "jax.pure_callback of sine" in str(caught.value)
+
+
+SMALL = X / 10
+
+
+def in_a_branch(x: Any) -> Any:
+    return {"y": tf.cond(x[0] > 9, lambda: x, lambda: tf.exp(tf.exp(x))), "none": None, "x": x}
+
+
+def in_a_loop(x: Any) -> Any:
+    y = tf.while_loop(lambda i, _: i < 2, lambda i, y: (i + 1, tf.exp(y)), [0, x])[1]
+    return {"y": y, "none": None, "x": x}
+
+
+@pytest.mark.parametrize("function", [in_a_branch, in_a_loop])
+def test_what_gradients_need_is_no_result(function: Any, tmp_path: Path) -> None:
+    # TensorFlow appends it to the outputs of the concrete function.
+    concrete = tf.function(function).get_concrete_function(tf.TensorSpec([3], tf.float32))
+    x = tf.constant(SMALL)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        y = concrete(x)["y"]
+    np.testing.assert_allclose(tape.gradient(y, x), y * np.exp(SMALL), rtol=1e-6)
+    hostcall.export(concrete).save(tmp_path)
+    results = hostcall_mlir.load(tmp_path).call(SMALL)
+    assert results["none"] is None
+    np.testing.assert_allclose(results["y"], np.exp(np.exp(SMALL)), rtol=1e-6)
+    np.testing.assert_array_equal(results["x"], SMALL)
+
+
+class Scaled(tf.Module):
+    """Methods that TensorFlow traces for any number of rows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor = tf.Variable(2.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32)])
+    def signed(self, x: tf.Tensor) -> tf.Tensor:
+        return call_of_its_shape(x) * self.factor
+
+    @tf.function(autograph=False)
+    def traced(self, x: tf.Tensor) -> tf.Tensor:
+        return call_of_its_shape(x) * self.factor
+
+
+def call_of_its_shape(x: tf.Tensor) -> tf.Tensor:
+    return tf.numpy_function(user_code.half, [x], tf.TensorSpec(x.shape, x.dtype))
+
+
+@pytest.mark.parametrize("name", ["signed", "traced"])
+def test_sizes_are_those_of_the_specs_where_a_wider_trace_is_there(
+    name: str, tmp_path: Path
+) -> None:
+    scaled = Scaled()  # of which the function does not take hold
+    function = getattr(scaled, name)
+    function.get_concrete_function(tf.TensorSpec([None], tf.float32))
+    loaded = export_and_load(tmp_path, function, F3)
+    assert loaded.manifest.inputs[0].spec.shape == (3,)
+    np.testing.assert_array_equal(loaded(X), X)
+
+
+@reads_programs_of_jax
+def test_autograph_leaves_export_and_load_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    @tf.function
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return export_and_load(tmp_path, exported.straight, F3)(x)
+
+    np.testing.assert_allclose(program(X), exported.straight(X), rtol=1e-6)
+    assert "AutoGraph" not in caplog.text
+
+
+scaled = hostcall.callback(functions.scaled, result=lambda x: x)
+
+
+def model(x: Any) -> Any:
+    first = scaled(x) + scaled(x, factor=3.0, how="down") + scaled(x, shift=x)
+    return first + scaled(x, shift=x, how="down") + scaled(x, how="down", factor=3.0)
+
+
+def test_the_functions_are_called_with_the_same_keywords(tmp_path: Path) -> None:
+    program = hostcall.export(model, F3)
+    program.save(tmp_path)
+    assert [(one.keywords, one.fixed, len(one.calls)) for one in program.manifest.callbacks] == [
+        ((), {}, 1),
+        ((), {"factor": "3.0", "how": "'down'"}, 2),
+        (("shift",), {}, 1),
+        (("shift",), {"how": "'down'"}, 1),
+    ]
+    np.testing.assert_array_equal(hostcall.load(tmp_path)(X), 12.0 * X)
+    np.testing.assert_array_equal(hostcall_mlir.load(tmp_path).call(X), 12.0 * X)
+
+
+def test_a_function_that_is_given_has_to_take_the_keywords(tmp_path: Path) -> None:
+    hostcall.export(lambda x: scaled(x, shift=x, how="down"), F3).save(tmp_path)
+    name = f"{functions.__name__}:scaled"
+    given = {name: lambda x, shift, how: x - shift}
+    np.testing.assert_array_equal(hostcall.load(tmp_path, callbacks=given)(X), 0.0 * X)
+    for load in (hostcall.load, hostcall_mlir.load):
+        with pytest.raises(ValueError, match="and shift=… and how=…, and the function") as caught:
+            load(tmp_path, callbacks={name: lambda x: x})
+        assert "with 1 argument and shift=… and how=…" in str(caught.value)
+
+
+@pytest.mark.parametrize("value", [len, float("nan"), [object()]])
+def test_values_that_a_program_cannot_hold(value: Any) -> None:
+    with pytest.raises(ValueError, match="a program can only hold None, bools, numbers") as caught:
+        hostcall.export(lambda x: scaled(x, how=value), F3)
+    assert f"how={value!r} is passed by keyword" in str(caught.value)

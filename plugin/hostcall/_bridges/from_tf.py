@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any
 
 import jax
@@ -130,10 +131,10 @@ class _FlatFunction:
             count = len(floats_in)
 
             def gradient(*tensors: Any) -> list[Any]:
-                sources = _chosen(tensors[:count], floats_in)
+                sources = list(compress(tensors[:count], floats_in))
                 with tf.GradientTape() as tape:
                     tape.watch(sources)
-                    targets = _chosen(self.traced(*tensors[:count]), floats_out)
+                    targets = list(compress(self.traced(*tensors[:count]), floats_out))
                 zero = tf.UnconnectedGradients.ZERO
                 given = tape.gradient(targets, sources, list(tensors[count:]), zero)
                 return [tf.convert_to_tensor(value) for value in given]
@@ -169,8 +170,8 @@ def _call_flat(
         gradient = function.gradient(floats_in, floats_out)
         flat = list(map(jnp.asarray, flat))  # JAX keeps constants in types of its own
         # TensorFlow's gradients of complex values are the conjugates of JAX's.
-        given = [*flat, *map(jnp.conj, _chosen(upstream, floats_out))]
-        shapes = [_struct(value.shape, value.dtype) for value in _chosen(flat, floats_in)]
+        given = [*flat, *map(jnp.conj, compress(upstream, floats_out))]
+        shapes = [_struct(value.shape, value.dtype) for value in compress(flat, floats_in)]
         about = f"the gradient of {place}"
         gradients = iter(_call_flat(gradient, given, shapes, options, about))
         return tuple(
@@ -181,10 +182,6 @@ def _call_flat(
     called.defvjp(lambda *flat: (called(*flat), flat), backward)
     returned: list[Any] = called(*arrays)
     return returned
-
-
-def _chosen(values: Sequence[Any], which: Sequence[bool]) -> list[Any]:
-    return [value for value, is_chosen in zip(values, which, strict=True) if is_chosen]
 
 
 def _struct(shape: Any, dtype: Any) -> jax.ShapeDtypeStruct:

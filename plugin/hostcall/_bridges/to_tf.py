@@ -1,20 +1,30 @@
-"""`hostcall.jax.to_tf`: JAX functions, with their callbacks, in TensorFlow programs."""
+"""`hostcall.jax.to_tf`: JAX functions, with their callbacks and gradients, in TensorFlow programs.
+
+TensorFlow's gradients of complex values are the conjugates of JAX's. Integers have no gradients.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import tensorflow as tf
 
-from hostcall._bridges import programs
+from hostcall import _versions
+from hostcall._callbacks.lookup import Module
 from hostcall._functions import source_location
-from hostcall._tf import autograph
-from hostcall.jax import _names, _values
-from hostcall_runtime import _locks
+from hostcall._tf import autograph, eager_execution
+from hostcall.jax import _control_flow, _names, _primitive, _rules, _values
+from hostcall.jax._functions import Function
+from hostcall.jax._primitive import call_p
+from hostcall_runtime import Target, _interception, _locks, register
 
 
 def convert(
@@ -42,19 +52,11 @@ def convert(
     return call
 
 
-@dataclasses.dataclass(frozen=True)
-class _Unsized:
-    """The shape and dtype of an argument with unknown sizes."""
-
-    shape: tuple[int | None, ...]
-    dtype: Any
-
-
 def _struct(shape: tuple[int | None, ...], dtype: Any) -> Any:
     try:
         return jax.ShapeDtypeStruct(shape, dtype)
-    except ValueError:  # from JAX 0.11.2 on
-        return _Unsized(shape, dtype)
+    except ValueError:  # from JAX 0.11.2 on for unknown sizes
+        return types.SimpleNamespace(shape=shape, dtype=dtype)
 
 
 class _Converted:
@@ -67,7 +69,7 @@ class _Converted:
         self._jitted = function if _values.is_jitted(function) else jax.jit(function)
         self._shapes = shapes
         self._constraints = constraints
-        self._programs: dict[Any, programs.Differentiable] = {}
+        self._programs: dict[Any, Differentiable] = {}
         self._lock = _locks.new_lock()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -109,7 +111,7 @@ class _Converted:
             ) from error
         return tf.convert_to_tensor(tensor), dtype
 
-    def _export(self, tree: Any, structs: list[Any]) -> programs.Differentiable:
+    def _export(self, tree: Any, structs: list[Any]) -> Differentiable:
         args, kwargs = jax.tree.unflatten(tree, structs)
         if any(struct.shape.count(None) for struct in structs) and self._shapes is None:
             shapes = ", ".join(str(struct.shape) for struct in structs)
@@ -121,5 +123,353 @@ class _Converted:
                 'or name them for each argument: polymorphic_shapes=["batch, ...", None].'
             )
         symbolic = jax.export.symbolic_args_specs(args, self._shapes, constraints=self._constraints)
-        program = programs.export(self._jitted, symbolic, kwargs)
-        return programs.Differentiable(self._jitted, program, self._description)
+        program = export(self._jitted, symbolic, kwargs)
+        return Differentiable(self._jitted, program, self._description)
+
+
+class Differentiable:
+    """A program as a function of flat tensors, which TensorFlow can differentiate.
+
+    A function without side effects runs once more for its gradient, as those of `jax2tf` do. One
+    with side effects must not. It also returns residuals, if its gradient can be asked for.
+    """
+
+    def __init__(self, jitted: Any, program: Program, description: str) -> None:
+        self.out_tree = program.exported.out_tree
+        self._program = program
+        self._jitted = jitted
+        self._description = description
+        self._floats_in = list(map(_values.is_float, program.exported.in_avals))
+        self._floats_out = list(map(_values.is_float, program.exported.out_avals))
+        self._gradient: Differentiable | None = None
+        self._split: _Split | None = None
+
+    def __call__(self, tensors: Sequence[Any]) -> list[Any]:
+        unrecorded = tf.executing_eagerly() and eager_execution.has_no_tapes()
+        if unrecorded or not (any(self._floats_in) and any(self._floats_out)):
+            return run(self._program, tensors)
+        forward = self._forward_once if self._program.has_effects else self._forward
+        return _with_gradient(forward, tensors)
+
+    def _forward(self, *tensors: Any) -> Any:
+        """Return the results, and the gradient function that TensorFlow calls."""
+
+        def gradient(*upstream: Any, **_: Any) -> list[Any]:
+            if self._gradient is None:
+                self._gradient = self._export_gradient()
+            return self._all(self._gradient([*tensors, *self._chosen(upstream)]))
+
+        return run(self._program, tensors), gradient
+
+    def _forward_once(self, *tensors: Any) -> Any:
+        """Return the same for a program that must not run again."""
+        if self._split is None:
+            avals = self._program.exported.in_avals
+            self._split = _Split(self._pull_back, avals, self._program, self._description)
+        split = self._split
+        results, residuals = split.forward(tensors)
+
+        def gradient(*upstream: Any, **_: Any) -> list[Any]:
+            return self._all(split.backward([*residuals, *self._chosen(upstream)]))
+
+        return results, gradient
+
+    def _pull_back(self, *flat: Any) -> tuple[list[Any], Any]:
+        """Return the flat results, and JAX's function from their cotangents to the arguments'."""
+
+        def of_floats(*floats: Any) -> tuple[list[Any], list[Any]]:
+            both = zip(flat, self._all(floats), strict=True)
+            whole = [value if floating is None else floating for value, floating in both]
+            args, kwargs = jax.tree.unflatten(self._program.exported.in_tree, whole)
+            results = jax.tree.leaves(self._jitted(*args, **kwargs))
+            return self._chosen(results), results
+
+        floats = itertools.compress(flat, self._floats_in)
+        _, pull_back, results = jax.vjp(of_floats, *floats, has_aux=True)
+        return results, pull_back
+
+    def _export_gradient(self) -> Differentiable:
+        avals = self._program.exported.in_avals
+
+        def gradient(*flat: Any) -> list[Any]:
+            _, pull_back = self._pull_back(*flat[: len(avals)])
+            return _conjugated(pull_back(_conjugated(flat[len(avals) :])))
+
+        jitted = jax.jit(gradient)
+        cotangents = self._chosen(self._program.exported.out_avals)
+        program = export(jitted, _structs([*avals, *cotangents]), {})
+        return Differentiable(jitted, program, f"the gradient of {self._description}")
+
+    def _chosen(self, of_results: Sequence[Any]) -> list[Any]:
+        """Return the results, or values for them, that have gradients."""
+        return list(itertools.compress(of_results, self._floats_out))
+
+    def _all(self, gradients: Sequence[Any]) -> list[Any]:
+        """Insert None for the arguments that have no gradients."""
+        remaining = iter(gradients)
+        return [next(remaining) if is_float else None for is_float in self._floats_in]
+
+
+class _Split:
+    """A program with side effects as two: a forward one that returns residuals, and a gradient."""
+
+    def __init__(
+        self, pull_back: Callable[..., Any], avals: Any, whole: Program, description: str
+    ) -> None:
+        self._whole = whole
+        self._count = len(whole.exported.out_avals)
+        self._description = description
+        self._tree: Any = None
+        self._backward: Program | None = None
+        self._error: Exception | None = None
+
+        def with_residuals(*flat: Any) -> list[Any]:
+            results, function = pull_back(*flat)
+            residuals, self._tree = jax.tree.flatten(function)
+            return [*results, *residuals]
+
+        try:
+            self._forward = export(jax.jit(with_residuals), _structs(avals), {})
+            if self._forward.callbacks.losable != whole.callbacks.losable:
+                raise NotImplementedError(
+                    "where JAX differentiates a loop, it leaves out some calls in it (of "
+                    "jax.experimental.io_callback). Use hostcall.jax.call in its place, which "
+                    "stays."
+                )
+        except Exception as error:  # an error only if the gradient is asked for
+            self._error, self._forward = error, whole
+
+    def forward(self, tensors: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+        """Return the results, and the residuals for the gradient."""
+        returned = run(self._forward, tensors)
+        return returned[: self._count], [*returned[self._count :], *self._sized(tensors)]
+
+    def backward(self, tensors: Sequence[Any]) -> list[Any]:
+        """Return the gradients for the residuals of `forward` and gradients of float results."""
+        if self._error is not None:
+            raise ValueError(
+                f"hostcall.jax.to_tf of {self._description}: JAX has no gradient of it: "
+                f"{self._error}"
+            ) from self._error
+        if self._backward is None:
+            self._backward = self._export_backward()
+        program = self._backward
+
+        def once(*tensors: Any) -> Any:
+            return run(program, tensors), self._refuse
+
+        return _with_gradient(once, tensors)
+
+    def _export_backward(self) -> Program:
+        residuals = self._forward.exported.out_avals[self._count :]
+        sized = self._sized(self._whole.exported.in_avals)
+        cotangents = [aval for aval in self._whole.exported.out_avals if _values.is_float(aval)]
+
+        def backward(*flat: Any) -> list[Any]:
+            pull_back = jax.tree.unflatten(self._tree, flat[: len(residuals)])
+            return _conjugated(pull_back(_conjugated(flat[len(residuals) + len(sized) :])))
+
+        avals = [*residuals, *sized, *cotangents]
+        return export(jax.jit(backward), _structs(avals), {})
+
+    def _sized(self, of_arguments: Sequence[Any]) -> list[Any]:
+        """Return those arguments that have sizes with names, which only arguments tell."""
+        avals = self._whole.exported.in_avals
+        symbolic = (any(not isinstance(n, int) for n in aval.shape) for aval in avals)
+        return list(itertools.compress(of_arguments, symbolic))
+
+    def _refuse(self, *_: Any, **__: Any) -> Any:
+        raise ValueError(
+            f"hostcall.jax.to_tf of {self._description}: its second derivative is asked for, and "
+            "it has side effects, which would happen again. Take jax.grad of it in JAX, and "
+            "convert the result."
+        )
+
+
+def _with_gradient(function: Callable[..., Any], tensors: Sequence[Any]) -> list[Any]:
+    """Return the results of a function of `tf.custom_gradient`."""
+    results = list(tf.custom_gradient(function)(*tensors))
+    if results and not tf.executing_eagerly():
+        eager_execution.own_custom_gradient(results[0].op)
+    return results
+
+
+def _conjugated(values: Sequence[Any]) -> list[Any]:
+    return list(map(jnp.conj, values))
+
+
+def _structs(avals: Sequence[Any]) -> list[jax.ShapeDtypeStruct]:
+    return [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
+
+
+_numbers = itertools.count(1)
+
+
+@dataclasses.dataclass
+class Callbacks:
+    """The targets of a program's callbacks."""
+
+    targets: list[Target] = dataclasses.field(default_factory=list)
+    losable: int = 0  # the number of those that JAX drops from loops that it differentiates
+
+    def add(self, target: Target, effect: Any | None) -> None:
+        """Add a callback."""
+        self.targets.append(target)
+        self.losable += effect is not None and _primitive.is_lost_in_loops(effect)
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A JAX function for arguments of certain dtypes and shapes, a `jax.export.Exported`.
+
+    The graphs that call it own the module, TensorFlow's record of it, and so its callbacks.
+    """
+
+    exported: Any
+    callbacks: Callbacks
+    module: Module
+
+    @property
+    def has_effects(self) -> bool:
+        """True if it has side effects."""
+        return bool(self.exported.ordered_effects or self.exported.unordered_effects)
+
+
+def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
+    """Trace and lower a function that `jax.jit` has made, for CPUs, to StableHLO for TensorFlow.
+
+    The arguments are ShapeDtypeStructs in structures; sizes may be symbolic.
+    """
+    from jax._src.export import _export  # a JAX version may lack it
+
+    from hostcall_mlir.exporting import jaxlib_names  # slow to import, and few programs cross
+
+    callbacks = Callbacks()
+    rules: dict[Any, Callable[..., Any]] = {call_p: functools.partial(_lower_call, callbacks)}
+    if _names.has(_names.JAX_CALLBACKS):
+        rules |= _rules_of_jax_callbacks(callbacks, jitted.trace(*args, **kwargs).jaxpr)
+    exported = _export.export(
+        jitted,
+        platforms=("cpu",),
+        disabled_checks=[jax.export.DisabledSafetyCheck.custom_call(_rules.TARGET)],
+        _override_lowering_rules=tuple(rules.items()),
+    )(*args, **kwargs)
+    version = _versions.stablehlo(tf.__version__)
+    code = jaxlib_names.rewritten(exported.mlir_module_serialized, version)
+    exported = dataclasses.replace(exported, mlir_module_serialized=code)
+    _, name, defined_at, _ = source_location.split_description(
+        f"f of {source_location.of_function(jitted)}"
+    )
+    has_token = bool(exported.ordered_effects)
+    module = Module("hostcall.jax.to_tf", name, defined_at, callbacks.targets, has_token)
+    return Program(exported, callbacks, module)
+
+
+def run(program: Program, tensors: Sequence[Any]) -> list[Any]:
+    """Run a program on flat tensors, and return its results: in a graph, those of an op."""
+    from jax.experimental.jax2tf import jax2tf  # imports TensorFlow, which call() does not need
+
+    with program.module.called():
+        return list(jax2tf._run_exported_as_tf(tensors, program.exported))
+
+
+def _rules_of_jax_callbacks(callbacks: Callbacks, jaxpr: Any) -> dict[Any, Callable[..., Any]]:
+    """Return the lowering rules of JAX's own callbacks in a program."""
+    known = _jax_callbacks()
+    _control_flow.check_reducers(jaxpr, {primitive: kind for primitive, (kind, _, _) in known.items()})
+    return {
+        primitive: functools.partial(_lower_jax_callback, callbacks, *described)
+        for primitive, described in known.items()
+    }
+
+
+def _jax_callbacks() -> dict[Any, tuple[str, Callable[..., Any], Callable[[Any], Any]]]:
+    """Return JAX's primitives that call Python.
+
+    Each has the public function that makes it, the function that runs it, and one that returns its
+    effect, or None, for its parameters.
+    """
+    from jax._src import callback as _callback  # a JAX version may lack its names
+    from jax._src import debugging as _debugging
+
+    def of_io(params: Any) -> Any:
+        return _callback._OrderedIOEffect if params["ordered"] else _callback._IOEffect
+
+    def of_print(params: Any) -> Any:
+        return _debugging.ordered_debug_effect if params["ordered"] else _debugging.debug_effect
+
+    pure, io = _callback.pure_callback_impl, _callback.io_callback_impl
+    debug, printed = _debugging.debug_callback_impl, _debugging.debug_print_impl
+    return {
+        _callback.pure_callback_p: ("jax.pure_callback", pure, lambda _: None),
+        _callback.io_callback_p: ("jax.experimental.io_callback", io, of_io),
+        _debugging.debug_callback_p: ("jax.debug.callback", debug, lambda p: p["effect"]),
+        _debugging.debug_print_p: ("jax.debug.print", printed, of_print),
+    }
+
+
+def _lower_call(
+    callbacks: Callbacks,
+    context: Any,
+    *operands: Any,
+    function: Function,
+    effect: Any | None,
+    joint: tuple[str, ...] | None,
+    **_: Any,
+) -> Any:
+    if joint:
+        raise NotImplementedError(
+            f"{function.description}: with this sharding= it is called for parts of arrays, on "
+            "several devices, and TensorFlow runs a function of hostcall.jax.to_tf on one. Leave "
+            "sharding= out, or say jax.P()."
+        )
+    target, callback_id = function.register_entry(effect is _primitive.ORDERED)
+    target.host_function = functools.partial(eager_execution.apart, target.host_function)
+    callbacks.add(target, effect)
+    return _rules.emit(context, operands, callback_id, effect)
+
+
+def _lower_jax_callback(
+    callbacks: Callbacks,
+    kind: str,
+    run: Callable[..., Any],
+    effect_of: Callable[[Any], Any],
+    context: Any,
+    *operands: Any,
+    **params: Any,
+) -> Any:
+    effect, sharding = effect_of(params), params.get("sharding")
+    name = _name_of_user_function(params)
+    place = f"{kind} of {name}, called at {_line_of(context)}"
+    function = functools.partial(run, **params)
+    target = Target(_as_host_function(function), kind, place)
+    ordered = effect is not None and _primitive.is_ordered(effect)
+    target.site = _interception.Site(name, place, function, ordered=ordered)
+    callback_id = register(target, f"{kind}/{next(_numbers)}", label=place)
+    callbacks.add(target, effect)
+    return _rules.emit(context, operands, callback_id, effect, sharding)
+
+
+def _name_of_user_function(params: Any) -> str:
+    if "fmt" in params:
+        return repr(params["fmt"])
+    function = params["callback"]
+    return source_location.of_function(getattr(function, "callback_func", function))
+
+
+def _line_of(context: Any) -> str:
+    """Return `file:line` of the user's code for the op that is being lowered, or ""."""
+    from jax._src import source_info_util as _source_info  # a JAX version may lack its names
+
+    frame = _source_info.user_frame(context.traceback)
+    return "" if frame is None else f"{frame.file_name}:{frame.start_line}"
+
+
+def _as_host_function(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap `function` so that its results have dtypes that JAX has."""
+
+    def call(*arrays: Any) -> list[Any]:
+        returned = eager_execution.apart(function, *arrays)
+        return [_values.canonical(np.asarray(value)) for value in returned]
+
+    return call

@@ -23,7 +23,7 @@ from hostcall._tf import (
     autograph,
     eager_execution,
     op_kinds,
-    py_function_gradient,
+    patches,
     script_op_graphs,
     token_registry,
 )
@@ -47,7 +47,7 @@ def own_callbacks(nodes: Iterable[Any]) -> None:
                 script_op_graphs.note_script_op(op)
             spec = token_registry.find_present(token)
             if isinstance(spec, EagerSpec) and spec.has_own_gradient:
-                py_function_gradient.give_to(op)
+                patches.give_gradient_to(op)
 
 
 def wrap(

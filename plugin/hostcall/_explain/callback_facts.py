@@ -17,7 +17,7 @@ from hostcall._callbacks.structures import BoundedSpec, Spec, merge
 from hostcall._compiler import route_selection
 from hostcall._explain.facts import ScriptOp, Value
 from hostcall._functions import source_location
-from hostcall._saving import checking
+from hostcall._saving import decoding
 from hostcall._tf import attributes, autograph, op_kinds, token_registry
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
@@ -301,10 +301,10 @@ def _names(node: NodeDef, spec: CallbackSpec) -> tuple[str, str, str, str, str]:
         return *source_location.split_description(spec.description), ""
     kind = KINDS[node.op]
     if spec is None:
-        label, record, problem = checking.judged(lookup.token_of(node), node, None)
+        label, record, problem = decoding.judged(lookup.token_of(node), node, None)
         if record is None:
             return kind, "", "", "", ""
-        return kind, label, "", record.place_of_call, problem.reason if problem else ""
+        return kind, label, "", record.root.at, problem.reason if problem else ""
     # The function was registered before hostcall was imported.
     users = spec._func if isinstance(spec, token_registry.EagerFunc) else spec
     described = source_location.of_function(autograph.unwrapped(users))

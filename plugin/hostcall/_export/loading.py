@@ -82,28 +82,21 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
         results = self._flat(*tensors)
         return structures.pack(self.manifest.results, results, self._classes)
 
-    @autograph.do_not_convert
-    def call(self, *args: Any) -> Any:
-        """Run the program; the method has this name in `hostcall_mlir`'s programs, too."""
-        return self(*args)
+    call = __call__  # the name in `hostcall_mlir`'s programs, too
 
     def _run(self, *tensors: Any) -> list[Any]:
         """Run the program on flat arguments, assign the variables, and return the flat results."""
         outputs = self.manifest.outputs
         state = [variable.read_value() for variable in self._variables.values()]
         specs = [_tensor_spec(output.spec) for output in outputs]
+        wide = tensor_structures.wide
+        inputs = [tf.cast(tensor, wide(tensor.dtype)) for tensor in (*tensors, *state)]
+        wanted = [tf.TensorSpec(spec.shape, wide(spec.dtype)) for spec in specs]
         with self._module.called():
-            values = op_kinds.call_module(
-                [
-                    tf.cast(tensor, tensor_structures.wide(tensor.dtype))
-                    for tensor in (*tensors, *state)
-                ],
-                self._artifact,
-                [tf.TensorSpec(spec.shape, tensor_structures.wide(spec.dtype)) for spec in specs],
-            )
+            values = op_kinds.call_module(inputs, self._artifact, wanted)
         results = []
-        for output, spec, wide in zip(outputs, specs, values, strict=True):
-            value = tf.cast(wide, spec.dtype)
+        for output, spec, crossed in zip(outputs, specs, values, strict=True):
+            value = tf.cast(crossed, spec.dtype)
             if output.kind == "variable":
                 self._variables[output.name].assign(value)
             else:  # no output is a size, since loading refuses bounded sizes

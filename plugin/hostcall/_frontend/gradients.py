@@ -17,7 +17,7 @@ from hostcall._frontend import script_ops
 from hostcall._functions import source_location
 from hostcall._functions.options import Options
 from hostcall._functions.user_function import UserFunction
-from hostcall._tf import eager_execution, py_function_gradient, token_registry
+from hostcall._tf import eager_execution, patches, token_registry
 from hostcall._tf.types import Operation
 from hostcall_runtime import _interception
 
@@ -249,11 +249,11 @@ def gradient(op: Operation, *dy: Any) -> Any:
     None.
     """
     spec = _spec_of(op)
-    if (given := py_function_gradient.given_to(op)) is not None:
+    if (given := patches.gradient_given_to(op)) is not None:
         hides = isinstance(spec, EagerSpec) and spec.differentiable
         return given(_WithoutHandle(op), *dy[:-1]) if hides else given(op, *dy)
     if not isinstance(spec, EagerSpec) or not (spec.pure or spec.differentiable):
-        return py_function_gradient.stock()(op, *dy)
+        return patches.stock_gradient()(op, *dy)
     upstream, sources = _upstream(op, dy), _trainable_inputs(op)
     tensors = [op.inputs[i] for i in sources]
     specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]

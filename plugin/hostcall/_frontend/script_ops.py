@@ -35,7 +35,7 @@ from hostcall._tf import (
     eager_execution,
     features,
     op_kinds,
-    py_function_gradient,
+    patches,
     script_op_graphs,
     tensor_structures,
     token_registry,
@@ -258,7 +258,7 @@ def mark_op(op: Operation, spec: CallbackSpec) -> None:
     script_op_graphs.note_script_op(op)
     requested_routes.mark(op, spec.route)
     if isinstance(spec, EagerSpec) and spec.has_own_gradient:
-        py_function_gradient.give_to(op)
+        patches.give_gradient_to(op)
 
 
 def py_func_common(

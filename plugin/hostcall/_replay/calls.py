@@ -1,4 +1,4 @@
-"""Recorded calls, and the file that holds them.
+"""`hostcall.record` and `hostcall.replay`: recorded calls, and the file that holds them.
 
 Each call that has ended is in the file, even if the process dies: SQLite guarantees it. Values
 are encoded as MessagePack, which holds data and no code.
@@ -9,9 +9,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
+import os
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -85,6 +86,134 @@ class RecordedError(RuntimeError):
     """
 
 
+# What records or replays now.
+_running: list[str] = []
+
+
+@contextlib.contextmanager
+def record(
+    path: str | os.PathLike[str],
+    *,
+    only: Iterable[Chosen] | None = None,
+    overwrite: bool = False,
+) -> Iterator[None]:
+    """Record the arguments and results of each call of a Python function in a file.
+
+    `hostcall.replay` then runs the program again without the functions: without the simulator, the
+    camera or the database. The page Recording lists the recorded values.
+
+    Each call is in the file as soon as it has ended, even if the process dies later. Reading a file
+    loads and runs no code, so a file from elsewhere does no harm.
+
+    Args:
+      path: the path of the file.
+      only: the functions to record, or their names, with the module or without; None for all. A
+        replay calls all other functions, so their calls may differ from this run.
+      overwrite: whether to replace an existing recording.
+
+    Raises:
+      TypeError: when `only` holds anything else.
+      ValueError: when `only` is empty.
+      FileExistsError: when the file exists already; with `overwrite`, RecordingError if it is no
+        recording.
+      RecordingError: when the file cannot be written, or this process already records or replays.
+
+    Examples:
+      >>> import tempfile
+      >>> file = tempfile.mkdtemp() + "/run.hostcall"
+      >>> measure = hostcall.callback(lambda x: x + 0.5, result=lambda x: x)
+      >>> program = tf.function(lambda x: 2 * measure(x), jit_compile=True)
+      >>> with hostcall.record(file):
+      ...     print(program(1.0).numpy())
+      3.0
+    """
+    from hostcall._replay.recorder import Recorder  # late, since SQLite imports slowly
+
+    path = os.fspath(path)
+    with _alone(f"hostcall.record({path!r})"):
+        recorder = Recorder(path, overwrite, _selection(only))
+        try:
+            with _answering(recorder):
+                yield
+        finally:
+            recorder.close()
+
+
+@contextlib.contextmanager
+def replay(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Answer each call of a Python function from a file of `hostcall.record`.
+
+    No recorded function is called, so its devices or data are not needed. The functions that the
+    program names must exist under the same names, but may be any stand-ins.
+
+    Calls of one function that were made one after the other must come in this order again. Calls
+    that overlapped, and calls without side effects, are identified by their arguments.
+
+    Args:
+      path: the path of the file.
+
+    Raises:
+      RecordingError: when the file is missing, damaged or no recording, or when this process
+        already records or replays.
+      ReplayError: when the arguments of a call differ from the recorded ones in any bit, a call was
+        not recorded, or the block ends before all recorded calls were made.
+
+    Examples:
+      >>> import tempfile
+      >>> file = tempfile.mkdtemp() + "/run.hostcall"
+      >>> @hostcall.callback(result=lambda x: x)
+      ... def measure(x):
+      ...     return x + 0.5
+      >>> with hostcall.record(file):
+      ...     _ = tf.function(lambda x: 2 * measure(x), jit_compile=True)(1.0)
+      >>> @hostcall.callback(result=lambda x: x)
+      ... def measure(x):
+      ...     raise RuntimeError("the instrument is not here")
+      >>> with hostcall.replay(file):
+      ...     print(tf.function(lambda x: 2 * measure(x), jit_compile=True)(1.0).numpy())
+      3.0
+    """
+    from hostcall._replay.replayer import Replayer  # imported late, as above
+
+    path = os.fspath(path)
+    with _alone(f"hostcall.replay({path!r})"):
+        replayer = Replayer(path)
+        error: BaseException | None = None
+        try:
+            with _answering(replayer):
+                yield
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            replayer.close(error)
+
+
+@contextlib.contextmanager
+def _alone(what: str) -> Iterator[None]:
+    with LOCK:
+        if _running:
+            raise RecordingError(
+                f"hostcall: {what} is called within {_running[0]}. One process records or replays "
+                "one file at a time: end the other one first."
+            )
+        _running.append(what)
+    try:
+        yield
+    finally:
+        _running.clear()
+
+
+@contextlib.contextmanager
+def _answering(interceptor: _interception.Interceptor) -> Iterator[None]:
+    _interception.start(interceptor)
+    try:
+        yield
+        wait_for_programs()
+    finally:
+        _interception.stop()
+
+
 def encode(error: Exception) -> Raised:
     """Encode an exception, without its traceback."""
     kind = type(error)
@@ -130,18 +259,16 @@ def _text_of(error: Exception) -> str:
         return ""
 
 
-def encode_arguments(
-    site: Site, args: Sequence[Any], call_of_handle: Callable[[int], int]
-) -> list[Value]:
+def encode_arguments(site: Site, args: Sequence[Any], handles: Mapping[int, int]) -> list[Value]:
     """Encode the arguments of a call, which copies them before the function can write to them.
 
-    `call_of_handle` returns the call that returned a handle, or 0 for an unknown handle.
+    `handles` has the call that returned each handle.
     """
     encoded = [values.encode_argument(value) for value in args]
     if site.takes_handle:
         # Each run has other handles, so the id of the forward call is recorded instead.
         handle = int(np.asarray(args[0]))
-        encoded[0] = values.encode_argument(np.int64(call_of_handle(handle)))
+        encoded[0] = values.encode_argument(np.int64(handles.get(handle, 0)))
     return encoded
 
 
@@ -167,11 +294,7 @@ def are_alike(one: str, other: str) -> bool:
 
 
 class Selection:
-    """A selection of functions.
-
-    Attributes:
-      names: their names; None for all functions.
-    """
+    """A selection of functions by their names; None selects all."""
 
     def __init__(self, names: Iterable[str] | None) -> None:
         self.names = None if names is None else frozenset(names)
@@ -196,18 +319,10 @@ class Selection:
         return None
 
 
-ALL = Selection(None)
-
-
-def read(only: Iterable[Chosen] | None) -> Selection:
-    """Return the selection that a user has made by names, functions and callbacks.
-
-    Raises:
-      TypeError: when it holds anything else.
-      ValueError: when it is empty.
-    """
+def _selection(only: Iterable[Chosen] | None) -> Selection:
+    """Return the selection that a user has made by names, functions and callbacks."""
     if only is None:
-        return ALL
+        return Selection(None)
     if isinstance(only, str) or callable(only):
         only = [only]
     names = [_name_of(chosen) for chosen in only]
@@ -282,15 +397,10 @@ CREATE TABLE pieces (
 
 
 class Returned(msgspec.Struct, frozen=True, tag="returned"):
-    """A call that returned.
+    """A call that returned."""
 
-    Attributes:
-      value: the return value, without the handle.
-      has_handle: whether its tape residual was kept for a gradient.
-    """
-
-    value: Value
-    has_handle: bool = False
+    value: Value  # without the handle
+    has_handle: bool = False  # whether its tape residual was kept for a gradient
 
 
 class Wrote(msgspec.Struct, frozen=True, tag="wrote"):
@@ -300,17 +410,11 @@ class Wrote(msgspec.Struct, frozen=True, tag="wrote"):
 
 
 class Raised(msgspec.Struct, frozen=True, tag="raised"):
-    """A call that raised an exception.
+    """A call that raised an exception."""
 
-    Attributes:
-      kind: `module:qualname` of its class.
-      text: the exception's text.
-      args: the exception's arguments, if all of them can be recorded.
-    """
-
-    kind: str
+    kind: str  # `module:qualname` of its class
     text: str
-    args: list[Value] | None = None
+    args: list[Value] | None = None  # if all of them can be recorded
 
 
 Outcome = Returned | Wrote | Raised

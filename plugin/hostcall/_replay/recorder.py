@@ -18,7 +18,6 @@ import numpy as np
 
 from hostcall._replay import calls, values
 from hostcall._replay.calls import (
-    ALL,
     LOCK,
     Call,
     Outcome,
@@ -35,17 +34,10 @@ from hostcall_runtime._interception import Site
 class Writer:
     """A writer of calls into a new file, each as soon as it has ended.
 
-    Args:
-      path: the path of the file.
-      overwrite: whether to replace an existing recording.
-      names: the names of the recorded functions; empty for all.
-
-    Raises:
-      FileExistsError: when the file exists.
-      RecordingError: when the file cannot be written.
+    `names` are those of the recorded functions; empty for all.
     """
 
-    def __init__(self, path: str, overwrite: bool, names: Iterable[str] = ()) -> None:
+    def __init__(self, path: str, overwrite: bool, names: Iterable[str]) -> None:
         self.path = path
         self._callbacks: dict[str, int] = {}
         self._count = 0
@@ -67,11 +59,7 @@ class Writer:
             raise self._cannot_write(error) from error
 
     def write(self, call: Call, name: str, arguments: bytes, outcome: bytes) -> None:
-        """Write a call of the callback `name`, and fill in its `callback` and its checksum.
-
-        Raises:
-          RecordingError: when writing fails, for example because the disk is full.
-        """
+        """Write a call of the callback `name`, and fill in its `callback` and its checksum."""
         call.checksum = calls.checksum_of(call, name, outcome)
         try:
             with LOCK, self._database:  # which ends the transaction
@@ -87,11 +75,7 @@ class Writer:
             raise self._cannot_write(error) from error
 
     def close(self, complete: bool) -> None:
-        """Close the file, and mark it as complete if it holds all calls that were to be recorded.
-
-        Raises:
-          RecordingError: when writing fails.
-        """
+        """Close the file, and mark it if it holds all calls that were to be recorded."""
         try:
             with LOCK, contextlib.closing(self._database):
                 if complete:
@@ -110,12 +94,9 @@ class Writer:
 
     def _write_pieces(self, call: int, part: int, data: bytes) -> None:
         view = memoryview(data)
-        size = calls.PIECE
-        pieces: Sequence[memoryview] = [view[at : at + size] for at in range(0, len(view), size)]
-        self._database.executemany(
-            "INSERT INTO pieces VALUES (?, ?, ?, ?)",
-            [(call, part, number, piece) for number, piece in enumerate(pieces)],
-        )
+        pieces = (view[at : at + calls.PIECE] for at in range(0, len(view), calls.PIECE))
+        rows = ((call, part, number, piece) for number, piece in enumerate(pieces))
+        self._database.executemany("INSERT INTO pieces VALUES (?, ?, ?, ?)", rows)
 
     def _cannot_write(self, error: sqlite3.Error) -> RecordingError:
         return RecordingError(
@@ -156,18 +137,12 @@ def _written_by() -> str:
 
 
 class Recorder:
-    """An interceptor that calls the functions and writes their arguments and results.
+    """An interceptor that calls the functions and writes their arguments and results."""
 
-    Args:
-      path: the path of the file.
-      overwrite: whether to replace an existing recording.
-      selection: the functions whose calls are written.
-    """
-
-    def __init__(self, path: str, overwrite: bool, selection: Selection = ALL) -> None:
+    def __init__(self, path: str, overwrite: bool, selection: Selection | None = None) -> None:
         self.path = path
-        self._selection = selection
-        self._writer = Writer(path, overwrite, selection.names or ())
+        self._selection = selection or Selection(None)
+        self._writer = Writer(path, overwrite, self._selection.names or ())
         self._process = os.getpid()
         self._ids = itertools.count(1)
         self._ticks = itertools.count(1)
@@ -231,7 +206,7 @@ class Recorder:
         return False
 
     def _begin(self, site: Site, args: Sequence[Any]) -> tuple[Call, bytes]:
-        encoded = calls.encode_arguments(site, args, lambda handle: self._handles.get(handle, 0))
+        encoded = calls.encode_arguments(site, args, self._handles)
         if what := values.unknowns(encoded):
             _warn(
                 f"hostcall: {site.description} takes what cannot be recorded: {', '.join(what)}. A "
@@ -287,11 +262,7 @@ class Recorder:
             )
 
     def close(self) -> None:
-        """Close the file.
-
-        Raises:
-          RecordingError: when calls could not be written.
-        """
+        """Close the file; raise the RecordingError of a call that could not be written."""
         self._is_over = True
         if self._process != os.getpid():
             return  # the file belongs to the parent process

@@ -42,16 +42,8 @@ _CALLS = (
 class Reader:
     """A reader of a recording. It lists the calls at once, and reads their values on demand.
 
-    Attributes:
-      path: the path of the file.
-      complete: whether the file was closed; if not, its process has died or failed to write.
-      names: the names of the callbacks, by their numbers.
-      only_of: the names of the recorded functions; empty for all.
-      calls: the calls, in the order in which they began.
-
-    Raises:
-      RecordingError: when the file is missing, damaged, no recording, or one of another version,
-        or a process is writing it.
+    A recording that is not `complete` has a process that died or failed to write. `names` are those
+    of the callbacks, and `calls` come in the order in which they began.
     """
 
     def __init__(self, path: str) -> None:
@@ -191,9 +183,6 @@ class Queue:
 
     Calls that were made one after the other come in this order again. Calls that overlapped, and
     calls without program order, are identified by their arguments.
-
-    Args:
-      calls: the calls, in the order in which they began.
     """
 
     def __init__(self, calls: Iterable[Call]) -> None:
@@ -314,11 +303,9 @@ def _differing(one: np.ndarray, other: np.ndarray) -> tuple[Any, ...] | None:
     elif one.dtype.itemsize == 0 or one.size == 0:
         return None
     else:
-        shape = (one.size, one.dtype.itemsize)
-        raw = [np.frombuffer(a.tobytes(), np.uint8).reshape(shape) for a in (one, other)]
-        flat = list((raw[0] != raw[1]).any(axis=1))
-    index = int(np.argmax(flat)) if len(flat) else 0
-    return tuple(np.unravel_index(index, one.shape)) if len(flat) and flat[index] else None
+        raw = [np.frombuffer(a.tobytes(), np.uint8).reshape(one.size, -1) for a in (one, other)]
+        flat = (raw[0] != raw[1]).any(axis=1).tolist()
+    return tuple(np.unravel_index(flat.index(True), one.shape)) if True in flat else None
 
 
 def _shown(value: Any) -> str:
@@ -346,11 +333,7 @@ _WHY = (
 
 
 class Replayer:
-    """An interceptor that answers calls from a file.
-
-    Args:
-      path: the path of the file.
-    """
+    """An interceptor that answers calls from a file."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -395,7 +378,7 @@ class Replayer:
             )
 
     def _take(self, site: Site, args: Sequence[Any]) -> tuple[Call, Outcome]:
-        encoded = calls.encode_arguments(site, args, lambda handle: self._handles.get(handle, 0))
+        encoded = calls.encode_arguments(site, args, self._handles)
         digest = calls.digest_of(calls.encode_record(encoded))
         with LOCK:
             if self._failure is not None:
@@ -494,10 +477,7 @@ class Replayer:
         )
 
     def close(self, error: BaseException | None) -> None:
-        """End the replay.
-
-        Args:
-          error: the exception that ends the replayed block, or None.
+        """End the replay, which `error` ends, or None.
 
         Raises:
           ReplayError: when a call differed from the recording, unless `error` is unrelated; without

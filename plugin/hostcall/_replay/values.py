@@ -26,14 +26,7 @@ _LARGEST_INT = 1 << 63
 
 
 class Array(msgspec.Struct, frozen=True, tag="array"):
-    """A NumPy array, a NumPy scalar, or a tensor.
-
-    Attributes:
-      dtype: the name of its dtype.
-      shape: the size of each dimension.
-      data: the elements, in C order, in parts.
-      kind: the kind of the original value.
-    """
+    """A NumPy array, a NumPy scalar, or a tensor: its elements in C order, in parts."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -42,13 +35,9 @@ class Array(msgspec.Struct, frozen=True, tag="array"):
 
 
 class Texts(msgspec.Struct, frozen=True, tag="texts"):
-    """An array of Python strings, or a single string.
+    """An array of Python strings in C order, or a single string, all as bytes.
 
-    Attributes:
-      shape: the size of each dimension.
-      items: the strings as bytes, in C order.
-      are_text: for each string, True for a `str` and False for `bytes`.
-      kind: the kind of the original value.
+    `are_text` is True for each `str`, and False for `bytes`.
     """
 
     shape: tuple[int, ...]
@@ -161,11 +150,7 @@ def _name_of(dtype: np.dtype[Any]) -> str | None:
 
 
 def decode(value: Value, to_tensor: Callable[[Any], Any] | None = None) -> Any:
-    """Decode a value into a new object.
-
-    Args:
-      value: the encoded value.
-      to_tensor: converts the arrays that were tensors to tensors.
+    """Decode a value into a new object, with `to_tensor` for what was a tensor.
 
     Raises:
       ValueError: when the value is inconsistent, or an `Unknown`.
@@ -187,11 +172,7 @@ def decode(value: Value, to_tensor: Callable[[Any], Any] | None = None) -> Any:
 
 
 def to_array(value: Array | Texts) -> np.ndarray:
-    """Decode an array.
-
-    Raises:
-      ValueError: when dtype, shape and elements do not match.
-    """
+    """Decode an array; raise a ValueError if dtype, shape and elements do not match."""
     if isinstance(value, Texts):
         pairs = zip(value.items, value.are_text, strict=True)
         array = np.empty(len(value.items), object)

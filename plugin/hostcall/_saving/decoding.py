@@ -1,4 +1,7 @@
-"""Decoding: makes a spec of this process from the record in a saved graph."""
+"""Decoding: makes specs of this process from the records in saved graphs.
+
+A model is checked when it is loaded: a warning lists the Python functions that cannot be called.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import Any, NoReturn
 
 import tensorflow as tf
 
-from hostcall._callbacks import array_specs, result_shapes
+from hostcall._callbacks import array_specs, lookup, result_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec, EagerSpec
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
@@ -16,18 +19,131 @@ from hostcall._functions import callback
 from hostcall._functions.declarations import declaration_of
 from hostcall._functions.options import Options, check_no_results
 from hostcall._functions.user_function import CALLBACK, NUMPY_FUNCTION, PY_FUNCTION, UserFunction
-from hostcall._saving import functions, tokens
-from hostcall._saving.tokens import OPTIONS, Declared, Function, Record, SavedFunctionError
-from hostcall._tf import op_kinds, token_registry
+from hostcall._saving import functions, pickled_functions, tokens
+from hostcall._saving.tokens import (
+    OPTIONS,
+    Declared,
+    Function,
+    Pickled,
+    Problem,
+    Record,
+    SavedFunctionError,
+)
+from hostcall._tf import op_kinds, script_op_graphs, token_registry
 from hostcall_runtime import _locks
 
+_WARNING = """\
+hostcall: {path} calls Python functions that cannot be called here, as yet:
 
-def check(record: Record, node: Any) -> None:
+{listed}
+
+The rest of it works. Before these are called, if you trust the file:
+
+{lines}"""
+
+_UNNAMED = Problem("the file has no name for it", "# save the model again, with hostcall imported")
+_DAMAGED = "# save the model again"
+
+
+def check(model: Any, path: str) -> None:
+    """Warn of the functions of a SavedModel that cannot be called here, in one warning.
+
+    This is no error: the user may want only variables, other signatures or parts of the model. A
+    function can also be allowed or provided until its first call, which raises the error.
+    Nothing is imported or unpickled. If the user allows pickles, the model's tokens are changed to
+    say so, and it is a SavedFunctionError that one is missing or was altered.
+    """
+    problems: dict[str, Problem] = {}
+    for token, nodes in _nodes_by_token(model).items():
+        label, problem, here = _checked(token, nodes, path)
+        if problem is not None:
+            problems.setdefault(label, problem)
+        if here != token:
+            for node in nodes:
+                node.attr["token"].s = here.encode()
+    if not problems:
+        return
+    listed = "\n".join(f"  - {label}: {problem.reason}" for label, problem in problems.items())
+    lines = "\n".join({f"    {problem.line}": None for problem in problems.values()})
+    warnings.warn(_WARNING.format(path=path, listed=listed, lines=lines), UserWarning, stacklevel=2)
+
+
+def _nodes_by_token(model: Any) -> dict[str, list[Any]]:
+    """Return the script ops in a SavedModel, by their tokens."""
+    found: dict[str, list[Any]] = {}
+    for graph in model.meta_graphs:
+        for node in script_op_graphs.nodes_of(graph.graph_def):
+            if node.op in op_kinds.SCRIPT_OPS:
+                found.setdefault(lookup.token_of(node), []).append(node)
+    return found
+
+
+def _checked(token: str, nodes: list[Any], path: str) -> tuple[str, Problem | None, str]:
+    """Return a function's label for messages, the problem with it, and its token here."""
+    if token_registry.find_present(token) is not None:
+        return token, None, token
+    label, record, problem = _read(token, nodes)
+    if record is None:
+        return label, problem, token
+    if (pickled := record.users.pickled) is not None:
+        record, problem = _with_leave(record, pickled, path)
+        token = tokens.encode(record)
+    at = f", called at {record.root.at}" if record.root.at else ""
+    return f"{label}{at}", problem or functions.problem_of(record.users), token
+
+
+def judged(
+    token: str, node: Any, directory: str | None
+) -> tuple[str, Record | None, Problem | None]:
+    """Judge the token of a script op in a file, whether the user allows pickles now or not.
+
+    The SavedModel's directory holds the pickles. Return the function's label for messages, its
+    record or None, and the problem that prevents calls of it or None.
+    """
+    label, record, problem = _read(token, [node])
+    if record is None:
+        return label, None, problem
+    record = record.with_leave("")
+    if (pickled := record.users.pickled) is not None and directory is not None:
+        problem = pickled_functions.read(pickled.sha256, directory)
+    return label, record, problem or functions.problem_of(record.users)
+
+
+def _read(token: str, nodes: list[Any]) -> tuple[str, Record | None, Problem | None]:
+    """Return a function's label for messages, and the record in the token of some ops.
+
+    Without a record, the problem says why: there is none, or it is malformed or of other ops.
+    """
+    if not token_registry.is_qualified(token):
+        return token, None, _UNNAMED
+    try:
+        record = tokens.decode(token)
+        for node in nodes:
+            _check_op(record, node)
+    except SavedFunctionError as error:
+        shown = token if len(token) <= 40 else f"{token[:40]}..."
+        return shown, None, Problem(str(error), _DAMAGED)
+    return record.users.label, record, None
+
+
+def _with_leave(record: Record, pickled: Pickled, path: str) -> tuple[Record, Problem | None]:
+    """Return the record, with leave to call its pickle if the user gives it, and the problem."""
+    problem = pickled_functions.read(pickled.sha256, path)
+    if not pickled_functions.allows_pickles.get():
+        return record.with_leave(""), problem
+    if problem is not None:
+        raise SavedFunctionError(
+            f"hostcall: {path} cannot be loaded with allow_pickle=True. Of the Python function "
+            f"{pickled.title}, {problem.reason}. Nothing was run."
+        )
+    return record.with_leave(pickled_functions.leave_for(pickled.sha256)), None
+
+
+def _check_op(record: Record, node: Any) -> None:
     """Check that the function in a token fits the script op that has the token.
 
-    Raises:
-      SavedFunctionError: when the graph was altered. For example, an op that passes tensors names a
-        function of arrays, which would compute something else with tensors.
+    In an altered graph, an op that passes tensors may name a function of arrays, which would
+    compute something else with tensors.
     """
     of_tensors = node.op == op_kinds.EAGER_PY_FUNC
     if (record.kind != "numpy") != of_tensors:
@@ -45,12 +161,7 @@ def check(record: Record, node: Any) -> None:
 
 
 def spec_of_call(record: Record) -> CallbackSpec:
-    """Return the spec of a saved function; this may import the function.
-
-    Raises:
-      SavedFunctionError: when the function is not found, or must not be imported.
-      ValueError: when the record is malformed.
-    """
+    """Return the spec of a saved function, which this may import."""
     assert record.function is not None
     found, carried = functions.find(record.function, record.at)
     function = getattr(found, "__hostcall_function__", found)
@@ -96,11 +207,7 @@ def _user_function(record: Record, called: Any, options: Options) -> UserFunctio
 
 
 def spec_of_gradient(record: Record, parent: Any) -> CallbackSpec:
-    """Return the spec of a saved gradient of the function with the spec `parent`.
-
-    Raises:
-      ValueError: when the record is malformed.
-    """
+    """Return the spec of a saved gradient of the function with the spec `parent`."""
     specs = tokens.read(record.outputs)
     if not isinstance(specs, list) or not all(isinstance(one, tf.TensorSpec) for one in specs):
         raise ValueError("the results of a gradient are no list of specs")
@@ -207,8 +314,7 @@ _lock = _locks.new_lock()
 def resolve(token: str) -> Any:
     """Return the spec for a token of another process; None for a token of this process.
 
-    Raises:
-      SavedFunctionError: when no spec can be made, with the reason and the line to write.
+    A SavedFunctionError has the reason why no spec can be made, and the line to write.
     """
     if token_registry.is_of_other_process(token):
         _refuse(token)

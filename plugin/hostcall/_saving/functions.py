@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import importlib
 import importlib.util
@@ -177,17 +176,10 @@ def register(function: F, name: str) -> F:
 
 
 def find(function: Function, at: str) -> tuple[Any, Any]:
-    """Return the function or `hostcall.callback` that a saved graph names.
+    """Return the function that a saved graph names, and the shape function pickled with it or None.
 
-    Args:
-      function: the function's description in the graph.
-      at: the location of the call, for messages.
-
-    Returns:
-      The function, and the shape function that was pickled with it or None.
-
-    Raises:
-      SavedFunctionError: when the function is missing, or must not be imported or read.
+    A SavedFunctionError says that the function, called at `at`, is missing, or must not be imported
+    or read.
     """
     if (found := _named(function)) is not None:
         return found, None
@@ -200,17 +192,12 @@ def find(function: Function, at: str) -> tuple[Any, Any]:
         if not isinstance(found, Problem):
             return found, None
         problem = found
-    raise SavedFunctionError(message(function.label, at, problem)) from _import_error(problem)
-
-
-def message(label: str, at: str, problem: Problem) -> str:
-    """Return the error text for a function that cannot be called."""
     called_at = f", called at {at}" if at else ""
-    return (
-        f"hostcall: a graph calls the Python function {label}{called_at}, which this process does "
-        f"not have, and {problem.reason}. If you trust the graph, write in this process, before "
-        f"the call:\n\n    {problem.line}"
-    )
+    raise SavedFunctionError(
+        f"hostcall: a graph calls the Python function {function.label}{called_at}, which this "
+        f"process does not have, and {problem.reason}. If you trust the graph, write in this "
+        f"process, before the call:\n\n    {problem.line}"
+    ) from problem.error
 
 
 def problem_of(function: Function) -> Problem | None:
@@ -266,7 +253,7 @@ def _imported(place: str) -> Any:
     try:
         found: Any = importlib.import_module(module)
     except Exception as error:  # a module may raise any exception
-        return _ImportProblem(
+        return Problem(
             f"the import of {module} has failed: {type(error).__name__}: {error}", provide, error
         )
     homes: list[str | None] = []
@@ -286,15 +273,6 @@ def _imported(place: str) -> Any:
             reason = f"{place} comes from {home}, which is not allowed"
             return Problem(reason, f'hostcall.allow("{home}")')
     return found
-
-
-@dataclasses.dataclass(frozen=True)
-class _ImportProblem(Problem):
-    error: Exception
-
-
-def _import_error(problem: Problem) -> Exception | None:
-    return problem.error if isinstance(problem, _ImportProblem) else None
 
 
 def _home(found: Any) -> str | None:

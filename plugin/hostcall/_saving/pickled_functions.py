@@ -1,4 +1,4 @@
-"""Pickled functions that SavedModels carry, and the permission to call them.
+"""Pickled functions that SavedModels carry, and the options to carry and to call them.
 
 A pickle is a file named by the hash of its content. It lies in a folder of the SavedModel that
 TensorFlow leaves to others, so that it is copied with the SavedModel.
@@ -6,6 +6,8 @@ TensorFlow leaves to others, so that it is copied with the SavedModel.
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import hashlib
 import importlib
 import inspect
@@ -38,18 +40,92 @@ _COPY = "it would be a copy in the process that loads the model. Pass its value 
 _STATEFUL = (tf.Variable, tf.__internal__.tracking.Trackable)
 _CONTAINERS = (tf.Module, tf.types.experimental.GenericFunction, dict, list, tuple)
 
+# Whether models that are saved now carry functions without a name, and whether models that are
+# loaded now may call them.
+pickles_functions = contextvars.ContextVar("hostcall_save_pickles", default=False)
+allows_pickles = contextvars.ContextVar("hostcall_allow_pickle", default=False)
+
+
+@contextlib.contextmanager
+def save_options(*, pickle: bool = False) -> Iterator[None]:
+    """Set how this thread saves models inside the context.
+
+    The options hold for every way to write a SavedModel: `tf.saved_model.save`, Keras's
+    `Model.export` and `tf.compat.v1.saved_model`.
+
+    Args:
+      pickle: True makes the SavedModel carry Python functions that have no name and that other
+        processes cannot import: lambdas, nested functions, methods of objects, and functions of
+        the running script. They are pickled by cloudpickle (`pip install 'hostcall[pickle]'`) into
+        the model's folder `assets.extra/hostcall`. The objects that a function refers to are copied
+        into its pickle, or named there if they can be imported. The model then runs only with the
+        same minor version of Python, and needs `hostcall.load_options(allow_pickle=True)`.
+
+    Raises:
+      ImportError: by the call that saves a model, when cloudpickle is not installed.
+      ValueError: by the call that saves a model, when a function cannot be pickled. One error lists
+        all these functions, and the objects in them that cannot be pickled. A `tf.Variable` is
+        never pickled: the function would change a copy of it.
+
+    Examples:
+      >>> @tf.function(input_signature=[tf.TensorSpec([], tf.float32)])
+      ... def double(x):
+      ...     return tf.numpy_function(lambda v: v * 2, [x], tf.float32)
+      >>> module = tf.Module()
+      >>> module.double = double
+      >>> with hostcall.save_options(pickle=True):
+      ...     tf.saved_model.save(module, directory)
+    """
+    with _set(pickles_functions, pickle is True):
+        yield
+
+
+@contextlib.contextmanager
+def load_options(*, allow_pickle: bool = False) -> Iterator[None]:
+    """Set how this thread loads models inside the context.
+
+    Args:
+      allow_pickle: True allows calls of the functions that the model carries as pickles. A pickle
+        can run any code when it is read, so allow it only for files whose makers you trust.
+        A pickle is read at the first call of its function, which may come after the context. Each
+        load needs the option anew: models that are loaded outside call no pickled functions.
+
+    Raises:
+      hostcall.LoweringError: by the call that loads a model, when one of its pickles is missing or
+        was altered. Then no pickle is read.
+
+    Examples:
+      >>> @tf.function(input_signature=[tf.TensorSpec([], tf.float32)])
+      ... def halve(x):
+      ...     return tf.numpy_function(lambda v: v / 2, [x], tf.float32)
+      >>> module = tf.Module()
+      >>> module.halve = halve
+      >>> with hostcall.save_options(pickle=True):
+      ...     tf.saved_model.save(module, directory)
+      >>> with hostcall.load_options(allow_pickle=True):  # in any process
+      ...     model = tf.saved_model.load(directory)
+      >>> float(model.halve(tf.constant(3.0)))
+      1.5
+    """
+    with _set(allows_pickles, allow_pickle is True):
+        yield
+
+
+@contextlib.contextmanager
+def _set(variable: contextvars.ContextVar[bool], value: bool) -> Iterator[None]:
+    before = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(before)
+
 
 class UnpicklableError(ValueError):
     """An error for a function that cannot be pickled; the text has a line for each cause."""
 
 
 def dumps(function: Callable[..., Any], shape_function: Any) -> bytes:
-    """Return the pickle of a function and of its shape function or None, as bytes.
-
-    Raises:
-      UnpicklableError: when something in them cannot be pickled.
-      ImportError: when cloudpickle is missing.
-    """
+    """Return the pickle of a function and of its shape function or None, as bytes."""
     cloudpickle = _cloudpickle("hostcall.save_options(pickle=True)")
     function = autograph.without_autograph(function)
     problems: dict[str, None] = {}
@@ -86,16 +162,7 @@ def dumps(function: Callable[..., Any], shape_function: Any) -> bytes:
 
 
 def loads(data: bytes, label: str) -> tuple[Callable[..., Any], Any]:
-    """Return the two functions that `dumps` has pickled; to unpickle them can run any code.
-
-    Args:
-      data: the bytes of the pickle.
-      label: the function's name in messages.
-
-    Raises:
-      SavedFunctionError: when the pickle cannot be read here.
-      ImportError: when cloudpickle is missing.
-    """
+    """Return the two functions that `dumps` has pickled; to unpickle them can run any code."""
     cloudpickle = _cloudpickle(f"the pickle of {label}")
     try:
         function, shape_function = cloudpickle.loads(data)
@@ -160,11 +227,7 @@ _leaves: dict[str, str] = {}
 
 
 def pickled(function: Callable[..., Any], shape_function: Any, title: str) -> Pickled:
-    """Pickle a function and its shape function for a SavedModel, and return the record.
-
-    Raises:
-      UnpicklableError, ImportError: when they cannot be pickled.
-    """
+    """Pickle a function and its shape function for a SavedModel, and return the record."""
     data = dumps(function, shape_function)
     sha256 = hashlib.sha256(data).hexdigest()
     _contents[sha256] = data
@@ -233,11 +296,7 @@ def missing(function: Pickled) -> Problem:
 
 
 def find(function: Pickled) -> tuple[Any, Any]:
-    """Return a pickled function without a problem (`problem_of`), and its shape function.
-
-    Raises:
-      SavedFunctionError, ImportError: when the pickle cannot be read here.
-    """
+    """Return a pickled function without a problem (`problem_of`), and its shape function."""
     return loads(_contents[function.sha256], function.title)
 
 

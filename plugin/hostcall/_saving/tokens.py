@@ -40,10 +40,11 @@ class Problem:
 
     reason: str
     line: str
+    error: Exception | None = None  # the cause, if an import has failed
 
 
 class UnwritableError(ValueError):
-    """An error for a value that cannot be written into a token; the text names it."""
+    """An error for a function or a value that no token can stand for; the text says why."""
 
 
 class UnreadableError(ValueError):
@@ -51,11 +52,7 @@ class UnreadableError(ValueError):
 
 
 def write(structure: Any) -> Any:
-    """Return a structure as JSON.
-
-    Raises:
-      UnwritableError: when the structure holds a value that has no form in JSON.
-    """
+    """Return a structure as JSON; raise an UnwritableError for a value that has no form in it."""
     if structure is None:
         return None
     kind = type(structure)
@@ -98,11 +95,7 @@ def write_shape(shape: tf.TensorShape) -> list[int | None] | None:
 
 
 def read(value: Any) -> Any:
-    """Return the structure that JSON stands for.
-
-    Raises:
-      UnreadableError: when the JSON stands for no structure.
-    """
+    """Return the structure that JSON stands for; raise an UnreadableError if it stands for none."""
     try:
         return _read(value)
     except UnreadableError:
@@ -157,18 +150,13 @@ _Shape = list[int | None] | None
 class Pickled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A function that the SavedModel carries as a pickle.
 
-    Attributes:
-      sha256: the hash of the pickle, which is also the name of its file.
-      python: the version of Python that the pickle is for.
-      title: the function's name in messages.
-      leave: in a graph of this process, the secret of a load with leave to call the function; the
-        value in a file has no meaning.
+    `leave` has a meaning in a graph of this process alone, and none in a file.
     """
 
-    sha256: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
-    python: str
-    title: str
-    leave: str = ""
+    sha256: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]  # the name of its file
+    python: str  # the version of Python that the pickle is for
+    title: str  # the function's name in messages
+    leave: str = ""  # the secret of a load with leave to call the function
 
 
 class Size(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -188,48 +176,29 @@ class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
 
 
 class Native(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Native code, for processes that have no Python.
+    """Native code, for processes that have no Python: a C function, or a handler of XLA's FFI."""
 
-    Attributes:
-      library: the file that the code was loaded from.
-      symbol: the code's name in that file.
-      kind: a C function, or a handler of XLA's FFI.
-      results: the shape of each result; None if only Python can compute the shapes.
-      arguments: the number of arguments of a C function.
-      sizes: whether the last of these arguments are sizes.
-      status: whether a C function returns a status.
-      attributes: the attributes of a handler.
-    """
-
-    library: str
-    symbol: str
+    library: str  # the file that the code was loaded from
+    symbol: str  # the code's name in that file
     kind: Literal["c", "ffi"]
-    results: list[list[Size]] | None = None
+    results: list[list[Size]] | None = None  # their shapes; None if only Python can compute them
+    # Of a C function: the number of arguments, whether the last are sizes, and whether it returns a
+    # status.
     arguments: _Index = 0
     sizes: bool = False
     status: bool = False
-    attributes: list[Attribute] = []
+    attributes: list[Attribute] = []  # of a handler
 
 
 class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The user's function that an op calls.
+    """The user's function that an op calls."""
 
-    Attributes:
-      place: `module:qualname`, if another process can import the function; or None.
-      name: the name that the user has given the function; or None.
-      pickled: the function itself; or None.
-      keywords: the keywords by which the last arguments are passed.
-      fixed: the constants that are passed by keyword, as Python source.
-      native: the text of `encode_native` for native code; None for a function that only Python
-        can call.
-    """
-
-    place: str | None = None
-    name: str | None = None
-    pickled: Pickled | None = None
-    keywords: list[str] = []
-    fixed: dict[str, str] = {}
-    native: str | None = None
+    place: str | None = None  # `module:qualname`, if another process can import the function
+    name: str | None = None  # the one that the user has given it
+    pickled: Pickled | None = None  # the function itself
+    keywords: list[str] = []  # by which the last arguments are passed
+    fixed: dict[str, str] = {}  # the constants that are passed by keyword, as Python source
+    native: str | None = None  # the text of `encode_native` for native code
 
     @property
     def label(self) -> str:
@@ -238,15 +207,10 @@ class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 
 
 class DeclaredResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The declared result of a function, as far as it can be written.
+    """The declared result of a function, as far as it can be written."""
 
-    Attributes:
-      result: a spec for each result, or "trace"; None if it is unknown or a function.
-      shape_function: whether the declared result was a shape function.
-    """
-
-    result: list[Any] | Literal["trace"] | None = None
-    shape_function: bool = False
+    result: list[Any] | Literal["trace"] | None = None  # a spec for each result, unless a function
+    shape_function: bool = False  # whether the declared result was a shape function
 
 
 # The names of the options that are written as they are.
@@ -269,69 +233,50 @@ else:
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The content of a qualified token.
+    """The content of a qualified token, of a function or of a gradient."""
 
-    Attributes:
-      id: the op's token in the process that traced it, which tells ops apart.
-      kind: the kind of callback: a function of arrays or of tensors, or one of two gradients.
-      inputs: the number of the op's inputs, or the structure of the arguments.
-      outputs: the structure of the results.
-      at: `file:line` of the call.
-      function: the user's function; None for gradients.
-      declared: the declaration of the function.
-      callback: whether the function was called by `hostcall.callback`.
-      copies: whether the function gets arrays of its own in plain graphs.
-      route: "auto", "custom_call" or "partition".
-      static, plain: the specs of the results that are known in tracing and in plain graphs.
-      consumers, counts, reasons: the shapes that the ops which take the results demand.
-      differentiable: whether the op has a hidden result for its gradient.
-      orders: the highest derivative that the saved graph asks for.
-      recorded: whether the saved graph asks for the derivative of this op's own calls.
-      of: for a gradient, the record of the differentiated function.
-      targets, sources: for a gradient, the outputs that have upstream gradients, and the inputs
-        that have gradients.
-      levels: the numbers of the batches that a call is for, outermost first.
-    """
-
-    id: str
+    id: str  # the op's token in the process that traced it, which tells ops apart
     kind: Literal["numpy", "eager", "gradient", "recomputed"]
-    inputs: Any
-    outputs: Any
-    at: str = ""
-    function: Function | None = None
+    inputs: Any  # the number of the op's inputs, or the structure of the arguments
+    outputs: Any  # the structure of the results
+    at: str = ""  # `file:line` of the call
+    function: Function | None = None  # the user's; None for gradients
     declared: Declared = Declared()
-    callback: bool = False
-    copies: bool = False
+    callback: bool = False  # whether the function was called by `hostcall.callback`
+    copies: bool = False  # whether the function gets arrays of its own in plain graphs
     route: Literal["auto", "custom_call", "partition"] = "auto"
+    # The specs of the results that are known in tracing and in plain graphs.
     static: list[Any] = []
     plain: list[Any] = []
+    # The shapes that the ops which take the results demand.
     consumers: list[_Shape] = []
     counts: list[int | None] = []
     reasons: list[str] = []
-    differentiable: bool = False
-    orders: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0
-    recorded: bool = False
+    differentiable: bool = False  # whether the op has a hidden result for its gradient
+    orders: Annotated[int, msgspec.Meta(ge=0, le=100)] = 0  # of derivative that the graph asks for
+    recorded: bool = False  # whether the graph asks for the derivative of this op's own calls
+    # For a gradient: the differentiated function, its outputs with upstream gradients, and its
+    # inputs that have gradients.
     of: Record | None = None
     targets: list[_Index] = []
     sources: list[_Index] = []
+    # The numbers of the batches that a call is for, outermost first.
     levels: Annotated[list[Annotated[int, msgspec.Meta(ge=0)]], msgspec.Meta(max_length=100)] = []
+
+    @property
+    def root(self) -> Record:
+        """The record of the function that a gradient, of any order, differentiates; or this one."""
+        record = self
+        while record.of is not None:
+            record = record.of
+        return record
 
     @property
     def users(self) -> Function:
         """The user's function, also for a gradient of any order."""
-        record = self
-        while record.of is not None:
-            record = record.of
-        assert record.function is not None
-        return record.function
-
-    @property
-    def place_of_call(self) -> str:
-        """The location of the call, for a gradient that of the differentiated call."""
-        record = self
-        while record.of is not None:
-            record = record.of
-        return record.at
+        function = self.root.function
+        assert function is not None
+        return function
 
     def with_leave(self, leave: str) -> Record:
         """Return a copy with another leave to call the pickled function."""
@@ -356,11 +301,7 @@ def encode(record: Record) -> str:
 
 
 def decode(token: str) -> Record:
-    """Return the record in a token.
-
-    Raises:
-      SavedFunctionError: when the token is malformed.
-    """
+    """Return the record in a token; raise a SavedFunctionError if it is malformed."""
     if not token.startswith(_PREFIX):
         version = token.split(":")[1][:20]
         raise _bad(token, f"its version {version!r} is not 1; a newer hostcall may have written it")
@@ -383,11 +324,7 @@ def encode_native(native: Native) -> str:
 
 
 def decode_native(text: str) -> Native:
-    """Return the native code in a text of `encode_native`.
-
-    Raises:
-      ValueError: when the text is damaged.
-    """
+    """Return the native code in a text of `encode_native`; raise a ValueError if it is damaged."""
     found = text[8:].encode()
     if text[:8] != f"{zlib.crc32(found):08x}":
         raise ValueError("what it says of native code was altered")
@@ -413,16 +350,11 @@ def _problem_of(record: Record) -> str | None:
         return "it names no function"
     if place is not None and not is_importable(place):
         return f"{place[:200]!r} is no module:name"
-    return _problem_of_native(record.function.native)
-
-
-def _problem_of_native(native: str | None) -> str | None:
-    if native is None:
-        return None
-    try:
-        decode_native(native)
-    except ValueError as error:
-        return str(error)
+    if record.function.native is not None:
+        try:
+            decode_native(record.function.native)
+        except ValueError as error:
+            return str(error)
     return None
 
 

@@ -1,21 +1,18 @@
-"""The session of one client in a worker: its arena, its calls, and their answers.
+"""The calls of one client in a worker, and its arena.
 
-A session reads and writes the arena by system calls, and does not map it. So a function's arrays
+A worker reads and writes the arena by system calls, and does not map it. So a function's arrays
 are its own, whatever the client does to the file, and the client cannot end this process by it.
 """
 
 from __future__ import annotations
 
 import collections
-import contextlib
 import fcntl
-import logging
 import os
 import re
-import socket
 import struct
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -26,18 +23,8 @@ from hostcall._callbacks.structures import BoundedSpec
 from hostcall._saving import tokens
 from hostcall._saving.tokens import SavedFunctionError
 from hostcall._tf import eager_execution, protos, token_registry
-from hostcall_runtime import _serving_wire
 from hostcall_runtime._errors import INVALID_ARGUMENT, UNKNOWN, LoweringError
-from hostcall_runtime._serving_wire import (
-    ELEMENT_SIZES,
-    Array,
-    Call,
-    ClosedError,
-    Frame,
-    Health,
-    Kind,
-    ProtocolError,
-)
+from hostcall_runtime._serving_wire import ELEMENT_SIZES, Array, Call, ProtocolError
 
 _ALIGNMENT = 64
 _LENGTH = np.dtype("<u8")
@@ -48,14 +35,9 @@ class ArenaFullError(Exception):
 
 
 class Arena:
-    """The arena of one connection.
+    """The arena of one connection, which owns the descriptor of its file once it is constructed.
 
-    Args:
-      descriptor: the descriptor of the file; a constructed arena owns it.
-      limit: the most bytes of the file that are used.
-
-    Raises:
-      ProtocolError: when the descriptor is not that of an arena.
+    At most `limit` bytes of the file are used.
     """
 
     def __init__(self, descriptor: int, limit: int) -> None:
@@ -73,11 +55,7 @@ class Arena:
         os.close(self._descriptor)
 
     def read(self, arrays: Sequence[Array]) -> list[Any]:
-        """Return copies of the arrays at places in the arena.
-
-        Raises:
-          ProtocolError: when one lies outside of it, or its size does not match its shape.
-        """
+        """Return copies of the arrays at places in the arena, which are checked."""
         total = min(os.fstat(self._descriptor).st_size, self.limit)
         if sum(array.size for array in arrays) > total:
             raise ProtocolError("the arguments are larger than the arena")
@@ -87,11 +65,7 @@ class Arena:
         return [self._strings(one) if one.is_strings else self._numbers(one) for one in arrays]
 
     def write(self, results: Sequence[Any], dtypes: Sequence[int]) -> list[Array]:
-        """Write arrays one after the other, and return their places.
-
-        Raises:
-          ArenaFullError: when there is no room for them.
-        """
+        """Write arrays one after the other, and return their places."""
         arrays, pieces, end = [], [], 0
         for result, dtype in zip(results, dtypes, strict=True):
             array = Array(dtype, np.shape(result), -(-end // _ALIGNMENT) * _ALIGNMENT)
@@ -187,11 +161,7 @@ _handles: collections.deque[int] = collections.deque()
 
 
 class CallError(Exception):
-    """A failed call, with the message for its caller.
-
-    Attributes:
-      code: the code of absl::StatusCode.
-    """
+    """A failed call, with the message for its caller, and the code of absl::StatusCode."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -199,18 +169,7 @@ class CallError(Exception):
 
 
 def run(call: Call, arguments: Sequence[Any]) -> list[Any]:
-    """Call a function, and return its results.
-
-    Args:
-      call: the op and its token.
-      arguments: arrays, whose memory the call owns.
-
-    Returns:
-      The results, as arrays that must not be written to.
-
-    Raises:
-      CallError: when the call fails in any way.
-    """
+    """Call a function with arrays that the call owns; return arrays that must not be written to."""
     try:
         dtypes = _checked(call)
         op = getattr(tf.raw_ops, call.op)
@@ -234,11 +193,7 @@ def run(call: Call, arguments: Sequence[Any]) -> list[Any]:
 
 
 def shapes(call: Call) -> list[Array]:
-    """Return the shapes of a call's results, for arguments that have shapes and no values.
-
-    Raises:
-      CallError: when only the call tells the shapes.
-    """
+    """Return the shapes of a call's results, for arguments that have shapes and no values."""
     dtypes = _checked(call)
     node = protos.node_def_pb2.NodeDef(name="call", op=call.op)
     node.attr["token"].s = call.token.encode()
@@ -267,8 +222,7 @@ def shapes(call: Call) -> list[Array]:
 def _note_handle(handle: int) -> None:
     """Keep at most `MOST_RESIDUALS` tape residuals, since no client reports those it will not need.
 
-    Args:
-      handle: the last result of a call, which may be another number.
+    `handle` is the last result of a call, which may be another number.
     """
     if tape_residuals.spec_of(handle) is None:
         return
@@ -303,106 +257,3 @@ def _checked(call: Call) -> list[tf.DType]:
     except (LoweringError, TypeError) as error:
         raise CallError(INVALID_ARGUMENT, str(error)) from error
     return dtypes
-
-
-_log = logging.getLogger("hostcall.worker")
-
-# The seconds within which a client must say hello.
-_HELLO_SECONDS = 10.0
-
-
-class Owner(Protocol):
-    """The worker that a session belongs to."""
-
-    max_bytes: int
-    stopping: bool
-
-    def count(self, failed: bool) -> None:
-        """Count a call."""
-
-    def health(self) -> Health:
-        """Return the process id, and the numbers of clients, calls and errors."""
-
-
-def serve(connection: socket.socket, owner: Owner) -> None:
-    """Serve a client until it goes or violates the protocol; close the connection.
-
-    No data from the client ends more than its connection.
-    """
-    with connection:
-        try:
-            _serving_wire.prepare(connection)
-            _serve(connection, owner)
-        except ClosedError:
-            pass
-        except (ProtocolError, OSError) as error:
-            _log.warning("hostcall worker: the connection of a client ends: %s", error)
-            with contextlib.suppress(ClosedError):
-                text = f"hostcall: the worker ends the connection: {error}"
-                body = _serving_wire.encode_error(_serving_wire.INVALID_ARGUMENT, text)
-                _serving_wire.send(connection, Kind.ERROR, 0, body)
-
-
-def _serve(connection: socket.socket, owner: Owner) -> None:
-    frame, descriptor = _serving_wire.receive_with_descriptor(connection, _HELLO_SECONDS)
-    if frame.kind == Kind.PING and descriptor is None:
-        _pong(connection, owner, frame)
-        return
-    if descriptor is None:
-        raise ProtocolError("a client has to begin with HELLO and an arena")
-    with contextlib.closing(_arena(frame, descriptor, owner)) as arena:
-        _serving_wire.send(
-            connection, Kind.WELCOME, frame.number, _serving_wire.encode_welcome(arena.limit)
-        )
-        while not owner.stopping:
-            _answer(connection, owner, arena, _serving_wire.receive(connection))
-
-
-def _arena(frame: Frame, descriptor: int, owner: Owner) -> Arena:
-    try:
-        if frame.kind != Kind.HELLO:
-            raise ProtocolError("a client has to begin with HELLO")
-        return Arena(descriptor, min(owner.max_bytes, _serving_wire.decode_hello(frame.body)))
-    except ProtocolError:
-        os.close(descriptor)
-        raise
-
-
-def _answer(connection: socket.socket, owner: Owner, arena: Arena, frame: Frame) -> None:
-    if frame.kind == Kind.PING:
-        _pong(connection, owner, frame)
-        return
-    answers: dict[int, Callable[[_serving_wire.Call], list[_serving_wire.Array]]] = {
-        Kind.CALL: lambda call: _call(call, arena),
-        Kind.SHAPES: shapes,
-    }
-    if frame.kind not in answers:
-        raise ProtocolError(f"no client sends frames of kind {frame.kind}")
-    try:
-        results = answers[frame.kind](_serving_wire.decode_call(frame.body))
-        kind, body = Kind.RESULTS, _serving_wire.encode_results(results)
-    except CallError as error:
-        kind, body = Kind.ERROR, _serving_wire.encode_error(error.code, str(error))
-    except ValueError as error:  # the protocol has shapes that NumPy lacks
-        kind, body = (
-            Kind.ERROR,
-            _serving_wire.encode_error(_serving_wire.INVALID_ARGUMENT, str(error)),
-        )
-    except (ArenaFullError, MemoryError) as error:
-        kind, body = (
-            Kind.ERROR,
-            _serving_wire.encode_error(_serving_wire.RESOURCE_EXHAUSTED, str(error)),
-        )
-    owner.count(kind == Kind.ERROR)
-    _serving_wire.send(connection, kind, frame.number, body)
-
-
-def _call(call: _serving_wire.Call, arena: Arena) -> list[_serving_wire.Array]:
-    results = run(call, arena.read(call.arguments))
-    return arena.write(results, call.result_dtypes)
-
-
-def _pong(connection: socket.socket, owner: Owner, frame: Frame) -> None:
-    _serving_wire.send(
-        connection, Kind.PONG, frame.number, _serving_wire.encode_health(owner.health())
-    )

@@ -19,8 +19,9 @@ from collections.abc import Callable, Iterator, Sequence
 from hostcall import _control
 from hostcall._saving import functions
 from hostcall._serving import session
+from hostcall._serving.session import Arena, ArenaFullError
 from hostcall_runtime import _serving_wire
-from hostcall_runtime._serving_wire import ClosedError, Health, Kind
+from hostcall_runtime._serving_wire import ClosedError, Frame, Health, Kind, ProtocolError
 
 
 class ListeningError(ValueError):
@@ -32,9 +33,6 @@ def listening_at(path: str) -> Iterator[socket.socket]:
     """Listen at a path, on a socket that only this user can connect to.
 
     The socket of a dead worker is replaced. A living worker holds the lock beside its socket.
-
-    Raises:
-      ListeningError: when another worker listens there, or the path is none for a socket.
     """
     with _locked(path):
         listener = _bound(path)
@@ -93,6 +91,9 @@ def _cannot_listen(path: str, error: OSError) -> ListeningError:
 
 _log = logging.getLogger("hostcall.worker")
 
+# The seconds within which a client must say hello.
+_HELLO_SECONDS = 10.0
+
 # The seconds that running calls have to end when the worker stops.
 _GRACE = 10.0
 
@@ -100,9 +101,7 @@ _GRACE = 10.0
 class Worker:
     """A server of clients, which runs until it is told to stop.
 
-    Args:
-      max_bytes: the most bytes that the arguments, or the results, of one call may have.
-      max_connections: the most clients at a time.
+    The arguments, or the results, of one call may have `max_bytes`.
     """
 
     def __init__(self, max_bytes: int, max_connections: int) -> None:
@@ -117,9 +116,7 @@ class Worker:
     def run(self, source: socket.socket, hands_over: bool) -> None:
         """Serve clients until SIGTERM or SIGINT, or until the other side of `source` is gone.
 
-        Args:
-          source: the socket that clients connect to, or a connection that hands clients over.
-          hands_over: whether `source` is the latter.
+        Clients connect to `source`, or it is a connection that `hands_over` clients.
         """
         with _signals() as told, selectors.DefaultSelector() as selector:
             selector.register(source, selectors.EVENT_READ)
@@ -180,16 +177,15 @@ class Worker:
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            session.serve(connection, self)
+            _serve(connection, self)
         finally:
             with self._lock:
                 del self._sessions[threading.current_thread()]
 
     def _send_away(self, connection: socket.socket) -> None:
         text = f"hostcall: the worker has {self._max_connections} clients, and takes no more."
-        body = _serving_wire.encode_error(_serving_wire.RESOURCE_EXHAUSTED, text)
-        with connection, contextlib.suppress(ClosedError):
-            _serving_wire.send(connection, Kind.ERROR, 0, body)
+        with connection:
+            _send_error(connection, _serving_wire.RESOURCE_EXHAUSTED, text)
 
     def _end(self) -> None:
         with self._lock:
@@ -200,6 +196,85 @@ class Worker:
         end = time.monotonic() + _GRACE
         for thread in sessions:
             thread.join(max(end - time.monotonic(), 0))
+
+
+def _serve(connection: socket.socket, worker: Worker) -> None:
+    """Serve a client until it goes or violates the protocol; close the connection.
+
+    No data from the client ends more than its connection.
+    """
+    with connection:
+        try:
+            _serving_wire.prepare(connection)
+            _serve_frames(connection, worker)
+        except ClosedError:
+            pass
+        except (ProtocolError, OSError) as error:
+            _log.warning("hostcall worker: the connection of a client ends: %s", error)
+            text = f"hostcall: the worker ends the connection: {error}"
+            _send_error(connection, _serving_wire.INVALID_ARGUMENT, text)
+
+
+def _send_error(connection: socket.socket, code: int, text: str) -> None:
+    with contextlib.suppress(ClosedError):
+        _serving_wire.send(connection, Kind.ERROR, 0, _serving_wire.encode_error(code, text))
+
+
+def _serve_frames(connection: socket.socket, worker: Worker) -> None:
+    frame, descriptor = _serving_wire.receive_with_descriptor(connection, _HELLO_SECONDS)
+    if frame.kind == Kind.PING and descriptor is None:
+        _pong(connection, worker, frame)
+        return
+    if descriptor is None:
+        raise ProtocolError("a client has to begin with HELLO and an arena")
+    with contextlib.closing(_arena(frame, descriptor, worker)) as arena:
+        welcome = _serving_wire.encode_welcome(arena.limit)
+        _serving_wire.send(connection, Kind.WELCOME, frame.number, welcome)
+        while not worker.stopping:
+            _answer(connection, worker, arena, _serving_wire.receive(connection))
+
+
+def _arena(frame: Frame, descriptor: int, worker: Worker) -> Arena:
+    try:
+        if frame.kind != Kind.HELLO:
+            raise ProtocolError("a client has to begin with HELLO")
+        return Arena(descriptor, min(worker.max_bytes, _serving_wire.decode_hello(frame.body)))
+    except ProtocolError:
+        os.close(descriptor)
+        raise
+
+
+def _answer(connection: socket.socket, worker: Worker, arena: Arena, frame: Frame) -> None:
+    if frame.kind == Kind.PING:
+        _pong(connection, worker, frame)
+        return
+    if frame.kind not in (Kind.CALL, Kind.SHAPES):
+        raise ProtocolError(f"no client sends frames of kind {frame.kind}")
+    try:
+        call = _serving_wire.decode_call(frame.body)
+        if frame.kind == Kind.SHAPES:
+            results = session.shapes(call)
+        else:
+            returned = session.run(call, arena.read(call.arguments))
+            results = arena.write(returned, call.result_dtypes)
+        kind, body = Kind.RESULTS, _serving_wire.encode_results(results)
+    except (session.CallError, ArenaFullError, MemoryError, ValueError) as error:
+        kind, body = Kind.ERROR, _serving_wire.encode_error(_code_of(error), str(error))
+    worker.count(kind == Kind.ERROR)
+    _serving_wire.send(connection, kind, frame.number, body)
+
+
+def _code_of(error: Exception) -> int:
+    if isinstance(error, session.CallError):
+        return error.code
+    if isinstance(error, ValueError):  # the protocol has shapes that NumPy lacks
+        return _serving_wire.INVALID_ARGUMENT
+    return _serving_wire.RESOURCE_EXHAUSTED
+
+
+def _pong(connection: socket.socket, worker: Worker, frame: Frame) -> None:
+    health = _serving_wire.encode_health(worker.health())
+    _serving_wire.send(connection, Kind.PONG, frame.number, health)
 
 
 def exit_now() -> None:
@@ -237,23 +312,21 @@ def run(
 ) -> None:
     """Run a worker until it stops; then end the process instead of returning.
 
-    Args:
-      path: the path of the socket to listen at; None for no socket.
-      control: the descriptor by which the process that started this one hands clients over.
-      allowed: names of modules, as for `hostcall.allow`.
-      imported: modules to import first; they may call `hostcall.provide`.
-      worker: the worker.
-      say: tells the user that the worker listens.
-
-    Raises:
-      ValueError: when an option makes no sense, an import fails, or it cannot listen.
+    It listens at `path`, which `say` tells the user. Without a path, the process that started this
+    one hands clients over, by the descriptor `control`. A ValueError says that an option makes no
+    sense, or that an import has failed.
     """
     if not _control.is_enabled():
         raise ValueError("hostcall: a worker needs what HOSTCALL_DISABLE=1 has switched off.")
     logging.basicConfig(format="%(message)s")
     functions.allow(*allowed)
-    for module in imported:
-        _import(module)
+    for module in imported:  # which may call `hostcall.provide`
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # it may raise anything
+            raise ValueError(
+                f"hostcall: the import of {module} has failed: {type(error).__name__}: {error}"
+            ) from error
     with contextlib.ExitStack() as stack:
         if path is not None:
             source = stack.enter_context(listening_at(os.path.abspath(path)))
@@ -264,15 +337,6 @@ def run(
         worker.run(source, hands_over=path is None)
     # Neither a function that does not end nor an exit handler of a library must keep the process.
     exit_now()
-
-
-def _import(module: str) -> None:
-    try:
-        importlib.import_module(module)
-    except Exception as error:  # it may raise anything
-        raise ValueError(
-            f"hostcall: the import of {module} has failed: {type(error).__name__}: {error}"
-        ) from error
 
 
 def _handed_over(control: int | None) -> socket.socket:

@@ -36,11 +36,8 @@ def like(concrete: Concrete, library: FunctionDefLibrary) -> Any:
     """Return a ConcreteFunction with the signature and the captures of another, and a new body.
 
     The new one keeps the other alive, since objects that are registered for its graph (Python
-    functions, custom gradients) die with it.
-
-    Args:
-      concrete: the other function.
-      library: the new body, under the old name, and all functions that it calls. It is used up.
+    functions, custom gradients) die with it. `library` has the new body, under the old name, and
+    all functions that it calls; it is used up.
     """
     features.REWRITING.require()
     name = concrete.function_def.signature.name
@@ -91,10 +88,8 @@ def _runs_later(context: Any) -> bool:
 def unrecorded_call(concrete: Concrete) -> Callable[[list[Any]], Any] | None:
     """Return a short form of a ConcreteFunction's `_call_flat` for when `calls_are_plain`.
 
-    Returns:
-      A function that takes the input EagerTensors, captured ones last, and returns the results.
-      None if TensorFlow does more: for composite or resource arguments and results, for subclasses,
-      and if private names of TensorFlow are missing.
+    It takes the input EagerTensors, captured ones last. There is none if TensorFlow does more: for
+    composite or resource arguments and results, for subclasses, and without some private names.
     """
     if not features.BOUND_CALLS.available:
         return None
@@ -164,15 +159,10 @@ def parameter_names(concrete: Concrete) -> list[str]:
 
 
 def stablehlo_of(concrete: Concrete, functions: list[FunctionDef], name: str) -> str:
-    """Return the StableHLO that TensorFlow makes of a concrete function, as text.
+    """Return the StableHLO that TensorFlow makes of the function `name`, as text.
 
-    Args:
-      concrete: the function with the arguments and captures to compile for.
-      functions: FunctionDefs to add to the context for this call only.
-      name: the name of the function to compile, which takes the same inputs as `concrete`.
-
-    Raises:
-      ValueError, tf.errors.OpError: when XLA cannot compile it.
+    It takes the arguments and captures of `concrete`. `functions` are in the context for this call
+    only. A ValueError or tf.errors.OpError says that XLA cannot compile it.
     """
     features.EXPORTING.require()
     context = features.context()
@@ -208,8 +198,7 @@ owned: dict[str, list[str]] = {}
 def own_functions(owner: str, functions: list[FunctionDef]) -> bool:
     """Add functions to the eager context's library, for as long as it has the function `owner`.
 
-    Returns:
-      Whether all of them were new. None is added if the context does not have `owner`.
+    Without `owner` none is added. Return whether all of them were new.
     """
     context = features.context()
     if not context.has_function(owner):

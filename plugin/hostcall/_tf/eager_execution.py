@@ -176,6 +176,7 @@ eager_mode = features.eager_mode
 is_async = features.is_async
 ensure_initialized = features.ensure_initialized
 executing_eagerly = features.executing_eagerly
+convert_to_tensor = features.convert_to_tensor  # without the cost of dispatch
 
 
 def wait_for_ops() -> None:
@@ -228,11 +229,6 @@ def over_array(array: Any, dtype: tf.DType) -> Any:
     ctx = features.context()
     ctx.ensure_initialized()
     return features.EagerTensor(array, ctx.device_name, dtype.as_datatype_enum)
-
-
-def convert_to_tensor(value: object, dtype: tf.DType | None) -> Any:
-    """Return the result of `tf.convert_to_tensor`, without the cost of its dispatch."""
-    return features.convert_to_tensor(value, dtype=dtype)
 
 
 def copy_to_device(tensor: Tensor, device: str | None) -> Any:

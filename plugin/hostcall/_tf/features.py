@@ -21,19 +21,12 @@ class MissingNameError(ImportError):
 
 @dataclasses.dataclass(eq=False)
 class Feature:
-    """A part of hostcall that private names of TensorFlow make possible.
+    """A part of hostcall that private names of TensorFlow make possible."""
 
-    Attributes:
-      title: the purpose of the feature, as `hostcall doctor` lists it.
-      without: the consequence if the feature is switched off.
-      essential: whether hostcall cannot be enabled without the feature.
-      missing: the names that the installed TensorFlow lacks.
-    """
-
-    title: str
-    without: str
-    essential: bool = False
-    missing: list[Name] = dataclasses.field(default_factory=list)
+    title: str  # the purpose, as `hostcall doctor` lists it
+    without: str  # the consequence if the feature is switched off
+    essential: bool = False  # whether hostcall cannot be enabled without the feature
+    missing: list[Name] = dataclasses.field(default_factory=list)  # those that TensorFlow lacks
 
     @property
     def available(self) -> bool:
@@ -201,9 +194,27 @@ _TFE = _PYTHON + "pywrap_tfe"
 _REGISTRY = _PYTHON + "framework.registry"
 
 
-def _find(feature: Feature, module: str, attribute: str = "", kind: type[Name] = Name) -> Any:
-    """Enter a name in the table, and return the object with that name, or a stand-in."""
-    name = kind(module, attribute, feature.title, feature.without)
+def _find(feature: Feature, module: str, attribute: str = "", *members: str) -> Any:
+    """Enter a name and some of its members; return the object with that name, or a stand-in."""
+    found = _enter(feature, Name(module, attribute, feature.title, feature.without))
+    _members(feature, module, attribute, *members)
+    return found
+
+
+def _members(feature: Feature, module: str, owner: str, *members: str) -> None:
+    """Enter members of a class or, without an owner, of a module."""
+    for member in members:
+        path = f"{owner}.{member}" if owner else member
+        _enter(feature, Name(module, path, feature.title, feature.without))
+
+
+def _stored(feature: Feature, module: str, *attributes: str) -> None:
+    """Enter names of attributes that a method sets on its objects."""
+    for attribute in attributes:
+        _enter(feature, StoredName(module, attribute, feature.title, feature.without))
+
+
+def _enter(feature: Feature, name: Name) -> Any:
     NAMES.append(name)
     try:
         return name.find()
@@ -212,15 +223,9 @@ def _find(feature: Feature, module: str, attribute: str = "", kind: type[Name] =
         return Missing(name, feature)
 
 
-def _stored(feature: Feature, module: str, *attributes: str) -> None:
-    """Enter names of attributes that a method sets on its objects."""
-    for attribute in attributes:
-        _find(feature, module, attribute, StoredName)
-
-
 # Script ops: nothing works without these.
 _E = SCRIPT_OPS
-script_ops = _find(_E, _SCRIPT_OPS)
+script_ops = _find(_E, _SCRIPT_OPS, "", "FuncRegistry.get")
 internal_py_func = _find(_E, _SCRIPT_OPS, "_internal_py_func")
 py_func_common = _find(_E, _SCRIPT_OPS, "py_func_common")
 EagerFunc = _find(_E, _SCRIPT_OPS, "EagerFunc")
@@ -229,7 +234,6 @@ py_funcs = _find(_E, _SCRIPT_OPS, "_py_funcs")
 functions_of_tokens = _find(_E, _SCRIPT_OPS, "_py_funcs._funcs")
 to_array = _find(_E, _SCRIPT_OPS, "_py_funcs._convert")
 next_unique_token = _find(_E, _SCRIPT_OPS, "FuncRegistry._next_unique_token")
-_find(_E, _SCRIPT_OPS, "FuncRegistry.get")
 copy_to_context_device = _find(_E, _SCRIPT_OPS, "_maybe_copy_to_context_device")
 gen_script_ops = _find(_E, _PYTHON + "ops.gen_script_ops")
 op_defs = _find(_E, _PYTHON + "framework.op_def_registry")
@@ -239,12 +243,9 @@ executing_eagerly = _find(_E, _CONTEXT, "executing_eagerly")
 eager_mode = _find(_E, _CONTEXT, "eager_mode")
 is_async = _find(_E, _CONTEXT, "is_async")
 ensure_initialized = _find(_E, _CONTEXT, "ensure_initialized")
-_find(_E, _CONTEXT, "Context.has_function")
-_find(_E, _CONTEXT, "Context.add_function_def")
-_find(_E, _CONTEXT, "Context.get_function_def")
+_members(_E, _CONTEXT, "Context", "has_function", "add_function_def", "get_function_def")
 
-EagerTensor = _find(_E, _OPS, "EagerTensor")
-_find(_E, _OPS, "EagerTensor._numpy")
+EagerTensor = _find(_E, _OPS, "EagerTensor", "_numpy")
 convert_to_tensor = _find(_E, _OPS, "convert_to_tensor")
 device = _find(_E, _OPS, "device")
 get_default_graph = _find(_E, _OPS, "get_default_graph")
@@ -277,8 +278,7 @@ tensor_pb2 = _find(_E, "tensorflow.core.framework.tensor_pb2")
 
 # The end of a function's tracing.
 _F = TRACING
-transform = _find(_F, _FUNCTION + "transform")
-_find(_F, _FUNCTION + "transform", "FUNC_GRAPH_TRANSFORMS")
+transform = _find(_F, _FUNCTION + "transform", "", "FUNC_GRAPH_TRANSFORMS")
 _find(_F, _OPS, "Operation._add_control_input")
 _stored(_F, _OPS, "Operation._init._control_flow_context")
 handle_data = _find(_F, _PYTHON + "ops.resource_variable_ops", "get_eager_safe_handle_data")
@@ -286,8 +286,7 @@ handle_data = _find(_F, _PYTHON + "ops.resource_variable_ops", "get_eager_safe_h
 # The first call of a function.
 _F = FIRST_CALLS
 _POLYMORPHIC = _FUNCTION + "polymorphic_function"
-PolymorphicFunction = _find(_F, _POLYMORPHIC, "Function")
-_find(_F, _POLYMORPHIC, "Function._call")
+PolymorphicFunction = _find(_F, _POLYMORPHIC, "Function", "_call")
 _stored(_F, _POLYMORPHIC, "Function.__init__._function_type", "Function.__init__._default_values")
 _stored(_F, _POLYMORPHIC, "Function.__init__._created_variables")
 _stored(_F, _POLYMORPHIC, "Function._initialize._concrete_variable_creation_fn")
@@ -308,77 +307,60 @@ _UTIL = _PYTHON + "ops.gradients_util"
 possible_gradient_types = _find(_F, _UTIL, "PossibleTapeGradientTypes")
 NO_GRADIENT = _find(_F, _UTIL, "POSSIBLE_GRADIENT_TYPES_NONE")
 FIRST_ORDER = _find(_F, _UTIL, "POSSIBLE_GRADIENT_TYPES_FIRST_ORDER")
-HigherOrderFunctions = _find(_F, _CONCRETE, "_HigherOrderTapeGradientFunctions")
-_find(_F, _CONCRETE, "_HigherOrderTapeGradientFunctions._forward_and_backward_functions")
+HigherOrderFunctions = _find(
+    _F, _CONCRETE, "_HigherOrderTapeGradientFunctions", "_forward_and_backward_functions"
+)
 _BACKPROP = _PYTHON + "eager.backprop"
-_find(_F, _BACKPROP, "GradientTape._push_tape")
-_find(_F, _BACKPROP, "GradientTape._pop_tape")
+_members(_F, _BACKPROP, "GradientTape", "_push_tape", "_pop_tape")
 _F = QUICK_GRADIENTS
 imperative_grad = _find(_F, _PYTHON + "eager.imperative_grad", "imperative_grad")
 watch_tensor = _find(_F, _PYTHON + "eager.tape", "watch")
 _stored(_F, _BACKPROP, "GradientTape.__init__._tape", "GradientTape.__init__._recording")
 _F = RESIDUALS
 _find(_F, _CONCRETE, "ConcreteFunction._call_flat")
-ForwardBackwardCall = _find(_F, _CONCRETE, "_ForwardBackwardCall")
-_find(_F, _CONCRETE, "_ForwardBackwardCall.record")
-Session = _find(_F, _PYTHON + "client.session", "BaseSession")
-_find(_F, _PYTHON + "client.session", "BaseSession.run")
+ForwardBackwardCall = _find(_F, _CONCRETE, "_ForwardBackwardCall", "record")
+Session = _find(_F, _PYTHON + "client.session", "BaseSession", "run")
 
 # Loops over a batch that TensorFlow turns into ops of the whole batch.
 _F = VECTORIZING
 _PFOR = _PYTHON + "ops.parallel_for.pfor"
-PFor = _find(_F, _PFOR, "PFor")
+PFor = _find(_F, _PFOR, "PFor", "_convert_helper")
 converters = _find(_F, _PFOR, "_pfor_converter_registry")
 wrap_converted = _find(_F, _PFOR, "wrap")
 ConversionNotImplementedError = _find(_F, _PFOR, "ConversionNotImplementedError")
-_find(_F, _PFOR, "PFor._convert_helper")
 _stored(_F, _PFOR, "PFor.__init__._pfor_ops", "PFor.__init__._warn")
-_find(_F, _OPS, "Operation._id")
-_find(_F, _OPS, "Operation._remove_all_control_inputs")
-_find(_F, _OPS, "Operation._add_control_inputs")
+_members(_F, _OPS, "Operation", "_id", "_remove_all_control_inputs", "_add_control_inputs")
 
 # Errors.
 _find(EXCEPTIONS, _PYTHON + "framework.errors_impl", "OpError.__init__")
 _F = INTERRUPTS
-execute = _find(_F, _PYTHON + "eager.execute")
-_find(_F, _PYTHON + "eager.execute", "execute")
-BaseSession = _find(_F, _PYTHON + "client.session", "BaseSession")
-_find(_F, _PYTHON + "client.session", "BaseSession.run")
-context_module = _find(_F, _CONTEXT)
-_find(_F, _CONTEXT, "_context")
+execute = _find(_F, _PYTHON + "eager.execute", "", "execute")
+BaseSession = _find(_F, _PYTHON + "client.session", "BaseSession", "run")
+context_module = _find(_F, _CONTEXT, "", "_context")
 _find(_F, _SCRIPT_OPS, "FuncRegistry._ctx")
 _stored(_F, _CONTEXT, "Context.__init__._context_handle")
-traceback_utils = _find(TRACEBACKS, _PYTHON + "util.traceback_utils")
-_find(TRACEBACKS, _PYTHON + "util.traceback_utils", "_EXCLUDED_PATHS")
+traceback_utils = _find(TRACEBACKS, _PYTHON + "util.traceback_utils", "", "_EXCLUDED_PATHS")
 
 # Saved, copied and removed graphs and functions.
 _F = SAVED_MODELS
 _SAVED = _PYTHON + "saved_model."
-save = _find(_F, _SAVED + "save")
-_find(_F, _SAVED + "save", "_build_meta_graph_impl")
-_find(_F, _SAVED + "save", "save_and_return_nodes")
-SavedModelBuilder = _find(_F, _SAVED + "builder_impl", "_SavedModelBuilder")
-_find(_F, _SAVED + "builder_impl", "_SavedModelBuilder._tag_and_add_meta_graph")
+save = _find(_F, _SAVED + "save", "", "_build_meta_graph_impl", "save_and_return_nodes")
+SavedModelBuilder = _find(
+    _F, _SAVED + "builder_impl", "_SavedModelBuilder", "_tag_and_add_meta_graph"
+)
 _stored(_F, _SAVED + "builder_impl", "_SavedModelBuilder.__init__._export_dir")
-graph_io = _find(_F, _PYTHON + "framework.graph_io")
-_find(_F, _PYTHON + "framework.graph_io", "write_graph")
-loader = _find(_F, _SAVED + "loader_impl")
-_find(_F, _SAVED + "loader_impl", "parse_saved_model")
+graph_io = _find(_F, _PYTHON + "framework.graph_io", "", "write_graph")
+loader = _find(_F, _SAVED + "loader_impl", "", "parse_saved_model")
 encode_structure = _find(_F, _SAVED + "nested_structure_coder", "encode_structure")
 decode_structure = _find(_F, _SAVED + "nested_structure_coder", "decode_proto")
 struct_pb2 = _find(_F, "tensorflow.core.protobuf.struct_pb2")
 _F = OTHER_PROCESSES
-atomic_function = _find(_F, _ATOMIC)
-_find(_F, _ATOMIC, "from_func_graph")
-ExtendedSession = _find(_F, _PYTHON + "client.session", "BaseSession")
-_find(_F, _PYTHON + "client.session", "BaseSession._extend_graph")
+atomic_function = _find(_F, _ATOMIC, "", "from_func_graph")
+ExtendedSession = _find(_F, _PYTHON + "client.session", "BaseSession", "_extend_graph")
 _F = COPIED_GRAPHS
-importer = _find(_F, _PYTHON + "framework.importer")
-_find(_F, _PYTHON + "framework.importer", "_import_graph_def_internal")
-lift_to_graph = _find(_F, _PYTHON + "eager.lift_to_graph")
-_find(_F, _PYTHON + "eager.lift_to_graph", "lift_to_graph")
-Context = _find(REMOVED_FUNCTIONS, _CONTEXT, "Context")
-_find(REMOVED_FUNCTIONS, _CONTEXT, "Context.remove_function")
+importer = _find(_F, _PYTHON + "framework.importer", "", "_import_graph_def_internal")
+lift_to_graph = _find(_F, _PYTHON + "eager.lift_to_graph", "", "lift_to_graph")
+Context = _find(REMOVED_FUNCTIONS, _CONTEXT, "Context", "remove_function")
 
 # Code that autograph has generated.
 _F = LOCATIONS
@@ -402,18 +384,13 @@ has_default_graph = _find(_F, _OPS, "has_default_graph")
 executor_for_thread = _find(_F, _TFE, "TFE_ContextGetExecutorForThread")
 executor_is_async = _find(_F, _TFE, "TFE_ExecutorIsAsync")
 delete_executor = _find(_F, _TFE, "TFE_DeleteExecutor")
-execution = _find(_F, _PYTHON + "eager.execute")
-_find(_F, _PYTHON + "eager.execute", "execute")
+execution = _find(_F, _PYTHON + "eager.execute", "", "execute")
 cancellation_context = _find(_F, _PYTHON + "eager.cancellation", "context")
 InterpolateRuntimeError = _find(_F, _ATOMIC, "InterpolateRuntimeError")
-_find(_F, _CONTEXT, "Context._handle")
-_find(_F, _CONTEXT, "Context.call_function")
-_find(_F, _CONTEXT, "Context.function_call_options")
+_members(_F, _CONTEXT, "Context", "_handle", "call_function", "function_call_options")
 _find(_F, _ATOMIC, "AtomicFunction._bound_context")
-_find(_F, _CONCRETE, "ConcreteFunction.inference_fn")
-_find(_F, _CONCRETE, "ConcreteFunction._call_flat")
-_find(_F, _OPS, "EagerTensor._datatype_enum")
-_find(_F, _OPS, "EagerTensor._shape_tuple")
+_members(_F, _CONCRETE, "ConcreteFunction", "inference_fn", "_call_flat")
+_members(_F, _OPS, "EagerTensor", "_datatype_enum", "_shape_tuple")
 _stored(_F, _CONCRETE, "ConcreteFunction.__init__._captured_inputs")
 
 # Rebuilt functions, and exported and embedded programs.
@@ -424,10 +401,9 @@ restore_captures = _find(
 load_function_library = _find(
     _F, _PYTHON + "saved_model.function_deserialization", "load_function_def_library"
 )
-_find(_F, _CONCRETE, "ConcreteFunction.from_func_graph")
-_find(_F, _CONCRETE, "ConcreteFunction.set_variables")
-_stored(_F, _CONCRETE, "ConcreteFunction.__init__._arg_keywords")
-_stored(_F, _CONCRETE, "ConcreteFunction.__init__._num_positional_args")
+_members(_F, _CONCRETE, "ConcreteFunction", "from_func_graph", "set_variables")
+_INIT = "ConcreteFunction.__init__"
+_stored(_F, _CONCRETE, f"{_INIT}._arg_keywords", f"{_INIT}._num_positional_args")
 _F = EXPORTING
 _find(_F, _CONTEXT, "Context.get_compiler_ir")
 _stored(_F, _FUNCTION + "polymorphic_function", "Function.__init__._autograph")

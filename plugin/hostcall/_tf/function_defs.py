@@ -8,7 +8,9 @@ from others: equal names then mean equal functions.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import graphlib
 import hashlib
 import heapq
 import itertools
@@ -292,25 +294,20 @@ def _are_in_order(nodes: list[Any]) -> bool:
 
 
 def _in_order(nodes: list[Any]) -> list[Any]:
-    before = predecessors(nodes)
-    successors: list[list[int]] = [[] for _ in nodes]
-    missing = [len(sources) for sources in before]
-    for i, sources in enumerate(before):
-        for j in sources:
-            successors[j].append(i)
-    ready = [i for i, count in enumerate(missing) if count == 0]
-    order = []
-    while ready:
-        i = heapq.heappop(ready)
-        order.append(nodes[i])
-        for successor in successors[i]:
-            missing[successor] -= 1
-            if missing[successor] == 0:
-                heapq.heappush(ready, successor)
-    if len(order) < len(nodes):
-        left = [node.name for node, count in zip(nodes, missing, strict=True) if count]
-        raise RuntimeError(_CYCLE.format(nodes=", ".join(map(repr, left))))
-    return order
+    sorter = graphlib.TopologicalSorter(dict(enumerate(predecessors(nodes))))
+    with contextlib.suppress(graphlib.CycleError):  # the rest is sorted all the same
+        sorter.prepare()
+    ready: list[int] = []
+    order: list[int] = []
+    while sorter.is_active():
+        for i in sorter.get_ready():
+            heapq.heappush(ready, i)
+        order.append(heapq.heappop(ready))
+        sorter.done(order[-1])
+    if left := {*range(len(nodes))}.difference(order):
+        names = ", ".join(repr(nodes[i].name) for i in sorted(left))
+        raise RuntimeError(_CYCLE.format(nodes=names))
+    return [nodes[i] for i in order]
 
 
 def definition_of(node: NodeDef, functions: Mapping[str, Any]) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hostcall._tf import attributes, features
-from hostcall._tf.types import AttrValue, NodeDef, Operation
+from hostcall._tf.types import NodeDef, Operation
 from hostcall_runtime import _library
 
 gen_script_ops = features.gen_script_ops
@@ -84,8 +84,8 @@ _kernels: dict[tuple[Any, ...], bool] = {}
 
 def has_xla_kernel(node: NodeDef, device_type: str = "CPU") -> bool:
     """Return whether XLA has a kernel for an op on a device; functions that it calls aside."""
-    types = [(name, a.type or tuple(a.list.type)) for name, a in node.attr.items() if _is_type(a)]
-    key = (device_type, node.op, *sorted(types))
+    types = ((name, attr.type or tuple(attr.list.type)) for name, attr in node.attr.items())
+    key = (device_type, node.op, *sorted(one for one in types if one[1]))
     if key not in _kernels:
         bindings = _library.load("hostcall._tensorflow")
         _kernels[key] = bindings.has_xla_kernel(node.SerializeToString(), device_type)
@@ -109,10 +109,6 @@ def constant_operands(node: NodeDef) -> list[int]:
             if not found:
                 _constants[op] = found
     return found
-
-
-def _is_type(attr: AttrValue) -> bool:
-    return attr.HasField("type") or bool(attr.list.type)
 
 
 def script_op_like(op: Operation, inputs: list[Any]) -> Any:

@@ -14,12 +14,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from hostcall._tf import features, op_kinds, script_op_graphs
-from hostcall._tf.patches import Replacement, attribute
+from hostcall._tf.patches import Replacement, attribute, patch
 from hostcall._tf.types import Operation
 from hostcall_runtime._patching import Patch
-
-# A mark for a converter that TensorFlow lacks.
-_NONE = object()
 
 
 class Converted(NamedTuple):
@@ -31,23 +28,14 @@ class Converted(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class MappedOp:
-    """A script op in the body of a loop over a batch.
-
-    Attributes:
-      op: the op.
-      inputs: the converted inputs of the op.
-      length: the number of elements, as a vector of one number.
-      loop: a number that tells the loop from others.
-      may_loop: whether TensorFlow may make a loop of the op.
-      warns: whether TensorFlow shall warn of a loop.
-    """
+    """A script op in the body of a loop over a batch."""
 
     op: Any
     inputs: Sequence[Converted]
-    length: Any
-    loop: int
-    may_loop: bool
-    warns: bool
+    length: Any  # the number of elements, as a vector of one number
+    loop: int  # a number that tells the loop from others
+    may_loop: bool  # whether TensorFlow may make a loop of the op
+    warns: bool  # whether TensorFlow shall warn of a loop
 
     @property
     def is_stacked(self) -> bool:
@@ -100,22 +88,19 @@ def conversions(convert: Convert) -> list[Patch]:
 
 def _conversion(kind: str, converter: Callable[[Any], Any]) -> Patch:
     def read() -> Any:
-        return features.converters.get(kind, _NONE)
+        return features.converters.get(kind)
 
     def write(value: Any) -> None:
-        if value is _NONE:
+        if value is None:
             features.converters.pop(kind, None)
         else:
             features.converters[kind] = value
 
-    replacement = Replacement(read, write, lambda *_: converter)
-    return Patch(
+    return patch(
         f'tensorflow.python.ops.parallel_for.pfor._pfor_converter_registry["{kind}"]',
-        replacement.install,
-        replacement.uninstall,
-        lambda: features.converters.get(kind),
+        Replacement(read, write, lambda *_: converter),
+        features.VECTORIZING,
         "TensorFlow has no converter for script ops, and makes a loop around each.",
-        features.VECTORIZING.title,
     )
 
 

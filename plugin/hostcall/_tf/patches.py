@@ -79,19 +79,16 @@ def _initialize_and_run(
     return tf.cond(tf.reduce_all(initialized), lambda: run(*args, **kwargs), create)
 
 
+# Of a replacement that was never installed.
+_UNKNOWN = object()
+
+
 class Replacement:
     """A value of ours in the place of one of TensorFlow's.
 
     If other code has replaced our value in turn, its value stays on removal. It may still call
-    ours, so ours checks `installed`, and acts as TensorFlow's value while that is false.
-
-    Args:
-      read: returns the present value.
-      write: sets the value.
-      wrap: makes our value from the present value and this object.
-
-    Attributes:
-      installed: whether our value has to do its work.
+    ours, so ours checks `installed`, and acts as TensorFlow's value while that is false. `wrap`
+    makes our value from the present value and this object.
     """
 
     def __init__(
@@ -104,8 +101,8 @@ class Replacement:
         self.read = read
         self._write = write
         self._wrap = wrap
-        self._stock: Any = None
-        self._ours: Any = None
+        self._stock: Any = _UNKNOWN
+        self._ours: Any = _UNKNOWN
         self._is_inside = False  # whether other code has replaced our value
 
     def install(self) -> None:
@@ -114,7 +111,7 @@ class Replacement:
         now = self.read()
         if now is self._ours or (self._is_inside and now is not self._stock):
             return
-        if self._ours is None or now is not self._stock:
+        if now is not self._stock:
             self._stock, self._ours = now, self._wrap(now, self)
         self._write(self._ours)
 
@@ -200,15 +197,9 @@ def telling(
     before: Callable[..., None] | None = None,
     after: Callable[..., None] | None = None,
 ) -> Patch:
-    """Return the patch that calls hooks around a function or method.
+    """Return the patch that calls hooks around a function or method of a module or class.
 
-    Args:
-      owner: the module or class of the function.
-      name: the name of the function.
-      feature: the feature that needs the patch.
-      why: the reason for the patch.
-      before: called with the arguments, before each call.
-      after: called with the result and the arguments, after each call.
+    `before` takes the arguments of each call, and `after` takes its result and then these.
     """
 
     def wrap(function: Callable[..., Any], patch: Replacement) -> Any:
@@ -541,6 +532,64 @@ def lifting(hook: Callable[[Iterator[Any]], None]) -> Patch:
 
     why = "A pruned or frozen copy of a graph owns the functions that it calls, too."
     return telling(features.lift_to_graph, "lift_to_graph", features.COPIED_GRAPHS, why, after=tell)
+
+
+# The attribute that names an op's own gradient, as a `gradient_override_map` sets it.
+_OVERRIDDEN = "_gradient_op_type"
+
+# The gradient function that hostcall registers, once it is known, and TensorFlow's own.
+_gradients: list[Callable[..., Any]] = []
+_stock: list[Callable[..., Any]] = []
+
+
+def stock_gradient() -> Callable[..., Any]:
+    """Return TensorFlow's own gradient function."""
+    return _stock[-1]
+
+
+def py_function_gradient(gradient: Callable[..., Any]) -> Patch:
+    """Return the patch that replaces TensorFlow's gradient function by another one."""
+    _gradients[:] = [gradient]
+
+    def wrap(entry: dict[str, Any], _: Replacement) -> dict[str, Any]:
+        _stock[:] = [entry[features.TYPE_TAG]]
+        return {**entry, features.TYPE_TAG: gradient}
+
+    def read() -> Any:
+        return features.py_function_gradients[op_kinds.EAGER_PY_FUNC]
+
+    def write(entry: Any) -> None:
+        features.py_function_gradients[op_kinds.EAGER_PY_FUNC] = entry
+
+    return patch(
+        'tensorflow.python.framework.ops.gradient_registry["EagerPyFunc"]',
+        Replacement(read, write, wrap),
+        features.GRADIENTS,
+        "TensorFlow's gradient mixes up calls that share an op, and cannot be compiled. A gradient "
+        "can be registered only once.",
+    )
+
+
+def give_gradient_to(op: Any) -> None:
+    """Make an op of a graph keep our gradient when the registry has TensorFlow's own again.
+
+    An op inside a `tf.Graph.gradient_override_map` keeps the gradient that the user chose there.
+    """
+    if op._gradient_function is None and _OVERRIDDEN not in op.node_def.attr:
+        op._gradient_function = _gradients[-1]
+
+
+def gradient_given_to(op: Any) -> Callable[..., Any] | None:
+    """Return the gradient that the user has given an op of a graph after its creation, or None.
+
+    For an op inside a `gradient_override_map`, TensorFlow calls the user's gradient itself. But a
+    tape knows only the kind of an op, and calls the gradient of that kind.
+    """
+    if not isinstance(op, tf.Operation) or _OVERRIDDEN not in op.node_def.attr:
+        return None
+    name = op.get_attr(_OVERRIDDEN).decode()
+    found: Callable[..., Any] = features.gradient_registry.lookup(name)
+    return found
 
 
 def removed_functions() -> Patch:

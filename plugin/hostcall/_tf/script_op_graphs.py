@@ -134,18 +134,16 @@ def _differ(body: Any, other: Any) -> bool:
     A value that a tape makes up for a branch without one may have any shape. Other unknown sizes
     count as equal, since most often they are the size of a batch.
     """
-    pairs = zip(body.outputs, other.outputs, strict=False)
-    return any(_differ_in_shape(*pair) for pair in pairs if pair[0].dtype not in _WITHOUT_SHAPES)
-
-
-def _differ_in_shape(one: Any, other: Any) -> bool:
-    if one.shape.rank is None or other.shape.rank is None:
-        return _is_made_up(one) or _is_made_up(other)
-    return bool(one.shape.as_list() != other.shape.as_list())
-
-
-def _is_made_up(tensor: Any) -> bool:
-    return bool(tensor.op.type == "FakeParam")
+    for pair in zip(body.outputs, other.outputs, strict=False):
+        if pair[0].dtype in _WITHOUT_SHAPES:
+            continue
+        if None in [tensor.shape.rank for tensor in pair]:
+            differ = any(tensor.op.type == "FakeParam" for tensor in pair)
+        else:
+            differ = pair[0].shape.as_list() != pair[1].shape.as_list()
+        if differ:
+            return True
+    return False
 
 
 def calls_functions(graph: Any) -> bool:
@@ -155,13 +153,12 @@ def calls_functions(graph: Any) -> bool:
 
 def has_effect(op: Operation) -> bool:
     """Return whether an op has side effects in Python, itself or in functions that it calls."""
-    if op.type in op_kinds.STATEFUL_SCRIPT_OPS or (
-        op.type == op_kinds.XLA_CALL_MODULE and op_kinds.is_ordered(op.node_def)
-    ):
+    if op.type in op_kinds.STATEFUL_SCRIPT_OPS:
         return True
-    if op.type not in op_kinds.CALLING_OPS:
-        return False
-    return any(_function_has_effect(op.graph, name) for name in _called_by(op))
+    if op.type == op_kinds.XLA_CALL_MODULE:
+        return op_kinds.is_ordered(op.node_def)
+    called = _called_by(op) if op.type in op_kinds.CALLING_OPS else ()
+    return any(_function_has_effect(op.graph, name) for name in called)
 
 
 def _function_has_effect(graph: Graph, name: str) -> bool:

@@ -28,11 +28,7 @@ CompositeTensor = features.CompositeTensor
 TypeSpec = tf.TypeSpec
 flatten_up_to = features.flatten_up_to
 convert_variables_to_tensors = features.convert_variables_to_tensors
-
-
-def type_spec_of(value: object) -> Any:
-    """Return the TypeSpec of a composite tensor."""
-    return features.type_spec_from_value(value)
+type_spec_of = features.type_spec_from_value
 
 
 def encoded(spec: tf.TypeSpec) -> bytes:

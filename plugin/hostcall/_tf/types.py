@@ -32,16 +32,10 @@ class Messages(MutableSequence[T]):
         raise NotImplementedError
 
 
-class ShapeDim(Message, Protocol):
-    """A TensorShapeProto.Dim."""
-
-    size: int
-
-
 class ShapeProto(Message, Protocol):
     """A TensorShapeProto."""
 
-    dim: Messages[ShapeDim]
+    dim: Messages[Any]
     unknown_rank: bool
 
 
@@ -97,14 +91,6 @@ class ArgDef(Message, Protocol):
     handle_data: Any
 
 
-class AttrDef(Message, Protocol):
-    """An attribute that an op has."""
-
-    name: str
-    type: str
-    default_value: AttrValue
-
-
 class OpDef(Message, Protocol):
     """The definition of an op, or the signature of a function."""
 
@@ -112,14 +98,8 @@ class OpDef(Message, Protocol):
     input_arg: Messages[ArgDef]
     output_arg: Messages[ArgDef]
     control_output: MutableSequence[str]
-    attr: Messages[AttrDef]
+    attr: Messages[Any]
     is_stateful: bool
-
-
-class ArgAttrs(Message, Protocol):
-    """The attributes of a function's argument."""
-
-    attr: MutableMapping[str, AttrValue]
 
 
 class FunctionDef(Message, Protocol):
@@ -130,7 +110,7 @@ class FunctionDef(Message, Protocol):
     ret: MutableMapping[str, str]
     control_ret: MutableMapping[str, str]
     attr: MutableMapping[str, AttrValue]
-    arg_attr: MutableMapping[int, ArgAttrs]
+    arg_attr: MutableMapping[int, Any]
     resource_arg_unique_id: MutableMapping[int, int]
 
 

@@ -22,11 +22,6 @@ from hostcall_runtime._interception import Site
 SITE = Site("module:function", "function, called at file.py:1")
 
 
-@pytest.fixture
-def file(tmp_path: pathlib.Path) -> str:
-    return str(tmp_path / "run.hostcall")
-
-
 def double(x: Any) -> Any:
     return 2 * x
 

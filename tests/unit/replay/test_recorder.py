@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import pathlib
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -21,11 +20,6 @@ from tests.support.threads import in_threads
 X = np.array([1.0, 2.0])
 PURE = Site("module:pure", "pure", ordered=False)
 ORDERED = Site("module:stateful", "stateful")
-
-
-@pytest.fixture
-def file(tmp_path: pathlib.Path) -> str:
-    return str(tmp_path / "run.hostcall")
 
 
 @contextlib.contextmanager

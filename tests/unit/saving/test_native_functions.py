@@ -1,4 +1,4 @@
-"""hostcall._saving.encoding: what processes without Python are told of native code and sizes."""
+"""hostcall._saving.writing: what processes without Python are told of native code and sizes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tensorflow as tf
 from numba import types
 
 import hostcall
-from hostcall._saving import encoding, tokens
+from hostcall._saving import tokens, writing
 from hostcall._saving.tokens import Native, SavedFunctionError, Size
 from hostcall._tf import token_registry
 from tests.support import native_code
@@ -38,7 +38,7 @@ def recorded(function: Any, shape: Any, result: Any = tf.float32) -> Native:
     graph = program.get_concrete_function().graph
     (op,) = (op for op in graph.get_operations() if op.type == "PyFunc")
     spec = token_registry.find_present(op.get_attr("token").decode())
-    record = encoding.record_of(spec, encoding.asked_so_far)
+    record = writing.record_of(spec, writing.asked_so_far)
     assert record.function is not None
     assert tokens.decode(tokens.encode(record)) == record
     if record.function.native is None:
@@ -67,7 +67,7 @@ def test_where_the_code_is_and_what_it_takes() -> None:
     assert told.library == native_code.functions()._name
     assert (told.symbol, told.kind) == ("next_float32", "c")
     assert (told.arguments, told.sizes, told.status) == (4, True, False)
-    assert encoding.name_of(told).endswith(".so::next_float32")
+    assert writing.name_of(told).endswith(".so::next_float32")
 
 
 def test_code_in_memory_has_no_library() -> None:
@@ -97,7 +97,7 @@ FIRST, SECOND = Size(input=0, dimension=0), Size(input=0, dimension=1)
 
 
 def sizes(shape: Any, *inputs: tf.TensorSpec) -> Any:
-    return encoding.sizes_of(
+    return writing.sizes_of(
         lambda specs: [tf.TensorSpec(shape(*specs[0].shape), tf.float32)], inputs
     )
 
@@ -149,4 +149,4 @@ def test_a_known_size_is_a_number() -> None:
 
 def test_shape_functions_that_fail_and_inputs_without_a_rank() -> None:
     assert sizes(lambda n, m: [n // 0], SPEC) is None
-    assert encoding.sizes_of(lambda specs: [], [tf.TensorSpec(None, tf.float32)]) is None
+    assert writing.sizes_of(lambda specs: [], [tf.TensorSpec(None, tf.float32)]) is None

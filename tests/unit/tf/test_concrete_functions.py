@@ -1,5 +1,10 @@
-"""hostcall._tf.concrete_functions: functions that live as long as another one."""
+"""hostcall._tf.concrete_functions: TensorFlow's cache, and functions that others own."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
 import tensorflow as tf
 
 from hostcall._tf import concrete_functions, protos
@@ -23,3 +28,25 @@ def test_a_function_that_is_not_there_owns_nothing() -> None:
     function.signature.name = "hostcall_owned_by_nobody"
     assert not concrete_functions.own_functions("hostcall_nobody", [function])
     assert concrete_functions.function_of_context(function.signature.name) is None
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_on"),
+    [
+        ("", False),
+        ("--tf_xla_auto_jit=2", False),
+        ("--tf_xla_persistent_cache_directory=/a", True),
+        ("--tf_xla_auto_jit=2 --tf_xla_persistent_cache_directory=/a", True),
+    ],
+)
+def test_the_flag_of_tensorflow(
+    flags: str, is_on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TF_XLA_FLAGS", flags)
+    assert concrete_functions.is_on() == is_on
+    path = tmp_path / "flags"
+    path.write_text(flags + "\n")
+    monkeypatch.setenv("TF_XLA_FLAGS", str(path))
+    assert concrete_functions.is_on() == is_on
+    monkeypatch.setenv("TF_XLA_FLAGS", str(tmp_path / "missing"))
+    assert not concrete_functions.is_on()

@@ -90,26 +90,19 @@ def test_a_gradient_that_the_user_maps_to_stays_the_users(pure: bool) -> None:
             assert session.run(dy, {x: X.numpy()}).tolist() == [7.0, 7.0, 7.0]
 
 
-def test_graphs_of_version_1_made_before_have_their_gradients_while_disabled() -> None:
-    with tf.Graph().as_default() as graph:
-        x = tf.compat.v1.placeholder(tf.float32, [3])
-        y = _cube(x)
-        hostcall.disable()
-        (dy,) = tf.gradients(y, x)
-        with tf.compat.v1.Session(graph=graph) as session:
-            computed = session.run(dy, {x: X.numpy()})
-    np.testing.assert_allclose(computed, 3.0 * X**2)
-
-
-def test_copies_of_graphs_made_before_have_their_gradients_while_disabled() -> None:
+@pytest.mark.parametrize("copied", [False, True])
+def test_graphs_of_version_1_made_before_have_their_gradients_while_disabled(copied: bool) -> None:
     concrete = tf.function(_cube).get_concrete_function(X)
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [3])
-        (y,) = tf.graph_util.import_graph_def(
-            concrete.graph.as_graph_def(),
-            input_map={concrete.inputs[0].name: x},
-            return_elements=[concrete.outputs[0].name],
-        )
+        if copied:
+            (y,) = tf.graph_util.import_graph_def(
+                concrete.graph.as_graph_def(),
+                input_map={concrete.inputs[0].name: x},
+                return_elements=[concrete.outputs[0].name],
+            )
+        else:
+            y = _cube(x)
         hostcall.disable()
         (dy,) = tf.gradients(y, x)
         with tf.compat.v1.Session(graph=graph) as session:
