@@ -6,24 +6,10 @@
 #include <optional>
 #include <thread>
 
-#include "allocations/allocations.h"
 #include "device.h"
 
 namespace hostcall::fuzz {
 namespace {
-
-// A count of the handler's allocations on this thread, if the library `allocations` is preloaded.
-class CountedAllocations {
- public:
-  CountedAllocations() {
-    if (hostcall_count_allocations != nullptr) hostcall_count_allocations(true);
-  }
-  ~CountedAllocations() {
-    if (hostcall_count_allocations != nullptr) hostcall_count_allocations(false);
-  }
-  CountedAllocations(const CountedAllocations&) = delete;
-  CountedAllocations& operator=(const CountedAllocations&) = delete;
-};
 
 constexpr size_t kAlignment = 16;
 constexpr char kPattern = '\xA5';
@@ -121,11 +107,7 @@ XLA_FFI_Error* Enter(const Call& call, XLA_FFI_Future** future) {
   frame.rets = {XLA_FFI_Rets_STRUCT_SIZE, nullptr, results.size(), results.types(),
                 results.pointers()};
   frame.attrs = attributes.Get();
-  XLA_FFI_Error* error = nullptr;
-  {
-    const CountedAllocations counted;
-    error = call.handler(&frame);
-  }
+  XLA_FFI_Error* error = call.handler(&frame);
   *future = frame.future;
   return error;
 }

@@ -18,7 +18,6 @@
 #include <utility>
 #include <vector>
 
-#include "allocations/allocations.h"
 #include "device.h"
 #include "fake_xla.h"
 #include "frame.h"
@@ -195,15 +194,6 @@ NB_MODULE(_frames, m) {
   m.def(
       "host_api", [] { return nb::capsule(&kHost, hostcall::capsules::kHostApi); },
       "Provides the memory of frames: a pointer to a HostApi (runtime/host_api.h).");
-  m.def(
-      "allocations",
-      [] {
-        if (hostcall_counted_allocations == nullptr) {
-          throw nb::value_error("the library `allocations` is not preloaded");
-        }
-        return hostcall_counted_allocations();
-      },
-      "How often the runtime asked for memory during the last call of this thread.");
   m.def("holds", [] { return holds.load(); }, "How often the memory of frames is held.");
   m.def("live_objects", &LiveObjects,
         "How many errors and futures of XLA exist: none when no call is under way.");

@@ -11,7 +11,6 @@
 #include "host_api.h"
 #include "numpy.h"
 #include "pages.h"
-#include "recycled.h"
 
 namespace nb = nanobind;
 namespace ffi = xla::ffi;
@@ -54,22 +53,24 @@ nb::object BorrowedView(const Buffer& buffer, Dims true_dims, int flags) {
 
 bool IsEmpty(Dims dims) { return std::find(dims.begin(), dims.end(), 0) != dims.end(); }
 
+nb::tuple TupleOf(Dims dims) {
+  nb::list items;
+  for (const int64_t dim : dims) items.append(dim);
+  return nb::tuple(items);
+}
+
 nb::object View(const Buffer& buffer, Dims true_dims, int flags) {
   nb::object descr = DtypeOf(buffer.dtype).descr;
-  RecycledVector<npy_intp> shape;
-  shape.reserve(true_dims.size());
-  shape.assign(true_dims.begin(), true_dims.end());
-  RecycledVector<npy_intp> strides;
-  strides.reserve(shape.size());
-  strides.resize(shape.size());
+  SmallVector<npy_intp, 8> strides;
+  strides.resize(true_dims.size());
   npy_intp stride = PyDataType_ELSIZE(AsDescr(descr));
-  for (size_t i = shape.size(); i-- > 0;) {
+  for (size_t i = true_dims.size(); i-- > 0;) {
     strides[i] = stride;
     stride *= buffer.dims[i];
   }
-  return Checked(PyArray_NewFromDescr(&PyArray_Type, AsDescr(descr.release()),
-                                      static_cast<int>(shape.size()), shape.data(), strides.data(),
-                                      buffer.data, flags, nullptr));
+  return Checked(PyArray_NewFromDescr(
+      &PyArray_Type, AsDescr(descr.release()), static_cast<int>(true_dims.size()),
+      const_cast<npy_intp*>(true_dims.begin()), strides.data(), buffer.data, flags, nullptr));
 }
 
 void CopyInto(nb::handle to, nb::handle from) {
@@ -103,13 +104,7 @@ nb::object ToNumpy(const Buffer& buffer, nb::handle empty) {
   const int64_t size = SizeInBytes(buffer);
   const bool is_plain = buffer.true_dims == nullptr && buffer.visible_dtype == buffer.dtype;
   if (size < kWorthAllocating || !is_plain) return ToNumpy(buffer);
-  const nb::object shape = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(buffer.dims.size())));
-  if (!shape.is_valid()) throw nb::python_error();
-  for (size_t i = 0; i < buffer.dims.size(); ++i) {
-    PyObject* dim = PyLong_FromLongLong(buffer.dims[i]);
-    if (dim == nullptr) throw nb::python_error();
-    PyTuple_SET_ITEM(shape.ptr(), static_cast<Py_ssize_t>(i), dim);
-  }
+  const nb::object shape = TupleOf(buffer.dims);
   nb::object dtype = DtypeOf(buffer.dtype).descr;
   nb::object array = Checked(UntilExit([&] {
     return PyObject_CallFunctionObjArgs(empty.ptr(), shape.ptr(), dtype.ptr(), nullptr);

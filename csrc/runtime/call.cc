@@ -3,16 +3,15 @@
 #include <chrono>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "arguments.h"
 #include "deferred_decref.h"
-#include "device_results.h"
 #include "failure.h"
 #include "gil.h"
 #include "gone.h"
 #include "host_api.h"
 #include "nesting.h"
-#include "recycled.h"
 #include "registry.h"
 #include "results.h"
 #include "stats.h"
@@ -104,7 +103,7 @@ bool StoreAsDeclared(nb::handle returned, const HostCall& call, DeferredDecrefSc
   }
   const auto count = static_cast<Py_ssize_t>(call.results.size());
   if (PySequence_Fast_GET_SIZE(returned.ptr()) != count) return false;
-  RecycledVector<Value> values;
+  std::vector<Value> values;
   values.reserve(call.results.size());
   for (Py_ssize_t i = 0; i < count; ++i) {
     // Checked each time: another thread may change a list.
@@ -134,11 +133,10 @@ void StoreResults(nb::handle returned, const HostCall& call, nb::handle target,
     returned =
         decrefs.Defer(UntilExit([&] { return PyObject_CallOneArg(convert, returned.ptr()); }));
   }
-  RecycledVector<DeclaredResult> declared;
-  declared.reserve(call.results.size());
+  std::vector<DeclaredResult> declared;
   for (const Buffer& result : call.results) declared.push_back(DeclaredAs(result));
   // Checks all results before copying a byte of any.
-  const RecycledVector<nb::handle> arrays = ConvertResults(returned, declared, who, decrefs);
+  const std::vector<nb::handle> arrays = ConvertResults(returned, declared, who, decrefs);
   for (size_t i = 0; i < arrays.size(); ++i) {
     // Checked again: copying may let other threads in, which may hold the next array.
     CheckArray(arrays[i], declared[i], i, who);

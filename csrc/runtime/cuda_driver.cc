@@ -13,25 +13,26 @@ namespace ffi = xla::ffi;
 namespace hostcall {
 namespace {
 
-struct Chosen {
+// The driver that is in use.
+class Chosen : public HeldAcrossFork<Chosen> {
+ public:
+  std::shared_ptr<const CudaDriver> Get() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (driver_ == nullptr) driver_ = std::make_shared<const CudaDriver>(path_);
+    return driver_;
+  }
+
+  void Set(const std::string& path) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    path_ = path;
+    driver_ = nullptr;
+  }
+
+ private:
   // XLA loads this file, and has made it ready for use (cuInit) before it calls any handler.
-  std::string path = "libcuda.so.1";
-  std::shared_ptr<const CudaDriver> driver;  // null until it is loaded
+  std::string path_ = "libcuda.so.1";
+  std::shared_ptr<const CudaDriver> driver_;  // null until it is loaded
 };
-
-// Both are leaked on purpose: XLA's threads may still call while the process exits.
-std::mutex& Mutex() {
-  static std::mutex* mutex = [] {
-    HoldAcrossFork<&Mutex>();
-    return new std::mutex();
-  }();
-  return *mutex;
-}
-
-Chosen& Guarded() {
-  static auto* chosen = new Chosen();
-  return *chosen;
-}
 
 Failure Unusable(const std::string& path, const std::string& why) {
   return Failure(ffi::ErrorCode::kFailedPrecondition,
@@ -52,18 +53,10 @@ auto ToAddress(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer
 
 }  // namespace
 
-std::shared_ptr<const CudaDriver> CudaDriver::Get() {
-  std::lock_guard<std::mutex> lock(Mutex());
-  Chosen& chosen = Guarded();
-  if (chosen.driver == nullptr) chosen.driver = std::make_shared<const CudaDriver>(chosen.path);
-  return chosen.driver;
-}
+std::shared_ptr<const CudaDriver> CudaDriver::Get() { return Chosen::Global().Get(); }
 
 void CudaDriver::Load(const std::string& path) {
-  {
-    std::lock_guard<std::mutex> lock(Mutex());
-    Guarded() = {path, nullptr};
-  }
+  Chosen::Global().Set(path);
   Get();
 }
 

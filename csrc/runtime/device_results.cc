@@ -1,17 +1,16 @@
-#include "device_results.h"
-
+// Results of functions whose arrays stay on a device.
 #include <nanobind/stl/string.h>
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "call.h"
 #include "cuda_device.h"
 #include "failure.h"
 #include "gil.h"
 #include "module.h"
 #include "numpy.h"
-#include "result_contract.h"
 #include "results.h"
 
 namespace nb = nanobind;
@@ -22,12 +21,6 @@ namespace {
 // Functions of hostcall_runtime._device_arrays. Leaked like everything that holds Python objects.
 nb::object& arrays_of_host = *new nb::object();
 nb::object& arrays_of_device = *new nb::object();
-
-nb::tuple TupleOf(Dims dims) {
-  nb::list items;
-  for (const int64_t dim : dims) items.append(dim);
-  return nb::tuple(items);
-}
 
 // Returns the declarations of the results, for Python.
 nb::list Described(const std::vector<DeclaredResult>& declared) {

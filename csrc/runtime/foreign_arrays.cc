@@ -30,8 +30,8 @@ class ForeignArray {
 
   uintptr_t address() const { return reinterpret_cast<uintptr_t>(array_.data()); }
 
-  nb::tuple shape() const { return Tuple(array_.shape_ptr()); }
-  nb::tuple strides() const { return Tuple(array_.stride_ptr()); }
+  nb::tuple shape() const { return TupleOf({array_.shape_ptr(), array_.ndim()}); }
+  nb::tuple strides() const { return TupleOf({array_.stride_ptr(), array_.ndim()}); }
 
   // Returns a read-only array over the same memory, which `self` keeps.
   static nb::object View(const nb::object& self, nb::object descr) {
@@ -52,12 +52,6 @@ class ForeignArray {
 
  private:
   using Array = nb::ndarray<nb::ro>;
-
-  nb::tuple Tuple(const int64_t* sizes) const {
-    nb::list items;
-    for (size_t i = 0; i < array_.ndim(); ++i) items.append(sizes[i]);
-    return nb::tuple(items);
-  }
 
   const Array array_;
 };

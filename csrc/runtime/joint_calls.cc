@@ -97,9 +97,8 @@ class Meetings : public HeldAcrossFork<Meetings> {
 Failure Differs() {
   return Failure::InvalidArgument(
       "hostcall: devices that should have the same shard of an array have different values, so "
-      "that "
-      "one call cannot stand for all of them. A mapping such as jax.vmap(spmd_axis_name=...) may "
-      "have divided it once more: call the function in jax.shard_map instead.");
+      "that one call cannot stand for all of them. A mapping such as jax.vmap(spmd_axis_name=...) "
+      "may have divided it once more: call the function in jax.shard_map instead.");
 }
 
 void CheckSame(const HostCall& one, const HostCall& other) {
@@ -118,21 +117,26 @@ void CheckSame(const HostCall& one, const HostCall& other) {
   }
 }
 
+void CopyResults(const HostCall& from, const HostCall& to) {
+  for (size_t i = 0; i < to.results.size(); ++i) {
+    const auto size = static_cast<size_t>(SizeInBytes(to.results[i]));
+    if (size > 0) std::memcpy(to.results[i].data, from.results[i].data, size);
+  }
+}
+
 // All devices at one custom call, and its calls under way.
 class Meeting {
  public:
   Meeting(int64_t run, Members members, size_t shards)
       : run_(run), members_(std::move(members)), errors_(shards), left_(shards) {
-    std::stable_sort(members_.begin(), members_.end(),
-                     [](const Member& a, const Member& b) { return a.shard < b.shard; });
-    for (size_t i = 0; i < members_.size(); ++i) {
-      if (i == 0 || members_[i].shard != members_[i - 1].shard) first_.push_back(i);
-    }
+    std::map<int64_t, Calls> by_shard;
+    for (const Member& member : members_) by_shard[member.shard].push_back(&member.call->call());
+    for (auto& [shard, calls] : by_shard) shards_.push_back(std::move(calls));
   }
 
   // Returns whether the calls overlap.
   bool IsConcurrent() const {
-    const HostCall& call = Leader(0);
+    const HostCall& call = members_.front().call->call();
     return !call.ordered && call.callback != nullptr && call.callback->convention().concurrent;
   }
 
@@ -142,12 +146,12 @@ class Meeting {
     if (auto error = meeting->Check(); error.has_value()) {
       meeting->End(*error);
     } else if (!meeting->IsConcurrent()) {
-      for (size_t shard = 0; shard < meeting->first_.size() && !error.has_value(); ++shard) {
-        error = RunHostCall(meeting->Leader(shard));
+      for (size_t shard = 0; shard < meeting->shards_.size() && !error.has_value(); ++shard) {
+        error = RunHostCall(*meeting->shards_[shard].front());
       }
       meeting->End(error);
     } else {
-      for (size_t shard = 1; shard < meeting->first_.size(); ++shard) {
+      for (size_t shard = 1; shard < meeting->shards_.size(); ++shard) {
         RunOnPool([meeting, shard] { meeting->RunOne(shard); });
       }
       meeting->RunOne(0);
@@ -155,24 +159,22 @@ class Meeting {
   }
 
  private:
-  const HostCall& Leader(size_t shard) const { return members_[first_[shard]].call->call(); }
+  using Calls = std::vector<const HostCall*>;
 
   std::optional<ffi::Error> Check() const {
     try {
-      if (first_.size() != errors_.size()) throw Failure::Malformed();
-      size_t shard = 0;
-      for (size_t i = 0; i < members_.size(); ++i) {
-        if (shard + 1 < first_.size() && first_[shard + 1] == i) ++shard;
-        if (i != first_[shard]) CheckSame(Leader(shard), members_[i].call->call());
+      if (shards_.size() != errors_.size()) throw Failure::Malformed();
+      for (const Calls& calls : shards_) {
+        for (size_t i = 1; i < calls.size(); ++i) CheckSame(*calls.front(), *calls[i]);
       }
     } catch (const Failure& failure) {
-      return ToError(failure, members_[0].call->call());
+      return ToError(failure, members_.front().call->call());
     }
     return std::nullopt;
   }
 
   void RunOne(size_t shard) {
-    errors_[shard] = RunHostCall(Leader(shard));
+    errors_[shard] = RunHostCall(*shards_[shard].front());
     if (--left_ > 0) return;
     const auto failed = std::find_if(errors_.begin(), errors_.end(),
                                      [](const auto& error) { return error.has_value(); });
@@ -185,26 +187,16 @@ class Meeting {
       Tell(members_, error);
       return;
     }
-    const HostCall* leader = nullptr;
-    for (size_t i = 0; i < members_.size(); ++i) {
-      const HostCall& call = members_[i].call->call();
-      if (i == 0 || members_[i].shard != members_[i - 1].shard) {
-        leader = &call;
-        continue;
-      }
-      for (size_t k = 0; k < call.results.size(); ++k) {
-        const int64_t size = SizeInBytes(call.results[k]);
-        if (size > 0)
-          std::memcpy(call.results[k].data, leader->results[k].data, static_cast<size_t>(size));
-      }
+    for (const Calls& calls : shards_) {
+      for (size_t i = 1; i < calls.size(); ++i) CopyResults(*calls.front(), *calls[i]);
     }
-    // After all copies: XLA may reuse the leader's memory.
+    // After all copies: XLA may reuse the memory of those that were called.
     Tell(members_, std::nullopt);
   }
 
   const int64_t run_;
-  Members members_;            // by shard
-  std::vector<size_t> first_;  // for each shard, the member that makes its call
+  const Members members_;
+  std::vector<Calls> shards_;  // the first call of each is made
   std::vector<std::optional<ffi::Error>> errors_;
   std::atomic<size_t> left_;
 };

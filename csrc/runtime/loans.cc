@@ -3,7 +3,6 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <chrono>
@@ -199,8 +198,8 @@ class LoansOfArrays {
 void DefineLoans(nb::module_& m) {
   nb::class_<Loan>(m, "Loan", "An array that is lent for a call: see loans.h.")
       .def_prop_ro("is_over", &Loan::is_over)
-      .def_prop_ro("shape", [](const Loan& loan) { return nb::tuple(nb::cast(loan.shape())); })
-      .def_prop_ro("strides", [](const Loan& loan) { return nb::tuple(nb::cast(loan.strides())); })
+      .def_prop_ro("shape", [](const Loan& loan) { return TupleOf(loan.shape()); })
+      .def_prop_ro("strides", [](const Loan& loan) { return TupleOf(loan.strides()); })
       .def_prop_ro("dtype", &Loan::dtype)
       .def_prop_ro("device",
                    [](const Loan& loan) { return std::pair(loan.place().type, loan.place().id); })

@@ -21,19 +21,14 @@
 #include "native_table.h"
 #include "xla/ffi/api/ffi.h"
 
-namespace ffi = xla::ffi;
 namespace nb = nanobind;
 
 namespace hostcall {
 namespace {
 
-int64_t BytesOf(const RawBuffers& buffers) {
+int64_t TotalBytes(const RawBuffers& buffers) {
   int64_t bytes = 0;
-  for (const XLA_FFI_Buffer* buffer : buffers) {
-    auto size = static_cast<int64_t>(ffi::ByteWidth(static_cast<ffi::DataType>(buffer->dtype)));
-    for (int64_t i = 0; i < buffer->rank; ++i) size *= buffer->dims[i];
-    bytes += size;
-  }
+  for (const XLA_FFI_Buffer* buffer : buffers) bytes += static_cast<int64_t>(BytesOf(*buffer));
   return bytes;
 }
 
@@ -46,7 +41,7 @@ NativeOutcome CallCounted(NativeFunction& function, const NativeFrame& frame) {
     watch.Lap(&Stats::function);
     watch.Add(&Stats::errors, outcome.error != nullptr);
     if (watch.measures())
-      watch.Add(&Stats::bytes, BytesOf(frame.operands) + BytesOf(frame.results));
+      watch.Add(&Stats::bytes, TotalBytes(frame.operands) + TotalBytes(frame.results));
     return outcome;
   } catch (...) {
     watch.Lap(&Stats::function);
@@ -110,8 +105,9 @@ void DefineNative(nb::module_& m) {
       "answer_native",
       [](int64_t id, nb::object answer) { NativeTable::Global().Answer(id, std::move(answer)); },
       nb::arg("id"), nb::arg("answer").none(),
-      "Has `answer` answer the calls of an id (answered_function.h), or nobody where it is None. "
-      "Unknown ids are no error.");
+      "Has `answer` answer the calls of an id (native_table.h), or nobody where it is None. "
+      "Unknown "
+      "ids are no error.");
   m.def(
       "native_handler",
       [] {

@@ -12,7 +12,6 @@
 
 namespace hostcall {
 
-// The table of native code.
 class NativeTable : public CallTable<NativeFunction, NativeTable> {
  public:
   // Inserts a function and returns its id. For `wanted` see Ids.
@@ -23,8 +22,13 @@ class NativeTable : public CallTable<NativeFunction, NativeTable> {
   // Removes an id. Calls under way keep `owner`. Needs the GIL.
   void Remove(int64_t id, nanobind::object owner);
 
-  // Makes `answer` answer the calls of a function (answered_function.h), or the function itself
-  // again if it is None. Unknown ids are no error. Needs the GIL.
+  // Makes `answer` answer the calls of a function, or the function itself again if it is None.
+  // Unknown ids are no error. Needs the GIL.
+  //
+  // `answer` gets a list of arrays, the arguments, and a function without parameters, which calls
+  // the native code and returns a list of its results. `answer` returns a list of the results, or a
+  // tuple of a status code and a message, with which the call fails. If the native code was called,
+  // its outcome counts.
   void Answer(int64_t id, nanobind::object answer);
 
   // Keeps a function for ever: an asynchronous call may use it for an unknown time.

@@ -65,6 +65,8 @@ inline Dims DimsOf(PyArrayObject* array) {
   return Dims(PyArray_DIMS(array), static_cast<size_t>(PyArray_NDIM(array)));
 }
 
+nanobind::tuple TupleOf(Dims dims);
+
 // Compares sizes. Their comparison operator calls a function of the C library, even for a few.
 inline bool AreSame(Dims one, Dims other) {
   if (one.size() != other.size()) return false;

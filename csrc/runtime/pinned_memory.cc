@@ -9,25 +9,17 @@
 namespace hostcall {
 namespace {
 
-// Guards all pools. Never held while memory is pinned. Leaked, like the pools: XLA's threads may
-// still call while the process exits.
-std::mutex& Mutex() {
-  static std::mutex* mutex = [] {
-    HoldAcrossFork<&Mutex>();
-    return new std::mutex();
-  }();
-  return *mutex;
-}
+using Pools = std::map<CudaContext, std::shared_ptr<PinnedPool>>;
 
-struct Pools {
+// The pools, and the mutex of all of them, which is never held while memory is pinned.
+struct AllPools : HeldAcrossFork<AllPools> {
+  using HeldAcrossFork<AllPools>::mutex_;
+
   std::shared_ptr<const CudaDriver> driver;
-  std::map<CudaContext, std::shared_ptr<PinnedPool>> of;
+  Pools of;
 };
 
-Pools& Guarded() {
-  static auto* pools = new Pools();
-  return *pools;
-}
+std::mutex& Mutex() { return AllPools::Global().mutex_; }
 
 constexpr size_t kLeast = size_t{1} << 16;
 
@@ -45,8 +37,11 @@ std::shared_ptr<PinnedPool> PinnedPool::Of(const std::shared_ptr<const CudaDrive
                                            CudaContext context) {
   Pools other;  // the pools of a driver no longer in use, which end without the mutex
   std::lock_guard<std::mutex> lock(Mutex());
-  Pools& pools = Guarded();
-  if (pools.driver != driver) other = std::exchange(pools, {driver, {}});
+  AllPools& pools = AllPools::Global();
+  if (pools.driver != driver) {
+    pools.driver = driver;
+    other.swap(pools.of);
+  }
   std::shared_ptr<PinnedPool>& pool = pools.of[context];
   if (pool == nullptr) pool = std::make_shared<PinnedPool>(driver);
   return pool;

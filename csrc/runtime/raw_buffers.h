@@ -5,11 +5,18 @@
 #include <cstdint>
 
 #include "failure.h"
-#include "xla/ffi/api/c_api.h"
+#include "xla/ffi/api/ffi.h"
 
 namespace hostcall {
 
 inline bool IsToken(const XLA_FFI_Buffer& buffer) { return buffer.dtype == XLA_FFI_DataType_TOKEN; }
+
+// Returns the size of a buffer without unknown sizes.
+inline size_t BytesOf(const XLA_FFI_Buffer& buffer) {
+  size_t bytes = xla::ffi::ByteWidth(static_cast<xla::ffi::DataType>(buffer.dtype));
+  for (int64_t i = 0; i < buffer.rank; ++i) bytes *= static_cast<size_t>(buffer.dims[i]);
+  return bytes;
+}
 
 // The addresses of buffers in the frame. The FFI's own way to a buffer goes through a diagnostic
 // and an optional for each, which costs a call more than its use of the buffers.

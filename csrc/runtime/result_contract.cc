@@ -120,15 +120,14 @@ void CheckArray(nb::handle array, const DeclaredResult& declared, size_t index, 
   CheckShape(DimsOf(AsArray(array)), declared, index, who);
 }
 
-RecycledVector<nb::handle> ConvertResults(nb::handle returned,
-                                          const std::vector<DeclaredResult>& declared,
-                                          const Who& who, DeferredDecrefScope& decrefs) {
+std::vector<nb::handle> ConvertResults(nb::handle returned,
+                                       const std::vector<DeclaredResult>& declared, const Who& who,
+                                       DeferredDecrefScope& decrefs) {
   nb::handle values = decrefs.Defer(SplitResults(returned, declared.size()));
   if (nb::len(values) != declared.size()) {
     throw Failure::InvalidArgument(CountMessage(who(), nb::len(values), declared.size()));
   }
-  RecycledVector<nb::handle> arrays;
-  arrays.reserve(declared.size());
+  std::vector<nb::handle> arrays;
   for (size_t i = 0; i < declared.size(); ++i) {
     nb::handle value = PyTuple_GET_ITEM(values.ptr(), static_cast<Py_ssize_t>(i));
     arrays.push_back(decrefs.Defer(ToArray(value, *declared[i].dtype, i, who)));

@@ -11,7 +11,6 @@
 
 #include "arrays.h"
 #include "deferred_decref.h"
-#include "recycled.h"
 
 namespace hostcall {
 
@@ -35,9 +34,9 @@ using Who = std::function<std::string()>;
 // Converts the values that a callback returned to arrays that fit `declared`. A lone value counts
 // as one, None as none. May run user code (`__array__`). Throws Failure for anything that does not
 // fit, and names the callback by `who` in it. Gives all new Python objects to `decrefs`.
-RecycledVector<nanobind::handle> ConvertResults(nanobind::handle returned,
-                                                const std::vector<DeclaredResult>& declared,
-                                                const Who& who, DeferredDecrefScope& decrefs);
+std::vector<nanobind::handle> ConvertResults(nanobind::handle returned,
+                                             const std::vector<DeclaredResult>& declared,
+                                             const Who& who, DeferredDecrefScope& decrefs);
 
 // Converts one value that a callback returned to an array. May run user code.
 nanobind::object ToArray(nanobind::handle value, const Dtype& expected, size_t index,

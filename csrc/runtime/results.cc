@@ -1,7 +1,7 @@
 #include "results.h"
 
 #include <cstring>
-#include <utility>
+#include <vector>
 
 #include "numpy.h"
 #include "pages.h"
@@ -70,9 +70,7 @@ void CopyOut(nb::handle array, const Buffer& result) {
   if (IsEmpty(result.dims)) return;
   ExpectToFillResult(result.data, static_cast<size_t>(SizeInBytes(result)));
   // A copy: the code below may let other threads in, and the user may give the array another shape.
-  RecycledVector<int64_t> dims;
-  dims.reserve(shape.size());
-  dims.assign(shape.begin(), shape.end());
+  const std::vector<int64_t> dims(shape.begin(), shape.end());
   if (!whole) {
     // Values beyond the true size are never read; zeros keep them the same from run to run.
     nb::object all = View(result, result.dims, NPY_ARRAY_WRITEABLE);

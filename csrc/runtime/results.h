@@ -4,9 +4,12 @@
 #include <nanobind/nanobind.h>
 
 #include "arrays.h"
+#include "deferred_decref.h"
 #include "result_contract.h"
 
 namespace hostcall {
+
+struct HostCall;
 
 // Returns the declaration that the buffer's program was compiled for.
 DeclaredResult DeclaredAs(const Buffer& result);
@@ -26,5 +29,15 @@ void CopyOut(nanobind::handle array, const Buffer& result);
 
 // Copies data with the memory layout of the whole result.
 void StoreBytes(const void* data, size_t size, const Buffer& result);
+
+// Returns `returned`, one value, a tuple or a list, with NumPy arrays in the place of other arrays
+// in the host's memory. Runs user code.
+nanobind::handle WithArraysOfHost(nanobind::handle returned, const Who& who,
+                                  DeferredDecrefScope& decrefs);
+
+// Stores results in the memory of the call's device: arrays there are copied directly, others
+// through the host. Releases the GIL while it copies.
+void StoreOnDevice(nanobind::handle returned, const HostCall& call, const Who& who,
+                   DeferredDecrefScope& decrefs);
 
 }  // namespace hostcall

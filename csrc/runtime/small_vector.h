@@ -6,12 +6,11 @@
 #include <new>
 #include <type_traits>
 #include <utility>
-
-#include "recycled.h"
+#include <vector>
 
 namespace hostcall {
 
-// A vector of up to kFew plain values in place; if it has more, all of them lie in recycled memory.
+// A vector of up to kFew plain values in place; if it has more, all of them lie in a std::vector.
 // Its functions do the same as std::vector's.
 template <typename T, size_t kFew>
 class SmallVector {
@@ -77,7 +76,7 @@ class SmallVector {
   }
 
   size_t size_ = 0;
-  RecycledVector<T> many_;  // empty, or all values
+  std::vector<T> many_;  // empty, or all values
   alignas(T) std::byte few_[kFew * sizeof(T)];
 };
 

@@ -8,6 +8,7 @@
 
 #include "fork.h"
 #include "pool.h"
+#include "xla/ffi/api/ffi.h"
 
 namespace hostcall::turns {
 namespace {
@@ -80,10 +81,7 @@ Run RunOf(const XLA_FFI_Api* api, XLA_FFI_ExecutionContext* context) {
   args.struct_size = XLA_FFI_RunId_Get_Args_STRUCT_SIZE;
   args.ctx = context;
   if (XLA_FFI_Error* error = api->XLA_FFI_RunId_Get(&args)) {
-    XLA_FFI_Error_Destroy_Args destroy{};
-    destroy.struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE;
-    destroy.error = error;
-    api->XLA_FFI_Error_Destroy(&destroy);
+    xla::ffi::internal::DestroyError(api, error);
     return {};
   }
   return {args.run_id};

@@ -49,7 +49,7 @@ fi
   -DCMAKE_POLICY_DEFAULT_CMP0190=NEW -DCMAKE_CROSSCOMPILING_EMULATOR=/usr/bin/env \
   -DPython_EXECUTABLE="$work/python" \
   -DHOSTCALL_TENSORFLOW="$("$bin/python" -c 'import sysconfig; print(sysconfig.get_path("platlib"))')"
-"$bin/cmake" --build "$work/build" --target _runtime _frames _worker_client fake_cuda allocations -- --quiet
+"$bin/cmake" --build "$work/build" --target _runtime _frames _worker_client fake_cuda -- --quiet
 # qemu does not keep to a limit of memory, which one test sets.
 HOSTCALL_BUILD="$work/build" "$work/python" -m pytest -q --noconftest -p no:cacheprovider tests/native \
   --deselect 'tests/native/test_frames_threads.py::test_in_a_process_of_its_own[no threads]'

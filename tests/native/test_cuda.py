@@ -1,23 +1,42 @@
-"""The handler for programs on NVIDIA GPUs, with the driver of one that there is not: what is not
-as on the CPU. What goes in and comes out stands in test_frames.py.
+"""The handler for programs on NVIDIA GPUs, with the driver of one that there is not.
+
+What is not as on the CPU; what goes in and comes out stands in test_frames.py. Errors of callbacks
+and failures of the driver are errors that tell why, and the next call is sound.
 """
 
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.support.native.frames import (
+    DRIVER,
+    INT32,
     Buffer,
     Target,
+    assert_fails,
+    call,
     call_on_gpu,
     fake_gpu,
     native,
     runtime,
 )
+
+INVALID_ARGUMENT, RESOURCE_EXHAUSTED, FAILED_PRECONDITION, INTERNAL = 3, 8, 9, 13
+# A function of the driver, which call of it fails, what that was for, and whether the callback had
+# run by then. Where the second copy fails, the first one is under way.
+FAILURES = [
+    ("cuMemcpyDtoHAsync_v2", 1, "copying operands to the host", False),
+    ("cuMemcpyDtoHAsync_v2", 2, "copying operands to the host", False),
+    ("cuStreamSynchronize", 1, "waiting for the device", False),
+    ("cuCtxGetCurrent", 1, "asking for the context of the thread", False),
+    ("cuCtxSetCurrent", 1, "giving the thread its context back", True),
+    ("cuMemcpyHtoDAsync_v2", 1, "copying results to the device", True),
+    ("cuMemcpyHtoDAsync_v2", 2, "copying results to the device", True),
+    ("cuStreamSynchronize", 2, "waiting for the device", True),
+]
 
 X = Buffer.of(np.arange(6, dtype=np.float32).reshape(2, 3))
 Y = Buffer.result((2, 3))
@@ -70,19 +89,6 @@ def test_the_memory_of_a_device_is_not_lent(how: str) -> None:
         np.testing.assert_array_equal(array, sign * large)
 
 
-def test_foreign_threads_leave_calls_to_threads_that_last() -> None:
-    local, calls = threading.local(), []
-
-    def count() -> None:
-        local.calls = getattr(local, "calls", 0) + 1
-        calls.append(local.calls)
-
-    target = Target(count)
-    for _ in range(100):
-        assert call_on_gpu(target, foreign=True).code == 0
-    assert max(calls) > 1
-
-
 def test_callbacks_may_turn_to_another_device() -> None:
     target = Target(lambda x: (native.leave_context(), -x)[1])
     for _ in range(2):
@@ -90,33 +96,114 @@ def test_callbacks_may_turn_to_another_device() -> None:
         assert (done.code, done.message, done.array()[1, 2]) == (0, "", -5)
 
 
+def assert_works() -> None:
+    done = call_on_gpu(Target(lambda x: -x), [X], [Y])
+    assert (done.code, done.message, done.array()[1, 2]) == (0, "", -5)
+
+
 @pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
-def test_callbacks_call_the_handler_again(foreign: bool) -> None:
-    def enter(left: Any) -> Any:
-        if left == 0:
-            return np.int32(0)
-        operand = Buffer.of(np.int32(left - 1))
-        return call_on_gpu(target, [operand], [result], foreign=foreign).array() + np.int32(1)
+def test_errors_of_the_callback(foreign: bool) -> None:
+    def fail(x: Any) -> Any:
+        raise ValueError(f"no {x[1, 2]}")
 
-    result = Buffer.result((), np.int32)
-    target = Target(enter)
-    done = call_on_gpu(target, [Buffer.of(np.int32(20))], [result], foreign=foreign)
-    assert done.array() == 20
+    done = call_on_gpu(Target(fail), [X], [Y], foreign=foreign)
+    assert_fails(done, INVALID_ARGUMENT, "ValueError: no 5.0")
+    assert done.untouched
+    done = call_on_gpu(Target(lambda x: (-x, x[0])), [X], [Y, Y], foreign=foreign)
+    assert_fails(done, INVALID_ARGUMENT, "1-th value returned by callback has shape (3,)")
+    assert done.untouched
+    assert_works()
 
 
-def test_many_threads_get_their_own_results() -> None:
-    target = Target(lambda x, n: x * n)
-    start = threading.Barrier(8)
+@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+@pytest.mark.parametrize(("function", "first", "doing", "ran"), FAILURES)
+def test_failures_of_the_driver(
+    function: str, first: int, doing: str, ran: bool, foreign: bool
+) -> None:
+    calls: list[Any] = []
+    target = Target(lambda x, y: (calls.append(x), (y, x))[1])
+    native.fail_cuda(function, first)
+    done = call_on_gpu(target, [X, X], [Y, Y], foreign=foreign)
+    assert_fails(
+        done,
+        INTERNAL,
+        f"hostcall: {doing} for a host callback failed with CUDA_ERROR_ILLEGAL_ADDRESS (700): an "
+        "illegal memory access was encountered.",
+        "This is a test.",
+    )
+    assert bool(calls) == ran
+    assert_works()
 
-    def calls(index: int) -> bool:
-        start.wait(60)
-        right = []
-        for n in range(50):
-            factor = np.float32(50 * index + n)
-            foreign, token = n % 2 == 0, n % 3 == 0
-            done = call_on_gpu(target, [X, Buffer.of(factor)], [Y], foreign=foreign, token=token)
-            right.append(done.code == 0 and done.array()[0, 1] == factor)
-        return all(right)
 
-    with ThreadPoolExecutor(8) as pool:
-        assert list(pool.map(calls, range(8))) == [True] * 8
+def test_a_device_that_never_works_again() -> None:
+    native.fail_cuda("cuStreamSynchronize", count=100)
+    assert_fails(call_on_gpu(Target(lambda x: -x), [X], [Y]), INTERNAL, "waiting for the device")
+    assert native.abandoned_copies() == 1
+
+
+def test_failures_that_the_driver_does_not_know() -> None:
+    native.fail_cuda("cuStreamSynchronize", code=12345)
+    done = call_on_gpu(Target(lambda x: -x), [X], [Y])
+    assert_fails(done, INTERNAL, "failed with an error without a name (12345): no description.")
+
+
+def test_failures_of_callbacks_that_are_gone() -> None:
+    native.fail_cuda("cuStreamSynchronize")
+    assert_fails(call_on_gpu(0, [X], [Y]), INTERNAL, "waiting for the device")
+    assert_fails(call_on_gpu(0, [X], [Y]), FAILED_PRECONDITION, "the id 0 is gone")
+
+
+def test_malformed_calls() -> None:
+    done = call_on_gpu(Target(lambda x: x), [X], [Y], sub_byte_operands=[9, 9])
+    assert_fails(done, INVALID_ARGUMENT, "malformed custom call", "This is a test.")
+    for odd in (Buffer(INT32, [0], b""), Buffer(INT32, [-1], b""), Buffer(INT32, [2**62, 4], b"")):
+        done = call_on_gpu(Target(lambda x: x), [X, odd], dynamic_operands=[0, 0])
+        assert_fails(done, INVALID_ARGUMENT, "malformed custom call")
+
+
+def test_dtypes_that_numpy_lacks() -> None:
+    odd = Buffer(63, [4], bytes(4))
+    text = "XLA's element type number 63 has no NumPy dtype"
+    assert_fails(call_on_gpu(Target(lambda x: None), [X, odd]), 12, text)
+    assert_fails(call_on_gpu(Target(lambda x: None), [X], [odd]), 12, text)
+
+
+def test_more_than_the_host_has_memory_for() -> None:
+    huge = Buffer(INT32, [2**60], b"1234")
+    calls: list[Any] = []
+    text = f"no memory for an operand or a result of {2**62} bytes"
+    for operands, results in ([X, huge], []), ([X], [huge]):
+        done = call_on_gpu(Target(calls.append), operands, results)
+        assert_fails(done, RESOURCE_EXHAUSTED, text, "This is a test.")
+    assert calls == []
+
+
+def test_programs_on_the_cpu_have_no_stream() -> None:
+    done = call(Target(lambda x: -x), [X], [Y], entry=runtime.cuda_handler())
+    assert_fails(done, INVALID_ARGUMENT, "there is no GPU stream")
+
+
+def test_no_driver(tmp_path: Path) -> None:
+    nowhere = str(tmp_path / "libcuda.so.1")
+    for loaded in (nowhere, __file__):
+        with pytest.raises(RuntimeError, match="cannot be loaded: "):
+            runtime.load_cuda_driver(loaded)
+        calls: list[Any] = []
+        done = call_on_gpu(Target(calls.append), [X])
+        assert_fails(
+            done,
+            FAILED_PRECONDITION,
+            f"a program on a GPU calls Python, and its arrays are copied by NVIDIA's driver, but "
+            f"{loaded} cannot be loaded: ",
+            "Install the driver of the GPU, or run the program on the CPU. This is a test.",
+        )
+        assert calls == []
+    runtime.load_cuda_driver(str(DRIVER))
+    assert_works()
+
+
+def test_a_library_that_is_no_driver() -> None:
+    with pytest.raises(RuntimeError, match="is no such driver: it lacks cuMemcpyDtoHAsync_v2, cu"):
+        runtime.load_cuda_driver(runtime.__file__)
+    done = call_on_gpu(Target(lambda x: -x), [X], [Y])
+    assert_fails(done, FAILED_PRECONDITION, f"{runtime.__file__} is no such driver")

@@ -1,5 +1,6 @@
 """`memory="device"` in programs on a GPU, with the driver of one that there is not: nothing of the
-arrays goes through the host, and streams keep their order.
+arrays goes through the host, and streams keep their order. Results that are not as declared, and
+failures of the driver, are errors that tell why, and the next call is sound.
 """
 
 import gc
@@ -14,6 +15,8 @@ from tests.support.native.frames import (
     INT4,
     Buffer,
     Target,
+    call,
+    call_on_gpu,
     fake_gpu,
     native,
     runtime,
@@ -35,6 +38,7 @@ from tests.support.native.gpu_arrays import (
     on_gpu,
 )
 
+INTERNAL = 13
 READERS = {"dlpack": by_dlpack, "interface": by_interface}
 MAKERS = {"dlpack": ByDlpack, "interface": ByInterface}
 
@@ -254,8 +258,6 @@ def test_calls_within_calls() -> None:
 
 
 def test_the_same_function_on_the_cpu() -> None:
-    from tests.support.native.frames import call
-
     def double(x: Any) -> Any:
         assert x.__dlpack_device__() == (CPU, 0)
         assert not hasattr(x, "__cuda_array_interface__")
@@ -268,3 +270,92 @@ def test_the_same_function_on_the_cpu() -> None:
     assert done.code == INVALID_ARGUMENT
     assert "ByDlpack on CUDA device 0, and the program runs on cpu" in done.message
     assert runtime.size() >= 0
+
+
+@pytest.mark.parametrize(
+    ("returned", "text"),
+    [
+        (lambda: ByDlpack(VALUES.astype(np.int32)), "is int32, but expects float."),
+        (lambda: ByInterface(VALUES.astype(np.float64)), "is float64, but expects float."),
+        (lambda: ByDlpack(VALUES.T.copy()), "has shape (3, 2), but its declared shape is (2, 3)"),
+        (lambda: ByDlpack(VALUES, strides=(1, 2)), "its strides are (1, 2) elements"),
+        (lambda: ByInterface(VALUES, strides=(1, 2)), "its strides are (1.0, 2.0) elements"),
+        (lambda: ByDlpack(VALUES, number=1), "ByDlpack on CUDA device 1, and the program runs on"),
+        (lambda: ByInterface(VALUES, number=1), "does not lie on the device of the program"),
+        (lambda: ByDlpack(VALUES, kind=10), "on a device of DLPack's kind 10, number 0"),
+        (object, "which has neither __dlpack__ nor __cuda_array_interface__"),
+        (lambda: None, "returns 0 values, but expects to see 1 values"),
+        (lambda: (ByDlpack(VALUES),) * 2, "returns 2 values, but expects to see 1 values"),
+        (lambda: np.zeros((3, 3), np.float32), "has shape (3, 3)"),
+        (lambda: "text", "but expects float"),
+    ],
+)
+def test_results_that_are_not_as_declared(returned: Any, text: str) -> None:
+    assert_fails(on_gpu(lambda x: returned()), text)
+
+
+def test_an_address_that_is_no_device_s() -> None:
+    class Wrong(ByInterface):
+        @property
+        def __cuda_array_interface__(self) -> dict[str, Any]:
+            return {**super().__cuda_array_interface__, "data": (4096, False)}
+
+    assert_fails(on_gpu(lambda x: Wrong(VALUES)), "does not lie on the device of the program")
+
+
+def test_errors_of_the_function_and_of_the_library() -> None:
+    class Refusing:
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return CUDA, 0
+
+        def __dlpack__(self, **wanted: Any) -> Any:
+            raise RuntimeError("not today")
+
+    done = on_gpu(lambda x: Refusing())
+    assert_fails(done, "RuntimeError: not today", code=2)
+    assert_fails(on_gpu(lambda x: 1 / 0), "ZeroDivisionError", code=2)
+
+
+def test_libraries_that_only_have_versioned_capsules() -> None:
+    class Versioned(ByDlpack):
+        def __dlpack__(self, **wanted: Any) -> Any:
+            if "max_version" not in wanted:
+                raise BufferError("only to be read")
+            return super().__dlpack__(**wanted)
+
+    done = on_gpu(lambda x: Versioned(VALUES))
+    assert (done.code, done.array()[1, 2]) == (0, 5)
+
+
+@pytest.mark.parametrize(
+    ("function", "first", "doing", "ran"),
+    [
+        ("cuCtxGetDevice", 1, "asking for the device of the program", False),
+        ("cuStreamSynchronize", 1, "waiting for the device", False),
+        ("cuCtxSetCurrent", 1, "giving the thread its context back", False),
+        ("cuStreamSynchronize", 2, "waiting for the device", True),
+        ("cuMemcpyDtoDAsync_v2", 1, "copying results on the device", True),
+        ("cuMemcpyDtoDAsync_v2", 2, "copying results on the device", True),
+        ("cuMemcpyHtoDAsync_v2", 1, "copying results to the device", True),
+        ("cuStreamSynchronize", 3, "waiting for the device", True),
+    ],
+)
+@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+def test_failures_of_the_driver(
+    function: str, first: int, doing: str, ran: bool, foreign: bool
+) -> None:
+    calls: list[int] = []
+
+    def double(x: Any) -> Any:
+        calls.append(1)
+        return ByDlpack(by_dlpack(x)), ByInterface(VALUES), VALUES
+
+    target = Target(double, convention={"on_device": True})
+    native.fail_cuda(function, first)
+    done = call_on_gpu(target, [X], [Y, Y, Y], foreign=foreign)
+    assert done.code == INTERNAL
+    assert f"hostcall: {doing} for a host callback failed" in done.message
+    assert "This is a test." in done.message
+    assert bool(calls) == ran
+    again = call_on_gpu(target, [X], [Y, Y, Y], foreign=foreign)
+    assert (again.code, again.message, again.array(2)[1, 2]) == (0, "", 5)

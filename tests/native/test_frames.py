@@ -18,8 +18,7 @@ from tests.support.native.frames import (
     Outcome,
     Target,
     call,
-    call_on_gpu,
-    fake_gpu,
+    calling,
     handler,
     native,
     random_array,
@@ -35,11 +34,8 @@ Call = Callable[..., Outcome]
 @pytest.fixture(params=["host", "gpu"])
 def call_there(request: pytest.FixtureRequest) -> Iterator[Call]:
     """Calls from a program on the CPU, and from one on a GPU that there is not."""
-    if request.param == "host":
-        yield call
-        return
-    with fake_gpu():
-        yield call_on_gpu
+    with calling(request.param) as call_of_place:
+        yield call_of_place
 
 
 def values(shape: Any, dtype: np.dtype[Any]) -> np.ndarray:

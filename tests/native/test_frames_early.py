@@ -10,17 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.native.early_frames import (
-    DONE,
-    GATE,
-    HANDLE,
-    START,
+from tests.support.native.early_frames import DONE, GATE, HANDLE, START, described, start, take
+from tests.support.native.frames import (
+    CODES,
+    INT32,
+    INT64,
+    Buffer,
+    Target,
     attributes,
-    described,
-    start,
-    take,
+    call,
+    native,
+    runtime,
 )
-from tests.support.native.frames import CODES, INT32, INT64, Buffer, Target, call, native, runtime
 
 TIMEOUT = 60
 
@@ -154,7 +155,8 @@ def test_results_of_other_sizes_cannot_be_taken() -> None:
 )
 def test_results_that_are_described_wrongly(results: list[int]) -> None:
     target = Target(lambda x: x)
-    outcome = call(target, [X], [HANDLE], entry=START, attributes=attributes(target, results))
+    said = attributes(target, results=results)
+    outcome = call(target, [X], [HANDLE], entry=START, said=said)
     assert outcome.code != 0
     assert outcome.untouched
 
@@ -162,14 +164,14 @@ def test_results_that_are_described_wrongly(results: list[int]) -> None:
 @pytest.mark.parametrize("handle", [[], [Y], [Buffer(INT64, (1,), bytes(8))], [HANDLE, HANDLE][:0]])
 def test_a_frame_without_a_handle(handle: list[Buffer]) -> None:
     target = Target(lambda x: x)
-    said = attributes(target, described([Y]))
-    assert call(target, [X], handle, entry=START, attributes=said).code == 3
-    assert call(0, handle, [Y], entry=DONE, attributes=[]).code == 3
-    assert call(0, [X], handle, entry=GATE, attributes=[]).code == 3
+    said = attributes(target, results=described([Y]))
+    assert call(target, [X], handle, entry=START, said=said).code == 3
+    assert call(0, handle, [Y], entry=DONE, said=[]).code == 3
+    assert call(0, [X], handle, entry=GATE, said=[]).code == 3
 
 
 def test_a_gate_lets_everything_through() -> None:
-    outcome = call(0, [X, HANDLE, Y], [HANDLE], entry=GATE, attributes=[])
+    outcome = call(0, [X, HANDLE, Y], [HANDLE], entry=GATE, said=[])
     assert (outcome.code, int(outcome.array())) == (0, 0)
 
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.native.frames import INT32, Buffer, Target, call, native
-from tests.support.native.joint_frames import JOINT, Devices, attributes
+from tests.support.native.frames import INT32, Buffer, Target, attributes, call, native
+from tests.support.native.joint_frames import JOINT, Devices
 
 TIMEOUT = 60
+ALONE = {"shards": 1, "devices": 1}
 
 
 @pytest.fixture
@@ -126,12 +127,12 @@ def test_a_shard_that_nobody_has_is_an_error(devices: Devices) -> None:
 )
 def test_malformed_frames(operands: list[Buffer]) -> None:
     target = Target(np.copy)
-    done = call(target, operands, entry=JOINT, attributes=attributes(target, 1, 1), run=97)
+    done = call(target, operands, entry=JOINT, said=attributes(target, ALONE), run=97)
     assert "malformed" in done.message
 
 
 def test_bounded_sizes_are_malformed() -> None:
     target = Target(np.copy)
-    said = attributes(target, 1, 1, dynamic_operands=[0, 0])
+    said = attributes(target, ALONE, dynamic_operands=[0, 0])
     operands = [Buffer.of(np.int32(n)) for n in (0, 1, 1)]
-    assert "malformed" in call(target, operands, entry=JOINT, attributes=said, run=98).message
+    assert "malformed" in call(target, operands, entry=JOINT, said=said, run=98).message

@@ -7,7 +7,7 @@ counted without it only.
 import gc
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -41,37 +41,27 @@ def refuse() -> None:
         runtime.register(target, str(id(target)))
 
 
+def calls(
+    name: str, operands: Sequence[Buffer] = (X,), results: Sequence[Buffer] = (Y,), **how: Any
+) -> Callable[[bool], Any]:
+    return lambda foreign: call(TARGETS[name], operands, results, foreign=foreign, **how)
+
+
 CASES: dict[str, Callable[[bool], Any]] = {
-    "good": lambda foreign: call(TARGETS["same"], [X], [Y], foreign=foreign),
-    "strided": lambda foreign: call(TARGETS["reversed"], [X], [Y], foreign=foreign),
-    "bounded": lambda foreign: call(
-        TARGETS["same"],
-        [X, SIZE],
-        [Y, SIZE],
-        dynamic_operands=[0, 0],
-        dynamic_results=[0, 0],
-        foreign=foreign,
+    "good": calls("same"),
+    "strided": calls("reversed"),
+    "bounded": calls("same", [X, SIZE], [Y, SIZE], dynamic_operands=[0, 0], dynamic_results=[0, 0]),
+    "int4": calls(
+        "same", [BYTES], [BYTES], sub_byte_operands=[0, INT4], sub_byte_results=[0, INT4]
     ),
-    "int4": lambda foreign: call(
-        TARGETS["same"],
-        [BYTES],
-        [BYTES],
-        sub_byte_operands=[0, INT4],
-        sub_byte_results=[0, INT4],
-        foreign=foreign,
-    ),
-    "raises": lambda foreign: call(TARGETS["fails"], [X], [Y], foreign=foreign),
-    "wrong dtype": lambda foreign: call(TARGETS["same"], [BYTES], [Y], foreign=foreign),
-    "wrong count": lambda foreign: call(TARGETS["same"], [X], [Y, Y], foreign=foreign),
-    "object": lambda foreign: call(TARGETS["object"], [X], [Y], foreign=foreign),
-    "unknown dtype": lambda foreign: call(
-        TARGETS["same"], [X, Buffer(63, [1], b" ")], [Y], foreign=foreign
-    ),
+    "raises": calls("fails"),
+    "wrong dtype": calls("same", [BYTES]),
+    "wrong count": calls("same", [X], [Y, Y]),
+    "object": calls("object"),
+    "unknown dtype": calls("same", [X, Buffer(63, [1], b" ")]),
     "gone": lambda foreign: call(0, [X], [Y], foreign=foreign),
-    "malformed": lambda foreign: call(
-        TARGETS["same"], [X], [Y], sub_byte_operands=[9, 9], foreign=foreign
-    ),
-    "attributes": lambda foreign: call(TARGETS["same"], [X], [Y], attributes=[], foreign=foreign),
+    "malformed": calls("same", sub_byte_operands=[9, 9]),
+    "attributes": calls("same", said=[]),
     "registry": lambda foreign: runtime.find(str(id(Target(lambda: None)))),
     "duplicate name": lambda foreign: refuse(),
     "dtype": lambda foreign: runtime.set_dtype(INT4, np.dtype(ml_dtypes.int4), "int4"),

@@ -120,12 +120,3 @@ def test_one_of_several_that_does_not_fit(kind: Any, last: Any) -> None:
     done = call(Target(lambda: kind((np.float32(1.5), last))), [], results)
     assert done.code != 0
     assert done.untouched
-
-
-@pytest.mark.parametrize("kind", [list, tuple])
-def test_too_many_and_too_few(kind: Any) -> None:
-    for count in (0, 1, 3):
-        values = kind([np.float32(1)] * count)
-        done = call(Target(lambda values=values: values), [], [Buffer.result(())] * 2)
-        assert (done.code, done.untouched) == (3, True)
-        assert f"returns {count} values, but expects to see 2" in done.message

@@ -1,24 +1,46 @@
-"""The handler, called by many threads at once, from within callbacks, and after a fork."""
+"""The handler, called by many threads at once, from within callbacks, and after a fork.
+
+Calls of one run take turns, unless their callback is concurrent.
+"""
 
 import functools
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.support.native.frames import Buffer, Outcome, Target, call, native, run_python, runtime
+from tests.support.native.frames import (
+    Buffer,
+    Outcome,
+    Target,
+    call,
+    calling,
+    native,
+    run_python,
+    runtime,
+)
+from tests.support.threads import PATIENCE, Alone
 
-TIMEOUT = 60
 SLOW = 0.002  # ten times what makes a callback worth another thread
 
 X = Buffer.of(np.arange(1000, dtype=np.float32))
 Y = Buffer.result((1000,))
+
+
+Call = Callable[..., Outcome]
+
+
+@pytest.fixture(params=["host", "gpu"])
+def call_there(request: pytest.FixtureRequest) -> Iterator[Call]:
+    """Calls from a program on the CPU, and from one on a GPU that there is not."""
+    with calling(request.param) as call_of_place:
+        yield call_of_place
 
 
 def together(count: int, function: Callable[[int], Any]) -> list[Any]:
@@ -26,7 +48,7 @@ def together(count: int, function: Callable[[int], Any]) -> list[Any]:
     start = threading.Barrier(count)
 
     def run(index: int) -> Any:
-        start.wait(TIMEOUT)
+        start.wait(PATIENCE)
         return function(index)
 
     with ThreadPoolExecutor(count) as pool:
@@ -40,14 +62,15 @@ def spin() -> None:
         pass
 
 
-def test_many_threads_get_their_own_results() -> None:
+def test_many_threads_get_their_own_results(call_there: Call) -> None:
     target = Target(lambda x, n: x * n)
 
     def calls(index: int) -> bool:
         right = []
         for n in range(100):
             factor = np.float32(100 * index + n)
-            done = call(target, [X, Buffer.of(factor)], [Y], foreign=n % 2 == 0, token=n % 3 == 0)
+            foreign, token = n % 2 == 0, n % 3 == 0
+            done = call_there(target, [X, Buffer.of(factor)], [Y], foreign=foreign, token=token)
             right.append(done.code == 0 and done.array()[1] == factor)
         return all(right)
 
@@ -56,7 +79,7 @@ def test_many_threads_get_their_own_results() -> None:
 
 
 def _wait(meeting: threading.Barrier) -> None:
-    meeting.wait(TIMEOUT)
+    meeting.wait(PATIENCE)
 
 
 def _call_foreign(target: Target, token: bool, _: int) -> Outcome:
@@ -73,7 +96,7 @@ def test_callbacks_of_foreign_threads_may_wait_for_each_other(token: bool) -> No
         assert [one.message for one in done] == [""] * count
 
 
-def test_foreign_threads_hand_their_callbacks_over() -> None:
+def test_foreign_threads_hand_their_callbacks_over(call_there: Call) -> None:
     """To threads that last, with what Python keeps for each; XLA's own are free meanwhile."""
     local, calls = threading.local(), []
 
@@ -83,7 +106,7 @@ def test_foreign_threads_hand_their_callbacks_over() -> None:
 
     target = Target(count)
     for _ in range(100):
-        assert call(target, foreign=True).code == 0
+        assert call_there(target, foreign=True).code == 0
     assert max(calls) > 1
 
 
@@ -99,21 +122,18 @@ def test_slow_concurrent_callbacks_overlap_and_others_stay_on_their_thread() -> 
     assert [thread == here for thread in threads] == [True, False, True, True]
 
 
-def nested(depth: int, foreign: bool) -> int:
+@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+def test_callbacks_call_the_handler_again(call_there: Call, foreign: bool) -> None:
     def enter(left: Any) -> Any:
         if left == 0:
             return np.int32(0)
-        done = call(target, [Buffer.of(np.int32(left - 1))], [result], foreign=foreign)
+        done = call_there(target, [Buffer.of(np.int32(left - 1))], [result], foreign=foreign)
         return done.array() + np.int32(1)
 
     result = Buffer.result((), np.int32)
     target = Target(enter)
-    return int(call(target, [Buffer.of(np.int32(depth))], [result], foreign=foreign).array())
-
-
-@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
-def test_callbacks_call_the_handler_again(foreign: bool) -> None:
-    assert nested(30, foreign) == 30
+    done = call_there(target, [Buffer.of(np.int32(30))], [result], foreign=foreign)
+    assert done.array() == 30
 
 
 def test_threads_that_a_callback_starts_and_waits_for() -> None:
@@ -215,7 +235,7 @@ def in_child(function: Callable[[], Outcome]) -> int:
     child = os.fork()
     if child == 0:
         os._exit(function().code)
-    deadline = time.monotonic() + TIMEOUT
+    deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
@@ -224,6 +244,52 @@ def in_child(function: Callable[[], Outcome]) -> int:
     os.kill(child, 9)
     os.waitpid(child, 0)
     raise TimeoutError("the child hangs")
+
+
+@pytest.mark.parametrize("token", [False, True], ids=["no token", "token"])
+@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+def test_calls_of_a_run_do_not_overlap(foreign: bool, token: bool) -> None:
+    alone = Alone()
+    targets = [Target(alone) for _ in range(4)]
+    with ThreadPoolExecutor(8) as pool:
+        done = pool.map(
+            lambda i: call(targets[i % 4], [X], [Y], foreign=foreign, token=token, run=7), range(40)
+        )
+        assert [one.message for one in done] == [""] * 40
+    assert (alone.overlaps, alone.calls) == (0, 40)
+    assert native.live_objects() == 0
+
+
+def test_calls_of_other_runs_and_of_concurrent_callbacks_overlap() -> None:
+    together = threading.Barrier(4)
+
+    def meet(x: Any) -> Any:
+        together.wait(PATIENCE)
+        return x
+
+    one, other = Target(meet), Target(meet, convention={"concurrent": True})
+    calls = [(one, 1), (one, 2), (other, 1), (other, 1)]
+    with ThreadPoolExecutor(4) as pool:
+        done = pool.map(lambda c: call(c[0], [X], [Y], foreign=True, run=c[1]), calls)
+        assert [done.message for done in done] == [""] * 4
+
+
+def test_a_call_that_fails_gives_its_turn_back() -> None:
+    def fail(x: Any) -> Any:
+        raise KeyError("no such sensor")
+
+    failing, right = Target(fail), Target(lambda x: x + 1)
+    for foreign in (False, True):
+        assert "no such sensor" in call(failing, [X], [Y], foreign=foreign, run=3).message
+        assert call(right, [X], [Y], foreign=foreign, run=3).array()[0] == 1
+
+
+def test_a_call_runs_another_program() -> None:
+    def outer(x: Any) -> Any:
+        return call(inner, [Buffer.of(x)], [Y], foreign=True, run=2).array()
+
+    inner = Target(lambda x: x + 1)
+    assert call(Target(outer), [X], [Y], foreign=True, run=1).array()[0] == 1
 
 
 FORK = """
@@ -235,6 +301,24 @@ assert call(target, foreign=True).code == 0  # leaves an idle thread behind
 for foreign in (True, False):
     assert tests.in_child(lambda: call(target, foreign=foreign)) == 0
 assert call(target, foreign=True).code == 0
+"""
+
+FORKING = """
+import os
+import numpy as np
+from tests.support.native.frames import Buffer, Target, call
+
+x, y = Buffer.of(np.float32(1)), Buffer.result(())
+
+def fork(v):
+    child = os.fork()
+    if child == 0:
+        right = call(Target(lambda v: v + 1), [x], [y], run=2).array() == 2
+        os._exit(0 if right else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    return v
+
+assert call(Target(fork), [x], [y], run=1).message == ""
 """
 
 NO_THREADS = """
@@ -258,7 +342,9 @@ assert native.live_objects() == 0
 """
 
 
-@pytest.mark.parametrize("script", [FORK, NO_THREADS], ids=["fork", "no threads"])
+@pytest.mark.parametrize(
+    "script", [FORK, FORKING, NO_THREADS], ids=["fork", "a fork in a turn", "no threads"]
+)
 def test_in_a_process_of_its_own(script: str) -> None:
     done = run_python("-c", script)
     assert (done.returncode, done.stderr) == (0, "")

@@ -35,6 +35,12 @@ Failure NotAnArray(size_t index) {
                                        "as arrays have.");
 }
 
+Failure RefusedResult(size_t index) {
+  return Failure(kInvalidArgument, "hostcall: result " + std::to_string(index) +
+                                       " of a Python function has a shape that the caller does "
+                                       "not take.");
+}
+
 // Returns the lengths of strings, followed by the strings.
 std::string Packed(const std::vector<std::string_view>& strings) {
   std::string packed;
@@ -118,11 +124,7 @@ void Arena::Read(const std::vector<ArrayPlace>& results, uint64_t limit, ResultS
       throw BadFrame("a result has another size than its shape");
     }
     char* bytes = sink.Allocate(i, place.shape, place.size);
-    if (bytes == nullptr) {
-      throw Failure(kInvalidArgument, "hostcall: result " + std::to_string(i) +
-                                          " of a Python function has a shape that the caller does "
-                                          "not take.");
-    }
+    if (bytes == nullptr) throw RefusedResult(i);
     ReadAt(place.offset, bytes, place.size);
   }
 }
@@ -173,11 +175,7 @@ void Arena::ReadStrings(size_t index, const ArrayPlace& place, int64_t count,
     rest.remove_prefix(length);
   }
   if (!rest.empty()) throw BadFrame("the strings of a result are shorter than their place");
-  if (!sink.AllocateStrings(index, place.shape)) {
-    throw Failure(kInvalidArgument, "hostcall: result " + std::to_string(index) +
-                                        " of a Python function has a shape that the caller does "
-                                        "not take.");
-  }
+  if (!sink.AllocateStrings(index, place.shape)) throw RefusedResult(index);
   for (size_t i = 0; i < strings.size(); ++i) sink.SetString(index, i, strings[i]);
 }
 

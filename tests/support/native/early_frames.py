@@ -7,7 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.native.frames import INT64, Attribute, Buffer, Outcome, Target, call, runtime
+from tests.support.native.frames import (
+    INT64,
+    Buffer,
+    Outcome,
+    Target,
+    attributes,
+    call,
+    runtime,
+)
 
 START, GATE, DONE = (
     runtime.early_handlers()[f"hostcall_{name}"] for name in ("start", "gate", "done")
@@ -20,19 +28,6 @@ def described(results: Sequence[Buffer]) -> list[int]:
     return [n for result in results for n in (result.code, len(result.dims), *result.dims)]
 
 
-def attributes(
-    target: Target | int, results: Sequence[int], **pairs: Sequence[int]
-) -> list[Attribute]:
-    """All attributes of it."""
-    number = target if isinstance(target, int) else target.id
-    names = ("dynamic_operands", "dynamic_results", "results", "sub_byte_operands")
-    arrays = {**dict.fromkeys((*names, "sub_byte_results"), ()), **pairs, "results": results}
-    return [
-        ("callback", INT64, True, [number]),
-        *((name, INT64, False, list(numbers)) for name, numbers in sorted(arrays.items())),
-    ]
-
-
 def start(
     target: Target | int,
     operands: Sequence[Buffer],
@@ -41,14 +36,14 @@ def start(
     **pairs: Sequence[int],
 ) -> Outcome:
     """Begins a call; the only result is its handle."""
-    said = attributes(target, described(results), **pairs)
-    return call(target, operands, [HANDLE], entry=START, attributes=said, foreign=foreign)
+    said = attributes(target, results=described(results), **pairs)
+    return call(target, operands, [HANDLE], entry=START, said=said, foreign=foreign)
 
 
 def take(handle: Any, results: Sequence[Buffer], foreign: bool = False) -> Outcome:
     """Takes the results of a call that has begun."""
     operands = [Buffer.of(np.int64(handle)), Buffer.of(np.int64(0))]
-    return call(0, operands, results, entry=DONE, attributes=[], foreign=foreign)
+    return call(0, operands, results, entry=DONE, said=[], foreign=foreign)
 
 
 def start_and_take(

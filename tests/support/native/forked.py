@@ -45,9 +45,8 @@ class Owner:
 def lets_go() -> bool:
     """Whether code that was called and is not needed any more is let go of."""
     number = runtime.register_c_function("status", native.native_code["status"], 1, False, True)
-    attributes = [("callback", INT64, True, [number])]
-    operands = [Buffer.of(np.int32(0))]
-    done = call(number, operands, attributes=attributes, entry=runtime.native_handler())
+    said = [("callback", INT64, True, [number])]
+    done = call(number, [Buffer.of(np.int32(0))], said=said, entry=runtime.native_handler())
     owner = Owner()
     alive = weakref.ref(owner)
     runtime.unregister_native(number, owner)

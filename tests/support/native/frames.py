@@ -131,7 +131,7 @@ def call(
     foreign: bool = False,
     token: bool = False,
     stage: int = 3,
-    attributes: Sequence[Attribute] | None = None,
+    said: Sequence[Attribute] | None = None,
     entry: Any = None,
     on_device: bool = False,
     run: int = -1,
@@ -145,7 +145,7 @@ def call(
       foreign: whether a thread that Python does not know makes the call.
       token: whether an operand and a result of that type come last.
       stage: XLA's execution stage.
-      attributes: all of them, where others are wanted than the right ones.
+      said: all attributes, where others are wanted than the right ones.
       entry: the handler, in its capsule, where it is not one of callbacks.
       on_device: whether the buffers are in the memory of a device, with the driver DRIVER.
       run: the id of the program's run; of no known one if it is left out.
@@ -153,10 +153,10 @@ def call(
     """
     if entry is None:
         entry = runtime.cuda_handler() if on_device else handler
-    if attributes is None:
-        attributes = _attributes(target, pairs)
+    if said is None:
+        said = attributes(target, **pairs)
     last = [TOKEN_BUFFER] if token else []
-    frame = _frame([*operands, *last], [*results, *last], attributes)
+    frame = _frame([*operands, *last], [*results, *last], said)
     code, message, data = native.call(entry, *frame, foreign, stage, on_device, run)
     return Outcome(code, message.decode(), data[: len(results)], list(results))
 
@@ -174,14 +174,24 @@ def fake_gpu() -> Iterator[None]:
     assert left == (0, 0, 0), left
 
 
+@contextlib.contextmanager
+def calling(place: str) -> Iterator[Callable[..., Outcome]]:
+    """Gives `call` for the place "host", and for "gpu" what calls on a GPU that there is not."""
+    if place == "host":
+        yield call
+        return
+    with fake_gpu():
+        yield call_on_gpu
+
+
 def repeat(target: Target, results: Sequence[Buffer] = ()) -> None:
     """Calls the handler on a foreign thread, again and again until the process exits."""
-    native.repeat(handler, *_frame([], results, _attributes(target, {})))
+    native.repeat(handler, *_frame([], results, attributes(target)))
 
 
 def call_at_exit(target: Target) -> None:
     """Calls the handler when the interpreter is gone, and prints what comes of it."""
-    native.call_at_exit(handler, *_frame([], [], _attributes(target, {})))
+    native.call_at_exit(handler, *_frame([], [], attributes(target)))
 
 
 def run_python(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -209,18 +219,30 @@ def random_array(rng: random.Random, shape: Shape, dtype: np.dtype[Any]) -> np.n
     return bits.view(dtype).reshape(shape)
 
 
-def _attributes(target: Target | int, pairs: Mapping[str, Sequence[int]]) -> list[Attribute]:
-    number = target if isinstance(target, int) else target.id
-    arrays = [(name, INT64, False, list(pairs.get(name, ()))) for name in PAIRS]
-    return [("callback", INT64, True, [number]), *arrays]
+def attributes(
+    target: Target | int, scalars: Mapping[str, int] | None = None, /, **arrays: Sequence[int]
+) -> list[Attribute]:
+    """All attributes of a call, in the order that XLA has them in."""
+    numbers = {"callback": target if isinstance(target, int) else target.id, **(scalars or {})}
+    lists: dict[str, Sequence[int]] = {**dict.fromkeys(PAIRS, ()), **arrays}
+    said: list[Attribute] = [(name, INT64, True, [number]) for name, number in numbers.items()]
+    said += [(name, INT64, False, list(values)) for name, values in lists.items()]
+    return sorted(said)
+
+
+def assert_fails(done: Outcome, code: int, *texts: str) -> None:
+    """Asserts that a call failed with a message that has these texts."""
+    assert done.code == code, done.message
+    for text in texts:
+        assert text in done.message, done.message
 
 
 def _frame(
-    operands: Sequence[Buffer], results: Sequence[Buffer], attributes: Sequence[Attribute]
+    operands: Sequence[Buffer], results: Sequence[Buffer], said: Sequence[Attribute]
 ) -> tuple[list[Any], list[Any], list[Attribute]]:
     """What the module `_frames` makes a call frame of."""
     return (
         [(one.code, list(one.dims), one.data) for one in operands],
         [(one.code, list(one.dims), len(one.data)) for one in results],
-        list(attributes),
+        list(said),
     )

@@ -8,29 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.native.frames import (
-    INT64,
-    PAIRS,
-    Attribute,
-    Buffer,
-    Outcome,
-    Target,
-    call,
-    runtime,
-)
+from tests.support.native.frames import Buffer, Outcome, Target, attributes, call, runtime
 
 JOINT = runtime.joint_handler()
-
-
-def attributes(
-    target: Target | int, shards: int, devices: int, **pairs: Sequence[int]
-) -> list[Attribute]:
-    """All attributes of one, in the order that XLA has them in."""
-    number = target if isinstance(target, int) else target.id
-    numbers = {"callback": number, "shards": shards, "devices": devices}
-    scalars: list[Attribute] = [(name, INT64, True, [n]) for name, n in numbers.items()]
-    arrays: list[Attribute] = [(name, INT64, False, list(pairs.get(name, ()))) for name in PAIRS]
-    return sorted(scalars + arrays)
 
 
 class Devices:
@@ -48,9 +28,9 @@ class Devices:
         """A device comes to a call with one array, and takes one like it."""
         operands = [Buffer.of(np.int32(shard)), Buffer.of(value)]
         results = [Buffer.result(np.shape(value))]
-        said = attributes(target, shards, devices)
+        said = attributes(target, {"shards": shards, "devices": devices})
         return self._pool.submit(
-            call, target, operands, results, entry=JOINT, attributes=said, foreign=True, **how
+            call, target, operands, results, entry=JOINT, said=said, foreign=True, **how
         )
 
     def meet(self, target: Target, values: Sequence[tuple[int, Any]], **how: Any) -> list[Outcome]:

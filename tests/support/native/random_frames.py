@@ -19,7 +19,6 @@ from tests.support.native.frames import (
     INT4,
     INT8,
     INT32,
-    INT64,
     PAIRS,
     QUANTIZED,
     TOKEN,
@@ -27,6 +26,7 @@ from tests.support.native.frames import (
     Buffer,
     Outcome,
     Target,
+    attributes,
     call,
     random_array,
 )
@@ -102,7 +102,7 @@ class Fuzzer:
             foreign=frame.foreign,
             token=frame.token,
             on_device=frame.on_device,
-            attributes=frame.attributes,
+            said=frame.attributes,
             **frame.pairs,
         )
 
@@ -257,10 +257,9 @@ class Fuzzer:
 
     def odd_attributes(self, frame: Frame, target: Target) -> None:
         rng = self.rng
-        attributes: list[Attribute] = [("callback", INT64, True, [target.id])]
-        attributes += [(name, INT64, False, frame.pairs.get(name, [])) for name in PAIRS]
-        at = rng.randrange(len(attributes))
-        name, code, scalar, values = attributes.pop(at)
+        said = attributes(target, **frame.pairs)
+        at = rng.randrange(len(said))
+        name, code, scalar, values = said.pop(at)
         odd: list[Attribute] = rng.choice(
             [
                 [],
@@ -270,7 +269,7 @@ class Fuzzer:
                 [(name, code, scalar, values)] * 2,
             ]
         )
-        frame.attributes = attributes[:at] + odd + attributes[at:]
+        frame.attributes = said[:at] + odd + said[at:]
 
 
 class _Meddles:
