@@ -1,9 +1,12 @@
 #include "call_kernel.h"
 
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "device_integers.h"
 #include "tensorflow/compiler/jit/defs.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/common_runtime/device.h"
@@ -11,13 +14,16 @@
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/protobuf/config.pb.h"
-#include "wrapped_kernel.h"
 
 namespace hostcall {
 
+using tensorflow::AsyncOpKernel;
 using tensorflow::DeviceType;
+using tensorflow::MemoryTypeVector;
 using tensorflow::NodeDef;
 using tensorflow::NodeProperties;
+using tensorflow::OpKernelContext;
+using tensorflow::Tensor;
 using tensorflow::XlaOpRegistry;
 
 namespace {
@@ -33,13 +39,12 @@ class OwnRendezvous : public tensorflow::PrivateIntraProcessRendezvous {
 // Call that supplies a rendezvous if its caller has none, as in functions of an iterator that
 // sessions share. TensorFlow's call would ask the function runtime for one, which a shared
 // iterator's runtime cannot make.
-class MeetingCall : public tensorflow::AsyncOpKernel {
+class MeetingCall : public AsyncOpKernel {
  public:
-  MeetingCall(tensorflow::OpKernelConstruction* construction,
-              std::unique_ptr<tensorflow::OpKernel> call)
+  MeetingCall(tensorflow::OpKernelConstruction* construction, KernelPtr call)
       : AsyncOpKernel(construction), call_(std::move(call)) {}
 
-  void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
+  void ComputeAsync(OpKernelContext* ctx, DoneCallback done) override {
     tensorflow::RendezvousInterface* const callers = ctx->rendezvous();
     const std::shared_ptr<OwnRendezvous> own = MakeRendezvous(*ctx);
     ctx->params()->rendezvous = own.get();
@@ -51,7 +56,7 @@ class MeetingCall : public tensorflow::AsyncOpKernel {
 
  private:
   // Returns null if TensorFlow should make the rendezvous; its own can also reach other processes.
-  static std::shared_ptr<OwnRendezvous> MakeRendezvous(const tensorflow::OpKernelContext& ctx) {
+  static std::shared_ptr<OwnRendezvous> MakeRendezvous(const OpKernelContext& ctx) {
     tensorflow::RendezvousInterface* const callers = ctx.rendezvous();
     const bool runtime_makes_them =
         callers != nullptr && dynamic_cast<OwnRendezvous*>(callers) == nullptr;
@@ -59,8 +64,149 @@ class MeetingCall : public tensorflow::AsyncOpKernel {
     return std::make_shared<OwnRendezvous>(ctx.function_library()->device_mgr());
   }
 
-  const std::unique_ptr<tensorflow::OpKernel> call_;
+  const KernelPtr call_;
 };
+
+using Then = std::function<void(const absl::Status&, const std::vector<Tensor>&)>;
+
+// Copies tensors from the device to the host, or the other way, and gives `then` the copies.
+void CopyAll(OpKernelContext* ctx, std::vector<Tensor> tensors, bool to_host, Then then) {
+  struct Copies {
+    void Finish(const absl::Status& copied) {
+      {
+        std::lock_guard<std::mutex> lock(mutex);
+        status.Update(copied);
+      }
+      if (--left == 0) then(status, to);
+    }
+
+    std::vector<Tensor> from, to;
+    Then then;
+    std::atomic<size_t> left;
+    std::mutex mutex;
+    absl::Status status;
+  };
+  const auto copies = std::make_shared<Copies>();
+  copies->from = std::move(tensors);
+  copies->to.resize(copies->from.size());
+  copies->then = std::move(then);
+  copies->left = copies->from.size() + 1;
+  tensorflow::AllocatorAttributes attributes;
+  attributes.set_on_host(to_host);
+  attributes.set_gpu_compatible(to_host);
+  for (size_t i = 0; i < copies->from.size(); ++i) {
+    const Tensor& from = copies->from[i];
+    const absl::Status allocated =
+        ctx->allocate_temp(from.dtype(), from.shape(), &copies->to[i], attributes);
+    if (!allocated.ok()) return copies->then(allocated, {});
+  }
+  auto* const device = static_cast<tensorflow::Device*>(ctx->device());
+  const auto finish = [copies](const absl::Status& copied) { copies->Finish(copied); };
+  for (size_t i = 0; i < copies->from.size(); ++i) {
+    if (to_host) {
+      ctx->op_device_context()->CopyDeviceTensorToCPU(&copies->from[i], "", device, &copies->to[i],
+                                                      finish);
+    } else {
+      ctx->op_device_context()->CopyCPUTensorToDevice(&copies->from[i], device, &copies->to[i],
+                                                      finish);
+    }
+  }
+  copies->Finish(absl::OkStatus());
+}
+
+// Call that takes and returns 32-bit integers on the device. On a GPU, TensorFlow's functions have
+// them in host memory, since most of them are shapes and indices. Programs have them on the device,
+// like all other values.
+class IntegersOnDevice : public AsyncOpKernel {
+ public:
+  IntegersOnDevice(tensorflow::OpKernelConstruction* construction, std::vector<int> inputs,
+                   std::vector<int> outputs, KernelPtr call)
+      : AsyncOpKernel(construction),
+        inputs_(std::move(inputs)),
+        outputs_(std::move(outputs)),
+        call_(std::move(call)) {}
+
+  void ComputeAsync(OpKernelContext* ctx, DoneCallback done) override {
+    std::vector<Tensor> inputs;
+    for (const int i : inputs_) inputs.push_back(ctx->input(i));
+    CopyAll(ctx, std::move(inputs), /*to_host=*/true,
+            [this, ctx, done](const absl::Status& copied, const std::vector<Tensor>& copies) {
+              OP_REQUIRES_OK_ASYNC(ctx, copied, done);
+              // Leave the thread that reports copies: creating a kernel may need a copy, which
+              // would wait for this thread.
+              (*ctx->runner())([this, ctx, copies, done] { Call(ctx, copies, done); });
+            });
+  }
+
+ private:
+  // One run of the call.
+  struct Run {
+    std::vector<Tensor> copies;  // of the moved inputs
+    std::vector<tensorflow::TensorValue> inputs;
+    std::unique_ptr<InnerContext> inner;
+  };
+
+  void Call(OpKernelContext* ctx, std::vector<Tensor> copies, const DoneCallback& done) {
+    const auto run = std::make_shared<Run>();
+    run->copies = std::move(copies);
+    OpKernelContext::Params params = ParamsOf(*ctx);
+    run->inputs.assign(params.inputs.begin(), params.inputs.end());
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      run->inputs[inputs_[i]] = tensorflow::TensorValue(&run->copies[i]);
+    }
+    params.inputs = run->inputs;
+    run->inner = std::make_unique<InnerContext>(params, ctx->num_outputs(), call_.get());
+    call_->AsAsync()->ComputeAsync(run->inner->get(), [this, ctx, run, done] {
+      run->inner->HandOver(ctx);
+      Return(ctx, done);
+    });
+  }
+
+  void Return(OpKernelContext* ctx, const DoneCallback& done) {
+    OP_REQUIRES_ASYNC(ctx, ctx->status().ok(), ctx->status(), done);
+    std::vector<int> indices;
+    std::vector<Tensor> outputs;
+    for (const int i : outputs_) {
+      if (ctx->mutable_output(i) == nullptr) continue;
+      indices.push_back(i);
+      outputs.push_back(*ctx->mutable_output(i));
+    }
+    CopyAll(ctx, std::move(outputs), /*to_host=*/false,
+            [ctx, indices, done](const absl::Status& copied, const std::vector<Tensor>& copies) {
+              OP_REQUIRES_OK_ASYNC(ctx, copied, done);
+              for (size_t i = 0; i < indices.size(); ++i) {
+                *ctx->mutable_output(indices[i]) = copies[i];
+              }
+              done();
+            });
+  }
+
+  const std::vector<int> inputs_, outputs_;  // indices of the moved values
+  const KernelPtr call_;
+};
+
+// Returns the indices of values that the call has in host memory and a program on the device, and
+// moves them in `memory`.
+std::vector<int> MoveToDevice(const tensorflow::DataTypeVector& types, MemoryTypeVector* memory) {
+  std::vector<int> moved;
+  for (size_t i = 0; i < std::min(memory->size(), types.size()); ++i) {
+    if (types[i] != tensorflow::DT_INT32 || (*memory)[i] != tensorflow::HOST_MEMORY) continue;
+    (*memory)[i] = tensorflow::DEVICE_MEMORY;
+    moved.push_back(static_cast<int>(i));
+  }
+  return moved;
+}
+
+absl::Status TakeIntegersOnDevice(const KernelRequest& request, KernelPtr* call) {
+  // A CPU has only one memory, so no value has to move.
+  if (request.runtime->device()->device_type() == tensorflow::DEVICE_CPU) return absl::OkStatus();
+  MemoryTypeVector takes = (*call)->input_memory_types(), returns = (*call)->output_memory_types();
+  std::vector<int> taken = MoveToDevice(request.props->input_types, &takes);
+  std::vector<int> returned = MoveToDevice(request.props->output_types, &returns);
+  if (taken.empty() && returned.empty()) return absl::OkStatus();
+  return WrapKernelBetween<IntegersOnDevice>(takes, returns, request, call, std::move(taken),
+                                             std::move(returned));
+}
 
 // Returns true if a function on several devices has its 32-bit integers on a device of `type`, as
 // programs do. Otherwise they are in host memory. The list of types is TensorFlow's.
@@ -107,9 +253,7 @@ absl::StatusOr<std::shared_ptr<const NodeProperties>> CallInPlaceOf(
     const NodeDef& replaced, const std::string& function, const tensorflow::DataTypeVector& inputs,
     const tensorflow::DataTypeVector& outputs, NodeDef call) {
   const tensorflow::OpDef* op = nullptr;
-  absl::Status status =
-      tensorflow::OpRegistry::Global()->LookUpOpDef("StatefulPartitionedCall", &op);
-  if (!status.ok()) return status;
+  TF_RETURN_IF_ERROR(tensorflow::OpRegistry::Global()->LookUpOpDef("StatefulPartitionedCall", &op));
   call.set_name(replaced.name());
   call.set_op(op->name());
   call.set_device(replaced.device());
@@ -127,56 +271,45 @@ absl::StatusOr<std::shared_ptr<const NodeProperties>> CallOf(const std::string& 
                                                              bool has_effects, bool sequential) {
   NodeDef node;
   *node.mutable_input() = props.node_def.input();
-  absl::Status status = CopyOptions(props.node_def, has_effects, sequential, &node);
-  if (!status.ok()) return status;
+  TF_RETURN_IF_ERROR(CopyOptions(props.node_def, has_effects, sequential, &node));
   return CallInPlaceOf(props.node_def, function, props.input_types, props.output_types,
                        std::move(node));
 }
 
-absl::Status CreateCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
-                              const std::shared_ptr<const NodeProperties>& call,
-                              std::unique_ptr<tensorflow::OpKernel>* kernel) {
-  absl::Status status = CreateInnerCallKernel(runtime, call, kernel);
-  if (!status.ok() || HasIntegersOnDevice(runtime->device()->device_type())) return status;
-  return TakeIntegersOnDevice(runtime, call, kernel);
+absl::Status CreateCallKernel(const KernelRequest& call, KernelPtr* kernel) {
+  absl::Status status = CreateInnerCallKernel(call, kernel);
+  if (!status.ok() || HasIntegersOnDevice(call.runtime->device()->device_type())) return status;
+  return TakeIntegersOnDevice(call, kernel);
 }
 
-absl::Status CreatePlainCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
-                                   const std::shared_ptr<const NodeProperties>& props,
-                                   const std::string& function,
-                                   std::unique_ptr<tensorflow::OpKernel>* kernel) {
-  const auto call = CallOf(function, *props, /*has_effects=*/false, /*sequential=*/false);
-  if (!call.ok()) return call.status();
-  return CreateCallKernel(runtime, *call, kernel);
+absl::Status CreatePlainCallKernel(const KernelRequest& request, const std::string& function,
+                                   KernelPtr* kernel) {
+  TF_ASSIGN_OR_RETURN(auto call, CallOf(function, *request.props, /*has_effects=*/false,
+                                        /*sequential=*/false));
+  return CreateCallKernel({request.runtime, std::move(call)}, kernel);
 }
 
-absl::Status CreateKernelFor(const std::string& device_type,
-                             tensorflow::FunctionLibraryRuntime* runtime,
-                             const std::shared_ptr<const NodeProperties>& props,
-                             std::unique_ptr<tensorflow::OpKernel>* kernel) {
-  tensorflow::Device* device = runtime->device();
+absl::Status CreateKernelFor(const std::string& device_type, const KernelRequest& request,
+                             KernelPtr* kernel) {
+  tensorflow::Device* device = request.runtime->device();
   tensorflow::OpKernel* created = nullptr;
   absl::Status status = tensorflow::CreateOpKernel(
-      DeviceType(device_type), device, device->GetAllocator({}), runtime,
-      device->resource_manager(), props, runtime->graph_def_version(), &created);
+      DeviceType(device_type), device, device->GetAllocator({}), request.runtime,
+      device->resource_manager(), request.props, request.runtime->graph_def_version(), &created);
   kernel->reset(created);
   return status;
 }
 
-absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
-                                   const std::shared_ptr<const NodeProperties>& props,
-                                   std::unique_ptr<tensorflow::OpKernel>* kernel) {
-  tensorflow::Device* device = runtime->device();
-  const std::string& device_type = device->device_type();
+absl::Status CreateInnerCallKernel(const KernelRequest& request, KernelPtr* kernel) {
+  const std::string& device_type = request.runtime->device()->device_type();
   const bool is_cpu = device_type == tensorflow::DEVICE_CPU;
   // Devices for which XLA compiles each op have kernels for calls too, but those compile the whole
   // callee.
   const char* type = is_cpu ? tensorflow::DEVICE_CPU : tensorflow::DEVICE_DEFAULT;
-  const auto node = HasIntegersOnDevice(device_type) ? InPlaceOfProgram(*props) : props;
-  if (absl::Status created = CreateKernelFor(type, runtime, node, kernel); !created.ok()) {
-    return created;
-  }
-  return WrapKernel<MeetingCall>(runtime, node, kernel);
+  KernelRequest call = request;
+  if (HasIntegersOnDevice(device_type)) call.props = InPlaceOfProgram(*request.props);
+  TF_RETURN_IF_ERROR(CreateKernelFor(type, call, kernel));
+  return WrapKernel<MeetingCall>(call, kernel);
 }
 
 bool HasKernel(NodeDef node, const DeviceType& device) {

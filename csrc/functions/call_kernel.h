@@ -6,10 +6,9 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/node_properties.h"
-#include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/types.h"
+#include "wrapped_kernel.h"
 
 namespace hostcall {
 
@@ -30,27 +29,19 @@ absl::StatusOr<std::shared_ptr<const tensorflow::NodeProperties>> CallOf(
     bool sequential);
 
 // Creates the kernel of a call that replaces a program and takes its values where a program does.
-absl::Status CreateCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
-                              const std::shared_ptr<const tensorflow::NodeProperties>& call,
-                              std::unique_ptr<tensorflow::OpKernel>* kernel);
+absl::Status CreateCallKernel(const KernelRequest& call, KernelPtr* kernel);
 
 // Creates the kernel of a call to a function without effects in Python and without clusters.
-absl::Status CreatePlainCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
-                                   const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                                   const std::string& function,
-                                   std::unique_ptr<tensorflow::OpKernel>* kernel);
+absl::Status CreatePlainCallKernel(const KernelRequest& request, const std::string& function,
+                                   KernelPtr* kernel);
 
 // Creates TensorFlow's own kernel for a node, on devices of a type. The runtime of a function
 // within a graph does not create one.
-absl::Status CreateKernelFor(const std::string& device_type,
-                             tensorflow::FunctionLibraryRuntime* runtime,
-                             const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                             std::unique_ptr<tensorflow::OpKernel>* kernel);
+absl::Status CreateKernelFor(const std::string& device_type, const KernelRequest& request,
+                             KernelPtr* kernel);
 
 // Creates the kernel of a node that calls a function, inside one that TensorFlow's kernels run.
-absl::Status CreateInnerCallKernel(tensorflow::FunctionLibraryRuntime* runtime,
-                                   const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                                   std::unique_ptr<tensorflow::OpKernel>* kernel);
+absl::Status CreateInnerCallKernel(const KernelRequest& request, KernelPtr* kernel);
 
 // Returns true if an op has a kernel for devices of a type.
 bool HasKernel(tensorflow::NodeDef node, const tensorflow::DeviceType& device);

@@ -50,8 +50,7 @@ bool WasNeverCompiled(const OpKernelContext& ctx, const std::string& function) {
 class FallbackKernel : public AsyncOpKernel {
  public:
   FallbackKernel(tensorflow::OpKernelConstruction* construction, LaunchedFunction function,
-                 MakeFallback make, std::function<void()> on_success,
-                 std::unique_ptr<OpKernel> launch)
+                 MakeFallback make, std::function<void()> on_success, KernelPtr launch)
       : AsyncOpKernel(construction),
         function_(std::move(function)),
         fallback_(std::move(make)),
@@ -136,19 +135,17 @@ class FallbackKernel : public AsyncOpKernel {
   const LaunchedFunction function_;
   LazyKernel<std::string> fallback_;
   const std::function<void()> on_success_;
-  const std::unique_ptr<OpKernel> launch_;
+  const KernelPtr launch_;
   std::atomic<AsyncOpKernel*> settled_{nullptr};  // the fallback, once it has worked
   std::atomic<bool> is_announced_{false};
 };
 
 }  // namespace
 
-absl::Status FallBackOnRefusal(tensorflow::FunctionLibraryRuntime* runtime,
-                               const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                               LaunchedFunction function, MakeFallback make,
-                               std::function<void()> on_success,
-                               std::unique_ptr<OpKernel>* launch) {
-  return WrapKernel<FallbackKernel>(runtime, props, launch, std::move(function), std::move(make),
+absl::Status FallBackOnRefusal(const KernelRequest& request, LaunchedFunction function,
+                               MakeFallback make, std::function<void()> on_success,
+                               KernelPtr* launch) {
+  return WrapKernel<FallbackKernel>(request, launch, std::move(function), std::move(make),
                                     std::move(on_success));
 }
 

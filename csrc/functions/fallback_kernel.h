@@ -2,14 +2,10 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "tensorflow/core/framework/function.h"
-#include "tensorflow/core/framework/node_properties.h"
-#include "tensorflow/core/framework/op_kernel.h"
 #include "wrapped_kernel.h"
 
 namespace hostcall {
@@ -43,10 +39,8 @@ inline absl::Status RefusalOfOurs(std::string_view message) {
 // Wraps the kernel that launches a function. If XLA refuses the function, the wrapper runs the
 // fallback. No part of the program has run by then, so side effects happen once. `on_success`, if
 // not null, is called once, when the program has run.
-absl::Status FallBackOnRefusal(tensorflow::FunctionLibraryRuntime* runtime,
-                               const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                               LaunchedFunction function, MakeFallback make,
-                               std::function<void()> on_success,
-                               std::unique_ptr<tensorflow::OpKernel>* launch);
+absl::Status FallBackOnRefusal(const KernelRequest& request, LaunchedFunction function,
+                               MakeFallback make, std::function<void()> on_success,
+                               KernelPtr* launch);
 
 }  // namespace hostcall

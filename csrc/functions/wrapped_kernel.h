@@ -10,8 +10,22 @@
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/node_properties.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/statusor.h"
 
 namespace hostcall {
+
+using KernelPtr = std::unique_ptr<tensorflow::OpKernel>;
+
+// A node that a kernel is to be made for, and the runtime of the function that the node is in.
+struct KernelRequest {
+  tensorflow::FunctionLibraryRuntime* runtime;
+  std::shared_ptr<const tensorflow::NodeProperties> props;
+
+  const tensorflow::FunctionLibraryDefinition& library() const {
+    return *runtime->GetFunctionLibraryDefinition();
+  }
+};
 
 // Moves strings to the host. A program's kernel has all types on the device, even strings, which a
 // program never has. A replacement of the program may have them.
@@ -28,14 +42,13 @@ inline tensorflow::MemoryTypeVector WithStringsOnHost(tensorflow::MemoryTypeVect
 template <typename Kernel, typename... Args>
 absl::Status WrapKernelBetween(const tensorflow::MemoryTypeVector& inputs,
                                const tensorflow::MemoryTypeVector& outputs,
-                               tensorflow::FunctionLibraryRuntime* runtime,
-                               const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                               std::unique_ptr<tensorflow::OpKernel>* launch, Args&&... args) {
+                               const KernelRequest& request, KernelPtr* launch, Args&&... args) {
   absl::Status status;
-  tensorflow::Device* device = runtime->device();
+  tensorflow::Device* device = request.runtime->device();
   tensorflow::OpKernelConstruction construction(
-      tensorflow::DeviceType(device->device_type()), device, device->GetAllocator({}), runtime,
-      device->resource_manager(), props, inputs, outputs, runtime->graph_def_version(), &status);
+      tensorflow::DeviceType(device->device_type()), device, device->GetAllocator({}),
+      request.runtime, device->resource_manager(), request.props, inputs, outputs,
+      request.runtime->graph_def_version(), &status);
   *launch =
       std::make_unique<Kernel>(&construction, std::forward<Args>(args)..., std::move(*launch));
   return status;
@@ -43,16 +56,13 @@ absl::Status WrapKernelBetween(const tensorflow::MemoryTypeVector& inputs,
 
 // Does the same with the memory types of the old kernel, except for strings.
 template <typename Kernel, typename... Args>
-absl::Status WrapKernel(tensorflow::FunctionLibraryRuntime* runtime,
-                        const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                        std::unique_ptr<tensorflow::OpKernel>* launch, Args&&... args) {
+absl::Status WrapKernel(const KernelRequest& request, KernelPtr* launch, Args&&... args) {
   tensorflow::MemoryTypeVector inputs = (*launch)->input_memory_types();
-  inputs.resize(props->input_types.size());  // the inner kernel may take more
-  inputs = WithStringsOnHost(std::move(inputs), props->input_types);
+  inputs.resize(request.props->input_types.size());  // the inner kernel may take more
+  inputs = WithStringsOnHost(std::move(inputs), request.props->input_types);
   const tensorflow::MemoryTypeVector outputs =
-      WithStringsOnHost((*launch)->output_memory_types(), props->output_types);
-  return WrapKernelBetween<Kernel>(inputs, outputs, runtime, props, launch,
-                                   std::forward<Args>(args)...);
+      WithStringsOnHost((*launch)->output_memory_types(), request.props->output_types);
+  return WrapKernelBetween<Kernel>(inputs, outputs, request, launch, std::forward<Args>(args)...);
 }
 
 // Copies the parameters of a context, for the context of another kernel.
@@ -114,7 +124,7 @@ inline void RunInside(tensorflow::AsyncOpKernel* kernel, tensorflow::OpKernelCon
 template <typename... Args>
 class LazyKernel {
  public:
-  using Make = std::function<absl::Status(Args..., std::unique_ptr<tensorflow::OpKernel>*)>;
+  using Make = std::function<absl::Status(Args..., KernelPtr*)>;
 
   explicit LazyKernel(Make make) : make_(std::move(make)) {}
 
@@ -123,16 +133,14 @@ class LazyKernel {
   // Returns the kernel, or null.
   absl::StatusOr<tensorflow::AsyncOpKernel*> Get(const Args&... args) {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (kernel_ == nullptr) {
-      if (absl::Status made = make_(args..., &kernel_); !made.ok()) return made;
-    }
+    if (kernel_ == nullptr) TF_RETURN_IF_ERROR(make_(args..., &kernel_));
     return kernel_ == nullptr ? nullptr : kernel_->AsAsync();
   }
 
  private:
   const Make make_;
   std::mutex mutex_;
-  std::unique_ptr<tensorflow::OpKernel> kernel_;  // set once
+  KernelPtr kernel_;  // set once
 };
 
 using MakeKernel = LazyKernel<>::Make;

@@ -7,21 +7,16 @@
 
 namespace hostcall {
 
-// Makes a mutex of static life free in a forked child, whatever the parent's other threads were
-// doing: fork() waits for it. Call it once for each mutex.
-template <std::mutex& (*mutex)()>
-void HoldAcrossFork() {
-  pthread_atfork([] { mutex().lock(); }, [] { mutex().unlock(); }, [] { mutex().unlock(); });
-}
-
-// A base of classes with one object, which all threads share under `mutex_`. The object is leaked:
-// threads may still use it while the process exits.
+// A base of classes with one object, which all threads share under `mutex_`. fork() waits for the
+// mutex, so that it is free in the child, whatever the parent's other threads were doing. The
+// object is leaked: threads may still use it while the process exits.
 template <typename T>
 class HeldAcrossFork {
  public:
   static T& Global() {
     static T* const global = [] {
-      HoldAcrossFork<&HeldAcrossFork::Mutex>();
+      pthread_atfork([] { Global().mutex_.lock(); }, [] { Global().mutex_.unlock(); },
+                     [] { Global().mutex_.unlock(); });
       return new T();
     }();
     return *global;
@@ -29,9 +24,6 @@ class HeldAcrossFork {
 
  protected:
   std::mutex mutex_;
-
- private:
-  static std::mutex& Mutex() { return Global().mutex_; }
 };
 
 }  // namespace hostcall

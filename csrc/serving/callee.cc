@@ -17,6 +17,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "runtime/native_code.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/statusor.h"
 
 namespace hostcall::serving {
 namespace {
@@ -133,13 +135,11 @@ Table& GlobalTable() {
 }
 
 absl::StatusOr<Callee> MakeCallee(const std::string& text) {
-  absl::StatusOr<Token> token = ParseToken(text);
-  if (!token.ok()) return token.status();
-  Callee callee{text, *std::move(token), nullptr};
-  if (!callee.token.native.has_value()) return callee;
-  auto native = LoadNative(*callee.token.native, callee.token.label);
-  if (!native.ok()) return native.status();
-  callee.native = *std::move(native);
+  TF_ASSIGN_OR_RETURN(Token token, ParseToken(text));
+  Callee callee{text, std::move(token), nullptr};
+  if (callee.token.native.has_value()) {
+    TF_ASSIGN_OR_RETURN(callee.native, LoadNative(*callee.token.native, callee.token.label));
+  }
   return callee;
 }
 
@@ -187,7 +187,7 @@ absl::StatusOr<Shapes> Callee::NativeShapes(const Shapes& inputs) const {
           size.dimension, " of input ", size.input, ", and there is no such dimension."));
     }
   }
-  if (absl::Status checked = CheckTraced(token, shapes); !checked.ok()) return checked;
+  TF_RETURN_IF_ERROR(CheckTraced(token, shapes));
   return shapes;
 }
 
@@ -199,11 +199,10 @@ absl::StatusOr<const Callee*> FindCallee(const std::string& token) {
     if (found != table.callees.end()) return found->second.get();
   }
   // Load without the lock: a library may run its own code when it is loaded.
-  absl::StatusOr<Callee> made = MakeCallee(token);
-  if (!made.ok()) return made.status();
+  TF_ASSIGN_OR_RETURN(Callee made, MakeCallee(token));
   std::lock_guard<std::mutex> lock(table.mutex);
   auto& kept = table.callees[token];
-  if (kept == nullptr) kept = std::make_unique<const Callee>(*std::move(made));
+  if (kept == nullptr) kept = std::make_unique<const Callee>(std::move(made));
   return kept.get();
 }
 

@@ -27,12 +27,6 @@ std::vector<int64_t> ShapeOf(const XLA_FFI_Buffer& buffer) {
   return {buffer.dims, buffer.dims + buffer.rank};
 }
 
-size_t BytesOf(const XLA_FFI_Buffer& buffer) {
-  size_t bytes = ffi::ByteWidth(static_cast<ffi::DataType>(buffer.dtype));
-  for (int64_t i = 0; i < buffer.rank; ++i) bytes *= static_cast<size_t>(buffer.dims[i]);
-  return bytes;
-}
-
 // Result buffers of a program, whose shapes were fixed at compile time.
 class ResultBuffers : public ResultSink {
  public:

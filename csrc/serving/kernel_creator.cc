@@ -107,21 +107,20 @@ class ServingKernelCreator : public tensorflow::CustomKernelCreator {
 
   absl::Status CreateKernel(FunctionLibraryRuntime* runtime,
                             const std::shared_ptr<const NodeProperties>& props,
-                            std::unique_ptr<tensorflow::OpKernel>* kernel) const override {
-    const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
+                            KernelPtr* kernel) const override {
+    const KernelRequest request{runtime, props};
     const std::string& function = CalledFunction(props->node_def);
-    const auto make_plain = [runtime, props, function](const std::string& why, auto* plain) {
+    const auto make_plain = [request, function](const std::string& why, auto* plain) {
       LOG(INFO) << "hostcall: TensorFlow's kernels run the function " << function
                 << ", and XLA does not: " << why;
-      return CreatePlainCallKernel(runtime, props, function, plain);
+      return CreatePlainCallKernel(request, function, plain);
     };
-    if (const std::string reason = ReasonAgainst(function, library); !reason.empty()) {
+    if (const std::string reason = ReasonAgainst(function, request.library()); !reason.empty()) {
       return make_plain(reason, kernel);
     }
-    absl::Status created = xla_.CreateKernel(runtime, props, kernel);
-    if (!created.ok()) return created;
-    const bool calls_host = ReachesScriptOp(props->node_def, library);
-    return FallBackOnRefusal(runtime, props, {function, function, {}, calls_host}, make_plain,
+    TF_RETURN_IF_ERROR(xla_.CreateKernel(runtime, props, kernel));
+    const bool calls_host = ReachesScriptOp(props->node_def, request.library());
+    return FallBackOnRefusal(request, {function, function, {}, calls_host}, make_plain,
                              /*on_success=*/nullptr, kernel);
   }
 

@@ -12,6 +12,8 @@
 #include "runtime/failure.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/statusor.h"
 #include "xla/tsl/concurrency/async_value_ref.h"
 
 namespace hostcall::serving {
@@ -65,7 +67,7 @@ class Buffers {
 
 absl::Status AddInputs(OpKernelContext* ctx, Buffers& buffers, Shapes& shapes) {
   for (int i = 0; i < ctx->num_inputs(); ++i) {
-    if (absl::Status added = buffers.Add(ctx->input(i)); !added.ok()) return added;
+    TF_RETURN_IF_ERROR(buffers.Add(ctx->input(i)));
     const auto sizes = ctx->input(i).shape().dim_sizes();
     shapes.emplace_back(sizes.begin(), sizes.end());
   }
@@ -75,12 +77,10 @@ absl::Status AddInputs(OpKernelContext* ctx, Buffers& buffers, Shapes& shapes) {
 absl::Status AllocateOutputs(OpKernelContext* ctx, const Shapes& shapes, Buffers& buffers) {
   for (size_t i = 0; i < shapes.size(); ++i) {
     tensorflow::TensorShape shape;
-    absl::Status status = tensorflow::TensorShape::BuildTensorShape(shapes[i], &shape);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(tensorflow::TensorShape::BuildTensorShape(shapes[i], &shape));
     Tensor* output = nullptr;
-    status = ctx->allocate_output(static_cast<int>(i), shape, &output);
-    if (status.ok()) status = buffers.Add(*output);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(ctx->allocate_output(static_cast<int>(i), shape, &output));
+    TF_RETURN_IF_ERROR(buffers.Add(*output));
   }
   return absl::OkStatus();
 }
@@ -100,15 +100,14 @@ absl::Status StatusOf(NativeOutcome outcome) {
 absl::Status CallNative(const Callee& callee, OpKernelContext* ctx) {
   Buffers operands, results;
   Shapes inputs;
-  if (absl::Status added = AddInputs(ctx, operands, inputs); !added.ok()) return added;
-  absl::StatusOr<Shapes> shapes = callee.NativeShapes(inputs);
-  if (!shapes.ok()) return shapes.status();
-  if (shapes->size() != static_cast<size_t>(ctx->num_outputs())) {
+  TF_RETURN_IF_ERROR(AddInputs(ctx, operands, inputs));
+  TF_ASSIGN_OR_RETURN(const Shapes shapes, callee.NativeShapes(inputs));
+  if (shapes.size() != static_cast<size_t>(ctx->num_outputs())) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "hostcall: the native function ", callee.token.label, " has ", shapes->size(),
+        "hostcall: the native function ", callee.token.label, " has ", shapes.size(),
         " results, and is called by an op with ", ctx->num_outputs(), ". The graph was altered."));
   }
-  if (absl::Status made = AllocateOutputs(ctx, *shapes, results); !made.ok()) return made;
+  TF_RETURN_IF_ERROR(AllocateOutputs(ctx, shapes, results));
   compat::HandlerContext context{};
   context.backend_context = compat::HandlerContext::CpuContext{&ctx->eigen_cpu_device()};
   try {

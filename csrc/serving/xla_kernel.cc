@@ -75,8 +75,7 @@ absl::StatusOr<Shapes> AskedShapes(const Callee& callee, const CompiledOp& op,
   }
   call.result_dtypes.assign(op.output_types.begin(), op.output_types.end());
   Shapes shapes;
-  const absl::Status asked = StatusOf(AskShapes(call, shapes));
-  if (!asked.ok()) return asked;
+  TF_RETURN_IF_ERROR(StatusOf(AskShapes(call, shapes)));
   const bool is_known = std::all_of(shapes.begin(), shapes.end(), [](const auto& shape) {
     return std::all_of(shape.begin(), shape.end(), [](int64_t size) { return size >= 0; });
   });
@@ -195,15 +194,13 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
 
   absl::Status ReadInputs(XlaOpKernelContext* ctx, Shapes& shapes) const {
     for (int i = 0; i < ctx->num_inputs(); ++i) {
-      const auto type = TypeOf(ctx->input_type(i), absl::StrCat("argument ", i));
-      if (!type.ok()) return type.status();
-      const absl::StatusOr<xla::Shape> shape = ctx->InputXlaShape(i);
-      if (!shape.ok()) return shape.status();
-      if (shape->is_dynamic()) {
+      TF_RETURN_IF_ERROR(TypeOf(ctx->input_type(i), absl::StrCat("argument ", i)).status());
+      TF_ASSIGN_OR_RETURN(const xla::Shape shape, ctx->InputXlaShape(i));
+      if (shape.is_dynamic()) {
         return absl::UnimplementedError(absl::StrCat(
             "hostcall: argument ", i, " of a host function has a size that is only bounded"));
       }
-      shapes.emplace_back(shape->dimensions().begin(), shape->dimensions().end());
+      shapes.emplace_back(shape.dimensions().begin(), shape.dimensions().end());
     }
     return absl::OkStatus();
   }
@@ -211,31 +208,29 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
   absl::StatusOr<std::vector<xla::Shape>> ResultTypes(const Shapes& results) const {
     std::vector<xla::Shape> shapes;
     for (size_t i = 0; i < results.size(); ++i) {
-      const auto type = TypeOf(output_type(static_cast<int>(i)), absl::StrCat("result ", i));
-      if (!type.ok()) return type.status();
+      TF_ASSIGN_OR_RETURN(const xla::PrimitiveType type,
+                          TypeOf(output_type(static_cast<int>(i)), absl::StrCat("result ", i)));
       // XLA ends the process if an int64 cannot hold the number of elements.
       TensorShape countable;
-      const absl::Status counted = TensorShape::BuildTensorShape(results[i], &countable);
-      if (!counted.ok()) return counted;
-      shapes.push_back(xla::ShapeUtil::MakeShapeWithDescendingLayout(*type, results[i]));
+      TF_RETURN_IF_ERROR(TensorShape::BuildTensorShape(results[i], &countable));
+      shapes.push_back(xla::ShapeUtil::MakeShapeWithDescendingLayout(type, results[i]));
     }
     return shapes;
   }
 
   absl::Status Emit(XlaOpKernelContext* ctx, const Callee& callee, const CompiledOp& op,
                     const Shapes& results) {
-    absl::StatusOr<std::vector<xla::Shape>> shapes = ResultTypes(results);
-    if (!shapes.ok()) return shapes.status();
+    TF_ASSIGN_OR_RETURN(std::vector<xla::Shape> shapes, ResultTypes(results));
     std::vector<xla::XlaOp> operands;
     for (int i = 0; i < ctx->num_inputs(); ++i) operands.push_back(ctx->Input(i));
     const bool has_effects = type_string_view() != "PyFuncStateless" && !callee.token.pure;
     CallOrder order(ctx);
     if (has_effects) {
       operands.push_back(order.before());
-      shapes->push_back(xla::ShapeUtil::MakeTokenShape());
+      shapes.push_back(xla::ShapeUtil::MakeTokenShape());
     }
     const xla::XlaOp call = xla::CustomCall(
-        ctx->builder(), kTarget, operands, xla::ShapeUtil::MakeTupleShape(*shapes), Attributes(op),
+        ctx->builder(), kTarget, operands, xla::ShapeUtil::MakeTupleShape(shapes), Attributes(op),
         has_effects, /*output_operand_aliasing=*/{}, /*literal=*/nullptr,
         xla::CustomCallSchedule::SCHEDULE_NONE, xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
     for (int i = 0; i < num_outputs(); ++i) ctx->SetOutput(i, xla::GetTupleElement(call, i));

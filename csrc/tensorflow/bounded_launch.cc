@@ -1,5 +1,5 @@
-#include "bounded_launch.h"
-
+// Bound on the compilations of clusters that get ever new signatures: TensorFlow's kernels run
+// calls that are not compiled.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -19,8 +19,8 @@
 #include "absl/strings/match.h"
 #include "functions/call_kernel.h"
 #include "functions/reachable.h"
-#include "functions/wrapped_kernel.h"
 #include "hostcall_attributes.h"
+#include "launches.h"
 #include "module.h"
 #include "python_hooks.h"
 #include "runtime/fork.h"
@@ -61,6 +61,15 @@ class Programs {
   std::unordered_set<std::string> signatures_;
 };
 
+// Number of runs by TensorFlow's kernels before a signature is compiled, since it may never come
+// again. The first signature is compiled at once.
+constexpr int kRunsBefore = 8;
+
+// Limit of waiting signatures. One that came once, before so many others, will hardly come again.
+constexpr size_t kMaxWaiting = 1024;
+
+std::atomic<size_t> max_compilations{10};
+
 // Counts of the calls of one cluster, which XLA compiles, on one device.
 class Compilations {
  public:
@@ -73,31 +82,54 @@ class Compilations {
   Compilations(std::string cluster, std::shared_ptr<Programs> programs)
       : cluster_(std::move(cluster)), programs_(std::move(programs)) {}
 
-  // Returns the counts of a cluster with that function, which live while a caller holds them.
-  // TensorFlow keeps programs for each owner, which is the resource manager of a device.
-  static std::shared_ptr<Compilations> Of(const void* owner, const std::string& cluster,
-                                          const std::string& function);
-
   // Counts a call, and decides how it runs.
-  Verdict Count(const std::string& signature);
+  Verdict Count(const std::string& signature) {
+    const size_t bound = max_compilations.load(std::memory_order_relaxed);
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (compiled_.count(signature) > 0) return Verdict::kCompile;
+    if (compiled_.size() >= bound) {
+      waiting_.clear();
+      if (programs_->Have(signature)) return Verdict::kCompile;
+      ++uncompiled_runs_;
+      return Verdict::kOutgrown;
+    }
+    if (!compiled_.empty() && !programs_->Have(signature)) {
+      if (waiting_.size() >= kMaxWaiting) waiting_.clear();
+      if (++waiting_[signature] <= kRunsBefore) {
+        ++uncompiled_runs_;
+        return Verdict::kWait;
+      }
+      waiting_.erase(signature);
+    }
+    Compile(signature);
+    return Verdict::kCompile;
+  }
 
   // Counts a call that is compiled regardless of its signature.
-  void CountCompiled(const std::string& signature);
+  void CountCompiled(const std::string& signature) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (compiled_.count(signature) == 0) Compile(signature);
+  }
 
   // Returns true once, so that users hear only once that the function has outgrown the bound.
-  bool TellOnce();
+  bool TellOnce() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return !std::exchange(told_, true);
+  }
 
   const std::string& cluster() const { return cluster_; }
 
-  // Numbers of programs made for this cluster, and of runs by TensorFlow's kernels.
-  struct Counts {
-    int64_t compilations = 0;
-    int64_t uncompiled_runs = 0;
-  };
-  Counts counts(bool reset);
+  // Returns the numbers of programs made for this cluster, and of runs by TensorFlow's kernels.
+  std::pair<int64_t, int64_t> Counts(bool reset) {
+    if (!reset) return {compilations_, uncompiled_runs_};
+    return {compilations_.exchange(0), uncompiled_runs_.exchange(0)};
+  }
 
  private:
-  void Compile(const std::string& signature);
+  void Compile(const std::string& signature) {
+    compiled_.insert(signature);
+    if (programs_->Add(signature)) ++compilations_;
+  }
 
   const std::string cluster_;
   const std::shared_ptr<Programs> programs_;
@@ -109,30 +141,9 @@ class Compilations {
   bool told_ = false;
 };
 
-// Number of runs by TensorFlow's kernels before a signature is compiled, since it may never come
-// again. The first signature is compiled at once.
-constexpr int kRunsBefore = 8;
-
-// Limit of waiting signatures. One that came once, before so many others, will hardly come again.
-constexpr size_t kMaxWaiting = 1024;
-
-std::atomic<size_t> max_compilations{10};
-
 // Entries by owner, and by the name of a cluster or function.
 template <typename T>
 using Entries = std::map<std::pair<const void*, std::string>, std::weak_ptr<T>>;
-
-// Leaked: kernels may be destroyed when the process ends.
-struct Table {
-  std::mutex mutex;
-  Entries<Compilations> clusters;
-  Entries<Programs> programs;
-};
-Table& GlobalTable() {
-  static Table* table = new Table();
-  return *table;
-}
-std::mutex& TableMutex() { return GlobalTable().mutex; }
 
 // Returns the entry of that name, and makes it if it is missing.
 template <typename T, typename... Args>
@@ -147,55 +158,34 @@ std::shared_ptr<T> FindOrMake(Entries<T>& entries, const void* owner, const std:
   return found;
 }
 
-std::shared_ptr<Compilations> Compilations::Of(const void* owner, const std::string& cluster,
-                                               const std::string& function) {
-  Table& table = GlobalTable();
-  std::lock_guard<std::mutex> lock(table.mutex);
-  std::shared_ptr<Programs> programs = FindOrMake(table.programs, owner, function);
-  return FindOrMake(table.clusters, owner, cluster, cluster, std::move(programs));
-}
-
-Compilations::Verdict Compilations::Count(const std::string& signature) {
-  const size_t bound = max_compilations.load(std::memory_order_relaxed);
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (compiled_.count(signature) > 0) return Verdict::kCompile;
-  if (compiled_.size() >= bound) {
-    waiting_.clear();
-    if (programs_->Have(signature)) return Verdict::kCompile;
-    ++uncompiled_runs_;
-    return Verdict::kOutgrown;
+class AllCompilations : public HeldAcrossFork<AllCompilations> {
+ public:
+  // Returns the counts of a cluster with that function, which live while a caller holds them.
+  // TensorFlow keeps programs for each owner, which is the resource manager of a device.
+  std::shared_ptr<Compilations> Of(const void* owner, const std::string& cluster,
+                                   const std::string& function) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    std::shared_ptr<Programs> programs = FindOrMake(programs_, owner, function);
+    return FindOrMake(clusters_, owner, cluster, cluster, std::move(programs));
   }
-  if (!compiled_.empty() && !programs_->Have(signature)) {
-    if (waiting_.size() >= kMaxWaiting) waiting_.clear();
-    if (++waiting_[signature] <= kRunsBefore) {
-      ++uncompiled_runs_;
-      return Verdict::kWait;
+
+  // Returns each cluster's name with its counts.
+  std::vector<std::tuple<std::string, int64_t, int64_t>> Counts(bool reset) {
+    std::vector<std::tuple<std::string, int64_t, int64_t>> found;
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [key, entry] : clusters_) {
+      const std::shared_ptr<Compilations> one = entry.lock();
+      if (one == nullptr) continue;
+      const auto [compilations, uncompiled_runs] = one->Counts(reset);
+      found.emplace_back(one->cluster(), compilations, uncompiled_runs);
     }
-    waiting_.erase(signature);
+    return found;
   }
-  Compile(signature);
-  return Verdict::kCompile;
-}
 
-void Compilations::CountCompiled(const std::string& signature) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (compiled_.count(signature) == 0) Compile(signature);
-}
-
-bool Compilations::TellOnce() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  return !std::exchange(told_, true);
-}
-
-Compilations::Counts Compilations::counts(bool reset) {
-  if (!reset) return {compilations_, uncompiled_runs_};
-  return {compilations_.exchange(0), uncompiled_runs_.exchange(0)};
-}
-
-void Compilations::Compile(const std::string& signature) {
-  compiled_.insert(signature);
-  if (programs_->Add(signature)) ++compilations_;
-}
+ private:
+  Entries<Compilations> clusters_;
+  Entries<Programs> programs_;
+};
 
 template <typename T>
 void Append(const T& value, std::string* bytes) {
@@ -222,7 +212,7 @@ class BoundedLaunch : public AsyncOpKernel {
  public:
   BoundedLaunch(tensorflow::OpKernelConstruction* construction,
                 std::shared_ptr<Compilations> compilations, std::vector<int> constants,
-                MakeKernel make_plain, std::unique_ptr<OpKernel> launch)
+                MakeKernel make_plain, KernelPtr launch)
       : AsyncOpKernel(construction),
         compilations_(std::move(compilations)),
         constants_(std::move(constants)),
@@ -266,7 +256,7 @@ class BoundedLaunch : public AsyncOpKernel {
   const std::shared_ptr<Compilations> compilations_;
   const std::vector<int> constants_;  // inputs that XLA makes constants of its programs
   LazyKernel<> plain_;                // cannot be made if it might compute something else
-  const std::unique_ptr<OpKernel> launch_;
+  const KernelPtr launch_;
 };
 
 // Returns true for random numbers that only the seed may decide. XLA draws others for some dtypes.
@@ -305,46 +295,31 @@ bool MayRunPlain(const std::string& function, const FunctionLibraryDefinition& l
 
 }  // namespace
 
-absl::Status BoundCompilations(tensorflow::FunctionLibraryRuntime* runtime,
-                               const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                               const std::string& function, MakeKernel make_plain,
-                               std::unique_ptr<OpKernel>* launch) {
+absl::Status BoundCompilations(const KernelRequest& request, MakeKernel make_plain,
+                               KernelPtr* launch) {
+  const NodeDef& call = request.props->node_def;
+  const std::string& function = CalledFunction(call);
   tensorflow::NameAttrList called;
   called.set_name(function);
   const tensorflow::FunctionBody* body = nullptr;
   std::vector<int> constants, resources;
-  const absl::Status found =
-      tensorflow::GetBodyAndConstantsAndResources(runtime, called, &body, &constants, &resources);
-  if (!found.ok()) return found;
-  const tensorflow::DeviceType device(runtime->device()->device_type());
-  if (!MayRunPlain(function, *runtime->GetFunctionLibraryDefinition(), device)) {
-    make_plain = nullptr;
-  }
-  auto compilations = Compilations::Of(runtime->device()->resource_manager(),
-                                       ClusterName(props->node_def, function), function);
-  return WrapKernel<BoundedLaunch>(runtime, props, launch, std::move(compilations),
-                                   std::move(constants), std::move(make_plain));
+  TF_RETURN_IF_ERROR(tensorflow::GetBodyAndConstantsAndResources(request.runtime, called, &body,
+                                                                 &constants, &resources));
+  const tensorflow::Device& device = *request.runtime->device();
+  const tensorflow::DeviceType type(device.device_type());
+  if (!MayRunPlain(function, request.library(), type)) make_plain = nullptr;
+  auto compilations = AllCompilations::Global().Of(device.resource_manager(),
+                                                   ClusterName(call, function), function);
+  return WrapKernel<BoundedLaunch>(request, launch, std::move(compilations), std::move(constants),
+                                   std::move(make_plain));
 }
 
 void DefineCompilations(nb::module_& m) {
-  HoldAcrossFork<TableMutex>();
   m.def(
       "set_max_compilations", [](size_t value) { max_compilations = value; }, nb::arg("value"),
       "Sets how many signatures of one cluster are compiled.");
   m.def(
-      "compilations",
-      [](bool reset) {
-        std::vector<std::tuple<std::string, int64_t, int64_t>> found;
-        Table& table = GlobalTable();
-        std::lock_guard<std::mutex> lock(table.mutex);
-        for (const auto& [key, entry] : table.clusters) {
-          const std::shared_ptr<Compilations> one = entry.lock();
-          if (one == nullptr) continue;
-          const Compilations::Counts counts = one->counts(reset);
-          found.emplace_back(one->cluster(), counts.compilations, counts.uncompiled_runs);
-        }
-        return found;
-      },
+      "compilations", [](bool reset) { return AllCompilations::Global().Counts(reset); },
       nb::arg("reset"),
       "For each function that is compiled within a partitioned one: its name, how many programs "
       "XLA has made of it, and how often it ran by TensorFlow's kernels.");

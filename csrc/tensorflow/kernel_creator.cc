@@ -5,16 +5,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "bounded_launch.h"
 #include "functions/call_kernel.h"
 #include "functions/fallback_kernel.h"
 #include "functions/reachable.h"
 #include "hostcall_attributes.h"
+#include "launches.h"
 #include "module.h"
-#include "named_errors.h"
 #include "partitioned_function_kernel.h"
 #include "python_hooks.h"
-#include "region_launch.h"
 #include "run_tracking.h"
 #include "starters.h"
 #include "tensorflow/compiler/jit/xla_kernel_creator.h"
@@ -24,7 +22,6 @@
 #include "tensorflow/core/framework/node_properties.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/graph/graph_debug_info_builder.h"
-#include "variable_copies.h"
 
 namespace hostcall {
 namespace {
@@ -110,112 +107,88 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
 
   absl::Status CreateKernel(FunctionLibraryRuntime* runtime,
                             const std::shared_ptr<const NodeProperties>& props,
-                            std::unique_ptr<tensorflow::OpKernel>* kernel) const override {
-    if (IsInnerCall(props->node_def)) return CreateInnerCallKernel(runtime, props, kernel);
-    if (NotesErrors(props->node_def)) return CreateNotingKernel(runtime, props, kernel);
+                            KernelPtr* kernel) const override {
+    const KernelRequest request{runtime, props};
+    if (IsInnerCall(props->node_def)) return CreateInnerCallKernel(request, kernel);
+    if (NotesErrors(props->node_def)) return CreateNotingKernel(request, kernel);
     if (!IsEnabled()) return xla_.CreateKernel(runtime, props, kernel);
-    const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
     const std::string& function = CalledFunction(props->node_def);
-    if (const std::string refusal = RefusedValue(function, library); !refusal.empty()) {
-      absl::Status status = CreateFallback(runtime, props, {refusal, /*whole=*/true}, kernel);
+    if (const std::string refusal = RefusedValue(function, request.library()); !refusal.empty()) {
+      absl::Status status = CreateFallback(request, {refusal, /*whole=*/true}, kernel);
       return status.ok() && *kernel == nullptr ? absl::InvalidArgumentError(refusal) : status;
     }
-    if (!MayBeRewritten(function, library)) {
-      return CreateLaunch(runtime, props, {function, function, {}, /*calls_host=*/false}, {},
-                          kernel);
+    if (!MayBeRewritten(function, request.library())) {
+      return CreateLaunch(request, {function, function, {}, /*calls_host=*/false}, {}, kernel);
     }
-    return CreateRewritten(runtime, props, kernel);
+    return CreateRewritten(request, kernel);
   }
 
  private:
-  absl::Status CreateRewritten(FunctionLibraryRuntime* runtime,
-                               const std::shared_ptr<const NodeProperties>& props,
-                               std::unique_ptr<tensorflow::OpKernel>* kernel) const {
+  absl::Status CreateRewritten(const KernelRequest& request, KernelPtr* kernel) const {
     const Refusal none{"", /*whole=*/true};
-    absl::StatusOr<RewrittenFunction> rewritten =
-        Rewrite(runtime, *props, none, WhereItRuns(*runtime));
-    if (!rewritten.ok()) return rewritten.status();
-    if (!rewritten->regions.empty()) {
-      return CreateWithRegions(runtime, props, *rewritten, none, kernel);
-    }
-    const std::string& function = CalledFunction(props->node_def);
-    if (rewritten->partitioned) {
+    const auto rewrite = Rewriter(request, none);
+    TF_ASSIGN_OR_RETURN(const RewrittenFunction rewritten, rewrite(WhereItRuns(*request.runtime)));
+    if (!rewritten.regions.empty()) return CreateWithRegions(request, rewritten, none, kernel);
+    const std::string& function = CalledFunction(request.props->node_def);
+    if (rewritten.partitioned) {
       Announce(function);
-      return CreatePartitioned(runtime, props, rewritten->name, Rewriter(runtime, props, {}),
-                               kernel);
+      return CreatePartitioned(request, rewritten.name, rewrite, kernel);
     }
-    const bool calls_host = rewritten->name != function;
-    LaunchedFunction launched{rewritten->name, function, {}, calls_host};
-    launched.is_bounded = rewritten->sizes_vary;
-    return CreateLaunch(runtime, props, launched, {}, kernel);
+    const bool calls_host = rewritten.name != function;
+    LaunchedFunction launched{rewritten.name, function, {}, calls_host};
+    launched.is_bounded = rewritten.sizes_vary;
+    return CreateLaunch(request, launched, {}, kernel);
   }
 
   // Creates the replacement of a function that XLA refuses; no kernel if that is an error.
-  absl::Status CreateFallback(FunctionLibraryRuntime* runtime,
-                              const std::shared_ptr<const NodeProperties>& props,
-                              const Refusal& refusal,
-                              std::unique_ptr<tensorflow::OpKernel>* kernel) const {
-    absl::StatusOr<RewrittenFunction> rewritten =
-        Rewrite(runtime, *props, refusal, WhereItRuns(*runtime));
-    if (!rewritten.ok()) return rewritten.status();
-    const std::string& entry = CalledFunction(props->node_def);
-    if (rewritten->partitioned || !rewritten->regions.empty()) NoteRefused(entry);
-    if (rewritten->partitioned) {
-      const auto rewrite = Rewriter(runtime, props, refusal);
-      absl::Status created = CreatePartitioned(runtime, props, rewritten->name, rewrite, kernel);
+  absl::Status CreateFallback(const KernelRequest& request, const Refusal& refusal,
+                              KernelPtr* kernel) const {
+    const auto rewrite = Rewriter(request, refusal);
+    TF_ASSIGN_OR_RETURN(const RewrittenFunction rewritten, rewrite(WhereItRuns(*request.runtime)));
+    const std::string& entry = CalledFunction(request.props->node_def);
+    if (rewritten.partitioned || !rewritten.regions.empty()) NoteRefused(entry);
+    if (rewritten.partitioned) {
+      absl::Status created = CreatePartitioned(request, rewritten.name, rewrite, kernel);
       if (created.ok()) Announce(entry);
       return created;
     }
-    if (rewritten->regions.empty()) return absl::OkStatus();
-    return CreateWithRegions(runtime, props, *rewritten, refusal, kernel);
+    if (rewritten.regions.empty()) return absl::OkStatus();
+    return CreateWithRegions(request, rewritten, refusal, kernel);
   }
 
   // Creates the kernel of a program with regions, or if that fails, of a partitioned function.
-  absl::Status CreateWithRegions(FunctionLibraryRuntime* runtime,
-                                 const std::shared_ptr<const NodeProperties>& props,
-                                 const RewrittenFunction& rewritten, const Refusal& refusal,
-                                 std::unique_ptr<tensorflow::OpKernel>* kernel) const {
-    const LaunchedFunction function{rewritten.name, CalledFunction(props->node_def),
+  absl::Status CreateWithRegions(const KernelRequest& request, const RewrittenFunction& rewritten,
+                                 const Refusal& refusal, KernelPtr* kernel) const {
+    const LaunchedFunction function{rewritten.name, CalledFunction(request.props->node_def),
                                     rewritten.regions, /*calls_host=*/true};
-    const absl::Status launched = CreateLaunch(runtime, props, function, refusal.message, kernel);
+    const absl::Status launched = CreateLaunch(request, function, refusal.message, kernel);
     if (launched.ok()) return launched;
     VLOG(1) << "hostcall: no kernel for a program with regions: " << launched;
     const std::string message =
         refusal.message.empty() ? std::string(launched.message()) : refusal.message;
-    return CreateFallback(runtime, props, {message, /*whole=*/false}, kernel);
+    return CreateFallback(request, {message, /*whole=*/false}, kernel);
   }
 
   // Creates the kernel that runs a cluster that calls the host when it is not compiled.
-  absl::Status CreatePlain(FunctionLibraryRuntime* runtime,
-                           const std::shared_ptr<const NodeProperties>& props,
-                           std::unique_ptr<tensorflow::OpKernel>* kernel) const {
-    const auto rewrite = [this, runtime, props](const Where& where) {
-      const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
-      const std::string& function = CalledFunction(props->node_def);
-      return Add(library, PlainFunction(SerializedReachable(function, library), function, where));
+  absl::Status CreatePlain(const KernelRequest& request, KernelPtr* kernel) const {
+    const auto rewrite = [request](const Where& where) {
+      const std::string& function = CalledFunction(request.props->node_def);
+      return Add(request.library(),
+                 PlainFunction(SerializedReachable(function, request.library()), function, where));
     };
-    absl::StatusOr<RewrittenFunction> rewritten = rewrite(WhereItRuns(*runtime));
-    if (!rewritten.ok()) return rewritten.status();
-    return CreatePartitioned(runtime, props, rewritten->name, rewrite, kernel);
+    TF_ASSIGN_OR_RETURN(const RewrittenFunction rewritten, rewrite(WhereItRuns(*request.runtime)));
+    return CreatePartitioned(request, rewritten.name, rewrite, kernel);
   }
 
-  // Asks Python to replace the function that a node calls, and adds the answer to the library.
-  absl::StatusOr<RewrittenFunction> Rewrite(FunctionLibraryRuntime* runtime,
-                                            const NodeProperties& props, const Refusal& refusal,
-                                            const Where& where) const {
-    const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
-    const std::string& function = CalledFunction(props.node_def);
-    return Add(library, RewriteFunction(SerializedReachable(function, library), function, where,
-                                        refusal.message, refusal.whole));
-  }
-
-  // Rewriting for each place where a function may run.
+  // Rewriting for each place where a function may run: asks Python to replace the function that a
+  // node calls, and adds the answer to the library.
   using RewriteForPlace = std::function<absl::StatusOr<RewrittenFunction>(const Where& where)>;
-  RewriteForPlace Rewriter(FunctionLibraryRuntime* runtime,
-                           const std::shared_ptr<const NodeProperties>& props,
-                           const Refusal& refusal) const {
-    return [this, runtime, props, refusal](const Where& where) {
-      return Rewrite(runtime, *props, refusal, where);
+  static RewriteForPlace Rewriter(const KernelRequest& request, const Refusal& refusal) {
+    return [request, refusal](const Where& where) {
+      const std::string& function = CalledFunction(request.props->node_def);
+      return Add(request.library(),
+                 RewriteFunction(SerializedReachable(function, request.library()), function, where,
+                                 refusal.message, refusal.whole));
     };
   }
 
@@ -231,108 +204,81 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     if (!functions.ParseFromString(rewritten->library)) {
       return absl::InternalError("hostcall: the rewritten function library does not parse");
     }
-    absl::Status added = const_cast<FunctionLibraryDefinition&>(library).AddLibrary(functions);
-    if (!added.ok()) return added;
+    TF_RETURN_IF_ERROR(const_cast<FunctionLibraryDefinition&>(library).AddLibrary(functions));
     return rewritten;
   }
 
   // Creates the kernel of a function on the host, and by `rewrite` the one for several devices.
-  absl::Status CreatePartitioned(FunctionLibraryRuntime* runtime,
-                                 const std::shared_ptr<const NodeProperties>& props,
-                                 const std::string& name, const RewriteForPlace& rewrite,
-                                 std::unique_ptr<tensorflow::OpKernel>* kernel) const {
-    const auto on_several_devices = [this, runtime, props, rewrite](auto* other) -> absl::Status {
-      Where where = WhereItRuns(*runtime);
+  static absl::Status CreatePartitioned(const KernelRequest& request, const std::string& name,
+                                        const RewriteForPlace& rewrite, KernelPtr* kernel) {
+    const auto on_several_devices = [request, rewrite](auto* other) -> absl::Status {
+      Where where = WhereItRuns(*request.runtime);
       where.others = true;
-      absl::StatusOr<RewrittenFunction> rewritten = rewrite(where);
-      if (!rewritten.ok()) return rewritten.status();
-      return CreatePartitioned(runtime, props, rewritten->name, rewrite, other);
+      TF_ASSIGN_OR_RETURN(const RewrittenFunction rewritten, rewrite(where));
+      return CreatePartitioned(request, rewritten.name, rewrite, other);
     };
-    const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
-    return CreatePartitionedFunctionKernel(runtime, props, *library.Find(name),
-                                           CalledFunction(props->node_def), on_several_devices,
-                                           kernel);
+    return CreatePartitionedFunctionKernel(request, *request.library().Find(name),
+                                           CalledFunction(request.props->node_def),
+                                           on_several_devices, kernel);
   }
 
   // Creates the kernel of a function that is one program, with a fallback if XLA refuses that as
   // well. `earlier` is XLA's message on the function before it had regions.
-  absl::Status CreateLaunch(FunctionLibraryRuntime* runtime,
-                            const std::shared_ptr<const NodeProperties>& props,
-                            const LaunchedFunction& function, const std::string& earlier,
-                            std::unique_ptr<tensorflow::OpKernel>* kernel) const {
+  absl::Status CreateLaunch(const KernelRequest& request, const LaunchedFunction& function,
+                            const std::string& earlier, KernelPtr* kernel) const {
     const bool whole = function.regions.empty();
-    const bool is_cluster = IsCluster(*runtime, *props);
+    const bool is_cluster = IsCluster(request);
     if (whole && !is_cluster) {
-      absl::Status foreseen = CreateForeseenFallback(runtime, props, function.name, kernel);
-      if (!foreseen.ok() || *kernel != nullptr) return foreseen;
+      const std::string predicted = RefusalForMissingKernels(*request.runtime, function.name);
+      if (!predicted.empty()) {
+        TF_RETURN_IF_ERROR(CreateFallback(request, {predicted, /*whole=*/true}, kernel));
+        if (*kernel != nullptr) return absl::OkStatus();
+      }
     }
-    absl::Status created = CreateProgram(runtime, props, function, kernel);
-    if (!created.ok()) return created;
-    const auto fallback = [this, runtime, props, earlier, whole](const std::string& refusal,
-                                                                 auto* other) {
+    TF_RETURN_IF_ERROR(CreateProgram(request, function, kernel));
+    const auto fallback = [this, request, earlier, whole](const std::string& refusal, auto* other) {
       const std::string said = earlier.empty() ? refusal : absl::StrCat(earlier, kNext, refusal);
-      return CreateFallback(runtime, props, {said, whole}, other);
+      return CreateFallback(request, {said, whole}, other);
     };
     std::function<void()> announce;
     if (!whole) announce = [entry = function.entry] { Announce(entry); };
     LaunchedFunction launched = function;
     launched.is_cluster = is_cluster;
     launched.elsewhere = &starters::OfItsStarter;
-    created = FallBackOnRefusal(runtime, props, launched, fallback, announce, kernel);
-    if (!created.ok() || !(launched.is_cluster || launched.is_bounded)) return created;
-    return Bound(runtime, props, function.calls_host, kernel);
+    TF_RETURN_IF_ERROR(FallBackOnRefusal(request, launched, fallback, announce, kernel));
+    if (!launched.is_cluster && !launched.is_bounded) return absl::OkStatus();
+    const auto make_plain = [this, request, calls_host = function.calls_host](auto* plain) {
+      return calls_host
+                 ? CreatePlain(request, plain)
+                 : CreatePlainCallKernel(request, CalledFunction(request.props->node_def), plain);
+    };
+    return BoundCompilations(request, make_plain, kernel);
   }
 
-  // Creates the fallback of a function for which XLA lacks kernels; no kernel if it has all.
-  absl::Status CreateForeseenFallback(FunctionLibraryRuntime* runtime,
-                                      const std::shared_ptr<const NodeProperties>& props,
-                                      const std::string& function,
-                                      std::unique_ptr<tensorflow::OpKernel>* kernel) const {
-    const std::string refusal = RefusalForMissingKernels(*runtime, function);
-    if (refusal.empty()) return absl::OkStatus();
-    return CreateFallback(runtime, props, {refusal, /*whole=*/true}, kernel);
-  }
-
-  static bool IsCluster(const FunctionLibraryRuntime& runtime, const NodeProperties& props) {
-    const auto called =
-        runtime.GetFunctionLibraryDefinition()->FindRecord(CalledFunction(props.node_def));
+  static bool IsCluster(const KernelRequest& request) {
+    const auto called = request.library().FindRecord(CalledFunction(request.props->node_def));
     return called != nullptr && HasFlag(called->fdef(), attributes::CLUSTER);
   }
 
-  // Bounds the number of a cluster's compilations.
-  absl::Status Bound(FunctionLibraryRuntime* runtime,
-                     const std::shared_ptr<const NodeProperties>& props, bool calls_host,
-                     std::unique_ptr<tensorflow::OpKernel>* kernel) const {
-    const std::string& name = CalledFunction(props->node_def);
-    const auto make_plain = [this, runtime, props, calls_host](auto* plain) {
-      return calls_host
-                 ? CreatePlain(runtime, props, plain)
-                 : CreatePlainCallKernel(runtime, props, CalledFunction(props->node_def), plain);
-    };
-    return BoundCompilations(runtime, props, name, make_plain, kernel);
-  }
-
   // Creates the kernel that XLA makes of a function, and wraps it in hostcall's own.
-  absl::Status CreateProgram(FunctionLibraryRuntime* runtime,
-                             const std::shared_ptr<const NodeProperties>& props,
-                             const LaunchedFunction& function,
-                             std::unique_ptr<tensorflow::OpKernel>* kernel) const {
-    const FunctionLibraryDefinition& library = *runtime->GetFunctionLibraryDefinition();
-    auto redirected = std::make_shared<NodeProperties>(*props);
-    redirected->node_def = WithCalledFunction(props->node_def, function.name);
-    std::shared_ptr<const NodeProperties> node = redirected;
-    if (!function.regions.empty()) {
-      auto with_regions = RegionLaunchNode(*props, *library.Find(function.name));
-      if (!with_regions.ok()) return with_regions.status();
-      node = *std::move(with_regions);
+  absl::Status CreateProgram(const KernelRequest& request, const LaunchedFunction& function,
+                             KernelPtr* kernel) const {
+    const NodeProperties& props = *request.props;
+    const tensorflow::FunctionDef* definition = request.library().Find(function.name);
+    KernelRequest program = request;
+    if (function.regions.empty()) {
+      auto redirected = std::make_shared<NodeProperties>(props);
+      redirected->node_def = WithCalledFunction(props.node_def, function.name);
+      program.props = std::move(redirected);
+    } else {
+      TF_ASSIGN_OR_RETURN(program.props, RegionLaunchNode(props, *definition));
     }
-    absl::Status created = xla_.CreateKernel(runtime, node, kernel);
-    if (!created.ok() || !function.calls_host) return created;
-    created = RunOnCopies(runtime, node, kernel);
-    if (!created.ok()) return created;
-    created = TrackRuns(ScopeOf(*library.Find(function.name)), runtime, node, kernel);
-    if (!created.ok() || function.regions.empty()) return created;
-    return LaunchWithRegions(runtime, props, function.regions, kernel);
+    TF_RETURN_IF_ERROR(xla_.CreateKernel(program.runtime, program.props, kernel));
+    if (!function.calls_host) return absl::OkStatus();
+    TF_RETURN_IF_ERROR(RunOnCopies(program, kernel));
+    TF_RETURN_IF_ERROR(TrackRuns(ScopeOf(*definition), program, kernel));
+    if (function.regions.empty()) return absl::OkStatus();
+    return LaunchWithRegions(request, function.regions, kernel);
   }
 
   // A new creator, since registering ours deletes TensorFlow's.

@@ -9,6 +9,7 @@
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/statusor.h"
 #include "xla/hlo/builder/xla_builder.h"
 
 namespace hostcall {
@@ -31,9 +32,7 @@ class NodeTokens {
   absl::StatusOr<xla::XlaOp> Before(tensorflow::XlaOpKernelContext* ctx) const {
     std::vector<xla::XlaOp> tokens;
     for (const std::string& node : inputs_) {
-      absl::StatusOr<xla::XlaOp> token = ctx->compiler()->GetNodeToken(node);
-      if (!token.ok()) return token.status();
-      tokens.push_back(*token);
+      TF_ASSIGN_OR_RETURN(tokens.emplace_back(), ctx->compiler()->GetNodeToken(node));
     }
     return tokens.size() == 1 ? tokens[0] : xla::AfterAll(ctx->builder(), tokens);
   }

@@ -1,32 +1,57 @@
 #include "partitioned_function_kernel.h"
 
 #include <functional>
-#include <string>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "functions/call_kernel.h"
 #include "functions/partition_errors.h"
 #include "functions/reachable.h"
 #include "hostcall_attributes.h"
 #include "interruptible_run.h"
-#include "named_errors.h"
 #include "run_tracking.h"
 #include "tensorflow/core/common_runtime/device.h"
+#include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/resource_handle.h"
 
 namespace hostcall {
 
 using tensorflow::NodeDef;
-using tensorflow::NodeProperties;
 
 namespace {
+
+// The last node that has failed on this thread, as TensorFlow writes it, for the call that ends
+// there.
+thread_local std::string failed_node;
+
+class NotingKernel : public tensorflow::OpKernel {
+ public:
+  NotingKernel(tensorflow::OpKernelConstruction* construction, KernelPtr kernel)
+      : OpKernel(construction), kernel_(std::move(kernel)) {}
+
+  void Compute(tensorflow::OpKernelContext* ctx) override {
+    kernel_->Compute(ctx);
+    if (!ctx->status().ok()) failed_node = tensorflow::FormatNodeDefForError(kernel_->def());
+  }
+
+ private:
+  const KernelPtr kernel_;
+};
+
+// Adds the name of the failed node to the error of a call that this thread has made.
+absl::Status WithFailedNode(const absl::Status& status) {
+  const std::string node = std::exchange(failed_node, "");
+  if (node.empty() || absl::StrContains(status.message(), "{{node ")) return status;
+  return tensorflow::errors::CreateWithUpdatedMessage(
+      status, absl::StrCat(status.message(), "\n\t [[", node, "]]"));
+}
 
 // A call whose nodes run one after the other, on the calling thread.
 class SequentialCall : public tensorflow::AsyncOpKernel {
  public:
   SequentialCall(tensorflow::OpKernelConstruction* construction, std::string function,
-                 std::string entry, MakeKernel on_several_devices,
-                 std::unique_ptr<tensorflow::OpKernel> call)
+                 std::string entry, MakeKernel on_several_devices, KernelPtr call)
       : AsyncOpKernel(construction),
         function_(std::move(function)),
         entry_(std::move(entry)),
@@ -46,7 +71,7 @@ class SequentialCall : public tensorflow::AsyncOpKernel {
       tensorflow::OpKernelContext::Params params = ParamsOf(*ctx);
       params.runner = inline_runner;
       params.run_all_kernels_inline = true;  // tells loops that they must not recurse
-      ForgetFailedNode();
+      failed_node.clear();
       const absl::Status status = ComputeWith(params, call_.get(), ctx);
       if (!status.ok()) {
         ctx->SetStatus(InFunction(WithFailedNode(AsRaised(status, function_)), entry_));
@@ -72,14 +97,14 @@ class SequentialCall : public tensorflow::AsyncOpKernel {
   const std::string function_;
   const std::string entry_;  // the function as users know it
   LazyKernel<> on_several_devices_;
-  const std::unique_ptr<tensorflow::OpKernel> call_;
+  const KernelPtr call_;
 };
 
 // A call whose nodes run on several devices, or on several threads.
 class PartitionedCall : public tensorflow::AsyncOpKernel {
  public:
   PartitionedCall(tensorflow::OpKernelConstruction* construction, std::string function,
-                  std::string entry, std::unique_ptr<tensorflow::OpKernel> call)
+                  std::string entry, KernelPtr call)
       : AsyncOpKernel(construction),
         function_(std::move(function)),
         entry_(std::move(entry)),
@@ -108,28 +133,32 @@ class PartitionedCall : public tensorflow::AsyncOpKernel {
  private:
   const std::string function_;
   const std::string entry_;
-  const std::unique_ptr<tensorflow::OpKernel> call_;
+  const KernelPtr call_;
 };
 
 }  // namespace
 
-absl::Status CreatePartitionedFunctionKernel(tensorflow::FunctionLibraryRuntime* runtime,
-                                             const std::shared_ptr<const NodeProperties>& props,
+absl::Status CreatePartitionedFunctionKernel(const KernelRequest& request,
                                              const tensorflow::FunctionDef& function,
                                              const std::string& entry,
-                                             MakeKernel on_several_devices,
-                                             std::unique_ptr<tensorflow::OpKernel>* kernel) {
+                                             MakeKernel on_several_devices, KernelPtr* kernel) {
   const std::string& name = function.signature().name();
   const bool sequential = HasFlag(function, attributes::SEQUENTIAL);
-  const auto call = CallOf(name, *props, /*has_effects=*/true, sequential);
-  if (!call.ok()) return call.status();
-  absl::Status status = CreateCallKernel(runtime, *call, kernel);
-  if (!status.ok()) return status;
-  if (!sequential) return WrapKernel<PartitionedCall>(runtime, *call, kernel, name, entry);
-  return WrapKernel<SequentialCall>(runtime, *call, kernel, name, entry,
-                                    std::move(on_several_devices));
+  KernelRequest call = request;
+  TF_ASSIGN_OR_RETURN(call.props, CallOf(name, *request.props, /*has_effects=*/true, sequential));
+  TF_RETURN_IF_ERROR(CreateCallKernel(call, kernel));
+  if (!sequential) return WrapKernel<PartitionedCall>(call, kernel, name, entry);
+  return WrapKernel<SequentialCall>(call, kernel, name, entry, std::move(on_several_devices));
 }
 
 bool IsInnerCall(const NodeDef& node) { return HasFlag(node, attributes::INNER_CALL); }
+
+bool NotesErrors(const NodeDef& node) { return HasFlag(node, attributes::NOTES_ERRORS); }
+
+absl::Status CreateNotingKernel(const KernelRequest& request, KernelPtr* kernel) {
+  absl::Status created = CreateKernelFor(tensorflow::DEVICE_CPU, request, kernel);
+  if (!created.ok() || (*kernel)->AsAsync() != nullptr) return created;
+  return WrapKernel<NotingKernel>(request, kernel);
+}
 
 }  // namespace hostcall

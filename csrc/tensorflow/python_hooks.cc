@@ -7,6 +7,7 @@
 
 #include <atomic>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "functions/call_kernel.h"
@@ -46,9 +47,31 @@ absl::Status ToStatus(nb::python_error& error) {
   return absl::InternalError(UntilExit([&error] { return error.what(); }));
 }
 
-// Calls a hook with the tuple that `make_arguments` makes, and has `read` read the answer.
-template <typename Make, typename Read>
-auto CallPython(const char* name, Make&& make_arguments, Read&& read)
+nb::bytes Serialize(const google::protobuf::MessageLite& message) {
+  const std::string bytes = message.SerializeAsString();
+  return nb::bytes(bytes.data(), bytes.size());
+}
+
+// Converts an argument of a hook: a message to its bytes, a function to what it returns.
+template <typename T>
+nb::object ToPython(const T& argument) {
+  if constexpr (std::is_base_of_v<google::protobuf::MessageLite, T>) {
+    return Serialize(argument);
+  } else if constexpr (std::is_invocable_v<const T&>) {
+    return argument();
+  } else {
+    return nb::cast(argument);
+  }
+}
+
+// Makes an argument of bytes that need not be UTF-8, once there is a GIL.
+auto Bytes(const std::string& bytes) {
+  return [&bytes] { return nb::bytes(bytes.data(), bytes.size()); };
+}
+
+// Calls a hook, and has `read` read the answer.
+template <typename Read, typename... Args>
+auto CallPython(const char* name, Read&& read, const Args&... given)
     -> absl::StatusOr<decltype(read(nb::handle()))> {
   if (!PythonIsRunning()) {
     return absl::FailedPreconditionError(
@@ -58,7 +81,7 @@ auto CallPython(const char* name, Make&& make_arguments, Read&& read)
   DeferredDecrefScope decrefs;
   try {
     const nb::object hook = Hooks()[name];
-    nb::handle arguments = decrefs.Defer(make_arguments());
+    nb::handle arguments = decrefs.Defer(nb::make_tuple(ToPython(given)...));
     return read(
         decrefs.Defer(UntilExit([&] { return PyObject_CallObject(hook.ptr(), arguments.ptr()); })));
   } catch (nb::python_error& error) {
@@ -71,13 +94,7 @@ auto CallPython(const char* name, Make&& make_arguments, Read&& read)
 
 // Tells a hook of a function. Ignores errors: no call depends on the answer.
 void Tell(const char* hook, const std::string& function) {
-  const auto arguments = [&]() -> nb::object { return nb::make_tuple(function); };
-  CallPython(hook, arguments, [](nb::handle) { return true; }).IgnoreError();
-}
-
-nb::bytes Serialize(const google::protobuf::MessageLite& message) {
-  const std::string bytes = message.SerializeAsString();
-  return nb::bytes(bytes.data(), bytes.size());
+  CallPython(hook, [](nb::handle) { return true; }, function).IgnoreError();
 }
 
 tensorflow::Tensor ParseTensor(const nb::bytes& bytes) {
@@ -114,14 +131,11 @@ bool IsEnabled() { return enabled.load(std::memory_order_relaxed); }
 
 absl::StatusOr<LoweredCall> LowerScriptOp(const tensorflow::NodeDef& node,
                                           const std::vector<Operand>& operands) {
-  const auto arguments = [&]() -> nb::object {
-    std::vector<std::tuple<int, std::vector<int64_t>, std::vector<bool>>> specs;
-    for (const Operand& operand : operands) {
-      specs.emplace_back(operand.dtype, operand.shape.dims, operand.shape.dynamic);
-    }
-    return nb::make_tuple(Serialize(node), specs);
-  };
-  return CallPython("lower", arguments, [](nb::handle answer) {
+  std::vector<std::tuple<int, std::vector<int64_t>, std::vector<bool>>> specs;
+  for (const Operand& operand : operands) {
+    specs.emplace_back(operand.dtype, operand.shape.dims, operand.shape.dynamic);
+  }
+  const auto read = [](nb::handle answer) {
     LoweredCall lowered;
     lowered.target = Field<std::string>(answer, "target");
     lowered.attributes = Field<std::string>(answer, "attributes");
@@ -133,87 +147,78 @@ absl::StatusOr<LoweredCall> LowerScriptOp(const tensorflow::NodeDef& node,
           {Field<std::vector<int64_t>>(shape, "dims"), Field<std::vector<bool>>(shape, "dynamic")});
     }
     return lowered;
-  });
+  };
+  return CallPython("lower", read, node, specs);
 }
 
 absl::StatusOr<std::optional<std::vector<tensorflow::Tensor>>> EvaluateScriptOp(
     const tensorflow::NodeDef& node, const std::vector<tensorflow::Tensor>& inputs) {
   using Results = std::optional<std::vector<tensorflow::Tensor>>;
-  const auto arguments = [&]() -> nb::object {
+  const auto values = [&] {
     nb::list values;
     for (const tensorflow::Tensor& input : inputs) {
       tensorflow::TensorProto proto;
       input.AsProtoTensorContent(&proto);
       values.append(Serialize(proto));
     }
-    return nb::make_tuple(Serialize(node), values);
+    return values;
   };
-  return CallPython("evaluate", arguments, [](nb::handle answer) -> Results {
+  const auto read = [](nb::handle answer) -> Results {
     const auto values = nb::cast<std::optional<std::vector<nb::bytes>>>(answer);
     if (!values.has_value()) return std::nullopt;
     std::vector<tensorflow::Tensor> results;
     for (const nb::bytes& value : *values) results.push_back(ParseTensor(value));
     return results;
-  });
+  };
+  return CallPython("evaluate", read, node, values);
 }
 
 absl::StatusOr<RewrittenFunction> RewriteFunction(const std::string& library,
                                                   const std::string& function, const Where& where,
                                                   const std::string& refusal, bool whole) {
-  const auto arguments = [&]() -> nb::object {
-    // XLA's message quotes its input, which need not be UTF-8.
-    return nb::make_tuple(nb::bytes(library.data(), library.size()), function, where.device,
-                          where.others, nb::bytes(refusal.data(), refusal.size()), whole);
-  };
-  return CallPython("rewrite", arguments, ToRewritten);
+  // XLA's message quotes its input, which need not be UTF-8.
+  return CallPython("rewrite", ToRewritten, Bytes(library), function, where.device, where.others,
+                    Bytes(refusal), whole);
 }
 
 absl::StatusOr<std::vector<MissingKernel>> MissingKernels(const std::string& library,
                                                           const std::string& function,
                                                           const std::string& device) {
-  const auto arguments = [&]() -> nb::object {
-    return nb::make_tuple(nb::bytes(library.data(), library.size()), function, device);
-  };
-  return CallPython("missing_kernels", arguments, [](nb::handle answer) {
+  const auto read = [](nb::handle answer) {
     std::vector<MissingKernel> found;
     for (nb::handle missing : answer) {
       found.push_back({Field<std::string>(missing, "function"), Field<std::string>(missing, "node"),
                        Field<std::string>(missing, "op")});
     }
     return found;
-  });
+  };
+  return CallPython("missing_kernels", read, Bytes(library), function, device);
 }
 
 absl::StatusOr<RewrittenFunction> PlainFunction(const std::string& library,
                                                 const std::string& function, const Where& where) {
-  const auto arguments = [&]() -> nb::object {
-    return nb::make_tuple(nb::bytes(library.data(), library.size()), function, where.device,
-                          where.others);
-  };
-  return CallPython("plain", arguments, ToRewritten);
+  return CallPython("plain", ToRewritten, Bytes(library), function, where.device, where.others);
 }
 
 absl::StatusOr<std::vector<tensorflow::PartialTensorShape>> ShapesOfScriptOp(
     const tensorflow::NodeDef& node, const std::vector<tensorflow::PartialTensorShape>& inputs) {
   using Sizes = std::optional<std::vector<int64_t>>;
-  const auto arguments = [&]() -> nb::object {
-    std::vector<Sizes> shapes;
-    for (const auto& input : inputs) {
-      Sizes& sizes = shapes.emplace_back();
-      if (input.unknown_rank()) continue;
-      const auto known = input.dim_sizes();
-      sizes.emplace(known.begin(), known.end());
-    }
-    return nb::make_tuple(Serialize(node), shapes);
-  };
-  return CallPython("shapes_in_region", arguments, [](nb::handle answer) {
+  std::vector<Sizes> given;
+  for (const auto& input : inputs) {
+    Sizes& sizes = given.emplace_back();
+    if (input.unknown_rank()) continue;
+    const auto known = input.dim_sizes();
+    sizes.emplace(known.begin(), known.end());
+  }
+  const auto read = [](nb::handle answer) {
     std::vector<tensorflow::PartialTensorShape> shapes;
     for (const Sizes& sizes : nb::cast<std::vector<Sizes>>(answer)) {
       shapes.push_back(sizes.has_value() ? tensorflow::PartialTensorShape(*sizes)
                                          : tensorflow::PartialTensorShape());
     }
     return shapes;
-  });
+  };
+  return CallPython("shapes_in_region", read, node, given);
 }
 
 void Announce(const std::string& function) { Tell("announce", function); }
@@ -223,12 +228,7 @@ void TellOutgrown(const std::string& function) { Tell("tell_outgrown", function)
 void DefinePythonHooks(nb::module_& m) {
   m.def(
       "set_hooks", [](const nb::kwargs& hooks) { Hooks().update(hooks); },
-      "Sets functions of Python's: `lower` lowers a script op, `evaluate` calls its function when "
-      "XLA compiles, `rewrite` rewrites a must-compile function, and `announce` logs the outcome. "
-      "`missing_kernels` finds the nodes of a function that XLA has no kernels for. `plain` "
-      "rewrites a cluster for TensorFlow's kernels, and `tell_outgrown` hears of each cluster that "
-      "is compiled no more. `shapes_in_region` tells the shapes of the results of a script op in a "
-      "region.");
+      "Sets functions of Python's, by the names by which python_hooks.cc calls them.");
   m.def(
       "has_xla_kernel",
       [](const nb::bytes& node, const std::string& device_type) {

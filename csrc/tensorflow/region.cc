@@ -7,7 +7,6 @@
 #include "absl/synchronization/notification.h"
 #include "functions/call_kernel.h"
 #include "functions/reachable.h"
-#include "functions/wrapped_kernel.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/cancellation.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -44,16 +43,15 @@ class Region::Builder {
     }
     for (const NodeDef& node : function.node_def()) {
       if (node.op() != "Const") continue;
-      if (absl::Status added = AddConstant(node); !added.ok()) return added;
+      TF_RETURN_IF_ERROR(AddConstant(node));
     }
     for (const NodeDef& node : function.node_def()) {
       if (node.op() == "Const") continue;
-      if (absl::Status added = AddStep(node); !added.ok()) return added;
+      TF_RETURN_IF_ERROR(AddStep(node));
     }
     for (const auto& result : function.signature().output_arg()) {
-      absl::StatusOr<int> slot = SlotOf(function.ret().at(result.name()));
-      if (!slot.ok()) return slot.status();
-      region_->results_.push_back(*slot);
+      TF_ASSIGN_OR_RETURN(region_->results_.emplace_back(),
+                          SlotOf(function.ret().at(result.name())));
       region_->output_types_.push_back(result.type());
     }
     return absl::OkStatus();
@@ -78,21 +76,17 @@ class Region::Builder {
 
   absl::Status AddStep(const NodeDef& node) {
     std::shared_ptr<const NodeProperties> props;
-    absl::Status status =
-        NodeProperties::CreateFromNodeDef(node, tensorflow::OpRegistry::Global(), &props);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(
+        NodeProperties::CreateFromNodeDef(node, tensorflow::OpRegistry::Global(), &props));
     Step step;
     for (const std::string& input : node.input()) {
       if (input[0] == '^') continue;  // the nodes are ordered already
-      absl::StatusOr<int> slot = SlotOf(input);
-      if (!slot.ok()) return slot.status();
-      step.inputs.push_back(*slot);
+      TF_ASSIGN_OR_RETURN(step.inputs.emplace_back(), SlotOf(input));
     }
-    status = CreateKernelFor(runtime_->device()->device_type(), runtime_, props, &step.kernel);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(
+        CreateKernelFor(runtime_->device()->device_type(), {runtime_, props}, &step.kernel));
     tensorflow::NameRangeMap ranges;
-    status = tensorflow::NameRangesForNode(node, *props->op_def, nullptr, &ranges);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(tensorflow::NameRangesForNode(node, *props->op_def, nullptr, &ranges));
     step.first_output = region_->slots_;
     for (const auto& [name, range] : ranges) {
       for (int i = range.first; i < range.second; ++i) {
@@ -123,9 +117,7 @@ class Region::Builder {
 absl::StatusOr<std::unique_ptr<Region>> Region::Create(const FunctionDef& function,
                                                        FunctionLibraryRuntime* runtime) {
   auto region = std::make_unique<Region>();
-  if (absl::Status built = Builder(runtime, region.get()).Build(function); !built.ok()) {
-    return built;
-  }
+  TF_RETURN_IF_ERROR(Builder(runtime, region.get()).Build(function));
   return region;
 }
 

@@ -126,18 +126,11 @@ absl::Status Run(const RegionCall& call) {
   std::vector<Tensor> inputs;
   inputs.reserve(call.region->slots());
   for (size_t i = 0; i < call.operands.size(); ++i) {
-    absl::StatusOr<Tensor> input = ToInput(call, i);
-    if (!input.ok()) return input.status();
-    inputs.push_back(*std::move(input));
+    TF_ASSIGN_OR_RETURN(inputs.emplace_back(), ToInput(call, i));
   }
   std::vector<Tensor> outputs;
-  if (absl::Status run = call.region->Run(call.scope->outer(), std::move(inputs), &outputs);
-      !run.ok()) {
-    return run;
-  }
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    if (absl::Status given = GiveResult(call, i, outputs[i]); !given.ok()) return given;
-  }
+  TF_RETURN_IF_ERROR(call.region->Run(call.scope->outer(), std::move(inputs), &outputs));
+  for (size_t i = 0; i < outputs.size(); ++i) TF_RETURN_IF_ERROR(GiveResult(call, i, outputs[i]));
   return absl::OkStatus();
 }
 

@@ -53,24 +53,21 @@ class RegionXlaKernel : public tensorflow::XlaOpKernel {
         inputs.emplace_back();
         continue;
       }
-      absl::StatusOr<xla::Shape> shape = ctx->InputXlaShape(i + 1);
-      if (!shape.ok()) return shape.status();
-      if (!shape->is_static()) return Refusal("the size of an input is only bounded");
-      inputs.emplace_back(shape->dimensions());
+      TF_ASSIGN_OR_RETURN(const xla::Shape shape, ctx->InputXlaShape(i + 1));
+      if (!shape.is_static()) return Refusal("the size of an input is only bounded");
+      inputs.emplace_back(shape.dimensions());
     }
     const auto known_value = [ctx](int input) -> std::optional<tensorflow::Tensor> {
       absl::StatusOr<tensorflow::Tensor> value = ctx->ConstantInputTensor(input + 1);
       return value.ok() ? std::optional(*std::move(value)) : std::nullopt;
     };
-    auto inferred = InferRegionShapes(function, ctx->function_library()->graph_def_version(),
-                                      inputs, known_value);
-    if (!inferred.ok()) return inferred.status();
+    TF_ASSIGN_OR_RETURN(const auto inferred,
+                        InferRegionShapes(function, ctx->function_library()->graph_def_version(),
+                                          inputs, known_value));
     std::vector<xla::Shape> shapes;
     for (int i = 0; i < function.signature().output_arg_size(); ++i) {
-      absl::StatusOr<xla::Shape> shape =
-          ResultShape(function.signature().output_arg(i), (*inferred)[i]);
-      if (!shape.ok()) return shape.status();
-      shapes.push_back(*std::move(shape));
+      TF_ASSIGN_OR_RETURN(shapes.emplace_back(),
+                          ResultShape(function.signature().output_arg(i), inferred[i]));
     }
     return shapes;
   }
@@ -97,9 +94,7 @@ class RegionXlaKernel : public tensorflow::XlaOpKernel {
     std::vector<xla::XlaOp> operands;
     for (int i = 0; i < num_inputs(); ++i) operands.push_back(ctx->Input(i));
     if (!tokens_.empty()) {
-      absl::StatusOr<xla::XlaOp> token = tokens_.Before(ctx);
-      if (!token.ok()) return token.status();
-      operands.push_back(*token);
+      TF_ASSIGN_OR_RETURN(operands.emplace_back(), tokens_.Before(ctx));
       results.push_back(xla::ShapeUtil::MakeTokenShape());
     }
     xla::XlaOp call = xla::CustomCall(

@@ -1,11 +1,11 @@
-#include "region_launch.h"
-
+// The kernel that launches a program with regions.
 #include <deque>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "functions/call_kernel.h"
-#include "functions/wrapped_kernel.h"
+#include "launches.h"
+#include "region.h"
 #include "tensorflow/core/framework/node_def_util.h"
 
 namespace hostcall {
@@ -87,7 +87,7 @@ class RegionRun {
 class RegionLaunchKernel : public AsyncOpKernel {
  public:
   RegionLaunchKernel(tensorflow::OpKernelConstruction* construction, Regions regions,
-                     std::unique_ptr<OpKernel> launch)
+                     KernelPtr launch)
       : AsyncOpKernel(construction), regions_(std::move(regions)), launch_(std::move(launch)) {}
 
   void ComputeAsync(OpKernelContext* ctx, DoneCallback done) override {
@@ -100,7 +100,7 @@ class RegionLaunchKernel : public AsyncOpKernel {
 
  private:
   const Regions regions_;
-  const std::unique_ptr<OpKernel> launch_;
+  const KernelPtr launch_;
 };
 
 }  // namespace
@@ -116,21 +116,17 @@ absl::StatusOr<std::shared_ptr<const NodeProperties>> RegionLaunchNode(
                        std::move(node));
 }
 
-absl::Status LaunchWithRegions(tensorflow::FunctionLibraryRuntime* runtime,
-                               const std::shared_ptr<const NodeProperties>& props,
-                               const std::vector<std::string>& regions,
-                               std::unique_ptr<OpKernel>* launch) {
+absl::Status LaunchWithRegions(const KernelRequest& request,
+                               const std::vector<std::string>& regions, KernelPtr* launch) {
   Regions made;
   for (const std::string& name : regions) {
-    const tensorflow::FunctionDef* function = runtime->GetFunctionLibraryDefinition()->Find(name);
+    const tensorflow::FunctionDef* function = request.library().Find(name);
     if (function == nullptr) {
       return absl::InternalError(absl::StrCat("hostcall: there is no region ", name));
     }
-    absl::StatusOr<std::unique_ptr<Region>> region = Region::Create(*function, runtime);
-    if (!region.ok()) return region.status();
-    made.push_back(*std::move(region));
+    TF_ASSIGN_OR_RETURN(made.emplace_back(), Region::Create(*function, request.runtime));
   }
-  return WrapKernel<RegionLaunchKernel>(runtime, props, launch, std::move(made));
+  return WrapKernel<RegionLaunchKernel>(request, launch, std::move(made));
 }
 
 }  // namespace hostcall

@@ -17,6 +17,8 @@
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/shape_inference.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/statusor.h"
 #include "tensorflow/core/public/version.h"
 
 namespace nb = nanobind;
@@ -79,26 +81,24 @@ class Inference {
     if (node.op() == "Const") return VisitConstant(node);
     if (IsScriptOp(node.op())) return VisitScriptOp(node);
     const tensorflow::OpRegistrationData* op = nullptr;
-    absl::Status status = tensorflow::OpRegistry::Global()->LookUp(node.op(), &op);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(tensorflow::OpRegistry::Global()->LookUp(node.op(), &op));
     std::vector<Value*> inputs;
     for (const std::string& input : node.input()) {
       if (input[0] != '^') inputs.push_back(&values_[input]);
     }
-    std::unique_ptr<InferenceContext> context = Infer(node, *op, inputs, &status);
-    if (!status.ok()) return status;
-    if (AskForValues(*context, inputs)) context = Infer(node, *op, inputs, &status);
-    if (!status.ok()) return status;
+    TF_ASSIGN_OR_RETURN(std::unique_ptr<InferenceContext> context, Infer(node, *op, inputs));
+    if (AskForValues(*context, inputs)) {
+      TF_ASSIGN_OR_RETURN(context, Infer(node, *op, inputs));
+    }
     return TakeOutputs(node, *op, *context);
   }
 
   absl::Status VisitConstant(const NodeDef& node) {
     Tensor tensor;
-    absl::Status status = tensorflow::GetNodeAttr(node, "value", &tensor);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(tensorflow::GetNodeAttr(node, "value", &tensor));
     values_[absl::StrCat(node.name(), ":output:0")] = {
         PartialTensorShape(tensor.shape().dim_sizes()), tensor};
-    return status;
+    return absl::OkStatus();
   }
 
   absl::Status VisitScriptOp(const NodeDef& node) {
@@ -106,18 +106,16 @@ class Inference {
     for (const std::string& input : node.input()) {
       if (input[0] != '^') inputs.push_back(values_[input].shape);
     }
-    const auto shapes = ShapesOfScriptOp(node, inputs);
-    if (!shapes.ok()) return shapes.status();
-    for (size_t i = 0; i < shapes->size(); ++i) {
-      values_[absl::StrCat(node.name(), ":output:", i)] = {(*shapes)[i], std::nullopt};
+    TF_ASSIGN_OR_RETURN(const auto shapes, ShapesOfScriptOp(node, inputs));
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      values_[absl::StrCat(node.name(), ":output:", i)] = {shapes[i], std::nullopt};
     }
     return absl::OkStatus();
   }
 
-  std::unique_ptr<InferenceContext> Infer(const NodeDef& node,
-                                          const tensorflow::OpRegistrationData& op,
-                                          const std::vector<Value*>& inputs,
-                                          absl::Status* status) const {
+  absl::StatusOr<std::unique_ptr<InferenceContext>> Infer(const NodeDef& node,
+                                                          const tensorflow::OpRegistrationData& op,
+                                                          const std::vector<Value*>& inputs) const {
     std::vector<PartialTensorShape> shapes;
     std::vector<const Tensor*> tensors;
     for (const Value* input : inputs) {
@@ -128,11 +126,10 @@ class Inference {
     std::vector<std::unique_ptr<Handles>> handles(inputs.size());
     auto context = std::make_unique<InferenceContext>(version_, node, op.op_def, shapes, tensors,
                                                       std::vector<PartialTensorShape>(), handles);
-    *status = context->construction_status();
-    if (!status->ok()) return context;
-    *status = op.shape_inference_fn != nullptr && !HasWrongShapes(node)
-                  ? context->Run(op.shape_inference_fn)
-                  : context->Run(tensorflow::shape_inference::UnknownShape);
+    TF_RETURN_IF_ERROR(context->construction_status());
+    TF_RETURN_IF_ERROR(op.shape_inference_fn != nullptr && !HasWrongShapes(node)
+                           ? context->Run(op.shape_inference_fn)
+                           : context->Run(tensorflow::shape_inference::UnknownShape));
     return context;
   }
 
@@ -143,9 +140,7 @@ class Inference {
       Value& value = *inputs[i];
       const bool asked =
           context.requested_input_tensor(i) || context.requested_input_tensor_as_partial_shape(i);
-      if (!asked || value.tensor.has_value() || value.input < 0) {
-        continue;
-      }
+      if (!asked || value.tensor.has_value() || value.input < 0) continue;
       value.tensor = known_value_(value.input);
       found |= value.tensor.has_value();
     }
@@ -155,21 +150,18 @@ class Inference {
   absl::Status TakeOutputs(const NodeDef& node, const tensorflow::OpRegistrationData& op,
                            InferenceContext& context) {
     tensorflow::NameRangeMap ranges;
-    absl::Status status = tensorflow::NameRangesForNode(node, op.op_def, nullptr, &ranges);
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(tensorflow::NameRangesForNode(node, op.op_def, nullptr, &ranges));
     for (const auto& [name, range] : ranges) {
       for (int i = range.first; i < range.second; ++i) {
         const std::string value = absl::StrCat(node.name(), ":", name, ":", i - range.first);
         tensorflow::TensorShapeProto proto;
         if (!IsLeftOut(node, i)) context.ShapeHandleToProto(context.output(i), &proto);
         PartialTensorShape shape(proto);
-        if (absl::Status merged = MergeTraced(node, i, context, &shape); !merged.ok()) {
-          return merged;
-        }
+        TF_RETURN_IF_ERROR(MergeTraced(node, i, context, &shape));
         values_[value] = {shape, std::nullopt};
       }
     }
-    return status;
+    return absl::OkStatus();
   }
 
   // Merges the result shape that tracing has left on some nodes.
@@ -180,7 +172,7 @@ class Inference {
       return absl::OkStatus();
     }
     const PartialTensorShape known(traced->second.list().shape(output));
-    if (absl::Status merged = Merge(known, shape); !merged.ok()) return merged;
+    TF_RETURN_IF_ERROR(Merge(known, shape));
     if (node.op() != "LookupTableFindV2") return absl::OkStatus();
     // The values have the shape of the keys, followed by that of the default value, unless the keys
     // of the table are vectors, which the rank tells.

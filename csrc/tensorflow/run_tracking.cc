@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "buffer_provider.h"
 #include "current_launch.h"
-#include "functions/wrapped_kernel.h"
 #include "interruptible_run.h"
 #include "module.h"
 #include "run_devices.h"
@@ -164,8 +163,7 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
  public:
   TrackedKernel(tensorflow::OpKernelConstruction* construction, const RunTracking& scope,
                 std::unique_ptr<tensorflow::Device> provider_device,
-                std::unique_ptr<RunDevices> run_devices,
-                std::unique_ptr<tensorflow::OpKernel> launch)
+                std::unique_ptr<RunDevices> run_devices, KernelPtr launch)
       : AsyncOpKernel(construction),
         tracks_run_(scope.tracks_run),
         provider_device_(std::move(provider_device)),
@@ -237,7 +235,7 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
   const bool tracks_run_;
   const std::unique_ptr<tensorflow::Device> provider_device_;  // null if no memory is shared
   const std::unique_ptr<RunDevices> run_devices_;              // null unless the device is a CPU
-  const std::unique_ptr<tensorflow::OpKernel> launch_;
+  const KernelPtr launch_;
 };
 
 }  // namespace
@@ -261,18 +259,15 @@ absl::Status RunBesideTensorFlow(std::function<void()> task) {
   }
 }
 
-absl::Status TrackRuns(const RunTracking& scope, tensorflow::FunctionLibraryRuntime* runtime,
-                       const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                       std::unique_ptr<tensorflow::OpKernel>* launch) {
+absl::Status TrackRuns(const RunTracking& scope, const KernelRequest& request, KernelPtr* launch) {
   // Memory on other devices has its own allocators, whose devices XLA's kernel looks for.
-  tensorflow::Device* device = runtime->device();
+  tensorflow::Device* device = request.runtime->device();
   const bool is_cpu = device->device_type() == tensorflow::DEVICE_CPU;
   auto provider = is_cpu && scope.shares_memory ? MakeProviderDevice(device) : nullptr;
   // A run needs both: the device for taking turns forwards to the one for allocating.
   tensorflow::Device* const inner = provider == nullptr ? device : provider.get();
   auto runs = is_cpu ? std::make_unique<RunDevices>(inner, scope.takes_turns) : nullptr;
-  return WrapKernel<TrackedKernel>(runtime, props, launch, scope, std::move(provider),
-                                   std::move(runs));
+  return WrapKernel<TrackedKernel>(request, launch, scope, std::move(provider), std::move(runs));
 }
 
 void DefineRunTracking(nb::module_& m) {

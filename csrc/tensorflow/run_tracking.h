@@ -15,11 +15,8 @@
 #include <nanobind/nanobind.h>
 
 #include <functional>
-#include <memory>
 
-#include "tensorflow/core/framework/function.h"
-#include "tensorflow/core/framework/node_properties.h"
-#include "tensorflow/core/framework/op_kernel.h"
+#include "functions/wrapped_kernel.h"
 
 namespace hostcall {
 
@@ -30,16 +27,13 @@ struct RunTracking {
 };
 
 // Replaces `launch` with a kernel that does all this.
-absl::Status TrackRuns(const RunTracking& scope, tensorflow::FunctionLibraryRuntime* runtime,
-                       const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                       std::unique_ptr<tensorflow::OpKernel>* launch);
+absl::Status TrackRuns(const RunTracking& scope, const KernelRequest& request, KernelPtr* launch);
 
 // Runs a task that may hold its thread for long: on this thread, unless it is TensorFlow's own, and
 // else on one of the pool's. Returns an error if no thread could be had.
 absl::Status RunBesideTensorFlow(std::function<void()> task);
 
-// Defines the Python side: setters for hooks and for the table of handles; the
-// moment; and the removal of handles after runs.
+// Defines the Python side.
 void DefineRunTracking(nanobind::module_& m);
 
 }  // namespace hostcall

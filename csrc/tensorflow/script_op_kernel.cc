@@ -19,6 +19,8 @@
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/statusor.h"
 #include "xla/hlo/builder/xla_builder.h"
 #include "xla/shape_util.h"
 
@@ -81,12 +83,10 @@ absl::StatusOr<std::vector<xla::Shape>> DenseShapes(xla::XlaBuilder* builder,
                                                     const std::vector<xla::XlaOp>& ops) {
   std::vector<xla::Shape> shapes;
   for (const xla::XlaOp op : ops) {
-    absl::StatusOr<xla::Shape> shape = builder->GetShape(op);
-    if (!shape.ok()) return shape.status();
-    shapes.push_back(shape->IsArray()
-                         ? DenseShape(shape->element_type(),
-                                      {shape->dimensions().begin(), shape->dimensions().end()})
-                         : *std::move(shape));
+    TF_ASSIGN_OR_RETURN(const xla::Shape shape, builder->GetShape(op));
+    shapes.push_back(shape.IsArray() ? DenseShape(shape.element_type(), {shape.dimensions().begin(),
+                                                                         shape.dimensions().end()})
+                                     : shape);
   }
   return shapes;
 }
@@ -155,8 +155,7 @@ class LoweringKernel : public tensorflow::XlaOpKernel {
   // Returns the shapes of the results, then of the true size of each of their bounded dimensions.
   absl::StatusOr<std::vector<xla::Shape>> ResultShapes(const LoweredCall& lowered) const {
     std::vector<tensorflow::DataType> dtypes;
-    if (absl::Status read = tensorflow::GetNodeAttr(node_, "Tout", &dtypes); !read.ok())
-      return read;
+    TF_RETURN_IF_ERROR(tensorflow::GetNodeAttr(node_, "Tout", &dtypes));
     std::vector<xla::Shape> shapes;
     size_t sizes = 0;
     for (size_t i = 0; i < lowered.results.size(); ++i) {
@@ -214,9 +213,8 @@ class LoweringKernel : public tensorflow::XlaOpKernel {
             ", which XLA has no values for. Pass it to the Python function in another way, or "
             "leave the op outside of the function with jit_compile=True."));
       }
-      absl::StatusOr<xla::Shape> shape = ctx->InputXlaShape(i);
-      if (!shape.ok()) return shape.status();
-      specs.push_back({dtype, ToBoundedShape(*shape)});
+      TF_ASSIGN_OR_RETURN(const xla::Shape shape, ctx->InputXlaShape(i));
+      specs.push_back({dtype, ToBoundedShape(shape)});
     }
     return absl::OkStatus();
   }
@@ -246,9 +244,8 @@ class ScriptOpKernel : public LoweringKernel {
  private:
   absl::Status Emit(XlaOpKernelContext* ctx, const LoweredCall& lowered,
                     const std::vector<Operand>& specs) override {
-    absl::StatusOr<bool> folded = lowered.foldable ? Fold(ctx, lowered) : false;
-    if (!folded.ok()) return folded.status();
-    return *folded ? absl::OkStatus() : EmitCall(ctx, lowered, specs);
+    TF_ASSIGN_OR_RETURN(const bool folded, lowered.foldable ? Fold(ctx, lowered) : false);
+    return folded ? absl::OkStatus() : EmitCall(ctx, lowered, specs);
   }
 
   // Puts the results into the program as constants instead of a call. Returns true if it could. Not
@@ -262,17 +259,15 @@ class ScriptOpKernel : public LoweringKernel {
       inputs.push_back(*std::move(input));
     }
     const FoldScope scope;
-    auto results = EvaluateScriptOp(node(), inputs);
-    if (!results.ok()) return results.status();
-    if (!results->has_value()) return false;
-    if (!Fits(lowered, **results)) return AnsweredForAnotherOp();
-    for (size_t i = 0; i < (*results)->size(); ++i) {
-      ctx->SetConstantOutput(static_cast<int>(i), (**results)[i]);
+    TF_ASSIGN_OR_RETURN(const auto results, EvaluateScriptOp(node(), inputs));
+    if (!results.has_value()) return false;
+    if (!Fits(lowered, *results)) return AnsweredForAnotherOp();
+    for (size_t i = 0; i < results->size(); ++i) {
+      ctx->SetConstantOutput(static_cast<int>(i), (*results)[i]);
     }
     if (tokens_.empty()) return true;
-    absl::StatusOr<xla::XlaOp> token = tokens_.Before(ctx);
-    if (!token.ok()) return token.status();
-    if (absl::Status set = tokens_.SetAfter(ctx, *token); !set.ok()) return set;
+    TF_ASSIGN_OR_RETURN(const xla::XlaOp token, tokens_.Before(ctx));
+    TF_RETURN_IF_ERROR(tokens_.SetAfter(ctx, token));
     return true;
   }
 
@@ -293,19 +288,16 @@ class ScriptOpKernel : public LoweringKernel {
                         const std::vector<Operand>& specs) {
     std::vector<xla::XlaOp> operands = Operands(ctx, lowered.operands, specs);
     if (!tokens_.empty()) {
-      absl::StatusOr<xla::XlaOp> token = tokens_.Before(ctx);
-      if (!token.ok()) return token.status();
-      operands.push_back(*token);
+      TF_ASSIGN_OR_RETURN(operands.emplace_back(), tokens_.Before(ctx));
     }
-    auto shapes = ResultShapes(lowered);
-    if (!shapes.ok()) return shapes.status();
-    if (!tokens_.empty()) shapes->push_back(xla::ShapeUtil::MakeTokenShape());
+    TF_ASSIGN_OR_RETURN(std::vector<xla::Shape> shapes, ResultShapes(lowered));
+    if (!tokens_.empty()) shapes.push_back(xla::ShapeUtil::MakeTokenShape());
     const xla::XlaOp call =
-        TypedCall(ctx, lowered.target, operands, xla::ShapeUtil::MakeTupleShape(*shapes),
+        TypedCall(ctx, lowered.target, operands, xla::ShapeUtil::MakeTupleShape(shapes),
                   lowered.attributes, lowered.has_side_effect);
     SetOutputs(ctx, lowered, call);
     if (tokens_.empty()) return absl::OkStatus();
-    const auto last = static_cast<int64_t>(shapes->size()) - 1;
+    const auto last = static_cast<int64_t>(shapes.size()) - 1;
     return tokens_.SetAfter(ctx, xla::GetTupleElement(call, last));
   }
 
@@ -342,12 +334,11 @@ class StartKernel : public LoweringKernel {
  private:
   absl::Status Emit(XlaOpKernelContext* ctx, const LoweredCall& lowered,
                     const std::vector<Operand>& specs) override {
-    auto shapes = ResultShapes(lowered);
-    if (!shapes.ok()) return shapes.status();
+    TF_ASSIGN_OR_RETURN(const std::vector<xla::Shape> shapes, ResultShapes(lowered));
     std::string attributes = lowered.attributes;
     if (attributes.empty() || attributes.back() != '}') return AnsweredForAnotherOp();
     attributes.pop_back();
-    absl::StrAppend(&attributes, ", results = ", Described(*shapes), "}");
+    absl::StrAppend(&attributes, ", results = ", Described(shapes), "}");
     ctx->SetOutput(
         0, TypedCall(ctx, "hostcall_start", Operands(ctx, lowered.operands, specs),
                      xla::ShapeUtil::MakeScalarShape(xla::S64), attributes, kHasSideEffect));
@@ -363,12 +354,11 @@ class DoneKernel : public LoweringKernel {
  private:
   absl::Status Emit(XlaOpKernelContext* ctx, const LoweredCall& lowered,
                     const std::vector<Operand>& /*specs*/) override {
-    auto shapes = ResultShapes(lowered);
-    if (!shapes.ok()) return shapes.status();
+    TF_ASSIGN_OR_RETURN(const std::vector<xla::Shape> shapes, ResultShapes(lowered));
     std::vector<xla::XlaOp> awaited;
     for (int i = inputs(); i < num_inputs(); ++i) awaited.push_back(ctx->Input(i));
     SetOutputs(ctx, lowered,
-               TypedCall(ctx, "hostcall_done", awaited, xla::ShapeUtil::MakeTupleShape(*shapes),
+               TypedCall(ctx, "hostcall_done", awaited, xla::ShapeUtil::MakeTupleShape(shapes),
                          "{}", kHasSideEffect));
     return absl::OkStatus();
   }
@@ -393,14 +383,12 @@ class GateKernel : public tensorflow::XlaOpKernel {
 
 // Not REGISTER_XLA_OP: its registrations take effect only once, when the process compiles its first
 // function, so that `import hostcall` after that would come too late.
-#define HOSTCALL_REGISTER(op, device) \
-  REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::device), ScriptOpKernel)
-HOSTCALL_REGISTER("PyFunc", DEVICE_CPU_XLA_JIT);
-HOSTCALL_REGISTER("PyFuncStateless", DEVICE_CPU_XLA_JIT);
-HOSTCALL_REGISTER("EagerPyFunc", DEVICE_CPU_XLA_JIT);
-HOSTCALL_REGISTER("PyFunc", DEVICE_GPU_XLA_JIT);
-HOSTCALL_REGISTER("PyFuncStateless", DEVICE_GPU_XLA_JIT);
-HOSTCALL_REGISTER("EagerPyFunc", DEVICE_GPU_XLA_JIT);
+#define HOSTCALL_REGISTER(op)                                                               \
+  REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_CPU_XLA_JIT), ScriptOpKernel); \
+  REGISTER_KERNEL_BUILDER(Name(op).Device(tensorflow::DEVICE_GPU_XLA_JIT), ScriptOpKernel)
+HOSTCALL_REGISTER("PyFunc");
+HOSTCALL_REGISTER("PyFuncStateless");
+HOSTCALL_REGISTER("EagerPyFunc");
 #undef HOSTCALL_REGISTER
 
 REGISTER_KERNEL_BUILDER(Name("HostcallStart").Device(tensorflow::DEVICE_CPU_XLA_JIT), StartKernel);

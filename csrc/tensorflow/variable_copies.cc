@@ -1,5 +1,10 @@
-#include "variable_copies.h"
-
+// Variables of a compiled program, while it calls back into Python.
+//
+// TensorFlow holds the lock of each variable that a compiled program takes for as long as the
+// program runs, so that a callback that reads or assigns one would wait for ever. Programs with
+// callbacks therefore run on copies, which share the memory of the variables' values. A program
+// takes the values of its variables when it starts, assigns them when it has ended, and holds no
+// lock in between.
 #include <set>
 #include <string>
 #include <utility>
@@ -8,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "functions/wrapped_kernel.h"
+#include "launches.h"
 #include "tensorflow/compiler/jit/variable_info.h"
 #include "tensorflow/compiler/jit/variable_info_util.h"
 #include "tensorflow/core/common_runtime/device.h"
@@ -22,7 +27,6 @@ namespace hostcall {
 namespace {
 
 using tensorflow::AsyncOpKernel;
-using tensorflow::OpKernel;
 using tensorflow::OpKernelConstruction;
 using tensorflow::OpKernelContext;
 using tensorflow::ResourceHandle;
@@ -32,12 +36,12 @@ using tensorflow::Var;
 using tensorflow::VariableInfo;
 
 absl::Status DeepCopy(OpKernelContext* ctx, const Tensor& from, Tensor* to) {
-  absl::Status status = ctx->allocate_temp(from.dtype(), from.shape(), to);
-  if (!status.ok()) return status;
+  TF_RETURN_IF_ERROR(ctx->allocate_temp(from.dtype(), from.shape(), to));
   if (ctx->op_device_context() == nullptr) {
     tensorflow::tensor::DeepCopy(from, to);
     return absl::OkStatus();
   }
+  absl::Status status;
   absl::Notification copied;
   ctx->op_device_context()->CopyTensorInSameDevice(
       &from, static_cast<tensorflow::Device*>(ctx->device()), to, [&](const absl::Status& done) {
@@ -65,8 +69,7 @@ class CopiedVariable {
     if (was_initialized_) {
       // In this mode, sparse updates write into the variable's memory even if it is shared.
       if (original_->copy_on_read_mode.load()) {
-        absl::Status status = DeepCopy(ctx, *original_->tensor(), &taken_);
-        if (!status.ok()) return status;
+        TF_RETURN_IF_ERROR(DeepCopy(ctx, *original_->tensor(), &taken_));
       } else {
         taken_ = *original_->tensor();
       }
@@ -119,18 +122,15 @@ class Run {
     // Their destructors release the locks.
     std::vector<VariableInfo> infos;
     const std::set<int> none_is_updated;
-    absl::Status status = tensorflow::GetVariableInfosFromInputs(
-        ctx->resource_manager(), ctx->device(), inputs, resources, &none_is_updated, &infos);
-    if (!status.ok()) return status;
-    status = tensorflow::LockVariables(absl::MakeSpan(infos));
-    if (!status.ok()) return status;
+    TF_RETURN_IF_ERROR(tensorflow::GetVariableInfosFromInputs(
+        ctx->resource_manager(), ctx->device(), inputs, resources, &none_is_updated, &infos));
+    TF_RETURN_IF_ERROR(tensorflow::LockVariables(absl::MakeSpan(infos)));
 
     users_inputs_ = ctx->params()->inputs;
     inputs_.assign(users_inputs_.begin(), users_inputs_.end());
     variables_ = std::vector<CopiedVariable>(infos.size());
     for (size_t i = 0; i < infos.size(); ++i) {
-      status = variables_[i].Take(ctx, infos[i]);
-      if (!status.ok()) return status;
+      TF_RETURN_IF_ERROR(variables_[i].Take(ctx, infos[i]));
       inputs_[resources[i]] = TensorValue(variables_[i].handle());
     }
     ctx->params()->inputs = inputs_;
@@ -196,8 +196,7 @@ class Run {
 
 class LaunchOnCopies : public AsyncOpKernel {
  public:
-  LaunchOnCopies(OpKernelConstruction* construction, std::vector<int> resources,
-                 std::unique_ptr<OpKernel> launch)
+  LaunchOnCopies(OpKernelConstruction* construction, std::vector<int> resources, KernelPtr launch)
       : AsyncOpKernel(construction), resources_(std::move(resources)), launch_(std::move(launch)) {}
 
   void ComputeAsync(OpKernelContext* ctx, DoneCallback done) override {
@@ -211,20 +210,18 @@ class LaunchOnCopies : public AsyncOpKernel {
 
  private:
   const std::vector<int> resources_;  // inputs that are variables
-  const std::unique_ptr<OpKernel> launch_;
+  const KernelPtr launch_;
 };
 
 }  // namespace
 
-absl::Status RunOnCopies(tensorflow::FunctionLibraryRuntime* runtime,
-                         const std::shared_ptr<const tensorflow::NodeProperties>& props,
-                         std::unique_ptr<OpKernel>* launch) {
+absl::Status RunOnCopies(const KernelRequest& request, KernelPtr* launch) {
   std::vector<int> resources;
   for (int i = 0; i < (*launch)->num_inputs(); ++i) {
     if ((*launch)->input_type(i) == tensorflow::DT_RESOURCE) resources.push_back(i);
   }
   if (resources.empty()) return absl::OkStatus();
-  return WrapKernel<LaunchOnCopies>(runtime, props, launch, std::move(resources));
+  return WrapKernel<LaunchOnCopies>(request, launch, std::move(resources));
 }
 
 }  // namespace hostcall
