@@ -25,7 +25,8 @@ from hostcall._functions.callback import mapped as map  # noqa: A004
 from hostcall._functions.declarations import declare
 from hostcall._functions.native_code import Native, native
 from hostcall._functions.specs import BoundedSpec
-from hostcall._replay.calls import RecordedError, RecordingError, ReplayError, record, replay
+from hostcall._replay.calls import RecordedError, RecordingError, ReplayError
+from hostcall._replay.entry_points import record, replay
 from hostcall_runtime import _errors
 from hostcall_runtime._device_arrays import DeviceArray
 from hostcall_runtime._errors import (
@@ -38,7 +39,8 @@ from hostcall_runtime._errors import (
 from hostcall_runtime._fire_and_forget import barrier
 
 if _TYPE_CHECKING:
-    from hostcall._callbacks.requested_routes import configure, scope
+    from hostcall._callbacks.requested_routes import scope
+    from hostcall._callbacks.settings import configure
     from hostcall._check.checking import check
     from hostcall._check.report import CheckError, CheckReport, Finding
     from hostcall._compiler.graph_pass import partition_pass, rewrite
@@ -50,6 +52,7 @@ if _TYPE_CHECKING:
     from hostcall._saving.functions import allow, provide, register
     from hostcall._saving.pickled_functions import load_options, save_options
     from hostcall._saving.writing import name_functions
+    from hostcall._versions import serving_library
 
 __version__ = "0.1.0"
 

@@ -376,7 +376,9 @@ def run(program: Program, tensors: Sequence[Any]) -> list[Any]:
 def _rules_of_jax_callbacks(callbacks: Callbacks, jaxpr: Any) -> dict[Any, Callable[..., Any]]:
     """Return the lowering rules of JAX's own callbacks in a program."""
     known = _jax_callbacks()
-    _control_flow.check_reducers(jaxpr, {primitive: kind for primitive, (kind, _, _) in known.items()})
+    _control_flow.check_reducers(
+        jaxpr, {primitive: kind for primitive, (kind, _, _) in known.items()}
+    )
     return {
         primitive: functools.partial(_lower_jax_callback, callbacks, *described)
         for primitive, described in known.items()

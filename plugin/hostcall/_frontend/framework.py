@@ -14,7 +14,7 @@ from hostcall._callbacks import requested_routes, structures
 from hostcall._frontend import gradients, script_ops
 from hostcall._functions import call_stats, callback, frameworks, source_location
 from hostcall._functions.callback import Callback, mapped
-from hostcall._functions.native_code import Native
+from hostcall._functions.native_code import FfiHandler, Native
 from hostcall._functions.user_function import UserFunction
 from hostcall._tf import (
     autograph,
@@ -126,6 +126,7 @@ def run_handler(
 
 def _program(native: Native, specs: list[tf.TensorSpec], declared: list[tf.TensorSpec]) -> Any:
     """Return the program that calls native code for these specs; each is traced once."""
+    assert isinstance(native.code, FfiHandler)
     programs = native.code.programs
     key = (*specs, None, *declared)
     if key not in programs:

@@ -45,7 +45,7 @@ def call(
             arguments = tuple(inputs.pack(tensors))
             given = grad(arguments, outputs.pack(results), outputs.pack(dy))
             gradients = inputs.flatten_gradients(given)
-            check(gradients, tensors, grad)
+            check_gradients(gradients, tensors, grad)
             if variables is None:
                 return gradients
             # An eager callback may read variables; they get no gradient through it.
@@ -61,7 +61,9 @@ def call(
     return outputs.pack(results)
 
 
-def check(gradients: Sequence[Any], tensors: Sequence[Any], grad: Callable[..., Any]) -> None:
+def check_gradients(
+    gradients: Sequence[Any], tensors: Sequence[Any], grad: Callable[..., Any]
+) -> None:
     """Check the dtypes and shapes of gradients, as TensorFlow would pass on wrong ones."""
     for number, (gradient, tensor) in enumerate(zip(gradients, tensors, strict=True)):
         differentiable = tensor.dtype.is_floating or tensor.dtype.is_complex

@@ -16,6 +16,7 @@ from hostcall._frontend.gradients import (
     DerivedSpec,
     GradientSpec,
     RecomputingSpec,
+    check_gradients,
     gradients_of,
     recomputing,
 )
@@ -287,7 +288,7 @@ def _gradient_of_batch(spec: CallbackSpec, shared: Sequence[bool]) -> Callable[.
             tensors, called, dy = element
             given = grad(tuple(inputs.pack(tensors)), outputs.pack(called), outputs.pack(dy))
             gradients = inputs.flatten_gradients(given)
-            gradients.check(gradients, tensors, grad)
+            check_gradients(gradients, tensors, grad)
             places[:] = [i for i, one in enumerate(gradients) if one is not None]
             return [tf.convert_to_tensor(gradients[i], tensors[i].dtype) for i in places]
 

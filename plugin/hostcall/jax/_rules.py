@@ -266,6 +266,7 @@ def run_handler(
     native: Native, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray]
 ) -> None:
     """Run a jitted program that calls the handler of native code, which writes the results."""
+    assert isinstance(native.code, FfiHandler)
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in results]
     with jax.default_device(jax.devices("cpu")[0]), jax.enable_x64(True):
         try:
