@@ -305,7 +305,7 @@ absl::Status BoundCompilations(const KernelRequest& request, MakeKernel make_pla
   std::vector<int> constants, resources;
   TF_RETURN_IF_ERROR(tensorflow::GetBodyAndConstantsAndResources(request.runtime, called, &body,
                                                                  &constants, &resources));
-  const tensorflow::Device& device = *request.runtime->device();
+  tensorflow::Device& device = *request.runtime->device();
   const tensorflow::DeviceType type(device.device_type());
   if (!MayRunPlain(function, request.library(), type)) make_plain = nullptr;
   auto compilations = AllCompilations::Global().Of(device.resource_manager(),
