@@ -109,6 +109,12 @@ def test_ordered_calls_of_a_reversed_scan() -> None:
     assert log.take() == [3, 2, 1, 0]
 
 
+@each_flavour
+def test_map(flavour: Any) -> None:
+    program = jax.jit(lambda x: lax.map(lambda v: flavour(lambda a: a * 2, v, v), x))
+    np.testing.assert_array_equal(program(X), 2 * X)
+
+
 def test_map_in_batches_and_associative_scan() -> None:
     def doubled(v: Any) -> Any:
         return call(lambda a: a * 2, v, v, vmap_method="broadcast_all")

@@ -114,6 +114,20 @@ def test_shapes(mode: Any, shape: Any) -> None:
     assert_same(np.asarray(mode(lambda x: call(np.cos, x, x))(x)), np.cos(np.asarray(x)))
 
 
+def test_loops_and_branches() -> None:
+    def plus(x: Any, i: Any) -> Any:
+        return x + np.float32(i)
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        x = jax.lax.fori_loop(0, 5, lambda i, x: call(plus, x, x, i), x)
+        x = jax.lax.cond(x[0] > 9, lambda x: call(plus, x, x, 100), lambda x: x, x)
+        return jax.lax.scan(lambda c, i: (call(plus, x, c, i),) * 2, x, jnp.arange(3))[1]
+
+    expected = np.asarray(X) + 110
+    np.testing.assert_array_equal(program(X), [expected, expected + 1, expected + 3])
+
+
 @each_mode
 @pytest.mark.parametrize("method", ["sequential", "sequential_unrolled"])
 @pytest.mark.parametrize("pure", [True, False])
