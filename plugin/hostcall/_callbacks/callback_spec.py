@@ -513,12 +513,14 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
             return self.compute(tensors, arrays), None
         # One tape for each order of derivative: each outer tape records the use of the inner ones.
         tapes = [tf.GradientTape(persistent=True) for _ in range(self.orders_wanted)]
+        callers = tape_residuals.owners.in_flight(self.title)
         with contextlib.ExitStack() as stack:
             for tape in reversed(tapes):
                 stack.enter_context(tape)
                 eager_execution.watch(tape, tensors)
             values = self.compute(tensors)
-        return values, tape_residuals.TapeResidual(self, tapes, list(tensors), list(values))
+        inputs, outputs = list(tensors), list(values)
+        return values, tape_residuals.TapeResidual(self, tapes, inputs, outputs, callers=callers)
 
     def _recorded_by_token(self, tensors: Sequence[Any]) -> list[Any]:
         """Return the results of a call, and store its tape for TensorFlow's own gradient."""

@@ -73,6 +73,15 @@ class HandleOwners:
     def __len__(self) -> int:
         return len(self._possible)
 
+    def in_flight(self, token: str) -> frozenset[_FunctionCall]:
+        """Return the calls in flight of functions that hold the op with this token."""
+        with self._lock:
+            return frozenset(call for call in self._in_flight if token in call.tokens)
+
+    def tracks(self, handle: int) -> bool:
+        """Return whether something holds a handle, or may get it."""
+        return handle in self._possible
+
     def note(self, handle: int, token: str) -> None:
         """Register a handle that the op with this token makes, and that may leave its program."""
         with self._lock:
@@ -169,6 +178,7 @@ class TapeResidual:
       outputs: the output tensors.
       moment: the time at which a compiled program made the call, by the bindings' clock; else None.
       until_end: whether it is kept until the end of the program that made the call.
+      callers: the calls of functions that were in flight when it began.
     """
 
     spec: Any
@@ -177,6 +187,7 @@ class TapeResidual:
     outputs: list[Any]
     moment: int | None = None
     until_end: bool = False
+    callers: frozenset[_FunctionCall] = frozenset()
 
 
 _residuals: dict[int, TapeResidual] = eager_execution.tape_cache
@@ -188,7 +199,14 @@ _untold: collections.deque[int] = collections.deque()
 
 def keep(residual: TapeResidual) -> int:
     """Keep the residual of a call that no compiled program makes, and return its handle."""
-    return _keep(residual, lambda handle: _note(handle, residual.spec.title))
+    handle = _keep(residual, lambda handle: _note(handle, residual.spec.title))
+    callers, residual.callers = residual.callers, frozenset()
+    # Ctrl-C ends a program, but not the Python functions that run for it on other threads: nothing
+    # gets the handles of these.
+    is_late = bool(callers) and not any(call.in_flight for call in callers)
+    if is_late or not owners.tracks(handle):
+        drop(handle)
+    return handle
 
 
 def _note(handle: int, token: str) -> None:
