@@ -1,6 +1,6 @@
 """The results of a callback: as declared, of any shape, or as calls were seen to return them.
 
-A result has a free shape if it is unused, or if the program takes only its elements and gives them
+A result is shape-agnostic if it is unused, or if the program takes only its elements and gives them
 a shape itself. XLA then gets a vector, and the function's result is made a vector before the check.
 """
 
@@ -61,13 +61,13 @@ ShapeAgnosticResults = Mapping[int, int]
 
 
 def mark_shape_agnostic(node: NodeDef, free: ShapeAgnosticResults) -> None:
-    """Mark the results of a script op that have free shapes."""
+    """Mark the shape-agnostic results of a script op."""
     numbers = protos.integer_list([n for pair in sorted(free.items()) for n in pair])
     node.attr[attributes.SHAPE_AGNOSTIC_RESULTS].list.CopyFrom(numbers)
 
 
 def shape_agnostic_of(node: NodeDef) -> dict[int, int]:
-    """Return the free shapes that `mark_shape_agnostic` has stored on a node."""
+    """Return the shape-agnostic results that `mark_shape_agnostic` has noted on a node."""
     if attributes.SHAPE_AGNOSTIC_RESULTS not in node.attr:
         return {}
     numbers = node.attr[attributes.SHAPE_AGNOSTIC_RESULTS].list.i
@@ -75,7 +75,7 @@ def shape_agnostic_of(node: NodeDef) -> dict[int, int]:
 
 
 def with_vectors(specs: Sequence[Spec], free: ShapeAgnosticResults) -> list[Spec]:
-    """Return specs with vectors for the results of free shape, unless the shapes are known."""
+    """Return specs with vectors for shape-agnostic results, unless the shapes are known."""
     return [
         tf.TensorSpec([0 if free[index] == UNUSED else free[index]], spec.dtype)
         if index in free and not is_known(spec)
@@ -85,14 +85,14 @@ def with_vectors(specs: Sequence[Spec], free: ShapeAgnosticResults) -> list[Spec
 
 
 def suffix_of(free: ShapeAgnosticResults) -> str:
-    """Return a suffix that makes the name of a target with these free shapes unique."""
+    """Return a suffix that makes the name of a target with these results unique."""
     return "".join(f"/{index}:{count}" for index, count in sorted(free.items()))
 
 
 def returning_vectors(
     function: Callable[..., Any], contract: Any, free: ShapeAgnosticResults
 ) -> Callable[..., Any]:
-    """Wrap a function of arrays so that its results of free shape are vectors."""
+    """Wrap a function of arrays so that its shape-agnostic results are vectors."""
     return lambda *arrays: _as_vectors(contract.arrays(function(*arrays)), free)
 
 
@@ -106,7 +106,7 @@ def making_vectors(
 
 
 def _as_vectors(arrays: Sequence[Any], free: ShapeAgnosticResults) -> list[Any]:
-    """Return the arrays with vectors in the place of those of free shape."""
+    """Return the arrays with vectors in the place of shape-agnostic ones."""
     found = list(arrays)
     for index, count in free.items():
         if index < len(found) and hasattr(found[index], "reshape"):

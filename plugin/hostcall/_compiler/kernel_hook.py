@@ -67,7 +67,7 @@ class RewrittenFunction(NamedTuple):
     library: bytes
     name: str
     partitioned: bool
-    regions: list[str] = []  # noqa: RUF012 - a field, which nobody changes
+    regions: list[str] = []  # noqa: RUF012 - a field that is never changed
     added: bool = False
     sizes_vary: bool = False
 

@@ -440,7 +440,7 @@ def calls(owner: object, name: str, run: Run, recorded: Callable[[frozenset[str]
 
         return call
 
-    why = "When a call ends, nobody may be left who can ask for what it has kept for gradients."
+    why = "When a call ends, residuals whose gradient nothing can ask for any more are dropped."
     return attribute(owner, name, wrap, features.RESIDUALS, why)
 
 

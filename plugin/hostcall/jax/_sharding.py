@@ -181,8 +181,8 @@ def _check(division: Division, args: Any, result: Any, place: str) -> None:
                 raise ValueError(
                     f"{place}: a result of shape {list(leaf.shape)} has no sharding along "
                     f"{sorted(missing)}, along which the function is called once for each shard: "
-                    "nobody could say whose result it is. Give each call a row of its own in it, "
-                    "and sharding=(of_arguments, of_results)."
+                    "the results of the shards would overwrite one another. Give each call a row "
+                    "of its own in it, and sharding=(of_arguments, of_results)."
                 )
 
 

@@ -132,7 +132,7 @@ def marked(
 
 
 def find(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
-    """Find the ops that hinder a function from being one program, with the reasons."""
+    """Find the ops that block a function from being one program, with the reasons."""
     search = _Search(protos.copy_of(library), entry)
     search.run()
     return search.blocked
@@ -194,8 +194,8 @@ class _Search:
         while offences := self._offences():
             known = len(self.blocked)
             # XLA knows the result sizes of host ops, so the next round may find other offences.
-            for source, hindering in _by_source(offences).items():
-                self._put_on_host(source, hindering, loops)
+            for source, blocking in _by_source(offences).items():
+                self._put_on_host(source, blocking, loops)
             if len(self.blocked) == known:
                 raise LoweringError(_STUCK.format(op=offences[0].node, kind=offences[0].op))
 
@@ -223,7 +223,7 @@ class _Search:
     def _put_on_host(
         self, source: Source, offences: list[Offence], loops: Mapping[str, int]
     ) -> None:
-        """Put a source on the host, or the ops that it hinders if that costs less."""
+        """Put a source on the host, or the ops that it blocks if that costs less."""
         is_script_op = self._node(source).op in op_kinds.SCRIPT_OPS
         limit = loops.get(source[0], 0)
         if all(
