@@ -1,4 +1,4 @@
-"""What the tests ask of the calls, in processes without hostcall; all results are JSON."""
+"""Checks of calls, run in processes without hostcall; all results are JSON."""
 
 from __future__ import annotations
 

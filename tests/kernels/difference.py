@@ -1,4 +1,4 @@
-"""How the results of two kernels differ, beyond rounding."""
+"""The differences between the results of two kernels, beyond rounding."""
 
 from __future__ import annotations
 

@@ -189,7 +189,7 @@ def stand_in_for_xla_tests() -> None:
 
 
 def behave_like_numpy() -> None:
-    """What the tests of NumPy's interface do when their file is run as a program."""
+    """Set what the tests of NumPy's interface set when their file is run as a program."""
     from tensorflow.python.framework import ops
     from tensorflow.python.ops.numpy_ops import np_math_ops
 
@@ -230,7 +230,7 @@ def functions_with(pattern: str, path: str) -> set[str]:
 
 
 def is_chosen(test: Any, order: dict[str, Any], names: set[str] | None) -> bool:
-    """Whether a test is to be run; parameters follow the name of the function in that of a test."""
+    """Return whether to run a test; a parameterized test's name begins with its function's."""
     if names is not None and not test._testMethodName.startswith(tuple(names)):
         return False
     if name_of(test) in order["done"]:

@@ -24,7 +24,7 @@ class _CannotBeTracedError(Exception):
 
 
 def calls() -> int:
-    """How many compiled functions have been called from outside of functions."""
+    """Return how many compiled functions have been called outside of functions."""
     return _calls
 
 
@@ -106,7 +106,7 @@ def _execute(
 
 
 def _takes_functions(op_def: Any) -> bool:
-    """Whether an op calls functions: these are compiled, or the op is one of tf.data's."""
+    """Return whether an op takes functions: they are compiled, or it is an op of tf.data."""
     return any(attr.type in ("func", "list(func)") for attr in op_def.attr)
 
 

@@ -1,4 +1,4 @@
-"""Which of TensorFlow's and JAX's test files are run, and how."""
+"""The test files of TensorFlow and JAX that are run, and the ways to run them."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Suite:
 
     @property
     def title(self) -> str:
-        """What the report calls it."""
+        """The name of the suite in the report."""
         return f"{self.file} {self.mode}".rstrip()
 
 
