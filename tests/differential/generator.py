@@ -30,7 +30,7 @@ _SCRIPT_OPS = {*BEHAVIOURS, "evens_of_any", "note", "entries", "python_variable"
 
 
 def is_whole(name: str, param: Any) -> bool:
-    """Whether XLA knows, with this parameter, the shapes of what the function `name` returns."""
+    """Return whether XLA knows the shapes of the function's results, with this parameter."""
     if name in BEHAVIOURS:
         behaviour = BEHAVIOURS[name]
         texts = any(pattern[0] == "s" for pattern in (*behaviour.takes, *behaviour.gives))
@@ -41,7 +41,7 @@ def is_whole(name: str, param: Any) -> bool:
 
 
 def needs_hostcall(name: str, param: Any) -> bool:
-    """Whether the function `name`, with this parameter, is called in a way that stock lacks."""
+    """Return whether stock TensorFlow lacks the way in which the function is called."""
     return name in BEHAVIOURS and not is_stock(*param[:2])
 
 
@@ -54,7 +54,7 @@ _ON_THE_HOST |= {
 
 @dataclasses.dataclass
 class Drawing:
-    """What goes through the drawing of one program.
+    """The state while one program is drawn.
 
     Attributes:
       whole: whether it leaves out what XLA cannot compile, wherever that is known in advance.

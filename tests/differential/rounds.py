@@ -67,7 +67,7 @@ def drawn_for(kind: str) -> SearchStrategy[Program]:
 
 @contextlib.contextmanager
 def comparing(kind: str) -> Iterator[Callable[[Program], set[str]]]:
-    """What checks a program; see `KINDS`."""
+    """Yield the function that checks programs of a kind; see `KINDS`."""
     if kind != "unjitted":
         yield {"routes": check, "exported": check_exported, "checked": check_sizes}[kind]
         return

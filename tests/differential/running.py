@@ -122,7 +122,7 @@ def in_program_order(program: Program, graph: list[Outcome]) -> list[Outcome]:
 
 
 def outcomes(program: Program, context: Context, route: str) -> list[Outcome]:
-    """What comes of the calls of a program by one route."""
+    """Run the calls of a program by one route, and return their outcomes."""
     context.reset()
     with hostcall.scope(route=route):
         function = build(program, context)
@@ -130,7 +130,7 @@ def outcomes(program: Program, context: Context, route: str) -> list[Outcome]:
 
 
 def may_refuse(route: str, reference: Context) -> bool:
-    """Whether a program need not compile by a route: all do that may be partitioned."""
+    """Return whether a route may refuse a program; only the custom call's route may."""
     if route != "custom_call":
         return False
     # Without callbacks, it is TensorFlow's business what it can compile.
@@ -138,19 +138,19 @@ def may_refuse(route: str, reference: Context) -> bool:
 
 
 def is_refused_variant(program: Program, route: str, outcome: Outcome) -> bool:
-    """Whether a loop or branch is compiled whole, which XLA refuses where a tape is around it."""
+    """Return whether XLA refuses a loop or branch that is compiled whole with a tape around it."""
     refused = any(text in str(outcome.error) for text in _VARIANT_REFUSALS)
     return program.gradient == "outside" and route == "custom_call" and refused
 
 
 def is_refused_range(route: str, outcome: Outcome) -> bool:
-    """Whether XLA wants to know the length of a range, as it does without callbacks, too."""
+    """Return whether XLA refuses a range of unknown length, as it does without callbacks, too."""
     refused = "with op Range must be a compile-time" in str(outcome.error)
     return route == "custom_call" and not outcome.journal and refused
 
 
 def is_refusal(program: Program, outcome: Outcome) -> bool:
-    """Whether a call failed before anything has happened, with an error that says why."""
+    """Return whether a call failed before any side effect, with an error that states the reason."""
     if outcome.error is None or outcome.is_planned:
         return False
     if outcome.journal and program.gradient != "outside":

@@ -83,12 +83,12 @@ class Unjitted:
 
 
 def _all_among(outcomes: list[Any], seen: list[list[Any]]) -> bool:
-    """Whether each call has come to this in some run."""
+    """Return whether the outcome of each call occurs in at least one of the runs."""
     return all(o in (run[i] for run in seen) for i, o in enumerate(outcomes))
 
 
 def _runs_in_session(program: Program) -> bool:
-    """Whether nothing of it depends on an order, and nothing on a tape."""
+    """Return whether a program depends neither on the order of ops nor on a tape."""
     return not program.gradient and not _ops_of(program.body) & _ORDERED
 
 

@@ -1,4 +1,4 @@
-"""What comes of a case: compiled, it is what it is in plain graph mode, or it is not."""
+"""The outcomes of cases: whether the compiled function does the same as plain graph mode."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TOLERANCES = {"rtol": 1e-3, "atol": 1e-4}
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of a case.
+    """The outcome of a case.
 
     Attributes:
       kind: one of `CLASSES`: "both refuse" if plain graph mode raises an error and the compiled

@@ -24,7 +24,7 @@ Use = Callable[[Any], Any]
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What makes a value.
+    """A source of a value.
 
     Attributes:
       build: the function; of `x`, `m` and, where the use stands inside, the use.

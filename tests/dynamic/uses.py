@@ -1,4 +1,4 @@
-"""What programs do with a value whose size only the run knows: usual ops, a line for each.
+"""Uses of a value whose size is known only at run time: usual ops, a line for each.
 
 The names of the parameters say what a use takes, which `operands` makes of the value:
   v: a vector of floats; m: a matrix of floats, of 3 columns for most sources; i: a vector of
