@@ -1,4 +1,4 @@
-"""What there is of GPUs here: the driver, its devices, and what TensorFlow and JAX see of them."""
+"""The GPUs of this machine: the driver, its devices, and those that TensorFlow and JAX see."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ print(json.dumps([str(gpu) for gpu in jax.devices("cuda")]))
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What there is.
+    """The driver, the GPUs and the packages of this machine.
 
     Attributes:
       driver: NVIDIA's driver, and its version; or what is wrong with it.

@@ -30,7 +30,7 @@ both_threads = pytest.mark.parametrize("foreign", [False, True], ids=["own", "fo
 
 
 class Owner:
-    """What holds code."""
+    """An owner of native code."""
 
 
 def c_function(

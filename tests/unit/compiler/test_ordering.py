@@ -401,7 +401,7 @@ def test_no_function_that_is_compiled_has_one() -> None:
 
 
 def test_effects_on_variables_keep_their_order() -> None:
-    """What stands between them in a FunctionDef is a NoOp."""
+    """Keep the order of effects that are connected only by a NoOp in a FunctionDef."""
 
     def program() -> list[Any]:
         v, seen = tf.Variable(1.0), []

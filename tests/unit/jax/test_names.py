@@ -74,7 +74,7 @@ def test_the_table_has_every_private_name_that_is_used() -> None:
 
 
 def _is_in(name: str, entry: str) -> bool:
-    """Whether an entry of the table is about the name, or about a name in it."""
+    """Return whether an entry of the table is the name, or a name inside of it."""
     return f"{entry}.".startswith(f"{name}.")
 
 

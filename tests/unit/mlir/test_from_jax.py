@@ -35,7 +35,7 @@ class Triple:
 
 
 def run(text: str, *args: jax.Array) -> list[jax.Array]:
-    """What a program in StableHLO returns when XLA compiles it."""
+    """Compile a program in StableHLO with XLA, run it, and return its results."""
     client = CPU[0].client
     devices = _jax.DeviceList(tuple(CPU))
     executable = client.compile_and_load(text, devices, xla_client.CompileOptions())
