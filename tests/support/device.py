@@ -40,6 +40,6 @@ MODE_OF_REGIONS = "partitioned" if DEVICE else "compiled"
 
 
 def clean_environment() -> dict[str, str]:
-    """That of a process which looks for devices and routes itself."""
+    """Return the environment of a process that looks for devices and routes itself."""
     ours = ("HOSTCALL_TEST_DEVICE", "HOSTCALL_TEST_GPU", "HOSTCALL_ROUTE")
     return {name: value for name, value in os.environ.items() if name not in ours}

@@ -1,4 +1,4 @@
-"""What several test files share."""
+"""Helpers that several test files share."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def failure(function: Callable[..., Any], *args: Any) -> tf.errors.OpError:
 
 
 def outcome(function: Callable[..., Any], *args: Any) -> Any:
-    """What a call comes to: its results as arrays, or the class of its error."""
+    """Make a call, and return its results as arrays, or the class of its error."""
     try:
         return to_numpy(function(*args))
     except Exception as error:

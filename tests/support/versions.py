@@ -1,4 +1,4 @@
-"""What older versions of TensorFlow do not do: see docs/versions.md."""
+"""Marks of tests for older versions of TensorFlow, which lack features: see docs/versions.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.device import DEVICE
 
 
 def is_older_than(version: str) -> bool:
-    """Whether TensorFlow here is of an older minor version."""
+    """Return whether the installed TensorFlow is of an older minor version."""
 
     def numbers(version: str) -> list[int]:
         return [int(part) for part in version.split(".")[:2]]

@@ -1,4 +1,4 @@
-"""Which ops have a CPU kernel and no XLA kernel, and what becomes of them in a compiled function.
+"""The ops with a CPU kernel and no XLA kernel, and their classes in a compiled function.
 
 `classify` decides by an op's definition and its shape function. What the tests have seen of an op
 comes before that: `seen`.
@@ -53,7 +53,7 @@ _MADE_LATER = {"Recv", "Send", "XlaLaunch", "XlaLaunchV2"}
 
 @dataclasses.dataclass(frozen=True)
 class Class:
-    """What becomes of an op.
+    """The class of an op in a compiled function.
 
     Attributes:
       kind: ONE_PROGRAM, BOUNDARY or CANNOT_BE.
@@ -78,7 +78,7 @@ def ops_without_kernel() -> Iterator[Any]:
 
 
 def classify(definition: Any) -> Class:
-    """What becomes of an op, by its OpDef and its shape function."""
+    """Return the class of an op, by its OpDef and its shape function."""
     if reason := _impossible(definition):
         return Class(CANNOT_BE, reason)
     if any(attr.type in ("func", "list(func)") for attr in definition.attr):
@@ -111,7 +111,7 @@ def _impossible(definition: Any) -> str:
 
 @dataclasses.dataclass
 class Seen:
-    """What the tests have seen of an op.
+    """The results of the tests for an op.
 
     Attributes:
       kind: ONE_PROGRAM if an explanation says so, otherwise BOUNDARY.
@@ -123,7 +123,7 @@ class Seen:
 
 
 def seen() -> dict[str, Seen]:
-    """What the tests have seen of the ops in them, by `hostcall.explain`."""
+    """Return the results of the tests for the ops in them, by `hostcall.explain`."""
     found: dict[str, Seen] = {}
     with tempfile.TemporaryDirectory() as folder, hostcall.scope(route="auto"):
         for name, case in CASES.items():

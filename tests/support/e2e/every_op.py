@@ -177,7 +177,7 @@ def differentiated(program: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def differentiable(results: Any) -> tf.Tensor:
-    """What is differentiated: the sum of all results that are floats."""
+    """Return the sum of all floating-point and complex results, which is differentiated."""
     return tf.add_n([
         tf.reduce_sum(tf.cast(tf.math.real(t), tf.float32))
         for t in tensors(results)

@@ -1,4 +1,4 @@
-"""What becomes of all that a function may return, for `test_unchanged.py`.
+"""The outcomes of all values that a function may return, for `test_unchanged.py`.
 
 Each program is a value, which functions return for several `Tout`, in eager mode, in graphs and in
 Sessions.
@@ -20,7 +20,7 @@ Pair = collections.namedtuple("Pair", "a b")
 
 
 class Convertible:
-    """What NumPy asks for its array."""
+    """An object that NumPy asks for its array."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -161,7 +161,7 @@ def eagerly(program: Callable[[], Any]) -> Any:
 
 
 def ways(op: Any, name: str) -> list[Any]:
-    """How an op with this Tout is run."""
+    """Return the ways to run an op with this Tout."""
     if op is tf.numpy_function and name in SPECS:
         return []
     if name == "float32":

@@ -75,7 +75,7 @@ def cases(device: jax.Device) -> Any:
 
 @check
 def places(device: jax.Device) -> Any:
-    """Where the parts of a program are compiled, and what it copies in a call."""
+    """Return the devices that a program's parts are compiled for, and the copies of a call."""
     compiled, copied = [], []
 
     def compiling(code: bytes, where: jax.Device, calls: bool) -> Any:

@@ -29,7 +29,7 @@ def mod8(x: Any) -> Any:
 
 
 def arithmetic(x: Any, y: Any, scale: int, number: int) -> Any:
-    """What all functions compute, of NumPy's arrays or JAX's."""
+    """Compute the result of every function, for arrays of NumPy or of JAX."""
     return mod8(x + np.float32(scale) * y + np.float32(number))
 
 
@@ -115,7 +115,7 @@ class InPython:
 
 
 class Place(NamedTuple):
-    """Where statements stand: what JAX refuses there is left out."""
+    """A place of statements, without those that JAX refuses there."""
 
     effects: bool = True  # whether calls may have any
     is_batch: bool = False  # in vmap, where ordered calls have no order, and conditions differ

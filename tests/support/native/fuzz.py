@@ -32,7 +32,7 @@ class Worker(threading.Thread):
         self.failure = ""
 
     def run(self) -> None:
-        """What the thread does."""
+        """Make steps of the fuzzer until the time is up, and keep an error as the failure."""
         try:
             while time.monotonic() < self.end:
                 self.fuzzer.step()

@@ -94,7 +94,7 @@ class ByInterface(GpuArray):
 
 
 def read(address: int, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """What lies on the device."""
+    """Read an array from the memory of the device."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     return np.frombuffer(native.read_device(address, size), dtype).reshape(shape)
 
@@ -109,7 +109,7 @@ def by_dlpack(x: Any, stream: int | None = None) -> np.ndarray:
 
 
 def is_whole(array: Any) -> bool:
-    """Whether its elements lie one after the other."""
+    """Return whether an array is contiguous and not empty."""
     return _is_contiguous(array.shape, array.strides) and 0 not in array.shape
 
 

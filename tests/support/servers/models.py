@@ -40,7 +40,7 @@ def _append(x: tf.Tensor) -> Any:
 
 
 def _in_order(x: tf.Tensor, append: Any = _append) -> Any:
-    """What is returned tells the order, as nothing else connects the calls."""
+    """Return a value that tells the order of the calls, as nothing else connects them."""
     _append(0.0 * x)
     for digit in (1.0, 2.0):
         append(digit + 0.0 * x)

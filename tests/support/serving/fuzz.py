@@ -35,7 +35,7 @@ class Fuzzer(threading.Thread):
         self.failure = ""
 
     def run(self) -> None:
-        """What the thread does."""
+        """Make random calls until the time is up, and count the codes of their outcomes."""
         chance = random.Random(self.seed)
         good = (1, [3], np.ones(3, np.float32).tobytes())
         try:

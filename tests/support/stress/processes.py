@@ -112,7 +112,7 @@ def interrupt_main_thread() -> None:
 
 
 def finish(process: subprocess.Popen[str], limit: float = 30.0) -> str:
-    """What a process printed, which must have ended with status 0 and without a message."""
+    """Wait for a process to end with status 0 and without a message, and return its output."""
     try:
         printed, said = process.communicate(timeout=limit + _START + _GRACE)
     except subprocess.TimeoutExpired:
@@ -124,7 +124,7 @@ def finish(process: subprocess.Popen[str], limit: float = 30.0) -> str:
 
 
 def run_alone(function: Callable[..., Any], *args: Any, limit: float = 30.0) -> str:
-    """What a function prints, called in a process of its own, which must exit well after it."""
+    """Call a function in a process of its own, which must exit without error; return its output."""
     return finish(start(function, *args, limit=limit), limit)
 
 

@@ -116,7 +116,7 @@ def assert_no_states() -> None:
 
 
 def registered() -> int:
-    """How many targets are registered; the exceptions that are kept for users hold some."""
+    """Count the registered targets, without those that only kept exceptions hold."""
     _errors._exceptions.clear()
     for _ in range(3):  # TensorFlow takes functions apart when it finalizes them
         gc.collect()

@@ -35,7 +35,7 @@ last_handlers: list[Callable[[], None]] = []
 
 @dataclasses.dataclass
 class Ended:
-    """How a process has ended: status, or minus the number of a signal; output; messages."""
+    """The end of a process: status, or minus the number of a signal; output; messages."""
 
     status: int
     printed: str
