@@ -1,4 +1,4 @@
-"""What JAX tests of its callbacks and no other file does of script ops in compiled functions."""
+"""Tests of script ops in compiled functions that JAX has of its callbacks and no other file has."""
 
 import gc
 import threading

@@ -395,7 +395,7 @@ def _bounded(shape: list[int], n: tf.Tensor, padding: tf.Tensor) -> tf.Tensor:
 
 
 def _inputs(names: set[str], n: tf.Tensor, padding: tf.Tensor) -> dict[str, tf.Tensor]:
-    """What a program takes, by the names of its parameters."""
+    """Make the inputs of a program, by the names of its parameters."""
     needed = names & SHAPES.keys() | ({"m"} if names - SHAPES.keys() else set())
     made = {name: _bounded(SHAPES[name], n, padding) for name in sorted(needed)}
     if "m" in made:

@@ -36,7 +36,7 @@ def total(n: tf.Tensor) -> Any:
 
 
 def rows_of(function: Any) -> list[hostcall.ClusterStats]:
-    """Of the clusters of a tf.function."""
+    """Return the statistics of the clusters of a tf.function."""
     found = hostcall.stats().compilations
     names = [c.function_def.signature.name for c in function._list_all_concrete_functions()]
     return [row for row in found if row.cluster.startswith(tuple(f"{name}__" for name in names))]

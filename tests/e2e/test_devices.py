@@ -20,7 +20,7 @@ each_route = pytest.mark.parametrize("route", ROUTES)
 
 
 def on_route(route: str, program: Callable[..., Any], *args: Any) -> Any:
-    """What a jitted program returns, twice the same."""
+    """Run a jitted program twice, check that both results are equal, and return them."""
     function = jitted(program)
     with hostcall.scope(route=route):
         first, second = function(*args), function(*args)

@@ -1,4 +1,4 @@
-"""What errors of callbacks keep and say: for how long, of nested calls, and of which line."""
+"""Tests of errors of callbacks: how long they are kept, nested calls, and the lines they name."""
 
 import contextlib
 import gc
@@ -21,7 +21,7 @@ X = tf.constant([1.0, 2.0])
 
 
 class Local:
-    """What a callback has in a local variable."""
+    """An object in a local variable of a callback."""
 
     alive: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()
 
@@ -45,7 +45,7 @@ def failing(_: Any) -> Any:
 
 
 class Generator(Local):
-    """What a dataset iterates over: something that the frames of each step refer to."""
+    """A generator for a dataset, to which the frames of each step refer."""
 
     def __call__(self) -> Any:
         yield from (1.0, 2.0)

@@ -1,4 +1,4 @@
-"""What programs do with script ops beside calling them works compiled as it does in graphs."""
+"""Tests of idioms around script ops: compiled, they work as they do in graphs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

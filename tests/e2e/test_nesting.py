@@ -52,7 +52,7 @@ def nested(request: Any, build: Any) -> Callable[[tf.Tensor], tf.Tensor]:
 
 
 def on_thread(stack_kib: int, call: Callable[[], Any]) -> Any:
-    """What `call` returns on a thread with a stack of that size, whose recursion Python allows."""
+    """Run `call` on a thread with a stack of that size and deep recursion; return its result."""
     returned: list[Any] = []
     limit, size = sys.getrecursionlimit(), threading.stack_size(stack_kib << 10)
     try:

@@ -1,4 +1,4 @@
-"""Whose memory callbacks between clusters see: nobody's but theirs, however large it is."""
+"""Tests that callbacks between clusters share their memory with no other code, at any size."""
 
 from collections.abc import Callable
 from typing import Any

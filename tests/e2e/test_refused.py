@@ -469,7 +469,7 @@ def test_it_can_be_an_error() -> None:
 
 
 def test_an_error_of_a_run_is_none_of_compiling() -> None:
-    """What has run before it must not run again."""
+    """Check that calls which have run before the error are not run again."""
     calls = []
 
     def fail(value: Any) -> Any:

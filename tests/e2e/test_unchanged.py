@@ -1,4 +1,4 @@
-"""What works without hostcall works with it, and the same: against stock in other processes."""
+"""Tests that programs work with hostcall as without it, compared in processes of their own."""
 
 import json
 import re
@@ -48,7 +48,7 @@ each_program = pytest.mark.parametrize("name", names("unchanged_programs"))
 
 @pytest.fixture(scope="module")
 def outcomes(fresh_python: Template, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """For each mode the outcome of each program."""
+    """The outcome of each program, by mode."""
     return {
         mode: run(
             fresh_python,
@@ -73,7 +73,7 @@ def test_same_as_stock(outcomes: Any, name: str, mode: str) -> None:
 
 @pytest.fixture(scope="module")
 def results(fresh_python: Template) -> Any:
-    """What comes of each value that functions return, without hostcall ("0") and with it ("1")."""
+    """The outcomes of all values that functions return, without hostcall ("0") and with ("1")."""
     return {w: run(fresh_python, "unchanged_results", WITH_HOSTCALL=w) for w in ("0", "1")}
 
 
@@ -88,7 +88,7 @@ V1_MODES = ["disable_eager_execution", "disable_v2_behavior"]
 
 @pytest.fixture(scope="module")
 def in_version_1(fresh_python: Template) -> Any:
-    """For each mode of TensorFlow 1, without hostcall and with it, the outcome of each program."""
+    """The outcome of each program by mode of TensorFlow 1, without hostcall and with it."""
     return {
         (mode, w): run(fresh_python, "unchanged_v1_programs", V1=mode, WITH_HOSTCALL=w)
         for mode in V1_MODES
@@ -177,7 +177,7 @@ def _drawn(count: int) -> list[Program]:
 
 
 def _programs_of_xla(folder: Path) -> list[str]:
-    """What XLA was given to compile, without the numbers that TensorFlow counts on."""
+    """Return the programs that XLA was given to compile, without TensorFlow's running numbers."""
     texts = []
     for file in sorted(folder.glob("*before_optimizations.txt")):
         text = re.sub(r"metadata=\{[^}]*\}", "", file.read_text())

@@ -1,4 +1,4 @@
-"""What JAX's own callbacks promise where programs are differentiated or traced, held by ours."""
+"""Tests that our callbacks keep the promises of JAX's own where programs are differentiated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What JAX's own callbacks promise of runs, threads and what lives how long, held by ours."""
+"""Tests that our callbacks keep the promises of JAX's own about runs, threads and lifetimes."""
 
 from __future__ import annotations
 

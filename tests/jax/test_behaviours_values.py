@@ -1,4 +1,4 @@
-"""What JAX's own callbacks promise of values, held by ours: what goes in, and what may come out."""
+"""Tests that our callbacks keep the promises of JAX's own about arguments and results."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def _entries(directory: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What three processes say of all programs, one after the other, and what is kept then."""
+    """The outcomes of all programs in three processes in turn, and the entries of the cache."""
     directory = tmp_path_factory.mktemp("cache")
     names = [*PROGRAMS, *OTHERS]
     first = _run(directory, names)

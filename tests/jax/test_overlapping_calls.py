@@ -58,7 +58,7 @@ WAYS = {
 
 
 def compiled(function: Callable[..., Any], *args: Any) -> str:
-    """What XLA runs."""
+    """Return the text of the program that XLA runs."""
     return str(jax.jit(function).lower(*args).compile().as_text())
 
 

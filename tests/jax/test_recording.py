@@ -21,7 +21,7 @@ X = jnp.array([1.0, -0.0, 3.0])
 
 
 class Machine:
-    """What functions need, until it is taken away."""
+    """A machine that functions need, until the machine is taken away."""
 
     def __init__(self) -> None:
         self.count = 0

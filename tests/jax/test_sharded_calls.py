@@ -36,7 +36,7 @@ NO_SUCH_THING = "KeyError('no such thing')"
 
 @functools.cache
 def outcomes() -> dict[str, Any]:
-    """What the programs say, which run in one process of eight devices."""
+    """Run the programs in one process of eight devices, and return their outcomes."""
     said = run_python(RUN, **EIGHT_DEVICES)
     return dict(json.loads(said.replace("PartitionSpec(", "P(")))  # as JAX 0.8 writes it
 

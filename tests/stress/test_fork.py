@@ -89,7 +89,7 @@ def what_hostcall_keeps() -> None:
 
 
 def all_but_tensorflow() -> None:
-    """What a child may do, whatever the parent has done."""
+    """Do all that a child may do in any state of its parent."""
     fork_targets.load(0)
     what_hostcall_keeps()
     gc.collect()

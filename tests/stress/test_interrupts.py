@@ -363,7 +363,7 @@ def test_a_program_that_computes(gradient: bool) -> None:
 
 @in_worker
 def test_compilation() -> None:
-    """Where XLA asks for the shapes."""
+    """Interrupt a compilation where XLA asks for the shapes."""
     traced: list[bool] = []
 
     def rule(x: tf.TensorSpec) -> tf.TensorSpec:

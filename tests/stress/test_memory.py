@@ -53,7 +53,7 @@ def test_functions_of_jax() -> None:
 
 
 def test_functions_of_tensorflow() -> None:
-    """Of functions that are called eagerly."""
+    """Measure the memory of functions that are called eagerly."""
     assert _left(lambda: _called_by_tensorflow(_FEW), 100) / _FEW < A_FUNCTION
 
 

@@ -30,7 +30,7 @@ X = [1.0, 2.0, 3.0]
 
 
 class Gate:
-    """What late calls wait at, until the test lets them go on."""
+    """A gate at which late calls wait until the test opens it."""
 
     def __init__(self) -> None:
         self._open = threading.Event()
@@ -83,7 +83,7 @@ class Late:
 
 
 def in_time(function: Callable[..., Any], *args: Any) -> Any:
-    """What a call returns once it is in time, as any is, but for a machine that is busy."""
+    """Repeat a call until it is in time, as a busy machine may make it late; return its result."""
     for _ in range(20):
         try:
             return function(*args)
