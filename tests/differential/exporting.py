@@ -26,7 +26,7 @@ from tests.differential.outcomes import (
 from tests.differential.program import Context, Program
 from tests.differential.running import is_refusal
 
-# What a loaded program is called by, and its variables by name: TensorFlow's, or arrays.
+# The function that calls a loaded program, and its variables by name: TensorFlow's, or arrays.
 Loaded = tuple[Callable[..., Any], dict[str, Any]]
 
 _NOT_COMPILED = "XLA cannot compile it"
@@ -63,8 +63,8 @@ class Original:
     def compiles(self, size: int) -> bool:
         """Return whether XLA compiles the program for any values of the arguments.
 
-        A call may do with less: where XLA wants an argument to be a constant, TensorFlow compiles
-        the program for its value, and of a branch that goes by it the one side alone.
+        A call may need less: where XLA needs an argument to be a constant, TensorFlow compiles the
+        program for its value, and only the side of a branch that this value selects.
         """
         try:
             self.function.experimental_get_compiler_ir(*_specs(size))(stage="hlo")

@@ -18,7 +18,7 @@ from tests.differential.program import (
     Program,
 )
 
-# What TensorFlow makes of the errors of callbacks, other than in eager mode.
+# The errors that TensorFlow raises for those of callbacks, other than in eager mode.
 CLASSES: dict[type[Exception], type[tf.errors.OpError]] = {
     PlannedValueError: tf.errors.InvalidArgumentError,
     PlannedStopError: tf.errors.OutOfRangeError,

@@ -117,7 +117,7 @@ class Context:
         a callback: nothing tells the shape of a result, or it is a string; "dynamic" when only the
         run knows a size.
       has_callbacks: whether the program has a script op.
-      keep: what has to live as long as the program.
+      keep: objects that have to live as long as the program.
       exports: whether the program is exported: Python functions get names, and note all calls.
       functions: those with names, by their names.
     """

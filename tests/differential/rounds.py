@@ -19,7 +19,7 @@ from tests.differential.program import Program
 from tests.differential.running import check, check_sizes
 from tests.differential.unjitted import Unjitted
 
-# What is done with programs: what they are drawn without, and who compares.
+# The kinds of rounds: `drawn_for` draws the programs of each, `comparing` checks them.
 KINDS = ("routes", "exported", "unjitted", "checked")
 
 

@@ -11,7 +11,7 @@ from tests.differential.program import Context, Program
 
 ROUTES = ("custom_call", "partition", "auto")
 
-# How a program says that it cannot be compiled, in prose of ours and in TensorFlow's.
+# Texts in errors of programs that cannot be compiled, ours and TensorFlow's.
 _REFUSALS = (
     "hostcall: ",
     "Detected unsupported operations when trying to compile graph",
@@ -25,7 +25,7 @@ _REFUSALS = (
     "Input and output shapes of loop body do not match",
 )
 
-# What XLA says where a tape around a loop or branch wants a list or an optional from it.
+# Errors of XLA where a tape around a loop or branch needs a list or an optional from it.
 _VARIANT_REFUSALS = (
     "Support for TensorList crossing the XLA/TF boundary is not implemented",
     "No registered 'OptionalFromValue' OpKernel",
@@ -47,7 +47,7 @@ def check(program: Program) -> set[str]:
         events.add("raises")
     found = []
     for route in ROUTES:
-        # Where no function of it has a callback, it would be stock XLA that gets sizes wrong.
+        # Where no function of it has a callback, stock XLA itself would get sizes wrong.
         with sizes_checked() if "dynamic" in reference.flags else contextlib.nullcontext():
             actual = outcomes(program, Context(jit=True), route)
         for number, (one, other) in enumerate(zip(actual, expected, strict=True)):
@@ -108,7 +108,7 @@ def in_program_order(program: Program, graph: list[Outcome]) -> list[Outcome]:
 
     Plain graph mode does not order callbacks and loops or branches that use a variable.
     """
-    # A callback that counts the others returns what the order makes of it.
+    # A callback that counts the others returns a value that depends on the order.
     counts = "op='entries'" in repr(program)
     if not any(o.is_planned and len(o.journal) > (0 if counts else 1) for o in graph):
         return graph
@@ -133,7 +133,7 @@ def may_refuse(route: str, reference: Context) -> bool:
     """Return whether a route may refuse a program; only the custom call's route may."""
     if route != "custom_call":
         return False
-    # Without callbacks, it is TensorFlow's business what it can compile.
+    # Without callbacks, TensorFlow alone decides what can be compiled.
     return bool(reference.flags) or not reference.has_callbacks
 
 

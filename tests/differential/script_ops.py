@@ -24,7 +24,7 @@ STATELESS = ("stateless_py_func", "stateless_callback")
 EAGER_OR_NOT = ("numpy_function", "py_function")
 EAGER = ("py_function", "eager_callback")
 
-# Who tells the shapes of the results: nobody, `set_shape` with a rank alone, `set_shape`, a rule.
+# The sources of the results' shapes: none, `set_shape` with a rank alone, `set_shape`, a rule.
 SHAPES = ("nothing", "rank", "set_shape", "rule")
 
 

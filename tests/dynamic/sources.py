@@ -18,7 +18,7 @@ import hostcall
 
 SIZE = 6
 
-# What is done with a value inside a source: it takes the value and returns one number.
+# The use of a value inside a source: it takes the value and returns one number.
 Use = Callable[[Any], Any]
 
 
@@ -222,7 +222,7 @@ def arguments(data: str) -> tuple[Any, Any]:
     return tf.constant(x), tf.constant(m, tf.float32)
 
 
-# In eighths: exact in binary, and some alike.
+# Numbers in eighths, which are exact in binary; some are equal.
 DATA: dict[str, list[int]] = {
     "some": [1, -2, 4, 1, -4, 3],
     "none": [-4, -1, -2, -1, -3, -5],

@@ -24,7 +24,7 @@ from tests.support.native.trees import Tree
 ROOT = Path(__file__).resolve().parents[2]
 TREE = ROOT / "build" / "mutations"
 COPY = Tree(TREE)
-# For a test that hangs, where hanging is what the fix prevents.
+# The seconds that tests may take, some of which hang when the fix is undone.
 LIMIT = 240.0
 
 

@@ -13,7 +13,7 @@ import contextlib
 import os
 from typing import Any
 
-# "" for the CPU.
+# The device of the tests, "" for the CPU.
 DEVICE = os.environ.get("HOSTCALL_TEST_DEVICE", "")
 
 _FLAG = "--tf_xla_enable_xla_devices"
@@ -35,7 +35,7 @@ def on_device() -> contextlib.AbstractContextManager[Any]:
     return tf.device(f"/device:{DEVICE}")
 
 
-# What becomes of a function with ops that XLA has no kernels for.
+# The mode of a function with ops that XLA has no kernels for.
 MODE_OF_REGIONS = "partitioned" if DEVICE else "compiled"
 
 

@@ -15,7 +15,7 @@ from tests.support.helpers import eagerly as eagerly
 # The thread that runs the callback changes with the size.
 SIZES = [1, 4, 1000, 65_536, 300_000]
 
-# Of the largest magnitude.
+# The tolerances, relative to the largest magnitude.
 TOLERANCES = {"float32": 1e-5, "float64": 1e-12}
 
 

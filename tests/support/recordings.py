@@ -13,7 +13,7 @@ from tests.support.helpers import to_numpy
 
 X = tf.constant([1.0, 2.0, -0.0])
 
-# What runs a function: compiled, by graph partitioning, as a plain graph, eagerly.
+# The ways to run a function: compiled, by graph partitioning, as a plain graph, eagerly.
 ROUTES = ["compiled", "partition", "plain", "eager"]
 
 

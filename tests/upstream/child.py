@@ -99,7 +99,7 @@ class Results(unittest.TestResult):
     def addError(self, test: Any, err: Any) -> None:  # noqa: N802
         super().addError(test, err)
         self.note(err)
-        if not hasattr(test, "_testMethodName"):  # what a class or the module sets up
+        if not hasattr(test, "_testMethodName"):  # the setup of a class or the module
             self.write(ends=name_of(test), outcome=self.outcome, detail=self.detail)
 
     def addFailure(self, test: Any, err: Any) -> None:  # noqa: N802
@@ -206,7 +206,7 @@ def each(suite: Any) -> Any:
             yield test
 
 
-# What the text of a test has to hold, itself or in a function that it calls; see `suites.py`.
+# Patterns for the text of a test, or of a function that it calls; see `suites.py`.
 PATTERNS = {
     "calling Python": r"script_ops|py_func|numpy_function|from_generator",
     "compiling": r"jit_compile|experimental_compile|run_with_xla|xla\.compile|enable_xla",

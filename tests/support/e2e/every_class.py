@@ -1,7 +1,7 @@
 """The ops with a CPU kernel and no XLA kernel, and their classes in a compiled function.
 
-`classify` decides by an op's definition and its shape function. What the tests have seen of an op
-comes before that: `seen`.
+`classify` decides by an op's definition and its shape function. The results of the tests, `seen`,
+come before that.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from tests.support.e2e.every_op import X, without_kernel
 
 ONE_PROGRAM, BOUNDARY, CANNOT_BE = "one program", "boundary", "cannot be"
 
-# What becomes of an op of which XLA can hold all that goes in and comes out.
+# The class of an op whose operands and results XLA can hold.
 OF_NUMBERS = ONE_PROGRAM
 
 NUMBERS = "Numbers go in and come out, and the shapes follow from what is known at compile time"
@@ -43,7 +43,7 @@ FRAMES = "It is a part of a loop or branch of TensorFlow 1, whose function stays
 REMOVED = "TensorFlow has removed it; its kernel is there for programs of old versions"
 FED = "It stands for a value that a session is fed"
 
-# Of quantized values and of parts of bytes, which hardly anybody has.
+# Dtypes of quantized values and of parts of bytes, which are rare.
 _RARE = {tf.qint16, tf.quint16, tf.qint32, tf.qint8, tf.quint8}
 _SUB_BYTE = {"int2", "uint2", "int4", "uint4", "float4_e2m1fn"}
 _FED = {"Placeholder", "PlaceholderV2"}

@@ -136,7 +136,7 @@ TOUTS: dict[str, Any] = {
     "[float32, ragged]": [FLOAT, RAGGED],
 }
 
-# What stock TensorFlow does not take in the Tout of a numpy_function.
+# The values that stock TensorFlow does not take for the Tout of a numpy_function.
 SPECS = {"another shape", "ragged", "[float32, ragged]"}
 
 
@@ -169,7 +169,7 @@ def ways(op: Any, name: str) -> list[Any]:
     return [in_graph]
 
 
-# What the Python functions of all cases return, changed from one value to the next.
+# The result of the Python functions of all cases, changed from one value to the next.
 _returned: list[Callable[[], Any]] = []
 
 CASES = {
@@ -218,7 +218,7 @@ def without_names(text: str) -> str:
     text = re.sub(r"\{\{function_node .*?\}\} |\[Op:.*", "", text)
     text = re.sub(r"pyfunc_\d+(_[0-9a-f]{8})?", "pyfunc", text)
     text = re.sub(r" at 0x[0-9a-f]+", "", text)
-    # What the kernel says is what an exception says where there is a hidden result.
+    # With a hidden result, an exception says the same as the kernel says otherwise.
     return re.sub(r"^ValueError: (pyfunc returns)", r"\1", text).strip()
 
 

@@ -20,7 +20,7 @@ import hostcall.jax
 
 SPEC = jax.ShapeDtypeStruct((3,), np.float32)
 
-# Appends a value to those that there are; the first argument says what the ops mean.
+# Appends a value to the list of values; the first argument defines the ops.
 Statement = Callable[[Any, list[Any]], Any]
 
 
@@ -218,7 +218,7 @@ class Program:
     def _each(self, place: Place) -> Statement:
         body, row = self._block(place._replace(is_batch=True)), self._value()
 
-        # What does not depend on the row would be called once for all.
+        # A call that does not depend on the row would be made once for all rows.
         def one(ops: Any, v: list[Any], row: Any) -> Any:
             return body(ops, [mod8(value + row) for value in v], row)
 

@@ -53,8 +53,8 @@ runtime = _load_runtime()
 native = load_file("_frames", module_file(BUILD, "fuzz/_frames"))
 handler = runtime.handler()
 _prepared = importlib.import_module("hostcall_runtime._registry")
-# Of a GPU that there is not. Whoever follows an address of its memory crashes, and it copies only
-# while somebody waits.
+# The driver of a fake GPU. Code that follows an address of its memory crashes, and it copies only
+# while a thread waits.
 DRIVER = BUILD / "csrc" / "fuzz" / "cuda" / "libfake_cuda.so"
 
 DTYPES = {code: np.dtype(dtype) for code, dtype, _ in _prepared.DTYPES}

@@ -26,7 +26,7 @@ X = Buffer.of(VALUES)
 Y = Buffer.result((2, 3))
 
 
-# Those that DLPack has.
+# The dtypes that DLPack has.
 DTYPES = frozenset(_device_arrays.DTYPES.values())
 
 
@@ -70,7 +70,7 @@ class ByDlpack(GpuArray):
         self.asked.append(stream)
         if self.stream is not None:
             assert stream is not None
-            # As an event would have it: what follows on that stream comes after its own.
+            # As with an event: later work on that stream comes after that of its own.
             self.memory.write_later(self.values.tobytes(), stream)
         dtype = code_of(self.values.dtype)
         made = self.memory.exporter(self.values.shape, self.strides, dtype, self.device)

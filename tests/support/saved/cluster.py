@@ -34,7 +34,7 @@ def _begin(serve: Callable[[], str]) -> int:
             os.write(writer, serve().encode())
             os.close(writer)
             signal.pause()
-        finally:  # not what the caller would have done next
+        finally:  # the child does not return to the caller
             traceback.print_exc()
             os._exit(1)
     os.close(writer)

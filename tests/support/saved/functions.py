@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-import os  # what a file must not reach through this module
+import os  # a file must not reach it through this module
 from os import system  # noqa: F401
 from pathlib import Path  # noqa: F401
 from typing import Any

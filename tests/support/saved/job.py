@@ -77,7 +77,7 @@ def _run_on_each_worker(strategy: Any, step: Any) -> list[Any]:
 
     TensorFlow 2.21 keeps the remote parts of all functions in one vector, and refers to its
     elements without a lock: a function that first runs on a worker may move what another one
-    reads meanwhile ("Unable to parse request"). What has run there before adds nothing.
+    reads meanwhile ("Unable to parse request"). A function that has run there adds nothing.
     """
     found = []
     with strategy.scope():

@@ -72,7 +72,7 @@ def _in_batches(function: Any, x: tf.Tensor) -> Any:
     return 1.0 + tf.vectorized_map(lambda row: call(function, row), x)
 
 
-# By name: the body, and what it takes.
+# By name: the body, and the spec of its input.
 NATIVE: dict[str, tuple[Body, tf.TensorSpec]] = {
     "native": (lambda x: 2.0 * call(functions.plus_one, x), VECTOR),
     "sums": (lambda x: 1.0 + call(functions.sums, x), BATCH),

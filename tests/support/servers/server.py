@@ -24,7 +24,7 @@ from tests.support.servers.inputs import FOUR
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 
-# Without an answer for so long, it hangs.
+# A server that gives no answer for so long hangs.
 _LIMIT = 120
 
 
@@ -33,7 +33,7 @@ class Site:
     """The models to serve, and the server's program.
 
     Attributes:
-      folder: where everything is.
+      folder: the folder of all files.
       program: the server's.
       said: the endpoints of the signatures, by model, and under "values" what they compute.
     """

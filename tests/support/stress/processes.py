@@ -18,16 +18,16 @@ from typing import Any
 
 _CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child.py")
 
-# What TensorFlow says when it starts, and before 2.21 of XLA, whatever TF_CPP_MIN_LOG_LEVEL is.
+# TensorFlow's messages at its start, before 2.21 also of XLA, whatever TF_CPP_MIN_LOG_LEVEL is.
 _BANNER = re.compile(
     r"WARNING: All log messages before absl::InitializeLog\(\) .*\n"
     r"|I0000 .* (port\.cc|service\.cc|device_compiler\.h):\d+\] .*\n"
 )
 
-# For a process that ends neither by itself nor by its own limit.
+# The seconds for a process that ends neither by itself nor by its own limit.
 _GRACE = 20.0
 
-# For one that imports TensorFlow, Keras and JAX first, on a machine with much else to do.
+# The seconds for one that imports TensorFlow, Keras and JAX first, on a busy machine.
 _START = 180.0
 
 

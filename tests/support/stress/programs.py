@@ -85,7 +85,7 @@ def under_a_tape(run: Callable[..., Any]) -> Any:
     return call
 
 
-# How a program is called, and what is declared of its function.
+# The ways to call a program, and the declarations of its function.
 WAYS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "compiled": (compiled, {}),
     "inside a plain function": (inside_plain, {}),
