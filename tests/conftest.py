@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     os.environ["HOSTCALL_ROUTE"] = route  # for the processes that tests start
 
-    import hostcall  # what reads the variable in this process, where it is not imported already
+    import hostcall  # it reads the variable in this process, unless it was imported before
 
     hostcall.configure(route=route)
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-# What each process does with the program, and what it is told as `factor`: a value that the
-# function closes over, so that the program of another process must not bring its function along.
+# The script of each process. `factor` is a value that the function closes over, so that the
+# program of another process must not bring its function along.
 SCRIPT = """
 import json
 import sys

@@ -170,7 +170,7 @@ def test_an_error_is_told_of_once_and_whole(size: int, route: str) -> None:
     assert variable.numpy() == [1.0]
 
 
-# That of the tests, and another one.
+# The device of the tests, and another one.
 HERE, THERE = (f"/device:{name}" for name in ((DEVICE, "CPU:0") if DEVICE else ("CPU:0", "CPU:1")))
 
 

@@ -54,7 +54,7 @@ def structured_host_slope() -> Callable[..., Any]:
     )
 
 
-# Those that can be differentiated once more come first.
+# The gradients that can be differentiated once more come first.
 SLOPES: dict[str, Callable[..., Any]] = {
     "TensorFlow code": slope_by_inputs,
     "TensorFlow code that takes the results": slope_by_results,

@@ -112,7 +112,7 @@ def test_wherever_pythons_recursion_ends_there_is_an_error(build: Any, op: Any) 
     while frame is not None:
         frame, depth = frame.f_back, depth + 1
     texts = []
-    gc.disable()  # finalizers of what other tests have left could call nothing there
+    gc.disable()  # finalizers of other tests' objects could make no calls there
     try:
         for room in range(120, 160):
             sys.setrecursionlimit(depth + room)
@@ -120,6 +120,6 @@ def test_wherever_pythons_recursion_ends_there_is_an_error(build: Any, op: Any) 
     finally:
         sys.setrecursionlimit(limit)
         gc.enable()
-    # TensorFlow has words of its own for one that it meets while it binds arguments.
+    # TensorFlow has a text of its own for such an error while it binds arguments.
     assert all("maximum recursion depth exceeded" in text for text in texts)
     assert max(map(len, texts)) < 20_000

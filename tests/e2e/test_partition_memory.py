@@ -10,7 +10,7 @@ import tensorflow as tf
 import hostcall
 from tests.support.helpers import assert_same, jitted, plain
 
-# The first is copied always, the other one where somebody else sees its memory.
+# The first is always copied, the other one only where other code sees its memory.
 SIZES = [4, 1 << 14]
 
 

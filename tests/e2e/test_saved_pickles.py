@@ -84,7 +84,7 @@ def test_altered_pickles_are_refused(
         assert "cannot be loaded with allow_pickle=True" in text
 
 
-# SavedModels that were damaged or written with ill will: nothing is imported, nothing is run.
+# SavedModels that were damaged or written by an attacker: nothing is imported, nothing is run.
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from importlib.metadata import distributions
 
 from tests.support.native.modules import ROOT
 
-# As that of tests which automake takes for skipped: neither a success nor a failure.
+# The exit status that automake takes for a skipped test: neither a success nor a failure.
 NO_GPU = 77
 
 _DRIVER = "libcuda.so.1"
@@ -40,7 +40,7 @@ class Found:
     """The driver, the GPUs and the packages of this machine.
 
     Attributes:
-      driver: NVIDIA's driver, and its version; or what is wrong with it.
+      driver: NVIDIA's driver, and its version; or its error.
       gpus: the names of the driver's devices.
       wheels: the installed packages, with their versions.
       tensorflow: the GPUs that TensorFlow sees.

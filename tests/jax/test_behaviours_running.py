@@ -211,7 +211,7 @@ def test_a_program_works_after_it_has_failed(flavour: Any) -> None:
     try:
         assert "DetailedError: the reason" in str(failure(program, X - 1))
     finally:
-        jax.clear_caches()  # of what JAX keeps of a failed program's tokens
+        jax.clear_caches()  # JAX keeps the tokens of a failed program
     np.testing.assert_array_equal(program(X), X)
 
 

@@ -16,7 +16,7 @@ from tests.support.jax import disk_programs
 from tests.support.jax.disk_programs import OTHERS, PROGRAMS
 from tests.support.jax.helpers import run_python
 
-# Before, JAX writes no programs with callbacks.
+# Older versions of JAX write no programs with callbacks.
 _KEEPS_CALLBACKS = jax.__version_info__ >= (0, 11)
 
 

@@ -14,7 +14,7 @@ RUN = "from tests.support.jax import sharded_programs; sharded_programs.main()"
 EIGHT_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 
 WHOLE = [[0.0, 16]]
-# By the first element and the size of what the function gets.
+# Each call, by the first element and the size of the function's argument.
 QUARTERS = [[0.0, 4], [4.0, 4], [8.0, 4], [12.0, 4]]
 HALVES = [[0.0, 8], [8.0, 8]]
 EIGHTHS = [[2.0 * k, 2] for k in range(8)]

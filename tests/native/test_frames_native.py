@@ -305,7 +305,7 @@ def test_python_answers_or_calls_the_code(add_one: int, foreign: bool) -> None:
     def run_it(args: list[Any], run: Callable[[], Any]) -> Any:
         results = run()
         seen.append((args, results))
-        return [results[0] * 100]  # what the code has written counts
+        return [results[0] * 100]  # without effect: the native code has written the result
 
     done = answered(add_one, run_it, foreign)
     np.testing.assert_array_equal(done.array(), X + 1)

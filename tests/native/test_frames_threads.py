@@ -27,7 +27,7 @@ from tests.support.native.frames import (
 )
 from tests.support.threads import PATIENCE, Alone
 
-SLOW = 0.002  # ten times what makes a callback worth another thread
+SLOW = 0.002  # ten times the duration from which a callback is worth another thread
 
 X = Buffer.of(np.arange(1000, dtype=np.float32))
 Y = Buffer.result((1000,))

@@ -97,7 +97,7 @@ def assert_late(error: tf.errors.OpError, compiled: bool = True) -> None:
     kind = tf.errors.DeadlineExceededError if compiled else tf.errors.UnknownError
     assert type(error) is kind, error
     assert f"has not returned within its timeout of {LIMIT} s" in error.message
-    # The stack of the call.
+    # The stack of the late call.
     assert "with self._gate:" in error.message
     assert "self._open.wait(PATIENCE)" in error.message
     assert isinstance(hostcall.last_error(error), TimeoutError)
@@ -180,7 +180,7 @@ def slow_when_run_again(gate: Gate) -> Callable[[Any], Any]:
     return lambda x: late(x)
 
 
-# What is declared of a function besides the limit, and the function.
+# The makers of functions, and the declarations besides the limit.
 BACKWARDS = {"recorded": (slow_backwards, {}), "pure": (slow_when_run_again, {"pure": True})}
 
 

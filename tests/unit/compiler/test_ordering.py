@@ -171,7 +171,7 @@ def test_new_functions_have_new_names_and_all_that_they_call() -> None:
             for value in node.attr.values():
                 names = [value.func.name] if value.HasField("func") else []
                 assert {*names, *(func.name for func in value.list.func)} <= known
-    # What has no effect is shared with the functions of old.
+    # Functions without effects are shared with the old functions.
     assert not [name for name in outcome.new if "without" in name]
 
 

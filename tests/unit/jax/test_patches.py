@@ -238,7 +238,7 @@ def test_disabled_a_call_in_a_reducer_is_an_error() -> None:
 
 
 def test_jax_has_its_own_rules_for_its_own_callbacks_in_reducers() -> None:
-    # JAX lowers what XLA then cannot compile; that is not for hostcall to change.
+    # JAX lowers a program that XLA cannot compile; hostcall does not change that.
     def add(a: Any, b: Any) -> Any:
         return jax.pure_callback(np.add, a, a, b)
 

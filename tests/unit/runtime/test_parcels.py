@@ -175,7 +175,7 @@ class Pipes:
         self._ends = {}
         for name, path in self._how.items():
             os.mkfifo(path)
-            self._ends[name] = os.open(path, os.O_RDWR)  # which waits for nobody
+            self._ends[name] = os.open(path, os.O_RDWR)  # which does not block
 
     def waiting(self, function: Callable[..., Any]) -> Any:
         """The function, with these pipes."""
