@@ -1,4 +1,4 @@
-"""What mkdocs does for the site beside rendering docs/: pages of other places, and links to them.
+"""Hooks of mkdocs for the site, beside rendering docs/: pages of other places, and links to them.
 
 The pages are written to be read in the repository. README.md is the site's home; the examples, the
 notebooks, the benchmarks' page, the changelog and the rules for contributors become pages, too. A

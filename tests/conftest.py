@@ -1,4 +1,4 @@
-"""What all tests share; the settings come before TensorFlow starts, which reads them only once."""
+"""Settings and fixtures of all tests; TensorFlow reads the settings once, when it starts."""
 
 import contextlib
 import gc
@@ -42,7 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     os.environ["HOSTCALL_ROUTE"] = route  # for the processes that tests start
 
-    import hostcall  # what reads the variable in this process, where it is not imported already
+    import hostcall  # it reads the variable in this process, unless it was imported before
 
     hostcall.configure(route=route)
 
@@ -122,7 +122,7 @@ def run_python(fresh_python: Template) -> Callable[..., str]:
 
 @pytest.fixture
 def auto_route() -> Iterator[None]:
-    """For tests that say themselves which route they ask for, whatever `--route` says."""
+    """The route "auto", for tests that set the route themselves, whatever `--route` says."""
     import hostcall
 
     with hostcall.scope(route="auto"):
@@ -131,7 +131,7 @@ def auto_route() -> Iterator[None]:
 
 @pytest.fixture
 def partition_route() -> Iterator[None]:
-    """For tests of partitioned functions."""
+    """The route "partition", for tests of partitioned functions."""
     import hostcall
 
     with hostcall.scope(route="partition"):

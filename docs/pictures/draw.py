@@ -164,7 +164,7 @@ def _rows(rows: list[list[Box]], top: float) -> list[str]:
 
 
 def _places(row: list[Box]) -> list[tuple[float, float]]:
-    """Where each box of a row begins, and its width."""
+    """Return the start and the width of each box of a row."""
     inside = WIDTH - 4 * MARGIN
     width = min((inside - GAP * (len(row) - 1)) / len(row), 420)
     left = (WIDTH - len(row) * width - (len(row) - 1) * GAP) / 2

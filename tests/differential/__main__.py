@@ -32,7 +32,7 @@ SECONDS_A_ROUND = 1500.0
 
 
 def one_round(seed: int, count: int, journal: Path, kind: str) -> dict[str, Any]:
-    """What `run_round` returns; a crash or a hang is a failure like others."""
+    """Run a round in a process of its own; a crash or a hang is a failure like others."""
     worker = Worker()
     try:
         result: dict[str, Any] = worker.run(

@@ -53,7 +53,7 @@ class Op:
         return [Type(kind, tuple(map(dim, dims))) for kind, *dims in patterns]
 
     def makes_sizes(self, param: Any) -> bool:
-        """Whether it makes values of sizes that XLA bounds, or would have to."""
+        """Return whether the op makes values of sizes that XLA bounds, or would have to bound."""
         return any("x" in pattern for pattern in self.gives(param))
 
     def choices(self, types: Sequence[Type]) -> list[tuple[int, ...]]:

@@ -132,7 +132,7 @@ def function(context: Context, param: Any, args: Any, bodies: Any) -> list[Any]:
 
 
 def like(y: Any, start: Any) -> Any:
-    """What a loop goes on with: its variable keeps the shape that it had at first."""
+    """Return the next value of a loop's variable, with the variable's initial shape."""
     if start.shape.rank is None:
         return tf.identity(y)  # for TensorFlow's EnsureShape an unknown rank is one of -1
     return tf.ensure_shape(tf.identity(y), start.shape)

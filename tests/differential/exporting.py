@@ -26,7 +26,7 @@ from tests.differential.outcomes import (
 from tests.differential.program import Context, Program
 from tests.differential.running import is_refusal
 
-# What a loaded program is called by, and its variables by name: TensorFlow's, or arrays.
+# The function that calls a loaded program, and its variables by name: TensorFlow's, or arrays.
 Loaded = tuple[Callable[..., Any], dict[str, Any]]
 
 _NOT_COMPILED = "XLA cannot compile it"
@@ -57,14 +57,14 @@ class Original:
         self.function = tf.function(lambda x, k: function(x, k), jit_compile=True, autograph=False)
 
     def call(self, *args: Any) -> Outcome:
-        """What comes of a call."""
+        """Make a call, and return its outcome."""
         return call(self.context, self.function, *args)
 
     def compiles(self, size: int) -> bool:
-        """Whether XLA compiles it whatever the values of the arguments are.
+        """Return whether XLA compiles the program for any values of the arguments.
 
-        A call may do with less: where XLA wants an argument to be a constant, TensorFlow compiles
-        the program for its value, and of a branch that goes by it the one side alone.
+        A call may need less: where XLA needs an argument to be a constant, TensorFlow compiles the
+        program for its value, and only the side of a branch that this value selects.
         """
         try:
             self.function.experimental_get_compiler_ir(*_specs(size))(stage="hlo")
@@ -107,7 +107,7 @@ def check_exported(program: Program) -> set[str]:
 
 
 def _differences(original: Original, size: int, events: set[str]) -> Iterator[str]:
-    """How loaded programs differ for vectors of one size; adds to the events."""
+    """Yield the differences of loaded programs for vectors of one size; add to the events."""
     program = original.program
     calls = [args for args in program.inputs if len(args[0]) == size]
     expected = [original.call(*args) for args in calls]
@@ -196,7 +196,7 @@ def of_arrays(function: Any) -> Any:
 
 
 def outcome_of(context: Context, loaded: Loaded, vector: Any, integer: int) -> Outcome:
-    """What comes of one call of a loaded program."""
+    """Make one call of a loaded program, and return its outcome."""
     run, variables = loaded
     context.reset()
     for name, value in variables.items():

@@ -19,7 +19,7 @@ from tests.differential.sources import SOURCES
 INPUTS = [Type("f", ("n",)), Type("i", ())]
 DEEPEST = 2
 
-# Nothing differentiates these as it should be, be it in Python or in XLA.
+# Neither Python nor XLA differentiates these correctly.
 _NOT_DIFFERENTIATED = {"for_loop", "growing_loop", "unique", "scatter"}
 # TensorFlow has no gradient of them, or one that is not exact.
 _NOT_DIFFERENTIATED |= {"dataset_total", "determinant", "nth_element", "serialized", "shuffled"}
@@ -30,7 +30,7 @@ _SCRIPT_OPS = {*BEHAVIOURS, "evens_of_any", "note", "entries", "python_variable"
 
 
 def is_whole(name: str, param: Any) -> bool:
-    """Whether XLA knows, with this parameter, the shapes of what the function `name` returns."""
+    """Return whether XLA knows the shapes of the function's results, with this parameter."""
     if name in BEHAVIOURS:
         behaviour = BEHAVIOURS[name]
         texts = any(pattern[0] == "s" for pattern in (*behaviour.takes, *behaviour.gives))
@@ -41,7 +41,7 @@ def is_whole(name: str, param: Any) -> bool:
 
 
 def needs_hostcall(name: str, param: Any) -> bool:
-    """Whether the function `name`, with this parameter, is called in a way that stock lacks."""
+    """Return whether stock TensorFlow lacks the way in which the function is called."""
     return name in BEHAVIOURS and not is_stock(*param[:2])
 
 
@@ -54,11 +54,11 @@ _ON_THE_HOST |= {
 
 @dataclasses.dataclass
 class Drawing:
-    """What goes through the drawing of one program.
+    """The state while one program is drawn.
 
     Attributes:
-      whole: whether it leaves out what XLA cannot compile, wherever that is known in advance.
-      stock: whether it leaves out what only hostcall has.
+      whole: whether it leaves out ops that XLA cannot compile, wherever that is known in advance.
+      stock: whether it leaves out calls that only hostcall has.
       callbacks: whether it has script ops.
       dynamic: whether values have sizes that only the run knows.
     """
@@ -185,7 +185,7 @@ class Drawing:
         return Statement(name, (index,), None, tuple(bodies)), [result]
 
     def _while_loop(self, types: list[Type], depth: int) -> tuple[Statement, list[Type]]:
-        # The second: whether XLA knows how often it runs.
+        # The second one tells whether XLA knows the number of iterations.
         param = self.gradient or self.one_of([True, False]), self.one_of([False, True])
         conditions = 0 if self.gradient else self.one_of([0, 1])
         return self._loop("while_loop", param, types, depth, conditions)

@@ -1,4 +1,4 @@
-"""What comes of running a random program; nothing here needs hostcall."""
+"""The outcomes of running random programs; nothing here needs hostcall."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.differential.program import (
     Program,
 )
 
-# What TensorFlow makes of the errors of callbacks, other than in eager mode.
+# The errors that TensorFlow raises for those of callbacks, other than in eager mode.
 CLASSES: dict[type[Exception], type[tf.errors.OpError]] = {
     PlannedValueError: tf.errors.InvalidArgumentError,
     PlannedStopError: tf.errors.OutOfRangeError,
@@ -32,7 +32,7 @@ class NoReferenceError(Exception):
 
 @dataclasses.dataclass
 class Outcome:
-    """What came of one call: its results or the class of its error, side effects, variables."""
+    """The outcome of one call: its results or the class of its error, side effects, variables."""
 
     values: Any
     journal: list[Any]
@@ -41,7 +41,7 @@ class Outcome:
 
     @property
     def is_planned(self) -> bool:
-        """Whether it is as the program was meant to end."""
+        """True if the call has raised no error, or one that the program was meant to raise."""
         return self.error is None or "Planned" in str(self.error)
 
 
@@ -88,7 +88,7 @@ def call(context: Context, function: Any, vector: Any, integer: int) -> Outcome:
 
 
 def compare(actual: Outcome, expected: Outcome) -> str:
-    """What is different, if anything is."""
+    """Return the first difference between two outcomes as a text; "" if there is none."""
     if isinstance(expected.values, type) or isinstance(actual.values, type):
         if actual.values is not expected.values:
             return f"{actual.values} instead of {expected.values}: {str(actual.error)[:1500]}"

@@ -64,7 +64,7 @@ def _in_session(program: Program, function: bool) -> list[Outcome]:
 
 
 def _run(program: Program, function: bool, vector: Any, integer: int) -> Outcome:
-    """What comes of one call, in a graph and a session of its own."""
+    """Run one call in a graph and a session of its own, and return its outcome."""
     context = GraphContext(jit=False)
     with tf.Graph().as_default(), v1.Session() as session:
         variables = context.create()

@@ -15,7 +15,7 @@ DTYPES = {"f": tf.float64, "i": tf.int32, "b": tf.bool, "s": tf.string}
 
 @dataclasses.dataclass(frozen=True)
 class Type:
-    """What is known of a value when a program is drawn.
+    """The properties of a value that are known when a program is drawn.
 
     Attributes:
       kind: "f" for float64, "i" for int32, "b" for bool, "s" for string.
@@ -29,7 +29,7 @@ class Type:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether it has a size that only the run knows."""
+        """True if a size of the value is known only at run time."""
         return any("x" in dim for dim in self.dims)
 
 
@@ -85,7 +85,7 @@ class Program(Data):
 
 
 class PlannedError(Exception):
-    """What tells the errors that programs are meant to raise from all others."""
+    """The base class of the errors that programs are meant to raise."""
 
 
 class PlannedValueError(PlannedError, ValueError):
@@ -97,7 +97,7 @@ class PlannedStopError(PlannedError, StopIteration):
 
 
 class Home:
-    """Where the functions lie that programs find by their names."""
+    """The namespace of the functions that programs find by name."""
 
 
 _numbers = itertools.count(1)
@@ -105,7 +105,7 @@ _numbers = itertools.count(1)
 
 @dataclasses.dataclass
 class Context:
-    """What one way of running a program works on; each has its own.
+    """The state of one way to run a program; each way has its own.
 
     Attributes:
       jit: whether functions are compiled.
@@ -117,7 +117,7 @@ class Context:
         a callback: nothing tells the shape of a result, or it is a string; "dynamic" when only the
         run knows a size.
       has_callbacks: whether the program has a script op.
-      keep: what has to live as long as the program.
+      keep: objects that have to live as long as the program.
       exports: whether the program is exported: Python functions get names, and note all calls.
       functions: those with names, by their names.
     """

@@ -19,7 +19,7 @@ from tests.differential.program import Program
 from tests.differential.running import check, check_sizes
 from tests.differential.unjitted import Unjitted
 
-# What is done with programs: what they are drawn without, and who compares.
+# The kinds of rounds: `drawn_for` draws the programs of each, `comparing` checks them.
 KINDS = ("routes", "exported", "unjitted", "checked")
 
 
@@ -67,7 +67,7 @@ def drawn_for(kind: str) -> SearchStrategy[Program]:
 
 @contextlib.contextmanager
 def comparing(kind: str) -> Iterator[Callable[[Program], set[str]]]:
-    """What checks a program; see `KINDS`."""
+    """Yield the function that checks programs of a kind; see `KINDS`."""
     if kind != "unjitted":
         yield {"routes": check, "exported": check_exported, "checked": check_sizes}[kind]
         return

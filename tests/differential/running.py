@@ -11,7 +11,7 @@ from tests.differential.program import Context, Program
 
 ROUTES = ("custom_call", "partition", "auto")
 
-# How a program says that it cannot be compiled, in prose of ours and in TensorFlow's.
+# Texts in errors of programs that cannot be compiled, ours and TensorFlow's.
 _REFUSALS = (
     "hostcall: ",
     "Detected unsupported operations when trying to compile graph",
@@ -25,7 +25,7 @@ _REFUSALS = (
     "Input and output shapes of loop body do not match",
 )
 
-# What XLA says where a tape around a loop or branch wants a list or an optional from it.
+# Errors of XLA where a tape around a loop or branch needs a list or an optional from it.
 _VARIANT_REFUSALS = (
     "Support for TensorList crossing the XLA/TF boundary is not implemented",
     "No registered 'OptionalFromValue' OpKernel",
@@ -47,7 +47,7 @@ def check(program: Program) -> set[str]:
         events.add("raises")
     found = []
     for route in ROUTES:
-        # Where no function of it has a callback, it would be stock XLA that gets sizes wrong.
+        # Where no function of it has a callback, stock XLA itself would get sizes wrong.
         with sizes_checked() if "dynamic" in reference.flags else contextlib.nullcontext():
             actual = outcomes(program, Context(jit=True), route)
         for number, (one, other) in enumerate(zip(actual, expected, strict=True)):
@@ -108,7 +108,7 @@ def in_program_order(program: Program, graph: list[Outcome]) -> list[Outcome]:
 
     Plain graph mode does not order callbacks and loops or branches that use a variable.
     """
-    # A callback that counts the others returns what the order makes of it.
+    # A callback that counts the others returns a value that depends on the order.
     counts = "op='entries'" in repr(program)
     if not any(o.is_planned and len(o.journal) > (0 if counts else 1) for o in graph):
         return graph
@@ -122,7 +122,7 @@ def in_program_order(program: Program, graph: list[Outcome]) -> list[Outcome]:
 
 
 def outcomes(program: Program, context: Context, route: str) -> list[Outcome]:
-    """What comes of the calls of a program by one route."""
+    """Run the calls of a program by one route, and return their outcomes."""
     context.reset()
     with hostcall.scope(route=route):
         function = build(program, context)
@@ -130,27 +130,27 @@ def outcomes(program: Program, context: Context, route: str) -> list[Outcome]:
 
 
 def may_refuse(route: str, reference: Context) -> bool:
-    """Whether a program need not compile by a route: all do that may be partitioned."""
+    """Return whether a route may refuse a program; only the custom call's route may."""
     if route != "custom_call":
         return False
-    # Without callbacks, it is TensorFlow's business what it can compile.
+    # Without callbacks, TensorFlow alone decides what can be compiled.
     return bool(reference.flags) or not reference.has_callbacks
 
 
 def is_refused_variant(program: Program, route: str, outcome: Outcome) -> bool:
-    """Whether a loop or branch is compiled whole, which XLA refuses where a tape is around it."""
+    """Return whether XLA refuses a loop or branch that is compiled whole with a tape around it."""
     refused = any(text in str(outcome.error) for text in _VARIANT_REFUSALS)
     return program.gradient == "outside" and route == "custom_call" and refused
 
 
 def is_refused_range(route: str, outcome: Outcome) -> bool:
-    """Whether XLA wants to know the length of a range, as it does without callbacks, too."""
+    """Return whether XLA refuses a range of unknown length, as it does without callbacks, too."""
     refused = "with op Range must be a compile-time" in str(outcome.error)
     return route == "custom_call" and not outcome.journal and refused
 
 
 def is_refusal(program: Program, outcome: Outcome) -> bool:
-    """Whether a call failed before anything has happened, with an error that says why."""
+    """Return whether a call failed before any side effect, with an error that states the reason."""
     if outcome.error is None or outcome.is_planned:
         return False
     if outcome.journal and program.gradient != "outside":

@@ -24,7 +24,7 @@ STATELESS = ("stateless_py_func", "stateless_callback")
 EAGER_OR_NOT = ("numpy_function", "py_function")
 EAGER = ("py_function", "eager_callback")
 
-# Who tells the shapes of the results: nobody, `set_shape` with a rank alone, `set_shape`, a rule.
+# The sources of the results' shapes: none, `set_shape` with a rank alone, `set_shape`, a rule.
 SHAPES = ("nothing", "rank", "set_shape", "rule")
 
 
@@ -120,7 +120,7 @@ def params_of(behaviour: Behaviour, shapes: Sequence[str]) -> tuple[Any, ...]:
 
 
 def is_stock(api: str, shape: str) -> bool:
-    """Whether a call needs nothing of hostcall's, so that it can be made without."""
+    """Return whether stock TensorFlow can make a call, without hostcall."""
     return not api.endswith("callback") and shape not in ("rule", "bounded")
 
 
@@ -151,7 +151,7 @@ def call(
 
 
 def declared_of(api: str, args: Sequence[Any]) -> dict[str, Any]:
-    """What may be declared without a difference: some functions borrow, some are remembered."""
+    """Return options to declare that change no result: some functions borrow, some have a memo."""
     if api in EAGER:
         return {}
     return {"borrow": len(args) == 2, "memo": api in STATELESS}

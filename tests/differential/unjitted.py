@@ -11,19 +11,19 @@ from tests.support.stress.processes import Worker
 
 _SECONDS = 120.0
 
-# How often stock runs a program of which hostcall makes something else. Functions do not order a
-# callback and a branch with a variable, so that stock makes something else of some runs, too.
+# The number of runs of stock for a program whose outcome differs with hostcall. Functions do not
+# order a callback and a branch with a variable, so that the outcomes of stock differ, too.
 _TRIES = 60
 
 _V1 = "import tensorflow as tf; tf.compat.v1.disable_v2_behavior()\n"
 
-# For each version of TensorFlow's behaviour: what its processes begin with, and the ways.
+# For each version of TensorFlow's behaviour: the first code of its processes, and the ways.
 _VERSIONS = {
     "v2": ("import tensorflow\n", ("eager mode", "a function")),
     "v1": (_V1, ("a session", "a function in a session")),
 }
 
-# What comes of these depends on the order of the ops, which a graph of TensorFlow 1 does not have.
+# The results of these depend on the order of ops, which a graph of TensorFlow 1 does not have.
 _ORDERED = {"read", "assign", "scatter", "count_up", "entries", "python_variable", "fail_above"}
 
 
@@ -83,12 +83,12 @@ class Unjitted:
 
 
 def _all_among(outcomes: list[Any], seen: list[list[Any]]) -> bool:
-    """Whether each call has come to this in some run."""
+    """Return whether the outcome of each call occurs in at least one of the runs."""
     return all(o in (run[i] for run in seen) for i, o in enumerate(outcomes))
 
 
 def _runs_in_session(program: Program) -> bool:
-    """Whether nothing of it depends on an order, and nothing on a tape."""
+    """Return whether a program depends neither on the order of ops nor on a tape."""
     return not program.gradient and not _ops_of(program.body) & _ORDERED
 
 

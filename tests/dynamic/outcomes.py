@@ -1,4 +1,4 @@
-"""What comes of a case: compiled, it is what it is in plain graph mode, or it is not."""
+"""The outcomes of cases: whether the compiled function does the same as plain graph mode."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ import hostcall
 from tests.dynamic.cases import OUTSIDE, Case, build
 from tests.dynamic.sources import arguments
 
-# From the best to the worst. Of a case whose calls come to several it is the worst.
+# From the best to the worst. A case whose calls differ has the worst of their kinds.
 BOTH_REFUSE, GRAPH_REFUSES, RIGHT = "both refuse", "graph refuses", "right"
 GRAPH_WRONG = "graph is wrong"
 WRONG, ERROR, TOO_LONG, DIED = "wrong", "error", "too long", "died"
 CLASSES = (BOTH_REFUSE, GRAPH_REFUSES, RIGHT, GRAPH_WRONG, WRONG, ERROR, TOO_LONG, DIED)
 FAILED = (WRONG, ERROR, TOO_LONG, DIED)
 
-# XLA computes some less exactly, such as singular values. What is wrong is far off.
+# XLA computes some ops less exactly, such as singular values. Wrong results are far off.
 _TOLERANCES = {"rtol": 1e-3, "atol": 1e-4}
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of a case.
+    """The outcome of a case.
 
     Attributes:
-      kind: one of `CLASSES`: "both refuse" if plain graph mode raises an error and the compiled
-        function too, "graph refuses" if it gives something, as XLA checks less; "graph is wrong" if
-        it gives what eager mode does, and graph mode, whose constant folding takes the size of a
-        loop's variable for that of its initial value, something else; "died" if the process has
-        ended.
+      kind: one of `CLASSES`: "both refuse" if plain graph mode and the compiled function raise
+        errors, "graph refuses" if only the former does, as XLA checks less; "graph is wrong" if the
+        compiled function gives the results of eager mode, and graph mode, whose constant folding
+        takes the size of a loop's variable for that of its initial value, gives others; "died" if
+        the process has ended.
       detail: what is wrong.
       how: how it is compiled, where something is wrong.
     """

@@ -18,13 +18,13 @@ import hostcall
 
 SIZE = 6
 
-# What is done with a value inside a source: it takes the value and returns one number.
+# The use of a value inside a source: it takes the value and returns one number.
 Use = Callable[[Any], Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """What makes a value.
+    """A source of a value.
 
     Attributes:
       build: the function; of `x`, `m` and, where the use stands inside, the use.
@@ -222,7 +222,7 @@ def arguments(data: str) -> tuple[Any, Any]:
     return tf.constant(x), tf.constant(m, tf.float32)
 
 
-# In eighths: exact in binary, and some alike.
+# Numbers in eighths, which are exact in binary; some are equal.
 DATA: dict[str, list[int]] = {
     "some": [1, -2, 4, 1, -4, 3],
     "none": [-4, -1, -2, -1, -3, -5],

@@ -1,4 +1,4 @@
-"""What programs do with a value whose size only the run knows: usual ops, a line for each.
+"""Uses of a value whose size is known only at run time: usual ops, a line for each.
 
 The names of the parameters say what a use takes, which `operands` makes of the value:
   v: a vector of floats; m: a matrix of floats, of 3 columns for most sources; i: a vector of
@@ -315,8 +315,8 @@ _LOOKUPS: dict[str, Use] = {
     "string": lambda i: tf.strings.reduce_join(tf.strings.as_string(i), separator=" "),
 }
 
-# Convolutions get some more, since TensorFlow's kernel is wrong for fewer than the filter has, and
-# averages one more, since XLA has no gradient of those of nothing.
+# Convolutions get more elements, since TensorFlow's kernel is wrong for fewer than the filter has,
+# and averages one more, since XLA has no gradient of averages of empty arrays.
 _ALGEBRA: dict[str, Use] = {
     "matmul": lambda m: [tf.matmul(m, m, transpose_b=True), tf.matmul(m, m, transpose_a=True)],
     "dense": lambda m: tf.nn.relu(tf.matmul(m, tf.ones([3, 4])) + tf.range(4.0)),
@@ -336,7 +336,7 @@ _ALGEBRA: dict[str, Use] = {
     "qr": lambda v: tf.abs(tf.linalg.qr(_gram(v))[1]),
     "eigenvalues": lambda v: tf.linalg.eigvalsh(_gram(v)),
     "fft": lambda v: tf.signal.fft(tf.cast(v, tf.complex64)),
-    # Of nothing, TensorFlow's own kernels of these end the process.
+    # For empty arrays, TensorFlow's own kernels of these ops end the process.
     "rfft": lambda v: tf.signal.rfft(tf.pad(v, [[1, 0]])),
     "conv": lambda v: tf.nn.conv1d(
         tf.pad(v, [[1, 0]])[None, :, None], tf.ones([3, 1, 2]), 1, "SAME"
@@ -346,7 +346,7 @@ _ALGEBRA: dict[str, Use] = {
     ),
     "max_pool": lambda v: tf.nn.max_pool1d(tf.pad(v, [[1, 0]])[None, :, None], 2, 1, "SAME"),
     "avg_pool": lambda v: tf.nn.avg_pool1d(tf.pad(v, [[1, 0]])[None, :, None], 2, 2, "SAME"),
-    # Graph mode returns no more channels than it takes, where nothing is convolved.
+    # For empty arrays, graph mode returns no more channels than it takes.
     "conv_batch": lambda m: tf.nn.conv1d(
         tf.pad(m, [[1, 0], [0, 0]])[:, :, None], tf.ones([2, 1, 1]), 1, "SAME"
     ),

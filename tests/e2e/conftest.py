@@ -18,7 +18,7 @@ def file(tmp_path: pathlib.Path) -> str:
 
 @pytest.fixture
 def machine() -> Machine:
-    """What a function measures with."""
+    """A machine that a function measures with."""
     return Machine()
 
 

@@ -1,4 +1,4 @@
-"""What TensorFlow does with jitted functions besides calling them works with script ops in them."""
+"""Tests of TensorFlow's other uses of jitted functions than calls, with script ops in them."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whose the arrays are that functions get: the table of docs/sharp-bits.md, cell by cell."""
+"""Tests of the ownership of the arrays that functions get: the table of docs/sharp-bits.md."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""What JAX tests of its callbacks and no other file does of script ops in compiled functions."""
+"""Tests of script ops in compiled functions that JAX has of its callbacks and no other file has."""
 
 import gc
 import threading
@@ -46,7 +46,7 @@ def test_the_same_call_in_both_branches(taken: bool, is_known: bool) -> None:
 
         if is_known:
             condition = tf.constant(taken)
-        tf.cond(condition, branch, branch)  # nobody uses it
+        tf.cond(condition, branch, branch)  # its result is not used
         return tf.cond(condition, branch, branch)
 
     called = same_order(program, tf.constant(taken), tf.constant(1.0))

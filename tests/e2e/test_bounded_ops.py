@@ -18,7 +18,7 @@ Program = Callable[..., Any]
 
 raw = tf.raw_ops
 
-# The names of what a program takes say what that is:
+# The names of a program's parameters tell its inputs:
 #   m: at most 5 rows of 3 numbers between 0 and 1, c: 3 rows of at most 5, s: at most 5 rows of at
 #   most 4; u and v: the first two columns of m; of the same size, i: integers from 0 to 3, b: truth
 #   values, z: complex numbers.
@@ -63,7 +63,7 @@ AddV2 Atan2 Div DivNoNan Equal FloorDiv FloorMod Greater GreaterEqual Less
 LessEqual Maximum Minimum Mul MulNoNan NextAfter NotEqual Pow RealDiv SquaredDifference Sub
 Xdivy Xlogy
 """
-# Of two operands of the same shape.
+# Ops of two operands of the same shape.
 _PAIRS = """
 EluGrad LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SigmoidGrad SoftplusGrad
 SqrtGrad TanhGrad
@@ -372,10 +372,10 @@ pytestmark = pytest.mark.custom_call("between clusters no size is bounded")
 BOUND = 5
 SIZES = (BOUND, 0, 1, 3)
 
-# What elements are beyond the true size, after the addition in `_bounded`.
+# The values of elements beyond the true size, after the addition in `_bounded`.
 PADDING = (9.0, -9.0)
 
-# Of what programs take: -1 stands for the size, -2 for as much of it as 4.
+# The shapes of inputs: -1 stands for the size, -2 for the size, but at most 4.
 SHAPES = {"m": [-1, 3], "c": [3, -1], "s": [-1, -2]}
 
 
@@ -395,7 +395,7 @@ def _bounded(shape: list[int], n: tf.Tensor, padding: tf.Tensor) -> tf.Tensor:
 
 
 def _inputs(names: set[str], n: tf.Tensor, padding: tf.Tensor) -> dict[str, tf.Tensor]:
-    """What a program takes, by the names of its parameters."""
+    """Make the inputs of a program, by the names of its parameters."""
     needed = names & SHAPES.keys() | ({"m"} if names - SHAPES.keys() else set())
     made = {name: _bounded(SHAPES[name], n, padding) for name in sorted(needed)}
     if "m" in made:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-# What each process does with the program, and what it is told as `factor`: a value that the
-# function closes over, so that the program of another process must not bring its function along.
+# The script of each process. `factor` is a value that the function closes over, so that the
+# program of another process must not bring its function along.
 SCRIPT = """
 import json
 import sys
@@ -88,7 +88,7 @@ EXPECTED: dict[str, Callable[[float], Any]] = {
 
 
 def run(factor: float, route: str, cache: Path) -> Any:
-    """What the programs of a process return, whose cache is in that directory."""
+    """Run the programs in a process with its cache in that directory, and return their results."""
     ended = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(factor), route, *EXPECTED],
         env={**os.environ, "TF_XLA_FLAGS": f"--tf_xla_persistent_cache_directory={cache}"},

@@ -14,7 +14,7 @@ from tests.support.helpers import assert_close, failure, gradient_of, jitted, pl
 from tests.support.threads import in_threads
 from tests.support.versions import one_program_keeps_the_order
 
-# How often a size comes before it is compiled, where another one was.
+# The number of runs with a size before it is compiled, when another one was.
 WAITING = 8
 
 
@@ -36,7 +36,7 @@ def total(n: tf.Tensor) -> Any:
 
 
 def rows_of(function: Any) -> list[hostcall.ClusterStats]:
-    """Of the clusters of a tf.function."""
+    """Return the statistics of the clusters of a tf.function."""
     found = hostcall.stats().compilations
     names = [c.function_def.signature.name for c in function._list_all_concrete_functions()]
     return [row for row in found if row.cluster.startswith(tuple(f"{name}__" for name in names))]
@@ -377,7 +377,7 @@ def test_the_environment_variable(run_python: Callable[..., str]) -> None:
     assert run_python(_SCRIPT, HOSTCALL_MAX_COMPILATIONS="1").strip() == "[(1, 9)]"
 
 
-# What XLA wants to know when it compiles, and what depends on data, is not compiled.
+# Code with values that XLA needs at compile time, or that depend on data, is not compiled.
 
 X = tf.reshape(tf.range(24.0), [4, 6])
 
@@ -464,7 +464,7 @@ def test_values_that_differ_make_no_new_programs(program: Callable[..., Any]) ->
     for i in (2, 3, 4):
         args = X + float(i) * 0.01, tf.constant(i)
         np.testing.assert_allclose(function(*args), plain(program)(*args), rtol=1e-5)
-    # In the branch, what is taken of the array has another size each time.
+    # In the branch, the slice of the array has another size each time.
     of_sizes = [row for row in rows_of(function) if "true" in row.cluster]
     others = [row for row in rows_of(function) if "true" not in row.cluster]
     assert {(row.compilations, row.uncompiled_runs) for row in others} == {(0, 0)}

@@ -20,7 +20,7 @@ each_route = pytest.mark.parametrize("route", ROUTES)
 
 
 def on_route(route: str, program: Callable[..., Any], *args: Any) -> Any:
-    """What a jitted program returns, twice the same."""
+    """Run a jitted program twice, check that both results are equal, and return them."""
     function = jitted(program)
     with hostcall.scope(route=route):
         first, second = function(*args), function(*args)
@@ -170,7 +170,7 @@ def test_an_error_is_told_of_once_and_whole(size: int, route: str) -> None:
     assert variable.numpy() == [1.0]
 
 
-# That of the tests, and another one.
+# The device of the tests, and another one.
 HERE, THERE = (f"/device:{name}" for name in ((DEVICE, "CPU:0") if DEVICE else ("CPU:0", "CPU:1")))
 
 

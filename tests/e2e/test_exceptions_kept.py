@@ -1,4 +1,4 @@
-"""What errors of callbacks keep and say: for how long, of nested calls, and of which line."""
+"""Tests of errors of callbacks: how long they are kept, nested calls, and the lines they name."""
 
 import contextlib
 import gc
@@ -21,7 +21,7 @@ X = tf.constant([1.0, 2.0])
 
 
 class Local:
-    """What a callback has in a local variable."""
+    """An object in a local variable of a callback."""
 
     alive: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()
 
@@ -45,7 +45,7 @@ def failing(_: Any) -> Any:
 
 
 class Generator(Local):
-    """What a dataset iterates over: something that the frames of each step refer to."""
+    """A generator for a dataset, to which the frames of each step refer."""
 
     def __call__(self) -> Any:
         yield from (1.0, 2.0)
@@ -87,7 +87,7 @@ DATASETS: dict[str, Callable[[], tf.data.Dataset]] = {
 @pytest.mark.parametrize("name", DATASETS)
 def test_nothing_is_kept_of_an_iteration_that_has_ended(name: str) -> None:
     dataset = DATASETS[name]()
-    # To a map, what its function raises is no end.
+    # An exception of a map's function is an error, not the end of the dataset.
     with contextlib.suppress(tf.errors.InvalidArgumentError):
         for _ in dataset:
             pass
@@ -100,7 +100,7 @@ def test_nothing_is_kept_of_an_iteration_that_has_ended(name: str) -> None:
 @each_op
 def test_an_exception_is_kept_as_long_as_the_error_that_tells_of_it(build: Any, op: Any) -> None:
     run = build(on_two(op, failing))
-    earlier = hostcall.last_error()  # of failures that nobody was told of
+    earlier = hostcall.last_error()  # of errors that were reported to no caller
     errors = [failure(run, X) for _ in range(20)]
     gc.collect()
     assert len(Local.alive) == 20
@@ -285,7 +285,7 @@ def test_what_is_made_of_an_inner_error_does_not_double_it(build: Any, op: Any, 
         assert "KeyError: 'another'" in texts[2]
 
 
-# Which call an exception came from: the error names the line of the user's that made it.
+# The call that an exception came from: the error names the user's line that made it.
 
 ROUTES = ["custom_call", "partition"]
 

@@ -18,7 +18,7 @@ CHECKS = [check.__name__ for check in gpu_programs.CHECKS]
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, str]:
-    """What has come of each check."""
+    """The outcomes of the checks."""
     ended = subprocess.run(
         [sys.executable, "-m", "tests.support.gpu_programs"],
         env=clean_environment(),

@@ -1,4 +1,4 @@
-"""How often a function with a gradient is called: once for each forward pass, unless it is pure."""
+"""Tests that a function with a gradient is called once per forward pass, unless it is pure."""
 
 import functools
 from collections.abc import Callable

@@ -14,7 +14,7 @@ from tests.support.helpers import eagerly, gradient_of, jitted, like
 
 
 def function(x: Any) -> Any:
-    """For arrays and tensors. Each element of the result depends on two, and its slope on it."""
+    """Compute results of two elements each, for arrays or tensors; the gradients depend on both."""
     if isinstance(x, np.ndarray):
         return np.exp(np.sin(x) + x[::-1])
     return tf.exp(tf.sin(x) + tf.reverse(x, [0]))
@@ -54,7 +54,7 @@ def structured_host_slope() -> Callable[..., Any]:
     )
 
 
-# Those that can be differentiated once more come first.
+# The gradients that can be differentiated once more come first.
 SLOPES: dict[str, Callable[..., Any]] = {
     "TensorFlow code": slope_by_inputs,
     "TensorFlow code that takes the results": slope_by_results,
@@ -192,7 +192,7 @@ def test_the_second_derivative_of_what_has_one_gradient_is_none(
 @g.each_size
 @g.each_place
 def test_structures_and_arguments_without_a_gradient(place: Any, size: int) -> None:
-    """Of a dict and an integer; the gradient of one entry of the dict is None."""
+    """Differentiate a function of a dict and an integer; one entry's gradient is None."""
 
     def run(d: Any, n: Any) -> Any:
         return {"product": d["x"] ** int(n), "sum": d["x"] + d["y"]}

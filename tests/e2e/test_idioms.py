@@ -1,4 +1,4 @@
-"""What programs do with script ops beside calling them works compiled as it does in graphs."""
+"""Tests of idioms around script ops: compiled, they work as they do in graphs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -114,7 +114,7 @@ def test_an_override_in_a_loop(op: Any, compiled: bool) -> None:
         loop = tf.while_loop(lambda i, _: i < 2, body, (0, x), maximum_iterations=2)
         return tf.gradients(loop[1], x)[0]
 
-    # Of x to the fourth, with 5 x in the place of 2 x.
+    # The gradient of x to the fourth, with 5 x in the place of 2 x.
     np.testing.assert_array_equal(program(X), 5.0 * X * X * 5.0 * X)
 
 
@@ -172,7 +172,7 @@ class Environment:
     """Has one array for all of its states, as simulators do."""
 
     def __init__(self) -> None:
-        # Where TensorFlow's own kernel shares the memory of an array.
+        # At an address where TensorFlow's own kernel shares the memory of an array.
         memory = np.zeros(64 * 1024, np.uint8)
         start = -memory.ctypes.data % 64
         self.state = memory[start : start + 4 * 4096].view(np.float32)

@@ -119,7 +119,7 @@ COMPILED = [
 
 @pytest.fixture(scope="module")
 def empty(stock: Worker) -> Callable[[Any, Any], float]:
-    """What TensorFlow leaves of such a function with an identity in the place of the callback."""
+    """The memory that TensorFlow leaks for a function with an identity in place of the callback."""
 
     @functools.cache
     def bytes_left(identity: Any, way: Any) -> float:

@@ -52,7 +52,7 @@ def nested(request: Any, build: Any) -> Callable[[tf.Tensor], tf.Tensor]:
 
 
 def on_thread(stack_kib: int, call: Callable[[], Any]) -> Any:
-    """What `call` returns on a thread with a stack of that size, whose recursion Python allows."""
+    """Run `call` on a thread with a stack of that size and deep recursion; return its result."""
     returned: list[Any] = []
     limit, size = sys.getrecursionlimit(), threading.stack_size(stack_kib << 10)
     try:
@@ -112,7 +112,7 @@ def test_wherever_pythons_recursion_ends_there_is_an_error(build: Any, op: Any) 
     while frame is not None:
         frame, depth = frame.f_back, depth + 1
     texts = []
-    gc.disable()  # finalizers of what other tests have left could call nothing there
+    gc.disable()  # finalizers of other tests' objects could make no calls there
     try:
         for room in range(120, 160):
             sys.setrecursionlimit(depth + room)
@@ -120,6 +120,6 @@ def test_wherever_pythons_recursion_ends_there_is_an_error(build: Any, op: Any) 
     finally:
         sys.setrecursionlimit(limit)
         gc.enable()
-    # TensorFlow has words of its own for one that it meets while it binds arguments.
+    # TensorFlow has a text of its own for such an error while it binds arguments.
     assert all("maximum recursion depth exceeded" in text for text in texts)
     assert max(map(len, texts)) < 20_000

@@ -22,7 +22,7 @@ os.killpg(0, signal.SIGKILL)
 
 @pytest.fixture(scope="module")
 def found(fresh_python: Template) -> Any:
-    """What the programs have returned, and in which processes."""
+    """The results of the programs, and the processes in which they ran."""
     ended = fresh_python.run_program(_SCRIPT)
     assert ended.printed, ended.said
     return json.loads(ended.printed.splitlines()[-1])

@@ -1,4 +1,4 @@
-"""Whose memory callbacks between clusters see: nobody's but theirs, however large it is."""
+"""Tests that callbacks between clusters share their memory with no other code, at any size."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ import tensorflow as tf
 import hostcall
 from tests.support.helpers import assert_same, jitted, plain
 
-# The first is copied always, the other one where somebody else sees its memory.
+# The first is always copied, the other one only where other code sees its memory.
 SIZES = [4, 1 << 14]
 
 

@@ -1,4 +1,4 @@
-"""Where partitioned functions may be, what calls them, and lists that grow in them."""
+"""Tests of the places and callers of partitioned functions, and of lists that grow in them."""
 
 import re
 from collections.abc import Callable
@@ -28,7 +28,7 @@ X = tf.constant([3.0, 1.0, 2.0, 2.0])
 
 
 def positive(x: tf.Tensor) -> tf.Tensor:
-    """Of a size that only the values tell, and differentiable."""
+    """Return the positive elements: a differentiable vector whose size depends on the values."""
     return tf.py_function(lambda v: v[v > 0.0], [x], tf.float32)
 
 

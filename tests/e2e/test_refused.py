@@ -283,7 +283,7 @@ def test_the_log_names_a_loop_that_is_alone_on_the_host(caplog: pytest.LogCaptur
     assert "On the host: While; the rest" in line or "On the host: StatelessWhile; the" in line
 
 
-# A function with ops that XLA has no kernels for compiles without a word of TensorFlow's on it.
+# TensorFlow prints no messages when a function with ops that XLA has no kernels for is compiled.
 
 _SCRIPT = """
 import sys, tempfile
@@ -469,7 +469,7 @@ def test_it_can_be_an_error() -> None:
 
 
 def test_an_error_of_a_run_is_none_of_compiling() -> None:
-    """What has run before it must not run again."""
+    """Check that calls which have run before the error are not run again."""
     calls = []
 
     def fail(value: Any) -> Any:

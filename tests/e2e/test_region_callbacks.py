@@ -52,7 +52,7 @@ def mode_of(function: Any, *args: Any) -> str:
 
 
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What hostcall has logged."""
+    """Return the messages that hostcall has logged."""
     return [record.message for record in caplog.records if record.name == "hostcall"]
 
 

@@ -240,7 +240,7 @@ def test_an_iterator_goes_on_from_call_to_call() -> None:
 
 @contextlib.contextmanager
 def printed() -> Iterator[list[str]]:
-    """What TensorFlow prints."""
+    """Yield a list with a file's URL to print to; in the end it has the lines that were printed."""
     lines: list[str] = []
     with tempfile.NamedTemporaryFile("r", suffix=".txt") as file:
         lines.append(f"file://{file.name}")

@@ -11,13 +11,13 @@ from tests.support.stress.template import Template
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Of the SavedModel, which `computed` writes."""
+    """The path of the SavedModel that `computed` writes."""
     return str(tmp_path_factory.mktemp("saved") / "model")
 
 
 @pytest.fixture(scope="module")
 def computed(fresh_python: Template, path: str) -> dict[str, dict[str, Any]]:
-    """What the models compute: where they were saved, and where they were loaded."""
+    """The results of the models, where they were saved and where they were loaded."""
     before, after, here = told(fresh_python, f"models.save({path!r})")
     there, once_more = told(fresh_python, f"models.load({path!r})")
     return {"before": before, "after": after, "here": here, "there": there, "again": once_more}

@@ -17,13 +17,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def saved(fresh_python: Template, folder: str) -> Any:
-    """What two versions, and a graph of TensorFlow 1, compute where they were saved."""
+    """The results of two versions, and of a graph of TensorFlow 1, where they were saved."""
     return told(fresh_python, f"pickled.save({folder!r})")
 
 
 @pytest.fixture(scope="module")
 def there(fresh_python: Template, folder: str, saved: Any) -> Any:
-    """What another process finds, without leave and with it."""
+    """The results of another process, without permission to unpickle and with it."""
     return told(fresh_python, f"pickled.refused({folder!r})")
 
 
@@ -84,12 +84,12 @@ def test_altered_pickles_are_refused(
         assert "cannot be loaded with allow_pickle=True" in text
 
 
-# SavedModels that were damaged or written with ill will: nothing is imported, nothing is run.
+# SavedModels that were damaged or written by an attacker: nothing is imported, nothing is run.
 
 
 @pytest.fixture
 def path(fresh_python: Template, tmp_path: Any) -> tuple[str, Any]:
-    """Of a SavedModel of another process, and what that computes."""
+    """The path of a SavedModel of another process, and its results there."""
     path = str(tmp_path / "model")
     return path, told(fresh_python, f"hostile.write({path!r})")
 

@@ -1,4 +1,4 @@
-"""What people do with SavedModels and Keras models in other processes."""
+"""Tests of the uses of SavedModels and Keras models in other processes."""
 
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def here(fresh_python: Template, folder: str) -> Any:
-    """What the models compute where they were saved."""
+    """The results of the models where they were saved."""
     return told(fresh_python, f"uses.write({folder!r})")
 
 
 @pytest.fixture(scope="module")
 def there(fresh_python: Template, folder: str, here: Any) -> Any:
-    """What they and their copies compute in another process."""
+    """The results of the models and their copies in another process."""
     return told(fresh_python, f"uses.use({folder!r})")
 
 
@@ -109,13 +109,13 @@ def keras_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def keras_here(fresh_python: Template, keras_folder: str) -> Any:
-    """What the models compute where they were saved."""
+    """The results of the models where they were saved."""
     return told(fresh_python, f"keras_models.write({keras_folder!r})")
 
 
 @pytest.fixture(scope="module")
 def keras_there(fresh_python: Template, keras_folder: str, keras_here: Any) -> Any:
-    """What they compute in another process."""
+    """The results of the models in another process."""
     return told(fresh_python, f"keras_models.read({keras_folder!r})")
 
 

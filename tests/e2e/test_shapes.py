@@ -1,4 +1,4 @@
-"""Who tells XLA the shape of a result, and who is asked first."""
+"""Tests of the sources that tell XLA the shape of a result, and of their order."""
 
 import collections
 from collections.abc import Callable

@@ -27,7 +27,7 @@ def numbers(n: tf.Tensor) -> tf.Tensor:
 
 
 def compilations(name: str) -> list[int]:
-    """Of each cluster of the functions of that name that are there."""
+    """Return the compilations of each living cluster of the functions of that name."""
     gc.collect()
     rows = hostcall.stats().compilations
     return [row.compilations for row in rows if row.cluster.startswith(f"__inference_{name}_")]

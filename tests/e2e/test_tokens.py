@@ -83,7 +83,7 @@ _WAYS = ("eager", "graph", "session", "compiled")
 
 @pytest.fixture
 def save_and_load(run_python: Callable[..., str], tmp_path: Path) -> Callable[..., list[str]]:
-    """What the second script prints, which loads what the first has saved."""
+    """A function that saves in one script, loads in a second, and returns the second's output."""
 
     def run(save_imports: str, load_imports: str, late: str = "", **variables: str) -> list[str]:
         model = str(tmp_path / "model")

@@ -1,4 +1,4 @@
-"""What works without hostcall works with it, and the same: against stock in other processes."""
+"""Tests that programs work with hostcall as without it, compared in processes of their own."""
 
 import json
 import re
@@ -48,7 +48,7 @@ each_program = pytest.mark.parametrize("name", names("unchanged_programs"))
 
 @pytest.fixture(scope="module")
 def outcomes(fresh_python: Template, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """For each mode the outcome of each program."""
+    """The outcome of each program, by mode."""
     return {
         mode: run(
             fresh_python,
@@ -73,7 +73,7 @@ def test_same_as_stock(outcomes: Any, name: str, mode: str) -> None:
 
 @pytest.fixture(scope="module")
 def results(fresh_python: Template) -> Any:
-    """What comes of each value that functions return, without hostcall ("0") and with it ("1")."""
+    """The outcomes of all values that functions return, without hostcall ("0") and with ("1")."""
     return {w: run(fresh_python, "unchanged_results", WITH_HOSTCALL=w) for w in ("0", "1")}
 
 
@@ -88,7 +88,7 @@ V1_MODES = ["disable_eager_execution", "disable_v2_behavior"]
 
 @pytest.fixture(scope="module")
 def in_version_1(fresh_python: Template) -> Any:
-    """For each mode of TensorFlow 1, without hostcall and with it, the outcome of each program."""
+    """The outcome of each program by mode of TensorFlow 1, without hostcall and with it."""
     return {
         (mode, w): run(fresh_python, "unchanged_v1_programs", V1=mode, WITH_HOSTCALL=w)
         for mode in V1_MODES
@@ -127,16 +127,16 @@ with tf.Graph().as_default(), tf.compat.v1.Session() as session:
 
 def test_auto_clustering_takes_the_neighbours_of_a_script_op_and_not_it(run_python: Any) -> None:
     output = run_python(_CLUSTERED, TF_XLA_FLAGS=AUTO_CLUSTERING)
-    # x * 2 - 1 is [1, 3]; what is larger than 1 of it becomes 7. Inside: 4 and 7 become 9 + 15,
+    # x * 2 - 1 is [1, 3]; elements larger than 1 become 7. Inside: 4 and 7 become 9 + 15,
     # times 2 and one more for each.
     assert output.splitlines() == ["[57.0]", "['PyFunc', '_XlaRun']"]
 
 
-# What TensorFlow compiles by itself is compiled to the same program with hostcall.
+# Functions that TensorFlow compiles by itself are compiled to the same programs with hostcall.
 
 _COUNT = 100
 
-# Compiles programs and calls them; those that XLA refuses are errors or not, which is another test.
+# Compiles programs and calls them; another test is about the errors of those that XLA refuses.
 _SCRIPT = """
 import os, sys
 import tensorflow as tf
@@ -177,7 +177,7 @@ def _drawn(count: int) -> list[Program]:
 
 
 def _programs_of_xla(folder: Path) -> list[str]:
-    """What XLA was given to compile, without the numbers that TensorFlow counts on."""
+    """Return the programs that XLA was given to compile, without TensorFlow's running numbers."""
     texts = []
     for file in sorted(folder.glob("*before_optimizations.txt")):
         text = re.sub(r"metadata=\{[^}]*\}", "", file.read_text())
@@ -185,7 +185,7 @@ def _programs_of_xla(folder: Path) -> list[str]:
     return sorted(texts)
 
 
-@pytest.mark.custom_call  # what is partitioned is not the program that it was
+@pytest.mark.custom_call  # a partitioned program differs from that of stock
 def test_random_programs_are_the_same_with_hostcall(
     run_python: Callable[..., str], tmp_path: Path
 ) -> None:
@@ -205,7 +205,7 @@ def test_random_programs_are_the_same_with_hostcall(
     for stock, ours in zip(outcomes[""], outcomes["import hostcall"], strict=True):
         assert all(one <= other for one, other in zip(stock, ours, strict=True))
     assert len(compiled[""]) > _COUNT // 2
-    # What stock refuses adds clusters of ours.
+    # Programs that stock refuses add clusters of ours.
     remaining = list(compiled["import hostcall"])
     for program in compiled[""]:
         assert program in remaining

@@ -57,7 +57,7 @@ BODIES = {body.__name__: body for body in (loop, nested_loops, branches_in_a_loo
 
 
 def unoptimized() -> Any:
-    """What TensorFlow's own tests set: the session leaves functions as they are."""
+    """Return the options of TensorFlow's own tests: the session leaves functions as they are."""
     config = v1.ConfigProto(allow_soft_placement=True)
     config.graph_options.optimizer_options.opt_level = -1
     config.graph_options.rewrite_options.constant_folding = 2  # off
@@ -70,7 +70,7 @@ def runs(
     jit_compile: bool,
     config: Any = None,
 ) -> list[Any]:
-    """What a session gives for what is made of a function."""
+    """Make a graph of a function, and return its results in a session, for each value."""
     with tf.Graph().as_default():
         x = v1.placeholder(tf.float32, [], name="x")
         fetched = make(tf.function(body, jit_compile=jit_compile, autograph=False))(x)

@@ -30,8 +30,8 @@ def _end_the_process_when_it_hangs(capfd: pytest.CaptureFixture[str]) -> Iterato
         faulthandler.cancel_dump_traceback_later()
 
 
-# What the program does to v, what the callback does to it, and what comes of it: the results of
-# two calls (of the callback, if it reads), and v at the end.
+# The uses of v by the program and by the callback, and the outcome: the results of two calls (of
+# the callback, if it reads), and v at the end.
 CASES = {
     ("nothing", "read"): ([1.0, 1.0], 1.0),
     ("read", "read"): ([1.0, 1.0], 1.0),
@@ -47,7 +47,7 @@ on_copies = pytest.mark.custom_call(
 )
 
 
-# Where one of them assigns what the other uses, plain graph mode has no order for it.
+# Where one of them assigns a variable that the other uses, plain graph mode does not order them.
 PARAMETERS = [
     pytest.param(*case, marks=() if "nothing" in case or set(case) == {"read"} else on_copies)
     for case in CASES
@@ -360,7 +360,7 @@ def decorator(jit_compile: bool | None) -> Any:
 
 
 def outcome_of(make: Make, jit_compile: bool | None) -> tuple[list[float], list[float]]:
-    """What a function returns, and the calls that it has made."""
+    """Return the results of a function, and the calls that it has made."""
     calls.clear()
     program = make(decorator(jit_compile))
     return [float(program(tf.constant(value))) for value in VALUES], [*calls]

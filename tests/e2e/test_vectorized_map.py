@@ -39,7 +39,7 @@ def one_by_one(function: Callable[..., Any], xs: Any = XS) -> np.ndarray:
 
 
 def shapes_for(method: str) -> list[Any]:
-    """What a function of an element of XS and of W is called with."""
+    """Return the shapes that a function of an element of XS and of W is called with."""
     expected: dict[str, list[Any]] = {
         "sequential": [((2,), (2,))] * 3,
         "expand_dims": [((3, 2), (1, 2))],

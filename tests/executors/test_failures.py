@@ -28,14 +28,14 @@ each_kind = pytest.mark.parametrize("kind", OF_PROCESSES)
 
 
 def said_by(program: Any, *args: Any) -> str:
-    """What an ExecutorError says."""
+    """Return the text of the ExecutorError that a program raises."""
     raised = hostcall.last_error(failure(program, *(args or (X,))))
     assert isinstance(raised, hostcall.ExecutorError), raised
     return str(raised)
 
 
 def in_thread(program: Callable[[Any], Any]) -> concurrent.futures.Future[Any]:
-    """What a program comes to, which runs meanwhile."""
+    """Run a program on a thread, and return the future of its result."""
     future: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
     def run() -> None:
@@ -166,7 +166,7 @@ def test_a_call_that_is_cancelled_in_the_queue(mode: Any, kind: str) -> None:
 
 
 def pool_size(pool: Any) -> int:
-    """How many calls it has been given that have not ended."""
+    """Return how many calls the pool has been given that have not ended."""
     if isinstance(pool, concurrent.futures.ThreadPoolExecutor):
         return 1 + pool._work_queue.qsize()
     return len(pool._pending_work_items)

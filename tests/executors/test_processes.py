@@ -155,7 +155,7 @@ def ends_with_calls_in_flight(kind: str, folder: str) -> None:
 
 
 def failing_quietly(program: Callable[..., Any]) -> None:
-    """Where the process ends before the call does."""
+    """Run a program, and ignore its error, as the process may end before the call does."""
     with contextlib.suppress(tf.errors.OpError):
         program(X)
 

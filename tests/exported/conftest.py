@@ -1,4 +1,4 @@
-"""What the tests of exported programs share."""
+"""The fixtures that the tests of exported programs share."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -24,7 +24,7 @@ SUM = (-3 * F3).tolist()
 
 @functools.cache
 def outcomes() -> dict[str, Any]:
-    """What comes of the programs, which run in one process that has the devices."""
+    """Run the programs in one process that has the devices, and return their outcomes."""
     return dict(json.loads(run_python(RUN, **TWO_PLATFORMS)))
 
 

@@ -1,4 +1,4 @@
-"""What hostcall.load returns: arguments, errors, and how long it lives."""
+"""Tests of the programs that hostcall.load returns: arguments, errors and lifetime."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def private_dtype(name: str) -> np.dtype:
 
 
 class Arithmetic:
-    """What `mlir_programs.evaluate` has for host calls, as Python functions."""
+    """The host calls of `mlir_programs.evaluate` as Python functions."""
 
     def __init__(self, numbers: Sequence[int]) -> None:
         self.token = np.float32(1)

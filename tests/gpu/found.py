@@ -1,4 +1,4 @@
-"""What there is of GPUs here: the driver, its devices, and what TensorFlow and JAX see of them."""
+"""The GPUs of this machine: the driver, its devices, and those that TensorFlow and JAX see."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from importlib.metadata import distributions
 
 from tests.support.native.modules import ROOT
 
-# As that of tests which automake takes for skipped: neither a success nor a failure.
+# The exit status that automake takes for a skipped test: neither a success nor a failure.
 NO_GPU = 77
 
 _DRIVER = "libcuda.so.1"
@@ -37,10 +37,10 @@ print(json.dumps([str(gpu) for gpu in jax.devices("cuda")]))
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What there is.
+    """The driver, the GPUs and the packages of this machine.
 
     Attributes:
-      driver: NVIDIA's driver, and its version; or what is wrong with it.
+      driver: NVIDIA's driver, and its version; or its error.
       gpus: the names of the driver's devices.
       wheels: the installed packages, with their versions.
       tensorflow: the GPUs that TensorFlow sees.

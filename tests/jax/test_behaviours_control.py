@@ -1,4 +1,4 @@
-"""What JAX's own callbacks promise in loops, branches and nested functions, held by ours."""
+"""Tests that our callbacks keep the promises of JAX's own in loops, branches and functions."""
 
 from __future__ import annotations
 

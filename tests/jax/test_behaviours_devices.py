@@ -1,4 +1,4 @@
-"""What JAX's own callbacks promise on several devices, held by ours."""
+"""Tests that our callbacks keep the promises of JAX's own on several devices."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ EXPECTED = {
 
 @functools.cache
 def outcomes() -> dict[str, Any]:
-    """What the programs say, which run in one process of two devices."""
+    """Run the programs in one process of two devices, and return their outcomes."""
     return dict(json.loads(run_python(RUN, **TWO_DEVICES)))
 
 

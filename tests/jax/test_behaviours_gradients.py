@@ -1,4 +1,4 @@
-"""What JAX's own callbacks promise where programs are differentiated or traced, held by ours."""
+"""Tests that our callbacks keep the promises of JAX's own where programs are differentiated."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_a_derivative_that_runs_a_loop_once_more(mode: Any, flavour: Any) -> Non
         mode(lambda x: jax.linearize(program, x)[1](x))(1.0)
     with pytest.raises(NotImplementedError, match=r"jax\.grad of a jax\.lax\.while_loop"):
         mode(jax.grad(program))(1.0)
-    # Where no derivative goes through, it runs once as all else.
+    # Where no derivative goes through it, it runs once, as everything else does.
     beside = jax.grad(lambda x: x * program(lax.stop_gradient(x)))
     np.testing.assert_allclose(mode(beside)(1.0), np.sin(np.sin(1)), rtol=1e-6)
 

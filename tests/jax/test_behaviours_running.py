@@ -1,4 +1,4 @@
-"""What JAX's own callbacks promise of runs, threads and what lives how long, held by ours."""
+"""Tests that our callbacks keep the promises of JAX's own about runs, threads and lifetimes."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def test_a_program_works_after_it_has_failed(flavour: Any) -> None:
     try:
         assert "DetailedError: the reason" in str(failure(program, X - 1))
     finally:
-        jax.clear_caches()  # of what JAX keeps of a failed program's tokens
+        jax.clear_caches()  # JAX keeps the tokens of a failed program
     np.testing.assert_array_equal(program(X), X)
 
 

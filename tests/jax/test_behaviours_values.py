@@ -1,4 +1,4 @@
-"""What JAX's own callbacks promise of values, held by ours: what goes in, and what may come out."""
+"""Tests that our callbacks keep the promises of JAX's own about arguments and results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.jax.helpers import X, assert_same, each_mode, failure, struct
 
 call = hostcall.jax.call
 
-# All that ml_dtypes has and XLA computes with on CPUs, beside what test_call.py tests.
+# All dtypes that ml_dtypes has and XLA computes with on CPUs, beside those of test_call.py.
 OTHER_DTYPES = [
     *(ml_dtypes.int2, ml_dtypes.uint2, ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.float4_e2m1fn),
     *(ml_dtypes.float8_e3m4, ml_dtypes.float8_e4m3, ml_dtypes.float8_e8m0fnu),
@@ -140,13 +140,13 @@ def test_arrays_of_other_libraries_are_results(mode: Any, make: Any) -> None:
 
 @each_flavour
 def test_python_numbers_are_no_float32(flavour: Any) -> None:
-    # JAX takes them where its 64 bits are off. As in TensorFlow, they are what NumPy makes of them.
+    # JAX takes them where its 64 bits are off. As in TensorFlow, they have the dtypes of NumPy.
     for value, name, dtype in ((42.0, "double", np.float32), (42, "int64", np.int32)):
         program = jax.jit(lambda v=value, d=dtype: flavour(lambda: v, struct([], d)))
         try:
             assert f"is {name}, but expects" in str(failure(program))
         finally:
-            jax.clear_caches()  # of what JAX keeps of a failed program's tokens
+            jax.clear_caches()  # JAX keeps the tokens of a failed program
     with jax.enable_x64(True):
         assert int(jax.jit(lambda: flavour(lambda: 42, struct([], np.int64)))()) == 42
         assert float(jax.jit(lambda: flavour(lambda: 42.0, struct([], np.float64)))()) == 42.0

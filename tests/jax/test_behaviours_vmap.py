@@ -1,4 +1,4 @@
-"""What JAX's own callbacks promise under `jax.vmap`, held by ours."""
+"""Tests that our callbacks keep the promises of JAX's own under `jax.vmap`."""
 
 from __future__ import annotations
 

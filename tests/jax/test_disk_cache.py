@@ -16,7 +16,7 @@ from tests.support.jax import disk_programs
 from tests.support.jax.disk_programs import OTHERS, PROGRAMS
 from tests.support.jax.helpers import run_python
 
-# Before, JAX writes no programs with callbacks.
+# Older versions of JAX write no programs with callbacks.
 _KEEPS_CALLBACKS = jax.__version_info__ >= (0, 11)
 
 
@@ -37,7 +37,7 @@ def _entries(directory: Path) -> set[str]:
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What three processes say of all programs, one after the other, and what is kept then."""
+    """The outcomes of all programs in three processes in turn, and the entries of the cache."""
     directory = tmp_path_factory.mktemp("cache")
     names = [*PROGRAMS, *OTHERS]
     first = _run(directory, names)

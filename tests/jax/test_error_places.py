@@ -1,4 +1,4 @@
-"""Which call an exception came from, where JAX or TensorFlow runs what is the other's."""
+"""Tests of the call that an error names, where JAX runs code of TensorFlow's or the reverse."""
 
 from typing import Any
 

@@ -58,7 +58,7 @@ WAYS = {
 
 
 def compiled(function: Callable[..., Any], *args: Any) -> str:
-    """What XLA runs."""
+    """Return the text of the program that XLA runs."""
     return str(jax.jit(function).lower(*args).compile().as_text())
 
 
@@ -291,7 +291,7 @@ def test_programs_on_many_threads_keep_their_results_apart() -> None:
 
 def test_a_nested_program_has_calls_that_overlap() -> None:
     meet = pure(meeting(4))
-    # Compiled before: of a jitted function's first calls JAX makes one after another.
+    # Compiled before, since JAX makes the first calls of a jitted function one after another.
     inner = jax.jit(lambda x: meet(x) + meet(x + 1)).lower(X).compile()
     outer = pure(lambda x: np.asarray(inner(x)))
     np.testing.assert_array_equal(jax.jit(lambda x: outer(x) + outer(x + 2))(X), 8 * X + 12)

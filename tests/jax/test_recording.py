@@ -21,7 +21,7 @@ X = jnp.array([1.0, -0.0, 3.0])
 
 
 class Machine:
-    """What functions need, until it is taken away."""
+    """A machine that functions need, until the machine is taken away."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -152,7 +152,7 @@ def test_the_first_call_that_differs_is_told(file: str, machine: Machine) -> Non
     program = jax.jit(lambda x: hostcall.jax.call(measure, like(x), x))
     with hostcall.record(file):
         program(X)
-    # Nobody takes the results, so that the program itself tells nobody.
+    # The results are not used, so that the program itself reports no error.
     with pytest.raises(hostcall.ReplayError) as error, hostcall.replay(file):
         program(X + 1)
     assert "measure (" in str(error.value)

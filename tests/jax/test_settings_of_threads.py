@@ -23,7 +23,7 @@ VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", defau
 
 
 def seen() -> Any:
-    """What this thread sees: settings of JAX, of NumPy and of the user."""
+    """Return the settings that this thread sees: of JAX, of NumPy and of the user."""
     return [
         jnp.ones(1, jnp.float64 if jax.config.jax_enable_x64 else jnp.float32).dtype.name,
         jax.config.jax_default_matmul_precision,

@@ -14,7 +14,7 @@ RUN = "from tests.support.jax import sharded_programs; sharded_programs.main()"
 EIGHT_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
 
 WHOLE = [[0.0, 16]]
-# By the first element and the size of what the function gets.
+# Each call, by the first element and the size of the function's argument.
 QUARTERS = [[0.0, 4], [4.0, 4], [8.0, 4], [12.0, 4]]
 HALVES = [[0.0, 8], [8.0, 8]]
 EIGHTHS = [[2.0 * k, 2] for k in range(8)]
@@ -36,7 +36,7 @@ NO_SUCH_THING = "KeyError('no such thing')"
 
 @functools.cache
 def outcomes() -> dict[str, Any]:
-    """What the programs say, which run in one process of eight devices."""
+    """Run the programs in one process of eight devices, and return their outcomes."""
     said = run_python(RUN, **EIGHT_DEVICES)
     return dict(json.loads(said.replace("PartitionSpec(", "P(")))  # as JAX 0.8 writes it
 

@@ -1,4 +1,4 @@
-"""What the tests ask of the calls, in processes without hostcall; all results are JSON."""
+"""Checks of calls, run in processes without hostcall; all results are JSON."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from tests.kernels import catalogue, difference, known, running, sources
 from tests.kernels.call import Call
 
-# Differences of numbers that are no numbers, infinite or too small are no wrong results.
+# Differences of NaNs, infinities or denormal numbers are no wrong results.
 _WRONG = {difference.VALUE, difference.SHAPE, difference.DTYPE, difference.COUNT}
 _AT_EDGES = ("special", "nan", "denormal", "zeros of both signs", "wide", "low above high")
 _BATCH = 30

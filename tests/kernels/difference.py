@@ -1,4 +1,4 @@
-"""How the results of two kernels differ, beyond rounding."""
+"""The differences between the results of two kernels, beyond rounding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ZERO_SIGN, DENORMAL, ROUNDING = "sign of zero", "denormal", "rounding"
 RAISES = "only the CPU raises"
 REFUSED, CPU_REFUSES, CRASH = "XLA refuses", "both refuse", "crash"
 
-# A difference of no more than so many times what a call allows is called rounding.
+# A difference of no more than so many times a call's tolerance is called rounding.
 _ROUNDING = 32
 
 

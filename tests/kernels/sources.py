@@ -1,8 +1,8 @@
-"""Which kernels make sizes that XLA knows only a bound of, out of inputs that have none such.
+"""The kernels that make bounded sizes out of inputs without bounded sizes.
 
-XLA writes such a size as `<=4`. A call is lowered with its integer inputs known to the compiler,
-with each of them in turn a value of a loop, which it cannot know, and with each of them such a
-value whose bound it is told, as it is for the number of results of `tf.where`.
+XLA writes a bounded size as `<=4`. Each call is lowered with its integer inputs known to XLA, then
+with each of them in turn the value of a loop, which XLA cannot know, and with each of them such a
+value that has a known bound, as the number of results of `tf.where` has.
 """
 # ruff: noqa: T201 - it prints its report
 
@@ -28,7 +28,7 @@ _MARK = "of_result_"
 
 @dataclasses.dataclass
 class Found:
-    """What is known of an op.
+    """The findings about one op.
 
     Attributes:
       always: the results that are bounded with all integer inputs known, each with how many of

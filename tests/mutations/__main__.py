@@ -24,7 +24,7 @@ from tests.support.native.trees import Tree
 ROOT = Path(__file__).resolve().parents[2]
 TREE = ROOT / "build" / "mutations"
 COPY = Tree(TREE)
-# For a test that hangs, where hanging is what the fix prevents.
+# The seconds that tests may take, some of which hang when the fix is undone.
 LIMIT = 240.0
 
 
@@ -40,7 +40,7 @@ class Mutation:
 
     @property
     def native(self) -> bool:
-        """Whether the extension modules have to be built for it."""
+        """True if the extension modules have to be built for the mutation."""
         return self.file.startswith("csrc/")
 
     def apply(self) -> None:
@@ -105,7 +105,7 @@ def run(tests: list[str], native: bool) -> int | str:
 
 
 def check(mutation: Mutation) -> bool:
-    """Whether each of the mutation's tests notices it."""
+    """Apply a mutation, run its tests, and return whether each of them notices it."""
     mutation.apply()
     try:
         if mutation.native:

@@ -30,7 +30,7 @@ both_threads = pytest.mark.parametrize("foreign", [False, True], ids=["own", "fo
 
 
 class Owner:
-    """What holds code."""
+    """An owner of native code."""
 
 
 def c_function(
@@ -305,7 +305,7 @@ def test_python_answers_or_calls_the_code(add_one: int, foreign: bool) -> None:
     def run_it(args: list[Any], run: Callable[[], Any]) -> Any:
         results = run()
         seen.append((args, results))
-        return [results[0] * 100]  # what the code has written counts
+        return [results[0] * 100]  # without effect: the native code has written the result
 
     done = answered(add_one, run_it, foreign)
     np.testing.assert_array_equal(done.array(), X + 1)

@@ -27,7 +27,7 @@ class Float32(np.float32):
 
 
 def returned(value: Any, dtype: Any, foreign: bool = False) -> Any:
-    """What comes of a value that a callback returns for a result of rank 0."""
+    """Call a callback that returns the value for a result of rank 0, and return the outcome."""
     return call(Target(lambda: value), [], [Buffer.result((), dtype)], foreign=foreign)
 
 

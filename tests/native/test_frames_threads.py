@@ -27,7 +27,7 @@ from tests.support.native.frames import (
 )
 from tests.support.threads import PATIENCE, Alone
 
-SLOW = 0.002  # ten times what makes a callback worth another thread
+SLOW = 0.002  # ten times the duration from which a callback is worth another thread
 
 X = Buffer.of(np.arange(1000, dtype=np.float32))
 Y = Buffer.result((1000,))
@@ -44,7 +44,7 @@ def call_there(request: pytest.FixtureRequest) -> Iterator[Call]:
 
 
 def together(count: int, function: Callable[[int], Any]) -> list[Any]:
-    """What the function returns in each of `count` threads, which start at the same time."""
+    """Call the function on `count` threads that start at the same time, and return the results."""
     start = threading.Barrier(count)
 
     def run(index: int) -> Any:
@@ -180,7 +180,7 @@ def test_a_target_that_is_dropped_by_its_own_call() -> None:
 
 
 def changes(array: np.ndarray) -> dict[str, Callable[[], None]]:
-    """What can be done to an array that someone else has seen already."""
+    """Return the possible changes to an array that other code has seen already."""
     return {
         "shape": lambda: setattr(array, "shape", (2, 2)),
         "dtype": lambda: setattr(array, "dtype", np.float64),

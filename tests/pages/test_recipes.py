@@ -38,5 +38,5 @@ def test_name_that_nothing_defines_is_seen() -> None:
 
 
 def undefined(program: str) -> str:
-    """What Ruff says of a program's names that nothing defines."""
+    """Return Ruff's report on the undefined names of a program."""
     return subprocess.run(RUFF, input=program, capture_output=True, text=True).stdout

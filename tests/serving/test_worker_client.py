@@ -32,7 +32,7 @@ def to(worker: WorkerProcess, **variables: object) -> NativeClient:
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the workers that a client starts inherit."""
+    """The environment that the workers started by a client inherit."""
     for name in ("PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS"):
         monkeypatch.setenv(name, ENVIRONMENT[name])
     monkeypatch.setenv("HOSTCALL_ALLOW", FUNCTIONS)
@@ -171,7 +171,7 @@ def test_a_worker_that_dies_is_started_again(environment: None) -> None:
     client = NativeClient({"HOSTCALL_WORKER_PYTHON": python()})
     first = pid_of(client)
     assert pid_of(client) == first != os.getpid()
-    # One that dies while nobody looks harms no call.
+    # A worker that dies between calls harms no call.
     os.kill(first, signal.SIGKILL)
     os.waitid(os.P_PID, first, os.WEXITED | os.WNOWAIT)
     assert pid_of(client) != first
@@ -179,7 +179,7 @@ def test_a_worker_that_dies_is_started_again(environment: None) -> None:
     assert outcome.code == UNAVAILABLE
     assert "was lost in a call of the Python function" in outcome.message
     assert f"{FUNCTIONS}:die: it was killed by signal 9" in outcome.message
-    # One that dies again and again is not started without end.
+    # A worker that dies again and again is not started without end.
     outcome = client.call(DOUBLE, [X], [np.float32])
     assert outcome.code == UNAVAILABLE
     assert "2 times" in outcome.message

@@ -1,4 +1,4 @@
-"""What no client should say to a worker ends a connection, never the worker."""
+"""Tests of messages that no client should send: they end the connection, never the worker."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def still_serves(worker: WorkerProcess) -> Iterator[None]:
 
 
 def ends(client: Client) -> str:
-    """What the worker says before it ends the connection, which it does."""
+    """Return the error that the worker sends, and check that it then ends the connection."""
     frame = client.receive()
     assert frame.kind == Kind.ERROR
     with pytest.raises(_serving_wire.ClosedError):

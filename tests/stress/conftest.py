@@ -1,4 +1,4 @@
-"""What the stress tests share."""
+"""The fixtures that the stress tests share."""
 
 from collections.abc import Iterator
 

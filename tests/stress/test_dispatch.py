@@ -36,7 +36,7 @@ _plain = jax.jit(lambda x: x @ x / SIZE)
 
 
 def in_jax(x: Any) -> Any:
-    """What the callbacks do: of ones it makes ones."""
+    """Compute in JAX what the callbacks return, which is ones for ones."""
     return np.asarray(_plain(jnp.asarray(x)))
 
 
@@ -159,7 +159,7 @@ def test_more_threads_than_xla_takes_programs() -> None:
 
 
 def programs_in_programs(ordered: bool, depth: int) -> str:
-    """What is said where a program calls itself so often."""
+    """Return the error of a program that calls itself that often, or "nothing"."""
     said = ["nothing"]
 
     def again(x: Any) -> Any:

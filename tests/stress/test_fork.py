@@ -48,7 +48,7 @@ def run_all() -> list[Any]:
 
 def in_child(function: Callable[[], Any], ends_as_usual: bool = False) -> None:
     """A forked process calls the function, and then ends, well."""
-    # Its thread would be waited for when the child ends, where it does not exist.
+    # The child, which does not have its thread, would wait for that thread when it ends.
     faulthandler.cancel_dump_traceback_later()
     gc.freeze()  # a collection in the child need not write to the memory that it shares
     child = os.fork()
@@ -89,7 +89,7 @@ def what_hostcall_keeps() -> None:
 
 
 def all_but_tensorflow() -> None:
-    """What a child may do, whatever the parent has done."""
+    """Do all that a child may do in any state of its parent."""
     fork_targets.load(0)
     what_hostcall_keeps()
     gc.collect()

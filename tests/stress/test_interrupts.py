@@ -256,7 +256,7 @@ def test_other_threads_whose_callbacks_fail() -> None:
     check(function(x), x)
 
 
-# How the function is called that a signal of the parent's interrupts.
+# The ways to call the function that a signal of the parent's interrupts.
 FROM_THE_PARENT = [
     ("compiled", "numpy_function", "small"),
     ("compiled", "py_function", "small"),
@@ -338,7 +338,7 @@ def test_a_program_that_computes(gradient: bool) -> None:
 
     def send() -> None:
         assert returned.wait(PATIENCE)
-        # Until the main thread has left all that is Python's, below the call of the program.
+        # Wait until the main thread calls the program, below which it runs no more Python code.
         while sys._current_frames()[main].f_code.co_name != "quick_execute":
             pass
         interrupt_main_thread()
@@ -363,7 +363,7 @@ def test_a_program_that_computes(gradient: bool) -> None:
 
 @in_worker
 def test_compilation() -> None:
-    """Where XLA asks for the shapes."""
+    """Interrupt a compilation where XLA asks for the shapes."""
     traced: list[bool] = []
 
     def rule(x: tf.TensorSpec) -> tf.TensorSpec:

@@ -18,14 +18,14 @@ import tensorflow as tf
 import hostcall.jax
 from tests.support.stress.processes import Worker
 
-# Bytes for each program. An MLIR context takes 1,300,000, and what XLA's allocator keeps a tenth.
+# Bytes for each program. An MLIR context takes 1,300,000; XLA's allocator keeps a tenth of that.
 A_PROGRAM = 130_000.0
 
 # Bytes for each function, whose entry in a table takes 200 or more. JAX's compiler leaves some
 # kilobytes of each program of a hundred, with calls and without.
 A_FUNCTION = 200.0
 
-# Of the functions that one program calls.
+# The number of functions that one program calls.
 _FEW = 100
 
 pytestmark = pytest.mark.runs_in("process", limit=600.0)
@@ -53,7 +53,7 @@ def test_functions_of_jax() -> None:
 
 
 def test_functions_of_tensorflow() -> None:
-    """Of functions that are called eagerly."""
+    """Measure the memory of functions that are called eagerly."""
     assert _left(lambda: _called_by_tensorflow(_FEW), 100) / _FEW < A_FUNCTION
 
 

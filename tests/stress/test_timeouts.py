@@ -30,7 +30,7 @@ X = [1.0, 2.0, 3.0]
 
 
 class Gate:
-    """What late calls wait at, until the test lets them go on."""
+    """A gate at which late calls wait until the test opens it."""
 
     def __init__(self) -> None:
         self._open = threading.Event()
@@ -83,7 +83,7 @@ class Late:
 
 
 def in_time(function: Callable[..., Any], *args: Any) -> Any:
-    """What a call returns once it is in time, as any is, but for a machine that is busy."""
+    """Repeat a call until it is in time, as a busy machine may make it late; return its result."""
     for _ in range(20):
         try:
             return function(*args)
@@ -97,7 +97,7 @@ def assert_late(error: tf.errors.OpError, compiled: bool = True) -> None:
     kind = tf.errors.DeadlineExceededError if compiled else tf.errors.UnknownError
     assert type(error) is kind, error
     assert f"has not returned within its timeout of {LIMIT} s" in error.message
-    # The stack of the call.
+    # The stack of the late call.
     assert "with self._gate:" in error.message
     assert "self._open.wait(PATIENCE)" in error.message
     assert isinstance(hostcall.last_error(error), TimeoutError)
@@ -180,7 +180,7 @@ def slow_when_run_again(gate: Gate) -> Callable[[Any], Any]:
     return lambda x: late(x)
 
 
-# What is declared of a function besides the limit, and the function.
+# The makers of functions, and the declarations besides the limit.
 BACKWARDS = {"recorded": (slow_backwards, {}), "pure": (slow_when_run_again, {"pure": True})}
 
 

@@ -13,7 +13,7 @@ import contextlib
 import os
 from typing import Any
 
-# "" for the CPU.
+# The device of the tests, "" for the CPU.
 DEVICE = os.environ.get("HOSTCALL_TEST_DEVICE", "")
 
 _FLAG = "--tf_xla_enable_xla_devices"
@@ -35,11 +35,11 @@ def on_device() -> contextlib.AbstractContextManager[Any]:
     return tf.device(f"/device:{DEVICE}")
 
 
-# What becomes of a function with ops that XLA has no kernels for.
+# The mode of a function with ops that XLA has no kernels for.
 MODE_OF_REGIONS = "partitioned" if DEVICE else "compiled"
 
 
 def clean_environment() -> dict[str, str]:
-    """That of a process which looks for devices and routes itself."""
+    """Return the environment of a process that looks for devices and routes itself."""
     ours = ("HOSTCALL_TEST_DEVICE", "HOSTCALL_TEST_GPU", "HOSTCALL_ROUTE")
     return {name: value for name, value in os.environ.items() if name not in ours}

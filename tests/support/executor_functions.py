@@ -1,4 +1,4 @@
-"""What other processes run for the tests of executors; without TensorFlow, which takes seconds."""
+"""Functions for other processes in the tests of executors; without TensorFlow's slow import."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ calls: list[float] = []
 
 
 class SimulatorError(ValueError):
-    """Of a user's, with an attribute."""
+    """A user's error that has an attribute."""
 
     def __init__(self, sensor: int) -> None:
         super().__init__(sensor)
@@ -107,7 +107,7 @@ def both_ways(x: Any) -> Any:
 
 
 def open_blocks(x: Any) -> Any:
-    """How many descriptors of shared memory this process has."""
+    """Return how many descriptors of hostcall's shared memory this process has."""
     links = [os.path.join("/proc/self/fd", name) for name in os.listdir("/proc/self/fd")]
     return sum("memfd:hostcall" in os.readlink(link) for link in links if os.path.islink(link))
 
@@ -130,7 +130,7 @@ def forks_with(x: Any, gate: str, answer: str) -> Any:
 
 
 def place_of_each(x: Any) -> Any:
-    """For each element the process, and how many elements came with it."""
+    """Return for each element the process, and how many elements came with it."""
     return np.tile(np.array([os.getpid(), len(x)], np.float64), (len(x), 1))
 
 
@@ -242,7 +242,7 @@ def returns_what_cannot_be_read(x: Any) -> Any:
 
 
 def holds_a_lock(lock: Any, x: Any) -> Any:
-    """For a partial function that cannot be sent."""
+    """Return x, in a partial function that cannot be sent because of its lock."""
     return x
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 
 class Factor:
-    """What a function holds and nobody else does."""
+    """An object that only one function holds."""
 
     living: ClassVar["weakref.WeakSet[Factor]"] = weakref.WeakSet()
     value = np.float32(3.0)

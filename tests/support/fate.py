@@ -1,4 +1,4 @@
-"""Whether objects go when nothing is meant to hold them any more."""
+"""Checks that objects are freed when nothing is meant to hold them any more."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import weakref
 
 
 class Fate:
-    """What becomes of an object, to which this holds no reference."""
+    """The lifetime of an object, watched without a reference to it."""
 
     def __init__(self, watched: object) -> None:
         self._gone = threading.Event()

@@ -1,4 +1,4 @@
-"""What the tests of gradients share: functions that count, ways to wrap them, places for a tape."""
+"""Helpers of the tests of gradients: functions that count, ways to wrap them, places for a tape."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.helpers import eagerly as eagerly
 # The thread that runs the callback changes with the size.
 SIZES = [1, 4, 1000, 65_536, 300_000]
 
-# Of the largest magnitude.
+# The tolerances, relative to the largest magnitude.
 TOLERANCES = {"float32": 1e-5, "float64": 1e-12}
 
 
@@ -102,7 +102,7 @@ def gradient(tape: tf.GradientTape, y: Any, args: Sequence[tf.Tensor]) -> Any:
 
 
 def recorded(function: Callable[..., Any], ask: Ask, args: Sequence[Any]) -> Any:
-    """What `ask` gets of a tape around the function."""
+    """Call the function under a tape, and return the result of `ask`."""
     with tf.GradientTape(persistent=ask is not gradient) as tape:
         tape.watch([arg for arg in args if arg.dtype.is_floating])
         y = function(*args)
@@ -110,12 +110,12 @@ def recorded(function: Callable[..., Any], ask: Ask, args: Sequence[Any]) -> Any
 
 
 def inside(mode: Any, function: Callable[..., Any], ask: Ask = gradient) -> Callable[..., Any]:
-    """What `ask` gets of a tape inside of the tf.function, as a function of the arguments."""
+    """Return a function of the arguments that runs `ask` with a tape inside of the tf.function."""
     return mode(lambda *args: recorded(function, ask, args))
 
 
 def outside(mode: Any, function: Callable[..., Any], ask: Ask = gradient) -> Callable[..., Any]:
-    """What `ask` gets of a tape outside of the tf.function, as a function of the arguments."""
+    """Return a function of the arguments that runs `ask` with a tape outside of the tf.function."""
     called = mode(lambda *args: function(*args))
     return lambda *args: recorded(called, ask, args)
 

@@ -1,4 +1,4 @@
-"""What several test files share."""
+"""Helpers that several test files share."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ OPS = [*NUMPY_OPS, tf.py_function]
 each_op = pytest.mark.parametrize("op", OPS)
 STATEFUL_OPS = [op for op in OPS if op is not stateless_py_func]
 each_stateful_op = pytest.mark.parametrize("op", STATEFUL_OPS, ids=lambda op: op.__name__)
-# Those that calls are written with, and those that are decorators.
+# The ops of TensorFlow's public interface, and those that are decorators.
 PUBLIC_OPS = [tf.numpy_function, tf.py_function, tf.compat.v1.py_func]
 each_public_op = pytest.mark.parametrize(
     "op", PUBLIC_OPS, ids=["numpy_function", "py_function", "py_func"]
@@ -112,7 +112,7 @@ def failure(function: Callable[..., Any], *args: Any) -> tf.errors.OpError:
 
 
 def outcome(function: Callable[..., Any], *args: Any) -> Any:
-    """What a call comes to: its results as arrays, or the class of its error."""
+    """Make a call, and return its results as arrays, or the class of its error."""
     try:
         return to_numpy(function(*args))
     except Exception as error:
@@ -143,7 +143,7 @@ def _in_a_session(inner: Callable[[tf.Tensor], Any], x: tf.Tensor) -> Any:
         return tf.nest.pack_sequence_as(results, session.run(tf.nest.flatten(results)))
 
 
-# What may call a compiled function.
+# The callers of a compiled function.
 CALLERS: dict[str, Callable[[Callable[[tf.Tensor], Any], tf.Tensor], Any]] = {
     "a plain function": lambda inner, x: plain(lambda x: inner(x))(x),
     "a compiled function": lambda inner, x: jitted(lambda x: inner(x + 1.0))(x - 1.0),

@@ -1,4 +1,4 @@
-"""Whether TensorFlow is installed: in `make test-jax` it is not."""
+"""The presence of TensorFlow: in `make test-jax` it is not installed."""
 
 import importlib.util
 

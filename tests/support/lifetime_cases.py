@@ -1,4 +1,4 @@
-"""What is done again and again, and what is left of it: memory, and entries in tables.
+"""Cases that are repeated, and measurements of their leaks: memory, and entries in tables.
 
 For processes of their own, some of them without hostcall: nothing here imports it.
 """
@@ -151,13 +151,13 @@ def _new(program: Program, **options: Any) -> Any:
 
 
 def left_of(program: str, way: str, count: int) -> dict[str, Any]:
-    """What doing it `count` times leaves behind, after a quarter as many to warm up."""
+    """Run a case `count` times, after a quarter as many to warm up, and return what it leaks."""
     do, what = globals()[way], globals()[program]
     return _left(lambda: do(what), count, count // 4)
 
 
 def left_of_session_runs(program: str, count: int) -> dict[str, Any]:
-    """What runs of a v1 graph leave behind that has a gradient, but are not asked for it."""
+    """Run a v1 graph `count` times without its gradient, and return what the runs leak."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         x = tf.constant([1.0, 2.0])
         y = globals()[program](x)
@@ -167,7 +167,7 @@ def left_of_session_runs(program: str, count: int) -> dict[str, Any]:
 
 
 def left_of_calls(program: str, way: str, jit_compile: bool, count: int) -> dict[str, Any]:
-    """What `count` calls of one function leave behind, a gradient of which has been asked."""
+    """Call a function `count` times, after one gradient of it, and return what the calls leak."""
     function = _new(globals()[program], jit_compile=jit_compile)
     if program != "failing":
         eagerly_with_a_gradient(function)
@@ -193,7 +193,7 @@ def _left(do: Callable[[], None], count: int, warm_up: int) -> dict[str, Any]:
 
 
 def tables() -> dict[str, int]:
-    """How many entries and graphs there are, once the collector has run."""
+    """Collect garbage, and count the entries in tables and the graphs."""
     gc.collect()
     sizes = {
         "graphs": sum(isinstance(each, tf.Graph) for each in gc.get_objects()),

@@ -1,4 +1,4 @@
-"""What worker processes that wait for one another run; without TensorFlow, which takes seconds."""
+"""Functions for worker processes that wait for one another; without TensorFlow's slow import."""
 
 from __future__ import annotations
 

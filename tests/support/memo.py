@@ -1,4 +1,4 @@
-"""What the tests of `memo=` share."""
+"""Helpers that the tests of `memo=` share."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ def declared(function: Callable[..., Any], memo: Any = True, **said: Any) -> Any
 
 
 def calls_in(program: Any, *args: Any) -> int:
-    """How many calls of Python a compiled program holds."""
+    """Count the calls of Python in a compiled program."""
     return str(program.experimental_get_compiler_ir(*args)(stage="hlo")).count('"hostcall"')

@@ -51,7 +51,7 @@ def run(name: str) -> Any:
 
 
 def printed(cell: Any) -> str:
-    """What a cell of code prints and shows as text; what is a picture has none."""
+    """Return the text that a cell of code prints and shows; a picture has none."""
     return "".join(_text(output) for output in cell.outputs)
 
 

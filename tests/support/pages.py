@@ -1,4 +1,4 @@
-"""What the pages and the docstrings show: blocks of Python, commands, and what these print.
+"""The examples of the pages and the docstrings: blocks of Python, commands, and their output.
 
 In a page, a ```text block right behind a ```python block is what that one prints, and a ```console
 block has commands of this package, each behind a `$`, with what they print. In a docstring it is
@@ -51,7 +51,7 @@ def as_program(text: str) -> str:
 
 
 def expected_outputs(text: str) -> list[str | None]:
-    """For each Python block and console what it has to print, None where the page does not say."""
+    """Return the output of each Python block and console, None where the page does not show it."""
     outputs: list[str | None] = []
     end_of_python = 0
     for block in _BLOCK.finditer(text):

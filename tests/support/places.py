@@ -1,4 +1,4 @@
-"""What the tests of the places that errors name share."""
+"""Helpers that the tests of the source lines in errors share."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.support.helpers import to_numpy
 
 X = tf.constant([1.0, 2.0, -0.0])
 
-# What runs a function: compiled, by graph partitioning, as a plain graph, eagerly.
+# The ways to run a function: compiled, by graph partitioning, as a plain graph, eagerly.
 ROUTES = ["compiled", "partition", "plain", "eager"]
 
 
@@ -30,7 +30,7 @@ def program_of(function: Callable[..., Any], route: str) -> Callable[..., Any]:
 
 
 class Machine:
-    """What a program measures with, until it is taken away."""
+    """A machine that a program measures with, until the machine is taken away."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -44,7 +44,7 @@ class Machine:
 
 
 def recorded(file: str, machine: Machine, run: Callable[[], Any]) -> list[bytes]:
-    """What `run` returns, which is the same in a replay, where the machine is not there."""
+    """Record `run`, check that a replay without the machine is equal, and return the results."""
 
     def results() -> list[bytes]:
         return [to_numpy(value).tobytes() for value in tf.nest.flatten(run())]
@@ -59,7 +59,7 @@ def recorded(file: str, machine: Machine, run: Callable[[], Any]) -> list[bytes]
 
 
 def refusal(file: str, run: Callable[[], Any]) -> str:
-    """What a replay of `run` says."""
+    """Return the text of the ReplayError that a replay of `run` raises."""
     with pytest.raises(hostcall.ReplayError) as error, hostcall.replay(file):
         run()
     assert error.value.__cause__ is None or isinstance(error.value.__cause__, tf.errors.OpError)

@@ -1,4 +1,4 @@
-"""What older versions of TensorFlow do not do: see docs/versions.md."""
+"""Marks of tests for older versions of TensorFlow, which lack features: see docs/versions.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.device import DEVICE
 
 
 def is_older_than(version: str) -> bool:
-    """Whether TensorFlow here is of an older minor version."""
+    """Return whether the installed TensorFlow is of an older minor version."""
 
     def numbers(version: str) -> list[int]:
         return [int(part) for part in version.split(".")[:2]]
@@ -26,7 +26,7 @@ shuffle_is_refused = pytest.mark.skipif(
 on_the_callers_thread = pytest.mark.tensorflow(
     "2.20", "XLA runs programs on threads of its own, where Ctrl-C does not come"
 )
-# From programs on the device that the tests run on, where they run on another than the CPU.
+# Calls from programs on the device of the tests, where that is not the CPU.
 calls_from_the_device = pytest.mark.skipif(
     is_older_than("2.20") and DEVICE.startswith("XLA_CPU"),
     reason="XLA runs programs on threads of its own there, and hostcall partitions them",
@@ -37,7 +37,7 @@ one_program_keeps_the_order = pytest.mark.tensorflow(
 reads_programs_of_jax = pytest.mark.tensorflow(
     "2.20", "JAX's programs are of a newer version than TensorFlow reads"
 )
-# Of the tests' own GPU, and not of what users have.
+# For the tests' own fake GPU, and not for the GPUs of users.
 has_a_fake_gpu = pytest.mark.skipif(
     is_older_than("2.21"),
     reason="the fake GPU takes what its stream does as done, and older streams do it later",

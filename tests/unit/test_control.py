@@ -21,7 +21,7 @@ def _enabled() -> Iterator[None]:
 
 
 def _names() -> dict[str, Any]:
-    """What of TensorFlow's own hostcall replaces while it is enabled."""
+    """Return the parts of TensorFlow that hostcall replaces while it is enabled."""
     from tensorflow.python.eager.polymorphic_function import transform
     from tensorflow.python.framework import ops
 

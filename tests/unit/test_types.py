@@ -1,4 +1,4 @@
-"""How much the annotations of `plugin/` say."""
+"""Tests of how precise the annotations of `plugin/` are."""
 
 from __future__ import annotations
 

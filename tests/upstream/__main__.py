@@ -84,7 +84,7 @@ def _parse(arguments: list[str] | None) -> tuple[argparse.Namespace, dict[str, s
 
 
 def _other_version(framework: str, source: str) -> str:
-    """What is wrong with the version of a source tree, if anything is."""
+    """Return how a source tree differs from the installed version, as a text; "" if it does not."""
     file, pattern, packages = _VERSIONS[framework]
     try:
         found = re.search(pattern, (Path(source) / file).read_text(), re.MULTILINE)

@@ -99,7 +99,7 @@ class Results(unittest.TestResult):
     def addError(self, test: Any, err: Any) -> None:  # noqa: N802
         super().addError(test, err)
         self.note(err)
-        if not hasattr(test, "_testMethodName"):  # what a class or the module sets up
+        if not hasattr(test, "_testMethodName"):  # the setup of a class or the module
             self.write(ends=name_of(test), outcome=self.outcome, detail=self.detail)
 
     def addFailure(self, test: Any, err: Any) -> None:  # noqa: N802
@@ -189,7 +189,7 @@ def stand_in_for_xla_tests() -> None:
 
 
 def behave_like_numpy() -> None:
-    """What the tests of NumPy's interface do when their file is run as a program."""
+    """Set what the tests of NumPy's interface set when their file is run as a program."""
     from tensorflow.python.framework import ops
     from tensorflow.python.ops.numpy_ops import np_math_ops
 
@@ -206,7 +206,7 @@ def each(suite: Any) -> Any:
             yield test
 
 
-# What the text of a test has to hold, itself or in a function that it calls; see `suites.py`.
+# Patterns for the text of a test, or of a function that it calls; see `suites.py`.
 PATTERNS = {
     "calling Python": r"script_ops|py_func|numpy_function|from_generator",
     "compiling": r"jit_compile|experimental_compile|run_with_xla|xla\.compile|enable_xla",
@@ -230,7 +230,7 @@ def functions_with(pattern: str, path: str) -> set[str]:
 
 
 def is_chosen(test: Any, order: dict[str, Any], names: set[str] | None) -> bool:
-    """Whether a test is to be run; parameters follow the name of the function in that of a test."""
+    """Return whether to run a test; a parameterized test's name begins with its function's."""
     if names is not None and not test._testMethodName.startswith(tuple(names)):
         return False
     if name_of(test) in order["done"]:

@@ -45,7 +45,7 @@ def known_differences() -> dict[str, dict[str, list[str]]]:
 
 @dataclasses.dataclass
 class Compared:
-    """What a file has come to.
+    """The results of one test file.
 
     Attributes:
       tests: how many have passed with stock TensorFlow and have called compiled functions.

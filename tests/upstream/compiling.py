@@ -24,7 +24,7 @@ class _CannotBeTracedError(Exception):
 
 
 def calls() -> int:
-    """How many compiled functions have been called from outside of functions."""
+    """Return how many compiled functions have been called outside of functions."""
     return _calls
 
 
@@ -58,7 +58,7 @@ def _of_compiled(stock_init: Any) -> Any:
         try:
             compiled = polymorphic_function.function(func, jit_compile=True)
             stock_init(self, compiled, *arguments, **keywords)
-        except (TypeError, ValueError):  # it takes what no function can, as tensor arrays
+        except (TypeError, ValueError):  # it takes values that no function can: tensor arrays
             stock_init(self, func, *arguments, **keywords)
 
     return init
@@ -99,14 +99,14 @@ def _execute(
             _function_of(op_def, given), jit_compile=True, autograph=False
         )
     try:
-        with record.stop_recording():  # whoever asks for the op tells the tape of it
+        with record.stop_recording():  # the op's caller tells the tape of it
             return list(_functions[key](*map(ops.convert_to_tensor, inputs)) or ())
     except _CannotBeTracedError:  # the kernel says so in words of its own
         return _stock_execute(op_name, num_outputs, inputs, attrs, ctx, name)
 
 
 def _takes_functions(op_def: Any) -> bool:
-    """Whether an op calls functions: these are compiled, or the op is one of tf.data's."""
+    """Return whether an op takes functions: they are compiled, or it is an op of tf.data."""
     return any(attr.type in ("func", "list(func)") for attr in op_def.attr)
 
 

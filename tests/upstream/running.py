@@ -29,7 +29,7 @@ TOO_LONG = "took too long"
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of one test: "passed", "failed with ValueError", ..., the text, compiled calls."""
+    """The outcome of a test: its kind, such as "passed", a text, and the count of calls."""
 
     kind: str
     detail: str = dataclasses.field(default="", compare=False)
@@ -116,7 +116,7 @@ def run_forked(order: Order, folder: str) -> tuple[int, str]:
 
 
 def _read(results: Path) -> tuple[dict[str, Outcome], str | None, bool]:
-    """What came of each test, the test that is not done, and whether all that should are."""
+    """Read the outcome of each test, the unfinished test, and whether the run has finished."""
     found, began, finished = {}, None, False
     for text in results.read_text().splitlines():
         line: dict[str, Any] = json.loads(text)

@@ -1,4 +1,4 @@
-"""Which of TensorFlow's and JAX's test files are run, and how."""
+"""The test files of TensorFlow and JAX that are run, and the ways to run them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 MODES = ("v1", "v2")
 
-# Files in tensorflow/python that are about script ops, or about what hostcall hooks into.
+# Files in tensorflow/python that are about script ops, or about code that hostcall hooks into.
 _WHOLE: dict[str, tuple[str, ...]] = {
     "kernel_tests/control_flow/py_func_test.py": MODES,
     "ops/script_ops_test.py": MODES,
@@ -36,7 +36,7 @@ _WHOLE: dict[str, tuple[str, ...]] = {
     "saved_model/save_test.py": ("v2",),
 }
 
-# Large ones, of which only the tests are run that call Python.
+# Large files, of which only the tests that call Python are run.
 _IN_PART: dict[str, tuple[str, ...]] = {
     "kernel_tests/control_flow/control_flow_ops_py_test.py": MODES,
     "data/kernel_tests/batch_test.py": MODES,
@@ -56,7 +56,7 @@ _IN_PART: dict[str, tuple[str, ...]] = {
     "data/experimental/kernel_tests/parallel_interleave_test.py": MODES,
 }
 
-# About compiled functions, whole files and those of which only the tests are run that compile.
+# Files about compiled functions: whole ones, and those of which only tests that compile are run.
 _COMPILED: dict[str, tuple[str, ...]] = {
     "compiler/xla/tests/jit_compile_test.py": MODES,
     "compiler/xla/tests/pjrt_compile_test.py": ("v2",),
@@ -79,7 +79,7 @@ _COMPILED_IN_PART: dict[str, tuple[str, ...]] = {
     "ops/weak_tensor_constant_op_test.py": ("v2",),
 }
 
-# Which tests of its file a suite runs.
+# The tests of its file that a suite runs.
 EVERY, CALLING_PYTHON, COMPILING = "every", "calling Python", "compiling"
 _FILES = (
     (EVERY, _WHOLE),
@@ -88,7 +88,7 @@ _FILES = (
     (COMPILING, _COMPILED_IN_PART),
 )
 
-# What is imported before JAX's tests.
+# The modules that are imported before JAX's tests.
 _JAX_MODES = ("hostcall.jax", "hostcall")
 
 _JAX = (
@@ -117,7 +117,7 @@ class Suite:
 
     @property
     def title(self) -> str:
-        """What the report calls it."""
+        """The name of the suite in the report."""
         return f"{self.file} {self.mode}".rstrip()
 
 
@@ -134,7 +134,7 @@ def suites(frameworks: list[str], only: str) -> list[Suite]:
     return [suite for suite in found if suite.framework in frameworks and only in suite.title]
 
 
-# Of these all tests are run twice, with nothing compiled and with everything; see `compiled.py`.
+# Files whose tests are all run twice, with nothing and with all compiled; see `compiled.py`.
 _AREAS: dict[str, tuple[str, ...]] = {
     "arrays": ("kernel_tests/array_ops/*", "ops/array_*", "ops/weak_tensor_array_ops*"),
     "strings": ("kernel_tests/strings_ops/*",),
@@ -163,7 +163,7 @@ _KERAS_AREAS: dict[str, tuple[str, ...]] = {
     "Keras: saving": ("saving/*", "export/*"),
 }
 
-# Files that need what a machine may lack, or that say nothing about functions.
+# Files that need devices or services, or that say nothing about functions.
 _LEFT_OUT = re.compile(
     r"gpu|nccl|collective|cudnn|_d9m|huge_slice|large_concat|benchmark|snapshot|service|multi_device"
     r"|memory_cleanup|multinomial_op_big"

@@ -41,5 +41,5 @@ def one(function: Callable[..., Any], **declared: Any) -> Callable[[tf.Tensor], 
 
 
 def lies_in_a_program(array: np.ndarray) -> bool:
-    """Whether its memory is lent; a copy's is its own."""
+    """Return whether the array is a view of lent memory, and not a copy."""
     return array.base is not None

@@ -1,7 +1,7 @@
-"""Which ops have a CPU kernel and no XLA kernel, and what becomes of them in a compiled function.
+"""The ops with a CPU kernel and no XLA kernel, and their classes in a compiled function.
 
-`classify` decides by an op's definition and its shape function. What the tests have seen of an op
-comes before that: `seen`.
+`classify` decides by an op's definition and its shape function. The results of the tests, `seen`,
+come before that.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ from tests.support.e2e.every_op import X, without_kernel
 
 ONE_PROGRAM, BOUNDARY, CANNOT_BE = "one program", "boundary", "cannot be"
 
-# What becomes of an op of which XLA can hold all that goes in and comes out.
+# The class of an op whose operands and results XLA can hold.
 OF_NUMBERS = ONE_PROGRAM
 
 NUMBERS = "Numbers go in and come out, and the shapes follow from what is known at compile time"
@@ -43,7 +43,7 @@ FRAMES = "It is a part of a loop or branch of TensorFlow 1, whose function stays
 REMOVED = "TensorFlow has removed it; its kernel is there for programs of old versions"
 FED = "It stands for a value that a session is fed"
 
-# Of quantized values and of parts of bytes, which hardly anybody has.
+# Dtypes of quantized values and of parts of bytes, which are rare.
 _RARE = {tf.qint16, tf.quint16, tf.qint32, tf.qint8, tf.quint8}
 _SUB_BYTE = {"int2", "uint2", "int4", "uint4", "float4_e2m1fn"}
 _FED = {"Placeholder", "PlaceholderV2"}
@@ -53,7 +53,7 @@ _MADE_LATER = {"Recv", "Send", "XlaLaunch", "XlaLaunchV2"}
 
 @dataclasses.dataclass(frozen=True)
 class Class:
-    """What becomes of an op.
+    """The class of an op in a compiled function.
 
     Attributes:
       kind: ONE_PROGRAM, BOUNDARY or CANNOT_BE.
@@ -78,7 +78,7 @@ def ops_without_kernel() -> Iterator[Any]:
 
 
 def classify(definition: Any) -> Class:
-    """What becomes of an op, by its OpDef and its shape function."""
+    """Return the class of an op, by its OpDef and its shape function."""
     if reason := _impossible(definition):
         return Class(CANNOT_BE, reason)
     if any(attr.type in ("func", "list(func)") for attr in definition.attr):
@@ -111,7 +111,7 @@ def _impossible(definition: Any) -> str:
 
 @dataclasses.dataclass
 class Seen:
-    """What the tests have seen of an op.
+    """The results of the tests for an op.
 
     Attributes:
       kind: ONE_PROGRAM if an explanation says so, otherwise BOUNDARY.
@@ -123,7 +123,7 @@ class Seen:
 
 
 def seen() -> dict[str, Seen]:
-    """What the tests have seen of the ops in them, by `hostcall.explain`."""
+    """Return the results of the tests for the ops in them, by `hostcall.explain`."""
     found: dict[str, Seen] = {}
     with tempfile.TemporaryDirectory() as folder, hostcall.scope(route="auto"):
         for name, case in CASES.items():

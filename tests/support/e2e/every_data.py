@@ -74,7 +74,7 @@ case(
 
 
 def _zero() -> tf.Tensor:
-    """What sums of int64 begin with."""
+    """Return the initial value of sums of int64."""
     return tf.zeros([], tf.int64)
 
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from hostcall._tf import op_kinds
 from hostcall._tf.types import NodeDef
 
-# Whole, positive, with a double: many ops want indices, lengths or counts of it.
+# Whole, positive, one number twice: many ops take indices, lengths or counts made of it.
 X = tf.constant([1.0, 3.0, 2.0, 3.0])
 
 
@@ -177,7 +177,7 @@ def differentiated(program: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def differentiable(results: Any) -> tf.Tensor:
-    """What is differentiated: the sum of all results that are floats."""
+    """Return the sum of all floating-point and complex results, which is differentiated."""
     return tf.add_n([
         tf.reduce_sum(tf.cast(tf.math.real(t), tf.float32))
         for t in tensors(results)

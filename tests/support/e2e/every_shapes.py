@@ -26,7 +26,7 @@ def dtypes(definition: Any) -> set[tf.DType]:
 
 
 def are_known(definition: Any) -> bool | None:
-    """Whether an op tells the shapes of its results, given those of its operands.
+    """Return whether the shapes of an op's results follow from those of its operands.
 
     Operands of integers may be known when XLA compiles, as sizes and axes are.
 

@@ -170,7 +170,7 @@ class Summaries:
 
     @property
     def handle(self) -> tf.Tensor:
-        """What the raw ops take."""
+        """The handle that the raw ops take."""
         return self.writer._resource
 
     def written(self) -> Any:

@@ -113,7 +113,7 @@ def _as_json(gradient: Any) -> Any:
 
 
 def outcome(mode: Any, inside: bool, ops: Any, program: Callable[..., Any]) -> Any:
-    """What a program has for gradients, or the name of its error."""
+    """Return the gradients of a program and the count of watched variables, or its error."""
 
     def function(x: tf.Tensor) -> tf.Tensor:
         return program(ops, x)
@@ -126,7 +126,7 @@ def outcome(mode: Any, inside: bool, ops: Any, program: Callable[..., Any]) -> A
 
 
 def outcomes(mode: Any, ops: Any) -> dict[str, Any]:
-    """For each program its outcome with the tape inside of the function, and outside of it."""
+    """Return the outcomes of each program, with the tape inside of the function and outside."""
     return {
         name: [outcome(mode, inside, ops, program) for inside in (True, False)]
         for name, program in PROGRAMS.items()

@@ -1,4 +1,4 @@
-"""What test_partition_places.py runs in processes of its own."""
+"""Functions that test_partition_places.py runs in processes of their own."""
 
 import numpy as np
 import tensorflow as tf

@@ -13,7 +13,7 @@ X = tf.constant([3.0, 1.0, 2.0, 2.0])
 
 
 def distinct(x: tf.Tensor) -> tf.Tensor:
-    """Of a size that only the values tell."""
+    """Return the distinct values, as a vector whose size depends on the values."""
     return tf.numpy_function(np.unique, [x], x.dtype)
 
 

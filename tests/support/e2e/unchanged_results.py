@@ -1,4 +1,4 @@
-"""What becomes of all that a function may return, for `test_unchanged.py`.
+"""The outcomes of all values that a function may return, for `test_unchanged.py`.
 
 Each program is a value, which functions return for several `Tout`, in eager mode, in graphs and in
 Sessions.
@@ -20,7 +20,7 @@ Pair = collections.namedtuple("Pair", "a b")
 
 
 class Convertible:
-    """What NumPy asks for its array."""
+    """An object that NumPy asks for its array."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -136,7 +136,7 @@ TOUTS: dict[str, Any] = {
     "[float32, ragged]": [FLOAT, RAGGED],
 }
 
-# What stock TensorFlow does not take in the Tout of a numpy_function.
+# The values that stock TensorFlow does not take for the Tout of a numpy_function.
 SPECS = {"another shape", "ragged", "[float32, ragged]"}
 
 
@@ -161,7 +161,7 @@ def eagerly(program: Callable[[], Any]) -> Any:
 
 
 def ways(op: Any, name: str) -> list[Any]:
-    """How an op with this Tout is run."""
+    """Return the ways to run an op with this Tout."""
     if op is tf.numpy_function and name in SPECS:
         return []
     if name == "float32":
@@ -169,7 +169,7 @@ def ways(op: Any, name: str) -> list[Any]:
     return [in_graph]
 
 
-# What the Python functions of all cases return, changed from one value to the next.
+# The result of the Python functions of all cases, changed from one value to the next.
 _returned: list[Callable[[], Any]] = []
 
 CASES = {
@@ -218,7 +218,7 @@ def without_names(text: str) -> str:
     text = re.sub(r"\{\{function_node .*?\}\} |\[Op:.*", "", text)
     text = re.sub(r"pyfunc_\d+(_[0-9a-f]{8})?", "pyfunc", text)
     text = re.sub(r" at 0x[0-9a-f]+", "", text)
-    # What the kernel says is what an exception says where there is a hidden result.
+    # With a hidden result, an exception says the same as the kernel says otherwise.
     return re.sub(r"^ValueError: (pyfunc returns)", r"\1", text).strip()
 
 

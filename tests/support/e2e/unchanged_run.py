@@ -16,7 +16,7 @@ import tensorflow as tf
 
 
 def as_json(value: Any) -> Any:
-    """What two processes can compare; arrays with their dtypes."""
+    """Convert a value so that two processes can compare it, arrays with their dtypes."""
     if isinstance(value, np.ndarray) and value.dtype == object:
         value = value.tolist()
     if isinstance(value, tf.Tensor | tf.IndexedSlices):

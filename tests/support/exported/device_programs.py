@@ -33,7 +33,7 @@ COMPILE, PUT = private.compile_for, runner.put
 
 CHECKS: dict[str, Callable[[jax.Device], Any]] = {}
 
-# A value that two calls take, one that the next call takes and nobody else, and a loop.
+# A value that two calls take, one that only the next call takes, and a loop.
 CROSSING = f"""
 func.func public @main(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {{
   %0 = stablehlo.negate %x : tensor<3xf32>
@@ -75,7 +75,7 @@ def cases(device: jax.Device) -> Any:
 
 @check
 def places(device: jax.Device) -> Any:
-    """Where the parts of a program are compiled, and what it copies in a call."""
+    """Return the devices that a program's parts are compiled for, and the copies of a call."""
     compiled, copied = [], []
 
     def compiling(code: bytes, where: jax.Device, calls: bool) -> Any:

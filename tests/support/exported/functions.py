@@ -1,4 +1,4 @@
-"""What the exported programs of these tests call."""
+"""Functions that the exported programs of the tests call."""
 
 import time
 from typing import Any, NamedTuple
@@ -70,7 +70,7 @@ def structured(pair: Pair, more: dict[str, np.ndarray]) -> Any:
 
 
 def positive(x: np.ndarray) -> np.ndarray:
-    """Of a size that depends on the values."""
+    """Return the positive elements, as an array whose size depends on the values."""
     return x[x > 0]
 
 

@@ -43,7 +43,7 @@ class Log:
         flavour(lambda *v: self.entries.append(tuple(map(int, v))), None, *values)
 
     def take(self) -> list[Any]:
-        """What was called since the last time, once everything has."""
+        """Wait for all effects; return and clear the calls noted since the last time."""
         jax.effects_barrier()
         entries = [entry[0] if len(entry) == 1 else entry for entry in self.entries]
         self.entries.clear()

@@ -1,4 +1,4 @@
-"""What the tests of hostcall.jax share."""
+"""Helpers that the tests of hostcall.jax share."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def failure(function: Callable[..., Any], *args: Any) -> jax.errors.JaxRuntimeEr
 
 
 def run_python(code: str, **environment: str) -> str:
-    """What a new process prints that runs `code`."""
+    """Run `code` in a new process, and return its output."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu"} | environment,

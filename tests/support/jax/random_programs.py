@@ -20,7 +20,7 @@ import hostcall.jax
 
 SPEC = jax.ShapeDtypeStruct((3,), np.float32)
 
-# Appends a value to those that there are; the first argument says what the ops mean.
+# Appends a value to the list of values; the first argument defines the ops.
 Statement = Callable[[Any, list[Any]], Any]
 
 
@@ -29,7 +29,7 @@ def mod8(x: Any) -> Any:
 
 
 def arithmetic(x: Any, y: Any, scale: int, number: int) -> Any:
-    """What all functions compute, of NumPy's arrays or JAX's."""
+    """Compute the result of every function, for arrays of NumPy or of JAX."""
     return mod8(x + np.float32(scale) * y + np.float32(number))
 
 
@@ -115,7 +115,7 @@ class InPython:
 
 
 class Place(NamedTuple):
-    """Where statements stand: what JAX refuses there is left out."""
+    """A place of statements, without those that JAX refuses there."""
 
     effects: bool = True  # whether calls may have any
     is_batch: bool = False  # in vmap, where ordered calls have no order, and conditions differ
@@ -218,7 +218,7 @@ class Program:
     def _each(self, place: Place) -> Statement:
         body, row = self._block(place._replace(is_batch=True)), self._value()
 
-        # What does not depend on the row would be called once for all.
+        # A call that does not depend on the row would be made once for all rows.
         def one(ops: Any, v: list[Any], row: Any) -> Any:
             return body(ops, [mod8(value + row) for value in v], row)
 

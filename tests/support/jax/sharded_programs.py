@@ -69,7 +69,7 @@ def refusal(function: Any, *args: Any) -> str:
 
 @check
 def shardings() -> Any:
-    """For each sharding: whether the values are right, and the calls; unjitted for one kind."""
+    """Return for each sharding the calls, and whether values are right; one kind unjitted, too."""
     found = {}
     forms = {
         "whole": P(),
@@ -166,7 +166,7 @@ def dtypes() -> Any:
 
 @check
 def vmap() -> Any:
-    """For each method: whether the values are right, and the calls' shapes."""
+    """Return for each method whether the values are right, and the shapes of the calls."""
     found = []
     rows = X.reshape(2, 8)
     for sharding in (P(), over("i")):
@@ -220,7 +220,7 @@ def under_a_mesh_with_types() -> Any:
 
 @check
 def gathered_and_put_back() -> Any:
-    """What jax#38164 asks for."""
+    """Run the program that jax#38164 asks for."""
     doubling = Doubling()
     parts = jax.NamedSharding(MESH, P(("i", "j")))
 

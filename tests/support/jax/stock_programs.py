@@ -128,7 +128,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 
 
 def described(program: Callable[..., Any], args: tuple[Any, ...]) -> dict[str, str]:
-    """What becomes of a program, each as a text."""
+    """Return the forms and the results of a program, each as a text."""
     try:
         jitted = jax.jit(program)
         lowered = jitted.lower(*args)

@@ -12,7 +12,7 @@ Place = tuple[Any, ...]
 
 
 def snapshot(modules: list[str]) -> dict[Place, Any]:
-    """What stands at each place: in modules, their classes, dicts and sets of effect types."""
+    """Return the value at each place: in modules, their classes, dicts and sets of effect types."""
     found: dict[Place, Any] = {}
     for module in modules:
         for name, value in list(vars(sys.modules[module]).items()):

@@ -63,7 +63,7 @@ def fail_with_a_local() -> None:
 
 
 def dropped() -> Any:
-    """Nobody but the call holds it."""
+    """Return an object that only the call holds."""
     return np.zeros(1, np.float32)[:0].view(LingersWhenDropped)
 
 

@@ -39,11 +39,11 @@ def while_an_array_is_kept() -> None:
 
 
 class Owner:
-    """What holds code."""
+    """An owner of native code."""
 
 
 def lets_go() -> bool:
-    """Whether code that was called and is not needed any more is let go of."""
+    """Return whether native code is freed that was called and is not needed any more."""
     number = runtime.register_c_function("status", native.native_code["status"], 1, False, True)
     said = [("callback", INT64, True, [number])]
     done = call(number, [Buffer.of(np.int32(0))], said=said, entry=runtime.native_handler())

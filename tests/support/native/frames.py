@@ -33,7 +33,7 @@ Attribute = tuple[str, int, bool, Sequence[int]]
 
 
 def _describe(error: BaseException, target: object) -> tuple[int, str]:
-    """What `hostcall_runtime` does, but without keeping the exception."""
+    """Describe an error as `hostcall_runtime` does, but without keeping the exception."""
     text = "\n".join(traceback.format_exception(error))
     return 3 if isinstance(error, ValueError | TypeError) else 2, text
 
@@ -53,8 +53,8 @@ runtime = _load_runtime()
 native = load_file("_frames", module_file(BUILD, "fuzz/_frames"))
 handler = runtime.handler()
 _prepared = importlib.import_module("hostcall_runtime._registry")
-# Of a GPU that there is not. Whoever follows an address of its memory crashes, and it copies only
-# while somebody waits.
+# The driver of a fake GPU. Code that follows an address of its memory crashes, and it copies only
+# while a thread waits.
 DRIVER = BUILD / "csrc" / "fuzz" / "cuda" / "libfake_cuda.so"
 
 DTYPES = {code: np.dtype(dtype) for code, dtype, _ in _prepared.DTYPES}
@@ -64,7 +64,7 @@ CODES = {dtype: code for code, dtype in DTYPES.items()}
 
 @dataclasses.dataclass(eq=False)
 class Target:
-    """What the runtime calls. It is registered for as long as it lives."""
+    """A target that the runtime calls; registered for as long as it lives."""
 
     host_function: Callable[..., Any]
     title: str = "callback"
@@ -105,7 +105,7 @@ TOKEN_BUFFER = Buffer(TOKEN, [], b"")
 
 @dataclasses.dataclass
 class Outcome:
-    """How a call ended: a status code, a message, and the bytes in the memory of each result."""
+    """The outcome of a call: a status code, a message, and the bytes in memory of each result."""
 
     code: int
     message: str
@@ -119,7 +119,7 @@ class Outcome:
 
     @property
     def untouched(self) -> bool:
-        """Whether no byte of any result was written."""
+        """True if no byte of any result was written."""
         return all(set(data) <= {0xA5} for data in self.data)
 
 
@@ -240,7 +240,7 @@ def assert_fails(done: Outcome, code: int, *texts: str) -> None:
 def _frame(
     operands: Sequence[Buffer], results: Sequence[Buffer], said: Sequence[Attribute]
 ) -> tuple[list[Any], list[Any], list[Attribute]]:
-    """What the module `_frames` makes a call frame of."""
+    """Return the parts that the module `_frames` makes a call frame of."""
     return (
         [(one.code, list(one.dims), one.data) for one in operands],
         [(one.code, list(one.dims), len(one.data)) for one in results],

@@ -32,7 +32,7 @@ class Worker(threading.Thread):
         self.failure = ""
 
     def run(self) -> None:
-        """What the thread does."""
+        """Make steps of the fuzzer until the time is up, and keep an error as the failure."""
         try:
             while time.monotonic() < self.end:
                 self.fuzzer.step()
@@ -45,7 +45,7 @@ def main(seconds: float, threads: int = 8, seed: int | None = None) -> int:
     seed = random.SystemRandom().randrange(10**9) if seed is None else seed
     sys.setswitchinterval(1e-4)
     runtime.load_cuda_driver(str(DRIVER))
-    # NumPy's about random numbers that do not fit the element type of a random pair.
+    # NumPy warns of random numbers that do not fit the element type of a random pair.
     warnings.simplefilter("ignore", RuntimeWarning)
     print(f"{threads} threads for {seconds:g} s, seeds from {seed} on", flush=True)
     end = time.monotonic() + seconds
@@ -53,7 +53,7 @@ def main(seconds: float, threads: int = 8, seed: int | None = None) -> int:
     for worker in workers:
         worker.start()
     for worker in workers:
-        # Far beyond what any call takes: a hang.
+        # Far longer than any call takes: a hang.
         worker.join(seconds + 120)
     hung = sum(worker.is_alive() for worker in workers)
     failures = [worker.failure for worker in workers if worker.failure]

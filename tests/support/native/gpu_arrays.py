@@ -26,7 +26,7 @@ X = Buffer.of(VALUES)
 Y = Buffer.result((2, 3))
 
 
-# Those that DLPack has.
+# The dtypes that DLPack has.
 DTYPES = frozenset(_device_arrays.DTYPES.values())
 
 
@@ -70,7 +70,7 @@ class ByDlpack(GpuArray):
         self.asked.append(stream)
         if self.stream is not None:
             assert stream is not None
-            # As an event would have it: what follows on that stream comes after its own.
+            # As with an event: later work on that stream comes after that of its own.
             self.memory.write_later(self.values.tobytes(), stream)
         dtype = code_of(self.values.dtype)
         made = self.memory.exporter(self.values.shape, self.strides, dtype, self.device)
@@ -94,7 +94,7 @@ class ByInterface(GpuArray):
 
 
 def read(address: int, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """What lies on the device."""
+    """Read an array from the memory of the device."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     return np.frombuffer(native.read_device(address, size), dtype).reshape(shape)
 
@@ -109,7 +109,7 @@ def by_dlpack(x: Any, stream: int | None = None) -> np.ndarray:
 
 
 def is_whole(array: Any) -> bool:
-    """Whether its elements lie one after the other."""
+    """Return whether an array is contiguous and not empty."""
     return _is_contiguous(array.shape, array.strides) and 0 not in array.shape
 
 

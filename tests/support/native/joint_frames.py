@@ -34,7 +34,7 @@ class Devices:
         )
 
     def meet(self, target: Target, values: Sequence[tuple[int, Any]], **how: Any) -> list[Outcome]:
-        """How a call ends for devices that have these shards, and arrays."""
+        """Make one call on devices that have these shards and arrays, and return its outcomes."""
         shards = len({shard for shard, _ in values})
         begun = [self.begin(target, *value, shards, len(values), **how) for value in values]
         return [one.result() for one in begun]

@@ -1,4 +1,4 @@
-"""What the fuzzer's callbacks return: right results in odd forms, and wrong ones of all sorts."""
+"""Results of the fuzzer's callbacks: right ones in odd forms, and wrong ones of all sorts."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _HOST = "localhost"
 
 
 def _in_other_process(serve: Callable[[], str]) -> str:
-    """What a new process says when it serves; it lives until this one ends."""
+    """Start a process that serves until this one ends, and return its first message."""
     return _said(_begin(serve))
 
 
@@ -34,7 +34,7 @@ def _begin(serve: Callable[[], str]) -> int:
             os.write(writer, serve().encode())
             os.close(writer)
             signal.pause()
-        finally:  # not what the caller would have done next
+        finally:  # the child does not return to the caller
             traceback.print_exc()
             os._exit(1)
     os.close(writer)
@@ -99,7 +99,7 @@ def start_data_service() -> tuple[str, int]:
 
 
 def train_together(workers: int) -> list[dict[str, Any]]:
-    """What the workers of a MultiWorkerMirroredStrategy say of their training."""
+    """Train by a MultiWorkerMirroredStrategy, and return the report of each worker."""
     addresses = _free_ports(workers)
 
     def train(index: int) -> str:
@@ -114,7 +114,7 @@ def train_together(workers: int) -> list[dict[str, Any]]:
 
 
 def run_all() -> dict[str, Any]:
-    """What the programs below return, by their names, and the ids of the processes."""
+    """Run the programs below; return their results by name, and the ids of the processes."""
     together = train_together(2)
     cluster, workers = start(2)
     service, server = start_data_service()

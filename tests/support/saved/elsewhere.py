@@ -1,4 +1,4 @@
-"""What the programs of this package tell of themselves in a process of their own."""
+"""Helpers that run the programs of this package in a process of their own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.support.stress.template import Template
 
 
 def told(template: Template, call: str, **variables: str) -> Any:
-    """What a call returns, such as `uses.write(path)`, in a process that imports hostcall."""
+    """Return the result of a call, such as `uses.write(path)`, in a process with hostcall."""
     module = call.partition(".")[0]
     script = f"""
 import json, hostcall
@@ -21,7 +21,7 @@ print(found if isinstance(found, str) else json.dumps(found))
 
 
 def printed(template: Template, script: str, **variables: str) -> Any:
-    """What the last line says that a script prints."""
+    """Run a script, and return the last line that it prints, read as JSON."""
     ended = template.run_program(script, **variables)
     assert ended.status == 0, ended.said
     return json.loads(ended.printed.splitlines()[-1])

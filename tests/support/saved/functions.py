@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-import os  # what a file must not reach through this module
+import os  # a file must not reach it through this module
 from os import system  # noqa: F401
 from pathlib import Path  # noqa: F401
 from typing import Any
@@ -47,7 +47,7 @@ def unique(x: Any) -> Any:
 
 @hostcall.callback(result=lambda x: tf.TensorSpec([], x.dtype), vmap_method="expand_dims")
 def largest(x: Any) -> Any:
-    """Of a batch."""
+    """Return the largest value of each row of a batch."""
     assert x.ndim > 1, x.shape
     return x.max(-1)
 
@@ -62,7 +62,7 @@ def met(x: Any) -> Any:
 
 @hostcall.callback(result=lambda x: x, memory="device")
 def doubled_where_it_lies(x: hostcall.DeviceArray) -> Any:
-    """Where the array lies."""
+    """Double an array on the device where it lies."""
     return np.from_dlpack(x) * 2
 
 

@@ -42,7 +42,7 @@ def write(path: str) -> str:
 
 
 def _outcome(path: str) -> Any:
-    """What the program computes, or the error; and the error of what is carried."""
+    """Return the results or errors of the program and of the function carried by the model."""
     model, found = tf.saved_model.load(path), []
     for name in ("program", "carried"):
         try:
@@ -53,7 +53,7 @@ def _outcome(path: str) -> Any:
 
 
 def flip(path: str) -> str:
-    """What comes of flipping bits in the tokens; and what was imported meanwhile."""
+    """Flip bits in the tokens; return the outcomes, and the modules imported meanwhile."""
     warnings.simplefilter("ignore")
     hostcall.allow(MODULE)
     outcomes = [_outcome(path)]
@@ -73,7 +73,7 @@ def flip(path: str) -> str:
 
 
 def rename(path: str, names: list[str]) -> str:
-    """What is said when the file names other functions; and what was imported and run."""
+    """Name other functions in the file; return the outcomes, the imports and the unpicklings."""
     warnings.simplefilter("ignore")
     hostcall.allow(MODULE)
     _outcome(path)

@@ -73,11 +73,11 @@ def parameter_server_training(strategy: Any) -> dict[str, Any]:
 
 
 def _run_on_each_worker(strategy: Any, step: Any) -> list[Any]:
-    """What a step returns on one worker after the other, before a coordinator runs it on all.
+    """Run a step on each worker in turn, before a coordinator runs it on all; return the values.
 
     TensorFlow 2.21 keeps the remote parts of all functions in one vector, and refers to its
     elements without a lock: a function that first runs on a worker may move what another one
-    reads meanwhile ("Unable to parse request"). What has run there before adds nothing.
+    reads meanwhile ("Unable to parse request"). A function that has run there adds nothing.
     """
     found = []
     with strategy.scope():

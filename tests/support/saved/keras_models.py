@@ -95,7 +95,7 @@ def _train(model: Any) -> list[str]:
 
 
 def read(folder: str) -> str:
-    """What they compute as layers of another model, and when training goes on."""
+    """Run the models as layers of another model, and train the saved ones; return the results."""
     hostcall.allow(functions.__name__)
     found: dict[str, Any] = {}
     for name in MODELS:

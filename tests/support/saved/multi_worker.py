@@ -1,4 +1,4 @@
-"""What each worker of a MultiWorkerMirroredStrategy runs, and the same in one process."""
+"""The training of each worker of a MultiWorkerMirroredStrategy, and the same in one process."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.support.saved.models import SPEC, X
 
 
 class Scale:
-    """What notes in the module that it was unpickled."""
+    """A factor whose class counts how often one was unpickled."""
 
     unpickled = 0
 
@@ -58,7 +58,7 @@ CASES = [f"{name}/{way}" for name in _programs(1.0) for way in ("plain", "jitted
 
 
 def outcomes(module: Any) -> dict[str, str]:
-    """What each case computes, and the gradient of those that have one, as bytes."""
+    """Return the results of each case, and the gradients of those that have one, as bytes."""
     found = {}
     for case in CASES:
         x = tf.constant(X)

@@ -1,4 +1,4 @@
-"""What else is done with SavedModels: signatures, checkpoints, rewriting, pruning, freezing."""
+"""Other uses of SavedModels: signatures, checkpoints, rewriting, pruning, freezing."""
 
 from __future__ import annotations
 

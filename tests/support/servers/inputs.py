@@ -1,4 +1,4 @@
-"""What the signatures of the models are called with, by their names."""
+"""The inputs of the models' signatures, by name."""
 
 from __future__ import annotations
 

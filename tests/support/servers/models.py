@@ -40,7 +40,7 @@ def _append(x: tf.Tensor) -> Any:
 
 
 def _in_order(x: tf.Tensor, append: Any = _append) -> Any:
-    """What is returned tells the order, as nothing else connects the calls."""
+    """Return a value that tells the order of the calls, as nothing else connects them."""
     _append(0.0 * x)
     for digit in (1.0, 2.0):
         append(digit + 0.0 * x)
@@ -72,7 +72,7 @@ def _in_batches(function: Any, x: tf.Tensor) -> Any:
     return 1.0 + tf.vectorized_map(lambda row: call(function, row), x)
 
 
-# By name: the body, and what it takes.
+# By name: the body, and the spec of its input.
 NATIVE: dict[str, tuple[Body, tf.TensorSpec]] = {
     "native": (lambda x: 2.0 * call(functions.plus_one, x), VECTOR),
     "sums": (lambda x: 1.0 + call(functions.sums, x), BATCH),

@@ -24,16 +24,16 @@ from tests.support.servers.inputs import FOUR
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
 
-# Without an answer for so long, it hangs.
+# A server that gives no answer for so long hangs.
 _LIMIT = 120
 
 
 @dataclasses.dataclass
 class Site:
-    """What there is to serve.
+    """The models to serve, and the server's program.
 
     Attributes:
-      folder: where everything is.
+      folder: the folder of all files.
       program: the server's.
       said: the endpoints of the signatures, by model, and under "values" what they compute.
     """
@@ -79,7 +79,7 @@ def build(folder: Path) -> Site:
 
 @dataclasses.dataclass
 class ServingError(Exception):
-    """What the server has said of a command that failed."""
+    """The error that the server reports for a command that failed."""
 
     code: int
     message: str
@@ -125,12 +125,12 @@ class Server:
         return self.run(self._site.model(model), self._site.said[model][signature], value)
 
     def computed(self, model: str, signature: str, value: Any) -> np.ndarray:
-        """What it returns, where that is numbers."""
+        """Run a signature of a model that returns numbers, and return these."""
         shape, elements = self.text(model, signature, value)
         return np.asarray([float(element) for element in elements]).reshape(shape)
 
     def failure(self, model: str, signature: str, value: Any) -> ServingError:
-        """How it fails."""
+        """Run a signature of a model that must fail, and return the error."""
         with pytest.raises(ServingError) as raised:
             self.text(model, signature, value)
         return raised.value
@@ -138,7 +138,7 @@ class Server:
     def serve(
         self, model: str, signature: str, requests: int, factor: float, offset: float
     ) -> tuple[int, int, int, str]:
-        """How many requests for vectors of four from 8 threads succeeded, failed, were wrong."""
+        """Request vectors of four from 8 threads; count successes, failures and wrong results."""
         session = self._session(self._site.model(model))
         counts = ("8", str(requests), "4", repr(factor), repr(offset))
         answer = self._obey("serve", session, *counts, *self._site.said[model][signature])
@@ -146,7 +146,7 @@ class Server:
         return int(succeeded), int(failed), int(wrong), message
 
     def log(self) -> str:
-        """What it has logged."""
+        """Return the server's log."""
         return self._log.read_text(errors="replace")
 
     def close(self) -> None:
@@ -207,7 +207,7 @@ class Altered:
                 yield from (node for node in function.node_def if "token" in node.attr)
 
     def outcome(self, server: Server, change: Callable[[bytes], bytes], signature: str) -> Any:
-        """What the server returns for a model with changed tokens, or its error."""
+        """Return the server's results for a model with changed tokens, or its error."""
         value = FOUR if signature.startswith("native") else [FOUR[:3]]
         try:
             return server.run(self.write(change), self.endpoints[signature], value)[1]

@@ -22,7 +22,7 @@ MOST = 1 << 30
 
 
 class WorkerError(Exception):
-    """What a worker has said instead of results."""
+    """An error that a worker has sent instead of results."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

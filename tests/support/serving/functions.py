@@ -1,4 +1,4 @@
-"""What the workers of tests call."""
+"""Functions that the workers of the tests call."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Fuzzer(threading.Thread):
         self.failure = ""
 
     def run(self) -> None:
-        """What the thread does."""
+        """Make random calls until the time is up, and count the codes of their outcomes."""
         chance = random.Random(self.seed)
         good = (1, [3], np.ones(3, np.float32).tobytes())
         try:
@@ -63,7 +63,7 @@ def main(seconds: float, threads: int = 4, seed: int | None = None) -> int:
         for fuzzer in fuzzers:
             fuzzer.start()
         for fuzzer in fuzzers:
-            fuzzer.join(seconds + 120)  # far beyond what any call takes: a hang
+            fuzzer.join(seconds + 120)  # far longer than any call takes: a hang
         hung = sum(fuzzer.is_alive() for fuzzer in fuzzers)
     failures = [fuzzer.failure for fuzzer in fuzzers if fuzzer.failure]
     codes = sum((fuzzer.codes for fuzzer in fuzzers), collections.Counter[int]())

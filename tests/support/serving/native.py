@@ -34,7 +34,7 @@ NUMBERS = {
 
 @dataclasses.dataclass
 class Outcome:
-    """What has become of a call."""
+    """The outcome of a call."""
 
     code: int
     message: str

@@ -1,4 +1,4 @@
-"""What processes run that `multiprocessing` starts; it finds functions by their module's name."""
+"""Functions for processes of `multiprocessing`, which finds them by their module's name."""
 
 from __future__ import annotations
 

@@ -18,16 +18,16 @@ from typing import Any
 
 _CHILD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "child.py")
 
-# What TensorFlow says when it starts, and before 2.21 of XLA, whatever TF_CPP_MIN_LOG_LEVEL is.
+# TensorFlow's messages at its start, before 2.21 also of XLA, whatever TF_CPP_MIN_LOG_LEVEL is.
 _BANNER = re.compile(
     r"WARNING: All log messages before absl::InitializeLog\(\) .*\n"
     r"|I0000 .* (port\.cc|service\.cc|device_compiler\.h):\d+\] .*\n"
 )
 
-# For a process that ends neither by itself nor by its own limit.
+# The seconds for a process that ends neither by itself nor by its own limit.
 _GRACE = 20.0
 
-# For one that imports TensorFlow, Keras and JAX first, on a machine with much else to do.
+# The seconds for one that imports TensorFlow, Keras and JAX first, on a busy machine.
 _START = 180.0
 
 
@@ -112,7 +112,7 @@ def interrupt_main_thread() -> None:
 
 
 def finish(process: subprocess.Popen[str], limit: float = 30.0) -> str:
-    """What a process printed, which must have ended with status 0 and without a message."""
+    """Wait for a process to end with status 0 and without a message, and return its output."""
     try:
         printed, said = process.communicate(timeout=limit + _START + _GRACE)
     except subprocess.TimeoutExpired:
@@ -124,7 +124,7 @@ def finish(process: subprocess.Popen[str], limit: float = 30.0) -> str:
 
 
 def run_alone(function: Callable[..., Any], *args: Any, limit: float = 30.0) -> str:
-    """What a function prints, called in a process of its own, which must exit well after it."""
+    """Call a function in a process of its own, which must exit without error; return its output."""
     return finish(start(function, *args, limit=limit), limit)
 
 

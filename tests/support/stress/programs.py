@@ -85,7 +85,7 @@ def under_a_tape(run: Callable[..., Any]) -> Any:
     return call
 
 
-# How a program is called, and what is declared of its function.
+# The ways to call a program, and the declarations of its function.
 WAYS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "compiled": (compiled, {}),
     "inside a plain function": (inside_plain, {}),
@@ -116,7 +116,7 @@ def assert_no_states() -> None:
 
 
 def registered() -> int:
-    """How many targets are registered; the exceptions that are kept for users hold some."""
+    """Count the registered targets, without those that only kept exceptions hold."""
     _errors._exceptions.clear()
     for _ in range(3):  # TensorFlow takes functions apart when it finalizes them
         gc.collect()

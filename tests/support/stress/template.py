@@ -25,8 +25,8 @@ from tests.support.stress import child, processes
 _ROOT = Path(__file__).resolve().parents[3]
 _SCRIPT = "from tests.support.stress import template; template.serve({}, {})"
 
-# Beyond the limit for the function: for what comes after Python's own end, where nothing else can
-# tell that the process hangs.
+# Seconds beyond the limit for the function, for the code after Python's own end, where nothing else
+# can tell that the process hangs.
 _GRACE = 5
 
 # Called at exit after all handlers that TensorFlow and hostcall have registered.
@@ -35,7 +35,7 @@ last_handlers: list[Callable[[], None]] = []
 
 @dataclasses.dataclass
 class Ended:
-    """How a process has ended: status, or minus the number of a signal; output; messages."""
+    """The end of a process: status, or minus the number of a signal; output; messages."""
 
     status: int
     printed: str

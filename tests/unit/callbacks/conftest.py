@@ -1,4 +1,4 @@
-"""What the tests of callbacks share."""
+"""The fixtures that the tests of callbacks share."""
 
 from collections.abc import Iterator
 

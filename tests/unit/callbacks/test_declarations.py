@@ -20,7 +20,7 @@ SPEC = tf.TensorSpec([2], tf.float32)
 
 
 def count() -> int:
-    """How many declarations there are, without those that only wait for the collector."""
+    """Count the declarations, without those that only wait for the garbage collector."""
     gc.collect()
     return len(_table)
 

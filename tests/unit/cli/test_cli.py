@@ -59,7 +59,7 @@ def run(*args: Any) -> Result:
 
 
 def python(*args: str, check: bool = True, **environment: str) -> Any:
-    """What becomes of a Python process with these arguments."""
+    """Run a Python process with these arguments, and return the completed process."""
     return subprocess.run(
         [sys.executable, *args],
         env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},

@@ -99,7 +99,7 @@ def _found(traced: Any) -> list[str]:
 
 
 def _is_refused(program: Any) -> bool:
-    """Whether XLA refuses it for a kernel, in a compilation that hostcall has no part in."""
+    """Return whether XLA, without hostcall, refuses to compile a program for a missing kernel."""
     try:
         program.experimental_get_compiler_ir(X)(stage="hlo")
     except ValueError as error:

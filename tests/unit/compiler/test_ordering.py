@@ -171,7 +171,7 @@ def test_new_functions_have_new_names_and_all_that_they_call() -> None:
             for value in node.attr.values():
                 names = [value.func.name] if value.HasField("func") else []
                 assert {*names, *(func.name for func in value.list.func)} <= known
-    # What has no effect is shared with the functions of old.
+    # Functions without effects are shared with the old functions.
     assert not [name for name in outcome.new if "without" in name]
 
 
@@ -401,7 +401,7 @@ def test_no_function_that_is_compiled_has_one() -> None:
 
 
 def test_effects_on_variables_keep_their_order() -> None:
-    """What stands between them in a FunctionDef is a NoOp."""
+    """Keep the order of effects that are connected only by a NoOp in a FunctionDef."""
 
     def program() -> list[Any]:
         v, seen = tf.Variable(1.0), []

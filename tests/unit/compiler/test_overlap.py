@@ -26,7 +26,7 @@ def effect(x: Any) -> Any:
 
 
 class Program:
-    """What becomes of a function and of all that it reaches."""
+    """A function, and all functions that it reaches, rewritten to begin calls early."""
 
     def __init__(self, function: Callable[..., Any], *args: Any) -> None:
         concrete = tf.function(function).get_concrete_function(*(args or (X,)))
@@ -46,7 +46,7 @@ class Program:
         return [node.op for node in self.functions[function or self.entry].node_def]
 
     def gates(self, function: str | None = None) -> list[list[str]]:
-        """For each gate the names of the nodes that it waits for."""
+        """Return for each gate the names of the nodes that it waits for."""
         return [
             [value.partition(":")[0] for value in node.input]
             for node in self.nodes(async_calls.GATE, function)

@@ -42,7 +42,7 @@ def functions_of(new: Any) -> Any:
 
 
 def devices(program: Any, device: str = DEVICE) -> dict[str, set[str]]:
-    """Where the nodes of each op run, clusters as "cluster"."""
+    """Return the devices of the nodes of each op, with clusters as "cluster"."""
     functions = functions_of(rewritten(program, device))
     compiled = {f.signature.name for f in functions if "_XlaMustCompile" in f.attr}
     found: dict[str, set[str]] = {}

@@ -39,7 +39,7 @@ def unknown(x: tf.Tensor, function: Any = np.unique) -> tf.Tensor:
 
 
 def is_partitioned(function: Any) -> bool:
-    """Whether the callbacks run between compiled programs: then XLA's text of the whole is none."""
+    """Return whether the function is partitioned, by the names of the functions that it adds."""
     names = {name.decode() for name in _function_names()}
     function(X)
     new = {name.decode() for name in _function_names()} - names
@@ -180,7 +180,7 @@ def test_a_forced_custom_call_says_why_it_cannot_be(program: Any, reason: str) -
 
 
 def test_a_program_that_is_compiled_as_a_whole_whatever_was_asked_for() -> None:
-    """Nobody asks hostcall about the function here, and XLA can take the op."""
+    """Compile a function for its text: hostcall chooses no route, and XLA can take the op."""
     with hostcall.scope(route="partition"):
         function = jitted(lambda x: known(x))
         text = function.experimental_get_compiler_ir(X)(stage="hlo")

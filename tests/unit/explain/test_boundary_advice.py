@@ -1,4 +1,4 @@
-"""What an explanation advises for each op between compiled clusters."""
+"""Tests of the advice of an explanation on each op between compiled clusters."""
 
 from collections.abc import Callable
 from typing import Any

@@ -55,7 +55,7 @@ def program(x: tf.Tensor) -> tf.Tensor:
 
 
 class Page(HTMLParser):
-    """What a page consists of."""
+    """The tags of a page."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

@@ -39,7 +39,7 @@ def _nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def inspected(path: Path) -> dict[str, Any]:
-    """What is found, by the last part of the names."""
+    """Inspect a file, and return the functions found by the last part of their names."""
     found = hostcall.inspect(path).functions
     return {one.name.partition(" (")[0].rpartition(":")[2]: one for one in found}
 

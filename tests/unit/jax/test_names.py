@@ -74,7 +74,7 @@ def test_the_table_has_every_private_name_that_is_used() -> None:
 
 
 def _is_in(name: str, entry: str) -> bool:
-    """Whether an entry of the table is about the name, or about a name in it."""
+    """Return whether an entry of the table is the name, or a name inside of it."""
     return f"{entry}.".startswith(f"{name}.")
 
 
@@ -91,7 +91,7 @@ def test_the_table_has_no_name_that_is_not_used() -> None:
     assert last - words == set()
 
 
-# For each feature what is tried without it, and what comes of that.
+# For each feature, the checks without it and their expected outcomes.
 _CHECKS: dict[str, dict[str, str]] = {
     _names.VMAP: {"vmap": "NotImplementedError: Batching rule for 'hostcall' not implemented"},
     _names.CONTROL_FLOW: {

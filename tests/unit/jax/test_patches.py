@@ -44,7 +44,7 @@ def disabled() -> None:
 
 @pytest.fixture(scope="module")
 def changes(fresh_jax: Template) -> dict[str, list[str]]:
-    """What differs in JAX from before the import of hostcall.jax, state by state."""
+    """The differences of JAX from before the import of hostcall.jax, state by state."""
     ended = fresh_jax.run(stock_state.report, limit=120.0)
     assert ended.status == 0, ended.said
     found: dict[str, list[str]] = json.loads(ended.printed.splitlines()[-1])
@@ -52,7 +52,7 @@ def changes(fresh_jax: Template) -> dict[str, list[str]]:
 
 
 def _is_hostcalls(place: str) -> bool:
-    """Whether a place is an entry under a key of hostcall's own, which nobody else looks up."""
+    """Return whether a place is an entry under a key of hostcall's own, used by hostcall alone."""
     effects = r"^jax\._src\.effects\.(?!control_flow)\w+\.(Ordered)?CallEffect$"
     return place.endswith((".hostcall", "._custom_callback.CUDA")) or bool(re.match(effects, place))
 
@@ -102,7 +102,7 @@ def _described(*modules: str) -> dict[str, dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def described() -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
-    """What becomes of JAX programs without calls: without hostcall, and with hostcall.jax."""
+    """The descriptions of JAX programs without calls: without hostcall, and with hostcall.jax."""
     return _described(), _described("hostcall.jax")
 
 
@@ -238,7 +238,7 @@ def test_disabled_a_call_in_a_reducer_is_an_error() -> None:
 
 
 def test_jax_has_its_own_rules_for_its_own_callbacks_in_reducers() -> None:
-    # JAX lowers what XLA then cannot compile; that is not for hostcall to change.
+    # JAX lowers a program that XLA cannot compile; hostcall does not change that.
     def add(a: Any, b: Any) -> Any:
         return jax.pure_callback(np.add, a, a, b)
 

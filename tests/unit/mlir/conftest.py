@@ -1,4 +1,4 @@
-"""Where TensorFlow is not installed, the tests that export its functions are left out."""
+"""The list of tests to leave out where TensorFlow is not installed: they export its functions."""
 
 from tests.support.installed import TENSORFLOW
 

@@ -23,7 +23,7 @@ class Triple:
     def __init__(self, like: jax.Array) -> None:
         self.calls = 0
         self.spec = jax.ShapeDtypeStruct(like.shape, like.dtype)
-        # Lowering registers the function, for as long as what it has lowered is there.
+        # Lowering registers the function, for as long as the lowered program lives.
         self._lowered = jax.jit(lambda x: hostcall.jax.call(self, self.spec, x)).lower(like)
         number = re.search(r"callback = (\d+)", self._lowered.as_text())
         assert number is not None
@@ -35,7 +35,7 @@ class Triple:
 
 
 def run(text: str, *args: jax.Array) -> list[jax.Array]:
-    """What a program in StableHLO returns when XLA compiles it."""
+    """Compile a program in StableHLO with XLA, run it, and return its results."""
     client = CPU[0].client
     devices = _jax.DeviceList(tuple(CPU))
     executable = client.compile_and_load(text, devices, xla_client.CompileOptions())

@@ -23,7 +23,7 @@ _BEFORE_AND_AFTER = re.compile(
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str]]:
-    """What lit says of each file: its code and what was printed."""
+    """The result of lit for each file: its code and its output."""
     folder = tmp_path_factory.mktemp("lit")
     lit = [sys.executable, "-c", "from lit.main import main; main()"]
     options = [
@@ -78,7 +78,7 @@ def section(name: str) -> str:
 
 
 def opt(text: str, pipeline: str) -> str:
-    """What hostcall-opt prints of a module."""
+    """Run hostcall-opt on a module, and return its output."""
     done = python("-m", "hostcall_mlir.opt", f"--pass-pipeline={pipeline}", text=text)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -1,4 +1,4 @@
-"""Which calls Ctrl-C gives up: those of programs of the main thread that ran when it came."""
+"""Tests of the calls that Ctrl-C gives up: those of the main thread's programs running then."""
 
 from __future__ import annotations
 

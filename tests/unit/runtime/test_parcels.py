@@ -167,7 +167,7 @@ def test_what_fails_gives_all_memory_back() -> None:
 
 
 class Pipes:
-    """What a function waits at, and then writes to."""
+    """The pipes at which a function waits, and to which it writes afterwards."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -175,14 +175,14 @@ class Pipes:
         self._ends = {}
         for name, path in self._how.items():
             os.mkfifo(path)
-            self._ends[name] = os.open(path, os.O_RDWR)  # which waits for nobody
+            self._ends[name] = os.open(path, os.O_RDWR)  # which does not block
 
     def waiting(self, function: Callable[..., Any]) -> Any:
         """The function, with these pipes."""
         return functools.update_wrapper(functools.partial(function, **self._how), function)
 
     def told(self) -> float:
-        """What the function writes when it may go on."""
+        """Let the function go on, and return the number that it writes."""
         os.write(self._ends["gate"], b"go\n")
         can_read, _, _ = select.select([self._ends["answer"]], [], [], PATIENCE)
         assert can_read, "the function has not run"

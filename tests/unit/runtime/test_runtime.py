@@ -20,7 +20,7 @@ runtime = _library.load("hostcall_runtime._runtime")
 
 
 class Target:
-    """What the runtime calls; registered for as long as it lives."""
+    """A target that the runtime calls; registered for as long as it lives."""
 
     def __init__(self, host_function: Callable[..., Any] | None = None, title: str = "it") -> None:
         self.host_function = host_function

@@ -1,4 +1,4 @@
-"""What the tests of saved graphs share."""
+"""The fixtures that the tests of saved graphs share."""
 
 import pytest
 

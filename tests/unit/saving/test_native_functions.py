@@ -29,7 +29,7 @@ def native(result: Any, sizes: int = 2) -> Any:
 
 
 def recorded(function: Any, shape: Any, result: Any = tf.float32) -> Native:
-    """What is recorded of a call with an argument of that shape."""
+    """Return the native function that is recorded of a call with an argument of that shape."""
 
     @tf.function(input_signature=[tf.TensorSpec(shape, tf.float32)])
     def program(x: tf.Tensor) -> Any:

@@ -133,7 +133,7 @@ def test_nothing_is_pickled_that_has_a_name_or_without_being_asked(tmp_path: Pat
 
 
 def token(function: Callable[..., Any], **changes: Any) -> str:
-    """That of a graph that was loaded with leave, but for the changes."""
+    """Return the token of a pickled function that may be loaded, with changes to the pickle."""
     pickled = pickled_functions.pickled(function, None, "f (model.py:1)")
     pickled = msgspec.structs.replace(pickled, leave=pickled_functions.leave_for(pickled.sha256))
     record = tokens.Record(
@@ -177,7 +177,7 @@ def test_a_function_can_be_provided_in_its_place() -> None:
 
 
 class Unreadable:
-    """What cannot be unpickled."""
+    """An object that cannot be unpickled."""
 
     def __reduce__(self) -> Any:
         return os.stat, ("/no/such/file",)

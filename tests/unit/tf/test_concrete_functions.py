@@ -11,7 +11,7 @@ from hostcall._tf import concrete_functions, protos
 
 
 def test_functions_are_owned_once() -> None:
-    """Who asks knows whether the context has just been given the functions."""
+    """Return whether the context has just been given the functions."""
     owner = tf.function(lambda x: x + 1.0).get_concrete_function(tf.TensorSpec([], tf.float32))
     derived = protos.copy_of(owner.function_def)
     derived.signature.name = f"{owner.function_def.signature.name}__derived"

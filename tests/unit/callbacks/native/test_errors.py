@@ -110,7 +110,7 @@ def test_attributes_of_what_has_none() -> None:
 
 
 def refused(native: Any, *tensors: tf.Tensor, dtype: Any = tf.float32) -> str:
-    """What is said of calling it: the same in a compiled program and in plain graph mode."""
+    """Return the error's text of a call, the same in a compiled program and in plain graph mode."""
     program = called_on(native, dtype)
     errors = [failure(mode(program), *tensors) for mode in (jitted, plain)]
     assert all(isinstance(error, tf.errors.InvalidArgumentError) for error in errors)

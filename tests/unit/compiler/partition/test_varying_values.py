@@ -14,7 +14,7 @@ X, INDEX = tf.TensorSpec([None, 3], tf.float32), tf.TensorSpec([], tf.int32)
 
 
 def results(function: Callable[..., Any], *specs: tf.TensorSpec) -> list[bool]:
-    """Which results of a function may vary, in their order."""
+    """Return for each result of a function whether it may vary."""
     concrete = tf.function(function).get_concrete_function(*specs)
     library = concrete.graph.as_graph_def().library.function
     functions = {f.signature.name: f for f in (*library, concrete.function_def)}
