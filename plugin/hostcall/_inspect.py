@@ -496,7 +496,7 @@ def _named_by(config: dict[str, Any], layer: str) -> Iterator[PythonFunction]:
     )
 
 
-def _is_of_keras(name: str, module: Any, is_function: bool) -> bool:
+def _is_of_keras(name: str, module: object, is_function: bool) -> bool:
     if isinstance(module, str) and module.partition(".")[0] in _KERAS:
         return True
     return is_function and any(hasattr(getattr(_keras(), part, None), name) for part in _PARTS)

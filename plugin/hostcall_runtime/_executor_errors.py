@@ -122,7 +122,7 @@ def no_executor(maker: Any, made: Any) -> str:
     )
 
 
-def is_none(given: Any) -> str:
+def is_none(given: object) -> str:
     """Explain that the value that the user gave is not an executor."""
     return (
         f"hostcall: executor={given!r} is neither an executor (an object with the methods of "
@@ -131,7 +131,7 @@ def is_none(given: Any) -> str:
     )
 
 
-def is_client(given: Any) -> str:
+def is_client(given: object) -> str:
     """Explain that the value that the user gave only has an executor."""
     return (
         f"hostcall: executor={given!r} is no executor, but has one. Write "
@@ -196,7 +196,7 @@ def _pickler(executor: Executor) -> Any:
     return sys.modules.get("cloudpickle", pickle)  # which loky, Dask and Ray have imported
 
 
-def _refuses(pickler: Any, value: Any) -> str:
+def _refuses(pickler: Any, value: object) -> str:
     try:
         pickler.dumps(value)
     except Exception as error:

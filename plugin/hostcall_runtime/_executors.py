@@ -114,7 +114,7 @@ def _of_this_process(executor: Executor) -> Executor:
     return executor
 
 
-def provider_of(given: Any) -> Provider | None:
+def provider_of(given: object) -> Provider | None:
     """Return the provider of `executor=`, None for None; raise a TypeError for anything else."""
     if given is None or isinstance(given, Provider):
         return given
@@ -128,7 +128,7 @@ def provider_of(given: Any) -> Provider | None:
     return known
 
 
-def _is_maker(given: Any) -> bool:
+def _is_maker(given: object) -> bool:
     # A class of executors has a `submit`, too, but makes an executor.
     return isinstance(given, type) or not callable(getattr(given, "submit", None))
 
@@ -297,7 +297,7 @@ class StartedCall:
             self._watch.ran(task.began, task.ended)
         return task.outcome()
 
-    def _opened(self, result: Any) -> Any:
+    def _opened(self, result: object) -> Any:
         reply = result if isinstance(result, Reply) else Reply(result)
         if _shared_memory.is_uncalled(reply):
             self._submit()

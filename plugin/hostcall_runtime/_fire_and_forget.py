@@ -305,7 +305,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def queue_of(provider: Any) -> Queue:
+def queue_of(provider: object) -> Queue:
     """Return the queue for an executor's provider; hostcall's own queue for None."""
     if provider is None:
         return _own
@@ -476,7 +476,7 @@ def marking(line: Line, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def handing_over(
-    line: Line, function: Callable[..., Any], provider: Any, description: str, label: str
+    line: Line, function: Callable[..., Any], provider: object, description: str, label: str
 ) -> Callable[..., None]:
     """Return the function that a program calls in place of a fire-and-forget function.
 

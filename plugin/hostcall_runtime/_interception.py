@@ -144,7 +144,7 @@ def stop() -> None:
             target.host_function = target.host_function.function
 
 
-def know(target: Any) -> None:
+def know(target: object) -> None:
     """Include a target that programs will call, or native code, which has an `answer` instead."""
     if not (hasattr(target, "host_function") or hasattr(target, "answer")):
         return  # only its name is registered

@@ -96,7 +96,7 @@ def _copied(value: Any) -> Any:
     return value
 
 
-def _frozen(value: Any) -> Hashable:
+def _frozen(value: object) -> Hashable:
     """Return a key with a hash, equal for values that a function cannot tell apart."""
     if isinstance(value, dict):
         return type(value), *((_frozen(key), _frozen(item)) for key, item in value.items())

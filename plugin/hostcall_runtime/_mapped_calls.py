@@ -37,7 +37,7 @@ def check_axes(axes: object) -> None:
         raise ValueError(f"hostcall.map: in_axes={axes!r} divides none of the arguments.")
 
 
-def size_of(value: Any, axes: Axes, who: str) -> int:
+def size_of(value: object, axes: Axes, who: str) -> int:
     """Return the size of a batch, a structure of arrays; raise a ValueError if they disagree."""
     sizes = {}
     for name, leaf, axis in _with_axes(value, axes, "argument", who):
@@ -60,10 +60,10 @@ def size_of(value: Any, axes: Axes, who: str) -> int:
     return int(next(iter(sizes.values())))
 
 
-def part_of(value: Any, axes: Axes, begin: int, end: int, who: str) -> Any:
+def part_of(value: object, axes: Axes, begin: int, end: int, who: str) -> Any:
     """Return a part of a batch, which shares its memory; arrays that all parts have are copied."""
 
-    def part(leaf: Any, axis: int | None) -> Any:
+    def part(leaf: object, axis: int | None) -> Any:
         if axis is None:
             return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
         array = np.asarray(leaf)
@@ -104,7 +104,7 @@ def _join(arrays: Sequence[Any], axis: int | None, who: str) -> Any:
         ) from error
 
 
-def _with_axes(value: Any, axes: Axes, name: str, who: str) -> Iterator[tuple[str, Any, Any]]:
+def _with_axes(value: object, axes: Axes, name: str, who: str) -> Iterator[tuple[str, Any, Any]]:
     """Yield each array of a structure, with its name in messages and its axis."""
     is_lone = name.startswith(_RESULT) and not isinstance(value, list | tuple)
     if is_lone and isinstance(axes, list | tuple) and len(axes) == 1:

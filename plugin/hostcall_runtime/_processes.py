@@ -107,7 +107,7 @@ class WorkerTracebackError(Exception):
         return f"in a worker of an executor\n\n{self.args[0]}"
 
 
-def opened(answer: Any, description: str, executor: str) -> Any:
+def opened(answer: object, description: str, executor: str) -> Any:
     """Return the function's result from what the worker has sent, or raise its exception."""
     kind, rest = _read(answer)
     if not kind:
@@ -131,13 +131,13 @@ def opened(answer: Any, description: str, executor: str) -> Any:
         del error  # it refers to this frame
 
 
-def times(answer: Any) -> tuple[float, float] | None:
+def times(answer: object) -> tuple[float, float] | None:
     """Return the times of the call and of its end, by the worker's clock; None if not known."""
     kind, rest = _read(answer)
     return (rest[1], rest[2]) if kind == RAN else None
 
 
-def is_lost(answer: Any) -> bool:
+def is_lost(answer: object) -> bool:
     """Return whether the worker that had begun the call has died."""
     return _read(answer)[0] == BEGUN
 
@@ -236,7 +236,7 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, _PLAIN)
 
 
-def _sent(value: Any) -> bytes:
+def _sent(value: object) -> bytes:
     """Return the value as bytes, after a check that they can be read."""
     # The executors that send with cloudpickle have imported it.
     packed: bytes = sys.modules.get("cloudpickle", pickle).dumps(value)
@@ -342,11 +342,11 @@ def _plugin() -> Any:
             self.tasks = scheduler.tasks
             scheduler.handlers["hostcall_begin"] = self.begin
 
-        def transition(self, key: Any, start: str, finish: str, *args: Any, **how: Any) -> None:
+        def transition(self, key: object, start: str, finish: str, *args: Any, **how: Any) -> None:
             if finish == "forgotten":
                 self.begun.pop(key, None)
 
-        def begin(self, key: Any, address: str, by: str) -> str | None:
+        def begin(self, key: object, address: str, by: str) -> str | None:
             """Note who begins a call; return who has begun it before, or that it is over."""
             if key not in self.tasks:
                 return "(it was cancelled)"

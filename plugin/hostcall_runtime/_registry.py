@@ -127,7 +127,7 @@ _targets: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
 
 def register(
-    target: Any,
+    target: object,
     name: str,
     takes_tensors: bool = False,
     label: str = "",
@@ -157,7 +157,7 @@ def register(
     return callback_id
 
 
-def know(callback_id: int, target: Any) -> None:
+def know(callback_id: int, target: object) -> None:
     """Let `target_of` find the target of a callback id, as long as the target lives."""
     _targets[callback_id] = target
 

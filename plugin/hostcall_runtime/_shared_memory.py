@@ -423,7 +423,7 @@ def _forget(blocks: Iterable[Block]) -> None:
         _attached.pop(block.address, None)
 
 
-def _holds_large(value: Any) -> bool:
+def _holds_large(value: object) -> bool:
     if isinstance(value, list | tuple):
         return any(map(_holds_large, value))
     if isinstance(value, dict):
@@ -431,11 +431,11 @@ def _holds_large(value: Any) -> bool:
     return _is_large(value)
 
 
-def _is_large(value: Any) -> bool:
+def _is_large(value: object) -> bool:
     return type(value) is np.ndarray and value.nbytes >= LARGE and not value.dtype.hasobject
 
 
-def _pack(value: Any, blocks: list[Block], in_place: bool) -> bytes:
+def _pack(value: object, blocks: list[Block], in_place: bool) -> bytes:
     """Pickle a value, with its large arrays in the first block.
 
     With `in_place`, arrays in other blocks of this process stay there; these blocks are appended.

@@ -12,28 +12,28 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 
-def items(tree: Any) -> list[tuple[Any, Any]] | None:
+def items(tree: object) -> list[tuple[Any, Any]] | None:
     """Return the keys or indices of a tree's parts, with the parts; None for a leaf."""
     if isinstance(tree, dict):
         return [(key, tree[key]) for key in _keys(tree)]
     return list(enumerate(tree)) if isinstance(tree, list | tuple) else None
 
 
-def leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
+def leaves(tree: object, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
     """Return the leaves of a tree, among them each part for which `is_leaf` is true."""
     found: list[Any] = []
     map_leaves(found.append, tree, is_leaf)
     return found
 
 
-def pack(tree: Any, leaves: Iterable[Any]) -> Any:
+def pack(tree: object, leaves: Iterable[Any]) -> Any:
     """Return the same tree with other leaves."""
     remaining = iter(leaves)
     return map_leaves(lambda _: next(remaining), tree)
 
 
 def map_leaves(
-    function: Callable[[Any], Any], tree: Any, is_leaf: Callable[[Any], bool] | None = None
+    function: Callable[[Any], Any], tree: object, is_leaf: Callable[[Any], bool] | None = None
 ) -> Any:
     """Return the same tree with `function(leaf)` for each leaf."""
     if is_leaf is not None and is_leaf(tree):
@@ -48,7 +48,7 @@ def map_leaves(
     return function(tree)
 
 
-def form(tree: Any, of_leaf: Callable[[Any], Hashable] = lambda _: None) -> Hashable:
+def form(tree: object, of_leaf: Callable[[Any], Hashable] = lambda _: None) -> Hashable:
     """Return a key that is equal for trees of the same classes, keys and `of_leaf(leaf)`."""
     if isinstance(tree, dict):
         return type(tree), *((key, form(part, of_leaf)) for key, part in tree.items())

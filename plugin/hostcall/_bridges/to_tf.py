@@ -100,7 +100,7 @@ class _Converted:
     def _description(self) -> str:
         return source_location.of_function(self._function)
 
-    def _convert(self, value: Any) -> tuple[Any, Any]:
+    def _convert(self, value: object) -> tuple[Any, Any]:
         from jax.experimental.jax2tf import jax2tf  # a JAX version may lack it
 
         try:
@@ -111,7 +111,7 @@ class _Converted:
             ) from error
         return tf.convert_to_tensor(tensor), dtype
 
-    def _export(self, tree: Any, structs: list[Any]) -> Differentiable:
+    def _export(self, tree: object, structs: list[Any]) -> Differentiable:
         args, kwargs = jax.tree.unflatten(tree, structs)
         if any(struct.shape.count(None) for struct in structs) and self._shapes is None:
             shapes = ", ".join(str(struct.shape) for struct in structs)

@@ -135,7 +135,7 @@ def dynamic_sizes() -> str:
     return str(_values["dynamic_sizes"])
 
 
-def _checked(name: str, value: Any, what: str) -> Any:
+def _checked(name: str, value: object, what: str) -> Any:
     """Return a value for a setting; raise a ValueError, which names `what`, if it is none."""
     choices = _CHOICES.get(name)
     if choices is not None and value not in choices:

@@ -403,7 +403,7 @@ def specs_for(result: Any, inputs: Inputs) -> Any:
     return result_leaves(result)
 
 
-def result_leaves(result: Any) -> Any:
+def result_leaves(result: object) -> Any:
     """Return a declared result with each leaf as a spec that has a dtype."""
     return _trees.map_leaves(
         lambda leaf: as_spec(leaf, None), result, lambda part: is_leaf(part) or _is_shape(part)

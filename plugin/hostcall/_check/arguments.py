@@ -221,7 +221,7 @@ def _is_spec(leaf: object) -> bool:
     return isinstance(leaf, tf.TensorSpec | BoundedSpec)
 
 
-def _spec(leaf: Any) -> tf.TensorSpec:
+def _spec(leaf: object) -> tf.TensorSpec:
     if isinstance(leaf, BoundedSpec):
         return leaf.tensor_spec()
     if isinstance(leaf, tf.TensorSpec):

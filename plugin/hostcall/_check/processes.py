@@ -129,7 +129,7 @@ def name(trial: Trial) -> Iterator[Outcome]:
         yield trial.finding(what, cause, line)
 
 
-def _packed(sent: Any, executor: Any) -> bytes:
+def _packed(sent: Any, executor: object) -> bytes:
     """Return what the executor sends, pickled as it does it."""
     try:
         return pickle.dumps(sent)

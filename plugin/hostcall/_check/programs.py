@@ -467,7 +467,7 @@ def _batch_call(trial: Trial, elements: Sequence[Sample], shared: int | None) ->
     return subject.call_on(subject.values(Sample(tuple(tensors))), specs)
 
 
-def _with(sample: Sample, number: int, tensor: Any) -> Sample:
+def _with(sample: Sample, number: int, tensor: object) -> Sample:
     tensors = list(sample.tensors)
     tensors[number] = tensor
     return Sample(tuple(tensors), sample.promised)

@@ -76,7 +76,7 @@ def _declared(spec: Spec) -> str:
     return str(spec.shape) if spec.shape.rank is None else str(tuple(spec.shape.as_list()))
 
 
-def _converted(subject: Subject, value: Any, dtype: tf.DType) -> tuple[np.ndarray | None, str]:
+def _converted(subject: Subject, value: object, dtype: tf.DType) -> tuple[np.ndarray | None, str]:
     """Return the result as an array, or None and its dtype, if that is not the declared one."""
     try:
         array = subject.as_array(value, dtype)
@@ -447,7 +447,7 @@ def _empty_results(trial: Trial) -> str:
         return "..."
 
 
-def _strided(value: Any) -> Any:
+def _strided(value: object) -> Any:
     if not isinstance(value, np.ndarray) or not value.ndim:
         return value
     large = np.empty([2 * size for size in value.shape], value.dtype)
@@ -457,5 +457,5 @@ def _strided(value: Any) -> Any:
     return view
 
 
-def _by_columns(value: Any) -> Any:
+def _by_columns(value: object) -> Any:
     return np.asfortranarray(value) if isinstance(value, np.ndarray) else value

@@ -98,7 +98,7 @@ def first_line(error: BaseException) -> str:
 
 
 def subject_of(
-    function: Any,
+    function: object,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     result: object,
@@ -369,7 +369,7 @@ class Subject:
         pairs = zip(self.results(called), self.outputs.dtypes, strict=True)
         return [np.array(self.as_array(value, dtype)) for value, dtype in pairs]
 
-    def as_array(self, value: Any, dtype: tf.DType) -> np.ndarray:
+    def as_array(self, value: object, dtype: tf.DType) -> np.ndarray:
         """Return one result as the array that programs make of it."""
         if self.eager:
             with eager_execution.eager_mode():
@@ -406,11 +406,11 @@ def _detached(lent: Sequence[np.ndarray], value: Any) -> Any:
     return value.copy() if is_array and any(np.may_share_memory(value, a) for a in lent) else value
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
-def _spec_of(value: Any) -> tf.TensorSpec:
+def _spec_of(value: object) -> tf.TensorSpec:
     array = np.asarray(value)
     is_text = array.dtype.kind in "OSU"
     return tf.TensorSpec(None, tf.string if is_text else tf.as_dtype(array.dtype))

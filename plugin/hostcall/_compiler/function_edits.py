@@ -35,7 +35,7 @@ class NodeWriter:
         self.nodes.append(node)
         return f"{name}:{op_kinds.op_def(op).output_arg[0].name}:0"
 
-    def constant(self, value: Any, dtype: int, shape: list[int] | None = None) -> str:
+    def constant(self, value: object, dtype: int, shape: list[int] | None = None) -> str:
         """Add a constant of a dtype, given by TensorFlow's number for it; return the constant."""
         result = self.add("Const", dtype=dtype)
         tensor = tf.make_tensor_proto(value, tf.as_dtype(dtype), shape)

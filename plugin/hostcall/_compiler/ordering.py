@@ -66,7 +66,7 @@ class Effects:
         """Return whether a node or a function that it calls has side effects."""
         return self._of_op(node) or self.of_callees(node)
 
-    def chain(self, function: Any) -> Any | None:
+    def chain(self, function: FunctionDef) -> Any | None:
         """Add a control edge from each node with side effects to the next; return the last node.
 
         Tracing leaves these edges out before a loop or a branch that uses a variable. The loops and

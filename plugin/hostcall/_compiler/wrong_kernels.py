@@ -138,7 +138,7 @@ def _replace(
     return changed
 
 
-def _put(edits: FunctionEdits, node: Any, write: Callable[[Writer], str]) -> None:
+def _put(edits: FunctionEdits, node: NodeDef, write: Callable[[Writer], str]) -> None:
     """Put the replacement in front of a node, which passes it on under its old name."""
     writer = Writer(node)
     result = write(writer)

@@ -59,7 +59,7 @@ _CANNOT_BUILD = (
 )
 
 
-def explain(function: Any, *args: Any, **kwargs: Any) -> Explanation:
+def explain(function: object, *args: Any, **kwargs: Any) -> Explanation:
     """Find out how a function and all that it calls will run, without running it.
 
     The answer is for the device of the innermost `tf.device`, or for the CPU without one.

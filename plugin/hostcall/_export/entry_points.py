@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @autograph.do_not_convert
-def export(function: Any, *specs: Any, variables: str = "constants") -> Program:
+def export(function: object, *specs: Any, variables: str = "constants") -> Program:
     """Compile a function to a program for export, which names its Python functions.
 
     `hostcall_mlir.load` runs it in processes without TensorFlow. `hostcall.load` makes it a

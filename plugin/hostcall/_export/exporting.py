@@ -58,7 +58,7 @@ _BOUNDED = """\
 Export a function without such an op, or do its work in the callback."""
 
 
-def export(function: Any, specs: Sequence[Any], variables: str) -> Program:
+def export(function: object, specs: Sequence[Any], variables: str) -> Program:
     """Export a function; see `hostcall.export`."""
     if variables not in ("constants", "inputs"):
         raise ValueError(
@@ -443,7 +443,7 @@ def _find_callbacks(numbers: Iterable[int], place: str) -> _Callbacks:
 
 
 def _with_calls(
-    exported: _Callbacks, module: Any, numbers: Sequence[int]
+    exported: _Callbacks, module: object, numbers: Sequence[int]
 ) -> tuple[manifests.Callback, ...]:
     """Return the manifest's entries, each with its calls in the finished program.
 
@@ -495,7 +495,7 @@ def _entry(source: Source) -> manifests.Callback:
     )
 
 
-def _written(name: str, value: Any, source: Source) -> str:
+def _written(name: str, value: object, source: Source) -> str:
     """Return a value as a Python literal that gives the value back."""
     text = callback.literal(value)
     if text is not None:

@@ -142,7 +142,7 @@ def _tensor_spec(spec: manifests.Spec) -> tf.TensorSpec:
     return tf.TensorSpec(spec.shape, tf.as_dtype(manifests.dtype_of(spec.dtype)))
 
 
-def _as_tensor(value: Any, spec: manifests.Spec, what: str) -> Any:
+def _as_tensor(value: object, spec: manifests.Spec, what: str) -> Any:
     expected = _tensor_spec(spec)
     # With a dtype hint TensorFlow would cast arrays, and wrap integers around.
     hint = None if hasattr(value, "dtype") else expected.dtype

@@ -65,7 +65,7 @@ def _op_name(name: str) -> str | None:
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name).strip("_.-") or None
 
 
-def _as_tensor(value: Any) -> Any:
+def _as_tensor(value: object) -> Any:
     if isinstance(value, tf.Variable):
         return value
     try:

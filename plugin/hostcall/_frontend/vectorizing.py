@@ -52,7 +52,7 @@ _BAD_RESULT = (
 _Results: TypeAlias = Sequence[Converted] | Operation
 
 
-def has_effect(op: Any) -> bool:
+def has_effect(op: Operation) -> bool:
     """Return whether a stateful op has side effects other than those of computing gradients."""
     if op.type not in op_kinds.SCRIPT_OPS:
         return True
@@ -121,7 +121,7 @@ def _is_stateful(mapped: MappedOp) -> bool:
     return mapped.op.type in op_kinds.STATEFUL_SCRIPT_OPS
 
 
-def _is_op(results: Any) -> TypeGuard[Operation]:
+def _is_op(results: object) -> TypeGuard[Operation]:
     return isinstance(results, tf.Operation)
 
 
@@ -281,7 +281,7 @@ def _gradient_of_batch(spec: CallbackSpec, shared: Sequence[bool]) -> Callable[.
     grad, inputs, outputs = spec.user.grad, spec.inputs, spec.outputs
     assert grad is not None
 
-    def gradient(arguments: Any, results: Any, upstream: Any) -> list[Any]:
+    def gradient(arguments: Any, results: object, upstream: Any) -> list[Any]:
         places: list[int] = []
 
         def one(element: Any) -> list[Any]:

@@ -166,7 +166,7 @@ def of_saved(
     return Arguments((None,) * count, names, fixed, _defaults(parameters, passed))
 
 
-def parts(function: Any) -> tuple[Any, tuple[str, ...], Mapping[str, Any]]:
+def parts(function: object) -> tuple[Any, tuple[str, ...], Mapping[str, Any]]:
     """Return the user's function, the keywords of its last inputs, and its fixed arguments."""
     if not isinstance(function, KeywordCall):
         return function, (), {}
@@ -174,7 +174,7 @@ def parts(function: Any) -> tuple[Any, tuple[str, ...], Mapping[str, Any]]:
     return function.function, names, function.fixed
 
 
-def literal(value: Any) -> str | None:
+def literal(value: object) -> str | None:
     """Return a value as a Python literal, or None if the literal does not give it back."""
     text = repr(value)
     with contextlib.suppress(ValueError, SyntaxError, MemoryError, RecursionError):
@@ -355,7 +355,7 @@ class Callback:
 def callback(
     function: Callable[..., Any] | None = None,
     *,
-    result: Any,
+    result: object,
     kind: str = "numpy",
     stateful: bool = True,
     name: str | None = None,
@@ -429,7 +429,7 @@ def callback(
 def mapped(
     fn: Callable[..., Any],
     *,
-    executor: Any = None,
+    executor: object = None,
     in_axes: Any = 0,
     chunks: int | None = None,
 ) -> Any:
@@ -498,7 +498,7 @@ def mapped(
 
 
 def _mapped_function(
-    fn: Callable[..., Any], executor: Any, in_axes: Any, chunks: int | None, out_axes: Any = 0
+    fn: Callable[..., Any], executor: object, in_axes: Any, chunks: int | None, out_axes: Any = 0
 ) -> MappedFunction:
     provider = _executors.provider_of(executor)
     description = f"hostcall.map of {source_location.of_function(fn)}"
@@ -511,7 +511,7 @@ def _mapped_function(
 
 
 def _mapped_callback(
-    callback: Callback, executor: Any, in_axes: Any, chunks: int | None, out_axes: Any = 0
+    callback: Callback, executor: object, in_axes: Any, chunks: int | None, out_axes: Any = 0
 ) -> Callback:
     options = callback._options
     _check_mappable(callback)

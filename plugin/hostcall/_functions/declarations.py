@@ -53,7 +53,7 @@ def declare(function: F, **options: Unpack[DeclareOptions]) -> F: ...
 @overload
 def declare(**options: Unpack[DeclareOptions]) -> Callable[[F], F]: ...
 @takes("declare", DeclareOptions)
-def declare(function: Any = None, **options: Any) -> Any:
+def declare(function: object = None, **options: Any) -> Any:
     """Declare the results and other properties of a function that is passed to a script op.
 
     XLA must know the shape of every result when it compiles. The declaration holds for every
@@ -188,12 +188,12 @@ _named: dict[str, Any] = {}
 _named_callbacks: weakref.WeakValueDictionary[str, Any] = weakref.WeakValueDictionary()
 
 
-def give_name(name: str, function: Any) -> None:
+def give_name(name: str, function: object) -> None:
     """Give a function a name; another function with this name loses it."""
     _named[name] = function
 
 
-def note_callback(name: str, callback: Any) -> None:
+def note_callback(name: str, callback: object) -> None:
     """Record a `hostcall.callback` that has a name."""
     _named_callbacks[name] = callback
 
@@ -204,12 +204,12 @@ def find_named(name: str) -> Any:
     return _named_callbacks.get(name) if found is None else found
 
 
-def name_of(function: Any) -> str | None:
+def name_of(function: object) -> str | None:
     """Return the name that `give_name` gave to a function, or None."""
     return next((name for name, one in [*_named.items()] if _is_same(one, function)), None)
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(one: object, other: object) -> bool:
     if getattr(one, "__hostcall_function__", one) is other or one is other:
         return True
     # Each lookup makes a new bound method, so identity does not tell.

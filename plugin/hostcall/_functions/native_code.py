@@ -156,7 +156,7 @@ _ARRAY_IS_C, _ARRAY_IS_FORTRAN = 1, 2
 _INTEGERS = {"int64", "uint64"}
 
 
-def read_signature(function: Any, name: str | None) -> CFunction | None:
+def read_signature(function: object, name: str | None) -> CFunction | None:
     """Read the signature of a ctypes function or a `numba.cfunc`; return None for others.
 
     Raises:

@@ -553,7 +553,7 @@ class Options:
             object.__setattr__(other, name, value)
         return other
 
-    def of_call(self, result: Any, key: Hashable) -> Options:
+    def of_call(self, result: object, key: Hashable) -> Options:
         """Return a copy for calls with keyword arguments, which share the table of results.
 
         The `key` is equal for calls with equal fixed arguments.

@@ -198,7 +198,7 @@ def of_array(array: np.ndarray) -> Any:
     return make(array.shape, array.dtype)
 
 
-def _bounds(shape: Any) -> tuple[int, ...] | None:
+def _bounds(shape: object) -> tuple[int, ...] | None:
     """Return the sizes of a shape, or None if one of them is unknown."""
     sizes = sizes_of(shape)
     if sizes is None or any(size is None for size in sizes):

@@ -308,7 +308,7 @@ def _differing(one: np.ndarray, other: np.ndarray) -> tuple[Any, ...] | None:
     return tuple(np.unravel_index(flat.index(True), one.shape)) if True in flat else None
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     if isinstance(value, np.str_ | np.bytes_):
         value = value.item()
     text = repr(value) if isinstance(value, bytes | str) else str(value)

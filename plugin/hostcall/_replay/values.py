@@ -92,7 +92,7 @@ def encode(value: Any) -> Value:
     return _encode_object(value)
 
 
-def encode_argument(value: Any) -> Value:
+def encode_argument(value: object) -> Value:
     """Encode an argument; scalars become arrays, since callers pass them in different ways."""
     encoded = encode(value)
     if isinstance(encoded, Array | Texts) and encoded.kind != "array":
@@ -122,7 +122,7 @@ def _is_tensor(value: object) -> bool:
     )
 
 
-def _encode_array(value: Any, kind: Any) -> Value:
+def _encode_array(value: object, kind: Any) -> Value:
     array = np.asarray(value)
     if array.dtype == object:
         items = array.ravel().tolist()

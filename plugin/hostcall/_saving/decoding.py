@@ -45,7 +45,7 @@ _UNNAMED = Problem("the file has no name for it", "# save the model again, with 
 _DAMAGED = "# save the model again"
 
 
-def check(model: Any, path: str) -> None:
+def check(model: object, path: str) -> None:
     """Warn of the functions of a SavedModel that cannot be called here, in one warning.
 
     This is no error: the user may want only variables, other signatures or parts of the model. A
@@ -93,7 +93,7 @@ def _checked(token: str, nodes: list[Any], path: str) -> tuple[str, Problem | No
 
 
 def judged(
-    token: str, node: Any, directory: str | None
+    token: str, node: object, directory: str | None
 ) -> tuple[str, Record | None, Problem | None]:
     """Judge the token of a script op in a file, whether the user allows pickles now or not.
 
@@ -284,7 +284,7 @@ def _options(record: Record, here: Options | None, carried: Any) -> Options:
     return here
 
 
-def _differences(saved: Declared, here: Options, result: Any) -> list[str]:
+def _differences(saved: Declared, here: Options, result: object) -> list[str]:
     differing = [
         f"{name}={getattr(here, name)!r} here, and {getattr(saved, name)!r} there"
         for name in OPTIONS
@@ -299,7 +299,7 @@ def _differences(saved: Declared, here: Options, result: Any) -> list[str]:
     return differing
 
 
-def _flat(result: Any, dtypes: list[Any]) -> Any:
+def _flat(result: object, dtypes: list[Any]) -> Any:
     try:
         return result_shapes.flatten_result(result, dtypes)
     except (TypeError, ValueError):

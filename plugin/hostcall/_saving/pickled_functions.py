@@ -133,7 +133,7 @@ def dumps(function: Callable[..., Any], shape_function: Any) -> bytes:
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
         """A pickler that replaces each object it cannot pickle, and so finds all of them."""
 
-        def reducer_override(self, value: Any) -> Any:
+        def reducer_override(self, value: object) -> Any:
             if (why := _why_not(value)) is None:
                 try:
                     return self._reduced(value)
@@ -142,7 +142,7 @@ def dumps(function: Callable[..., Any], shape_function: Any) -> bytes:
             problems[f"{_described(value, function)}: {why}"] = None
             return _nothing, ()
 
-        def _reduced(self, value: Any) -> Any:
+        def _reduced(self, value: object) -> Any:
             reduced = super().reducer_override(value)
             if reduced is not NotImplemented or isinstance(value, type | types.FunctionType):
                 return reduced
@@ -184,7 +184,7 @@ def _cloudpickle(what: str) -> Any:
         raise ImportError(_INSTALL.format(what=what)) from error
 
 
-def _why_not(value: Any) -> str | None:
+def _why_not(value: object) -> str | None:
     """Return why an object must not be pickled, although it could be; or None."""
     if isinstance(value, _STATEFUL) and not isinstance(value, _CONTAINERS):
         return _COPY
@@ -193,7 +193,7 @@ def _why_not(value: Any) -> str | None:
     return None
 
 
-def _described(value: Any, function: Any) -> str:
+def _described(value: object, function: object) -> str:
     """Describe an object that a function refers to, for messages: its name there and its class."""
     kind = type(value)
     shown = f"a {kind.__name__} ({kind.__module__})"

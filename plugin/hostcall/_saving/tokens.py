@@ -83,7 +83,7 @@ def _write_leaf(leaf: Any) -> Any:
     return name
 
 
-def _key(key: Any) -> Any:
+def _key(key: object) -> Any:
     if type(key) not in (str, int):
         raise UnwritableError(f"the key {key!r} of a dict cannot be written")
     return key
@@ -94,7 +94,7 @@ def write_shape(shape: tf.TensorShape) -> list[int | None] | None:
     return None if shape.rank is None else shape.as_list()
 
 
-def read(value: Any) -> Any:
+def read(value: object) -> Any:
     """Return the structure that JSON stands for; raise an UnreadableError if it stands for none."""
     try:
         return _read(value)
@@ -104,7 +104,7 @@ def read(value: Any) -> Any:
         raise UnreadableError(f"{str(value)[:100]} is no structure: {error}") from None
 
 
-def _read(value: Any) -> Any:
+def _read(value: object) -> Any:
     if value is None:
         return None
     if isinstance(value, str):

@@ -198,7 +198,7 @@ def _name(nodes: list[Any], directory: str | None) -> list[_Unnamed]:
     return unnamed
 
 
-def _qualified(token: str, entry: Any, asked: Asked, directory: str | None) -> str:
+def _qualified(token: str, entry: object, asked: Asked, directory: str | None) -> str:
     if entry is None:
         if not token_registry.is_qualified(token):
             raise UnwritableError("it does not exist any more, here either")

@@ -129,7 +129,7 @@ class Arena:
             rest, offset = rest[count:], offset + count
 
 
-def _bytes_of(array: Any) -> memoryview:
+def _bytes_of(array: object) -> memoryview:
     """Return the memory of an array of numbers."""
     return memoryview(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 

@@ -221,7 +221,7 @@ def _has_cpus_alone() -> bool:
     return {device.device_type for device in tf.config.list_logical_devices()} == {"CPU"}
 
 
-def over_array(array: Any, dtype: tf.DType) -> Any:
+def over_array(array: object, dtype: tf.DType) -> Any:
     """Return an EagerTensor that takes over an array, and its memory if aligned to 64 bytes.
 
     The tensor is on the device of the innermost `tf.device`.

@@ -90,7 +90,7 @@ def _conversion(kind: str, converter: Callable[[Any], Any]) -> Patch:
     def read() -> Any:
         return features.converters.get(kind)
 
-    def write(value: Any) -> None:
+    def write(value: object) -> None:
         if value is None:
             features.converters.pop(kind, None)
         else:

@@ -220,7 +220,7 @@ def telling(
 def making_functions(hook: Callable[[Any], None]) -> Patch:
     """Return the patch that calls `hook` with the graph of each function before it is made."""
 
-    def tell(name: Any, graph: Any, *_: Any, **__: Any) -> None:  # noqa: ARG001 - TensorFlow's
+    def tell(name: Any, graph: Graph, *_: Any, **__: Any) -> None:  # noqa: ARG001 - TensorFlow's
         hook(graph)
 
     owner, name = features.atomic_function, "from_func_graph"
@@ -309,7 +309,7 @@ def writing_graphs(named: Callable[[Any], Any]) -> list[Patch]:
 def loading(hook: Callable[[Any, str], None]) -> Patch:
     """Return the patch that calls `hook` with the message and path of each loaded SavedModel."""
 
-    def tell(model: Any, export_dir: Any, *_: Any, **__: Any) -> None:
+    def tell(model: object, export_dir: Any, *_: Any, **__: Any) -> None:
         hook(model, os.fspath(export_dir))
 
     why = "Whoever loads a SavedModel is told at once which Python functions cannot be called."
@@ -558,7 +558,7 @@ def py_function_gradient(gradient: Callable[..., Any]) -> Patch:
     def read() -> Any:
         return features.py_function_gradients[op_kinds.EAGER_PY_FUNC]
 
-    def write(entry: Any) -> None:
+    def write(entry: object) -> None:
         features.py_function_gradients[op_kinds.EAGER_PY_FUNC] = entry
 
     return patch(
@@ -579,7 +579,7 @@ def give_gradient_to(op: Any) -> None:
         op._gradient_function = _gradients[-1]
 
 
-def gradient_given_to(op: Any) -> Callable[..., Any] | None:
+def gradient_given_to(op: object) -> Callable[..., Any] | None:
     """Return the gradient that the user has given an op of a graph after its creation, or None.
 
     For an op inside a `gradient_override_map`, TensorFlow calls the user's gradient itself. But a

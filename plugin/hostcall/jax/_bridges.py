@@ -57,7 +57,7 @@ def to_tf(
 def from_tf(
     tf_fn: Callable[..., Any],
     *,
-    result: Any = None,
+    result: object = None,
     ordered: bool = False,
     pure: bool = False,
     vmap_method: str | None = None,

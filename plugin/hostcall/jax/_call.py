@@ -73,7 +73,7 @@ def check_numbers(dtype: Any, place: str) -> None:
         )
 
 
-def _sizes(shape: Any, place: str) -> tuple[Any, ...]:
+def _sizes(shape: object, place: str) -> tuple[Any, ...]:
     """Return the sizes of a shape, which may be symbolic."""
     sizes = specs.sizes_of(shape)
     if sizes is None or any(size is None for size in sizes):
@@ -226,7 +226,7 @@ def effect_of(ordered: bool, pure: bool, title: str) -> Any | None:
     return _primitive.ORDERED if ordered else _primitive.UNORDERED
 
 
-def as_array(value: Any, place: str) -> Any:
+def as_array(value: object, place: str) -> Any:
     """Convert an argument to JAX's array; raise a TypeError if JAX or NumPy has no array for it."""
     tensorflow = frameworks.tensorflow()
     if tensorflow is not None and tensorflow.is_symbolic(value):
@@ -275,7 +275,7 @@ def call_with_gradient(
 
 
 def _gradients(
-    grad: Callable[..., Any], function: Function, inputs: Any, results: Any, upstream: Any
+    grad: Callable[..., Any], function: Function, inputs: Any, results: object, upstream: Any
 ) -> list[Any]:
     """Return the gradients that `grad` computes, flat: an entry for each leaf of the inputs."""
     try:

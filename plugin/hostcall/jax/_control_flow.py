@@ -30,7 +30,7 @@ def batched_branches(stock: Rule) -> Rule:
     """
 
     @functools.wraps(stock)
-    def rule(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
+    def rule(axis: Any, args: object, dims: Any, **params: Any) -> Any:
         branches = params["branches"]
         # JAX chooses among the branches for platforms when it compiles the program.
         is_batched = dims[0] is not None and "branches_platforms" not in params
@@ -45,7 +45,7 @@ def batched_loop(stock: Rule) -> Rule:
     """Wrap `jax.vmap` of `while_loop`: refuse calls, since its body runs until all elements end."""
 
     @functools.wraps(stock)
-    def rule(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
+    def rule(axis: Any, args: object, dims: Any, **params: Any) -> Any:
         jaxprs = params["cond_jaxpr"], params["body_jaxpr"]
         if have_effectful_calls(jaxprs) and _is_condition_batched(axis, dims, **params):
             raise _not_in_batch("loop", effectful_call(jaxprs))

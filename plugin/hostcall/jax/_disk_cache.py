@@ -61,7 +61,7 @@ def unwritten(stock: Callable[..., Any]) -> Callable[..., Any]:
     return compile_and_write_cache
 
 
-def _is_found_elsewhere(callback: Any) -> bool:
+def _is_found_elsewhere(callback: object) -> bool:
     """Return whether another process has this callback under the same id, or it is JAX's own."""
     if not isinstance(callback, Owned):
         return True
@@ -69,7 +69,7 @@ def _is_found_elsewhere(callback: Any) -> bool:
     return isinstance(origin, Function) and not origin.is_native and _has_place(origin.function)
 
 
-def _has_place(function: Any) -> bool:
+def _has_place(function: object) -> bool:
     """Return whether a module, or a script run from a file, has the function under its name."""
     module = sys.modules.get(getattr(function, "__module__", None) or "")
     return bool(getattr(module, "__file__", None)) and has_its_name(function)

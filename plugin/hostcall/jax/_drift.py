@@ -17,7 +17,7 @@ from jax.interpreters import mlir as _mlir
 _MORE = " ..."
 
 
-def misfit(target: str, stock: Any, wrap: Callable[[Any], Any], tried: Sequence[str]) -> str:
+def misfit(target: str, stock: object, wrap: Callable[[Any], Any], tried: Sequence[str]) -> str:
     """Return the reason why a function of JAX's cannot be replaced, or "" if it can.
 
     `stock` is the function, or the entry of a lowering rule, of which `wrap` makes hostcall's.
@@ -58,7 +58,7 @@ def type_of(module_context: Any, aval: Any) -> Any:
     return _mlir.aval_to_ir_type(*module, aval)
 
 
-def set_sharding(module_context: Any, op: Any, sharding: Any) -> None:
+def set_sharding(module_context: Any, op: object, sharding: Any) -> None:
     """Set the sharding of the results of an op. JAX before 0.9 takes no module for it."""
     module = (module_context,) if _SETS_SHARDING_IN_A_MODULE else ()
     _private_mlir.set_sharding(*module, op, sharding)

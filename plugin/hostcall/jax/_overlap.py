@@ -20,7 +20,7 @@ def overlapping(stock: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(stock)
     def backend_compile_and_load(
-        backend: Any, module: Any, executable_devices: Any, options: Any, host_callbacks: Any
+        backend: Any, module: object, executable_devices: Any, options: object, host_callbacks: Any
     ) -> Any:
         owned = [callback for callback in host_callbacks if isinstance(callback, Owned)]
         if owned and backend.platform == "cpu" and len(executable_devices) == 1:
@@ -34,7 +34,7 @@ def overlapping(stock: Callable[..., Any]) -> Callable[..., Any]:
     return backend_compile_and_load
 
 
-def _with_overlap(module: Any, owned: Sequence[Owned]) -> Any:
+def _with_overlap(module: object, owned: Sequence[Owned]) -> Any:
     keep = [one.callback_id for one in owned if not one.target.origin.may_begin_early]
     if len(keep) == len(owned) or not _names.has(_names.EXECUTION):
         return module

@@ -82,7 +82,7 @@ def _waiting(stock: Any) -> Any:
     return _execution.waiting(stock)
 
 
-def _no_tracing(stock: Any) -> Any:
+def _no_tracing(stock: object) -> Any:
     from hostcall.jax import _no_tracing  # needs private names that JAX may lack
 
     return _no_tracing.NoTracing(stock)

@@ -196,7 +196,7 @@ def _refuse_derivative(*_: Any, **__: Any) -> Any:
     raise ValueError(_NO_DERIVATIVE)
 
 
-def _batch(args: Any, dims: Any, **params: Any) -> Any:
+def _batch(args: object, dims: Any, **params: Any) -> Any:
     function, method = params["function"], params["vmap_method"]
     if params["effect"] is _primitive.ORDERED and method not in OF_BATCHES:
         raise ValueError(

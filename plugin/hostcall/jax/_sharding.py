@@ -42,7 +42,7 @@ class Division:
     axes: tuple[str, ...]
 
 
-def read(sharding: Any, args: Any, result: Any, place: str) -> Division:
+def read(sharding: Any, args: object, result: object, place: str) -> Division:
     """Return the division that `sharding`, as of `hostcall.jax.call`, declares for a call.
 
     `args` and `result` are structures of objects with a shape. A TypeError says that the sharding
@@ -119,7 +119,7 @@ def bind(
     )
 
 
-def _leaves(given: Any, of: Any, place: str) -> list[Any]:
+def _leaves(given: object, of: Any, place: str) -> list[Any]:
     """Return a sharding for each leaf of a structure; a given one may stand for whole branches."""
     try:
         leaves: list[Any] = jax.tree.leaves(jax.tree.broadcast(given, of))
@@ -130,7 +130,7 @@ def _leaves(given: Any, of: Any, place: str) -> list[Any]:
     return leaves
 
 
-def _without_none(tree: Any) -> Any:
+def _without_none(tree: object) -> Any:
     """Replace None by an empty spec, since JAX takes None for a structure without leaves."""
     whole = jax.sharding.PartitionSpec()
     return jax.tree.map(
@@ -169,7 +169,7 @@ def _mesh(leaves: Sequence[Any], place: str) -> Mesh:
     return named[0]
 
 
-def _check(division: Division, args: Any, result: Any, place: str) -> None:
+def _check(division: Division, args: object, result: object, place: str) -> None:
     for what, leaves, specs in (
         ("argument", jax.tree.leaves(args), division.arguments),
         ("result", jax.tree.leaves(result), division.results),

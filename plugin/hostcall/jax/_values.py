@@ -74,7 +74,7 @@ def dtypes_of(results: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, ...]:
     return dtypes if any(map(is_key, dtypes)) else ()
 
 
-def returned(leaf: Any, declared: Any, description: str) -> Any:
+def returned(leaf: object, declared: Any, description: str) -> Any:
     """Return the data of a result that is declared as keys, and may be keys or data."""
     dtype = getattr(leaf, "dtype", None)
     if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.extended):

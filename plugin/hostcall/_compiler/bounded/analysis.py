@@ -142,7 +142,7 @@ def _never(_: NodeDef) -> bool:
     return False
 
 
-def _mark(name: str, function: Any, search: _Search) -> None:
+def _mark(name: str, function: FunctionDef, search: _Search) -> None:
     """Mark the ops of a function that are blocked or have bounded results."""
     found = {n for places in (search.blocked, search.bounded) for f, n in places if f == name}
     nodes = defs.nodes_of(function, op_kinds.SCRIPT_OPS)
@@ -415,7 +415,7 @@ def _add_checks(search: _Search) -> set[str]:
     return changed
 
 
-def _check_results(edits: FunctionEdits, node: Any, allowed: set[tuple[int, int]]) -> None:
+def _check_results(edits: FunctionEdits, node: NodeDef, allowed: set[tuple[int, int]]) -> None:
     results = [i for i in sources.arrays(node) if (i, ANY_DIMENSION) not in allowed]
     if not results:
         return
@@ -433,7 +433,7 @@ def _check_results(edits: FunctionEdits, node: Any, allowed: set[tuple[int, int]
     edits.after(node.name, [check])
 
 
-def _check_list(edits: FunctionEdits, node: Any) -> None:
+def _check_list(edits: FunctionEdits, node: NodeDef) -> None:
     check = protos.node_def_pb2.NodeDef(name=edits.unused(f"{node.name}/list"), op=_LIST)
     check.input.append(node.input[0])
     check.attr["dtype"].type = node.attr["element_dtype"].type
@@ -476,7 +476,7 @@ _PREFIX = "hostcall_result"
 _NEVER_ENDS = sorted({*range(_ENDS)} - {n * n % _ENDS for n in range(_ENDS)})
 
 
-def keep_apart(function: Any, functions: Functions) -> None:
+def keep_apart(function: FunctionDef, functions: Functions) -> None:
     """Make the bounded results of a compiled function distinct values, in place.
 
     XLA keeps the true sizes of a result in memory behind its elements. If a value is returned
@@ -512,7 +512,7 @@ def keep_apart(function: Any, functions: Functions) -> None:
     function.node_def.extend(nodes.nodes)
 
 
-def join_again(function: Any) -> None:
+def join_again(function: FunctionDef) -> None:
     """Undo `keep_apart`, in place, so that a cluster can be divided again."""
     added = {n.name: n for n in function.node_def if n.name.startswith(f"{_PREFIX}_")}
 
@@ -526,7 +526,7 @@ def join_again(function: Any) -> None:
     function.node_def.extend(kept)
 
 
-def _opaque_number(function: Any, nodes: NodeWriter) -> str:
+def _opaque_number(function: FunctionDef, nodes: NodeWriter) -> str:
     """Add an int32 scalar that XLA cannot know when it compiles.
 
     XLA knows arguments that give sizes, so floats come first.

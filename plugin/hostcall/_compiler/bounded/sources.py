@@ -64,7 +64,7 @@ def _differ(node: NodeDef, functions: Functions) -> bool:
     )
 
 
-def _result_shapes(function: Any, functions: Functions) -> list[Shape | None]:
+def _result_shapes(function: FunctionDef, functions: Functions) -> list[Shape | None]:
     inferred = Inferred(function, argument_shapes(function), functions)
     values = [function.ret[result.name] for result in function.signature.output_arg]
     return [inferred.shape(*inferred.position(value)) for value in values]

@@ -246,7 +246,7 @@ def place_of(node: NodeDef, host_ops: Container[str], either: Container[str] = (
     return Place.EITHER if node.op in _EITHER_OPS or node.name in either else Place.COMPILED
 
 
-def _replace_made_up(function: Any) -> None:
+def _replace_made_up(function: FunctionDef) -> None:
     """Replace made-up variants by lists without elements, in place.
 
     For the gradient of a conditional, a branch returns made-up values in the place of the other
