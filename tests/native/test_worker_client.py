@@ -296,7 +296,7 @@ def test_a_forked_child_has_connections_of_its_own(tmp_path: Path) -> None:
 
     # In a process of its own, as a process has one pool.
     with FakeWorker(str(tmp_path / "socket"), answer, at_once=True) as fake:
-        command = [sys.executable, "-c", FORKS, fake.path]
+        command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKS, fake.path]
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (ended.stdout, ended.stderr) == ("0 2 0\n", "")
     assert len(clients) == 2
