@@ -85,7 +85,7 @@ ASAN := HOSTCALL_BUILD=build/asan $(call preload,libasan.so) PYTHONMALLOC=malloc
   ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
   LSAN_OPTIONS=print_suppressions=0:suppressions=$(CURDIR)/tests/native/lsan.supp
 TSAN := HOSTCALL_BUILD=build/tsan $(call preload,libtsan.so) \
-  TSAN_OPTIONS=die_after_fork=0:halt_on_error=1:allocator_may_return_null=1
+  TSAN_OPTIONS=die_after_fork=0:halt_on_error=1:allocator_may_return_null=1:suppressions=$(CURDIR)/tests/native/tsan.supp
 PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
 # A process for each CPU shares the tests with the others, file by file; more than four need more
 # memory than most machines have. Where a process dies, pytest-xdist may wait for ever for another one.
