@@ -2,68 +2,31 @@
 
     python -m tests.mutations [--list] [NAME ...]
 
-`mutations.toml` says, for each fix, which text goes into the place of which, and which tests fail
-then. A mutation that no test notices, and one whose text is not there any more, is an error. First
-all the tests run once on the sources as they are.
+`mutations.toml` says, for each fix, what is done to which function, and which tests fail then. A
+mutation that no test notices, and one whose function is not there any more, is an error. First all
+the tests run once on the sources as they are.
 """
 # ruff: noqa: T201 - it prints its report
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import os
 import shutil
 import subprocess
 import sys
-import tomllib
-from pathlib import Path
 
+from tests.mutations.mutation import ROOT, Mutation, load
 from tests.support.native.trees import Tree
 
-ROOT = Path(__file__).resolve().parents[2]
 TREE = ROOT / "build" / "mutations"
 COPY = Tree(TREE)
 # The seconds that tests may take, some of which hang when the fix is undone.
 LIMIT = 240.0
 
 
-@dataclasses.dataclass
-class Mutation:
-    """One fix, and the naive way that it replaced."""
-
-    name: str
-    file: str
-    old: str
-    new: str
-    tests: list[str]
-
-    @property
-    def native(self) -> bool:
-        """True if the extension modules have to be built for the mutation."""
-        return self.file.startswith("csrc/")
-
-    def apply(self) -> None:
-        """Writes the naive way into the copy."""
-        text = (ROOT / self.file).read_text()
-        assert text.count(self.old) == 1, f"{self.name}: {self.file} does not hold it once"
-        (TREE / self.file).write_text(text.replace(self.old, self.new))
-
-    def undo(self) -> None:
-        """Writes the fix back."""
-        shutil.copyfile(ROOT / self.file, TREE / self.file)
-
-
-def load(names: list[str]) -> list[Mutation]:
-    """The mutations of those names, or all of them."""
-    table = tomllib.loads((Path(__file__).parent / "mutations.toml").read_text())
-    unknown = set(names) - set(table)
-    assert not unknown, f"unknown: {sorted(unknown)}"
-    return [Mutation(name, **table[name]) for name in table if not names or name in names]
-
-
 def copy_sources() -> None:
-    """The sources and the tests as they are, and the modules as they are installed."""
+    """Copy the sources and the tests as they are, and the modules as they are installed."""
     shutil.rmtree(TREE / "tests", ignore_errors=True)
     files = subprocess.check_output(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
@@ -79,7 +42,7 @@ def copy_sources() -> None:
 
 
 def run(tests: list[str], native: bool) -> int | str:
-    """Pytest's exit status, or what ended it."""
+    """Return pytest's exit status, or what ended it."""
     environment = COPY.environment(TREE)
     originals = sorted((ROOT / "build").glob("cp*"))
     environment["HOSTCALL_BUILD"] = str(COPY.out if native else originals[-1])
@@ -106,13 +69,14 @@ def run(tests: list[str], native: bool) -> int | str:
 
 def check(mutation: Mutation) -> bool:
     """Apply a mutation, run its tests, and return whether each of them notices it."""
-    mutation.apply()
+    text = (ROOT / mutation.file).read_text()
+    (TREE / mutation.file).write_text(mutation.applied(text))
     try:
         if mutation.native:
-            COPY.build()
+            COPY.build("-DCMAKE_CXX_FLAGS=-w")  # it leaves variables and functions unused
         outcomes = {test: run(test.split(), mutation.native) for test in mutation.tests}
     finally:
-        mutation.undo()
+        shutil.copyfile(ROOT / mutation.file, TREE / mutation.file)
     noticed = all(outcome == 1 or isinstance(outcome, str) for outcome in outcomes.values())
     print(f"{'noticed' if noticed else 'SURVIVED':9} {mutation.name}", flush=True)
     for test, outcome in outcomes.items():
@@ -121,7 +85,7 @@ def check(mutation: Mutation) -> bool:
 
 
 def main() -> int:
-    """Runs the mutations, those without C++ first; returns the exit status."""
+    """Run the mutations, those without C++ first, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--list", action="store_true", help="print the names and stop")
     parser.add_argument("names", nargs="*", help="mutations; all of them if none is named")

@@ -50,13 +50,14 @@ def ordered_loop(x: Any) -> Any:
 
 def nested_loops(x: Any) -> Any:
     def body(carried: Any) -> Any:
-        i, y, z = carried
-        y = jax.lax.fori_loop(
+        i, z, y = carried
+        after = jax.lax.fori_loop(
             0, i, lambda _, v: io_callback(functions.next_number, like(x), v, ordered=True), y
         )
-        return i + 1, z, y
+        return i + 1, after, z  # `after` comes into the place of `z`, and must not hide it
 
-    return jax.lax.while_loop(lambda c: c[0] < 3, body, (0, x, -x))[1:]
+    _, z, y = jax.lax.while_loop(lambda c: c[0] < 3, body, (0, -x, x))
+    return y, z
 
 
 def called_condition(x: Any) -> Any:

@@ -47,13 +47,13 @@ class Tree:
         for file, folder in [*LIBRARIES.values(), (_BUILD_INFO, BUILT)]:
             shutil.copy(INSTALLED / folder / file, self.path / "plugin" / folder)
 
-    def build(self) -> None:
-        """Builds the extension modules, and puts them beside the Python files."""
+    def build(self, *more: str) -> None:
+        """Build the extension modules with more options for CMake, beside the Python files."""
         tool = str(Path(sys.executable).with_name("cmake"))
         ninja = f"-DCMAKE_MAKE_PROGRAM={Path(sys.executable).with_name('ninja')}"
         python = f"-DPython_EXECUTABLE={sys.executable}"
         options = ["-G", "Ninja", ninja, python, "-DCMAKE_BUILD_TYPE=Release"]
-        options += ["--log-level=WARNING", "-DSKBUILD_STATE=editable"]
+        options += ["--log-level=WARNING", "-DSKBUILD_STATE=editable", *more]
         directory = str(self.out)
         subprocess.check_call([tool, "-S", str(self.path), "-B", directory, *options])
         subprocess.check_call([tool, "--build", directory, "--", "--quiet"])
