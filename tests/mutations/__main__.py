@@ -31,7 +31,15 @@ def copy_sources() -> None:
     files = subprocess.check_output(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
     )
-    for file in files.splitlines():
+    present = files.splitlines()
+    for left in {
+        *TREE.glob("plugin/**/*.py"),
+        *TREE.glob("mlir/**/*.py"),
+        *TREE.glob("csrc/**/*.*"),
+    }:
+        if str(left.relative_to(TREE)) not in present:
+            left.unlink()  # of an earlier run
+    for file in present:
         target = TREE / file
         changed = not target.exists() or target.read_bytes() != (ROOT / file).read_bytes()
         if changed and (ROOT / file).is_file():  # the others keep their times, for ninja
