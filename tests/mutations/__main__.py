@@ -31,7 +31,7 @@ def copy_sources() -> None:
     files = subprocess.check_output(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, text=True
     )
-    present = files.splitlines()
+    present = dict.fromkeys(files.splitlines())
     for left in {
         *TREE.glob("plugin/**/*.py"),
         *TREE.glob("mlir/**/*.py"),

@@ -76,7 +76,10 @@ class HandleOwners:
     def in_flight(self, token: str) -> frozenset[_FunctionCall]:
         """Return the calls in flight of functions that hold the op with this token."""
         with self._lock:
-            return frozenset(call for call in self._in_flight if token in call.tokens)
+            return frozenset(self._with_token(token))
+
+    def _with_token(self, token: str) -> Iterator[_FunctionCall]:
+        return (call for call in self._in_flight if token in call.tokens)
 
     def tracks(self, handle: int) -> bool:
         """Return whether something holds a handle, or may get it."""
@@ -85,7 +88,7 @@ class HandleOwners:
     def note(self, handle: int, token: str) -> None:
         """Register a handle that the op with this token makes, and that may leave its program."""
         with self._lock:
-            calls = {call for call in self._in_flight if token in call.tokens}
+            calls = {*self._with_token(token)}
             for call in calls:
                 call.handles.add(handle)
             self._possible[handle] = calls
