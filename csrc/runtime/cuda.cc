@@ -19,6 +19,7 @@
 #include "handler.h"
 #include "handler_result.h"
 #include "pool.h"
+#include "turns.h"
 
 namespace ffi = xla::ffi;
 
@@ -30,8 +31,9 @@ namespace {
 // and launches nothing meanwhile, even if the handler returns a future. (A host function of the
 // stream would leave XLA free, but must not call CUDA, as callbacks may.)
 template <typename Run>
-std::optional<ffi::Error> RunAnywhere(Run run) {
+std::optional<ffi::Error> RunAnywhere(HostCall& call, Run run) {
   if (PyGILState_GetThisThreadState() != nullptr || !PythonIsRunning()) return run();
+  call.RunsElsewhere();
   const auto promise = std::make_shared<std::promise<std::optional<ffi::Error>>>();
   auto outcome = promise->get_future();
   RunOnPool([promise, &run] { promise->set_value(run()); });
@@ -47,8 +49,8 @@ struct Program {
 
 // Restores the context: the callback may turn to another device, and XLA goes on launching here.
 template <typename Run>
-std::optional<ffi::Error> RunAndWait(const Program& program, Run run) {
-  std::optional<ffi::Error> error = RunAnywhere(std::move(run));
+std::optional<ffi::Error> RunAndWait(HostCall& call, const Program& program, Run run) {
+  std::optional<ffi::Error> error = RunAnywhere(call, std::move(run));
   program.driver->SetCurrentContext(program.context);
   return error;
 }
@@ -59,7 +61,8 @@ std::optional<ffi::Error> RunOnCopies(HostCall& call, const Attributes& attribut
   staging.Fetch(call.operands);
   staging.Reserve(call.results);
   ReadAttributes(call, attributes);
-  std::optional<ffi::Error> error = RunAndWait(program, [&call] { return RunHostCall(call); });
+  std::optional<ffi::Error> error =
+      RunAndWait(call, program, [&call] { return RunHostCall(call); });
   if (!error.has_value()) staging.Return();
   return error;
 }
@@ -79,7 +82,7 @@ std::optional<ffi::Error> RunOnDevice(HostCall& call, const Attributes& attribut
   staging.Reserve(call.results, FirstSize(call.results, attributes.dynamic_results));
   ReadAttributes(call, attributes);
   call.device = &device;
-  return RunAndWait(program, [&]() -> std::optional<ffi::Error> {
+  return RunAndWait(call, program, [&]() -> std::optional<ffi::Error> {
     try {
       device.Activate();
     } catch (const Failure& failure) {
@@ -109,6 +112,7 @@ Result Handle(const XLA_FFI_CallFrame& frame) {
   const Attributes attributes(frame.attrs);
   const CudaStream stream = StreamOf(frame);
   HostCall call = ReadFrame(frame, attributes.callback);
+  call.run = turns::RunOf(frame.api, frame.ctx).number;
   call.in_program_memory = false;
   try {
     return {std::nullopt, Run(call, attributes, stream)};

@@ -1,17 +1,27 @@
 // Compiled programs that the current thread is about to run, or compiles for a run.
 #pragma once
 
+#include <cstdint>
+
+#include "starters.h"
+
 namespace hostcall {
 
 // A program that this thread is launching; its kernel stands for it.
 class CurrentLaunch {
  public:
-  explicit CurrentLaunch(const void* program) : program_(program), outer_(innermost_) {
+  // `run` is the number of the run that the launch is a part of, or starters::kNoRun.
+  CurrentLaunch(const void* program, int64_t run)
+      : program_(program), run_(run), outer_(innermost_) {
     innermost_ = this;
   }
   ~CurrentLaunch() { innermost_ = outer_; }
   CurrentLaunch(const CurrentLaunch&) = delete;
   CurrentLaunch& operator=(const CurrentLaunch&) = delete;
+
+  // Returns the number of the run that this thread's innermost launch is a part of, or
+  // starters::kNoRun.
+  static int64_t Run() { return innermost_ == nullptr ? starters::kNoRun : innermost_->run_; }
 
   // Returns true if this thread compiles the program, and calls a Python function for that.
   static bool IsFolding(const void* program) {
@@ -27,6 +37,7 @@ class CurrentLaunch {
   static inline thread_local CurrentLaunch* innermost_ = nullptr;
 
   const void* const program_;
+  const int64_t run_;
   CurrentLaunch* const outer_;
   bool folds_ = false;
 };

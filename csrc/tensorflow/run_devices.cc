@@ -7,7 +7,9 @@
 #include <variant>
 
 #include "compat/contexts.h"
+#include "current_launch.h"
 #include "forwarding_device.h"
+#include "starters.h"
 #include "unsupported/Eigen/CXX11/Tensor"
 
 namespace hostcall {
@@ -42,6 +44,13 @@ int64_t NumberOf(const Eigen::ThreadPoolDevice* threads) {
   return reinterpret_cast<int64_t>(threads);
 }
 
+// Returns the run that this thread launches a part of. A program for a GPU makes its calls on the
+// thread that launches it.
+turns::Run RunOfLaunch() {
+  const int64_t run = CurrentLaunch::Run();
+  return run == starters::kNoRun ? turns::Run{} : turns::Run{run};
+}
+
 }  // namespace
 
 std::unique_ptr<tensorflow::Device> RunDevices::Take() {
@@ -66,14 +75,14 @@ int64_t RunOn(tensorflow::Device* device) { return NumberOf(device->eigen_cpu_de
 turns::Run FindRun(XLA_FFI_ExecutionContext* context) {
   using Cpu = compat::HandlerContext::CpuContext;
   const Cpu* cpu = std::get_if<Cpu>(&compat::ContextOf(context)->backend_context);
-  if (cpu == nullptr || cpu->intra_op_thread_pool == nullptr) return {};
+  if (cpu == nullptr || cpu->intra_op_thread_pool == nullptr) return RunOfLaunch();
   const Eigen::Allocator* marker = cpu->intra_op_thread_pool->allocator();
   for (const bool takes_turns : {false, true}) {
     if (marker == Marker::Of(takes_turns)) {
       return {NumberOf(cpu->intra_op_thread_pool), takes_turns};
     }
   }
-  return {};
+  return RunOfLaunch();
 }
 
 }  // namespace hostcall

@@ -24,6 +24,9 @@ namespace nb = nanobind;
 namespace hostcall {
 namespace {
 
+// XLA's own header for this name takes long to compile.
+constexpr char kXlaCpu[] = "XLA_CPU";
+
 // Runs that have begun and not ended, by the moment of their beginning.
 class Runs : public HeldAcrossFork<Runs> {
  public:
@@ -182,7 +185,6 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
                           "hostcall: a Python function with memo=, which was called while a "
                           "function was compiled that calls it, has called that function."),
                       done);
-    const CurrentLaunch launching(this);
     LaunchWithProvider(ctx, std::move(done));
   }
 
@@ -199,16 +201,17 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
   }
 
   void LaunchAsRun(tensorflow::OpKernelContext* ctx, DoneCallback done) {
+    const starters::StartedRun of = StartedRunOf(*ctx);
+    const CurrentLaunch launching(this, starters::NumberOf(of));
+    const starters::Scope own(nullptr);  // the calls start runs of their own
     if (run_devices_ == nullptr) {
-      LaunchTracked(ctx, std::move(done));
+      LaunchTracked(ctx, [of, done = std::move(done)] { done(); });
       return;
     }
     tensorflow::DeviceBase* const before = ctx->params()->device;
     tensorflow::Device* const device = run_devices_->Take().release();
     ctx->params()->device = device;
-    const starters::StartedRun of = StartedRunOf(*ctx);
     starters::Begin(RunOn(device), starters::NumberOf(of));
-    const starters::Scope own(nullptr);  // the calls start runs of their own
     LaunchTracked(ctx, [this, ctx, before, device, of, done = std::move(done)] {
       const starters::Scope again(of);
       starters::End(RunOn(device));
@@ -234,7 +237,7 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
 
   const bool tracks_run_;
   const std::unique_ptr<tensorflow::Device> provider_device_;  // null if no memory is shared
-  const std::unique_ptr<RunDevices> run_devices_;              // null unless the device is a CPU
+  const std::unique_ptr<RunDevices> run_devices_;              // null unless a CPU runs programs
   const KernelPtr launch_;
 };
 
@@ -266,7 +269,8 @@ absl::Status TrackRuns(const RunTracking& scope, const KernelRequest& request, K
   auto provider = is_cpu && scope.shares_memory ? MakeProviderDevice(device) : nullptr;
   // A run needs both: the device for taking turns forwards to the one for allocating.
   tensorflow::Device* const inner = provider == nullptr ? device : provider.get();
-  auto runs = is_cpu ? std::make_unique<RunDevices>(inner, scope.takes_turns) : nullptr;
+  const bool runs_on_cpu = is_cpu || device->device_type() == kXlaCpu;
+  auto runs = runs_on_cpu ? std::make_unique<RunDevices>(inner, scope.takes_turns) : nullptr;
   return WrapKernel<TrackedKernel>(request, launch, scope, std::move(provider), std::move(runs));
 }
 

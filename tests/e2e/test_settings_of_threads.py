@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.support.device import IS_FAKE_GPU
 from tests.support.helpers import eagerly, jitted, like
 from tests.support.threads import in_threads
 
@@ -59,8 +60,25 @@ WAYS = {
 each_way = pytest.mark.parametrize("way", [in_turns, concurrently])
 
 
-@pytest.mark.parametrize("x", [SMALL, LARGE], ids=["small", "large"])
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+# A GPU's programs make their calls on the thread that launches them. Those of the fake one are for
+# the CPU: concurrent calls, and those of large programs, come on XLA's threads.
+calls_on_threads_of_xla = pytest.mark.skipif(IS_FAKE_GPU, reason="no GPU calls on XLA's threads")
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        pytest.param(SMALL, id="small"),
+        pytest.param(LARGE, id="large", marks=calls_on_threads_of_xla),
+    ],
+)
+@pytest.mark.parametrize(
+    "way",
+    [
+        pytest.param(way, id=name, marks=calls_on_threads_of_xla if way is concurrently else ())
+        for name, way in WAYS.items()
+    ],
+)
 def test_calls_see_what_the_starter_sees(way: Any, x: tf.Tensor) -> None:
     look = Looking()
     call = way(look)
@@ -68,6 +86,7 @@ def test_calls_see_what_the_starter_sees(way: Any, x: tf.Tensor) -> None:
     assert_settings_are_seen(look, lambda: [program(x) for _ in range(3)], 36)
 
 
+@calls_on_threads_of_xla
 @each_way
 def test_runs_on_other_threads_are_told_apart(way: Any) -> None:
     look = Looking()

@@ -89,6 +89,25 @@ def test_the_memory_of_a_device_is_not_lent(how: str) -> None:
         np.testing.assert_array_equal(array, sign * large)
 
 
+@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+def test_calls_on_other_threads_see_what_the_starter_of_their_run_sees(foreign: bool) -> None:
+    """A call on the program's own thread sees what is set there."""
+    asked = []
+
+    def bind(function: Any, target: int, run: int, _thread: int) -> Any:
+        asked.append((target, run))
+        return lambda x: function(x) + 1.0
+
+    target = Target(lambda x: -x)
+    runtime.set_binder(bind)
+    try:
+        done = call_on_gpu(target, [X], [Y], foreign=foreign, run=7)
+    finally:
+        runtime.set_binder(lambda function, *_: function)
+    assert asked == ([(target.id, 7)] if foreign else [])
+    assert (done.code, done.array()[1, 2]) == (0, -4.0 if foreign else -5.0)
+
+
 def test_callbacks_may_turn_to_another_device() -> None:
     target = Target(lambda x: (native.leave_context(), -x)[1])
     for _ in range(2):

@@ -16,11 +16,13 @@ from typing import Any
 # The device of the tests, "" for the CPU.
 DEVICE = os.environ.get("HOSTCALL_TEST_DEVICE", "")
 
+IS_FAKE_GPU = os.environ.get("HOSTCALL_TEST_GPU") == "fake"
+
 _FLAG = "--tf_xla_enable_xla_devices"
 
 if DEVICE.startswith("XLA_"):
     os.environ["TF_XLA_FLAGS"] = f"{os.environ.get('TF_XLA_FLAGS', '')} {_FLAG}"
-elif os.environ.get("HOSTCALL_TEST_GPU") == "fake":
+elif IS_FAKE_GPU:
     from tests.support import fake_gpu
 
     fake_gpu.install()
