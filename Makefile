@@ -31,8 +31,8 @@ JAX_VENV := .venv-jax$(addprefix -,$(JAX))$(OWN_PYTHON)
 JAX_INSTALLED := $(JAX_VENV)/.hostcall-installed
 JAX_BUILT := $(JAX_VENV)/.hostcall-built
 JAX_PIP := $(JAX_VENV)/bin/python -m pip --quiet --disable-pip-version-check
-NATIVE := $(shell find CMakeLists.txt cmake csrc third_party) plugin/hostcall/_tf/attributes.py plugin/hostcall/_saving/tokens.py plugin/hostcall/_functions/options.py
-CXX_FILES := $(shell find csrc -name '*.cc' -o -name '*.h')
+NATIVE := $(shell find CMakeLists.txt cmake csrc tests/cpp third_party) plugin/hostcall/_tf/attributes.py plugin/hostcall/_saving/tokens.py plugin/hostcall/_functions/options.py
+CXX_FILES := $(shell find csrc tests/cpp -name '*.cc' -o -name '*.h')
 
 # Prints what pyproject.toml asks for, or the same with another TensorFlow. With the build
 # requirements in .venv the extension modules are built without isolation, and TensorFlow is

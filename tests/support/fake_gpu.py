@@ -1,4 +1,4 @@
-"""A GPU of TensorFlow's that is none: `csrc/fuzz/gpu`.
+"""A GPU of TensorFlow's that is none: `tests/cpp/gpu`.
 
 TensorFlow takes it for a GPU, and XLA compiles for its kind. What comes out is code for the CPU,
 and its memory is the host's. It ends the process where a copy between it and the host is given
@@ -20,7 +20,7 @@ def compile_for_gpus() -> ModuleType:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf  # its libraries come before the module
 
-    native = load_file("_fake_gpu", module_file(BUILD, "fuzz/gpu/_fake_gpu"))
+    native = load_file("_fake_gpu", module_file(BUILD, "tests/cpp/gpu/_fake_gpu"))
     if not tf.test.is_built_with_gpu_support():
         native.compile_for_gpus()
     return native

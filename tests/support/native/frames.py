@@ -40,7 +40,7 @@ def _describe(error: BaseException, target: object) -> tuple[int, str]:
 
 def _load_runtime() -> ModuleType:
     if "HOSTCALL_BUILD" in os.environ:
-        load_file("hostcall_runtime._runtime", module_file(BUILD, "runtime/_runtime"))
+        load_file("hostcall_runtime._runtime", module_file(BUILD, "csrc/runtime/_runtime"))
     from hostcall_runtime import prepared
 
     module = prepared()
@@ -50,12 +50,12 @@ def _load_runtime() -> ModuleType:
 
 
 runtime = _load_runtime()
-native = load_file("_frames", module_file(BUILD, "fuzz/_frames"))
+native = load_file("_frames", module_file(BUILD, "tests/cpp/_frames"))
 handler = runtime.handler()
 _prepared = importlib.import_module("hostcall_runtime._registry")
 # The driver of a fake GPU. Code that follows an address of its memory crashes, and it copies only
 # while a thread waits.
-DRIVER = BUILD / "csrc" / "fuzz" / "cuda" / "libfake_cuda.so"
+DRIVER = BUILD / "tests" / "cpp" / "cuda" / "libfake_cuda.so"
 
 DTYPES = {code: np.dtype(dtype) for code, dtype, _ in _prepared.DTYPES}
 QUANTIZED = {code for code, _, _ in _prepared.QUANTIZED_DTYPES}

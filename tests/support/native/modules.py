@@ -30,8 +30,8 @@ def load_file(name: str, path: Path) -> ModuleType:
 
 
 def module_file(build: Path, part: str) -> Path:
-    """The file of the module `part`, a path below `csrc` without its ending."""
-    return build / "csrc" / (part + sysconfig.get_config_var("EXT_SUFFIX"))
+    """The file of the module `part`, a path below the build without its ending."""
+    return build / (part + sysconfig.get_config_var("EXT_SUFFIX"))
 
 
 def _find_build() -> Path:
@@ -39,9 +39,9 @@ def _find_build() -> Path:
     named = [Path(os.environ["HOSTCALL_BUILD"])] if "HOSTCALL_BUILD" in os.environ else []
     other_tensorflow = Path(sys.prefix).name.partition("-")[2]  # as the Makefile names it
     builds = named or sorted((ROOT / "build" / other_tensorflow).glob("cp*"))
-    found = [build for build in builds if module_file(build, "fuzz/_frames").is_file()]
+    found = [build for build in builds if module_file(build, "tests/cpp/_frames").is_file()]
     if not found:
-        raise ImportError(f"csrc/fuzz is not built in any of {list(map(str, builds))}: make venv")
+        raise ImportError(f"tests/cpp is not built in any of {list(map(str, builds))}: make venv")
     return found[-1].resolve()
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.support.native.modules import BUILD, load_file, module_file
 
-module = load_file("_worker_client", module_file(BUILD, "serving/worker/testing/_worker_client"))
+module = load_file("_worker_client", module_file(BUILD, "tests/cpp/worker/_worker_client"))
 
 STRING = 7
 # As TensorFlow numbers dtypes.

@@ -27,7 +27,7 @@
 
 namespace nb = nanobind;
 
-namespace hostcall::fuzz {
+namespace hostcall::fakes {
 namespace {
 
 using Dims = std::vector<int64_t>;
@@ -157,10 +157,10 @@ void CallAtExit(const nb::capsule& handler, const Operands& operands, const Resu
 }
 
 }  // namespace
-}  // namespace hostcall::fuzz
+}  // namespace hostcall::fakes
 
 NB_MODULE(_frames, m) {
-  using namespace hostcall::fuzz;
+  using namespace hostcall::fakes;
   m.doc() = "Calls FFI handlers with call frames made by hand.";
   DefineNativeCode(m);
   DefineDevice(m);

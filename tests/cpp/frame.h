@@ -10,7 +10,7 @@
 #include "fake_xla.h"
 #include "xla/ffi/api/c_api.h"
 
-namespace hostcall::fuzz {
+namespace hostcall::fakes {
 
 enum class Place { kHost, kDevice };
 
@@ -70,4 +70,4 @@ Outcome RunOnForeignThread(const Call& call);
 // traits.
 Outcome Ask(XLA_FFI_Handler* handler, XLA_FFI_Metadata* metadata);
 
-}  // namespace hostcall::fuzz
+}  // namespace hostcall::fakes

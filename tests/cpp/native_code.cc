@@ -11,7 +11,7 @@
 namespace ffi = xla::ffi;
 namespace nb = nanobind;
 
-namespace hostcall::fuzz {
+namespace hostcall::fakes {
 namespace {
 
 // Operands: float[n]. Results: float[n].
@@ -112,4 +112,4 @@ void DefineNativeCode(nb::module_& m) {
   m.def("let_go", &LetGo, "Lets that call go on.");
 }
 
-}  // namespace hostcall::fuzz
+}  // namespace hostcall::fakes

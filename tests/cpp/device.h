@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <memory>
 
-namespace hostcall::fuzz {
+namespace hostcall::fakes {
 
 // Allocates device memory with these bytes, at an address that must not be dereferenced.
 std::shared_ptr<void> DeviceMemory(const void* data, size_t size, int number = 0);
@@ -32,4 +32,4 @@ class Launch {
 // Defines the Python side of the device.
 void DefineDevice(nanobind::module_& m);
 
-}  // namespace hostcall::fuzz
+}  // namespace hostcall::fakes

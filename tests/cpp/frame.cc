@@ -8,7 +8,7 @@
 
 #include "device.h"
 
-namespace hostcall::fuzz {
+namespace hostcall::fakes {
 namespace {
 
 constexpr size_t kAlignment = 16;
@@ -173,4 +173,4 @@ Outcome Ask(XLA_FFI_Handler* handler, XLA_FFI_Metadata* metadata) {
   return Outcome();
 }
 
-}  // namespace hostcall::fuzz
+}  // namespace hostcall::fakes

@@ -29,16 +29,16 @@ struct Counted {
 }  // namespace
 
 struct XLA_FFI_Error : Counted {
-  hostcall::fuzz::Outcome outcome;
+  hostcall::fakes::Outcome outcome;
 };
 
 struct XLA_FFI_Future : Counted {
   std::mutex mutex;
   std::condition_variable completed;
-  std::optional<hostcall::fuzz::Outcome> outcome;
+  std::optional<hostcall::fakes::Outcome> outcome;
 };
 
-namespace hostcall::fuzz {
+namespace hostcall::fakes {
 namespace {
 
 XLA_FFI_Error* CreateError(XLA_FFI_Error_Create_Args* args) {
@@ -137,4 +137,4 @@ Outcome Consume(XLA_FFI_Error* error) {
 
 int64_t LiveObjects() { return live_objects; }
 
-}  // namespace hostcall::fuzz
+}  // namespace hostcall::fakes

@@ -3,9 +3,9 @@
 
 #include <nanobind/nanobind.h>
 
-namespace hostcall::fuzz {
+namespace hostcall::fakes {
 
 // Gives Python the addresses of the code, and functions that hold a call of it up.
 void DefineNativeCode(nanobind::module_& m);
 
-}  // namespace hostcall::fuzz
+}  // namespace hostcall::fakes

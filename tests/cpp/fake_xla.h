@@ -13,7 +13,7 @@ struct XLA_FFI_ExecutionContext {
   int64_t run;
 };
 
-namespace hostcall::fuzz {
+namespace hostcall::fakes {
 
 // The outcome of a call: a code of absl (0 is success) and its message.
 struct Outcome {
@@ -43,4 +43,4 @@ Outcome Consume(XLA_FFI_Error* error);
 // Returns the number of errors and futures: 0, unless a call is under way or something leaks.
 int64_t LiveObjects();
 
-}  // namespace hostcall::fuzz
+}  // namespace hostcall::fakes

@@ -17,7 +17,7 @@
 
 namespace nb = nanobind;
 
-namespace hostcall::fuzz {
+namespace hostcall::fakes {
 namespace {
 
 std::atomic<size_t> abandoned{0};
@@ -138,4 +138,4 @@ void DefineDevice(nb::module_& m) {
       "How many copies nobody had waited for when their call ended, since this was asked last.");
 }
 
-}  // namespace hostcall::fuzz
+}  // namespace hostcall::fakes
