@@ -104,13 +104,14 @@ ON_DEVICE := $(filter-out tests/e2e/test_partition_sequence.py tests/e2e/test_pa
 # The fake GPU runs each op of a program for a GPU, and few of the ops beside it.
 ON_FAKE_GPU := $(foreach name,arguments devices exceptions_nested gradient_calls order order_branches order_calls \
   partition_memory results settings_of_threads,tests/e2e/test_$(name).py)
+SEED ?= 0
 FUZZ_SECONDS ?= 60
 DIFFERENTIAL_EXAMPLES ?= 2000
 CHECKED_EXAMPLES ?= 1000
 KILLS ?= 200
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all test-partition test-device test-oldest test-jax test-gpu devices lint bench bench-compare bench-gpu sanitize fuzz stress differential dynamic kernels upstream mutations executors wheels test-wheel test-newest test-aarch64 docs notebooks format clean
+.PHONY: help venv demo test test-all test-rest test-legs test-part test-partition test-device test-oldest test-jax test-gpu devices lint bench bench-compare bench-gpu sanitize fuzz stress differential dynamic kernels upstream mutations executors wheels test-wheel test-newest test-aarch64 docs notebooks format clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1	/p' Makefile | expand -t 16
@@ -120,12 +121,21 @@ venv: $(BUILT)  ## Set up .venv with everything that is needed, and build
 demo: $(BUILT)  ## Run examples/quickstart.py
 	@$(QUIET) $(BIN)/python examples/quickstart.py
 
-# The second run comes whatever the first one says.
-test: $(BUILT)  ## Run all tests; those of the contract also with partitioning forced, and in part on another device
-	@$(MAKE) --no-print-directory --keep-going --jobs=1 test-all test-partition test-device test-jax
+test: $(BUILT)  ## Run a sample of the tests, in some minutes; SEED=1 draws another sample
+	@$(TEST) --part sample --seed $(SEED)
 
-test-all: $(BUILT)
-	@$(TEST)
+# Each run comes whatever those before it say.
+LEGS := test-legs --no-print-directory --keep-going --jobs=1
+test-all: $(BUILT)  ## Run all tests; those of the contract also with partitioning forced, and in part on other devices
+	@$(MAKE) $(LEGS) PART=all
+
+test-rest: $(BUILT)  ## Run what `make test` leaves out of `make test-all`
+	@$(MAKE) $(LEGS) PART=rest
+
+test-legs: test-part test-partition test-device test-jax
+
+test-part: $(BUILT)
+	@$(TEST) --part $(PART) --seed $(SEED)
 
 test-partition: $(BUILT)
 	@echo "With graph partitioning forced:"
@@ -142,7 +152,7 @@ else
 endif
 
 test-oldest:  ## Run all tests on the oldest Python, with the newest JAX for it
-	@$(MAKE) --no-print-directory test PYTHON=3.11
+	@$(MAKE) --no-print-directory test-all PYTHON=3.11
 
 test-jax: $(JAX_BUILT)  ## Run JAX's tests where TensorFlow is not installed, with a version of JAX: JAX=0.8
 	@echo "Without TensorFlow, with JAX $(JAX):"

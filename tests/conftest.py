@@ -4,6 +4,7 @@ import contextlib
 import gc
 import inspect
 import os
+import random
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -27,6 +28,13 @@ if TENSORFLOW:
     )
 
 
+# The folders of tests that kill processes, send signals, take ports, race clocks or fill memory. In
+# other folders the mark `full_run` says so.
+FULL_RUN = frozenset({"stress", "executors", "executors_heavy", "serving", "wheels", "upstream"})
+# The number of cases of one test in a sample.
+CASES = 4
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--route",
@@ -34,6 +42,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="auto",
         help="of the script ops in all tests; tests of the custom call alone need 'auto'",
     )
+    parser.addoption(
+        "--part",
+        choices=["all", "sample", "rest"],
+        default="all",
+        help=f"'sample' leaves out what depends on the machine, and all but {CASES} cases of each "
+        "test; 'rest' is what it leaves out",
+    )
+    parser.addoption("--seed", default="0", help="of the sample's cases")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -52,8 +68,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out |= {"cpu"} if DEVICE else set()
     others = {item for item in items if any(map(item.get_closest_marker, left_out))}
     others |= {item for item in items if any(map(_wants_newer, item.iter_markers("tensorflow")))}
+    if (part := config.getoption("--part")) != "all":
+        sample = _sample([item for item in items if item not in others], config.getoption("--seed"))
+        others |= sample if part == "rest" else {*items} - sample
     config.hook.pytest_deselected(items=[*others])
     items[:] = [item for item in items if item not in others]
+
+
+def _sample(items: list[pytest.Item], seed: str) -> set[pytest.Item]:
+    """Return the tests that do not depend on the machine, with few cases of each."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        folder = item.path.relative_to(item.config.rootpath / "tests").parts[0]
+        if folder not in FULL_RUN and not item.get_closest_marker("full_run"):
+            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return {
+        item
+        for name, several in cases.items()
+        for item in random.Random(f"{seed} {name}").sample(several, min(CASES, len(several)))
+    }
 
 
 def _wants_newer(marker: pytest.Mark) -> bool:

@@ -155,6 +155,7 @@ def use_until_it_breaks(pool: concurrent.futures.Executor) -> None:
         pool.submit(int).result(PATIENCE)
 
 
+@pytest.mark.full_run("kills a worker")
 def test_a_pool_that_broke_between_calls_is_replaced() -> None:
     double = jitted(on(processes, functions.doubled))
     place = on(processes, functions.place, tf.TensorSpec([3], tf.float64))

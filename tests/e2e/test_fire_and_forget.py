@@ -254,6 +254,7 @@ def test_a_full_queue_has_programs_wait(mode: Any) -> None:
     assert max(most) <= 3  # two that wait, and the one that runs
 
 
+@pytest.mark.full_run("sends a signal")
 @pytest.mark.parametrize("mode", [pytest.param(jitted, marks=on_the_callers_thread), eagerly])
 def test_ctrl_c_ends_the_wait_for_room(mode: Any) -> None:
     if DEVICE and mode is jitted:

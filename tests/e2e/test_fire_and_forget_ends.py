@@ -2,7 +2,11 @@
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.support.stress.template import Template
+
+pytestmark = pytest.mark.full_run("ends processes, by signals too")
 
 BEGIN = """
 import concurrent.futures, multiprocessing, os, signal, sys, threading

@@ -8,6 +8,8 @@ import pytest
 from tests.support.saved import multi_worker
 from tests.support.stress.template import Template
 
+pytestmark = pytest.mark.full_run("its servers take ports, and are killed")
+
 # The processes that it starts end with it.
 _SCRIPT = """
 import json, os, signal

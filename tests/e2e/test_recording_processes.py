@@ -10,6 +10,8 @@ import pytest
 
 from tests.support.stress.template import Template
 
+pytestmark = pytest.mark.full_run("kills processes")
+
 _PROGRAM = """
 import json, os, signal, sys, threading
 import numpy as np

@@ -10,6 +10,7 @@ from tests.support import notebooks
 from tests.support.pages import ROOT
 
 
+@pytest.mark.full_run("takes long, and its kernels take ports")
 @pytest.mark.parametrize("name", notebooks.FILES)
 def test_cells_run_and_print_what_the_notebook_shows(name: str) -> None:
     shown = [cell for cell in notebooks.read(name).cells if cell.cell_type == "code"]

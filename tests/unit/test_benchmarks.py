@@ -31,6 +31,7 @@ HELPERS = {
 }
 
 
+@pytest.mark.full_run("takes long: each benchmark runs")
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_question_answers_with_rows_that_name_their_peers(
     name: str, capsys: pytest.CaptureFixture[str]

@@ -12,6 +12,8 @@ import pytest
 
 from hostcall_runtime._locks import Ended, Flag, Postponed
 
+pytestmark = pytest.mark.full_run("sends signals")
+
 INTERRUPT = signal.SIGINT
 
 
