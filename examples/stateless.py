@@ -1,4 +1,4 @@
-"""Stateless callbacks: XLA drops a call whose result nobody needs; a stateful one runs anyway.
+"""Stateless callbacks: XLA drops a call with an unused result; a stateful one runs anyway.
 
 Declare stateful=False for a function that returns the same for the same arguments and does nothing
 else.
@@ -31,7 +31,7 @@ def stateless_zeta(x: np.ndarray) -> np.ndarray:
 
 @tf.function(jit_compile=True)
 def program(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    stateful_zeta(x + 1.0)  # nobody uses the results of these two
+    stateful_zeta(x + 1.0)  # the results of these two are unused
     stateless_zeta(x + 1.0)
     return stateful_zeta(x), stateless_zeta(x)
 

@@ -172,11 +172,11 @@ NB_MODULE(_runtime, m) {
   m.def("begin_run", &hostcall::BeginRun,
         "A run of a program with such calls begins. Returns its number.");
   m.def("end_run", &hostcall::EndRun, nb::arg("run"),
-        "The run of this number has ended: lets go of calls whose results nobody will take.");
+        "The run of this number has ended: lets go of calls whose results will not be taken.");
   m.def("kept_array_memory", &hostcall::KeptArrayMemory,
         "How many bytes are kept for large arrays that callbacks will be given.");
   m.def("count_early_calls", &hostcall::CountEarlyCalls,
-        "How many of these calls there are whose results nobody has taken.");
+        "How many of these calls there are whose results were not taken.");
   m.def(
       "cuda_handler", [] { return Capsule(&HostcallCudaHandler); },
       "The same for programs on NVIDIA GPUs. Making it needs no GPU.");

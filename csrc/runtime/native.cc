@@ -105,7 +105,7 @@ void DefineNative(nb::module_& m) {
       "answer_native",
       [](int64_t id, nb::object answer) { NativeTable::Global().Answer(id, std::move(answer)); },
       nb::arg("id"), nb::arg("answer").none(),
-      "Has `answer` answer the calls of an id (native_table.h), or nobody where it is None. "
+      "Has `answer` answer the calls of an id (native_table.h), or nothing where it is None. "
       "Unknown "
       "ids are no error.");
   m.def(

@@ -2,7 +2,7 @@
 // RUN: not hostcall-opt %s --pass-pipeline='builtin.module(hostcall-dce{all=true})' 2>&1 | filecheck %s --check-prefix=OPTION
 // OPTION: hostcall-opt: error: hostcall-dce: no such option: 'all=true'. Its options are: none.
 
-// What may not be dropped: ordered calls, calls of functions that nobody sees, and sends.
+// What may not be dropped: ordered calls, calls of functions without a body, and sends.
 // CHECK-LABEL: func.func @main
 // CHECK-NEXT: custom_call @hostcall(%arg0)
 // CHECK-NEXT: call @unseen()

@@ -60,7 +60,7 @@ func.func @heavy(%arg0: tensor<3xf32>, %arg1: tensor<2x2xf32>, %arg2: !stablehlo
   return %0, %1, %2#1 : tensor<3xf32>, tensor<2x2xf32>, !stablehlo.token
 }
 
-// Nothing goes on beside these calls: the last is in nobody's way, and another one is not used.
+// Nothing goes on beside these calls: the last is in no other op's way, and another one is not used.
 // CHECK-LABEL: func.func @alone
 // CHECK-COUNT-2: custom_call @hostcall(
 // CHECK-NOT: custom_call

@@ -1,7 +1,7 @@
 // RUN: hostcall-opt %s --pass-pipeline='builtin.module(hostcall-partition,hostcall-check)' --split-input-file | filecheck %s
 
 // A value that two calls take crosses once; what a call takes from another one does not cross at all, nor
-// does what nobody on the device needs.
+// does what the device does not need.
 // CHECK-LABEL: func.func @main
 // CHECK-NEXT: %0 = call @cluster_0
 // CHECK-NEXT: custom_call @hostcall(%0, %arg1){{.*}}"pkg:one"{{.*}}, hostcall.to_host = array<i64: 0, 12, 1, 4>}

@@ -138,7 +138,7 @@ func.func @main(%arg0: tensor<f32>) -> (tensor<i32>, tensor<f32>) {
 
 // -----
 
-// Functions that make host calls are inlined, and gone where nobody else calls them; others are called
+// Functions that make host calls are inlined, and gone where nothing else calls them; others are called
 // by clusters.
 // CHECK-LABEL: func.func @main
 // CHECK-NEXT: %0 = call @cluster_0(%arg0)
@@ -238,7 +238,7 @@ func.func private @cluster_0(%arg0: tensor<f32>) -> tensor<f32> {
 
 // -----
 
-// What nobody uses makes no cluster, and is no value that is passed on.
+// Unused ops make no cluster, and is no value that is passed on.
 // CHECK-LABEL: func.func @main
 // CHECK-NEXT: %0 = stablehlo.custom_call @hostcall(%arg0)
 // CHECK-NEXT: return %0

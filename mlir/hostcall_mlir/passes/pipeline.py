@@ -66,7 +66,7 @@ PASSES: dict[str, Pass] = {
             "share pure calls with the same function and operands",
             _merge_equal,
         ),
-        Pass("hostcall-dce", "drop pure calls whose results nobody uses", _drop_unused),
+        Pass("hostcall-dce", "drop pure calls with unused results", _drop_unused),
         partition.PASS,
         overlap.PASS,
         check.PASS,
