@@ -177,7 +177,7 @@ bench: $(BUILT) $(PLOTS)  ## Run the benchmarks, or one: ONLY=loop
 
 bench-compare: $(BUILT) $(PLOTS)  ## Tell what is slower than at the commit BASE; one question: ONLY=loop
 	@$(MEASURED) $(BIN)/python -m benchmarks.compare $(or $(BASE),$(error Which commit? make bench-compare BASE=HEAD~1)) \
-	  $(ONLY) $(if $(RUNS),--runs $(RUNS))
+	  $(ONLY) $(if $(RUNS),--runs $(RUNS)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
 bench-gpu: $(BUILT) $(PLOTS)  ## Measure calls from a GPU; the same where there is none
 	@$(MEASURED) $(BIN)/python -m benchmarks gpu

@@ -152,6 +152,7 @@ def main() -> int:
     parser.add_argument("base", help="a commit")
     parser.add_argument("questions", nargs="*", help=f"all if none: {', '.join(QUESTIONS)}")
     parser.add_argument("--runs", type=int, default=5, help="of each of the two, from 2 on (5)")
+    parser.add_argument("--rounds", type=int, default=21, help="of each program in a run (21)")
     given = parser.parse_args()
     if unknown := set(given.questions) - set(QUESTIONS):
         parser.error(f"there is no question {min(unknown)!r}")
@@ -159,6 +160,7 @@ def main() -> int:
         parser.error("one run of each tells nothing of chance")
     if (commit := resolved(given.base)) is None:
         parser.error(f"there is no commit {given.base!r}")
+    os.environ["HOSTCALL_BENCHMARK_ROUNDS"] = str(given.rounds)
     tree = check_out(commit)
     slower = []
     for question in given.questions or QUESTIONS:

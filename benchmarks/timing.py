@@ -1,6 +1,7 @@
 """The timing of programs side by side: a machine that gets slower does so for all of them."""
 
 import contextlib
+import os
 import statistics
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -29,7 +30,8 @@ class Effort(NamedTuple):
         return self._replace(rounds=max(1, round(self.rounds * factor)))
 
 
-FULL = Effort()
+# A comparison of two commits has fewer rounds, and several runs.
+FULL = Effort(rounds=int(os.environ.get("HOSTCALL_BENCHMARK_ROUNDS", "21")))
 QUICK = Effort(rounds=2, seconds_a_round=0.0, part=0.01)
 
 

@@ -16,7 +16,7 @@
 #include "compat/xla_api.h"
 #include "functions/reachable.h"
 #include "python_hooks.h"
-#include "region_shapes.h"
+#include "host_region_shapes.h"
 #include "run_devices.h"
 #include "run_tracking.h"
 #include "runtime/capsules.h"

@@ -6,7 +6,7 @@ import os
 
 import hostcall_runtime
 from hostcall._callbacks import lookup, settings, tape_residuals
-from hostcall._compiler import announcements, kernel_hook, lowering, regions
+from hostcall._compiler import announcements, host_regions, kernel_hook, lowering
 from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition import host_calls
 from hostcall._frontend import gradients, script_ops, vectorizing
@@ -47,7 +47,7 @@ def _prepare() -> None:
         missing_kernels=_errors.with_interrupts(kernel_hook.find_missing_kernels),
         plain=_errors.with_interrupts(kernel_hook.plain_for_kernel),
         tell_outgrown=_errors.with_interrupts(announcements.of_outgrown),
-        shapes_in_region=_errors.with_interrupts(regions.of_results),
+        shapes_in_region=_errors.with_interrupts(host_regions.of_results),
     )
     bindings.set_ops_at_risk(sorted(analysis.KINDS))
     settings.tell(bindings)

@@ -14,16 +14,16 @@ from hostcall._compiler import (
     announcements,
     async_calls,
     function_routes,
+    host_regions,
     ordering,
     refusals,
-    regions,
     route_selection,
 )
 from hostcall._compiler.bounded import analysis
+from hostcall._compiler.host_regions import NotWholeError
 from hostcall._compiler.partition import execution, host_calls, placement
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._compiler.refusals import MissingKernel
-from hostcall._compiler.regions import NotWholeError
 from hostcall._tf import attributes, concrete_functions, function_defs, op_kinds, protos
 from hostcall._tf.types import FunctionDefLibrary
 from hostcall_runtime._errors import LoweringError
@@ -186,7 +186,7 @@ def _with_regions(
     """Return the function as one program that calls regions; None if it cannot be one."""
     suffix = f"{digest}__regions_{refusals.digest(partitioner.library, said)}"
     try:
-        program = regions.write(partitioner.library, entry, partitioner.host_ops, suffix)
+        program = host_regions.write(partitioner.library, entry, partitioner.host_ops, suffix)
     except NotWholeError:
         return None
     functions = function_defs.by_name(program.library)

@@ -192,7 +192,7 @@ _MANY_OPS = 4
 _ELSEWHERE = "Trying to access resource "
 _RESOURCE = tf.resource.as_datatype_enum
 
-# Begins the refusals of region_kernel.cc.
+# Begins the refusals of host_region_kernel.cc.
 _OF_REGION = "hostcall: ops on the host cannot be called from one program"
 
 # Begins the refusal of a first call that creates variables, or of a mistake that the host reports.

@@ -15,9 +15,9 @@ import tensorflow as tf
 
 from hostcall._compiler import function_routes, route_selection
 from hostcall._compiler.bounded import analysis
+from hostcall._compiler.host_regions import Region, predicted_program
 from hostcall._compiler.partition import placement
 from hostcall._compiler.partition.partitioner import SUFFIX, PartitionedFunction, Partitioner
-from hostcall._compiler.regions import Region, predicted_program
 from hostcall._explain import callback_facts as ops
 from hostcall._explain.callback_facts import Bodies, Edges, called, sources, value_of
 from hostcall._explain.facts import (

@@ -1,4 +1,4 @@
-#include "region_shapes.h"
+#include "host_region_shapes.h"
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -12,7 +12,7 @@
 #include "functions/reachable.h"
 #include "hostcall_attributes.h"
 #include "python_hooks.h"
-#include "region.h"
+#include "host_region.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"

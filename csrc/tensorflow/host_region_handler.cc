@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "module.h"
-#include "region.h"
+#include "host_region.h"
 #include "run_tracking.h"
 #include "runtime/frame_attributes.h"
 #include "runtime/handler_result.h"

@@ -2,7 +2,7 @@
 
 XLA has no values for strings, nor for the variants and resources of host ops, say the handle of a
 table or a dataset. The program has references in their place, which are int64 scalars. The real
-values are kept beside the program while it runs (`csrc/tensorflow/region.h`).
+values are kept beside the program while it runs (`csrc/tensorflow/host_region.h`).
 
 Each function that the program reaches takes one more argument, the scope: the address of the data
 that the regions of a launch share. Loops carry it along.

@@ -1,4 +1,4 @@
-#include "region.h"
+#include "host_region.h"
 
 #include <unordered_map>
 #include <utility>
