@@ -85,7 +85,8 @@ class LaterCall : public std::enable_shared_from_this<LaterCall> {
   std::optional<interrupts::Waiting> waiting_;
 };
 
-Result RunBesideOthers(HostCall call) {
+// Takes the call by reference, as RunInTurn does: to move it costs more than some functions take.
+Result RunBesideOthers(HostCall& call) {
   const bool is_worth_a_thread =
       !call.ordered && call.callback != nullptr && call.callback->WasLong();
   if (MayRunHere(call) && !is_worth_a_thread) return {std::nullopt, RunHostCall(call)};
@@ -95,7 +96,7 @@ Result RunBesideOthers(HostCall call) {
   return {std::move(future), std::nullopt};
 }
 
-Result RunInTurn(HostCall call) {
+Result RunInTurn(HostCall& call) {
   const int64_t run = call.run;
   if (MayRunHere(call) && turns::TryBegin(run)) {
     std::optional<ffi::Error> error = RunHostCall(call);
@@ -120,8 +121,8 @@ Result Handle(const XLA_FFI_CallFrame& frame) {
   call.run = run.number;
   // Without an interpreter the call ends with an error, and no thread can be made ready for it.
   if (!PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
-  if (IsConcurrent(call)) return RunBesideOthers(std::move(call));
-  return run.takes_turns ? RunInTurn(std::move(call)) : RunBesideOthers(std::move(call));
+  if (IsConcurrent(call)) return RunBesideOthers(call);
+  return run.takes_turns ? RunInTurn(call) : RunBesideOthers(call);
 }
 
 }  // namespace
