@@ -4,6 +4,7 @@ What is not as on the CPU; what goes in and comes out stands in test_frames.py. 
 and failures of the driver are errors that tell why, and the next call is sound.
 """
 
+import contextvars
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hostcall_runtime import _runs
 from tests.support.native.frames import (
     DRIVER,
     INT32,
@@ -89,23 +91,25 @@ def test_the_memory_of_a_device_is_not_lent(how: str) -> None:
         np.testing.assert_array_equal(array, sign * large)
 
 
-@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
-def test_calls_on_other_threads_see_what_the_starter_of_their_run_sees(foreign: bool) -> None:
-    """A call on the program's own thread sees what is set there."""
-    asked = []
+SETTING: contextvars.ContextVar[str] = contextvars.ContextVar("SETTING", default="nothing")
 
-    def bind(function: Any, target: int, run: int, _thread: int) -> Any:
-        asked.append((target, run))
-        return lambda x: function(x) + 1.0
 
-    target = Target(lambda x: -x)
-    runtime.set_binder(bind)
-    try:
-        done = call_on_gpu(target, [X], [Y], foreign=foreign, run=7)
-    finally:
-        runtime.set_binder(lambda function, *_: function)
-    assert asked == ([(target.id, 7)] if foreign else [])
-    assert (done.code, done.array()[1, 2]) == (0, -4.0 if foreign else -5.0)
+@pytest.fixture
+def run() -> Iterator[int]:
+    """A run whose starter has a setting."""
+    number = -7
+    contextvars.copy_context().run(lambda: (SETTING.set("the starter's"), _runs.begin(number)))
+    yield number
+    _runs.under_way.discard(_runs.runs.pop(number))
+
+
+def test_calls_on_threads_of_the_pool_see_the_settings_of_the_starter(run: int) -> None:
+    seen = []
+    target = Target(lambda: seen.append(SETTING.get()))
+    SETTING.set("this thread's")
+    assert call_on_gpu(target, foreign=True, run=run).code == 0
+    assert call_on_gpu(target, foreign=False, run=run).code == 0
+    assert seen == ["the starter's", "this thread's"]
 
 
 def test_callbacks_may_turn_to_another_device() -> None:
