@@ -37,8 +37,11 @@ def module_file(build: Path, part: str) -> Path:
 def _find_build() -> Path:
     """The build directory that has the modules of tests."""
     named = [Path(os.environ["HOSTCALL_BUILD"])] if "HOSTCALL_BUILD" in os.environ else []
-    other_tensorflow = Path(sys.prefix).name.partition("-")[2]  # as the Makefile names it
-    builds = named or sorted((ROOT / "build" / other_tensorflow).glob("cp*"))
+    # The Makefile names the environment of another Python and TensorFlow .venv-py3.11-tf2.20.
+    parts = Path(sys.prefix).name.split("-")
+    folder = next((part for part in parts if part.startswith("tf")), "")
+    python = "cp{}{}-*".format(*sys.version_info)
+    builds = named or sorted((ROOT / "build" / folder).glob(python))
     found = [build for build in builds if module_file(build, "tests/cpp/_frames").is_file()]
     if not found:
         raise ImportError(f"tests/cpp is not built in any of {list(map(str, builds))}: make venv")
