@@ -24,6 +24,9 @@ _BANNER = re.compile(
     r"|I0000 .* (port\.cc|service\.cc|device_compiler\.h):\d+\] .*\n"
 )
 
+# Ignores the warning of a TensorFlow that is newer than the tested ones.
+_NEWER = "ignore:hostcall was tested with TensorFlow:RuntimeWarning"
+
 # The seconds for a process that ends neither by itself nor by its own limit.
 _GRACE = 20.0
 
@@ -149,7 +152,7 @@ def python(*arguments: str, stderr: Any = subprocess.PIPE, **how: Any) -> subpro
     }
     return subprocess.Popen(
         [sys.executable, *arguments],
-        env={**environment, "TF_CPP_MIN_LOG_LEVEL": "2"},
+        env={**environment, "TF_CPP_MIN_LOG_LEVEL": "2", "PYTHONWARNINGS": _NEWER},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=stderr,
