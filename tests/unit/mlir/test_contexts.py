@@ -24,6 +24,7 @@ from tests.support.exported.programs import F3, TRIPLE, load, make
 
 BROKEN = "func.func @main() {"
 SPEC = tf.TensorSpec([3], tf.float32)
+USES = 4
 
 
 def transform(folder: Path) -> None:
@@ -93,9 +94,10 @@ def test_no_context_is_left(
     monkeypatch.setattr("sys.stdout", io.StringIO())
     use(tmp_path)
     before = living_contexts()
-    for _ in range(3):
+    for _ in range(USES):
         use(tmp_path)
-    assert living_contexts() <= before
+    # JAX's caches may hold the context of one use or another; a leak holds one of each.
+    assert living_contexts() < before + USES
 
 
 def living_contexts() -> int:
