@@ -96,7 +96,7 @@ def test_no_context_is_left(
     before = living_contexts()
     for _ in range(USES):
         use(tmp_path)
-    # JAX's caches may hold the context of one use or another; a leak holds one of each.
+    # A single context may be held for longer; a leak holds one of each use.
     assert living_contexts() < before + USES
 
 
