@@ -22,6 +22,7 @@ from hostcall_runtime._patching import INSTALL_JAX
 from hostcall_runtime._runs import Program
 
 _VERSION = jaxlib.version.__version_info__
+_TILINGS = "result_tilings"
 
 if _VERSION < (0, 8):
     raise ImportError(
@@ -193,9 +194,14 @@ def rewritten(artifact: bytes, version: str) -> bytes:
 
 
 def _drop_tilings(op: ir.Operation) -> ir.WalkResult:
-    """Drop empty `result_tilings`: jaxlib writes them from 0.11 on, older ones cannot read them."""
-    if "result_tilings" in op.attributes and not [*ir.ArrayAttr(op.attributes["result_tilings"])]:
-        del op.attributes["result_tilings"]
+    """Drop `result_tilings` that say nothing, for older versions of StableHLO, which lack them.
+
+    jaxlib writes an empty list from 0.11 on, TensorFlow 2.22 an empty list for each result.
+    """
+    if _TILINGS in op.attributes:
+        tilings = [*ir.ArrayAttr(op.attributes[_TILINGS])]
+        if not any([*ir.ArrayAttr(tiling)] for tiling in tilings):
+            del op.attributes[_TILINGS]
     return ir.WalkResult.ADVANCE
 
 
