@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "module.h"
 #include "host_region.h"
+#include "module.h"
 #include "run_tracking.h"
 #include "runtime/frame_attributes.h"
 #include "runtime/handler_result.h"

@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "functions/call_kernel.h"
-#include "launches.h"
 #include "host_region.h"
+#include "launches.h"
 #include "tensorflow/core/framework/node_def_util.h"
 
 namespace hostcall {

@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "functions/reachable.h"
+#include "host_region.h"
 #include "hostcall_attributes.h"
 #include "python_hooks.h"
-#include "host_region.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/node_def_util.h"
 #include "tensorflow/core/framework/op.h"
