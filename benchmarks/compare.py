@@ -22,6 +22,7 @@ from scipy import stats
 
 from benchmarks import QUESTIONS
 from benchmarks.history import ROOT
+from benchmarks.timing import FULL
 from tests.support.native.trees import Tree
 
 FOLDER = ROOT / "build" / "compare"
@@ -152,7 +153,7 @@ def main() -> int:
     parser.add_argument("base", help="a commit")
     parser.add_argument("questions", nargs="*", help=f"all if none: {', '.join(QUESTIONS)}")
     parser.add_argument("--runs", type=int, default=5, help="of each of the two, from 2 on (5)")
-    parser.add_argument("--rounds", type=int, default=21, help="of each program in a run (21)")
+    parser.add_argument("--rounds", type=int, default=FULL.rounds, help="of each program in a run")
     given = parser.parse_args()
     if unknown := set(given.questions) - set(QUESTIONS):
         parser.error(f"there is no question {min(unknown)!r}")

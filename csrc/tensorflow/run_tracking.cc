@@ -204,20 +204,23 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
     const starters::StartedRun of = StartedRunOf(*ctx);
     const CurrentLaunch launching(this, starters::NumberOf(of));
     const starters::Scope own(nullptr);  // the calls start runs of their own
+    DoneCallback go_on = [of, done = std::move(done)] {
+      const starters::Scope again(of);
+      done();
+    };
     if (run_devices_ == nullptr) {
-      LaunchTracked(ctx, [of, done = std::move(done)] { done(); });
+      LaunchTracked(ctx, std::move(go_on));
       return;
     }
     tensorflow::DeviceBase* const before = ctx->params()->device;
     tensorflow::Device* const device = run_devices_->Take().release();
     ctx->params()->device = device;
     starters::Begin(RunOn(device), starters::NumberOf(of));
-    LaunchTracked(ctx, [this, ctx, before, device, of, done = std::move(done)] {
-      const starters::Scope again(of);
+    LaunchTracked(ctx, [this, ctx, before, device, go_on = std::move(go_on)] {
       starters::End(RunOn(device));
       ctx->params()->device = before;
       run_devices_->GiveBack(std::unique_ptr<tensorflow::Device>(device));
-      done();
+      go_on();
     });
   }
 
