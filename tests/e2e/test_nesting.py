@@ -1,6 +1,7 @@
 """Calls within calls within calls: where the stack of the thread, or Python's recursion, ends."""
 
 import gc
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -76,7 +77,10 @@ def test_calls_are_refused_before_the_stack_ends(nested: Any, stack_kib: int) ->
     assert float(later) == 4.0
     text = str(error)
     assert "ResourceExhaustedError: Calls of compiled programs into Python are nested" in text
-    assert f"the stack of their thread ({stack_kib} KiB)" in text
+    # The C library may give the thread the stack of one that has ended, up to four times as large.
+    named = re.search(r"the stack of their thread \((\d+) KiB\)", text)
+    assert named is not None
+    assert stack_kib <= int(named[1]) <= 4 * stack_kib
     assert "threading.stack_size(" in text
     assert "_step (" in text
     assert f"called at {__file__}:" in text
