@@ -1,6 +1,7 @@
 #include "starters.h"
 
 #include <atomic>
+#include <chrono>
 #include <utility>
 
 #include "runtime/gil.h"
@@ -14,13 +15,24 @@ thread_local StartedRun current;
 
 // Leaked like all that holds Python objects.
 struct Table {
-  nb::object begin;      // a function of a run's number, and of the number of its outer run
-  nb::object runs;       // a dict from these numbers to starters
-  nb::object under_way;  // a set of starters
+  nb::dict runs;      // from the numbers of runs to what is noted of their beginnings
+  nb::list captures;  // functions that ask libraries for their settings on this thread
+  nb::object begin;   // a function of a run's number, and of the number of its outer run
 
   static Table& Global() {
     static auto* table = new Table();
     return *table;
+  }
+
+  // Notes the run's context, thread and time. Returns false with Python's error set.
+  bool Note(int64_t run) const {
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    const long long time = std::chrono::nanoseconds(now).count();
+    const auto number = nb::steal(PyLong_FromLongLong(run));
+    const auto note = nb::steal(
+        Py_BuildValue("[NkL]", PyContext_CopyCurrent(), PyThread_get_thread_ident(), time));
+    return number.is_valid() && note.is_valid() &&
+           PyDict_SetItem(runs.ptr(), number.ptr(), note.ptr()) == 0;
   }
 
   bool Tell(int64_t run, int64_t of) const {
@@ -45,11 +57,17 @@ int64_t NewNumber() {
 
 }  // namespace
 
-// Tries again if Ctrl-C interrupts it, and raises Ctrl-C anew: an exception would be lost here.
+// Calls Python only for what it alone knows: an outer run's starter, and the libraries' settings.
+// Then it tries again if Ctrl-C interrupts it, and raises Ctrl-C anew: an exception would be lost
+// here.
 void Begin(int64_t run, int64_t of) {
   if (!PythonIsRunning()) return;
   GilHold gil;
   const Table& table = Table::Global();
+  if (of == kNoRun && table.captures.size() == 0) {
+    if (!table.Note(run)) table.Report();
+    return;
+  }
   if (table.Tell(run, of) || !PyErr_ExceptionMatches(PyExc_KeyboardInterrupt)) {
     return table.Report();
   }
@@ -66,11 +84,7 @@ void End(int64_t run) {
   const Table& table = Table::Global();
   UntilExit([&] {
     PyObject* number = PyLong_FromLongLong(run);
-    PyObject* starter = number == nullptr ? nullptr : PyDict_GetItem(table.runs.ptr(), number);
-    if (starter != nullptr) {
-      PySet_Discard(table.under_way.ptr(), starter);
-      PyDict_DelItem(table.runs.ptr(), number);
-    }
+    if (number != nullptr) PyDict_DelItem(table.runs.ptr(), number);
     Py_XDECREF(number);
   });
   PyErr_Clear();
@@ -99,12 +113,13 @@ std::function<void()> OfItsStarter(std::function<void()> task) {
 void Define(nb::module_& m) {
   m.def(
       "set_starters",
-      [](nb::object begin, nb::dict runs, nb::set under_way) {
-        Table::Global() = {std::move(begin), std::move(runs), std::move(under_way)};
+      [](nb::dict runs, nb::list captures, nb::object begin) {
+        Table::Global() = {std::move(runs), std::move(captures), std::move(begin)};
       },
-      nb::arg("begin"), nb::arg("runs"), nb::arg("under_way"),
-      "Sets the function that is told of a run which begins on this thread, by its number and that "
-      "of the run it is a part of, and what loses its starter when the run has ended.");
+      nb::arg("runs"), nb::arg("captures"), nb::arg("begin"),
+      "Sets the dict of what is noted of runs under way; the list of functions that ask libraries "
+      "for their settings; and the function that is told of a run which begins on this thread, if "
+      "the list is not empty or the run is a part of another one.");
 }
 
 }  // namespace hostcall::starters

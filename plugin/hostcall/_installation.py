@@ -59,7 +59,7 @@ def _prepare() -> None:
     bindings.register_handler(runtime.native_handler(), native_code.TARGET)
     for target, handler in runtime.early_handlers().items():
         bindings.register_handler(handler, target)
-    bindings.set_starters(_runs.begin, _runs.runs, _runs.under_way)
+    bindings.set_starters(_runs.runs, _runs.captures, _runs.begin)
     bindings.register_region_handler()
     bindings.install_kernel_creator()
     calls.add(eager_execution.wait_for_ops)

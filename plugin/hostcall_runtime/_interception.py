@@ -104,7 +104,7 @@ def is_within_call() -> bool:
 
 def carried(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `function` for a call by another thread, as part of this call with its settings."""
-    function = _runs.Starter().bound(function)
+    function = _runs.Starter.here().bound(function)
     if not _nesting.is_within:
         return function
 

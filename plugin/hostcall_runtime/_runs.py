@@ -39,14 +39,28 @@ class Starter:
 
     __slots__ = ("_context", "_settings", "begun", "is_interrupted", "number", "program", "thread")
 
-    def __init__(self, program: Program | None = None) -> None:
+    def __init__(
+        self,
+        context: contextvars.Context,
+        thread: int,
+        begun: int,
+        settings: Sequence[Callable[[], contextlib.AbstractContextManager[object]]] = (),
+        program: Program | None = None,
+    ) -> None:
+        self._context = context
+        self.thread = thread
+        self.begun = begun
+        self._settings = settings
         self.program = program
-        self.thread = threading.get_ident()
         self.number = next(_numbers)
-        self.begun = time.monotonic_ns()
         self.is_interrupted = False
-        self._context = contextvars.copy_context()
-        self._settings = [capture() for capture in captures]
+
+    @classmethod
+    def here(cls, program: Program | None = None) -> Starter:
+        """Return a starter for a run that this thread starts now."""
+        settings = [capture() for capture in captures]
+        thread, now = threading.get_ident(), time.monotonic_ns()
+        return cls(contextvars.copy_context(), thread, now, settings, program)
 
     def again(self) -> Starter:
         """Return the starter of a run that is part of this starter's run."""
@@ -83,31 +97,46 @@ class Program:
         A call on one of XLA's threads does not tell its run. If several runs are under way, this
         returns the starter of the latest one.
         """
-        starters = [starter for starter in [*under_way] if starter.program is self]
+        starters = [starter for starter in [*_of_programs] if starter.program is self]
         own = [starter for starter in starters if starter.thread == thread]
         return max(own or starters, key=lambda starter: starter.number, default=None)
 
 
 _programs: weakref.WeakValueDictionary[int, Program] = weakref.WeakValueDictionary()
 
-# The starters of all runs that have not ended.
-under_way: set[Starter] = set()
+# The starters of the programs that run.
+_of_programs: set[Starter] = set()
 
-# The starters of the runs that TensorFlow numbers.
-runs: dict[int, Starter] = {}
+# Notes of the runs that have a number. C++ adds and removes them. A note is a list of the context,
+# thread and time in which the run began, and then its starter, which is made when it is asked for.
+runs: dict[int, list[Any]] = {}
 
 
 def begin(run: int, of: int = 0) -> None:
-    """Enter a new run, which may be part of another one, until C++ removes it at its end."""
-    outer = runs.get(of)
-    starter = Starter() if outer is None else outer.again()
-    runs[run] = starter
-    under_way.add(starter)
+    """Note a new run, which may be part of another one, until C++ removes it at its end."""
+    outer = _starter_of_run(of)
+    runs[run] = [None, 0, 0, Starter.here() if outer is None else outer.again()]
+
+
+def _noted(note: list[Any]) -> Starter:
+    if len(note) == 3:
+        note.append(Starter(*note))  # of two threads' starters, the first stays
+    starter: Starter = note[3]
+    return starter
+
+
+def _starter_of_run(run: int) -> Starter | None:
+    note = runs.get(run)
+    return None if note is None else _noted(note)
+
+
+def _under_way() -> list[Starter]:
+    return [*_of_programs, *map(_noted, [*runs.values()])]
 
 
 def starter_of(callback_id: int, run: int, thread: int) -> Starter | None:
     """Return the starter of a call's program, or None if it is unknown; see `bind`."""
-    starter = runs.get(run)
+    starter = _starter_of_run(run)
     if starter is None and (program := _programs.get(callback_id)) is not None:
         return program.starter(thread)
     return starter
@@ -115,7 +144,7 @@ def starter_of(callback_id: int, run: int, thread: int) -> Starter | None:
 
 def interrupt(thread: int | None, came: int) -> None:
     """Mark the programs that a thread ran when Ctrl-C came: Ctrl-C ends them."""
-    for starter in [*under_way]:
+    for starter in _under_way():
         starter.is_interrupted |= starter.thread == thread and starter.begun <= came
 
 
@@ -126,7 +155,7 @@ def bind(function: Callable[..., Any], callback_id: int, run: int, thread: int) 
 
 def bind_to_run(function: Callable[..., Any], run: int) -> Callable[..., Any]:
     """Wrap `function` so that it sees the settings of a run's starter, if the run is known."""
-    return _bound(function, runs.get(run))
+    return _bound(function, _starter_of_run(run))
 
 
 def _bound(function: Callable[..., Any], starter: Starter | None) -> Callable[..., Any]:
@@ -142,12 +171,12 @@ _runtime = _library.load("hostcall_runtime._runtime")
 def running(program: Program) -> Iterator[None]:
     """Keep a program known as running; at the end, drop early calls that it left when it failed."""
     run = _runtime.begin_run()
-    starter = Starter(program)
+    starter = Starter.here(program)
     try:
-        under_way.add(starter)
+        _of_programs.add(starter)
         yield
     finally:
-        under_way.discard(starter)
+        _of_programs.discard(starter)
         _runtime.end_run(run)
 
 
@@ -178,4 +207,4 @@ def choose(waiting: Sequence[Waiting], came: int) -> tuple[list[int], int, str, 
         if starter.is_interrupted if starter is not None else thread == main and begun <= came:
             numbers.append(number)
     code, text = _errors.describe(KeyboardInterrupt()) if numbers else (0, "")
-    return numbers, code, text, any(starter.is_interrupted for starter in [*under_way])
+    return numbers, code, text, any(starter.is_interrupted for starter in _under_way())

@@ -100,7 +100,7 @@ def run() -> Iterator[int]:
     number = -7
     contextvars.copy_context().run(lambda: (SETTING.set("the starter's"), _runs.begin(number)))
     yield number
-    _runs.under_way.discard(_runs.runs.pop(number))
+    del _runs.runs[number]
 
 
 def test_calls_on_threads_of_the_pool_see_the_settings_of_the_starter(run: int) -> None:

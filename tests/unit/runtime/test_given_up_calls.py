@@ -31,7 +31,7 @@ def run() -> Iterator[int]:
     run = -1000 - next(_numbers)
     _runs.begin(run)
     yield run
-    _runs.under_way.discard(_runs.runs.pop(run))
+    del _runs.runs[run]
 
 
 def _call(run: int = -1, thread: int = MAIN) -> Waiting:
@@ -55,7 +55,7 @@ def test_not_those_of_a_run_that_has_begun_since() -> None:
     try:
         assert choose([_call(run)], came) == ([], 0, "", False)
     finally:
-        _runs.under_way.discard(_runs.runs.pop(run))
+        del _runs.runs[run]
 
 
 def test_calls_whose_run_nobody_knows() -> None:
