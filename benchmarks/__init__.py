@@ -1,6 +1,7 @@
 """Benchmarks of hostcall: one file a question, each beside its peers in one run; see README.md."""
 
 QUESTIONS = (
+    "programs",
     "loop",
     "loop_sizes",
     "unrolled",

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 import hostcall
 from benchmarks import jax_programs
-from benchmarks.programs import identity, numpy_step
+from benchmarks.steps import identity, numpy_step
 from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, measure
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 import hostcall
-from benchmarks.programs import Step, identity, quiet
+from benchmarks.steps import Step, identity, quiet
 from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, measure
 

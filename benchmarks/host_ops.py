@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 import hostcall
-from benchmarks.programs import Step, compiled, in_graph, loop_of, quiet
+from benchmarks.steps import Step, compiled, in_graph, loop_of, quiet
 from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, Run, measure
 

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 import hostcall.jax
-from benchmarks.programs import Array, Function
+from benchmarks.steps import Array, Function
 
 
 def as_numpy(function: Function) -> Function:

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import jax_programs, native_programs
-from benchmarks.programs import (
+from benchmarks.steps import (
     Function,
     Step,
     add_one,

@@ -4,7 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import jax_programs
-from benchmarks.programs import (
+from benchmarks.steps import (
     bare_with_result,
     compiled,
     eager_step,

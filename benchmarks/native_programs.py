@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 import hostcall
-from benchmarks.programs import Function, Step, numpy_step
+from benchmarks.steps import Function, Step, numpy_step
 
 _XLA = Path(__file__).parents[1] / "third_party"  # headers that suit TensorFlow and JAX
 _FLOATS = numba.types.CPointer(numba.types.float32)

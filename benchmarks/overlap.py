@@ -5,7 +5,7 @@ import time
 import tensorflow as tf
 
 import hostcall
-from benchmarks.programs import compiled
+from benchmarks.steps import compiled
 from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, measure
 

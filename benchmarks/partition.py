@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.programs import Step, compiled, identity, quiet
+from benchmarks.steps import Step, compiled, identity, quiet
 from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, Samples, measure, measure_once_a_round
 from hostcall._compiler import kernel_hook

@@ -4,7 +4,7 @@ from functools import partial
 
 import tensorflow as tf
 
-from benchmarks.programs import Step, compiled, eager_step, identity, loop_of, numpy_step
+from benchmarks.steps import Step, compiled, eager_step, identity, loop_of, numpy_step
 from benchmarks.report import Row, alone, at_most, at_most_more, beside
 from benchmarks.timing import FULL, Effort, measure
 

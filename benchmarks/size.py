@@ -7,7 +7,7 @@ import tensorflow as tf
 
 import hostcall
 from benchmarks import jax_programs
-from benchmarks.programs import (
+from benchmarks.steps import (
     bare_borrowed,
     bare_with_result,
     bare_written,

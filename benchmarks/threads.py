@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import native_programs
-from benchmarks.programs import (
+from benchmarks.steps import (
     add_one,
     add_one_to_tensor,
     bare,

@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 import hostcall
-from benchmarks.programs import Step, compiled, loop_of
+from benchmarks.steps import Step, compiled, loop_of
 from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, Run, measure, seconds_of_calls
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 import hostcall
 from benchmarks import jax_programs
-from benchmarks.programs import (
+from benchmarks.steps import (
     bare_with_result,
     compiled,
     eager_step,

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import hostcall
 from benchmarks.partition import host
-from benchmarks.programs import Step, compiled, quiet
+from benchmarks.steps import Step, compiled, quiet
 from benchmarks.report import Row, about, alone, beside
 from benchmarks.timing import FULL, Effort, measure, measure_once_a_round
 

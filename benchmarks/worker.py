@@ -12,7 +12,7 @@ from unittest import mock
 import tensorflow as tf
 
 import hostcall
-from benchmarks.programs import identity
+from benchmarks.steps import identity
 from benchmarks.report import Row, alone, beside
 from benchmarks.timing import FULL, Effort, measure
 
