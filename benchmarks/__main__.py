@@ -1,7 +1,8 @@
 """`python -m benchmarks [QUESTION ...]`: asks the named questions, or all; writes JSON and tables.
 
 Each question runs in its own process, so that none inherits the threads and caches of another. Each
-figure is added to history.csv. A run of all questions also renews the pages and the plots.
+figure is added to history.csv. The answer to `programs` renews the table of README.md; a run of all
+questions renews the other pages and the plots, too.
 """
 
 import importlib
@@ -9,7 +10,7 @@ import os
 import subprocess
 import sys
 
-from benchmarks import ON_GPU, QUESTIONS, history
+from benchmarks import ON_GPU, QUESTIONS, history, page, report
 from benchmarks.report import show, write
 
 
@@ -21,6 +22,8 @@ def ask(name: str) -> None:
     write(name, question.TITLE, rows, facts)
     if "HOSTCALL_BENCHMARKS" not in os.environ:
         history.append(history.entries(name, rows, facts))
+        if name == "programs":
+            page.renew("README.md", report.DIRECTORY)
 
 
 def run(*module: str) -> None:

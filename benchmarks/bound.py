@@ -5,8 +5,8 @@ import tensorflow as tf
 
 import hostcall
 from benchmarks import jax_programs
-from benchmarks.steps import identity, numpy_step
 from benchmarks.report import Row, alone, at_most, beside
+from benchmarks.steps import identity, numpy_step
 from benchmarks.timing import FULL, Effort, measure
 
 TITLE = "One call of a bound function with a numpy_function, on 4 floats"

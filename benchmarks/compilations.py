@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.steps import Array, quiet
 from benchmarks.report import Row, alone, at_most, beside
+from benchmarks.steps import Array, quiet
 from benchmarks.timing import FULL, Effort, measure, measure_once_a_round
 
 TITLE = "Steps whose sizes and values change"

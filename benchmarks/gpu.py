@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.jax_programs import Call, by_hostcall, by_pure_callback, loop_of_calls
-from benchmarks.steps import Array, compiled, identity, loop_of, numpy_step
 from benchmarks.report import Row, alone, beside
+from benchmarks.steps import Array, compiled, identity, loop_of, numpy_step
 from benchmarks.timing import FULL, Effort, measure
 from tests.gpu import found
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import tensorflow as tf
 
 import hostcall
-from benchmarks.steps import Step, identity, quiet
 from benchmarks.report import Row, alone, at_most, beside
+from benchmarks.steps import Step, identity, quiet
 from benchmarks.timing import FULL, Effort, measure
 
 TITLE = "One iteration of a loop with an op on the host, on 4 floats"

@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 import hostcall
-from benchmarks.steps import Step, compiled, in_graph, loop_of, quiet
 from benchmarks.report import Row, alone, at_most, beside
+from benchmarks.steps import Step, compiled, in_graph, loop_of, quiet
 from benchmarks.timing import FULL, Effort, Run, measure
 
 TITLE = "Ops without XLA kernels, called by one program"

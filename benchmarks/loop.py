@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import jax_programs, native_programs
+from benchmarks.report import Row, alone, at_least, at_most, beside
 from benchmarks.steps import (
     Function,
     Step,
@@ -23,7 +24,6 @@ from benchmarks.steps import (
     loop_of,
     numpy_step,
 )
-from benchmarks.report import Row, alone, at_least, at_most, beside
 from benchmarks.timing import FULL, Effort, Run, Samples, measure
 
 TITLE = "One of 10,000 calls in a compiled loop, on 4 floats"

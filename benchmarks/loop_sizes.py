@@ -4,6 +4,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import jax_programs
+from benchmarks.report import Row, alone, at_least, beside
 from benchmarks.steps import (
     bare_with_result,
     compiled,
@@ -13,7 +14,6 @@ from benchmarks.steps import (
     loop_of,
     numpy_step,
 )
-from benchmarks.report import Row, alone, at_least, beside
 from benchmarks.timing import FULL, Effort, Run, measure
 
 TITLE = "One of many calls in a compiled loop, by size"

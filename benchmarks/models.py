@@ -8,8 +8,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.steps import Array, Step, quiet
 from benchmarks.report import Row, alone, at_most, beside
+from benchmarks.steps import Array, Step, quiet
 from benchmarks.timing import FULL, Effort, measure_once_a_round
 from benchmarks.without_callbacks import switched_off
 

@@ -5,8 +5,8 @@ import time
 import tensorflow as tf
 
 import hostcall
-from benchmarks.steps import compiled
 from benchmarks.report import Row, alone, at_most, beside
+from benchmarks.steps import compiled
 from benchmarks.timing import FULL, Effort, measure
 
 TITLE = "Calls that overlap"

@@ -1,7 +1,8 @@
-"""The figures of a run, as they stand in two pages between two comments.
+"""The figures of a run, as they stand in three pages between two comments.
 
-docs/performance.md, for users, has the cost of each program beside another one. README.md of this
-folder, for developers, has the goals, and whether they are met.
+README.md has what real programs cost. docs/performance.md, for users, has the cost of each program
+beside another one. README.md of this folder, for developers, has the goals, and whether they are
+met.
 """
 
 import json
@@ -45,9 +46,44 @@ def goals(answer: Answer) -> str:
     return f"### {answer['title']}\n\n{table}\n\n{_machine(answer['machine'])}"
 
 
-PAGES: dict[str, Callable[[Answer], str]] = {
-    "docs/performance.md": figures,
-    "benchmarks/README.md": goals,
+# The real programs that README.md shows, and the ways to run them.
+SHOWN = (
+    "DETR's matcher, with gradients",
+    "soft-NMS of 200 boxes",
+    "an environment in a loop",
+    "a metric of scikit-learn",
+    "BLEU as a reward, with gradient",
+    "a progress line",
+    "words by a table, embedded",
+    "a sparse solve and its adjoint",
+    "a median for each row",
+    "k-means",
+)
+WAYS = ("graph mode", "stock jit", "hostcall")
+
+
+def milliseconds(answers: Mapping[str, Answer]) -> str:
+    """Return the table of README.md: the milliseconds a step of real programs, by each way."""
+    answer = answers["programs"]
+    costs = {row["name"]: row["cost"]["median"] for row in answer["rows"]}
+
+    def cell(program: str, way: str) -> str:
+        cost = costs.get(f"{program}, {way}")
+        return "error" if cost is None else f"{1e3 * cost:.2f}"
+
+    rows = [(program, *(cell(program, way) for way in WAYS)) for program in SHOWN]
+    return f"{_table(('milliseconds a step', *WAYS), rows)}\n\n{_machine(answer['machine'])}"
+
+
+def _of_each(section: Callable[[Answer], str]) -> Callable[[Mapping[str, Answer]], str]:
+    return lambda answers: "\n\n".join(filter(None, map(section, answers.values())))
+
+
+# What makes the figures of a page, and the question that it cannot do without.
+PAGES: dict[str, tuple[Callable[[Mapping[str, Answer]], str], str | None]] = {
+    "README.md": (milliseconds, "programs"),
+    "docs/performance.md": (_of_each(figures), None),
+    "benchmarks/README.md": (_of_each(goals), None),
 }
 
 
@@ -60,8 +96,16 @@ def rewritten(text: str, page: str, directory: Path) -> str:
             f"{page} has lost one of the two lines that the figures stand between. "
             f"Put them back, one below the other:\n{BEGIN}\n{END}"
         )
-    parts = [PAGES[page](answer) for answer in read_answers(directory).values()]
-    return before + "\n\n".join([BEGIN, *filter(None, parts), END]) + after
+    (make, question), answers = PAGES[page], read_answers(directory)
+    if question is not None and question not in answers:
+        return text
+    return before + "\n\n".join([BEGIN, make(answers), END]) + after
+
+
+def renew(page: str, directory: Path) -> None:
+    """Write the figures of a directory of answers into a page."""
+    path = ROOT / page
+    path.write_text(rewritten(path.read_text(encoding="utf-8"), page, directory), encoding="utf-8")
 
 
 def _compared(answer: Answer) -> list[Row]:

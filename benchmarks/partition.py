@@ -7,8 +7,8 @@ from functools import partial
 import numpy as np
 import tensorflow as tf
 
-from benchmarks.steps import Step, compiled, identity, quiet
 from benchmarks.report import Row, alone, at_most, beside
+from benchmarks.steps import Step, compiled, identity, quiet
 from benchmarks.timing import FULL, Effort, Samples, measure, measure_once_a_round
 from hostcall._compiler import kernel_hook
 

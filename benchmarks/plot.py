@@ -9,7 +9,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 from benchmarks import report, size
-from benchmarks.page import PAGES, ROOT, Answer, read_answers, rewritten
+from benchmarks.page import PAGES, ROOT, Answer, read_answers, renew
 
 # hostcall's own lines have strong colours. The colours differ in lightness, too.
 STYLES = {
@@ -86,8 +86,7 @@ def main() -> None:
         if name in answers:
             draw(answers[name], ROOT / "docs" / f"performance-{name}.svg")
     for page in PAGES:
-        text = (ROOT / page).read_text(encoding="utf-8")
-        (ROOT / page).write_text(rewritten(text, page, report.DIRECTORY), encoding="utf-8")
+        renew(page, report.DIRECTORY)
 
 
 if __name__ == "__main__":

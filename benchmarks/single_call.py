@@ -4,8 +4,8 @@ from functools import partial
 
 import tensorflow as tf
 
-from benchmarks.steps import Step, compiled, eager_step, identity, loop_of, numpy_step
 from benchmarks.report import Row, alone, at_most, at_most_more, beside
+from benchmarks.steps import Step, compiled, eager_step, identity, loop_of, numpy_step
 from benchmarks.timing import FULL, Effort, measure
 
 TITLE = "One call of a compiled function, on 4 floats"

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 import hostcall
 from benchmarks import jax_programs
+from benchmarks.report import Goal, Row, alone, at_least, at_most, beside
 from benchmarks.steps import (
     bare_borrowed,
     bare_with_result,
@@ -19,7 +20,6 @@ from benchmarks.steps import (
     numpy_step,
     written,
 )
-from benchmarks.report import Goal, Row, alone, at_least, at_most, beside
 from benchmarks.timing import FULL, Effort, Samples, measure
 
 TITLE = "One call with the identity, by size"

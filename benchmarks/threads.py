@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks import native_programs
+from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.steps import (
     add_one,
     add_one_to_tensor,
@@ -17,7 +18,6 @@ from benchmarks.steps import (
     in_graph,
     numpy_step,
 )
-from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.timing import FULL, Effort, Run, Samples, measure
 
 TITLE = "One call, where 1 thread or 8 make them, on 4 floats"

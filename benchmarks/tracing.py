@@ -4,8 +4,8 @@ import time
 
 import tensorflow as tf
 
-from benchmarks.steps import Step, identity, numpy_step
 from benchmarks.report import Row, alone, at_most, beside
+from benchmarks.steps import Step, identity, numpy_step
 from benchmarks.timing import FULL, Effort, Samples
 from benchmarks.without_callbacks import switched_off
 

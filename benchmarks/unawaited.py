@@ -6,8 +6,8 @@ import numpy as np
 import tensorflow as tf
 
 import hostcall
-from benchmarks.steps import Step, compiled, loop_of
 from benchmarks.report import Row, alone, at_most, beside
+from benchmarks.steps import Step, compiled, loop_of
 from benchmarks.timing import FULL, Effort, Run, measure, seconds_of_calls
 
 TITLE = "Steps of 10 ms, with a log of 5 ms"

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import hostcall
 from benchmarks import jax_programs
+from benchmarks.report import Row, alone, at_least, beside
 from benchmarks.steps import (
     bare_with_result,
     compiled,
@@ -14,7 +15,6 @@ from benchmarks.steps import (
     in_graph,
     numpy_step,
 )
-from benchmarks.report import Row, alone, at_least, beside
 from benchmarks.timing import FULL, Effort, Run, measure
 from benchmarks.tracing import chain_of
 

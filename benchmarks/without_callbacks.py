@@ -8,8 +8,8 @@ import tensorflow as tf
 
 import hostcall
 from benchmarks.partition import host
-from benchmarks.steps import Step, compiled, quiet
 from benchmarks.report import Row, about, alone, beside
+from benchmarks.steps import Step, compiled, quiet
 from benchmarks.timing import FULL, Effort, measure, measure_once_a_round
 
 TITLE = "Functions without script ops, hostcall on beside off"

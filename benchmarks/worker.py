@@ -12,8 +12,8 @@ from unittest import mock
 import tensorflow as tf
 
 import hostcall
-from benchmarks.steps import identity
 from benchmarks.report import Row, alone, beside
+from benchmarks.steps import identity
 from benchmarks.timing import FULL, Effort, measure
 
 # Only the builds of hostcall's developers have this module.

@@ -63,13 +63,14 @@ def matcher(part: Decorator) -> Function:
 
 def kept_softly(boxes: Array, scores: Array) -> Array:
     """Return the indices of the boxes that soft-NMS keeps, best first."""
-    scores, kept, overlap = scores.copy(), [], overlaps(boxes, boxes)
+    scores, overlap = scores.copy(), overlaps(boxes, boxes)
+    kept: list[int] = []
     while len(kept) < 50 and scores.max() > 0.05:
-        best = scores.argmax()
+        best = int(np.argmax(scores))
         kept.append(best)
         scores *= np.exp(-(overlap[best] ** 2) / 0.5)
         scores[best] = 0.0
-    return np.int32(kept)
+    return np.array(kept, np.int32)
 
 
 def soft_nms(part: Decorator) -> Function:
@@ -153,11 +154,13 @@ def distances(masks: Array) -> Array:
 
 
 def boundary_loss(part: Decorator) -> Function:
-    """Build the boundary loss of a segmentation, by SciPy's distance transform, and its gradient."""
+    """Build a boundary loss, by the distance transform of SciPy, and its gradient."""
 
     @part
     def loss_of(logits: Any, distance: Any) -> Any:
-        return tf.reduce_mean(tf.sigmoid(logits) * distance) + tf.reduce_mean(tf.nn.softplus(logits))
+        return tf.reduce_mean(tf.sigmoid(logits) * distance) + tf.reduce_mean(
+            tf.nn.softplus(logits)
+        )
 
     def step(logits: Any, masks: Any) -> Any:
         distance = tf.numpy_function(distances, [masks], tf.float32, stateful=False)

@@ -12,7 +12,7 @@ LIMIT, BATCH, SEEN = 30, 32, 8
 
 
 class Corridor:
-    """A corridor in which one walks to the left (0) or to the right (1), from place 0 to place 5."""
+    """A corridor in which one walks to the left (0) or right (1), from place 0 to place 5."""
 
     def reset(self) -> Array:
         self.place, self.time = 0, 0
@@ -75,7 +75,7 @@ def episode(part: Decorator) -> Function:
     return train
 
 
-KEPT = ((tf.float32, [2]), (tf.int32, []), (tf.float32, []))
+KEPT: tuple[tuple[tf.DType, list[int]], ...] = ((tf.float32, [2]), (tf.int32, []), (tf.float32, []))
 
 
 def acted(state: Array, actions: Array) -> tuple[Array, Array]:

@@ -66,4 +66,6 @@ def corners(*shape: int, seed: int = 0) -> tf.Tensor:
     """Return boxes (y0, x0, y1, x1) in an image of 512 x 512."""
     random = np.random.default_rng(seed)
     low = random.uniform(0, 448, (*shape, 2))
-    return tf.constant(np.concatenate([low, low + random.uniform(8, 64, low.shape)], -1), tf.float32)
+    return tf.constant(
+        np.concatenate([low, low + random.uniform(8, 64, low.shape)], -1), tf.float32
+    )

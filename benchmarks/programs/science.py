@@ -14,7 +14,7 @@ import tensorflow as tf
 from benchmarks.programs.program import Decorator, Function, Program, draws
 from benchmarks.steps import Array
 
-PLACES, ANGLES = 16, 8
+PLACES, ANGLES = 16, 4
 
 
 def with_gradient(
@@ -42,7 +42,9 @@ def energy(angles: Array) -> Array:
     """Return the energy of a circuit of two qubits, by rotations and controlled flips."""
     state = np.eye(4)[0]
     for first, second in angles.reshape(-1, 2):
-        turns = [np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]) for a in (first, second)]
+        turns = [
+            np.array([[np.cos(a), -np.sin(a)], [np.sin(a), np.cos(a)]]) for a in (first, second)
+        ]
         state = (np.kron(*turns) @ state)[[0, 1, 3, 2]]
     return np.asarray(state @ np.diag([1.0, -1.0, -1.0, 1.0]) @ state)
 
@@ -237,7 +239,9 @@ def programs() -> list[Program]:
     return [
         Program("a circuit in a loop of descents", circuit, (angles,)),
         Program("second derivatives of a circuit", second_derivatives, (angles,)),
-        Program("a sparse solve and its adjoint", sparse_solve, (tf.zeros(6, tf.float64), features)),
+        Program(
+            "a sparse solve and its adjoint", sparse_solve, (tf.zeros(6, tf.float64), features)
+        ),
         Program("an orbit by SciPy", integrated, (start, tf.zeros([10, 4], tf.float64))),
         Program("5 filters by NumPy, with gradients", filtered, (draws(64, 128), draws(128, 128))),
         Program("two point clouds, aligned", aligned, (draws(200, 3), draws(200, 3, seed=1))),

@@ -71,7 +71,7 @@ def row_by_row(part: Decorator) -> Function:
     return lambda rows: tf.map_fn(median, shifted(rows))
 
 
-def vectorized(part: Decorator) -> Function:
+def vectorized(_: Decorator) -> Function:
     """Build the gradients of each row, by a custom gradient under tf.vectorized_map."""
 
     @tf.custom_gradient
@@ -117,7 +117,7 @@ def centers(part: Decorator) -> Function:
     return step
 
 
-def scalar_loop(part: Decorator) -> Function:
+def scalar_loop(_: Decorator) -> Function:
     """Build a loop that asks a function of eager mode a hundred times."""
 
     def step(x: Any) -> Any:

@@ -17,7 +17,10 @@ WORDS = np.array([b"."] + [f"word{i}".encode() for i in range(199)])
 def bleu_of(words: list[bytes], reference: list[bytes]) -> float:
     logarithms = []
     for n in (1, 2):
-        counts = [collections.Counter(zip(*(s[i:] for i in range(n)))) for s in (words, reference)]
+        counts = [
+            collections.Counter(zip(*(s[i:] for i in range(n)), strict=False))
+            for s in (words, reference)
+        ]
         shared = sum((counts[0] & counts[1]).values())
         logarithms.append(math.log((shared + 0.01) / (counts[0].total() + 0.01)))
     brevity = min(0.0, 1.0 - len(reference) / max(len(words), 1))
@@ -136,7 +139,9 @@ def error_rate(part: Decorator) -> Function:
 
 def _sentences(seed: int) -> list[bytes]:
     random = np.random.default_rng(seed)
-    return [b" ".join(random.choice(WORDS[1:], random.integers(5, PLACES))) for _ in range(SENTENCES)]
+    return [
+        b" ".join(random.choice(WORDS[1:], random.integers(5, PLACES))) for _ in range(SENTENCES)
+    ]
 
 
 def programs() -> list[Program]:

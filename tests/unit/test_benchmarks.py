@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 import benchmarks
-from benchmarks import ON_GPU, QUESTIONS, compare, gpu, history, page, report
+from benchmarks import ON_GPU, QUESTIONS, compare, gpu, history, page, programs, report
+from benchmarks.programs.program import Program
 from benchmarks.report import Spread, about, at_least, at_most, at_most_more
 from benchmarks.timing import QUICK, Samples, measure
 from tests.gpu import found
 
 FILES = {path.stem for folder in benchmarks.__path__ for path in Path(folder).glob("*.py")}
+PACKAGES = {"programs"}
 HELPERS = {
     "__init__",
     "__main__",
@@ -25,8 +27,8 @@ HELPERS = {
     "native_programs",
     "page",
     "plot",
-    "programs",
     "report",
+    "steps",
     "timing",
 }
 
@@ -46,8 +48,16 @@ def test_question_answers_with_rows_that_name_their_peers(
     assert all(row.cost.low <= row.cost.median <= row.cost.high for row in rows)
 
 
+@pytest.mark.full_run("takes long: compiles each program twice")
+@pytest.mark.parametrize("program", programs.programs(), ids=lambda program: program.name)
+def test_real_programs_compute_the_same_by_each_way(program: Program) -> None:
+    wanted = program.in_graph()()
+    assert programs.agree(program.compiled()(), wanted)
+    assert programs.agree(program.by_hand()(), wanted)
+
+
 def test_every_file_is_a_question_or_a_helper() -> None:
-    assert {*QUESTIONS, *ON_GPU, *HELPERS} == FILES
+    assert {*QUESTIONS, *ON_GPU, *HELPERS} == FILES | PACKAGES
 
 
 @pytest.mark.parametrize("kinds", [("tensorflow",), ("jax",), ("tensorflow", "jax")])
@@ -139,7 +149,24 @@ def test_pages_get_ratios_between_their_two_marks(answers: Path, name: str, row:
 @pytest.mark.parametrize("name", page.PAGES)
 def test_pages_have_their_marks(answers: Path, name: str) -> None:
     text = (page.ROOT / name).read_text(encoding="utf-8")
-    assert "A loop" in page.rewritten(text, name, answers.parent)
+    written = page.rewritten(text, name, answers.parent)
+    assert text == written if name == "README.md" else "A loop" in written
+
+
+def test_readme_has_the_milliseconds_of_real_programs(answers: Path) -> None:
+    costs = {way: Samples([0.001 * cost]) for cost, way in enumerate(page.WAYS, start=1)}
+    del costs["stock jit"]
+    rows = [
+        report.alone(f"{one}, {way}", cost) for one in page.SHOWN for way, cost in costs.items()
+    ]
+    machine = json.loads(answers.read_text(encoding="utf-8"))["machine"]
+    report.write("programs", "Programs", rows, machine)
+    written = page.rewritten(f"{page.BEGIN}\n{page.END}\n", "README.md", answers.parent)
+    assert written.count("| 1.00 | error | 3.00 |\n") == len(page.SHOWN)
+
+
+def test_readme_shows_programs_that_there_are() -> None:
+    assert {*page.SHOWN} <= {program.name for program in programs.programs()}
 
 
 def test_page_without_the_marks_is_refused(answers: Path) -> None:
