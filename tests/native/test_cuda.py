@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hostcall_runtime import _runs
 from tests.support.native.frames import (
     DRIVER,
     INT32,
@@ -23,6 +22,7 @@ from tests.support.native.frames import (
     call_on_gpu,
     fake_gpu,
     native,
+    runs,
     runtime,
 )
 
@@ -98,9 +98,9 @@ SETTING: contextvars.ContextVar[str] = contextvars.ContextVar("SETTING", default
 def run() -> Iterator[int]:
     """A run whose starter has a setting."""
     number = -7
-    contextvars.copy_context().run(lambda: (SETTING.set("the starter's"), _runs.begin(number)))
+    contextvars.copy_context().run(lambda: (SETTING.set("the starter's"), runs.begin(number)))
     yield number
-    del _runs.runs[number]
+    del runs.runs[number]
 
 
 def test_calls_on_threads_of_the_pool_see_the_settings_of_the_starter(run: int) -> None:

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def load_file(name: str, path: Path) -> ModuleType:
-    """The extension module in a file, under a name."""
+    """The extension module in a file, under a name, of which nothing else may be loaded."""
     if name not in sys.modules:
         loader = importlib.machinery.ExtensionFileLoader(name, str(path))
         spec = importlib.util.spec_from_file_location(name, path, loader=loader)
@@ -26,7 +26,9 @@ def load_file(name: str, path: Path) -> ModuleType:
         module = importlib.util.module_from_spec(spec)
         loader.exec_module(module)
         sys.modules[name] = module
-    return sys.modules[name]
+    module = sys.modules[name]
+    assert module.__file__ == str(path), f"{name} is loaded from {module.__file__}"
+    return module
 
 
 def module_file(build: Path, part: str) -> Path:
