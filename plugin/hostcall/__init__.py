@@ -110,11 +110,41 @@ __all__ = [
 ]
 
 
+# The homes of the names that need TensorFlow. They are imported when they are asked for, since most
+# programs ask for few.
+_HOMES = {
+    "Bound": "_frontend.bind",
+    "CheckError": "_check.report",
+    "CheckReport": "_check.report",
+    "Explanation": "_explain.explanation",
+    "Finding": "_check.report",
+    "Inspection": "_inspect",
+    "allow": "_saving.functions",
+    "bind": "_frontend.bind",
+    "check": "_check.checking",
+    "configure": "_callbacks.settings",
+    "explain": "_explain.explaining",
+    "export": "_export.entry_points",
+    "inspect": "_inspect",
+    "load": "_export.entry_points",
+    "load_options": "_saving.pickled_functions",
+    "name_functions": "_saving.writing",
+    "partition_pass": "_compiler.graph_pass",
+    "provide": "_saving.functions",
+    "register": "_saving.functions",
+    "rewrite": "_compiler.graph_pass",
+    "save_options": "_saving.pickled_functions",
+    "scope": "_callbacks.requested_routes",
+    "serving_library": "_versions",
+}
+
+
 def __getattr__(name: str) -> object:
     """Return a public name that needs TensorFlow, and import TensorFlow for it."""
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found: object = getattr(_importlib.import_module("hostcall._with_tensorflow"), name)
+    _activate()
+    found: object = getattr(_importlib.import_module(f"hostcall.{_HOMES[name]}"), name)
     globals()[name] = found
     return found
 
