@@ -84,6 +84,7 @@ preload = LD_PRELOAD="$$($(CXX) -print-file-name=$(1)) $$($(CXX) -print-file-nam
 ASAN := HOSTCALL_BUILD=build/asan $(call preload,libasan.so) PYTHONMALLOC=malloc \
   ASAN_OPTIONS=allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
   LSAN_OPTIONS=print_suppressions=0:suppressions=$(CURDIR)/tests/native/lsan.supp
+# GCC 12's ThreadSanitizer fails where newer kernels put memory at random.
 TSAN := HOSTCALL_BUILD=build/tsan $(call preload,libtsan.so) \
   TSAN_OPTIONS=die_after_fork=0:halt_on_error=1:allocator_may_return_null=1:suppressions=$(CURDIR)/tests/native/tsan.supp
 PYTEST := $(BIN)/python -m pytest -q -p no:cacheprovider
@@ -188,7 +189,7 @@ sanitize: $(BUILT) build/asan/built build/tsan/built  ## Test the runtime with s
 	@echo "The same in a process with TensorFlow, where leaks are not looked for"
 	@$(ASAN) ASAN_OPTIONS=detect_leaks=0 $(PYTEST) -p tests.support.native.frames tests/unit/runtime/test_runtime.py
 	@echo "ThreadSanitizer"
-	@$(TSAN) $(PYTEST) --noconftest tests/native
+	@$(TSAN) setarch --addr-no-randomize $(PYTEST) --noconftest tests/native
 
 fuzz: build/asan/built  ## Call the runtime, and the workers' client, with random data for FUZZ_SECONDS (60)
 	@$(ASAN) $(BIN)/python -m tests.support.native.fuzz $(FUZZ_SECONDS)
