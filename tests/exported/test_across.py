@@ -1,7 +1,5 @@
 """Exported programs compute the same in a process without TensorFlow, whole and partitioned."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Exported programs that are missing, damaged or made up: errors, never a crash."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """hostcall.export and hostcall.load: what a program computes, eagerly, in graphs and compiled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """hostcall.export: what cannot be exported, and what the errors say of it."""
 
-from __future__ import annotations
-
 import functools
 import importlib.machinery
 import sys

@@ -1,7 +1,5 @@
 """hostcall_mlir.load(partitioned=True, device=...), on devices that stand in for accelerators."""
 
-from __future__ import annotations
-
 import functools
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Tests of the programs that hostcall.load returns: arguments, errors and lifetime."""
 
-from __future__ import annotations
-
 import gc
 import re
 import shutil

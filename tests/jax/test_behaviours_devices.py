@@ -1,7 +1,5 @@
 """Tests that our callbacks keep the promises of JAX's own on several devices."""
 
-from __future__ import annotations
-
 import functools
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Tests that our callbacks keep the promises of JAX's own about runs, threads and lifetimes."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from typing import Any

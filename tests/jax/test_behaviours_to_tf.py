@@ -1,7 +1,5 @@
 """JAX's own callbacks do in TensorFlow, by hostcall.jax.to_tf, what they do in JAX."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Tests that our callbacks keep the promises of JAX's own about arguments and results."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """hostcall.jax.call: values, structures, transformations."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import functools
 import threading

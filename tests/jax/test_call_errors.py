@@ -1,7 +1,5 @@
 """hostcall.jax.call: what is said of what goes wrong."""
 
-from __future__ import annotations
-
 import functools
 import re
 from typing import Any

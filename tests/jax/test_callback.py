@@ -1,7 +1,5 @@
 """hostcall.callback: one object, called from TensorFlow and from JAX."""
 
-from __future__ import annotations
-
 import collections
 import threading
 from typing import Any

@@ -3,8 +3,6 @@
 The large programs have as many and as large values as XLA wants for its own threads.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """hostcall.jax.call in programs for NVIDIA GPUs, as far as that can be seen without one."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

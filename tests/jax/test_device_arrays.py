@@ -2,8 +2,6 @@
 without one, for GPUs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """hostcall.jax and the frameworks: without JAX, and in every order of imports."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """hostcall.jax leaves TensorFlow alone until that is imported, and works in it from then on."""
 
-from __future__ import annotations
-
 from tests.support.jax.helpers import run_python
 from tests.support.versions import reads_programs_of_jax
 

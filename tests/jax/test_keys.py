@@ -1,7 +1,5 @@
 """Random keys as arguments and results: functions get their data, and programs get keys."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """Calls without results in programs that are differentiated: made as `jax.debug.callback` is."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`hostcall.map` and `retries=` in JAX programs."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """hostcall.native in JAX programs, which call it without Python."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import weakref

@@ -1,7 +1,5 @@
 """hostcall.jax under `jax.no_tracing`: what was traced runs, and nothing else is traced."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -3,8 +3,6 @@
 The functions wait for one another, so that a program whose calls do not overlap fails.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import re
 import threading

@@ -1,7 +1,5 @@
 """Random programs: values, calls and their order are those of the same program in Python."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,7 +1,5 @@
 """hostcall.record and hostcall.replay of JAX programs."""
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Compiled programs with calls in bytes: refused where the bytes are made."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

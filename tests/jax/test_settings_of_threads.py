@@ -1,7 +1,5 @@
 """A call sees the settings of who started its program, on whatever thread it runs."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextvars
 import threading

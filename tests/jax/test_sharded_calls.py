@@ -1,7 +1,5 @@
 """`sharding=` of hostcall.jax.call: one call with whole arrays, or one for each part of them."""
 
-from __future__ import annotations
-
 import functools
 import json
 from typing import Any

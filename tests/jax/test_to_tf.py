@@ -1,7 +1,5 @@
 """hostcall.jax.to_tf: JAX functions with callbacks in TensorFlow programs."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable
 from typing import Any

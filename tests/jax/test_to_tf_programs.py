@@ -1,7 +1,5 @@
 """hostcall.jax.to_tf: order, variables, tapes and threads of the TensorFlow programs around it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """hostcall.jax with a JAX that was not tried: it says so, and leaves alone what has changed."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """hostcall.jax in an environment without TensorFlow: `make test-jax` has one."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import ctypes
 import importlib

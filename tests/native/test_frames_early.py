@@ -1,7 +1,5 @@
 """Calls that go on while their program does: the handlers that begin them and take the results."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Calls that the devices of a program make together: one for each shard, and all end at once."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The handler of native code, called with frames made by hand; Python answers some calls."""
 
-from __future__ import annotations
-
 import gc
 import struct
 import threading

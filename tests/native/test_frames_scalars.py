@@ -1,7 +1,5 @@
 """Lone values, which callbacks return for results of rank 0."""
 
-from __future__ import annotations
-
 import collections
 from typing import Any
 

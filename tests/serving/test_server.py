@@ -1,7 +1,5 @@
 """libhostcall_serving.so: a C program computes what Python computes, and says what is wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random

@@ -1,7 +1,5 @@
 """A worker process and its protocol: values, errors, health, and who may connect."""
 
-from __future__ import annotations
-
 import os
 import socket
 import stat

@@ -1,7 +1,5 @@
 """The client in C++ with real workers: values, threads, limits, and workers that die."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

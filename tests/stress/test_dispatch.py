@@ -1,7 +1,5 @@
 """JAX programs whose callbacks compute with JAX come to an end, whoever waits for them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any

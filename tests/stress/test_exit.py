@@ -4,8 +4,6 @@ It ends when the test has returned. `template.py` forks for each of these proces
 TensorFlow has run anything.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import itertools

@@ -1,7 +1,5 @@
 """Forks of a process that has imported hostcall: the rule is in docs/sharp-bits.md."""
 
-from __future__ import annotations
-
 import faulthandler
 import functools
 import gc

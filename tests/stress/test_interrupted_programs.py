@@ -1,7 +1,5 @@
 """Ctrl-C ends a program at once, wherever its calls run."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

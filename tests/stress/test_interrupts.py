@@ -5,8 +5,6 @@ thread runs the callback and the main thread waits in TensorFlow, the program go
 and KeyboardInterrupt comes then.
 """
 
-from __future__ import annotations
-
 import functools
 import gc
 import os

@@ -1,7 +1,5 @@
 """Workers of executors that are killed: nothing hangs, and no stateful call runs twice."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import functools
 import multiprocessing

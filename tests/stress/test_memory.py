@@ -1,7 +1,5 @@
 """A process does not grow with the programs that it compiles, nor with the functions it calls."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc

@@ -1,7 +1,5 @@
 """Callbacks that overrun their declared time: an error, and no harm done."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from collections.abc import Callable, Iterator

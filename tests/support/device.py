@@ -7,8 +7,6 @@ accelerator: XLA compiles all that runs on it, and its memory is its own as far 
 takes it for one (`tests/support/fake_gpu.py`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from typing import Any

@@ -1,7 +1,5 @@
 """Functions that raise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

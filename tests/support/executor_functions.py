@@ -1,7 +1,5 @@
 """Functions for other processes in the tests of executors; without TensorFlow's slow import."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Executors of all kinds, each with a single worker but for Dask, which has two."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import functools
 import multiprocessing

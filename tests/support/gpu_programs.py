@@ -5,8 +5,6 @@ is a function without arguments; `tests/e2e/test_gpu_programs.py` reads what com
 "" for each that held, or how it did not.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import traceback

@@ -1,7 +1,5 @@
 """Helpers of the tests of gradients: functions that count, ways to wrap them, places for a tape."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

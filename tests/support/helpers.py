@@ -1,7 +1,5 @@
 """Helpers that several test files share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

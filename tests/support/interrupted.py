@@ -3,8 +3,6 @@
 The process prints how many seconds it has taken to come back, and whether it works afterwards.
 """
 
-from __future__ import annotations
-
 import concurrent.futures
 import functools
 import os

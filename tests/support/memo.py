@@ -1,7 +1,5 @@
 """Helpers that the tests of `memo=` share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -5,8 +5,6 @@ and no numbers of executions, pictures or times, so that it changes only where i
 `make notebooks` runs all of them, and writes what they print.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

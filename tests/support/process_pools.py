@@ -1,7 +1,5 @@
 """Pools of processes for tests of executors, which end with the module that makes them."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import multiprocessing
 

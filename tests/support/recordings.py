@@ -1,7 +1,5 @@
 """Programs that are recorded and replayed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

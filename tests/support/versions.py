@@ -1,7 +1,5 @@
 """Marks of tests for older versions of TensorFlow, which lack features: see docs/versions.md."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

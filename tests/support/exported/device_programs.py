@@ -5,8 +5,6 @@ which JAX takes for a platform of its own, so that arrays have to be copied betw
 takes neither for a device whose programs can call back.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """TensorFlow functions that are exported."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Exported programs that are made without TensorFlow: of StableHLO, and of JAX functions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any

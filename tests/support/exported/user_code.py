@@ -1,7 +1,5 @@
 """Python functions that exported programs call by their names; without TensorFlow."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -3,8 +3,6 @@
 It also keeps a cache on disk, which programs with callbacks must stay out of.
 """
 
-from __future__ import annotations
-
 import collections
 import functools
 import json

@@ -1,7 +1,5 @@
 """Programs with calls in a process that keeps a cache on disk: which of them it finds there."""
 
-from __future__ import annotations
-
 import functools
 import json
 import sys

@@ -1,7 +1,5 @@
 """Helpers that the tests of hostcall.jax share."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 A check returns what it has found. What must hold of it stands in `tests/jax/test_sharded_calls.py`.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import sys

@@ -1,7 +1,5 @@
 """All attributes and registries of JAX, to tell what an import changes of them."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys

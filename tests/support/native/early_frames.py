@@ -1,7 +1,5 @@
 """Calls that begin early, with call frames made by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -7,8 +7,6 @@ and the exit status is 1. One thread and the same seed make the same calls again
 """
 # ruff: noqa: T201 - it prints its report
 
-from __future__ import annotations
-
 import collections
 import random
 import sys

@@ -1,7 +1,5 @@
 """Arrays on the GPU that there is not, as libraries like CuPy, Numba and Torch have them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Calls that devices make together, with call frames made by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any

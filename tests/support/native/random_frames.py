@@ -1,7 +1,5 @@
 """Random call frames for the fuzzer, and what has to come of each."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import random

@@ -1,7 +1,5 @@
 """Results of the fuzzer's callbacks: right ones in odd forms, and wrong ones of all sorts."""
 
-from __future__ import annotations
-
 import array
 import random
 from collections.abc import Callable

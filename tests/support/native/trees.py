@@ -1,7 +1,5 @@
 """Other sources of hostcall than these, with extension modules of their own, in a process."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil

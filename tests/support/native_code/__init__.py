@@ -1,7 +1,5 @@
 """Native code for tests, compiled when it is first wanted."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import shutil

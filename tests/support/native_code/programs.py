@@ -1,7 +1,5 @@
 """Programs that call native code."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from typing import Any

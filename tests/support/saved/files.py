@@ -1,7 +1,5 @@
 """Files of all kinds that name Python functions, for `hostcall.inspect`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

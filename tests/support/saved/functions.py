@@ -1,7 +1,5 @@
 """The functions of models that are saved: the module that other processes import."""
 
-from __future__ import annotations
-
 import collections
 import os  # a file must not reach it through this module
 from os import system  # noqa: F401

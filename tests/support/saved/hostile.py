@@ -1,7 +1,5 @@
 """A SavedModel whose bits are flipped, and one that names what nobody should call."""
 
-from __future__ import annotations
-
 import json
 import random
 import sys

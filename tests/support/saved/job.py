@@ -1,7 +1,5 @@
 """Programs of the coordinator of a job, whose Python functions run on workers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

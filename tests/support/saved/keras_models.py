@@ -1,7 +1,5 @@
 """Keras models that are exported or saved, and loaded as layers and by `saved_model_cli`."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models that one process saves and another one loads, and what they compute."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """The training of each worker of a MultiWorkerMirroredStrategy, and the same in one process."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

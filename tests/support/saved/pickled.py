@@ -1,7 +1,5 @@
 """A model whose functions have no names: one process saves it with pickles, others load it."""
 
-from __future__ import annotations
-
 import functools
 import json
 import shutil

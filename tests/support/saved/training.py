@@ -1,7 +1,5 @@
 """Models that are trained, saved, loaded, trained further, saved again, and frozen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

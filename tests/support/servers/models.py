@@ -1,7 +1,5 @@
 """The models that are served; run with folders to write them to, and for what they compute."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

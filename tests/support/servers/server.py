@@ -1,7 +1,5 @@
 """The C program that serves, the saved models that it serves, and what they need."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """Functions that the workers of the tests call."""
 
-from __future__ import annotations
-
 import os
 import threading
 from typing import Any

@@ -1,7 +1,5 @@
 """The client of workers in C++, as the module `_worker_client`. It knows no TensorFlow."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Functions for processes of `multiprocessing`, which finds them by their module's name."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Python processes of their own, for what may hang, end the process or need memory to itself."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import inspect

@@ -1,7 +1,5 @@
 """Programs of one callback or several, in the ways in which TensorFlow may call them."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable
 from typing import Any

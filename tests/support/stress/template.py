@@ -4,8 +4,6 @@ The child ends by itself, as any Python process does. A new process would take f
 import the same. TensorFlow may be forked as long as it has run nothing.
 """
 
-from __future__ import annotations
-
 import atexit
 import dataclasses
 import gc
