@@ -42,12 +42,6 @@ class Wrapped:
         return self.array
 
 
-@each_flavour
-def test_scalars(flavour: Any) -> None:
-    program = jax.jit(lambda x: flavour(lambda v: v + np.float32(1), x, x))
-    assert_same(np.asarray(program(np.float32(2))), np.float32(3))
-
-
 @each_mode
 @each_other_dtype
 def test_all_values_of_small_dtypes(mode: Any, dtype: Any) -> None:

@@ -62,23 +62,6 @@ def test_calls_do_not_overlap(program: Any, way: Any, x: Any) -> None:
 
 
 @each_way
-def test_scratch_memory_is_safe(way: Any) -> None:
-    class Simulator:
-        def run(self, x: Any) -> Any:
-            self.state = np.array(x)
-            for _ in range(3):
-                threading.Event().wait(0.0005)  # lets other threads in, as a step in C does
-                self.state = self.state * 2
-            return self.state
-
-    simulator = Simulator()
-    program = jax.jit(several(way(simulator.run)))
-    for _ in range(3):
-        for i, result in enumerate(program(LARGE)):
-            np.testing.assert_array_equal(result, 8 * (LARGE + i))
-
-
-@each_way
 def test_calls_of_a_small_program_run_on_its_thread(way: Any) -> None:
     threads = set()
 

@@ -92,10 +92,3 @@ def test_what_is_refused() -> None:
     for options, text in refused:
         with pytest.raises(ValueError, match=text):
             call(double, X, X, **options)
-
-
-def test_programs_for_gpus_are_those_for_cpus() -> None:
-    traced = jax.jit(lambda x: on_device(double, x)).trace(X)
-    for platform in ("cpu", "cuda"):
-        text = traced.lower(lowering_platforms=(platform,)).as_text()
-        assert text.count("custom_call @hostcall(") == 1

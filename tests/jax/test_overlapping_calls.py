@@ -19,7 +19,7 @@ import hostcall
 import hostcall.jax
 from hostcall_runtime import prepared
 from tests.support.jax.helpers import X, failure, struct
-from tests.support.threads import PATIENCE, in_threads, meeting
+from tests.support.threads import PATIENCE, meeting
 
 W = jnp.arange(16, dtype=jnp.float32).reshape(4, 4)
 
@@ -255,36 +255,6 @@ def test_nothing_is_left_of_a_program_that_fails_before_results_are_taken() -> N
         assert prepared().count_early_calls() == 0
         assert ended.wait(PATIENCE)
         ended.clear()
-
-
-def test_another_run_that_ends_takes_nothing_away() -> None:
-    begun, go_on = threading.Event(), threading.Event()
-
-    def wait(x: Any) -> Any:
-        begun.set()
-        assert go_on.wait(PATIENCE)
-        return x
-
-    slow = jax.jit(lambda x: pure(wait)(x) + pure(wait)(x + 1))
-    quick = jax.jit(lambda x: pure(np.sort)(x) + pure(np.sort)(-x))
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(slow, X)
-        assert begun.wait(PATIENCE)
-        quick(X).block_until_ready()
-        go_on.set()
-        np.testing.assert_array_equal(waiting.result(PATIENCE), 2 * X + 1)
-
-
-def test_programs_on_many_threads_keep_their_results_apart() -> None:
-    double = pure(lambda x: x + x)
-    program = jax.jit(lambda x: double(x) - double(x + 1) + double(3 * x))
-
-    def work(number: int) -> None:
-        for i in range(50):
-            x = jnp.array([number, i], jnp.float32)
-            np.testing.assert_array_equal(program(x), 6 * x - 2)
-
-    in_threads(8, work)
 
 
 def test_a_nested_program_has_calls_that_overlap() -> None:

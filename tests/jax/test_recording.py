@@ -13,23 +13,10 @@ import tensorflow as tf
 
 import hostcall
 import hostcall.jax
+from tests.support.recordings import Machine
 from tests.support.versions import reads_programs_of_jax
 
 X = jnp.array([1.0, -0.0, 3.0])
-
-
-class Machine:
-    """A machine that functions need, until the machine is taken away."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.is_there = True
-
-    def use(self) -> np.float32:
-        if not self.is_there:
-            raise AssertionError("a function was called in a replay")
-        self.count += 1
-        return np.float32(self.count)
 
 
 @pytest.fixture

@@ -1,9 +1,10 @@
 """A call sees the settings of who started its program, on whatever thread it runs."""
 
 import concurrent.futures
+import contextlib
 import contextvars
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -33,26 +34,20 @@ def seen() -> Any:
     ]
 
 
-class Settings:
-    """Makes other settings for its block."""
-
-    def __enter__(self) -> None:
-        self._token = VARIABLE.set("something")
-        self._managers = [
-            jax.enable_x64(True),
-            jax.default_matmul_precision("float32"),
-            jax.default_device(jax.devices()[0]),
-            jax.debug_nans(True),
-            jax.log_compiles(True),
-            np.errstate(divide="ignore"),
-        ]
-        for manager in self._managers:
-            manager.__enter__()
-
-    def __exit__(self, *_: Any) -> None:
-        for manager in reversed(self._managers):
-            manager.__exit__(None, None, None)
-        VARIABLE.reset(self._token)
+@contextlib.contextmanager
+def settings() -> Iterator[None]:
+    """Makes other settings for a block."""
+    token = VARIABLE.set("something")
+    with (
+        jax.enable_x64(True),
+        jax.default_matmul_precision("float32"),
+        jax.default_device(jax.devices()[0]),
+        jax.debug_nans(True),
+        jax.log_compiles(True),
+        np.errstate(divide="ignore"),
+    ):
+        yield
+    VARIABLE.reset(token)
 
 
 class Looking:
@@ -107,9 +102,9 @@ def test_calls_see_what_the_starter_sees(make: Any) -> None:
     look = Looking()
     usual = seen()
     program = jax.jit(make(look))
-    for settings in (Settings, None, Settings):
+    for around in (settings, contextlib.nullcontext, settings):
         look.seen.clear()
-        with settings() if settings else np.errstate():
+        with around():
             expected = seen()
             for _ in range(3):
                 jax.block_until_ready(program(X, LARGE))
@@ -138,7 +133,7 @@ def test_a_program_that_a_call_starts_sees_them() -> None:
     look = Looking()
     inner = jax.jit(concurrent_calls(look))
     outer = jax.jit(concurrent_calls(lambda x: np.asarray(inner(x, LARGE)[0])))
-    with Settings():
+    with settings():
         expected = seen()
         jax.block_until_ready(outer(X, LARGE))
     assert look.seen == [expected] * 16

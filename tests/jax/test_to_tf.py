@@ -93,30 +93,6 @@ def test_all_kinds_of_callbacks(mode: Any, capfd: Any) -> None:
 
 
 @each_mode
-def test_loops_and_branches(mode: Any) -> None:
-    log: list[int] = []
-
-    def note(i: Any) -> None:
-        io_callback(lambda i: log.append(int(i)), None, i, ordered=True)
-
-    def in_jax(x: Any) -> Any:
-        x = jax.lax.fori_loop(0, 3, lambda i, x: [note(i), sin(x)][1], x)
-        return jax.lax.cond(x[1] > 0, lambda x: [note(10), x][1], lambda x: [note(-1), -x][1], x)
-
-    def program(x: Any) -> Any:
-        x = to_tf(in_jax)(x)
-        for _ in tf.range(2):
-            x = to_tf(sin)(x)
-        return tf.cond(x[1] > 0, lambda: to_tf(cos)(x), lambda: x)
-
-    expected = X
-    for _ in range(5):
-        expected = np.sin(expected)
-    np.testing.assert_allclose(mode(program)(tf.constant(X)), np.cos(expected), rtol=1e-6)
-    assert log == [0, 1, 2, 10]
-
-
-@each_mode
 def test_gradients(mode: Any) -> None:
     def function(x: Any, n: Any) -> Any:
         return sin(x) * n, n

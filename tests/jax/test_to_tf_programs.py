@@ -11,7 +11,6 @@ from jax.experimental import io_callback
 
 import hostcall.jax
 from tests.support.helpers import MODES, jitted
-from tests.support.threads import in_threads
 from tests.support.versions import reads_programs_of_jax
 
 pytestmark = reads_programs_of_jax
@@ -91,25 +90,6 @@ def test_a_callback_has_tapes_of_its_own(mode: Any) -> None:
         with tf.GradientTape() as tape:  # of the caller's, which sees nothing of it
             np.testing.assert_array_equal(program(tf.constant(X)), 3 * X * X)
         assert tape.watched_variables() == ()
-
-
-@pytest.mark.parametrize("elements", [4, 100_000])
-@each_mode
-def test_callbacks_that_run_programs_on_many_threads(mode: Any, elements: int) -> None:
-    inner = jitted(lambda x: tf.reduce_sum(tf.sin(x) ** 2 + tf.cos(x) ** 2))
-
-    def ones(x: Any) -> Any:
-        return np.full_like(x, inner(tf.constant(x)).numpy() / x.size)
-
-    program = mode(to_tf(lambda x: hostcall.jax.call(ones, x, x) + hostcall.jax.call(ones, x, x)))
-    x = tf.constant(np.linspace(0, 1, elements, dtype=np.float32))
-    program(x)
-
-    def run(_: int) -> None:
-        for _ in range(5):
-            np.testing.assert_allclose(program(x), np.full(elements, 2.0), rtol=1e-3)
-
-    in_threads(8, run)
 
 
 def test_a_saved_model_is_refused(tmp_path: Any) -> None:
