@@ -238,18 +238,3 @@ def test_exceptions(error: BaseException, foreign: bool) -> None:
 
     done = call(Target(fail), [X], [Buffer.result((2, 3))], foreign=foreign)
     assert_fails(done, done.code or -1, type(error).__name__)
-
-
-@pytest.mark.parametrize("wanted", [0, 1, 2, 3])
-@pytest.mark.parametrize("returned", [0, 1, 2, 3])
-@pytest.mark.parametrize("kind", [list, tuple])
-def test_as_many_values_as_results(kind: type, returned: int, wanted: int) -> None:
-    values = kind([np.ones([2, 3], np.float32)] * returned)
-    done = call(Target(lambda: values), [], [Buffer.result((2, 3))] * wanted)
-    if returned == wanted:
-        assert done.code == 0
-    elif wanted == 1 and values == []:
-        assert_fails(done, INVALID_ARGUMENT, "shape (0,)")  # one value, which is empty
-    else:
-        text = f"returns {returned} values, but expects to see {wanted} values"
-        assert_fails(done, INVALID_ARGUMENT, text)

@@ -73,16 +73,6 @@ def test_c_functions(token: bool, foreign: bool) -> None:
 
 
 @both_threads
-def test_pointers_to_nothing_are_null(foreign: bool) -> None:
-    look = c_function("look", 4, takes_sizes=True)
-    seen = Buffer.result((4,), np.int32)
-    for shape in ((2, 3), (0, 3)):
-        operand = Buffer.of(np.zeros(shape, np.float64))
-        done = call_native(look, [operand], [seen], foreign=foreign)
-        assert done.array().tolist() == [0 in shape, 0, *shape]
-
-
-@both_threads
 def test_a_status_is_an_error(foreign: bool) -> None:
     status = c_function("status", 1, returns_status=True)
     for value in (0, 1, -7):
@@ -257,21 +247,6 @@ def test_code_that_comes_and_goes_while_threads_call_it() -> None:
     assert [owner for owner in owners if owner() is not None] == []
 
 
-def test_calls_are_counted() -> None:
-    status = c_function("status", 1, returns_status=True)
-    runtime.collect_stats(True)
-    try:
-        for value in (0, 3):
-            call_native(status, [Buffer.of(np.int32(value))])
-        rows = {label: row for label, *row in runtime.stats(True)}
-    finally:
-        runtime.collect_stats(False)
-    calls, errors, waiting, function, copying, size = rows["the C function status"]
-    assert (calls, errors, waiting, copying) == (2, 1, 0, 0)
-    assert function > 0
-    assert size == 4
-
-
 def test_nothing_leaks_of_calls() -> None:
     numbers = [c_function("status", 1, returns_status=True), scale(fails=True)]
     for number in numbers * 10:
@@ -294,26 +269,6 @@ def add_one() -> Iterator[int]:
 def answered(number: int, answer: Answer | None, foreign: bool = False) -> Outcome:
     runtime.answer_native(number, answer)
     return call_native(number, [Buffer.of(X)], [Buffer.result((3,))], foreign=foreign)
-
-
-@both_threads
-def test_python_answers_or_calls_the_code(add_one: int, foreign: bool) -> None:
-    seen: list[Any] = []
-
-    def run_it(args: list[Any], run: Callable[[], Any]) -> Any:
-        results = run()
-        seen.append((args, results))
-        return [results[0] * 100]  # without effect: the native code has written the result
-
-    done = answered(add_one, run_it, foreign)
-    np.testing.assert_array_equal(done.array(), X + 1)
-    [([given], [result])] = seen
-    np.testing.assert_array_equal(given, X)
-    np.testing.assert_array_equal(result, X + 1)
-    done = answered(add_one, lambda args, run: [args[0] * 5], foreign)
-    np.testing.assert_array_equal(done.array(), X * 5)
-    done = answered(add_one, None, foreign)
-    np.testing.assert_array_equal(done.array(), X + 1)
 
 
 @both_threads
@@ -358,31 +313,6 @@ def test_the_code_runs_once_and_within_the_call(add_one: int) -> None:
     np.testing.assert_array_equal(done.array(), X)
     with pytest.raises(RuntimeError, match="can be made once, in the call"):
         kept[1]()
-
-
-@both_threads
-def test_errors_of_the_code_are_the_programs(foreign: bool) -> None:
-    told: list[str] = []
-
-    def run_it(args: list[Any], run: Callable[[], Any]) -> Any:
-        try:
-            return run()
-        except RuntimeError as error:
-            told.append(str(error))
-            return 9, "something else"
-
-    status = c_function("status", 1, returns_status=True)
-    plain = call_native(status, [Buffer.of(np.int32(7))], foreign=foreign)
-    runtime.answer_native(status, run_it)
-    done = call_native(status, [Buffer.of(np.int32(7))], foreign=foreign)
-    assert (done.code, done.message) == (plain.code, plain.message)
-    fails = scale(fails=True)
-    plain = call_native(fails, [Buffer.of(X)], [Buffer.result((3,))], foreign=foreign)
-    runtime.answer_native(fails, run_it)
-    done = call_native(fails, [Buffer.of(X)], [Buffer.result((3,))], foreign=foreign)
-    assert (done.code, done.message) == (plain.code, plain.message)
-    assert len(told) == 2
-    assert all(told)
 
 
 def test_owners_and_answers_are_let_go(add_one: int) -> None:

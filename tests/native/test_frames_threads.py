@@ -136,17 +136,6 @@ def test_callbacks_call_the_handler_again(call_there: Call, foreign: bool) -> No
     assert done.array() == 30
 
 
-def test_threads_that_a_callback_starts_and_waits_for() -> None:
-    inner = Target(lambda x: x + 1)
-
-    def outer(x: Any) -> Any:
-        done = together(4, lambda _: call(inner, [Buffer.of(x)], [Y], foreign=True).array())
-        return sum(done)
-
-    done = together(4, lambda _: call(Target(outer), [X], [Y], foreign=True))
-    assert [one.array()[1] for one in done] == [8] * 4
-
-
 def test_targets_come_and_go_while_others_are_called() -> None:
     size = runtime.size()
     steady = [Target(lambda x: -x)]
@@ -282,14 +271,6 @@ def test_a_call_that_fails_gives_its_turn_back() -> None:
     for foreign in (False, True):
         assert "no such sensor" in call(failing, [X], [Y], foreign=foreign, run=3).message
         assert call(right, [X], [Y], foreign=foreign, run=3).array()[0] == 1
-
-
-def test_a_call_runs_another_program() -> None:
-    def outer(x: Any) -> Any:
-        return call(inner, [Buffer.of(x)], [Y], foreign=True, run=2).array()
-
-    inner = Target(lambda x: x + 1)
-    assert call(Target(outer), [X], [Y], foreign=True, run=1).array()[0] == 1
 
 
 FORK = """

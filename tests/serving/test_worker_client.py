@@ -80,17 +80,6 @@ def test_large_results_grow_the_arena(worker: WorkerProcess) -> None:
     call_doubled(client, np.arange(6_000_000, dtype=np.float32))
 
 
-def test_many_threads_share_a_client(worker: WorkerProcess) -> None:
-    client = to(worker, CALLS=5)
-
-    def run(number: int) -> None:
-        for size in range(1, 50):
-            call_doubled(client, np.full(size, number + size, np.float32))
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(run, range(16)))
-
-
 def test_errors_are_those_of_the_worker(worker: WorkerProcess) -> None:
     client = to(worker)
     outcome = client.call(token("fail"), [X], [np.float32])
