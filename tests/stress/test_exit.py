@@ -240,16 +240,6 @@ def test_a_call_that_drops_what_a_gradient_kept() -> None:
 
 
 @in_template
-def test_a_call_that_drops_a_result() -> None:
-    def square(x: tf.Tensor) -> tf.Tensor:
-        result = x * x
-        weakref.finalize(result, enter_and_linger).atexit = False
-        return result
-
-    in_background(compiled(lambda x: programs.py_function(square, x)), tf.constant(X))
-
-
-@in_template
 def test_a_call_that_differentiates() -> None:
     @tf.custom_gradient
     def square(x: tf.Tensor) -> Any:
@@ -260,34 +250,11 @@ def test_a_call_that_differentiates() -> None:
 
 
 @in_template
-def test_a_call_that_describes_an_error() -> None:
-    class TellsSlowlyError(Exception):
-        def __str__(self) -> str:
-            return enter_and_linger()
-
-    def fail(x: Any) -> None:
-        raise TellsSlowlyError
-
-    in_background(compiled(lambda x: programs.callback(fail, x)), tf.constant(X))
-
-
-@in_template
 def test_a_call_that_waits_in_a_plain_function() -> None:
     inner = programs.plain(program(enter_and_linger, "py_function", "small"))
     in_background(
         compiled(program(lambda x: inner(x), "callback", "large")), programs.values("large")
     )
-
-
-def sys_exit_in_a_callback() -> None:
-    compiled(lambda x: programs.callback(lambda x: sys.exit(3), x))(tf.constant(X))
-
-
-def test_sys_exit_in_a_callback_is_an_error_as_in_stock_tensorflow(template: Template) -> None:
-    ended = template.run(sys_exit_in_a_callback)
-    assert ended.status == 1
-    assert "UnknownError" in ended.said
-    assert "SystemExit: 3" in ended.said
 
 
 def double(x: Any) -> Any:
@@ -376,8 +343,3 @@ def test_handlers_at_exit() -> None:
     atexit.register(call)
     call()
     atexit.register(call)
-
-
-@in_template
-def test_imports_alone() -> None:
-    """Nothing else is alive."""

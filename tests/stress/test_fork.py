@@ -13,7 +13,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -204,42 +203,6 @@ def test_loaders_that_fork() -> None:
         check(model(x), x)
     loader.join()
     assert loader.exitcode == 0
-
-
-class Batches(keras.utils.PyDataset):
-    """Batches that processes load."""
-
-    def __init__(self) -> None:
-        super().__init__(workers=2, use_multiprocessing=True)
-
-    def __len__(self) -> int:
-        return 6
-
-    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        return fork_targets.load(index), fork_targets.load(index)
-
-
-class Doubled(keras.layers.Layer):
-    def call(self, inputs: Any) -> Any:
-        outputs = programs.py_function(double, inputs)
-        outputs.set_shape(inputs.shape)
-        return outputs
-
-
-def test_keras_with_loaders() -> None:
-    weights = []
-    for batches in (Batches(), [Batches()[i] for i in range(6)]):
-        keras.utils.set_random_seed(0)
-        model = keras.Sequential([keras.Input([4]), keras.layers.Dense(4), Doubled()])
-        model.compile("sgd", "mse", jit_compile=True)
-        if isinstance(batches, list):
-            for x, y in batches:
-                model.train_on_batch(x, y)
-        else:
-            model.fit(batches, shuffle=False, verbose=0)
-        weights.append(model.get_weights()[0])
-    one, other = weights
-    np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
 def test_other_start_methods() -> None:
