@@ -36,21 +36,6 @@ def test_a_batch_is_divided_among_processes() -> None:
     np.testing.assert_array_equal(program(X)[:, 1], [3, 3, 3, 4, 4, 4, 4])
 
 
-def test_vmap_divides_its_batch_among_processes() -> None:
-    place = hostcall.map(functions.doubled, executor=processes)
-    sizes: list[int] = []
-
-    def double(x: Any) -> Any:
-        sizes.append(len(x))
-        return place(x)
-
-    def program(x: Any) -> Any:
-        return hostcall.jax.call(double, x, x, pure=True, vmap_method="broadcast_all")
-
-    np.testing.assert_array_equal(jax.jit(jax.vmap(program))(X), 2 * X)
-    assert sizes == [7]
-
-
 def test_the_gradient_is_mapped() -> None:
     slope = hostcall.callback(
         functions.slope_of_scaled_by, result=lambda inputs, results, upstream: inputs

@@ -6,7 +6,6 @@ The functions wait for one another, so that a program whose calls do not overlap
 import concurrent.futures
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,7 +17,7 @@ import pytest
 import hostcall
 import hostcall.jax
 from hostcall_runtime import prepared
-from tests.support.jax.helpers import X, failure, struct
+from tests.support.jax.helpers import X, failure
 from tests.support.threads import PATIENCE, meeting
 
 W = jnp.arange(16, dtype=jnp.float32).reshape(4, 4)
@@ -191,25 +190,6 @@ def test_dtypes_are_kept(dtype: str) -> None:
     assert dtypes == [x.dtype] * 3
 
 
-def test_large_arrays_and_several_results() -> None:
-    def split(x: Any) -> Any:
-        return {"halves": (x[: x.size // 2], x[x.size // 2 :]), "size": np.int32(x.size)}
-
-    half = struct((1 << 19,))
-    result = {"halves": (half, half), "size": struct((), np.int32)}
-
-    @jax.jit
-    def program(x: Any) -> Any:
-        how: Any = {"pure": True, "concurrent": True}
-        one, two = (hostcall.jax.call(split, result, y, **how) for y in (x, -x))
-        return jnp.concatenate([*one["halves"], *two["halves"]]), one["size"] + two["size"]
-
-    x = jnp.arange(1 << 20, dtype=jnp.float32)
-    both, size = program(x)
-    np.testing.assert_array_equal(both, np.concatenate([x, -x]))
-    assert int(size) == 1 << 21
-
-
 @pytest.mark.parametrize("fails", [0, 7])
 def test_an_error_is_that_of_its_call(fails: int) -> None:
     meet = meeting(8)
@@ -233,28 +213,6 @@ def test_an_error_is_that_of_its_call(fails: int) -> None:
         assert prepared().count_early_calls() == 0
     wrong[0] = False
     np.testing.assert_array_equal(program(X), 8 * X)
-
-
-def test_nothing_is_left_of_a_program_that_fails_before_results_are_taken() -> None:
-    ended = threading.Event()
-
-    def slow(x: Any) -> Any:
-        time.sleep(0.002)
-        ended.set()
-        return x
-
-    def fail(x: Any) -> Any:
-        raise KeyError("no such sensor")
-
-    @jax.jit
-    def program(x: Any) -> Any:
-        return pure(slow)(x) + hostcall.jax.call(fail, x, x)
-
-    for _ in range(10):
-        assert "no such sensor" in str(failure(program, X))
-        assert prepared().count_early_calls() == 0
-        assert ended.wait(PATIENCE)
-        ended.clear()
 
 
 def test_a_nested_program_has_calls_that_overlap() -> None:

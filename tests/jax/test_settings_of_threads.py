@@ -137,13 +137,3 @@ def test_a_program_that_a_call_starts_sees_them() -> None:
         expected = seen()
         jax.block_until_ready(outer(X, LARGE))
     assert look.seen == [expected] * 16
-
-
-def test_the_starters_variables_stay_as_they_are() -> None:
-    def change(x: Any) -> Any:
-        VARIABLE.set("changed")
-        jax.config.jax_enable_x64  # noqa: B018 - as a look does no harm
-        return x
-
-    jax.block_until_ready(jax.jit(concurrent_calls(change))(X, LARGE))
-    assert VARIABLE.get() == "nothing"
