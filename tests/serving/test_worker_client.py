@@ -1,9 +1,9 @@
 """The client in C++ with real workers: values, threads, limits, and workers that die."""
 
-import contextlib
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tests.support.serving.held import HOLD, Held
+from tests.support.serving.held import HOLD, held
 from tests.support.serving.native import NativeClient, Outcome
-from tests.support.serving.processes import ENVIRONMENT, WorkerProcess, python
+from tests.support.serving.processes import ENVIRONMENT, WorkerProcess
 from tests.support.serving.tokens import FUNCTIONS, token
 
 X = np.array([1.5, -2.0, 0.25], np.float32)
@@ -46,6 +46,10 @@ def pid_of(client: NativeClient) -> int:
     outcome = client.call(PID, [], [np.int32])
     assert outcome.code == 0, outcome.message
     return int(outcome.results[0])
+
+
+def holding(client: NativeClient) -> Callable[..., Outcome]:
+    return lambda *texts: client.call(HOLD, texts, [np.int32])
 
 
 @pytest.mark.parametrize(
@@ -121,12 +125,12 @@ def test_calls_wait_for_others_and_the_queue_is_bounded(
     worker: WorkerProcess, tmp_path: Path
 ) -> None:
     client = to(worker, CALLS=1, QUEUE=0)
-    with held(client, tmp_path) as call:
+    with held(tmp_path, holding(client)) as call:
         outcome = client.call(DOUBLE, [X], [np.float32])
         assert outcome.code == RESOURCE_EXHAUSTED
         assert "1 calls of Python workers run, and 0 wait" in outcome.message
         assert f"{FUNCTIONS}:double" in outcome.message
-    assert call.result.code == 0
+    assert call.result().code == 0
     call_doubled(client)
 
 
@@ -155,7 +159,7 @@ def test_another_worker_answers_where_one_does_not_listen(worker: WorkerProcess)
 
 
 def test_a_worker_that_dies_is_started_again(environment: None) -> None:
-    client = NativeClient({"HOSTCALL_WORKER_PYTHON": python()})
+    client = NativeClient({"HOSTCALL_WORKER_PYTHON": sys.executable})
     first = pid_of(client)
     assert pid_of(client) == first != os.getpid()
     # A worker that dies between calls harms no call.
@@ -176,10 +180,10 @@ def test_a_worker_that_dies_is_started_again(environment: None) -> None:
 def test_several_workers_share_the_calls_and_end_with_the_client(
     environment: None, tmp_path: Path
 ) -> None:
-    client = NativeClient({"HOSTCALL_WORKER_PYTHON": python(), "HOSTCALL_WORKERS": "2"})
-    with held(client, tmp_path) as call:
+    client = NativeClient({"HOSTCALL_WORKER_PYTHON": sys.executable, "HOSTCALL_WORKERS": "2"})
+    with held(tmp_path, holding(client)) as call:
         one = pid_of(client)
-    other = int(call.result.results[0])
+    other = int(call.result().results[0])
     assert one != other
     del client, call
     for pid in (one, other):
@@ -196,10 +200,3 @@ def test_a_python_without_hostcall_is_an_error() -> None:
         outcome = NativeClient({"HOSTCALL_WORKER_PYTHON": program}).call(PID, [], [np.int32])
         assert outcome.code == code
         assert says in outcome.message
-
-
-@contextlib.contextmanager
-def held(client: NativeClient, folder: Path) -> Iterator[Held]:
-    """A call of the client that lasts as long as the block."""
-    with Held(folder, lambda *texts: client.call(HOLD, texts, [np.int32])) as call:
-        yield call

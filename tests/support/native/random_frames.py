@@ -1,5 +1,6 @@
 """Random call frames for the fuzzer, and what has to come of each."""
 
+import collections
 import dataclasses
 import math
 import random
@@ -72,8 +73,7 @@ class Fuzzer:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.calls = 0
-        self.errors: dict[int, int] = {}
+        self.codes = collections.Counter[int]()
         self.steady = Target(lambda *_: None)
 
     def step(self, depth: int = 0) -> None:
@@ -83,9 +83,7 @@ class Fuzzer:
         convention = {"on_device": frame.lends}
         target = Target(self.a_function(frame, depth), title=title, convention=convention)
         done = self.call(frame, self.spoil(frame, target))
-        self.calls += 1
-        if done.code:
-            self.errors[done.code] = self.errors.get(done.code, 0) + 1
+        self.codes[done.code] += 1
         check(frame, done)
 
     def call(self, frame: Frame, number: int) -> Outcome:

@@ -21,11 +21,6 @@ ENVIRONMENT = {
 }
 
 
-def python() -> str:
-    """The path of this Python."""
-    return sys.executable
-
-
 def command(*options: str) -> list[str]:
     return [sys.executable, "-m", "hostcall", "worker", *options]
 
