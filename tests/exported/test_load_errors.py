@@ -85,20 +85,6 @@ def test_callbacks_live_as_long_as_the_program(loaded: Any) -> None:
     assert prepared().size() == before
 
 
-def test_device_without_host_calls_says_to_partition(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from hostcall_mlir import loading
-
-    monkeypatch.setattr(loading, "_WITH_HOST_CALLS", ())
-    with pytest.raises(hostcall_mlir.ProgramError) as raised:
-        load(make(TRIPLE), tmp_path)
-    assert "partitioned=True" in str(raised.value)
-    np.testing.assert_array_equal(load(make(TRIPLE), tmp_path, partitioned=True).call(F3), F3 * 3)
-    text = "func.func public @main(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }"
-    assert load(make(text), tmp_path).call(1.0) == 1.0
-
-
 def test_device_that_is_none_is_told(tmp_path: Path) -> None:
     device: Any = "cpu"
     with pytest.raises(TypeError, match=r"device is 'cpu', and has to be one of jax\.devices"):

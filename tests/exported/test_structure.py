@@ -14,7 +14,6 @@ from hostcall_mlir.program.structures import (
     flatten,
     pack,
     problem_of,
-    show,
     structure_of,
 )
 from hostcall_runtime import _trees
@@ -55,21 +54,6 @@ def test_value_comes_back_from_its_structure_and_leaves(value: Any) -> None:
 )
 def test_any_sequence_does_for_any_other(structure: Any, value: Any) -> None:
     assert flatten(structure, value, "it") == [1, 2]
-
-
-@pytest.mark.parametrize(
-    ("structure", "text"),
-    [
-        (0, "array"),
-        (None, "None"),
-        ({"tuple": [0]}, "(array,)"),
-        ({"tuple": [0, {"list": []}]}, "(array, [])"),
-        ({"dict": {"a": 0, "b": None}}, "{'a': array, 'b': None}"),
-        ({"namedtuple": "pkg.mod:Pair", "items": [0, 1]}, "Pair(array, array)"),
-    ],
-)
-def test_structure_is_shown_as_python_has_it(structure: Any, text: str) -> None:
-    assert show(structure) == text
 
 
 @pytest.mark.parametrize(
