@@ -31,7 +31,6 @@ def _nothing_is_seen() -> None:
 
 
 def export_and_load(folder: Path, function: Any, *specs: Any, **options: Any) -> Any:
-    """The function, saved and loaded."""
     hostcall.export(function, *specs, **options).save(folder)
     return hostcall.load(folder)
 

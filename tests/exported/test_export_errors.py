@@ -27,8 +27,6 @@ def same(function: Any, **options: Any) -> Any:
 
 
 class Scaler:
-    """An object with a method."""
-
     def scale(self, x: np.ndarray) -> np.ndarray:
         return x * 2
 

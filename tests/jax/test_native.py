@@ -29,7 +29,6 @@ def same(x: Any) -> Any:
 
 
 def of(name: str, *argtypes: Any, result: Any = same, restype: Any = None, **given: Any) -> Any:
-    """A C function of the tests, with a prototype of its own."""
     address = ctypes.cast(functions()[name], ctypes.c_void_p).value
     assert address is not None
     prototype = ctypes.CFUNCTYPE(restype, *argtypes)(address)

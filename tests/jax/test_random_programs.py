@@ -14,7 +14,6 @@ INPUTS = [np.array(x, np.float32) for x in ([1, 5, 2], [7, 0, 4])]
 
 
 def check(seed: int, size: int, mode: Any) -> None:
-    """Runs one program in a mode twice, for two inputs."""
     program = Program(seed, size)
     compiled = mode(lambda x: program.run(InJax(), x))
     for x in INPUTS:

@@ -56,7 +56,6 @@ def together(count: int, function: Callable[[int], Any]) -> list[Any]:
 
 
 def spin() -> None:
-    """Takes long, with the GIL held for most of it."""
     end = time.perf_counter() + SLOW
     while time.perf_counter() < end:
         pass

@@ -56,7 +56,6 @@ def worker_server(site: Site) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def bare_server(site: Site) -> Iterator[Server]:
-    """One to which nothing is allowed."""
     with contextlib.closing(Server(site, "bare")) as server:
         yield server
 
@@ -104,7 +103,6 @@ def test_a_program_assigns_variables(native_server: Server) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_many_requests_from_many_threads(site: Site, worker_server: Server, mode: str) -> None:
-    """Each calls native code and Python."""
     assert worker_server.serve("python", f"both_{mode}", 5000, 2.0, 1.0) == (5000, 0, 0, "")
 
 
@@ -170,7 +168,6 @@ def test_a_model_that_was_saved_without_hostcall(native_server: Server) -> None:
 
 
 def test_a_library_is_found_in_another_folder(site: Site, tmp_path: Path) -> None:
-    """Models move between machines."""
     library = shutil.copy(f"{site.libraries}/libserving_test.so", tmp_path)
     server = Server(site, "moved", HOSTCALL_NATIVE_PATH=f"/nowhere::{tmp_path}")
     assert server.text("native", "native_plain", FOUR)[1] == ["4", "6", "8", "10"]

@@ -30,7 +30,6 @@ def to(worker: WorkerProcess, **variables: object) -> NativeClient:
 
 @pytest.fixture
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment that the workers started by a client inherit."""
     for name in ("PYTHONPATH", "TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS"):
         monkeypatch.setenv(name, ENVIRONMENT[name])
     monkeypatch.setenv("HOSTCALL_ALLOW", FUNCTIONS)

@@ -169,7 +169,6 @@ def test_calls_in_flight_do_not_change_the_exit_status(template: Template) -> No
 
 @in_template
 def test_late_calls_that_still_run() -> None:
-    """Calls that have overrun their limit, and still run."""
     begun = threading.Semaphore(0)
     for kind, size in itertools.product(programs.KINDS, programs.SIZES):
         overrun = lambda x: linger(begun.release)  # noqa: E731 - each is declared anew
@@ -182,7 +181,6 @@ def test_late_calls_that_still_run() -> None:
 
 @pytest.mark.runs_in("template", prints="right\n")
 def test_a_thread_that_python_waits_for() -> None:
-    """It is no daemon."""
     main = threading.current_thread()
     begun = threading.Event()
 
@@ -262,7 +260,6 @@ def double(x: Any) -> Any:
 
 
 def every_program() -> list[Any]:
-    """Programs that have run."""
     functions = []
     for kind, (way, options) in zip(programs.KINDS, WAYS, strict=True):
         for size in programs.SIZES:
@@ -308,7 +305,6 @@ def test_a_keras_model_is_alive() -> None:
 
 @in_template
 def test_states_of_gradients_are_alive() -> None:
-    """Tapes that somebody may still ask."""
     tapes = []
     for way in (compiled, programs.plain, lambda run: run):
         for size in programs.SIZES:

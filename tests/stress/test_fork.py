@@ -44,7 +44,6 @@ def run_all() -> list[Any]:
 
 
 def in_child(function: Callable[[], Any], ends_as_usual: bool = False) -> None:
-    """A forked process calls the function, and then ends, well."""
     # The child, which does not have its thread, would wait for that thread when it ends.
     faulthandler.cancel_dump_traceback_later()
     gc.freeze()  # a collection in the child need not write to the memory that it shares
@@ -103,7 +102,6 @@ def test_after_programs() -> None:
 
 
 def test_with_calls_in_flight() -> None:
-    """Other threads are in callbacks, of each kind, when this one forks."""
     begun, go_on = threading.Semaphore(0), threading.Event()
 
     def wait(x: Any) -> Any:
@@ -165,8 +163,6 @@ def test_with_calls_that_come_and_go() -> None:
 
 
 def test_in_a_callback() -> None:
-    """The callback forks, or starts a program."""
-
     def forks(x: Any) -> Any:
         in_child(all_but_tensorflow)
         return x * np.float32(2.0)

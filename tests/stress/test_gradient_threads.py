@@ -28,8 +28,6 @@ class Square:
 
 
 def by_given_gradient(function: Any, x: tf.Tensor) -> tf.Tensor:
-    """A numpy callback whose gradient is another one."""
-
     def slope(x: np.ndarray, upstream: np.ndarray) -> np.ndarray:
         return upstream * x[::-1] + (upstream * x)[::-1]
 
@@ -112,7 +110,6 @@ def test_threads_that_share_a_function(
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 @each_size
 def test_a_tape_that_is_asked_on_another_thread(wrapper: str, size: int) -> None:
-    """A tape and its gradient on different threads, for several tapes at once."""
     function = Square()
     compiled = jitted(functools.partial(twice, WRAPPERS[wrapper], function))
     expected = [inputs_and_gradients("twice", size, number)[0] for number in range(4)]

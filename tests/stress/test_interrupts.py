@@ -164,7 +164,6 @@ def test_eager_execution(kind: str) -> None:
 @pytest.mark.parametrize("inside", [True, False], ids=["tape inside", "tape outside"])
 @pytest.mark.parametrize("mode", ["compiled", "plain", "eager"])
 def test_a_gradient(mode: str, inside: bool) -> None:
-    """The gradient is interrupted, and not the call."""
     interrupts = [True]
 
     @tf.custom_gradient
@@ -197,8 +196,6 @@ def test_a_gradient(mode: str, inside: bool) -> None:
 @each_size
 @each_kind
 def test_other_threads_that_call_the_function(kind: str, size: str) -> None:
-    """Other threads call the same function meanwhile, and notice nothing."""
-
     def body(x: Any) -> Any:
         # One call of each program: a stateless call may go on when another has ended its program.
         if x[0] == -10.0:
@@ -361,7 +358,6 @@ def test_a_program_that_computes(gradient: bool) -> None:
 
 @in_worker
 def test_compilation() -> None:
-    """Interrupt a compilation where XLA asks for the shapes."""
     traced: list[bool] = []
 
     def rule(x: tf.TensorSpec) -> tf.TensorSpec:

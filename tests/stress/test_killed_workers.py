@@ -42,7 +42,6 @@ class Workers:
         return self._pool
 
     def kill(self) -> bool:
-        """Kills the worker; whether there was one."""
         [pid] = list(getattr(self._pool, "_processes", None) or [0])
         try:
             os.kill(pid or _NOBODY, signal.SIGKILL)
@@ -69,7 +68,6 @@ class Caller:
         self._running.add_done_callback(self._tell)
 
     def wait_for(self, count: int) -> None:
-        """Waits until so many more calls have returned."""
         with self._changed:
             target = len(self.returned) + count
             over = lambda: self._running.done() or len(self.returned) >= target  # noqa: E731

@@ -32,7 +32,6 @@ STATEFUL = [by_numpy_function, by_py_function]
 
 
 def several(op: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """Independent calls."""
     return lambda x: [op(function, x + float(i)) for i in range(CALLS)]
 
 

@@ -118,7 +118,6 @@ OF_PROCESSES = ["forkserver", "loky", "dask"]
 
 @contextmanager
 def none_left() -> Iterator[None]:
-    """Ends all executors at the end."""
     try:
         yield
     finally:

@@ -8,7 +8,6 @@ _meeting: Any = None
 
 
 def set_meeting(barrier: Any) -> None:
-    """Called once in each process."""
     global _meeting
     _meeting = barrier
 

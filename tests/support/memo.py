@@ -34,5 +34,4 @@ def declared(function: Callable[..., Any], memo: Any = True, **said: Any) -> Any
 
 
 def calls_in(program: Any, *args: Any) -> int:
-    """Count the calls of Python in a compiled program."""
     return str(program.experimental_get_compiler_ir(*args)(stage="hlo")).count('"hostcall"')

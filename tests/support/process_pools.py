@@ -13,12 +13,10 @@ def one_process() -> concurrent.futures.ProcessPoolExecutor:
 
 
 def two_processes() -> concurrent.futures.ProcessPoolExecutor:
-    """Two workers."""
     return _pool(2)
 
 
 def end_pools() -> None:
-    """Ends all that were made."""
     while made:
         made.pop().shutdown(cancel_futures=True)
 

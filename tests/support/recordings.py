@@ -16,7 +16,6 @@ ROUTES = ["compiled", "partition", "plain", "eager"]
 
 
 def program_of(function: Callable[..., Any], route: str) -> Callable[..., Any]:
-    """A program that calls the function."""
     if route == "eager":
         return function
 

@@ -25,8 +25,6 @@ def negate(x: Any) -> Any:
 
 
 class Doubling:
-    """An object that can be called, of a class that has a place."""
-
     def __call__(self, x: Any) -> Any:
         return 2 * x
 

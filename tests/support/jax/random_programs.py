@@ -29,7 +29,6 @@ def mod8(x: Any) -> Any:
 
 
 def arithmetic(x: Any, y: Any, scale: int, number: int) -> Any:
-    """Compute the result of every function, for arrays of NumPy or of JAX."""
     return mod8(x + np.float32(scale) * y + np.float32(number))
 
 
@@ -123,7 +122,6 @@ class Place(NamedTuple):
 
     @property
     def conditional(self) -> Place:
-        """A place that only some elements of a batch come to."""
         return self._replace(effects=self.effects and not self.is_batch)
 
 
@@ -137,7 +135,6 @@ class Program:
         self._body = self._block(Place(), 5)
 
     def run(self, ops: Any, x: Any) -> Any:
-        """The result for an array of three."""
         return self._body(ops, [x], x)
 
     def calls(self) -> list[Any]:

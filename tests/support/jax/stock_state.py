@@ -33,7 +33,6 @@ def _in(value: Any, place: Place, module: str) -> dict[Place, Any]:
 
 
 def loaded() -> list[str]:
-    """The modules of JAX that are there now."""
     return [
         name
         for name, module in sys.modules.items()

@@ -33,13 +33,11 @@ def start(
     foreign: bool = False,
     **pairs: Sequence[int],
 ) -> Outcome:
-    """Begins a call; the only result is its handle."""
     said = attributes(target, results=described(results), **pairs)
     return call(target, operands, [HANDLE], entry=START, said=said, foreign=foreign)
 
 
 def take(handle: Any, results: Sequence[Buffer], foreign: bool = False) -> Outcome:
-    """Takes the results of a call that has begun."""
     operands = [Buffer.of(np.int64(handle)), Buffer.of(np.int64(0))]
     return call(0, operands, results, entry=DONE, said=[], foreign=foreign)
 

@@ -89,13 +89,11 @@ class Buffer:
 
     @classmethod
     def of(cls, array: Any) -> Buffer:
-        """An operand with the array's data."""
         array = np.asarray(array)
         return cls(CODES[array.dtype], array.shape, array.tobytes())
 
     @classmethod
     def result(cls, dims: Shape, dtype: Any = np.float32) -> Buffer:
-        """A result whose memory has the right size."""
         dtype = np.dtype(dtype)
         return cls(CODES[dtype], dims, bytes(int(np.prod(dims)) * dtype.itemsize))
 
@@ -113,13 +111,11 @@ class Outcome:
     results: list[Buffer]
 
     def array(self, index: int = 0) -> np.ndarray:
-        """One result."""
         result = self.results[index]
         return np.frombuffer(self.data[index], DTYPES[result.code]).reshape(result.dims)
 
     @property
     def untouched(self) -> bool:
-        """True if no byte of any result was written."""
         return all(set(data) <= {0xA5} for data in self.data)
 
 
@@ -231,7 +227,6 @@ def attributes(
 
 
 def assert_fails(done: Outcome, code: int, *texts: str) -> None:
-    """Asserts that a call failed with a message that has these texts."""
     assert done.code == code, done.message
     for text in texts:
         assert text in done.message, done.message

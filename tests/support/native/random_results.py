@@ -54,8 +54,6 @@ class _Subclass(np.ndarray):
 
 
 class _Offered:
-    """An object that NumPy can make an array of."""
-
     def __init__(self, value: np.ndarray) -> None:
         self.value = value
 
@@ -64,8 +62,6 @@ class _Offered:
 
 
 class _Raises:
-    """An object of which nothing can be made."""
-
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
@@ -94,7 +90,6 @@ class _OddError(Exception):
 
 
 def an_error(rng: random.Random) -> BaseException:
-    """An exception that a callback could raise."""
     text = rng.choice(["", "text", "a\0b", "\udcff", "☃" * 10, "long " * 5_000])
     kinds: list[Callable[[str], BaseException]] = [
         ValueError,

@@ -16,7 +16,6 @@ SIZE = ctypes.c_int64
 
 
 def same(*specs: Any) -> Any:
-    """The rule of a function whose result is like its first argument."""
     return specs[0]
 
 
@@ -31,14 +30,12 @@ SCALE = (FLOATS, FLOATS, FLOATS, SIZE)
 
 
 def of(name: str, *argtypes: Any, returns: Any = None, result: Any = same) -> Any:
-    """A function of functions.c."""
     function = functions()[name]  # by index, and so a new one
     function.argtypes, function.restype = argtypes, returns
     return hostcall.native(function, result=result, name=name)
 
 
 def called_on(native: Any, dtypes: Any = tf.float32) -> Callable[..., Any]:
-    """A program that calls it."""
     return lambda *tensors: tf.numpy_function(native, list(tensors), dtypes)
 
 
@@ -47,8 +44,6 @@ def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def partitioned(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled clusters with the callbacks between them."""
-
     def traced(*args: Any) -> Any:
         with hostcall.scope(route="partition"):
             return function(*args)

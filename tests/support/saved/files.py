@@ -47,7 +47,6 @@ class Model(tf.Module):
 
 
 def write(folder: str) -> str:
-    """Writes one file of each kind."""
     model = Model()
     with hostcall.save_options(pickle=True):
         tf.saved_model.save(model, f"{folder}/model", signatures={"train": model.step})

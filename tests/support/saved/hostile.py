@@ -18,7 +18,6 @@ FLIPS = 200
 
 
 def write(path: str) -> str:
-    """Saves the model."""
     from tests.support.saved import functions, pickled
 
     scale = pickled.Scale(2.0)

@@ -72,7 +72,6 @@ def train(index: int) -> dict[str, Any]:
 
 
 def train_alone() -> dict[str, Any]:
-    """The same on all rows, in this process."""
     weights, losses = tf.Variable([1.0, 2.0]), []
     gradient = tf.function(Loss().gradient, jit_compile=True)
     for _ in range(STEPS):

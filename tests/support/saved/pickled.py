@@ -73,7 +73,6 @@ def outcomes(module: Any) -> dict[str, str]:
 
 
 def load(path: str, allow_pickle: bool) -> Any:
-    """The model, and what was said."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         with hostcall.load_options(allow_pickle=allow_pickle):

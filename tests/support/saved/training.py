@@ -83,7 +83,6 @@ def begin_version_1(folder: str) -> list[str]:
 
 
 def go_on_version_1(folder: str) -> list[str]:
-    """Loads it in a session."""
     hostcall.allow(MODULE)
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
@@ -110,7 +109,6 @@ def freeze(folder: str) -> list[str]:
 
 
 def thaw(folder: str) -> list[str]:
-    """Imports the frozen graph."""
     hostcall.allow(MODULE)
     definition = tf.compat.v1.GraphDef.FromString((Path(folder) / "frozen.pb").read_bytes())
     x, y, result = (Path(folder) / "names.txt").read_text().splitlines()

@@ -77,8 +77,6 @@ def build(folder: Path) -> Site:
 
 @dataclasses.dataclass
 class ServingError(Exception):
-    """The error that the server reports for a command that failed."""
-
     code: int
     message: str
 
@@ -119,16 +117,13 @@ class Server:
         return dims, elements.split(",") if elements else []
 
     def text(self, model: str, signature: str, value: Any) -> tuple[list[int], list[str]]:
-        """The same of a model of the site."""
         return self.run(self._site.model(model), self._site.said[model][signature], value)
 
     def computed(self, model: str, signature: str, value: Any) -> np.ndarray:
-        """Run a signature of a model that returns numbers, and return these."""
         shape, elements = self.text(model, signature, value)
         return np.asarray([float(element) for element in elements]).reshape(shape)
 
     def failure(self, model: str, signature: str, value: Any) -> ServingError:
-        """Run a signature of a model that must fail, and return the error."""
         with pytest.raises(ServingError) as raised:
             self.text(model, signature, value)
         return raised.value
@@ -144,11 +139,9 @@ class Server:
         return int(succeeded), int(failed), int(wrong), message
 
     def log(self) -> str:
-        """Return the server's log."""
         return self._log.read_text(errors="replace")
 
     def close(self) -> None:
-        """Ends it, which must go well."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()

@@ -21,8 +21,6 @@ NUMBERS |= {np.dtype(object): STRING, np.dtype(ml_dtypes.bfloat16): 14}
 
 @dataclasses.dataclass
 class Outcome:
-    """The outcome of a call."""
-
     code: int
     message: str
     results: list[Any]

@@ -26,8 +26,6 @@ def command(*options: str) -> list[str]:
 
 
 class WorkerProcess:
-    """One that listens at a path."""
-
     def __init__(self, path: str, options: Sequence[str] = ("--allow", FUNCTIONS)) -> None:
         self.path = path
         self.process = subprocess.Popen(
@@ -53,6 +51,5 @@ class WorkerProcess:
         self.process.communicate(timeout=60)
 
     def ended(self) -> tuple[int, str]:
-        """Its exit status and its messages, once it has ended."""
         _, messages = self.process.communicate(timeout=60)
         return self.process.returncode, messages

@@ -17,7 +17,6 @@ def load_into(queue: Any, seeds: Any) -> None:
 
 
 def run_programs(queue: Any) -> None:
-    """Programs of all kinds, and gradients."""
     from tests.stress import test_fork
     from tests.support.stress import child
 

@@ -107,7 +107,6 @@ def interrupt(process: subprocess.Popen[str]) -> None:
 
 
 def interrupt_main_thread() -> None:
-    """Sends Ctrl-C to the main thread of this process."""
     gc.callbacks.clear()  # Python drops one that comes while one of them runs, as JAX's
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 

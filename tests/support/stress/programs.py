@@ -66,13 +66,11 @@ def plain(run: Callable[..., Any]) -> Any:
 
 
 def inside_plain(run: Callable[..., Any]) -> Any:
-    """Compiled, and called from one of TensorFlow's threads."""
     inner = compiled(run)
     return tf.function(lambda x: inner(x), autograph=False)
 
 
 def under_a_tape(run: Callable[..., Any]) -> Any:
-    """Compiled, and called while a tape of the user's records."""
     inner = compiled(run)
 
     def call(x: tf.Tensor) -> Any:
@@ -106,7 +104,6 @@ def gradient(function: Callable[..., Any], x: tf.Tensor) -> Any:
 
 
 def assert_no_states() -> None:
-    """Nothing is kept for gradients."""
     if tape_residuals._residuals:
         gc.collect()
     kept = [getattr(r, "spec", r) for r in [*tape_residuals._residuals.values()]]
