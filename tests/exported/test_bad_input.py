@@ -290,10 +290,7 @@ def test_host_call_of_another_form_is_refused(text: str, problem: str, folder: P
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "func.func public @other() { return }",
-        "func.func private @main(tensor<f32>) -> tensor<f32>",
-    ],
+    ["func.func public @other() { return }", "func.func private @main(tensor<f32>) -> tensor<f32>"],
 )
 def test_program_without_a_main_is_refused(text: str, folder: Path) -> None:
     (folder / "program.stablehlo").write_bytes(artifact_of(text))

@@ -34,10 +34,7 @@ def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ((X.astype(np.float64), 3), "argument 'x' is float64(3,), and the program was exported"),
         ((X, np.int64(3)), "argument 'n' is int64(), and the program was exported for int32()"),
         ((X, np.float32(1.5)), "argument 'n' is float32(), and the program was exported for"),
-        (
-            (X, 1 << 40),
-            "argument 'n' is 1099511627776, of which no int32 tensor can",
-        ),
+        ((X, 1 << 40), "argument 'n' is 1099511627776, of which no int32 tensor can"),
     ],
 )
 def test_other_arguments(folder: Path, arguments: tuple[object, ...], says: str) -> None:

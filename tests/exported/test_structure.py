@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostcall_mlir.program.structures import (
-    StructureError,
-    flatten,
-    pack,
-    problem_of,
-    structure_of,
-)
+from hostcall_mlir.program.structures import StructureError, flatten, pack, problem_of, structure_of
 from hostcall_runtime import _trees
 from hostcall_runtime._errors import NotExportableError
 
@@ -59,11 +53,7 @@ def test_any_sequence_does_for_any_other(structure: Any, value: Any) -> None:
 @pytest.mark.parametrize(
     ("structure", "value", "text"),
     [
-        (
-            {"tuple": [0, 1]},
-            (1,),
-            "it should be (array, array), and there is a tuple of 1 where",
-        ),
+        ({"tuple": [0, 1]}, (1,), "it should be (array, array), and there is a tuple of 1 where"),
         ({"tuple": [0, 1]}, 5, "there is an int where a tuple of 2 is expected."),
         ({"dict": {"a": 0}}, {"b": 1}, "a dict of the keys ['b'] where a dict of the keys ['a']"),
         ({"dict": {"a": 0}}, [1], "a list where a dict of the keys ['a'] is expected."),

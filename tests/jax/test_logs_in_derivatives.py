@@ -79,14 +79,7 @@ def beside_a_derivative_of_the_users(log: Log, x: Any) -> Any:
     return f(x).sum()
 
 
-PROGRAMS = [
-    plain,
-    of_what_no_result_needs,
-    in_a_scan,
-    in_a_loop,
-    in_a_branch,
-    in_an_inner_program,
-]
+PROGRAMS = [plain, of_what_no_result_needs, in_a_scan, in_a_loop, in_a_branch, in_an_inner_program]
 DERIVATIVES: dict[str, Callable[[Any], Any]] = {
     "grad": jax.grad,
     "jvp": lambda f: lambda x: jax.jvp(f, (x,), (jnp.ones_like(x),)),

@@ -96,10 +96,7 @@ def test_handlers(name: str, ordered: bool) -> None:
 
 def test_arrays_without_elements_are_null() -> None:
     def shapes(x: Any) -> list[jax.ShapeDtypeStruct]:
-        return [
-            jax.ShapeDtypeStruct((0, 3), np.float32),
-            jax.ShapeDtypeStruct((4,), np.int32),
-        ]
+        return [jax.ShapeDtypeStruct((0, 3), np.float32), jax.ShapeDtypeStruct((4,), np.int32)]
 
     code = of("are_null", *[ctypes.c_void_p] * 2, INTS, SIZE, SIZE, result=shapes)
     _, null = jax.jit(code)(jnp.zeros((0, 3), np.float32))

@@ -95,8 +95,7 @@ def not_waited_for(look: Any) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize(
-    "make",
-    [concurrent_calls, in_a_large_program, on_an_executor, within_a_time, not_waited_for],
+    "make", [concurrent_calls, in_a_large_program, on_an_executor, within_a_time, not_waited_for]
 )
 def test_calls_see_what_the_starter_sees(make: Any) -> None:
     look = Looking()

@@ -9,15 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.native.early_frames import DONE, GATE, HANDLE, START, described, start, take
-from tests.support.native.frames import (
-    INT64,
-    Buffer,
-    Target,
-    attributes,
-    call,
-    native,
-    runtime,
-)
+from tests.support.native.frames import INT64, Buffer, Target, attributes, call, native, runtime
 
 TIMEOUT = 60
 

@@ -112,8 +112,7 @@ def test_foreign_threads_hand_their_callbacks_over(call_there: Call) -> None:
 def test_slow_concurrent_callbacks_overlap_and_others_stay_on_their_thread() -> None:
     threads: list[int] = []
     target = Target(
-        lambda: (threads.append(threading.get_ident()), spin())[0],
-        convention={"concurrent": True},
+        lambda: (threads.append(threading.get_ident()), spin())[0], convention={"concurrent": True}
     )
     for token in (False, False, True, True):
         assert call(target, token=token).code == 0

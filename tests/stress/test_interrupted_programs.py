@@ -68,10 +68,7 @@ CALLS: dict[str, tuple[Callable[[Any], Any], dict[str, int]]] = {
     "large": (pure, LARGE),
     "large concurrent": (lambda s: pure(s, concurrent=True), LARGE),
     "executor": (lambda s: pure(s, executor=pool()), {}),
-    "stateful executor": (
-        lambda s: hostcall.callback(s, result=lambda x: x, executor=pool()),
-        {},
-    ),
+    "stateful executor": (lambda s: hostcall.callback(s, result=lambda x: x, executor=pool()), {}),
     "map": (lambda s: hostcall.map(pure(s), executor=pool(), chunks=2), {}),
     "timeout": (lambda s: pure(s, timeout=600.0, concurrent=True), {}),
 }

@@ -112,11 +112,7 @@ def test_workers_are_killed_at_random(tmp_path: Path) -> None:
         executor=stateful_workers,
     )
     double = hostcall.callback(
-        functions.doubled,
-        result=lambda x: x,
-        stateful=False,
-        executor=pure_workers,
-        retries=1000,
+        functions.doubled, result=lambda x: x, stateful=False, executor=pure_workers, retries=1000
     )
     stateful = Caller(tf.function(note, jit_compile=True, reduce_retracing=True), lambda x: x)
     pure = Caller(tf.function(double, jit_compile=True, reduce_retracing=True), lambda x: 2 * x)

@@ -94,9 +94,7 @@ def tokens_alone(x: Any, i: Any) -> Any:
 GRID = np.arange(12, dtype=np.float32).reshape(3, 4)
 BRANCHES = of_jax(branches, ["log", "next_number", "next_number"], F3, 0)
 bounded = of_text(
-    hand_written.BOUNDED,
-    "(%x: tensor<5xf32>) -> (tensor<5xf32>, tensor<i32>)",
-    sizes=[(0, 0)],
+    hand_written.BOUNDED, "(%x: tensor<5xf32>) -> (tensor<5xf32>, tensor<i32>)", sizes=[(0, 0)]
 )
 corner = of_text(
     hand_written.CORNER,
@@ -119,28 +117,16 @@ CASES = {
         [[-1.0, 2.0, -3.0], [1.0, -2.0, 3.0], [3.0, 0.0, 5.0]],
     ),
     "called_condition": Case(of_jax(called_condition, ["triple"], F3), [F3], F3 + 6),
-    "first_branch": Case(
-        BRANCHES,
-        [F3, np.int32(0)],
-        F3 + 2,
-        [[1.0, -2.0, 3.0], [1.0, -2.0, 3.0]],
-    ),
+    "first_branch": Case(BRANCHES, [F3, np.int32(0)], F3 + 2, [[1.0, -2.0, 3.0]] * 2),
     "functions_of_tokens_alone": Case(
         of_jax(tokens_alone, ["log", "log", "log"], F3, 0),
         [F3, np.int32(1)],
         F3 + 2,
         [2.0, 3.0, 2.0, 3.0],
     ),
-    "second_branch": Case(
-        BRANCHES,
-        [F3, np.int32(1)],
-        F3 * -2,
-    ),
+    "second_branch": Case(BRANCHES, [F3, np.int32(1)], F3 * -2),
     "branch_beyond_the_last": Case(
-        BRANCHES,
-        [-F3, np.int32(9)],
-        (-F3 + 1) * 2,
-        [[-1.0, 2.0, -3.0]],
+        BRANCHES, [-F3, np.int32(9)], (-F3 + 1) * 2, [[-1.0, 2.0, -3.0]]
     ),
     "bounded": Case(
         bounded,
@@ -149,10 +135,7 @@ CASES = {
         [(3,), (3,)],
     ),
     "bounded_empty": Case(
-        bounded,
-        [np.zeros(5, np.float32)],
-        np.zeros(0, np.float32),
-        [(0,), (0,)],
+        bounded, [np.zeros(5, np.float32)], np.zeros(0, np.float32), [(0,), (0,)]
     ),
     "bounded_twice": Case(
         corner, [GRID, np.True_], -GRID[:2, :3], [[[0.0, 1.0, 2.0], [4.0, 5.0, 6.0]]]

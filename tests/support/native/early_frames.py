@@ -5,15 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.native.frames import (
-    INT64,
-    Buffer,
-    Outcome,
-    Target,
-    attributes,
-    call,
-    runtime,
-)
+from tests.support.native.frames import INT64, Buffer, Outcome, Target, attributes, call, runtime
 
 START, GATE, DONE = (
     runtime.early_handlers()[f"hostcall_{name}"] for name in ("start", "gate", "done")

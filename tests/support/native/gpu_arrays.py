@@ -6,14 +6,7 @@ import numpy as np
 
 from hostcall_runtime import _device_arrays
 from hostcall_runtime._device_arrays import _is_contiguous
-from tests.support.native.frames import (
-    Buffer,
-    Outcome,
-    Target,
-    call_on_gpu,
-    native,
-    runtime,
-)
+from tests.support.native.frames import Buffer, Outcome, Target, call_on_gpu, native, runtime
 
 CPU, CUDA = _device_arrays.CPU, _device_arrays.CUDA
 DEFAULT_STREAM = 1

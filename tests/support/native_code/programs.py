@@ -9,7 +9,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import jitted, plain
+from tests.support.helpers import eagerly as eagerly
+from tests.support.helpers import jitted, partitioned, plain
 from tests.support.native_code import functions
 
 SIZE = ctypes.c_int64
@@ -37,18 +38,6 @@ def of(name: str, *argtypes: Any, returns: Any = None, result: Any = same) -> An
 
 def called_on(native: Any, dtypes: Any = tf.float32) -> Callable[..., Any]:
     return lambda *tensors: tf.numpy_function(native, list(tensors), dtypes)
-
-
-def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
-
-
-def partitioned(function: Callable[..., Any]) -> Callable[..., Any]:
-    def traced(*args: Any) -> Any:
-        with hostcall.scope(route="partition"):
-            return function(*args)
-
-    return jitted(traced)
 
 
 each_mode = pytest.mark.parametrize("mode", [eagerly, plain, jitted, partitioned])

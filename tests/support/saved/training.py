@@ -95,9 +95,7 @@ def go_on_version_1(folder: str) -> list[str]:
 
 def freeze(folder: str) -> list[str]:
     """Loads the first model, freezes its loss, and writes the graph into a file."""
-    from tensorflow.python.framework.convert_to_constants import (
-        convert_variables_to_constants_v2,
-    )
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     hostcall.allow(MODULE)
     model = tf.saved_model.load(f"{folder}/first")

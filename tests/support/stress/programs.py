@@ -9,7 +9,6 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._callbacks import tape_residuals
-from hostcall_runtime import _errors, _library
 
 
 def like(x: Any) -> tf.TensorSpec:
@@ -108,11 +107,3 @@ def assert_no_states() -> None:
         gc.collect()
     kept = [getattr(r, "spec", r) for r in [*tape_residuals._residuals.values()]]
     assert not kept, [getattr(spec, "description", spec) for spec in kept]  # of another test, say
-
-
-def registered() -> int:
-    """Count the registered targets, without those that only kept exceptions hold."""
-    _errors._exceptions.clear()
-    for _ in range(3):  # TensorFlow takes functions apart when it finalizes them
-        gc.collect()
-    return _library.load("hostcall_runtime._runtime").size()
