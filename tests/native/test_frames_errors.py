@@ -216,25 +216,3 @@ def test_nothing_is_written_if_a_later_result_is_wrong(name: str) -> None:
     results = [Buffer.result((2, 3))] * 3
     done = call(target, [], [*results, Buffer.result((), np.int32)], dynamic_results=[0, 0])
     assert_fails(done, done.code or -1)
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        ValueError("text"),
-        ValueError("a\0b \udcff ☃"),
-        KeyboardInterrupt(),
-        SystemExit(),
-        GeneratorExit(),
-        ExceptionGroup("several", [ValueError("one"), TypeError("two")]),
-        ValueError("x" * 1_000_000),
-    ],
-    ids=lambda error: type(error).__name__,
-)
-@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
-def test_exceptions(error: BaseException, foreign: bool) -> None:
-    def fail(x: Any) -> None:
-        raise error
-
-    done = call(Target(fail), [X], [Buffer.result((2, 3))], foreign=foreign)
-    assert_fails(done, done.code or -1, type(error).__name__)
