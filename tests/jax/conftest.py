@@ -15,7 +15,6 @@ _WITH_TENSORFLOW = [
     "test_import.py",
     "test_recording.py",
     "test_to_tf.py",
-    "test_to_tf_programs.py",
     "test_with_tensorflow.py",
 ]
 # And about an environment without it.
