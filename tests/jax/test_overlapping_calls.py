@@ -32,24 +32,16 @@ def callback(function: Callable[..., Any], **how: Any) -> Callable[..., Any]:
     return hostcall.callback(function, result=lambda x: x, stateful=False, concurrent=True, **how)
 
 
-def with_gradient(function: Callable[..., Any]) -> Callable[..., Any]:
-    return callback(function, grad=lambda inputs, results, upstream: upstream)
-
-
-def jitted_alone(function: Callable[..., Any]) -> Callable[..., Any]:
-    return jax.jit(pure(function))
-
-
 def batched(function: Callable[..., Any]) -> Callable[..., Any]:
     one = pure(function, vmap_method="expand_dims")
     return lambda x: jax.vmap(one)(x[:, None])[:, 0]
 
 
-WAYS = {
+WAYS: dict[str, Callable[..., Any]] = {
     "call": pure,
     "callback": callback,
-    "callback with a gradient": with_gradient,
-    "call in a jitted function": jitted_alone,
+    "callback with a gradient": lambda f: callback(f, grad=lambda _, results, upstream: upstream),
+    "call in a jitted function": lambda f: jax.jit(pure(f)),
     "call under vmap": batched,
 }
 
