@@ -3,7 +3,6 @@
 The large programs have as many and as large values as XLA wants for its own threads.
 """
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -59,21 +58,6 @@ def test_calls_do_not_overlap(program: Any, way: Any, x: Any) -> None:
     for _ in range(3):
         jax.block_until_ready(function(x))
     assert (alone.overlaps, alone.calls) == (0, 3 * CALLS)
-
-
-@each_way
-def test_calls_of_a_small_program_run_on_its_thread(way: Any) -> None:
-    threads = set()
-
-    def note(x: Any) -> Any:
-        threads.add(threading.get_ident())
-        threading.Event().wait(0.001)  # long enough to be worth a thread
-        return x
-
-    function = jax.jit(several(way(note)))
-    for _ in range(3):
-        jax.block_until_ready(function(X))
-    assert threads == {threading.get_ident()}
 
 
 def test_what_has_an_order_or_is_not_waited_for_is_refused() -> None:

@@ -4,7 +4,6 @@ import ctypes
 import gc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -191,17 +190,3 @@ def test_a_program_owns_the_code() -> None:
     jax.clear_caches()
     gc.collect()
     assert owner() is None
-
-
-def test_record_and_replay(tmp_path: Path) -> None:
-    def program(add: Any) -> Any:
-        return jax.jit(lambda x: hostcall.jax.call(add, x, x, name="add"))
-
-    file = tmp_path / "recording"
-    compiled_before = program(next_float32())
-    compiled_before(X)
-    with hostcall.record(file):
-        np.testing.assert_array_equal(compiled_before(X), X + 1)
-    # Another function, which nobody calls.
-    with hostcall.replay(file):
-        np.testing.assert_array_equal(program(of("reverse_4", FLOATS, FLOATS, SIZE))(X), X + 1)

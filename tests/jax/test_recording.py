@@ -99,21 +99,3 @@ def test_programs_in_tensorflow(file: str, machine: Machine) -> None:
     plain = tf.function(hostcall.jax.to_tf(program))
     given = tf.constant([1.0, 2.0])
     replayed(file, machine, lambda: [compiled(given).numpy(), plain(given).numpy()])
-
-
-def test_errors_are_raised_again(file: str) -> None:
-    def fail(x: Any) -> Any:
-        raise KeyError("no such sensor")
-
-    program = jax.jit(lambda x: hostcall.jax.call(fail, like(x), x))
-
-    def said() -> BaseException | None:
-        with pytest.raises(jax.errors.JaxRuntimeError) as error:
-            program(X).block_until_ready()
-        return hostcall.last_error(error.value)
-
-    with hostcall.record(file):
-        first = said()
-    with hostcall.replay(file):
-        second = said()
-    assert repr(first) == repr(second) == "KeyError('no such sensor')"

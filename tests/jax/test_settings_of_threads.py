@@ -15,7 +15,6 @@ import pytest
 import hostcall
 import hostcall.jax
 from tests.support.jax.helpers import X
-from tests.support.threads import in_threads
 
 LARGE = jnp.ones((600, 600))
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="nothing")
@@ -109,27 +108,3 @@ def test_calls_see_what_the_starter_sees(make: Any) -> None:
     if make is not in_a_large_program:  # XLA may run it on one thread
         assert look.threads - {threading.get_ident()}
     assert seen() == usual
-
-
-def test_what_a_thread_of_another_program_sees_is_its_own() -> None:
-    look = Looking()
-    program = jax.jit(concurrent_calls(look)).lower(X, LARGE).compile()
-
-    def work(number: int) -> None:
-        VARIABLE.set(f"thread {number}")
-        for _ in range(5):
-            jax.block_until_ready(program(X, LARGE))
-
-    in_threads(4, work)
-    told = sorted(one[-1] for one in look.seen)
-    assert told == sorted(f"thread {i}" for i in range(4) for _ in range(20))
-
-
-def test_a_program_that_a_call_starts_sees_them() -> None:
-    look = Looking()
-    inner = jax.jit(concurrent_calls(look))
-    outer = jax.jit(concurrent_calls(lambda x: np.asarray(inner(x, LARGE)[0])))
-    with settings():
-        expected = seen()
-        jax.block_until_ready(outer(X, LARGE))
-    assert look.seen == [expected] * 16

@@ -225,32 +225,6 @@ def test_other_threads_that_call_the_function(kind: str, size: str) -> None:
     assert_sound(function, size)
 
 
-@in_worker
-def test_other_threads_whose_callbacks_fail() -> None:
-    """More callbacks fail than exceptions are kept, while the interrupt is on its way."""
-
-    def fail(x: Any) -> None:
-        raise ValueError("blah")
-
-    failing = compiled(program(fail, "numpy_function", "small"))
-    x = programs.values("small")
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.is_set():
-            with pytest.raises(tf.errors.InvalidArgumentError):
-                failing(x)
-
-    with running([work] * 8, stop):
-        interrupted = Interrupted(raise_here, at=1)
-        function = compiled(program(interrupted, "numpy_function", "small"))
-        for _ in range(60):
-            interrupted.calls = 0
-            with pytest.raises(KeyboardInterrupt):
-                function(x)
-    check(function(x), x)
-
-
 # The ways to call the function that a signal of the parent's interrupts.
 FROM_THE_PARENT = [
     ("compiled", "numpy_function", "small"),
