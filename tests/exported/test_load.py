@@ -110,26 +110,6 @@ func.func public @main(%a: tensor<f32>, %b: tensor<f32>) -> (tensor<f32>, tensor
     assert isinstance(result["pair"], functions.Pair)
 
 
-def test_structures_of_what_a_function_takes_and_returns(loaded: Any) -> None:
-    types = "tensor<f32>, tensor<f32>, tensor<f32>"
-    text = f"""
-func.func public @main(%a: tensor<f32>, %b: tensor<f32>) -> ({types}) {{
-  %0:3 = {call("structured", f"(tensor<f32>, tensor<f32>, tensor<f32>) -> ({types})", "%a, %b, %a")}
-  return %0#0, %0#1, %0#2 : {types}
-}}
-"""
-    pair = {"namedtuple": f"{FUNCTIONS}:Pair", "items": [0, 1]}
-    made = make(
-        text,
-        of_callbacks={
-            "arguments": {"tuple": [pair, {"dict": {"a": 2}}]},
-            "results": {"dict": {"sum": 0, "rest": {"tuple": [1, 2]}}},
-        },
-    )
-    result = loaded(made).call(np.float32(1), np.float32(5))
-    assert result == (2, 5, -5)
-
-
 def test_function_writes_into_its_own_arrays_alone(loaded: Any) -> None:
     x = F3.copy()
     y = jax.numpy.asarray(F3)

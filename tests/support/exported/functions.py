@@ -61,11 +61,6 @@ def both(x: np.ndarray) -> Any:
     return x, -x
 
 
-def structured(pair: Pair, more: dict[str, np.ndarray]) -> Any:
-    assert type(pair).__name__ == "Pair"
-    return {"sum": pair.one + more["a"], "rest": [pair.other, -pair.other]}
-
-
 def positive(x: np.ndarray) -> np.ndarray:
     return x[x > 0]
 

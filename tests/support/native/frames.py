@@ -135,17 +135,9 @@ def call(
 ) -> Outcome:
     """Calls the handler.
 
-    Args:
-      target: the callback, or a number.
-      operands, results: the buffers of the frame.
-      foreign: whether a thread that Python does not know makes the call.
-      token: whether an operand and a result of that type come last.
-      stage: XLA's execution stage.
-      said: all attributes, where others are wanted than the right ones.
-      entry: the handler, in its capsule, where it is not one of callbacks.
-      on_device: whether the buffers are in the memory of a device, with the driver DRIVER.
-      run: the id of the program's run; of no known one if it is left out.
-      pairs: dynamic_operands, dynamic_results, sub_byte_operands, sub_byte_results.
+    A `foreign` thread is one that Python does not know. A `token` comes last. `said` are all
+    attributes, where others are wanted than those of `pairs`; `entry` is the handler, where it is
+    not one of callbacks. Buffers `on_device` are in memory of DRIVER. `run` is the program's run.
     """
     if entry is None:
         entry = runtime.cuda_handler() if on_device else handler

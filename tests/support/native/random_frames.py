@@ -37,12 +37,9 @@ UNKNOWN_DTYPES = sorted(set(range(64)) - set(DTYPES) - {TOKEN, *QUANTIZED})
 
 @dataclasses.dataclass
 class Frame:
-    """A call to make.
+    """A call to make, whose callback returns `values` if all goes well.
 
-    Attributes:
-      values: what the callback is to return, if all goes well.
-      lends: whether the callback takes arrays where they lie.
-      fails: whether the call has to fail: True, False, or None where either is right.
+    A callback that `lends` takes arrays where they lie. `fails` is None where either is right.
     """
 
     operands: list[Buffer] = dataclasses.field(default_factory=list)

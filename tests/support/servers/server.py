@@ -30,10 +30,7 @@ _LIMIT = 120
 class Site:
     """The models to serve, and the server's program.
 
-    Attributes:
-      folder: the folder of all files.
-      program: the server's.
-      said: the endpoints of the signatures, by model, and under "values" what they compute.
+    `said` has the endpoints of the signatures, by model, and under "values" what they compute.
     """
 
     folder: Path
@@ -103,11 +100,7 @@ class Server:
         self._answer()
 
     def run(self, path: str, endpoints: Sequence[str], value: Any) -> tuple[list[int], list[str]]:
-        """The shape and the elements of what a signature of a saved model returns for floats.
-
-        Raises:
-          ServingError: when it fails.
-        """
+        """The shape and the elements of what a signature of a saved model returns for floats."""
         array = np.asarray(value, np.float32)
         sizes = "x".join(map(str, array.shape)) or "-"
         text = ",".join(map(repr, array.ravel().tolist())) or "-"

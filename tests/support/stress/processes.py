@@ -41,11 +41,7 @@ class Worker:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by `close`
 
     def run(self, function: Callable[..., Any], *args: Any, limit: float = 30.0) -> Any:
-        """The result of the function, called in the process; both it and `args` are JSON.
-
-        Raises:
-          AssertionError: with what the process has said, when it raises, crashes or hangs.
-        """
+        """The result of the function, called in the process; both it and `args` are JSON."""
         grace = _GRACE
         if self._process is None:
             self._process = self._start()
