@@ -11,7 +11,6 @@ import pytest
 from jax import lax
 from jax._src.interpreters.pxla import ExecuteReplicated
 
-import hostcall
 import hostcall.jax
 from tests.support.errors import DetailedError
 from tests.support.fate import Fate

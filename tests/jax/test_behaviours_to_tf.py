@@ -13,7 +13,6 @@ import tensorflow as tf
 from jax import lax
 from jax.experimental import io_callback
 
-import hostcall
 import hostcall.jax
 from tests.support.helpers import assert_same, jitted
 from tests.support.jax.helpers import struct

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from jax import lax
 
-import hostcall
 import hostcall.jax
 from tests.support.jax.flavours import Log, each_effect, each_flavour
 from tests.support.jax.helpers import X, each_mode, failure, struct

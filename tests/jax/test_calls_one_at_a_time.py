@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import hostcall
 import hostcall.jax
 from tests.support.jax.helpers import X
 from tests.support.threads import Alone

@@ -45,7 +45,6 @@ def test_without_jax_the_import_says_what_to_install() -> None:
     code = """
 import sys
 sys.modules["jax"] = None
-import hostcall
 try:
     import hostcall.jax
 except ImportError as error:

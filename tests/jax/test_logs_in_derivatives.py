@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from jax import lax
 
-import hostcall
 import hostcall.jax
 from tests.support.jax.helpers import X, assert_same, each_mode
 

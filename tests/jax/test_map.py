@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import hostcall
 import hostcall.jax
 from tests.support import executor_functions as functions
 from tests.support.process_pools import end_pools

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import hostcall
 import hostcall.jax
 from hostcall_runtime import prepared
 from tests.support.jax.helpers import X, failure

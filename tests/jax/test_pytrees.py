@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from jax.experimental import io_callback, sparse
 
-import hostcall
 import hostcall.jax
 from tests.support.jax.helpers import X, assert_same, each_mode, struct
 

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import hostcall
 import hostcall.jax
 from tests.support.recordings import Machine
 from tests.support.versions import reads_programs_of_jax

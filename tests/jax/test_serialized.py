@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from jax.experimental import serialize_executable
 
-import hostcall
 import hostcall.jax
 from tests.support.jax.helpers import X, assert_same
 

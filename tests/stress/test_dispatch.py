@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import hostcall
 import hostcall.jax
 import hostcall_mlir
 from tests.support.jax.flavours import FLAVOURS

@@ -68,8 +68,8 @@ def make(
     """An exported program, with a manifest of what the text says.
 
     `@main` takes the arguments and then the variables, and returns the results, the new values of
-    `assigns` and true sizes, each of an (output, dimension) of `sizes`. `of_callbacks` are fields of
-    all callbacks. Arguments and results are flat where no structure is given.
+    `assigns` and true sizes, each of an (output, dimension) of `sizes`. `of_callbacks` are fields
+    of all callbacks. Arguments and results are flat where no structure is given.
     """
     variables = variables or {}
     with private.new_context():
