@@ -235,53 +235,46 @@ def returned(value: Any, dtype: Any, foreign: bool = False) -> Any:
     return call(Target(lambda: value), [], [Buffer.result((), dtype)], foreign=foreign)
 
 
+def cases(by_dtype: dict[Any, tuple[Any, ...]]) -> list[tuple[Any, Any]]:
+    return [(value, dtype) for dtype, values in by_dtype.items() for value in values]
+
+
+FITTING: dict[Any, tuple[Any, ...]] = {
+    np.float64: (
+        0.1,
+        float("nan"),
+        -0.0,
+        np.float64(0.1),
+        Float(0.1),
+        np.array(0.5),
+        [0.5],
+        (0.5,),
+    ),
+    np.float32: (Float32(0.5),),
+    np.bool_: (True, False),
+    np.int64: (-3, 2**63 - 1),
+    np.uint64: (2**63,),
+    np.complex128: (1 + 2j,),
+}
+OTHERS: dict[Any, tuple[Any, ...]] = {
+    np.float64: (True, 1, np.float32(1), "1", None),
+    np.float32: (0.1,),
+    np.bool_: (1.0, 1),
+    np.int64: (True, 2**64),
+    np.int32: (1, np.int64(1)),
+    np.int8: (np.bool_(1),),
+}
+
+
 @pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
-@pytest.mark.parametrize(
-    ("value", "dtype"),
-    [
-        (0.1, np.float64),
-        (float("nan"), np.float64),
-        (-0.0, np.float64),
-        (True, np.bool_),
-        (False, np.bool_),
-        (-3, np.int64),
-        (2**63 - 1, np.int64),
-        (2**63, np.uint64),
-        (1 + 2j, np.complex128),
-        (np.float64(0.1), np.float64),
-        (Float(0.1), np.float64),
-        (Float32(0.5), np.float32),
-        (np.array(0.5), np.float64),
-        ([0.5], np.float64),
-        ((0.5,), np.float64),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("value", "dtype"), cases(FITTING), ids=str)
 def test_lone_numbers(value: Any, dtype: Any, foreign: bool) -> None:
     done = returned(value, dtype, foreign)
     lone = value[0] if isinstance(value, list | tuple) else value
     assert (done.code, done.data[0]) == (0, np.asarray(lone, dtype).tobytes())
 
 
-@pytest.mark.parametrize(
-    ("value", "dtype"),
-    [
-        (0.1, np.float32),
-        (True, np.float64),
-        (1.0, np.bool_),
-        (1, np.bool_),
-        (True, np.int64),
-        (1, np.float64),
-        (1, np.int32),
-        (np.float32(1), np.float64),
-        (np.int64(1), np.int32),
-        (np.bool_(1), np.int8),
-        (2**64, np.int64),
-        ("1", np.float64),
-        (None, np.float64),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("value", "dtype"), cases(OTHERS), ids=str)
 def test_lone_numbers_of_another_dtype(value: Any, dtype: Any) -> None:
     done = returned(value, dtype)
     assert done.code != 0

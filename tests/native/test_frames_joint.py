@@ -20,19 +20,11 @@ from tests.support.native.frames import (
 
 TIMEOUT = 60
 ALONE = {"shards": 1, "devices": 1}
-
-
 JOINT = runtime.joint_handler()
 
 
-class Devices:
+class Devices(ThreadPoolExecutor):
     """Devices, each with a thread of its own, that make calls in the runs of programs."""
-
-    def __init__(self, count: int) -> None:
-        self._pool = ThreadPoolExecutor(count)
-
-    def close(self) -> None:
-        self._pool.shutdown()
 
     def begin(
         self, target: Target, shard: int, value: Any, shards: int, devices: int, **how: Any
@@ -41,7 +33,7 @@ class Devices:
         operands = [Buffer.of(np.int32(shard)), Buffer.of(value)]
         results = [Buffer.result(np.shape(value))]
         said = attributes(target, {"shards": shards, "devices": devices})
-        return self._pool.submit(
+        return self.submit(
             call, target, operands, results, entry=JOINT, said=said, foreign=True, **how
         )
 
@@ -54,9 +46,8 @@ class Devices:
 
 @pytest.fixture
 def devices() -> Iterator[Devices]:
-    made = Devices(8)
-    yield made
-    made.close()
+    with Devices(8) as made:
+        yield made
     assert native.live_objects() == 0
 
 
