@@ -100,40 +100,46 @@ UNKNOWN = tf.TensorSpec([None, 3], tf.float32)
 STRINGS = tf.TensorSpec([3], tf.string)
 RAGGED = tf.RaggedTensorSpec([2, None], tf.float32)
 # Functions, the spec of their argument, and what the error says.
-REFUSED: dict[str, tuple[Any, ...]] = {
+REFUSED: dict[str, tuple[Any, Any, list[str]]] = {
     "an unknown size": (
-        *(exported.straight, UNKNOWN),
-        *("'x' has the shape (None, 3)", "tf.TensorSpec([32, 3], tf.float32)"),
+        exported.straight,
+        UNKNOWN,
+        ["'x' has the shape (None, 3)", "tf.TensorSpec([32, 3], tf.float32)"],
     ),
     "an assigned constant": (
-        *(MODEL.step, F3),
-        *("it assigns 'scale', 'count', which a constant", 'variables="inputs"'),
+        MODEL.step,
+        F3,
+        ["it assigns 'scale', 'count', which a constant", 'variables="inputs"'],
     ),
     "what XLA does not compile": (
-        *(lambda x: tf.unique_with_counts(x)[2], F3),
-        *("XLA cannot compile it", "Unique"),
+        lambda x: tf.unique_with_counts(x)[2],
+        F3,
+        ["XLA cannot compile it", "Unique"],
     ),
-    "a string": (tf.strings.as_string, F3, "as_string", ": result 0 is of dtype string, which"),
-    "strings": (tf.strings.length, STRINGS, "argument 'input' is of dtype string, which"),
+    "a string": (tf.strings.as_string, F3, ["as_string", ": result 0 is of dtype string, which"]),
+    "strings": (tf.strings.length, STRINGS, ["argument 'input' is of dtype string, which"]),
     "a shape that nothing tells": (
-        *(lambda x: tf.numpy_function(user_code.half, [x], tf.float32), F3),
-        *("XLA cannot compile it", "hostcall.declare"),
+        lambda x: tf.numpy_function(user_code.half, [x], tf.float32),
+        F3,
+        ["XLA cannot compile it", "hostcall.declare"],
     ),
     "a ragged argument": (
-        *(lambda x: x.values, RAGGED),
-        "an argument is a RaggedTensorSpec, which is no single tensor",
+        lambda x: x.values,
+        RAGGED,
+        ["an argument is a RaggedTensorSpec, which is no single tensor"],
     ),
-    "a ragged result": (ragged, F3, "a result is a Ragged", ", which is no single tensor"),
+    "a ragged result": (ragged, F3, ["a result is a Ragged", ", which is no single tensor"]),
     "the gradient of a py_function": (
-        *(differentiated, F3),
-        *("the program computes its gradient", "hostcall.callback(..., grad=...)"),
+        differentiated,
+        F3,
+        ["the program computes its gradient", "hostcall.callback(..., grad=...)"],
     ),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_exported(name: str) -> None:
-    function, spec, *parts = REFUSED[name]
+    function, spec, parts = REFUSED[name]
     with pytest.raises(ValueError, match=re.escape(parts[0])) as caught:
         hostcall.export(function, spec)
     assert_says(caught.value, *parts)
