@@ -10,7 +10,8 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.helpers import eagerly as eagerly
-from tests.support.helpers import jitted, partitioned, plain
+from tests.support.helpers import jitted, plain
+from tests.support.helpers import partitioned as partitioned
 from tests.support.native_code import functions
 
 SIZE = ctypes.c_int64
