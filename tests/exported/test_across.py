@@ -1,23 +1,19 @@
 """Exported programs compute the same in a process without TensorFlow, whole and partitioned."""
 
-from __future__ import annotations
-
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 import tensorflow as tf
 
 import hostcall.jax
-from tests.support.exported import exported, user_code
+from tests.support.exported import across, exported, user_code
 from tests.support.exported.exported import F3, X
 from tests.support.helpers import jitted, to_numpy
+from tests.support.stress.processes import Worker
 from tests.support.versions import reads_programs_of_jax
-
-ROOT = Path(__file__).parents[2]
 
 bounded = hostcall.callback(
     user_code.unique, result=lambda x: hostcall.BoundedSpec(x.shape, x.dtype, [0])
@@ -71,16 +67,8 @@ def save(folder: Path, name: str) -> Path:
 
 
 @reads_programs_of_jax
-def test_the_same_without_tensorflow(tmp_path: Path) -> None:
-    folders = [str(save(tmp_path, name)) for name in PROGRAMS]
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.support.exported.across", *folders],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert ended.stdout.split() == [
-        word for name in PROGRAMS for word in (name, "whole", name, "partition")
-    ]
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_same_without_tensorflow(name: str, tmp_path: Path, worker: Worker) -> None:
+    folder = save(tmp_path, name)
+    for partitioned in (False, True):
+        worker.run(across.check, str(folder), partitioned, limit=60.0)

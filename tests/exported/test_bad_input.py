@@ -1,7 +1,5 @@
 """Exported programs that are missing, damaged or made up: errors, never a crash."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle
@@ -230,77 +228,66 @@ def test_random_damage_of_the_variables_is_an_error_or_none(folder: Path) -> Non
         assert isinstance(files._problems_of_variables(arrays, manifest), list)
 
 
-@pytest.mark.parametrize(
-    ("op", "text"),
-    [
-        (
+def main(op: str) -> str:
+    """The text of a program of one op, from a number to a number."""
+    signature = "func.func public @main(%x: tensor<f32>) -> tensor<f32>"
+    return f"{signature} {{ %0 = {op} : (tensor<f32>) -> tensor<f32>\n  return %0 : tensor<f32> }}"
+
+
+ELSEWHERE = "', which works only in the process that made it"
+# What another program says in the place of the one that was exported, and what is said of it.
+REFUSED = {
+    "a callback of JAX": (
+        main(
             'stablehlo.custom_call @xla_ffi_python_cpu_callback(%x) {backend_config = "", '
-            "mhlo.backend_config = {index = 0 : ui64}} : (tensor<f32>) -> tensor<f32>",
-            "'xla_ffi_python_cpu_callback', which works only in the process that made it",
+            "mhlo.backend_config = {index = 0 : ui64}}"
         ),
-        (
-            "stablehlo.custom_call @xla_python_cpu_callback(%x) : (tensor<f32>) -> tensor<f32>",
-            "'xla_python_cpu_callback', which works only in the process that made it",
-        ),
-        (
+        f"'xla_ffi_python_cpu_callback{ELSEWHERE}",
+    ),
+    "an older callback of JAX": (
+        main("stablehlo.custom_call @xla_python_cpu_callback(%x)"),
+        f"'xla_python_cpu_callback{ELSEWHERE}",
+    ),
+    "native code": (
+        main(
             "stablehlo.custom_call @hostcall_native(%x) {api_version = 4 : i32, "
-            "backend_config = {code = 1 : i64}} : (tensor<f32>) -> tensor<f32>",
-            "'hostcall_native', which works only in the process that made it",
+            "backend_config = {code = 1 : i64}}"
         ),
-    ],
-)
-def test_call_of_what_another_process_had_is_refused(op: str, text: str, tmp_path: Path) -> None:
-    body = f"%0 = {op}\n  return %0 : tensor<f32>"
-    made = make(f"func.func public @main(%x: tensor<f32>) -> tensor<f32> {{ {body} }}")
-    made.save(tmp_path)
-    assert text in error_of(tmp_path)
-
-
-def test_program_that_waits_for_somebody_is_refused(tmp_path: Path) -> None:
-    text = f"""
+        f"'hostcall_native{ELSEWHERE}",
+    ),
+    "what waits for somebody": (
+        f"""
 func.func public @main(%x: tensor<f32>) -> tensor<f32> {{
   %t = stablehlo.create_token : {TOKEN}
   %0:2 = "stablehlo.infeed"(%t) {{infeed_config = ""}} : ({TOKEN}) -> (tensor<f32>, {TOKEN})
   return %0#0 : tensor<f32>
 }}
-"""
-    make(text).save(tmp_path)
-    assert "an op 'stablehlo.infeed', which would wait for ever" in error_of(tmp_path)
+""",
+        "an op 'stablehlo.infeed', which would wait for ever",
+    ),
+    "an older host call": (
+        main('stablehlo.custom_call @hostcall(%x) {backend_config = ""}'),
+        "hostcall-check: api_version has to be 4",
+    ),
+    "a host call that contradicts itself": (
+        main(call("triple", "", "%x", sub_byte_operands="0, 21").removesuffix(" : ")),
+        "sub_byte_operands is about operand 0, which has to be of i8 or ui8",
+    ),
+    "a number for a name": (
+        LOOP.replace('"tests.support.exported.functions:triple"', "5 : i64"),
+        "a host call has the callback id 5 in the place of a name",
+    ),
+    "another name": ("func.func public @other() { return }", "has no function @main"),
+    "no body": ("func.func private @main(tensor<f32>) -> tensor<f32>", "has no function @main"),
+}
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        (
-            'stablehlo.custom_call @hostcall(%x) {backend_config = ""} : '
-            "(tensor<f32>) -> tensor<f32>",
-            "hostcall-check: api_version has to be 4",
-        ),
-        (
-            call("triple", "(tensor<f32>) -> tensor<f32>", "%x", sub_byte_operands="0, 21"),
-            "sub_byte_operands is about operand 0, which has to be of i8 or ui8",
-        ),
-    ],
-)
-def test_host_call_of_another_form_is_refused(text: str, problem: str, folder: Path) -> None:
-    body = f"%0 = {text}\n  return %0 : tensor<f32>"
-    other = f"func.func public @main(%x: tensor<f32>) -> tensor<f32> {{ {body} }}"
-    (folder / "program.stablehlo").write_bytes(artifact_of(other))
-    sign(folder, "program.stablehlo")
-    assert problem in error_of(folder)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "func.func public @other() { return }",
-        "func.func private @main(tensor<f32>) -> tensor<f32>",
-    ],
-)
-def test_program_without_a_main_is_refused(text: str, folder: Path) -> None:
+@pytest.mark.parametrize("what", REFUSED)
+def test_program_that_cannot_run_here_is_refused(what: str, folder: Path) -> None:
+    text, problem = REFUSED[what]
     (folder / "program.stablehlo").write_bytes(artifact_of(text))
     sign(folder, "program.stablehlo")
-    assert "the program has no function @main" in error_of(folder)
+    assert problem in error_of(folder)
 
 
 @pytest.mark.parametrize(
@@ -323,13 +310,6 @@ module attributes {{mhlo.num_replicas = 2 : i32}} {{
     for _ in range(2):
         np.testing.assert_array_equal(loaded.call(x), [2, 2, 2])
     np.testing.assert_array_equal(x, [1, 1, 1])
-
-
-def test_number_in_the_place_of_a_name_is_refused(folder: Path) -> None:
-    text = LOOP.replace('"tests.support.exported.functions:triple"', "5 : i64")
-    (folder / "program.stablehlo").write_bytes(artifact_of(text))
-    sign(folder, "program.stablehlo")
-    assert "a host call has the callback id 5 in the place of a name" in error_of(folder)
 
 
 def test_every_error_leaves_the_next_load_sound(folder: Path, tmp_path: Path) -> None:

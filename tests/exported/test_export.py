@@ -1,7 +1,5 @@
 """hostcall.export and hostcall.load: what a program computes, eagerly, in graphs and compiled."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,7 +31,6 @@ def _nothing_is_seen() -> None:
 
 
 def export_and_load(folder: Path, function: Any, *specs: Any, **options: Any) -> Any:
-    """The function, saved and loaded."""
     hostcall.export(function, *specs, **options).save(folder)
     return hostcall.load(folder)
 

@@ -17,7 +17,6 @@ F3 = np.array([1, -2, 3], np.float32)
 
 
 def program_of(*names: str, **of_callbacks: Any) -> Any:
-    """A program that calls functions one after another."""
     lines, last = [], "%x"
     for number, name in enumerate(names):
         host_call = call(name, "(tensor<3xf32>) -> tensor<3xf32>", last)

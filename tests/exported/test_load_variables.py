@@ -1,7 +1,5 @@
 """hostcall_mlir: programs that are saved, their variables when loaded, and calls from threads."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -143,7 +143,6 @@ def test_manifest_of_another_form_is_refused(
 
 
 def replaced(which: int, **fields: Any) -> Callable[[Any], None]:
-    """Changes fields of a callback."""
     return lambda m: m["callbacks"][which].update(fields)
 
 

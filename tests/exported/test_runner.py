@@ -183,13 +183,6 @@ def test_parts_that_are_the_same_are_compiled_once(
     assert len(compiled) == len({*compiled}) == 11
 
 
-def test_clusters_are_compiled_for_the_device_that_is_asked_for(tmp_path: Path) -> None:
-    device = jax.devices()[-1]
-    for partitioned in False, True:
-        program = load(CASES["pure"].make(), tmp_path, partitioned=partitioned, device=device)
-        assert program.call(F3).devices() == {device}
-
-
 def test_host_call_where_nothing_can_be_partitioned_is_an_error_at_its_place(
     tmp_path: Path,
 ) -> None:

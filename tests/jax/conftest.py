@@ -13,10 +13,8 @@ _WITH_TENSORFLOW = [
     "test_error_places.py",
     "test_from_tf.py",
     "test_import.py",
-    "test_import_alone.py",
     "test_recording.py",
     "test_to_tf.py",
-    "test_to_tf_programs.py",
     "test_with_tensorflow.py",
 ]
 # And about an environment without it.

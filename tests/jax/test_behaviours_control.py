@@ -1,7 +1,5 @@
 """Tests that our callbacks keep the promises of JAX's own in loops, branches and functions."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Tests that our callbacks keep the promises of JAX's own where programs are differentiated."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

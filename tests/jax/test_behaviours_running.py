@@ -1,7 +1,5 @@
 """Tests that our callbacks keep the promises of JAX's own about runs, threads and lifetimes."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from typing import Any
@@ -13,7 +11,6 @@ import pytest
 from jax import lax
 from jax._src.interpreters.pxla import ExecuteReplicated
 
-import hostcall
 import hostcall.jax
 from tests.support.errors import DetailedError
 from tests.support.fate import Fate

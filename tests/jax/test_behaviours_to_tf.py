@@ -1,7 +1,5 @@
 """JAX's own callbacks do in TensorFlow, by hostcall.jax.to_tf, what they do in JAX."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -15,11 +13,9 @@ import tensorflow as tf
 from jax import lax
 from jax.experimental import io_callback
 
-import hostcall
 import hostcall.jax
 from tests.support.helpers import assert_same, jitted
 from tests.support.jax.helpers import struct
-from tests.support.threads import in_threads
 from tests.support.versions import reads_programs_of_jax
 
 pytestmark = reads_programs_of_jax
@@ -242,14 +238,3 @@ def test_functions_that_arrays_are_reduced_by(kind: Any) -> None:
     add = lambda a, b: kind(np.add, a, a, b)  # noqa: E731
     with pytest.raises(NotImplementedError, match=r"callback: .* jax\.lax\.reduce, of which XLA"):
         to_tf(lambda x: lax.reduce(x, 0.0, add, (0,)))(X)
-
-
-@each_kind
-def test_many_threads_run_one_program(kind: Any) -> None:
-    program = jitted(to_tf(lambda x: kind(plus_one, x, x) + kind(np.negative, x, x)))
-
-    def run(number: int) -> None:
-        for _ in range(5):
-            np.testing.assert_array_equal(program(tf.constant(X + number)), np.ones(4))
-
-    in_threads(4, run)

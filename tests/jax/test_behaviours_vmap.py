@@ -1,7 +1,5 @@
 """Tests that our callbacks keep the promises of JAX's own under `jax.vmap`."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 
@@ -12,7 +10,6 @@ import numpy as np
 import pytest
 from jax import lax
 
-import hostcall
 import hostcall.jax
 from tests.support.jax.flavours import Log, each_effect, each_flavour
 from tests.support.jax.helpers import X, each_mode, failure, struct

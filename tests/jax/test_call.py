@@ -1,8 +1,5 @@
 """hostcall.jax.call: values, structures, transformations."""
 
-from __future__ import annotations
-
-import concurrent.futures
 import functools
 import threading
 from typing import Any
@@ -15,17 +12,11 @@ import pytest
 
 import hostcall.jax
 from hostcall_runtime import _library
-from tests.support.jax.flavours import FLAVOURS, Log, each_effect
+from tests.support.jax.flavours import FLAVOURS, Log
 from tests.support.jax.helpers import X, assert_same, each_mode, struct
 from tests.support.threads import PATIENCE
 
 call = hostcall.jax.call
-
-
-@each_mode
-def test_it_returns_what_the_function_returns(mode: Any) -> None:
-    program = mode(lambda x: call(lambda v: v * np.float32(2), x, x) + 1)
-    np.testing.assert_array_equal(program(X), 2 * X + 1)
 
 
 @each_mode
@@ -114,53 +105,6 @@ def test_shapes(mode: Any, shape: Any) -> None:
     assert_same(np.asarray(mode(lambda x: call(np.cos, x, x))(x)), np.cos(np.asarray(x)))
 
 
-def test_loops_and_branches() -> None:
-    def plus(x: Any, i: Any) -> Any:
-        return x + np.float32(i)
-
-    @jax.jit
-    def program(x: Any) -> Any:
-        x = jax.lax.fori_loop(0, 5, lambda i, x: call(plus, x, x, i), x)
-        x = jax.lax.cond(x[0] > 9, lambda x: call(plus, x, x, 100), lambda x: x, x)
-        return jax.lax.scan(lambda c, i: (call(plus, x, c, i),) * 2, x, jnp.arange(3))[1]
-
-    expected = np.asarray(X) + 110
-    np.testing.assert_array_equal(program(X), [expected, expected + 1, expected + 3])
-
-
-@each_mode
-@pytest.mark.parametrize("method", ["sequential", "sequential_unrolled"])
-@pytest.mark.parametrize("pure", [True, False])
-def test_vmap_one_by_one(mode: Any, method: str, pure: bool) -> None:
-    shapes = []
-
-    def dot(x: Any, y: Any) -> Any:
-        shapes.append((x.shape, y.shape))
-        return np.dot(x, y)
-
-    def program(x: Any, y: Any) -> Any:
-        return call(dot, struct([]), x, y, vmap_method=method, pure=pure)
-
-    rows = jnp.stack([X, 2 * X, 3 * X])
-    called = mode(jax.vmap(program, in_axes=(0, None)))(rows, X)
-    np.testing.assert_array_equal(called, [14, 28, 42])
-    assert shapes == [((4,), (4,))] * 3
-
-
-@pytest.mark.parametrize(("method", "shape"), [("broadcast_all", (3, 4)), ("expand_dims", (1, 4))])
-def test_vmap_all_at_once(method: str, shape: Any) -> None:
-    shapes = []
-
-    def add(x: Any, y: Any) -> Any:
-        shapes.append(y.shape)
-        return x + y
-
-    program = jax.vmap(lambda x, y: call(add, x, x, y, vmap_method=method), in_axes=(0, None))
-    rows = jnp.stack([X, 2 * X, 3 * X])
-    np.testing.assert_array_equal(program(rows, X), rows + X)
-    assert shapes == [shape]
-
-
 def test_pure_calls_are_dropped_and_others_are_not() -> None:
     calls = []
 
@@ -215,21 +159,6 @@ def test_a_derivative_that_the_user_gives() -> None:
     np.testing.assert_allclose(jax.grad(lambda x: sin(x).sum())(X), np.cos(X), rtol=1e-6)
 
 
-@each_effect
-def test_calls_beside_a_derivative_run_once(flavour: Any) -> None:
-    log = Log()
-    tell = functools.partial(log, flavour)
-
-    def program(x: Any) -> Any:
-        tell(0)
-        x = jax.lax.fori_loop(1, 4, lambda i, x: [tell(i), jnp.sin(x)][1], x)
-        return jax.lax.cond(x[0] < 9, lambda x: [tell(4), x][1], lambda x: 2 * x, x).sum()
-
-    for _ in range(2):
-        jax.jit(jax.grad(program))(X)
-        assert sorted(log.take()) == [0, 1, 2, 3, 4]
-
-
 def test_eager_calls_of_one_line_share_a_program() -> None:
     def twice(v: Any) -> Any:
         return v * np.float32(2)
@@ -252,26 +181,6 @@ def test_the_name_is_in_the_statistics() -> None:
     finally:
         hostcall.collect_stats(False)
     assert (row.calls, row.errors, row.bytes) == (1, 0, 2 * 4 * 4)
-
-
-def test_calls_run_on_an_executor() -> None:
-    with concurrent.futures.ThreadPoolExecutor(1, "executor") as pool:
-        names = []
-
-        def noting(x: Any) -> Any:
-            names.append(threading.current_thread().name)
-            return x + 1
-
-        @jax.jit
-        def program(x: Any) -> Any:
-            return hostcall.jax.call(noting, x, x, ordered=True, executor=pool)
-
-        np.testing.assert_array_equal(program(np.array([1, 2], np.float32)), [2.0, 3.0])
-        callback = hostcall.callback(noting, result=lambda x: x, executor=pool)
-        np.testing.assert_array_equal(jax.jit(callback)(np.array([1, 2], np.float32)), [2.0, 3.0])
-    assert names == ["executor_0"] * 2
-    with pytest.raises(TypeError, match="neither an executor"):
-        hostcall.jax.call(noting, np.float32(1), np.float32(1), executor=3)
 
 
 def test_programs_hand_over_calls_that_nobody_waits_for() -> None:
@@ -325,11 +234,6 @@ def test_errors_of_calls_that_nobody_waits_for() -> None:
     program(1.0)
     with pytest.raises(KeyError, match=r"1\.0"):
         hostcall.barrier()
-    program(2.0)
-    jax.effects_barrier()
-    hostcall.jax.call(lambda: None, None, wait=False)
-    with pytest.raises(KeyError):
-        _finish_and_call(program)
     for options, message in (
         ({"wait": False, "result": X}, "without results"),
         ({"wait": False, "pure": True}, "does nothing but return results"),
@@ -338,16 +242,3 @@ def test_errors_of_calls_that_nobody_waits_for() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             call(fails, options.pop("result", None), X, **options)
-
-
-def _finish_and_call(program: Any) -> None:
-    """Calls the program when the call before has failed; raises what its error stands for."""
-    while not any(row.errors == 2 for row in hostcall.stats().unawaited if "fails" in row.callback):
-        pass
-    try:
-        program(3.0)
-        jax.effects_barrier()
-    except jax.errors.JaxRuntimeError as error:
-        raised = hostcall.last_error(error)
-        assert raised is not None
-        raise raised from None

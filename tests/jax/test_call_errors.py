@@ -1,7 +1,5 @@
 """hostcall.jax.call: what is said of what goes wrong."""
 
-from __future__ import annotations
-
 import functools
 import re
 from typing import Any
@@ -103,6 +101,8 @@ def test_arguments() -> None:
         call(np.sin, struct([4], np.float64), X)
     with pytest.raises(TypeError, match="'text' is no array"):
         call(np.sin, X, "text")
+    with pytest.raises(TypeError, match="neither an executor"):
+        call(np.sin, X, X, executor=3)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, np.float32, float, np.dtype("float32")], ids=repr)

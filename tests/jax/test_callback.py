@@ -1,7 +1,5 @@
 """hostcall.callback: one object, called from TensorFlow and from JAX."""
 
-from __future__ import annotations
-
 import collections
 import threading
 from typing import Any
@@ -85,8 +83,7 @@ def test_stateful_calls_are_ordered() -> None:
 
 @pytest.mark.parametrize("stateful", [False, True])
 @pytest.mark.parametrize(
-    ("method", "shapes"),
-    [("expand_dims", [(4,), (1,)]), ("broadcast_all", [(4,), (4,)])],
+    ("method", "shapes"), [("expand_dims", [(4,), (1,)]), ("broadcast_all", [(4,), (4,)])]
 )
 def test_one_call_for_a_batch(method: str, shapes: Any, stateful: bool) -> None:
     calls: list[Any] = []

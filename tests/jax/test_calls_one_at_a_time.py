@@ -3,9 +3,6 @@
 The large programs have as many and as large values as XLA wants for its own threads.
 """
 
-from __future__ import annotations
-
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import hostcall
 import hostcall.jax
 from tests.support.jax.helpers import X
-from tests.support.threads import PATIENCE, Alone, in_threads
+from tests.support.threads import Alone
 
 LARGE = jnp.arange(100_000, dtype=jnp.float32)
 CALLS = 12
@@ -61,61 +57,6 @@ def test_calls_do_not_overlap(program: Any, way: Any, x: Any) -> None:
     for _ in range(3):
         jax.block_until_ready(function(x))
     assert (alone.overlaps, alone.calls) == (0, 3 * CALLS)
-
-
-@each_way
-def test_scratch_memory_is_safe(way: Any) -> None:
-    class Simulator:
-        def run(self, x: Any) -> Any:
-            self.state = np.array(x)
-            for _ in range(3):
-                threading.Event().wait(0.0005)  # lets other threads in, as a step in C does
-                self.state = self.state * 2
-            return self.state
-
-    simulator = Simulator()
-    program = jax.jit(several(way(simulator.run)))
-    for _ in range(3):
-        for i, result in enumerate(program(LARGE)):
-            np.testing.assert_array_equal(result, 8 * (LARGE + i))
-
-
-@each_way
-def test_calls_of_a_small_program_run_on_its_thread(way: Any) -> None:
-    threads = set()
-
-    def note(x: Any) -> Any:
-        threads.add(threading.get_ident())
-        threading.Event().wait(0.001)  # long enough to be worth a thread
-        return x
-
-    function = jax.jit(several(way(note)))
-    for _ in range(3):
-        jax.block_until_ready(function(X))
-    assert threads == {threading.get_ident()}
-
-
-@each_size
-def test_a_call_may_run_the_very_program_that_it_is_of(x: Any) -> None:
-    def descend(x: Any, depth: Any) -> Any:
-        return x if depth == 0 else np.asarray(program(x, depth - 1)[0])
-
-    def calls(x: Any, depth: Any) -> Any:
-        return [hostcall.jax.call(descend, x, x + i, depth, pure=True) for i in range(3)]
-
-    program = jax.jit(calls).lower(x, np.int32(3)).compile()  # JAX traces no program in itself
-    np.testing.assert_array_equal(program(x, np.int32(3))[2], x + 2)
-
-
-def test_runs_on_several_threads_do_not_wait_for_one_another() -> None:
-    together = threading.Barrier(4)
-
-    def meet(x: Any) -> Any:
-        together.wait(PATIENCE)
-        return x
-
-    program = jax.jit(pure(meet)).lower(LARGE).compile()
-    in_threads(4, lambda i: np.testing.assert_array_equal(program(LARGE + i), LARGE + i))
 
 
 def test_what_has_an_order_or_is_not_waited_for_is_refused() -> None:

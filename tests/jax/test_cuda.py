@@ -1,7 +1,5 @@
 """hostcall.jax.call in programs for NVIDIA GPUs, as far as that can be seen without one."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -23,32 +21,30 @@ def text_of(function: Any, *platforms: str) -> str:
     return re.sub(r"callback = \d+", "callback = N", lowered.as_text())
 
 
-@pytest.mark.parametrize("options", [{}, {"pure": True}, {"ordered": True}], ids=str)
-def test_programs_are_those_for_cpus(options: Any) -> None:
-    def program(x: Any) -> Any:
-        return call(np.sin, x, x, **options) + call(np.cos, x, x, **options)
+def twice(**options: Any) -> Any:
+    return lambda x: call(np.sin, x, x, **options) + call(np.cos, x, x, **options)
 
+
+def narrowing(_: int, x: Any) -> Any:
+    small = call(lambda x: x.astype(ml_dtypes.int4), struct(x.shape, jnp.int4), x)
+    return x + small.astype(x.dtype)
+
+
+# Each with its number of calls.
+PROGRAMS: dict[str, tuple[Any, int]] = {
+    "unordered": (twice(), 2),
+    "pure": (twice(pure=True), 2),
+    "ordered": (twice(ordered=True), 2),
+    "a packed dtype in a loop": (lambda x: jax.lax.fori_loop(0, 3, narrowing, x), 1),
+    "device arrays": (lambda x: call(np.sin, x, x, memory="device"), 1),
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_are_those_for_cpus(name: str) -> None:
+    program, calls = PROGRAMS[name]
     text = text_of(program, "cuda")
-    assert text.count("custom_call @hostcall(") == 2
     assert text == text_of(program, "cpu")
-
-
-def test_loops_and_packed_dtypes() -> None:
-    def iteration(_: int, x: Any) -> Any:
-        small = call(lambda x: x.astype(ml_dtypes.int4), struct(x.shape, jnp.int4), x)
-        return x + small.astype(x.dtype)
-
-    def program(x: Any) -> Any:
-        return jax.lax.fori_loop(0, 3, iteration, x)
-
-    text = text_of(program, "cuda")
-    assert "sub_byte_results = array<i64: 0, 21>" in text
-    assert text == text_of(program, "cpu")
-
-
-@pytest.mark.parametrize("ordered", [False, True], ids=["unordered", "ordered"])
-def test_a_program_for_both(ordered: bool) -> None:
-    def program(x: Any) -> Any:
-        return call(np.sin, x, x, ordered=ordered)
-
-    assert text_of(program, "cpu", "cuda").count("custom_call @hostcall(") == 1
+    assert ("sub_byte_results = array<i64: 0, 21>" in text) == ("packed" in name)
+    for either in (text, text_of(program, "cpu", "cuda")):
+        assert either.count("custom_call @hostcall(") == calls

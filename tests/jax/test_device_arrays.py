@@ -2,8 +2,6 @@
 without one, for GPUs.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
@@ -70,21 +68,6 @@ def test_callbacks_with_a_gradient(mode: Any) -> None:
     np.testing.assert_allclose(mode(jax.grad(lambda x: square(x).sum()))(X), 2 * X)
 
 
-def test_memory_that_is_kept_is_an_error() -> None:
-    kept: list[Any] = []
-
-    def keep(function: Any) -> None:
-        jax.jit(lambda x: on_device(function, x))(X).block_until_ready()
-
-    with pytest.raises(jax.errors.JaxRuntimeError, match="still has the memory of an array"):
-        keep(lambda x: (kept.append(np.from_dlpack(x)), x)[1])
-    np.testing.assert_array_equal(kept[0], X)
-    kept.clear()
-    keep(lambda x: (kept.append(x), x)[1])
-    with pytest.raises(BufferError, match="is used after that"):
-        take(kept[0])
-
-
 def test_what_is_refused() -> None:
     refused: list[tuple[dict[str, Any], str]] = [
         ({"memory": "gpu"}, "neither 'host'"),
@@ -94,10 +77,3 @@ def test_what_is_refused() -> None:
     for options, text in refused:
         with pytest.raises(ValueError, match=text):
             call(double, X, X, **options)
-
-
-def test_programs_for_gpus_are_those_for_cpus() -> None:
-    traced = jax.jit(lambda x: on_device(double, x)).trace(X)
-    for platform in ("cpu", "cuda"):
-        text = traced.lower(lowering_platforms=(platform,)).as_text()
-        assert text.count("custom_call @hostcall(") == 1

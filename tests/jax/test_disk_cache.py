@@ -1,7 +1,5 @@
 """Programs with calls in JAX's cache on disk, over several processes."""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

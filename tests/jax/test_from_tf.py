@@ -1,7 +1,5 @@
 """hostcall.jax.from_tf: TensorFlow functions with script ops in JAX programs."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,12 +1,14 @@
-"""hostcall.jax and the frameworks: without JAX, and in every order of imports."""
+"""hostcall.jax and the frameworks: without JAX, and in every order of imports.
 
-from __future__ import annotations
+It leaves TensorFlow alone until that is imported, and works in it from then on.
+"""
 
 import itertools
 
 import pytest
 
 from tests.support.jax.helpers import run_python
+from tests.support.versions import reads_programs_of_jax
 
 PROGRAM = """
 import numpy as np
@@ -33,14 +35,6 @@ def test_jax_may_have_run_before() -> None:
     assert run_python(code + PROGRAM) == "same\n"
 
 
-def test_where_hostcall_is_switched_off() -> None:
-    code = """
-import jax, numpy as np, hostcall.jax
-print(jax.jit(lambda v: hostcall.jax.call(np.cos, v, v))(np.float32(0)))
-"""
-    assert run_python(code, HOSTCALL_DISABLE="1") == "1.0\n"
-
-
 def test_hostcall_imports_no_jax() -> None:
     # Where TensorFlow itself imports JAX, this is as it was.
     code = "import sys, tensorflow; before = 'jax' in sys.modules; import hostcall; "
@@ -51,10 +45,95 @@ def test_without_jax_the_import_says_what_to_install() -> None:
     code = """
 import sys
 sys.modules["jax"] = None
-import hostcall
 try:
     import hostcall.jax
 except ImportError as error:
     print(error)
 """
     assert "pip install 'hostcall[jax]'" in run_python(code)
+
+
+_BEGINNING = """
+import sys
+import hostcall.jax, hostcall_mlir
+import jax, jax.numpy as jnp, numpy as np
+
+gradient = lambda inputs, results, upstream: 2 * upstream
+@hostcall.callback(result=lambda x: x, stateful=False, grad=gradient)
+def double(x):
+    return 2 * x
+
+def tripled(tf):
+    function = lambda x: tf.ensure_shape(tf.py_function(lambda x: 3 * x, [x], tf.float32), [2])
+    return tf.function(function, jit_compile=True, autograph=False)(tf.ones([2])).numpy().tolist()
+
+assert jax.jit(double)(jnp.ones(2)).tolist() == [2.0, 2.0]
+assert isinstance(double(np.ones(2, np.float32)), jax.Array)
+assert hostcall.stats() == []
+bounded = hostcall.BoundedSpec([2], np.float32)
+assert "tensorflow" not in sys.modules
+"""
+
+
+@reads_programs_of_jax
+def test_tensorflow_is_imported_by_nobody_else_and_works_from_then_on() -> None:
+    code = """
+import tensorflow as tf
+assert tripled(tf) == [3.0, 3.0]
+assert isinstance(double(np.ones(2, np.float32)), tf.Tensor)
+assert tf.function(double, jit_compile=True)(tf.ones([2])).numpy().tolist() == [2.0, 2.0]
+assert jax.jit(jax.grad(lambda x: double(x).sum()))(jnp.ones(2)).tolist() == [2.0, 2.0]
+assert bounded == hostcall.BoundedSpec([2], tf.float32)
+assert hash(bounded) == hash(hostcall.BoundedSpec([2], tf.float32))
+assert bounded.shape.as_list() == [2] and bounded.dtype is tf.float32
+assert hostcall.jax.to_tf(jnp.negative)(np.ones(2, np.float32)).numpy().tolist() == [-1.0, -1.0]
+print("works")
+"""
+    assert run_python(_BEGINNING + code) == "works\n"
+
+
+def test_switched_off_before_a_name_of_hostcalls_imports_tensorflow_and_on_after() -> None:
+    code = """
+hostcall.disable()
+from hostcall import configure
+assert "tensorflow" in sys.modules
+configure(route="auto")
+import tensorflow as tf
+from tensorflow.python.ops import script_ops
+assert script_ops.py_func_common.__module__.startswith("tensorflow.")
+try:
+    tripled(tf)
+except tf.errors.InvalidArgumentError as error:
+    print("EagerPyFunc" in str(error))
+assert jax.jit(double)(jnp.ones(2)).tolist() == [2.0, 2.0]
+hostcall.enable()
+print(tripled(tf))
+hostcall.disable()
+assert script_ops.py_func_common.__module__.startswith("tensorflow.")
+hostcall.enable()
+print(tripled(tf))
+"""
+    assert run_python(_BEGINNING + code) == "True\n[3.0, 3.0]\n[3.0, 3.0]\n"
+
+
+def test_a_tensorflow_that_hostcall_was_not_built_for_is_imported_with_a_warning() -> None:
+    code = """
+import importlib.metadata, warnings
+import hostcall.jax
+from hostcall import _versions
+_versions.choose(importlib.metadata.version(_versions.PACKAGE))
+import hostcall._build_info
+hostcall._build_info.TENSORFLOW_VERSION = "1.15.0"
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    import tensorflow as tf
+[warning] = [one for one in said if "built against 1.15.0" in str(one.message)]
+assert issubclass(warning.category, RuntimeWarning)
+try:
+    hostcall.explain
+except ImportError as error:
+    print("built against 1.15.0" in str(error))
+import jax
+print(jax.jit(lambda x: hostcall.jax.call(abs, x, x))(-1.0))
+"""
+    assert run_python(code) == "True\n1.0\n"

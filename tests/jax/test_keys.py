@@ -1,7 +1,5 @@
 """Random keys as arguments and results: functions get their data, and programs get keys."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax
@@ -9,7 +7,6 @@ import numpy as np
 import pytest
 from jax import lax
 
-import hostcall
 import hostcall.jax
 from tests.support.jax.helpers import X, each_mode, failure, struct
 

@@ -1,7 +1,5 @@
 """hostcall.jax: functions live as long as the programs that call them, and no longer."""
 
-from __future__ import annotations
-
 import gc
 from typing import Any
 

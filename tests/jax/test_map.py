@@ -1,7 +1,5 @@
 """`hostcall.map` and `retries=` in JAX programs."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import hostcall
 import hostcall.jax
 from tests.support import executor_functions as functions
 from tests.support.process_pools import end_pools
@@ -36,21 +33,6 @@ def test_a_batch_is_divided_among_processes() -> None:
         return hostcall.jax.call(lambda v: place(v).astype(np.float32), result, x, pure=True)
 
     np.testing.assert_array_equal(program(X)[:, 1], [3, 3, 3, 4, 4, 4, 4])
-
-
-def test_vmap_divides_its_batch_among_processes() -> None:
-    place = hostcall.map(functions.doubled, executor=processes)
-    sizes: list[int] = []
-
-    def double(x: Any) -> Any:
-        sizes.append(len(x))
-        return place(x)
-
-    def program(x: Any) -> Any:
-        return hostcall.jax.call(double, x, x, pure=True, vmap_method="broadcast_all")
-
-    np.testing.assert_array_equal(jax.jit(jax.vmap(program))(X), 2 * X)
-    assert sizes == [7]
 
 
 def test_the_gradient_is_mapped() -> None:

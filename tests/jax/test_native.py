@@ -1,12 +1,9 @@
 """hostcall.native in JAX programs, which call it without Python."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import hostcall
 import hostcall.jax
 from tests.support.native_code import functions, handlers, headers_of_ours
 
@@ -31,7 +27,6 @@ def same(x: Any) -> Any:
 
 
 def of(name: str, *argtypes: Any, result: Any = same, restype: Any = None, **given: Any) -> Any:
-    """A C function of the tests, with a prototype of its own."""
     address = ctypes.cast(functions()[name], ctypes.c_void_p).value
     assert address is not None
     prototype = ctypes.CFUNCTYPE(restype, *argtypes)(address)
@@ -99,10 +94,7 @@ def test_handlers(name: str, ordered: bool) -> None:
 
 def test_arrays_without_elements_are_null() -> None:
     def shapes(x: Any) -> list[jax.ShapeDtypeStruct]:
-        return [
-            jax.ShapeDtypeStruct((0, 3), np.float32),
-            jax.ShapeDtypeStruct((4,), np.int32),
-        ]
+        return [jax.ShapeDtypeStruct((0, 3), np.float32), jax.ShapeDtypeStruct((4,), np.int32)]
 
     code = of("are_null", *[ctypes.c_void_p] * 2, INTS, SIZE, SIZE, result=shapes)
     _, null = jax.jit(code)(jnp.zeros((0, 3), np.float32))
@@ -197,17 +189,3 @@ def test_a_program_owns_the_code() -> None:
     jax.clear_caches()
     gc.collect()
     assert owner() is None
-
-
-def test_record_and_replay(tmp_path: Path) -> None:
-    def program(add: Any) -> Any:
-        return jax.jit(lambda x: hostcall.jax.call(add, x, x, name="add"))
-
-    file = tmp_path / "recording"
-    compiled_before = program(next_float32())
-    compiled_before(X)
-    with hostcall.record(file):
-        np.testing.assert_array_equal(compiled_before(X), X + 1)
-    # Another function, which nobody calls.
-    with hostcall.replay(file):
-        np.testing.assert_array_equal(program(of("reverse_4", FLOATS, FLOATS, SIZE))(X), X + 1)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from jax.experimental import io_callback, sparse
 
-import hostcall
 import hostcall.jax
 from tests.support.jax.helpers import X, assert_same, each_mode, struct
 
@@ -45,32 +44,23 @@ def doubled(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: 2 * np.asarray(leaf), tree)
 
 
-def by_call(tree: Any) -> Any:
-    return hostcall.jax.call(doubled, specs_of(tree), tree)
-
-
-def by_callback(tree: Any) -> Any:
-    return hostcall.callback(doubled, result=specs_of(tree))(tree)
-
-
-def by_keyword(tree: Any) -> Any:
-    return hostcall.callback(lambda tree: doubled(tree), result=specs_of(tree))(tree=tree)
-
-
-def by_a_function(tree: Any) -> Any:
-    return hostcall.jax.call(doubled, lambda tree: specs_of(tree), tree)
-
-
-CALLS = [by_call, by_callback, by_keyword, by_a_function]
+CALLS: dict[str, Any] = {
+    "call": lambda tree: hostcall.jax.call(doubled, specs_of(tree), tree),
+    "callback": lambda tree: hostcall.callback(doubled, result=specs_of(tree))(tree),
+    "keyword": lambda tree: hostcall.callback(lambda tree: doubled(tree), result=specs_of(tree))(
+        tree=tree
+    ),
+    "function": lambda tree: hostcall.jax.call(doubled, lambda tree: specs_of(tree), tree),
+}
 TREES = {"layer": LAYER, "sparse": SPARSE, "nested": {"a": [LAYER, SPARSE], "b": X}}
 
 
 @each_mode
 @pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize("name", TREES)
-def test_the_leaves_are_the_results(mode: Any, call: Any, name: str) -> None:
+def test_the_leaves_are_the_results(mode: Any, call: str, name: str) -> None:
     tree = TREES[name]
-    assert_same(mode(call)(tree), io_callback(doubled, specs_of(tree), tree))
+    assert_same(mode(CALLS[call])(tree), io_callback(doubled, specs_of(tree), tree))
 
 
 @each_mode
@@ -81,7 +71,7 @@ def test_a_partial_is_a_function_unless_it_holds_specs(mode: Any) -> None:
         program = mode(lambda x, r=result: hostcall.jax.call(doubled, r, x))
         assert_same(program(X), 2 * X)
     scaling = jax.tree_util.Partial(jnp.multiply, X)
-    assert_same(mode(by_call)(scaling), doubled(scaling))
+    assert_same(mode(CALLS["call"])(scaling), doubled(scaling))
 
 
 def test_a_dtype_alone_is_no_result() -> None:

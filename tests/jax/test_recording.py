@@ -1,37 +1,20 @@
 """hostcall.record and hostcall.replay of JAX programs."""
 
-from __future__ import annotations
-
 import pathlib
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
 
-import hostcall
 import hostcall.jax
+from tests.support.recordings import Machine
 from tests.support.versions import reads_programs_of_jax
 
 X = jnp.array([1.0, -0.0, 3.0])
-
-
-class Machine:
-    """A machine that functions need, until the machine is taken away."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.is_there = True
-
-    def use(self) -> np.float32:
-        if not self.is_there:
-            raise AssertionError("a function was called in a replay")
-        self.count += 1
-        return np.float32(self.count)
 
 
 @pytest.fixture
@@ -102,16 +85,6 @@ def test_batches_and_gradients(file: str, machine: Machine) -> None:
     replayed(file, machine, lambda: run(X))
 
 
-def test_dtypes_that_numpy_lacks(file: str, machine: Machine) -> None:
-    def measure(x: Any) -> Any:
-        assert x.dtype == ml_dtypes.int4
-        return np.array([1, -machine.use()]).astype(ml_dtypes.int4)
-
-    given = jnp.array([3, -4], jnp.int4)
-    program = jax.jit(lambda x: hostcall.jax.call(measure, like(x), x).astype(jnp.int8))
-    replayed(file, machine, lambda: program(given))
-
-
 @reads_programs_of_jax
 def test_programs_in_tensorflow(file: str, machine: Machine) -> None:
     def measure(x: Any) -> Any:
@@ -125,37 +98,3 @@ def test_programs_in_tensorflow(file: str, machine: Machine) -> None:
     plain = tf.function(hostcall.jax.to_tf(program))
     given = tf.constant([1.0, 2.0])
     replayed(file, machine, lambda: [compiled(given).numpy(), plain(given).numpy()])
-
-
-def test_errors_are_raised_again(file: str) -> None:
-    def fail(x: Any) -> Any:
-        raise KeyError("no such sensor")
-
-    program = jax.jit(lambda x: hostcall.jax.call(fail, like(x), x))
-
-    def said() -> BaseException | None:
-        with pytest.raises(jax.errors.JaxRuntimeError) as error:
-            program(X).block_until_ready()
-        return hostcall.last_error(error.value)
-
-    with hostcall.record(file):
-        first = said()
-    with hostcall.replay(file):
-        second = said()
-    assert repr(first) == repr(second) == "KeyError('no such sensor')"
-
-
-def test_the_first_call_that_differs_is_told(file: str, machine: Machine) -> None:
-    def measure(x: Any) -> Any:
-        return x * machine.use()
-
-    program = jax.jit(lambda x: hostcall.jax.call(measure, like(x), x))
-    with hostcall.record(file):
-        program(X)
-    # The results are not used, so that the program itself reports no error.
-    with pytest.raises(hostcall.ReplayError) as error, hostcall.replay(file):
-        program(X + 1)
-    assert "measure (" in str(error.value)
-    assert "test_recording.py:" in str(error.value)
-    assert "None of the 1 calls that are left fits." in str(error.value)
-    assert "element [0]: recorded 1.0, got 2.0 (float32)" in str(error.value)

@@ -1,7 +1,5 @@
 """Compiled programs with calls in bytes: refused where the bytes are made."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,6 @@ import numpy as np
 import pytest
 from jax.experimental import serialize_executable
 
-import hostcall
 import hostcall.jax
 from tests.support.jax.helpers import X, assert_same
 

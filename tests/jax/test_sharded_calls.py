@@ -1,171 +1,376 @@
 """`sharding=` of hostcall.jax.call: one call with whole arrays, or one for each part of them."""
 
-from __future__ import annotations
-
 import functools
-import json
+import threading
+from collections.abc import Callable
 from typing import Any
+from unittest import mock
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from tests.support.jax.helpers import run_python
+import hostcall.jax
+from tests.support.threads import PATIENCE, Alone, in_threads
 
-RUN = "from tests.support.jax import sharded_programs; sharded_programs.main()"
-EIGHT_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+# All of this runs in a process of eight devices.
+PREPARATION = 'import os; os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"'
+pytestmark = pytest.mark.runs_in("worker", limit=60.0)
 
-WHOLE = [[0.0, 16]]
-# Each call, by the first element and the size of the function's argument.
-QUARTERS = [[0.0, 4], [4.0, 4], [8.0, 4], [12.0, 4]]
-HALVES = [[0.0, 8], [8.0, 8]]
-EIGHTHS = [[2.0 * k, 2] for k in range(8)]
+call = hostcall.jax.call
+P = jax.P
+X = np.arange(16, dtype=np.float32)
+
+# Calls, each by the first element and the size of the function's argument.
+WHOLE = [(0.0, 16)]
+QUARTERS = [(4.0 * k, 4) for k in range(4)]
+HALVES = [(0.0, 8), (8.0, 8)]
+EIGHTHS = [(2.0 * k, 2) for k in range(8)]
 # The axis of two devices is divided first, then that of four.
-OTHER_EIGHTHS = [[8.0 * j + 2 * i, 2] for i in range(4) for j in range(2)]
+OTHER_EIGHTHS = [(8.0 * j + 2 * i, 2) for i in range(4) for j in range(2)]
 
-CALLS = {
-    "whole": WHOLE,
-    "one device": WHOLE,
-    "named whole": WHOLE,
-    "i": QUARTERS,
-    "j": HALVES,
-    "both": EIGHTHS,
-    "the other way": OTHER_EIGHTHS,
+
+def over(*axes: Any) -> Any:
+    mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(4, 2), ("i", "j"))
+    return jax.NamedSharding(mesh, P(*axes))
+
+
+def halves() -> Any:
+    return jax.device_put(X, over("j"))
+
+
+def on_each(function: Any) -> Any:
+    mesh = over().mesh
+    return jax.jit(jax.shard_map(function, mesh=mesh, in_specs=P("i"), out_specs=P("i")))
+
+
+class Doubling:
+    """Doubles arrays, and keeps the first element and the size of each."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[float, int]] = []
+
+    def __call__(self, v: Any) -> Any:
+        self.seen.append((float(v.flat[0]), v.size))
+        return v * 2
+
+    def calls(self) -> list[tuple[float, int]]:
+        jax.effects_barrier()
+        calls, self.seen = self.seen, []
+        return calls
+
+
+def refusal(function: Any, *args: Any) -> str:
+    try:
+        jax.block_until_ready(function(*args))
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        return text.replace("PartitionSpec(", "P(")  # as JAX 0.8 writes it
+    return "nothing was raised"
+
+
+FORMS: dict[str, tuple[Callable[[], Any], list[tuple[float, int]]]] = {
+    "whole": (P, WHOLE),
+    "one device": (lambda: jax.sharding.SingleDeviceSharding(jax.devices()[3]), WHOLE),
+    "named whole": (over, WHOLE),
+    "i": (lambda: over("i"), QUARTERS),
+    "j": (lambda: over("j"), HALVES),
+    "both": (lambda: over(("i", "j")), EIGHTHS),
+    "the other way": (lambda: over(("j", "i")), OTHER_EIGHTHS),
 }
-DOUBLED = [2.0 * k for k in range(16)]
-NO_SUCH_THING = "KeyError('no such thing')"
 
 
-@functools.cache
-def outcomes() -> dict[str, Any]:
-    """Run the programs in one process of eight devices, and return their outcomes."""
-    said = run_python(RUN, **EIGHT_DEVICES)
-    return dict(json.loads(said.replace("PartitionSpec(", "P(")))  # as JAX 0.8 writes it
-
-
-@pytest.mark.parametrize("kind", ["", " pure", " ordered"])
-@pytest.mark.parametrize("name", CALLS)
-def test_calls_get_what_is_said(name: str, kind: str) -> None:
-    right, *runs = outcomes()["shardings"][name + kind]
-    assert right
-    for calls in runs:
-        assert (calls if kind == " ordered" else sorted(calls)) == (
-            CALLS[name] if kind == " ordered" else sorted(CALLS[name])
-        )
+@pytest.mark.parametrize("kind", ["unordered", "pure", "ordered"])
+@pytest.mark.parametrize("form", FORMS)
+def test_calls_get_what_is_said(form: str, kind: str) -> None:
+    sharding, expected = FORMS[form]
+    doubling = Doubling()
+    how: Any = {"sharding": sharding()} | ({} if kind == "unordered" else {kind: True})
+    program = lambda x: call(doubling, x, x, **how) + 1  # noqa: E731
+    for run in (jax.jit(program), program) if kind == "unordered" else (jax.jit(program),):
+        np.testing.assert_array_equal(run(halves()), X * 2 + 1)
+        calls = doubling.calls()
+        if kind != "ordered":
+            calls, expected = sorted(calls), sorted(expected)
+        assert calls == expected
 
 
 def test_a_pure_call_is_one_for_all_devices_where_nothing_is_said() -> None:
-    assert outcomes()["nothing_said"][:2] == [True, *WHOLE]
+    doubling = Doubling()
+    y = jax.jit(lambda x: call(doubling, x, x, pure=True))(halves())
+    np.testing.assert_array_equal(y, X * 2)
+    assert doubling.calls() == WHOLE
 
 
 def test_a_call_with_a_side_effect_is_refused_where_nothing_is_said() -> None:
-    *_, refused, stateful = outcomes()["nothing_said"]
-    for text in (*refused, stateful):
+    for program in (
+        lambda x: call(np.negative, x, x),
+        lambda x: call(np.negative, x, x, ordered=True),
+        hostcall.callback(np.negative, result=lambda x: x),
+    ):
+        text = refusal(jax.jit(program), halves())
         assert text.startswith("NotImplementedError: hostcall.")
-        assert "sharding=jax.P()" in text
-        assert "sharding=jax.NamedSharding" in text
-        assert "jax.shard_map" in text
+        for way in ("sharding=jax.P()", "sharding=jax.NamedSharding", "jax.shard_map"):
+            assert way in text
 
 
 def test_ordered_calls_run_in_program_order_and_in_that_of_parts() -> None:
-    of_an_iteration = (0, 4, 8, 12, 1)
-    assert outcomes()["order"] == [k + call for k in (0, 100, 200, 300) for call in of_an_iteration]
+    log: list[float] = []
+
+    def tell(x: Any, **options: Any) -> None:
+        call(lambda v: log.append(float(v.flat[0])), None, x, ordered=True, **options)
+
+    def iteration(k: Any, x: Any) -> Any:
+        tell(x, sharding=over("i"))
+        tell(x + 1, sharding=P())
+        return x + 100
+
+    program = jax.jit(lambda x: jax.lax.fori_loop(0, 2, iteration, x))
+    program(program(halves()))
+    jax.effects_barrier()
+    assert log == [k + first for k in (0, 100, 200, 300) for first in (0, 4, 8, 12, 1)]
 
 
 def test_branches_and_conditions_of_loops() -> None:
-    # 240 is doubled by the branch to 480 in all, and by the loop to 960 and 1920.
-    assert outcomes()["branches_and_conditions"] == [[8 * v for v in range(0, 32, 2)], WHOLE]
+    doubling = Doubling()
+
+    def both(x: Any) -> Any:
+        x = jax.lax.cond(x.sum() > 0, lambda x: call(doubling, x, x, sharding=P()), jnp.sin, x)
+        more = functools.partial(call, lambda v: v.sum() < 1000, jax.ShapeDtypeStruct((), bool))
+        return jax.lax.while_loop(lambda x: more(x, sharding=P()), lambda x: x * 2, x)
+
+    # 120 is doubled by the branch to 240 in all, and by the loop to 480, 960 and 1920.
+    np.testing.assert_array_equal(jax.jit(both)(halves()), 16 * X)
+    assert doubling.calls() == WHOLE
 
 
 def test_structures_of_arrays_and_of_shardings() -> None:
-    shapes, results = outcomes()["structures"]
-    assert shapes == [[[2, 2], [], []]] * 4
-    rows = [[2 * k, 2 * k + 1] for k in range(8)]
-    assert results["scaled"] == [[3 * a + 1, 3 * b + 1] for a, b in rows]
-    assert results["sum"] == [[sum(rows[k] + rows[k + 1])] for k in range(0, 8, 2)]
+    shapes: list[Any] = []
+
+    def scaled(arrays: Any, by: Any) -> Any:
+        shapes.append([arrays["a"].shape, arrays["t"].shape, by.shape])
+        return {"scaled": arrays["a"] * arrays["t"] + by, "sum": arrays["a"].sum(keepdims=True)}
+
+    rows = np.arange(16.0, dtype=np.float32).reshape(8, 2)
+    arrays = {"a": jnp.asarray(rows), "t": jnp.float32(3)}
+    results = {"scaled": arrays["a"], "sum": jax.ShapeDtypeStruct((4, 1), np.float32)}
+    sharding = (({"a": over("i"), "t": None}, None), over("i"))
+    out = jax.jit(lambda d: call(scaled, results, d, jnp.float32(1), sharding=sharding))(arrays)
+    assert shapes == [[(2, 2), (), ()]] * 4
+    np.testing.assert_array_equal(out["scaled"], 3 * rows + 1)
+    np.testing.assert_array_equal(out["sum"], rows.reshape(4, 4).sum(1, keepdims=True))
 
 
-def test_dtypes() -> None:
-    assert outcomes()["dtypes"] == []
+@pytest.mark.parametrize(
+    "name", ["bool", "int4", "uint8", "bfloat16", "float8_e4m3fn", "complex64"]
+)
+def test_dtypes(name: str) -> None:
+    x = jnp.asarray(np.arange(8) % 2, dtype=name)
+    for sharding in (P(), over("i")):
+        y = jax.jit(lambda x, s=sharding: call(lambda v: v, x, x, sharding=s))(x)
+        assert y.dtype == x.dtype
+        np.testing.assert_array_equal(y, x)
 
 
 def test_vmap() -> None:
-    found, with_axis_name = outcomes()["vmap"]
-    one_by_one = [[2.0 * k, 2] for k in range(8)]
-    at_once = [[2.0 * k, 4] for k in range(4)]
-    assert found == [[True, calls] for calls in (HALVES, WHOLE, one_by_one, at_once)]
-    assert "devices that should have the same shard of an array have different" in with_axis_name
+    rows = X.reshape(2, 8)
+    for sharding, method, expected in (
+        (P(), "sequential", HALVES),
+        (P(), "expand_dims", WHOLE),
+        (over("i"), "sequential", EIGHTHS),
+        (over("i"), "expand_dims", [(2.0 * k, 4) for k in range(4)]),
+    ):
+        doubling = Doubling()
+        one = functools.partial(call, doubling, sharding=sharding, vmap_method=method)
+        np.testing.assert_array_equal(jax.jit(jax.vmap(lambda x, f=one: f(x, x)))(rows), rows * 2)
+        assert sorted(doubling.calls()) == expected
+    axis = jax.vmap(
+        lambda x: call(np.negative, x, x, sharding=over("i"), vmap_method="expand_dims"),
+        spmd_axis_name="j",
+    )
+    text = refusal(jax.jit(axis), rows)
+    assert "devices that should have the same shard of an array have different" in text
 
 
 def test_gradients() -> None:
-    gradient, calls, without = outcomes()["gradients"]
-    assert gradient == DOUBLED
-    assert sorted(calls) == sorted(QUARTERS + WHOLE)
-    assert "JAX knows no derivative of a Python function" in without
+    doubling = Doubling()
+
+    @jax.custom_vjp
+    def doubled(x: Any) -> Any:
+        return call(doubling, x, x, sharding=over("i"), ordered=True)
+
+    def backward(_: Any, upstream: Any) -> Any:
+        return (call(doubling, upstream, upstream, sharding=P()),)
+
+    doubled.defvjp(lambda x: (doubled(x), None), backward)
+    gradient = jax.jit(jax.grad(lambda x: (doubled(x) * jnp.arange(16)).sum()))(halves())
+    np.testing.assert_array_equal(gradient, 2 * X)
+    assert sorted(doubling.calls()) == sorted(QUARTERS + WHOLE)
+    beside = jax.grad(lambda x: [call(doubling, x, x * 0, sharding=P()), (x * x).sum()][1])
+    assert "JAX knows no derivative of a Python function" in refusal(jax.jit(beside), halves())
 
 
 def test_a_mesh_that_types_tell_of() -> None:
-    *found, unknown = outcomes()["under_a_mesh_with_types"]
-    assert found == [[True, 8], [True, 1], [True, 1]]
-    assert "sharding names ['e'], and the axes of the mesh are ['d']." in unknown[0]
+    doubling = Doubling()
+    explicit = (jax.sharding.AxisType.Explicit,)  # the default since JAX 0.9
+    with jax.set_mesh(jax.make_mesh((8,), ("d",), axis_types=explicit)):
+
+        def program(sharding: Any, **options: Any) -> Any:
+            x = jnp.arange(16.0, out_sharding=P("d"))
+            return call(doubling, x, x, sharding=sharding, **options)
+
+        for sharding, options, calls in ((P("d"), {}, 8), (P(), {}, 1), (None, {"pure": True}, 1)):
+            y = jax.jit(functools.partial(program, sharding, **options))()
+            np.testing.assert_array_equal(y, X * 2)
+            assert len(doubling.calls()) == calls
+        unknown = refusal(jax.jit(functools.partial(program, P("e"))))
+        assert "sharding names ['e'], and the axes of the mesh are ['d']." in unknown
 
 
 def test_an_array_is_gathered_for_a_call_and_divided_again() -> None:
-    assert outcomes()["gathered_and_put_back"] == ["P(('i', 'j'),)", DOUBLED, WHOLE]
+    """The program that jax#38164 asks for."""
+    doubling = Doubling()
+    parts = over(("i", "j"))
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        one = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+        return jax.lax.with_sharding_constraint(call(doubling, x, x, sharding=one), parts)
+
+    y = program(jax.device_put(X, parts))
+    assert y.sharding.spec == parts.spec
+    np.testing.assert_array_equal(y, 2 * X)
+    assert doubling.calls() == WHOLE
 
 
 def test_all_devices_end_where_one_call_fails() -> None:
-    # The sums are those of the runs after the ones that failed.
-    whole = [NO_SUCH_THING, sum(range(16)) + 5.0 * 16]
-    parts = [NO_SUCH_THING, sum(range(16)) + 16.0]
-    assert outcomes()["failures"] == [*whole * 2, *parts * 2]
+    """One call fails, at values that come and go: the next run is sound."""
+
+    def picky(v: Any) -> Any:
+        if v.flat[0] == 4:
+            raise KeyError("no such thing")
+        return v
+
+    for sharding, start in ((P(), 4), (over("i"), 0)):
+        program = jax.jit(lambda x, s=sharding: call(picky, x, x, sharding=s).sum())
+        for _ in range(2):
+            with pytest.raises(jax.errors.JaxRuntimeError) as caught:
+                float(program(halves() + np.float32(start)))
+            assert repr(hostcall.last_error(caught.value)) == "KeyError('no such thing')"
+            assert float(program(halves() + np.float32(start + 1))) == X.sum() + 16 * (start + 1)
 
 
 def test_devices_do_not_wait_for_one_that_has_failed_before() -> None:
-    assert outcomes()["a_failure_before_others_wait"] == [True, []]
+    """Some devices wait at a call that the one which has failed will never come to."""
+    doubling = Doubling()
+
+    def fail(v: Any) -> Any:
+        if v[0] == 4:
+            raise KeyError("no such thing")
+        return v
+
+    @jax.jit
+    def program(x: Any) -> Any:
+        x = on_each(lambda x: call(fail, x, x))(x)
+        return call(doubling, x, x, sharding=over("i"))
+
+    text = refusal(program, jax.device_put(X, over("i")))
+    status = "UNKNOWN" if jax.__version_info__ >= (0, 9) else "INTERNAL: Compute error"
+    assert text.startswith(f"JaxRuntimeError: {status}: KeyError: 'no such thing'")
+    assert doubling.calls() == []
 
 
 def test_inside_of_shard_map_each_device_calls_for_itself() -> None:
-    right, calls, refused = outcomes()["inside_of_shard_map"]
-    assert right
-    assert calls == sorted(QUARTERS * 2)
-    assert all("sharding= is for calls outside of jax.shard_map" in text for text in refused)
+    doubling = Doubling()
+    y = on_each(lambda x: call(doubling, x, x))(halves())
+    np.testing.assert_array_equal(y, X * 2)
+    assert sorted(doubling.calls()) == sorted(QUARTERS * 2)
+    for sharding in (P(), over("i")):
+        text = refusal(on_each(lambda x, s=sharding: call(doubling, x, x, sharding=s)), halves())
+        assert "sharding= is for calls outside of jax.shard_map" in text
 
 
 def test_what_cannot_be_divided_is_refused() -> None:
-    expected = [
-        "TypeError: hostcall.jax.call of negative, ",
-        "and is a tuple of 3.",
-        "nothing says of which mesh",
-        "argument [16] has 1 dimensions, and its sharding P('i', 'j') is for 2",
-        "argument [15] cannot be divided by P('i',): 15 is no multiple of 4",
-        "the shardings of one call have to be of one mesh",
-        "a result of shape [] has no sharding along ['i']",
-        "sharding is not of the structure of the arrays",
+    other = jax.NamedSharding(jax.make_mesh((8,), ("d",)), P("d"))
+    lone = jax.ShapeDtypeStruct((), np.float32)
+    refused: list[tuple[Any, Any, Any, str]] = [
+        ("i", X, X, "TypeError: hostcall.jax.call of negative, "),
+        ((P(), P(), P()), X, X, "and is a tuple of 3."),
+        (P("i"), X, X, "nothing says of which mesh"),
+        (over("i", "j"), X, X, "[16] has 1 dimensions, and its sharding P('i', 'j') is for 2"),
+        (over("i"), X[:15], X[:15], "[15] cannot be divided by P('i',): 15 is no multiple of 4"),
+        ((over("i"), other), X, X, "the shardings of one call have to be of one mesh"),
+        ((over("i"), None), lone, X, "a result of shape [] has no sharding along ['i']"),
+        ((({"x": over("i")},), None), X, X, "sharding is not of the structure of the arrays"),
     ]
-    found = outcomes()["refusals"]
-    assert [part in text for part, text in zip(expected, found, strict=True)] == [True] * 8
+    for sharding, result, x, text in refused:
+        assert text in refusal(lambda: call(np.negative, result, x, sharding=sharding))  # noqa: B023
 
 
 def test_gpus_and_several_processes_are_refused_when_compiled() -> None:
-    refused, allowed = outcomes()["elsewhere"]
-    for text, whom in zip(refused, ["cuda, and 1 p"] * 2 + ["cpu, and 2 p"] * 2, strict=True):
-        assert text.startswith("NotImplementedError: hostcall.jax.call of negative")
-        assert f"this program is for {whom}rocess(es)" in text
-    assert allowed == "nothing was raised"
+    def lowered(x: Any, platform: str = "cpu", **options: Any) -> Any:
+        program = jax.jit(lambda x: call(np.negative, x, x, **options))
+        return refusal(lambda: program.trace(x).lower(lowering_platforms=(platform,)).as_text())
+
+    for sharding in (P(), over("i")):
+        for platform, processes in (("cuda", 1), ("cpu", 2)):
+            with mock.patch.object(jax, "process_count", return_value=processes):
+                text = lowered(halves(), platform, sharding=sharding)
+            assert text.startswith("NotImplementedError: hostcall.jax.call of negative")
+            assert f"this program is for {platform}, and {processes} process(es)" in text
+    assert lowered(halves(), "cuda", pure=True) == "nothing was raised"
 
 
 def test_programs_in_calls() -> None:
-    right, refused = outcomes()["programs_in_calls"]
-    assert right
+    """A program for one device can run in a call, and one for several cannot."""
+
+    def one(v: Any) -> Any:
+        return np.asarray(jax.jit(lambda v: call(np.negative, v, v, ordered=True))(v))
+
+    def several(v: Any) -> Any:
+        program = jax.jit(lambda v: call(np.sin, v, v, sharding=P()))
+        return np.asarray(program(jax.device_put(v, over("i"))))
+
+    run = jax.jit(lambda x: call(one, x, x, sharding=over("i")))
+    np.testing.assert_array_equal(run(halves()), -X)
+    refused = refusal(jax.jit(lambda x: call(several, x, x, sharding=P())), halves())
     assert "a JAX program for several devices calls runs another such program" in refused
 
 
 def test_several_threads() -> None:
-    assert outcomes()["several_threads"] == []
+    @jax.jit
+    def program(x: Any) -> Any:
+        y = call(lambda v: v * 2, x, x, sharding=over("i"))
+        return call(lambda v: v + 1, x, y, sharding=P(), ordered=True)
+
+    def run(_: int) -> None:
+        for k in range(20):
+            np.testing.assert_array_equal(program(halves() + np.float32(k)), (X + k) * 2 + 1)
+
+    in_threads(4, run)
 
 
 def test_with_the_older_partitioner_of_xla() -> None:
-    assert outcomes()["without_shardy"] == WHOLE + QUARTERS
+    doubling = Doubling()
+    jax.config.update("jax_use_shardy_partitioner", False)
+    for sharding in (P(), over("i")):
+        jax.jit(lambda x, s=sharding: call(doubling, x, x, sharding=s, ordered=True))(halves())
+    jax.config.update("jax_use_shardy_partitioner", True)
+    assert doubling.calls() == WHOLE + QUARTERS
 
 
 def test_calls_for_shards_take_turns_unless_they_are_concurrent() -> None:
-    assert outcomes()["calls_at_the_same_time"] == [0, 8, True]
+    alone, together = Alone(), threading.Barrier(4)
+
+    def meet(v: Any) -> Any:
+        together.wait(PATIENCE)
+        return v
+
+    how: Any = {"sharding": over("i"), "pure": True}
+    jax.block_until_ready(
+        jax.jit(lambda x: [call(alone, x, x + k, **how) for k in (0, 1)])(halves())
+    )
+    assert (alone.overlaps, alone.calls) == (0, 8)
+    met = jax.jit(lambda x: call(meet, x, x, concurrent=True, **how))(halves())
+    np.testing.assert_array_equal(met, X)

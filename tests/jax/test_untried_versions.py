@@ -1,7 +1,5 @@
 """hostcall.jax with a JAX that was not tried: it says so, and leaves alone what has changed."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib
@@ -9,7 +7,7 @@ import tomllib
 import jax
 import pytest
 
-from hostcall.jax import _drift, _names
+from hostcall.jax import _names
 from hostcall_runtime import _patching
 from tests.support.jax.helpers import run_python
 from tests.support.pages import ROOT, read
@@ -123,22 +121,3 @@ def test_pyproject_and_the_page_of_versions_name_those_that_were_tried() -> None
 def test_a_tried_version_warns_of_nothing() -> None:
     code = "import warnings; warnings.simplefilter('error'); import hostcall.jax; print('silent')"
     assert run_python(code) == "silent\n"
-
-
-def _rule(ctx: object, *args: object, first: int, second: int) -> None:
-    pass
-
-
-def test_signatures() -> None:
-    def misfit(*tried: str) -> str:
-        return _drift.misfit("jax.f", _rule, lambda stock: stock, tried)
-
-    assert misfit("ctx args first second") == misfit("a b", "ctx args first second") == ""
-    assert misfit("ctx args ...") == misfit("ctx ...") == misfit() == ""
-    expected = "jax.f with other parameters, (ctx, args, first, second) for "
-    assert misfit("ctx args first") == f"{expected}(ctx, args, first)"
-    assert misfit("context ...", "ct ...") == f"{expected}(context, ...) or (ct, ...)"
-    assert _drift.misfit("jax.x", 1, lambda stock: stock, ["ctx"]).endswith("(unknown) for (ctx)")
-    assert "cannot be replaced (AttributeError: " in _drift.misfit(
-        "jax.f", _rule, lambda stock: stock.missing, []
-    )

@@ -1,7 +1,5 @@
 """hostcall.jax.call beside TensorFlow: its specs, its tensors, and programs that cross."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -1,11 +1,7 @@
 """hostcall.jax in an environment without TensorFlow: `make test-jax` has one."""
 
-from __future__ import annotations
-
-import concurrent.futures
 import ctypes
 import importlib
-import re
 import time
 from typing import Any
 
@@ -15,7 +11,6 @@ import numpy as np
 import pytest
 
 import hostcall.jax
-from tests.support.errors import raising
 from tests.support.jax.helpers import X, each_mode, failure, struct
 from tests.support.native_code import functions, handlers
 
@@ -76,16 +71,6 @@ def test_callbacks_of_numpys_arrays_return_jaxs() -> None:
     assert isinstance(doubled(np.ones(3, np.float32)), jax.Array)
 
 
-def test_structures_and_keywords() -> None:
-    def added(pair: dict[str, Any], *, scale: float = 1.0, sign: int = 1) -> Any:
-        return [sign * scale * (pair["a"] + pair["b"]), pair["a"]]
-
-    callback = hostcall.callback(added, result=lambda pair: [pair["a"], pair["a"]])
-    total, first = jax.jit(lambda x: callback({"a": x, "b": x}, scale=x[1], sign=-1))(X)
-    np.testing.assert_array_equal(total, -2 * X)
-    np.testing.assert_array_equal(first, X)
-
-
 def test_symbolic_sizes_reach_shape_functions() -> None:
     doubled = hostcall.callback(lambda x: 2 * x, result=lambda x: struct((*x.shape, 2)))
     (size,) = jax.export.symbolic_shape("n")
@@ -134,79 +119,21 @@ def test_native_code() -> None:
 
 def test_handlers_of_xlas_ffi() -> None:
     compiled = handlers(jax.ffi.include_dir())
-    attributes = {
-        "word": "grüße",
-        "factor": 2.0,
-        "offset": 2**40,
-        "negative": True,
-        "half": np.float64(0.5),
-    }
+    attributes = {"word": "grüße", "factor": 2.0, "offset": 3, "negative": True}
     scale = hostcall.native(
-        jax.ffi.pycapsule(compiled["scale"]), result=lambda x: x, attributes=attributes
+        jax.ffi.pycapsule(compiled["scale"]),
+        result=lambda x: x,
+        attributes={**attributes, "half": np.float64(0.5)},
     )
-    expected = -(X * 2 + np.float32(2**40))
-    for _ in range(2):
-        np.testing.assert_array_equal(scale(np.asarray(X)), expected)
-        np.testing.assert_array_equal(jax.jit(scale)(X), expected)
+    np.testing.assert_array_equal(scale(np.asarray(X)), -(X * 2 + 3))
+    np.testing.assert_array_equal(jax.jit(scale)(X), -(X * 2 + 3))
     fail = hostcall.native(jax.ffi.pycapsule(compiled["fail"]), result=lambda x: x)
     kinds = {3: ValueError, 8: MemoryError, 12: NotImplementedError, 13: RuntimeError}
     for code, kind in kinds.items():
         with pytest.raises(kind, match=f"^no signal from sensor {code}"):
             fail(np.array([code], np.int32))
-    with pytest.raises(TypeError, match="the capsule is named 'other'"):
-        hostcall.native(_capsule(b"other"), result=lambda x: x)
-
-
-def test_executors_and_maps() -> None:
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        square = hostcall.map(np.square, executor=pool)
-        np.testing.assert_array_equal(square(np.asarray(X)), X**2)
-        program = jax.jit(lambda x: hostcall.jax.call(np.square, x, x, executor=pool))
-        np.testing.assert_array_equal(program(X), X**2)
-        mapped = hostcall.map(hostcall.callback(np.negative, result=lambda x: x), executor=pool)
-        np.testing.assert_array_equal(jax.jit(mapped)(X), -X)
-
-
-def test_declarations_and_calls_that_nobody_waits_for() -> None:
-    log: list[Any] = []
-
-    @hostcall.declare(timeout=60.0)
-    def function(x: Any) -> Any:
-        return x
-
-    def keep(x: Any) -> None:
-        log.append(x.tolist())
-
-    note = hostcall.callback(keep, result=[], wait=False)
-    jax.jit(lambda x: [note(function(x)), x][1])(X)
-    jax.effects_barrier()
-    hostcall.barrier()
-    assert log == [X.tolist()]
-    [row] = [row for row in hostcall.stats().unawaited if ".keep" in row.callback]
-    assert (row.run, row.errors) == (1, 0)
 
 
 def test_timeouts() -> None:
     late = hostcall.callback(lambda x: time.sleep(600), result=lambda x: x, timeout=0.01)
     assert "DEADLINE_EXCEEDED" in str(failure(jax.jit(late), X))
-
-
-def test_errors_and_statistics() -> None:
-    error = KeyError("no such thing")
-    raised = failure(jax.jit(lambda x: hostcall.jax.call(raising(error), x, x)), X)
-    assert hostcall.last_error(raised) is error
-    assert re.search(rf"called at {re.escape(__file__)}:\d+", str(raised))
-    hostcall.collect_stats()
-    program = jax.jit(lambda x: hostcall.jax.call(np.cos, x, x, name="cosine"))
-    program(X), program(X)
-    found = hostcall.stats(reset=True)
-    hostcall.collect_stats(False)
-    assert [row.calls for row in found if "cosine" in row.callback] == [2]
-    assert found.compilations == []
-
-
-def _capsule(name: bytes) -> object:
-    new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
-        ("PyCapsule_New", ctypes.pythonapi)
-    )
-    return new(1, name, None)

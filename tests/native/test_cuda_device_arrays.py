@@ -19,10 +19,8 @@ from tests.support.native.frames import (
     call_on_gpu,
     fake_gpu,
     native,
-    runtime,
 )
 from tests.support.native.gpu_arrays import (
-    CPU,
     CUDA,
     DEFAULT_STREAM,
     INVALID_ARGUMENT,
@@ -213,18 +211,6 @@ def test_what_keeps_the_memory_after_the_call_is_an_error(how: str) -> None:
     kept.clear()
 
 
-def test_the_arrays_themselves_refuse_after_the_call() -> None:
-    kept: list[Any] = []
-    assert on_gpu(lambda x: (kept.append(x), ByDlpack(VALUES))[1]).code == 0
-    x = kept[0]
-    assert (x.shape, x.device) == ((2, 3), "cuda:0")
-    assert "of a call that has ended" in repr(x)
-    for use in (x.__dlpack__, lambda: x.__cuda_array_interface__, lambda: np.asarray(x)):
-        with pytest.raises(BufferError, match="lent to a function for a call, and is used after"):
-            use()
-    assert on_gpu(lambda y: x).code != 0
-
-
 def test_cycles_that_a_function_leaves_behind() -> None:
     def function(x: Any) -> Any:
         cycle: list[Any] = [x.__dlpack__()]
@@ -257,19 +243,10 @@ def test_calls_within_calls() -> None:
     np.testing.assert_array_equal(done.array(), 2 * VALUES + 1)
 
 
-def test_the_same_function_on_the_cpu() -> None:
-    def double(x: Any) -> Any:
-        assert x.__dlpack_device__() == (CPU, 0)
-        assert not hasattr(x, "__cuda_array_interface__")
-        return np.from_dlpack(x) * 2
-
-    done = call(Target(double, convention={"on_device": True}), [X], [Y])
-    assert (done.code, done.message) == (0, "")
-    np.testing.assert_array_equal(done.array(), VALUES * 2)
+def test_an_array_on_a_device_is_no_result_of_a_program_on_the_cpu() -> None:
     done = call(Target(lambda x: ByDlpack(VALUES), convention={"on_device": True}), [X], [Y])
     assert done.code == INVALID_ARGUMENT
     assert "ByDlpack on CUDA device 0, and the program runs on cpu" in done.message
-    assert runtime.size() >= 0
 
 
 @pytest.mark.parametrize(

@@ -222,49 +222,63 @@ def test_int4_is_int8_to_xla(call_there: Call) -> None:
     assert call_there(wide, [operand], results[:1], sub_byte_results=[0, INT8]).code == 3
 
 
-class Subclass(np.ndarray):
+class Float(float):
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        return np.array(-1.0)
+
+
+class Float32(np.float32):
     pass
 
 
-def layouts() -> dict[str, np.ndarray]:
-    base = np.arange(24, dtype=np.float64).reshape(4, 6)
-    read_only = base.copy()
-    read_only.flags.writeable = False
-    shifted = np.frombuffer(b"x" + base.tobytes(), np.uint8)[1:].view(np.float64).reshape(4, 6)
-    return {
-        "C": base,
-        "Fortran": np.asfortranarray(base),
-        "transposed": np.ascontiguousarray(base.T).T,
-        "every second": np.repeat(np.repeat(base, 2, 0), 2, 1)[::2, ::2],
-        "backwards": np.ascontiguousarray(base[::-1, ::-1])[::-1, ::-1],
-        "broadcast": np.broadcast_to(base[:1], (4, 6)),
-        "huge strides": np.lib.stride_tricks.as_strided(base, (4, 6), (0, 0)),
-        "big-endian": base.astype(">f8"),
-        "unaligned": shifted,
-        "read-only": read_only,
-        "subclass": base.view(Subclass),
-        "masked": np.ma.masked_array(base, base > 3),
-    }
+def returned(value: Any, dtype: Any, foreign: bool = False) -> Any:
+    return call(Target(lambda: value), [], [Buffer.result((), dtype)], foreign=foreign)
 
 
-@pytest.mark.parametrize("name", layouts())
-def test_results_of_any_layout(name: str) -> None:
-    array = layouts()[name]
-    target = Target(lambda: array)
-    done = call(target, [], [Buffer.result((4, 6), np.float64)], foreign=True)
-    assert (done.code, done.message) == (0, "")
-    np.testing.assert_array_equal(done.array(), np.asarray(array))
+def cases(by_dtype: dict[Any, tuple[Any, ...]]) -> list[tuple[Any, Any]]:
+    return [(value, dtype) for dtype, values in by_dtype.items() for value in values]
 
 
-@pytest.mark.parametrize(
-    "value",
-    [[1, 2, 3], (1, 2, 3), range(1, 4), np.array([1, 2, 3]).data, np.array([1, 2, 3])],
-    ids=lambda value: type(value).__name__,
-)
-def test_results_that_are_no_arrays(value: Any) -> None:
-    target = Target(lambda: [value])
-    done = call(target, [], [Buffer.result((3,), np.int64)])
-    assert (done.code, done.array().tolist()) == (0, [1, 2, 3])
+FITTING: dict[Any, tuple[Any, ...]] = {
+    np.float64: (
+        0.1,
+        float("nan"),
+        -0.0,
+        np.float64(0.1),
+        Float(0.1),
+        np.array(0.5),
+        [0.5],
+        (0.5,),
+    ),
+    np.float32: (Float32(0.5),),
+    np.bool_: (True, False),
+    np.int64: (-3, 2**63 - 1),
+    np.uint64: (2**63,),
+    np.complex128: (1 + 2j,),
+}
+OTHERS: dict[Any, tuple[Any, ...]] = {
+    np.float64: (True, 1, np.float32(1), "1", None),
+    np.float32: (0.1,),
+    np.bool_: (1.0, 1),
+    np.int64: (True, 2**64),
+    np.int32: (1, np.int64(1)),
+    np.int8: (np.bool_(1),),
+}
+
+
+@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
+@pytest.mark.parametrize(("value", "dtype"), cases(FITTING), ids=str)
+def test_lone_numbers(value: Any, dtype: Any, foreign: bool) -> None:
+    done = returned(value, dtype, foreign)
+    lone = value[0] if isinstance(value, list | tuple) else value
+    assert (done.code, done.data[0]) == (0, np.asarray(lone, dtype).tobytes())
+
+
+@pytest.mark.parametrize(("value", "dtype"), cases(OTHERS), ids=str)
+def test_lone_numbers_of_another_dtype(value: Any, dtype: Any) -> None:
+    done = returned(value, dtype)
+    assert done.code != 0
+    assert done.untouched
 
 
 def test_results_that_alias_each_other_and_the_operands() -> None:

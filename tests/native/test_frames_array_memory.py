@@ -1,7 +1,5 @@
 """The memory of large arguments, which comes back for the next call's."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from typing import Any

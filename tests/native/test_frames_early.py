@@ -1,7 +1,5 @@
 """Calls that go on while their program does: the handlers that begin them and take the results."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,17 +9,7 @@ import numpy as np
 import pytest
 
 from tests.support.native.early_frames import DONE, GATE, HANDLE, START, described, start, take
-from tests.support.native.frames import (
-    CODES,
-    INT32,
-    INT64,
-    Buffer,
-    Target,
-    attributes,
-    call,
-    native,
-    runtime,
-)
+from tests.support.native.frames import INT64, Buffer, Target, attributes, call, native, runtime
 
 TIMEOUT = 60
 
@@ -92,25 +80,6 @@ def test_many_threads_keep_their_calls_apart() -> None:
         assert all(pool.map(work, range(8)))
 
 
-def test_bounded_sizes_and_narrow_dtypes() -> None:
-    target = Target(lambda x: x[:2].astype("int8").astype(x.dtype))
-    packed = Buffer(CODES[np.dtype(np.int8)], (4,), bytes(4))
-    operands = [Buffer.of(np.array([1, 2, 3, 9], np.int8)), Buffer.of(np.int32(3))]
-    size = Buffer(INT32, (), bytes(4))
-    handle = begun(
-        target,
-        operands,
-        [packed, size],
-        dynamic_operands=[0, 0],
-        dynamic_results=[0, 0],
-        sub_byte_operands=[0, 21],
-        sub_byte_results=[0, 21],
-    )
-    done = take(handle, [packed, size])
-    assert done.message == ""
-    assert (done.array(0)[:2].tolist(), int(done.array(1))) == ([1, 2], 2)
-
-
 def test_an_error_is_told_to_who_takes_the_results() -> None:
     def fail(x: Any) -> Any:
         raise ValueError("no such sensor")
@@ -120,12 +89,6 @@ def test_an_error_is_told_to_who_takes_the_results() -> None:
         done = take(begun(target, [X], [Y]), [Y])
         assert (done.code, done.untouched) == (3, True)
         assert "no such sensor" in done.message
-
-
-def test_a_result_of_another_shape_is_told_to_who_takes_it() -> None:
-    target = Target(lambda x: x[:5])
-    done = take(begun(target, [X], [Y]), [Y])
-    assert (done.code, done.untouched) == (3, True)
 
 
 def test_a_callback_that_is_gone() -> None:

@@ -1,26 +1,53 @@
 """Calls that the devices of a program make together: one for each shard, and all end at once."""
 
-from __future__ import annotations
-
-import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.support.native.frames import INT32, Buffer, Target, attributes, call, native
-from tests.support.native.joint_frames import JOINT, Devices
+from tests.support.native.frames import (
+    INT32,
+    Buffer,
+    Outcome,
+    Target,
+    attributes,
+    call,
+    native,
+    runtime,
+)
 
 TIMEOUT = 60
 ALONE = {"shards": 1, "devices": 1}
+JOINT = runtime.joint_handler()
+
+
+class Devices(ThreadPoolExecutor):
+    """Devices, each with a thread of its own, that make calls in the runs of programs."""
+
+    def begin(
+        self, target: Target, shard: int, value: Any, shards: int, devices: int, **how: Any
+    ) -> Future[Outcome]:
+        """A device comes to a call with one array, and takes one like it."""
+        operands = [Buffer.of(np.int32(shard)), Buffer.of(value)]
+        results = [Buffer.result(np.shape(value))]
+        said = attributes(target, {"shards": shards, "devices": devices})
+        return self.submit(
+            call, target, operands, results, entry=JOINT, said=said, foreign=True, **how
+        )
+
+    def meet(self, target: Target, values: Sequence[tuple[int, Any]], **how: Any) -> list[Outcome]:
+        """Make one call on devices that have these shards and arrays, and return its outcomes."""
+        shards = len({shard for shard, _ in values})
+        begun = [self.begin(target, *value, shards, len(values), **how) for value in values]
+        return [one.result() for one in begun]
 
 
 @pytest.fixture
 def devices() -> Iterator[Devices]:
-    made = Devices(8)
-    yield made
-    made.close()
+    with Devices(8) as made:
+        yield made
     assert native.live_objects() == 0
 
 
@@ -40,48 +67,12 @@ def test_devices_of_one_shard_share_a_call(devices: Devices) -> None:
         seen.clear()
 
 
-def test_concurrent_calls_for_shards_run_beside_one_another(devices: Devices) -> None:
-    together = threading.Barrier(4)
-
-    def meet(x: Any) -> Any:
-        together.wait(TIMEOUT)
-        return x
-
-    target = Target(meet, convention={"concurrent": True})
-    done = devices.meet(target, [(k, array(k)) for k in range(4)], run=30)
-    assert [one.code for one in done] == [0] * 4
-
-
-def test_ordered_calls_run_in_the_order_of_the_shards(devices: Devices) -> None:
-    seen: list[float] = []
-    target = Target(lambda x: [seen.append(float(x[0])), x][1])
-    for run in range(40, 50):
-        devices.meet(target, [(k, array(k)) for k in reversed(range(8))], run=run, token=True)
-        assert seen == [*range(8)]
-        seen.clear()
-
-
 def test_runs_do_not_mix(devices: Devices) -> None:
     target = Target(lambda x: x + 1)
     first = [devices.begin(target, 0, array(run), 1, 2, run=run) for run in (50, 51)]
     second = [devices.begin(target, 0, array(run), 1, 2, run=run) for run in (51, 50)]
     for run, one in zip((50, 51, 51, 50), first + second, strict=True):
         np.testing.assert_array_equal(one.result(TIMEOUT).array(), array(run) + 1)
-
-
-@pytest.mark.parametrize("token", [False, True])
-def test_all_devices_get_the_error_of_one_call(devices: Devices, token: bool) -> None:
-    def fail(x: Any) -> Any:
-        if x[0] == 2:
-            raise ValueError("no such thing")
-        return x
-
-    target = Target(fail)
-    for run in (60 + token, 70 + token):
-        done = devices.meet(target, [(k, array(k)) for k in range(4)], run=run, token=token)
-        assert {one.code for one in done} == {3}
-        assert all("no such thing" in one.message for one in done)
-        assert len({one.message for one in done}) == 1
 
 
 def test_who_waits_or_arrives_in_a_run_that_has_failed_gets_its_error(devices: Devices) -> None:
@@ -99,14 +90,6 @@ def test_who_waits_or_arrives_in_a_run_that_has_failed_gets_its_error(devices: D
     assert called == []
     assert devices.begin(target, 0, array(0), 1, 2, run=81).result(TIMEOUT).code == 0
     assert other.result(TIMEOUT).code == 0
-
-
-def test_what_should_be_the_same_and_is_not_is_an_error(devices: Devices) -> None:
-    called: list[Any] = []
-    target = Target(lambda x: [called.append(x), x][1])
-    done = devices.meet(target, [(0, array(0)), (0, array(1))], run=90)
-    assert all("the same shard of an array have different values" in one.message for one in done)
-    assert called == []
 
 
 def test_a_shard_that_nobody_has_is_an_error(devices: Devices) -> None:

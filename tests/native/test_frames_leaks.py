@@ -6,7 +6,6 @@ counted without it only.
 
 import gc
 import sys
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -91,18 +90,3 @@ def test_memory_stays_flat(case: str, foreign: bool) -> None:
             break
     assert growth < CALLS // 2
     assert native.live_objects() == 0
-
-
-@pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
-@pytest.mark.parametrize("succeeds", [True, False])
-def test_arrays_die_with_the_call(succeeds: bool, foreign: bool) -> None:
-    alive: list[weakref.ref[Any]] = []
-
-    def watch(x: np.ndarray) -> Any:
-        result = x[::-1].copy()
-        alive.extend([weakref.ref(x), weakref.ref(result)])
-        return result if succeeds else [result, result]
-
-    done = call(Target(watch), [X], [Y], foreign=foreign)
-    assert (done.code == 0) == succeeds
-    assert [reference() for reference in alive] == [None, None]

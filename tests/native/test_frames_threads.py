@@ -56,7 +56,6 @@ def together(count: int, function: Callable[[int], Any]) -> list[Any]:
 
 
 def spin() -> None:
-    """Takes long, with the GIL held for most of it."""
     end = time.perf_counter() + SLOW
     while time.perf_counter() < end:
         pass
@@ -113,8 +112,7 @@ def test_foreign_threads_hand_their_callbacks_over(call_there: Call) -> None:
 def test_slow_concurrent_callbacks_overlap_and_others_stay_on_their_thread() -> None:
     threads: list[int] = []
     target = Target(
-        lambda: (threads.append(threading.get_ident()), spin())[0],
-        convention={"concurrent": True},
+        lambda: (threads.append(threading.get_ident()), spin())[0], convention={"concurrent": True}
     )
     for token in (False, False, True, True):
         assert call(target, token=token).code == 0
@@ -134,17 +132,6 @@ def test_callbacks_call_the_handler_again(call_there: Call, foreign: bool) -> No
     target = Target(enter)
     done = call_there(target, [Buffer.of(np.int32(30))], [result], foreign=foreign)
     assert done.array() == 30
-
-
-def test_threads_that_a_callback_starts_and_waits_for() -> None:
-    inner = Target(lambda x: x + 1)
-
-    def outer(x: Any) -> Any:
-        done = together(4, lambda _: call(inner, [Buffer.of(x)], [Y], foreign=True).array())
-        return sum(done)
-
-    done = together(4, lambda _: call(Target(outer), [X], [Y], foreign=True))
-    assert [one.array()[1] for one in done] == [8] * 4
 
 
 def test_targets_come_and_go_while_others_are_called() -> None:
@@ -282,14 +269,6 @@ def test_a_call_that_fails_gives_its_turn_back() -> None:
     for foreign in (False, True):
         assert "no such sensor" in call(failing, [X], [Y], foreign=foreign, run=3).message
         assert call(right, [X], [Y], foreign=foreign, run=3).array()[0] == 1
-
-
-def test_a_call_runs_another_program() -> None:
-    def outer(x: Any) -> Any:
-        return call(inner, [Buffer.of(x)], [Y], foreign=True, run=2).array()
-
-    inner = Target(lambda x: x + 1)
-    assert call(Target(outer), [X], [Y], foreign=True, run=1).array()[0] == 1
 
 
 FORK = """

@@ -1,7 +1,5 @@
 """The client of workers in C++, with a worker that says what none should, under sanitizers too."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import subprocess

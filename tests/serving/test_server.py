@@ -1,7 +1,5 @@
 """libhostcall_serving.so: a C program computes what Python computes, and says what is wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import random
@@ -58,7 +56,6 @@ def worker_server(site: Site) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def bare_server(site: Site) -> Iterator[Server]:
-    """One to which nothing is allowed."""
     with contextlib.closing(Server(site, "bare")) as server:
         yield server
 
@@ -106,7 +103,6 @@ def test_a_program_assigns_variables(native_server: Server) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_many_requests_from_many_threads(site: Site, worker_server: Server, mode: str) -> None:
-    """Each calls native code and Python."""
     assert worker_server.serve("python", f"both_{mode}", 5000, 2.0, 1.0) == (5000, 0, 0, "")
 
 
@@ -172,7 +168,6 @@ def test_a_model_that_was_saved_without_hostcall(native_server: Server) -> None:
 
 
 def test_a_library_is_found_in_another_folder(site: Site, tmp_path: Path) -> None:
-    """Models move between machines."""
     library = shutil.copy(f"{site.libraries}/libserving_test.so", tmp_path)
     server = Server(site, "moved", HOSTCALL_NATIVE_PATH=f"/nowhere::{tmp_path}")
     assert server.text("native", "native_plain", FOUR)[1] == ["4", "6", "8", "10"]
@@ -255,15 +250,22 @@ def test_hostile_tokens(altered: Altered, native_server: Server, kind: str) -> N
         assert says in got.message
 
 
+def edited(token: bytes, native: dict[str, Any]) -> bytes:
+    """The token with other fields of native code, and with the checksum that they have."""
+    fields = json.loads(token.removeprefix(b"hostcall:1:"))
+    text = json.dumps(json.loads(fields["function"]["native"][8:]) | native)
+    fields["function"]["native"] = f"{zlib.crc32(text.encode()):08x}{text}"
+    return b"hostcall:1:" + json.dumps(fields).encode()
+
+
 def with_all_fields(token: bytes) -> bytes:
     """The token with each field that Python knows; null is as good as none."""
-    record = json.loads(token.removeprefix(b"hostcall:1:"))
-    native = json.loads(record["function"]["native"][8:])
-    native = json.dumps(all_fields(tokens.Native) | native)
-    function = record["function"] | {"native": f"{zlib.crc32(native.encode()):08x}{native}"}
-    record["function"] = all_fields(tokens.Function) | function
-    record["declared"] = all_fields(tokens.Declared) | record.get("declared", {})
-    return b"hostcall:1:" + json.dumps(all_fields(tokens.Record) | record).encode()
+    fields = json.loads(token.removeprefix(b"hostcall:1:"))
+    native = json.loads(fields["function"]["native"][8:])
+    fields["function"] = all_fields(tokens.Function) | fields["function"]
+    fields["declared"] = all_fields(tokens.Declared) | fields.get("declared", {})
+    fields = all_fields(tokens.Record) | fields
+    return edited(b"hostcall:1:" + json.dumps(fields).encode(), all_fields(tokens.Native) | native)
 
 
 def all_fields(kind: Any) -> dict[str, None]:
@@ -286,15 +288,7 @@ NATIVE = {
 
 
 def with_native(field: str, value: Any) -> Callable[[bytes], bytes]:
-    """Changes a field of native code in a token, and the checksum."""
-
-    def change(token: bytes) -> bytes:
-        record = json.loads(token.removeprefix(b"hostcall:1:"))
-        text = json.dumps(json.loads(record["function"]["native"][8:]) | {field: value})
-        record["function"]["native"] = f"{zlib.crc32(text.encode()):08x}{text}"
-        return b"hostcall:1:" + json.dumps(record).encode()
-
-    return change
+    return lambda token: edited(token, {field: value})
 
 
 @pytest.mark.parametrize("field", NATIVE)

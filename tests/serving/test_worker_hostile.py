@@ -1,7 +1,5 @@
 """Tests of messages that no client should send: they end the connection, never the worker."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """JAX programs whose callbacks compute with JAX come to an end, whoever waits for them."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +10,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import hostcall
 import hostcall.jax
 import hostcall_mlir
 from tests.support.jax.flavours import FLAVOURS

@@ -4,8 +4,6 @@ It ends when the test has returned. `template.py` forks for each of these proces
 TensorFlow has run anything.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import itertools
@@ -171,7 +169,6 @@ def test_calls_in_flight_do_not_change_the_exit_status(template: Template) -> No
 
 @in_template
 def test_late_calls_that_still_run() -> None:
-    """Calls that have overrun their limit, and still run."""
     begun = threading.Semaphore(0)
     for kind, size in itertools.product(programs.KINDS, programs.SIZES):
         overrun = lambda x: linger(begun.release)  # noqa: E731 - each is declared anew
@@ -184,7 +181,6 @@ def test_late_calls_that_still_run() -> None:
 
 @pytest.mark.runs_in("template", prints="right\n")
 def test_a_thread_that_python_waits_for() -> None:
-    """It is no daemon."""
     main = threading.current_thread()
     begun = threading.Event()
 
@@ -242,16 +238,6 @@ def test_a_call_that_drops_what_a_gradient_kept() -> None:
 
 
 @in_template
-def test_a_call_that_drops_a_result() -> None:
-    def square(x: tf.Tensor) -> tf.Tensor:
-        result = x * x
-        weakref.finalize(result, enter_and_linger).atexit = False
-        return result
-
-    in_background(compiled(lambda x: programs.py_function(square, x)), tf.constant(X))
-
-
-@in_template
 def test_a_call_that_differentiates() -> None:
     @tf.custom_gradient
     def square(x: tf.Tensor) -> Any:
@@ -262,18 +248,6 @@ def test_a_call_that_differentiates() -> None:
 
 
 @in_template
-def test_a_call_that_describes_an_error() -> None:
-    class TellsSlowlyError(Exception):
-        def __str__(self) -> str:
-            return enter_and_linger()
-
-    def fail(x: Any) -> None:
-        raise TellsSlowlyError
-
-    in_background(compiled(lambda x: programs.callback(fail, x)), tf.constant(X))
-
-
-@in_template
 def test_a_call_that_waits_in_a_plain_function() -> None:
     inner = programs.plain(program(enter_and_linger, "py_function", "small"))
     in_background(
@@ -281,23 +255,11 @@ def test_a_call_that_waits_in_a_plain_function() -> None:
     )
 
 
-def sys_exit_in_a_callback() -> None:
-    compiled(lambda x: programs.callback(lambda x: sys.exit(3), x))(tf.constant(X))
-
-
-def test_sys_exit_in_a_callback_is_an_error_as_in_stock_tensorflow(template: Template) -> None:
-    ended = template.run(sys_exit_in_a_callback)
-    assert ended.status == 1
-    assert "UnknownError" in ended.said
-    assert "SystemExit: 3" in ended.said
-
-
 def double(x: Any) -> Any:
     return x * np.float32(2.0)
 
 
 def every_program() -> list[Any]:
-    """Programs that have run."""
     functions = []
     for kind, (way, options) in zip(programs.KINDS, WAYS, strict=True):
         for size in programs.SIZES:
@@ -343,7 +305,6 @@ def test_a_keras_model_is_alive() -> None:
 
 @in_template
 def test_states_of_gradients_are_alive() -> None:
-    """Tapes that somebody may still ask."""
     tapes = []
     for way in (compiled, programs.plain, lambda run: run):
         for size in programs.SIZES:
@@ -378,8 +339,3 @@ def test_handlers_at_exit() -> None:
     atexit.register(call)
     call()
     atexit.register(call)
-
-
-@in_template
-def test_imports_alone() -> None:
-    """Nothing else is alive."""

@@ -1,7 +1,5 @@
 """Forks of a process that has imported hostcall: the rule is in docs/sharp-bits.md."""
 
-from __future__ import annotations
-
 import faulthandler
 import functools
 import gc
@@ -15,7 +13,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -47,7 +44,6 @@ def run_all() -> list[Any]:
 
 
 def in_child(function: Callable[[], Any], ends_as_usual: bool = False) -> None:
-    """A forked process calls the function, and then ends, well."""
     # The child, which does not have its thread, would wait for that thread when it ends.
     faulthandler.cancel_dump_traceback_later()
     gc.freeze()  # a collection in the child need not write to the memory that it shares
@@ -106,7 +102,6 @@ def test_after_programs() -> None:
 
 
 def test_with_calls_in_flight() -> None:
-    """Other threads are in callbacks, of each kind, when this one forks."""
     begun, go_on = threading.Semaphore(0), threading.Event()
 
     def wait(x: Any) -> Any:
@@ -168,8 +163,6 @@ def test_with_calls_that_come_and_go() -> None:
 
 
 def test_in_a_callback() -> None:
-    """The callback forks, or starts a program."""
-
     def forks(x: Any) -> Any:
         in_child(all_but_tensorflow)
         return x * np.float32(2.0)
@@ -206,42 +199,6 @@ def test_loaders_that_fork() -> None:
         check(model(x), x)
     loader.join()
     assert loader.exitcode == 0
-
-
-class Batches(keras.utils.PyDataset):
-    """Batches that processes load."""
-
-    def __init__(self) -> None:
-        super().__init__(workers=2, use_multiprocessing=True)
-
-    def __len__(self) -> int:
-        return 6
-
-    def __getitem__(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        return fork_targets.load(index), fork_targets.load(index)
-
-
-class Doubled(keras.layers.Layer):
-    def call(self, inputs: Any) -> Any:
-        outputs = programs.py_function(double, inputs)
-        outputs.set_shape(inputs.shape)
-        return outputs
-
-
-def test_keras_with_loaders() -> None:
-    weights = []
-    for batches in (Batches(), [Batches()[i] for i in range(6)]):
-        keras.utils.set_random_seed(0)
-        model = keras.Sequential([keras.Input([4]), keras.layers.Dense(4), Doubled()])
-        model.compile("sgd", "mse", jit_compile=True)
-        if isinstance(batches, list):
-            for x, y in batches:
-                model.train_on_batch(x, y)
-        else:
-            model.fit(batches, shuffle=False, verbose=0)
-        weights.append(model.get_weights()[0])
-    one, other = weights
-    np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
 def test_other_start_methods() -> None:

@@ -28,8 +28,6 @@ class Square:
 
 
 def by_given_gradient(function: Any, x: tf.Tensor) -> tf.Tensor:
-    """A numpy callback whose gradient is another one."""
-
     def slope(x: np.ndarray, upstream: np.ndarray) -> np.ndarray:
         return upstream * x[::-1] + (upstream * x)[::-1]
 
@@ -83,15 +81,20 @@ def inputs_and_gradients(program: str, size: int, number: int) -> list[Any]:
     return [(x, slope(x)) for x in inputs]
 
 
-def run_threads(
-    threads: int, times: int, wrapper: str, program: str, place: str, size: int, warm: bool
+@each_program
+@each_size
+@pytest.mark.parametrize("threads", [4, 16], ids=["when warm", "at the first compilation"])
+def test_threads_that_share_a_function(
+    wrapper: str, program: str, place: str, size: int, threads: int
 ) -> None:
-    """Threads that share one function; compares all that they get with the unwrapped gradient."""
     function = Square()
-    body = PROGRAMS[program]
-    slope = g.PLACES[place](jitted, functools.partial(body, WRAPPERS[wrapper], function))
+    slope = g.PLACES[place](
+        jitted, functools.partial(PROGRAMS[program], WRAPPERS[wrapper], function)
+    )
     expected = [inputs_and_gradients(program, size, number) for number in range(threads)]
-    if warm:
+    times = 2
+    if threads == 4:
+        times = 100
         slope(g.values(size, "float64"))
         function.calls.clear()
 
@@ -104,24 +107,9 @@ def run_threads(
     assert len(function.calls) == threads * times * CALLS
 
 
-@each_program
-@each_size
-def test_four_threads_of_100_gradients(wrapper: str, program: str, place: str, size: int) -> None:
-    run_threads(4, 100, wrapper, program, place, size, warm=True)
-
-
-@each_program
-@each_size
-def test_sixteen_threads_at_the_first_compilation(
-    wrapper: str, program: str, place: str, size: int
-) -> None:
-    run_threads(16, 2, wrapper, program, place, size, warm=False)
-
-
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 @each_size
 def test_a_tape_that_is_asked_on_another_thread(wrapper: str, size: int) -> None:
-    """A tape and its gradient on different threads, for several tapes at once."""
     function = Square()
     compiled = jitted(functools.partial(twice, WRAPPERS[wrapper], function))
     expected = [inputs_and_gradients("twice", size, number)[0] for number in range(4)]

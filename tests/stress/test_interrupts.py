@@ -5,8 +5,6 @@ thread runs the callback and the main thread waits in TensorFlow, the program go
 and KeyboardInterrupt comes then.
 """
 
-from __future__ import annotations
-
 import functools
 import gc
 import os
@@ -166,7 +164,6 @@ def test_eager_execution(kind: str) -> None:
 @pytest.mark.parametrize("inside", [True, False], ids=["tape inside", "tape outside"])
 @pytest.mark.parametrize("mode", ["compiled", "plain", "eager"])
 def test_a_gradient(mode: str, inside: bool) -> None:
-    """The gradient is interrupted, and not the call."""
     interrupts = [True]
 
     @tf.custom_gradient
@@ -199,8 +196,6 @@ def test_a_gradient(mode: str, inside: bool) -> None:
 @each_size
 @each_kind
 def test_other_threads_that_call_the_function(kind: str, size: str) -> None:
-    """Other threads call the same function meanwhile, and notice nothing."""
-
     def body(x: Any) -> Any:
         # One call of each program: a stateless call may go on when another has ended its program.
         if x[0] == -10.0:
@@ -228,32 +223,6 @@ def test_other_threads_that_call_the_function(kind: str, size: str) -> None:
                 function(-10.0 * x)
     assert sorted(right) == [0, 1, 2, 3]
     assert_sound(function, size)
-
-
-@in_worker
-def test_other_threads_whose_callbacks_fail() -> None:
-    """More callbacks fail than exceptions are kept, while the interrupt is on its way."""
-
-    def fail(x: Any) -> None:
-        raise ValueError("blah")
-
-    failing = compiled(program(fail, "numpy_function", "small"))
-    x = programs.values("small")
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.is_set():
-            with pytest.raises(tf.errors.InvalidArgumentError):
-                failing(x)
-
-    with running([work] * 8, stop):
-        interrupted = Interrupted(raise_here, at=1)
-        function = compiled(program(interrupted, "numpy_function", "small"))
-        for _ in range(60):
-            interrupted.calls = 0
-            with pytest.raises(KeyboardInterrupt):
-                function(x)
-    check(function(x), x)
 
 
 # The ways to call the function that a signal of the parent's interrupts.
@@ -363,7 +332,6 @@ def test_a_program_that_computes(gradient: bool) -> None:
 
 @in_worker
 def test_compilation() -> None:
-    """Interrupt a compilation where XLA asks for the shapes."""
     traced: list[bool] = []
 
     def rule(x: tf.TensorSpec) -> tf.TensorSpec:
@@ -379,28 +347,3 @@ def test_compilation() -> None:
     with pytest.raises(KeyboardInterrupt):
         concrete(programs.values("small"))
     assert_sound(function, "small")
-
-
-@in_worker
-def test_a_handler_that_calls_the_function() -> None:
-    """A handler that runs TensorFlow itself, and returns: the call goes on."""
-    results: list[Any] = []
-    x = programs.values("small")
-
-    def handle(*_: Any) -> None:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        results.append(function(x))
-        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-            failing(x)
-        assert isinstance(hostcall.last_error(caught.value), ValueError)
-
-    def fail(x: Any) -> None:
-        raise ValueError("blah")
-
-    failing = compiled(program(fail, "numpy_function", "small"))
-    interrupted = Interrupted(raise_here)
-    function = compiled(program(interrupted, "py_function", "small"))
-    signal.signal(signal.SIGINT, handle)
-    check(function(x), x)
-    assert interrupted.went_on.wait(PATIENCE)
-    check(results[0], x)

@@ -1,9 +1,8 @@
 """Workers of executors that are killed: nothing hangs, and no stateful call runs twice."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import functools
+import itertools
 import multiprocessing
 import os
 import random
@@ -43,7 +42,6 @@ class Workers:
         return self._pool
 
     def kill(self) -> bool:
-        """Kills the worker; whether there was one."""
         [pid] = list(getattr(self._pool, "_processes", None) or [0])
         try:
             os.kill(pid or _NOBODY, signal.SIGKILL)
@@ -52,7 +50,6 @@ class Workers:
         return True
 
     def shut_down(self) -> None:
-        """Ends the worker."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
@@ -65,54 +62,43 @@ class Caller:
         self.lost = 0
         self._program, self._expected = program, expected
         self._is_over = False
-        self._failure: BaseException | None = None
         self._changed = threading.Condition()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
+        self._pool = concurrent.futures.ThreadPoolExecutor(1)
+        self._running = self._pool.submit(self._run)
+        self._running.add_done_callback(self._tell)
 
     def wait_for(self, count: int) -> None:
-        """Waits until so many more calls have returned."""
         with self._changed:
             target = len(self.returned) + count
-            assert self._changed.wait_for(
-                lambda: self._failure is not None or len(self.returned) >= target, PATIENCE
-            ), "a call hangs"
-        if self._failure is not None:
-            raise self._failure
+            over = lambda: self._running.done() or len(self.returned) >= target  # noqa: E731
+            assert self._changed.wait_for(over, PATIENCE), "a call hangs"
+        if self._running.done():
+            self._running.result()
 
     def end(self) -> None:
-        """Waits for the last call."""
         self._is_over = True
-        self._thread.join(PATIENCE)
-        assert not self._thread.is_alive(), "a call hangs"
-        if self._failure is not None:
-            raise self._failure
+        self._running.result(PATIENCE)
+        self._pool.shutdown()
+
+    def _tell(self, _: Any = None) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def _run(self) -> None:
-        number = 0
-        try:
-            while not self._is_over:
-                number += 1
-                self._call(number)
-        except BaseException as error:
-            with self._changed:
-                self._failure = error
-                self._changed.notify_all()
-
-    def _call(self, number: int) -> None:
-        x = tf.fill([LARGE if number % 2 else 4], float(number))
-        try:
-            result = self._program(x)
-        except tf.errors.OpError as error:
-            raised = hostcall.last_error(error)
-            if not isinstance(raised, hostcall.ExecutorError):
-                raise
-            self.lost += 1
-            return
-        np.testing.assert_array_equal(result, self._expected(x))
-        with self._changed:
+        for number in itertools.count(1):
+            if self._is_over:
+                return
+            x = tf.fill([LARGE if number % 2 else 4], float(number))
+            try:
+                result = self._program(x)
+            except tf.errors.OpError as error:
+                if not isinstance(hostcall.last_error(error), hostcall.ExecutorError):
+                    raise
+                self.lost += 1
+                continue
+            np.testing.assert_array_equal(result, self._expected(x))
             self.returned.append(number)
-            self._changed.notify_all()
+            self._tell()
 
 
 def test_workers_are_killed_at_random(tmp_path: Path) -> None:
@@ -126,11 +112,7 @@ def test_workers_are_killed_at_random(tmp_path: Path) -> None:
         executor=stateful_workers,
     )
     double = hostcall.callback(
-        functions.doubled,
-        result=lambda x: x,
-        stateful=False,
-        executor=pure_workers,
-        retries=1000,
+        functions.doubled, result=lambda x: x, stateful=False, executor=pure_workers, retries=1000
     )
     stateful = Caller(tf.function(note, jit_compile=True, reduce_retracing=True), lambda x: x)
     pure = Caller(tf.function(double, jit_compile=True, reduce_retracing=True), lambda x: 2 * x)

@@ -1,7 +1,5 @@
 """A process does not grow with the programs that it compiles, nor with the functions it calls."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import gc
@@ -13,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import hostcall.jax
 from tests.support.stress.processes import Worker
@@ -41,20 +38,9 @@ def test_programs_of_jax() -> None:
     assert _left(lambda: _compiled_by_jax(1), 300) < A_PROGRAM
 
 
-def test_programs_of_tensorflow() -> None:
-    """TensorFlow itself never lets go of a program."""
-    empty = _left(lambda: _compiled_by_tensorflow(False), 60)
-    assert _left(lambda: _compiled_by_tensorflow(True), 300) < empty + A_PROGRAM
-
-
 def test_functions_of_jax() -> None:
     empty = _left(lambda: _compiled_by_jax(_FEW, False), 100) / _FEW
     assert _left(lambda: _compiled_by_jax(_FEW), 100) / _FEW < empty + A_FUNCTION
-
-
-def test_functions_of_tensorflow() -> None:
-    """Measure the memory of functions that are called eagerly."""
-    assert _left(lambda: _called_by_tensorflow(_FEW), 100) / _FEW < A_FUNCTION
 
 
 def _compiled_by_jax(calls: int, with_calls: bool = True) -> None:
@@ -67,19 +53,6 @@ def _compiled_by_jax(calls: int, with_calls: bool = True) -> None:
         return x
 
     jax.jit(program)(jnp.zeros(4)).block_until_ready()
-
-
-def _compiled_by_tensorflow(with_call: bool) -> None:
-    def program(x: tf.Tensor) -> tf.Tensor:
-        called = tf.numpy_function(lambda v: v + v, [x], x.dtype) if with_call else x + x
-        return tf.ensure_shape(called, x.shape)
-
-    tf.function(program, jit_compile=True, autograph=False)(tf.zeros([4]))
-
-
-def _called_by_tensorflow(calls: int) -> None:
-    for number in range(calls):
-        tf.numpy_function(lambda v, n=number: v + np.float32(n), [tf.zeros([4])], tf.float32)
 
 
 def _left(do: Callable[[], None], count: int) -> float:

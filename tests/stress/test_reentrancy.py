@@ -5,7 +5,6 @@ Each action that a callback may take computes 2 x + 1.
 
 import contextlib
 import importlib
-import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -164,16 +163,6 @@ def call_in_threads(function: Callable[..., Any], count: int, times: int, elemen
 
 CALLERS = ["one", "16 at first", "16 when warm"]
 
-# Each two of these meet in some case, though not in all that have them.
-AXES = (ACTIONS, KINDS, SIZES)
-PAIRS = [
-    (action, kind, size, CALLERS[sum(numbers) % len(CALLERS)])
-    for numbers, (action, kind, size) in zip(
-        itertools.product(*[range(len(axis)) for axis in AXES]),
-        itertools.product(*AXES),
-        strict=True,
-    )
-]
 
 ONE_THREAD = "import tensorflow as tf; tf.config.threading.set_inter_op_parallelism_threads(1)"
 
@@ -207,12 +196,6 @@ def test_a_callback_may(action: str, kind: str, size: str, callers: str) -> None
         call_in_threads(function, 4, 1, elements)
     else:
         call_in_threads(function, 16, 2, elements)
-
-
-@pytest.mark.runs_in("one_thread")
-@pytest.mark.parametrize(("action", "kind", "size", "callers"), PAIRS)
-def test_with_one_inter_op_thread(action: str, kind: str, size: str, callers: str) -> None:
-    test_a_callback_may(action, kind, size, callers)
 
 
 @pytest.mark.parametrize("inter_op", ["worker", "one_thread"])

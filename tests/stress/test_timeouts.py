@@ -1,7 +1,5 @@
 """Callbacks that overrun their declared time: an error, and no harm done."""
 
-from __future__ import annotations
-
 import gc
 import threading
 from collections.abc import Callable, Iterator
@@ -13,7 +11,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall_runtime import DeadlineExceededError, within
-from tests.support.helpers import failure
+from tests.support.helpers import eagerly, failure
 from tests.support.stress import programs
 from tests.support.stress.programs import KINDS, SIZES, check, compiled, like, plain, program
 from tests.support.threads import PATIENCE, in_threads
@@ -103,7 +101,7 @@ def assert_late(error: tf.errors.OpError, compiled: bool = True) -> None:
     assert isinstance(hostcall.last_error(error), TimeoutError)
 
 
-@each_mode
+@pytest.mark.parametrize("mode", [compiled, plain, eagerly])
 @each_size
 @each_kind
 def test_a_late_call_fails_and_the_next_one_is_right(
@@ -115,15 +113,6 @@ def test_a_late_call_fails_and_the_next_one_is_right(
     gate.open()
     for _ in range(3):
         check(in_time(function, x), x)
-
-
-@each_kind
-def test_a_late_call_that_executes_eagerly(gate: Gate, kind: str) -> None:
-    x = programs.values("small")
-    function = program(Late(gate), kind, "small", timeout=LIMIT)
-    assert_late(failure(function, x), compiled=False)
-    gate.open()
-    check(in_time(function, x), x)
 
 
 @each_size

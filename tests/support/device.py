@@ -7,8 +7,6 @@ accelerator: XLA compiles all that runs on it, and its memory is its own as far 
 takes it for one (`tests/support/fake_gpu.py`).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 from typing import Any
@@ -39,9 +37,3 @@ def on_device() -> contextlib.AbstractContextManager[Any]:
 
 # The mode of a function with ops that XLA has no kernels for.
 MODE_OF_REGIONS = "partitioned" if DEVICE else "compiled"
-
-
-def clean_environment() -> dict[str, str]:
-    """Return the environment of a process that looks for devices and routes itself."""
-    ours = ("HOSTCALL_TEST_DEVICE", "HOSTCALL_TEST_GPU", "HOSTCALL_ROUTE")
-    return {name: value for name, value in os.environ.items() if name not in ours}

@@ -1,22 +1,16 @@
 """Functions that raise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
 
 class DetailedError(ValueError):
-    """An exception with an attribute."""
-
     def __init__(self, text: str, code: int = 7) -> None:
         super().__init__(text)
         self.code = code
 
 
 def raising(error: BaseException) -> Callable[..., Any]:
-    """A callback that raises."""
-
     def raise_it(x: Any) -> Any:
         raise error
 

@@ -1,7 +1,5 @@
 """Functions for other processes in the tests of executors; without TensorFlow's slow import."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -15,8 +13,6 @@ calls: list[float] = []
 
 
 class SimulatorError(ValueError):
-    """A user's error that has an attribute."""
-
     def __init__(self, sensor: int) -> None:
         super().__init__(sensor)
         self.sensor = sensor
@@ -40,7 +36,6 @@ def scaled(x: Any, factor: float = 1.0) -> Any:
 
 
 def counted(x: Any) -> Any:
-    """Writes its argument down, and returns how many calls this worker has had."""
     calls.append(float(x))
     return np.float32(len(calls))
 
@@ -74,13 +69,11 @@ kept: list[Any] = []
 
 
 def keeps(x: Any) -> Any:
-    """Keeps its argument, and returns it."""
     kept.append(x)
     return x
 
 
 def first_kept(x: Any) -> Any:
-    """The first element of each array that was kept."""
     return np.array([array.flat[0] for array in kept], np.float32)
 
 
@@ -186,7 +179,6 @@ def makes_its_own(x: Any) -> Any:
 
 
 def noted(file: str, x: Any) -> Any:
-    """Adds a line to a file, with its process."""
     with open(file, "a") as journal:
         journal.write(f"{os.getpid()}\n")
     return x
@@ -206,8 +198,6 @@ def waits_to_be_killed(pipe: str, file: str, x: Any) -> Any:
 
 
 class HoldsALockError(ValueError):
-    """Cannot be pickled."""
-
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.lock = threading.Lock()
@@ -269,8 +259,6 @@ def added_in_place(x: Any, y: Any) -> Any:
 
 
 class NegatesAndDiesOnce:
-    """Writes to its argument, and kills the worker the first time."""
-
     def __init__(self, path: str) -> None:
         self.path = path
 

@@ -1,7 +1,5 @@
 """Executors of all kinds, each with a single worker but for Dask, which has two."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import functools
 import multiprocessing
@@ -120,7 +118,6 @@ OF_PROCESSES = ["forkserver", "loky", "dask"]
 
 @contextmanager
 def none_left() -> Iterator[None]:
-    """Ends all executors at the end."""
     try:
         yield
     finally:

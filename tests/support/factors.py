@@ -11,8 +11,6 @@ import tensorflow as tf
 
 
 class Factor:
-    """An object that only one function holds."""
-
     living: ClassVar["weakref.WeakSet[Factor]"] = weakref.WeakSet()
     value = np.float32(3.0)
 

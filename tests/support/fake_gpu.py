@@ -7,8 +7,6 @@ memory of the wrong side.
 Imports no hostcall, which has to find what TensorFlow has before it.
 """
 
-from __future__ import annotations
-
 import os
 from types import ModuleType
 

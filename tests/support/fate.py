@@ -1,7 +1,5 @@
 """Checks that objects are freed when nothing is meant to hold them any more."""
 
-from __future__ import annotations
-
 import gc
 import threading
 import weakref

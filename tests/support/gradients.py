@@ -1,7 +1,5 @@
 """Helpers of the tests of gradients: functions that count, ways to wrap them, places for a tape."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -39,7 +37,6 @@ def unwrapped(function: Callable[..., Any], *args: Any, result: Any = None) -> A
 
 
 def wrapped(function: Callable[..., Any], x: tf.Tensor) -> tf.Tensor:
-    """A py_function of one argument, which says no shape of its result itself."""
     result = tf.py_function(function, [x], x.dtype)
     result.set_shape(x.shape)
     return result
@@ -83,7 +80,6 @@ def numbers(size: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:
 
 
 def values(size: int, dtype: str = "float32", seed: int = 0) -> tf.Tensor:
-    """The same as a tensor."""
     return tf.constant(numbers(size, dtype, seed))
 
 
@@ -102,7 +98,6 @@ def gradient(tape: tf.GradientTape, y: Any, args: Sequence[tf.Tensor]) -> Any:
 
 
 def recorded(function: Callable[..., Any], ask: Ask, args: Sequence[Any]) -> Any:
-    """Call the function under a tape, and return the result of `ask`."""
     with tf.GradientTape(persistent=ask is not gradient) as tape:
         tape.watch([arg for arg in args if arg.dtype.is_floating])
         y = function(*args)

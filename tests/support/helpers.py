@@ -1,7 +1,5 @@
 """Helpers that several test files share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -54,12 +52,10 @@ def partitioned(function: Callable[..., Any]) -> Any:
 
 
 def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Leave the function as it is, for eager execution."""
     return function
 
 
 def stateless_py_func(function: Any, inp: Any, Tout: Any) -> Any:  # noqa: N803 - TensorFlow's name
-    """The op PyFuncStateless."""
     return tf.compat.v1.py_func(function, inp, Tout, stateful=False)
 
 
@@ -80,8 +76,6 @@ each_decorator = pytest.mark.parametrize(
 
 
 def to_numpy(structure: Any) -> Any:
-    """The structure with arrays in the place of tensors."""
-
     def array(value: Any) -> np.ndarray:
         # Asking the tensor itself: np.asarray cannot read bfloat16 ones of rank 0.
         return np.asarray(value.numpy() if isinstance(value, tf.Tensor) else value)
@@ -90,7 +84,6 @@ def to_numpy(structure: Any) -> Any:
 
 
 def like(x: Any, *_: Any) -> Any:
-    """Declare a result like the first argument."""
     return tf.TensorSpec(x.shape, x.dtype)
 
 
@@ -100,7 +93,6 @@ def on_two(op: Any, function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def touch(*tensors: tf.Tensor) -> None:
-    """A callback that takes tensors and does nothing."""
     tf.numpy_function(lambda *_: None, tensors, [])
 
 

@@ -3,8 +3,6 @@
 For processes of their own, some of them without hostcall: nothing here imports it.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import os

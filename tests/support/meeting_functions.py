@@ -1,7 +1,5 @@
 """Functions for worker processes that wait for one another; without TensorFlow's slow import."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.support.threads import PATIENCE
@@ -10,7 +8,6 @@ _meeting: Any = None
 
 
 def set_meeting(barrier: Any) -> None:
-    """Called once in each process."""
     global _meeting
     _meeting = barrier
 

@@ -1,7 +1,5 @@
 """Helpers that the tests of `memo=` share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -36,5 +34,4 @@ def declared(function: Callable[..., Any], memo: Any = True, **said: Any) -> Any
 
 
 def calls_in(program: Any, *args: Any) -> int:
-    """Count the calls of Python in a compiled program."""
     return str(program.experimental_get_compiler_ir(*args)(stage="hlo")).count('"hostcall"')

@@ -5,8 +5,6 @@ and no numbers of executions, pictures or times, so that it changes only where i
 `make notebooks` runs all of them, and writes what they print.
 """
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path
@@ -31,11 +29,7 @@ def read(name: str) -> Any:
 
 
 def run(name: str) -> Any:
-    """The notebook after all its cells have run, in a folder and with settings of its own.
-
-    Raises:
-      nbclient.exceptions.CellExecutionError: when a cell raises.
-    """
+    """The notebook after all its cells have run, in a folder and with settings of its own."""
     notebook = read(name)
     with tempfile.TemporaryDirectory() as folder:
         settings = {"IPYTHONDIR": folder, "JUPYTER_CONFIG_DIR": folder, "TF_CPP_MIN_LOG_LEVEL": "2"}

@@ -6,8 +6,6 @@ the form of doctest: `>>>`, and what that prints. All of it becomes programs wit
 between the parts, which a test has run and whose output it compares.
 """
 
-from __future__ import annotations
-
 import ast
 import doctest
 import importlib.metadata

@@ -1,7 +1,5 @@
 """Helpers that the tests of the source lines in errors share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pools of processes for tests of executors, which end with the module that makes them."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import multiprocessing
 
@@ -15,12 +13,10 @@ def one_process() -> concurrent.futures.ProcessPoolExecutor:
 
 
 def two_processes() -> concurrent.futures.ProcessPoolExecutor:
-    """Two workers."""
     return _pool(2)
 
 
 def end_pools() -> None:
-    """Ends all that were made."""
     while made:
         made.pop().shutdown(cancel_futures=True)
 

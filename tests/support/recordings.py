@@ -1,7 +1,5 @@
 """Programs that are recorded and replayed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +16,6 @@ ROUTES = ["compiled", "partition", "plain", "eager"]
 
 
 def program_of(function: Callable[..., Any], route: str) -> Callable[..., Any]:
-    """A program that calls the function."""
     if route == "eager":
         return function
 

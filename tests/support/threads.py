@@ -1,7 +1,5 @@
 """Work on several threads at once."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import threading

@@ -1,7 +1,5 @@
 """A process that compiles for TPUs, as far as hostcall can tell."""
 
-from __future__ import annotations
-
 import pytest
 
 from hostcall._tf import op_kinds

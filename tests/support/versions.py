@@ -1,7 +1,5 @@
 """Marks of tests for older versions of TensorFlow, which lack features: see docs/versions.md."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -12,8 +10,6 @@ from tests.support.device import DEVICE
 
 
 def is_older_than(version: str) -> bool:
-    """Return whether the installed TensorFlow is of an older minor version."""
-
     def numbers(version: str) -> list[int]:
         return [int(part) for part in version.split(".")[:2]]
 
@@ -45,5 +41,4 @@ has_a_fake_gpu = pytest.mark.skipif(
 
 
 def marked(values: Iterable[str], marks: Mapping[str, Any]) -> list[Any]:
-    """Parameters of a test, some of which want a later version."""
     return [pytest.param(value, marks=marks.get(value, ())) for value in values]

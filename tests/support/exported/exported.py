@@ -1,7 +1,5 @@
 """TensorFlow functions that are exported."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -16,23 +14,18 @@ X = np.array([1.0, 2.0, 0.5], np.float32)
 
 
 def doubled_tensor(x: tf.Tensor) -> tf.Tensor:
-    """A tensor for a tensor."""
     return tf.add(x, x)
 
 
 def two_tensors(x: tf.Tensor, n: tf.Tensor) -> tuple[tf.Tensor, int]:
-    """A tensor and a Python number."""
     return x + tf.cast(n, x.dtype), 2
 
 
 def half_gradient(inputs: Any, results: Any, upstream: Any) -> Any:
-    """The gradient of `half`, in TensorFlow."""
     return upstream * 0.5
 
 
 class Model(tf.Module):
-    """Variables, a callback, and a training step."""
-
     def __init__(self) -> None:
         super().__init__()
         self.scale = tf.Variable([1.0, 2.0, 3.0], name="scale")

@@ -14,8 +14,6 @@ class Pair(NamedTuple):
 
 
 class Scaler:
-    """Functions that are found below a class."""
-
     @staticmethod
     def twice(x: np.ndarray) -> np.ndarray:
         return x * np.asarray(2, x.dtype)
@@ -45,7 +43,6 @@ def plus(x: np.ndarray, y: np.ndarray, scale: float = 1.0) -> np.ndarray:
 
 
 def scaled(x: np.ndarray, factor: float = 2.0, *, shift: Any = 0.0, how: str = "up") -> Any:
-    """Has parameters that are passed by keyword."""
     assert type(factor) is float
     return np.asarray(x * factor + (shift if how == "up" else -shift), x.dtype)
 
@@ -64,13 +61,7 @@ def both(x: np.ndarray) -> Any:
     return x, -x
 
 
-def structured(pair: Pair, more: dict[str, np.ndarray]) -> Any:
-    assert type(pair).__name__ == "Pair"
-    return {"sum": pair.one + more["a"], "rest": [pair.other, -pair.other]}
-
-
 def positive(x: np.ndarray) -> np.ndarray:
-    """Return the positive elements, as an array whose size depends on the values."""
     return x[x > 0]
 
 

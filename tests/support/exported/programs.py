@@ -1,7 +1,5 @@
 """Exported programs that are made without TensorFlow: of StableHLO, and of JAX functions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -69,15 +67,9 @@ def make(
 ) -> Program:
     """An exported program, with a manifest of what the text says.
 
-    Args:
-      text: StableHLO; `@main` takes the arguments and then the variables, and returns the results,
-        the new values of variables and true sizes.
-      arguments: their structure; flat if it is left out.
-      results: theirs; a lone one, or a tuple, if it is left out.
-      variables: their values.
-      assigns: the variables that it assigns.
-      sizes: which dimensions the sizes are of.
-      of_callbacks: fields of all callbacks.
+    `@main` takes the arguments and then the variables, and returns the results, the new values of
+    `assigns` and true sizes, each of an (output, dimension) of `sizes`. `of_callbacks` are fields
+    of all callbacks. Arguments and results are flat where no structure is given.
     """
     variables = variables or {}
     with private.new_context():

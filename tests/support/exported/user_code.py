@@ -1,7 +1,5 @@
 """Python functions that exported programs call by their names; without TensorFlow."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,12 +34,10 @@ def pairs(x: np.ndarray) -> Pair:
 
 
 def unique(x: np.ndarray) -> np.ndarray:
-    """A result whose size only the call tells."""
     return np.unique(x)
 
 
 def negated(x: np.ndarray, *, out: np.ndarray) -> None:
-    """A result that is written into an array that is given."""
     np.negative(x, out=out)
 
 
@@ -50,7 +46,6 @@ def half(x: np.ndarray) -> np.ndarray:
 
 
 def half_of_int4(x: np.ndarray) -> np.ndarray:
-    """Integers of four bits."""
     assert x.dtype.name == "int4", x.dtype
     return (x.astype(np.int8) // 2).astype(x.dtype)
 

@@ -1,7 +1,5 @@
 """Programs with calls in a process that keeps a cache on disk: which of them it finds there."""
 
-from __future__ import annotations
-
 import functools
 import json
 import sys
@@ -27,8 +25,6 @@ def negate(x: Any) -> Any:
 
 
 class Doubling:
-    """An object that can be called, of a class that has a place."""
-
     def __call__(self, x: Any) -> Any:
         return 2 * x
 

@@ -1,7 +1,5 @@
 """The ways of calling a Python function from a JAX program that keep the same promises."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Helpers that the tests of hostcall.jax share."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -44,7 +42,6 @@ def failure(function: Callable[..., Any], *args: Any) -> jax.errors.JaxRuntimeEr
 
 
 def run_python(code: str, **environment: str) -> str:
-    """Run `code` in a new process, and return its output."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | {"TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu"} | environment,

@@ -1,7 +1,5 @@
 """hostcall.jax as it is with a JAX that lacks one of the private names that it uses."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import contextlib
 import importlib

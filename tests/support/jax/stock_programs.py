@@ -6,8 +6,6 @@ imports the modules and prints, as JSON, what becomes of each program: the texts
 its lowering with all source places, of what XLA makes of it, its results, and how it is run.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

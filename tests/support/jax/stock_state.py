@@ -1,7 +1,5 @@
 """All attributes and registries of JAX, to tell what an import changes of them."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import sys
@@ -35,7 +33,6 @@ def _in(value: Any, place: Place, module: str) -> dict[Place, Any]:
 
 
 def loaded() -> list[str]:
-    """The modules of JAX that are there now."""
     return [
         name
         for name, module in sys.modules.items()

@@ -1,21 +1,11 @@
 """Calls that begin early, with call frames made by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from tests.support.native.frames import (
-    INT64,
-    Buffer,
-    Outcome,
-    Target,
-    attributes,
-    call,
-    runtime,
-)
+from tests.support.native.frames import INT64, Buffer, Outcome, Target, attributes, call, runtime
 
 START, GATE, DONE = (
     runtime.early_handlers()[f"hostcall_{name}"] for name in ("start", "gate", "done")
@@ -35,13 +25,11 @@ def start(
     foreign: bool = False,
     **pairs: Sequence[int],
 ) -> Outcome:
-    """Begins a call; the only result is its handle."""
     said = attributes(target, results=described(results), **pairs)
     return call(target, operands, [HANDLE], entry=START, said=said, foreign=foreign)
 
 
 def take(handle: Any, results: Sequence[Buffer], foreign: bool = False) -> Outcome:
-    """Takes the results of a call that has begun."""
     operands = [Buffer.of(np.int64(handle)), Buffer.of(np.int64(0))]
     return call(0, operands, results, entry=DONE, said=[], foreign=foreign)
 

@@ -90,13 +90,11 @@ class Buffer:
 
     @classmethod
     def of(cls, array: Any) -> Buffer:
-        """An operand with the array's data."""
         array = np.asarray(array)
         return cls(CODES[array.dtype], array.shape, array.tobytes())
 
     @classmethod
     def result(cls, dims: Shape, dtype: Any = np.float32) -> Buffer:
-        """A result whose memory has the right size."""
         dtype = np.dtype(dtype)
         return cls(CODES[dtype], dims, bytes(int(np.prod(dims)) * dtype.itemsize))
 
@@ -114,13 +112,11 @@ class Outcome:
     results: list[Buffer]
 
     def array(self, index: int = 0) -> np.ndarray:
-        """One result."""
         result = self.results[index]
         return np.frombuffer(self.data[index], DTYPES[result.code]).reshape(result.dims)
 
     @property
     def untouched(self) -> bool:
-        """True if no byte of any result was written."""
         return all(set(data) <= {0xA5} for data in self.data)
 
 
@@ -140,17 +136,9 @@ def call(
 ) -> Outcome:
     """Calls the handler.
 
-    Args:
-      target: the callback, or a number.
-      operands, results: the buffers of the frame.
-      foreign: whether a thread that Python does not know makes the call.
-      token: whether an operand and a result of that type come last.
-      stage: XLA's execution stage.
-      said: all attributes, where others are wanted than the right ones.
-      entry: the handler, in its capsule, where it is not one of callbacks.
-      on_device: whether the buffers are in the memory of a device, with the driver DRIVER.
-      run: the id of the program's run; of no known one if it is left out.
-      pairs: dynamic_operands, dynamic_results, sub_byte_operands, sub_byte_results.
+    A `foreign` thread is one that Python does not know. A `token` comes last. `said` are all
+    attributes, where others are wanted than those of `pairs`; `entry` is the handler, where it is
+    not one of callbacks. Buffers `on_device` are in memory of DRIVER. `run` is the program's run.
     """
     if entry is None:
         entry = runtime.cuda_handler() if on_device else handler
@@ -232,7 +220,6 @@ def attributes(
 
 
 def assert_fails(done: Outcome, code: int, *texts: str) -> None:
-    """Asserts that a call failed with a message that has these texts."""
     assert done.code == code, done.message
     for text in texts:
         assert text in done.message, done.message

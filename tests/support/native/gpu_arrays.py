@@ -1,21 +1,12 @@
 """Arrays on the GPU that there is not, as libraries like CuPy, Numba and Torch have them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 
 from hostcall_runtime import _device_arrays
 from hostcall_runtime._device_arrays import _is_contiguous
-from tests.support.native.frames import (
-    Buffer,
-    Outcome,
-    Target,
-    call_on_gpu,
-    native,
-    runtime,
-)
+from tests.support.native.frames import Buffer, Outcome, Target, call_on_gpu, native, runtime
 
 CPU, CUDA = _device_arrays.CPU, _device_arrays.CUDA
 DEFAULT_STREAM = 1
@@ -31,7 +22,6 @@ DTYPES = frozenset(_device_arrays.DTYPES.values())
 
 
 def code_of(dtype: Any) -> tuple[int, int]:
-    """DLPack's code and bits of a dtype."""
     return _device_arrays._CODES[np.dtype(dtype)]
 
 
@@ -94,7 +84,6 @@ class ByInterface(GpuArray):
 
 
 def read(address: int, dtype: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Read an array from the memory of the device."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     return np.frombuffer(native.read_device(address, size), dtype).reshape(shape)
 
@@ -109,12 +98,10 @@ def by_dlpack(x: Any, stream: int | None = None) -> np.ndarray:
 
 
 def is_whole(array: Any) -> bool:
-    """Return whether an array is contiguous and not empty."""
     return _is_contiguous(array.shape, array.strides) and 0 not in array.shape
 
 
 def by_interface(x: Any) -> np.ndarray:
-    """The same by `__cuda_array_interface__`."""
     interface = x.__cuda_array_interface__
     address, is_read_only = interface["data"]
     assert is_read_only

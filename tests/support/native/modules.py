@@ -4,8 +4,6 @@ The environment variable HOSTCALL_BUILD names a CMake build directory, a sanitiz
 modules are used then instead of the installed ones.
 """
 
-from __future__ import annotations
-
 import importlib.machinery
 import importlib.util
 import os

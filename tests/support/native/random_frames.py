@@ -1,7 +1,6 @@
 """Random call frames for the fuzzer, and what has to come of each."""
 
-from __future__ import annotations
-
+import collections
 import dataclasses
 import math
 import random
@@ -38,12 +37,9 @@ UNKNOWN_DTYPES = sorted(set(range(64)) - set(DTYPES) - {TOKEN, *QUANTIZED})
 
 @dataclasses.dataclass
 class Frame:
-    """A call to make.
+    """A call to make, whose callback returns `values` if all goes well.
 
-    Attributes:
-      values: what the callback is to return, if all goes well.
-      lends: whether the callback takes arrays where they lie.
-      fails: whether the call has to fail: True, False, or None where either is right.
+    A callback that `lends` takes arrays where they lie. `fails` is None where either is right.
     """
 
     operands: list[Buffer] = dataclasses.field(default_factory=list)
@@ -74,8 +70,7 @@ class Fuzzer:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.calls = 0
-        self.errors: dict[int, int] = {}
+        self.codes = collections.Counter[int]()
         self.steady = Target(lambda *_: None)
 
     def step(self, depth: int = 0) -> None:
@@ -85,9 +80,7 @@ class Fuzzer:
         convention = {"on_device": frame.lends}
         target = Target(self.a_function(frame, depth), title=title, convention=convention)
         done = self.call(frame, self.spoil(frame, target))
-        self.calls += 1
-        if done.code:
-            self.errors[done.code] = self.errors.get(done.code, 0) + 1
+        self.codes[done.code] += 1
         check(frame, done)
 
     def call(self, frame: Frame, number: int) -> Outcome:

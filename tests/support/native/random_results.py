@@ -1,7 +1,5 @@
 """Results of the fuzzer's callbacks: right ones in odd forms, and wrong ones of all sorts."""
 
-from __future__ import annotations
-
 import array
 import random
 from collections.abc import Callable
@@ -56,8 +54,6 @@ class _Subclass(np.ndarray):
 
 
 class _Offered:
-    """An object that NumPy can make an array of."""
-
     def __init__(self, value: np.ndarray) -> None:
         self.value = value
 
@@ -66,8 +62,6 @@ class _Offered:
 
 
 class _Raises:
-    """An object of which nothing can be made."""
-
     def __init__(self, error: BaseException) -> None:
         self.error = error
 
@@ -96,7 +90,6 @@ class _OddError(Exception):
 
 
 def an_error(rng: random.Random) -> BaseException:
-    """An exception that a callback could raise."""
     text = rng.choice(["", "text", "a\0b", "\udcff", "☃" * 10, "long " * 5_000])
     kinds: list[Callable[[str], BaseException]] = [
         ValueError,

@@ -1,7 +1,5 @@
 """Other sources of hostcall than these, with extension modules of their own, in a process."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import shutil
@@ -31,7 +29,6 @@ class Tree:
 
     @property
     def out(self) -> Path:
-        """The CMake build directory."""
         return self.path / "out"
 
     def prepare(self) -> None:
@@ -43,7 +40,6 @@ class Tree:
         (shim / "_editable_skbc_hostcall.py").touch()
 
     def take_installed(self) -> None:
-        """Takes the extension modules as they are installed."""
         for file, folder in [*LIBRARIES.values(), (_BUILD_INFO, BUILT)]:
             shutil.copy(INSTALLED / folder / file, self.path / "plugin" / folder)
 

@@ -1,7 +1,5 @@
 """Native code for tests, compiled when it is first wanted."""
 
-from __future__ import annotations
-
 import ctypes
 import functools
 import shutil
@@ -44,7 +42,6 @@ def handlers(include: str) -> ctypes.CDLL:
 
 
 def build(compiler: str, source: Path, target: Path, *options: str) -> Path:
-    """Compiles a program or library of a file."""
     found = shutil.which(compiler)
     assert found is not None, f"the tests want a C and a C++ compiler: {compiler}"
     subprocess.run([found, str(source), "-o", str(target), *options], check=True)

@@ -1,7 +1,5 @@
 """Programs that call native code."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from typing import Any
@@ -11,14 +9,15 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.support.helpers import eagerly as eagerly
 from tests.support.helpers import jitted, plain
+from tests.support.helpers import partitioned as partitioned
 from tests.support.native_code import functions
 
 SIZE = ctypes.c_int64
 
 
 def same(*specs: Any) -> Any:
-    """The rule of a function whose result is like its first argument."""
     return specs[0]
 
 
@@ -33,29 +32,13 @@ SCALE = (FLOATS, FLOATS, FLOATS, SIZE)
 
 
 def of(name: str, *argtypes: Any, returns: Any = None, result: Any = same) -> Any:
-    """A function of functions.c."""
     function = functions()[name]  # by index, and so a new one
     function.argtypes, function.restype = argtypes, returns
     return hostcall.native(function, result=result, name=name)
 
 
 def called_on(native: Any, dtypes: Any = tf.float32) -> Callable[..., Any]:
-    """A program that calls it."""
     return lambda *tensors: tf.numpy_function(native, list(tensors), dtypes)
-
-
-def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
-
-
-def partitioned(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compiled clusters with the callbacks between them."""
-
-    def traced(*args: Any) -> Any:
-        with hostcall.scope(route="partition"):
-            return function(*args)
-
-    return jitted(traced)
 
 
 each_mode = pytest.mark.parametrize("mode", [eagerly, plain, jitted, partitioned])

@@ -1,7 +1,5 @@
 """A job of several processes, and programs whose Python functions run in those of its workers."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

@@ -1,7 +1,5 @@
 """Helpers that run the programs of this package in a process of their own."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

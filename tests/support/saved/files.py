@@ -1,7 +1,5 @@
 """Files of all kinds that name Python functions, for `hostcall.inspect`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -49,7 +47,6 @@ class Model(tf.Module):
 
 
 def write(folder: str) -> str:
-    """Writes one file of each kind."""
     model = Model()
     with hostcall.save_options(pickle=True):
         tf.saved_model.save(model, f"{folder}/model", signatures={"train": model.step})

@@ -1,7 +1,5 @@
 """The functions of models that are saved: the module that other processes import."""
 
-from __future__ import annotations
-
 import collections
 import os  # a file must not reach it through this module
 from os import system  # noqa: F401
@@ -24,7 +22,6 @@ def halve(v: Any) -> Any:
 
 
 def process(x: Any) -> Any:
-    """The id of the process that calls it."""
     return np.int64(os.getpid())
 
 
@@ -47,7 +44,6 @@ def unique(x: Any) -> Any:
 
 @hostcall.callback(result=lambda x: tf.TensorSpec([], x.dtype), vmap_method="expand_dims")
 def largest(x: Any) -> Any:
-    """Return the largest value of each row of a batch."""
     assert x.ndim > 1, x.shape
     return x.max(-1)
 
@@ -56,13 +52,11 @@ _meet = meeting(2)
 
 
 def met(x: Any) -> Any:
-    """Doubles x when two calls have begun."""
     return _meet(x)
 
 
 @hostcall.callback(result=lambda x: x, memory="device")
 def doubled_where_it_lies(x: hostcall.DeviceArray) -> Any:
-    """Double an array on the device where it lies."""
     return np.from_dlpack(x) * 2
 
 

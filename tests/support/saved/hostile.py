@@ -1,7 +1,5 @@
 """A SavedModel whose bits are flipped, and one that names what nobody should call."""
 
-from __future__ import annotations
-
 import json
 import random
 import sys
@@ -20,7 +18,6 @@ FLIPS = 200
 
 
 def write(path: str) -> str:
-    """Saves the model."""
     from tests.support.saved import functions, pickled
 
     scale = pickled.Scale(2.0)

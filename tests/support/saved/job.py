@@ -1,7 +1,5 @@
 """Programs of the coordinator of a job, whose Python functions run on workers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -137,8 +135,6 @@ def not_allowed() -> Any:
 
 
 def not_named() -> Any:
-    """A function that another process cannot find."""
-
     @tf.function(jit_compile=True)
     def program(x: Any) -> Any:
         return tf.numpy_function(lambda v: v, [x], tf.TensorSpec([], tf.float32))

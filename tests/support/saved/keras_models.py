@@ -1,7 +1,5 @@
 """Keras models that are exported or saved, and loaded as layers and by `saved_model_cli`."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -25,16 +23,12 @@ class Halving(keras.layers.Layer):
 
 @keras.saving.register_keras_serializable("tests")
 class Registered(keras.layers.Layer):
-    """A layer that files know by the name that it was registered under."""
-
     def call(self, x: Any) -> Any:
         return x
 
 
 @keras.saving.register_keras_serializable("tests")
 class Subclassed(keras.Model):
-    """A model of a class of its own, with a layer that calls Python."""
-
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.halving = Halving()
@@ -46,7 +40,6 @@ class Subclassed(keras.Model):
 
 @keras.saving.register_keras_serializable("tests")
 def cubic_loss(y: Any, predicted: Any) -> Any:
-    """A loss with a gradient through Python."""
     cubes = tf.py_function(functions.cube, [predicted - y], tf.float32)
     return tf.reduce_mean(tf.abs(tf.ensure_shape(cubes, [None, 2])), axis=-1)
 
@@ -89,7 +82,6 @@ def write(folder: str) -> str:
 
 
 def _train(model: Any) -> list[str]:
-    """A few steps of training; the weights."""
     model.fit(ONES, np.zeros([2, 2], np.float32), epochs=2, verbose=0)
     return [np.asarray(weight).tobytes().hex() for weight in model.trainable_variables]
 

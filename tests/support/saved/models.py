@@ -1,7 +1,5 @@
 """Models that one process saves and another one loads, and what they compute."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any
@@ -80,7 +78,6 @@ CASES = [f"{name}/{way}" for name in PROGRAMS for way in ("plain", "jitted")]
 
 
 def build(programs: dict[str, Callable[[Any], Any]]) -> Any:
-    """A module with a function for each program and way."""
     module = tf.Module()
     for name, program in programs.items():
         for way in ("plain", "jitted"):
@@ -104,7 +101,6 @@ def outcome(function: Callable[[Any], Any], differentiable: bool) -> list[str]:
 
 
 def outcomes(module: Any) -> dict[str, Any]:
-    """Those of all cases."""
     found = {}
     for case in CASES:
         name, way = case.split("/")

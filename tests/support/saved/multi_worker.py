@@ -1,7 +1,5 @@
 """The training of each worker of a MultiWorkerMirroredStrategy, and the same in one process."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 
@@ -74,7 +72,6 @@ def train(index: int) -> dict[str, Any]:
 
 
 def train_alone() -> dict[str, Any]:
-    """The same on all rows, in this process."""
     weights, losses = tf.Variable([1.0, 2.0]), []
     gradient = tf.function(Loss().gradient, jit_compile=True)
     for _ in range(STEPS):

@@ -1,7 +1,5 @@
 """A model whose functions have no names: one process saves it with pickles, others load it."""
 
-from __future__ import annotations
-
 import functools
 import json
 import shutil
@@ -75,7 +73,6 @@ def outcomes(module: Any) -> dict[str, str]:
 
 
 def load(path: str, allow_pickle: bool) -> Any:
-    """The model, and what was said."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         with hostcall.load_options(allow_pickle=allow_pickle):

@@ -1,7 +1,5 @@
 """Models that are trained, saved, loaded, trained further, saved again, and frozen."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +83,6 @@ def begin_version_1(folder: str) -> list[str]:
 
 
 def go_on_version_1(folder: str) -> list[str]:
-    """Loads it in a session."""
     hostcall.allow(MODULE)
     v1 = tf.compat.v1
     with tf.Graph().as_default(), v1.Session() as session:
@@ -98,9 +95,7 @@ def go_on_version_1(folder: str) -> list[str]:
 
 def freeze(folder: str) -> list[str]:
     """Loads the first model, freezes its loss, and writes the graph into a file."""
-    from tensorflow.python.framework.convert_to_constants import (
-        convert_variables_to_constants_v2,
-    )
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     hostcall.allow(MODULE)
     model = tf.saved_model.load(f"{folder}/first")
@@ -112,7 +107,6 @@ def freeze(folder: str) -> list[str]:
 
 
 def thaw(folder: str) -> list[str]:
-    """Imports the frozen graph."""
     hostcall.allow(MODULE)
     definition = tf.compat.v1.GraphDef.FromString((Path(folder) / "frozen.pb").read_bytes())
     x, y, result = (Path(folder) / "names.txt").read_text().splitlines()

@@ -1,7 +1,5 @@
 """Other uses of SavedModels: signatures, checkpoints, rewriting, pruning, freezing."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The functions of the models that are served: what workers import."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The inputs of the models' signatures, by name."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The models that are served; run with folders to write them to, and for what they compute."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable
@@ -111,8 +109,6 @@ BAD: dict[str, tuple[Body, tf.TensorSpec]] = {
 
 
 class Model(tf.Module):
-    """Every body as a signature, plain and compiled."""
-
     def __init__(self, bodies: dict[str, tuple[Body, tf.TensorSpec]]) -> None:
         super().__init__()
         self.served: dict[str, Any] = {}
@@ -125,8 +121,6 @@ class Model(tf.Module):
 
 
 class WithVariable(tf.Module):
-    """A model whose variable its program assigns."""
-
     def __init__(self) -> None:
         super().__init__()
         self.total = tf.Variable(tf.zeros([4]))

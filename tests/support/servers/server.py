@@ -1,7 +1,5 @@
 """The C program that serves, the saved models that it serves, and what they need."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os
@@ -32,10 +30,7 @@ _LIMIT = 120
 class Site:
     """The models to serve, and the server's program.
 
-    Attributes:
-      folder: the folder of all files.
-      program: the server's.
-      said: the endpoints of the signatures, by model, and under "values" what they compute.
+    `said` has the endpoints of the signatures, by model, and under "values" what they compute.
     """
 
     folder: Path
@@ -79,8 +74,6 @@ def build(folder: Path) -> Site:
 
 @dataclasses.dataclass
 class ServingError(Exception):
-    """The error that the server reports for a command that failed."""
-
     code: int
     message: str
 
@@ -107,11 +100,7 @@ class Server:
         self._answer()
 
     def run(self, path: str, endpoints: Sequence[str], value: Any) -> tuple[list[int], list[str]]:
-        """The shape and the elements of what a signature of a saved model returns for floats.
-
-        Raises:
-          ServingError: when it fails.
-        """
+        """The shape and the elements of what a signature of a saved model returns for floats."""
         array = np.asarray(value, np.float32)
         sizes = "x".join(map(str, array.shape)) or "-"
         text = ",".join(map(repr, array.ravel().tolist())) or "-"
@@ -121,16 +110,13 @@ class Server:
         return dims, elements.split(",") if elements else []
 
     def text(self, model: str, signature: str, value: Any) -> tuple[list[int], list[str]]:
-        """The same of a model of the site."""
         return self.run(self._site.model(model), self._site.said[model][signature], value)
 
     def computed(self, model: str, signature: str, value: Any) -> np.ndarray:
-        """Run a signature of a model that returns numbers, and return these."""
         shape, elements = self.text(model, signature, value)
         return np.asarray([float(element) for element in elements]).reshape(shape)
 
     def failure(self, model: str, signature: str, value: Any) -> ServingError:
-        """Run a signature of a model that must fail, and return the error."""
         with pytest.raises(ServingError) as raised:
             self.text(model, signature, value)
         return raised.value
@@ -146,11 +132,9 @@ class Server:
         return int(succeeded), int(failed), int(wrong), message
 
     def log(self) -> str:
-        """Return the server's log."""
         return self._log.read_text(errors="replace")
 
     def close(self) -> None:
-        """Ends it, which must go well."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.close()

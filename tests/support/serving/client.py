@@ -22,8 +22,6 @@ MOST = 1 << 30
 
 
 class WorkerError(Exception):
-    """An error that a worker has sent instead of results."""
-
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
@@ -103,7 +101,6 @@ class Client:
         return _serving_wire.receive(self.connection, SECONDS)
 
     def put(self, arrays: Sequence[Any]) -> list[Array]:
-        """Writes arrays to the arena."""
         places, offset = [], 0
         for array in map(np.asarray, arrays):
             dtype = tf.as_dtype(array.dtype).as_datatype_enum
@@ -129,7 +126,6 @@ class Client:
     def call(
         self, token: str, arrays: Sequence[Any], dtypes: Sequence[Any], op: str = "PyFunc"
     ) -> list[Any]:
-        """The results of a function."""
         wanted = [tf.as_dtype(dtype) for dtype in dtypes]
         numbers = [dtype.as_datatype_enum for dtype in wanted]
         frame = self.ask(Kind.CALL, Call(op, token, self.put(arrays), numbers))

@@ -1,7 +1,5 @@
 """Functions that the workers of the tests call."""
 
-from __future__ import annotations
-
 import os
 import threading
 from typing import Any
@@ -54,7 +52,6 @@ def another_dtype(x: Any) -> Any:
 
 
 def keep(x: Any) -> Any:
-    """The sum of all that it has been given so far."""
     kept.append(x)
     return np.float32(sum(map(np.sum, kept)))
 

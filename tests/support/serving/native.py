@@ -1,7 +1,5 @@
 """The client of workers in C++, as the module `_worker_client`. It knows no TensorFlow."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
@@ -16,26 +14,13 @@ module = load_file("_worker_client", module_file(BUILD, "tests/cpp/worker/_worke
 
 STRING = 7
 # As TensorFlow numbers dtypes.
-NUMBERS = {
-    np.dtype(dtype): number
-    for number, dtype in {
-        1: "f4",
-        2: "f8",
-        3: "i4",
-        4: "u1",
-        STRING: object,
-        9: "i8",
-        10: "?",
-        14: ml_dtypes.bfloat16,
-        18: "c16",
-    }.items()
-}
+NUMBERS = {np.dtype(name): number for name, number in [("f4", 1), ("f8", 2), ("i4", 3), ("u1", 4)]}
+NUMBERS |= {np.dtype(name): number for name, number in [("i8", 9), ("?", 10), ("c16", 18)]}
+NUMBERS |= {np.dtype(object): STRING, np.dtype(ml_dtypes.bfloat16): 14}
 
 
 @dataclasses.dataclass
 class Outcome:
-    """The outcome of a call."""
-
     code: int
     message: str
     results: list[Any]

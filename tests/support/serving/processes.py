@@ -21,18 +21,11 @@ ENVIRONMENT = {
 }
 
 
-def python() -> str:
-    """The path of this Python."""
-    return sys.executable
-
-
 def command(*options: str) -> list[str]:
     return [sys.executable, "-m", "hostcall", "worker", *options]
 
 
 class WorkerProcess:
-    """One that listens at a path."""
-
     def __init__(self, path: str, options: Sequence[str] = ("--allow", FUNCTIONS)) -> None:
         self.path = path
         self.process = subprocess.Popen(
@@ -58,6 +51,5 @@ class WorkerProcess:
         self.process.communicate(timeout=60)
 
     def ended(self) -> tuple[int, str]:
-        """Its exit status and its messages, once it has ended."""
         _, messages = self.process.communicate(timeout=60)
         return self.process.returncode, messages

@@ -1,7 +1,5 @@
 """Tokens of saved graphs for the functions of `tests.support.serving.functions`."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Functions for processes of `multiprocessing`, which finds them by their module's name."""
 
-from __future__ import annotations
-
 import os
 from typing import Any
 
@@ -19,7 +17,6 @@ def load_into(queue: Any, seeds: Any) -> None:
 
 
 def run_programs(queue: Any) -> None:
-    """Programs of all kinds, and gradients."""
     from tests.stress import test_fork
     from tests.support.stress import child
 

@@ -1,7 +1,5 @@
 """Python processes of their own, for what may hang, end the process or need memory to itself."""
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import inspect
@@ -43,11 +41,7 @@ class Worker:
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by `close`
 
     def run(self, function: Callable[..., Any], *args: Any, limit: float = 30.0) -> Any:
-        """The result of the function, called in the process; both it and `args` are JSON.
-
-        Raises:
-          AssertionError: with what the process has said, when it raises, crashes or hangs.
-        """
+        """The result of the function, called in the process; both it and `args` are JSON."""
         grace = _GRACE
         if self._process is None:
             self._process = self._start()
@@ -109,7 +103,6 @@ def interrupt(process: subprocess.Popen[str]) -> None:
 
 
 def interrupt_main_thread() -> None:
-    """Sends Ctrl-C to the main thread of this process."""
     gc.callbacks.clear()  # Python drops one that comes while one of them runs, as JAX's
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 

@@ -1,7 +1,5 @@
 """Programs of one callback or several, in the ways in which TensorFlow may call them."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +9,6 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._callbacks import tape_residuals
-from hostcall_runtime import _errors, _library
 
 
 def like(x: Any) -> tf.TensorSpec:
@@ -68,13 +65,11 @@ def plain(run: Callable[..., Any]) -> Any:
 
 
 def inside_plain(run: Callable[..., Any]) -> Any:
-    """Compiled, and called from one of TensorFlow's threads."""
     inner = compiled(run)
     return tf.function(lambda x: inner(x), autograph=False)
 
 
 def under_a_tape(run: Callable[..., Any]) -> Any:
-    """Compiled, and called while a tape of the user's records."""
     inner = compiled(run)
 
     def call(x: tf.Tensor) -> Any:
@@ -108,16 +103,7 @@ def gradient(function: Callable[..., Any], x: tf.Tensor) -> Any:
 
 
 def assert_no_states() -> None:
-    """Nothing is kept for gradients."""
     if tape_residuals._residuals:
         gc.collect()
     kept = [getattr(r, "spec", r) for r in [*tape_residuals._residuals.values()]]
     assert not kept, [getattr(spec, "description", spec) for spec in kept]  # of another test, say
-
-
-def registered() -> int:
-    """Count the registered targets, without those that only kept exceptions hold."""
-    _errors._exceptions.clear()
-    for _ in range(3):  # TensorFlow takes functions apart when it finalizes them
-        gc.collect()
-    return _library.load("hostcall_runtime._runtime").size()

@@ -4,8 +4,6 @@ The child ends by itself, as any Python process does. A new process would take f
 import the same. TensorFlow may be forked as long as it has run nothing.
 """
 
-from __future__ import annotations
-
 import atexit
 import dataclasses
 import gc
@@ -42,7 +40,6 @@ class Ended:
     said: str
 
     def assert_well(self, printed: str = "") -> None:
-        """With status 0 and without a message."""
         assert (self.status, self.said) == (0, ""), f"status {self.status}:\n{self.said}"
         assert self.printed == printed
 
@@ -60,7 +57,6 @@ class Template:
         self._process = processes.python("-c", script, cwd=_ROOT)
 
     def run(self, function: Callable[..., Any], *args: Any, limit: float = 30.0) -> Ended:
-        """Has a child call the function, and waits until it has ended."""
         files = [str(Path(self._folder.name, name)) for name in ("printed", "said")]
         call = json.loads(processes._call(function, args, limit))
         print(json.dumps({**call, "files": files}), file=self._process.stdin, flush=True)
