@@ -347,3 +347,54 @@ def test_compilation() -> None:
     with pytest.raises(KeyboardInterrupt):
         concrete(programs.values("small"))
     assert_sound(function, "small")
+
+
+@in_worker
+def test_other_threads_whose_callbacks_fail() -> None:
+    """More callbacks fail than exceptions are kept, while the interrupt is on its way."""
+
+    def fail(x: Any) -> None:
+        raise ValueError("blah")
+
+    failing = compiled(program(fail, "numpy_function", "small"))
+    x = programs.values("small")
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            with pytest.raises(tf.errors.InvalidArgumentError):
+                failing(x)
+
+    with running([work] * 8, stop):
+        interrupted = Interrupted(raise_here, at=1)
+        function = compiled(program(interrupted, "numpy_function", "small"))
+        for _ in range(60):
+            interrupted.calls = 0
+            with pytest.raises(KeyboardInterrupt):
+                function(x)
+    check(function(x), x)
+
+
+@in_worker
+def test_a_handler_that_calls_the_function() -> None:
+    """A handler that runs TensorFlow itself, and returns: the call goes on."""
+    results: list[Any] = []
+    x = programs.values("small")
+
+    def handle(*_: Any) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        results.append(function(x))
+        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+            failing(x)
+        assert isinstance(hostcall.last_error(caught.value), ValueError)
+
+    def fail(x: Any) -> None:
+        raise ValueError("blah")
+
+    failing = compiled(program(fail, "numpy_function", "small"))
+    interrupted = Interrupted(raise_here)
+    function = compiled(program(interrupted, "py_function", "small"))
+    signal.signal(signal.SIGINT, handle)
+    check(function(x), x)
+    assert interrupted.went_on.wait(PATIENCE)
+    check(results[0], x)
