@@ -36,10 +36,7 @@ from hostcall_runtime._runs import Program
 
 
 def to_device(value: Any, spec: Spec, device: jax.Device, what: str) -> jax.Array:
-    """Return a value, `what` in errors, as an array on a device if its dtype and shape fit.
-
-    Numbers are cast to their kind or a higher one.
-    """
+    """Return a value, `what` in errors, as an array on a device if its dtype and shape fit."""
     if not isinstance(value, jax.Array):
         value = _to_numpy(value, spec, what)
     elif isinstance(value, jax.core.Tracer):

@@ -202,18 +202,12 @@ def untested(version: str) -> str | None:
 
 
 def keeps_order(version: str) -> bool:
-    """Return whether a TensorFlow's XLA makes loops and branches wait for the calls before them.
-
-    In older versions they wait only for the values that they use.
-    """
+    """Return whether XLA's loops and branches wait for calls before them, not for values alone."""
     return _is_at_least(version, "2.20")
 
 
 def runs_on_the_caller(version: str) -> bool:
-    """Return whether a TensorFlow's XLA runs programs of the CPU on the calling thread.
-
-    Older versions have a thread for each stream of a device, which runs nothing else meanwhile.
-    """
+    """Return whether XLA's CPU programs run on the calling thread, and not on one of a stream."""
     return _is_at_least(version, "2.20")
 
 

@@ -166,10 +166,7 @@ def _text(error: Exception) -> str:
 
 
 def main() -> None:
-    """Run the command line; if hostcall cannot be imported, exit with the reason and status 1.
-
-    A failed import is the most likely reason to run `hostcall doctor`.
-    """
+    """Run the command line; exit with status 1 and the reason if hostcall cannot be imported."""
     try:
         commands(prog_name="hostcall")
     except ImportError as error:

@@ -78,10 +78,7 @@ class Call(Protocol):
 
 
 def text_of(exception: BaseException, number: int, call: Call | None = None) -> str:
-    """Return the text of an exception, which ends with its number and the name of a node.
-
-    The exception has no frames above the user's function. The call is None if it is not known.
-    """
+    """Return the text of an exception, with its number and the node of the call, if known."""
     head = f"{type(exception).__name__}{message_of(exception)}"
     if _passes_on(exception, head):
         text, mark = head, _passed_on(exception, number, call)
@@ -400,10 +397,7 @@ def remember(exception: BaseException) -> int:
 
 
 def hand_over(error: BaseException, text: Any) -> None:
-    """Attach to a new error of TensorFlow's the exceptions that its text mentions.
-
-    They are attributes since an exception's frames may hold the error: then Python collects both.
-    """
+    """Attach to an error the exceptions that its text mentions: attributes may form cycles."""
     for mark in set(MARK.findall(text)) if isinstance(text, str) else ():
         with _lock:
             number = int(mark)
@@ -483,10 +477,7 @@ def with_interrupts(hook: Callable[..., T]) -> Callable[..., T]:
 
 
 def describe(exception: BaseException, call: Call | None = None) -> tuple[int, str]:
-    """Return the status code and the text under which an exception of a callback travels.
-
-    The text names the call, which is None if it is not known any more.
-    """
+    """Return the status code and the text of a callback's exception, and of its call if known."""
     exception.__traceback__ = without_own_frames(exception.__traceback__)
     code = next((code for kind, code in _CODES if isinstance(exception, kind)), UNKNOWN)
     return code, text_of(exception, remember(exception), call)

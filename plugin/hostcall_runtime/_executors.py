@@ -40,10 +40,7 @@ _runtime = _library.load("hostcall_runtime._runtime")
 
 
 class Provider:
-    """A source of this process's executor: `given` itself, or what it makes if it is a function.
-
-    Each object that users give has one provider, so that all its calls share one executor.
-    """
+    """The source of this process's executor: `given` itself, or what it makes if a function."""
 
     def __init__(self, given: Any) -> None:
         self.given = given

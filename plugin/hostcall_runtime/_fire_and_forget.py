@@ -65,10 +65,7 @@ def take(line: Any = None) -> list[BaseException]:
 
 
 def raise_all(errors: Sequence[BaseException]) -> None:
-    """Raise the error, if any, or a group of several.
-
-    An exception that would end the process, as SystemExit does, is also raised in a group.
-    """
+    """Raise the error, if any, or a group of several, also of one that would end the process."""
     if not errors:
         return
     try:
@@ -146,10 +143,7 @@ _lines: weakref.WeakSet[Line] = weakref.WeakSet()
 
 
 def counts(reset: bool) -> list[tuple[str, int, int, int, int, int]]:
-    """Return for each line its label, and its counts of calls, in the order of `UnawaitedStats`.
-
-    `reset` counts from zero again; calls that have not ended count as new ones.
-    """
+    """Return each line's label and counts; `reset` counts from zero, running calls as new ones."""
     with lock:
         found = [
             (line.label, line.handed_over, line.run, line.errors, line.dropped, len(line.waiting))
@@ -478,10 +472,7 @@ def marking(line: Line, function: Callable[..., Any]) -> Callable[..., Any]:
 def handing_over(
     line: Line, function: Callable[..., Any], provider: object, description: str, label: str
 ) -> Callable[..., None]:
-    """Return the function that a program calls in place of a fire-and-forget function.
-
-    It raises the errors of earlier calls, and then hands over its own call of `function`.
-    """
+    """Return the function that raises the errors of earlier calls, and hands over its own."""
     line.label = label
 
     def run(*args: Any) -> None:

@@ -134,11 +134,7 @@ def _check_fits(axes: Any, value: Any, name: str, who: str) -> None:
 
 @dataclasses.dataclass(eq=False)
 class MappedFunction:
-    """A function of arrays whose calls are divided among the workers of an executor.
-
-    Each call becomes as many as there are workers, or `chunks`. Each of these has its own
-    `retries`.
-    """
+    """A function of arrays whose calls are divided into `chunks`, or one for each worker."""
 
     function: Callable[..., Any]
     provider: Provider

@@ -85,10 +85,7 @@ _BITS = 62
 
 
 def wanted_id(*identity: object) -> int:
-    """Return the id that a callback should have, or 0 for any id.
-
-    `identity` is equal for the same callback in another process, and few other callbacks share it.
-    """
+    """Return the id that a callback, by its `identity` in any process, should have; 0 for any."""
     if not any(keeps_programs() for keeps_programs in caches):
         return 0
     text = "\0".join(map(str, identity))

@@ -75,10 +75,7 @@ os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 
 
 class _Mapping:
-    """A file mapped into this process's memory for the lifetime of this object.
-
-    Python's own mapping keeps a descriptor: a process with a thousand arrays would run out of them.
-    """
+    """A file mapped into memory while this lives; Python's own mappings keep a descriptor each."""
 
     _address: int | None = None
 
@@ -218,11 +215,7 @@ def take() -> Block:
 def empty_argument(
     executor: Executor, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> np.ndarray[Any, Any]:
-    """Return an array of arbitrary values for one call on an executor, whose function may write it.
-
-    It lies in shared memory if arguments go through that, so that it is not copied again. Half of
-    the blocks are for arrays that have to be copied.
-    """
+    """Return an arbitrary array for one call on an executor, in shared memory where it can lie."""
     too_many = len(_open) - len(_free) >= _MOST_OPEN // 2
     if too_many or not _is_reachable or not takes_parcels(executor):
         return np.empty(shape, dtype)
@@ -436,10 +429,7 @@ def _is_large(value: object) -> bool:
 
 
 def _pack(value: object, blocks: list[Block], in_place: bool) -> bytes:
-    """Pickle a value, with its large arrays in the first block.
-
-    With `in_place`, arrays in other blocks of this process stay there; these blocks are appended.
-    """
+    """Pickle a value, its large arrays in the first block, or `in_place` in others, appended."""
     file = io.BytesIO()
     _Pickler(file, blocks, in_place).dump(value)
     return file.getvalue()

@@ -133,10 +133,7 @@ def callback_attribute(callback: int | str, context: ir.Context) -> ir.Attribute
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text can be a qualified name: `module:qualname`, or a name of the user's.
-
-    Either may end in a number, as in `solver#2`.
-    """
+    """Return whether a text can be a callback's name: `module:qualname`, or one of the user's."""
     return _NAME.fullmatch(text) is not None
 
 

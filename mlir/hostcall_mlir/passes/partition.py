@@ -108,10 +108,7 @@ _SIZE = 4  # the bytes of a true size, an i32
 
 
 def mark(block: ir.Block, on_host: frozenset[ir.Value] = frozenset()) -> None:
-    """Mark the ops of a partitioned block, and those in its regions.
-
-    The values from outside in `on_host` are on the host, also or only.
-    """
+    """Mark the ops of a partitioned block, where the values in `on_host` are on the host, too."""
     known = {*on_host}
     for op in (op.operation for op in block):
         if custom_calls.is_host_call(op):

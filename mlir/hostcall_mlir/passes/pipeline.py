@@ -124,10 +124,7 @@ def read(text: str | bytes, context: ir.Context, collector: Collector) -> ir.Mod
 
 
 def run(module: ir.Module, pipeline: str) -> None:
-    """Run a pipeline over a module in place, and verify the module after each pass.
-
-    After a failure the diagnostics of the module's context have the errors.
-    """
+    """Run a pipeline over a module in place; the context's diagnostics have the errors."""
     for step in parse(pipeline, module.context):
         step(module)
 

@@ -182,10 +182,7 @@ def _return_sizes(main: ir.Operation) -> list[tuple[int, int]]:
 
 
 def _without_state(call: ir.Operation) -> None:
-    """Remove the last value of a call whose results are one tuple, as in TensorFlow's programs.
-
-    True sizes follow the values in the tuple, and a token follows if the call is ordered.
-    """
+    """Remove the last value of a call's tuple; true sizes and perhaps a token follow it."""
     types = custom_calls.result_types(call)
     sizes = len(custom_calls.pairs(custom_calls.config_of(call).get("dynamic_results")))
     last = len(types) - sum(map(private.is_token, types)) - sizes - 1

@@ -49,10 +49,7 @@ def _parts_of(structure: Structure) -> Iterator[Structure]:
 
 
 def structure_of(numbers: Any, what: str) -> Structure:
-    """Return the structure of a value with the number of each leaf in its place.
-
-    Errors call the value `what`: "a result of predict".
-    """
+    """Return the structure of a value of leaves' numbers; errors call the value `what`."""
     if numbers is None or isinstance(numbers, int):
         return numbers
     if isinstance(numbers, dict):
@@ -74,10 +71,7 @@ def structure_of(numbers: Any, what: str) -> Structure:
 
 
 def pack(structure: Structure, flat: Sequence[Any], classes: Classes = {}) -> Any:  # noqa: B006
-    """Build the Python value of a structure from the values that its leaves number.
-
-    `classes` are the namedtuples by name.
-    """
+    """Build a Python value from the values that leaves number; `classes` are the namedtuples."""
     if structure is None:
         return None
     if isinstance(structure, int):

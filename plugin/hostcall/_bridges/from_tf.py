@@ -67,10 +67,7 @@ _Options = tuple[str, Any | None, str | None]
 
 
 class _FlatFunction:
-    """A TensorFlow function of flat tensors, which returns flat ones.
-
-    The structure of the results, `out_tree`, is known once it has been traced.
-    """
+    """A TensorFlow function of flat tensors; tracing it sets `out_tree`, the results' structure."""
 
     def __init__(self, function: Callable[..., Any], tree: Any) -> None:
         self.out_tree: Any = None
@@ -122,10 +119,7 @@ class _FlatFunction:
         return declared
 
     def gradient(self, floats_in: tuple[bool, ...], floats_out: tuple[bool, ...]) -> _FlatFunction:
-        """Return the function from arguments and upstream gradients to the arguments' gradients.
-
-        Only the values that are floats have any.
-        """
+        """Return the function from arguments and upstream gradients to gradients, all of floats."""
         key = floats_in, floats_out
         if key not in self._gradients:
             count = len(floats_in)

@@ -151,11 +151,7 @@ class LendingSpec(BorrowingSpec):
     def call_borrowing(
         self, function: Callable[..., Any], arrays: Sequence[Any], declared: Sequence[Spec]
     ) -> Any:
-        """Call the function, and return arrays that share no memory with the lent ones.
-
-        Raises:
-          ResultError: when the memory of a lent array is still in use after the call.
-        """
+        """Call the function; raise a ResultError if memory that it was lent is still in use."""
         loans = prepared().Loans([np.asarray(array) for array in arrays])
         try:
             returned = _owned(_device_arrays.of_host(function(*loans.shown()), self.title))
@@ -284,10 +280,7 @@ def without_shapes(structure: Any) -> Any:
 def shapes_of_batch(
     shapes: ShapeFunction | None, declared: Sequence[Spec | None]
 ) -> ShapeFunction | None:
-    """Return the shape function of calls for a batch, from that of one element.
-
-    `declared` has the other known specs of the results for one element.
-    """
+    """Return the shape function for a batch; `declared` are other known specs for one element."""
     if shapes is None and not any(declared):
         return None
 

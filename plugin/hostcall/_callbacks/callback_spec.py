@@ -118,10 +118,7 @@ class CallbackSpec:
         self.seen_shapes: SeenShapes | None = None
 
     def target_id(self, recording: Recording, free: ShapeAgnosticResults = _NONE_FREE) -> int:
-        """Return the callback id for compiled programs; the first request creates the target.
-
-        The results in `free` may have any shape.
-        """
+        """Return the callback id for compiled programs; results in `free` may have any shape."""
         key = (recording, *sorted(free.items()))
         with _lock:  # several threads may compile the same op
             if key not in self._targets:

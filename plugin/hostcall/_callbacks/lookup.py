@@ -102,13 +102,7 @@ def wrap(
 
 
 def spec_of(node: NodeDef) -> CallbackSpec | None:
-    """Return the spec of the function that a script op calls, or None if there is no function.
-
-    A function that TensorFlow registered itself gets a spec.
-
-    Raises:
-      LoweringError: when the function is not made for the op.
-    """
+    """Return the spec of a script op's function, or None; raise a LoweringError for a wrong one."""
     entry = entry_of(node)
     if entry is None or isinstance(entry, CallbackSpec):
         return entry
@@ -126,10 +120,7 @@ def existing_spec_of(node: NodeDef) -> CallbackSpec:
 
 
 def unchecked_entry_of(node: NodeDef) -> Any:
-    """Return the registry's entry for a script op: a spec, a function of TensorFlow's, or None.
-
-    It may be made for another op: callers describe the op, and do not call the function.
-    """
+    """Return the registry's entry for a script op, which may be made for another op, or None."""
     return token_registry.find(token_of(node))
 
 

@@ -127,11 +127,7 @@ def make_shape_function(
 
 
 def flatten_result(result: object, dtypes: Sequence[tf.DType]) -> list[Spec | None]:
-    """Return the specs of a declared `result`, one for each dtype.
-
-    Raises:
-      ValueError: when the number of specs differs, or a spec has another dtype.
-    """
+    """Return the spec of each result; raise a ValueError for another number or dtype."""
     none = isinstance(result, list | tuple) and not result and not dtypes
     leaves = [] if none else _trees.leaves(result, _is_one_result)
     if len(leaves) != len(dtypes):
@@ -172,10 +168,7 @@ def trace(
 
 
 def pending(spec: CallbackSpec, operands: Sequence[tf.TensorSpec]) -> list[bool]:
-    """Return for each result whether its shape function determines it only when XLA compiles.
-
-    `operands` are the specs of the op's inputs that tracing knows.
-    """
+    """Return for each result whether its shape function determines it only when XLA compiles."""
     count = len(spec.outputs.dtypes)
     if spec.shape_function is None or all(operand.shape.is_fully_defined() for operand in operands):
         return [False] * count
@@ -196,11 +189,7 @@ def _made_up(operand: tf.TensorSpec, rank: int) -> tf.TensorSpec:
 
 
 def resolve(spec: CallbackSpec, node: NodeDef, operands: Sequence[Spec]) -> list[Spec]:
-    """Return a spec for each of the user's results, with all sizes or bounds known.
-
-    Raises:
-      LoweringError: when a size stays unknown, or the declarations contradict each other.
-    """
+    """Return specs of all results, with all sizes or bounds known; else raise a LoweringError."""
     resolved = result_contract.with_vectors(
         demanded(spec, node, operands), result_contract.shape_agnostic_of(node)
     )
@@ -242,10 +231,7 @@ def demanded(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec])
 
 
 def with_consumers(spec: CallbackSpec, index: int, said: Spec) -> Spec:
-    """Return the spec of a result, completed by the shape that its consumers demand.
-
-    If the two contradict each other, the spec stays; the consumers then raise an error themselves.
-    """
+    """Complete the spec of a result by its consumers' demands, unless they contradict it."""
     if not spec.consumer_shapes:
         return said
     with contextlib.suppress(ValueError):

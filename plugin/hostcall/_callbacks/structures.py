@@ -30,10 +30,7 @@ def is_leaf(value: object) -> bool:
 
 
 def check_integers(value: object, dtype: tf.DType) -> None:
-    """Raise a ValueError for Python integers that a dtype does not hold.
-
-    TensorFlow would silently take their lower bits.
-    """
+    """Raise a ValueError for integers that a dtype does not hold; TensorFlow would cut them."""
     if dtype.is_integer:
         for number in (value,) if isinstance(value, int) else tf.nest.flatten(value):
             if isinstance(number, int) and not dtype.min <= number <= dtype.max:
@@ -95,11 +92,7 @@ def admits(spec: Spec, shape: Sequence[int]) -> bool:
 
 
 def merge(first: Spec, second: Spec | None) -> Spec:
-    """Merge two specs; the bounds are those of the first that has any.
-
-    Raises:
-      ValueError: when they contradict each other.
-    """
+    """Merge two specs, the bounds of the first that has any; raise a ValueError if they differ."""
     if second is None:
         return first
     shape = static_shape(first).merge_with(static_shape(second))
@@ -288,11 +281,7 @@ class Outputs:
     def flatten(
         self, returned: object, function: Callable[..., Any], composite_inputs: bool = False
     ) -> list[Any]:
-        """Flatten the return value of the user's function to values for the op's outputs.
-
-        Raises:
-          ValueError, TypeError, IndexError: when the structure differs.
-        """
+        """Flatten what the user's function returned; raise an error for another structure."""
         if self._plain and not self.strict:
             return self._flatten_as_stock(returned, function, composite_inputs)
         values = self._values(returned)

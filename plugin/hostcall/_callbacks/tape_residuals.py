@@ -287,10 +287,7 @@ def refuse_no_longer() -> None:
 
 
 def may_be_recorded(tokens: Iterable[str]) -> bool:
-    """Return whether calls of py_functions with these tokens may be recorded in a function call.
-
-    They may if a gradient already asks for them, or a tape of the caller's may do so in the call.
-    """
+    """Return whether calls of py_functions with these tokens may be recorded for a gradient."""
     if not eager_execution.has_no_tapes():
         return True
     entries = map(token_registry.find_present, tokens)
@@ -305,11 +302,7 @@ def spec_of(handle: int) -> Any:
 
 
 def take(handle: int) -> TapeResidual:
-    """Return the residual of a handle, and drop it if the handle cannot be used again.
-
-    Raises:
-      RuntimeError: when it is not kept.
-    """
+    """Return the residual of a handle, and drop it after its last use; else a RuntimeError."""
     residual = _residuals.get(handle)
     if residual is None:
         raise RuntimeError(

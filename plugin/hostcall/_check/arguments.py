@@ -168,11 +168,7 @@ class Arguments:
         return self._resized([[] if spec.shape.rank is None else shape for spec, shape in pairs])
 
     def leading(self, size: int) -> Sample:
-        """Return arguments whose first size that may vary is `size`, or its bound if smaller.
-
-        Raises:
-          ValueError: when the arguments would take too much memory.
-        """
+        """Return arguments whose first free size is `size`; a ValueError if they are too large."""
         shapes = [tensor.shape.as_list() for tensor in self.base.tensors]
         for shape, axis, bound in zip(shapes, self._open_axes, self._bounds, strict=True):
             if axis is not None:

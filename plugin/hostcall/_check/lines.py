@@ -43,10 +43,7 @@ def name(subject: Subject, number: int = 0) -> str:
 
 
 def result(subject: Subject, specs: Sequence[str], uses_arguments: bool) -> str:
-    """Return the option that declares the results, from the specs of all as source text.
-
-    `uses_arguments` says whether the specs name the arguments.
-    """
+    """Return the option that declares the results, from the specs of all as source text."""
     written = iter(specs)
     structure = tf.nest.map_structure(lambda _: _Text(next(written)), subject.outputs.structure)
     rule = f"lambda {', '.join(names(subject))}: " if uses_arguments and names(subject) else ""

@@ -325,11 +325,7 @@ class _Differences:
         self._here: float | None = None
 
     def along(self, direction: np.ndarray) -> tuple[np.ndarray, float, float]:
-        """Return a direction, the derivative there, and the largest error of rounding.
-
-        Raises:
-          SkipError: when the derivative does not exist.
-        """
+        """Return a direction, the derivative there and its rounding error, or raise a SkipError."""
         with contextlib.suppress(SkipError):
             return direction, *self._along(direction)
         # Small values may need small steps.

@@ -105,11 +105,7 @@ def subject_of(
     kind: str | None,
     stateful: bool | None,
 ) -> Subject:
-    """Return the subject of a check, from the arguments of `hostcall.check`.
-
-    Raises:
-      TypeError: when the function is none, or options are missing or do not fit it.
-    """
+    """Return the subject of a check, or raise a TypeError for arguments that do not fit it."""
     if isinstance(function, Callback):
         given = {"result": result, "kind": kind, "stateful": stateful}
         for option, value in given.items():
@@ -351,11 +347,7 @@ class Subject:
         return Called(None, returned, outs, _references(lent) > before, wrong_out, values)
 
     def results(self, called: Called) -> list[Any]:
-        """Return the results of a call, flat and unconverted.
-
-        Raises:
-          ValueError, TypeError: when the structure is not the declared one.
-        """
+        """Return the results of a call, flat; raise an error for another structure."""
         if self.options.line is not None:
             return []
         if called.outs:

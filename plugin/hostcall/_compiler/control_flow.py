@@ -35,10 +35,7 @@ _ITERATION = "hostcall_iteration"
 def carry(
     functions: Mapping[str, Any], has_effect: Callable[[str], bool], prefix: str
 ) -> dict[str, Any]:
-    """Return functions whose loops have no side effects in their conditions.
-
-    Loops are changed in copies. `prefix` begins the names of new functions.
-    """
+    """Return functions whose loops, changed in copies, have no side effects in their conditions."""
     carried = dict(functions)
     pending = list(functions)
     for name in pending:

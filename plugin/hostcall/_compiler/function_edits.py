@@ -51,10 +51,7 @@ class NodeWriter:
 
 
 class FunctionEdits:
-    """A set of planned changes to a FunctionDef, which `write` makes in place.
-
-    Nodes stand in the order of their side effects, so each new node has a definite place.
-    """
+    """Planned changes to a FunctionDef, in the order of its side effects; `write` makes them."""
 
     def __init__(self, function: FunctionDef) -> None:
         self._function: Any = function

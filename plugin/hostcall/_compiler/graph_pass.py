@@ -228,11 +228,7 @@ class _Rewriter:
 
 
 def _keep_promises(function: FunctionDef) -> None:
-    """Make calls of NumPy functions behave as in a compiled function.
-
-    Calls of eager functions keep their tokens: TensorFlow may need the gradient of the new graph,
-    and finds it by the token of the callback.
-    """
+    """Make calls of NumPy functions behave as compiled; gradients need eager calls' own tokens."""
     eager = {n.name: n.attr["token"].s for n in function.node_def if n.op == "EagerPyFunc"}
     with contextlib.suppress(LoweringError):  # another process may have the callbacks
         host_calls.redirect([function])

@@ -81,10 +81,7 @@ class Program(NamedTuple):
 
 
 def predicted_program(partitioner: Partitioner, entry: str, shape_of: ShapeOf) -> Program | None:
-    """Return the program that a function with host ops becomes, or None if it is partitioned.
-
-    The partitioner is the one that would be used; `shape_of` gives the shapes that tracing knows.
-    """
+    """Return the program that a function with host ops becomes, or None if it is partitioned."""
     try:
         program = write(partitioner.library, entry, partitioner.host_ops, "__predicted")
     except NotWholeError:
@@ -98,11 +95,7 @@ def predicted_program(partitioner: Partitioner, entry: str, shape_of: ShapeOf) -
 
 
 def of_results(serialized: bytes, operands: Sequence[Shape]) -> list[Shape]:
-    """Return the shapes of a script op's results from the known shapes of its inputs, in a region.
-
-    Raises:
-      LoweringError: if the declarations of the shapes contradict each other.
-    """
+    """Return the shapes of a script op's results from those of its inputs, in a region."""
     node = protos.node_def_pb2.NodeDef.FromString(serialized)
     spec = lookup.existing_spec_of(node)
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
@@ -121,11 +114,7 @@ def _sizes(shape: tf.TensorShape, unknown: int) -> Shape:
 
 
 def write(library: FunctionDefLibrary, entry: str, host_ops: HostOps, suffix: str) -> Program:
-    """Write a function that holds host ops as one program; new functions' names end in `suffix`.
-
-    Raises:
-      NotWholeError: if it cannot be one program.
-    """
+    """Write a function with host ops as one program, or raise a NotWholeError."""
     functions = _compiled(library, entry)
     _check(functions, entry)
 

@@ -165,10 +165,7 @@ def _in_clusters(
 
 
 def _library_of(serialized: bytes) -> FunctionDefLibrary:
-    """Return the functions, with script ops that run in the process that compiles them.
-
-    TensorFlow places script ops in the process that traces them, and XLA ignores placement.
-    """
+    """Return the functions, with script ops that run here, not in the process that traced them."""
     library: FunctionDefLibrary = protos.function_pb2.FunctionDefLibrary.FromString(serialized)
     if attributes.REPLACED.encode() in serialized:  # ten times as fast as a look at the nodes
         function_defs.drop_replaced(library)
@@ -207,10 +204,7 @@ def _with_regions(
 def plain_for_kernel(
     serialized: bytes, cluster: str, device: str = "", others: bool = False
 ) -> RewrittenFunction:
-    """Rewrite a cluster that calls Python so that TensorFlow's kernels run it, nothing compiled.
-
-    The arguments are those of `rewrite_for_kernel`.
-    """
+    """Rewrite a cluster that calls Python so that TensorFlow's kernels run it, nothing compiled."""
     library = _library_of(serialized)
     where = _where(library, device, others)
     suffix = f"{function_defs.of_contents(library.function)}__uncompiled{where.suffix}"

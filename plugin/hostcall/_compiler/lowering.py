@@ -51,11 +51,7 @@ class LoweredCall(NamedTuple):
 
 
 def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
-    """Lower a script op for the XLA kernel that compiles it; this has no lasting effect.
-
-    Raises:
-      LoweringError: when the op cannot be a custom call, with the reason and the remedy.
-    """
+    """Lower a script op for XLA, or raise a LoweringError; this has no lasting effect."""
     node = protos.node_def_pb2.NodeDef.FromString(serialized)
     spec = lookup.existing_spec_of(node)
     specs = [_as_spec(operand) for operand in operands]

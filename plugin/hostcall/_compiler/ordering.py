@@ -31,10 +31,7 @@ from hostcall_runtime._errors import LoweringError
 
 
 class Effects:
-    """The functions that reach ops with side effects, by default those in program order.
-
-    `ops` are the types of ops that may count. `of_op` tells which of these do; None for all.
-    """
+    """The functions that reach ops of types `ops`, if `of_op` is true of them; None for all."""
 
     def __init__(
         self,
@@ -125,10 +122,7 @@ def _users(function: FunctionDef, controls: Iterable[str]) -> dict[str, list[Any
 
 
 def marked(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
-    """Return a library with marks on the loops and branches whose calls would lose their order.
-
-    It is a copy if there are any to mark, else the library itself.
-    """
+    """Return the library, or a copy that marks loops and branches that would break the order."""
     if is_kept(library, entry):
         return library
     copy: FunctionDefLibrary = protos.copy_of(library)

@@ -72,11 +72,7 @@ def choose(node: NodeDef) -> Choice:
 
 
 def without_host_calls(node: NodeDef, reason: str) -> Choice:
-    """Return the route of a script op that programs for its function's device cannot call.
-
-    Raises:
-      LoweringError: when a custom call was asked for.
-    """
+    """Return the route where a device cannot call; raise a LoweringError for a custom call."""
     if requested_routes.asked(node) == requested_routes.CUSTOM_CALL:
         raise _no_custom_call(node, reason, "it is called between compiled clusters.")
     choice = choose(node)

@@ -166,10 +166,7 @@ class WrongKernel:
 
 
 def reason(node: NodeDef, nodes: Nodes = None) -> str:
-    """Return the error of XLA's kernel for a node; "" if there is none.
-
-    Without the nodes of its function, some right nodes count as wrong.
-    """
+    """Return the error of XLA's kernel for a node, "" if none; `nodes` rule out right ones."""
     found = (entry for entry in WRONG_KERNELS.get(node.op, ()) if entry.applies(node, nodes))
     return next((entry.reason for entry in found), "")
 

@@ -232,10 +232,7 @@ KINDS = {
 
 
 def script_op(node: NodeDef, body: Body, function: str, locate: Locate, **placed: Any) -> ScriptOp:
-    """Return the facts on an op that calls Python in a function, with its name and body.
-
-    `placed` has the fields of ScriptOp that say where and how it runs.
-    """
+    """Return the facts on an op that calls Python; `placed` has those on where and how it runs."""
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
     operands = tuple(
         value_of(tf.TensorSpec(body.shape_of(value), dtype))

@@ -292,10 +292,7 @@ def _has_tensors(value: object) -> bool:
 
 
 def _structure_of(value: object, what: str) -> structures.Structure:
-    """Return the structure of a value, its tensors numbered as TensorFlow flattens them.
-
-    The value holds tensors or specs, and perhaps Python values, which become None.
-    """
+    """Return a value's structure, its tensors numbered as TensorFlow does, other values as None."""
     leaves = tf.nest.flatten(value)
     for leaf in leaves:
         if isinstance(
@@ -445,10 +442,7 @@ def _find_callbacks(numbers: Iterable[int], place: str) -> _Callbacks:
 def _with_calls(
     exported: _Callbacks, module: object, numbers: Sequence[int]
 ) -> tuple[manifests.Callback, ...]:
-    """Return the manifest's entries, each with its calls in the finished program.
-
-    `numbers` are the callback ids of the program's host calls, in their order.
-    """
+    """Return the manifest's entries with their calls; `numbers` has the id of each host call."""
     calls: dict[str, list[Any]] = {name: [] for name in exported.entries}
     for op, number in zip(custom_calls.host_calls(module), numbers, strict=True):
         call = manifests.call_of(op, exported.places[number])

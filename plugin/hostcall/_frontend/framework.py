@@ -150,10 +150,7 @@ def _holds(value: object) -> bool:
 
 
 def enter() -> None:
-    """Connect TensorFlow: callbacks and native code take tensors, messages name the user's lines.
-
-    With TensorFlow's persistent cache of compiled programs, callback ids are then reproducible.
-    """
+    """Connect TensorFlow: callbacks and native code take tensors, messages name users' lines."""
     frameworks.enter(
         frameworks.TensorFlow(
             call=call,

@@ -307,10 +307,7 @@ def recomputing(
     derive: Callable[..., list[Any]] = gradients_of,
     persistent: bool = False,
 ) -> Callable[..., list[Any]]:
-    """Return the function of a `RecomputingSpec`.
-
-    `derive` is called with the tape, which is `persistent` if it asks the tape several times.
-    """
+    """Return the function of a `RecomputingSpec`; `derive` gets the tape, perhaps `persistent`."""
 
     # Not a method: a spec that refers to itself would live until the next garbage collection.
     def compute(*args: Any) -> list[Any]:

@@ -87,10 +87,7 @@ def internal_py_func(
     is_grad_func: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Replace TensorFlow's `_internal_py_func`, which all three public functions call.
-
-    `inp` may be a lone tensor or dict. TensorFlow's own gradient alone sets `is_grad_func`.
-    """
+    """Replace TensorFlow's `_internal_py_func`, which all three public functions call."""
     if is_grad_func:
         return stock["_internal_py_func"](
             func, inp, Tout, stateful, use_eager_py_func, is_grad_func, name
@@ -115,10 +112,7 @@ def internal_py_func(
 def call(
     user: UserFunction, inputs: structures.Inputs, outputs: structures.Outputs, name: str | None
 ) -> Any:
-    """Create the op (or, executing eagerly, run it) and return its results, packed.
-
-    `user` has no description yet.
-    """
+    """Create the op, or run it eagerly, and return its results, packed."""
     options = user.options
     if options.retries or options.concurrent:
         who = f"the stateful op of {source_location.of_function(user.function)}"

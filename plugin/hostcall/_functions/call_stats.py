@@ -278,10 +278,7 @@ def _total_seconds(row: CallbackStats) -> float:
 def counted(
     callback: str, call: Callable[..., Any], function: Callable[..., Any], arguments: Sequence[Any]
 ) -> Any:
-    """Make a call between compiled clusters, count it, and return its results.
-
-    `call` takes `function` and the arguments, and copies and checks arguments and results.
-    """
+    """Make a call between compiled clusters by `call`, count it, and return its results."""
     inside = 0.0
     errors = 1
 

@@ -91,11 +91,7 @@ def sort(
     args: tuple[Any, ...],
     by_name: Mapping[str, Any],
 ) -> Arguments:
-    """Sort the arguments of a call into op inputs and fixed arguments.
-
-    Raises:
-      TypeError: when the function does not take them.
-    """
+    """Sort the arguments of a call into op inputs and fixed ones, or raise a TypeError."""
     if signature is None:
         return _sorted(args, by_name, {})
     parameters = signature.parameters
@@ -125,11 +121,7 @@ def sort(
 def without_defaults(
     args: tuple[Any, ...], by_name: dict[str, Any], signature: inspect.Signature | None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Remove defaults from the arguments of a call, as `tf.function` passes them explicitly.
-
-    A trailing positional None is no tensor, and NumPy's functions refuse some combinations of
-    defaults.
-    """
+    """Remove defaults that `tf.function` passes: NumPy's functions refuse some combinations."""
     if signature is None or not (by_name or (args and args[-1] is None)):
         return args, by_name
     parameters = signature.parameters
@@ -144,10 +136,7 @@ def without_defaults(
 
 
 def signature_of(function: Callable[..., Any], without_out: bool) -> inspect.Signature | None:
-    """Return a function's signature, or None where Python does not know it.
-
-    With `without_out` it lacks the parameter `out`, which hostcall passes.
-    """
+    """Return a function's signature, perhaps without `out`; None where Python does not know it."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some functions of C modules have no signature

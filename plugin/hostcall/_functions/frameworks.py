@@ -85,12 +85,7 @@ def _jax() -> Any:
 
 
 def call(user: UserFunction, args: tuple[Any, ...], given: Iterable[Any]) -> Any:
-    """Call a callback from the framework of the arguments as `given` by the user.
-
-    Raises:
-      TypeError: when some are TensorFlow's, and others values of a JAX program.
-      ImportError: when no framework is installed, or hostcall does not work with it.
-    """
+    """Call a callback from the framework of its arguments, which must not be mixed."""
     return _loaded(_JAX if is_for_jax(given) else _TENSORFLOW).call(user, args)
 
 
@@ -100,11 +95,7 @@ def of_handlers() -> Framework:
 
 
 def is_for_jax(args: Iterable[Any]) -> bool:
-    """Return whether a callback with these arguments is called from JAX.
-
-    Raises:
-      TypeError: when some are TensorFlow's, and others values of a JAX program.
-    """
+    """Return whether a callback is called from JAX; raise a TypeError for mixed arguments."""
     jax = _jax()
     if jax is None:
         return False
@@ -121,11 +112,7 @@ def is_for_jax(args: Iterable[Any]) -> bool:
 
 
 def is_pytree(value: object) -> bool:
-    """Return whether JAX takes a value as a structure.
-
-    Attributes do not tell: sparse arrays have a shape and a dtype, and layers of models are
-    callable.
-    """
+    """Return whether JAX takes a value as a structure; layers and sparse arrays are none."""
     jax = _jax()
     if jax is None:
         return False

@@ -34,10 +34,7 @@ class _Question:
 
 
 class Table:
-    """A thread-safe table of the results for the most recently used inputs.
-
-    No lock is held while a function runs, so two threads with the same new inputs may both call it.
-    """
+    """A table of the results for the latest inputs; no lock is held while a function runs."""
 
     def __init__(self, size: int) -> None:
         self._answers = functools.lru_cache(size)(_Question.answer)

@@ -157,11 +157,7 @@ _INTEGERS = {"int64", "uint64"}
 
 
 def read_signature(function: object, name: str | None) -> CFunction | None:
-    """Read the signature of a ctypes function or a `numba.cfunc`; return None for others.
-
-    Raises:
-      TypeError: when its types are unknown, or native functions cannot have them.
-    """
+    """Read a ctypes function or a `numba.cfunc`, None for others; a TypeError for other types."""
     if isinstance(function, CFuncPtr):
         read = _read_ctypes
     elif hasattr(function, "address") and hasattr(function, "_sig"):
@@ -341,11 +337,7 @@ class FfiHandler:
         return ""
 
     def register(self, label: str, wanted: int = 0) -> int:
-        """Register it with the runtime for TensorFlow's programs, and return its callback id.
-
-        Raises:
-          ValueError: when it was built for another version of XLA's FFI than TensorFlow's.
-        """
+        """Register it for TensorFlow's programs; a ValueError for another version of XLA's FFI."""
         if (side := frameworks.tensorflow()) is not None:
             side.check_handler(self.capsule)
         callback_id: int = _runtime.register_ffi_handler(
@@ -361,12 +353,7 @@ class FfiHandler:
 def read_handler(
     function: object, name: str | None, attributes: Mapping[str, Any]
 ) -> FfiHandler | None:
-    """Read the handler in a capsule; return None for other objects.
-
-    Raises:
-      TypeError: when the capsule holds something else, or an attribute has an unsupported type.
-      ValueError: when the handler is of another version of XLA's FFI, or for another stage.
-    """
+    """Read the handler in a capsule, None for others; raise an error for one that does not fit."""
     if type(function).__name__ != "PyCapsule":
         return None
     address = frameworks.of_handlers().check_handler(function)

@@ -535,10 +535,7 @@ class Options:
         return self.memory == DEVICE
 
     def lets_overlap(self, function: object) -> bool:
-        """Return whether calls of `function` may run beside others, on any thread.
-
-        They may if the user declares `concurrent`, or an executor with several workers.
-        """
+        """Return whether calls of `function` may overlap, as declared, or on an executor."""
         provider = _mapped_calls.provider_of(function) or self.executor
         return self.concurrent or (provider is not None and provider.has_several_workers)
 
@@ -565,12 +562,7 @@ SAVED = tuple(one for one in dataclasses.fields(Options) if one.metadata.get("sa
 
 
 def options_of(who: str, kind: type, options: Mapping[str, Any], **others: Any) -> Options:
-    """Return the checked options that a user has given to the public function `who`.
-
-    Raises:
-      TypeError: for an option that the function does not take, or of a wrong type.
-      ValueError: for an unknown value, or options that exclude each other.
-    """
+    """Return the checked options that a user has given to the public function `who`."""
     for name in options:
         if name not in kind.__annotations__:
             raise TypeError(f"{who}() got an unexpected keyword argument {name!r}")

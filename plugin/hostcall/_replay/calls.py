@@ -131,10 +131,7 @@ def _text_of(error: Exception) -> str:
 
 
 def encode_arguments(site: Site, args: Sequence[Any], handles: Mapping[int, int]) -> list[Value]:
-    """Encode the arguments of a call, which copies them before the function can write to them.
-
-    `handles` has the call that returned each handle.
-    """
+    """Encode copies of the arguments; `handles` has the call that returned each handle."""
     encoded = [values.encode_argument(value) for value in args]
     if site.takes_handle:
         # Each run has other handles, so the id of the forward call is recorded instead.

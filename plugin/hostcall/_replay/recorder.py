@@ -32,10 +32,7 @@ from hostcall_runtime._interception import Site
 
 
 class Writer:
-    """A writer of calls into a new file, each as soon as it has ended.
-
-    `names` are those of the recorded functions; empty for all.
-    """
+    """A writer of calls of functions `names`, or all, into a new file, each as soon as it ends."""
 
     def __init__(self, path: str, overwrite: bool, names: Iterable[str]) -> None:
         self.path = path

@@ -35,10 +35,7 @@ class Array(msgspec.Struct, frozen=True, tag="array"):
 
 
 class Texts(msgspec.Struct, frozen=True, tag="texts"):
-    """An array of Python strings in C order, or a single string, all as bytes.
-
-    `are_text` is True for each `str`, and False for `bytes`.
-    """
+    """An array of strings in C order, or one string, as bytes; `are_text` is True for a `str`."""
 
     shape: tuple[int, ...]
     items: list[bytes]
@@ -150,11 +147,7 @@ def _name_of(dtype: np.dtype[Any]) -> str | None:
 
 
 def decode(value: Value, to_tensor: Callable[[Any], Any] | None = None) -> Any:
-    """Decode a value into a new object, with `to_tensor` for what was a tensor.
-
-    Raises:
-      ValueError: when the value is inconsistent, or an `Unknown`.
-    """
+    """Decode a value, with `to_tensor` for what was a tensor, or raise a ValueError."""
     match value:
         case Array() | Texts():
             array = to_array(value)

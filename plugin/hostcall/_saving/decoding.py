@@ -110,10 +110,7 @@ def judged(
 
 
 def _read(token: str, nodes: list[Any]) -> tuple[str, Record | None, Problem | None]:
-    """Return a function's label for messages, and the record in the token of some ops.
-
-    Without a record, the problem says why: there is none, or it is malformed or of other ops.
-    """
+    """Return a function's label, the record in the token of some ops, and the problem if none."""
     if not token_registry.is_qualified(token):
         return token, None, _UNNAMED
     try:
@@ -140,11 +137,7 @@ def _with_leave(record: Record, pickled: Pickled, path: str) -> tuple[Record, Pr
 
 
 def _check_op(record: Record, node: Any) -> None:
-    """Check that the function in a token fits the script op that has the token.
-
-    In an altered graph, an op that passes tensors may name a function of arrays, which would
-    compute something else with tensors.
-    """
+    """Check that the function in a token fits the op; in an altered graph it may not."""
     of_tensors = node.op == op_kinds.EAGER_PY_FUNC
     if (record.kind != "numpy") != of_tensors:
         takes, has = ("tensors", "arrays") if of_tensors else ("arrays", "tensors")
@@ -312,10 +305,7 @@ _lock = _locks.new_lock()
 
 
 def resolve(token: str) -> Any:
-    """Return the spec for a token of another process; None for a token of this process.
-
-    A SavedFunctionError has the reason why no spec can be made, and the line to write.
-    """
+    """Return the spec for another process's token, None for ours, or raise a SavedFunctionError."""
     if token_registry.is_of_other_process(token):
         _refuse(token)
     if not token_registry.is_qualified(token):

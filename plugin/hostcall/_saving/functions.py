@@ -176,11 +176,7 @@ def register(function: F, name: str) -> F:
 
 
 def find(function: Function, at: str) -> tuple[Any, Any]:
-    """Return the function that a saved graph names, and the shape function pickled with it or None.
-
-    A SavedFunctionError says that the function, called at `at`, is missing, or must not be imported
-    or read.
-    """
+    """Return the saved function called at `at`, and its pickled shape function, or raise."""
     if (found := _named(function)) is not None:
         return found, None
     problem = problem_of(function)

@@ -148,10 +148,7 @@ _Shape = list[int | None] | None
 
 
 class Pickled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A function that the SavedModel carries as a pickle.
-
-    `leave` has a meaning in a graph of this process alone, and none in a file.
-    """
+    """A function that the SavedModel carries as a pickle; `leave` is for this process alone."""
 
     sha256: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]  # the name of its file
     python: str  # the version of Python that the pickle is for
@@ -315,10 +312,7 @@ def decode(token: str) -> Record:
 
 
 def encode_native(native: Native) -> str:
-    """Return the text for native code: JSON behind its CRC-32.
-
-    A wrong value in it can crash a process, so the checksum detects damage.
-    """
+    """Return the text for native code, with a CRC-32: a wrong value can crash a process."""
     text = msgspec.json.encode(native)
     return f"{zlib.crc32(text):08x}{text.decode()}"
 

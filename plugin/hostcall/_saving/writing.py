@@ -54,10 +54,7 @@ _lock = _locks.new_lock()
 
 
 def name_traced_functions(graph: Graph) -> None:
-    """Give script ops of a function's graph tokens by which any process finds their functions.
-
-    An op whose function has no name keeps its token: it runs in this process.
-    """
+    """Give a function's script ops tokens for any process, if their functions have names."""
     for op in script_op_graphs.script_ops_of(graph):
         _name_op(op)
 
@@ -328,11 +325,7 @@ def _library_and_symbol(address: int) -> tuple[str, str] | None:
 
 
 def _sizes(spec: CallbackSpec) -> list[list[Size]] | None:
-    """Return each result's shape as constants and input sizes; None if that does not suffice.
-
-    Only the declared shape function counts. Other shapes in a graph are the user's expectation,
-    and the code does not write by them.
-    """
+    """Return each result's shape as constants and input sizes, by the declared shape function."""
     if spec.shape_function is None:
         return None
     return sizes_of(spec.shape_function, _inputs(spec))
@@ -395,10 +388,7 @@ Asked = Callable[[Any], tuple[int, bool]]
 
 
 def record_of(spec: Any, asked: Asked) -> Record:
-    """Return the record by which another process rebuilds a spec of TensorFlow's registry.
-
-    An UnwritableError says why another process could not find the function.
-    """
+    """Return the record by which another process rebuilds a spec, or raise an UnwritableError."""
     orders, recorded = asked(spec)
     known: Record | None = getattr(spec, "saved", None)
     if known is not None:

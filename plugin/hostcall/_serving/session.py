@@ -35,10 +35,7 @@ class ArenaFullError(Exception):
 
 
 class Arena:
-    """The arena of one connection, which owns the descriptor of its file once it is constructed.
-
-    At most `limit` bytes of the file are used.
-    """
+    """The arena of one connection, which owns its descriptor; at most `limit` bytes are used."""
 
     def __init__(self, descriptor: int, limit: int) -> None:
         self._descriptor = descriptor

@@ -30,10 +30,7 @@ class ListeningError(ValueError):
 
 @contextlib.contextmanager
 def listening_at(path: str) -> Iterator[socket.socket]:
-    """Listen at a path, on a socket that only this user can connect to.
-
-    The socket of a dead worker is replaced. A living worker holds the lock beside its socket.
-    """
+    """Listen at a path, for this user alone, if no living worker has the lock beside it."""
     with _locked(path):
         listener = _bound(path)
         try:
@@ -99,10 +96,7 @@ _GRACE = 10.0
 
 
 class Worker:
-    """A server of clients, which runs until it is told to stop.
-
-    The arguments, or the results, of one call may have `max_bytes`.
-    """
+    """A server of clients, until it is told to stop; a call passes at most `max_bytes` each way."""
 
     def __init__(self, max_bytes: int, max_connections: int) -> None:
         self.max_bytes = max_bytes
@@ -199,10 +193,7 @@ class Worker:
 
 
 def _serve(connection: socket.socket, worker: Worker) -> None:
-    """Serve a client until it goes or violates the protocol; close the connection.
-
-    No data from the client ends more than its connection.
-    """
+    """Serve a client until it goes or violates the protocol, then close its connection alone."""
     with connection:
         try:
             _serving_wire.prepare(connection)

@@ -23,10 +23,7 @@ _AUTOGRAPH_IS_OFF = features.ControlStatusCtx(features.AUTOGRAPH_DISABLED) if _q
 
 
 def leave_alone(*functions: Any) -> None:
-    """Make autograph call these functions, and the objects of these classes, unconverted.
-
-    Calls inside them are not covered: code there that handles tensors needs `do_not_convert`.
-    """
+    """Keep autograph from converting these functions and classes, but not the calls inside them."""
     marks = vars(do_not_convert(lambda: None))
     for function in functions:
         for key in marks.keys() - {"__wrapped__"}:

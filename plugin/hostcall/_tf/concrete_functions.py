@@ -131,10 +131,7 @@ def captured_by(concrete: Concrete) -> list[Any]:
 
 
 def exact_check(specs: list[Any]) -> Callable[[Any], bool]:
-    """Return a function that tells whether values are EagerTensors that match specs exactly.
-
-    It serves the common case: a spec with an unknown size matches no tensor.
-    """
+    """Return a function that tells whether values are EagerTensors of exactly the known specs."""
     wanted = [
         (spec.dtype.as_datatype_enum, tuple(spec.shape) if spec.shape.is_fully_defined() else None)
         for spec in specs
@@ -196,10 +193,7 @@ owned: dict[str, list[str]] = {}
 
 
 def own_functions(owner: str, functions: list[FunctionDef]) -> bool:
-    """Add functions to the eager context's library, for as long as it has the function `owner`.
-
-    Without `owner` none is added. Return whether all of them were new.
-    """
+    """Add functions to the eager context while it has `owner`; return whether all were new."""
     context = features.context()
     if not context.has_function(owner):
         return False

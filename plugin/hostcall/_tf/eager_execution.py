@@ -24,10 +24,7 @@ is_trainable = features.is_trainable
 
 
 def own_custom_gradient(op: Operation) -> None:
-    """Make the gradient of an op that `tf.custom_gradient` has made die with the op's graphs.
-
-    TensorFlow's registry would keep the gradient forever, and the graph with it.
-    """
+    """Make the gradient of a `tf.custom_gradient` op die with its graphs, not with the process."""
     if not features.CUSTOM_GRADIENTS.available:
         return
     name = op.get_attr("_gradient_op_type").decode()
@@ -55,10 +52,7 @@ recording_functions = (
 
 
 def gradient_is_overridden() -> bool:
-    """Return whether a py_function that is created now has another gradient than EagerPyFunc's.
-
-    It has one inside a `tf.Graph.gradient_override_map` that names EagerPyFunc.
-    """
+    """Return whether a `tf.Graph.gradient_override_map` around names EagerPyFunc."""
     if features.executing_eagerly():
         return False
     return op_kinds.EAGER_PY_FUNC in features.get_default_graph()._gradient_override_map
@@ -222,10 +216,7 @@ def _has_cpus_alone() -> bool:
 
 
 def over_array(array: object, dtype: tf.DType) -> Any:
-    """Return an EagerTensor that takes over an array, and its memory if aligned to 64 bytes.
-
-    The tensor is on the device of the innermost `tf.device`.
-    """
+    """Return an EagerTensor that takes over an array, on the innermost `tf.device`."""
     ctx = features.context()
     ctx.ensure_initialized()
     return features.EagerTensor(array, ctx.device_name, dtype.as_datatype_enum)

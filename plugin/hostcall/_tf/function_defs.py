@@ -33,10 +33,7 @@ from hostcall._tf.types import (
 
 
 def with_defaults(library: FunctionDefLibrary) -> Any:
-    """Return a copy of a FunctionDefLibrary in which all nodes have all their attributes.
-
-    TensorFlow selects an op's kernels by its attributes, and cannot do so if one is missing.
-    """
+    """Return a copy of a library with all attributes on its nodes: kernels are chosen by them."""
     copy = protos.copy_of(library)
     for node in (node for function in copy.function for node in function.node_def):
         definition = op_kinds.op_def_or_none(node.op)
@@ -229,10 +226,7 @@ def reachable_in(functions: Mapping[str, Any], entry: str) -> dict[str, Any]:
 
 
 def nodes_of(function: FunctionDef, kinds: Collection[str]) -> list[Any]:
-    """Return the nodes of a function whose ops are among `kinds`.
-
-    Use it first to find few nodes among many: a function call for each node takes far longer.
-    """
+    """Return the nodes of a function of these kinds, faster than by a call for each node."""
     return [node for node in function.node_def if node.op in kinds]
 
 
@@ -260,10 +254,7 @@ def data_inputs(node: NodeDef) -> list[str]:
 
 
 def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
-    """Return, for each node, the positions of the nodes that it waits for before it first runs.
-
-    A loop of TensorFlow 1 has an edge back to its begin, which does not wait for that edge.
-    """
+    """Return the positions that each node waits for, but for back edges of TensorFlow 1's loops."""
     nodes = list(nodes)
     position = {node.name: i for i, node in enumerate(nodes)}
     ends = {node.name for node in nodes if node.op in _LOOP_ENDS}

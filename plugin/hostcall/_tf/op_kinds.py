@@ -59,10 +59,7 @@ def _is_marked(node: NodeDef, mark: str) -> bool:
 
 
 def lets_list_grow(node: NodeDef) -> bool:
-    """Return whether a node may write past the end of a list, as `tf.TensorArray` can.
-
-    XLA's lists have a fixed size, and a write past the end is lost.
-    """
+    """Return whether a node may write past the end of a list; XLA's lists have a fixed size."""
     return node.op == LIST_WRITE and node.attr["resize_if_index_out_of_bounds"].b
 
 
@@ -122,10 +119,7 @@ def script_op_like(op: Operation, inputs: list[Any]) -> Any:
 
 
 def call_module(tensors: list[Any], module: bytes, results: list[Any]) -> list[Any]:
-    """Call a StableHLO program that calls Python, by an op of TensorFlow's; return the results.
-
-    `module` is a portable artifact, and `results` are TensorSpecs.
-    """
+    """Call a portable artifact that calls Python by a TensorFlow op; `results` are TensorSpecs."""
     called = features.xla_call_module(
         tensors,
         version=9,  # the first version with tokens among arguments and results

@@ -34,10 +34,7 @@ _REFUSAL = "We failed to lift variable creations out of this tf.function"
 
 
 def first_calls(may_run: Callable[[], bool]) -> Patch:
-    """Return the patch that runs functions which TensorFlow refuses, on the host if XLA does, too.
-
-    `may_run` tells whether the user allows that.
-    """
+    """Return the patch that runs, if `may_run`, functions that TensorFlow and XLA refuse."""
 
     def wrap(method: Callable[..., Any], patch: Replacement) -> Any:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -62,10 +59,7 @@ def first_calls(may_run: Callable[[], bool]) -> Patch:
 def _initialize_and_run(
     function: TracingFunction, run: Callable[..., Any], args: Any, kwargs: Any
 ) -> Any:
-    """Call a `tf.function` that has created variables, but has initialized none of them.
-
-    `run` calls it without creating variables.
-    """
+    """Call a `tf.function` with uninitialized variables; `run` calls it without creating any."""
     bound = function._function_type.bind_with_defaults(args, kwargs, function._default_values)
 
     def create() -> Any:
@@ -150,10 +144,7 @@ def functions(
     feature: Feature,
     why: str,
 ) -> list[Patch]:
-    """Return the patches that replace functions of a module by functions of ours.
-
-    `stock` receives the module's own functions by name, for ours to call.
-    """
+    """Return the patches that replace a module's functions; `stock` receives its own by name."""
 
     def replaced(name: str, function: Callable[..., Any]) -> Patch:
         def wrap(before: Callable[..., Any], patch: Replacement) -> Any:
@@ -355,10 +346,7 @@ def tokens() -> Patch:
 
 
 def frames_left_out(*directories: str) -> Patch:
-    """Return the patch that makes TensorFlow hide packages' frames in tracebacks, like its own.
-
-    The directories of the packages end with a separator.
-    """
+    """Return the patch that hides packages' frames; their directories end with a separator."""
     why = "Each error of a function would show frames that stand around TensorFlow's own functions."
     return attribute(
         features.traceback_utils,

@@ -35,10 +35,7 @@ def nonce() -> str:
 
 
 def is_of_other_process(token: str) -> bool:
-    """Return whether another process has made a token, for a function that had no name.
-
-    The parent of a forked process is another process, although its functions exist here, too.
-    """
+    """Return whether another process, a parent too, has made the token of a nameless function."""
     match = _WITH_NONCE.fullmatch(token)
     return match is not None and match[1] != _nonce
 
@@ -93,10 +90,7 @@ def _own(token: str) -> Any:
 
 
 def title_of(token: str) -> str:
-    """Return the name of a token in messages and recordings, which is short for a qualified token.
-
-    The name is known before the function is looked up.
-    """
+    """Return the name of a token in messages and recordings, short for a qualified token."""
     if not is_qualified(token):
         return token
     if (own := _own(token)) is not None:

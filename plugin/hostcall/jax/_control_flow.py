@@ -24,10 +24,7 @@ Rule = Callable[..., Any]
 
 
 def batched_branches(stock: Rule) -> Rule:
-    """Wrap `jax.vmap` of `cond`: refuse calls, since all branches run for all elements.
-
-    JAX does this for `io_callback`, by its name.
-    """
+    """Wrap `jax.vmap` of `cond`: refuse calls, as all branches run for all elements."""
 
     @functools.wraps(stock)
     def rule(axis: Any, args: object, dims: Any, **params: Any) -> Any:
@@ -68,10 +65,7 @@ def linearized_loop(stock: Rule) -> Rule:
 
 
 def scan_without_hoisting(stock: Rule) -> Rule:
-    """Wrap the derivative of `scan`, from which JAX hoists equations that no iteration changes.
-
-    A call stays in the loop, so that it runs in each iteration and not once for all of them.
-    """
+    """Wrap the derivative of `scan`: a call stays in the loop, and runs in each iteration."""
 
     @functools.wraps(stock)
     def hoist(known: Any, consts: Any, residuals: int, *stacked: int) -> Any:

@@ -137,10 +137,7 @@ def _is_plain_sequence(returned: object, leaves: list[Any], tree: object) -> boo
 
 
 def divided(function: Function, stacked: tuple[bool, ...]) -> Function:
-    """Return the function for calls with a batch, which its executor divides.
-
-    `stacked` tells for each flat argument whether its first axis is the batch axis.
-    """
+    """Return the function for calls that its executor divides along the `stacked` arguments."""
     called: Any = function.function
     provider = function.options.executor
     if provider is None:  # divided along an inner batch, which now goes whole to the workers

@@ -62,10 +62,7 @@ def _trace_names() -> list[str]:
 
 
 class _Captured:
-    """The JAX settings of one thread.
-
-    `traced` are the states of `trace_context`, in its order; None for those to leave.
-    """
+    """The JAX settings of one thread; `traced` are the states of `trace_context`, or None."""
 
     __slots__ = ("_context", "_others", "_traced", "_values")
 

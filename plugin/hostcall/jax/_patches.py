@@ -202,10 +202,7 @@ def check() -> None:
 
 
 def hide_frames() -> None:
-    """Make JAX hide the frames of wrapped rules in source places and tracebacks, like its own.
-
-    Otherwise JAX would compile programs without calls with other source places.
-    """
+    """Make JAX hide the frames of wrapped rules, so that compiled programs stay the same."""
     if not _names.has(_names.SOURCE_PLACES):
         return
     from jax._src import source_info_util, traceback_util

@@ -31,10 +31,7 @@ _FORMS = (
 
 @dataclasses.dataclass(frozen=True)
 class Division:
-    """The division of a call's arrays among devices: a PartitionSpec for each argument and result.
-
-    Without axes that divide arrays there is no mesh.
-    """
+    """The PartitionSpec of each argument and result; no mesh without axes that divide arrays."""
 
     mesh: Mesh | None
     arguments: Sequence[Any]
@@ -246,10 +243,7 @@ def lower_for_all(context: Any, operands: Sequence[Any], bind: Callable[..., Any
 
 
 def place_of(context: Any, axes: Sequence[str] | None) -> Place | None:
-    """Return the part of a device in a call; None for a program on one device.
-
-    `axes` divide the call's arrays; None for a call that each device makes by itself.
-    """
+    """Return the part of a device in a call, divided by `axes` or None; None for a lone device."""
     axis_context = context.module_context.axis_context
     if not isinstance(axis_context, mlir.SPMDAxisContext) or axis_context.mesh.size == 1:
         return None

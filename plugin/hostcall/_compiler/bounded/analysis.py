@@ -68,10 +68,7 @@ def new_functions(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list
 
 
 def is_changed(before: FunctionDefLibrary, after: FunctionDefLibrary, entry: str) -> bool:
-    """Return whether a function, or one that it calls, differs from before.
-
-    The entry keeps its name, but each change adds nodes to it.
-    """
+    """Return whether a function, or one that it calls, differs from before, by its added nodes."""
     old, new = (defs.by_name(library)[entry] for library in (before, after))
     return len(old.node_def) != len(new.node_def) or bool(new_functions(before, after))
 
@@ -86,10 +83,7 @@ _WRONG = "XLA computes something else than TensorFlow: {reason}"
 
 
 def marked_for_host(library: FunctionDefLibrary, entry: str, compiled: bool = False) -> Any:
-    """Return a copy with marks on the ops of a function that XLA would get wrong, for the host.
-
-    `compiled` tells whether XLA compiles the very functions that are returned.
-    """
+    """Return a copy with marks for the host on ops that XLA, if `compiled`, would get wrong."""
     copy = marked(library, entry, compiled=compiled)
     for function in copy.function:
         for node in defs.nodes_of(function, _FOR_HOST):
@@ -397,10 +391,7 @@ def _sizes(index: int, spec: Spec, exact: bool, symbol: SymbolMaker) -> Shape | 
 
 
 def _add_checks(search: _Search) -> set[str]:
-    """Add the checks to functions that are going to be compiled; return the names of those changed.
-
-    Sizes of conditionals that may be bounded are right so.
-    """
+    """Check sizes of branches and lists in functions to compile; return the changed names."""
     changed = set()
     for name, function in search.compiled.items():
         edits = FunctionEdits(function)
@@ -443,10 +434,7 @@ def _check_list(edits: FunctionEdits, node: NodeDef) -> None:
 
 
 def _rename(functions: Functions, changed: Collection[str], entry: str) -> None:
-    """Rename changed functions and their callers, in place; `entry` gets its new name later.
-
-    TensorFlow finds functions by name, and still has the old ones. Equal functions get equal names.
-    """
+    """Rename changed functions and their callers, in place; `entry` gets its new name later."""
     new_names: dict[str, str] = {}
 
     def renamed(name: str) -> str:
@@ -527,10 +515,7 @@ def join_again(function: FunctionDef) -> None:
 
 
 def _opaque_number(function: FunctionDef, nodes: NodeWriter) -> str:
-    """Add an int32 scalar that XLA cannot know when it compiles.
-
-    XLA knows arguments that give sizes, so floats come first.
-    """
+    """Add an int32 scalar that XLA cannot know; it knows sizes, so floats come first."""
     # XLA drops the random number from programs whose argument has elements.
     zero, one = nodes.constant([0], _INT32), nodes.constant([1], _INT32)
     drawn = nodes.add("RandomUniform", one, T=_INT32, dtype=_FLOAT)
@@ -562,10 +547,7 @@ def _touched(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
 
 
 def _fixed_results(function: FunctionDef) -> set[str]:
-    """Return the results of script ops whose sizes are known, and their identities.
-
-    They include the handles of tape residuals, which other code must still recognize.
-    """
+    """Return the results of script ops whose sizes are known, handles among them."""
     fixed: set[str] = set()
     for node in defs.nodes_of(function, op_kinds.SCRIPT_OPS):
         noted = node.attr[attributes.PREDICTED].list.i if attributes.PREDICTED in node.attr else ()

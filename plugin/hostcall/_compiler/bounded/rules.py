@@ -33,10 +33,7 @@ _PART = "it takes such a part of a dimension whose size is bounded"
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """An op in a program, and the shapes of its results as TensorFlow knows them.
-
-    The path is a name that no other op of the program has.
-    """
+    """An op, the path that no other op of the program has, and its results' shapes if known."""
 
     node: Any
     path: str

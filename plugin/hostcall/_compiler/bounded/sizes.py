@@ -113,11 +113,7 @@ def _bound(factors: Iterable[int | Symbol]) -> int | None:
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
-    """Return the shape of an element-wise result.
-
-    Raises:
-      UnprovenError: if a bounded size meets another size that may differ; XLA would not notice.
-    """
+    """Return the shape of an element-wise result; an UnprovenError if bounded sizes may differ."""
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
     return tuple(_broadcast_size(sizes) for sizes in zip(*padded, strict=True))
@@ -133,11 +129,7 @@ def _broadcast_size(sizes: Sequence[Size]) -> Size:
 
 
 def same(sizes: Sequence[Size]) -> Size:
-    """Return the one size that all these sizes must equal.
-
-    Raises:
-      UnprovenError: if a bounded size would have to equal another one.
-    """
+    """Return the one size that all must equal; an UnprovenError if a bounded one may differ."""
     if len(set(sizes)) == 1:
         return sizes[0]
     if has_symbol(sizes):
@@ -146,11 +138,7 @@ def same(sizes: Sequence[Size]) -> Size:
 
 
 def join(tensors: Sequence[Tensor], symbol: Callable[[int], Symbol]) -> Tensor:
-    """Return the known facts about a value that is one of several, as after a branch.
-
-    Raises:
-      UnprovenError: if a size is bounded in one and not in another.
-    """
+    """Join the facts about a value after a branch; an UnprovenError if only one side is bounded."""
     tainted = any(tensor.tainted for tensor in tensors)
     sources = frozenset[Source]().union(*(tensor.sources for tensor in tensors))
     shapes = [tensor.shape for tensor in tensors]

@@ -31,11 +31,7 @@ _DIGITS = 32  # of a digest
 
 
 def share(functions: dict[str, FunctionDef], others: Mapping[str, FunctionDef]) -> None:
-    """Rename clusters that may be shared, and the functions that they call, by their contents.
-
-    The functions of a finished partitioning change in place. Of the `others` that they may call,
-    clusters call copies.
-    """
+    """Rename clusters, and copies of `others` that they call, by their contents, to share them."""
     shared = _Shared({**others, **functions})
     clusters = [name for name, each in functions.items() if attributes.CLUSTER in each.attr]
     renamed = {name: shared.name_of(name) for name in clusters if shared.may_be(name)}

@@ -117,14 +117,7 @@ def take_own_kernel(node: NodeDef) -> None:
 
 
 def redirect(functions: Iterable[Any], are_regions: bool = False) -> None:
-    """Give the script ops on the host the tokens of entries that keep the contract above.
-
-    XLA has compiled a program for the result shapes of the functions of regions.
-
-    Raises:
-      LoweringError: if the Python function of an op does not exist in this process, or is not made
-        for it.
-    """
+    """Give the script ops on the host tokens of entries that keep the contract above."""
     for function in functions:
         if attributes.CLUSTER in function.attr:
             continue
@@ -204,10 +197,7 @@ class _Expected:
 
 
 class _NumpyHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
-    """An entry for a function from arrays to arrays.
-
-    It is an EagerFunc, since TensorFlow's registry would convert the results of others once more.
-    """
+    """An EagerFunc of a function of arrays: the registry converts the results of others again."""
 
     def __init__(self, spec: NumpySpec, node: NodeDef) -> None:
         super().__init__(spec, node)
@@ -292,10 +282,7 @@ def _tidy(tensor: Any) -> Any:
 
 
 def _unshared(arrays: list[np.ndarray], given: set[int]) -> list[np.ndarray]:
-    """Return arrays without gaps, whose memory the kernel may take over.
-
-    The list of results, `arrays`, is emptied; `given` are the ids of the function's arguments.
-    """
+    """Return arrays without gaps, whose memory the kernel may take over, and empty `arrays`."""
     unshared = []
     while arrays:
         array = arrays.pop()

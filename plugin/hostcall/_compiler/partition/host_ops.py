@@ -313,12 +313,7 @@ class HostOps:
         return attributes.BRANCHES_DIFFER in node.attr and self._effects.of_node(node)
 
     def check_whole(self) -> None:
-        """Check that a function can be compiled whole.
-
-        Raises:
-          LoweringError: if the process would end, calls would lose their order, or XLA would get an
-            op wrong.
-        """
+        """Raise a LoweringError if a function that is compiled whole would go wrong."""
         for name, function in self._functions.items():
             for node in function.node_def:
                 if self._ends_process(node):

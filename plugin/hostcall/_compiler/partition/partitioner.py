@@ -185,10 +185,7 @@ class Partitioner:
             self.functions[cluster.signature.name] = cluster
 
     def _in_order(self, old: FunctionDef) -> Any:
-        """Copy a function, with control edges between the calls that run one at a time.
-
-        The loops and branches of TensorFlow 1 get none, neither between them nor out of them.
-        """
+        """Copy a function, with control edges between the calls that run one at a time."""
         function: Any = protos.copy_of(old)
         placement.return_handles_themselves(function, self._old)
         defs.drop_dead_nodes(function, self._old)
@@ -308,10 +305,7 @@ def _floors(nodes: list[Any], steps: list[int]) -> list[int]:
 def _groups(
     function: FunctionDef, nodes: list[Any], places: list[Place], types: defs.Types
 ) -> list[list[int]]:
-    """Group nodes that pass each other values which cannot leave a compiled program.
-
-    Nodes that take these values from outside of the function, or return them, are put on the host.
-    """
+    """Group nodes by values that cannot leave a compiled program; outside values mean the host."""
     groups = _scheduling.Groups[int]()
     position = {node.name: i for i, node in enumerate(nodes)}
     returned = {defs.source(v) for v in function.ret.values() if types.of(v) == _VARIANT}

@@ -30,11 +30,7 @@ _SUFFIX = "__of_wide_floats"
 
 
 def carry(functions: dict[str, Any], others: Mapping[str, Any]) -> None:
-    """Make loops and branches outside of clusters carry wide floats instead of narrow ones.
-
-    The functions of a partitioning change in place; those that loops and branches call, of these or
-    of others, get copies, which are added.
-    """
+    """Make loops and branches outside of clusters carry wide floats, in place or in copies."""
     pending = [f for f in functions.values() if attributes.CLUSTER not in f.attr]
     while pending:
         function = pending.pop()
@@ -88,10 +84,7 @@ def place(
     functions: Mapping[str, Any],
     device: str,
 ) -> None:
-    """Assign each node of a function its device, in place, or leave it to TensorFlow.
-
-    The function calls the functions `clusters`, and the nodes `host_ops` run on the host.
-    """
+    """Assign each node of a function its device, in place, or leave it to TensorFlow."""
     host = tf.DeviceSpec.from_string(device).replace(device_type=_CPU, device_index=0).to_string()
     consumers: dict[str, list[NodeDef]] = defaultdict(list)
     for node in function.node_def:
