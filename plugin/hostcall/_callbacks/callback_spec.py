@@ -13,17 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import requested_routes, result_contract, tape_residuals
+from hostcall._callbacks import requested_routes, result_contract, structures, tape_residuals
 from hostcall._callbacks.result_contract import SeenShapes, ShapeAgnosticResults
-from hostcall._callbacks.structures import (
-    BoundedSpec,
-    Inputs,
-    Outputs,
-    Spec,
-    admits,
-    array_dtype,
-    is_array_of,
-)
 from hostcall._callbacks.tape_residuals import Recording as Recording
 from hostcall._functions import memoization
 from hostcall._functions.user_function import UserFunction
@@ -34,7 +25,7 @@ from hostcall_runtime._errors import counted
 
 _NONE_FREE: ShapeAgnosticResults = types.MappingProxyType({})
 
-ShapeFunction = Callable[[Sequence[Spec]], Sequence[Spec | None]]
+ShapeFunction = Callable[[Sequence[structures.Spec]], Sequence[structures.Spec | None]]
 
 
 _lock = _locks.new_lock()
@@ -85,8 +76,8 @@ class CallbackSpec:
     def __init__(
         self,
         user: UserFunction,
-        inputs: Inputs,
-        outputs: Outputs,
+        inputs: structures.Inputs,
+        outputs: structures.Outputs,
         shape_function: ShapeFunction | None,
         shape_only: Iterable[int] = (),
         route: str = requested_routes.AUTO,
@@ -104,7 +95,9 @@ class CallbackSpec:
         self.route = route
         self.levels = levels
         self.like: Sequence[int] | None = None
-        self.static_specs: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in outputs.dtypes]
+        self.static_specs: list[structures.Spec] = [
+            tf.TensorSpec(None, dtype) for dtype in outputs.dtypes
+        ]
         self.plain_specs = self.static_specs
         self.pending = [shape_function is not None] * len(outputs.dtypes)
         self.consumer_shapes: Sequence[tf.TensorShape] = ()
@@ -178,7 +171,9 @@ class CallbackSpec:
         """True if the function gets arrays of its own wherever it is called."""
         return self.user.owns_arguments or self.options.line is not None
 
-    def check_call(self, operands: Sequence[Spec], results: Sequence[Spec]) -> None:
+    def check_call(
+        self, operands: Sequence[structures.Spec], results: Sequence[structures.Spec]
+    ) -> None:
         """Raise a LoweringError if a compiled program may not call the function."""
 
     def host_op_entry(self, make: Callable[[Any, Any], Any], node: NodeDef) -> Any:
@@ -227,8 +222,8 @@ class CallbackSpec:
     def check_static(self, shapes: Sequence[Any]) -> None:
         """Raise a ValueError in plain graph mode for shapes other than those of tracing."""
         for index, (actual, expected) in enumerate(zip(shapes, self.plain_specs, strict=False)):
-            if not admits(expected, actual):
-                shown = expected if isinstance(expected, BoundedSpec) else expected.shape
+            if not structures.admits(expected, actual):
+                shown = expected if isinstance(expected, structures.BoundedSpec) else expected.shape
                 message = _registry.prepared().shape_message(
                     self.title, index, str(tuple(actual)), str(shown)
                 )
@@ -346,8 +341,8 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
     def __init__(
         self,
         user: UserFunction,
-        inputs: Inputs,
-        outputs: Outputs,
+        inputs: structures.Inputs,
+        outputs: structures.Outputs,
         shape_function: ShapeFunction | None,
         shape_only: Iterable[int] = (),
         differentiable: bool = False,
@@ -365,7 +360,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         self.orders_wanted = 0
         self.gradient_wanted = False
         self._call = autograph.called_unconverted(user.function)
-        self._arrays = [array_dtype(dtype) for dtype in self.outputs.dtypes]
+        self._arrays = [structures.array_dtype(dtype) for dtype in self.outputs.dtypes]
 
     @property
     def has_own_gradient(self) -> bool:
@@ -539,7 +534,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         if len(dtypes) == 1 and self.outputs.trivial:
             if _is_tensor_of(returned, dtypes[0]):
                 return [returned]
-            if arrays and is_array_of(returned, arrays[0]):
+            if arrays and structures.is_array_of(returned, arrays[0]):
                 return [returned]
         return self._as_tensors(returned)
 

@@ -15,13 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall import _versions
-from hostcall._callbacks.callback_spec import (
-    CallbackSpec,
-    EagerSpec,
-    Origin,
-    Recording,
-    spec_of_callback_id,
-)
+from hostcall._callbacks import callback_spec
 from hostcall._compiler import ordering
 from hostcall._compiler.bounded import analysis
 from hostcall._functions import callback, source_location
@@ -345,11 +339,11 @@ def _is_left_out(tensor: tf.Tensor) -> bool:
 
 def _source_of(callback_id: int) -> Source:
     """Return the callback of an id; raise a NotExportableError if it cannot be exported."""
-    spec, recording = spec_of_callback_id(callback_id)
+    spec, recording = callback_spec.spec_of_callback_id(callback_id)
     if spec is not None:
         return _of_spec(spec, recording)
     target = target_of(callback_id)
-    if target is None or isinstance(target.origin, Origin):
+    if target is None or isinstance(target.origin, callback_spec.Origin):
         raise NotExportableError("a callback that is gone")
     if target.origin is None:
         raise NotExportableError(
@@ -361,8 +355,8 @@ def _source_of(callback_id: int) -> Source:
     return source
 
 
-def _of_spec(spec: CallbackSpec, recording: Recording) -> Source:
-    if recording or (isinstance(spec, EagerSpec) and spec.order):
+def _of_spec(spec: callback_spec.CallbackSpec, recording: callback_spec.Recording) -> Source:
+    if recording or (isinstance(spec, callback_spec.EagerSpec) and spec.order):
         raise NotExportableError(
             f"{spec.description}: the program computes its gradient, which only the process knows "
             "how to that has made the call. Give it a gradient of its own: hostcall.callback(..., "
@@ -380,7 +374,7 @@ def _of_spec(spec: CallbackSpec, recording: Recording) -> Source:
         structures.structure_of(arguments, f"an argument of {spec.description}"),
         structures.structure_of(results, f"a result of {spec.description}"),
         tuple(spec.outputs.dtypes) if spec.takes_tensors else (),
-        isinstance(spec, EagerSpec) and spec.differentiable,
+        isinstance(spec, callback_spec.EagerSpec) and spec.differentiable,
     )
 
 

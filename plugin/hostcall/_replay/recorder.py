@@ -17,15 +17,6 @@ import msgspec
 import numpy as np
 
 from hostcall._replay import calls, values
-from hostcall._replay.calls import (
-    LOCK,
-    Call,
-    Outcome,
-    RecordingError,
-    Returned,
-    Selection,
-    Wrote,
-)
 from hostcall_runtime import _interception
 from hostcall_runtime._errors import counted
 from hostcall_runtime._interception import Site
@@ -55,11 +46,11 @@ class Writer:
             self._database.close()
             raise self._cannot_write(error) from error
 
-    def write(self, call: Call, name: str, arguments: bytes, outcome: bytes) -> None:
+    def write(self, call: calls.Call, name: str, arguments: bytes, outcome: bytes) -> None:
         """Write a call of the callback `name`, and fill in its `callback` and its checksum."""
         call.checksum = calls.checksum_of(call, name, outcome)
         try:
-            with LOCK, self._database:  # which ends the transaction
+            with calls.LOCK, self._database:  # which ends the transaction
                 self._database.execute("BEGIN")
                 call.callback = self._callback(name)
                 row = msgspec.structs.astuple(call)
@@ -74,7 +65,7 @@ class Writer:
     def close(self, complete: bool) -> None:
         """Close the file, and mark it if it holds all calls that were to be recorded."""
         try:
-            with LOCK, contextlib.closing(self._database):
+            with calls.LOCK, contextlib.closing(self._database):
                 if complete:
                     self._database.execute(
                         "UPDATE state SET complete = 1, calls = ?", [self._count]
@@ -95,8 +86,8 @@ class Writer:
         rows = ((call, part, number, piece) for number, piece in enumerate(pieces))
         self._database.executemany("INSERT INTO pieces VALUES (?, ?, ?, ?)", rows)
 
-    def _cannot_write(self, error: sqlite3.Error) -> RecordingError:
-        return RecordingError(
+    def _cannot_write(self, error: sqlite3.Error) -> calls.RecordingError:
+        return calls.RecordingError(
             f"hostcall: the recording {self.path!r} cannot be written: {error}. It holds the "
             f"{self._count} calls that were written before."
         )
@@ -113,7 +104,7 @@ def _create(path: str) -> None:
             "place of a recording."
         ) from None
     except OSError as error:
-        raise RecordingError(f"hostcall: {path!r} cannot be written: {error}.") from error
+        raise calls.RecordingError(f"hostcall: {path!r} cannot be written: {error}.") from error
 
 
 def _remove(path: str) -> None:
@@ -136,9 +127,11 @@ def _written_by() -> str:
 class Recorder:
     """An interceptor that calls the functions and writes their arguments and results."""
 
-    def __init__(self, path: str, overwrite: bool, selection: Selection | None = None) -> None:
+    def __init__(
+        self, path: str, overwrite: bool, selection: calls.Selection | None = None
+    ) -> None:
         self.path = path
-        self._selection = selection or Selection(None)
+        self._selection = selection or calls.Selection(None)
         self._writer = Writer(path, overwrite, self._selection.names or ())
         self._process = os.getpid()
         self._ids = itertools.count(1)
@@ -148,7 +141,7 @@ class Recorder:
         self._in_flight: set[int] = set()
         # The call that returned each handle.
         self._handles: dict[int, int] = {}
-        self._failure: RecordingError | None = None
+        self._failure: calls.RecordingError | None = None
         self._is_over = False
 
     def call(
@@ -179,12 +172,12 @@ class Recorder:
             self._end(site, begun, arguments, calls.encode(error))
             raise
         except BaseException:  # such as Ctrl-C, which does not come from the function
-            with LOCK:
+            with calls.LOCK:
                 self._in_flight.discard(begun.id)
             raise
         outs = calls.outs_of(given)
-        outcome: Outcome = (
-            Wrote([values.encode(out) for out in outs])
+        outcome: calls.Outcome = (
+            calls.Wrote([values.encode(out) for out in outs])
             if outs
             else self._returned(site, begun.id, returned)
         )
@@ -202,7 +195,7 @@ class Recorder:
             )
         return False
 
-    def _begin(self, site: Site, args: Sequence[Any]) -> tuple[Call, bytes]:
+    def _begin(self, site: Site, args: Sequence[Any]) -> tuple[calls.Call, bytes]:
         encoded = calls.encode_arguments(site, args, self._handles)
         if what := values.unknowns(encoded):
             _warn(
@@ -212,11 +205,11 @@ class Recorder:
             )
         arguments = calls.encode_record(encoded)
         digest = calls.digest_of(arguments)
-        with LOCK:
+        with calls.LOCK:
             number = next(self._ids)
             self._in_flight.add(number)
             ident = threading.get_ident()
-            begun = Call(
+            begun = calls.Call(
                 number,
                 0,
                 site.description,
@@ -231,28 +224,28 @@ class Recorder:
             )
         return begun, arguments
 
-    def _returned(self, site: Site, number: int, returned: Any) -> Returned:
+    def _returned(self, site: Site, number: int, returned: Any) -> calls.Returned:
         if site.new_handle is None:
-            return Returned(values.encode(returned))
+            return calls.Returned(values.encode(returned))
         *results, last = returned
         handle = int(np.asarray(last))
         if handle:
             self._handles[handle] = number
-        return Returned(values.encode(results), bool(handle))
+        return calls.Returned(values.encode(results), bool(handle))
 
-    def _end(self, site: Site, begun: Call, arguments: bytes, outcome: Outcome) -> None:
-        with LOCK:
+    def _end(self, site: Site, begun: calls.Call, arguments: bytes, outcome: calls.Outcome) -> None:
+        with calls.LOCK:
             self._in_flight.discard(begun.id)
             begun.ended = next(self._ticks)
         if self._is_over or self._failure is not None:
             return
         try:
             self._writer.write(begun, site.name, arguments, calls.encode_record(outcome))
-        except RecordingError as error:
+        except calls.RecordingError as error:
             self._failure = error
             _warn(f"{error} Recording ends here.")
             return
-        if isinstance(outcome, Returned) and (what := values.unknowns([outcome.value])):
+        if isinstance(outcome, calls.Returned) and (what := values.unknowns([outcome.value])):
             _warn(
                 f"hostcall: {site.description} returned what cannot be recorded: "
                 f"{', '.join(what)}. A replay ends there with an error."
@@ -263,7 +256,7 @@ class Recorder:
         self._is_over = True
         if self._process != os.getpid():
             return  # the file belongs to the parent process
-        with LOCK:
+        with calls.LOCK:
             left = len(self._in_flight)
         complete = self._failure is None
         self._writer.close(complete)
