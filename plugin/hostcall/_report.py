@@ -16,18 +16,13 @@ class Code(str):
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table of a report.
+    """A table of a report."""
 
-    Attributes:
-      columns: for each column its heading and options of rich's `Column`.
-      rows: the texts of the cells.
-      title: the title; "" for none.
-      options: options of rich's `Table`.
-    """
-
+    # For each column its heading and options of rich's `Column`.
     columns: Mapping[str, Mapping[str, Any]]
-    rows: Iterable[Sequence[str]]
-    title: str = ""
+    rows: Iterable[Sequence[str]]  # the texts of the cells
+    title: str = ""  # the title; "" for none
+    # Options of rich's `Table`.
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 

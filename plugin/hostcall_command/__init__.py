@@ -33,8 +33,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for pr
 
 
 @click.group(
-    cls=_Group,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(package_name="hostcall")
 def commands() -> None:

@@ -26,25 +26,18 @@ _AUTOGRAPH_SCOPES = re.compile(r"outer_factory\.<locals>\.inner_factory\.<locals
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Site:
-    """A place that calls a function.
+    """A place that calls a function."""
 
-    Attributes:
-      name: the user's name for the function, or `module:qualname`: the same in each process.
-      description: the function and the call for a message, with the file and line of both.
-      node: tells the place from others that call a function of this name.
-      to_tensor: makes the framework's tensor from an array, if the function returns tensors.
-      new_handle: keeps an empty tape residual and returns its handle, which is the last result.
-      takes_handle: whether the first argument is the handle of a tape residual.
-    """
-
-    name: str
-    description: str
+    name: str  # the user's name for the function, or `module:qualname`: the same in each process
+    description: str  # the function and the call for a message, with the file and line of both
     function: Any = None
-    node: str = ""
+    node: str = ""  # tells the place from others that call a function of this name
     ordered: bool = True
+    # Makes the framework's tensor from an array, if the function returns tensors.
     to_tensor: Callable[[Any], Any] | None = None
+    # Keeps an empty tape residual and returns its handle, which is the last result.
     new_handle: Callable[[], int] | None = None
-    takes_handle: bool = False
+    takes_handle: bool = False  # whether the first argument is the handle of a tape residual
 
 
 class Interceptor(Protocol):

@@ -49,21 +49,17 @@ def _fits() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Patch:
-    """One object of a framework that hostcall replaces, if the feature that needs it is available.
-
-    Attributes:
-      current: returns the object that is there now, for tests and for `hostcall doctor`.
-      why: the reason for the patch.
-      misfit: returns, before the installation, why hostcall's object cannot replace the one that is
-        there, such as "f(x, y), and not f(x)"; "" if it can.
-    """
+    """One object of a framework that hostcall replaces, if the feature that needs it is there."""
 
     target: str
     install: Callable[[], None]
     uninstall: Callable[[], None]
+    # Returns the object that is there now, for tests and for `hostcall doctor`.
     current: Callable[[], object]
-    why: str
+    why: str  # the reason for the patch
     feature: str
+    # Returns, before the installation, why hostcall's object cannot replace the one that is there,
+    # such as "f(x, y), and not f(x)"; "" if it can.
     misfit: Callable[[], str] = _fits
 
 

@@ -189,10 +189,7 @@ def _without_state(call: ir.Operation) -> None:
     kept = [type_ for i, type_ in enumerate(types) if i != last]
     with ir.InsertionPoint(call), call.location:
         new = ir.Operation.create(
-            call.name,
-            [ir.TupleType.get_tuple(kept)],
-            [*call.operands],
-            attributes_of(call),
+            call.name, [ir.TupleType.get_tuple(kept)], [*call.operands], attributes_of(call)
         )
     for element in [use.owner.operation for use in call.results[0].uses]:
         index = ir.IntegerAttr(element.attributes["index"]).value

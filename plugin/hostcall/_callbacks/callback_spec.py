@@ -44,30 +44,6 @@ class CallbackSpec:
 
     Graphs own the spec; TensorFlow's registry and the runtime's hold it weakly. Plain graph mode
     calls it through the stock kernel, a compiled program through one of its targets.
-
-    Attributes:
-      user: the Python function.
-      function, options, description, takes_tensors: those of `user`; each call reads them.
-      inputs, outputs: the structures of its arguments and results.
-      shape_function: maps the inputs' specs to the results' specs; None if none is declared.
-      shape_only: the inputs that only `shape_function` uses; a compiled program does not pass them.
-      like: for each result the input of the same shape, if every result has one; else None.
-      static_specs: the specs of the results that are known in tracing.
-      plain_specs: the specs that plain graphs use, and so must hold in them. They say no more than
-        stock TensorFlow does, apart from declarations by hostcall.
-      pending: for each result, whether the shape function may know more when XLA compiles than in
-        tracing.
-      consumer_shapes: for each result, the shape that its consumers demand; empty before the graph
-        has been traced.
-      element_counts: for each result, the number of elements that its consumers demand, or None.
-      shape_reasons: for messages, the ops that determine a shape which nothing declares.
-      title: the name in messages: the op's token, `pyfunc_N`.
-      route: "auto", "custom_call" or "partition", as requested when the op was created.
-      levels: the batches that a call covers, outermost first; empty for a call for one element.
-      saved: the data of the saved graph that it comes from; None if it was traced here.
-      op: a weak reference to the op, where it is in a graph.
-      seen_shapes: the shapes that calls have returned, where a function is partitioned because
-        nothing declares them; else None.
     """
 
     # The target of the custom calls.
@@ -83,31 +59,51 @@ class CallbackSpec:
         route: str = requested_routes.AUTO,
         levels: tuple[int, ...] = (),
     ) -> None:
-        self.user = user
+        self.user = user  # the Python function
+        # Those of `user`; each call reads them.
         self.function = user.function
         self.options = user.options
         self.description = user.description
         self.takes_tensors = user.takes_tensors
+        # The structures of its arguments and results.
         self.inputs = inputs
         self.outputs = outputs
+        # Maps the inputs' specs to the results' specs; None if none is declared.
         self.shape_function = shape_function
+        # The inputs that only `shape_function` uses; a compiled program does not pass them.
         self.shape_only = frozenset(shape_only)
+        # "auto", "custom_call" or "partition", as requested when the op was created.
         self.route = route
+        # The batches that a call covers, outermost first; empty for a call for one element.
         self.levels = levels
+        # For each result the input of the same shape, if every result has one; else None.
         self.like: Sequence[int] | None = None
+        # The specs of the results that are known in tracing.
         self.static_specs: list[structures.Spec] = [
             tf.TensorSpec(None, dtype) for dtype in outputs.dtypes
         ]
+        # The specs that plain graphs use, and so must hold in them. They say no more than stock
+        # TensorFlow does, apart from declarations by hostcall.
         self.plain_specs = self.static_specs
+        # For each result, whether the shape function may know more when XLA compiles than in
+        # tracing.
         self.pending = [shape_function is not None] * len(outputs.dtypes)
+        # For each result, the shape that its consumers demand; empty before the graph has been
+        # traced.
         self.consumer_shapes: Sequence[tf.TensorShape] = ()
+        # For each result, the number of elements that its consumers demand, or None.
         self.element_counts: Sequence[int | None] = ()
+        # For messages, the ops that determine a shape which nothing declares.
         self.shape_reasons: Sequence[str] = ()
+        # The data of the saved graph that it comes from; None if it was traced here.
         self.saved: Any = None
-        self.title = ""
+        self.title = ""  # the name in messages: the op's token, `pyfunc_N`
+        # A weak reference to the op, where it is in a graph.
         self.op: weakref.ref[Any] | None = None
         self._targets: dict[tuple[Any, ...], tuple[Any, int]] = {}
         self._host_op_entries: dict[Any, Any] = {}
+        # The shapes that calls have returned, where a function is partitioned because nothing
+        # declares them; else None.
         self.seen_shapes: SeenShapes | None = None
 
     def target_id(self, recording: Recording, free: ShapeAgnosticResults = _NONE_FREE) -> int:
@@ -325,14 +321,6 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
     A differentiable function has one hidden result: the handle of the call's tape residual, or 0
     where none is kept. The handle ties a gradient call to its forward call, in every iteration,
     thread and step.
-
-    Attributes:
-      differentiable: whether the op has the hidden result.
-      pure: whether the gradient runs the function again instead, so that no residual is kept.
-      root: the spec of the user's function; differs from this spec if this is a derivative.
-      order: 0, or the order of the derivative.
-      orders_wanted: the highest derivative that a graph or a tape can ask for; valid on the root.
-      gradient_wanted: whether the derivative of this spec's own calls can be asked for.
     """
 
     # TensorFlow's own gradient sets this; it finds the latest call of an op by the op's token.
@@ -353,11 +341,15 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         CallbackSpec.__init__(
             self, user, inputs, outputs, shape_function, shape_only, route, levels
         )
-        self.differentiable = differentiable
+        self.differentiable = differentiable  # whether the op has the hidden result
+        # Whether the gradient runs the function again instead, so that no residual is kept.
         self.pure = pure
+        # The spec of the user's function; differs from this spec if this is a derivative.
         self.root = self
-        self.order = 0
+        self.order = 0  # 0, or the order of the derivative
+        # The highest derivative that a graph or a tape can ask for; valid on the root.
         self.orders_wanted = 0
+        # Whether the derivative of this spec's own calls can be asked for.
         self.gradient_wanted = False
         self._call = autograph.called_unconverted(user.function)
         self._arrays = [structures.array_dtype(dtype) for dtype in self.outputs.dtypes]

@@ -199,21 +199,13 @@ _modules: weakref.WeakValueDictionary[bytes, Module] = weakref.WeakValueDictiona
 
 @dataclasses.dataclass(eq=False)
 class Module:
-    """A program in a graph. The graph owns it, and with it the targets of its host calls.
+    """A program in a graph. The graph owns it, and with it the targets of its host calls."""
 
-    Attributes:
-      kind: the name of the API that the user has called to make it.
-      name: the name of the function that it was made from.
-      defined_at: `file:line` of that function, or "".
-      targets: the objects that the runtime calls for its callbacks.
-      has_token: whether it has side effects that happen in program order.
-    """
-
-    kind: str
-    name: str
-    defined_at: str
-    targets: Sequence[Target]
-    has_token: bool
+    kind: str  # the name of the API that the user has called to make it
+    name: str  # the name of the function that it was made from
+    defined_at: str  # `file:line` of that function, or ""
+    targets: Sequence[Target]  # the objects that the runtime calls for its callbacks
+    has_token: bool  # whether it has side effects that happen in program order
 
     def __post_init__(self) -> None:
         self._key = str(next(_keys)).encode()

@@ -101,10 +101,7 @@ def declared_shape_function(
 
 
 def make_shape_function(
-    options: Options,
-    function: Callable[..., Any],
-    inputs: Inputs,
-    outputs: Outputs,
+    options: Options, function: Callable[..., Any], inputs: Inputs, outputs: Outputs
 ) -> ShapeFunction:
     """Make the shape function of a declaration."""
     traced: dict[tuple[Any, ...], list[Spec | None]] = {}

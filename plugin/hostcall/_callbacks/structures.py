@@ -120,25 +120,20 @@ Leaf: TypeAlias = tf.DType | tf.TypeSpec | BoundedSpec
 
 
 class Inputs:
-    """The arguments of one call.
-
-    Attributes:
-      count: the number of arguments.
-      size: the number of the op's inputs.
-      flat: the tensors, in the order of the op's inputs; empty once an op has them.
-      structure: the arguments with None for each tensor, and the TypeSpecs of composite tensors.
-      composite: whether an argument contains a composite tensor.
-      nested: whether an argument is a composite tensor, or a structure of tensors.
-    """
+    """The arguments of one call."""
 
     def __init__(self, arguments: list[Any], expand_composites: bool) -> None:
         self._expand = expand_composites
-        self.count = len(arguments)
+        self.count = len(arguments)  # the number of arguments
+        # The tensors, in the order of the op's inputs; empty once an op has them.
         self.flat: list[Any] = nest.flatten(arguments, expand_composites=expand_composites)
-        self.size = len(self.flat)
+        self.size = len(self.flat)  # the number of the op's inputs
         # The structure holds types, so that it does not keep a graph's tensors alive.
+        # The arguments with None for each tensor, and the TypeSpecs of composite tensors.
         self.structure = nest.map_structure(_type_of, arguments)
+        # Whether an argument contains a composite tensor.
         self.composite = any(map(_is_composite, nest.flatten(self.structure)))
+        # Whether an argument is a composite tensor, or a structure of tensors.
         self.nested = (
             self.composite or self.size != self.count or any(map(nest.is_nested, self.structure))
         )
@@ -242,24 +237,16 @@ def pack_list(argument: object) -> Any:
 
 
 class Outputs:
-    """The results of one call.
-
-    Attributes:
-      structure: the types in their structure, as the user wrote them.
-      alone: whether it is a single result, and no structure.
-      composite: whether a result is a composite tensor.
-      trivial: whether the function's return values are the op's outputs without a conversion.
-      dtypes: the dtypes of the op's outputs, a list.
-      specs: for each output the TensorSpec or BoundedSpec that `Tout` holds, or None.
-      strict: whether a function must return the exact number of values, and the call returns a
-        tuple for a tuple, as for `hostcall.callback`.
-    """
+    """The results of one call."""
 
     def __init__(self, structure: object, strict: bool = False) -> None:
+        # Whether a function must return the exact number of values, and the call returns a tuple
+        # for a tuple, as for `hostcall.callback`.
         self.strict = strict
         # TensorFlow's script ops return a list for a tuple of dtypes.
         self._sequence: Any = tuple if strict and isinstance(structure, tuple) else list
-        self.structure = structure
+        self.structure = structure  # the types in their structure, as the user wrote them
+        # Whether it is a single result, and no structure.
         self.alone = not isinstance(structure, list | tuple | dict)
         self._leaves = [_as_leaf(leaf) for leaf in _flatten_types(structure)]
         self._plain = self.alone or (
@@ -268,9 +255,13 @@ class Outputs:
             and not any(nest.is_nested(item) for item in structure)
         )
         components = [_components(leaf) for leaf in self._leaves]
+        # Whether a result is a composite tensor.
         self.composite = any(_is_composite(leaf) for leaf in self._leaves)
+        # Whether the function's return values are the op's outputs without a conversion.
         self.trivial = self._plain and not self.composite
+        # The dtypes of the op's outputs, a list.
         self.dtypes: list[tf.DType] = [dtype for parts in components for dtype, _ in parts]
+        # For each output the TensorSpec or BoundedSpec that `Tout` holds, or None.
         self.specs: list[Spec | None] = [spec for parts in components for _, spec in parts]
 
     @property

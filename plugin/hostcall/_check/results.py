@@ -24,19 +24,12 @@ _COUNT, _DTYPE, _SHAPE, _RULE = "count", "dtype", "shape", "rule"
 
 @dataclasses.dataclass(frozen=True)
 class _Problem:
-    """A difference between results and their declaration.
+    """A difference between results and their declaration."""
 
-    Attributes:
-      kind: _COUNT, _DTYPE, _SHAPE, or _RULE for a shape function that fails.
-      what: a description in words.
-      index: the index of the result.
-      returns_nothing: whether the result is None.
-    """
-
-    kind: str
-    what: str
-    index: int = 0
-    returns_nothing: bool = False
+    kind: str  # _COUNT, _DTYPE, _SHAPE, or _RULE for a shape function that fails
+    what: str  # a description in words
+    index: int = 0  # the index of the result
+    returns_nothing: bool = False  # whether the result is None
 
 
 def _problem_of(subject: Subject, tried: Tried) -> _Problem | None:

@@ -157,8 +157,7 @@ def aliasing(trial: Trial) -> Iterator[Outcome]:
     subject = trial.subject
     skip_if(not subject.outputs.dtypes, "it has no results")
     skip_if(
-        subject.options.shares_memory,
-        "results of functions that borrow arrays are copied at once",
+        subject.options.shares_memory, "results of functions that borrow arrays are copied at once"
     )
     before = trial.first_results
     _ = trial.again

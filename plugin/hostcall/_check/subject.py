@@ -22,12 +22,7 @@ from hostcall._functions.callback import Callback
 from hostcall._functions.declarations import declaration_of
 from hostcall._functions.native_code import Native
 from hostcall._functions.options import Options, check_callback, check_function
-from hostcall._functions.user_function import (
-    CALLBACK,
-    NUMPY_FUNCTION,
-    PY_FUNCTION,
-    UserFunction,
-)
+from hostcall._functions.user_function import CALLBACK, NUMPY_FUNCTION, PY_FUNCTION, UserFunction
 from hostcall._tf import eager_execution, tensor_structures, token_registry
 from hostcall_runtime import _device_arrays, prepared
 
@@ -63,23 +58,14 @@ class UnsizedError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Called:
-    """The outcome of one call.
+    """The outcome of one call."""
 
-    Attributes:
-      error: the exception of the function, or None.
-      returned: the value that it has returned.
-      outs: the arrays for its results, with `out=True`.
-      kept: whether a reference is left to an array that the function was lent.
-      wrong_out: whether the function has returned a value that is not `out`.
-      arguments: the arrays or tensors that it was called with, flat.
-    """
-
-    error: Exception | None = None
-    returned: Any = None
-    outs: tuple[np.ndarray, ...] = ()
-    kept: bool = False
-    wrong_out: bool = False
-    arguments: tuple[Any, ...] = ()
+    error: Exception | None = None  # the exception of the function, or None
+    returned: Any = None  # the value that it has returned
+    outs: tuple[np.ndarray, ...] = ()  # the arrays for its results, with `out=True`
+    kept: bool = False  # whether a reference is left to an array that the function was lent
+    wrong_out: bool = False  # whether the function has returned a value that is not `out`
+    arguments: tuple[Any, ...] = ()  # the arrays or tensors that it was called with, flat
 
     @property
     def raised(self) -> str:

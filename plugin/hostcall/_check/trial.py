@@ -43,20 +43,14 @@ class Tried:
 
 
 class Trial:
-    """The calls of one run.
-
-    Attributes:
-      subject: the subject of the check.
-      repeats_effects: whether a function with side effects is called as often as a pure one.
-      seconds: the time that the first call took.
-      check: the name of the check that is being made.
-    """
+    """The calls of one run."""
 
     def __init__(self, subject: Subject, repeats_effects: bool) -> None:
-        self.subject = subject
+        self.subject = subject  # the subject of the check
+        # Whether a function with side effects is called as often as a pure one.
         self.repeats_effects = repeats_effects
-        self.seconds = 0.0
-        self.check = ""
+        self.seconds = 0.0  # the time that the first call took
+        self.check = ""  # the name of the check that is being made
 
     def finding(self, what: str, cause: str, line: str) -> Finding:
         """Return a finding of this check."""
@@ -174,10 +168,7 @@ def differing(
 
 
 def differences(
-    some: list[np.ndarray],
-    others: list[np.ndarray],
-    between: str,
-    rounding: float | None = None,
+    some: list[np.ndarray], others: list[np.ndarray], between: str, rounding: float | None = None
 ) -> list[str]:
     """Return the values of each result that differs as text, with words between them."""
     return [

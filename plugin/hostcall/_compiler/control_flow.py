@@ -123,11 +123,7 @@ def _without_results(body: FunctionDef, numbers: set[int], name: str) -> Any:
 
 
 def _body(
-    body: FunctionDef,
-    iteration: FunctionDef,
-    same: set[int],
-    condition: FunctionDef,
-    name: str,
+    body: FunctionDef, iteration: FunctionDef, same: set[int], condition: FunctionDef, name: str
 ) -> Any:
     """Return a body that also computes the condition for the next iteration.
 

@@ -117,17 +117,11 @@ def name_control_outputs(function: FunctionDef, edit: Callable[[str], str] = str
 
 
 class Part(NamedTuple):
-    """Nodes of a function in a FunctionDef of their own, which has neither name nor results yet.
+    """Nodes of a function in a FunctionDef of their own, which has neither name nor results yet."""
 
-    Attributes:
-      function: the FunctionDef.
-      taken: the values from outside, in the order of its arguments.
-      controls: the control inputs from outside.
-    """
-
-    function: FunctionDef
-    taken: list[str]
-    controls: list[str]
+    function: FunctionDef  # the FunctionDef
+    taken: list[str]  # the values from outside, in the order of its arguments
+    controls: list[str]  # the control inputs from outside
 
 
 def part_of(nodes: Sequence[NodeDef], constants: Mapping[str, NodeDef], types: defs.Types) -> Part:

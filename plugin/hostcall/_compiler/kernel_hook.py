@@ -52,23 +52,16 @@ def limited(work: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 class RewrittenFunction(NamedTuple):
-    """The replacement of a must-compile function. C++ reads the fields by these names.
+    """The replacement of a must-compile function. C++ reads the fields by these names."""
 
-    Attributes:
-      library: a serialized FunctionDefLibrary with the new functions.
-      name: the name of the replacement, which is the function itself if nothing changes.
-      partitioned: whether it runs on the host and calls compiled clusters.
-      regions: the names of the functions of its regions, in the order of their indices.
-      added: whether this rewrite has added all new functions to the eager context.
-      sizes_vary: whether its arguments have sizes found at run time, so that XLA should not compile
-        it for each of them.
-    """
-
-    library: bytes
-    name: str
-    partitioned: bool
+    library: bytes  # a serialized FunctionDefLibrary with the new functions
+    name: str  # the name of the replacement, which is the function itself if nothing changes
+    partitioned: bool  # whether it runs on the host and calls compiled clusters
+    # The names of the functions of its regions, in the order of their indices.
     regions: list[str] = []  # noqa: RUF012 - a field that is never changed
-    added: bool = False
+    added: bool = False  # whether this rewrite has added all new functions to the eager context
+    # Whether its arguments have sizes found at run time, so that XLA should not compile it for each
+    # of them.
     sizes_vary: bool = False
 
 

@@ -21,20 +21,15 @@ HOST_DTYPES = frozenset({tf.string.as_datatype_enum, tf.variant.as_datatype_enum
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """The route of a script op.
+    """The route of a script op."""
 
-    Attributes:
-      route: "custom_call" or "partition".
-      reason: the reason for the route, in words for the user.
-      wants_shape: whether it is partitioned because the shape of a result is not known.
-      is_bounded: whether it is partitioned because of an op that a result of bounded size reaches.
-      fits_region: whether it is partitioned for its strings alone, so that a region can hold it.
-    """
-
-    route: str
-    reason: str
+    route: str  # "custom_call" or "partition"
+    reason: str  # the reason for the route, in words for the user
+    # Whether it is partitioned because the shape of a result is not known.
     wants_shape: bool = False
+    # Whether it is partitioned because of an op that a result of bounded size reaches.
     is_bounded: bool = False
+    # Whether it is partitioned for its strings alone, so that a region can hold it.
     fits_region: bool = False
 
 

@@ -225,10 +225,7 @@ _ZERO_POINT = WrongKernel(
     "XLA rounds the zero point down where it lies halfway, and gives NaN for an empty range",
     _always,
 )
-_PRECISION = WrongKernel(
-    "XLA stops at the precision of float32",
-    _is(tf.float64, tf.complex128),
-)
+_PRECISION = WrongKernel("XLA stops at the precision of float32", _is(tf.float64, tf.complex128))
 
 WRONG_KERNELS: dict[str, tuple[WrongKernel, ...]] = {
     "Abs": (

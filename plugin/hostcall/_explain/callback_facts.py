@@ -57,14 +57,10 @@ class Body:
 
 
 class Bodies:
-    """The functions of a library.
-
-    Attributes:
-      functions: the FunctionDefs by name.
-    """
+    """The functions of a library."""
 
     def __init__(self, library: FunctionDefLibrary) -> None:
-        self.functions = defs.by_name(library)
+        self.functions = defs.by_name(library)  # the FunctionDefs by name
         self._bodies: dict[str, Body] = {}
 
     def __getitem__(self, name: str) -> Body:

@@ -28,16 +28,12 @@ _Item = str | tuple[str, str, int]
 
 @dataclasses.dataclass
 class Layout:
-    """The positions of boxes and edges.
+    """The positions of boxes and edges."""
 
-    Attributes:
-      corners: the upper left corner of each box.
-      paths: for each edge the points that it goes through.
-      width, height: the size of the whole.
-    """
-
-    corners: dict[str, tuple[float, float]]
+    corners: dict[str, tuple[float, float]]  # the upper left corner of each box
+    # For each edge the points that it goes through.
     paths: dict[tuple[str, str], list[tuple[float, float]]]
+    # The size of the whole.
     width: float
     height: float
 

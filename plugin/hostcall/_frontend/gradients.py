@@ -80,13 +80,7 @@ def check_gradients(
 
 
 class DerivedSpec(EagerSpec):
-    """The gradient of a function.
-
-    Attributes:
-      parent: the spec of the function.
-      targets: the outputs that have an upstream gradient.
-      sources: the inputs that have a gradient.
-    """
+    """The gradient of a function."""
 
     def __init__(
         self,
@@ -100,9 +94,9 @@ class DerivedSpec(EagerSpec):
         shape_only: Sequence[int] = (),
         executor: Any = None,
     ) -> None:
-        self.parent = parent
-        self.targets = list(targets)
-        self.sources = list(sources)
+        self.parent = parent  # the spec of the function
+        self.targets = list(targets)  # the outputs that have an upstream gradient
+        self.sources = list(sources)  # the inputs that have a gradient
         outputs = Outputs([spec.dtype for spec in specs])
         given = Inputs(list(inputs), False)
         user = UserFunction(

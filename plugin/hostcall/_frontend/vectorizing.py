@@ -21,13 +21,7 @@ from hostcall._frontend.gradients import (
     recomputing,
 )
 from hostcall._functions.options import BROADCAST_ALL, MAP, OF_BATCHES
-from hostcall._tf import (
-    autograph,
-    eager_execution,
-    op_kinds,
-    parallel_for,
-    script_op_graphs,
-)
+from hostcall._tf import autograph, eager_execution, op_kinds, parallel_for, script_op_graphs
 from hostcall._tf.parallel_for import Converted, MappedOp
 from hostcall._tf.types import Operation
 
@@ -316,10 +310,6 @@ class GradientOfBatch(GradientSpec):
 
     The forward call covered all elements, with one handle, or there was a call with a handle for
     each element. The handles lead to the tape residuals.
-
-    Attributes:
-      axes: for each source, the number of batches that are first axes of its tensor.
-      handle_axes: the number of batches that are axes of the handle; they are the outermost ones.
     """
 
     def __init__(
@@ -334,7 +324,9 @@ class GradientOfBatch(GradientSpec):
         specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in inputs]
         super().__init__(of.parent, inputs, of.targets, of.sources, specs[first:])
         self.levels = tuple(levels)
+        # For each source, the number of batches that are first axes of its tensor.
         self.axes = list(axes)
+        # The number of batches that are axes of the handle; they are the outermost ones.
         self.handle_axes = handle_axes
         self.gradient_wanted = of.gradient_wanted
         self.like = None

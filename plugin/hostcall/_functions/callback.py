@@ -41,20 +41,16 @@ _OF_GRADIENTS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Arguments:
-    """The arguments of one call.
+    """The arguments of one call."""
 
-    Attributes:
-      inputs: the inputs of the op: positional arguments first, then tensors passed by keyword.
-      names: the keywords by which the function gets the last inputs.
-      moved: the names of the inputs before these that the user passed by keyword.
-      fixed: the keyword arguments that hold no tensor.
-      defaults: the function's defaults for parameters that are not passed.
-    """
-
+    # The inputs of the op: positional arguments first, then tensors passed by keyword.
     inputs: tuple[Any, ...]
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # the keywords by which the function gets the last inputs
+    # The keyword arguments that hold no tensor.
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # The function's defaults for parameters that are not passed.
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # The names of the inputs before these that the user passed by keyword.
     moved: tuple[str, ...] = ()
 
     def of_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -416,11 +412,7 @@ def callback(
 
 
 def mapped(
-    fn: Callable[..., Any],
-    *,
-    executor: object = None,
-    in_axes: Any = 0,
-    chunks: int | None = None,
+    fn: Callable[..., Any], *, executor: object = None, in_axes: Any = 0, chunks: int | None = None
 ) -> Any:
     """Divide the calls of a function among the workers of an executor.
 

@@ -10,13 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, Unpack, overload
 
 from hostcall._functions.native_code import Native, check_declared
-from hostcall._functions.options import (
-    DeclareOptions,
-    Options,
-    check_function,
-    options_of,
-    takes,
-)
+from hostcall._functions.options import DeclareOptions, Options, check_function, options_of, takes
 
 F = TypeVar("F", bound=Callable[..., Any])
 

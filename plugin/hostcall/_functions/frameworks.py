@@ -20,18 +20,15 @@ if TYPE_CHECKING:  # it imports specs, which import this module
 
 @dataclasses.dataclass(frozen=True)
 class Framework:
-    """A framework whose programs call callbacks.
+    """A framework whose programs call callbacks."""
 
-    Attributes:
-      call: calls a callback with the framework's values, and returns its results.
-      check_handler: returns the address of the handler of XLA's FFI in a capsule. It raises a
-        TypeError for another capsule, and a ValueError if the framework's XLA cannot call it.
-      run_handler: runs a program that calls a `Native` with a handler, for input arrays and the
-        arrays of the results. It raises a RuntimeError, or the framework's error for it.
-    """
-
+    # Calls a callback with the framework's values, and returns its results.
     call: Callable[[UserFunction, tuple[Any, ...]], Any]
+    # Returns the address of the handler of XLA's FFI in a capsule. It raises a TypeError for
+    # another capsule, and a ValueError if the framework's XLA cannot call it.
     check_handler: Callable[[object], int]
+    # Runs a program that calls a `Native` with a handler, for input arrays and the arrays of the
+    # results. It raises a RuntimeError, or the framework's error for it.
     run_handler: Callable[[Any, Sequence[Any], Sequence[Any]], None]
 
 
@@ -44,20 +41,14 @@ class Jax(Framework):
 
 @dataclasses.dataclass(frozen=True)
 class TensorFlow(Framework):
-    """TensorFlow's side of hostcall.
+    """TensorFlow's side of hostcall."""
 
-    Attributes:
-      holds: tells whether a value is a tensor, a variable or a composite tensor.
-      is_symbolic: tells whether a value is a tensor of a graph.
-      is_building: tells whether a graph is being built on this thread.
-      as_tensors: converts the arrays of a structure to tensors.
-      shape, dtype, spec: `tf.TensorShape`, `tf.as_dtype` and `tf.TensorSpec`.
-    """
-
+    # Tells whether a value is a tensor, a variable or a composite tensor.
     holds: Callable[[object], bool]
-    is_symbolic: Callable[[object], bool]
-    is_building: Callable[[], bool]
-    as_tensors: Callable[[object], Any]
+    is_symbolic: Callable[[object], bool]  # tells whether a value is a tensor of a graph
+    is_building: Callable[[], bool]  # tells whether a graph is being built on this thread
+    as_tensors: Callable[[object], Any]  # converts the arrays of a structure to tensors
+    # `tf.TensorShape`, `tf.as_dtype` and `tf.TensorSpec`.
     shape: Callable[[object], Any]
     dtype: Callable[[object], Any]
     spec: Callable[[object, object], Any]

@@ -25,21 +25,16 @@ TARGET = "hostcall_native"
 
 
 class NativeEntry:
-    """An entry of the runtime's table, which lives as long as this object.
-
-    Attributes:
-      origin: the object that made it and can describe the code, or None.
-      site: the description of the call for recordings and replays.
-      callback_id: the id by which programs find the code.
-    """
+    """An entry of the runtime's table, which lives as long as this object."""
 
     def __init__(
         self, native: Native, label: str, site: _interception.Site, origin: Any = None
     ) -> None:
-        self.origin = origin
-        self.site = site
+        self.origin = origin  # the object that made it and can describe the code, or None
+        self.site = site  # the description of the call for recordings and replays
         self._owner = native.owner
         wanted = _registry.wanted_id(site.name, site.description, site.node)
+        # The id by which programs find the code.
         self.callback_id = native.code.register(label, wanted)
         _interception.know(self)
 
@@ -82,21 +77,15 @@ class Pointer:
 
 @dataclasses.dataclass(frozen=True)
 class CFunction:
-    """A C function and its signature.
+    """A C function and its signature."""
 
-    Attributes:
-      name: the function's name, for messages.
-      address: the address of its code.
-      pointers: its first arguments: pointers to the inputs, then to the results.
-      sizes: the number of 64-bit integers that follow: none, or one per dimension of each input.
-      returns_status: True if it returns an int32, False if it returns nothing.
-    """
-
-    name: str
-    address: int
+    name: str  # the function's name, for messages
+    address: int  # the address of its code
+    # Its first arguments: pointers to the inputs, then to the results.
     pointers: tuple[Pointer, ...]
+    # The number of 64-bit integers that follow: none, or one per dimension of each input.
     sizes: int
-    returns_status: bool
+    returns_status: bool  # True if it returns an int32, False if it returns nothing
 
     def complaint(self, inputs: Sequence[ArraySpec], results: Sequence[ArraySpec]) -> str:
         """Return the reason why it cannot be called for these static shapes, or ""."""
@@ -303,24 +292,16 @@ _TEXT = 0
 
 
 class FfiHandler:
-    """A handler of XLA's typed FFI, for the stage of execution.
-
-    Attributes:
-      name: its name in messages.
-      capsule: the capsule that holds it.
-      address: the address of its code.
-      values: its FFI attributes: NumPy scalars and strings.
-      programs: a framework's programs that call it.
-    """
+    """A handler of XLA's typed FFI, for the stage of execution."""
 
     def __init__(
         self, name: str, capsule: object, address: int, values: Mapping[str, np.generic | str]
     ) -> None:
-        self.name = name
-        self.capsule = capsule
-        self.address = address
-        self.values = values
-        self.programs: dict[Any, Any] = {}
+        self.name = name  # its name in messages
+        self.capsule = capsule  # the capsule that holds it
+        self.address = address  # the address of its code
+        self.values = values  # its FFI attributes: NumPy scalars and strings
+        self.programs: dict[Any, Any] = {}  # a framework's programs that call it
 
     @property
     def attributes(self) -> list[tuple[str, int, bytes]]:

@@ -320,10 +320,6 @@ class Options:
     A field is an option of `hostcall.declare`, and has its documentation. The signatures and
     docstrings of the public functions, the records in saved graphs, and the table by which the
     serving library reads these are made from the fields.
-
-    Attributes:
-      table: the kept results, or None.
-      line: the calls with `wait=False`, or None where programs wait.
     """
 
     result: Any = _option(
@@ -366,8 +362,7 @@ class Options:
         saved=True,
     )
     route: str | None = _option(
-        None,
-        "how compiled functions call it, as for `hostcall.configure`, which decides for None.",
+        None, "how compiled functions call it, as for `hostcall.configure`, which decides for None."
     )
     borrow: bool = _option(
         False,
@@ -506,7 +501,9 @@ class Options:
         early, as in `hostcall.declare`.
         """,
     )
+    # The kept results, or None.
     table: memoization.Table | None = dataclasses.field(init=False, repr=False, default=None)
+    # The calls with `wait=False`, or None where programs wait.
     line: _fire_and_forget.Line | None = dataclasses.field(
         init=False, compare=False, repr=False, default=None
     )

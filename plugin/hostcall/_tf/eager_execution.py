@@ -43,12 +43,7 @@ def own_custom_gradient(op: Operation) -> None:
 # stop them, and tell whether there are none. All are in C, so no signal handler runs in them.
 has_no_tapes = features.has_no_tapes
 tapes_are_stopped = features.tapes_are_stopped
-recording_functions = (
-    tapes_are_stopped,
-    features.restart_tapes,
-    features.stop_tapes,
-    has_no_tapes,
-)
+recording_functions = (tapes_are_stopped, features.restart_tapes, features.stop_tapes, has_no_tapes)
 
 
 def gradient_is_overridden() -> bool:

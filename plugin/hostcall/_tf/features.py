@@ -93,8 +93,7 @@ GRADIENTS = Feature(
     "a gradient through a py_function raises an error.",
 )
 NESTED_GRADIENTS = Feature(
-    "nested gradients of py_functions",
-    "py_functions have first derivatives and no higher ones.",
+    "nested gradients of py_functions", "py_functions have first derivatives and no higher ones."
 )
 QUICK_GRADIENTS = Feature(
     "the short way of the gradients of py_functions",
@@ -109,8 +108,7 @@ EXCEPTIONS = Feature(
     "hostcall.last_error finds the exceptions of the latest 16 failures and no older ones.",
 )
 INTERRUPTS = Feature(
-    "Ctrl-C in callbacks",
-    "it raises an error of TensorFlow's instead of KeyboardInterrupt.",
+    "Ctrl-C in callbacks", "it raises an error of TensorFlow's instead of KeyboardInterrupt."
 )
 SAVED_MODELS = Feature(
     "SavedModels whose Python functions other processes find",
@@ -135,16 +133,14 @@ REMOVED_FUNCTIONS = Feature(
     "they stay in memory until the process ends.",
 )
 CUSTOM_GRADIENTS = Feature(
-    "the end of custom gradients",
-    "they stay in memory until the process ends.",
+    "the end of custom gradients", "they stay in memory until the process ends."
 )
 VECTORIZING = Feature(
     "script ops in tf.vectorized_map and in jacobians",
     "TensorFlow calls them in loops of its own, once more than there are elements.",
 )
 TRACEBACKS = Feature(
-    "tracebacks without lines of hostcall's",
-    "tracebacks show some lines of hostcall, too.",
+    "tracebacks without lines of hostcall's", "tracebacks show some lines of hostcall, too."
 )
 LOCATIONS = Feature(
     "locations in code that autograph has converted",
@@ -167,13 +163,9 @@ BOUND_CALLS = Feature(
     "bound functions work, and their calls take as long as those of a ConcreteFunction.",
 )
 REWRITING = Feature(
-    "functions made anew (hostcall.partition_pass)",
-    "hostcall.partition_pass raises an error.",
+    "functions made anew (hostcall.partition_pass)", "hostcall.partition_pass raises an error."
 )
-EXPORTING = Feature(
-    "exported programs (hostcall.export)",
-    "hostcall.export raises an error.",
-)
+EXPORTING = Feature("exported programs (hostcall.export)", "hostcall.export raises an error.")
 SAVED_MODEL_FILES = Feature(
     "SavedModels on the command line",
     "`hostcall explain` and `hostcall rewrite` raise an error; hostcall.explain works.",

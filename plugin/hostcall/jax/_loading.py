@@ -15,15 +15,7 @@ import jax
 from jax._src import config as _config
 
 from hostcall._functions import frameworks
-from hostcall.jax import (
-    _call,
-    _disk_cache,
-    _names,
-    _patches,
-    _primitive,
-    _rules,
-    _values,
-)
+from hostcall.jax import _call, _disk_cache, _names, _patches, _primitive, _rules, _values
 from hostcall_runtime import _fire_and_forget, _patching, _registry, _runs
 
 # The states of the trace itself, and the guard that keeps JAX to one thread: no user settings.

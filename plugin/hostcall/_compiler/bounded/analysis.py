@@ -153,28 +153,23 @@ def _mark(name: str, function: FunctionDef, search: _Search) -> None:
 
 
 class _Search:
-    """A search for bounded sizes in a program. It rewrites ops that XLA gets wrong in other ops.
-
-    Attributes:
-      functions: the functions that the entry reaches, by name.
-      compiled: those of them that XLA may get.
-      blocked: the reasons why ops cannot be in the program.
-      bounded: for other sources, the (result, dimension)s whose size may be bounded.
-      replaced: the functions with rewritten ops.
-    """
+    """A search for bounded sizes in a program. It rewrites ops that XLA gets wrong in other ops."""
 
     def __init__(
         self, library: FunctionDefLibrary, entry: str, is_on_host: Callable[[Any], bool] = _never
     ) -> None:
+        # The functions that the entry reaches, by name.
         self.functions = defs.reachable(library, entry)
+        # Those of them that XLA may get.
         self.compiled = {n: f for n, f in self.functions.items() if not defs.has_frames(f)}
         # Most functions hold none of the ops that the search looks for.
         self._kinds = {n.op for function in self.functions.values() for n in function.node_def}
         self._entry = entry
         self._is_on_host = is_on_host
-        self.blocked: dict[Source, str] = {}
+        self.blocked: dict[Source, str] = {}  # the reasons why ops cannot be in the program
+        # For other sources, the (result, dimension)s whose size may be bounded.
         self.bounded: Mapping[Source, set[tuple[int, int]]] = {}
-        self.replaced: set[str] = set()
+        self.replaced: set[str] = set()  # the functions with rewritten ops
 
     def run(self) -> None:
         if self.has(wrong_kernels.TABLE):

@@ -17,29 +17,22 @@ Source: TypeAlias = tuple[str, str]
 
 
 class UnprovenError(Exception):
-    """The error for an op that is not known to be right with bounded sizes.
-
-    Attributes:
-      sources: the origins of the bounded sizes, besides the op's operands.
-    """
+    """The error for an op that is not known to be right with bounded sizes."""
 
     def __init__(self, text: str, sources: frozenset[Source] = frozenset()) -> None:
         super().__init__(text)
-        self.sources = sources
+        self.sources = sources  # the origins of the bounded sizes, besides the op's operands
 
 
 @dataclasses.dataclass(frozen=True)
 class Symbol:
-    """A size that is known only at run time. Tensors with the same symbol have the same size.
+    """A size that is known only at run time. Tensors with the same symbol have the same size."""
 
-    Attributes:
-      origin: its first place: the path to a node, the number of a result, and a dimension.
-      bound: the largest size, if it is known.
-      factors: the sizes that it is the product of, if it is a product.
-    """
-
+    # Its first place: the path to a node, the number of a result, and a dimension.
     origin: tuple[str, int, int]
+    # The largest size, if it is known.
     bound: int | None = dataclasses.field(default=None, compare=False)
+    # The sizes that it is the product of, if it is a product.
     factors: tuple[int | Symbol, ...] = dataclasses.field(default=(), compare=False)
 
 
@@ -50,21 +43,15 @@ Shape: TypeAlias = tuple[Size, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """The known facts about a value of a program before XLA compiles it.
+    """The known facts about a value of a program before XLA compiles it."""
 
-    Attributes:
-      shape: its sizes; None if not even the rank is known.
-      contents: the elements of a vector or scalar of integers that gives sizes; else None.
-      tainted: whether bounded sizes affect its shape or its elements.
-      sources: the ops that those sizes come from.
-      varies: whether XLA cannot know its elements when it compiles, even if the sizes and the
-        arguments are known: a loop, a variable or Python computes them.
-    """
-
-    shape: Shape | None = None
+    shape: Shape | None = None  # its sizes; None if not even the rank is known
+    # The elements of a vector or scalar of integers that gives sizes; else None.
     contents: Shape | None = None
-    tainted: bool = False
-    sources: frozenset[Source] = frozenset()
+    tainted: bool = False  # whether bounded sizes affect its shape or its elements
+    sources: frozenset[Source] = frozenset()  # the ops that those sizes come from
+    # Whether XLA cannot know its elements when it compiles, even if the sizes and the arguments are
+    # known: a loop, a variable or Python computes them.
     varies: bool = False
 
     @property

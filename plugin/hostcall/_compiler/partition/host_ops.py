@@ -233,21 +233,17 @@ _LOSES_ORDER = (
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """The findings about the nodes of one function.
+    """The findings about the nodes of one function."""
 
-    Attributes:
-      reasons: the nodes that are not compiled, by name, each with the reason.
-      made_up: the nodes and arguments whose values may be made up. For gradients a branch returns
-        values of every branch, and on the host TensorFlow makes up values of any shape for the
-        branches not taken. Only the gradient of a branch not taken uses them. It does not run, but
-        XLA would compile it.
-      data_constants: those in `reasons` that XLA would compile for each value that they get.
-      index_nodes: the nodes that compute these values, and may run on the host or in a cluster.
-    """
-
-    reasons: dict[str, str]
+    reasons: dict[str, str]  # the nodes that are not compiled, by name, each with the reason
+    # The nodes and arguments whose values may be made up. For gradients a branch returns values of
+    # every branch, and on the host TensorFlow makes up values of any shape for the branches not
+    # taken. Only the gradient of a branch not taken uses them. It does not run, but XLA would
+    # compile it.
     made_up: set[str]
+    # Those in `reasons` that XLA would compile for each value that they get.
     data_constants: set[str] = dataclasses.field(default_factory=set)
+    # The nodes that compute these values, and may run on the host or in a cluster.
     index_nodes: set[str] = dataclasses.field(default_factory=set)
 
 
@@ -256,17 +252,11 @@ def _is_in_order(node: NodeDef) -> bool:
 
 
 class Rules(NamedTuple):
-    """The rules by which nodes are for the host, on the device of a function.
+    """The rules by which nodes are for the host, on the device of a function."""
 
-    Attributes:
-      choose: returns the route of a script op.
-      has_kernel: returns whether XLA can compile a node's op.
-      marked: returns whether a node must be on the host in any case.
-    """
-
-    choose: Callable[[Any], Choice]
-    has_kernel: Callable[[Any], bool]
-    marked: Callable[[Any], bool]
+    choose: Callable[[Any], Choice]  # returns the route of a script op
+    has_kernel: Callable[[Any], bool]  # returns whether XLA can compile a node's op
+    marked: Callable[[Any], bool]  # returns whether a node must be on the host in any case
 
 
 class HostOps:

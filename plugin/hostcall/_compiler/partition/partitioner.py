@@ -45,22 +45,15 @@ _VARIANT = tf.variant.as_datatype_enum
 
 @dataclasses.dataclass(frozen=True)
 class PartitionedFunction:
-    """The result of partitioning one function.
+    """The result of partitioning one function."""
 
-    Attributes:
-      name: the function's name before.
-      new_name: the name of the function that replaces it.
-      host_ops: the nodes that stay on the host, with the reason for each.
-      clusters: the names of the other nodes, by the names of their clusters.
-      must_be_on_host: the ops, by their types, that are on the host in their own right.
-      calls_on_host: the loops, branches and calls, by their types, that are on the host.
-    """
-
-    name: str
-    new_name: str
-    host_ops: dict[str, str]
-    clusters: dict[str, list[str]]
+    name: str  # the function's name before
+    new_name: str  # the name of the function that replaces it
+    host_ops: dict[str, str]  # the nodes that stay on the host, with the reason for each
+    clusters: dict[str, list[str]]  # the names of the other nodes, by the names of their clusters
+    # The ops, by their types, that are on the host in their own right.
     must_be_on_host: frozenset[str]
+    # The loops, branches and calls, by their types, that are on the host.
     calls_on_host: frozenset[str]
 
 
