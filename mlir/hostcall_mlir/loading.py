@@ -55,10 +55,8 @@ def register(
     functions: Mapping[str, Function],
     classes: Mapping[str, type],
 ) -> Registered:
-    """Register the callbacks of a program, and write their ids in the place of their names.
-
-    Calls from different lines get different ids, so that an error tells which call failed.
-    """
+    """Register the callbacks of a program, and write their ids in the place of their names."""
+    # Calls from different lines get different ids, so that an error tells which call failed.
     program = next(_programs)
     left = {callback.name: iter(callback.calls) for callback in manifest.callbacks}
     callbacks = {callback.name: callback for callback in manifest.callbacks}

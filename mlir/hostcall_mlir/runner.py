@@ -175,10 +175,8 @@ def _loop(condition: Block, body: Block, operands: list[int], results: list[int]
 
 
 def _branch(index: int, branches: Sequence[Block], results: list[int]) -> Step:
-    """Return the step for a `stablehlo.case`: an index out of range selects the last branch.
-
-    For a `stablehlo.if`, the branch for true is the last one here.
-    """
+    """Return the step for a `stablehlo.case`: an index out of range selects the last branch."""
+    # For a `stablehlo.if`, the branch for true is the last one here.
 
     def run(slots: Slots) -> None:
         selected = int(np.asarray(slots[index]))
@@ -309,11 +307,9 @@ Run = Callable[[Sequence[Any]], list[Any]]
 
 
 def make_plan(module: ir.Module, device: jax.Device, host: jax.Device) -> Run:
-    """Compile each part of a result of `hostcall-partition`, whose calls have callback ids.
-
-    Return the function that runs @main on arrays that are on the device. Host calls run on `host`,
-    one of JAX's CPUs.
-    """
+    """Compile each part of a result of `hostcall-partition`, whose calls have callback ids."""
+    # Return the function that runs @main on arrays that are on the device. Host calls run on
+    # `host`, one of JAX's CPUs.
     functions = traversal.functions(module)
     planner = _Planner(functions, device, host)
     block = planner.block(functions["main"].regions[0].blocks[0])

@@ -51,12 +51,9 @@ or build hostcall for TensorFlow {found}, which needs g++ and takes some minutes
 
 
 def choose(tensorflow: str) -> None:
-    """Let Python find the modules that were built for a TensorFlow, as modules of `hostcall`.
-
-    Raises:
-        ImportError: None were built, or none for this minor version. The message lists the versions
-            that have modules, and the commands that install one of them, or build modules for this.
-    """
+    """Let Python find the modules that were built for a TensorFlow, as modules of `hostcall`."""
+    # If there are none, an ImportError lists the versions that have modules, and the commands that
+    # install one of them, or build modules for this one.
     sets = built_sets()
     if not sets:
         raise ImportError(_NOT_BUILT.format(rebuild=REBUILD), name="hostcall")
@@ -158,30 +155,18 @@ STABLEHLO = "1.13.0"
 
 @dataclass(frozen=True)
 class Versions:
-    """The versions that the extension modules depend on.
-
-    Attributes:
-        tensorflow: TensorFlow's version, such as "2.21.0".
-        ffi_api: Major and minor version of XLA's FFI, or None if TensorFlow brings no header.
-        python: Python's major and minor version, such as "3.11".
-        cxx11_abi: 1 if C++ strings and lists have the layout of C++11, else 0.
-    """
+    """The versions that the extension modules depend on."""
 
     tensorflow: str
-    ffi_api: tuple[int, int] | None
-    python: str
-    cxx11_abi: int
+    ffi_api: tuple[int, int] | None  # of XLA's FFI; None if TensorFlow brings no header
+    python: str  # major and minor version
+    cxx11_abi: int  # 1 if C++ strings and lists have the layout of C++11, else 0
 
 
 def check() -> None:
-    """Choose the extension modules for the TensorFlow here, and check that they can be loaded.
-
-    For a TensorFlow that hostcall was not tested with, it only warns.
-
-    Raises:
-        ImportError: TensorFlow is missing or too old, or hostcall has not been built, or only for
-            other versions. The message lists them and the commands that fix it.
-    """
+    """Choose the extension modules for the TensorFlow here, and check that they can be loaded."""
+    # An ImportError lists the installed versions, and the commands that fix it. For a TensorFlow
+    # that hostcall was not tested with, this only warns.
     installed = found()
     if not _is_at_least(installed.tensorflow, TESTED[0]):
         raise ImportError(_named(_TOO_OLD, installed.tensorflow), name="hostcall")
@@ -225,11 +210,9 @@ def _named(text: str, version: str) -> str:
 
 
 def mismatches(built: Versions, found: Versions) -> list[str]:
-    """Return a line for each version that does not fit that which hostcall was built against.
-
-    TensorFlow's patch version may differ, and so may the minor version of XLA's FFI: it stays
-    compatible with older ones, and hostcall accepts the oldest tested one.
-    """
+    """Return a line for each version that does not fit that which hostcall was built against."""
+    # TensorFlow's patch version may differ, and so may the minor version of XLA's FFI: it stays
+    # compatible with older ones, and hostcall accepts the oldest tested one.
     same_minor = minor(built.tensorflow) == minor(found.tensorflow)
     rows = [
         ("TensorFlow", built.tensorflow, found.tensorflow, same_minor),

@@ -98,11 +98,10 @@ def mark_of(number: int) -> str:
 
 
 def stand_in(exception: BaseException, call: Call) -> BaseException:
-    """Return a substitute for an exception whose text the stock kernel would spoil.
-
-    It has the name of the class, the first line of the message, and the rest as a note: the kernel
-    writes the message twice, and notes once. It derives from the class that the kernel knows.
-    """
+    """Return a substitute for an exception whose text the stock kernel would spoil."""
+    # It has the name of the class, the first line of the message, and the rest as a note: the
+    # kernel writes the message twice, and notes once. It derives from the class that the kernel
+    # knows.
     number = remember(exception)
     text = encodable(text_of(exception, number, call)).rpartition("\n\t [[{{node ")[0]
     first, _, rest = text.partition("\n")
@@ -418,11 +417,9 @@ def _find(number: int, error: BaseException | None = None) -> BaseException | No
 
 
 def for_stock_kernel(exception: BaseException, call: Call) -> BaseException:
-    """Return the exception to raise to the stock kernel: itself with its number in a note.
-
-    If the kernel would spoil the text, it is a substitute. The kernel writes each text twice, so
-    the text would double with each call that an exception passes through.
-    """
+    """Return the exception to raise to the stock kernel: itself with its number in a note."""
+    # If the kernel would spoil the text, it is a substitute. The kernel writes each text twice, so
+    # the text would double with each call that an exception passes through.
     _unmark(exception)
     if can_be_written_twice(exception):
         if note := mark_of(remember(exception)):
@@ -453,10 +450,8 @@ def raises_for_stock_kernel(call: Callable[..., T]) -> Callable[..., T]:
 
 
 def interrupt_behind(text: str) -> BaseException | None:
-    """Return the Ctrl-C that ended a callback, if the text of an error reports one.
-
-    It is forgotten here: raised once more, it holds the frames of the whole program.
-    """
+    """Return the Ctrl-C that ended a callback, if the text of an error reports one."""
+    # It is forgotten here: raised once more, it holds the frames of the whole program.
     marks = MARK.findall(text)
     if marks:
         return _interrupts.pop(int(marks[-1]), None)

@@ -99,26 +99,16 @@ DROP_OLDEST = "drop_oldest"
 
 
 class Line:
-    """The calls of one function, of which `size` may wait.
-
-    Attributes:
-      when_full: `WAIT` or `DROP_OLDEST`, if one more call comes.
-      label: the function, with its file and line.
-      run, errors: how many calls have ended, and failed.
-      dropped: how many will never run.
-      waiting: the calls that have not begun, the oldest first.
-      thread: the id of the thread of this process on which the latest call began, or 0.
-      function: the function that the line keeps alive, if any.
-    """
+    """The calls of one function, of which `size` may wait."""
 
     def __init__(self, size: int, when_full: str) -> None:
         self.size = size
-        self.when_full = when_full
-        self.label = ""
-        self.handed_over = self.run = self.errors = self.dropped = 0
-        self.waiting: dict[Call, None] = {}
-        self.thread = 0
-        self.function: Callable[..., Any] | None = None
+        self.when_full = when_full  # `WAIT` or `DROP_OLDEST`, if one more call comes
+        self.label = ""  # the function, with its file and line
+        self.handed_over = self.run = self.errors = self.dropped = 0  # numbers of calls
+        self.waiting: dict[Call, None] = {}  # those that have not begun, the oldest first
+        self.thread = 0  # that of this process on which the latest call began, or 0
+        self.function: Callable[..., Any] | None = None  # kept alive
         with lock:
             _lines.add(self)
 
@@ -341,11 +331,9 @@ _is_given_up = False
 
 
 def prepare(queue: Queue, provider: Any) -> None:
-    """Let the process make the queue's calls before it ends, while its executor lives.
-
-    Handlers run in the reverse order of their registration. So this one is registered after those
-    of the executor's modules, which the making of the executor imports.
-    """
+    """Let the process make the queue's calls before it ends, while its executor lives."""
+    # Handlers run in the reverse order of their registration. So this one is registered after those
+    # of the executor's modules, which the making of the executor imports.
     global _is_registered
     if queue.is_prepared:
         return

@@ -24,6 +24,10 @@ from hostcall_runtime import _errors, _locks, _runs
 _AUTOGRAPH_SCOPES = re.compile(r"outer_factory\.<locals>\.inner_factory\.<locals>\.|\btf__")
 
 
+Function = Callable[..., Any]
+Given = Mapping[str, Any]
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Site:
     """A place that calls a function."""
@@ -43,13 +47,7 @@ class Site:
 class Interceptor(Protocol):
     """A recorder or replay, which answers calls."""
 
-    def call(
-        self,
-        site: Site,
-        function: Callable[..., Any],
-        args: Sequence[Any],
-        given: Mapping[str, Any],
-    ) -> Any:
+    def call(self, site: Site, function: Function, args: Sequence[Any], given: Given) -> Any:
         """Return the result of a call; `given` has `out` if the function writes its results."""
 
 
@@ -78,10 +76,8 @@ _targets: weakref.WeakSet[Any] = weakref.WeakSet()
 
 @contextlib.contextmanager
 def within_call() -> Iterator[None]:
-    """Mark this thread as running the function of a call, whose own calls are not intercepted.
-
-    They are part of its work: a replay does not run the function, and so does not see them.
-    """
+    """Mark this thread as running the function of a call, whose own calls are not intercepted."""
+    # They are part of its work: a replay does not run the function, and so does not see them.
     before = _nesting.is_within
     _nesting.is_within = True
     try:

@@ -26,10 +26,8 @@ Future: TypeAlias = Any
 
 
 def new_lock() -> threading.RLock:
-    """Return a lock for the life of the process, free in a forked child.
-
-    It is reentrant: Python may collect garbage anywhere, and a user's `__del__` may call back.
-    """
+    """Return a lock for the life of the process, free in a forked child."""
+    # It is reentrant: Python may collect garbage anywhere, and a user's `__del__` may call back.
     lock = threading.RLock()
     os.register_at_fork(
         before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release

@@ -131,17 +131,11 @@ def register(
     identity: Sequence[object] = (),
     **convention: bool,
 ) -> int:
-    """Register a target with the runtime for as long as it lives, and return its callback id.
-
-    Args:
-      target: a Target.
-      name: the name of the callback; a ValueError if a living object has it.
-      takes_tensors: whether its function takes and returns EagerTensors.
-      label: its name in profiles and `hostcall.stats`; `name` if it is left out.
-      identity: what the same callback has in other processes, beside its site: see `wanted_id`.
-      **convention: `borrows`, `takes_out`, `shares_memory`, `on_device` and `concurrent`, as in
-        registry.h; False if left out.
-    """
+    """Register a target with the runtime for as long as it lives, and return its callback id."""
+    # A living object with the `name` is a ValueError. The `label`, the name if left out, is for
+    # profiles and `hostcall.stats`. `identity` is what the same callback has in other processes,
+    # beside its site: see `wanted_id`. `convention` has `borrows`, `takes_out`, `shares_memory`,
+    # `on_device` and `concurrent`, as in registry.h; False if left out.
     allocates = getattr(target, "empty", None) is not None
     site = getattr(target, "site", None)
     wanted = 0 if site is None else wanted_id(site.name, site.description, site.node, *identity)

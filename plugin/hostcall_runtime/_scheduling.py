@@ -153,10 +153,8 @@ class Gate(NamedTuple):
 
 
 def steps_of(before: Sequence[Collection[int]], calls: Collection[int]) -> list[Step]:
-    """Return the steps of a program in an order that its edges allow.
-
-    A call has two: it begins as early as possible, and is waited for as late as possible.
-    """
+    """Return the steps of a program in an order that its edges allow."""
+    # A call has two: it begins as early as possible, and is waited for as late as possible.
     after: list[list[int]] = [[] for _ in before]
     for i, sources in enumerate(before):
         for j in sources:

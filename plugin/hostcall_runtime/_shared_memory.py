@@ -368,11 +368,9 @@ def _run(
     function: Callable[..., Any],
     *args: Any,
 ) -> Any:
-    """Call the function, in the worker.
-
-    `how` has the blocks, the first one for results, and whether to reply with the times. Arguments
-    are packed if large arrays among them are in the blocks.
-    """
+    """Call the function, in the worker."""
+    # `how` has the blocks, the first one for results, and whether to reply with the times.
+    # Arguments are packed if large arrays among them are in the blocks.
     addresses, timed = how
     blocks: list[Block] = []
     lent: list[Lent] = []

@@ -69,8 +69,7 @@ def target_of(op: ir.Operation) -> str | None:
     """Return the target of a custom call, None for other ops."""
     if op.name != "stablehlo.custom_call":
         return None
-    target: str = ir.StringAttr(op.attributes["call_target_name"]).value
-    return target
+    return str(ir.StringAttr(op.attributes["call_target_name"]).value)
 
 
 def is_host_call(op: ir.Operation) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from types import TracebackType
 from typing import NamedTuple
 
 from jaxlib.mlir import ir
@@ -67,12 +66,7 @@ class Collector:
         self._handler = self._context.attach_diagnostic_handler(collect)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._handler.detach()
         self._context.emit_error_diagnostics = self._before
 

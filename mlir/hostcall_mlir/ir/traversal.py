@@ -136,14 +136,12 @@ def callee_of(op: ir.Operation) -> str | None:
     """Return the name of the function that a func.call calls, None for other ops."""
     if op.name != "func.call":
         return None
-    name: str = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-    return name
+    return str(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
 
 
 def name_of(function: ir.Operation) -> str:
     """Return the name of a function."""
-    name: str = ir.StringAttr(function.attributes["sym_name"]).value
-    return name
+    return str(ir.StringAttr(function.attributes["sym_name"]).value)
 
 
 def type_of(function: ir.Operation) -> ir.FunctionType:

@@ -15,13 +15,11 @@ Options = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass over a module: `run` changes it, and raises Failure once it has reported the errors.
-
-    After a failure the module must not be used. Summary and options are for `hostcall-opt --help`.
-    """
+    """A pass over a module; summary and options are for `hostcall-opt --help`."""
 
     name: str
     summary: str
+    # Changes the module. Raises Failure once it has reported the errors; it is then not usable.
     run: Callable[[ir.Module, Options], None]
     options: Mapping[str, str] = field(default_factory=dict)
 

@@ -17,11 +17,9 @@ _MOST_OPS = 500_000
 
 
 def inline_host_callers(module: ir.Module, entry: ir.Operation, of: str) -> None:
-    """Inline into `entry` each function that makes host calls, directly or not.
-
-    Private functions that only inlined functions called are erased, and `entry` stays. Errors name
-    the pass `of`.
-    """
+    """Inline into `entry` each function that makes host calls, directly or not."""
+    # Private functions that only inlined functions called are erased, and `entry` stays. Errors
+    # name the pass `of`.
     functions = traversal.functions(module)
     bodies = {name: custom_calls.walk(op)[1:] for name, op in functions.items()}
     direct = [name for name, ops in bodies.items() if any(map(custom_calls.is_host_call, ops))]

@@ -14,12 +14,10 @@ from hostcall_mlir.passes import Options, Pass, callbacks, check, overlap, parti
 
 
 def _merge_equal(module: ir.Module, _options: Options) -> None:
-    """Share equal pure calls.
-
-    The later of two calls goes where the earlier one has run for sure: in the same block, or in a
-    region of an op behind it. MLIR's `cse` shares what is between the calls and leaves all custom
-    calls alone, so `cse,hostcall-cse-pure,cse,hostcall-cse-pure` shares more.
-    """
+    """Share equal pure calls."""
+    # The later of two calls goes where the earlier one has run for sure: in the same block, or in a
+    # region of an op behind it. MLIR's `cse` shares what is between the calls and leaves all custom
+    # calls alone, so `cse,hostcall-cse-pure,cse,hostcall-cse-pure` shares more.
     calls: dict[Hashable, ir.Operation] = {}
     for op in custom_calls.host_calls(module):
         if custom_calls.has_side_effect(op):
@@ -48,10 +46,8 @@ def _blocks_around(op: ir.Operation) -> Iterator[ir.Block]:
 
 
 def _drop_unused(module: ir.Module, _options: Options) -> None:
-    """Drop unused pure calls, with what was computed for them alone; MLIR keeps all custom calls.
-
-    A call of a function that makes only such calls is one, too.
-    """
+    """Drop unused pure calls, and what was computed for them alone; MLIR keeps all custom calls."""
+    # A call of a function that makes only such calls is one, too.
     traversal.drop_unused(module)
 
 
@@ -109,8 +105,7 @@ def transform(text: str | bytes, pipeline: str, *, source: str = "<string>") -> 
             run(module, pipeline)
         except (Failure, ir.MLIRError) as error:
             raise PassError(collector.show(source)) from error
-    asm: str = module.operation.get_asm(enable_debug_info=True)
-    return asm
+    return str(module.operation.get_asm(enable_debug_info=True))
 
 
 def read(text: str | bytes, context: ir.Context, collector: Collector) -> ir.Module:

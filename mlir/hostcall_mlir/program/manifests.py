@@ -68,15 +68,12 @@ class Input(_Record, frozen=True):
 
 
 class Output(_Record, frozen=True):
-    """A result of @main: a result of the user's function, a variable's new value, or a true size.
-
-    The name is that of the variable. A size is that of the dimension `dim` of output `of`.
-    """
+    """A result of @main: that of the user's function, a variable's new value, or a true size."""
 
     kind: Literal["result", "variable", "size"]
-    name: str
+    name: str  # of the variable
     spec: Spec
-    of: int | None = None
+    of: int | None = None  # the output whose size it is, in the dimension `dim`
     dim: int | None = None
 
 
@@ -111,10 +108,7 @@ class Callback(_Record, frozen=True):
 
 
 class Manifest(_Record, frozen=True):
-    """The facts that `load` needs about a program, beside its code.
-
-    `program` and `variables` are filled in when the program is saved.
-    """
+    """The facts that `load` needs about a program, beside its code."""
 
     made_by: dict[str, str]
     function: str
@@ -123,7 +117,7 @@ class Manifest(_Record, frozen=True):
     outputs: tuple[Output, ...]
     results: Structure
     callbacks: tuple[Callback, ...] = ()
-    program: File = File("program.stablehlo")
+    program: File = File("program.stablehlo")  # both files are filled in when it is saved
     variables: File | None = None
     format: int = FORMAT
 

@@ -63,14 +63,10 @@ def finish(
     constants: Mapping[int, np.ndarray],
     with_states: Collection[int] = (),
 ) -> list[tuple[int, int]]:
-    """Make a module as `parse` returns it portable, in place; a PassError names what cannot be.
-
-    Inputs with a number among the constants go. So does the last result of callbacks in
-    `with_states`: the handle of a tape residual, which only a gradient would need.
-
-    Returns:
-      For each new output, behind the old ones: the output whose true size it is, and the dimension.
-    """
+    """Make a module as `parse` returns it portable, in place; a PassError names what cannot be."""
+    # Inputs with a number among the constants go. So does the last result of callbacks in
+    # `with_states`: the handle of a tape residual, which only a gradient would need. Returned for
+    # each new output, behind the old ones: the output whose true size it is, and the dimension.
     with module.context, ir.Location.unknown(), Collector(module.context) as collector:
         try:
             _translate(module)
@@ -111,8 +107,7 @@ def artifact_of(module: ir.Module, version: str) -> bytes:
 
 def text_of(module: ir.Module) -> str:
     """Return a module as text for people; long constants are left out."""
-    text: str = module.operation.get_asm(large_elements_limit=64)
-    return text
+    return str(module.operation.get_asm(large_elements_limit=64))
 
 
 def signature_of(module: ir.Module) -> ir.FunctionType:
@@ -215,12 +210,10 @@ export a function that returns arrays of the largest size, and the true size as 
 
 
 def convert(module: ir.Module, numbers: Mapping[str, int], version: str) -> tuple[bytes, bool]:
-    """Make an artifact for TensorFlow's XlaCallModule; return it, and whether it has a token.
-
-    The module is changed in place. `numbers` are those of the callbacks in this process, by name.
-    TensorFlow threads a token through a program that takes and returns one. Integers of four bits
-    become arguments and results of eight bits, since XLA packs them and TensorFlow does not.
-    """
+    """Make an artifact for TensorFlow's XlaCallModule; return it, and whether it has a token."""
+    # The module is changed in place. `numbers` are those of the callbacks in this process, by name.
+    # TensorFlow threads a token through a program that takes and returns one. Integers of four bits
+    # become arguments and results of eight bits, since XLA packs them and TensorFlow does not.
     if any(
         private.bounds_of(value.type) for op in custom_calls.walk(module) for value in op.results
     ):

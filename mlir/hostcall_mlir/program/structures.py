@@ -88,12 +88,10 @@ def pack(structure: Structure, flat: Sequence[Any], classes: Classes = {}) -> An
 def flatten(
     structure: Structure, value: Any, who: str, names: Sequence[str] | None = None
 ) -> list[Any]:
-    """Return the values of a Python value's leaves, in the order of their numbers.
-
-    Where the structure has a tuple, a list or a namedtuple, the value may have any of the three,
-    since the choice is often a habit. `names` are those of the leaves, if it is the structure of
-    arguments.
-    """
+    """Return the values of a Python value's leaves, in the order of their numbers."""
+    # Where the structure has a tuple, a list or a namedtuple, the value may have any of the three,
+    # since the choice is often a habit. `names` are those of the leaves, if it is the structure of
+    # arguments.
     found: dict[int, Any] = {}
     try:
         _collect(structure, value, found, "")

@@ -50,14 +50,10 @@ class BorrowingSpec(NumpySpec):
     def call_borrowing(
         self, function: Callable[..., Any], arrays: Sequence[Any], declared: Sequence[Spec]
     ) -> Any:
-        """Call the function, and return arrays that share no memory with the borrowed ones.
-
-        `declared` has the known specs of the results, for a function that takes `out`.
-
-        Raises:
-          ResultError: when the size of an `out` array is unknown, when the function returns a value
-            other than `out`, or when something still refers to a borrowed array.
-        """
+        """Call the function, and return arrays that share no memory with the borrowed ones."""
+        # `declared` has the known specs of the results, for a function that takes `out`. A
+        # ResultError tells of an `out` array of unknown size, or of a borrowed array that something
+        # still refers to.
         views: list[np.ndarray] = []
         if self.options.borrow:
             views = [array for array in arrays if isinstance(array, np.ndarray)]
@@ -176,12 +172,9 @@ def _owned(returned: Any) -> Any:
 
 
 class NativeSpec(NumpySpec):
-    """Native code (ops PyFunc and PyFuncStateless).
+    """Native code (ops PyFunc and PyFuncStateless)."""
 
-    A compiled program calls it by a custom call of its own, all other callers through Python.
-    """
-
-    custom_call = native_code.TARGET
+    custom_call = native_code.TARGET  # a compiled program's; other callers go through Python
     function: Native
 
     def _call(self, lends: bool) -> Callable[..., Any]:
@@ -232,17 +225,11 @@ def of_batch(
     divided: Sequence[bool] | None = None,
     grad: Callable[..., Any] | None = None,
 ) -> CallbackSpec:
-    """Return the spec of one call for all elements of a batch.
-
-    Args:
-      spec: the spec of a call for one element.
-      inputs: the arguments. Their first axis is the batch axis; its size is 1 for an argument that
-        is the same for all elements.
-      level: the number that identifies the batch.
-      divided: for each input, whether the executor divides it among its workers, each of which
-        gets the others whole. None where the call is not divided.
-      grad: the gradient of a call for the batch, or None.
-    """
+    """Return the spec of one call for all elements of a batch, which `level` identifies."""
+    # The first axis of the `inputs` is the batch axis. Its size is 1 for an argument that is the
+    # same for all elements. A call may be `divided`: this tells for each input whether the executor
+    # divides it among its workers, each of which gets the others whole. `grad` is the gradient for
+    # the batch.
     user = spec.user
     if divided is not None:
         undivided = user.options.with_fields(executor=None)
@@ -253,7 +240,8 @@ def of_batch(
     place: dict[str, Any] = {"route": spec.route, "levels": (level, *spec.levels)}
     if not isinstance(spec, EagerSpec):
         return type(spec)(user, inputs, outputs, shapes, **place)
-    batched = EagerSpec(user, inputs, outputs, shapes, (), spec.differentiable, spec.pure, **place)
+    place |= {"differentiable": spec.differentiable, "pure": spec.pure}
+    batched = EagerSpec(user, inputs, outputs, shapes, **place)
     batched.orders_wanted = spec.root.orders_wanted
     batched.gradient_wanted = spec.gradient_wanted
     return batched

@@ -193,11 +193,9 @@ class CallbackSpec:
         raise AssertionError("a subclass defines it")
 
     def check_arguments(self, arguments: Sequence[Any]) -> None:
-        """Raise a ValueError in plain graph mode for arguments that do not fit.
-
-        Those from an altered graph may not: another number, or tensors in the place of arrays. The
-        function might compute other results with them.
-        """
+        """Raise a ValueError in plain graph mode for arguments that do not fit."""
+        # Those from an altered graph may not: another number, or tensors in the place of arrays.
+        # The function might compute other results with them.
         if len(arguments) != self.inputs.size:
             raise ValueError(
                 f"{self.title} was made for an op with {counted(self.inputs.size, 'input')}, and "
@@ -327,20 +325,9 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
     _support_graph_mode_gradient = False
 
     def __init__(
-        self,
-        user: UserFunction,
-        inputs: structures.Inputs,
-        outputs: structures.Outputs,
-        shape_function: ShapeFunction | None,
-        shape_only: Iterable[int] = (),
-        differentiable: bool = False,
-        pure: bool = False,
-        route: str = requested_routes.AUTO,
-        levels: tuple[int, ...] = (),
+        self, *args: Any, differentiable: bool = False, pure: bool = False, **kwargs: Any
     ) -> None:
-        CallbackSpec.__init__(
-            self, user, inputs, outputs, shape_function, shape_only, route, levels
-        )
+        CallbackSpec.__init__(self, *args, **kwargs)
         self.differentiable = differentiable  # whether the op has the hidden result
         # Whether the gradient runs the function again instead, so that no residual is kept.
         self.pure = pure
@@ -351,7 +338,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         self.orders_wanted = 0
         # Whether the derivative of this spec's own calls can be asked for.
         self.gradient_wanted = False
-        self._call = autograph.called_unconverted(user.function)
+        self._call = autograph.called_unconverted(self.function)
         self._arrays = [structures.array_dtype(dtype) for dtype in self.outputs.dtypes]
 
     @property
@@ -378,16 +365,9 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         args: Sequence[Any],
         keep: Callable[[tape_residuals.TapeResidual], int],
     ) -> tuple[list[Any], Callable[[], int]]:
-        """Run a call by one of TensorFlow's kernels.
-
-        Args:
-          run: `_run`, as it is dispatched.
-          args: its arguments.
-          keep: keeps a tape residual, and returns the handle.
-
-        Returns:
-          The results, and a function that keeps the residual and returns its handle.
-        """
+        """Run a call by one of TensorFlow's kernels: `run` is `_run`, as it is dispatched."""
+        # Return the results, and a function that keeps a tape residual by `keep` and returns the
+        # handle.
         if not _interception.is_active():
             values, residual = run(args, self.gradient_wanted)
             return values, lambda: 0 if residual is None else keep(residual)
@@ -515,10 +495,8 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         return values
 
     def compute(self, tensors: Sequence[Any], arrays: Sequence[Any] = ()) -> list[Any]:
-        """Call the user's function, and return EagerTensors of the declared dtypes.
-
-        `arrays` has for each result the dtype of arrays that need no conversion to tensors.
-        """
+        """Call the user's function, and return EagerTensors of the declared dtypes."""
+        # `arrays` has for each result the dtype of arrays that need no conversion to tensors.
         returned = self._call(*self.inputs.pack(tensors))
         if self.options.line is not None:
             return []

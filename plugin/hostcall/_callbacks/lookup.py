@@ -57,17 +57,9 @@ def wrap(
     outputs: Outputs,
     make_shape_function: Callable[[Any, Inputs, Outputs], ShapeFunction | None],
 ) -> CallbackSpec:
-    """Return a spec for a function that TensorFlow registered before hostcall was imported.
-
-    The gradient of a py_function stays TensorFlow's.
-
-    Args:
-      entry: the registered function or EagerFunc.
-      token: the token under which it is registered.
-      inputs: the inputs of its op, flat.
-      outputs: the outputs of its op, flat.
-      make_shape_function: returns the declared shape function of the user's function, if any.
-    """
+    """Return a spec for what TensorFlow registered before hostcall was imported."""
+    # The `entry` is a function or EagerFunc. The gradient of a py_function stays TensorFlow's.
+    # `make_shape_function` returns the declared shape function of the user's function, if any.
     eager = isinstance(entry, token_registry.EagerFunc)
     users = autograph.unwrapped(entry._func if eager else entry)
     specs = vars(entry).setdefault("__hostcall_specs__", {})  # the specs live as long as the entry
@@ -127,8 +119,7 @@ def unchecked_entry_of(node: NodeDef) -> Any:
 def token_of(node: NodeDef) -> str:
     """Return the token of a script op, by its NodeDef."""
     # In a damaged file the token may be any bytes.
-    token: str = node.attr["token"].s.decode(errors="replace")
-    return token
+    return str(node.attr["token"].s.decode(errors="replace"))
 
 
 def entry_of(node: NodeDef) -> Any:
@@ -139,19 +130,11 @@ def entry_of(node: NodeDef) -> Any:
 
 
 def entry_for(token: str, op: str, kind: str, takes: int, returns: list[tf.DType]) -> Any:
-    """Return the registry's entry for the token of an op; raise a LoweringError if it does not fit.
-
-    The token may name the function of another op, whose results would be wrong. This happens in an
-    altered graph, and in one from a process without hostcall: its tokens are mere numbers, which
-    may belong to other functions here.
-
-    Args:
-      token: the token of the op.
-      op: the op's name in messages.
-      kind: the type of the op.
-      takes: the number of its inputs.
-      returns: the dtypes of its outputs.
-    """
+    """Return the registry's entry for the token of an op; a LoweringError if it does not fit."""
+    # The token may name the function of another op, whose results would be wrong. This happens in
+    # an altered graph, and in one from a process without hostcall: its tokens are mere numbers,
+    # which may belong to other functions here. The op has the type `kind`, `takes` inputs and
+    # `returns` these dtypes.
     entry = token_registry.find(token)
     if entry is None:
         return None

@@ -39,11 +39,9 @@ _LESS = (1, 2, 2**62)
 
 
 def ask(shape_function: ShapeFunction, operands: Sequence[Spec]) -> Sequence[Spec | None]:
-    """Call a shape function, and bound each result size that follows a bounded operand size.
-
-    Many shape functions return `tf.TensorSpec(x.shape, x.dtype)` even for a bounded `x`. So the
-    function is called again with smaller operands. A size that changes then is only a bound.
-    """
+    """Call a shape function, and bound each result size that follows a bounded operand size."""
+    # Many shape functions return `tf.TensorSpec(x.shape, x.dtype)` even for a bounded `x`. So the
+    # function is called again with smaller operands. A size that changes then is only a bound.
     said = shape_function(operands)
     if not any(isinstance(operand, BoundedSpec) for operand in operands):
         return said
@@ -199,14 +197,10 @@ def resolve(spec: CallbackSpec, node: NodeDef, operands: Sequence[Spec]) -> list
 
 
 def known(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec]) -> list[Spec]:
-    """Return the known spec of each of the user's results.
-
-    The sources, in this order: the shape function (declared by the user, or made for a gradient
-    call), the specs in `Tout`, the shapes from tracing. A later one completes an earlier one.
-
-    Raises:
-      LoweringError: when two of these contradict each other.
-    """
+    """Return the known spec of each of the user's results."""
+    # The sources, in this order: the shape function (declared by the user, or made for a gradient
+    # call), the specs in `Tout`, the shapes from tracing. A later one completes an earlier one. A
+    # LoweringError tells that two contradict each other.
     dtypes = spec.outputs.dtypes
     sources: list[tuple[str, Sequence[Spec | None]]] = [
         ("the declared shape function", _apply_shape_function(spec, operands)),

@@ -13,7 +13,7 @@ import tensorflow as tf
 from hostcall._functions.specs import BoundedSpec as BoundedSpec
 from hostcall._functions.specs import Declared, lacking, says_shape_and_dtype, sizes_of
 from hostcall._functions.specs import is_shape_function as is_shape_function
-from hostcall._tf import eager_execution, tensor_structures
+from hostcall._tf import eager_execution, features
 from hostcall_runtime import _trees
 from hostcall_runtime._errors import counted
 
@@ -38,15 +38,9 @@ def check_integers(value: object, dtype: tf.DType) -> None:
 
 
 def as_spec(value: object, dtype: tf.DType | None) -> Spec:
-    """Return one result of a declaration as a spec: a shape, or a value with shape and dtype.
-
-    Args:
-      value: a TensorSpec, a BoundedSpec, a `jax.ShapeDtypeStruct` or the like, or a bare shape.
-      dtype: the op's dtype; None where the declaration has to contain it.
-
-    Raises:
-      TypeError: when `value` is not one of these, or has no dtype and none is given.
-    """
+    """Return one result of a declaration as a spec: a shape, or a value with shape and dtype."""
+    # The value is a TensorSpec, a BoundedSpec, a `jax.ShapeDtypeStruct` or the like, or a bare
+    # shape. Without the op's `dtype` it has to contain one. Other values are a TypeError.
     if isinstance(value, BoundedSpec):
         return value
     if _says_both(value):
@@ -110,7 +104,7 @@ def static_shape(spec: Spec) -> tf.TensorShape:
 
 
 def _says_both(value: object) -> TypeGuard[Declared]:
-    if isinstance(value, tf.TypeSpec | tensor_structures.CompositeTensor):
+    if isinstance(value, tf.TypeSpec | features.CompositeTensor):
         return isinstance(value, tf.TensorSpec)  # the others describe several tensors
     return says_shape_and_dtype(value)
 
@@ -173,7 +167,7 @@ class Inputs:
             if gradient is None:
                 flat.extend([None] * len(nest.flatten(argument, expand_composites=self._expand)))
             elif nest.is_nested(argument):
-                flat.extend(tensor_structures.flatten_up_to(argument, gradient))
+                flat.extend(features.flatten_up_to(argument, gradient))
             else:
                 flat.append(gradient)
         return flat
@@ -200,24 +194,18 @@ def _form_of_leaf(leaf: object) -> Hashable:
 
 
 def _type_of(value: object) -> Any:
-    if isinstance(value, tensor_structures.CompositeTensor):
-        return tensor_structures.type_spec_of(value)
+    if isinstance(value, features.CompositeTensor):
+        return features.type_spec_from_value(value)
     # Saved arguments come as TypeSpecs already.
     return value if _is_composite(value) else None
 
 
 def read_inputs(inp: Iterable[Any], eager: bool, pack_lists: bool = True) -> Inputs:
-    """Read the arguments of a call of a script op.
-
-    Args:
-      inp: the user's arguments: a list or tuple with an entry for each, or a lone tensor, composite
-        tensor, variable or dict. Variables are read.
-      eager: whether the function takes EagerTensors, and so composite tensors.
-      pack_lists: whether a list of tensors that TensorFlow can stack into one is stacked, as in the
-        stock ops, rather than passed as a list.
-    """
-    alone = isinstance(inp, tf.Tensor | tf.Variable | tensor_structures.CompositeTensor | dict)
-    arguments = tensor_structures.convert_variables_to_tensors([inp] if alone else list(inp))
+    """Read the arguments of a call of a script op: a list or tuple of them, or a lone one."""
+    # Variables are read, and EagerTensors (`eager`) may be composite tensors. `pack_lists` stacks a
+    # list of tensors that TensorFlow can stack into one, as the stock ops do.
+    alone = isinstance(inp, tf.Tensor | tf.Variable | features.CompositeTensor | dict)
+    arguments = features.convert_variables_to_tensors([inp] if alone else list(inp))
     if pack_lists:
         arguments = [pack_list(argument) for argument in arguments]
     return Inputs(arguments, expand_composites=eager)
@@ -228,7 +216,7 @@ def pack_list(argument: object) -> Any:
     if not isinstance(argument, list | tuple):
         return argument
     leaves = _trees.leaves(argument, lambda part: isinstance(part, dict))
-    if any(isinstance(leaf, tensor_structures.CompositeTensor | dict) for leaf in leaves):
+    if any(isinstance(leaf, features.CompositeTensor | dict) for leaf in leaves):
         return argument
     try:
         return eager_execution.convert_to_tensor(argument, None)
@@ -289,9 +277,7 @@ class Outputs:
         self, returned: object, function: object, composite_inputs: bool
     ) -> list[Any]:
         """Flatten as stock TensorFlow does, which takes the first of too many values."""
-        wraps = composite_inputs or any(
-            isinstance(leaf, tensor_structures.TypeSpec) for leaf in self._leaves
-        )
+        wraps = composite_inputs or any(isinstance(leaf, tf.TypeSpec) for leaf in self._leaves)
         if wraps and not self._leaves:
             return []
         if not self._leaves and not isinstance(returned, list | tuple | types.NoneType):
@@ -306,7 +292,7 @@ class Outputs:
         for value, leaf in zip(values, self._leaves, strict=False):
             if _is_composite(leaf) and leaf.is_compatible_with(value):
                 flat.extend(nest.flatten(value, expand_composites=True))
-            elif _is_composite(leaf) or isinstance(value, tensor_structures.CompositeTensor):
+            elif _is_composite(leaf) or isinstance(value, features.CompositeTensor):
                 what = f"compatible with {leaf!r}" if _is_composite(leaf) else "a Tensor"
                 raise ValueError(
                     f"py_function: func={function} returned {returned!r}, which did not match "
@@ -329,9 +315,7 @@ class Outputs:
     def _values(self, returned: object) -> list[Any]:
         if not self._plain:
             # Functions often return tuples where Tout is a list.
-            flat: list[Any] = tensor_structures.flatten_up_to(
-                self.structure, returned, check_types=False
-            )
+            flat: list[Any] = features.flatten_up_to(self.structure, returned, check_types=False)
             return flat
         if returned is None:
             return []
@@ -348,13 +332,13 @@ def _flatten_types(structure: object) -> list[Any]:
 
 
 def _as_leaf(leaf: object) -> Leaf:
-    if isinstance(leaf, tensor_structures.TypeSpec | BoundedSpec):
+    if isinstance(leaf, tf.TypeSpec | BoundedSpec):
         return leaf
     return tf.as_dtype(leaf)
 
 
 def _is_composite(leaf: object) -> TypeGuard[tf.TypeSpec]:
-    return isinstance(leaf, tensor_structures.TypeSpec) and not isinstance(leaf, tf.TensorSpec)
+    return isinstance(leaf, tf.TypeSpec) and not isinstance(leaf, tf.TensorSpec)
 
 
 def _components(leaf: Leaf) -> list[tuple[tf.DType, Spec | None]]:

@@ -210,10 +210,9 @@ def _note(handle: int, token: str) -> None:
 
 
 def keep_for_call(residual: TapeResidual) -> int:
-    """Keep the residual of a call that a partitioned function makes, and return its handle.
-
-    The function may ask for the gradient any number of times until it ends, as a compiled program.
-    """
+    """Keep the residual of a call that a partitioned function makes, and return its handle."""
+    # The function may ask for the gradient any number of times until it ends, as a compiled
+    # program.
     residual.until_end = True
     return keep(residual)
 

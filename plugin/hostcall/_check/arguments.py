@@ -136,13 +136,9 @@ class Arguments:
         return True
 
     def of_size(self, size: Callable[[int], int], apart: bool = True) -> Sample:
-        """Return arguments of other sizes.
-
-        Args:
-          size: maps a size to the new one; a size that the user leaves open starts as `_BASE`.
-          apart: whether the open sizes of one argument differ from one another. For arrays: whether
-            all sizes equal to a leading one change, rather than only the leading ones.
-        """
+        """Return arguments of other sizes, of which `size` maps each to the new one."""
+        # A size that the user leaves open starts as `_BASE`. `apart` makes the open sizes of one
+        # argument differ from one another. For arrays, it changes all sizes equal to a leading one.
         if self.has_free_sizes:
             return self._resized(self._shapes(size(_BASE), apart))
         shapes = [
@@ -188,12 +184,9 @@ class Arguments:
 
 
 def varied(number: int, rolls: bool = True) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that changes the values of an array but keeps their kind.
-
-    Args:
-      number: the number of the change, different for each; 0 changes nothing.
-      rolls: whether elements change their places.
-    """
+    """Return a function that changes the values of an array but keeps their kind."""
+    # The `number` of the change is different for each; 0 changes nothing. If it `rolls`, elements
+    # change their places.
 
     def change(array: np.ndarray) -> np.ndarray:
         if precision(array.dtype) and array.size:

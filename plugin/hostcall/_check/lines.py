@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from hostcall._callbacks import advice
 from hostcall._callbacks.structures import BoundedSpec, Spec
 from hostcall._check.subject import Subject
 
@@ -23,18 +23,7 @@ _Sizes = tuple[Sequence[tuple[int, ...]], int]
 
 def names(subject: Subject) -> list[str]:
     """Return argument names for a shape function: the function's own first, then made-up ones."""
-    count = subject.inputs.count
-    try:
-        parameters = [*inspect.signature(subject.function).parameters.values()]
-    except (TypeError, ValueError):  # some functions of C modules have no signature
-        parameters = []
-    found = [
-        f"{one.name}_" if one.name in _TAKEN else one.name
-        for one in parameters
-        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
-    ]
-    made_up = ["x", "y", "z", *(f"x{number}" for number in range(count))]
-    return [*found, *(name for name in made_up if name not in found)][:count]
+    return advice.parameters(subject.function, subject.inputs.count, _TAKEN)
 
 
 def name(subject: Subject, number: int = 0) -> str:

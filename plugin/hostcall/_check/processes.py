@@ -136,5 +136,4 @@ def _packed(sent: Any, executor: object) -> bytes:
             raise
     import cloudpickle
 
-    packed: bytes = cloudpickle.dumps(sent)
-    return packed
+    return bytes(cloudpickle.dumps(sent))

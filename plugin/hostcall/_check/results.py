@@ -273,8 +273,7 @@ def _call(trial: Trial) -> str:
 
 
 def _numpy_name(dtype: tf.DType) -> str:
-    name: str = {tf.string: "bytes_", tf.bool: "bool_"}.get(dtype, dtype.name)
-    return name
+    return str({tf.string: "bytes_", tf.bool: "bool_"}.get(dtype, dtype.name))
 
 
 # The last is beyond 16 bits. The cost of calls with fewer rows decides whether more are tried.
@@ -403,11 +402,9 @@ def layout(trial: Trial) -> Iterator[Outcome]:
 def _tried(
     trial: Trial, sample: Sample, cause: str, line: str, raises: bool = False
 ) -> Iterator[Outcome]:
-    """Make one more call and yield its outcome.
-
-    `cause` and `line` are for results of other shapes. An exception is a finding if `raises`,
-    because only the size can cause it.
-    """
+    """Make one more call and yield its outcome."""
+    # `cause` and `line` are for results of other shapes. An exception is a finding if `raises`,
+    # because only the size can cause it.
     try:
         tried = trial.call(sample)
     except Exception as error:  # from the shape function, which `out` needs

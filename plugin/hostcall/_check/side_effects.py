@@ -33,11 +33,9 @@ _CODE = type | types.ModuleType | types.FunctionType | types.BuiltinFunctionType
 
 
 def _state_of(function: Callable[..., Any]) -> dict[str, str]:
-    """Return a hash of each value that a function refers to and could change, by a name for it.
-
-    The values are closure variables, globals, defaults, attributes of its object, and global random
-    generators. Objects of frameworks and those that cannot be pickled are left out.
-    """
+    """Return a hash of each value that a function refers to and could change, by a name for it."""
+    # The values are closure variables, globals, defaults, attributes of its object, and global
+    # random generators. Objects of frameworks and those that cannot be pickled are left out.
     while isinstance(function, functools.partial):
         function = function.func
     found: dict[str, Any] = {

@@ -23,7 +23,7 @@ from hostcall._functions.declarations import declaration_of
 from hostcall._functions.native_code import Native
 from hostcall._functions.options import Options, check_callback, check_function
 from hostcall._functions.user_function import CALLBACK, NUMPY_FUNCTION, PY_FUNCTION, UserFunction
-from hostcall._tf import eager_execution, tensor_structures, token_registry
+from hostcall._tf import eager_execution, features, token_registry
 from hostcall_runtime import _device_arrays, prepared
 
 _NOTHING = (
@@ -157,21 +157,7 @@ def _with_specs(result: object) -> Any:
 
 
 class Subject:
-    """A function with its declaration and the arguments of its trial calls.
-
-    Args:
-      user: the function, which takes all arguments by position, and what is declared of it.
-      args: the arguments that the user has given.
-      program: calls the function on tensors; None where a script op does.
-      dtypes: the user's `result` with dtypes for a declaration of shapes alone, or None.
-
-    Attributes:
-      arguments: the arguments that the user has given.
-      inputs, outputs: the structures of arguments and results.
-      is_callback: whether the user has made a `hostcall.callback` of the function.
-      eager: whether the function takes EagerTensors.
-      calls: the number of calls so far.
-    """
+    """A function with its declaration and the arguments of its trial calls."""
 
     def __init__(
         self,
@@ -180,12 +166,14 @@ class Subject:
         program: Callback | None = None,
         dtypes: Any = None,
     ) -> None:
-        self.user = user
+        self.user = user  # it takes all arguments by position
         self.options, self.function, self.eager = user.options, user.function, user.takes_tensors
         self.is_callback = user.called_as == CALLBACK
-        self.calls = 0
+        self.calls = 0  # so far
+        # What calls the function on tensors, None for a script op; and the user's `result` with
+        # dtypes for a declaration of shapes alone, or None.
         self._program, self._dtypes = program, dtypes
-        self._structure = tensor_structures.convert_variables_to_tensors(list(args))
+        self._structure = features.convert_variables_to_tensors(list(args))
         leaves = tf.nest.flatten(self._structure)
         parts = [
             part
@@ -279,10 +267,8 @@ class Subject:
     def call_on(
         self, values: Sequence[Any], specs: Sequence[Spec] = (), poison: int = POISON
     ) -> Called:
-        """Call the function once on arrays (or EagerTensors) that are given flat.
-
-        `specs` are those of the arrays of `out`, which the byte `poison` fills before the call.
-        """
+        """Call the function once on arrays (or EagerTensors) that are given flat."""
+        # `specs` are those of the arrays of `out`, which the byte `poison` fills before the call.
         self.calls += 1
         given = tuple(values)
         for index, spec in enumerate(specs):
@@ -395,4 +381,4 @@ def _spec_of(value: object) -> tf.TensorSpec:
 
 
 def _is_composite(leaf: object) -> bool:
-    return isinstance(leaf, tensor_structures.CompositeTensor)
+    return isinstance(leaf, features.CompositeTensor)

@@ -155,11 +155,9 @@ class Trial:
 def differing(
     some: list[np.ndarray], others: list[np.ndarray], rounding: float | None = None
 ) -> list[tuple[int, np.ndarray, np.ndarray]]:
-    """Return the index and both values of each result that differs, where NaNs equal NaNs.
-
-    `rounding` is the tolerance for numbers, relative to the largest. None is for equal calls:
-    libraries may add numbers in another order.
-    """
+    """Return the index and both values of each result that differs, where NaNs equal NaNs."""
+    # `rounding` is the tolerance for numbers, relative to the largest. None is for equal calls:
+    # libraries may add numbers in another order.
     return [
         (index, one, other)
         for index, (one, other) in enumerate(zip(some, others, strict=True))

@@ -125,12 +125,10 @@ def _without_results(body: FunctionDef, numbers: set[int], name: str) -> Any:
 def _body(
     body: FunctionDef, iteration: FunctionDef, same: set[int], condition: FunctionDef, name: str
 ) -> Any:
-    """Return a body that also computes the condition for the next iteration.
-
-    It calls `iteration`: the old body without the results that are its arguments. The new body
-    returns these (`same`) itself: XLA accepts no variable from a call, and recognizes constants and
-    sizes only in returned arguments.
-    """
+    """Return a body that also computes the condition for the next iteration."""
+    # It calls `iteration`: the old body without the results that are its arguments. The new body
+    # returns these (`same`) itself: XLA accepts no variable from a call, and recognizes constants
+    # and sizes only in returned arguments.
     new = _new(name, body)
     new.signature.is_stateful = True
     new.signature.output_arg.extend(body.signature.output_arg)

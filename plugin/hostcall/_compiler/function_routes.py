@@ -150,17 +150,11 @@ def partitioner_for(
     compiled: bool = False,
     taken: bool = True,
 ) -> Partitioner:
-    """Return the partitioner that decides the route of a must-compile function.
-
-    Args:
-      library: the functions.
-      entry: the name of the function.
-      suffix: the suffix of the names of new functions.
-      refusal: XLA's message, if XLA has refused the function.
-      device: the full name of the function's device; "" for the CPU.
-      compiled: whether XLA compiles the functions that the partitioner makes, in this process.
-      taken: whether hostcall may change the function: see `is_taken`.
-    """
+    """Return the partitioner that decides the route of a must-compile function."""
+    # New functions have names with the `suffix`. `refusal` is XLA's message, if XLA has refused the
+    # function. The full name of the `device` is "" for the CPU. `compiled` tells whether XLA
+    # compiles the new functions in this process, `taken` whether hostcall may change the function:
+    # `is_taken`.
     function = next(f for f in library.function if f.signature.name == entry)
     # In a cluster too: the functions that it calls may be TensorFlow's own, without the marks.
     library = _with_shape_agnostic(library, entry)

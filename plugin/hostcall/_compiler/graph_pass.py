@@ -165,13 +165,8 @@ class _Rewriter:
         return [name for name in names if name in self._functions]
 
     def _keep_whole(self, names: Iterable[str], entries: list[str]) -> None:
-        """Mark ops that would be partitioned otherwise as custom calls.
-
-        `entries` are the compiled functions that compilation starts with.
-
-        Raises:
-          ValueError: when an op cannot be compiled.
-        """
+        """Mark ops that would otherwise be partitioned as custom calls; or raise a ValueError."""
+        # `entries` are the compiled functions that compilation starts with.
         impossible = []
         for node in (node for name in names for node in self._functions[name].node_def):
             if node.op in op_kinds.SCRIPT_OPS:

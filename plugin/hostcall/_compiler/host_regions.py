@@ -60,15 +60,12 @@ class NotWholeError(Exception):
 
 
 class Region(NamedTuple):
-    """Connected host ops of an old function that the program calls as a function of their own.
-
-    `inputs` are the values of the old function that it takes, in the order of its arguments.
-    """
+    """Connected host ops of an old function that the program calls as a function of their own."""
 
     name: str
     function: str
     nodes: list[str]
-    inputs: list[str]
+    inputs: list[str]  # the values of the old function that are its arguments, in their order
 
 
 class Program(NamedTuple):
@@ -428,10 +425,8 @@ def _delay(
     is_member: Sequence[bool],
     functions: Mapping[str, Any],
 ) -> None:
-    """Move host ops without effects to the step of their first user, if all users are host ops.
-
-    So the text that tf.print prints is made where it is printed, and not at the first occasion.
-    """
+    """Move host ops without effects to the step of their first user, if all users are host ops."""
+    # So the text that tf.print prints is made where it is printed, and not at the first occasion.
     after: list[list[int]] = [[] for _ in nodes]
     for i, sources in enumerate(before):
         for j in sources:
@@ -464,18 +459,13 @@ def _fill_gaps(
 
 
 class _References:
-    """The values of a program that are references in it, and the host ops of each function.
-
-    Host ops are the nodes that have to be on the host, and others that pass variants to them.
-
-    Raises:
-      NotWholeError: if a resource is used in the program and on the host.
-    """
+    """The values of a program that are references in it, and the host ops of each function."""
 
     def __init__(self, functions: Mapping[str, Any], is_host_op: Callable[[NodeDef], bool]) -> None:
         self._functions = functions
         self._groups = Groups[Value]()
         self._types = {name: defs.Types(f, functions) for name, f in functions.items()}
+        # The nodes that have to be on the host, and others that pass variants to them.
         self.host_ops: dict[str, set[str]] = {
             name: {node.name for node in function.node_def if is_host_op(node)}
             for name, function in functions.items()
@@ -492,7 +482,7 @@ class _References:
             for node in function.node_def:
                 self._read(name, node)
         self._found: set[Value] = set()
-        self._spread()
+        self._spread()  # a NotWholeError if a resource is used in the program and on the host
 
     def holds(self, function: str, value: str) -> bool:
         """Return whether a value of a function is a reference."""

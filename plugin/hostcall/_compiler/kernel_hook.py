@@ -74,21 +74,12 @@ def rewrite_for_kernel(
     refusal: bytes = b"",
     whole: bool = False,
 ) -> RewrittenFunction:
-    """Rewrite a must-compile function when TensorFlow creates its kernel.
-
-    C++ calls this again, with XLA's message, if XLA refuses to compile the function.
-
-    Args:
-      serialized: a FunctionDefLibrary with the function and all that it reaches.
-      entry: the name of the function.
-      device: the full name of the function's device; "" if that is not known.
-      others: whether parts of the function may run on other devices.
-      refusal: XLA's message; empty if XLA has not refused the function.
-      whole: whether the function may become one program that calls regions.
-
-    Returns:
-      The replacement. The same input gives the same output, names included.
-    """
+    """Rewrite a must-compile function when TensorFlow creates its kernel."""
+    # C++ calls this again, with XLA's message as the `refusal`, if XLA refuses to compile the
+    # function. `serialized` is a FunctionDefLibrary of all that it reaches. The full name of the
+    # `device` is "" if it is not known. `others` tells whether parts of the function may run on
+    # other devices, and `whole` whether it may become one program that calls regions. The same
+    # input gives the same replacement, names included.
     library = _library_of(serialized)
     said = refusal.decode(errors="replace") or refusals.of_silence(library)
     if said and not refusals.may_partition(library):

@@ -81,11 +81,10 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
 
 
 def evaluate(serialized: bytes, inputs: Sequence[bytes]) -> list[bytes] | None:
-    """Fold a script op whose inputs are constants, for the XLA kernel.
-
-    Inputs and results are serialized TensorProtos. The result is None if the function raises or its
-    results do not fit the specs: the program then makes the call, and fails only if it reaches it.
-    """
+    """Fold a script op whose inputs are constants, for the XLA kernel."""
+    # Inputs and results are serialized TensorProtos. The result is None if the function raises or
+    # its results do not fit the specs: the program then makes the call, and fails only if it
+    # reaches it.
     node = protos.node_def_pb2.NodeDef.FromString(serialized)
     spec = lookup.existing_spec_of(node)
     tensors = [protos.tensor_pb2.TensorProto.FromString(tensor) for tensor in inputs]
@@ -142,8 +141,7 @@ def _check_predicted(spec: CallbackSpec, node: NodeDef, results: Sequence[Spec])
     """Refuse bounded sizes that the rewriting did not foresee: their uses are not checked."""
     if attributes.PREDICTED not in node.attr:
         return  # compiled in a way that does not rewrite functions
-    numbers = node.attr[attributes.PREDICTED].list.i
-    predicted = {*zip(numbers[::2], numbers[1::2], strict=True)}
+    predicted = protos.pairs(node, attributes.PREDICTED)
     for index, result in enumerate(results):
         if any((index, dim) not in predicted for dim in _dynamic_dims(result)):
             asked_for = requested_routes.asked(node) == requested_routes.CUSTOM_CALL

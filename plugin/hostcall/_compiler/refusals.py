@@ -72,10 +72,7 @@ def _lacks_kernel(node: NodeDef, functions: Functions, device_type: str) -> bool
 
 
 class _LiveNodes:
-    """The nodes that remain of some functions after calls are inlined.
-
-    Unneeded nodes of an inlined call are dropped; those of a function compiled by itself are kept.
-    """
+    """The nodes that remain of some functions after calls are inlined, less the unneeded ones."""
 
     def __init__(self, functions: Functions, varying: VaryingValues, entry: str) -> None:
         self._functions = functions

@@ -73,16 +73,7 @@ class Place:
 
 
 class Walk:
-    """One walk through a library of functions.
-
-    Args:
-      library: a FunctionDefLibrary.
-      locate: finds the `file:line` of a node, by the names of its function and of the node.
-      device: the full name of the device that compiled functions run on, if that is no CPU.
-
-    Attributes:
-      functions, script_ops, risks: the facts found so far.
-    """
+    """One walk through a library of functions; `locate` finds the `file:line` of a node."""
 
     def __init__(self, library: FunctionDefLibrary, locate: ops.Locate, device: str = "") -> None:
         self._library = library
@@ -159,7 +150,7 @@ class Walk:
             is_script_op = node.op in op_kinds.SCRIPT_OPS
             reason = _reason_of_call(node) if is_script_op else _MODULE
             self._script_op(node, place, "custom_call", reason, cluster=cluster)
-        elif self._bodies.matters(node):
+        elif self._bodies.mattering.of_node(node):
             for role, callee in called(node, self._bodies.functions):
                 self._compiled(place.inside(node, role, callee), cluster)
 
@@ -170,19 +161,20 @@ class Walk:
         position = self._room()
         bodies = self._bodies
         nodes = bodies[place.function].nodes
-        edges = sources(nodes, {node.name for node in nodes if bodies.matters(node)})
+        matters = bodies.mattering.of_node
+        edges = sources(nodes, {node.name for node in nodes if matters(node)})
         route, reason = ("partition", why) if why else ("plain", _NOT_COMPILED)
         steps: list[Step] = []
         for node, at in self._in_order(place):
             if op_kinds.calls_python(node):
                 steps.append(self._script_op(node, at, route, reason, edges[node.name]))
-            elif bodies.matters(node):
+            elif matters(node):
                 compiled = defs.is_compiled(node)
                 what = _CALLS_COMPILED if compiled else _LEADS_ON
                 inside = [
                     at.inside(node, role, name)
                     for role, name in called(node, bodies.functions)
-                    if compiled or name in bodies.mattering
+                    if compiled or bodies.mattering.of_function(name)
                 ]
                 calls = [callee.function for callee in inside]
                 steps.append(self._host_op(node, at, what, edges[node.name], calls))
@@ -291,14 +283,14 @@ class Walk:
         return [
             (place.inside(node, role, callee), name in partitioned)
             for (role, callee), (_, name) in zip(original, now, strict=True)
-            if name in partitioned or callee in bodies.mattering
+            if name in partitioned or bodies.mattering.of_function(callee)
         ]
 
     def _in_order(self, place: Place) -> Iterator[tuple[Any, Place]]:
         """Yield the nodes of a function in program order, each with its place."""
         last = place.follows
         for node in self._bodies[place.function].nodes:
-            if self._bodies.has_effect(node):
+            if self._bodies.effects.of_node(node):
                 yield node, dataclasses.replace(place, follows=last)
                 last = joined(place.path, node.name)
             else:

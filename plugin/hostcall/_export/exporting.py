@@ -21,7 +21,7 @@ from hostcall._compiler.bounded import analysis
 from hostcall._functions import callback, source_location
 from hostcall._functions.user_function import Source
 from hostcall._saving.functions import qualified_name, reason
-from hostcall._tf import autograph, concrete_functions, tensor_structures
+from hostcall._tf import autograph, concrete_functions, features
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import ConcreteFunction
 from hostcall_mlir import PassError, Program
@@ -236,11 +236,9 @@ def _outputs(
     sizes: Sequence[tuple[int, int]],
     captured: _Captured,
 ) -> tuple[manifests.Output, ...]:
-    """Describe the program's outputs: results, new values of variables, and true sizes.
-
-    `updates` has the input numbers of the variables that get new values. Each output after these is
-    the size in `sizes` of another one, in a dimension.
-    """
+    """Describe the program's outputs: results, new values of variables, and true sizes."""
+    # `updates` has the input numbers of the variables that get new values. Each output after these
+    # is the size in `sizes` of another one, in a dimension.
     found, results = [], _results_of(traced)
     for number, spec in enumerate(types):
         bounded = tuple(dim for of, dim in sizes if of == number)
@@ -282,16 +280,16 @@ def _argument_structure(traced: ConcreteFunction, place: str) -> structures.Stru
 
 
 def _has_tensors(value: object) -> bool:
-    return any(isinstance(leaf, tensor_structures.TypeSpec) for leaf in tf.nest.flatten(value))
+    return any(isinstance(leaf, tf.TypeSpec) for leaf in tf.nest.flatten(value))
 
 
 def _structure_of(value: object, what: str) -> structures.Structure:
     """Return a value's structure, its tensors numbered as TensorFlow does, other values as None."""
     leaves = tf.nest.flatten(value)
     for leaf in leaves:
-        if isinstance(
-            leaf, tensor_structures.CompositeTensor | tensor_structures.TypeSpec
-        ) and not isinstance(leaf, tf.Tensor | tf.TensorSpec):
+        if isinstance(leaf, features.CompositeTensor | tf.TypeSpec) and not isinstance(
+            leaf, tf.Tensor | tf.TensorSpec
+        ):
             raise NotExportableError(
                 f"{what} is a {type(leaf).__name__}, which is no single tensor. Pass what it is "
                 "made of: of a tf.RaggedTensor its values and row_splits."

@@ -28,11 +28,9 @@ def call(
     inputs: Inputs,
     outputs: Outputs,
 ) -> Any:
-    """Return the results of `emit(inputs, outputs)`, with `grad` as their gradient.
-
-    `emit` returns the results of an op, packed. `grad(inputs, results, upstream)` takes structures,
-    and returns a gradient for each argument.
-    """
+    """Return the results of `emit(inputs, outputs)`, with `grad` as their gradient."""
+    # `emit` returns the results of an op, packed. `grad(inputs, results, upstream)` takes
+    # structures, and returns a gradient for each argument.
     # If the call is in a branch, `grad` must get tensors of the branch.
     tensors = inputs.flat if tf.executing_eagerly() else [tf.identity(t) for t in inputs.flat]
     results: list[Any] = []
@@ -106,7 +104,8 @@ class DerivedSpec(EagerSpec):
             parent.user.called_as,
             takes_tensors=True,
         )
-        super().__init__(user, given, outputs, shape_function, shape_only, True, route=parent.route)
+        how: dict[str, Any] = {"differentiable": True, "route": parent.route}
+        super().__init__(user, given, outputs, shape_function, shape_only, **how)
         self.static_specs = list(specs)
 
     @property
@@ -239,11 +238,9 @@ class RecomputingSpec(DerivedSpec):
 
 
 def gradient(op: Operation, *dy: Any) -> Any:
-    """Compute the gradient of an EagerPyFunc op, in the place of TensorFlow's gradient function.
-
-    `dy` has the gradients of all outputs, the hidden one included. Inputs without a gradient get
-    None.
-    """
+    """Compute the gradient of an EagerPyFunc op, in the place of TensorFlow's gradient function."""
+    # `dy` has the gradients of all outputs, the hidden one included. Inputs without a gradient get
+    # None.
     spec = _spec_of(op)
     if (given := patches.gradient_given_to(op)) is not None:
         hides = isinstance(spec, EagerSpec) and spec.differentiable

@@ -37,7 +37,6 @@ from hostcall._tf import (
     op_kinds,
     patches,
     script_op_graphs,
-    tensor_structures,
     token_registry,
 )
 from hostcall._tf.types import FuncGraph, Operation
@@ -147,8 +146,8 @@ def _spec_for(
     )
     # A pure function keeps no residual, and only that keeps an eager call's function alive.
     pure = options.pure and not tf.executing_eagerly()
-    hidden = differentiable and not pure
-    return EagerSpec(user, inputs, outputs, shape_function, (), hidden, pure, route=route)
+    kept = {"differentiable": differentiable and not pure, "pure": pure}
+    return EagerSpec(user, inputs, outputs, shape_function, route=route, **kept)
 
 
 def emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
@@ -210,11 +209,9 @@ def _emit_numpy(spec: NumpySpec, stateful: bool, name: str | None) -> Any:
 
 @contextlib.contextmanager
 def _registered(spec: CallbackSpec) -> Iterator[tuple[list[Any], str]]:
-    """Register a spec for a new op, and yield the op's inputs and its token.
-
-    The graphs of the op own the spec from here on. An eager call needs the spec only while it runs.
-    Later calls use its token again, because TensorFlow keeps a kernel for each token.
-    """
+    """Register a spec for a new op, and yield the op's inputs and its token."""
+    # The graphs of the op own the spec from here on. An eager call needs the spec only while it
+    # runs. Later calls use its token again, because TensorFlow keeps a kernel for each token.
     flat = spec.inputs.flat
     spec.inputs.flat = []
     if tf.executing_eagerly() and not eager_execution.is_async():
@@ -262,11 +259,9 @@ def py_func_common(
     stateful: bool = True,
     name: str | None = None,
 ) -> Any:
-    """Replace TensorFlow's `py_func_common`, which calls `func` directly in eager mode.
-
-    Calls with structures in `inp` or `Tout`, and functions that need hostcall's op (for example
-    with a timeout or memoized results), use the op in eager mode too. TensorFlow runs all others.
-    """
+    """Replace TensorFlow's `py_func_common`, which calls `func` directly in eager mode."""
+    # Calls with structures in `inp` or `Tout`, and functions that need hostcall's op (for example
+    # with a timeout or memoized results), use the op in eager mode too. TensorFlow runs all others.
     if isinstance(inp, Iterator):
         inp = list(inp)  # it is read here, and again by the function that is called
     if not tf.executing_eagerly() or not callable(func):
@@ -305,7 +300,7 @@ def _holds_tensors(value: object) -> bool:
         isinstance(value, list | tuple)
         and any(isinstance(leaf, tf.Tensor | tf.Variable) for leaf in tf.nest.flatten(value))
         and not isinstance(
-            structures.pack_list(tensor_structures.convert_variables_to_tensors(value)), tf.Tensor
+            structures.pack_list(features.convert_variables_to_tensors(value)), tf.Tensor
         )
     )
 
@@ -326,11 +321,9 @@ def finish(func_graph: FuncGraph) -> None:
 
 
 def _order_jitted_calls(func_graph: FuncGraph) -> None:
-    """Order calls of compiled functions with the script ops around them.
-
-    TensorFlow orders stateful ops by control edges, but leaves out calls of functions with
-    `jit_compile=True`. It also does not run those calls if their results are unused.
-    """
+    """Order calls of compiled functions with the script ops around them."""
+    # TensorFlow orders stateful ops by control edges, but leaves out calls of functions with
+    # `jit_compile=True`. It also does not run those calls if their results are unused.
     ops = func_graph.get_operations()
     jitted = [
         op for op in ops if script_op_graphs.is_jitted_call(op) and script_op_graphs.has_effect(op)

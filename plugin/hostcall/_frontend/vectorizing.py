@@ -267,11 +267,9 @@ def _emitted(spec: EagerSpec) -> list[Converted]:
 
 
 def _gradient_of_batch(spec: CallbackSpec, shared: Sequence[bool]) -> Callable[..., list[Any]]:
-    """Map `spec.user.grad` over a batch, which is the first axis of each argument.
-
-    `shared` tells of each input of the op whether that axis has size 1, because the argument is the
-    same for all elements.
-    """
+    """Map `spec.user.grad` over a batch, which is the first axis of each argument."""
+    # `shared` tells of each input of the op whether that axis has size 1, because the argument is
+    # the same for all elements.
     grad, inputs, outputs = spec.user.grad, spec.inputs, spec.outputs
     assert grad is not None
 
@@ -370,12 +368,7 @@ class GradientOfBatch(GradientSpec):
 
 
 class RecomputingOfBatch(RecomputingSpec):
-    """The gradient of a pure function for a batch of upstream gradients.
-
-    Attributes:
-      looped: the indices of the batches that are no axes of the arguments. The function runs once
-        for all of their elements.
-    """
+    """The gradient of a pure function for a batch of upstream gradients."""
 
     def __init__(
         self,
@@ -396,6 +389,8 @@ class RecomputingOfBatch(RecomputingSpec):
             )
 
         self._call = recomputing(of.parent, of.targets, sources, derive, persistent=True)
+        # The function runs once for all elements of the batches that are `looped`: they are no
+        # axes of the arguments.
         self.levels, self.looped, self.like = tuple(levels), tuple(looped), None
         self.gradient_wanted = of.gradient_wanted
         self.shape_function = lambda given: _led(
@@ -411,16 +406,10 @@ def over_axes(
     depth: int,
     shapes: Sequence[tf.TensorShape],
 ) -> list[Any]:
-    """Compute the gradients for all elements of the batches.
-
-    Args:
-      gradients: returns the gradients for an index into all batches, 0 in those that are not
-        `looped`, and for the upstream gradients there.
-      upstream: the upstream gradients, whose first axes are the `depth` batches.
-      looped: the batches for whose elements `gradients` is called one by one.
-      depth: the number of batches.
-      shapes: the shapes of the gradients for one element.
-    """
+    """Compute the gradients for all elements of the batches."""
+    # `gradients` takes an index into all batches, 0 in those that are not `looped`, and the
+    # upstream gradients there. The first axes of `upstream` are the `depth` batches. The shapes are
+    # those of the gradients for one element.
     if not looped:
         return gradients([0] * depth, upstream)
     lead = upstream[0].shape[:depth].as_list()

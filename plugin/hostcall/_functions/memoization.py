@@ -55,11 +55,10 @@ class Table:
         return part
 
     def remembering(self, function: Callable[..., Any], form: Hashable) -> Callable[..., Any]:
-        """Wrap `function` so that it is called for new inputs only.
-
-        It takes arrays, scalars and strings. `form` has the structures that these stand for, which
-        distinguish calls with equal arrays. Its results, which the table keeps, are read-only.
-        """
+        """Wrap `function` so that it is called for new inputs only."""
+        # It takes arrays, scalars and strings. `form` has the structures that these stand for,
+        # which distinguish calls with equal arrays. Its results, which the table keeps, are
+        # read-only.
 
         def call(*arrays: Any) -> Any:
             content = (self._key, form, *map(_content, arrays))

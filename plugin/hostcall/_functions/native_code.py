@@ -372,6 +372,7 @@ _NOT_OF_NATIVE = {
     "memo": "only Python can look results up. Declare it of a Python function that calls this one.",
     "executor": "a program calls native code itself, without Python's lock.",
     "retries": "a program calls native code itself, and no worker that could die.",
+    "memory": "a program calls native code itself, with its own memory.",
 }
 
 
@@ -594,13 +595,8 @@ def check_declared(native: Native, declared: Mapping[str, Any]) -> None:
             "itself, and waits for it. Take it away, or declare it of a Python function that calls "
             "this one."
         )
-    if declared["memory"] != "host":
-        raise ValueError(
-            f"hostcall: memory= was declared of {native!r}, but a program calls native code "
-            "itself, with its own memory. Take it away."
-        )
     for option, why in _NOT_OF_NATIVE.items():
-        if declared[option]:
+        if declared[option] != getattr(Options, option):
             raise ValueError(
                 f"hostcall: {option}= was declared of {native!r}, but {why} Take it away."
             )

@@ -95,15 +95,9 @@ def check_no_results(line: object, dtypes: Sequence[Any], stateful: bool, who: s
 
 
 def check_side_effects(options: Any, who: str, remedy: str, *, ordered: bool, pure: bool) -> None:
-    """Raise a ValueError for calls that overlap or are repeated, and have side effects.
-
-    Args:
-      options: the options of the calls.
-      who: the caller, for the message.
-      remedy: the option to write, for the message.
-      ordered: whether the calls run in program order.
-      pure: whether they have no side effects.
-    """
+    """Raise a ValueError for calls that overlap or are repeated, and have side effects."""
+    # The message names the caller, `who`, and the option to write, the `remedy`. The calls may run
+    # in program order (`ordered`), or have no side effects (`pure`).
     if options.retries and not pure:
         raise ValueError(
             f"{who}: retries={options.retries} makes a call again whose worker has died. "
@@ -302,14 +296,9 @@ class DeclareOptions(CallbackOptions, total=False):
 
 
 def _option(default: Any, text: str, *, saved: bool = False, **texts: str) -> Any:
-    """Return the field of an option, with its default and its documentation.
-
-    Args:
-      default: its default.
-      text: its documentation for `hostcall.declare`.
-      saved: whether saved graphs record it.
-      **texts: its documentation for `callback` and JAX's `call`, if more than "as in declare".
-    """
+    """Return the field of an option, with its default and its text for `hostcall.declare`."""
+    # `saved` tells whether saved graphs record it; `texts` are those for `callback` and JAX's
+    # `call`, if they say more than "as in declare".
     return dataclasses.field(default=default, metadata={"declare": text, "saved": saved, **texts})
 
 
@@ -548,10 +537,8 @@ class Options:
         return other
 
     def of_call(self, result: object, key: Hashable) -> Options:
-        """Return a copy for calls with keyword arguments, which share the table of results.
-
-        The `key` is equal for calls with equal fixed arguments.
-        """
+        """Return a copy for calls with keyword arguments, which share the table of results."""
+        # The `key` is equal for calls with equal fixed arguments.
         return self.with_fields(result=result, table=self.table and self.table.part(key))
 
 

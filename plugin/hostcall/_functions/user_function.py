@@ -79,11 +79,9 @@ class UserFunction:
     def dispatched(
         self, function: Callable[..., Any], *, lends: bool = False, no_results: object = None
     ) -> Callable[..., Any]:
-        """Wrap `function` so that it runs as declared: fire-and-forget, on an executor, in time.
-
-        With `lends`, results may lie in shared memory, for a caller that soon drops them. A call
-        for which no program waits returns `no_results`.
-        """
+        """Wrap `function` so that it runs as declared: fire-and-forget, on an executor, in time."""
+        # With `lends`, results may lie in shared memory, for a caller that soon drops them. A call
+        # for which no program waits returns `no_results`.
         line = self.options.line
         if line is None:
             return self._awaited(function, lends)

@@ -94,10 +94,8 @@ def encode(error: Exception) -> Raised:
 
 
 def decode(raised: Raised) -> Exception:
-    """Decode an exception: one of its class if that is loaded, otherwise a RecordedError.
-
-    No module is imported for it, since a file must not make code run.
-    """
+    """Decode an exception: one of its class if that is loaded, otherwise a RecordedError."""
+    # No module is imported for it, since a file must not make code run.
     kind = _class_of(raised.kind)
     if kind is not None:
         for args in _possible(raised):
@@ -152,11 +150,9 @@ Chosen = str | Callable[..., Any]
 
 
 def are_alike(one: str, other: str) -> bool:
-    """Return whether two names may belong to one function.
-
-    The function may have moved to another module. For a nested function autograph knows only the
-    last scopes, and a user may write only the function's own name.
-    """
+    """Return whether two names may belong to one function."""
+    # The function may have moved to another module. For a nested function autograph knows only the
+    # last scopes, and a user may write only the function's own name.
     one, other = one.rpartition(":")[2], other.rpartition(":")[2]
     return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
 

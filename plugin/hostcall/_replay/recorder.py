@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ import numpy as np
 from hostcall._replay import calls, values
 from hostcall_runtime import _interception
 from hostcall_runtime._errors import counted
-from hostcall_runtime._interception import Site
+from hostcall_runtime._interception import Function, Given, Site
 
 
 class Writer:
@@ -144,13 +144,7 @@ class Recorder:
         self._failure: calls.RecordingError | None = None
         self._is_over = False
 
-    def call(
-        self,
-        site: Site,
-        function: Callable[..., Any],
-        args: Sequence[Any],
-        given: Mapping[str, Any],
-    ) -> Any:
+    def call(self, site: Site, function: Function, args: Sequence[Any], given: Given) -> Any:
         """Call the function, record the call, and return the results; see `Interceptor`."""
         chosen = self._selection.has(site)
         if not chosen or _interception.is_within_call() or not self._records():
@@ -158,13 +152,7 @@ class Recorder:
         with _interception.within_call():  # garbage collection may run the user's code here, too
             return self._call(site, function, args, given)
 
-    def _call(
-        self,
-        site: Site,
-        function: Callable[..., Any],
-        args: Sequence[Any],
-        given: Mapping[str, Any],
-    ) -> Any:
+    def _call(self, site: Site, function: Function, args: Sequence[Any], given: Given) -> Any:
         begun, arguments = self._begin(site, args)
         try:
             returned = function(*args, **given)
@@ -175,12 +163,10 @@ class Recorder:
             with calls.LOCK:
                 self._in_flight.discard(begun.id)
             raise
-        outs = calls.outs_of(given)
-        outcome: calls.Outcome = (
-            calls.Wrote([values.encode(out) for out in outs])
-            if outs
-            else self._returned(site, begun.id, returned)
-        )
+        if outs := calls.outs_of(given):
+            outcome: calls.Outcome = calls.Wrote([values.encode(out) for out in outs])
+        else:
+            outcome = self._returned(site, begun.id, returned)
         self._end(site, begun, arguments, outcome)
         return returned
 
@@ -208,20 +194,10 @@ class Recorder:
         with calls.LOCK:
             number = next(self._ids)
             self._in_flight.add(number)
-            ident = threading.get_ident()
-            begun = calls.Call(
-                number,
-                0,
-                site.description,
-                site.node,
-                self._functions.of(site.function),
-                self._threads.setdefault(ident, len(self._threads) + 1),
-                site.ordered,
-                next(self._ticks),
-                0,
-                digest,
-                0,
-            )
+            thread = self._threads.setdefault(threading.get_ident(), len(self._threads) + 1)
+            function, began = self._functions.of(site.function), next(self._ticks)
+            place = (site.description, site.node, function, thread, site.ordered)
+            begun = calls.Call(number, 0, *place, began, ended=0, digest=digest, checksum=0)
         return begun, arguments
 
     def _returned(self, site: Site, number: int, returned: Any) -> calls.Returned:

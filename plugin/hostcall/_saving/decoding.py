@@ -39,13 +39,11 @@ _DAMAGED = "# save the model again"
 
 
 def check(model: object, path: str) -> None:
-    """Warn of the functions of a SavedModel that cannot be called here, in one warning.
-
-    This is no error: the user may want only variables, other signatures or parts of the model. A
-    function can also be allowed or provided until its first call, which raises the error.
-    Nothing is imported or unpickled. If the user allows pickles, the model's tokens are changed to
-    say so, and it is a SavedFunctionError that one is missing or was altered.
-    """
+    """Warn of the functions of a SavedModel that cannot be called here, in one warning."""
+    # This is no error: the user may want only variables, other signatures or parts of the model. A
+    # function can also be allowed or provided until its first call, which raises the error. Nothing
+    # is imported or unpickled. If the user allows pickles, the model's tokens are changed to say
+    # so, and it is a SavedFunctionError that one is missing or was altered.
     problems: dict[str, tokens.Problem] = {}
     for token, nodes in _nodes_by_token(model).items():
         label, problem, here = _checked(token, nodes, path)
@@ -88,11 +86,9 @@ def _checked(token: str, nodes: list[Any], path: str) -> tuple[str, tokens.Probl
 def judged(
     token: str, node: object, directory: str | None
 ) -> tuple[str, tokens.Record | None, tokens.Problem | None]:
-    """Judge the token of a script op in a file, whether the user allows pickles now or not.
-
-    The SavedModel's directory holds the pickles. Return the function's label for messages, its
-    record or None, and the problem that prevents calls of it or None.
-    """
+    """Judge the token of a script op in a file, whether the user allows pickles now or not."""
+    # The SavedModel's directory holds the pickles. Return the function's label for messages, its
+    # record or None, and the problem that prevents calls of it or None.
     label, record, problem = _read(token, [node])
     if record is None:
         return label, None, problem
@@ -168,14 +164,11 @@ def spec_of_call(record: tokens.Record) -> CallbackSpec:
         shape_function = array_specs.shapes_of_batch(shape_function, [None] * len(outputs.dtypes))
     user = _user_function(record, called, options)
     place: dict[str, Any] = {"route": record.route, "levels": tuple(record.levels)}
+    kind: type[CallbackSpec] = array_specs.class_for(user)
     if record.kind == "eager":
-        pure, hidden = options.pure, record.differentiable
-        spec: CallbackSpec = EagerSpec(
-            user, inputs, outputs, shape_function, (), hidden, pure, **place
-        )
-    else:
-        kind = array_specs.class_for(user)
-        spec = kind(user, inputs, outputs, shape_function, **place)
+        kind = EagerSpec
+        place |= {"differentiable": record.differentiable, "pure": options.pure}
+    spec = kind(user, inputs, outputs, shape_function, **place)
     _complete(spec, record)
     return spec
 

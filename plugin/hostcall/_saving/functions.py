@@ -25,12 +25,11 @@ _public: dict[int, tuple[object, str]] = {}
 
 
 def qualified_name(function: Callable[..., Any]) -> str | None:
-    """Return the qualified name by which another process finds a function; None without one.
-
-    It is the module and the qualname that Python reports, if the function is really there (itself,
-    or as an object of `hostcall.callback`). NumPy's ufuncs and other functions of C modules do not
-    report a place. For them it is a public module that has the function under its own name.
-    """
+    """Return the qualified name by which another process finds a function; None without one."""
+    # It is the module and the qualname that Python reports, if the function is really there
+    # (itself, or as an object of `hostcall.callback`). NumPy's ufuncs and other functions of C
+    # modules do not report a place. For them it is a public module that has the function under its
+    # own name.
     function = autograph.without_autograph(function)
     module = getattr(function, "__module__", None)
     own = None

@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from hostcall._callbacks.structures import BoundedSpec
 from hostcall._functions.options import SAVED, Options
-from hostcall._tf import tensor_structures, token_registry
+from hostcall._tf import protos, token_registry
 from hostcall_runtime._errors import LoweringError
 
 
@@ -71,9 +71,9 @@ def _write_leaf(leaf: Any) -> Any:
         return {"bounded": [leaf.dtype.name, leaf.shape.as_list(), list(leaf.dynamic_dims)]}
     if type(leaf) is tf.TensorSpec:
         return {"spec": [leaf.dtype.name, write_shape(leaf.shape)]}
-    if isinstance(leaf, tensor_structures.TypeSpec):
+    if isinstance(leaf, tf.TypeSpec):
         try:
-            return {"composite": base64.b64encode(tensor_structures.encoded(leaf)).decode()}
+            return {"composite": base64.b64encode(protos.encoded(leaf)).decode()}
         except Exception as error:  # another library's class may raise anything
             raise UnwritableError(f"{leaf!r} cannot be written") from error
     try:
@@ -132,7 +132,7 @@ def _read_leaf(kind: str, content: Any) -> Any:
         return BoundedSpec(bounds, tf.as_dtype(dtype), dimensions)
     if kind == "composite":
         try:
-            return tensor_structures.decoded(base64.b64decode(content, validate=True))
+            return protos.decoded(base64.b64decode(content, validate=True))
         except Exception as error:  # TensorFlow's decoder may raise anything
             raise UnreadableError(f"it holds no type of a composite tensor: {error}") from None
     raise UnreadableError(f"{kind!r} is no kind of structure")

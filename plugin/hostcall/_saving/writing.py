@@ -102,13 +102,11 @@ _pinned: dict[str, Any] = {}
 
 
 def name_in_saved_model(meta_graph: MetaGraphDef, directory: str | None) -> None:
-    """Give the script ops of a MetaGraphDef tokens by which any process finds their functions.
-
-    Ops whose functions have no name keep their tokens, and a warning lists the functions. Pickles
-    go into the SavedModel's directory, which is None for a graph that goes elsewhere. It is a
-    ValueError that a function cannot be pickled, or that the graph holds a StableHLO program which
-    calls Python: the program's numbers mean other functions in another process.
-    """
+    """Give the script ops of a MetaGraphDef tokens by which any process finds their functions."""
+    # Ops whose functions have no name keep their tokens, and a warning lists the functions. Pickles
+    # go into the SavedModel's directory, which is None for a graph that goes elsewhere. It is a
+    # ValueError that a function cannot be pickled, or that the graph holds a StableHLO program
+    # which calls Python: the program's numbers mean other functions in another process.
     # A server without hostcall's pass would compile replaced nodes beside their replacements.
     function_defs.drop_replaced(meta_graph.graph_def.library)
     nodes = list(script_op_graphs.nodes_of(meta_graph.graph_def))

@@ -217,10 +217,8 @@ def shapes(call: Call) -> list[Array]:
 
 
 def _note_handle(handle: int) -> None:
-    """Keep at most `MOST_RESIDUALS` tape residuals, since no client reports those it will not need.
-
-    `handle` is the last result of a call, which may be another number.
-    """
+    """Keep at most `MOST_RESIDUALS` tape residuals: no client reports those it will not need."""
+    # `handle` is the last result of a call, which may be another number.
     if tape_residuals.spec_of(handle) is None:
         return
     _handles.append(handle)

@@ -108,10 +108,8 @@ class Worker:
         self._errors = 0
 
     def run(self, source: socket.socket, hands_over: bool) -> None:
-        """Serve clients until SIGTERM or SIGINT, or until the other side of `source` is gone.
-
-        Clients connect to `source`, or it is a connection that `hands_over` clients.
-        """
+        """Serve clients until SIGTERM or SIGINT, or until the other side of `source` is gone."""
+        # Clients connect to `source`, or it is a connection that `hands_over` clients.
         with _signals() as told, selectors.DefaultSelector() as selector:
             selector.register(source, selectors.EVENT_READ)
             selector.register(told, selectors.EVENT_READ)
@@ -301,12 +299,10 @@ def run(
     worker: Worker,
     say: Callable[[str], None],
 ) -> None:
-    """Run a worker until it stops; then end the process instead of returning.
-
-    It listens at `path`, which `say` tells the user. Without a path, the process that started this
-    one hands clients over, by the descriptor `control`. A ValueError says that an option makes no
-    sense, or that an import has failed.
-    """
+    """Run a worker until it stops; then end the process instead of returning."""
+    # It listens at `path`, which `say` tells the user. Without a path, the process that started
+    # this one hands clients over, by the descriptor `control`. A ValueError says that an option
+    # makes no sense, or that an import has failed.
     if not _control.is_enabled():
         raise ValueError("hostcall: a worker needs what HOSTCALL_DISABLE=1 has switched off.")
     logging.basicConfig(format="%(message)s")

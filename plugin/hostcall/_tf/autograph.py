@@ -31,12 +31,10 @@ def leave_alone(*functions: Any) -> None:
 
 
 def called_unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function`, or a wrapper in whose calls autograph converts nothing.
-
-    The wrapper of `do_not_convert` takes more time than many callbacks. So only code that autograph
-    has generated gets a wrapper, such as a function defined in a tf.function. Other code never
-    calls autograph.
-    """
+    """Return `function`, or a wrapper in whose calls autograph converts nothing."""
+    # The wrapper of `do_not_convert` takes more time than many callbacks. So only code that
+    # autograph has generated gets a wrapper, such as a function defined in a tf.function. Other
+    # code never calls autograph.
     code = getattr(function, "__code__", None)
     if isinstance(code, types.CodeType) and "ag__" not in code.co_freevars:
         return function
@@ -86,10 +84,8 @@ def stack() -> Iterator[tuple[str, int]]:
 
 
 def original_location(file: str, line: int) -> tuple[str, int]:
-    """Return the user's location of code that autograph copied to `file` and `line`.
-
-    Other locations are returned unchanged. The mapping exists only while the function is traced.
-    """
+    """Return the user's location of code that autograph copied to `file` and `line`."""
+    # Other locations are returned unchanged. The mapping exists only while the function is traced.
     if not features.LOCATIONS.available:
         return file, line
     for mapper in reversed(features.source_mappers[threading.get_ident()]):
@@ -102,11 +98,9 @@ def original_location(file: str, line: int) -> tuple[str, int]:
 
 
 def is_traced_to_compile() -> bool:
-    """Return whether the current tracing is inside a function with `jit_compile=True`.
-
-    During tracing, only the frame that traces the function knows this. A wrapper of ours around
-    that frame's function would appear among the user's frames in each error of a graph.
-    """
+    """Return whether the current tracing is inside a function with `jit_compile=True`."""
+    # During tracing, only the frame that traces the function knows this. A wrapper of ours around
+    # that frame's function would appear among the user's frames in each error of a graph.
     if not features.SPECS_IN_TOUT.available:
         return False
     graphs = script_op_graphs.owning_graphs()

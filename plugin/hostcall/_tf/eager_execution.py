@@ -75,11 +75,9 @@ def watch(tape: tf.GradientTape, tensors: Iterable[Any]) -> None:
 def gradients(
     tape: tf.GradientTape, targets: list[Any], sources: list[Any], upstream: list[Any]
 ) -> list[Any]:
-    """Return the gradients of `tape.gradient`, with zeros for unconnected sources.
-
-    `tape.gradient` looks for nested structures, which costs more than a small function's gradient.
-    The tape has ended; `targets` and `sources` are tensors or variables.
-    """
+    """Return the gradients of `tape.gradient`, with zeros for unconnected sources."""
+    # `tape.gradient` looks for nested structures, which costs more than a small function's
+    # gradient. The tape has ended; `targets` and `sources` are tensors or variables.
     zero = tf.UnconnectedGradients.ZERO
     values = (*targets, *sources, *upstream)
     is_flat = all(type(value) is features.EagerTensor for value in values)
@@ -90,11 +88,9 @@ def gradients(
 
 
 def orders_recorded(tensors: Sequence[tf.Tensor]) -> int:
-    """Return how many orders of derivative can be asked of an op that runs eagerly on `tensors`.
-
-    TensorFlow tells only whether there are one or several tapes; three orders stand for several.
-    They also stand for a ForwardAccumulator, since it differentiates the gradient.
-    """
+    """Return how many orders of derivative can be asked of an op that runs eagerly on `tensors`."""
+    # TensorFlow tells only whether there are one or several tapes; three orders stand for several.
+    # They also stand for a ForwardAccumulator, since it differentiates the gradient.
     if not features.NESTED_GRADIENTS.available:
         return 1
     if features.pack_tangents(tensors).tangents:
@@ -192,11 +188,9 @@ def to_eager_tensor(value: object, dtype: tf.DType | None) -> Any:
 
 
 def copy_of(array: Any, dtype: tf.DType, copy_on_cpu: Callable[[Any, int], Any]) -> Any:
-    """Return an EagerTensor with a copy of a NumPy array that other code may still write to.
-
-    The tensor has the dtype of the array; `dtype` is the expected one. `copy_on_cpu` makes a tensor
-    on a CPU, or None, from an array and the number of its dtype.
-    """
+    """Return an EagerTensor with a copy of a NumPy array that other code may still write to."""
+    # The tensor has the dtype of the array; `dtype` is the expected one. `copy_on_cpu` makes a
+    # tensor on a CPU, or None, from an array and the number of its dtype.
     if array.dtype == dtype.as_numpy_dtype and not device_in_scope() and _has_cpus_alone():
         tensor = copy_on_cpu(array, dtype.as_datatype_enum)
         if tensor is not None:
@@ -225,11 +219,9 @@ def copy_to_device(tensor: Tensor, device: str | None) -> Any:
 
 
 def apart(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run `function(*args, **kwargs)` in eager mode, where its tapes record; return its result.
-
-    It runs on another thread if this one builds a graph, or if TensorFlow has stopped recording on
-    this one, as while it runs a function. A tape would silently record nothing there.
-    """
+    """Run `function(*args, **kwargs)` in eager mode, where its tapes record; return its result."""
+    # It runs on another thread if this one builds a graph, or if TensorFlow has stopped recording
+    # on this one, as while it runs a function. A tape would silently record nothing there.
     if executing_eagerly() and not tapes_are_stopped():
         return function(*args, **kwargs)
     return Call(functools.partial(function, *args, **kwargs)).result(None)

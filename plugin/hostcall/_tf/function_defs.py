@@ -125,7 +125,7 @@ def set_context(function: FunctionDef, like: FunctionDef) -> None:
 
 def is_compiled(marked: FunctionDef | NodeDef) -> bool:
     """Return whether XLA must compile a function, or the function that a node calls."""
-    return MUST_COMPILE in marked.attr and bool(marked.attr[MUST_COMPILE].b)
+    return protos.is_true(marked, MUST_COMPILE)
 
 
 def call_node(name: str, signature: OpDef, inputs: Iterable[str], stateful: bool) -> Any:
@@ -138,6 +138,19 @@ def call_node(name: str, signature: OpDef, inputs: Iterable[str], stateful: bool
     for attribute in ("config", "config_proto", "executor_type"):
         node.attr[attribute].s = b""
     return node
+
+
+# The dtypes in which values of sub-byte dtypes cross the boundary of a compiled program. XLA packs
+# two of these values into a byte. TensorFlow does not, and would misread them.
+WIDE = {
+    tf.as_dtype(sub_byte).as_datatype_enum: tf.as_dtype(wide).as_datatype_enum
+    for sub_byte, wide in (("int4", "int8"), ("uint4", "uint8"))
+}
+
+
+def wide(dtype: tf.DType) -> tf.DType:
+    """Return the dtype in which values of a dtype cross the boundary of a compiled program."""
+    return tf.as_dtype(WIDE.get(dtype.as_datatype_enum, dtype.as_datatype_enum))
 
 
 def add_cast(function: FunctionDef, name: str, value: str, source: int, target: int) -> str:
@@ -308,11 +321,9 @@ def definition_of(node: NodeDef, functions: Mapping[str, Any]) -> Any:
 
 
 def drop_dead_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> None:
-    """Remove the nodes that neither a result nor a stateful op of a function needs.
-
-    Stateful ops that were replaced are removed, too. TensorFlow and XLA do not run these nodes
-    either, and some of them may not even be able to run.
-    """
+    """Remove the nodes that neither a result nor a stateful op of a function needs."""
+    # Stateful ops that were replaced are removed, too. TensorFlow and XLA do not run these nodes
+    # either, and some of them may not even be able to run.
     nodes = {node.name: node for node in function.node_def}
     pending = [*map(source, function.ret.values()), *function.control_ret.values()]
     pending += [

@@ -109,8 +109,7 @@ def _number_of(loop_var: Any) -> int:
     graph = loop_var.graph
     if not hasattr(graph, "_hostcall_loops"):
         graph._hostcall_loops = {}
-    number: int = graph._hostcall_loops.setdefault(loop_var.op.name, secrets.randbits(52))
-    return number
+    return int(graph._hostcall_loops.setdefault(loop_var.op.name, secrets.randbits(52)))
 
 
 def effects(has_effect: Callable[[Any], bool]) -> Patch:

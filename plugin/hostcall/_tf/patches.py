@@ -188,10 +188,8 @@ def telling(
     before: Callable[..., None] | None = None,
     after: Callable[..., None] | None = None,
 ) -> Patch:
-    """Return the patch that calls hooks around a function or method of a module or class.
-
-    `before` takes the arguments of each call, and `after` takes its result and then these.
-    """
+    """Return the patch that calls hooks around a function or method of a module or class."""
+    # `before` takes the arguments of each call, and `after` takes its result and then these.
 
     def wrap(function: Callable[..., Any], patch: Replacement) -> Any:
         @functools.wraps(function)
@@ -255,10 +253,9 @@ def directories() -> Patch:
 
 
 def saving(hook: Callable[[Any, str | None], None]) -> Patch:
-    """Return the patch that calls `hook` with each SavedModel's MetaGraphDef before it is written.
-
-    The second argument is the SavedModel's directory, or None if only the MetaGraphDef is written.
-    """
+    """Return the patch that calls `hook` with each SavedModel's MetaGraphDef before its writing."""
+    # The second argument is the SavedModel's directory, or None if only the MetaGraphDef is
+    # written.
 
     def tell(built: Any, *_: Any, **__: Any) -> None:
         hook(built[0], _directory.get())
@@ -409,11 +406,9 @@ Run = Callable[[frozenset[str], Callable[[], Any]], Any]
 
 
 def calls(owner: object, name: str, run: Run, recorded: Callable[[frozenset[str]], bool]) -> Patch:
-    """Return the patch by which `run` carries out eager calls of functions, or session runs.
-
-    `run` takes the tokens of the py_functions that a call can reach, and the call, whose result it
-    returns. Calls skip it that reach no py_function, or none that is `recorded`.
-    """
+    """Return the patch by which `run` carries out eager calls of functions, or session runs."""
+    # `run` takes the tokens of the py_functions that a call can reach, and the call, whose result
+    # it returns. Calls skip it that reach no py_function, or none that is `recorded`.
 
     def wrap(method: Callable[..., Any], patch: Replacement) -> Any:
         tokens_of = script_op_graphs.tokens_of
@@ -559,20 +554,16 @@ def py_function_gradient(gradient: Callable[..., Any]) -> Patch:
 
 
 def give_gradient_to(op: Any) -> None:
-    """Make an op of a graph keep our gradient when the registry has TensorFlow's own again.
-
-    An op inside a `tf.Graph.gradient_override_map` keeps the gradient that the user chose there.
-    """
+    """Make an op of a graph keep our gradient when the registry has TensorFlow's own again."""
+    # An op inside a `tf.Graph.gradient_override_map` keeps the gradient that the user chose there.
     if op._gradient_function is None and _OVERRIDDEN not in op.node_def.attr:
         op._gradient_function = _gradients[-1]
 
 
 def gradient_given_to(op: object) -> Callable[..., Any] | None:
-    """Return the gradient that the user has given an op of a graph after its creation, or None.
-
-    For an op inside a `gradient_override_map`, TensorFlow calls the user's gradient itself. But a
-    tape knows only the kind of an op, and calls the gradient of that kind.
-    """
+    """Return the gradient that the user has given an op of a graph after its creation, or None."""
+    # For an op inside a `gradient_override_map`, TensorFlow calls the user's gradient itself. But a
+    # tape knows only the kind of an op, and calls the gradient of that kind.
     if not isinstance(op, tf.Operation) or _OVERRIDDEN not in op.node_def.attr:
         return None
     name = op.get_attr(_OVERRIDDEN).decode()

@@ -14,11 +14,9 @@ from hostcall._tf.types import FuncGraph, Graph, GraphDef, Operation
 
 
 def owning_graphs() -> list[Any]:
-    """Return the graphs, innermost first, that a script op created now belongs to.
-
-    The list is empty in eager execution. TensorFlow keeps a default graph in the background of
-    eager execution. It is left out, since it never dies and all that it owns leaks.
-    """
+    """Return the graphs, innermost first, that a script op created now belongs to."""
+    # The list is empty in eager execution. TensorFlow keeps a default graph in the background of
+    # eager execution. It is left out, since it never dies and all that it owns leaks.
     if features.executing_eagerly():
         return []
     graphs = []

@@ -42,16 +42,13 @@ def is_of_other_process(token: str) -> bool:
 
 def new_token() -> str:
     """Return a token that no op has yet."""
-    token: str = functions._next_unique_token()
-    return token
+    return str(functions._next_unique_token())
 
 
 def find(token: str) -> Any:
-    """Return the registry's entry for a token: a spec, a function of TensorFlow's, or None.
-
-    Ops of a partitioned function may have tokens of stand-ins for specs; for these, it is the spec.
-    A token of a saved graph may cause an import.
-    """
+    """Return the registry's entry for a token: a spec, a function of TensorFlow's, or None."""
+    # Ops of a partitioned function may have tokens of stand-ins for specs; for these, it is the
+    # spec. A token of a saved graph may cause an import.
     try:
         entry = functions.get(token)
     except LoweringError:  # `why_missing` returns it
@@ -94,8 +91,7 @@ def title_of(token: str) -> str:
     if not is_qualified(token):
         return token
     if (own := _own(token)) is not None:
-        title: str = own.title
-        return title
+        return str(own.title)
     return f"saved_pyfunc_{hashlib.sha256(token.encode()).hexdigest()[:12]}"
 
 

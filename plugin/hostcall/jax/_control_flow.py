@@ -77,11 +77,9 @@ def scan_without_hoisting(stock: Rule) -> Rule:
 
 
 def loop_with_its_condition(entry: Any) -> Any:
-    """Wrap the lowering of `while_loop` for a call in its condition.
-
-    XLA drops the condition, side effects or not, if it knows the number of iterations. So the loop
-    carries the condition's value. JAX itself does so for ordered effects.
-    """
+    """Wrap the lowering of `while_loop` for a call in its condition."""
+    # XLA drops the condition, side effects or not, if it knows the number of iterations. So the
+    # loop carries the condition's value. JAX itself does so for ordered effects.
     stock = entry.rule
 
     @functools.wraps(stock)

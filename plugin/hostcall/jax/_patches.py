@@ -39,11 +39,10 @@ def _patch(
     why: str,
     feature: str,
 ) -> Patch:
-    """Return the patch of an attribute of a module, or of a class in it.
-
-    With a primitive it is that of the primitive's rule in a registry. `wrap` makes hostcall's
-    object from JAX's, a function with one of the `tried` lists of parameters: see `_drift.misfit`.
-    """
+    """Return the patch of an attribute of a module, or of a class in it."""
+    # With a primitive it is that of the primitive's rule in a registry. `wrap` makes hostcall's
+    # object from JAX's, a function with one of the `tried` lists of parameters: see
+    # `_drift.misfit`.
     target = f"{module}.{path}" if primitive is None else f"{module}.{path}[{primitive}]"
 
     def read() -> Any:

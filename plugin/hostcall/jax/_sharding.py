@@ -40,11 +40,9 @@ class Division:
 
 
 def read(sharding: Any, args: object, result: object, place: str) -> Division:
-    """Return the division that `sharding`, as of `hostcall.jax.call`, declares for a call.
-
-    `args` and `result` are structures of objects with a shape. A TypeError says that the sharding
-    has an unknown form, a ValueError that it cannot divide the arrays.
-    """
+    """Return the division that `sharding`, as of `hostcall.jax.call`, declares for a call."""
+    # `args` and `result` are structures of objects with a shape. A TypeError says that the sharding
+    # has an unknown form, a ValueError that it cannot divide the arrays.
     if jax.sharding.get_abstract_mesh().manual_axes:
         raise ValueError(
             f"{place}: sharding= is for calls outside of jax.shard_map. Inside of it each device "
@@ -81,11 +79,9 @@ def bind(
     arrays: Sequence[Any],
     results: Sequence[jax.ShapeDtypeStruct],
 ) -> list[Any]:
-    """Return the results of a call that devices make together.
-
-    `arrays` and `results` are whole. `call` takes those of a device, and `joint` of
-    `_primitive.bind`.
-    """
+    """Return the results of a call that devices make together."""
+    # `arrays` and `results` are whole. `call` takes those of a device, and `joint` of
+    # `_primitive.bind`.
     if division.mesh is None:
         return call(arrays, results, ())
     mesh = division.mesh
@@ -223,10 +219,8 @@ def can_be_made(platforms: Sequence[str]) -> bool:
 
 
 def lower_for_all(context: Any, operands: Sequence[Any], bind: Callable[..., Any]) -> Sequence[Any]:
-    """Lower a call with whole arrays in a program whose arrays XLA divides among devices.
-
-    `bind` makes the call with arrays, where each device runs a program of its own.
-    """
+    """Lower a call with whole arrays in a program whose arrays XLA divides among devices."""
+    # `bind` makes the call with arrays, where each device runs a program of its own.
     # JAX provides the devices because of `_rules.register`.
     devices = np.array(context.module_context.axis_context.device_assignment)
     mesh = jax.sharding.Mesh(devices, (_AXIS,))

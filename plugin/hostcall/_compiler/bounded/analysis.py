@@ -106,12 +106,10 @@ def risks(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
 def marked(
     library: FunctionDefLibrary, entry: str, whole: bool = False, compiled: bool = False
 ) -> Any:
-    """Return a copy with marks on the ops that the sizes they make or take force onto the host.
-
-    If `whole`, no op can be on the host. If XLA gets exactly the functions that are returned,
-    `compiled`, facts that only XLA can tell are checked there, say equal branch sizes; and changed
-    functions get new names.
-    """
+    """Return a copy with marks on the ops that the sizes they make or take force onto the host."""
+    # If `whole`, no op can be on the host. If XLA gets exactly the functions that are returned,
+    # `compiled`, facts that only XLA can tell are checked there, say equal branch sizes; and
+    # changed functions get new names.
     copy = protos.copy_of(library)
     search = _Search(copy, entry, _never if whole else route_selection.is_on_host)
     search.run()
@@ -148,8 +146,7 @@ def _mark(name: str, function: FunctionDef, search: _Search) -> None:
             node.attr[attributes.BLOCKER].s = search.blocked[place].encode()
         else:
             dims = sorted(search.bounded.get(place, ()))
-            numbers = protos.integer_list([n for pair in dims for n in pair])
-            node.attr[attributes.PREDICTED].list.CopyFrom(numbers)
+            protos.set_pairs(node, attributes.PREDICTED, dims)
 
 
 class _Search:
@@ -460,17 +457,14 @@ _NEVER_ENDS = sorted({*range(_ENDS)} - {n * n % _ENDS for n in range(_ENDS)})
 
 
 def keep_apart(function: FunctionDef, functions: Functions) -> None:
-    """Make the bounded results of a compiled function distinct values, in place.
-
-    XLA keeps the true sizes of a result in memory behind its elements. If a value is returned
-    twice, XLA copies it for the second result without the sizes, and TensorFlow reads arbitrary
-    sizes there. XLA merges equal values, so it cannot be known in advance which results become one.
-
-    So each result is selected by a condition of its own. It always holds, but XLA cannot see that:
-    it says that a square does not end in certain binary digits, which no square ends in. XLA must
-    not know the squared number, so it is an element of an argument. If the arguments have no
-    elements, XLA knows the whole program, and draws the number at random.
-    """
+    """Make the bounded results of a compiled function distinct values, in place."""
+    # XLA keeps the true sizes of a result in memory behind its elements. If a value is returned
+    # twice, XLA copies it for the second result without the sizes, and TensorFlow reads arbitrary
+    # sizes there. XLA merges equal values, so it cannot be known in advance which results become
+    # one. So each result is selected by a condition of its own. It always holds, but XLA cannot see
+    # that: it says that a square does not end in certain binary digits, which no square ends in.
+    # XLA must not know the squared number, so it is an element of an argument. If the arguments
+    # have no elements, XLA knows the whole program, and draws the number at random.
     results = [r for r in function.signature.output_arg if r.type not in defs.NO_ARRAYS]
     if len(results) > 1:
         touched = _touched(function, functions)
@@ -545,9 +539,9 @@ def _fixed_results(function: FunctionDef) -> set[str]:
     """Return the results of script ops whose sizes are known, handles among them."""
     fixed: set[str] = set()
     for node in defs.nodes_of(function, op_kinds.SCRIPT_OPS):
-        noted = node.attr[attributes.PREDICTED].list.i if attributes.PREDICTED in node.attr else ()
+        noted = {result for result, _ in protos.pairs(node, attributes.PREDICTED)}
         count = len(node.attr["Tout"].list.type)
-        fixed.update(f"{node.name}:output:{i}" for i in range(count) if i not in noted[::2])
+        fixed.update(f"{node.name}:output:{i}" for i in range(count) if i not in noted)
     for node in defs.program_order(function):
         if node.op in op_kinds.IDENTITIES:
             values = enumerate(node.input)
@@ -556,7 +550,7 @@ def _fixed_results(function: FunctionDef) -> set[str]:
 
 
 def _is_source(node: NodeDef, functions: Mapping[str, Any], seen: set[str]) -> bool:
-    if attributes.PREDICTED in node.attr and bool(node.attr[attributes.PREDICTED].list.i):
+    if protos.pairs(node, attributes.PREDICTED):
         return True
     names = [n for n in defs.called_functions(node, functions) if n in functions and n not in seen]
     seen.update(names)

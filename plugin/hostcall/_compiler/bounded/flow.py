@@ -155,17 +155,16 @@ class Offence:
 
 
 class Flow:
-    """The paths of bounded sizes through a program.
-
-    XLA knows the result sizes of the ops that are on the host, `hosted`.
-    """
+    """The paths of bounded sizes through a program."""
 
     def __init__(
         self, functions: Mapping[str, Any], results: Results, hosted: Collection[Source] = ()
     ) -> None:
         self.functions = functions
         self._results = results
-        self.hosted = hosted
+        self.hosted = (
+            hosted  # the ops that are on the host, so XLA knows the sizes of their results
+        )
         self._matter: dict[str, bool] = {}
         self.offences: dict[Source, Offence] = {}  # the offences found, each once
         # For each source and conditional, the (result, dimension)s that may be bounded.

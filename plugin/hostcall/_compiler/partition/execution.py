@@ -105,11 +105,9 @@ def _renamed(value: str, new: Mapping[str, str]) -> str:
 
 
 def _has_state(node: NodeDef) -> bool:
-    """Return whether a run of a node depends on other runs, or on the program around it.
-
-    A resource keeps its own state, so it does not count. A call has the state of the function,
-    which is checked as well. A callback counts, since it lives as long as its program.
-    """
+    """Return whether a run of a node depends on other runs, or on the program around it."""
+    # A resource keeps its own state, so it does not count. A call has the state of the function,
+    # which is checked as well. A callback counts, since it lives as long as its program.
     definition = op_kinds.op_def_or_none(node.op)
     if definition is None or op_kinds.calls_python(node):
         return True
@@ -146,11 +144,9 @@ def all_are_for(device: str, functions: Iterable[Any]) -> bool:
 
 
 def run_in_sequence(functions: Mapping[str, Any], old: Mapping[str, Any]) -> None:
-    """Make partitioned functions run on one thread, if none of their nodes could run in parallel.
-
-    All nodes must be for one device: nodes on several devices wait for each other in an order that
-    is not known here. Clusters may call `old` functions, too.
-    """
+    """Make partitioned functions run on one thread if none of their nodes could run in parallel."""
+    # All nodes must be for one device: nodes on several devices wait for each other in an order
+    # that is not known here. Clusters may call `old` functions, too.
     on_host = [f for f in functions.values() if attributes.CLUSTER not in f.attr]
     if not all(map(_is_sequence, on_host)):
         return

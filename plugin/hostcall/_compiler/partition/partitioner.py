@@ -20,7 +20,6 @@ from hostcall._compiler.partition import host_calls, placement
 from hostcall._compiler.partition.host_ops import Findings, HostOps, Rules
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.tensor_structures import WIDE
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime import _scheduling
 from hostcall_runtime._scheduling import Place
@@ -58,20 +57,7 @@ class PartitionedFunction:
 
 
 class Partitioner:
-    """A partitioner for a function of a library and all functions that it reaches.
-
-    Args:
-      rules: decide which of their nodes are for the host.
-      suffix: the end of new functions' names.
-      device: the full name of the device that clusters are compiled for, if it is no CPU.
-      gradient: whether the function to be partitioned is the gradient of a partitioned one.
-      refused: whether XLA refuses that function.
-
-    Attributes:
-      host_ops: the nodes of the library that are for the host.
-      functions: the new functions, by name.
-      plans: the result for each function.
-    """
+    """A partitioner for a function of a library and all functions that it reaches."""
 
     def __init__(
         self,
@@ -85,14 +71,14 @@ class Partitioner:
         self.library = library
         self._old = defs.by_name(library)
         self.host_ops = HostOps(self._old, rules)
-        self._gradient = gradient
-        self._refused = refused
-        self._suffix = suffix
-        self.device = device
+        self._gradient = gradient  # whether the function is the gradient of a partitioned one
+        self._refused = refused  # whether XLA refuses it
+        self._suffix = suffix  # the end of new functions' names
+        self.device = device  # the full name of the one clusters are compiled for, "" for a CPU
         self._partitioned: dict[tuple[str, bool], str] = {}
         self._entry = ""
-        self.functions: dict[str, Any] = {}
-        self.plans: list[PartitionedFunction] = []
+        self.functions: dict[str, Any] = {}  # the new ones, by name
+        self.plans: list[PartitionedFunction] = []  # the result for each function
 
     def must_partition(self, name: str) -> bool:
         """Return whether a function cannot, or must not, be compiled as a whole."""
@@ -216,11 +202,11 @@ def _widen(host: FunctionDef, clusters: list[Any]) -> None:
     """Cast the sub-byte values that clusters take and return at their boundaries."""
     for cluster in clusters:
         signature = cluster.signature
-        if any(arg.type in WIDE for arg in (*signature.input_arg, *signature.output_arg)):
-            function_edits.take_wide(cluster, WIDE)
+        if any(arg.type in defs.WIDE for arg in (*signature.input_arg, *signature.output_arg)):
+            function_edits.take_wide(cluster, defs.WIDE)
             calls = (n for n in host.node_def if "f" in n.attr)
             call = next(n for n in calls if n.attr["f"].func.name == signature.name)
-            function_edits.pass_wide(host, call, WIDE)
+            function_edits.pass_wide(host, call, defs.WIDE)
 
 
 def _reason_of_partition(node: NodeDef) -> str:
@@ -237,12 +223,10 @@ def place_of(node: NodeDef, host_ops: Container[str], either: Container[str] = (
 
 
 def _replace_made_up(function: FunctionDef) -> None:
-    """Replace made-up variants by lists without elements, in place.
-
-    For the gradient of a conditional, a branch returns made-up values in the place of the other
-    branches' values. On the host, a made-up variant is empty, and TensorFlow cannot make zeros of
-    it. A list serves as well, since nothing reads it.
-    """
+    """Replace made-up variants by lists without elements, in place."""
+    # For the gradient of a conditional, a branch returns made-up values in the place of the other
+    # branches' values. On the host, a made-up variant is empty, and TensorFlow cannot make zeros of
+    # it. A list serves as well, since nothing reads it.
     for node in defs.nodes_of(function, {"FakeParam"}):
         if node.attr["dtype"].type != _VARIANT:
             continue

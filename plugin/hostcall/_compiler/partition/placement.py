@@ -110,11 +110,9 @@ def place(
 
 
 def return_handles_themselves(function: FunctionDef, functions: Mapping[str, Any]) -> None:
-    """Make a function return the handles of resources themselves, not their identities.
-
-    A cluster that returned an identity would tie it to the devices that all ops of the cluster have
-    in common, which need not include the resource's device.
-    """
+    """Make a function return the handles of resources themselves, not their identities."""
+    # A cluster that returned an identity would tie it to the devices that all ops of the cluster
+    # have in common, which need not include the resource's device.
     identities = {
         f"{node.name}:output:0": node.input[0]
         for node in function.node_def
@@ -130,11 +128,9 @@ def return_handles_themselves(function: FunctionDef, functions: Mapping[str, Any
 
 
 def _lower(node: NodeDef) -> None:
-    """Make TensorFlow lower a loop or branch to nodes, which run where they are placed.
-
-    The kernel of a loop or branch would run all called functions on its own device. In a function
-    for XLA, TensorFlow leaves the op as it is.
-    """
+    """Make TensorFlow lower a loop or branch to nodes, which run where they are placed."""
+    # The kernel of a loop or branch would run all called functions on its own device. In a function
+    # for XLA, TensorFlow leaves the op as it is.
     node.attr[_LOWER_ATTR].b = True
     if node.op in op_kinds.LOOP_OPS:
         node.attr["parallel_iterations"].i = 1  # a kernel's iterations do not overlap either
