@@ -79,8 +79,7 @@ def register(
     return registered
 
 
-# The JAX platforms on which XLA's programs can make host calls.
-_WITH_HOST_CALLS = ("cpu",)
+_WITH_HOST_CALLS = ("cpu",)  # the JAX platforms on which XLA's programs can make host calls
 
 
 def load(

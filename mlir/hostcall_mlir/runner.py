@@ -118,9 +118,7 @@ def _differs(value: Any, spec: Spec, what: str) -> str:
 # Without callback ids, since each host call is a program that runs on the thread that starts it.
 _HERE = Program(())
 
-# The arrays of a run, indexed by slot.
-Slots = list[Any]
-
+Slots = list[Any]  # the arrays of a run, indexed by slot
 
 # One step of a plan: it reads its operands from slots, and writes its results to slots.
 Step = Callable[[Slots], None]
@@ -299,11 +297,8 @@ def _array_types(type_: ir.Type) -> list[ir.Type]:
     return [padded_type(type_), *[size] * len(bounds_of(type_))]
 
 
-# The slots of each value's arrays.
-Places = dict[ir.Value, list[int]]
-
-# Runs a program on the arrays that @main takes.
-Run = Callable[[Sequence[Any]], list[Any]]
+Places = dict[ir.Value, list[int]]  # the slots of each value's arrays
+Run = Callable[[Sequence[Any]], list[Any]]  # runs a program on the arrays that @main takes
 
 
 def make_plan(module: ir.Module, device: jax.Device, host: jax.Device) -> Run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -52,3 +53,12 @@ def as_text(parts: Iterable[str | Table]) -> str:
         else:
             console.print(Text(part), soft_wrap=isinstance(part, Code))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+
+
+def relative(location: str) -> str:
+    """Return a location with its path relative to the working directory, if it is inside."""
+    file, _, line = location.rpartition(":")
+    if not file:
+        return location
+    path = os.path.relpath(file)
+    return f"{path if not path.startswith(os.pardir) else file}:{line}"

@@ -134,7 +134,6 @@ Most likely TensorFlow was installed anew after hostcall. Make them fit again wi
 
 {rebuild}"""
 
-
 _TOO_OLD = """\
 hostcall needs TensorFlow {oldest} or later, and this is {found}. XLA in older versions ends the \
 process when it compiles a call with side effects. Install a later one:
@@ -148,8 +147,7 @@ something else by now. `hostcall doctor` lists all names. If something goes wron
 
     pip install '{package}=={newest}.*'"""
 
-# The StableHLO of the newest version. `hostcall.load` must read exported programs that JAX's newer
-# version writes.
+# The newest StableHLO: `hostcall.load` must read what JAX's newer version exports.
 STABLEHLO = "1.13.0"
 
 

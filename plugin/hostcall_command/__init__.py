@@ -15,8 +15,7 @@ from typing import Any
 
 import click
 
-# The routes of hostcall._functions.options.
-ROUTES = ("auto", "custom_call", "partition")
+ROUTES = ("auto", "custom_call", "partition")  # the routes of hostcall._functions.options
 
 
 class _Command(click.Command):

@@ -14,9 +14,7 @@ from hostcall_runtime import _library
 from hostcall_runtime._errors import ResultError
 
 _runtime = _library.load("hostcall_runtime._runtime")
-
-# DLPack's number for memory that the host and all GPUs share.
-_MANAGED = 13
+_MANAGED = 13  # DLPack's number for memory that the host and all GPUs share
 
 # The types that NumPy converts to arrays by itself.
 _OF_NUMPY = (np.ndarray, np.generic, int, float, complex, str, bytes, list, tuple, type(None))
@@ -62,15 +60,12 @@ def of_device(
 
 @dataclasses.dataclass
 class _CudaArray:
-    """An array on a GPU, ready after the streams; `keep` keeps its memory alive.
-
-    The dtype is None if NumPy does not have it. Strides are in elements, or None without gaps.
-    """
+    """An array on a GPU, ready after the streams; `keep` keeps its memory alive."""
 
     address: int
     shape: Sequence[int]
-    dtype: np.dtype[Any] | None
-    strides: Sequence[float] | None
+    dtype: np.dtype[Any] | None  # None if NumPy does not have it
+    strides: Sequence[float] | None  # in elements, or None without gaps
     streams: list[int]
     keep: object
 

@@ -100,8 +100,7 @@ def mark_of(number: int) -> str:
 def stand_in(exception: BaseException, call: Call) -> BaseException:
     """Return a substitute for an exception whose text the stock kernel would spoil."""
     # It has the name of the class, the first line of the message, and the rest as a note: the
-    # kernel writes the message twice, and notes once. It derives from the class that the kernel
-    # knows.
+    # kernel writes the message twice, and notes once. Its base is the kernel's class.
     number = remember(exception)
     text = encodable(text_of(exception, number, call)).rpartition("\n\t [[{{node ")[0]
     first, _, rest = text.partition("\n")
@@ -325,15 +324,13 @@ class LoweringError(ValueError):
       True
     """
 
-    # Tells the C++ side that the message is for the user as it is.
-    hostcall_message = True
+    hostcall_message = True  # tells the C++ side that the message is for the user as it is
 
 
 class NotInProgramError(LoweringError):
     """The error of a script op that no program can contain; graph partitioning can handle it."""
 
-    # Tells the C++ side that this is a refusal, like one of XLA's.
-    hostcall_refusal = True
+    hostcall_refusal = True  # tells the C++ side that this is a refusal, like one of XLA's
 
 
 class ResultError(ValueError):

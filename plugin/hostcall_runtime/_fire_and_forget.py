@@ -33,9 +33,7 @@ INSIDE = (
     "called."
 )
 
-
-# For errors, lines and queues.
-lock = _locks.new_lock()
+lock = _locks.new_lock()  # for errors, lines and queues
 
 # With the line of the call, which stands for its function.
 _kept: list[tuple[Any, BaseException]] = []

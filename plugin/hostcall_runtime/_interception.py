@@ -23,7 +23,6 @@ from hostcall_runtime import _errors, _locks, _runs
 # The scopes that autograph adds to the names of functions defined in a function that it converts.
 _AUTOGRAPH_SCOPES = re.compile(r"outer_factory\.<locals>\.inner_factory\.<locals>\.|\btf__")
 
-
 Function = Callable[..., Any]
 Given = Mapping[str, Any]
 
@@ -68,7 +67,6 @@ class _Nesting(threading.local):
 
 
 _nesting = _Nesting()
-
 _lock = _locks.new_lock()
 _active: Interceptor | None = None
 _targets: weakref.WeakSet[Any] = weakref.WeakSet()

@@ -124,8 +124,7 @@ class Ended:
 
 _runtime = _library.load("hostcall_runtime._runtime")
 
-# XLA's CPU runs 32 programs at once. One place stays free for programs without calls: these end
-# whatever others do.
+# XLA's CPU runs 32 programs at once. One place stays free for those without calls: they end.
 _COUNT = 31
 
 _ALL_TAKEN = (

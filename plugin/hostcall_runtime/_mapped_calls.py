@@ -84,8 +84,7 @@ def joined(parts: Sequence[Any], axes: Axes, who: str) -> Any:
     )
 
 
-# The beginning of the names of results in messages.
-_RESULT = "result"
+_RESULT = "result"  # the beginning of the names of results in messages
 
 
 def _join(arrays: Sequence[Any], axis: int | None, who: str) -> Any:

@@ -14,13 +14,10 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Name:
-    """A private name of a framework, the feature that needs it, and the consequence without it.
-
-    The attribute has dots for a name in a class, and is "" for the module itself.
-    """
+    """A private name of a framework, the feature that needs it, and the consequence without it."""
 
     module: str
-    attribute: str
+    attribute: str  # with dots for a name in a class; "" for the module itself
     feature: str
     without: str
 

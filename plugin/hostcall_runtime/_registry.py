@@ -107,16 +107,13 @@ class Target:
     # these make a tensor from an array, and arrays from the function's results.
     to_tensor: Callable[[Any], Any] | None = None
     to_arrays: Callable[[Any], Any] | None = None
-    # Allocates arrays for large arguments, given a shape and a dtype, in memory that another
-    # process can open.
+    # Allocates arrays for large arguments, by shape and dtype, in memory others can open.
     empty: Callable[[tuple[int, ...], Any], Any] | None = None
-    # The object that made the target, if that object can describe the function.
-    origin: Any = None
+    origin: Any = None  # the object that made the target, if that object can describe the function
     # TensorFlow's name of the op, and the user's source lines that led to it.
     node: str = ""
     definition: Callable[[], list[str]] = list
-    # For recorders and replays of calls.
-    site: _interception.Site | None = None
+    site: _interception.Site | None = None  # for recorders and replays of calls
 
 
 # By callback id. C++ has a table of Python callbacks and one of native code; this has both.

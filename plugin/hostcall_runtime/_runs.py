@@ -30,7 +30,6 @@ executors_around: contextvars.ContextVar[frozenset[object]] = contextvars.Contex
 # which another thread has the same.
 captures: list[Callable[[], Callable[[], contextlib.AbstractContextManager[object]]]] = []
 
-
 _numbers = itertools.count()
 
 
@@ -87,12 +86,8 @@ class Program:
 
 
 _programs: weakref.WeakValueDictionary[int, Program] = weakref.WeakValueDictionary()
-
-# The starters of all runs that have not ended.
-under_way: set[Starter] = set()
-
-# The starters of the runs that TensorFlow numbers.
-runs: dict[int, Starter] = {}
+under_way: set[Starter] = set()  # the starters of all runs that have not ended
+runs: dict[int, Starter] = {}  # the starters of the runs that TensorFlow numbers
 
 
 def begin(run: int, of: int = 0) -> None:

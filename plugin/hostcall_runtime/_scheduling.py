@@ -18,9 +18,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 _T = TypeVar("_T", bound=Hashable)
-
-# How often groups may push each other to later steps before they are put on the host.
-_ROUNDS = 8
+_ROUNDS = 8  # how often groups may push each other to later steps before they are put on the host
 
 
 class Place(enum.Enum):
@@ -143,12 +141,9 @@ Step = tuple[int, int]
 
 
 class Gate(NamedTuple):
-    """A point before which some nodes run, and after which the results of some calls are taken.
+    """A point before which some nodes run, and after which the results of some calls are taken."""
 
-    `awaited` are in the order of the steps. Each gate but the first also waits for the one before.
-    """
-
-    awaited: list[int]
+    awaited: list[int]  # in the order of the steps; each gate but the first awaits the one before
     calls: list[int]
 
 

@@ -187,9 +187,10 @@ def constant(value: np.ndarray, type_: ir.Type) -> ir.Value:
 def padded(value: ir.Value) -> ir.Value:
     """Pad a value to its bounds; the elements behind the true sizes are arbitrary."""
     left = private.bounds_of(value.type)
+    scalar = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
     for dim, bound in [*left.items()]:
         del left[dim]
-        value = with_size(value, dim, constant(np.array(bound, np.int32), _scalar()), left)
+        value = with_size(value, dim, constant(np.array(bound, np.int32), scalar), left)
     return value
 
 
@@ -197,10 +198,6 @@ def with_size(value: ir.Value, dim: int, size: ir.Value, bounds: Mapping[int, in
     """Set the true size of a dimension, a tensor<i32>; `bounds` are those of the result."""
     type_ = private.bounded_type(private.padded_type(value.type), bounds)
     return stablehlo.set_dimension_size(value, size, dim, results=[type_])
-
-
-def _scalar() -> ir.Type:
-    return ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
 
 
 START, GATE, DONE = "hostcall_start", "hostcall_gate", "hostcall_done"

@@ -10,8 +10,7 @@ from jaxlib.mlir import ir
 
 from hostcall_mlir.ir.jaxlib_names import is_in_file, locations_in
 
-# MLIR's name for the buffer of a module that is parsed from a string.
-_BUFFER = "-"
+_BUFFER = "-"  # MLIR's name for the buffer of a module that is parsed from a string
 
 
 class PassError(Exception):

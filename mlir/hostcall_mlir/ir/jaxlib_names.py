@@ -240,8 +240,7 @@ def execute(executable: Any, arrays: Sequence[Any]) -> list[Any]:
     return [shards[0] for shards in results.disassemble_into_single_device_arrays()]
 
 
-# The execution streams of programs with host calls. Neither threads nor `hostcall.jax` use these
-# numbers.
+# The execution streams of programs with host calls; threads and `hostcall.jax` have others.
 _streams = itertools.count(1 << 41)
 
 

@@ -15,14 +15,12 @@ from hostcall_mlir.ir.jaxlib_names import address, attribute_of
 # The limit on nested brackets. With the usual stack of 8 MiB, MLIR ends the process at about 4000.
 _BRACKETS = 1000
 
-# The limit on nested ops, each of which takes one bracket or more in a text.
-OPS = 500
+OPS = 500  # the limit on nested ops, each of which takes one bracket or more in a text
 
 # The limit on nested ops in a partitioned program, whose regions Python runs by recursion.
 SPLIT_OPS = 100
 
 _BYTECODE = b"ML\xefR"
-
 _OPENING, _CLOSING = b"([{<", b")]}>"
 _OTHERS = bytes({*range(256)} - {*_OPENING, *_CLOSING})
 

@@ -57,8 +57,7 @@ def _is_heavy(op: ir.Operation) -> bool:
     return op.name in _OPS if target is None else target not in _NOTES
 
 
-# The most values of one op that a gate takes.
-_MOST_VALUES = 16
+_MOST_VALUES = 16  # the most values of one op that a gate takes
 
 
 def overlapping(module: ir.Module, keep: Collection[int | str]) -> ir.Module | None:

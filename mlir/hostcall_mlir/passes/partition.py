@@ -41,8 +41,7 @@ def outline(
     ops: Sequence[ir.Operation], before: ir.Operation, location: ir.Location
 ) -> tuple[ir.Operation, ir.Operation]:
     """Move ops into a new function, and call it before the op `before`."""
-    # Return the func.call, whose callee has no name yet, and the func.func, which is in no module
-    # yet.
+    # Return the func.call, whose callee has no name yet, and the func.func, in no module yet.
     inner = [nested for op in ops for nested in custom_calls.walk(op)]
     inputs, constants = _inputs(inner)
     own = {*map(address, inner)}
@@ -98,7 +97,6 @@ def _inputs(inner: Sequence[ir.Operation]) -> tuple[list[ir.Value], list[ir.Oper
 
 TO_HOST = "hostcall.to_host"
 TO_DEVICE = "hostcall.to_device"
-
 _BRANCHES = ("stablehlo.case", "stablehlo.if")
 _SIZE = 4  # the bytes of a true size, an i32
 

@@ -33,9 +33,7 @@ def listed(problems: Iterable[str]) -> str:
 
 FORMAT = 1
 FILE = "manifest.json"
-
 _Size = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
-
 Effect = Literal["ordered", "unordered", "pure"]
 
 

@@ -22,9 +22,7 @@ from hostcall_mlir.program.manifests import ProgramError
 # XLA's attribute for the outputs that are new values of inputs.
 _ALIASES = "mhlo.input_output_alias"
 
-# Ops of XLA's own that another dialect has, too.
-_RENAMED = {"mhlo.erf": "chlo.erf"}
-
+_RENAMED = {"mhlo.erf": "chlo.erf"}  # ops of XLA's own that another dialect has, too
 _PASSES = "func.func(chlo-legalize-to-stablehlo),symbol-dce,cse,hostcall-check,strip-debuginfo"
 
 

@@ -13,9 +13,7 @@ from typing import Any
 
 from hostcall_runtime._errors import NotExportableError, counted
 
-# `problem_of` checks the content of a dict.
-Structure = int | None | dict[str, Any]
-
+Structure = int | None | dict[str, Any]  # `problem_of` checks the content of a dict
 Classes = Mapping[str, type]
 
 
@@ -89,9 +87,8 @@ def flatten(
     structure: Structure, value: Any, who: str, names: Sequence[str] | None = None
 ) -> list[Any]:
     """Return the values of a Python value's leaves, in the order of their numbers."""
-    # Where the structure has a tuple, a list or a namedtuple, the value may have any of the three,
-    # since the choice is often a habit. `names` are those of the leaves, if it is the structure of
-    # arguments.
+    # A value may have a tuple, list or namedtuple in the place of any of them, since the choice is
+    # often a habit. `names` are those of the leaves, if they are arguments.
     found: dict[int, Any] = {}
     try:
         _collect(structure, value, found, "")

@@ -15,13 +15,9 @@ from hostcall._callbacks.callback_spec import CallbackSpec, EagerSpec
 from hostcall._callbacks.structures import BoundedSpec, Spec, is_known
 from hostcall._functions.user_function import CALLBACK
 
-# A blank for the user to fill in: one size, or all sizes.
-_BLANK = "..."
-
+_BLANK = "..."  # a blank for the user to fill in: one size, or all sizes
 _BOUND = "Its sizes depend on the values: declare bounds"
-
-# The placeholder for a function without a name.
-_UNNAMED = "function"
+_UNNAMED = "function"  # the placeholder for a function without a name
 
 # Functions whose results are vectors with a length that depends on the values, and is at most the
 # number of elements of the argument. Each comes with its spelling in the user's code.
@@ -31,8 +27,7 @@ _VARYING = (
     (np.flatnonzero, "np.flatnonzero"),
 )
 
-# Names that the suggested lines use themselves.
-_TAKEN = frozenset({"tf", "hostcall"})
+_TAKEN = frozenset({"tf", "hostcall"})  # names that the suggested lines use themselves
 
 
 def in_lines(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:

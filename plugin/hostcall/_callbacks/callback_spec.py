@@ -24,10 +24,7 @@ from hostcall_runtime import Target, _errors, _interception, _locks, _registry
 from hostcall_runtime._errors import counted
 
 _NONE_FREE: ShapeAgnosticResults = types.MappingProxyType({})
-
 ShapeFunction = Callable[[Sequence[structures.Spec]], Sequence[structures.Spec | None]]
-
-
 _lock = _locks.new_lock()
 
 
@@ -46,8 +43,7 @@ class CallbackSpec:
     calls it through the stock kernel, a compiled program through one of its targets.
     """
 
-    # The target of the custom calls.
-    custom_call = "hostcall"
+    custom_call = "hostcall"  # the target of the custom calls
 
     def __init__(
         self,
@@ -85,11 +81,9 @@ class CallbackSpec:
         # The specs that plain graphs use, and so must hold in them. They say no more than stock
         # TensorFlow does, apart from declarations by hostcall.
         self.plain_specs = self.static_specs
-        # For each result, whether the shape function may know more when XLA compiles than in
-        # tracing.
+        # For each result, whether the shape function may know more when XLA compiles.
         self.pending = [shape_function is not None] * len(outputs.dtypes)
-        # For each result, the shape that its consumers demand; empty before the graph has been
-        # traced.
+        # For each result, the shape that its consumers demand; empty before the end of tracing.
         self.consumer_shapes: Sequence[tf.TensorShape] = ()
         # For each result, the number of elements that its consumers demand, or None.
         self.element_counts: Sequence[int | None] = ()
@@ -309,8 +303,7 @@ def _native(value: object) -> Any:
     return value
 
 
-# The handle of a call that keeps no tape residual.
-_NO_HANDLE = np.zeros([], np.int64)
+_NO_HANDLE = np.zeros([], np.int64)  # the handle of a call that keeps no tape residual
 
 
 class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
@@ -366,8 +359,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         keep: Callable[[tape_residuals.TapeResidual], int],
     ) -> tuple[list[Any], Callable[[], int]]:
         """Run a call by one of TensorFlow's kernels: `run` is `_run`, as it is dispatched."""
-        # Return the results, and a function that keeps a tape residual by `keep` and returns the
-        # handle.
+        # Return the results, and a function that keeps a tape residual and returns the handle.
         if not _interception.is_active():
             values, residual = run(args, self.gradient_wanted)
             return values, lambda: 0 if residual is None else keep(residual)

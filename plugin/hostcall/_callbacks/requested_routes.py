@@ -12,7 +12,6 @@ from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf.types import FuncGraph, NodeDef, Operation
 
 __all__ = ["AUTO", "CUSTOM_CALL", "PARTITION", "ROUTES", "checked"]
-
 _scoped: contextvars.ContextVar[str | None] = contextvars.ContextVar("hostcall_route", default=None)
 
 

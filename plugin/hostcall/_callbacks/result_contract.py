@@ -27,8 +27,7 @@ _NAMES = {"float16": "half", "float32": "float", "float64": "double"}
 def of(title: str, description: str, declared: Sequence[Spec]) -> Any:
     """Return the runtime's contract for the results of a callback with these known specs."""
     # See csrc/runtime/result_contract.h: `arrays` converts what the callback has returned to
-    # arrays, and `check_shapes` checks shapes alone. Both raise a ResultError for a result that is
-    # not as declared.
+    # arrays, `check_shapes` checks shapes alone. Both raise a ResultError for another result.
     return prepared().ResultContract(
         title=title,
         description=description,
@@ -51,8 +50,7 @@ def _bounded(declared: Spec) -> list[bool]:
     return [dim in declared.dynamic_dims for dim in range(len(declared.shape))]
 
 
-# The number of elements of a result that is not used.
-UNUSED = -1
+UNUSED = -1  # the number of elements of a result that is not used
 
 # Maps the index of a result to its number of elements, or to UNUSED.
 ShapeAgnosticResults = Mapping[int, int]

@@ -10,7 +10,6 @@ from hostcall_runtime import _library
 
 PARTITION, ERROR = "partition", "error"
 STOCK, CHECKED = "stock", "checked"
-
 _CHOICES = {"route": ROUTES, "uncompilable": (PARTITION, ERROR), "dynamic_sizes": (STOCK, CHECKED)}
 _DEFAULTS: dict[str, Any] = {
     "route": AUTO,

@@ -189,8 +189,7 @@ class _Demand:
     by: Operation | None = None  # the first op with a demand
 
 
-# The keys are references of tensors.
-_Demands = dict[Any, _Demand]
+_Demands = dict[Any, _Demand]  # the keys are references of tensors
 
 
 def note(func_graph: FuncGraph) -> None:

@@ -20,7 +20,6 @@ from hostcall_runtime._errors import counted
 # Dtypes whose tensors have no array, or an array of Python objects.
 _NOT_IN_ARRAYS = (tf.string, tf.variant, tf.resource)
 
-
 Spec: TypeAlias = tf.TensorSpec | BoundedSpec
 
 

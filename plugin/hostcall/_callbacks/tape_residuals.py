@@ -170,8 +170,7 @@ class TapeResidual:
     """A recorded call."""
 
     spec: Any  # the callback
-    # The tapes that recorded it, innermost first: one for each order of derivative that the program
-    # can ask for.
+    # The tapes that recorded it, innermost first: one for each order that can be asked for.
     tapes: list[Any]
     inputs: list[Any]  # the input tensors; None for those that have no derivative
     outputs: list[Any]  # the output tensors
@@ -211,8 +210,7 @@ def _note(handle: int, token: str) -> None:
 
 def keep_for_call(residual: TapeResidual) -> int:
     """Keep the residual of a call that a partitioned function makes, and return its handle."""
-    # The function may ask for the gradient any number of times until it ends, as a compiled
-    # program.
+    # The function may ask for the gradient any number of times until it ends.
     residual.until_end = True
     return keep(residual)
 

@@ -185,8 +185,7 @@ class Arguments:
 
 def varied(number: int, rolls: bool = True) -> Callable[[np.ndarray], np.ndarray]:
     """Return a function that changes the values of an array but keeps their kind."""
-    # The `number` of the change is different for each; 0 changes nothing. If it `rolls`, elements
-    # change their places.
+    # The `number` is different for each change, 0 for none. If it `rolls`, elements are moved.
 
     def change(array: np.ndarray) -> np.ndarray:
         if precision(array.dtype) and array.size:

@@ -60,9 +60,7 @@ CHECKS = (
     Entry("jax", programs.in_jax, (*_PROGRAM, "compiled"), compares=True),
 )
 
-
 _CHANGED = "the function returns something else by now, as its state has changed"
-
 _NAMES = tuple(check.name for check in CHECKS)
 
 

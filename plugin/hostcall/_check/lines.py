@@ -12,8 +12,7 @@ from hostcall._callbacks import advice
 from hostcall._callbacks.structures import BoundedSpec, Spec
 from hostcall._check.subject import Subject
 
-# Names that the advised lines use themselves.
-_TAKEN = frozenset({"tf", "hostcall", "np"})
+_TAKEN = frozenset({"tf", "hostcall", "np"})  # names that the advised lines use themselves
 
 # The shapes of all arguments and of one result, in one call.
 Shapes = tuple[Sequence[tuple[int, ...]], tuple[int, ...]]

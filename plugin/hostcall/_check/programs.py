@@ -29,8 +29,7 @@ _CAUSE_ELSEWHERE = (
     "the main thread alone), the stack, or whether arrays may be written to"
 )
 
-# Runs a program and returns its results as new arrays.
-Run = Callable[[], list[np.ndarray]]
+Run = Callable[[], list[np.ndarray]]  # runs a program and returns its results as new arrays
 
 
 def compiled(trial: Trial) -> Iterator[Outcome]:
@@ -152,7 +151,6 @@ _STEPS = {np.dtype(np.float32): 1e-2, np.dtype(np.float64): 1e-4}
 
 # Relative tolerances: between two estimates of a derivative, and between estimate and gradient.
 _SMOOTH, _RIGHT = 0.02, 0.05
-
 
 _ZEROS = (
     "all gradients are zeros, as they are of a function that computes with arrays: "

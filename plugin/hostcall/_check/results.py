@@ -284,9 +284,7 @@ _ROWS = (1_025, 8_193, 65_537)
 _MOST_SECONDS, _MOST_BYTES = 5.0, 1 << 29
 _LEAST_GROWTH, _MOST_GROWTH = 8.0, 64.0
 
-# NumPy adds up arrays of another layout in another order.
-_ROUNDING = 1e-5
-
+_ROUNDING = 1e-5  # NumPy adds up arrays of another layout in another order
 _FIXED = "no size of the arguments may vary"
 
 

@@ -241,12 +241,8 @@ def _left(array: np.ndarray, poison: int) -> np.ndarray:
 
 
 _THREADS, _CALLS = 8, 4
-
-# If a call takes this many seconds or more, each thread makes only one.
-_SLOW = 0.1
-
-# NumPy's libraries may add up arrays in another order in each call.
-_ROUNDING = 1e-5
+_SLOW = 0.1  # if a call takes this many seconds or more, each thread makes only one
+_ROUNDING = 1e-5  # NumPy's libraries may add up arrays in another order in each call
 
 # The seconds between thread switches, so short that calls interleave as much as they can.
 _SWITCH_INTERVAL = 1e-6

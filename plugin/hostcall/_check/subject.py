@@ -48,8 +48,7 @@ _UNSIZED = (
     "are not declared"
 )
 
-# The bytes that fill the arrays of `out` before a call.
-POISON = 0x55
+POISON = 0x55  # the bytes that fill the arrays of `out` before a call
 
 
 class UnsizedError(ValueError):

@@ -20,8 +20,7 @@ Outcome: TypeAlias = Finding | NotChecked | Suggestion
 # A check yields its findings, its suggestions, and the parts that it has not checked.
 Check: TypeAlias = "Callable[[Trial], Iterator[Outcome]]"
 
-# The tolerance between equal calls, in units in the last place of the largest number.
-_ULPS = 16
+_ULPS = 16  # the tolerance between equal calls, in units in the last place of the largest number
 
 
 class SkipError(Exception):

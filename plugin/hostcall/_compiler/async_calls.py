@@ -29,7 +29,6 @@ from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime import _scheduling
 
 START, DONE, GATE = "HostcallStart", "HostcallDone", "HostcallGate"
-
 _INT64 = tf.int64.as_datatype_enum
 
 

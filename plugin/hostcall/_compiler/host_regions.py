@@ -45,14 +45,12 @@ _LARGE = 1024
 # Stands for a size that tracing leaves open, and that XLA knows.
 _SOME_SIZE = 3
 
-# A value: the name of its function, and its own name there.
-Value = tuple[str, str]
+Value = tuple[str, str]  # a value: the name of its function, and its own name there
 
 # Gives the shape of a value, by the name of its function and its own.
 ShapeOf = Callable[[str, str], tf.TensorShape]
 
-# None if not even the rank is known; an unknown size is -1.
-Shape = list[int] | None
+Shape = list[int] | None  # None if not even the rank is known; an unknown size is -1
 
 
 class NotWholeError(Exception):

@@ -60,8 +60,7 @@ class RewrittenFunction(NamedTuple):
     # The names of the functions of its regions, in the order of their indices.
     regions: list[str] = []  # noqa: RUF012 - a field that is never changed
     added: bool = False  # whether this rewrite has added all new functions to the eager context
-    # Whether its arguments have sizes found at run time, so that XLA should not compile it for each
-    # of them.
+    # Whether its arguments have sizes found at run time: XLA should not compile for each.
     sizes_vary: bool = False
 
 

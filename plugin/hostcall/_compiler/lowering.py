@@ -23,7 +23,6 @@ _LARGEST = 1 << 20
 # Dtypes that XLA packs, and TensorFlow's tensors do not.
 _PACKED = ("int2", "uint2", "int4", "uint4")
 
-
 # An input as the kernel describes it: dtype enum, sizes or bounds, and a flag for each bound.
 Operand = tuple[int, list[int], list[bool]]
 
@@ -36,18 +35,14 @@ class BoundedShape(NamedTuple):
 
 
 class LoweredCall(NamedTuple):
-    """The custom call that the XLA kernel emits for a script op. It reads fields by these names.
-
-    `attributes` is an MLIR dictionary, `operands` the numbers of the op's inputs in the call.
-    `foldable` tells whether the results may be constants of the program, if all inputs are.
-    """
+    """The custom call that the XLA kernel emits for a script op. It reads fields by these names."""
 
     target: str
-    attributes: str
+    attributes: str  # an MLIR dictionary
     has_side_effect: bool
-    operands: list[int]
+    operands: list[int]  # the numbers of the op's inputs in the call
     results: list[BoundedShape]
-    foldable: bool
+    foldable: bool  # whether the results may be constants of the program, if all inputs are
 
 
 def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
@@ -83,8 +78,7 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
 def evaluate(serialized: bytes, inputs: Sequence[bytes]) -> list[bytes] | None:
     """Fold a script op whose inputs are constants, for the XLA kernel."""
     # Inputs and results are serialized TensorProtos. The result is None if the function raises or
-    # its results do not fit the specs: the program then makes the call, and fails only if it
-    # reaches it.
+    # its results do not fit the specs: the program fails only if it reaches the call.
     node = protos.node_def_pb2.NodeDef.FromString(serialized)
     spec = lookup.existing_spec_of(node)
     tensors = [protos.tensor_pb2.TensorProto.FromString(tensor) for tensor in inputs]

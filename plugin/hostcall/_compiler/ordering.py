@@ -192,8 +192,7 @@ _UNIT_TOKEN = "_xla_token_arg_node"
 # The ops, other than functions, that may have side effects or call functions with side effects.
 _EFFECT_OPS = op_kinds.ORDERED_OPS | defs.CONTROL_FLOW_OPS | defs.CALL_OPS
 
-# The suffix of the names of new functions.
-SUFFIX = "__hostcall"
+SUFFIX = "__hostcall"  # the suffix of the names of new functions
 
 
 def order_side_effects(

@@ -49,9 +49,7 @@ _NO_BATCH = (
     "step of fit, hostcall.explain(model, x) that of predict, with arrays or tf.TensorSpecs."
 )
 
-
-# A private method of Keras 3, which creates the variables of a step.
-_BUILD = "_symbolic_build"
+_BUILD = "_symbolic_build"  # a private method of Keras 3, which creates the variables of a step
 
 _CANNOT_BUILD = (
     "hostcall.explain: this version of Keras has no {name}, by which the variables of a step are "

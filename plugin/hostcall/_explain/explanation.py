@@ -135,7 +135,7 @@ def _script_op_table(explanation: Explanation) -> Table:
     rows = [
         (
             labels.place_of(op) + (f"\nafter {op.follows}" if op.follows else ""),
-            f"{labels.callback(op)}\n{labels.kind(op)}\n{labels.relative(op.location)}",
+            f"{labels.callback(op)}\n{labels.kind(op)}\n{_report.relative(op.location)}",
             f"{op.route}\n{op.reason}",
             labels.shapes(op),
             labels.size(op.bytes_copied),
@@ -192,7 +192,7 @@ def _cluster(step: facts.Cluster) -> str:
 
 
 def _at(location: str) -> str:
-    return f" at {labels.relative(location)}" if location else ""
+    return f" at {_report.relative(location)}" if location else ""
 
 
 _STYLE = """\
@@ -283,7 +283,7 @@ def _heading(function: facts.Function) -> str:
 
 
 def _advised(title: str, ops: Sequence[facts.ScriptOp | facts.HostOp | facts.Risk]) -> str:
-    rows = [(labels.name_of(op), labels.relative(op.location), op.reason, op.advice) for op in ops]
+    rows = [(labels.name_of(op), _report.relative(op.location), op.reason, op.advice) for op in ops]
     return _table(title, ("op", "at", "why", "what to write"), rows)
 
 
@@ -292,7 +292,7 @@ def _script_ops(ops: Sequence[facts.ScriptOp]) -> str:
         (
             labels.place_of(op),
             f"{labels.kind(op)} of {labels.callback(op)}",
-            labels.relative(op.location),
+            _report.relative(op.location),
             op.route,
             op.reason,
             labels.shapes(op),

@@ -135,7 +135,6 @@ _PADDING = 10.0
 _PICTURE_COLUMNS = 44
 _MOST_LINES = 6
 _MARGIN = 4.0
-
 _marker_numbers = itertools.count()
 
 

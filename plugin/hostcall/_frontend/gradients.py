@@ -114,13 +114,11 @@ class DerivedSpec(EagerSpec):
 
 
 class GradientSpec(DerivedSpec):
-    """The derivative of a call, by the tapes that recorded it.
+    """The derivative of a call, by the tapes that recorded it."""
 
-    The inputs of its op: the handle of the tape residual, the upstream gradients, then the inputs
-    of the differentiated call. These inputs are there for their shapes, which are those of the
-    results, and for the next derivative. Their values are in the residual. The `order` is 1 for the
-    first derivative, 2 for the derivative of that, and so on.
-    """
+    # The inputs of its op: the handle of the tape residual, the upstream gradients, then the inputs
+    # of the differentiated call. These inputs are there for their shapes, which are those of the
+    # results, and for the next derivative. Their values are in the residual.
 
     def __init__(
         self,
@@ -143,7 +141,7 @@ class GradientSpec(DerivedSpec):
         )
         self.like = range(first, first + len(sources))
         self.root = parent.root
-        self.order = parent.order + 1
+        self.order = parent.order + 1  # 2 for the derivative of the first derivative
         # Tapes around a whole function may ask for higher orders after its calls were recorded.
         orders = max(self.order, 3) if eager_execution.more_orders_may_follow() else self.order
         self.root.orders_wanted = max(self.root.orders_wanted, orders)
@@ -239,8 +237,7 @@ class RecomputingSpec(DerivedSpec):
 
 def gradient(op: Operation, *dy: Any) -> Any:
     """Compute the gradient of an EagerPyFunc op, in the place of TensorFlow's gradient function."""
-    # `dy` has the gradients of all outputs, the hidden one included. Inputs without a gradient get
-    # None.
+    # `dy` has gradients of all outputs, also the hidden one. Inputs without a gradient get None.
     spec = _spec_of(op)
     if (given := patches.gradient_given_to(op)) is not None:
         hides = isinstance(spec, EagerSpec) and spec.differentiable

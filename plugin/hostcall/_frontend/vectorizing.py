@@ -304,11 +304,10 @@ _SEVERAL = (
 
 
 class GradientOfBatch(GradientSpec):
-    """The derivatives of a call for a batch of upstream gradients.
+    """The derivatives of a call for a batch of upstream gradients."""
 
-    The forward call covered all elements, with one handle, or there was a call with a handle for
-    each element. The handles lead to the tape residuals.
-    """
+    # The forward call covered all elements, with one handle, or there was a call with a handle for
+    # each element. The handles lead to the tape residuals.
 
     def __init__(
         self,
@@ -389,8 +388,7 @@ class RecomputingOfBatch(RecomputingSpec):
             )
 
         self._call = recomputing(of.parent, of.targets, sources, derive, persistent=True)
-        # The function runs once for all elements of the batches that are `looped`: they are no
-        # axes of the arguments.
+        # The function runs once for all elements of `looped` batches, no axes of the arguments.
         self.levels, self.looped, self.like = tuple(levels), tuple(looped), None
         self.gradient_wanted = of.gradient_wanted
         self.shape_function = lambda given: _led(

@@ -12,7 +12,6 @@ from hostcall_runtime import _executors as executors
 from hostcall_runtime import _fire_and_forget, _library, _locks
 
 _runtime = _library.load("hostcall_runtime._runtime")
-
 _NANOSECOND = 1e-9
 
 

@@ -34,9 +34,7 @@ from hostcall_runtime._mapped_calls import MappedFunction
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-
-# The positional parameters of a gradient function: inputs, results, upstream.
-_OF_GRADIENTS = 3
+_OF_GRADIENTS = 3  # the positional parameters of a gradient function: inputs, results, upstream
 
 
 @dataclasses.dataclass(frozen=True)

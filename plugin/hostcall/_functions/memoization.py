@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-# The number of results that memo=True keeps.
-_USUAL_SIZE = 128
+_USUAL_SIZE = 128  # the number of results that memo=True keeps
 
 # Longer inputs are kept as a digest of this size, since a table of images would use much memory.
 _DIGEST_BYTES = 32
@@ -57,8 +56,7 @@ class Table:
     def remembering(self, function: Callable[..., Any], form: Hashable) -> Callable[..., Any]:
         """Wrap `function` so that it is called for new inputs only."""
         # It takes arrays, scalars and strings. `form` has the structures that these stand for,
-        # which distinguish calls with equal arrays. Its results, which the table keeps, are
-        # read-only.
+        # which distinguish calls with equal arrays. Its results are read-only.
 
         def call(*arrays: Any) -> Any:
             content = (self._key, form, *map(_content, arrays))

@@ -19,9 +19,7 @@ from hostcall_runtime import _interception, _library, _registry, _trees
 from hostcall_runtime._errors import counted
 
 _runtime = _library.load("hostcall_runtime._runtime")
-
-# The target of the custom call by which programs call native code.
-TARGET = "hostcall_native"
+TARGET = "hostcall_native"  # the target of the custom call by which programs call native code
 
 
 class NativeEntry:

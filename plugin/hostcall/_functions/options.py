@@ -18,7 +18,6 @@ from hostcall_runtime import _executor_errors, _executors, _fire_and_forget, _ma
 from hostcall_runtime._errors import counted
 
 F = TypeVar("F", bound=Callable[..., Any])
-
 SEQUENTIAL, EXPAND_DIMS, BROADCAST_ALL = "sequential", "expand_dims", "broadcast_all"
 MAP = "map"
 METHODS = (SEQUENTIAL, EXPAND_DIMS, BROADCAST_ALL, MAP)
@@ -29,15 +28,13 @@ OF_BATCHES = (EXPAND_DIMS, BROADCAST_ALL, MAP)
 
 AUTO, CUSTOM_CALL, PARTITION = "auto", "custom_call", "partition"
 ROUTES = (AUTO, CUSTOM_CALL, PARTITION)
-
 TRACE = "trace"
 
 # The memory of a function's arrays: NumPy's, or the program's own.
 HOST, DEVICE = "host", "device"
 Memory = Literal["host", "device"]
 
-# A `hostcall.callback` takes arrays or EagerTensors.
-KINDS = ("numpy", "eager")
+KINDS = ("numpy", "eager")  # a `hostcall.callback` takes arrays or EagerTensors
 
 
 def checked(route: object) -> str:

@@ -208,9 +208,7 @@ def wait_for_programs() -> None:
 APPLICATION = 0x68637263
 VERSION = 1
 
-# SQLite holds no more than 10^9 bytes in one field.
-PIECE = 1 << 28
-
+PIECE = 1 << 28  # SQLite holds no more than 10^9 bytes in one field
 ARGUMENTS, OUTCOME = 0, 1
 
 # `state` has one row. If `only_of` has rows, other functions are not recorded. `began` and `ended`

@@ -40,11 +40,7 @@ _CALLS = (
 
 
 class Reader:
-    """A reader of a recording. It lists the calls at once, and reads their values on demand.
-
-    A recording that is not `complete` has a process that died or failed to write. `names` are those
-    of the callbacks, and `calls` come in the order in which they began.
-    """
+    """A reader of a recording. It lists the calls at once, and reads their values on demand."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -262,8 +258,7 @@ def _may_change_places(first: Call, other: Call) -> bool:
     return first.thread != other.thread or other.began < first.ended
 
 
-# The number of characters shown of a value.
-_LONGEST = 60
+_LONGEST = 60  # the number of characters shown of a value
 
 
 def first_difference(recorded: Sequence[Value], got: Sequence[Value]) -> str:

@@ -14,9 +14,7 @@ import ml_dtypes
 import msgspec
 import numpy as np
 
-# MessagePack has 32-bit byte counts.
-_PART = 1 << 30
-
+_PART = 1 << 30  # MessagePack has 32-bit byte counts
 _BUILTIN_DTYPE = re.compile(r"[<>|=][biufcSU]\d+")
 _ML_DTYPES = "ml_dtypes."
 

@@ -151,7 +151,6 @@ _IN_WORKER = """\
 This is a worker: `hostcall worker --allow MODULE` allows it there, and `--import MODULE` runs a \
 module that calls hostcall.provide."""
 
-
 # The most recorded calls that are kept for gradients not asked for yet; the oldest go first.
 MOST_RESIDUALS = 1024
 _handles: collections.deque[int] = collections.deque()

@@ -87,12 +87,8 @@ def _cannot_listen(path: str, error: OSError) -> ListeningError:
 
 
 _log = logging.getLogger("hostcall.worker")
-
-# The seconds within which a client must say hello.
-_HELLO_SECONDS = 10.0
-
-# The seconds that running calls have to end when the worker stops.
-_GRACE = 10.0
+_HELLO_SECONDS = 10.0  # the seconds within which a client must say hello
+_GRACE = 10.0  # the seconds that running calls have to end when the worker stops
 
 
 class Worker:

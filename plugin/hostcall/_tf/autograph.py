@@ -114,8 +114,7 @@ def is_traced_to_compile() -> bool:
     return False
 
 
-# The most frames that `definition` shows.
-_MANY_FRAMES = 8
+_MANY_FRAMES = 8  # the most frames that `definition` shows
 
 
 def of_op(op: Operation) -> str:

@@ -62,8 +62,7 @@ def like(concrete: Concrete, library: FunctionDefLibrary) -> Any:
 def calls_are_plain() -> bool:
     """Return whether a function call on this thread only runs the function's program."""
     # A call does more while tapes or accumulators record, in asynchronous mode, and while a graph
-    # is being built (also in the eager mode of an `init_scope`: the graph has to learn of
-    # variables).
+    # is built, also in the eager mode of an `init_scope`: the graph has to learn of variables.
     context = features.context()
     return (
         eager_execution.has_no_tapes()
@@ -85,8 +84,7 @@ def _runs_later(context: Any) -> bool:
 def unrecorded_call(concrete: Concrete) -> Callable[[list[Any]], Any] | None:
     """Return a short form of a ConcreteFunction's `_call_flat` for when `calls_are_plain`."""
     # It takes the input EagerTensors, captured ones last. There is none if TensorFlow does more:
-    # for composite or resource arguments and results, for subclasses, and without some private
-    # names.
+    # for composite or resource arguments and results, and for subclasses.
     if not features.BOUND_CALLS.available:
         return None
     inference = concrete.inference_fn

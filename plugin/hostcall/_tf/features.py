@@ -172,7 +172,6 @@ SAVED_MODEL_FILES = Feature(
 )
 ALL = [value for value in list(globals().values()) if isinstance(value, Feature)]
 
-
 NAMES: list[Name] = []
 
 _PYTHON = "tensorflow.python."
@@ -337,10 +336,9 @@ traceback_utils = _find(TRACEBACKS, _PYTHON + "util.traceback_utils", "", "_EXCL
 _F = SAVED_MODELS
 _SAVED = _PYTHON + "saved_model."
 save = _find(_F, _SAVED + "save", "", "_build_meta_graph_impl", "save_and_return_nodes")
-SavedModelBuilder = _find(
-    _F, _SAVED + "builder_impl", "_SavedModelBuilder", "_tag_and_add_meta_graph"
-)
-_stored(_F, _SAVED + "builder_impl", "_SavedModelBuilder.__init__._export_dir")
+_BUILDER = _SAVED + "builder_impl"
+SavedModelBuilder = _find(_F, _BUILDER, "_SavedModelBuilder", "_tag_and_add_meta_graph")
+_stored(_F, _BUILDER, "_SavedModelBuilder.__init__._export_dir")
 graph_io = _find(_F, _PYTHON + "framework.graph_io", "", "write_graph")
 loader = _find(_F, _SAVED + "loader_impl", "", "parse_saved_model")
 encode_structure = _find(_F, _SAVED + "nested_structure_coder", "encode_structure")
@@ -390,18 +388,15 @@ _F = REWRITING
 restore_captures = _find(
     _F, "tensorflow.core.function.capture.restore_captures", "restore_captures"
 )
-load_function_library = _find(
-    _F, _PYTHON + "saved_model.function_deserialization", "load_function_def_library"
-)
+_DESERIALIZATION = _SAVED + "function_deserialization"
+load_function_library = _find(_F, _DESERIALIZATION, "load_function_def_library")
 _members(_F, _CONCRETE, "ConcreteFunction", "from_func_graph", "set_variables")
 _INIT = "ConcreteFunction.__init__"
 _stored(_F, _CONCRETE, f"{_INIT}._arg_keywords", f"{_INIT}._num_positional_args")
 _F = EXPORTING
 _find(_F, _CONTEXT, "Context.get_compiler_ir")
 _stored(_F, _FUNCTION + "polymorphic_function", "Function.__init__._autograph")
-parse_saved_model = _find(
-    SAVED_MODEL_FILES, _PYTHON + "saved_model.loader_impl", "parse_saved_model"
-)
+parse_saved_model = _find(SAVED_MODEL_FILES, _SAVED + "loader_impl", "parse_saved_model")
 _F = PROGRAMS
 xla_call_module = _find(_F, "tensorflow.compiler.tf2xla.ops.gen_xla_ops", "xla_call_module")
 _find(_F, _OPS, "Graph._attr_scope")

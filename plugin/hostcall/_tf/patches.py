@@ -73,17 +73,14 @@ def _initialize_and_run(
     return tf.cond(tf.reduce_all(initialized), lambda: run(*args, **kwargs), create)
 
 
-# Of a replacement that was never installed.
-_UNKNOWN = object()
+_UNKNOWN = object()  # of a replacement that was never installed
 
 
 class Replacement:
-    """A value of ours in the place of one of TensorFlow's.
+    """A value of ours in the place of one of TensorFlow's, which `wrap` makes from that."""
 
-    If other code has replaced our value in turn, its value stays on removal. It may still call
-    ours, so ours checks `installed`, and acts as TensorFlow's value while that is false. `wrap`
-    makes our value from the present value and this object.
-    """
+    # If other code has replaced our value in turn, its value stays on removal. It may still call
+    # ours, so ours checks `installed`, and acts as TensorFlow's value while that is false.
 
     def __init__(
         self,
@@ -254,8 +251,7 @@ def directories() -> Patch:
 
 def saving(hook: Callable[[Any, str | None], None]) -> Patch:
     """Return the patch that calls `hook` with each SavedModel's MetaGraphDef before its writing."""
-    # The second argument is the SavedModel's directory, or None if only the MetaGraphDef is
-    # written.
+    # The second argument is the SavedModel's directory, None for a MetaGraphDef alone.
 
     def tell(built: Any, *_: Any, **__: Any) -> None:
         hook(built[0], _directory.get())

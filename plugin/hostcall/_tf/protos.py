@@ -14,7 +14,6 @@ attr_value_pb2 = features.attr_value_pb2
 function_pb2 = features.function_pb2
 node_def_pb2 = features.node_def_pb2
 tensor_pb2 = features.tensor_pb2
-
 _Message = TypeVar("_Message")
 
 

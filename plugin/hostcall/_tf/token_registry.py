@@ -16,9 +16,7 @@ functions = features.py_funcs
 # Converts a function's result to an array, and keeps the bytes of its strings unchanged.
 to_array = features.to_array
 
-# The prefix of qualified tokens, which name their function for any process.
-QUALIFIED = "hostcall:"
-
+QUALIFIED = "hostcall:"  # the prefix of qualified tokens, which name their function for any process
 _nonce = ""
 _WITH_NONCE = re.compile(r"pyfunc_\d+_([0-9a-f]{8})")
 

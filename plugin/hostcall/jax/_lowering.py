@@ -164,8 +164,7 @@ _WIDE = {
     "float4_e2m1fn": "float8_e4m3fn",
 }
 
-# The runtime's codes of the dtypes.
-_CODES = {name: code for code, _, name in DTYPES}
+_CODES = {name: code for code, _, name in DTYPES}  # the runtime's codes of the dtypes
 
 
 def pairs(avals: Sequence[Any]) -> tuple[int, ...]:

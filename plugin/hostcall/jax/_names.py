@@ -117,14 +117,11 @@ NAMES = tuple(
     for attribute in attributes.split()
 )
 
-
 # These features are for TensorFlow's programs. They are checked once TensorFlow is imported,
 # because some of the names are in jax2tf, which imports it.
 _BRIDGES = (TO_TF, JAX_CALLBACKS)
 
-
-# Features whose patches do not fit, each with the first misfit.
-_misfits: dict[str, str] = {}
+_misfits: dict[str, str] = {}  # features whose patches do not fit, each with the first misfit
 
 
 @functools.cache

@@ -97,8 +97,7 @@ def bind(
 ) -> list[Any]:
     """Make a call, and return its flat results as a list of arrays or tracers."""
     # The effect is None for a pure function, else `UNORDERED` or `ORDERED`. `joint` are the mesh
-    # axes that divide the arrays of a call that devices make together; None for a call without
-    # `sharding=`.
+    # axes that divide the arrays of a joint call; None without `sharding=`.
     data = [_values.struct_of_data(result) for result in results]
     avals = tuple(jax.core.ShapedArray(struct.shape, struct.dtype) for struct in data)
     called: list[Any] = call_p.bind(

@@ -19,8 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import mlir
 
-# JAX's Mesh or AbstractMesh; hostcall uses the attributes that both have.
-Mesh = Any
+Mesh = Any  # JAX's Mesh or AbstractMesh; hostcall uses the attributes that both have
 
 _FORMS = (
     "sharding has to be jax.P() or a jax.sharding.SingleDeviceSharding, for one call with whole "
@@ -80,8 +79,7 @@ def bind(
     results: Sequence[jax.ShapeDtypeStruct],
 ) -> list[Any]:
     """Return the results of a call that devices make together."""
-    # `arrays` and `results` are whole. `call` takes those of a device, and `joint` of
-    # `_primitive.bind`.
+    # `arrays` and `results` are whole. `call` takes a device's, and `joint` of `_primitive.bind`.
     if division.mesh is None:
         return call(arrays, results, ())
     mesh = division.mesh

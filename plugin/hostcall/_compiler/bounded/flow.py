@@ -123,7 +123,6 @@ RULES: dict[str, Rule] = {
     "ZerosLike": rules.zeros_like,
 }
 
-
 _NOT_LISTED = "it is not known to be right there"
 _OF_DATA = "its sizes depend on data, and XLA bounds them at best"
 # Advice on how to replace ops whose sizes depend on data.
@@ -162,9 +161,7 @@ class Flow:
     ) -> None:
         self.functions = functions
         self._results = results
-        self.hosted = (
-            hosted  # the ops that are on the host, so XLA knows the sizes of their results
-        )
+        self.hosted = hosted  # ops on the host: XLA knows the sizes of their results
         self._matter: dict[str, bool] = {}
         self.offences: dict[Source, Offence] = {}  # the offences found, each once
         # For each source and conditional, the (result, dimension)s that may be bounded.

@@ -24,7 +24,6 @@ from hostcall._compiler.bounded.sizes import (
 )
 
 _LONGEST = 64  # of the vectors whose elements are followed
-
 _DIFFER = "it takes sizes that may differ"
 _JOINS = "it joins or divides dimensions of bounded size"
 _WHERE = "which dimensions it works on, or where, is not known"

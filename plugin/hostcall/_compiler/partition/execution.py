@@ -26,7 +26,6 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
 
 _RESOURCE = tf.resource.as_datatype_enum
-
 _DIGITS = 32  # of a digest
 
 

@@ -34,7 +34,6 @@ from hostcall._tf.types import NodeDef
 from hostcall_runtime import _errors, _interception, _library, _runs
 
 T = TypeVar("T")
-
 _numbers = itertools.count(1)
 
 # Frames that the stock kernel, the entry in TensorFlow's registry and the text of an error need.
@@ -42,10 +41,7 @@ _FRAMES = 60
 
 
 class CarriedError(StopIteration):
-    """The exception that the stock kernel gets in the place of the original one.
-
-    It is a StopIteration, since that is the only kind that the kernel does not log.
-    """
+    """What the stock kernel gets in place of another exception: it logs all but StopIterations."""
 
 
 def carrier_of(exception: BaseException, spec: CallbackSpec | None = None) -> CarriedError:
@@ -79,8 +75,7 @@ def raises_carrier(call: Callable[..., T]) -> Callable[..., T]:
 
 def refusal(token: str, complaint: str) -> tuple[int, str] | None:
     """Return a status code and the reason why a nested call cannot be made, or None if it can."""
-    # `token` leads to the entry that is to be called; `complaint` is the problem of the thread's
-    # stack, or "".
+    # `token` leads to the entry to call; `complaint` is the problem of the thread's stack, or "".
     entry = token_registry.find(token)
     spec = entry if isinstance(entry, CallbackSpec) else None
     if complaint:
@@ -98,8 +93,7 @@ def _descend(frames: int) -> None:
         _descend(frames - 1)
 
 
-# The stock kernel shares the memory of arrays that begin at a multiple of 64.
-_ALIGNMENT = 32
+_ALIGNMENT = 32  # the stock kernel shares the memory of arrays that begin at a multiple of 64
 
 # Copying fewer bytes takes less time than finding out where they begin.
 _FEW_BYTES = 4096

@@ -94,11 +94,7 @@ _FIXED = frozenset({"Const", "Shape", "ShapeN", "Rank", "Size"})
 
 
 class VaryingValues:
-    """The values that may vary between calls with equal shapes.
-
-    They are followed through functions and the loops, branches and calls in them. A function that
-    none of the others calls may get any arguments.
-    """
+    """The values that may vary between calls with equal shapes, followed through called ones."""
 
     def __init__(self, functions: Mapping[str, Any]) -> None:
         self._functions = functions

@@ -24,8 +24,7 @@ from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime import _scheduling
 from hostcall_runtime._scheduling import Place
 
-# The end of new functions' names.
-SUFFIX = "__partitioned"
+SUFFIX = "__partitioned"  # the end of new functions' names
 
 # The condition of a loop is a handful of scalar ops; starting a program costs more.
 _SMALL_CONDITION = 16
