@@ -110,7 +110,7 @@ def explain_library(
     title: str = "",
     device: str = "",
 ) -> Explanation:
-    """Explain the function `entry` of a library, for users by its title."""
+    """Explain the function `entry` of a library; `title` is the user's name for it."""
     # `locate` finds the `file:line` of a node, by the names of its function and of the node.
     # `device` is the full name of the device that it runs on, if that is no CPU.
     walk = Walk(library, locate, device)

@@ -141,7 +141,7 @@ class GradientSpec(DerivedSpec):
         )
         self.like = range(first, first + len(sources))
         self.root = parent.root
-        self.order = parent.order + 1  # 2 for the derivative of the first derivative
+        self.order = parent.order + 1  # 1 for the first derivative
         # Tapes around a whole function may ask for higher orders after its calls were recorded.
         orders = max(self.order, 3) if eager_execution.more_orders_may_follow() else self.order
         self.root.orders_wanted = max(self.root.orders_wanted, orders)

@@ -388,7 +388,7 @@ class RecomputingOfBatch(RecomputingSpec):
             )
 
         self._call = recomputing(of.parent, of.targets, sources, derive, persistent=True)
-        # The function runs once for all elements of `looped` batches, no axes of the arguments.
+        # The function runs once for all elements of the batches `looped`, which are no axes.
         self.levels, self.looped, self.like = tuple(levels), tuple(looped), None
         self.gradient_wanted = of.gradient_wanted
         self.shape_function = lambda given: _led(
