@@ -55,10 +55,8 @@ def register(
     functions: Mapping[str, Function],
     classes: Mapping[str, type],
 ) -> Registered:
-    """Register the callbacks of a program, and write their ids in the place of their names.
-
-    Calls from different lines get different ids, so that an error tells which call failed.
-    """
+    """Register the callbacks of a program, and write their ids in the place of their names."""
+    # Calls from different lines get different ids, so that an error tells which call failed.
     program = next(_programs)
     left = {callback.name: iter(callback.calls) for callback in manifest.callbacks}
     callbacks = {callback.name: callback for callback in manifest.callbacks}
@@ -81,8 +79,7 @@ def register(
     return registered
 
 
-# The JAX platforms on which XLA's programs can make host calls.
-_WITH_HOST_CALLS = ("cpu",)
+_WITH_HOST_CALLS = ("cpu",)  # the JAX platforms on which XLA's programs can make host calls
 
 
 def load(

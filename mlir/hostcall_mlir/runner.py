@@ -36,10 +36,7 @@ from hostcall_runtime._runs import Program
 
 
 def to_device(value: Any, spec: Spec, device: jax.Device, what: str) -> jax.Array:
-    """Return a value, `what` in errors, as an array on a device if its dtype and shape fit.
-
-    Numbers are cast to their kind or a higher one.
-    """
+    """Return a value, `what` in errors, as an array on a device if its dtype and shape fit."""
     if not isinstance(value, jax.Array):
         value = _to_numpy(value, spec, what)
     elif isinstance(value, jax.core.Tracer):
@@ -121,9 +118,7 @@ def _differs(value: Any, spec: Spec, what: str) -> str:
 # Without callback ids, since each host call is a program that runs on the thread that starts it.
 _HERE = Program(())
 
-# The arrays of a run, indexed by slot.
-Slots = list[Any]
-
+Slots = list[Any]  # the arrays of a run, indexed by slot
 
 # One step of a plan: it reads its operands from slots, and writes its results to slots.
 Step = Callable[[Slots], None]
@@ -178,10 +173,8 @@ def _loop(condition: Block, body: Block, operands: list[int], results: list[int]
 
 
 def _branch(index: int, branches: Sequence[Block], results: list[int]) -> Step:
-    """Return the step for a `stablehlo.case`: an index out of range selects the last branch.
-
-    For a `stablehlo.if`, the branch for true is the last one here.
-    """
+    """Return the step for a `stablehlo.case`: an index out of range selects the last branch."""
+    # For a `stablehlo.if`, the branch for true is the last one here.
 
     def run(slots: Slots) -> None:
         selected = int(np.asarray(slots[index]))
@@ -304,19 +297,14 @@ def _array_types(type_: ir.Type) -> list[ir.Type]:
     return [padded_type(type_), *[size] * len(bounds_of(type_))]
 
 
-# The slots of each value's arrays.
-Places = dict[ir.Value, list[int]]
-
-# Runs a program on the arrays that @main takes.
-Run = Callable[[Sequence[Any]], list[Any]]
+Places = dict[ir.Value, list[int]]  # the slots of each value's arrays
+Run = Callable[[Sequence[Any]], list[Any]]  # runs a program on the arrays that @main takes
 
 
 def make_plan(module: ir.Module, device: jax.Device, host: jax.Device) -> Run:
-    """Compile each part of a result of `hostcall-partition`, whose calls have callback ids.
-
-    Return the function that runs @main on arrays that are on the device. Host calls run on `host`,
-    one of JAX's CPUs.
-    """
+    """Compile each part of a result of `hostcall-partition`, whose calls have callback ids."""
+    # Return the function that runs @main on arrays that are on the device. Host calls run on
+    # `host`, one of JAX's CPUs.
     functions = traversal.functions(module)
     planner = _Planner(functions, device, host)
     block = planner.block(functions["main"].regions[0].blocks[0])

@@ -92,11 +92,7 @@ _MODEL, _TEXT_MODEL, _FINGERPRINT = "saved_model.pb", "saved_model.pbtxt", "fing
 
 
 def explain_saved_model(path: Path, signature: str | None) -> list[Explanation]:
-    """Explain one signature of a SavedModel, or all: without any, all functions that none calls.
-
-    Raises:
-      InspectionError: when there is no SavedModel, or it has no such signature.
-    """
+    """Explain one signature of a SavedModel, or all: without any, all functions that none calls."""
     graphs = _read(path).meta_graphs
     graph = next((one for one in graphs if "serve" in one.meta_info_def.tags), graphs[0])
     _inspect.of_saved_model(path)  # reads the pickles, which explanations mention
@@ -116,12 +112,7 @@ def explain_saved_model(path: Path, signature: str | None) -> list[Explanation]:
 
 
 def rewrite_saved_model(path: Path, out: Path, route: str) -> list[str]:
-    """Write a copy of a SavedModel, and return the names of the functions that were rewritten.
-
-    Raises:
-      InspectionError: when there is no SavedModel, or `out` exists.
-      ValueError: as `hostcall.rewrite` does.
-    """
+    """Write a copy of a SavedModel, and return the names of the functions that were rewritten."""
     model = _read(path)
     if out.exists():
         raise InspectionError(f"{out} exists already.")

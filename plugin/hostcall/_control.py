@@ -13,10 +13,8 @@ from hostcall_runtime import _patching
 
 
 def when_imported(name: str, then: Callable[[], None]) -> None:
-    """Call `then` after the first successful import of a module that is not yet imported.
-
-    If `then` raises, the import raises the same error.
-    """
+    """Call `then` after the first successful import of a module that is not yet imported."""
+    # If `then` raises, the import raises the same error.
     sys.meta_path.insert(0, _Finder(name, then))
 
 

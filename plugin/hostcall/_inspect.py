@@ -218,10 +218,7 @@ def _listed(values: tuple[str, ...]) -> str:
 
 
 def _called_by(node: NodeDef, use: Use, directory: str | None) -> PythonFunction:
-    """Return the function that a script op calls, with this use, as far as the graph tells it.
-
-    `directory` is that of the SavedModel, with the pickles; or None.
-    """
+    """Return the function of a script op, with this use; `directory` may hold pickles."""
     token = lookup.token_of(node)
     entry = token_registry.find_present(token)
     if isinstance(entry, CallbackSpec) and not token_registry.is_qualified(token):
@@ -293,11 +290,7 @@ _CARRIED_APART = (
 
 
 def read_saved_model(path: Path) -> Any:
-    """Return the message of a SavedModel, which has a graph at least.
-
-    Raises:
-      InspectionError: when it cannot be read.
-    """
+    """Return the message of a SavedModel, with a graph at least, or raise an InspectionError."""
     try:
         model = concrete_functions.read_saved_model(str(path))
     except (OSError, UnicodeDecodeError) as error:
@@ -309,11 +302,7 @@ def read_saved_model(path: Path) -> Any:
 
 
 def of_saved_model(path: Path) -> Inspection:
-    """Return the functions of a SavedModel.
-
-    Raises:
-      InspectionError: when it cannot be read.
-    """
+    """Return the functions of a SavedModel, or raise an InspectionError."""
     graphs = read_saved_model(path).meta_graphs
     functions = []
     for graph in graphs:
@@ -323,11 +312,7 @@ def of_saved_model(path: Path) -> Inspection:
 
 
 def of_graph(path: Path) -> Inspection:
-    """Return the functions of a GraphDef, or of the MetaGraphDef in a .meta file.
-
-    Raises:
-      InspectionError: when it cannot be read.
-    """
+    """Return the functions of a GraphDef, or of the MetaGraphDef in a .meta file."""
     v1 = tf.compat.v1
     message: Any = v1.MetaGraphDef() if path.suffix == ".meta" else v1.GraphDef()
     name, data = message.DESCRIPTOR.name, path.read_bytes()
@@ -349,10 +334,7 @@ def of_graph(path: Path) -> Inspection:
 def _functions(
     graph: GraphDef, roots: Mapping[str, list[str]], directory: str | None, tags: str
 ) -> list[PythonFunction]:
-    """Return the functions that the nodes of a graph name, with a use each.
-
-    `roots` has the user's names for its functions and nodes; `tags` is added to all names.
-    """
+    """Return the functions that nodes name; `roots` has the user's names of functions and nodes."""
     reached = _reached_from(graph, roots)
     nodes, bodies = {node.name: node for node in graph.node}, Bodies(graph.library)
 
@@ -439,11 +421,7 @@ _NOTE = (
 
 
 def of_model(path: Path) -> Inspection:
-    """Return the classes and functions of a Keras model that are not Keras's own.
-
-    Raises:
-      InspectionError: when it cannot be read.
-    """
+    """Return the classes and functions of a Keras model that are not Keras's own."""
     try:
         with zipfile.ZipFile(path) as archive:
             config = json.loads(archive.read("config.json"))
@@ -536,11 +514,7 @@ def _missing(module: str) -> str:
 
 
 def of_program(path: Path) -> Inspection:
-    """Return the callbacks of an exported program, and check all its files.
-
-    Raises:
-      InspectionError: when it cannot be read.
-    """
+    """Return the callbacks of an exported program, and check all its files."""
     try:
         from hostcall_mlir.exporting import files  # needs jaxlib
     except ImportError as error:

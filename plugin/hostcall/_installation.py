@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 
-import hostcall_runtime
 from hostcall._callbacks import lookup, settings, tape_residuals
 from hostcall._compiler import announcements, host_regions, kernel_hook, lowering
 from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition import host_calls
 from hostcall._frontend import gradients, script_ops, vectorizing
-from hostcall._functions import native_code
+from hostcall._functions import native_code, source_location
 from hostcall._replay import calls
 from hostcall._saving import decoding, writing
 from hostcall._tf import eager_execution, features, parallel_for, patches, token_registry
@@ -72,10 +71,6 @@ def _prepare() -> None:
 SWITCH = Switch(_prepare, _on, _off)
 
 
-def _directory_of(file: str) -> str:
-    return os.path.dirname(os.path.abspath(file)) + os.sep
-
-
 def _all() -> list[Patch]:
     run, recorded = tape_residuals.owners.run, tape_residuals.may_be_recorded
     return [
@@ -93,7 +88,7 @@ def _all() -> list[Patch]:
         patches.py_function_gradient(gradients.gradient),
         eager_execution.patch(),
         patches.trace_hook(script_ops.finish),
-        patches.frames_left_out(*map(_directory_of, (__file__, hostcall_runtime.__file__))),
+        patches.frames_left_out(*source_location.directories_of("hostcall", "hostcall_runtime")),
         patches.first_calls(lambda: settings.uncompilable() != settings.ERROR),
         *parallel_for.conversions(vectorizing.convert),
         parallel_for.effects(vectorizing.has_effect),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import io
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,18 +17,13 @@ class Code(str):
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table of a report.
+    """A table of a report."""
 
-    Attributes:
-      columns: for each column its heading and options of rich's `Column`.
-      rows: the texts of the cells.
-      title: the title; "" for none.
-      options: options of rich's `Table`.
-    """
-
+    # For each column its heading and options of rich's `Column`.
     columns: Mapping[str, Mapping[str, Any]]
-    rows: Iterable[Sequence[str]]
-    title: str = ""
+    rows: Iterable[Sequence[str]]  # the texts of the cells
+    title: str = ""  # the title; "" for none
+    # Options of rich's `Table`.
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -57,3 +53,12 @@ def as_text(parts: Iterable[str | Table]) -> str:
         else:
             console.print(Text(part), soft_wrap=isinstance(part, Code))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+
+
+def relative(location: str) -> str:
+    """Return a location with its path relative to the working directory, if it is inside."""
+    file, _, line = location.rpartition(":")
+    if not file:
+        return location
+    path = os.path.relpath(file)
+    return f"{path if not path.startswith(os.pardir) else file}:{line}"

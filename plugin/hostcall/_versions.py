@@ -51,12 +51,9 @@ or build hostcall for TensorFlow {found}, which needs g++ and takes some minutes
 
 
 def choose(tensorflow: str) -> None:
-    """Let Python find the modules that were built for a TensorFlow, as modules of `hostcall`.
-
-    Raises:
-        ImportError: None were built, or none for this minor version. The message lists the versions
-            that have modules, and the commands that install one of them, or build modules for this.
-    """
+    """Let Python find the modules that were built for a TensorFlow, as modules of `hostcall`."""
+    # If there are none, an ImportError lists the versions that have modules, and the commands that
+    # install one of them, or build modules for this one.
     sets = built_sets()
     if not sets:
         raise ImportError(_NOT_BUILT.format(rebuild=REBUILD), name="hostcall")
@@ -137,7 +134,6 @@ Most likely TensorFlow was installed anew after hostcall. Make them fit again wi
 
 {rebuild}"""
 
-
 _TOO_OLD = """\
 hostcall needs TensorFlow {oldest} or later, and this is {found}. XLA in older versions ends the \
 process when it compiles a call with side effects. Install a later one:
@@ -151,37 +147,24 @@ something else by now. `hostcall doctor` lists all names. If something goes wron
 
     pip install '{package}=={newest}.*'"""
 
-# The StableHLO of the newest version. `hostcall.load` must read exported programs that JAX's newer
-# version writes.
+# The newest StableHLO: `hostcall.load` must read what JAX's newer version exports.
 STABLEHLO = "1.13.0"
 
 
 @dataclass(frozen=True)
 class Versions:
-    """The versions that the extension modules depend on.
-
-    Attributes:
-        tensorflow: TensorFlow's version, such as "2.21.0".
-        ffi_api: Major and minor version of XLA's FFI, or None if TensorFlow brings no header.
-        python: Python's major and minor version, such as "3.11".
-        cxx11_abi: 1 if C++ strings and lists have the layout of C++11, else 0.
-    """
+    """The versions that the extension modules depend on."""
 
     tensorflow: str
-    ffi_api: tuple[int, int] | None
-    python: str
-    cxx11_abi: int
+    ffi_api: tuple[int, int] | None  # of XLA's FFI; None if TensorFlow brings no header
+    python: str  # major and minor version
+    cxx11_abi: int  # 1 if C++ strings and lists have the layout of C++11, else 0
 
 
 def check() -> None:
-    """Choose the extension modules for the TensorFlow here, and check that they can be loaded.
-
-    For a TensorFlow that hostcall was not tested with, it only warns.
-
-    Raises:
-        ImportError: TensorFlow is missing or too old, or hostcall has not been built, or only for
-            other versions. The message lists them and the commands that fix it.
-    """
+    """Choose the extension modules for the TensorFlow here, and check that they can be loaded."""
+    # An ImportError lists the installed versions, and the commands that fix it. For a TensorFlow
+    # that hostcall was not tested with, this only warns.
     installed = found()
     if not _is_at_least(installed.tensorflow, TESTED[0]):
         raise ImportError(_named(_TOO_OLD, installed.tensorflow), name="hostcall")
@@ -202,18 +185,12 @@ def untested(version: str) -> str | None:
 
 
 def keeps_order(version: str) -> bool:
-    """Return whether a TensorFlow's XLA makes loops and branches wait for the calls before them.
-
-    In older versions they wait only for the values that they use.
-    """
+    """Return whether XLA's loops and branches wait for calls before them, not for values alone."""
     return _is_at_least(version, "2.20")
 
 
 def runs_on_the_caller(version: str) -> bool:
-    """Return whether a TensorFlow's XLA runs programs of the CPU on the calling thread.
-
-    Older versions have a thread for each stream of a device, which runs nothing else meanwhile.
-    """
+    """Return whether XLA's CPU programs run on the calling thread, and not on one of a stream."""
     return _is_at_least(version, "2.20")
 
 
@@ -231,11 +208,9 @@ def _named(text: str, version: str) -> str:
 
 
 def mismatches(built: Versions, found: Versions) -> list[str]:
-    """Return a line for each version that does not fit that which hostcall was built against.
-
-    TensorFlow's patch version may differ, and so may the minor version of XLA's FFI: it stays
-    compatible with older ones, and hostcall accepts the oldest tested one.
-    """
+    """Return a line for each version that does not fit that which hostcall was built against."""
+    # TensorFlow's patch version may differ, and so may the minor version of XLA's FFI: it stays
+    # compatible with older ones, and hostcall accepts the oldest tested one.
     same_minor = minor(built.tensorflow) == minor(found.tensorflow)
     rows = [
         ("TensorFlow", built.tensorflow, found.tensorflow, same_minor),

@@ -15,8 +15,7 @@ from typing import Any
 
 import click
 
-# The routes of hostcall._functions.options.
-ROUTES = ("auto", "custom_call", "partition")
+ROUTES = ("auto", "custom_call", "partition")  # the routes of hostcall._functions.options
 
 
 class _Command(click.Command):
@@ -33,8 +32,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for pr
 
 
 @click.group(
-    cls=_Group,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100}
 )
 @click.version_option(package_name="hostcall")
 def commands() -> None:
@@ -166,10 +164,7 @@ def _text(error: Exception) -> str:
 
 
 def main() -> None:
-    """Run the command line; if hostcall cannot be imported, exit with the reason and status 1.
-
-    A failed import is the most likely reason to run `hostcall doctor`.
-    """
+    """Run the command line; exit with status 1 and the reason if hostcall cannot be imported."""
     try:
         commands(prog_name="hostcall")
     except ImportError as error:

@@ -14,9 +14,7 @@ from hostcall_runtime import _library
 from hostcall_runtime._errors import ResultError
 
 _runtime = _library.load("hostcall_runtime._runtime")
-
-# DLPack's number for memory that the host and all GPUs share.
-_MANAGED = 13
+_MANAGED = 13  # DLPack's number for memory that the host and all GPUs share
 
 # The types that NumPy converts to arrays by itself.
 _OF_NUMPY = (np.ndarray, np.generic, int, float, complex, str, bytes, list, tuple, type(None))
@@ -37,14 +35,10 @@ def of_host(returned: object, title: str) -> Any:
 def of_device(
     returned: object, declared: Sequence[Declared], title: str, device: int, stream: int
 ) -> tuple[list[Any], list[int], list[Any]]:
-    """Return the addresses of the results of a call, in a program for a GPU.
-
-    Libraries are told to make their arrays ready on the program's stream.
-
-    Returns:
-      For each result its address, bytes and shape, or a value for NumPy if it lies in the host's
-      memory; the streams to wait for; and the objects that keep the memory alive.
-    """
+    """Return the addresses of the results of a call, in a program for a GPU."""
+    # For each result it is the address, bytes and shape, or a value for NumPy if it lies in the
+    # host's memory. Further the streams to wait for, and the objects that keep the memory alive.
+    # Libraries are told to make their arrays ready on the program's stream.
     values = _split(returned, len(declared))
     if len(values) != len(declared):
         raise ResultError(_runtime.count_message(title, len(values), len(declared)))
@@ -66,15 +60,12 @@ def of_device(
 
 @dataclasses.dataclass
 class _CudaArray:
-    """An array on a GPU, ready after the streams; `keep` keeps its memory alive.
-
-    The dtype is None if NumPy does not have it. Strides are in elements, or None without gaps.
-    """
+    """An array on a GPU, ready after the streams; `keep` keeps its memory alive."""
 
     address: int
     shape: Sequence[int]
-    dtype: np.dtype[Any] | None
-    strides: Sequence[float] | None
+    dtype: np.dtype[Any] | None  # None if NumPy does not have it
+    strides: Sequence[float] | None  # in elements, or None without gaps
     streams: list[int]
     keep: object
 
@@ -294,11 +285,9 @@ class DeviceArray:
         return self._loan.device  # type: ignore[no-any-return]
 
     def __dlpack__(self, *, stream: int | None = None, **wanted: Any) -> Any:
-        """Return a DLPack capsule; the array is ready on each stream.
-
-        `wanted` are as in the array API standard. A BufferError says that it cannot be met, that
-        the call has ended, or that DLPack lacks the dtype.
-        """
+        """Return a DLPack capsule; the array is ready on each stream."""
+        # `wanted` are as in the array API standard. A BufferError says that it cannot be met, that
+        # the call has ended, or that DLPack lacks the dtype.
         loan = self._lasting()
         code = _CODES.get(self.dtype)
         if code is None:

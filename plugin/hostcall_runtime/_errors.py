@@ -78,10 +78,7 @@ class Call(Protocol):
 
 
 def text_of(exception: BaseException, number: int, call: Call | None = None) -> str:
-    """Return the text of an exception, which ends with its number and the name of a node.
-
-    The exception has no frames above the user's function. The call is None if it is not known.
-    """
+    """Return the text of an exception, with its number and the node of the call, if known."""
     head = f"{type(exception).__name__}{message_of(exception)}"
     if _passes_on(exception, head):
         text, mark = head, _passed_on(exception, number, call)
@@ -101,11 +98,9 @@ def mark_of(number: int) -> str:
 
 
 def stand_in(exception: BaseException, call: Call) -> BaseException:
-    """Return a substitute for an exception whose text the stock kernel would spoil.
-
-    It has the name of the class, the first line of the message, and the rest as a note: the kernel
-    writes the message twice, and notes once. It derives from the class that the kernel knows.
-    """
+    """Return a substitute for an exception whose text the stock kernel would spoil."""
+    # It has the name of the class, the first line of the message, and the rest as a note: the
+    # kernel writes the message twice, and notes once. Its base is the kernel's class.
     number = remember(exception)
     text = encodable(text_of(exception, number, call)).rpartition("\n\t [[{{node ")[0]
     first, _, rest = text.partition("\n")
@@ -329,15 +324,13 @@ class LoweringError(ValueError):
       True
     """
 
-    # Tells the C++ side that the message is for the user as it is.
-    hostcall_message = True
+    hostcall_message = True  # tells the C++ side that the message is for the user as it is
 
 
 class NotInProgramError(LoweringError):
     """The error of a script op that no program can contain; graph partitioning can handle it."""
 
-    # Tells the C++ side that this is a refusal, like one of XLA's.
-    hostcall_refusal = True
+    hostcall_refusal = True  # tells the C++ side that this is a refusal, like one of XLA's
 
 
 class ResultError(ValueError):
@@ -400,10 +393,7 @@ def remember(exception: BaseException) -> int:
 
 
 def hand_over(error: BaseException, text: Any) -> None:
-    """Attach to a new error of TensorFlow's the exceptions that its text mentions.
-
-    They are attributes since an exception's frames may hold the error: then Python collects both.
-    """
+    """Attach to an error the exceptions that its text mentions: attributes may form cycles."""
     for mark in set(MARK.findall(text)) if isinstance(text, str) else ():
         with _lock:
             number = int(mark)
@@ -424,11 +414,9 @@ def _find(number: int, error: BaseException | None = None) -> BaseException | No
 
 
 def for_stock_kernel(exception: BaseException, call: Call) -> BaseException:
-    """Return the exception to raise to the stock kernel: itself with its number in a note.
-
-    If the kernel would spoil the text, it is a substitute. The kernel writes each text twice, so
-    the text would double with each call that an exception passes through.
-    """
+    """Return the exception to raise to the stock kernel: itself with its number in a note."""
+    # If the kernel would spoil the text, it is a substitute. The kernel writes each text twice, so
+    # the text would double with each call that an exception passes through.
     _unmark(exception)
     if can_be_written_twice(exception):
         if note := mark_of(remember(exception)):
@@ -459,10 +447,8 @@ def raises_for_stock_kernel(call: Callable[..., T]) -> Callable[..., T]:
 
 
 def interrupt_behind(text: str) -> BaseException | None:
-    """Return the Ctrl-C that ended a callback, if the text of an error reports one.
-
-    It is forgotten here: raised once more, it holds the frames of the whole program.
-    """
+    """Return the Ctrl-C that ended a callback, if the text of an error reports one."""
+    # It is forgotten here: raised once more, it holds the frames of the whole program.
     marks = MARK.findall(text)
     if marks:
         return _interrupts.pop(int(marks[-1]), None)
@@ -483,10 +469,7 @@ def with_interrupts(hook: Callable[..., T]) -> Callable[..., T]:
 
 
 def describe(exception: BaseException, call: Call | None = None) -> tuple[int, str]:
-    """Return the status code and the text under which an exception of a callback travels.
-
-    The text names the call, which is None if it is not known any more.
-    """
+    """Return the status code and the text of a callback's exception, and of its call if known."""
     exception.__traceback__ = without_own_frames(exception.__traceback__)
     code = next((code for kind, code in _CODES if isinstance(exception, kind)), UNKNOWN)
     return code, text_of(exception, remember(exception), call)

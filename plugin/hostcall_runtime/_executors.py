@@ -40,10 +40,7 @@ _runtime = _library.load("hostcall_runtime._runtime")
 
 
 class Provider:
-    """A source of this process's executor: `given` itself, or what it makes if it is a function.
-
-    Each object that users give has one provider, so that all its calls share one executor.
-    """
+    """The source of this process's executor: `given` itself, or what it makes if a function."""
 
     def __init__(self, given: Any) -> None:
         self.given = given
@@ -406,22 +403,17 @@ class _ThreadTask(_threads.Work):
 
 @dataclasses.dataclass(frozen=True)
 class Callee:
-    """A function whose calls an executor makes.
-
-    In a thread of this process `in_thread` is called in its place. A call that `lends` drops its
-    results soon, so that they may lie in shared memory. Calls are counted under the `label`, or
-    else the description. The timeout includes the time in the executor's queue.
-    """
+    """A function whose calls an executor makes."""
 
     provider: Provider
     function: Callable[..., Any]
     description: str
-    timeout: float | None = None
-    in_thread: Callable[..., Any] | None = None
+    timeout: float | None = None  # includes the time in the executor's queue
+    in_thread: Callable[..., Any] | None = None  # what a thread of this process calls instead
     threads_only: bool = False
     retries: int = 0
-    lends: bool = False
-    label: str = ""
+    lends: bool = False  # whether results are dropped soon, so that they may lie in shared memory
+    label: str = ""  # under which calls are counted; "" for the description
 
     def start(self, *args: Any) -> StartedCall:
         """Start a call, which the executor makes at once or as soon as it can."""

@@ -33,9 +33,7 @@ INSIDE = (
     "called."
 )
 
-
-# For errors, lines and queues.
-lock = _locks.new_lock()
+lock = _locks.new_lock()  # for errors, lines and queues
 
 # With the line of the call, which stands for its function.
 _kept: list[tuple[Any, BaseException]] = []
@@ -65,10 +63,7 @@ def take(line: Any = None) -> list[BaseException]:
 
 
 def raise_all(errors: Sequence[BaseException]) -> None:
-    """Raise the error, if any, or a group of several.
-
-    An exception that would end the process, as SystemExit does, is also raised in a group.
-    """
+    """Raise the error, if any, or a group of several, also of one that would end the process."""
     if not errors:
         return
     try:
@@ -102,26 +97,16 @@ DROP_OLDEST = "drop_oldest"
 
 
 class Line:
-    """The calls of one function, of which `size` may wait.
-
-    Attributes:
-      when_full: `WAIT` or `DROP_OLDEST`, if one more call comes.
-      label: the function, with its file and line.
-      run, errors: how many calls have ended, and failed.
-      dropped: how many will never run.
-      waiting: the calls that have not begun, the oldest first.
-      thread: the id of the thread of this process on which the latest call began, or 0.
-      function: the function that the line keeps alive, if any.
-    """
+    """The calls of one function, of which `size` may wait."""
 
     def __init__(self, size: int, when_full: str) -> None:
         self.size = size
-        self.when_full = when_full
-        self.label = ""
-        self.handed_over = self.run = self.errors = self.dropped = 0
-        self.waiting: dict[Call, None] = {}
-        self.thread = 0
-        self.function: Callable[..., Any] | None = None
+        self.when_full = when_full  # `WAIT` or `DROP_OLDEST`, if one more call comes
+        self.label = ""  # the function, with its file and line
+        self.handed_over = self.run = self.errors = self.dropped = 0  # numbers of calls
+        self.waiting: dict[Call, None] = {}  # those that have not begun, the oldest first
+        self.thread = 0  # that of this process on which the latest call began, or 0
+        self.function: Callable[..., Any] | None = None  # kept alive
         with lock:
             _lines.add(self)
 
@@ -146,10 +131,7 @@ _lines: weakref.WeakSet[Line] = weakref.WeakSet()
 
 
 def counts(reset: bool) -> list[tuple[str, int, int, int, int, int]]:
-    """Return for each line its label, and its counts of calls, in the order of `UnawaitedStats`.
-
-    `reset` counts from zero again; calls that have not ended count as new ones.
-    """
+    """Return each line's label and counts; `reset` counts from zero, running calls as new ones."""
     with lock:
         found = [
             (line.label, line.handed_over, line.run, line.errors, line.dropped, len(line.waiting))
@@ -347,11 +329,9 @@ _is_given_up = False
 
 
 def prepare(queue: Queue, provider: Any) -> None:
-    """Let the process make the queue's calls before it ends, while its executor lives.
-
-    Handlers run in the reverse order of their registration. So this one is registered after those
-    of the executor's modules, which the making of the executor imports.
-    """
+    """Let the process make the queue's calls before it ends, while its executor lives."""
+    # Handlers run in the reverse order of their registration. So this one is registered after those
+    # of the executor's modules, which the making of the executor imports.
     global _is_registered
     if queue.is_prepared:
         return
@@ -478,10 +458,7 @@ def marking(line: Line, function: Callable[..., Any]) -> Callable[..., Any]:
 def handing_over(
     line: Line, function: Callable[..., Any], provider: object, description: str, label: str
 ) -> Callable[..., None]:
-    """Return the function that a program calls in place of a fire-and-forget function.
-
-    It raises the errors of earlier calls, and then hands over its own call of `function`.
-    """
+    """Return the function that raises the errors of earlier calls, and hands over its own."""
     line.label = label
 
     def run(*args: Any) -> None:

@@ -23,40 +23,30 @@ from hostcall_runtime import _errors, _locks, _runs
 # The scopes that autograph adds to the names of functions defined in a function that it converts.
 _AUTOGRAPH_SCOPES = re.compile(r"outer_factory\.<locals>\.inner_factory\.<locals>\.|\btf__")
 
+Function = Callable[..., Any]
+Given = Mapping[str, Any]
+
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Site:
-    """A place that calls a function.
+    """A place that calls a function."""
 
-    Attributes:
-      name: the user's name for the function, or `module:qualname`: the same in each process.
-      description: the function and the call for a message, with the file and line of both.
-      node: tells the place from others that call a function of this name.
-      to_tensor: makes the framework's tensor from an array, if the function returns tensors.
-      new_handle: keeps an empty tape residual and returns its handle, which is the last result.
-      takes_handle: whether the first argument is the handle of a tape residual.
-    """
-
-    name: str
-    description: str
+    name: str  # the user's name for the function, or `module:qualname`: the same in each process
+    description: str  # the function and the call for a message, with the file and line of both
     function: Any = None
-    node: str = ""
+    node: str = ""  # tells the place from others that call a function of this name
     ordered: bool = True
+    # Makes the framework's tensor from an array, if the function returns tensors.
     to_tensor: Callable[[Any], Any] | None = None
+    # Keeps an empty tape residual and returns its handle, which is the last result.
     new_handle: Callable[[], int] | None = None
-    takes_handle: bool = False
+    takes_handle: bool = False  # whether the first argument is the handle of a tape residual
 
 
 class Interceptor(Protocol):
     """A recorder or replay, which answers calls."""
 
-    def call(
-        self,
-        site: Site,
-        function: Callable[..., Any],
-        args: Sequence[Any],
-        given: Mapping[str, Any],
-    ) -> Any:
+    def call(self, site: Site, function: Function, args: Sequence[Any], given: Given) -> Any:
         """Return the result of a call; `given` has `out` if the function writes its results."""
 
 
@@ -77,7 +67,6 @@ class _Nesting(threading.local):
 
 
 _nesting = _Nesting()
-
 _lock = _locks.new_lock()
 _active: Interceptor | None = None
 _targets: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -85,10 +74,8 @@ _targets: weakref.WeakSet[Any] = weakref.WeakSet()
 
 @contextlib.contextmanager
 def within_call() -> Iterator[None]:
-    """Mark this thread as running the function of a call, whose own calls are not intercepted.
-
-    They are part of its work: a replay does not run the function, and so does not see them.
-    """
+    """Mark this thread as running the function of a call, whose own calls are not intercepted."""
+    # They are part of its work: a replay does not run the function, and so does not see them.
     before = _nesting.is_within
     _nesting.is_within = True
     try:

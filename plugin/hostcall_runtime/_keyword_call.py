@@ -46,8 +46,7 @@ class KeywordCall:
 
     @property
     def __name__(self) -> str:
-        name: str = self.function.__name__
-        return name
+        return str(self.function.__name__)
 
     # For messages, which name the function and its definition.
     @property

@@ -54,10 +54,7 @@ def load(name: str) -> ModuleType:
 
 
 def candidates(name: str) -> list[Path]:
-    """List the files that could hold an extension module, in the order tried.
-
-    An editable install has two directories: one of the Python sources and one of the built modules.
-    """
+    """List the files that could hold an extension module; an editable install has two folders."""
     package, _, module = name.rpartition(".")
     directories = map(Path, sys.modules[package].__path__)
     return [path / f"{module}{suffix}" for path in directories for suffix in EXTENSION_SUFFIXES]

@@ -26,10 +26,8 @@ Future: TypeAlias = Any
 
 
 def new_lock() -> threading.RLock:
-    """Return a lock for the life of the process, free in a forked child.
-
-    It is reentrant: Python may collect garbage anywhere, and a user's `__del__` may call back.
-    """
+    """Return a lock for the life of the process, free in a forked child."""
+    # It is reentrant: Python may collect garbage anywhere, and a user's `__del__` may call back.
     lock = threading.RLock()
     os.register_at_fork(
         before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release
@@ -126,8 +124,7 @@ class Ended:
 
 _runtime = _library.load("hostcall_runtime._runtime")
 
-# XLA's CPU runs 32 programs at once. One place stays free for programs without calls: these end
-# whatever others do.
+# XLA's CPU runs 32 programs at once. One place stays free for those without calls: they end.
 _COUNT = 31
 
 _ALL_TAKEN = (

@@ -84,8 +84,7 @@ def joined(parts: Sequence[Any], axes: Axes, who: str) -> Any:
     )
 
 
-# The beginning of the names of results in messages.
-_RESULT = "result"
+_RESULT = "result"  # the beginning of the names of results in messages
 
 
 def _join(arrays: Sequence[Any], axis: int | None, who: str) -> Any:
@@ -134,11 +133,7 @@ def _check_fits(axes: Any, value: Any, name: str, who: str) -> None:
 
 @dataclasses.dataclass(eq=False)
 class MappedFunction:
-    """A function of arrays whose calls are divided among the workers of an executor.
-
-    Each call becomes as many as there are workers, or `chunks`. Each of these has its own
-    `retries`.
-    """
+    """A function of arrays whose calls are divided into `chunks`, or one for each worker."""
 
     function: Callable[..., Any]
     provider: Provider

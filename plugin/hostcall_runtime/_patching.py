@@ -14,13 +14,10 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Name:
-    """A private name of a framework, the feature that needs it, and the consequence without it.
-
-    The attribute has dots for a name in a class, and is "" for the module itself.
-    """
+    """A private name of a framework, the feature that needs it, and the consequence without it."""
 
     module: str
-    attribute: str
+    attribute: str  # with dots for a name in a class; "" for the module itself
     feature: str
     without: str
 
@@ -49,21 +46,17 @@ def _fits() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Patch:
-    """One object of a framework that hostcall replaces, if the feature that needs it is available.
-
-    Attributes:
-      current: returns the object that is there now, for tests and for `hostcall doctor`.
-      why: the reason for the patch.
-      misfit: returns, before the installation, why hostcall's object cannot replace the one that is
-        there, such as "f(x, y), and not f(x)"; "" if it can.
-    """
+    """One object of a framework that hostcall replaces, if the feature that needs it is there."""
 
     target: str
     install: Callable[[], None]
     uninstall: Callable[[], None]
+    # Returns the object that is there now, for tests and for `hostcall doctor`.
     current: Callable[[], object]
-    why: str
+    why: str  # the reason for the patch
     feature: str
+    # Returns, before the installation, why hostcall's object cannot replace the one that is there,
+    # such as "f(x, y), and not f(x)"; "" if it can.
     misfit: Callable[[], str] = _fits
 
 

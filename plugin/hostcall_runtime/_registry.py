@@ -85,10 +85,7 @@ _BITS = 62
 
 
 def wanted_id(*identity: object) -> int:
-    """Return the id that a callback should have, or 0 for any id.
-
-    `identity` is equal for the same callback in another process, and few other callbacks share it.
-    """
+    """Return the id that a callback, by its `identity` in any process, should have; 0 for any."""
     if not any(keeps_programs() for keeps_programs in caches):
         return 0
     text = "\0".join(map(str, identity))
@@ -110,16 +107,13 @@ class Target:
     # these make a tensor from an array, and arrays from the function's results.
     to_tensor: Callable[[Any], Any] | None = None
     to_arrays: Callable[[Any], Any] | None = None
-    # Allocates arrays for large arguments, given a shape and a dtype, in memory that another
-    # process can open.
+    # Allocates arrays for large arguments, by shape and dtype, in memory others can open.
     empty: Callable[[tuple[int, ...], Any], Any] | None = None
-    # The object that made the target, if that object can describe the function.
-    origin: Any = None
+    origin: Any = None  # the object that made the target, if that object can describe the function
     # TensorFlow's name of the op, and the user's source lines that led to it.
     node: str = ""
     definition: Callable[[], list[str]] = list
-    # For recorders and replays of calls.
-    site: _interception.Site | None = None
+    site: _interception.Site | None = None  # for recorders and replays of calls
 
 
 # By callback id. C++ has a table of Python callbacks and one of native code; this has both.
@@ -134,17 +128,11 @@ def register(
     identity: Sequence[object] = (),
     **convention: bool,
 ) -> int:
-    """Register a target with the runtime for as long as it lives, and return its callback id.
-
-    Args:
-      target: a Target.
-      name: the name of the callback; a ValueError if a living object has it.
-      takes_tensors: whether its function takes and returns EagerTensors.
-      label: its name in profiles and `hostcall.stats`; `name` if it is left out.
-      identity: what the same callback has in other processes, beside its site: see `wanted_id`.
-      **convention: `borrows`, `takes_out`, `shares_memory`, `on_device` and `concurrent`, as in
-        registry.h; False if left out.
-    """
+    """Register a target with the runtime for as long as it lives, and return its callback id."""
+    # A living object with the `name` is a ValueError. The `label`, the name if left out, is for
+    # profiles and `hostcall.stats`. `identity` is what the same callback has in other processes,
+    # beside its site: see `wanted_id`. `convention` has `borrows`, `takes_out`, `shares_memory`,
+    # `on_device` and `concurrent`, as in registry.h; False if left out.
     allocates = getattr(target, "empty", None) is not None
     site = getattr(target, "site", None)
     wanted = 0 if site is None else wanted_id(site.name, site.description, site.node, *identity)

@@ -30,7 +30,6 @@ executors_around: contextvars.ContextVar[frozenset[object]] = contextvars.Contex
 # which another thread has the same.
 captures: list[Callable[[], Callable[[], contextlib.AbstractContextManager[object]]]] = []
 
-
 _numbers = itertools.count()
 
 
@@ -92,11 +91,9 @@ class Program:
             _programs[callback_id] = self
 
     def starter(self, thread: int) -> Starter | None:
-        """Return the starter of the run that a call on a thread belongs to.
-
-        A call on one of XLA's threads does not tell its run. If several runs are under way, this
-        returns the starter of the latest one.
-        """
+        """Return the starter of the run that a call on a thread belongs to."""
+        # A call on one of XLA's threads does not tell its run. If several runs are under way, this
+        # returns the starter of the latest one.
         starters = [starter for starter in [*_of_programs] if starter.program is self]
         own = [starter for starter in starters if starter.thread == thread]
         return max(own or starters, key=lambda starter: starter.number, default=None)
@@ -185,17 +182,13 @@ Waiting = tuple[int, int, int, int, int]
 
 
 def choose(waiting: Sequence[Waiting], came: int) -> tuple[list[int], int, str, bool]:
-    """Choose the calls to give up after Ctrl-C: those of the programs that it ends.
-
-    These are the main thread's programs, unless SIGINT has another handler: the effect of a handler
-    is known only after it has run, and it does not run before. Programs that began after `came`, 0
-    if it was reported before, go on: if the main thread ran Python, it may have gone on to others
-    since.
-
-    Returns:
-      The numbers of the calls, the status code and the text that their programs fail with, and
-      whether to ask again soon: XLA may begin more calls of a program before it lets it fail.
-    """
+    """Choose the calls to give up after Ctrl-C: those of the programs that it ends."""
+    # These are the main thread's programs, unless SIGINT has another handler: the effect of a
+    # handler is known only after it has run, and it does not run before. Programs that began after
+    # `came`, 0 if it was reported before, go on: if the main thread ran Python, it may have gone on
+    # to others since. Returned are the numbers of the calls, the status code and the text that
+    # their programs fail with, and whether to ask again soon: XLA may begin more calls before a
+    # program fails.
     main = threading.main_thread().ident
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         came = 0

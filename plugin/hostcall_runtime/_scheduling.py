@@ -18,9 +18,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 _T = TypeVar("_T", bound=Hashable)
-
-# How often groups may push each other to later steps before they are put on the host.
-_ROUNDS = 8
+_ROUNDS = 8  # how often groups may push each other to later steps before they are put on the host
 
 
 class Place(enum.Enum):
@@ -60,11 +58,7 @@ class Groups(Generic[_T]):
 def first_steps(
     places: Sequence[Place], predecessors: Sequence[Sequence[int]], floors: Sequence[int] = ()
 ) -> list[int]:
-    """Return the step of each node: even in a cluster, odd on the host.
-
-    `predecessors` has for each node those that it waits for, all of them before it; `floors`, if
-    any, the step before which it must not run.
-    """
+    """Return the step of each node, after its predecessors and its floor: even in a cluster."""
     steps: list[int] = []
     floors = floors or [0] * len(places)
     for place, before, floor in zip(places, predecessors, floors, strict=True):
@@ -79,11 +73,7 @@ def first_steps(
 def sink(
     predecessors: Sequence[Sequence[int]], steps: Sequence[int], movable: Iterable[int]
 ) -> list[int]:
-    """Move nodes that nothing in their own clusters feeds to the clusters of their first users.
-
-    A value that is made of arguments or host values, and is used later, then need not pass from
-    cluster to cluster. All `movable` nodes are in clusters.
-    """
+    """Move `movable` nodes that nothing in their clusters feeds to those of their first users."""
     may_move = {*movable}
     for _ in range(_ROUNDS):
         moved = _latest(predecessors, steps, may_move)
@@ -121,11 +111,7 @@ def assign(
     groups: Sequence[Sequence[int]],
     floors: Sequence[int] = (),
 ) -> list[int]:
-    """Return the step of each node, as `first_steps` does, with the nodes of each group together.
-
-    A group passes values that cannot leave a compiled program: it is in one cluster, or on the
-    host.
-    """
+    """Return the step of each node as `first_steps`, each group in one cluster or on the host."""
     places = list(places)
     given = floors or [0] * len(places)
     floors = list(given)
@@ -155,20 +141,15 @@ Step = tuple[int, int]
 
 
 class Gate(NamedTuple):
-    """A point before which some nodes run, and after which the results of some calls are taken.
+    """A point before which some nodes run, and after which the results of some calls are taken."""
 
-    `awaited` are in the order of the steps. Each gate but the first also waits for the one before.
-    """
-
-    awaited: list[int]
+    awaited: list[int]  # in the order of the steps; each gate but the first awaits the one before
     calls: list[int]
 
 
 def steps_of(before: Sequence[Collection[int]], calls: Collection[int]) -> list[Step]:
-    """Return the steps of a program in an order that its edges allow.
-
-    A call has two: it begins as early as possible, and is waited for as late as possible.
-    """
+    """Return the steps of a program in an order that its edges allow."""
+    # A call has two: it begins as early as possible, and is waited for as late as possible.
     after: list[list[int]] = [[] for _ in before]
     for i, sources in enumerate(before):
         for j in sources:

@@ -14,9 +14,7 @@ import struct
 import time
 from typing import NamedTuple
 
-# A frame has to end within so many seconds of its beginning.
-FRAME_SECONDS = 10.0
-
+FRAME_SECONDS = 10.0  # a frame has to end within so many seconds of its beginning
 _HEADER = struct.Struct("<4sHHII")
 _CREDENTIALS = struct.Struct("3i")
 
@@ -169,7 +167,6 @@ MAX_MESSAGE = 1 << 16
 MAX_ELEMENTS = 1 << 62
 
 OPS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
-
 _STRING = 7
 # The sizes of elements, by the numbers of TensorFlow's dtypes. Resources and variants are missing:
 # references to them mean nothing in another process.
@@ -181,8 +178,7 @@ ELEMENT_SIZES = {
     18: 16,
 }
 
-# Codes of absl::StatusCode.
-INVALID_ARGUMENT, RESOURCE_EXHAUSTED = 3, 8
+INVALID_ARGUMENT, RESOURCE_EXHAUSTED = 3, 8  # codes of absl::StatusCode
 
 
 class Kind(enum.IntEnum):

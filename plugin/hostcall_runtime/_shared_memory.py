@@ -30,8 +30,7 @@ import numpy as np
 
 from hostcall_runtime._locks import Executor, Future
 
-# The alignment of arrays: the width of the CPU's vectors and of its cache lines.
-_ALIGNMENT = 64
+_ALIGNMENT = 64  # the alignment of arrays: the width of the CPU's vectors and of its cache lines
 
 # Limits of what a process keeps for later calls: fresh memory costs more than writing to it.
 _MOST_OPEN = 64
@@ -75,10 +74,7 @@ os.register_at_fork(before=_before_fork, after_in_child=_after_fork)
 
 
 class _Mapping:
-    """A file mapped into this process's memory for the lifetime of this object.
-
-    Python's own mapping keeps a descriptor: a process with a thousand arrays would run out of them.
-    """
+    """A file mapped into memory while this lives; Python's own mappings keep a descriptor each."""
 
     _address: int | None = None
 
@@ -103,20 +99,18 @@ class _Mapping:
 
 
 class Block:
-    """A file, in the process that owns it or in a worker, and the arrays of one call in it.
-
-    Workers find it by the address. `lent_to` has the numbers of the parcels on their way with it,
-    and of those that did not come back properly: a worker may still read the block.
-    """
+    """A file, in the process that owns it or in a worker, and the arrays of one call in it."""
 
     _file = -1
 
     def __init__(self, file: int, address: Address) -> None:
         self._file = file
-        self.address = address
+        self.address = address  # by which workers find it
         self._mapping: _Mapping | None = None
         self._memory: Any = None
         self._end = 0
+        # The numbers of the parcels on their way with it, and of those that did not come back
+        # properly: a worker may still read the block.
         self.lent_to: set[int] = set()
 
     @property
@@ -218,11 +212,7 @@ def take() -> Block:
 def empty_argument(
     executor: Executor, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> np.ndarray[Any, Any]:
-    """Return an array of arbitrary values for one call on an executor, whose function may write it.
-
-    It lies in shared memory if arguments go through that, so that it is not copied again. Half of
-    the blocks are for arrays that have to be copied.
-    """
+    """Return an arbitrary array for one call on an executor, in shared memory where it can lie."""
     too_many = len(_open) - len(_free) >= _MOST_OPEN // 2
     if too_many or not _is_reachable or not takes_parcels(executor):
         return np.empty(shape, dtype)
@@ -278,9 +268,7 @@ def attach(address: Address) -> Block:
     return block
 
 
-# The size in bytes from which on an array goes through shared memory.
-LARGE = 1 << 18
-
+LARGE = 1 << 18  # the size in bytes from which on an array goes through shared memory
 _numbers = itertools.count()
 
 # Whether workers can open the memory of this process: assumed until one of them fails.
@@ -296,17 +284,13 @@ def takes_parcels(executor: Executor) -> bool:
 
 @dataclasses.dataclass(slots=True)
 class Reply:
-    """The reply of a worker: the function's result, or bytes if large arrays lie in the block.
-
-    It `is_kept` if something in the worker still refers to the memory of the block. If the worker
-    cannot open the block, it `is_uncalled`. Times are by the clock of this machine.
-    """
+    """The reply of a worker: the function's result, or bytes if large arrays lie in the block."""
 
     value: Any = None
     packed: bytes | None = None
-    is_kept: bool = False
-    is_uncalled: bool = False
-    began: float = 0.0
+    is_kept: bool = False  # whether something in the worker still refers to the block's memory
+    is_uncalled: bool = False  # whether the worker cannot open the block
+    began: float = 0.0  # both times are by the clock of this machine
     ended: float = 0.0
 
 
@@ -375,11 +359,9 @@ def _run(
     function: Callable[..., Any],
     *args: Any,
 ) -> Any:
-    """Call the function, in the worker.
-
-    `how` has the blocks, the first one for results, and whether to reply with the times. Arguments
-    are packed if large arrays among them are in the blocks.
-    """
+    """Call the function, in the worker."""
+    # `how` has the blocks, the first one for results, and whether to reply with the times.
+    # Arguments are packed if large arrays among them are in the blocks.
     addresses, timed = how
     blocks: list[Block] = []
     lent: list[Lent] = []
@@ -436,10 +418,7 @@ def _is_large(value: object) -> bool:
 
 
 def _pack(value: object, blocks: list[Block], in_place: bool) -> bytes:
-    """Pickle a value, with its large arrays in the first block.
-
-    With `in_place`, arrays in other blocks of this process stay there; these blocks are appended.
-    """
+    """Pickle a value, its large arrays in the first block, or `in_place` in others, appended."""
     file = io.BytesIO()
     _Pickler(file, blocks, in_place).dump(value)
     return file.getvalue()
@@ -449,8 +428,7 @@ def _unpack(packed: bytes, blocks: Sequence[Block], copies: bool = False) -> Any
     return _Unpickler(io.BytesIO(packed), blocks, copies).load()
 
 
-# The index of an array's block, and the array's place in it.
-_Where = tuple[int, Place]
+_Where = tuple[int, Place]  # the index of an array's block, and the array's place in it
 
 
 class _Pickler(pickle.Pickler):

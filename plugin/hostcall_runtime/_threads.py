@@ -15,14 +15,9 @@ _runtime = _library.load("hostcall_runtime._runtime")
 
 
 def within(seconds: float, function: Callable[..., Any], description: str) -> Callable[..., Any]:
-    """Wrap `function` so that a call fails if it has not returned after `seconds`.
-
-    Python cannot end a thread: a call that overruns goes on, and its result is thrown away. It does
-    not keep the process alive.
-
-    Returns:
-      A function that raises DeadlineExceededError with the current stack of the late call.
-    """
+    """Wrap `function` so that it fails, with its current stack, if it takes over `seconds`."""
+    # Python cannot end a thread: a call that overruns goes on, and its result is thrown away. It
+    # does not keep the process alive.
 
     def call(*args: Any, **kwargs: Any) -> Any:
         started = Call(functools.partial(function, *args, **kwargs))

@@ -69,8 +69,7 @@ def target_of(op: ir.Operation) -> str | None:
     """Return the target of a custom call, None for other ops."""
     if op.name != "stablehlo.custom_call":
         return None
-    target: str = ir.StringAttr(op.attributes["call_target_name"]).value
-    return target
+    return str(ir.StringAttr(op.attributes["call_target_name"]).value)
 
 
 def is_host_call(op: ir.Operation) -> bool:
@@ -133,10 +132,7 @@ def callback_attribute(callback: int | str, context: ir.Context) -> ir.Attribute
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text can be a qualified name: `module:qualname`, or a name of the user's.
-
-    Either may end in a number, as in `solver#2`.
-    """
+    """Return whether a text can be a callback's name: `module:qualname`, or one of the user's."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -191,9 +187,10 @@ def constant(value: np.ndarray, type_: ir.Type) -> ir.Value:
 def padded(value: ir.Value) -> ir.Value:
     """Pad a value to its bounds; the elements behind the true sizes are arbitrary."""
     left = private.bounds_of(value.type)
+    scalar = ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
     for dim, bound in [*left.items()]:
         del left[dim]
-        value = with_size(value, dim, constant(np.array(bound, np.int32), _scalar()), left)
+        value = with_size(value, dim, constant(np.array(bound, np.int32), scalar), left)
     return value
 
 
@@ -201,10 +198,6 @@ def with_size(value: ir.Value, dim: int, size: ir.Value, bounds: Mapping[int, in
     """Set the true size of a dimension, a tensor<i32>; `bounds` are those of the result."""
     type_ = private.bounded_type(private.padded_type(value.type), bounds)
     return stablehlo.set_dimension_size(value, size, dim, results=[type_])
-
-
-def _scalar() -> ir.Type:
-    return ir.RankedTensorType.get([], ir.IntegerType.get_signless(32))
 
 
 START, GATE, DONE = "hostcall_start", "hostcall_gate", "hostcall_done"

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable
-from types import TracebackType
 from typing import NamedTuple
 
 from jaxlib.mlir import ir
 
 from hostcall_mlir.ir.jaxlib_names import is_in_file, locations_in
 
-# MLIR's name for the buffer of a module that is parsed from a string.
-_BUFFER = "-"
+_BUFFER = "-"  # MLIR's name for the buffer of a module that is parsed from a string
 
 
 class PassError(Exception):
@@ -67,12 +65,7 @@ class Collector:
         self._handler = self._context.attach_diagnostic_handler(collect)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._handler.detach()
         self._context.emit_error_diagnostics = self._before
 

@@ -62,12 +62,9 @@ def new_context() -> ir.Context:
 
 
 def address(op: ir.Operation) -> int:
-    """Return a key for an op in sets and dicts, valid as long as no op is erased.
-
-    The hash of an op does not serve: it changes with the op's operands and attributes.
-    """
-    pointer: int = _get_pointer(op._CAPIPtr, b"jaxlib.mlir.ir.Operation._CAPIPtr")
-    return pointer
+    """Return a key for an op in sets and dicts, valid as long as no op is erased."""
+    # The hash of an op does not serve: it changes with the op's operands and attributes.
+    return int(_get_pointer(op._CAPIPtr, b"jaxlib.mlir.ir.Operation._CAPIPtr"))
 
 
 def names_of_attributes(op: ir.Operation) -> list[str]:
@@ -82,10 +79,8 @@ def attributes_of(op: ir.Operation) -> dict[str, ir.Attribute]:
 
 
 def attribute_of(op: ir.Operation, name: str) -> ir.Attribute | None:
-    """Return an attribute of an op, None if it is absent or jaxlib's Python has no class for it.
-
-    Jaxlib has no class for the values of complex constants.
-    """
+    """Return an attribute of an op, None if it is absent or jaxlib's Python has no class for it."""
+    # Jaxlib has no class for the values of complex constants.
     if name not in op.attributes:
         return None
     try:
@@ -176,8 +171,7 @@ def serialize_artifact(module: ir.Module, version: str) -> bytes:
     """Serialize a module as a portable artifact of a StableHLO version, if that has all its ops."""
     module.operation.walk(_drop_tilings)
     text = module.operation.get_asm(binary=False, enable_debug_info=False)
-    artifact: bytes = stablehlo.serialize_portable_artifact_str(text, version)
-    return artifact
+    return bytes(stablehlo.serialize_portable_artifact_str(text, version))
 
 
 def rewritten(artifact: bytes, version: str) -> bytes:
@@ -189,15 +183,12 @@ def rewritten(artifact: bytes, version: str) -> bytes:
     module = deserialize_artifact(new_context(), artifact)
     module.operation.walk(_drop_tilings)
     # True keeps JAX's shardings, which are not StableHLO.
-    written: bytes = _jax.mlir.serialize_portable_artifact(module, version, True)
-    return written
+    return bytes(_jax.mlir.serialize_portable_artifact(module, version, True))
 
 
 def _drop_tilings(op: ir.Operation) -> ir.WalkResult:
-    """Drop `result_tilings` that say nothing, for older versions of StableHLO, which lack them.
-
-    jaxlib writes an empty list from 0.11 on, TensorFlow 2.22 an empty list for each result.
-    """
+    """Drop `result_tilings` that say nothing, for older versions of StableHLO, which lack them."""
+    # jaxlib writes an empty list from 0.11 on, TensorFlow 2.22 an empty list for each result.
     if _TILINGS in op.attributes:
         tilings = [*ir.ArrayAttr(op.attributes[_TILINGS])]
         if not any([*ir.ArrayAttr(tiling)] for tiling in tilings):
@@ -249,18 +240,15 @@ def execute(executable: Any, arrays: Sequence[Any]) -> list[Any]:
     return [shards[0] for shards in results.disassemble_into_single_device_arrays()]
 
 
-# The execution streams of programs with host calls. Neither threads nor `hostcall.jax` use these
-# numbers.
+# The execution streams of programs with host calls; threads and `hostcall.jax` have others.
 _streams = itertools.count(1 << 41)
 
 
 def execute_to_end(executable: Any, arrays: Sequence[Any], program: Program) -> list[Any]:
-    """Run a program with host calls, and return its results when it has ended.
-
-    It runs on this thread. Queued behind other programs, it would occupy one of XLA's few threads,
-    and a host call that runs a JAX program would need another. XLA does not queue a program on a
-    stream of its own whose arguments are ready.
-    """
+    """Run a program with host calls, and return its results when it has ended."""
+    # It runs on this thread. Queued behind other programs, it would occupy one of XLA's few
+    # threads, and a host call that runs a JAX program would need another. XLA does not queue a
+    # program on a stream of its own whose arguments are ready.
     import jax
     from jaxlib import _jax
 

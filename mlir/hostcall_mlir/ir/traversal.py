@@ -15,14 +15,12 @@ from hostcall_mlir.ir.jaxlib_names import address, attribute_of
 # The limit on nested brackets. With the usual stack of 8 MiB, MLIR ends the process at about 4000.
 _BRACKETS = 1000
 
-# The limit on nested ops, each of which takes one bracket or more in a text.
-OPS = 500
+OPS = 500  # the limit on nested ops, each of which takes one bracket or more in a text
 
 # The limit on nested ops in a partitioned program, whose regions Python runs by recursion.
 SPLIT_OPS = 100
 
 _BYTECODE = b"ML\xefR"
-
 _OPENING, _CLOSING = b"([{<", b")]}>"
 _OTHERS = bytes({*range(256)} - {*_OPENING, *_CLOSING})
 
@@ -136,14 +134,12 @@ def callee_of(op: ir.Operation) -> str | None:
     """Return the name of the function that a func.call calls, None for other ops."""
     if op.name != "func.call":
         return None
-    name: str = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
-    return name
+    return str(ir.FlatSymbolRefAttr(op.attributes["callee"]).value)
 
 
 def name_of(function: ir.Operation) -> str:
     """Return the name of a function."""
-    name: str = ir.StringAttr(function.attributes["sym_name"]).value
-    return name
+    return str(ir.StringAttr(function.attributes["sym_name"]).value)
 
 
 def type_of(function: ir.Operation) -> ir.FunctionType:

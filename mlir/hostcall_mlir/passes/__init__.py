@@ -1,9 +1,9 @@
-"""The passes of `hostcall-opt`: name, options, and a function that changes a module in place."""
+"""The passes of `hostcall-opt`: a function that changes a module in place, and its options."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from jaxlib.mlir import ir
@@ -15,15 +15,48 @@ Options = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass over a module: `run` changes it, and raises Failure once it has reported the errors.
-
-    After a failure the module must not be used. Summary and options are for `hostcall-opt --help`.
-    """
+    """A pass over a module; summary and options are for `hostcall-opt --help`."""
 
     name: str
     summary: str
+    # Changes the module. Raises Failure once it has reported the errors; it is then not usable.
     run: Callable[[ir.Module, Options], None]
     options: Mapping[str, str] = field(default_factory=dict)
+
+
+def split_outside_brackets(text: str, separator: str = ",") -> Iterator[str]:
+    """Yield the parts of a text between separators that are outside of brackets and quotes."""
+    depth, quote, part = 0, "", ""
+    for char in text:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "\"'":
+            quote = char
+        elif char in "({[<":
+            depth += 1
+        elif char in ")}]>":
+            depth -= 1
+        if char == separator and not quote and depth == 0:
+            yield part.strip()
+            part = ""
+        else:
+            part += char
+    if depth or quote:
+        raise PassError(f"'{text}' in the pipeline: a bracket or a quote is not closed")
+    if part.strip():
+        yield part.strip()
+
+
+def read_options(of: Pass, text: str) -> dict[str, str]:
+    """Read the options of a pass in a pipeline, `a=b c=d`."""
+    found = {}
+    for option in filter(None, split_outside_brackets(text.strip().replace("\n", " "), " ")):
+        key, equals, value = option.partition("=")
+        if not equals or key not in of.options:
+            has = ", ".join(f"'{names}'" for names in of.options) or "none"
+            raise PassError(f"{of.name}: no such option: '{option}'. Its options are: {has}.")
+        found[key] = value.strip("\"'")
+    return found
 
 
 def read_map(options: Options, option: str, of: str) -> dict[str, str]:

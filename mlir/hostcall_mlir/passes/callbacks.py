@@ -143,10 +143,7 @@ def _convert(value: ir.Value, type_: ir.Type) -> ir.Value:
     return value if value.type == type_ else stablehlo.convert(type_, value)
 
 
-_OPTIONS = {
-    "names": "3=pkg.mod:fn,4=pkg.mod:other",
-    "file": 'a JSON object, {"3": "pkg.mod:fn"}',
-}
+_OPTIONS = {"names": "3=pkg.mod:fn,4=pkg.mod:other", "file": 'a JSON object, {"3": "pkg.mod:fn"}'}
 
 
 def _name(module: ir.Module, options: Options) -> None:

@@ -208,10 +208,7 @@ class _Expectation(NamedTuple):
 
 
 def compare(text: str, diagnostics: Sequence[Diagnostic], source: str) -> list[str]:
-    """Return the differences between the actual and the expected diagnostics of a text, one a line.
-
-    `source` is the user's name for the text.
-    """
+    """Return the differences from the expected diagnostics; messages call the text `source`."""
     waiting = _expectations(text)
     problems = []
     for diagnostic in diagnostics:

@@ -12,16 +12,12 @@ from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir.diagnostics import Failure, report, report_all
 from hostcall_mlir.ir.jaxlib_names import attribute_of, names_of_attributes
 
-# The limit on ops in one function; XLA takes minutes for more.
-_MOST_OPS = 500_000
+_MOST_OPS = 500_000  # the limit on ops in one function; XLA takes minutes for more
 
 
 def inline_host_callers(module: ir.Module, entry: ir.Operation, of: str) -> None:
-    """Inline into `entry` each function that makes host calls, directly or not.
-
-    Private functions that only inlined functions called are erased, and `entry` stays. Errors name
-    the pass `of`.
-    """
+    """Inline into `entry` each function that makes host calls, directly or not."""
+    # Private functions that only inlined ones called are erased. Errors name the pass `of`.
     functions = traversal.functions(module)
     bodies = {name: custom_calls.walk(op)[1:] for name, op in functions.items()}
     direct = [name for name, ops in bodies.items() if any(map(custom_calls.is_host_call, ops))]

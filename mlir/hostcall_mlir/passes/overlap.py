@@ -57,16 +57,13 @@ def _is_heavy(op: ir.Operation) -> bool:
     return op.name in _OPS if target is None else target not in _NOTES
 
 
-# The most values of one op that a gate takes.
-_MOST_VALUES = 16
+_MOST_VALUES = 16  # the most values of one op that a gate takes
 
 
 def overlapping(module: ir.Module, keep: Collection[int | str]) -> ir.Module | None:
-    """Run the pass over a copy of a module.
-
-    Return the copy, or None if no calls overlap, or the pass rejects the module. Calls of the
-    callbacks in `keep`, ids or names, stay as they are.
-    """
+    """Run the pass over a copy of a module."""
+    # Return the copy, or None if no calls overlap, or the pass rejects the module. Calls of the
+    # callbacks in `keep`, ids or names, stay as they are.
     kept = {*map(str, keep)}
     if not any(_may_begin_early(call, kept) for call in custom_calls.host_calls(module)):
         return None

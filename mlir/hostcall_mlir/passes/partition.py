@@ -27,10 +27,8 @@ _SMALL = 16
 
 
 def is_small_constant(op: ir.Operation) -> bool:
-    """Return whether the op is a constant that clusters copy, instead of taking it as an argument.
-
-    XLA can do more with a constant than with an argument. Large ones would be in the text twice.
-    """
+    """Return whether clusters copy the op, a constant, instead of taking it as an argument."""
+    # XLA can do more with a constant. Large ones would be in the text twice.
     if op.name != "stablehlo.constant":
         return False
     value = attribute_of(op, "value")
@@ -42,11 +40,8 @@ def is_small_constant(op: ir.Operation) -> bool:
 def outline(
     ops: Sequence[ir.Operation], before: ir.Operation, location: ir.Location
 ) -> tuple[ir.Operation, ir.Operation]:
-    """Move ops into a new function, and call it before the op `before`.
-
-    Return the func.call, whose callee has no name yet, and the func.func, which is in no module
-    yet.
-    """
+    """Move ops into a new function, and call it before the op `before`."""
+    # Return the func.call, whose callee has no name yet, and the func.func, in no module yet.
     inner = [nested for op in ops for nested in custom_calls.walk(op)]
     inputs, constants = _inputs(inner)
     own = {*map(address, inner)}
@@ -102,16 +97,12 @@ def _inputs(inner: Sequence[ir.Operation]) -> tuple[list[ir.Value], list[ir.Oper
 
 TO_HOST = "hostcall.to_host"
 TO_DEVICE = "hostcall.to_device"
-
 _BRANCHES = ("stablehlo.case", "stablehlo.if")
 _SIZE = 4  # the bytes of a true size, an i32
 
 
 def mark(block: ir.Block, on_host: frozenset[ir.Value] = frozenset()) -> None:
-    """Mark the ops of a partitioned block, and those in its regions.
-
-    The values from outside in `on_host` are on the host, also or only.
-    """
+    """Mark the ops of a partitioned block, where the values in `on_host` are on the host, too."""
     known = {*on_host}
     for op in (op.operation for op in block):
         if custom_calls.is_host_call(op):
@@ -275,10 +266,8 @@ def _is_plumbing(op: ir.Operation, host: set[int]) -> bool:
 
 
 def _materialize(blocks: Sequence[ir.Block], host: set[int]) -> dict[int, ir.Operation]:
-    """Return the small constants, which clusters copy, so that no cluster holds them itself.
-
-    A host op or a terminator uses a copy instead: an ordinary value, which a cluster returns.
-    """
+    """Return the small constants, which clusters copy, so that no cluster holds them itself."""
+    # A host op or a terminator uses a copy instead: an ordinary value, which a cluster returns.
     staying = host | {address([*block][-1].operation) for block in blocks}
     constants = [
         op.operation for block in blocks for op in block if is_small_constant(op.operation)
@@ -317,11 +306,9 @@ def _partition(
 
 
 def _steps(ops: Sequence[ir.Operation], host: Collection[int]) -> list[int]:
-    """Return the step of each op.
-
-    An op without operands, such as a large constant, goes where it is used first; the terminator,
-    which follows all ops, counts as a user of each.
-    """
+    """Return the step of each op."""
+    # An op without operands, such as a large constant, goes where it is used first; the terminator,
+    # which follows all ops, counts as a user of each.
     before = traversal.predecessors(ops)
     places = [Place.HOST if address(op) in host else Place.COMPILED for op in ops]
     free = [i for i, op in enumerate(ops) if not (before[i] or op.operands or op.regions)]

@@ -7,19 +7,18 @@ from collections.abc import Callable, Hashable, Iterator
 
 from jaxlib.mlir import ir, passmanager
 
+from hostcall_mlir import passes
 from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError
-from hostcall_mlir.passes import Options, Pass, callbacks, check, overlap, partition
+from hostcall_mlir.passes import callbacks, check, overlap, partition
 
 
-def _merge_equal(module: ir.Module, _options: Options) -> None:
-    """Share equal pure calls.
-
-    The later of two calls goes where the earlier one has run for sure: in the same block, or in a
-    region of an op behind it. MLIR's `cse` shares what is between the calls and leaves all custom
-    calls alone, so `cse,hostcall-cse-pure,cse,hostcall-cse-pure` shares more.
-    """
+def _merge_equal(module: ir.Module, _options: passes.Options) -> None:
+    """Share equal pure calls."""
+    # The later of two calls goes where the earlier one has run for sure: in the same block, or in a
+    # region of an op behind it. MLIR's `cse` shares what is between the calls and leaves all custom
+    # calls alone, so `cse,hostcall-cse-pure,cse,hostcall-cse-pure` shares more.
     calls: dict[Hashable, ir.Operation] = {}
     for op in custom_calls.host_calls(module):
         if custom_calls.has_side_effect(op):
@@ -47,37 +46,32 @@ def _blocks_around(op: ir.Operation) -> Iterator[ir.Block]:
         yield op.block
 
 
-def _drop_unused(module: ir.Module, _options: Options) -> None:
-    """Drop unused pure calls, with what was computed for them alone; MLIR keeps all custom calls.
-
-    A call of a function that makes only such calls is one, too.
-    """
+def _drop_unused(module: ir.Module, _options: passes.Options) -> None:
+    """Drop unused pure calls, and what was computed for them alone; MLIR keeps all custom calls."""
+    # A call of a function that makes only such calls is one, too.
     traversal.drop_unused(module)
 
 
-PASSES: dict[str, Pass] = {
+PASSES: dict[str, passes.Pass] = {
     each.name: each
     for each in (
         callbacks.FROM_JAX,
         callbacks.NAME,
         callbacks.RESOLVE,
-        Pass(
+        passes.Pass(
             "hostcall-cse-pure",
             "share pure calls with the same function and operands",
             _merge_equal,
         ),
-        Pass("hostcall-dce", "drop pure calls with unused results", _drop_unused),
+        passes.Pass("hostcall-dce", "drop pure calls with unused results", _drop_unused),
         partition.PASS,
         overlap.PASS,
         check.PASS,
     )
 }
 
-
 _ANCHORED = re.compile(r"\s*builtin\.module\s*\((.*)\)\s*", re.DOTALL)
 _ELEMENT = re.compile(r"([\w.-]+)\s*(?:\{(.*)\})?", re.DOTALL)
-_OPENING, _CLOSING = "({[<", ")}]>"
-
 _Step = Callable[[ir.Module], None]
 
 
@@ -109,8 +103,7 @@ def transform(text: str | bytes, pipeline: str, *, source: str = "<string>") -> 
             run(module, pipeline)
         except (Failure, ir.MLIRError) as error:
             raise PassError(collector.show(source)) from error
-    asm: str = module.operation.get_asm(enable_debug_info=True)
-    return asm
+    return str(module.operation.get_asm(enable_debug_info=True))
 
 
 def read(text: str | bytes, context: ir.Context, collector: Collector) -> ir.Module:
@@ -124,10 +117,7 @@ def read(text: str | bytes, context: ir.Context, collector: Collector) -> ir.Mod
 
 
 def run(module: ir.Module, pipeline: str) -> None:
-    """Run a pipeline over a module in place, and verify the module after each pass.
-
-    After a failure the diagnostics of the module's context have the errors.
-    """
+    """Run a pipeline over a module in place; the context's diagnostics have the errors."""
     for step in parse(pipeline, module.context):
         step(module)
 
@@ -137,31 +127,8 @@ def parse(pipeline: str, context: ir.Context) -> list[_Step]:
     anchored = _ANCHORED.fullmatch(pipeline)
     return [
         _step(element, context)
-        for element in _split_outside_brackets(anchored[1] if anchored else pipeline)
+        for element in passes.split_outside_brackets(anchored[1] if anchored else pipeline)
     ]
-
-
-def _split_outside_brackets(text: str, separator: str = ",") -> Iterator[str]:
-    """Yield the parts of a text between separators that are outside of brackets and quotes."""
-    depth, quote, part = 0, "", ""
-    for char in text:
-        if quote:
-            quote = "" if char == quote else quote
-        elif char in "\"'":
-            quote = char
-        elif char in _OPENING:
-            depth += 1
-        elif char in _CLOSING:
-            depth -= 1
-        if char == separator and not quote and depth == 0:
-            yield part.strip()
-            part = ""
-        else:
-            part += char
-    if depth or quote:
-        raise PassError(f"'{text}' in the pipeline: a bracket or a quote is not closed")
-    if part.strip():
-        yield part.strip()
 
 
 def _step(element: str, context: ir.Context) -> _Step:
@@ -169,7 +136,7 @@ def _step(element: str, context: ir.Context) -> _Step:
     ours = PASSES.get(match[1]) if match else None
     if match is None or ours is None:
         return _foreign(element, context)
-    options = dict(_options(ours, match[2] or ""))
+    options = passes.read_options(ours, match[2] or "")
 
     def step(module: ir.Module) -> None:
         with context, ir.Location.unknown():
@@ -177,15 +144,6 @@ def _step(element: str, context: ir.Context) -> _Step:
         module.operation.verify()
 
     return step
-
-
-def _options(of: Pass, text: str) -> Iterator[tuple[str, str]]:
-    for option in filter(None, _split_outside_brackets(text.strip().replace("\n", " "), " ")):
-        key, equals, value = option.partition("=")
-        if not equals or key not in of.options:
-            has = ", ".join(f"'{names}'" for names in of.options) or "none"
-            raise PassError(f"{of.name}: no such option: '{option}'. Its options are: {has}.")
-        yield key, value.strip("\"'")
 
 
 def _foreign(element: str, context: ir.Context) -> _Step:

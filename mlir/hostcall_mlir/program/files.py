@@ -122,10 +122,7 @@ def _drop_notes(module: ir.Module) -> None:
 
 
 def _try_elsewhere(artifact: bytes) -> None:
-    """Raise a ProgramError if a child process cannot read the bytes.
-
-    If no child process can be started, the bytes stay untested.
-    """
+    """Raise a ProgramError if a child process, where one can be started, cannot read the bytes."""
     command = [sys.executable, "-c", _SCRIPT, json.dumps([*map(str, sys.path)])]
     try:
         done = subprocess.run(command, input=artifact, capture_output=True, check=False)

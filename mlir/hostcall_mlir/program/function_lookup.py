@@ -57,12 +57,10 @@ class _Ellipsis:
 def find(
     manifest: Manifest, given: Mapping[str, Function], imports: bool, tensors: bool = False
 ) -> tuple[dict[str, Function], dict[str, type]]:
-    """Find the functions of a program's callbacks and the namedtuples in its structures, by name.
-
-    `given` has the user's functions, by the names of callbacks with or without a number, and
-    namedtuples; `imports` tells whether the others are imported, and `tensors` whether functions of
-    TensorFlow's tensors can be called. One ProgramError lists all that is missing or does not fit.
-    """
+    """Find the functions of a program's callbacks and the namedtuples in its structures by name."""
+    # `given` has the user's functions, by the names of callbacks with or without a number, and
+    # namedtuples; `imports` tells whether the others are imported, and `tensors` whether functions
+    # of TensorFlow's tensors can be called. One ProgramError lists all that is wrong.
     if not isinstance(given, Mapping):
         raise TypeError(
             f"callbacks is {given!r}, and has to be a dict from the names of callbacks to "

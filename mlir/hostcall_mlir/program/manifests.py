@@ -33,9 +33,7 @@ def listed(problems: Iterable[str]) -> str:
 
 FORMAT = 1
 FILE = "manifest.json"
-
 _Size = Annotated[int, msgspec.Meta(ge=0, lt=1 << 62)]
-
 Effect = Literal["ordered", "unordered", "pure"]
 
 
@@ -44,16 +42,11 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Spec(_Record, frozen=True):
-    """The dtype and shape of an array.
+    """The dtype and shape of an array."""
 
-    Attributes:
-      dtype: its name in NumPy or ml_dtypes.
-      shape: the size of each dimension, or its bound if it is bounded.
-      bounded: the dimensions whose true sizes are known only when the program runs.
-    """
-
-    dtype: str
-    shape: tuple[_Size, ...]
+    dtype: str  # its name in NumPy or ml_dtypes
+    shape: tuple[_Size, ...]  # the size of each dimension, or its bound if it is bounded
+    # The dimensions whose true sizes are known only when the program runs.
     bounded: tuple[_Size, ...] = ()
 
 
@@ -73,15 +66,12 @@ class Input(_Record, frozen=True):
 
 
 class Output(_Record, frozen=True):
-    """A result of @main: a result of the user's function, a variable's new value, or a true size.
-
-    The name is that of the variable. A size is that of the dimension `dim` of output `of`.
-    """
+    """A result of @main: that of the user's function, a variable's new value, or a true size."""
 
     kind: Literal["result", "variable", "size"]
-    name: str
+    name: str  # of the variable
     spec: Spec
-    of: int | None = None
+    of: int | None = None  # the output whose size it is, in the dimension `dim`
     dim: int | None = None
 
 
@@ -95,42 +85,28 @@ class Call(_Record, frozen=True):
 
 
 class Callback(_Record, frozen=True):
-    """A Python function that the program calls by one convention.
-
-    Attributes:
-      function: its `module:qualname`, None if only the user can give the function.
-      signature: its parameters, as `signature_of` returns them.
-      arguments: the structure of its arguments, a tuple whose leaves number a call's operands.
-      results: the structure of its results, whose leaves number a call's results.
-      borrow: whether it only reads its arguments, and only during the call.
-      out: whether it writes its results into arrays that it gets as `out`.
-      timeout: the most seconds that a call may take.
-      concurrent: whether calls without side effects may run beside others, on any thread.
-      keywords: the keywords by which the last arguments are passed, one for each.
-      fixed: further keyword arguments, as Python literals.
-      calls: its calls, in the order of the program's text.
-    """
+    """A Python function that the program calls by one convention."""
 
     name: str
-    function: str | None
+    function: str | None  # its `module:qualname`, None if only the user can give the function
     kind: Literal["numpy", "eager"]
-    signature: str | None
+    signature: str | None  # its parameters, as `signature_of` returns them
+    # The structure of its arguments, a tuple whose leaves number a call's operands.
     arguments: Structure
-    results: Structure
-    borrow: bool = False
-    out: bool = False
-    timeout: float | None = None
+    results: Structure  # the structure of its results, whose leaves number a call's results
+    borrow: bool = False  # whether it only reads its arguments, and only during the call
+    out: bool = False  # whether it writes its results into arrays that it gets as `out`
+    timeout: float | None = None  # the most seconds that a call may take
+    # Whether calls without side effects may run beside others, on any thread.
     concurrent: bool = False
+    # The keywords by which the last arguments are passed, one for each.
     keywords: tuple[str, ...] = ()
-    fixed: dict[str, str] = {}
-    calls: tuple[Call, ...] = ()
+    fixed: dict[str, str] = {}  # further keyword arguments, as Python literals
+    calls: tuple[Call, ...] = ()  # its calls, in the order of the program's text
 
 
 class Manifest(_Record, frozen=True):
-    """The facts that `load` needs about a program, beside its code.
-
-    `program` and `variables` are filled in when the program is saved.
-    """
+    """The facts that `load` needs about a program, beside its code."""
 
     made_by: dict[str, str]
     function: str
@@ -139,7 +115,7 @@ class Manifest(_Record, frozen=True):
     outputs: tuple[Output, ...]
     results: Structure
     callbacks: tuple[Callback, ...] = ()
-    program: File = File("program.stablehlo")
+    program: File = File("program.stablehlo")  # both files are filled in when it is saved
     variables: File | None = None
     format: int = FORMAT
 

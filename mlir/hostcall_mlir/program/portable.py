@@ -22,9 +22,7 @@ from hostcall_mlir.program.manifests import ProgramError
 # XLA's attribute for the outputs that are new values of inputs.
 _ALIASES = "mhlo.input_output_alias"
 
-# Ops of XLA's own that another dialect has, too.
-_RENAMED = {"mhlo.erf": "chlo.erf"}
-
+_RENAMED = {"mhlo.erf": "chlo.erf"}  # ops of XLA's own that another dialect has, too
 _PASSES = "func.func(chlo-legalize-to-stablehlo),symbol-dce,cse,hostcall-check,strip-debuginfo"
 
 
@@ -63,14 +61,10 @@ def finish(
     constants: Mapping[int, np.ndarray],
     with_states: Collection[int] = (),
 ) -> list[tuple[int, int]]:
-    """Make a module as `parse` returns it portable, in place; a PassError names what cannot be.
-
-    Inputs with a number among the constants go. So does the last result of callbacks in
-    `with_states`: the handle of a tape residual, which only a gradient would need.
-
-    Returns:
-      For each new output, behind the old ones: the output whose true size it is, and the dimension.
-    """
+    """Make a module as `parse` returns it portable, in place; a PassError names what cannot be."""
+    # Inputs with a number among the constants go. So does the last result of callbacks in
+    # `with_states`: the handle of a tape residual, which only a gradient would need. Returned for
+    # each new output, behind the old ones: the output whose true size it is, and the dimension.
     with module.context, ir.Location.unknown(), Collector(module.context) as collector:
         try:
             _translate(module)
@@ -111,8 +105,7 @@ def artifact_of(module: ir.Module, version: str) -> bytes:
 
 def text_of(module: ir.Module) -> str:
     """Return a module as text for people; long constants are left out."""
-    text: str = module.operation.get_asm(large_elements_limit=64)
-    return text
+    return str(module.operation.get_asm(large_elements_limit=64))
 
 
 def signature_of(module: ir.Module) -> ir.FunctionType:
@@ -182,20 +175,14 @@ def _return_sizes(main: ir.Operation) -> list[tuple[int, int]]:
 
 
 def _without_state(call: ir.Operation) -> None:
-    """Remove the last value of a call whose results are one tuple, as in TensorFlow's programs.
-
-    True sizes follow the values in the tuple, and a token follows if the call is ordered.
-    """
+    """Remove the last value of a call's tuple; true sizes and perhaps a token follow it."""
     types = custom_calls.result_types(call)
     sizes = len(custom_calls.pairs(custom_calls.config_of(call).get("dynamic_results")))
     last = len(types) - sum(map(private.is_token, types)) - sizes - 1
     kept = [type_ for i, type_ in enumerate(types) if i != last]
     with ir.InsertionPoint(call), call.location:
         new = ir.Operation.create(
-            call.name,
-            [ir.TupleType.get_tuple(kept)],
-            [*call.operands],
-            attributes_of(call),
+            call.name, [ir.TupleType.get_tuple(kept)], [*call.operands], attributes_of(call)
         )
     for element in [use.owner.operation for use in call.results[0].uses]:
         index = ir.IntegerAttr(element.attributes["index"]).value
@@ -221,12 +208,10 @@ export a function that returns arrays of the largest size, and the true size as 
 
 
 def convert(module: ir.Module, numbers: Mapping[str, int], version: str) -> tuple[bytes, bool]:
-    """Make an artifact for TensorFlow's XlaCallModule; return it, and whether it has a token.
-
-    The module is changed in place. `numbers` are those of the callbacks in this process, by name.
-    TensorFlow threads a token through a program that takes and returns one. Integers of four bits
-    become arguments and results of eight bits, since XLA packs them and TensorFlow does not.
-    """
+    """Make an artifact for TensorFlow's XlaCallModule; return it, and whether it has a token."""
+    # The module is changed in place. `numbers` are those of the callbacks in this process, by name.
+    # TensorFlow threads a token through a program that takes and returns one. Integers of four bits
+    # become arguments and results of eight bits, since XLA packs them and TensorFlow does not.
     if any(
         private.bounds_of(value.type) for op in custom_calls.walk(module) for value in op.results
     ):

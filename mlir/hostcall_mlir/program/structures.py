@@ -13,9 +13,7 @@ from typing import Any
 
 from hostcall_runtime._errors import NotExportableError, counted
 
-# `problem_of` checks the content of a dict.
-Structure = int | None | dict[str, Any]
-
+Structure = int | None | dict[str, Any]  # `problem_of` checks the content of a dict
 Classes = Mapping[str, type]
 
 
@@ -49,10 +47,7 @@ def _parts_of(structure: Structure) -> Iterator[Structure]:
 
 
 def structure_of(numbers: Any, what: str) -> Structure:
-    """Return the structure of a value with the number of each leaf in its place.
-
-    Errors call the value `what`: "a result of predict".
-    """
+    """Return the structure of a value of leaves' numbers; errors call the value `what`."""
     if numbers is None or isinstance(numbers, int):
         return numbers
     if isinstance(numbers, dict):
@@ -74,10 +69,7 @@ def structure_of(numbers: Any, what: str) -> Structure:
 
 
 def pack(structure: Structure, flat: Sequence[Any], classes: Classes = {}) -> Any:  # noqa: B006
-    """Build the Python value of a structure from the values that its leaves number.
-
-    `classes` are the namedtuples by name.
-    """
+    """Build a Python value from the values that leaves number; `classes` are the namedtuples."""
     if structure is None:
         return None
     if isinstance(structure, int):
@@ -94,12 +86,9 @@ def pack(structure: Structure, flat: Sequence[Any], classes: Classes = {}) -> An
 def flatten(
     structure: Structure, value: Any, who: str, names: Sequence[str] | None = None
 ) -> list[Any]:
-    """Return the values of a Python value's leaves, in the order of their numbers.
-
-    Where the structure has a tuple, a list or a namedtuple, the value may have any of the three,
-    since the choice is often a habit. `names` are those of the leaves, if it is the structure of
-    arguments.
-    """
+    """Return the values of a Python value's leaves, in the order of their numbers."""
+    # A value may have a tuple, list or namedtuple in the place of any of them, since the choice is
+    # often a habit. `names` are those of the leaves, if they are arguments.
     found: dict[int, Any] = {}
     try:
         _collect(structure, value, found, "")

@@ -14,14 +14,7 @@ import tensorflow as tf
 
 from hostcall._functions import source_location, specs
 from hostcall._tf import eager_execution
-from hostcall.jax import _primitive, _values
-from hostcall.jax._call import (
-    as_array,
-    check_numbers,
-    check_vmap_method,
-    effect_of,
-    flatten_results,
-)
+from hostcall.jax import _call, _primitive, _values
 from hostcall.jax._functions import Function
 from hostcall_runtime import _locks
 
@@ -35,8 +28,8 @@ def convert(
     if _values.is_jitted(tf_fn):
         raise TypeError(f"hostcall.jax.from_tf: {tf_fn!r} is a function of JAX's. Call it itself.")
     title = str(getattr(tf_fn, "__name__", "") or "a TensorFlow function")
-    check_vmap_method(vmap_method, title)
-    options = title, effect_of(ordered, pure, title), vmap_method
+    _call.check_vmap_method(vmap_method, title)
+    options = title, _call.effect_of(ordered, pure, title), vmap_method
     traced = tf_fn if hasattr(tf_fn, "get_concrete_function") else tf.function(tf_fn)
     description = source_location.of_function(getattr(tf_fn, "python_function", tf_fn))
     functions: dict[Any, _FlatFunction] = {}
@@ -45,7 +38,7 @@ def convert(
     def call(*args: Any) -> Any:
         place = f"hostcall.jax.from_tf of {description}, called at {source_location.caller()}"
         leaves, tree = jax.tree.flatten(args)
-        arrays = [_values.data_of(as_array(leaf, place)) for leaf in leaves]
+        arrays = [_values.data_of(_call.as_array(leaf, place)) for leaf in leaves]
         with lock:
             function = functions.get(tree)
             if function is None:
@@ -54,7 +47,7 @@ def convert(
         if specs.is_shape_function(declared):
             structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
             declared = declared(*jax.tree.unflatten(tree, structs))
-        known = None if declared is None else flatten_results(declared, place)[0]
+        known = None if declared is None else _call.flatten_results(declared, place)[0]
         called = _call_flat(function, arrays, known, options, place)
         return jax.tree.unflatten(function.out_tree, called)
 
@@ -67,10 +60,7 @@ _Options = tuple[str, Any | None, str | None]
 
 
 class _FlatFunction:
-    """A TensorFlow function of flat tensors, which returns flat ones.
-
-    The structure of the results, `out_tree`, is known once it has been traced.
-    """
+    """A TensorFlow function of flat tensors; tracing it sets `out_tree`, the results' structure."""
 
     def __init__(self, function: Callable[..., Any], tree: Any) -> None:
         self.out_tree: Any = None
@@ -102,7 +92,7 @@ class _FlatFunction:
         if declared is not None:
             return self._checked(declared, outputs, place)
         for output in outputs:
-            check_numbers(output.dtype.as_numpy_dtype, place)
+            _call.check_numbers(output.dtype.as_numpy_dtype, place)
             if not output.shape.is_fully_defined():
                 raise ValueError(
                     f"{place}: TensorFlow knows no more of a result's shape than {output.shape}, "
@@ -122,10 +112,7 @@ class _FlatFunction:
         return declared
 
     def gradient(self, floats_in: tuple[bool, ...], floats_out: tuple[bool, ...]) -> _FlatFunction:
-        """Return the function from arguments and upstream gradients to the arguments' gradients.
-
-        Only the values that are floats have any.
-        """
+        """Return the function from arguments and upstream gradients to gradients, all of floats."""
         key = floats_in, floats_out
         if key not in self._gradients:
             count = len(floats_in)

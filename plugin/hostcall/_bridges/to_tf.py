@@ -336,10 +336,8 @@ class Program:
 
 
 def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
-    """Trace and lower a function that `jax.jit` has made, for CPUs, to StableHLO for TensorFlow.
-
-    The arguments are ShapeDtypeStructs in structures; sizes may be symbolic.
-    """
+    """Trace and lower a function that `jax.jit` has made, for CPUs, to StableHLO for TensorFlow."""
+    # The arguments are ShapeDtypeStructs in structures; sizes may be symbolic.
     from jax._src.export import _export  # a JAX version may lack it
 
     from hostcall_mlir.exporting import jaxlib_names  # slow to import, and few programs cross
@@ -386,11 +384,9 @@ def _rules_of_jax_callbacks(callbacks: Callbacks, jaxpr: Any) -> dict[Any, Calla
 
 
 def _jax_callbacks() -> dict[Any, tuple[str, Callable[..., Any], Callable[[Any], Any]]]:
-    """Return JAX's primitives that call Python.
-
-    Each has the public function that makes it, the function that runs it, and one that returns its
-    effect, or None, for its parameters.
-    """
+    """Return JAX's primitives that call Python."""
+    # Each has the public function that makes it, the function that runs it, and one that returns
+    # its effect, or None, for its parameters.
     from jax._src import callback as _callback  # a JAX version may lack its names
     from jax._src import debugging as _debugging
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,13 +15,9 @@ from hostcall._callbacks.callback_spec import CallbackSpec, EagerSpec
 from hostcall._callbacks.structures import BoundedSpec, Spec, is_known
 from hostcall._functions.user_function import CALLBACK
 
-# A blank for the user to fill in: one size, or all sizes.
-_BLANK = "..."
-
+_BLANK = "..."  # a blank for the user to fill in: one size, or all sizes
 _BOUND = "Its sizes depend on the values: declare bounds"
-
-# The placeholder for a function without a name.
-_UNNAMED = "function"
+_UNNAMED = "function"  # the placeholder for a function without a name
 
 # Functions whose results are vectors with a length that depends on the values, and is at most the
 # number of elements of the argument. Each comes with its spelling in the user's code.
@@ -30,8 +27,7 @@ _VARYING = (
     (np.flatnonzero, "np.flatnonzero"),
 )
 
-# Names that the suggested lines use themselves.
-_TAKEN = frozenset({"tf", "hostcall"})
+_TAKEN = frozenset({"tf", "hostcall"})  # names that the suggested lines use themselves
 
 
 def in_lines(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
@@ -79,11 +75,9 @@ def what_is_known(spec: Spec) -> str:
 
 
 def declaration(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
-    """Return the line that declares the results by a shape function, with blanks for unknown sizes.
-
-    It has the function's own name and parameters, and as many results as the op.
-    """
-    names = parameters(spec)
+    """Return the line that declares the results by a shape function, `_` for unknown sizes."""
+    # It has the function's own name and parameters, and as many results as the op.
+    names = parameters(spec.function, spec.inputs.count)
     rule = f"lambda {', '.join(names)}: " if names else ""
     results = _bounded(spec, names[0]) if _name_of_varying(spec.function) else _result(spec, known)
     result = f"result={rule}{results}"
@@ -108,18 +102,20 @@ def partitioning_is_fine(spec: CallbackSpec) -> str:
     return f"hostcall.declare({_name_to_write(spec.function)}, route='partition')"
 
 
-def parameters(spec: CallbackSpec) -> list[str]:
+def parameters(
+    function: Callable[..., Any], count: int, taken: Collection[str] = _TAKEN
+) -> list[str]:
     """Return argument names for a shape function: the function's parameter names, if any."""
     found: list[inspect.Parameter] = []
     with contextlib.suppress(TypeError, ValueError):  # some C functions have no signature
-        found = [*inspect.signature(spec.function).parameters.values()]
+        found = [*inspect.signature(function).parameters.values()]
     names = [
-        f"{one.name}_" if one.name in _TAKEN else one.name
+        f"{one.name}_" if one.name in taken else one.name
         for one in found
         if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
     ]
-    made_up = ["x", "y", "z", *(f"x{i}" for i in range(len(names) + spec.inputs.count))]
-    return [*names, *(name for name in made_up if name not in names)][: spec.inputs.count]
+    made_up = ["x", "y", "z", *(f"x{i}" for i in range(len(names) + count))]
+    return [*names, *(name for name in made_up if name not in names)][:count]
 
 
 def _name_to_write(function: object) -> str:
@@ -145,10 +141,8 @@ def _bounded(spec: CallbackSpec, argument: str) -> str:
 
 
 def _constants(spec: CallbackSpec, known: Sequence[Spec | None]) -> tuple[list[str], str] | None:
-    """Return the lines that declare constant sizes, those after the call and the one in it.
-
-    Return None where these lines would depend on the structure of the results.
-    """
+    """Return the lines that declare constant sizes, those after the call and the one in it."""
+    # Return None where these lines would depend on the structure of the results.
     if not spec.outputs.trivial or spec.user.called_as == CALLBACK:
         return None
     results = {
@@ -160,7 +154,7 @@ def _constants(spec: CallbackSpec, known: Sequence[Spec | None]) -> tuple[list[s
 
 
 def _sources(spec: CallbackSpec) -> str:
-    shapes = [f"{name}.shape" for name in parameters(spec)]
+    shapes = [f"{name}.shape" for name in parameters(spec.function, spec.inputs.count)]
     if len(shapes) > 2:
         shapes[2:] = ["..."]
     return f"the inputs ({', '.join(shapes)})" if shapes else "something else"

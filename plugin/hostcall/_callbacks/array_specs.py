@@ -19,14 +19,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import advice, result_shapes
-from hostcall._callbacks.callback_spec import (
-    CallbackSpec,
-    EagerSpec,
-    NumpySpec,
-    Recording,
-    ShapeFunction,
-)
+from hostcall._callbacks import advice, callback_spec, result_shapes
 from hostcall._callbacks.result_contract import ShapeAgnosticResults
 from hostcall._callbacks.structures import BoundedSpec, Inputs, Outputs, Spec, merge, static_shape
 from hostcall._functions import native_code
@@ -37,7 +30,7 @@ from hostcall_runtime._errors import LoweringError, ResultError
 from hostcall_runtime._mapped_calls import MappedFunction
 
 
-class BorrowingSpec(NumpySpec):
+class BorrowingSpec(callback_spec.NumpySpec):
     """A function from arrays to arrays that borrows its arguments, its `out` arrays, or both."""
 
     def _returned(self, arrays: Sequence[Any]) -> Any:
@@ -50,14 +43,9 @@ class BorrowingSpec(NumpySpec):
     def call_borrowing(
         self, function: Callable[..., Any], arrays: Sequence[Any], declared: Sequence[Spec]
     ) -> Any:
-        """Call the function, and return arrays that share no memory with the borrowed ones.
-
-        `declared` has the known specs of the results, for a function that takes `out`.
-
-        Raises:
-          ResultError: when the size of an `out` array is unknown, when the function returns a value
-            other than `out`, or when something still refers to a borrowed array.
-        """
+        """Call the function, and return arrays that share no memory with the borrowed ones."""
+        # `declared` has the known specs of the results, for a function that takes `out`. A
+        # ResultError tells of an `out` array of unknown size, or a borrowed array still in use.
         views: list[np.ndarray] = []
         if self.options.borrow:
             views = [array for array in arrays if isinstance(array, np.ndarray)]
@@ -151,11 +139,7 @@ class LendingSpec(BorrowingSpec):
     def call_borrowing(
         self, function: Callable[..., Any], arrays: Sequence[Any], declared: Sequence[Spec]
     ) -> Any:
-        """Call the function, and return arrays that share no memory with the lent ones.
-
-        Raises:
-          ResultError: when the memory of a lent array is still in use after the call.
-        """
+        """Call the function; raise a ResultError if memory that it was lent is still in use."""
         loans = prepared().Loans([np.asarray(array) for array in arrays])
         try:
             returned = _owned(_device_arrays.of_host(function(*loans.shown()), self.title))
@@ -179,13 +163,10 @@ def _owned(returned: Any) -> Any:
     return returned.copy() if is_view else returned
 
 
-class NativeSpec(NumpySpec):
-    """Native code (ops PyFunc and PyFuncStateless).
+class NativeSpec(callback_spec.NumpySpec):
+    """Native code (ops PyFunc and PyFuncStateless)."""
 
-    A compiled program calls it by a custom call of its own, all other callers through Python.
-    """
-
-    custom_call = native_code.TARGET
+    custom_call = native_code.TARGET  # a compiled program's; other callers go through Python
     function: Native
 
     def _call(self, lends: bool) -> Callable[..., Any]:
@@ -194,7 +175,9 @@ class NativeSpec(NumpySpec):
     def _run(self, *arrays: Any) -> list[np.ndarray]:
         return self.function.run(arrays, self.inputs.pack_specs)
 
-    def _register(self, recording: Recording, free: ShapeAgnosticResults) -> tuple[Any, int]:
+    def _register(
+        self, recording: callback_spec.Recording, free: ShapeAgnosticResults
+    ) -> tuple[Any, int]:
         entry = NativeEntry(self.function, self.description, self.site())
         return entry, entry.callback_id
 
@@ -220,33 +203,26 @@ class NativeSpec(NumpySpec):
         return contradiction(declared, results)
 
 
-def class_for(user: UserFunction) -> type[NumpySpec]:
+def class_for(user: UserFunction) -> type[callback_spec.NumpySpec]:
     """Return the class of the specs of a function of arrays."""
     if user.options.on_device:
         return LendingSpec
     if user.options.shares_memory:
         return BorrowingSpec
-    return NativeSpec if isinstance(user.function, Native) else NumpySpec
+    return NativeSpec if isinstance(user.function, Native) else callback_spec.NumpySpec
 
 
 def of_batch(
-    spec: CallbackSpec,
+    spec: callback_spec.CallbackSpec,
     inputs: Inputs,
     level: int,
     divided: Sequence[bool] | None = None,
     grad: Callable[..., Any] | None = None,
-) -> CallbackSpec:
-    """Return the spec of one call for all elements of a batch.
-
-    Args:
-      spec: the spec of a call for one element.
-      inputs: the arguments. Their first axis is the batch axis; its size is 1 for an argument that
-        is the same for all elements.
-      level: the number that identifies the batch.
-      divided: for each input, whether the executor divides it among its workers, each of which
-        gets the others whole. None where the call is not divided.
-      grad: the gradient of a call for the batch, or None.
-    """
+) -> callback_spec.CallbackSpec:
+    """Return the spec of one call for all elements of a batch, which `level` identifies."""
+    # The first axis of the `inputs` is the batch axis. Its size is 1 for an argument that is the
+    # same for all elements. A call may be `divided`: this tells for each input whether the executor
+    # divides it among its workers, or each gets it whole. `grad` is the gradient for the batch.
     user = spec.user
     if divided is not None:
         undivided = user.options.with_fields(executor=None)
@@ -255,15 +231,16 @@ def of_batch(
     outputs = Outputs(without_shapes(spec.outputs.structure), spec.outputs.strict)
     shapes = shapes_of_batch(spec.shape_function, spec.outputs.specs)
     place: dict[str, Any] = {"route": spec.route, "levels": (level, *spec.levels)}
-    if not isinstance(spec, EagerSpec):
+    if not isinstance(spec, callback_spec.EagerSpec):
         return type(spec)(user, inputs, outputs, shapes, **place)
-    batched = EagerSpec(user, inputs, outputs, shapes, (), spec.differentiable, spec.pure, **place)
+    place |= {"differentiable": spec.differentiable, "pure": spec.pure}
+    batched = callback_spec.EagerSpec(user, inputs, outputs, shapes, **place)
     batched.orders_wanted = spec.root.orders_wanted
     batched.gradient_wanted = spec.gradient_wanted
     return batched
 
 
-def _divided(spec: CallbackSpec, divided: Sequence[bool]) -> MappedFunction:
+def _divided(spec: callback_spec.CallbackSpec, divided: Sequence[bool]) -> MappedFunction:
     function: Any = spec.function
     provider = spec.options.executor
     if provider is None:  # only the outermost batch is divided; workers get the inner one whole
@@ -282,12 +259,9 @@ def without_shapes(structure: Any) -> Any:
 
 
 def shapes_of_batch(
-    shapes: ShapeFunction | None, declared: Sequence[Spec | None]
-) -> ShapeFunction | None:
-    """Return the shape function of calls for a batch, from that of one element.
-
-    `declared` has the other known specs of the results for one element.
-    """
+    shapes: callback_spec.ShapeFunction | None, declared: Sequence[Spec | None]
+) -> callback_spec.ShapeFunction | None:
+    """Return the shape function for a batch; `declared` are other known specs for one element."""
     if shapes is None and not any(declared):
         return None
 

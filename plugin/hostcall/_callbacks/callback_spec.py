@@ -13,17 +13,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import requested_routes, result_contract, tape_residuals
+from hostcall._callbacks import requested_routes, result_contract, structures, tape_residuals
 from hostcall._callbacks.result_contract import SeenShapes, ShapeAgnosticResults
-from hostcall._callbacks.structures import (
-    BoundedSpec,
-    Inputs,
-    Outputs,
-    Spec,
-    admits,
-    array_dtype,
-    is_array_of,
-)
 from hostcall._callbacks.tape_residuals import Recording as Recording
 from hostcall._functions import memoization
 from hostcall._functions.user_function import UserFunction
@@ -33,10 +24,7 @@ from hostcall_runtime import Target, _errors, _interception, _locks, _registry
 from hostcall_runtime._errors import counted
 
 _NONE_FREE: ShapeAgnosticResults = types.MappingProxyType({})
-
-ShapeFunction = Callable[[Sequence[Spec]], Sequence[Spec | None]]
-
-
+ShapeFunction = Callable[[Sequence[structures.Spec]], Sequence[structures.Spec | None]]
 _lock = _locks.new_lock()
 
 
@@ -53,75 +41,67 @@ class CallbackSpec:
 
     Graphs own the spec; TensorFlow's registry and the runtime's hold it weakly. Plain graph mode
     calls it through the stock kernel, a compiled program through one of its targets.
-
-    Attributes:
-      user: the Python function.
-      function, options, description, takes_tensors: those of `user`; each call reads them.
-      inputs, outputs: the structures of its arguments and results.
-      shape_function: maps the inputs' specs to the results' specs; None if none is declared.
-      shape_only: the inputs that only `shape_function` uses; a compiled program does not pass them.
-      like: for each result the input of the same shape, if every result has one; else None.
-      static_specs: the specs of the results that are known in tracing.
-      plain_specs: the specs that plain graphs use, and so must hold in them. They say no more than
-        stock TensorFlow does, apart from declarations by hostcall.
-      pending: for each result, whether the shape function may know more when XLA compiles than in
-        tracing.
-      consumer_shapes: for each result, the shape that its consumers demand; empty before the graph
-        has been traced.
-      element_counts: for each result, the number of elements that its consumers demand, or None.
-      shape_reasons: for messages, the ops that determine a shape which nothing declares.
-      title: the name in messages: the op's token, `pyfunc_N`.
-      route: "auto", "custom_call" or "partition", as requested when the op was created.
-      levels: the batches that a call covers, outermost first; empty for a call for one element.
-      saved: the data of the saved graph that it comes from; None if it was traced here.
-      op: a weak reference to the op, where it is in a graph.
-      seen_shapes: the shapes that calls have returned, where a function is partitioned because
-        nothing declares them; else None.
     """
 
-    # The target of the custom calls.
-    custom_call = "hostcall"
+    custom_call = "hostcall"  # the target of the custom calls
 
     def __init__(
         self,
         user: UserFunction,
-        inputs: Inputs,
-        outputs: Outputs,
+        inputs: structures.Inputs,
+        outputs: structures.Outputs,
         shape_function: ShapeFunction | None,
         shape_only: Iterable[int] = (),
         route: str = requested_routes.AUTO,
         levels: tuple[int, ...] = (),
     ) -> None:
-        self.user = user
+        self.user = user  # the Python function
+        # Those of `user`; each call reads them.
         self.function = user.function
         self.options = user.options
         self.description = user.description
         self.takes_tensors = user.takes_tensors
+        # The structures of its arguments and results.
         self.inputs = inputs
         self.outputs = outputs
+        # Maps the inputs' specs to the results' specs; None if none is declared.
         self.shape_function = shape_function
+        # The inputs that only `shape_function` uses; a compiled program does not pass them.
         self.shape_only = frozenset(shape_only)
+        # "auto", "custom_call" or "partition", as requested when the op was created.
         self.route = route
+        # The batches that a call covers, outermost first; empty for a call for one element.
         self.levels = levels
+        # For each result the input of the same shape, if every result has one; else None.
         self.like: Sequence[int] | None = None
-        self.static_specs: list[Spec] = [tf.TensorSpec(None, dtype) for dtype in outputs.dtypes]
+        # The specs of the results that are known in tracing.
+        self.static_specs: list[structures.Spec] = [
+            tf.TensorSpec(None, dtype) for dtype in outputs.dtypes
+        ]
+        # The specs that plain graphs use, and so must hold in them. They say no more than stock
+        # TensorFlow does, apart from declarations by hostcall.
         self.plain_specs = self.static_specs
+        # For each result, whether the shape function may know more when XLA compiles.
         self.pending = [shape_function is not None] * len(outputs.dtypes)
+        # For each result, the shape that its consumers demand; empty before the end of tracing.
         self.consumer_shapes: Sequence[tf.TensorShape] = ()
+        # For each result, the number of elements that its consumers demand, or None.
         self.element_counts: Sequence[int | None] = ()
+        # For messages, the ops that determine a shape which nothing declares.
         self.shape_reasons: Sequence[str] = ()
+        # The data of the saved graph that it comes from; None if it was traced here.
         self.saved: Any = None
-        self.title = ""
+        self.title = ""  # the name in messages: the op's token, `pyfunc_N`
+        # A weak reference to the op, where it is in a graph.
         self.op: weakref.ref[Any] | None = None
         self._targets: dict[tuple[Any, ...], tuple[Any, int]] = {}
         self._host_op_entries: dict[Any, Any] = {}
+        # The shapes that calls have returned, where a function is partitioned because nothing
+        # declares them; else None.
         self.seen_shapes: SeenShapes | None = None
 
     def target_id(self, recording: Recording, free: ShapeAgnosticResults = _NONE_FREE) -> int:
-        """Return the callback id for compiled programs; the first request creates the target.
-
-        The results in `free` may have any shape.
-        """
+        """Return the callback id for compiled programs; results in `free` may have any shape."""
         key = (recording, *sorted(free.items()))
         with _lock:  # several threads may compile the same op
             if key not in self._targets:
@@ -181,7 +161,9 @@ class CallbackSpec:
         """True if the function gets arrays of its own wherever it is called."""
         return self.user.owns_arguments or self.options.line is not None
 
-    def check_call(self, operands: Sequence[Spec], results: Sequence[Spec]) -> None:
+    def check_call(
+        self, operands: Sequence[structures.Spec], results: Sequence[structures.Spec]
+    ) -> None:
         """Raise a LoweringError if a compiled program may not call the function."""
 
     def host_op_entry(self, make: Callable[[Any, Any], Any], node: NodeDef) -> Any:
@@ -205,11 +187,9 @@ class CallbackSpec:
         raise AssertionError("a subclass defines it")
 
     def check_arguments(self, arguments: Sequence[Any]) -> None:
-        """Raise a ValueError in plain graph mode for arguments that do not fit.
-
-        Those from an altered graph may not: another number, or tensors in the place of arrays. The
-        function might compute other results with them.
-        """
+        """Raise a ValueError in plain graph mode for arguments that do not fit."""
+        # Those from an altered graph may not: another number, or tensors in the place of arrays.
+        # The function might compute other results with them.
         if len(arguments) != self.inputs.size:
             raise ValueError(
                 f"{self.title} was made for an op with {counted(self.inputs.size, 'input')}, and "
@@ -230,8 +210,8 @@ class CallbackSpec:
     def check_static(self, shapes: Sequence[Any]) -> None:
         """Raise a ValueError in plain graph mode for shapes other than those of tracing."""
         for index, (actual, expected) in enumerate(zip(shapes, self.plain_specs, strict=False)):
-            if not admits(expected, actual):
-                shown = expected if isinstance(expected, BoundedSpec) else expected.shape
+            if not structures.admits(expected, actual):
+                shown = expected if isinstance(expected, structures.BoundedSpec) else expected.shape
                 message = _registry.prepared().shape_message(
                     self.title, index, str(tuple(actual)), str(shown)
                 )
@@ -323,8 +303,7 @@ def _native(value: object) -> Any:
     return value
 
 
-# The handle of a call that keeps no tape residual.
-_NO_HANDLE = np.zeros([], np.int64)
+_NO_HANDLE = np.zeros([], np.int64)  # the handle of a call that keeps no tape residual
 
 
 class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
@@ -333,42 +312,27 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
     A differentiable function has one hidden result: the handle of the call's tape residual, or 0
     where none is kept. The handle ties a gradient call to its forward call, in every iteration,
     thread and step.
-
-    Attributes:
-      differentiable: whether the op has the hidden result.
-      pure: whether the gradient runs the function again instead, so that no residual is kept.
-      root: the spec of the user's function; differs from this spec if this is a derivative.
-      order: 0, or the order of the derivative.
-      orders_wanted: the highest derivative that a graph or a tape can ask for; valid on the root.
-      gradient_wanted: whether the derivative of this spec's own calls can be asked for.
     """
 
     # TensorFlow's own gradient sets this; it finds the latest call of an op by the op's token.
     _support_graph_mode_gradient = False
 
     def __init__(
-        self,
-        user: UserFunction,
-        inputs: Inputs,
-        outputs: Outputs,
-        shape_function: ShapeFunction | None,
-        shape_only: Iterable[int] = (),
-        differentiable: bool = False,
-        pure: bool = False,
-        route: str = requested_routes.AUTO,
-        levels: tuple[int, ...] = (),
+        self, *args: Any, differentiable: bool = False, pure: bool = False, **kwargs: Any
     ) -> None:
-        CallbackSpec.__init__(
-            self, user, inputs, outputs, shape_function, shape_only, route, levels
-        )
-        self.differentiable = differentiable
+        CallbackSpec.__init__(self, *args, **kwargs)
+        self.differentiable = differentiable  # whether the op has the hidden result
+        # Whether the gradient runs the function again instead, so that no residual is kept.
         self.pure = pure
+        # The spec of the user's function; differs from this spec if this is a derivative.
         self.root = self
-        self.order = 0
+        self.order = 0  # 0, or the order of the derivative
+        # The highest derivative that a graph or a tape can ask for; valid on the root.
         self.orders_wanted = 0
+        # Whether the derivative of this spec's own calls can be asked for.
         self.gradient_wanted = False
-        self._call = autograph.called_unconverted(user.function)
-        self._arrays = [array_dtype(dtype) for dtype in self.outputs.dtypes]
+        self._call = autograph.called_unconverted(self.function)
+        self._arrays = [structures.array_dtype(dtype) for dtype in self.outputs.dtypes]
 
     @property
     def has_own_gradient(self) -> bool:
@@ -394,16 +358,8 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         args: Sequence[Any],
         keep: Callable[[tape_residuals.TapeResidual], int],
     ) -> tuple[list[Any], Callable[[], int]]:
-        """Run a call by one of TensorFlow's kernels.
-
-        Args:
-          run: `_run`, as it is dispatched.
-          args: its arguments.
-          keep: keeps a tape residual, and returns the handle.
-
-        Returns:
-          The results, and a function that keeps the residual and returns its handle.
-        """
+        """Run a call by one of TensorFlow's kernels: `run` is `_run`, as it is dispatched."""
+        # Return the results, and a function that keeps a tape residual and returns the handle.
         if not _interception.is_active():
             values, residual = run(args, self.gradient_wanted)
             return values, lambda: 0 if residual is None else keep(residual)
@@ -531,10 +487,8 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         return values
 
     def compute(self, tensors: Sequence[Any], arrays: Sequence[Any] = ()) -> list[Any]:
-        """Call the user's function, and return EagerTensors of the declared dtypes.
-
-        `arrays` has for each result the dtype of arrays that need no conversion to tensors.
-        """
+        """Call the user's function, and return EagerTensors of the declared dtypes."""
+        # `arrays` has for each result the dtype of arrays that need no conversion to tensors.
         returned = self._call(*self.inputs.pack(tensors))
         if self.options.line is not None:
             return []
@@ -542,7 +496,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         if len(dtypes) == 1 and self.outputs.trivial:
             if _is_tensor_of(returned, dtypes[0]):
                 return [returned]
-            if arrays and is_array_of(returned, arrays[0]):
+            if arrays and structures.is_array_of(returned, arrays[0]):
                 return [returned]
         return self._as_tensors(returned)
 

@@ -57,17 +57,9 @@ def wrap(
     outputs: Outputs,
     make_shape_function: Callable[[Any, Inputs, Outputs], ShapeFunction | None],
 ) -> CallbackSpec:
-    """Return a spec for a function that TensorFlow registered before hostcall was imported.
-
-    The gradient of a py_function stays TensorFlow's.
-
-    Args:
-      entry: the registered function or EagerFunc.
-      token: the token under which it is registered.
-      inputs: the inputs of its op, flat.
-      outputs: the outputs of its op, flat.
-      make_shape_function: returns the declared shape function of the user's function, if any.
-    """
+    """Return a spec for what TensorFlow registered before hostcall was imported."""
+    # The `entry` is a function or EagerFunc. The gradient of a py_function stays TensorFlow's.
+    # `make_shape_function` returns the declared shape function of the user's function, if any.
     eager = isinstance(entry, token_registry.EagerFunc)
     users = autograph.unwrapped(entry._func if eager else entry)
     specs = vars(entry).setdefault("__hostcall_specs__", {})  # the specs live as long as the entry
@@ -102,13 +94,7 @@ def wrap(
 
 
 def spec_of(node: NodeDef) -> CallbackSpec | None:
-    """Return the spec of the function that a script op calls, or None if there is no function.
-
-    A function that TensorFlow registered itself gets a spec.
-
-    Raises:
-      LoweringError: when the function is not made for the op.
-    """
+    """Return the spec of a script op's function, or None; raise a LoweringError for a wrong one."""
     entry = entry_of(node)
     if entry is None or isinstance(entry, CallbackSpec):
         return entry
@@ -126,18 +112,14 @@ def existing_spec_of(node: NodeDef) -> CallbackSpec:
 
 
 def unchecked_entry_of(node: NodeDef) -> Any:
-    """Return the registry's entry for a script op: a spec, a function of TensorFlow's, or None.
-
-    It may be made for another op: callers describe the op, and do not call the function.
-    """
+    """Return the registry's entry for a script op, which may be made for another op, or None."""
     return token_registry.find(token_of(node))
 
 
 def token_of(node: NodeDef) -> str:
     """Return the token of a script op, by its NodeDef."""
     # In a damaged file the token may be any bytes.
-    token: str = node.attr["token"].s.decode(errors="replace")
-    return token
+    return str(node.attr["token"].s.decode(errors="replace"))
 
 
 def entry_of(node: NodeDef) -> Any:
@@ -148,19 +130,11 @@ def entry_of(node: NodeDef) -> Any:
 
 
 def entry_for(token: str, op: str, kind: str, takes: int, returns: list[tf.DType]) -> Any:
-    """Return the registry's entry for the token of an op; raise a LoweringError if it does not fit.
-
-    The token may name the function of another op, whose results would be wrong. This happens in an
-    altered graph, and in one from a process without hostcall: its tokens are mere numbers, which
-    may belong to other functions here.
-
-    Args:
-      token: the token of the op.
-      op: the op's name in messages.
-      kind: the type of the op.
-      takes: the number of its inputs.
-      returns: the dtypes of its outputs.
-    """
+    """Return the registry's entry for the token of an op; a LoweringError if it does not fit."""
+    # The token may name the function of another op, whose results would be wrong. This happens in
+    # an altered graph, and in one from a process without hostcall: its tokens are mere numbers,
+    # which may belong to other functions here. The op has the type `kind`, `takes` inputs and
+    # `returns` these dtypes.
     entry = token_registry.find(token)
     if entry is None:
         return None
@@ -208,21 +182,13 @@ _modules: weakref.WeakValueDictionary[bytes, Module] = weakref.WeakValueDictiona
 
 @dataclasses.dataclass(eq=False)
 class Module:
-    """A program in a graph. The graph owns it, and with it the targets of its host calls.
+    """A program in a graph. The graph owns it, and with it the targets of its host calls."""
 
-    Attributes:
-      kind: the name of the API that the user has called to make it.
-      name: the name of the function that it was made from.
-      defined_at: `file:line` of that function, or "".
-      targets: the objects that the runtime calls for its callbacks.
-      has_token: whether it has side effects that happen in program order.
-    """
-
-    kind: str
-    name: str
-    defined_at: str
-    targets: Sequence[Target]
-    has_token: bool
+    kind: str  # the name of the API that the user has called to make it
+    name: str  # the name of the function that it was made from
+    defined_at: str  # `file:line` of that function, or ""
+    targets: Sequence[Target]  # the objects that the runtime calls for its callbacks
+    has_token: bool  # whether it has side effects that happen in program order
 
     def __post_init__(self) -> None:
         self._key = str(next(_keys)).encode()

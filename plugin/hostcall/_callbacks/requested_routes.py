@@ -12,7 +12,6 @@ from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf.types import FuncGraph, NodeDef, Operation
 
 __all__ = ["AUTO", "CUSTOM_CALL", "PARTITION", "ROUTES", "checked"]
-
 _scoped: contextvars.ContextVar[str | None] = contextvars.ContextVar("hostcall_route", default=None)
 
 
@@ -56,11 +55,9 @@ def mark(op: Operation, route: str) -> None:
 
 
 def mark_others(func_graph: FuncGraph) -> None:
-    """Mark the other ops of a traced graph with the current route, if it is not "auto".
-
-    For "partition", ops without an XLA kernel become host ops. For "custom_call", all are marked:
-    XLA may refuse any of them, and the program must stay whole.
-    """
+    """Mark the other ops of a traced graph with the current route, if it is not "auto"."""
+    # For "partition", ops without an XLA kernel become host ops. For "custom_call", all are marked:
+    # XLA may refuse any of them, and the program must stay whole.
     route = current()
     if route == AUTO:
         return
@@ -73,4 +70,4 @@ def mark_others(func_graph: FuncGraph) -> None:
 
 def asked(node: NodeDef) -> str:
     """Return the route that was requested for a node."""
-    return node.attr[attributes.ROUTE].s.decode() if attributes.ROUTE in node.attr else AUTO
+    return protos.text(node, attributes.ROUTE) or AUTO

@@ -25,12 +25,9 @@ _NAMES = {"float16": "half", "float32": "float", "float64": "double"}
 
 
 def of(title: str, description: str, declared: Sequence[Spec]) -> Any:
-    """Return the runtime's contract for the results of a callback with these known specs.
-
-    See csrc/runtime/result_contract.h: `arrays` converts what the callback has returned to arrays,
-    and `check_shapes` checks shapes alone. Both raise a ResultError for a result that is not as
-    declared.
-    """
+    """Return the runtime's contract for the results of a callback with these known specs."""
+    # See csrc/runtime/result_contract.h: `arrays` converts what the callback has returned to
+    # arrays, `check_shapes` checks shapes alone. Both raise a ResultError for another result.
     return prepared().ResultContract(
         title=title,
         description=description,
@@ -53,8 +50,7 @@ def _bounded(declared: Spec) -> list[bool]:
     return [dim in declared.dynamic_dims for dim in range(len(declared.shape))]
 
 
-# The number of elements of a result that is not used.
-UNUSED = -1
+UNUSED = -1  # the number of elements of a result that is not used
 
 # Maps the index of a result to its number of elements, or to UNUSED.
 ShapeAgnosticResults = Mapping[int, int]
@@ -62,16 +58,12 @@ ShapeAgnosticResults = Mapping[int, int]
 
 def mark_shape_agnostic(node: NodeDef, free: ShapeAgnosticResults) -> None:
     """Mark the shape-agnostic results of a script op."""
-    numbers = protos.integer_list([n for pair in sorted(free.items()) for n in pair])
-    node.attr[attributes.SHAPE_AGNOSTIC_RESULTS].list.CopyFrom(numbers)
+    protos.set_pairs(node, attributes.SHAPE_AGNOSTIC_RESULTS, sorted(free.items()))
 
 
 def shape_agnostic_of(node: NodeDef) -> dict[int, int]:
     """Return the shape-agnostic results that `mark_shape_agnostic` has noted on a node."""
-    if attributes.SHAPE_AGNOSTIC_RESULTS not in node.attr:
-        return {}
-    numbers = node.attr[attributes.SHAPE_AGNOSTIC_RESULTS].list.i
-    return dict(zip(numbers[::2], numbers[1::2], strict=True))
+    return dict(protos.pairs(node, attributes.SHAPE_AGNOSTIC_RESULTS))
 
 
 def with_vectors(specs: Sequence[Spec], free: ShapeAgnosticResults) -> list[Spec]:

@@ -39,11 +39,9 @@ _LESS = (1, 2, 2**62)
 
 
 def ask(shape_function: ShapeFunction, operands: Sequence[Spec]) -> Sequence[Spec | None]:
-    """Call a shape function, and bound each result size that follows a bounded operand size.
-
-    Many shape functions return `tf.TensorSpec(x.shape, x.dtype)` even for a bounded `x`. So the
-    function is called again with smaller operands. A size that changes then is only a bound.
-    """
+    """Call a shape function, and bound each result size that follows a bounded operand size."""
+    # Many shape functions return `tf.TensorSpec(x.shape, x.dtype)` even for a bounded `x`. So the
+    # function is called again with smaller operands. A size that changes then is only a bound.
     said = shape_function(operands)
     if not any(isinstance(operand, BoundedSpec) for operand in operands):
         return said
@@ -101,10 +99,7 @@ def declared_shape_function(
 
 
 def make_shape_function(
-    options: Options,
-    function: Callable[..., Any],
-    inputs: Inputs,
-    outputs: Outputs,
+    options: Options, function: Callable[..., Any], inputs: Inputs, outputs: Outputs
 ) -> ShapeFunction:
     """Make the shape function of a declaration."""
     traced: dict[tuple[Any, ...], list[Spec | None]] = {}
@@ -127,11 +122,7 @@ def make_shape_function(
 
 
 def flatten_result(result: object, dtypes: Sequence[tf.DType]) -> list[Spec | None]:
-    """Return the specs of a declared `result`, one for each dtype.
-
-    Raises:
-      ValueError: when the number of specs differs, or a spec has another dtype.
-    """
+    """Return the spec of each result; raise a ValueError for another number or dtype."""
     none = isinstance(result, list | tuple) and not result and not dtypes
     leaves = [] if none else _trees.leaves(result, _is_one_result)
     if len(leaves) != len(dtypes):
@@ -172,10 +163,7 @@ def trace(
 
 
 def pending(spec: CallbackSpec, operands: Sequence[tf.TensorSpec]) -> list[bool]:
-    """Return for each result whether its shape function determines it only when XLA compiles.
-
-    `operands` are the specs of the op's inputs that tracing knows.
-    """
+    """Return for each result whether its shape function determines it only when XLA compiles."""
     count = len(spec.outputs.dtypes)
     if spec.shape_function is None or all(operand.shape.is_fully_defined() for operand in operands):
         return [False] * count
@@ -196,11 +184,7 @@ def _made_up(operand: tf.TensorSpec, rank: int) -> tf.TensorSpec:
 
 
 def resolve(spec: CallbackSpec, node: NodeDef, operands: Sequence[Spec]) -> list[Spec]:
-    """Return a spec for each of the user's results, with all sizes or bounds known.
-
-    Raises:
-      LoweringError: when a size stays unknown, or the declarations contradict each other.
-    """
+    """Return specs of all results, with all sizes or bounds known; else raise a LoweringError."""
     resolved = result_contract.with_vectors(
         demanded(spec, node, operands), result_contract.shape_agnostic_of(node)
     )
@@ -213,14 +197,10 @@ def resolve(spec: CallbackSpec, node: NodeDef, operands: Sequence[Spec]) -> list
 
 
 def known(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec]) -> list[Spec]:
-    """Return the known spec of each of the user's results.
-
-    The sources, in this order: the shape function (declared by the user, or made for a gradient
-    call), the specs in `Tout`, the shapes from tracing. A later one completes an earlier one.
-
-    Raises:
-      LoweringError: when two of these contradict each other.
-    """
+    """Return the known spec of each of the user's results."""
+    # The sources, in this order: the shape function (declared by the user, or made for a gradient
+    # call), the specs in `Tout`, the shapes from tracing. A later one completes an earlier one. A
+    # LoweringError tells that two contradict each other.
     dtypes = spec.outputs.dtypes
     sources: list[tuple[str, Sequence[Spec | None]]] = [
         ("the declared shape function", _apply_shape_function(spec, operands)),
@@ -242,10 +222,7 @@ def demanded(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec])
 
 
 def with_consumers(spec: CallbackSpec, index: int, said: Spec) -> Spec:
-    """Return the spec of a result, completed by the shape that its consumers demand.
-
-    If the two contradict each other, the spec stays; the consumers then raise an error themselves.
-    """
+    """Complete the spec of a result by its consumers' demands, unless they contradict it."""
     if not spec.consumer_shapes:
         return said
     with contextlib.suppress(ValueError):

@@ -10,12 +10,7 @@ from hostcall_runtime import _library
 
 PARTITION, ERROR = "partition", "error"
 STOCK, CHECKED = "stock", "checked"
-
-_CHOICES = {
-    "route": ROUTES,
-    "uncompilable": (PARTITION, ERROR),
-    "dynamic_sizes": (STOCK, CHECKED),
-}
+_CHOICES = {"route": ROUTES, "uncompilable": (PARTITION, ERROR), "dynamic_sizes": (STOCK, CHECKED)}
 _DEFAULTS: dict[str, Any] = {
     "route": AUTO,
     "uncompilable": PARTITION,

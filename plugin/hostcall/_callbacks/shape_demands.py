@@ -47,17 +47,11 @@ _RESHAPE = "Reshape"
 
 
 class Taken(NamedTuple):
-    """A tensor that an op of a graph takes.
+    """A tensor that an op of a graph takes."""
 
-    Attributes:
-      op: the op.
-      number: the index of the op's input.
-      results: the shapes of the op's results.
-    """
-
-    op: Operation
-    number: int
-    results: Sequence[tf.TensorShape]
+    op: Operation  # the op
+    number: int  # the index of the op's input
+    results: Sequence[tf.TensorShape]  # the shapes of the op's results
 
 
 def concern(op: Operation) -> bool:
@@ -188,21 +182,14 @@ _RULES: dict[str, Callable[[Taken], tf.TensorShape]] = {
 
 @dataclasses.dataclass
 class _Demand:
-    """The demands of the ops that take a tensor.
+    """The demands of the ops that take a tensor."""
 
-    Attributes:
-      shape: the known part of the demanded shape.
-      count: the demanded number of elements, or None.
-      by: the first op with a demand.
-    """
-
-    shape: tf.TensorShape = UNKNOWN
-    count: int | None = None
-    by: Operation | None = None
+    shape: tf.TensorShape = UNKNOWN  # the known part of the demanded shape
+    count: int | None = None  # the demanded number of elements, or None
+    by: Operation | None = None  # the first op with a demand
 
 
-# The keys are references of tensors.
-_Demands = dict[Any, _Demand]
+_Demands = dict[Any, _Demand]  # the keys are references of tensors
 
 
 def note(func_graph: FuncGraph) -> None:

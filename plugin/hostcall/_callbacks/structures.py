@@ -13,13 +13,12 @@ import tensorflow as tf
 from hostcall._functions.specs import BoundedSpec as BoundedSpec
 from hostcall._functions.specs import Declared, lacking, says_shape_and_dtype, sizes_of
 from hostcall._functions.specs import is_shape_function as is_shape_function
-from hostcall._tf import eager_execution, tensor_structures
+from hostcall._tf import eager_execution, features
 from hostcall_runtime import _trees
 from hostcall_runtime._errors import counted
 
 # Dtypes whose tensors have no array, or an array of Python objects.
 _NOT_IN_ARRAYS = (tf.string, tf.variant, tf.resource)
-
 
 Spec: TypeAlias = tf.TensorSpec | BoundedSpec
 
@@ -30,10 +29,7 @@ def is_leaf(value: object) -> bool:
 
 
 def check_integers(value: object, dtype: tf.DType) -> None:
-    """Raise a ValueError for Python integers that a dtype does not hold.
-
-    TensorFlow would silently take their lower bits.
-    """
+    """Raise a ValueError for integers that a dtype does not hold; TensorFlow would cut them."""
     if dtype.is_integer:
         for number in (value,) if isinstance(value, int) else tf.nest.flatten(value):
             if isinstance(number, int) and not dtype.min <= number <= dtype.max:
@@ -41,15 +37,9 @@ def check_integers(value: object, dtype: tf.DType) -> None:
 
 
 def as_spec(value: object, dtype: tf.DType | None) -> Spec:
-    """Return one result of a declaration as a spec: a shape, or a value with shape and dtype.
-
-    Args:
-      value: a TensorSpec, a BoundedSpec, a `jax.ShapeDtypeStruct` or the like, or a bare shape.
-      dtype: the op's dtype; None where the declaration has to contain it.
-
-    Raises:
-      TypeError: when `value` is not one of these, or has no dtype and none is given.
-    """
+    """Return one result of a declaration as a spec: a shape, or a value with shape and dtype."""
+    # The value is a TensorSpec, a BoundedSpec, a `jax.ShapeDtypeStruct` or the like, or a bare
+    # shape. Without the op's `dtype` it has to contain one. Other values are a TypeError.
     if isinstance(value, BoundedSpec):
         return value
     if _says_both(value):
@@ -95,11 +85,7 @@ def admits(spec: Spec, shape: Sequence[int]) -> bool:
 
 
 def merge(first: Spec, second: Spec | None) -> Spec:
-    """Merge two specs; the bounds are those of the first that has any.
-
-    Raises:
-      ValueError: when they contradict each other.
-    """
+    """Merge two specs, the bounds of the first that has any; raise a ValueError if they differ."""
     if second is None:
         return first
     shape = static_shape(first).merge_with(static_shape(second))
@@ -117,7 +103,7 @@ def static_shape(spec: Spec) -> tf.TensorShape:
 
 
 def _says_both(value: object) -> TypeGuard[Declared]:
-    if isinstance(value, tf.TypeSpec | tensor_structures.CompositeTensor):
+    if isinstance(value, tf.TypeSpec | features.CompositeTensor):
         return isinstance(value, tf.TensorSpec)  # the others describe several tensors
     return says_shape_and_dtype(value)
 
@@ -127,25 +113,20 @@ Leaf: TypeAlias = tf.DType | tf.TypeSpec | BoundedSpec
 
 
 class Inputs:
-    """The arguments of one call.
-
-    Attributes:
-      count: the number of arguments.
-      size: the number of the op's inputs.
-      flat: the tensors, in the order of the op's inputs; empty once an op has them.
-      structure: the arguments with None for each tensor, and the TypeSpecs of composite tensors.
-      composite: whether an argument contains a composite tensor.
-      nested: whether an argument is a composite tensor, or a structure of tensors.
-    """
+    """The arguments of one call."""
 
     def __init__(self, arguments: list[Any], expand_composites: bool) -> None:
         self._expand = expand_composites
-        self.count = len(arguments)
+        self.count = len(arguments)  # the number of arguments
+        # The tensors, in the order of the op's inputs; empty once an op has them.
         self.flat: list[Any] = nest.flatten(arguments, expand_composites=expand_composites)
-        self.size = len(self.flat)
+        self.size = len(self.flat)  # the number of the op's inputs
         # The structure holds types, so that it does not keep a graph's tensors alive.
+        # The arguments with None for each tensor, and the TypeSpecs of composite tensors.
         self.structure = nest.map_structure(_type_of, arguments)
+        # Whether an argument contains a composite tensor.
         self.composite = any(map(_is_composite, nest.flatten(self.structure)))
+        # Whether an argument is a composite tensor, or a structure of tensors.
         self.nested = (
             self.composite or self.size != self.count or any(map(nest.is_nested, self.structure))
         )
@@ -185,7 +166,7 @@ class Inputs:
             if gradient is None:
                 flat.extend([None] * len(nest.flatten(argument, expand_composites=self._expand)))
             elif nest.is_nested(argument):
-                flat.extend(tensor_structures.flatten_up_to(argument, gradient))
+                flat.extend(features.flatten_up_to(argument, gradient))
             else:
                 flat.append(gradient)
         return flat
@@ -212,24 +193,18 @@ def _form_of_leaf(leaf: object) -> Hashable:
 
 
 def _type_of(value: object) -> Any:
-    if isinstance(value, tensor_structures.CompositeTensor):
-        return tensor_structures.type_spec_of(value)
+    if isinstance(value, features.CompositeTensor):
+        return features.type_spec_from_value(value)
     # Saved arguments come as TypeSpecs already.
     return value if _is_composite(value) else None
 
 
 def read_inputs(inp: Iterable[Any], eager: bool, pack_lists: bool = True) -> Inputs:
-    """Read the arguments of a call of a script op.
-
-    Args:
-      inp: the user's arguments: a list or tuple with an entry for each, or a lone tensor, composite
-        tensor, variable or dict. Variables are read.
-      eager: whether the function takes EagerTensors, and so composite tensors.
-      pack_lists: whether a list of tensors that TensorFlow can stack into one is stacked, as in the
-        stock ops, rather than passed as a list.
-    """
-    alone = isinstance(inp, tf.Tensor | tf.Variable | tensor_structures.CompositeTensor | dict)
-    arguments = tensor_structures.convert_variables_to_tensors([inp] if alone else list(inp))
+    """Read the arguments of a call of a script op: a list or tuple of them, or a lone one."""
+    # Variables are read, and EagerTensors (`eager`) may be composite tensors. `pack_lists` stacks a
+    # list of tensors that TensorFlow can stack into one, as the stock ops do.
+    alone = isinstance(inp, tf.Tensor | tf.Variable | features.CompositeTensor | dict)
+    arguments = features.convert_variables_to_tensors([inp] if alone else list(inp))
     if pack_lists:
         arguments = [pack_list(argument) for argument in arguments]
     return Inputs(arguments, expand_composites=eager)
@@ -240,7 +215,7 @@ def pack_list(argument: object) -> Any:
     if not isinstance(argument, list | tuple):
         return argument
     leaves = _trees.leaves(argument, lambda part: isinstance(part, dict))
-    if any(isinstance(leaf, tensor_structures.CompositeTensor | dict) for leaf in leaves):
+    if any(isinstance(leaf, features.CompositeTensor | dict) for leaf in leaves):
         return argument
     try:
         return eager_execution.convert_to_tensor(argument, None)
@@ -249,24 +224,16 @@ def pack_list(argument: object) -> Any:
 
 
 class Outputs:
-    """The results of one call.
-
-    Attributes:
-      structure: the types in their structure, as the user wrote them.
-      alone: whether it is a single result, and no structure.
-      composite: whether a result is a composite tensor.
-      trivial: whether the function's return values are the op's outputs without a conversion.
-      dtypes: the dtypes of the op's outputs, a list.
-      specs: for each output the TensorSpec or BoundedSpec that `Tout` holds, or None.
-      strict: whether a function must return the exact number of values, and the call returns a
-        tuple for a tuple, as for `hostcall.callback`.
-    """
+    """The results of one call."""
 
     def __init__(self, structure: object, strict: bool = False) -> None:
+        # Whether a function must return the exact number of values, and the call returns a tuple
+        # for a tuple, as for `hostcall.callback`.
         self.strict = strict
         # TensorFlow's script ops return a list for a tuple of dtypes.
         self._sequence: Any = tuple if strict and isinstance(structure, tuple) else list
-        self.structure = structure
+        self.structure = structure  # the types in their structure, as the user wrote them
+        # Whether it is a single result, and no structure.
         self.alone = not isinstance(structure, list | tuple | dict)
         self._leaves = [_as_leaf(leaf) for leaf in _flatten_types(structure)]
         self._plain = self.alone or (
@@ -275,9 +242,13 @@ class Outputs:
             and not any(nest.is_nested(item) for item in structure)
         )
         components = [_components(leaf) for leaf in self._leaves]
+        # Whether a result is a composite tensor.
         self.composite = any(_is_composite(leaf) for leaf in self._leaves)
+        # Whether the function's return values are the op's outputs without a conversion.
         self.trivial = self._plain and not self.composite
+        # The dtypes of the op's outputs, a list.
         self.dtypes: list[tf.DType] = [dtype for parts in components for dtype, _ in parts]
+        # For each output the TensorSpec or BoundedSpec that `Tout` holds, or None.
         self.specs: list[Spec | None] = [spec for parts in components for _, spec in parts]
 
     @property
@@ -288,11 +259,7 @@ class Outputs:
     def flatten(
         self, returned: object, function: Callable[..., Any], composite_inputs: bool = False
     ) -> list[Any]:
-        """Flatten the return value of the user's function to values for the op's outputs.
-
-        Raises:
-          ValueError, TypeError, IndexError: when the structure differs.
-        """
+        """Flatten what the user's function returned; raise an error for another structure."""
         if self._plain and not self.strict:
             return self._flatten_as_stock(returned, function, composite_inputs)
         values = self._values(returned)
@@ -309,9 +276,7 @@ class Outputs:
         self, returned: object, function: object, composite_inputs: bool
     ) -> list[Any]:
         """Flatten as stock TensorFlow does, which takes the first of too many values."""
-        wraps = composite_inputs or any(
-            isinstance(leaf, tensor_structures.TypeSpec) for leaf in self._leaves
-        )
+        wraps = composite_inputs or any(isinstance(leaf, tf.TypeSpec) for leaf in self._leaves)
         if wraps and not self._leaves:
             return []
         if not self._leaves and not isinstance(returned, list | tuple | types.NoneType):
@@ -326,7 +291,7 @@ class Outputs:
         for value, leaf in zip(values, self._leaves, strict=False):
             if _is_composite(leaf) and leaf.is_compatible_with(value):
                 flat.extend(nest.flatten(value, expand_composites=True))
-            elif _is_composite(leaf) or isinstance(value, tensor_structures.CompositeTensor):
+            elif _is_composite(leaf) or isinstance(value, features.CompositeTensor):
                 what = f"compatible with {leaf!r}" if _is_composite(leaf) else "a Tensor"
                 raise ValueError(
                     f"py_function: func={function} returned {returned!r}, which did not match "
@@ -349,9 +314,7 @@ class Outputs:
     def _values(self, returned: object) -> list[Any]:
         if not self._plain:
             # Functions often return tuples where Tout is a list.
-            flat: list[Any] = tensor_structures.flatten_up_to(
-                self.structure, returned, check_types=False
-            )
+            flat: list[Any] = features.flatten_up_to(self.structure, returned, check_types=False)
             return flat
         if returned is None:
             return []
@@ -368,13 +331,13 @@ def _flatten_types(structure: object) -> list[Any]:
 
 
 def _as_leaf(leaf: object) -> Leaf:
-    if isinstance(leaf, tensor_structures.TypeSpec | BoundedSpec):
+    if isinstance(leaf, tf.TypeSpec | BoundedSpec):
         return leaf
     return tf.as_dtype(leaf)
 
 
 def _is_composite(leaf: object) -> TypeGuard[tf.TypeSpec]:
-    return isinstance(leaf, tensor_structures.TypeSpec) and not isinstance(leaf, tf.TensorSpec)
+    return isinstance(leaf, tf.TypeSpec) and not isinstance(leaf, tf.TensorSpec)
 
 
 def _components(leaf: Leaf) -> list[tuple[tf.DType, Spec | None]]:

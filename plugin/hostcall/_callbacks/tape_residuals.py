@@ -42,20 +42,16 @@ class Recording(enum.IntEnum):
 
 
 class _FunctionCall:
-    """A call of a function from eager code, or a run of a session.
-
-    Attributes:
-      tokens: the tokens of the script ops in the function and in all functions that it calls.
-      handles: the handles that were made while the call was in flight, and have no known tensor.
-      in_flight: whether the call has not ended.
-      reasons: a reference count: one for the call in flight, and one for each variant among its
-        results. At 0 the call holds no handles.
-    """
+    """A call of a function from eager code, or a run of a session."""
 
     def __init__(self, tokens: frozenset[str]) -> None:
+        # The tokens of the script ops in the function and in all functions that it calls.
         self.tokens = tokens
+        # The handles that were made while the call was in flight, and have no known tensor.
         self.handles: set[int] = set()
-        self.in_flight = True
+        self.in_flight = True  # whether the call has not ended
+        # A reference count: one for the call in flight, and one for each variant among its results.
+        # At 0 the call holds no handles.
         self.reasons = 1
 
 
@@ -171,25 +167,17 @@ class HandleOwners:
 
 @dataclasses.dataclass(eq=False)
 class TapeResidual:
-    """A recorded call.
+    """A recorded call."""
 
-    Attributes:
-      spec: the callback.
-      tapes: the tapes that recorded it, innermost first: one for each order of derivative that the
-        program can ask for.
-      inputs: the input tensors; None for those that have no derivative.
-      outputs: the output tensors.
-      moment: the time at which a compiled program made the call, by the bindings' clock; else None.
-      until_end: whether it is kept until the end of the program that made the call.
-      callers: the calls of functions that were in flight when it began.
-    """
-
-    spec: Any
+    spec: Any  # the callback
+    # The tapes that recorded it, innermost first: one for each order that can be asked for.
     tapes: list[Any]
-    inputs: list[Any]
-    outputs: list[Any]
+    inputs: list[Any]  # the input tensors; None for those that have no derivative
+    outputs: list[Any]  # the output tensors
+    # The time at which a compiled program made the call, by the bindings' clock; else None.
     moment: int | None = None
-    until_end: bool = False
+    until_end: bool = False  # whether it is kept until the end of the program that made the call
+    # The calls of functions that were in flight when it began.
     callers: frozenset[_FunctionCall] = frozenset()
 
 
@@ -221,10 +209,8 @@ def _note(handle: int, token: str) -> None:
 
 
 def keep_for_call(residual: TapeResidual) -> int:
-    """Keep the residual of a call that a partitioned function makes, and return its handle.
-
-    The function may ask for the gradient any number of times until it ends, as a compiled program.
-    """
+    """Keep the residual of a call that a partitioned function makes, and return its handle."""
+    # The function may ask for the gradient any number of times until it ends.
     residual.until_end = True
     return keep(residual)
 
@@ -287,10 +273,7 @@ def refuse_no_longer() -> None:
 
 
 def may_be_recorded(tokens: Iterable[str]) -> bool:
-    """Return whether calls of py_functions with these tokens may be recorded in a function call.
-
-    They may if a gradient already asks for them, or a tape of the caller's may do so in the call.
-    """
+    """Return whether calls of py_functions with these tokens may be recorded for a gradient."""
     if not eager_execution.has_no_tapes():
         return True
     entries = map(token_registry.find_present, tokens)
@@ -305,11 +288,7 @@ def spec_of(handle: int) -> Any:
 
 
 def take(handle: int) -> TapeResidual:
-    """Return the residual of a handle, and drop it if the handle cannot be used again.
-
-    Raises:
-      RuntimeError: when it is not kept.
-    """
+    """Return the residual of a handle, and drop it after its last use; else a RuntimeError."""
     residual = _residuals.get(handle)
     if residual is None:
         raise RuntimeError(

@@ -40,15 +40,10 @@ _MOST_BYTES = 1 << 26
 
 @dataclasses.dataclass(frozen=True)
 class Sample:
-    """One set of arguments.
+    """One set of arguments."""
 
-    Attributes:
-      tensors: the arguments, flat.
-      promised: whether the user's specs say that the function accepts these shapes.
-    """
-
-    tensors: tuple[Any, ...]
-    promised: bool = True
+    tensors: tuple[Any, ...]  # the arguments, flat
+    promised: bool = True  # whether the user's specs say that the function accepts these shapes
 
     def __str__(self) -> str:
         shapes = [str(tuple(tensor.shape)) for tensor in self.tensors]
@@ -65,29 +60,25 @@ class Sample:
 
 
 class Arguments:
-    """The arguments that the user has given: arrays, or specs of them.
-
-    Attributes:
-      specs: the spec of each argument, flat; sizes that the user lets vary are None.
-      base: the user's arrays, and small made-up arrays in the place of specs.
-      made_up: whether some values are made up, because the user has given specs.
-      any_rank: whether some arguments may have any rank.
-      has_free_sizes: whether the user's specs leave sizes open.
-      of_jax: whether some arguments are JAX arrays.
-      fixed: whether no argument may change, as the parts of a ragged tensor depend on each other.
-    """
+    """The arguments that the user has given: arrays, or specs of them."""
 
     def __init__(self, leaves: Sequence[Any], fixed: bool) -> None:
+        # Whether no argument may change, as the parts of a ragged tensor depend on each other.
         self.fixed = fixed
         generator = np.random.default_rng(_SEED)
         jax = sys.modules.get("jax")
+        # Whether some arguments are JAX arrays.
         self.of_jax = any(isinstance(leaf, getattr(jax, "Array", ())) for leaf in leaves)
         if self.of_jax:
             leaves = [leaf if _is_spec(leaf) else np.asarray(leaf) for leaf in leaves]
+        # The spec of each argument, flat; sizes that the user lets vary are None.
         self.specs = [_spec(leaf) for leaf in leaves]
+        # Whether some arguments may have any rank.
         self.any_rank = any(spec.shape.rank is None for spec in self.specs)
+        # Whether the user's specs leave sizes open.
         self.has_free_sizes = any(not spec.shape.is_fully_defined() for spec in self.specs)
         self._given = [not _is_spec(leaf) for leaf in leaves]
+        # Whether some values are made up, because the user has given specs.
         self.made_up = not all(self._given)
         self._bounds = [leaf.shape if isinstance(leaf, BoundedSpec) else None for leaf in leaves]
         self._apart = True
@@ -97,6 +88,7 @@ class Arguments:
                 leaves, self.specs, self._given, self._shapes(_BASE), strict=True
             )
         ]
+        # The user's arrays, and small made-up arrays in the place of specs.
         self.base = Sample(tuple(tensors))
 
     @property
@@ -144,13 +136,9 @@ class Arguments:
         return True
 
     def of_size(self, size: Callable[[int], int], apart: bool = True) -> Sample:
-        """Return arguments of other sizes.
-
-        Args:
-          size: maps a size to the new one; a size that the user leaves open starts as `_BASE`.
-          apart: whether the open sizes of one argument differ from one another. For arrays: whether
-            all sizes equal to a leading one change, rather than only the leading ones.
-        """
+        """Return arguments of other sizes, of which `size` maps each to the new one."""
+        # A size that the user leaves open starts as `_BASE`. `apart` makes the open sizes of one
+        # argument differ from one another. For arrays, it changes all sizes equal to a leading one.
         if self.has_free_sizes:
             return self._resized(self._shapes(size(_BASE), apart))
         shapes = [
@@ -168,11 +156,7 @@ class Arguments:
         return self._resized([[] if spec.shape.rank is None else shape for spec, shape in pairs])
 
     def leading(self, size: int) -> Sample:
-        """Return arguments whose first size that may vary is `size`, or its bound if smaller.
-
-        Raises:
-          ValueError: when the arguments would take too much memory.
-        """
+        """Return arguments whose first free size is `size`; a ValueError if they are too large."""
         shapes = [tensor.shape.as_list() for tensor in self.base.tensors]
         for shape, axis, bound in zip(shapes, self._open_axes, self._bounds, strict=True):
             if axis is not None:
@@ -200,12 +184,8 @@ class Arguments:
 
 
 def varied(number: int, rolls: bool = True) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that changes the values of an array but keeps their kind.
-
-    Args:
-      number: the number of the change, different for each; 0 changes nothing.
-      rolls: whether elements change their places.
-    """
+    """Return a function that changes the values of an array but keeps their kind."""
+    # The `number` is different for each change, 0 for none. If it `rolls`, elements are moved.
 
     def change(array: np.ndarray) -> np.ndarray:
         if precision(array.dtype) and array.size:

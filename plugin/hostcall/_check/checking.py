@@ -17,18 +17,12 @@ from hostcall._tf import eager_execution
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One check.
+    """One check."""
 
-    Attributes:
-      name: the name for `skip` and in findings.
-      run: the function that makes the check.
-      needs: the earlier checks that must have found nothing.
-      compares: whether the check compares results of calls that are made at different times.
-    """
-
-    name: str
-    run: Check
-    needs: tuple[str, ...] = ()
+    name: str  # the name for `skip` and in findings
+    run: Check  # the function that makes the check
+    needs: tuple[str, ...] = ()  # the earlier checks that must have found nothing
+    # Whether the check compares results of calls that are made at different times.
     compares: bool = False
 
 
@@ -66,9 +60,7 @@ CHECKS = (
     Entry("jax", programs.in_jax, (*_PROGRAM, "compiled"), compares=True),
 )
 
-
 _CHANGED = "the function returns something else by now, as its state has changed"
-
 _NAMES = tuple(check.name for check in CHECKS)
 
 

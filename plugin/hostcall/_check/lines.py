@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from hostcall._callbacks import advice
 from hostcall._callbacks.structures import BoundedSpec, Spec
 from hostcall._check.subject import Subject
 
-# Names that the advised lines use themselves.
-_TAKEN = frozenset({"tf", "hostcall", "np"})
+_TAKEN = frozenset({"tf", "hostcall", "np"})  # names that the advised lines use themselves
 
 # The shapes of all arguments and of one result, in one call.
 Shapes = tuple[Sequence[tuple[int, ...]], tuple[int, ...]]
@@ -23,18 +22,7 @@ _Sizes = tuple[Sequence[tuple[int, ...]], int]
 
 def names(subject: Subject) -> list[str]:
     """Return argument names for a shape function: the function's own first, then made-up ones."""
-    count = subject.inputs.count
-    try:
-        parameters = [*inspect.signature(subject.function).parameters.values()]
-    except (TypeError, ValueError):  # some functions of C modules have no signature
-        parameters = []
-    found = [
-        f"{one.name}_" if one.name in _TAKEN else one.name
-        for one in parameters
-        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
-    ]
-    made_up = ["x", "y", "z", *(f"x{number}" for number in range(count))]
-    return [*found, *(name for name in made_up if name not in found)][:count]
+    return advice.parameters(subject.function, subject.inputs.count, _TAKEN)
 
 
 def name(subject: Subject, number: int = 0) -> str:
@@ -43,10 +31,7 @@ def name(subject: Subject, number: int = 0) -> str:
 
 
 def result(subject: Subject, specs: Sequence[str], uses_arguments: bool) -> str:
-    """Return the option that declares the results, from the specs of all as source text.
-
-    `uses_arguments` says whether the specs name the arguments.
-    """
+    """Return the option that declares the results, from the specs of all as source text."""
     written = iter(specs)
     structure = tf.nest.map_structure(lambda _: _Text(next(written)), subject.outputs.structure)
     rule = f"lambda {', '.join(names(subject))}: " if uses_arguments and names(subject) else ""

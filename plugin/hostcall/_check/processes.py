@@ -43,12 +43,7 @@ def _code_at(module: str, name: str) -> str:
 
 
 def _ask(**asked: str) -> dict[str, str]:
-    """Ask a fresh process; see fresh_process.py.
-
-    Raises:
-      FreshProcessError: when it finds nothing.
-      TimeoutError: when the import takes too long.
-    """
+    """Ask a fresh process; raise a FreshProcessError if it finds nothing, or a TimeoutError."""
     try:
         ended = subprocess.run(
             [sys.executable, fresh_process.__file__],
@@ -141,5 +136,4 @@ def _packed(sent: Any, executor: object) -> bytes:
             raise
     import cloudpickle
 
-    packed: bytes = cloudpickle.dumps(sent)
-    return packed
+    return bytes(cloudpickle.dumps(sent))

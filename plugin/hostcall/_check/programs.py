@@ -19,7 +19,7 @@ from hostcall._check.report import Finding
 from hostcall._check.subject import Called, described, first_line
 from hostcall._check.trial import Outcome, SkipError, Trial, differing, skip_if
 from hostcall._functions.options import BROADCAST_ALL, OF_BATCHES
-from hostcall._tf import tensor_structures
+from hostcall._tf import function_defs as defs
 from hostcall_runtime import _errors, _fire_and_forget
 from hostcall_runtime._errors import counted
 
@@ -29,8 +29,7 @@ _CAUSE_ELSEWHERE = (
     "the main thread alone), the stack, or whether arrays may be written to"
 )
 
-# Runs a program and returns its results as new arrays.
-Run = Callable[[], list[np.ndarray]]
+Run = Callable[[], list[np.ndarray]]  # runs a program and returns its results as new arrays
 
 
 def compiled(trial: Trial) -> Iterator[Outcome]:
@@ -86,12 +85,12 @@ def _runner(trial: Trial, route: str, jit_compile: bool | None = None) -> Run:
         if not subject.outputs.dtypes:
             return []  # not the op that a call without results returns
         flat = tf.nest.flatten(results, expand_composites=True)
-        return [_cast(result, tensor_structures.wide(result.dtype)) for result in flat]
+        return [_cast(result, defs.wide(result.dtype)) for result in flat]
 
     program = tf.function(call, jit_compile=jit_compile, autograph=False)
 
     def run() -> list[np.ndarray]:
-        tensors = [tf.identity(_cast(one, tensor_structures.wide(one.dtype))) for one in given]
+        tensors = [tf.identity(_cast(one, defs.wide(one.dtype))) for one in given]
         with requested_routes.scope(route=route):
             # TensorFlow warns of functions that a call traces and that are then thrown away.
             results = program.get_concrete_function(*tensors)(*tensors)
@@ -152,7 +151,6 @@ _STEPS = {np.dtype(np.float32): 1e-2, np.dtype(np.float64): 1e-4}
 
 # Relative tolerances: between two estimates of a derivative, and between estimate and gradient.
 _SMOOTH, _RIGHT = 0.02, 0.05
-
 
 _ZEROS = (
     "all gradients are zeros, as they are of a function that computes with arrays: "
@@ -325,11 +323,7 @@ class _Differences:
         self._here: float | None = None
 
     def along(self, direction: np.ndarray) -> tuple[np.ndarray, float, float]:
-        """Return a direction, the derivative there, and the largest error of rounding.
-
-        Raises:
-          SkipError: when the derivative does not exist.
-        """
+        """Return a direction, the derivative there and its rounding error, or raise a SkipError."""
         with contextlib.suppress(SkipError):
             return direction, *self._along(direction)
         # Small values may need small steps.
@@ -421,10 +415,8 @@ def vectorization(trial: Trial) -> Iterator[Outcome]:
 
 
 def _of_batch(trial: Trial, shared: int | None) -> tuple[str, str] | None:
-    """Check one batch, and return what is wrong with the key of the cause, or None.
-
-    `shared` is the number of an argument that is the same for all elements, or None.
-    """
+    """Check one batch, and return what is wrong with the key of the cause, or None."""
+    # `shared` is the number of an argument that is the same for all elements, or None.
     subject = trial.subject
     elements = [one.sample for one in trial.variants(_BATCH)]
     if shared is not None:

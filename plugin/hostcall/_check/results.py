@@ -24,19 +24,12 @@ _COUNT, _DTYPE, _SHAPE, _RULE = "count", "dtype", "shape", "rule"
 
 @dataclasses.dataclass(frozen=True)
 class _Problem:
-    """A difference between results and their declaration.
+    """A difference between results and their declaration."""
 
-    Attributes:
-      kind: _COUNT, _DTYPE, _SHAPE, or _RULE for a shape function that fails.
-      what: a description in words.
-      index: the index of the result.
-      returns_nothing: whether the result is None.
-    """
-
-    kind: str
-    what: str
-    index: int = 0
-    returns_nothing: bool = False
+    kind: str  # _COUNT, _DTYPE, _SHAPE, or _RULE for a shape function that fails
+    what: str  # a description in words
+    index: int = 0  # the index of the result
+    returns_nothing: bool = False  # whether the result is None
 
 
 def _problem_of(subject: Subject, tried: Tried) -> _Problem | None:
@@ -280,8 +273,7 @@ def _call(trial: Trial) -> str:
 
 
 def _numpy_name(dtype: tf.DType) -> str:
-    name: str = {tf.string: "bytes_", tf.bool: "bool_"}.get(dtype, dtype.name)
-    return name
+    return str({tf.string: "bytes_", tf.bool: "bool_"}.get(dtype, dtype.name))
 
 
 # The last is beyond 16 bits. The cost of calls with fewer rows decides whether more are tried.
@@ -292,9 +284,7 @@ _ROWS = (1_025, 8_193, 65_537)
 _MOST_SECONDS, _MOST_BYTES = 5.0, 1 << 29
 _LEAST_GROWTH, _MOST_GROWTH = 8.0, 64.0
 
-# NumPy adds up arrays of another layout in another order.
-_ROUNDING = 1e-5
-
+_ROUNDING = 1e-5  # NumPy adds up arrays of another layout in another order
 _FIXED = "no size of the arguments may vary"
 
 
@@ -410,11 +400,9 @@ def layout(trial: Trial) -> Iterator[Outcome]:
 def _tried(
     trial: Trial, sample: Sample, cause: str, line: str, raises: bool = False
 ) -> Iterator[Outcome]:
-    """Make one more call and yield its outcome.
-
-    `cause` and `line` are for results of other shapes. An exception is a finding if `raises`,
-    because only the size can cause it.
-    """
+    """Make one more call and yield its outcome."""
+    # `cause` and `line` are for results of other shapes. An exception is a finding if `raises`,
+    # because only the size can cause it.
     try:
         tried = trial.call(sample)
     except Exception as error:  # from the shape function, which `out` needs

@@ -33,11 +33,9 @@ _CODE = type | types.ModuleType | types.FunctionType | types.BuiltinFunctionType
 
 
 def _state_of(function: Callable[..., Any]) -> dict[str, str]:
-    """Return a hash of each value that a function refers to and could change, by a name for it.
-
-    The values are closure variables, globals, defaults, attributes of its object, and global random
-    generators. Objects of frameworks and those that cannot be pickled are left out.
-    """
+    """Return a hash of each value that a function refers to and could change, by a name for it."""
+    # The values are closure variables, globals, defaults, attributes of its object, and global
+    # random generators. Objects of frameworks and those that cannot be pickled are left out.
     while isinstance(function, functools.partial):
         function = function.func
     found: dict[str, Any] = {
@@ -157,8 +155,7 @@ def aliasing(trial: Trial) -> Iterator[Outcome]:
     subject = trial.subject
     skip_if(not subject.outputs.dtypes, "it has no results")
     skip_if(
-        subject.options.shares_memory,
-        "results of functions that borrow arrays are copied at once",
+        subject.options.shares_memory, "results of functions that borrow arrays are copied at once"
     )
     before = trial.first_results
     _ = trial.again
@@ -244,12 +241,8 @@ def _left(array: np.ndarray, poison: int) -> np.ndarray:
 
 
 _THREADS, _CALLS = 8, 4
-
-# If a call takes this many seconds or more, each thread makes only one.
-_SLOW = 0.1
-
-# NumPy's libraries may add up arrays in another order in each call.
-_ROUNDING = 1e-5
+_SLOW = 0.1  # if a call takes this many seconds or more, each thread makes only one
+_ROUNDING = 1e-5  # NumPy's libraries may add up arrays in another order in each call
 
 # The seconds between thread switches, so short that calls interleave as much as they can.
 _SWITCH_INTERVAL = 1e-6

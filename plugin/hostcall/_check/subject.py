@@ -22,13 +22,8 @@ from hostcall._functions.callback import Callback
 from hostcall._functions.declarations import declaration_of
 from hostcall._functions.native_code import Native
 from hostcall._functions.options import Options, check_callback, check_function
-from hostcall._functions.user_function import (
-    CALLBACK,
-    NUMPY_FUNCTION,
-    PY_FUNCTION,
-    UserFunction,
-)
-from hostcall._tf import eager_execution, tensor_structures, token_registry
+from hostcall._functions.user_function import CALLBACK, NUMPY_FUNCTION, PY_FUNCTION, UserFunction
+from hostcall._tf import eager_execution, features, token_registry
 from hostcall_runtime import _device_arrays, prepared
 
 _NOTHING = (
@@ -53,8 +48,7 @@ _UNSIZED = (
     "are not declared"
 )
 
-# The bytes that fill the arrays of `out` before a call.
-POISON = 0x55
+POISON = 0x55  # the bytes that fill the arrays of `out` before a call
 
 
 class UnsizedError(ValueError):
@@ -63,23 +57,14 @@ class UnsizedError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Called:
-    """The outcome of one call.
+    """The outcome of one call."""
 
-    Attributes:
-      error: the exception of the function, or None.
-      returned: the value that it has returned.
-      outs: the arrays for its results, with `out=True`.
-      kept: whether a reference is left to an array that the function was lent.
-      wrong_out: whether the function has returned a value that is not `out`.
-      arguments: the arrays or tensors that it was called with, flat.
-    """
-
-    error: Exception | None = None
-    returned: Any = None
-    outs: tuple[np.ndarray, ...] = ()
-    kept: bool = False
-    wrong_out: bool = False
-    arguments: tuple[Any, ...] = ()
+    error: Exception | None = None  # the exception of the function, or None
+    returned: Any = None  # the value that it has returned
+    outs: tuple[np.ndarray, ...] = ()  # the arrays for its results, with `out=True`
+    kept: bool = False  # whether a reference is left to an array that the function was lent
+    wrong_out: bool = False  # whether the function has returned a value that is not `out`
+    arguments: tuple[Any, ...] = ()  # the arrays or tensors that it was called with, flat
 
     @property
     def raised(self) -> str:
@@ -105,11 +90,7 @@ def subject_of(
     kind: str | None,
     stateful: bool | None,
 ) -> Subject:
-    """Return the subject of a check, from the arguments of `hostcall.check`.
-
-    Raises:
-      TypeError: when the function is none, or options are missing or do not fit it.
-    """
+    """Return the subject of a check, or raise a TypeError for arguments that do not fit it."""
     if isinstance(function, Callback):
         given = {"result": result, "kind": kind, "stateful": stateful}
         for option, value in given.items():
@@ -175,21 +156,7 @@ def _with_specs(result: object) -> Any:
 
 
 class Subject:
-    """A function with its declaration and the arguments of its trial calls.
-
-    Args:
-      user: the function, which takes all arguments by position, and what is declared of it.
-      args: the arguments that the user has given.
-      program: calls the function on tensors; None where a script op does.
-      dtypes: the user's `result` with dtypes for a declaration of shapes alone, or None.
-
-    Attributes:
-      arguments: the arguments that the user has given.
-      inputs, outputs: the structures of arguments and results.
-      is_callback: whether the user has made a `hostcall.callback` of the function.
-      eager: whether the function takes EagerTensors.
-      calls: the number of calls so far.
-    """
+    """A function with its declaration and the arguments of its trial calls."""
 
     def __init__(
         self,
@@ -198,12 +165,14 @@ class Subject:
         program: Callback | None = None,
         dtypes: Any = None,
     ) -> None:
-        self.user = user
+        self.user = user  # it takes all arguments by position
         self.options, self.function, self.eager = user.options, user.function, user.takes_tensors
         self.is_callback = user.called_as == CALLBACK
-        self.calls = 0
+        self.calls = 0  # so far
+        # What calls the function on tensors, None for a script op; and the user's `result` with
+        # dtypes for a declaration of shapes alone, or None.
         self._program, self._dtypes = program, dtypes
-        self._structure = tensor_structures.convert_variables_to_tensors(list(args))
+        self._structure = features.convert_variables_to_tensors(list(args))
         leaves = tf.nest.flatten(self._structure)
         parts = [
             part
@@ -297,10 +266,8 @@ class Subject:
     def call_on(
         self, values: Sequence[Any], specs: Sequence[Spec] = (), poison: int = POISON
     ) -> Called:
-        """Call the function once on arrays (or EagerTensors) that are given flat.
-
-        `specs` are those of the arrays of `out`, which the byte `poison` fills before the call.
-        """
+        """Call the function once on arrays (or EagerTensors) that are given flat."""
+        # `specs` are those of the arrays of `out`, which the byte `poison` fills before the call.
         self.calls += 1
         given = tuple(values)
         for index, spec in enumerate(specs):
@@ -351,11 +318,7 @@ class Subject:
         return Called(None, returned, outs, _references(lent) > before, wrong_out, values)
 
     def results(self, called: Called) -> list[Any]:
-        """Return the results of a call, flat and unconverted.
-
-        Raises:
-          ValueError, TypeError: when the structure is not the declared one.
-        """
+        """Return the results of a call, flat; raise an error for another structure."""
         if self.options.line is not None:
             return []
         if called.outs:
@@ -417,4 +380,4 @@ def _spec_of(value: object) -> tf.TensorSpec:
 
 
 def _is_composite(leaf: object) -> bool:
-    return isinstance(leaf, tensor_structures.CompositeTensor)
+    return isinstance(leaf, features.CompositeTensor)

@@ -20,8 +20,7 @@ Outcome: TypeAlias = Finding | NotChecked | Suggestion
 # A check yields its findings, its suggestions, and the parts that it has not checked.
 Check: TypeAlias = "Callable[[Trial], Iterator[Outcome]]"
 
-# The tolerance between equal calls, in units in the last place of the largest number.
-_ULPS = 16
+_ULPS = 16  # the tolerance between equal calls, in units in the last place of the largest number
 
 
 class SkipError(Exception):
@@ -43,20 +42,14 @@ class Tried:
 
 
 class Trial:
-    """The calls of one run.
-
-    Attributes:
-      subject: the subject of the check.
-      repeats_effects: whether a function with side effects is called as often as a pure one.
-      seconds: the time that the first call took.
-      check: the name of the check that is being made.
-    """
+    """The calls of one run."""
 
     def __init__(self, subject: Subject, repeats_effects: bool) -> None:
-        self.subject = subject
+        self.subject = subject  # the subject of the check
+        # Whether a function with side effects is called as often as a pure one.
         self.repeats_effects = repeats_effects
-        self.seconds = 0.0
-        self.check = ""
+        self.seconds = 0.0  # the time that the first call took
+        self.check = ""  # the name of the check that is being made
 
     def finding(self, what: str, cause: str, line: str) -> Finding:
         """Return a finding of this check."""
@@ -161,11 +154,9 @@ class Trial:
 def differing(
     some: list[np.ndarray], others: list[np.ndarray], rounding: float | None = None
 ) -> list[tuple[int, np.ndarray, np.ndarray]]:
-    """Return the index and both values of each result that differs, where NaNs equal NaNs.
-
-    `rounding` is the tolerance for numbers, relative to the largest. None is for equal calls:
-    libraries may add numbers in another order.
-    """
+    """Return the index and both values of each result that differs, where NaNs equal NaNs."""
+    # `rounding` is the tolerance for numbers, relative to the largest. None is for equal calls:
+    # libraries may add numbers in another order.
     return [
         (index, one, other)
         for index, (one, other) in enumerate(zip(some, others, strict=True))
@@ -174,10 +165,7 @@ def differing(
 
 
 def differences(
-    some: list[np.ndarray],
-    others: list[np.ndarray],
-    between: str,
-    rounding: float | None = None,
+    some: list[np.ndarray], others: list[np.ndarray], between: str, rounding: float | None = None
 ) -> list[str]:
     """Return the values of each result that differs as text, with words between them."""
     return [

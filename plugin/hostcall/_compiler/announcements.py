@@ -42,8 +42,7 @@ _IS_OUTGROWN = (
 # Replaces the list of host ops if no op is on the host because of its type.
 _NOTHING = "what passes values from one part to the next"
 
-# The most ops that one line names.
-_MANY_OPS = 8
+_MANY_OPS = 8  # the most ops that one line names
 
 
 def of_script_ops(library: FunctionDefLibrary) -> None:

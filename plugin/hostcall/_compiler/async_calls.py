@@ -29,7 +29,6 @@ from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime import _scheduling
 
 START, DONE, GATE = "HostcallStart", "HostcallDone", "HostcallGate"
-
 _INT64 = tf.int64.as_datatype_enum
 
 
@@ -100,11 +99,9 @@ _ARRAYS = frozenset(
 
 
 def begin_early(ordered: FunctionDefLibrary, entry: str, library: FunctionDefLibrary) -> None:
-    """Make calls overlap in a function and in the functions of a library that it reaches.
-
-    The `ordered` copies, `entry` among them, change in place. Functions of `library` in which calls
-    overlap are added to them as copies.
-    """
+    """Make calls overlap in a function and in the functions of a library that it reaches."""
+    # The `ordered` copies, `entry` among them, change in place. Functions of `library` in which
+    # calls overlap are added to them as copies.
     # The ordered functions are made from these, so they hold no other calls.
     script_ops = (node for f in library.function for node in defs.nodes_of(f, op_kinds.SCRIPT_OPS))
     if any(map(op_kinds.has_no_effect, script_ops)):

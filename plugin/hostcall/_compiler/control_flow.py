@@ -35,10 +35,7 @@ _ITERATION = "hostcall_iteration"
 def carry(
     functions: Mapping[str, Any], has_effect: Callable[[str], bool], prefix: str
 ) -> dict[str, Any]:
-    """Return functions whose loops have no side effects in their conditions.
-
-    Loops are changed in copies. `prefix` begins the names of new functions.
-    """
+    """Return functions whose loops, changed in copies, have no side effects in their conditions."""
     carried = dict(functions)
     pending = list(functions)
     for name in pending:
@@ -126,18 +123,12 @@ def _without_results(body: FunctionDef, numbers: set[int], name: str) -> Any:
 
 
 def _body(
-    body: FunctionDef,
-    iteration: FunctionDef,
-    same: set[int],
-    condition: FunctionDef,
-    name: str,
+    body: FunctionDef, iteration: FunctionDef, same: set[int], condition: FunctionDef, name: str
 ) -> Any:
-    """Return a body that also computes the condition for the next iteration.
-
-    It calls `iteration`: the old body without the results that are its arguments. The new body
-    returns these (`same`) itself: XLA accepts no variable from a call, and recognizes constants and
-    sizes only in returned arguments.
-    """
+    """Return a body that also computes the condition for the next iteration."""
+    # It calls `iteration`: the old body without the results that are its arguments. The new body
+    # returns these (`same`) itself: XLA accepts no variable from a call, and recognizes constants
+    # and sizes only in returned arguments.
     new = _new(name, body)
     new.signature.is_stateful = True
     new.signature.output_arg.extend(body.signature.output_arg)

@@ -51,10 +51,7 @@ class NodeWriter:
 
 
 class FunctionEdits:
-    """A set of planned changes to a FunctionDef, which `write` makes in place.
-
-    Nodes stand in the order of their side effects, so each new node has a definite place.
-    """
+    """Planned changes to a FunctionDef, in the order of its side effects; `write` makes them."""
 
     def __init__(self, function: FunctionDef) -> None:
         self._function: Any = function
@@ -120,17 +117,11 @@ def name_control_outputs(function: FunctionDef, edit: Callable[[str], str] = str
 
 
 class Part(NamedTuple):
-    """Nodes of a function in a FunctionDef of their own, which has neither name nor results yet.
+    """Nodes of a function in a FunctionDef of their own, which has neither name nor results yet."""
 
-    Attributes:
-      function: the FunctionDef.
-      taken: the values from outside, in the order of its arguments.
-      controls: the control inputs from outside.
-    """
-
-    function: FunctionDef
-    taken: list[str]
-    controls: list[str]
+    function: FunctionDef  # the FunctionDef
+    taken: list[str]  # the values from outside, in the order of its arguments
+    controls: list[str]  # the control inputs from outside
 
 
 def part_of(nodes: Sequence[NodeDef], constants: Mapping[str, NodeDef], types: defs.Types) -> Part:

@@ -35,11 +35,7 @@ _WITHOUT_CALLS = "programs on {device} cannot call the host"
 
 
 def kernels_for(device: str) -> str:
-    """Return the device type whose XLA kernels decide which ops compile for a device.
-
-    A TensorFlow built without GPUs has no kernels for them. It runs nothing on a GPU, so an
-    explanation goes by the kernels of the CPU.
-    """
+    """Return the device whose XLA kernels decide: the CPU if TensorFlow was built without GPUs."""
     device_type = placement.type_of(device)
     return device_type if device_type != GPU or knows_gpus() else "CPU"
 
@@ -154,17 +150,11 @@ def partitioner_for(
     compiled: bool = False,
     taken: bool = True,
 ) -> Partitioner:
-    """Return the partitioner that decides the route of a must-compile function.
-
-    Args:
-      library: the functions.
-      entry: the name of the function.
-      suffix: the suffix of the names of new functions.
-      refusal: XLA's message, if XLA has refused the function.
-      device: the full name of the function's device; "" for the CPU.
-      compiled: whether XLA compiles the functions that the partitioner makes, in this process.
-      taken: whether hostcall may change the function: see `is_taken`.
-    """
+    """Return the partitioner that decides the route of a must-compile function."""
+    # New functions have names with the `suffix`. `refusal` is XLA's message, if XLA has refused the
+    # function. The full name of the `device` is "" for the CPU. `compiled` tells whether XLA
+    # compiles the new functions in this process, `taken` whether hostcall may change the function:
+    # `is_taken`.
     function = next(f for f in library.function if f.signature.name == entry)
     # In a cluster too: the functions that it calls may be TensorFlow's own, without the marks.
     library = _with_shape_agnostic(library, entry)
@@ -193,10 +183,7 @@ def partitioner_for(
 
 
 def predicted_partitioner(library: FunctionDefLibrary, entry: str, device: str = "") -> Partitioner:
-    """Return the partitioner of a function before XLA compiles the function.
-
-    Refusals for ops without kernels are known at this point; not all other refusals are.
-    """
+    """Return the partitioner of a function before XLA, which may refuse it, compiles it."""
     refusal = ""
     if refusals.may_partition(library):
         refusal = refusals.predicted(library, entry, kernels_for(device))
@@ -206,10 +193,7 @@ def predicted_partitioner(library: FunctionDefLibrary, entry: str, device: str =
 
 
 def is_taken(library: FunctionDefLibrary, entry: str) -> bool:
-    """Return whether hostcall changes a function before XLA compiles it, if XLA does not refuse it.
-
-    The kernel creator makes the same check for each function (csrc/functions/reachable.cc).
-    """
+    """Return whether hostcall changes a function before XLA compiles it; see reachable.cc."""
     nodes = [n for f in defs.reachable(library, entry).values() for n in f.node_def]
     if any(map(op_kinds.calls_python, nodes)) or refusals.of_silence(library):
         return True
@@ -249,10 +233,7 @@ def uncompiling_partitioner(
 
 
 def _rules(library: FunctionDefLibrary, device: str, everything: bool) -> Rules:
-    """Return rules that follow the kernels in this process and the user's requests.
-
-    `everything` makes each op without an XLA kernel a reason to partition.
-    """
+    """Return rules that follow the kernels and the user; `everything` partitions for each op."""
     has_kernel = functools.partial(op_kinds.has_xla_kernel, device_type=kernels_for(device))
     names = {function.signature.name for function in library.function}
 
@@ -273,10 +254,7 @@ def _rules(library: FunctionDefLibrary, device: str, everything: bool) -> Rules:
 
 
 def _device_obstacle(node: NodeDef, device: str) -> str:
-    """Return why a program for a device cannot call the function of a script op; "" if it can.
-
-    The function does not check that TensorFlow compiles script ops for the device at all.
-    """
+    """Return why a program for a device cannot call a script op's function; "" if it can."""
     device_type = placement.type_of(device)
     without_calls = _WITHOUT_CALLS.format(device=device)
     if device_type == _XLA_CPU and not _versions.runs_on_the_caller(tf.__version__):

@@ -14,16 +14,9 @@ from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import function_edits, function_routes, kernel_hook, route_selection
 from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition import host_calls
-from hostcall._tf import attributes, concrete_functions, op_kinds, protos
+from hostcall._tf import attributes, concrete_functions, op_kinds, protos, types
 from hostcall._tf import function_defs as defs
 from hostcall._tf.function_defs import with_defaults
-from hostcall._tf.types import (
-    ConcreteFunction,
-    FunctionDef,
-    FunctionDefLibrary,
-    MetaGraphDef,
-    NodeDef,
-)
 from hostcall_runtime._errors import LoweringError
 
 _CANNOT = """\
@@ -38,7 +31,9 @@ which partitions the functions around them."""
 
 
 @kernel_hook.limited
-def rewrite(target: MetaGraphDef | ConcreteFunction, route: str = requested_routes.AUTO) -> Any:
+def rewrite(
+    target: types.MetaGraphDef | types.ConcreteFunction, route: str = requested_routes.AUTO
+) -> Any:
     """Partition functions now, rather than when TensorFlow creates their kernels.
 
     Each must-compile function that has to be partitioned becomes a function that runs on the host
@@ -118,7 +113,7 @@ def partition_pass(route: str = requested_routes.AUTO) -> Callable[[Any], Any]:
     return run
 
 
-def _rewrite_function(concrete: ConcreteFunction, route: str) -> Any:
+def _rewrite_function(concrete: types.ConcreteFunction, route: str) -> Any:
     library = concrete.graph.as_graph_def().library
     library.function.add().CopyFrom(concrete.function_def)
     before = library.SerializeToString(deterministic=True)
@@ -131,7 +126,7 @@ def _rewrite_function(concrete: ConcreteFunction, route: str) -> Any:
 class _Rewriter:
     """A rewrite of a library of functions, in place."""
 
-    def __init__(self, library: FunctionDefLibrary, route: str) -> None:
+    def __init__(self, library: types.FunctionDefLibrary, route: str) -> None:
         self._library = library
         self._route = route
         self._functions = {function.signature.name: function for function in library.function}
@@ -160,18 +155,13 @@ class _Rewriter:
         for node in calls:
             self._redirect(node, new_names, set(entries))
 
-    def _called(self, node: NodeDef) -> list[str]:
+    def _called(self, node: types.NodeDef) -> list[str]:
         names = defs.called_functions(node, self._functions)
         return [name for name in names if name in self._functions]
 
     def _keep_whole(self, names: Iterable[str], entries: list[str]) -> None:
-        """Mark ops that would be partitioned otherwise as custom calls.
-
-        `entries` are the compiled functions that compilation starts with.
-
-        Raises:
-          ValueError: when an op cannot be compiled.
-        """
+        """Mark ops that would otherwise be partitioned as custom calls; or raise a ValueError."""
+        # `entries` are the compiled functions that compilation starts with.
         impossible = []
         for node in (node for name in names for node in self._functions[name].node_def):
             if node.op in op_kinds.SCRIPT_OPS:
@@ -192,7 +182,7 @@ class _Rewriter:
         if impossible:
             raise ValueError(_CANNOT.format(ops="\n".join(impossible)))
 
-    def _mark(self, library: FunctionDefLibrary, names: Collection[str]) -> None:
+    def _mark(self, library: types.FunctionDefLibrary, names: Collection[str]) -> None:
         """Mark functions for partitioning around script ops and ops without XLA kernels."""
         nodes = (n for f in library.function if f.signature.name in names for n in f.node_def)
         for node in nodes:
@@ -213,7 +203,9 @@ class _Rewriter:
             else:
                 self._library.function.add().CopyFrom(function)
 
-    def _redirect(self, node: NodeDef, new_names: Mapping[str, str], replaced: set[str]) -> None:
+    def _redirect(
+        self, node: types.NodeDef, new_names: Mapping[str, str], replaced: set[str]
+    ) -> None:
         """Turn a compiled call into a plain call of the partitioned function."""
         partitioned = [name for name in self._called(node) if name in new_names]
         if not partitioned:
@@ -227,12 +219,8 @@ class _Rewriter:
             node.op = new_names[node.op]
 
 
-def _keep_promises(function: FunctionDef) -> None:
-    """Make calls of NumPy functions behave as in a compiled function.
-
-    Calls of eager functions keep their tokens: TensorFlow may need the gradient of the new graph,
-    and finds it by the token of the callback.
-    """
+def _keep_promises(function: types.FunctionDef) -> None:
+    """Make calls of NumPy functions behave as compiled; gradients need eager calls' own tokens."""
     eager = {n.name: n.attr["token"].s for n in function.node_def if n.op == "EagerPyFunc"}
     with contextlib.suppress(LoweringError):  # another process may have the callbacks
         host_calls.redirect([function])
@@ -241,7 +229,7 @@ def _keep_promises(function: FunctionDef) -> None:
             node.attr["token"].s = eager[node.name]
 
 
-def _described(node: NodeDef) -> str:
+def _described(node: types.NodeDef) -> str:
     """Return a description of an op, in the user's words if this process has its function."""
     spec = lookup.unchecked_entry_of(node)
     known = f", {spec.description}" if isinstance(spec, CallbackSpec) else ""

@@ -45,14 +45,12 @@ _LARGE = 1024
 # Stands for a size that tracing leaves open, and that XLA knows.
 _SOME_SIZE = 3
 
-# A value: the name of its function, and its own name there.
-Value = tuple[str, str]
+Value = tuple[str, str]  # a value: the name of its function, and its own name there
 
 # Gives the shape of a value, by the name of its function and its own.
 ShapeOf = Callable[[str, str], tf.TensorShape]
 
-# None if not even the rank is known; an unknown size is -1.
-Shape = list[int] | None
+Shape = list[int] | None  # None if not even the rank is known; an unknown size is -1
 
 
 class NotWholeError(Exception):
@@ -60,15 +58,12 @@ class NotWholeError(Exception):
 
 
 class Region(NamedTuple):
-    """Connected host ops of an old function that the program calls as a function of their own.
-
-    `inputs` are the values of the old function that it takes, in the order of its arguments.
-    """
+    """Connected host ops of an old function that the program calls as a function of their own."""
 
     name: str
     function: str
     nodes: list[str]
-    inputs: list[str]
+    inputs: list[str]  # the values of the old function that are its arguments, in their order
 
 
 class Program(NamedTuple):
@@ -81,10 +76,7 @@ class Program(NamedTuple):
 
 
 def predicted_program(partitioner: Partitioner, entry: str, shape_of: ShapeOf) -> Program | None:
-    """Return the program that a function with host ops becomes, or None if it is partitioned.
-
-    The partitioner is the one that would be used; `shape_of` gives the shapes that tracing knows.
-    """
+    """Return the program that a function with host ops becomes, or None if it is partitioned."""
     try:
         program = write(partitioner.library, entry, partitioner.host_ops, "__predicted")
     except NotWholeError:
@@ -98,11 +90,7 @@ def predicted_program(partitioner: Partitioner, entry: str, shape_of: ShapeOf) -
 
 
 def of_results(serialized: bytes, operands: Sequence[Shape]) -> list[Shape]:
-    """Return the shapes of a script op's results from the known shapes of its inputs, in a region.
-
-    Raises:
-      LoweringError: if the declarations of the shapes contradict each other.
-    """
+    """Return the shapes of a script op's results from those of its inputs, in a region."""
     node = protos.node_def_pb2.NodeDef.FromString(serialized)
     spec = lookup.existing_spec_of(node)
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
@@ -121,11 +109,7 @@ def _sizes(shape: tf.TensorShape, unknown: int) -> Shape:
 
 
 def write(library: FunctionDefLibrary, entry: str, host_ops: HostOps, suffix: str) -> Program:
-    """Write a function that holds host ops as one program; new functions' names end in `suffix`.
-
-    Raises:
-      NotWholeError: if it cannot be one program.
-    """
+    """Write a function with host ops as one program, or raise a NotWholeError."""
     functions = _compiled(library, entry)
     _check(functions, entry)
 
@@ -439,10 +423,8 @@ def _delay(
     is_member: Sequence[bool],
     functions: Mapping[str, Any],
 ) -> None:
-    """Move host ops without effects to the step of their first user, if all users are host ops.
-
-    So the text that tf.print prints is made where it is printed, and not at the first occasion.
-    """
+    """Move host ops without effects to the step of their first user, if all users are host ops."""
+    # So the text that tf.print prints is made where it is printed, and not at the first occasion.
     after: list[list[int]] = [[] for _ in nodes]
     for i, sources in enumerate(before):
         for j in sources:
@@ -475,18 +457,13 @@ def _fill_gaps(
 
 
 class _References:
-    """The values of a program that are references in it, and the host ops of each function.
-
-    Host ops are the nodes that have to be on the host, and others that pass variants to them.
-
-    Raises:
-      NotWholeError: if a resource is used in the program and on the host.
-    """
+    """The values of a program that are references in it, and the host ops of each function."""
 
     def __init__(self, functions: Mapping[str, Any], is_host_op: Callable[[NodeDef], bool]) -> None:
         self._functions = functions
         self._groups = Groups[Value]()
         self._types = {name: defs.Types(f, functions) for name, f in functions.items()}
+        # The nodes that have to be on the host, and others that pass variants to them.
         self.host_ops: dict[str, set[str]] = {
             name: {node.name for node in function.node_def if is_host_op(node)}
             for name, function in functions.items()
@@ -503,7 +480,7 @@ class _References:
             for node in function.node_def:
                 self._read(name, node)
         self._found: set[Value] = set()
-        self._spread()
+        self._spread()  # a NotWholeError if a resource is used in the program and on the host
 
     def holds(self, function: str, value: str) -> bool:
         """Return whether a value of a function is a reference."""

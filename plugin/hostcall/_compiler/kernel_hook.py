@@ -52,23 +52,15 @@ def limited(work: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 class RewrittenFunction(NamedTuple):
-    """The replacement of a must-compile function. C++ reads the fields by these names.
+    """The replacement of a must-compile function. C++ reads the fields by these names."""
 
-    Attributes:
-      library: a serialized FunctionDefLibrary with the new functions.
-      name: the name of the replacement, which is the function itself if nothing changes.
-      partitioned: whether it runs on the host and calls compiled clusters.
-      regions: the names of the functions of its regions, in the order of their indices.
-      added: whether this rewrite has added all new functions to the eager context.
-      sizes_vary: whether its arguments have sizes found at run time, so that XLA should not compile
-        it for each of them.
-    """
-
-    library: bytes
-    name: str
-    partitioned: bool
+    library: bytes  # a serialized FunctionDefLibrary with the new functions
+    name: str  # the name of the replacement, which is the function itself if nothing changes
+    partitioned: bool  # whether it runs on the host and calls compiled clusters
+    # The names of the functions of its regions, in the order of their indices.
     regions: list[str] = []  # noqa: RUF012 - a field that is never changed
-    added: bool = False
+    added: bool = False  # whether this rewrite has added all new functions to the eager context
+    # Whether its arguments have sizes found at run time: XLA should not compile for each.
     sizes_vary: bool = False
 
 
@@ -81,21 +73,12 @@ def rewrite_for_kernel(
     refusal: bytes = b"",
     whole: bool = False,
 ) -> RewrittenFunction:
-    """Rewrite a must-compile function when TensorFlow creates its kernel.
-
-    C++ calls this again, with XLA's message, if XLA refuses to compile the function.
-
-    Args:
-      serialized: a FunctionDefLibrary with the function and all that it reaches.
-      entry: the name of the function.
-      device: the full name of the function's device; "" if that is not known.
-      others: whether parts of the function may run on other devices.
-      refusal: XLA's message; empty if XLA has not refused the function.
-      whole: whether the function may become one program that calls regions.
-
-    Returns:
-      The replacement. The same input gives the same output, names included.
-    """
+    """Rewrite a must-compile function when TensorFlow creates its kernel."""
+    # C++ calls this again, with XLA's message as the `refusal`, if XLA refuses to compile the
+    # function. `serialized` is a FunctionDefLibrary of all that it reaches. The full name of the
+    # `device` is "" if it is not known. `others` tells whether parts of the function may run on
+    # other devices, and `whole` whether it may become one program that calls regions. The same
+    # input gives the same replacement, names included.
     library = _library_of(serialized)
     said = refusal.decode(errors="replace") or refusals.of_silence(library)
     if said and not refusals.may_partition(library):
@@ -165,10 +148,7 @@ def _in_clusters(
 
 
 def _library_of(serialized: bytes) -> FunctionDefLibrary:
-    """Return the functions, with script ops that run in the process that compiles them.
-
-    TensorFlow places script ops in the process that traces them, and XLA ignores placement.
-    """
+    """Return the functions, with script ops that run here, not in the process that traced them."""
     library: FunctionDefLibrary = protos.function_pb2.FunctionDefLibrary.FromString(serialized)
     if attributes.REPLACED.encode() in serialized:  # ten times as fast as a look at the nodes
         function_defs.drop_replaced(library)
@@ -207,10 +187,7 @@ def _with_regions(
 def plain_for_kernel(
     serialized: bytes, cluster: str, device: str = "", others: bool = False
 ) -> RewrittenFunction:
-    """Rewrite a cluster that calls Python so that TensorFlow's kernels run it, nothing compiled.
-
-    The arguments are those of `rewrite_for_kernel`.
-    """
+    """Rewrite a cluster that calls Python so that TensorFlow's kernels run it, nothing compiled."""
     library = _library_of(serialized)
     where = _where(library, device, others)
     suffix = f"{function_defs.of_contents(library.function)}__uncompiled{where.suffix}"

@@ -23,7 +23,6 @@ _LARGEST = 1 << 20
 # Dtypes that XLA packs, and TensorFlow's tensors do not.
 _PACKED = ("int2", "uint2", "int4", "uint4")
 
-
 # An input as the kernel describes it: dtype enum, sizes or bounds, and a flag for each bound.
 Operand = tuple[int, list[int], list[bool]]
 
@@ -36,26 +35,18 @@ class BoundedShape(NamedTuple):
 
 
 class LoweredCall(NamedTuple):
-    """The custom call that the XLA kernel emits for a script op. It reads fields by these names.
-
-    `attributes` is an MLIR dictionary, `operands` the numbers of the op's inputs in the call.
-    `foldable` tells whether the results may be constants of the program, if all inputs are.
-    """
+    """The custom call that the XLA kernel emits for a script op. It reads fields by these names."""
 
     target: str
-    attributes: str
+    attributes: str  # an MLIR dictionary
     has_side_effect: bool
-    operands: list[int]
+    operands: list[int]  # the numbers of the op's inputs in the call
     results: list[BoundedShape]
-    foldable: bool
+    foldable: bool  # whether the results may be constants of the program, if all inputs are
 
 
 def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
-    """Lower a script op for the XLA kernel that compiles it; this has no lasting effect.
-
-    Raises:
-      LoweringError: when the op cannot be a custom call, with the reason and the remedy.
-    """
+    """Lower a script op for XLA, or raise a LoweringError; this has no lasting effect."""
     node = protos.node_def_pb2.NodeDef.FromString(serialized)
     spec = lookup.existing_spec_of(node)
     specs = [_as_spec(operand) for operand in operands]
@@ -85,11 +76,9 @@ def lower(serialized: bytes, operands: Sequence[Operand]) -> LoweredCall:
 
 
 def evaluate(serialized: bytes, inputs: Sequence[bytes]) -> list[bytes] | None:
-    """Fold a script op whose inputs are constants, for the XLA kernel.
-
-    Inputs and results are serialized TensorProtos. The result is None if the function raises or its
-    results do not fit the specs: the program then makes the call, and fails only if it reaches it.
-    """
+    """Fold a script op whose inputs are constants, for the XLA kernel."""
+    # Inputs and results are serialized TensorProtos. The result is None if the function raises or
+    # its results do not fit the specs: the program fails only if it reaches the call.
     node = protos.node_def_pb2.NodeDef.FromString(serialized)
     spec = lookup.existing_spec_of(node)
     tensors = [protos.tensor_pb2.TensorProto.FromString(tensor) for tensor in inputs]
@@ -146,8 +135,7 @@ def _check_predicted(spec: CallbackSpec, node: NodeDef, results: Sequence[Spec])
     """Refuse bounded sizes that the rewriting did not foresee: their uses are not checked."""
     if attributes.PREDICTED not in node.attr:
         return  # compiled in a way that does not rewrite functions
-    numbers = node.attr[attributes.PREDICTED].list.i
-    predicted = {*zip(numbers[::2], numbers[1::2], strict=True)}
+    predicted = protos.pairs(node, attributes.PREDICTED)
     for index, result in enumerate(results):
         if any((index, dim) not in predicted for dim in _dynamic_dims(result)):
             asked_for = requested_routes.asked(node) == requested_routes.CUSTOM_CALL

@@ -31,10 +31,7 @@ from hostcall_runtime._errors import LoweringError
 
 
 class Effects:
-    """The functions that reach ops with side effects, by default those in program order.
-
-    `ops` are the types of ops that may count. `of_op` tells which of these do; None for all.
-    """
+    """The functions that reach ops of types `ops`, if `of_op` is true of them; None for all."""
 
     def __init__(
         self,
@@ -67,11 +64,9 @@ class Effects:
         return self._of_op(node) or self.of_callees(node)
 
     def chain(self, function: FunctionDef) -> Any | None:
-        """Add a control edge from each node with side effects to the next; return the last node.
-
-        Tracing leaves these edges out before a loop or a branch that uses a variable. The loops and
-        branches of TensorFlow 1 allow no edges between them or out of them.
-        """
+        """Add a control edge from each node with side effects to the next; return the last node."""
+        # Tracing leaves these edges out before a loop or a branch that uses a variable. The loops
+        # and branches of TensorFlow 1 allow no edges between them or out of them.
         previous = None
         if defs.has_frames(function):
             return previous
@@ -84,12 +79,10 @@ class Effects:
 
 
 def bypass(function: FunctionDef) -> None:
-    """Remove NoOps, in place: make their users wait for their inputs.
-
-    TensorFlow puts one behind the stateful ops of a function. The constant folding before XLA takes
-    it for a constant, and makes all constants anew: half a second for 20,000 of them.
-    A NoOp with several inputs and several users stays, since its removal would add edges.
-    """
+    """Remove NoOps, in place: make their users wait for their inputs."""
+    # TensorFlow puts one behind the stateful ops of a function. The constant folding before XLA
+    # takes it for a constant, and makes all constants anew: half a second for 20,000 of them. A
+    # NoOp with several inputs and several users stays, since its removal would add edges.
     returned = set(function.control_ret.values())
     found = [(i, node) for i, node in enumerate(function.node_def) if node.op == "NoOp"]
     no_ops = {f"^{node.name}": node for _, node in found if node.name not in returned}
@@ -125,10 +118,7 @@ def _users(function: FunctionDef, controls: Iterable[str]) -> dict[str, list[Any
 
 
 def marked(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
-    """Return a library with marks on the loops and branches whose calls would lose their order.
-
-    It is a copy if there are any to mark, else the library itself.
-    """
+    """Return the library, or a copy that marks loops and branches that would break the order."""
     if is_kept(library, entry):
         return library
     copy: FunctionDefLibrary = protos.copy_of(library)
@@ -202,22 +192,16 @@ _UNIT_TOKEN = "_xla_token_arg_node"
 # The ops, other than functions, that may have side effects or call functions with side effects.
 _EFFECT_OPS = op_kinds.ORDERED_OPS | defs.CONTROL_FLOW_OPS | defs.CALL_OPS
 
-# The suffix of the names of new functions.
-SUFFIX = "__hostcall"
+SUFFIX = "__hostcall"  # the suffix of the names of new functions
 
 
 def order_side_effects(
     library: FunctionDefLibrary, entry: str, suffix: str = SUFFIX
 ) -> tuple[Any, str]:
-    """Write the order of side effects into copies of a function and of all that it reaches.
-
-    TensorFlow keeps functions by name, so a library that was prepared in another way needs another
-    suffix for the names of the new functions.
-
-    Returns:
-      The new functions, and the name of the one that replaces `entry`. The same input gives the
-      same output, names included.
-    """
+    """Write the order of side effects into copies of a function and of all that it reaches."""
+    # Returned are the new functions, and the name of the one that replaces `entry`: equal for equal
+    # input. TensorFlow keeps functions by name, so a library that was prepared in another way needs
+    # another suffix.
     orderer = _Orderer(library, suffix)
     name = orderer.entry(entry)
     for function in orderer.ordered.function:
@@ -261,8 +245,7 @@ class _Orderer:
         self._is_cluster = attributes.CLUSTER in function.attr
         self._order(function, "", _UNIT_TOKEN, self._returned(function, function.ret))
         function.attr[attributes.TRACKS_RUN].b = self._tracks_run
-        new_name: str = function.signature.name
-        return new_name
+        return str(function.signature.name)
 
     def _unit(self, name: str, escaping: frozenset[str], compared: _Branches | None) -> str:
         """Return the name of the ordered copy of a loop's body or condition, or of a branch."""
@@ -279,11 +262,9 @@ class _Orderer:
         return self._units[key]
 
     def _order(self, function: FunctionDef, path: str, last: str, escaping: set[str]) -> str:
-        """Chain the ops of `function` in place, from the token `last`; return the new last token.
-
-        `path` is the prefix that inlining will put before the names of its nodes. `escaping` are
-        the values in it that become results of the whole program.
-        """
+        """Chain the ops of `function` in place, from the token `last`; return the last one."""
+        # `path` is the prefix that inlining will put before the names of its nodes. `escaping` are
+        # the values in it that become results of the whole program.
         consumed = self._consumed(function)
         previous: Any = None
         for node in self._effects_of(function):

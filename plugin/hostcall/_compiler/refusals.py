@@ -72,10 +72,7 @@ def _lacks_kernel(node: NodeDef, functions: Functions, device_type: str) -> bool
 
 
 class _LiveNodes:
-    """The nodes that remain of some functions after calls are inlined.
-
-    Unneeded nodes of an inlined call are dropped; those of a function compiled by itself are kept.
-    """
+    """The nodes that remain of some functions after calls are inlined, less the unneeded ones."""
 
     def __init__(self, functions: Functions, varying: VaryingValues, entry: str) -> None:
         self._functions = functions
@@ -241,11 +238,7 @@ def of_silence(library: FunctionDefLibrary) -> str:
 
 
 def check_lists(library: FunctionDefLibrary) -> None:
-    """Check that a function that is compiled whole loses no value that it writes to a list.
-
-    Raises:
-      LoweringError: when a list may grow, since XLA's lists cannot.
-    """
+    """Raise a LoweringError if a list may grow in a compiled function: XLA's lists cannot."""
     for function in library.function:
         for node in filter(op_kinds.lets_list_grow, function.node_def):
             raise LoweringError(_LIST.format(node=node.name))
@@ -315,10 +308,7 @@ def predicted(library: FunctionDefLibrary, entry: str, device_type: str = "CPU")
 
 
 def _named(library: FunctionDefLibrary, refusal: str) -> list[NodeDef]:
-    """Return the nodes that a message names; none if the library lacks them.
-
-    A message names the innermost node first, and then the loops and branches around it.
-    """
+    """Return the nodes that a message names, innermost first; none if the library lacks them."""
     matches = [*_NODE.finditer(refusal), *_NODE_IN_WORDS.finditer(refusal)]
     if refusal.startswith("hostcall: "):  # these messages name the checked op in words
         matches.sort(key=lambda match: match.re is not _NODE_IN_WORDS)
@@ -364,10 +354,7 @@ def mark_found(library: FunctionDefLibrary, refusal: str) -> None:
 
 
 def narrow(library: FunctionDefLibrary, entry: str, refusal: str) -> None:
-    """Cut a refused function in two, or put it on the host if it cannot be cut, in place.
-
-    XLA's message, `refusal`, names none of its nodes.
-    """
+    """Cut a function that XLA refuses in two, or put it on the host, in place."""
     functions = defs.by_name(library)
     function = functions[entry]
     for node in function.node_def:

@@ -11,7 +11,7 @@ from hostcall._callbacks import lookup, requested_routes, result_contract, resul
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.result_shapes import with_consumers
 from hostcall._callbacks.structures import Spec, merge
-from hostcall._tf import attributes
+from hostcall._tf import attributes, protos
 from hostcall._tf.types import NodeDef
 from hostcall_runtime._errors import LoweringError
 
@@ -21,20 +21,15 @@ HOST_DTYPES = frozenset({tf.string.as_datatype_enum, tf.variant.as_datatype_enum
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """The route of a script op.
+    """The route of a script op."""
 
-    Attributes:
-      route: "custom_call" or "partition".
-      reason: the reason for the route, in words for the user.
-      wants_shape: whether it is partitioned because the shape of a result is not known.
-      is_bounded: whether it is partitioned because of an op that a result of bounded size reaches.
-      fits_region: whether it is partitioned for its strings alone, so that a region can hold it.
-    """
-
-    route: str
-    reason: str
+    route: str  # "custom_call" or "partition"
+    reason: str  # the reason for the route, in words for the user
+    # Whether it is partitioned because the shape of a result is not known.
     wants_shape: bool = False
+    # Whether it is partitioned because of an op that a result of bounded size reaches.
     is_bounded: bool = False
+    # Whether it is partitioned for its strings alone, so that a region can hold it.
     fits_region: bool = False
 
 
@@ -45,8 +40,8 @@ def choose(node: NodeDef) -> Choice:
         return Choice(requested_routes.PARTITION, "route='partition' was asked for")
     if asked == requested_routes.CUSTOM_CALL:
         return Choice(requested_routes.CUSTOM_CALL, "route='custom_call' was asked for")
-    if attributes.REFUSED in node.attr:
-        return Choice(requested_routes.PARTITION, node.attr[attributes.REFUSED].s.decode())
+    if refusal := protos.text(node, attributes.REFUSED):
+        return Choice(requested_routes.PARTITION, refusal)
     if obstacle := _obstacle(node):
         return Choice(
             requested_routes.PARTITION,
@@ -72,11 +67,7 @@ def choose(node: NodeDef) -> Choice:
 
 
 def without_host_calls(node: NodeDef, reason: str) -> Choice:
-    """Return the route of a script op that programs for its function's device cannot call.
-
-    Raises:
-      LoweringError: when a custom call was asked for.
-    """
+    """Return the route where a device cannot call; raise a LoweringError for a custom call."""
     if requested_routes.asked(node) == requested_routes.CUSTOM_CALL:
         raise _no_custom_call(node, reason, "it is called between compiled clusters.")
     choice = choose(node)
@@ -89,7 +80,7 @@ def _obstacle(node: NodeDef) -> str:
     for dtype in (*node.attr["Tin"].list.type, *node.attr["Tout"].list.type):
         if dtype in HOST_DTYPES:
             return f"a {tf.as_dtype(dtype).name} cannot enter or leave an XLA program"
-    return node.attr[attributes.BLOCKER].s.decode() if attributes.BLOCKER in node.attr else ""
+    return protos.text(node, attributes.BLOCKER)
 
 
 def is_on_host(node: NodeDef) -> bool:
@@ -98,13 +89,8 @@ def is_on_host(node: NodeDef) -> bool:
 
 
 def check_forced(node: NodeDef) -> None:
-    """Check that a script op can be a custom call if the user asks for one.
-
-    The check ignores shapes: some become known only when XLA compiles.
-
-    Raises:
-      LoweringError: when it cannot.
-    """
+    """Raise a LoweringError if a script op must be a custom call, but cannot be one."""
+    # The check ignores shapes: some become known only when XLA compiles.
     obstacle = _obstacle(node)
     if obstacle and requested_routes.asked(node) == requested_routes.CUSTOM_CALL:
         raise _no_custom_call(
@@ -133,10 +119,8 @@ def _fits_region(node: NodeDef) -> bool:
 
 
 def known_results(spec: CallbackSpec | None, node: NodeDef) -> list[Spec | None]:
-    """Return the specs that tracing knows of the user's results; None for a contradiction.
-
-    The lowering reports contradictions to the user.
-    """
+    """Return the specs that tracing knows of the user's results; None for a contradiction."""
+    # The lowering reports contradictions to the user.
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
     if spec is not None:
         dtypes = dtypes[: len(spec.outputs.dtypes)]  # the others are hidden

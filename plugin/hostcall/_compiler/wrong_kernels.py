@@ -114,11 +114,9 @@ def replace(functions: Functions) -> set[str]:
 
 
 def replace_ones_like(functions: Functions) -> set[str]:
-    """Replace `OnesLike` by ops that respect bounded sizes: see `replace`.
-
-    XLA fills the padding with ones, too, and makes the bound the size of the result. The
-    replacement is one where zero equals zero, which has the true size.
-    """
+    """Replace `OnesLike` by ops that respect bounded sizes: see `replace`."""
+    # XLA fills the padding with ones, too, and makes the bound the size of the result. The
+    # replacement is one where zero equals zero, which has the true size.
     return _replace(functions, {"OnesLike": _ones_like}, _always)
 
 
@@ -166,16 +164,17 @@ class WrongKernel:
 
 
 def reason(node: NodeDef, nodes: Nodes = None) -> str:
-    """Return the error of XLA's kernel for a node; "" if there is none.
-
-    Without the nodes of its function, some right nodes count as wrong.
-    """
+    """Return the error of XLA's kernel for a node, "" if none; `nodes` rule out right ones."""
     found = (entry for entry in WRONG_KERNELS.get(node.op, ()) if entry.applies(node, nodes))
     return next((entry.reason for entry in found), "")
 
 
 def _always(node: NodeDef, nodes: Nodes) -> bool:  # noqa: ARG001 - as the others
     return True
+
+
+def _error(reason: str, applies: Condition = _always) -> tuple[WrongKernel, ...]:
+    return (WrongKernel(reason, applies),)
 
 
 def _is(*dtypes: tf.DType, attr: str = "T") -> Condition:
@@ -212,88 +211,62 @@ _NEVER_SQUARES = frozenset({"AddV2", "Const", "Neg", "Sub"})
 _INTEGERS = _is(tf.int8, tf.int16, tf.int32, tf.int64)
 _COMPLEX = _is(tf.complex64, tf.complex128, attr="SrcT")
 
-_CONJUGATE = WrongKernel(
+_CONJUGATE = _error(
     "XLA leaves out the conjugate in the gradient of a complex number",
     _is(tf.complex64, tf.complex128),
 )
-_UNSAFE = WrongKernel(
+_UNSAFE = _error(
     "XLA gives NaN where the incoming gradient is zero and the derivative is infinite, not zero",
     _is(tf.half, tf.bfloat16, tf.float32, tf.float64),
 )
-_NEAR_VALUES = WrongKernel(
-    "XLA compares the inputs in 16 bits, and takes the gradient of another one that is near",
-    _always,
+_NEAR_VALUES = _error(
+    "XLA compares the inputs in 16 bits, and takes the gradient of another one that is near"
 )
-_ZERO_POINT = WrongKernel(
-    "XLA rounds the zero point down where it lies halfway, and gives NaN for an empty range",
-    _always,
+_ZERO_POINT = _error(
+    "XLA rounds the zero point down where it lies halfway, and gives NaN for an empty range"
 )
-_PRECISION = WrongKernel(
-    "XLA stops at the precision of float32",
-    _is(tf.float64, tf.complex128),
-)
+_PRECISION = _error("XLA stops at the precision of float32", _is(tf.float64, tf.complex128))
 
 WRONG_KERNELS: dict[str, tuple[WrongKernel, ...]] = {
-    "Abs": (
-        WrongKernel(
-            "XLA takes the square of an integer for positive, also where it wraps around",
-            _may_be_of_square,
-        ),
+    "Abs": _error(
+        "XLA takes the square of an integer for positive, also where it wraps around",
+        _may_be_of_square,
     ),
-    "AdjustHue": (
-        WrongKernel("XLA makes pixels whose channels are all negative nearly gray", _always),
+    "AdjustHue": _error("XLA makes pixels whose channels are all negative nearly gray"),
+    "Cast": _error(
+        "XLA compares the imaginary part with zero as well as the real part", _is_complex_to_bool
     ),
-    "Cast": (
-        WrongKernel(
-            "XLA compares the imaginary part with zero as well as the real part",
-            _is_complex_to_bool,
-        ),
+    "ConjugateTranspose": _error(
+        "XLA makes complex numbers of real ones, whose halves are taken for the result",
+        _is(tf.float32, tf.float64),
     ),
-    "ConjugateTranspose": (
-        WrongKernel(
-            "XLA makes complex numbers of real ones, whose halves are taken for the result",
-            _is(tf.float32, tf.float64),
-        ),
+    "FakeQuantWithMinMaxVars": _ZERO_POINT,
+    "FakeQuantWithMinMaxVarsGradient": _ZERO_POINT,
+    "FakeQuantWithMinMaxVarsPerChannel": _ZERO_POINT,
+    "FakeQuantWithMinMaxVarsPerChannelGradient": _ZERO_POINT,
+    "MaxPool3DGradGrad": _NEAR_VALUES,
+    "MaxPoolGradGrad": _NEAR_VALUES,
+    "MaxPoolGradGradV2": _NEAR_VALUES,
+    "Mean": _error("XLA adds up in 32 bits, and the sum wraps around", _is(tf.int32, tf.uint32)),
+    "ReciprocalGrad": _CONJUGATE + _UNSAFE,
+    "ResizeBilinear": _error(
+        "XLA takes a wrong pixel at some sizes, where a sample falls on a pixel"
     ),
-    "FakeQuantWithMinMaxVars": (_ZERO_POINT,),
-    "FakeQuantWithMinMaxVarsGradient": (_ZERO_POINT,),
-    "FakeQuantWithMinMaxVarsPerChannel": (_ZERO_POINT,),
-    "FakeQuantWithMinMaxVarsPerChannelGradient": (_ZERO_POINT,),
-    "MaxPool3DGradGrad": (_NEAR_VALUES,),
-    "MaxPoolGradGrad": (_NEAR_VALUES,),
-    "MaxPoolGradGradV2": (_NEAR_VALUES,),
-    "Mean": (
-        WrongKernel("XLA adds up in 32 bits, and the sum wraps around", _is(tf.int32, tf.uint32)),
+    "ResizeBilinearGrad": _error(
+        "XLA adds to a wrong pixel at some sizes, and reads foreign memory but for float32",
+        lambda node, _: not node.attr["align_corners"].b,
     ),
-    "ReciprocalGrad": (_CONJUGATE, _UNSAFE),
-    "ResizeBilinear": (
-        WrongKernel(
-            "XLA takes a wrong pixel at some sizes, where a sample falls on a pixel", _always
-        ),
+    "RsqrtGrad": _CONJUGATE + _UNSAFE,
+    "SelfAdjointEigV2": _error(
+        "XLA gives real eigenvalues where complex ones are expected, and foreign memory",
+        _is(tf.complex64, tf.complex128),
+    )
+    + _PRECISION,
+    "SeluGrad": _error("XLA takes the slope of negative numbers where the result is zero"),
+    "SqrtGrad": _CONJUGATE + _UNSAFE,
+    "StridedSliceGrad": _error(
+        "XLA makes the result too large where the slice is empty and has a stride",
+        _may_leave_out,
     ),
-    "ResizeBilinearGrad": (
-        WrongKernel(
-            "XLA adds to a wrong pixel at some sizes, and reads foreign memory but for float32",
-            lambda node, _: not node.attr["align_corners"].b,
-        ),
-    ),
-    "RsqrtGrad": (_CONJUGATE, _UNSAFE),
-    "SelfAdjointEigV2": (
-        WrongKernel(
-            "XLA gives real eigenvalues where complex ones are expected, and foreign memory",
-            _is(tf.complex64, tf.complex128),
-        ),
-        _PRECISION,
-    ),
-    "SeluGrad": (
-        WrongKernel("XLA takes the slope of negative numbers where the result is zero", _always),
-    ),
-    "SqrtGrad": (_CONJUGATE, _UNSAFE),
-    "StridedSliceGrad": (
-        WrongKernel(
-            "XLA makes the result too large where the slice is empty and has a stride",
-            _may_leave_out,
-        ),
-    ),
-    "Svd": (_PRECISION,),
+    "Svd": _PRECISION,
 }

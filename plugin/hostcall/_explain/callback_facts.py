@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,6 +14,7 @@ from hostcall._callbacks.array_specs import NativeSpec
 from hostcall._callbacks.callback_spec import CallbackSpec, EagerSpec
 from hostcall._callbacks.structures import BoundedSpec, Spec, merge
 from hostcall._compiler import route_selection
+from hostcall._compiler.ordering import Effects
 from hostcall._explain.facts import ScriptOp, Value
 from hostcall._functions import source_location
 from hostcall._saving import decoding
@@ -57,15 +57,15 @@ class Body:
 
 
 class Bodies:
-    """The functions of a library.
-
-    Attributes:
-      functions: the FunctionDefs by name.
-    """
+    """The functions of a library."""
 
     def __init__(self, library: FunctionDefLibrary) -> None:
-        self.functions = defs.by_name(library)
+        self.functions = defs.by_name(library)  # the FunctionDefs by name
         self._bodies: dict[str, Body] = {}
+        # What calls Python or a compiled function, and what calls Python in program order.
+        kinds = {node.op for function in library.function for node in function.node_def}
+        self.mattering = Effects(self.functions, _matters_itself, kinds)
+        self.effects = Effects(self.functions)
 
     def __getitem__(self, name: str) -> Body:
         if name not in self._bodies:
@@ -75,46 +75,6 @@ class Bodies:
     def shape_of(self, function: str, value: str) -> tf.TensorShape:
         """Return the static shape of a value in a function; see `Body.shape_of`."""
         return self[function].shape_of(value)
-
-    @functools.cached_property
-    def mattering(self) -> set[str]:
-        """The names of the functions that call Python or a compiled function, directly or not."""
-        return self._leading_to(_matters_itself)
-
-    @functools.cached_property
-    def _with_effects(self) -> set[str]:
-        return self._leading_to(
-            lambda node: op_kinds.calls_python(node) and op_kinds.is_ordered(node)
-        )
-
-    def matters(self, node: NodeDef) -> bool:
-        """Return whether a node calls Python or a compiled function, directly or not."""
-        return _matters_itself(node) or self._calls(node, self.mattering)
-
-    def has_effect(self, node: NodeDef) -> bool:
-        """Return whether a node calls Python in program order, directly or not."""
-        if op_kinds.calls_python(node):
-            return op_kinds.is_ordered(node)
-        return self._calls(node, self._with_effects)
-
-    def _calls(self, node: NodeDef, names: set[str]) -> bool:
-        return not names.isdisjoint(defs.called_functions(node, self.functions))
-
-    def _leading_to(self, is_wanted: Callable[[Any], bool]) -> set[str]:
-        """Return the functions that have a wanted node, or call such a function."""
-        callers: dict[str, list[str]] = {}
-        for name, function in self.functions.items():
-            for node in defs.calls_in(function, self.functions):
-                for callee in defs.called_functions(node, self.functions):
-                    callers.setdefault(callee, []).append(name)
-        found: set[str] = set()
-        pending = [n for n, f in self.functions.items() if any(map(is_wanted, f.node_def))]
-        while pending:
-            name = pending.pop()
-            if name not in found:
-                found.add(name)
-                pending += callers.get(name, [])
-        return found
 
 
 def _matters_itself(node: NodeDef) -> bool:
@@ -152,16 +112,10 @@ def sources(nodes: Iterable[Any], shown: set[str]) -> dict[str, Edges]:
 def through(
     waits: Iterable[tuple[str, Iterable[str], Iterable[str]]], shown: set[str]
 ) -> dict[str, dict[str, bool]]:
-    """Return, for each node, the shown nodes that it waits for, directly or through hidden ones.
-
-    Args:
-      waits: for each node its name, the nodes whose values it takes, and the nodes that it only
-        runs after, in an order in which they can run.
-      shown: the names of the nodes to find.
-
-    Returns:
-      For each name the nodes found, with whether a value comes from there.
-    """
+    """Return, for each node, the shown nodes that it waits for, directly or through hidden ones."""
+    # `waits` has for each node its name, the nodes whose values it takes, and the nodes that it
+    # only runs after, in an order in which they can run. Each node found comes with whether a value
+    # comes from there.
     edges: dict[str, dict[str, bool]] = {}
     reached: dict[str, dict[str, bool]] = {}
     for name, values, order in waits:
@@ -232,10 +186,7 @@ KINDS = {
 
 
 def script_op(node: NodeDef, body: Body, function: str, locate: Locate, **placed: Any) -> ScriptOp:
-    """Return the facts on an op that calls Python in a function, with its name and body.
-
-    `placed` has the fields of ScriptOp that say where and how it runs.
-    """
+    """Return the facts on an op that calls Python; `placed` has those on where and how it runs."""
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tin"].list.type]
     operands = tuple(
         value_of(tf.TensorSpec(body.shape_of(value), dtype))
@@ -348,12 +299,10 @@ def value_of(spec: Spec, ruled: bool = False) -> Value:
 def _bytes_copied(
     spec: CallbackSpec, route: str, operands: Sequence[Value], results: Sequence[Value]
 ) -> int | None:
-    """Return the most bytes that one call copies, or None if a size is not known.
-
-    Custom calls copy all operands and results, except that native code copies none. NumPy functions
-    in partitioned functions copy all, too. Other functions see the tensors' memory, so only NumPy's
-    results are copied.
-    """
+    """Return the most bytes that one call copies, or None if a size is not known."""
+    # Custom calls copy all operands and results, except that native code copies none. NumPy
+    # functions in partitioned functions copy all, too. Other functions see the tensors' memory, so
+    # only NumPy's results are copied.
     if isinstance(spec, NativeSpec) and route == "custom_call":
         return 0
     eager = isinstance(spec, EagerSpec | token_registry.EagerFunc)

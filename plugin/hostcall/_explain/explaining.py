@@ -49,9 +49,7 @@ _NO_BATCH = (
     "step of fit, hostcall.explain(model, x) that of predict, with arrays or tf.TensorSpecs."
 )
 
-
-# A private method of Keras 3, which creates the variables of a step.
-_BUILD = "_symbolic_build"
+_BUILD = "_symbolic_build"  # a private method of Keras 3, which creates the variables of a step
 
 _CANNOT_BUILD = (
     "hostcall.explain: this version of Keras has no {name}, by which the variables of a step are "
@@ -112,15 +110,9 @@ def explain_library(
     title: str = "",
     device: str = "",
 ) -> Explanation:
-    """Explain a function in a FunctionDefLibrary.
-
-    Args:
-      library: holds the function and all that it reaches.
-      entry: the name of the function.
-      locate: finds the `file:line` of a node, by the names of its function and of the node.
-      title: the user's name for the function.
-      device: the full name of the device that it runs on, if that is no CPU.
-    """
+    """Explain the function `entry` of a library; `title` is the user's name for it."""
+    # `locate` finds the `file:line` of a node, by the names of its function and of the node.
+    # `device` is the full name of the device that it runs on, if that is no CPU.
     walk = Walk(library, locate, device)
     walk.function(entry)
     notes = []
@@ -194,10 +186,8 @@ def _locator(concrete: ConcreteFunction) -> Locate:
 
 
 def _step_of(model: Any, batch: tuple[Any, ...], **by_name: Any) -> tuple[Any, str]:
-    """Return the concrete function that a model runs for a batch, and its title for users.
-
-    The batch is x for the step of `predict`; x, y and perhaps sample weights for that of `fit`.
-    """
+    """Return the concrete function that a model runs for a batch, and its title for users."""
+    # The batch is x for the step of `predict`; x, y and perhaps sample weights for that of `fit`.
     batch += tuple(by_name.pop(name) for name in _NAMES[len(batch) :] if name in by_name)
     if by_name or not 1 <= len(batch) <= 3:
         raise TypeError(_NO_BATCH)

@@ -12,16 +12,7 @@ from html import escape
 from typing import Any
 
 from hostcall import _report
-from hostcall._explain import labels, pictures
-from hostcall._explain.facts import (
-    Cluster,
-    Function,
-    HostOp,
-    Risk,
-    ScriptOp,
-    Step,
-    short_device,
-)
+from hostcall._explain import facts, labels, pictures
 from hostcall._report import Table, folded
 from hostcall_runtime._errors import counted
 
@@ -47,26 +38,26 @@ class Explanation:
     """
 
     name: str
-    functions: tuple[Function, ...]
-    script_ops: tuple[ScriptOp, ...]
+    functions: tuple[facts.Function, ...]
+    script_ops: tuple[facts.ScriptOp, ...]
     notes: tuple[str, ...] = ()
-    risks: tuple[Risk, ...] = ()
+    risks: tuple[facts.Risk, ...] = ()
 
     @property
-    def clusters(self) -> tuple[Cluster, ...]:
+    def clusters(self) -> tuple[facts.Cluster, ...]:
         """The clusters of all functions."""
-        return tuple(s for f in self.functions for s in f.steps if isinstance(s, Cluster))
+        return tuple(s for f in self.functions for s in f.steps if isinstance(s, facts.Cluster))
 
     @property
-    def host_ops(self) -> tuple[HostOp, ...]:
+    def host_ops(self) -> tuple[facts.HostOp, ...]:
         """The host ops of all functions that are no script ops."""
-        return tuple(s for f in self.functions for s in f.steps if isinstance(s, HostOp))
+        return tuple(s for f in self.functions for s in f.steps if isinstance(s, facts.HostOp))
 
     @property
-    def boundaries(self) -> tuple[ScriptOp | HostOp, ...]:
+    def boundaries(self) -> tuple[facts.ScriptOp | facts.HostOp, ...]:
         """The ops between compiled clusters that have advice."""
         steps = (step for f in self.functions for step in f.steps)
-        return tuple(s for s in steps if isinstance(s, ScriptOp | HostOp) and s.advice)
+        return tuple(s for s in steps if isinstance(s, facts.ScriptOp | facts.HostOp) and s.advice)
 
     @property
     def headline(self) -> str:
@@ -74,7 +65,7 @@ class Explanation:
         mode = self.functions[0].mode if self.functions else "host"
         compiled = {f.name for f in self.functions if f.mode != "host"}
         steps = [s for f in self.functions if f.mode == "host" for s in f.steps]
-        calls = {c for s in steps if isinstance(s, HostOp) for c in s.calls} & compiled
+        calls = {c for s in steps if isinstance(s, facts.HostOp) for c in s.calls} & compiled
         on_host = sum(op.route == "partition" for op in self.script_ops)
         inside = sum(op.route == "custom_call" for op in self.script_ops)
         if mode == "compiled":
@@ -85,7 +76,7 @@ class Explanation:
             clusters = counted(len(self.clusters), "compiled cluster")
             more = f", {inside} more in clusters" if inside else ""
             device = self.functions[0].device
-            place = f" on {short_device(device)}" if device else ""
+            place = f" on {facts.short_device(device)}" if device else ""
             return f"{clusters}{place} and {counted(on_host, 'script op')} on the host{more}"
         if calls:
             return f"not compiled itself; it calls {counted(len(calls), 'compiled function')}"
@@ -144,7 +135,7 @@ def _script_op_table(explanation: Explanation) -> Table:
     rows = [
         (
             labels.place_of(op) + (f"\nafter {op.follows}" if op.follows else ""),
-            f"{labels.callback(op)}\n{labels.kind(op)}\n{labels.relative(op.location)}",
+            f"{labels.callback(op)}\n{labels.kind(op)}\n{_report.relative(op.location)}",
             f"{op.route}\n{op.reason}",
             labels.shapes(op),
             labels.size(op.bytes_copied),
@@ -154,7 +145,7 @@ def _script_op_table(explanation: Explanation) -> Table:
     return Table(columns, rows, "Script ops", {"show_lines": True})
 
 
-def _steps(function: Function) -> Table:
+def _steps(function: facts.Function) -> Table:
     where = f" ({function.path})" if function.path else ""
     return Table(
         {"step": folded(2), "runs": {"ratio": 1, "min_width": 8}, "what": folded(6)},
@@ -163,16 +154,16 @@ def _steps(function: Function) -> Table:
     )
 
 
-def _step(step: Step) -> tuple[str, str]:
-    if isinstance(step, Cluster):
+def _step(step: facts.Step) -> tuple[str, str]:
+    if isinstance(step, facts.Cluster):
         return "compiled", _cluster(step)
-    if isinstance(step, ScriptOp):
+    if isinstance(step, facts.ScriptOp):
         return "Python", f"{step.kind} of {labels.callback(step)}"
     runs = "called" if step.in_program else "host"
     return runs, f"{step.op}{_at(step.location)}: {step.reason}"
 
 
-def _transfer_table(function: Function) -> Table:
+def _transfer_table(function: facts.Function) -> Table:
     columns = {
         "value": folded(4),
         "to the": {"min_width": 6},
@@ -182,17 +173,17 @@ def _transfer_table(function: Function) -> Table:
     return Table(columns, *_transfers(function), {"expand": True})
 
 
-def _transfers(function: Function) -> tuple[list[tuple[str, ...]], str]:
+def _transfers(function: facts.Function) -> tuple[list[tuple[str, ...]], str]:
     """Return the rows and the title of the table of a function's transfers."""
     rows: list[tuple[str, ...]] = [
         (one.value, one.to, labels.type_of(one.what), labels.size(one.what.nbytes))
         for one in function.transfers
     ]
-    device, name = short_device(function.device), labels.short_name(function.name)
+    device, name = facts.short_device(function.device), labels.short_name(function.name)
     return rows, f"{name}: what one call copies between {device} and the host"
 
 
-def _cluster(step: Cluster) -> str:
+def _cluster(step: facts.Cluster) -> str:
     if step.compilations < 2 and not step.uncompiled_runs:
         return labels.summary(step.ops)
     plain = f"; {counted(step.uncompiled_runs, 'run')} by TensorFlow's kernels"
@@ -201,7 +192,7 @@ def _cluster(step: Cluster) -> str:
 
 
 def _at(location: str) -> str:
-    return f" at {labels.relative(location)}" if location else ""
+    return f" at {_report.relative(location)}" if location else ""
 
 
 _STYLE = """\
@@ -278,7 +269,7 @@ def _fragment(explanation: Explanation) -> str:
     return "\n".join([*parts, "</div>"])
 
 
-def _heading(function: Function) -> str:
+def _heading(function: facts.Function) -> str:
     where = f" in {function.path}" if function.path else ""
     mode = {
         "compiled": "one compiled program",
@@ -291,17 +282,17 @@ def _heading(function: Function) -> str:
     )
 
 
-def _advised(title: str, ops: Sequence[ScriptOp | HostOp | Risk]) -> str:
-    rows = [(labels.name_of(op), labels.relative(op.location), op.reason, op.advice) for op in ops]
+def _advised(title: str, ops: Sequence[facts.ScriptOp | facts.HostOp | facts.Risk]) -> str:
+    rows = [(labels.name_of(op), _report.relative(op.location), op.reason, op.advice) for op in ops]
     return _table(title, ("op", "at", "why", "what to write"), rows)
 
 
-def _script_ops(ops: Sequence[ScriptOp]) -> str:
+def _script_ops(ops: Sequence[facts.ScriptOp]) -> str:
     rows = [
         (
             labels.place_of(op),
             f"{labels.kind(op)} of {labels.callback(op)}",
-            labels.relative(op.location),
+            _report.relative(op.location),
             op.route,
             op.reason,
             labels.shapes(op),

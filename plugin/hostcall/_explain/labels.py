@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -126,12 +125,3 @@ def size(count: int | None) -> str:
         number /= 1024
         units.pop(0)
     return f"{number:.0f} {units[0]}" if units[0] == "B" else f"{number:.1f} {units[0]}"
-
-
-def relative(location: str) -> str:
-    """Return a location with its path relative to the working directory, if it is inside."""
-    file, _, line = location.rpartition(":")
-    if not file:
-        return location
-    path = os.path.relpath(file)
-    return f"{path if not path.startswith(os.pardir) else file}:{line}"

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import itertools
 import os
+import statistics
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
@@ -28,16 +29,12 @@ _Item = str | tuple[str, str, int]
 
 @dataclasses.dataclass
 class Layout:
-    """The positions of boxes and edges.
+    """The positions of boxes and edges."""
 
-    Attributes:
-      corners: the upper left corner of each box.
-      paths: for each edge the points that it goes through.
-      width, height: the size of the whole.
-    """
-
-    corners: dict[str, tuple[float, float]]
+    corners: dict[str, tuple[float, float]]  # the upper left corner of each box
+    # For each edge the points that it goes through.
     paths: dict[tuple[str, str], list[tuple[float, float]]]
+    # The size of the whole.
     width: float
     height: float
 
@@ -45,12 +42,8 @@ class Layout:
 def arrange(
     sizes: Mapping[str, tuple[float, float]], before: Mapping[str, Sequence[str]]
 ) -> Layout:
-    """Arrange boxes in rows, each box below the boxes that its edges come from.
-
-    Args:
-      sizes: width and height of each box, in an order in which they can run.
-      before: for each box the boxes that an edge comes from.
-    """
+    """Arrange boxes in rows, each box below the boxes `before` it, which its edges come from."""
+    # They come in an order in which they can run, with the width and height of each.
     row_of: dict[str, int] = {}
     for name in sizes:
         row_of[name] = 1 + max((row_of[source] for source in before[name]), default=-1)
@@ -106,14 +99,11 @@ def _sort(rows: list[list[_Item]], above: Mapping[_Item, Sequence[_Item]]) -> No
         for row in rows if down else reversed(rows):
             position.update({item: float(i) for i, item in enumerate(row)})
             center = {
-                item: _mean([position[n] for n in neighbours[item]], position[item]) for item in row
+                item: statistics.fmean([position[n] for n in neighbours[item]] or [position[item]])
+                for item in row
             }
             row.sort(key=center.__getitem__)
             position.update({item: float(i) for i, item in enumerate(row)})
-
-
-def _mean(numbers: Sequence[float], default: float) -> float:
-    return sum(numbers) / len(numbers) if numbers else default
 
 
 def _place(
@@ -145,7 +135,6 @@ _PADDING = 10.0
 _PICTURE_COLUMNS = 44
 _MOST_LINES = 6
 _MARGIN = 4.0
-
 _marker_numbers = itertools.count()
 
 

@@ -19,18 +19,8 @@ from hostcall._compiler.host_regions import Region, predicted_program
 from hostcall._compiler.partition import placement
 from hostcall._compiler.partition.partitioner import SUFFIX, PartitionedFunction, Partitioner
 from hostcall._explain import callback_facts as ops
+from hostcall._explain import facts
 from hostcall._explain.callback_facts import Bodies, Edges, called, sources, value_of
-from hostcall._explain.facts import (
-    Cluster,
-    Function,
-    HostOp,
-    Op,
-    Risk,
-    ScriptOp,
-    Step,
-    Transfer,
-    Value,
-)
 from hostcall._explain.labels import is_plumbing, joined
 from hostcall._functions import call_stats
 from hostcall._tf import function_defs as defs
@@ -73,16 +63,7 @@ class Place:
 
 
 class Walk:
-    """One walk through a library of functions.
-
-    Args:
-      library: a FunctionDefLibrary.
-      locate: finds the `file:line` of a node, by the names of its function and of the node.
-      device: the full name of the device that compiled functions run on, if that is no CPU.
-
-    Attributes:
-      functions, script_ops, risks: the facts found so far.
-    """
+    """One walk through a library of functions; `locate` finds the `file:line` of a node."""
 
     def __init__(self, library: FunctionDefLibrary, locate: ops.Locate, device: str = "") -> None:
         self._library = library
@@ -91,9 +72,9 @@ class Walk:
         self._seen: set[tuple[object, str]] = set()
         self._bodies = Bodies(library)
         self._compilations = call_stats.compilations()
-        self.functions: list[Function] = []
-        self.script_ops: list[ScriptOp] = []
-        self.risks: list[Risk] = []
+        self.functions: list[facts.Function] = []
+        self.script_ops: list[facts.ScriptOp] = []
+        self.risks: list[facts.Risk] = []
 
     def function(self, name: str) -> None:
         """Explain a function as it runs when eager code calls it."""
@@ -127,13 +108,13 @@ class Walk:
         for (function, name), reason in sorted(analysis.risks(self._library, entry).items()):
             node = self._bodies[function].node(name)
             file, line = ops.parse_location(self._locate(function, name))
-            self.risks.append(Risk(name, node.op, function, reason, _CHECK_SIZES, file, line))
+            self.risks.append(facts.Risk(name, node.op, function, reason, _CHECK_SIZES, file, line))
 
     def _one_program(self, place: Place, regions: Sequence[Region]) -> None:
         """Note a function that is one program, and the host ops that it calls."""
         name = place.function
-        members = tuple(Op(node.name, node.op) for node in self._bodies[name].nodes)
-        cluster = Cluster(name, name, name, place.path, members)
+        members = tuple(facts.Op(node.name, node.op) for node in self._bodies[name].nodes)
+        cluster = facts.Cluster(name, name, name, place.path, members)
         found = [
             self._host_op(self._bodies[region.function].node(node), Place(region.function), _CALLED)
             for region in regions
@@ -144,7 +125,7 @@ class Walk:
             for op in found
             if op.op not in op_kinds.SCRIPT_OPS and not is_plumbing(op)
         ]
-        self.functions.append(Function(name, place.path, "compiled", (cluster, *host_ops)))
+        self.functions.append(facts.Function(name, place.path, "compiled", (cluster, *host_ops)))
         self._compiled(place, name)
 
     def _compiled(self, place: Place, cluster: str) -> None:
@@ -159,7 +140,7 @@ class Walk:
             is_script_op = node.op in op_kinds.SCRIPT_OPS
             reason = _reason_of_call(node) if is_script_op else _MODULE
             self._script_op(node, place, "custom_call", reason, cluster=cluster)
-        elif self._bodies.matters(node):
+        elif self._bodies.mattering.of_node(node):
             for role, callee in called(node, self._bodies.functions):
                 self._compiled(place.inside(node, role, callee), cluster)
 
@@ -170,19 +151,20 @@ class Walk:
         position = self._room()
         bodies = self._bodies
         nodes = bodies[place.function].nodes
-        edges = sources(nodes, {node.name for node in nodes if bodies.matters(node)})
+        matters = bodies.mattering.of_node
+        edges = sources(nodes, {node.name for node in nodes if matters(node)})
         route, reason = ("partition", why) if why else ("plain", _NOT_COMPILED)
-        steps: list[Step] = []
+        steps: list[facts.Step] = []
         for node, at in self._in_order(place):
             if op_kinds.calls_python(node):
                 steps.append(self._script_op(node, at, route, reason, edges[node.name]))
-            elif bodies.matters(node):
+            elif matters(node):
                 compiled = defs.is_compiled(node)
                 what = _CALLS_COMPILED if compiled else _LEADS_ON
                 inside = [
                     at.inside(node, role, name)
                     for role, name in called(node, bodies.functions)
-                    if compiled or name in bodies.mattering
+                    if compiled or bodies.mattering.of_function(name)
                 ]
                 calls = [callee.function for callee in inside]
                 steps.append(self._host_op(node, at, what, edges[node.name], calls))
@@ -191,7 +173,7 @@ class Walk:
                         self._program(callee)
                     else:
                         self._on_host(callee, why)
-        self.functions[position] = Function(place.function, place.path, "host", tuple(steps))
+        self.functions[position] = facts.Function(place.function, place.path, "host", tuple(steps))
 
     def _partitioned(self, place: Place, partitioner: Partitioner) -> None:
         """Explain a partitioned function and the functions that it calls."""
@@ -203,7 +185,7 @@ class Walk:
         nodes = defs.program_order(partitioner.functions[plan.new_name])
         shown = [node for node in nodes if node.op != "Const"]
         edges = sources(nodes, {node.name for node in shown})
-        steps: list[Step] = []
+        steps: list[facts.Step] = []
         for node in shown:
             callee = node.attr["f"].func.name if node.op in defs.CALL_OPS else ""
             if callee in plan.clusters:
@@ -223,13 +205,13 @@ class Walk:
                 else:
                     self._on_host(inside, reason)
         sent = self._transfers(plan, steps, partitioner)
-        self.functions[position] = Function(
+        self.functions[position] = facts.Function(
             plan.name, place.path, "partitioned", tuple(steps), partitioner.device, sent
         )
 
     def _transfers(
-        self, plan: PartitionedFunction, called: Sequence[Step], partitioner: Partitioner
-    ) -> tuple[Transfer, ...]:
+        self, plan: PartitionedFunction, called: Sequence[facts.Step], partitioner: Partitioner
+    ) -> tuple[facts.Transfer, ...]:
         """Return the values that one call copies between device and host, each once."""
         if not partitioner.device:
             return ()
@@ -237,9 +219,9 @@ class Walk:
         old, new = functions[plan.name], partitioner.functions[plan.new_name]
         types = defs.Types(old, functions)
         # Script ops know more about their results than the graph does.
-        results = {op.node: op.results for op in called if isinstance(op, ScriptOp)}
+        results = {op.node: op.results for op in called if isinstance(op, facts.ScriptOp)}
 
-        def facts(value: str) -> Value:
+        def described(value: str) -> facts.Value:
             node, _, result = value.partition(":")
             if node in results:
                 return results[node][types.position(node, result)]
@@ -251,7 +233,7 @@ class Walk:
             if node.device and not placement.is_accelerator(node.device)
         }
         return tuple(
-            Transfer(value, to, facts(value))
+            facts.Transfer(value, to, described(value))
             for value, to in _crossing(old, on_host)
             if types.of(value) not in _NEVER_SENT
         )
@@ -264,17 +246,17 @@ class Walk:
         place: Place,
         places: dict[str, Place],
         edges: Edges,
-    ) -> Cluster:
+    ) -> facts.Cluster:
         for member in members:
             if member.op != "Const" and member.name in places:  # the partitioner adds other nodes
                 self._compiled_node(member, places[member.name], name)
         seen = [row for row in self._compilations if _stem(row.cluster) == _stem(name)]
-        return Cluster(
+        return facts.Cluster(
             node.name,
             name,
             place.function,
             place.path,
-            tuple(Op(member.name, member.op) for member in members),
+            tuple(facts.Op(member.name, member.op) for member in members),
             *edges,
             compilations=sum(row.compilations for row in seen),
             uncompiled_runs=sum(row.uncompiled_runs for row in seen),
@@ -291,14 +273,14 @@ class Walk:
         return [
             (place.inside(node, role, callee), name in partitioned)
             for (role, callee), (_, name) in zip(original, now, strict=True)
-            if name in partitioned or callee in bodies.mattering
+            if name in partitioned or bodies.mattering.of_function(callee)
         ]
 
     def _in_order(self, place: Place) -> Iterator[tuple[Any, Place]]:
         """Yield the nodes of a function in program order, each with its place."""
         last = place.follows
         for node in self._bodies[place.function].nodes:
-            if self._bodies.has_effect(node):
+            if self._bodies.effects.of_node(node):
                 yield node, dataclasses.replace(place, follows=last)
                 last = joined(place.path, node.name)
             else:
@@ -312,7 +294,7 @@ class Walk:
         reason: str,
         edges: Edges = _NO_EDGES,
         cluster: str | None = None,
-    ) -> ScriptOp:
+    ) -> facts.ScriptOp:
         """Note a script op, and return the facts on it."""
         body = self._bodies[place.function]
         found = ops.script_op(
@@ -339,10 +321,10 @@ class Walk:
         edges: Edges = _NO_EDGES,
         calls: Sequence[str] = (),
         advised: bool = False,
-    ) -> HostOp:
+    ) -> facts.HostOp:
         """Return the facts on a host op that is no script op."""
         file, line = ops.parse_location(self._locate(place.function, node.name))
-        return HostOp(
+        return facts.HostOp(
             node=node.name,
             op=self._bodies[place.function].node(node.name).op,
             function=place.function,
@@ -358,7 +340,7 @@ class Walk:
 
     def _room(self) -> int:
         """Reserve a place for a function before the functions that it calls."""
-        self.functions.append(Function("", "", "", ()))
+        self.functions.append(facts.Function("", "", "", ()))
         return len(self.functions) - 1
 
     def _is_new(self, mode: object, name: str) -> bool:

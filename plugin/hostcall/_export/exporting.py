@@ -15,19 +15,13 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall import _versions
-from hostcall._callbacks.callback_spec import (
-    CallbackSpec,
-    EagerSpec,
-    Origin,
-    Recording,
-    spec_of_callback_id,
-)
+from hostcall._callbacks import callback_spec
 from hostcall._compiler import ordering
 from hostcall._compiler.bounded import analysis
 from hostcall._functions import callback, source_location
 from hostcall._functions.user_function import Source
 from hostcall._saving.functions import qualified_name, reason
-from hostcall._tf import autograph, concrete_functions, tensor_structures
+from hostcall._tf import autograph, concrete_functions, features
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import ConcreteFunction
 from hostcall_mlir import PassError, Program
@@ -242,11 +236,9 @@ def _outputs(
     sizes: Sequence[tuple[int, int]],
     captured: _Captured,
 ) -> tuple[manifests.Output, ...]:
-    """Describe the program's outputs: results, new values of variables, and true sizes.
-
-    `updates` has the input numbers of the variables that get new values. Each output after these is
-    the size in `sizes` of another one, in a dimension.
-    """
+    """Describe the program's outputs: results, new values of variables, and true sizes."""
+    # `updates` has the input numbers of the variables that get new values. Each output after these
+    # is the size in `sizes` of another one, in a dimension.
     found, results = [], _results_of(traced)
     for number, spec in enumerate(types):
         bounded = tuple(dim for of, dim in sizes if of == number)
@@ -288,19 +280,16 @@ def _argument_structure(traced: ConcreteFunction, place: str) -> structures.Stru
 
 
 def _has_tensors(value: object) -> bool:
-    return any(isinstance(leaf, tensor_structures.TypeSpec) for leaf in tf.nest.flatten(value))
+    return any(isinstance(leaf, tf.TypeSpec) for leaf in tf.nest.flatten(value))
 
 
 def _structure_of(value: object, what: str) -> structures.Structure:
-    """Return the structure of a value, its tensors numbered as TensorFlow flattens them.
-
-    The value holds tensors or specs, and perhaps Python values, which become None.
-    """
+    """Return a value's structure, its tensors numbered as TensorFlow does, other values as None."""
     leaves = tf.nest.flatten(value)
     for leaf in leaves:
-        if isinstance(
-            leaf, tensor_structures.CompositeTensor | tensor_structures.TypeSpec
-        ) and not isinstance(leaf, tf.Tensor | tf.TensorSpec):
+        if isinstance(leaf, features.CompositeTensor | tf.TypeSpec) and not isinstance(
+            leaf, tf.Tensor | tf.TensorSpec
+        ):
             raise NotExportableError(
                 f"{what} is a {type(leaf).__name__}, which is no single tensor. Pass what it is "
                 "made of: of a tf.RaggedTensor its values and row_splits."
@@ -348,11 +337,11 @@ def _is_left_out(tensor: tf.Tensor) -> bool:
 
 def _source_of(callback_id: int) -> Source:
     """Return the callback of an id; raise a NotExportableError if it cannot be exported."""
-    spec, recording = spec_of_callback_id(callback_id)
+    spec, recording = callback_spec.spec_of_callback_id(callback_id)
     if spec is not None:
         return _of_spec(spec, recording)
     target = target_of(callback_id)
-    if target is None or isinstance(target.origin, Origin):
+    if target is None or isinstance(target.origin, callback_spec.Origin):
         raise NotExportableError("a callback that is gone")
     if target.origin is None:
         raise NotExportableError(
@@ -364,8 +353,8 @@ def _source_of(callback_id: int) -> Source:
     return source
 
 
-def _of_spec(spec: CallbackSpec, recording: Recording) -> Source:
-    if recording or (isinstance(spec, EagerSpec) and spec.order):
+def _of_spec(spec: callback_spec.CallbackSpec, recording: callback_spec.Recording) -> Source:
+    if recording or (isinstance(spec, callback_spec.EagerSpec) and spec.order):
         raise NotExportableError(
             f"{spec.description}: the program computes its gradient, which only the process knows "
             "how to that has made the call. Give it a gradient of its own: hostcall.callback(..., "
@@ -383,7 +372,7 @@ def _of_spec(spec: CallbackSpec, recording: Recording) -> Source:
         structures.structure_of(arguments, f"an argument of {spec.description}"),
         structures.structure_of(results, f"a result of {spec.description}"),
         tuple(spec.outputs.dtypes) if spec.takes_tensors else (),
-        isinstance(spec, EagerSpec) and spec.differentiable,
+        isinstance(spec, callback_spec.EagerSpec) and spec.differentiable,
     )
 
 
@@ -445,10 +434,7 @@ def _find_callbacks(numbers: Iterable[int], place: str) -> _Callbacks:
 def _with_calls(
     exported: _Callbacks, module: object, numbers: Sequence[int]
 ) -> tuple[manifests.Callback, ...]:
-    """Return the manifest's entries, each with its calls in the finished program.
-
-    `numbers` are the callback ids of the program's host calls, in their order.
-    """
+    """Return the manifest's entries with their calls; `numbers` has the id of each host call."""
     calls: dict[str, list[Any]] = {name: [] for name in exported.entries}
     for op, number in zip(custom_calls.host_calls(module), numbers, strict=True):
         call = manifests.call_of(op, exported.places[number])

@@ -14,7 +14,8 @@ import tensorflow as tf
 from hostcall import _versions
 from hostcall._callbacks.lookup import Module
 from hostcall._callbacks.structures import check_integers
-from hostcall._tf import autograph, eager_execution, op_kinds, tensor_structures
+from hostcall._tf import autograph, eager_execution, op_kinds
+from hostcall._tf import function_defs as defs
 from hostcall_mlir import Program
 from hostcall_mlir.exporting import files, function_lookup, manifests, portable, structures
 from hostcall_runtime import Target
@@ -89,7 +90,7 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
         outputs = self.manifest.outputs
         state = [variable.read_value() for variable in self._variables.values()]
         specs = [_tensor_spec(output.spec) for output in outputs]
-        wide = tensor_structures.wide
+        wide = defs.wide
         inputs = [tf.cast(tensor, wide(tensor.dtype)) for tensor in (*tensors, *state)]
         wanted = [tf.TensorSpec(spec.shape, wide(spec.dtype)) for spec in specs]
         with self._module.called():

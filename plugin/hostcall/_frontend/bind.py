@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from hostcall._callbacks import tape_residuals
 from hostcall._callbacks.structures import check_integers
-from hostcall._tf import concrete_functions, eager_execution, script_op_graphs, tensor_structures
+from hostcall._tf import concrete_functions, eager_execution, features, script_op_graphs
 from hostcall._tf.types import ConcreteFunction
 from hostcall_runtime import _library
 from hostcall_runtime._errors import counted
@@ -159,7 +159,7 @@ class Bound:
 
     def _flattened(self, args: tuple[Any, ...]) -> list[Any]:
         try:
-            flat: list[Any] = tensor_structures.flatten_up_to(self.input_specs, args)
+            flat: list[Any] = features.flatten_up_to(self.input_specs, args)
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"The arguments of {self!r} have another structure than its specs, which are "
@@ -212,8 +212,8 @@ def _as_spec(value: object) -> Any:
         return value
     if isinstance(value, np.ndarray | np.generic | tf.Tensor | tf.Variable):
         return tf.TensorSpec(value.shape, value.dtype)
-    if isinstance(value, tensor_structures.CompositeTensor):
-        return tensor_structures.type_spec_of(value)
+    if isinstance(value, features.CompositeTensor):
+        return features.type_spec_from_value(value)
     raise TypeError(
         f"hostcall.bind was given {value!r} as a spec. The arguments of a bound function are "
         "tensors: give a tf.TensorSpec for each, or a tensor or NumPy array like it. What stays "
@@ -243,7 +243,7 @@ def _check_specs(concrete: ConcreteFunction, specs: tuple[Any, ...], own: tuple[
     try:
         tf.nest.assert_same_structure(specs, own)
         pairs = zip(tf.nest.flatten(specs), tf.nest.flatten(own), strict=True)
-        fits = all(tensor_structures.is_within(given, wanted) for given, wanted in pairs)
+        fits = all(_is_within(given, wanted) for given, wanted in pairs)
     except (TypeError, ValueError):  # the structures differ
         fits = False
     if not fits:
@@ -254,12 +254,19 @@ def _check_specs(concrete: ConcreteFunction, specs: tuple[Any, ...], own: tuple[
         )
 
 
+def _is_within(spec: tf.TypeSpec, wanted: tf.TypeSpec) -> bool:
+    """Return whether another TypeSpec accepts all values of a TypeSpec; names do not count."""
+    if isinstance(spec, tf.TensorSpec) and isinstance(wanted, tf.TensorSpec):
+        return bool(spec.dtype == wanted.dtype and spec.shape.is_subtype_of(wanted.shape))
+    return bool(spec.is_subtype_of(wanted))
+
+
 def _names(bound: Bound) -> list[str]:
     """Return the name of each leaf of the arguments in messages: `x`, or `batch['a']`."""
     parameters = concrete_functions.parameter_names(bound.concrete_function)
     return [
         parameters[first] + "".join(f"[{key!r}]" for key in rest)
-        for first, *rest in tensor_structures.paths_of(bound.input_specs)
+        for (first, *rest), _ in features.flatten_with_tuple_paths(bound.input_specs)
     ]
 
 

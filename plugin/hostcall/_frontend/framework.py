@@ -20,8 +20,8 @@ from hostcall._tf import (
     autograph,
     concrete_functions,
     eager_execution,
+    features,
     function_defs,
-    tensor_structures,
 )
 from hostcall_runtime import _library, _registry
 
@@ -56,13 +56,10 @@ def call(user: UserFunction, args: tuple[Any, ...]) -> Any:
 
 def _emit(user: UserFunction, inputs: structures.Inputs, outputs: structures.Outputs) -> Any:
     function = callback.parts(user.function)[0]
-    name = _op_name(str(user.given_name or getattr(function, "__name__", "")))
-    return script_ops.call(user, inputs, outputs, name)
-
-
-def _op_name(name: str) -> str | None:
-    """Return `name` as a valid name of a TensorFlow op, or None if nothing is left of it."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "_", name).strip("_.-") or None
+    name = str(user.given_name or getattr(function, "__name__", ""))
+    # A valid name of a TensorFlow op, or None if nothing is left of it.
+    valid = re.sub(r"[^A-Za-z0-9_.-]", "_", name).strip("_.-") or None
+    return script_ops.call(user, inputs, outputs, valid)
 
 
 def _as_tensor(value: object) -> Any:
@@ -146,14 +143,11 @@ def _specs(arrays: Sequence[np.ndarray]) -> list[tf.TensorSpec]:
 
 
 def _holds(value: object) -> bool:
-    return isinstance(value, tf.Tensor | tf.Variable | tensor_structures.CompositeTensor)
+    return isinstance(value, tf.Tensor | tf.Variable | features.CompositeTensor)
 
 
 def enter() -> None:
-    """Connect TensorFlow: callbacks and native code take tensors, messages name the user's lines.
-
-    With TensorFlow's persistent cache of compiled programs, callback ids are then reproducible.
-    """
+    """Connect TensorFlow: callbacks and native code take tensors, messages name users' lines."""
     frameworks.enter(
         frameworks.TensorFlow(
             call=call,
@@ -175,6 +169,5 @@ def enter() -> None:
 
 
 def _compilations(reset: bool) -> list[tuple[str, int, int]]:
-    counts: list[tuple[str, int, int]]
     counts = _library.load("hostcall._tensorflow").compilations(reset)
     return [(function_defs.without_digests(name), done, plain) for name, done, plain in counts]

@@ -28,11 +28,9 @@ def call(
     inputs: Inputs,
     outputs: Outputs,
 ) -> Any:
-    """Return the results of `emit(inputs, outputs)`, with `grad` as their gradient.
-
-    `emit` returns the results of an op, packed. `grad(inputs, results, upstream)` takes structures,
-    and returns a gradient for each argument.
-    """
+    """Return the results of `emit(inputs, outputs)`, with `grad` as their gradient."""
+    # `emit` returns the results of an op, packed. `grad(inputs, results, upstream)` takes
+    # structures, and returns a gradient for each argument.
     # If the call is in a branch, `grad` must get tensors of the branch.
     tensors = inputs.flat if tf.executing_eagerly() else [tf.identity(t) for t in inputs.flat]
     results: list[Any] = []
@@ -80,13 +78,7 @@ def check_gradients(
 
 
 class DerivedSpec(EagerSpec):
-    """The gradient of a function.
-
-    Attributes:
-      parent: the spec of the function.
-      targets: the outputs that have an upstream gradient.
-      sources: the inputs that have a gradient.
-    """
+    """The gradient of a function."""
 
     def __init__(
         self,
@@ -100,9 +92,9 @@ class DerivedSpec(EagerSpec):
         shape_only: Sequence[int] = (),
         executor: Any = None,
     ) -> None:
-        self.parent = parent
-        self.targets = list(targets)
-        self.sources = list(sources)
+        self.parent = parent  # the spec of the function
+        self.targets = list(targets)  # the outputs that have an upstream gradient
+        self.sources = list(sources)  # the inputs that have a gradient
         outputs = Outputs([spec.dtype for spec in specs])
         given = Inputs(list(inputs), False)
         user = UserFunction(
@@ -112,7 +104,8 @@ class DerivedSpec(EagerSpec):
             parent.user.called_as,
             takes_tensors=True,
         )
-        super().__init__(user, given, outputs, shape_function, shape_only, True, route=parent.route)
+        how: dict[str, Any] = {"differentiable": True, "route": parent.route}
+        super().__init__(user, given, outputs, shape_function, shape_only, **how)
         self.static_specs = list(specs)
 
     @property
@@ -121,13 +114,11 @@ class DerivedSpec(EagerSpec):
 
 
 class GradientSpec(DerivedSpec):
-    """The derivative of a call, by the tapes that recorded it.
+    """The derivative of a call, by the tapes that recorded it."""
 
-    The inputs of its op: the handle of the tape residual, the upstream gradients, then the inputs
-    of the differentiated call. These inputs are there for their shapes, which are those of the
-    results, and for the next derivative. Their values are in the residual. The `order` is 1 for the
-    first derivative, 2 for the derivative of that, and so on.
-    """
+    # The inputs of its op: the handle of the tape residual, the upstream gradients, then the inputs
+    # of the differentiated call. These inputs are there for their shapes, which are those of the
+    # results, and for the next derivative. Their values are in the residual.
 
     def __init__(
         self,
@@ -150,7 +141,7 @@ class GradientSpec(DerivedSpec):
         )
         self.like = range(first, first + len(sources))
         self.root = parent.root
-        self.order = parent.order + 1
+        self.order = parent.order + 1  # 1 for the first derivative
         # Tapes around a whole function may ask for higher orders after its calls were recorded.
         orders = max(self.order, 3) if eager_execution.more_orders_may_follow() else self.order
         self.root.orders_wanted = max(self.root.orders_wanted, orders)
@@ -245,11 +236,8 @@ class RecomputingSpec(DerivedSpec):
 
 
 def gradient(op: Operation, *dy: Any) -> Any:
-    """Compute the gradient of an EagerPyFunc op, in the place of TensorFlow's gradient function.
-
-    `dy` has the gradients of all outputs, the hidden one included. Inputs without a gradient get
-    None.
-    """
+    """Compute the gradient of an EagerPyFunc op, in the place of TensorFlow's gradient function."""
+    # `dy` has gradients of all outputs, also the hidden one. Inputs without a gradient get None.
     spec = _spec_of(op)
     if (given := patches.gradient_given_to(op)) is not None:
         hides = isinstance(spec, EagerSpec) and spec.differentiable
@@ -307,10 +295,7 @@ def recomputing(
     derive: Callable[..., list[Any]] = gradients_of,
     persistent: bool = False,
 ) -> Callable[..., list[Any]]:
-    """Return the function of a `RecomputingSpec`.
-
-    `derive` is called with the tape, which is `persistent` if it asks the tape several times.
-    """
+    """Return the function of a `RecomputingSpec`; `derive` gets the tape, perhaps `persistent`."""
 
     # Not a method: a spec that refers to itself would live until the next garbage collection.
     def compute(*args: Any) -> list[Any]:

@@ -37,7 +37,6 @@ from hostcall._tf import (
     op_kinds,
     patches,
     script_op_graphs,
-    tensor_structures,
     token_registry,
 )
 from hostcall._tf.types import FuncGraph, Operation
@@ -87,10 +86,7 @@ def internal_py_func(
     is_grad_func: bool = False,
     name: str | None = None,
 ) -> Any:
-    """Replace TensorFlow's `_internal_py_func`, which all three public functions call.
-
-    `inp` may be a lone tensor or dict. TensorFlow's own gradient alone sets `is_grad_func`.
-    """
+    """Replace TensorFlow's `_internal_py_func`, which all three public functions call."""
     if is_grad_func:
         return stock["_internal_py_func"](
             func, inp, Tout, stateful, use_eager_py_func, is_grad_func, name
@@ -115,10 +111,7 @@ def internal_py_func(
 def call(
     user: UserFunction, inputs: structures.Inputs, outputs: structures.Outputs, name: str | None
 ) -> Any:
-    """Create the op (or, executing eagerly, run it) and return its results, packed.
-
-    `user` has no description yet.
-    """
+    """Create the op, or run it eagerly, and return its results, packed."""
     options = user.options
     if options.retries or options.concurrent:
         who = f"the stateful op of {source_location.of_function(user.function)}"
@@ -153,8 +146,8 @@ def _spec_for(
     )
     # A pure function keeps no residual, and only that keeps an eager call's function alive.
     pure = options.pure and not tf.executing_eagerly()
-    hidden = differentiable and not pure
-    return EagerSpec(user, inputs, outputs, shape_function, (), hidden, pure, route=route)
+    kept = {"differentiable": differentiable and not pure, "pure": pure}
+    return EagerSpec(user, inputs, outputs, shape_function, route=route, **kept)
 
 
 def emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
@@ -216,11 +209,9 @@ def _emit_numpy(spec: NumpySpec, stateful: bool, name: str | None) -> Any:
 
 @contextlib.contextmanager
 def _registered(spec: CallbackSpec) -> Iterator[tuple[list[Any], str]]:
-    """Register a spec for a new op, and yield the op's inputs and its token.
-
-    The graphs of the op own the spec from here on. An eager call needs the spec only while it runs.
-    Later calls use its token again, because TensorFlow keeps a kernel for each token.
-    """
+    """Register a spec for a new op, and yield the op's inputs and its token."""
+    # The graphs of the op own the spec from here on. An eager call needs the spec only while it
+    # runs. Later calls use its token again, because TensorFlow keeps a kernel for each token.
     flat = spec.inputs.flat
     spec.inputs.flat = []
     if tf.executing_eagerly() and not eager_execution.is_async():
@@ -268,11 +259,9 @@ def py_func_common(
     stateful: bool = True,
     name: str | None = None,
 ) -> Any:
-    """Replace TensorFlow's `py_func_common`, which calls `func` directly in eager mode.
-
-    Calls with structures in `inp` or `Tout`, and functions that need hostcall's op (for example
-    with a timeout or memoized results), use the op in eager mode too. TensorFlow runs all others.
-    """
+    """Replace TensorFlow's `py_func_common`, which calls `func` directly in eager mode."""
+    # Calls with structures in `inp` or `Tout`, and functions that need hostcall's op (for example
+    # with a timeout or memoized results), use the op in eager mode too. TensorFlow runs all others.
     if isinstance(inp, Iterator):
         inp = list(inp)  # it is read here, and again by the function that is called
     if not tf.executing_eagerly() or not callable(func):
@@ -311,7 +300,7 @@ def _holds_tensors(value: object) -> bool:
         isinstance(value, list | tuple)
         and any(isinstance(leaf, tf.Tensor | tf.Variable) for leaf in tf.nest.flatten(value))
         and not isinstance(
-            structures.pack_list(tensor_structures.convert_variables_to_tensors(value)), tf.Tensor
+            structures.pack_list(features.convert_variables_to_tensors(value)), tf.Tensor
         )
     )
 
@@ -332,11 +321,9 @@ def finish(func_graph: FuncGraph) -> None:
 
 
 def _order_jitted_calls(func_graph: FuncGraph) -> None:
-    """Order calls of compiled functions with the script ops around them.
-
-    TensorFlow orders stateful ops by control edges, but leaves out calls of functions with
-    `jit_compile=True`. It also does not run those calls if their results are unused.
-    """
+    """Order calls of compiled functions with the script ops around them."""
+    # TensorFlow orders stateful ops by control edges, but leaves out calls of functions with
+    # `jit_compile=True`. It also does not run those calls if their results are unused.
     ops = func_graph.get_operations()
     jitted = [
         op for op in ops if script_op_graphs.is_jitted_call(op) and script_op_graphs.has_effect(op)

@@ -21,13 +21,7 @@ from hostcall._frontend.gradients import (
     recomputing,
 )
 from hostcall._functions.options import BROADCAST_ALL, MAP, OF_BATCHES
-from hostcall._tf import (
-    autograph,
-    eager_execution,
-    op_kinds,
-    parallel_for,
-    script_op_graphs,
-)
+from hostcall._tf import autograph, eager_execution, op_kinds, parallel_for, script_op_graphs
 from hostcall._tf.parallel_for import Converted, MappedOp
 from hostcall._tf.types import Operation
 
@@ -273,11 +267,9 @@ def _emitted(spec: EagerSpec) -> list[Converted]:
 
 
 def _gradient_of_batch(spec: CallbackSpec, shared: Sequence[bool]) -> Callable[..., list[Any]]:
-    """Map `spec.user.grad` over a batch, which is the first axis of each argument.
-
-    `shared` tells of each input of the op whether that axis has size 1, because the argument is the
-    same for all elements.
-    """
+    """Map `spec.user.grad` over a batch, which is the first axis of each argument."""
+    # `shared` tells of each input of the op whether that axis has size 1, because the argument is
+    # the same for all elements.
     grad, inputs, outputs = spec.user.grad, spec.inputs, spec.outputs
     assert grad is not None
 
@@ -312,15 +304,10 @@ _SEVERAL = (
 
 
 class GradientOfBatch(GradientSpec):
-    """The derivatives of a call for a batch of upstream gradients.
+    """The derivatives of a call for a batch of upstream gradients."""
 
-    The forward call covered all elements, with one handle, or there was a call with a handle for
-    each element. The handles lead to the tape residuals.
-
-    Attributes:
-      axes: for each source, the number of batches that are first axes of its tensor.
-      handle_axes: the number of batches that are axes of the handle; they are the outermost ones.
-    """
+    # The forward call covered all elements, with one handle, or there was a call with a handle for
+    # each element. The handles lead to the tape residuals.
 
     def __init__(
         self,
@@ -334,7 +321,9 @@ class GradientOfBatch(GradientSpec):
         specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in inputs]
         super().__init__(of.parent, inputs, of.targets, of.sources, specs[first:])
         self.levels = tuple(levels)
+        # For each source, the number of batches that are first axes of its tensor.
         self.axes = list(axes)
+        # The number of batches that are axes of the handle; they are the outermost ones.
         self.handle_axes = handle_axes
         self.gradient_wanted = of.gradient_wanted
         self.like = None
@@ -378,12 +367,7 @@ class GradientOfBatch(GradientSpec):
 
 
 class RecomputingOfBatch(RecomputingSpec):
-    """The gradient of a pure function for a batch of upstream gradients.
-
-    Attributes:
-      looped: the indices of the batches that are no axes of the arguments. The function runs once
-        for all of their elements.
-    """
+    """The gradient of a pure function for a batch of upstream gradients."""
 
     def __init__(
         self,
@@ -404,6 +388,7 @@ class RecomputingOfBatch(RecomputingSpec):
             )
 
         self._call = recomputing(of.parent, of.targets, sources, derive, persistent=True)
+        # The function runs once for all elements of the batches `looped`, which are no axes.
         self.levels, self.looped, self.like = tuple(levels), tuple(looped), None
         self.gradient_wanted = of.gradient_wanted
         self.shape_function = lambda given: _led(
@@ -419,16 +404,10 @@ def over_axes(
     depth: int,
     shapes: Sequence[tf.TensorShape],
 ) -> list[Any]:
-    """Compute the gradients for all elements of the batches.
-
-    Args:
-      gradients: returns the gradients for an index into all batches, 0 in those that are not
-        `looped`, and for the upstream gradients there.
-      upstream: the upstream gradients, whose first axes are the `depth` batches.
-      looped: the batches for whose elements `gradients` is called one by one.
-      depth: the number of batches.
-      shapes: the shapes of the gradients for one element.
-    """
+    """Compute the gradients for all elements of the batches."""
+    # `gradients` takes an index into all batches, 0 in those that are not `looped`, and the
+    # upstream gradients there. The first axes of `upstream` are the `depth` batches. The shapes are
+    # those of the gradients for one element.
     if not looped:
         return gradients([0] * depth, upstream)
     lead = upstream[0].shape[:depth].as_list()

@@ -12,7 +12,6 @@ from hostcall_runtime import _executors as executors
 from hostcall_runtime import _fire_and_forget, _library, _locks
 
 _runtime = _library.load("hostcall_runtime._runtime")
-
 _NANOSECOND = 1e-9
 
 
@@ -239,7 +238,8 @@ def stats(*, reset: bool = False) -> Stats:
             _between.clear()
     for row in between:
         _add(found, row)
-    rows = sorted(found.values(), key=_total_seconds, reverse=True)
+    seconds = operator.attrgetter("waiting_seconds", "function_seconds", "copying_seconds")
+    rows = sorted(found.values(), key=lambda row: sum(seconds(row)), reverse=True)
     return Stats(rows, compilations(reset=reset), _unawaited_stats(reset), _executors(reset=reset))
 
 
@@ -271,17 +271,10 @@ def _add(rows: dict[str, CallbackStats], row: CallbackStats) -> None:
     rows[row.callback] = rows[row.callback] + row if row.callback in rows else row
 
 
-def _total_seconds(row: CallbackStats) -> float:
-    return row.waiting_seconds + row.function_seconds + row.copying_seconds
-
-
 def counted(
     callback: str, call: Callable[..., Any], function: Callable[..., Any], arguments: Sequence[Any]
 ) -> Any:
-    """Make a call between compiled clusters, count it, and return its results.
-
-    `call` takes `function` and the arguments, and copies and checks arguments and results.
-    """
+    """Make a call between compiled clusters by `call`, count it, and return its results."""
     inside = 0.0
     errors = 1
 
@@ -293,22 +286,18 @@ def counted(
         finally:
             inside += time.perf_counter() - began
 
-    size = _bytes_of(arguments)
+    size = sum(map(_size, arguments))
     began = time.perf_counter()
     try:
         results = call(timed, arguments)
         errors = 0
-        size += _bytes_of(results)
+        size += sum(map(_size, results))
         return results
     finally:
         copying = time.perf_counter() - began - inside
         row = CallbackStats(callback, 1, errors, 0.0, inside, copying, size)
         with _lock:
             _add(_between, row)
-
-
-def _bytes_of(values: Sequence[Any]) -> int:
-    return sum(_size(value) for value in values)
 
 
 def _size(value: Any) -> int:

@@ -34,27 +34,21 @@ from hostcall_runtime._mapped_calls import MappedFunction
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-
-# The positional parameters of a gradient function: inputs, results, upstream.
-_OF_GRADIENTS = 3
+_OF_GRADIENTS = 3  # the positional parameters of a gradient function: inputs, results, upstream
 
 
 @dataclasses.dataclass(frozen=True)
 class Arguments:
-    """The arguments of one call.
+    """The arguments of one call."""
 
-    Attributes:
-      inputs: the inputs of the op: positional arguments first, then tensors passed by keyword.
-      names: the keywords by which the function gets the last inputs.
-      moved: the names of the inputs before these that the user passed by keyword.
-      fixed: the keyword arguments that hold no tensor.
-      defaults: the function's defaults for parameters that are not passed.
-    """
-
+    # The inputs of the op: positional arguments first, then tensors passed by keyword.
     inputs: tuple[Any, ...]
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # the keywords by which the function gets the last inputs
+    # The keyword arguments that hold no tensor.
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # The function's defaults for parameters that are not passed.
     defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # The names of the inputs before these that the user passed by keyword.
     moved: tuple[str, ...] = ()
 
     def of_function(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,11 +85,7 @@ def sort(
     args: tuple[Any, ...],
     by_name: Mapping[str, Any],
 ) -> Arguments:
-    """Sort the arguments of a call into op inputs and fixed arguments.
-
-    Raises:
-      TypeError: when the function does not take them.
-    """
+    """Sort the arguments of a call into op inputs and fixed ones, or raise a TypeError."""
     if signature is None:
         return _sorted(args, by_name, {})
     parameters = signature.parameters
@@ -125,11 +115,7 @@ def sort(
 def without_defaults(
     args: tuple[Any, ...], by_name: dict[str, Any], signature: inspect.Signature | None
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Remove defaults from the arguments of a call, as `tf.function` passes them explicitly.
-
-    A trailing positional None is no tensor, and NumPy's functions refuse some combinations of
-    defaults.
-    """
+    """Remove defaults that `tf.function` passes: NumPy's functions refuse some combinations."""
     if signature is None or not (by_name or (args and args[-1] is None)):
         return args, by_name
     parameters = signature.parameters
@@ -144,10 +130,7 @@ def without_defaults(
 
 
 def signature_of(function: Callable[..., Any], without_out: bool) -> inspect.Signature | None:
-    """Return a function's signature, or None where Python does not know it.
-
-    With `without_out` it lacks the parameter `out`, which hostcall passes.
-    """
+    """Return a function's signature, perhaps without `out`; None where Python does not know it."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # some functions of C modules have no signature
@@ -427,11 +410,7 @@ def callback(
 
 
 def mapped(
-    fn: Callable[..., Any],
-    *,
-    executor: object = None,
-    in_axes: Any = 0,
-    chunks: int | None = None,
+    fn: Callable[..., Any], *, executor: object = None, in_axes: Any = 0, chunks: int | None = None
 ) -> Any:
     """Divide the calls of a function among the workers of an executor.
 

@@ -10,13 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, Unpack, overload
 
 from hostcall._functions.native_code import Native, check_declared
-from hostcall._functions.options import (
-    DeclareOptions,
-    Options,
-    check_function,
-    options_of,
-    takes,
-)
+from hostcall._functions.options import DeclareOptions, Options, check_function, options_of, takes
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -28,11 +22,7 @@ _Key = tuple[int, ...]
 
 
 class _Declarations:
-    """The declarations of one function, or of one object's methods.
-
-    They do not follow an object's attributes when these are pickled, or copied to another object,
-    as by `functools.wraps`.
-    """
+    """Declarations of a function or an object's methods, which copies and pickles do not follow."""
 
     def __init__(self, owner: object) -> None:
         self.owner = weakref.ref(owner)
@@ -158,10 +148,7 @@ def declaration_of(function: object) -> Options | None:
 
 
 def of_method(method: types.MethodType, options: Options) -> Options:
-    """Return `declaration` for one object's method, with kept results for that object alone.
-
-    If the object can have attributes, its calls share these results, and they live as long as it.
-    """
+    """Return `declaration` for one object's method, with kept results that live as long as it."""
     if options.table is None:
         return options
     found = declaration_of(method)

@@ -20,18 +20,15 @@ if TYPE_CHECKING:  # it imports specs, which import this module
 
 @dataclasses.dataclass(frozen=True)
 class Framework:
-    """A framework whose programs call callbacks.
+    """A framework whose programs call callbacks."""
 
-    Attributes:
-      call: calls a callback with the framework's values, and returns its results.
-      check_handler: returns the address of the handler of XLA's FFI in a capsule. It raises a
-        TypeError for another capsule, and a ValueError if the framework's XLA cannot call it.
-      run_handler: runs a program that calls a `Native` with a handler, for input arrays and the
-        arrays of the results. It raises a RuntimeError, or the framework's error for it.
-    """
-
+    # Calls a callback with the framework's values, and returns its results.
     call: Callable[[UserFunction, tuple[Any, ...]], Any]
+    # Returns the address of the handler of XLA's FFI in a capsule. It raises a TypeError for
+    # another capsule, and a ValueError if the framework's XLA cannot call it.
     check_handler: Callable[[object], int]
+    # Runs a program that calls a `Native` with a handler, for input arrays and the arrays of the
+    # results. It raises a RuntimeError, or the framework's error for it.
     run_handler: Callable[[Any, Sequence[Any], Sequence[Any]], None]
 
 
@@ -44,20 +41,14 @@ class Jax(Framework):
 
 @dataclasses.dataclass(frozen=True)
 class TensorFlow(Framework):
-    """TensorFlow's side of hostcall.
+    """TensorFlow's side of hostcall."""
 
-    Attributes:
-      holds: tells whether a value is a tensor, a variable or a composite tensor.
-      is_symbolic: tells whether a value is a tensor of a graph.
-      is_building: tells whether a graph is being built on this thread.
-      as_tensors: converts the arrays of a structure to tensors.
-      shape, dtype, spec: `tf.TensorShape`, `tf.as_dtype` and `tf.TensorSpec`.
-    """
-
+    # Tells whether a value is a tensor, a variable or a composite tensor.
     holds: Callable[[object], bool]
-    is_symbolic: Callable[[object], bool]
-    is_building: Callable[[], bool]
-    as_tensors: Callable[[object], Any]
+    is_symbolic: Callable[[object], bool]  # tells whether a value is a tensor of a graph
+    is_building: Callable[[], bool]  # tells whether a graph is being built on this thread
+    as_tensors: Callable[[object], Any]  # converts the arrays of a structure to tensors
+    # `tf.TensorShape`, `tf.as_dtype` and `tf.TensorSpec`.
     shape: Callable[[object], Any]
     dtype: Callable[[object], Any]
     spec: Callable[[object, object], Any]
@@ -85,12 +76,7 @@ def _jax() -> Any:
 
 
 def call(user: UserFunction, args: tuple[Any, ...], given: Iterable[Any]) -> Any:
-    """Call a callback from the framework of the arguments as `given` by the user.
-
-    Raises:
-      TypeError: when some are TensorFlow's, and others values of a JAX program.
-      ImportError: when no framework is installed, or hostcall does not work with it.
-    """
+    """Call a callback from the framework of its arguments, which must not be mixed."""
     return _loaded(_JAX if is_for_jax(given) else _TENSORFLOW).call(user, args)
 
 
@@ -100,11 +86,7 @@ def of_handlers() -> Framework:
 
 
 def is_for_jax(args: Iterable[Any]) -> bool:
-    """Return whether a callback with these arguments is called from JAX.
-
-    Raises:
-      TypeError: when some are TensorFlow's, and others values of a JAX program.
-    """
+    """Return whether a callback is called from JAX; raise a TypeError for mixed arguments."""
     jax = _jax()
     if jax is None:
         return False
@@ -121,11 +103,7 @@ def is_for_jax(args: Iterable[Any]) -> bool:
 
 
 def is_pytree(value: object) -> bool:
-    """Return whether JAX takes a value as a structure.
-
-    Attributes do not tell: sparse arrays have a shape and a dtype, and layers of models are
-    callable.
-    """
+    """Return whether JAX takes a value as a structure; layers and sparse arrays are none."""
     jax = _jax()
     if jax is None:
         return False

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-# The number of results that memo=True keeps.
-_USUAL_SIZE = 128
+_USUAL_SIZE = 128  # the number of results that memo=True keeps
 
 # Longer inputs are kept as a digest of this size, since a table of images would use much memory.
 _DIGEST_BYTES = 32
@@ -34,10 +33,7 @@ class _Question:
 
 
 class Table:
-    """A thread-safe table of the results for the most recently used inputs.
-
-    No lock is held while a function runs, so two threads with the same new inputs may both call it.
-    """
+    """A table of the results for the latest inputs; no lock is held while a function runs."""
 
     def __init__(self, size: int) -> None:
         self._answers = functools.lru_cache(size)(_Question.answer)
@@ -58,11 +54,9 @@ class Table:
         return part
 
     def remembering(self, function: Callable[..., Any], form: Hashable) -> Callable[..., Any]:
-        """Wrap `function` so that it is called for new inputs only.
-
-        It takes arrays, scalars and strings. `form` has the structures that these stand for, which
-        distinguish calls with equal arrays. Its results, which the table keeps, are read-only.
-        """
+        """Wrap `function` so that it is called for new inputs only."""
+        # It takes arrays, scalars and strings. `form` has the structures that these stand for,
+        # which distinguish calls with equal arrays. Its results are read-only.
 
         def call(*arrays: Any) -> Any:
             content = (self._key, form, *map(_content, arrays))

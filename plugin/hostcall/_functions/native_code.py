@@ -19,27 +19,20 @@ from hostcall_runtime import _interception, _library, _registry, _trees
 from hostcall_runtime._errors import counted
 
 _runtime = _library.load("hostcall_runtime._runtime")
-
-# The target of the custom call by which programs call native code.
-TARGET = "hostcall_native"
+TARGET = "hostcall_native"  # the target of the custom call by which programs call native code
 
 
 class NativeEntry:
-    """An entry of the runtime's table, which lives as long as this object.
-
-    Attributes:
-      origin: the object that made it and can describe the code, or None.
-      site: the description of the call for recordings and replays.
-      callback_id: the id by which programs find the code.
-    """
+    """An entry of the runtime's table, which lives as long as this object."""
 
     def __init__(
         self, native: Native, label: str, site: _interception.Site, origin: Any = None
     ) -> None:
-        self.origin = origin
-        self.site = site
+        self.origin = origin  # the object that made it and can describe the code, or None
+        self.site = site  # the description of the call for recordings and replays
         self._owner = native.owner
         wanted = _registry.wanted_id(site.name, site.description, site.node)
+        # The id by which programs find the code.
         self.callback_id = native.code.register(label, wanted)
         _interception.know(self)
 
@@ -82,21 +75,15 @@ class Pointer:
 
 @dataclasses.dataclass(frozen=True)
 class CFunction:
-    """A C function and its signature.
+    """A C function and its signature."""
 
-    Attributes:
-      name: the function's name, for messages.
-      address: the address of its code.
-      pointers: its first arguments: pointers to the inputs, then to the results.
-      sizes: the number of 64-bit integers that follow: none, or one per dimension of each input.
-      returns_status: True if it returns an int32, False if it returns nothing.
-    """
-
-    name: str
-    address: int
+    name: str  # the function's name, for messages
+    address: int  # the address of its code
+    # Its first arguments: pointers to the inputs, then to the results.
     pointers: tuple[Pointer, ...]
+    # The number of 64-bit integers that follow: none, or one per dimension of each input.
     sizes: int
-    returns_status: bool
+    returns_status: bool  # True if it returns an int32, False if it returns nothing
 
     def complaint(self, inputs: Sequence[ArraySpec], results: Sequence[ArraySpec]) -> str:
         """Return the reason why it cannot be called for these static shapes, or ""."""
@@ -157,11 +144,7 @@ _INTEGERS = {"int64", "uint64"}
 
 
 def read_signature(function: object, name: str | None) -> CFunction | None:
-    """Read the signature of a ctypes function or a `numba.cfunc`; return None for others.
-
-    Raises:
-      TypeError: when its types are unknown, or native functions cannot have them.
-    """
+    """Read a ctypes function or a `numba.cfunc`, None for others; a TypeError for other types."""
     if isinstance(function, CFuncPtr):
         read = _read_ctypes
     elif hasattr(function, "address") and hasattr(function, "_sig"):
@@ -307,24 +290,16 @@ _TEXT = 0
 
 
 class FfiHandler:
-    """A handler of XLA's typed FFI, for the stage of execution.
-
-    Attributes:
-      name: its name in messages.
-      capsule: the capsule that holds it.
-      address: the address of its code.
-      values: its FFI attributes: NumPy scalars and strings.
-      programs: a framework's programs that call it.
-    """
+    """A handler of XLA's typed FFI, for the stage of execution."""
 
     def __init__(
         self, name: str, capsule: object, address: int, values: Mapping[str, np.generic | str]
     ) -> None:
-        self.name = name
-        self.capsule = capsule
-        self.address = address
-        self.values = values
-        self.programs: dict[Any, Any] = {}
+        self.name = name  # its name in messages
+        self.capsule = capsule  # the capsule that holds it
+        self.address = address  # the address of its code
+        self.values = values  # its FFI attributes: NumPy scalars and strings
+        self.programs: dict[Any, Any] = {}  # a framework's programs that call it
 
     @property
     def attributes(self) -> list[tuple[str, int, bytes]]:
@@ -341,11 +316,7 @@ class FfiHandler:
         return ""
 
     def register(self, label: str, wanted: int = 0) -> int:
-        """Register it with the runtime for TensorFlow's programs, and return its callback id.
-
-        Raises:
-          ValueError: when it was built for another version of XLA's FFI than TensorFlow's.
-        """
+        """Register it for TensorFlow's programs; a ValueError for another version of XLA's FFI."""
         if (side := frameworks.tensorflow()) is not None:
             side.check_handler(self.capsule)
         callback_id: int = _runtime.register_ffi_handler(
@@ -361,12 +332,7 @@ class FfiHandler:
 def read_handler(
     function: object, name: str | None, attributes: Mapping[str, Any]
 ) -> FfiHandler | None:
-    """Read the handler in a capsule; return None for other objects.
-
-    Raises:
-      TypeError: when the capsule holds something else, or an attribute has an unsupported type.
-      ValueError: when the handler is of another version of XLA's FFI, or for another stage.
-    """
+    """Read the handler in a capsule, None for others; raise an error for one that does not fit."""
     if type(function).__name__ != "PyCapsule":
         return None
     address = frameworks.of_handlers().check_handler(function)
@@ -404,6 +370,7 @@ _NOT_OF_NATIVE = {
     "memo": "only Python can look results up. Declare it of a Python function that calls this one.",
     "executor": "a program calls native code itself, without Python's lock.",
     "retries": "a program calls native code itself, and no worker that could die.",
+    "memory": "a program calls native code itself, with its own memory.",
 }
 
 
@@ -626,13 +593,8 @@ def check_declared(native: Native, declared: Mapping[str, Any]) -> None:
             "itself, and waits for it. Take it away, or declare it of a Python function that calls "
             "this one."
         )
-    if declared["memory"] != "host":
-        raise ValueError(
-            f"hostcall: memory= was declared of {native!r}, but a program calls native code "
-            "itself, with its own memory. Take it away."
-        )
     for option, why in _NOT_OF_NATIVE.items():
-        if declared[option]:
+        if declared[option] != getattr(Options, option):
             raise ValueError(
                 f"hostcall: {option}= was declared of {native!r}, but {why} Take it away."
             )

@@ -18,7 +18,6 @@ from hostcall_runtime import _executor_errors, _executors, _fire_and_forget, _ma
 from hostcall_runtime._errors import counted
 
 F = TypeVar("F", bound=Callable[..., Any])
-
 SEQUENTIAL, EXPAND_DIMS, BROADCAST_ALL = "sequential", "expand_dims", "broadcast_all"
 MAP = "map"
 METHODS = (SEQUENTIAL, EXPAND_DIMS, BROADCAST_ALL, MAP)
@@ -29,15 +28,13 @@ OF_BATCHES = (EXPAND_DIMS, BROADCAST_ALL, MAP)
 
 AUTO, CUSTOM_CALL, PARTITION = "auto", "custom_call", "partition"
 ROUTES = (AUTO, CUSTOM_CALL, PARTITION)
-
 TRACE = "trace"
 
 # The memory of a function's arrays: NumPy's, or the program's own.
 HOST, DEVICE = "host", "device"
 Memory = Literal["host", "device"]
 
-# A `hostcall.callback` takes arrays or EagerTensors.
-KINDS = ("numpy", "eager")
+KINDS = ("numpy", "eager")  # a `hostcall.callback` takes arrays or EagerTensors
 
 
 def checked(route: object) -> str:
@@ -95,15 +92,9 @@ def check_no_results(line: object, dtypes: Sequence[Any], stateful: bool, who: s
 
 
 def check_side_effects(options: Any, who: str, remedy: str, *, ordered: bool, pure: bool) -> None:
-    """Raise a ValueError for calls that overlap or are repeated, and have side effects.
-
-    Args:
-      options: the options of the calls.
-      who: the caller, for the message.
-      remedy: the option to write, for the message.
-      ordered: whether the calls run in program order.
-      pure: whether they have no side effects.
-    """
+    """Raise a ValueError for calls that overlap or are repeated, and have side effects."""
+    # The message names the caller, `who`, and the option to write, the `remedy`. The calls may run
+    # in program order (`ordered`), or have no side effects (`pure`).
     if options.retries and not pure:
         raise ValueError(
             f"{who}: retries={options.retries} makes a call again whose worker has died. "
@@ -302,14 +293,9 @@ class DeclareOptions(CallbackOptions, total=False):
 
 
 def _option(default: Any, text: str, *, saved: bool = False, **texts: str) -> Any:
-    """Return the field of an option, with its default and its documentation.
-
-    Args:
-      default: its default.
-      text: its documentation for `hostcall.declare`.
-      saved: whether saved graphs record it.
-      **texts: its documentation for `callback` and JAX's `call`, if more than "as in declare".
-    """
+    """Return the field of an option, with its default and its text for `hostcall.declare`."""
+    # `saved` tells whether saved graphs record it; `texts` are those for `callback` and JAX's
+    # `call`, if they say more than "as in declare".
     return dataclasses.field(default=default, metadata={"declare": text, "saved": saved, **texts})
 
 
@@ -320,10 +306,6 @@ class Options:
     A field is an option of `hostcall.declare`, and has its documentation. The signatures and
     docstrings of the public functions, the records in saved graphs, and the table by which the
     serving library reads these are made from the fields.
-
-    Attributes:
-      table: the kept results, or None.
-      line: the calls with `wait=False`, or None where programs wait.
     """
 
     result: Any = _option(
@@ -366,8 +348,7 @@ class Options:
         saved=True,
     )
     route: str | None = _option(
-        None,
-        "how compiled functions call it, as for `hostcall.configure`, which decides for None.",
+        None, "how compiled functions call it, as for `hostcall.configure`, which decides for None."
     )
     borrow: bool = _option(
         False,
@@ -506,7 +487,9 @@ class Options:
         early, as in `hostcall.declare`.
         """,
     )
+    # The kept results, or None.
     table: memoization.Table | None = dataclasses.field(init=False, repr=False, default=None)
+    # The calls with `wait=False`, or None where programs wait.
     line: _fire_and_forget.Line | None = dataclasses.field(
         init=False, compare=False, repr=False, default=None
     )
@@ -535,10 +518,7 @@ class Options:
         return self.memory == DEVICE
 
     def lets_overlap(self, function: object) -> bool:
-        """Return whether calls of `function` may run beside others, on any thread.
-
-        They may if the user declares `concurrent`, or an executor with several workers.
-        """
+        """Return whether calls of `function` may overlap, as declared, or on an executor."""
         provider = _mapped_calls.provider_of(function) or self.executor
         return self.concurrent or (provider is not None and provider.has_several_workers)
 
@@ -554,10 +534,8 @@ class Options:
         return other
 
     def of_call(self, result: object, key: Hashable) -> Options:
-        """Return a copy for calls with keyword arguments, which share the table of results.
-
-        The `key` is equal for calls with equal fixed arguments.
-        """
+        """Return a copy for calls with keyword arguments, which share the table of results."""
+        # The `key` is equal for calls with equal fixed arguments.
         return self.with_fields(result=result, table=self.table and self.table.part(key))
 
 
@@ -565,12 +543,7 @@ SAVED = tuple(one for one in dataclasses.fields(Options) if one.metadata.get("sa
 
 
 def options_of(who: str, kind: type, options: Mapping[str, Any], **others: Any) -> Options:
-    """Return the checked options that a user has given to the public function `who`.
-
-    Raises:
-      TypeError: for an option that the function does not take, or of a wrong type.
-      ValueError: for an unknown value, or options that exclude each other.
-    """
+    """Return the checked options that a user has given to the public function `who`."""
     for name in options:
         if name not in kind.__annotations__:
             raise TypeError(f"{who}() got an unexpected keyword argument {name!r}")

@@ -38,10 +38,7 @@ _original: Original = lambda file, line: (file, line)  # noqa: E731
 
 
 def read_with(stack: Stack, original: Original) -> None:
-    """Use autograph's source maps, since it runs generated copies of the user's code.
-
-    `original` maps (file, line) of such a copy to the user's.
-    """
+    """Use autograph's source maps: `original` maps (file, line) of generated code to the user's."""
     global _stack, _original
     _stack, _original = stack, original
 
@@ -67,10 +64,7 @@ def directories_of(*packages: str) -> tuple[str, ...]:
 
 
 def of_function(function: Callable[..., Any]) -> str:
-    """Return a function's name and, where Python knows it, the `file:line` of its definition.
-
-    Call this while the op is created: later autograph's source map is lost.
-    """
+    """Return a function's name and perhaps `file:line`; once traced, autograph's map is lost."""
     while isinstance(function, functools.partial):
         function = function.func
     function = inspect.unwrap(function)
@@ -85,10 +79,7 @@ def of_function(function: Callable[..., Any]) -> str:
 
 
 def split_description(description: str) -> tuple[str, str, str, str]:
-    """Split a CallbackSpec's description: API, function, its place, the place of the call.
-
-    A part that the description lacks is "".
-    """
+    """Split a description: API, function, its place, the call's place; "" for what it lacks."""
     parts = _DESCRIPTION.fullmatch(description)
     if parts is None:
         return "", description, "", ""

@@ -18,15 +18,10 @@ _NUMBERS = (np.generic, int, float, complex)
 
 @dataclasses.dataclass(frozen=True)
 class ArraySpec:
-    """The spec that a shape function gets for an argument where TensorFlow is not imported.
+    """The spec that a shape function gets for an argument where TensorFlow is not imported."""
 
-    Attributes:
-      shape: the sizes, a tuple of ints; None if the rank is unknown.
-      dtype: NumPy's dtype.
-    """
-
-    shape: tuple[Any, ...] | None
-    dtype: np.dtype[Any]
+    shape: tuple[Any, ...] | None  # the sizes, a tuple of ints; None if the rank is unknown
+    dtype: np.dtype[Any]  # NumPy's dtype
 
 
 class Declared(Protocol):

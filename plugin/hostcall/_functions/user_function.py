@@ -33,29 +33,21 @@ class UserFunction:
 
     It is complete when it is made, for script ops, `hostcall.callback`, `hostcall.jax.call` and
     functions of saved graphs alike. Each framework adds the structures of arguments and results.
-
-    Attributes:
-      function: the user's function. It takes the inputs of the op by position.
-      options: the options of its calls.
-      description: the public function, the user's function and the call, with their lines, for
-        messages.
-      called_as: the public function that the user has called, such as "tf.numpy_function".
-      takes_tensors: whether the function takes EagerTensors instead of arrays.
-      stateful: whether calls have side effects, so that each runs, once and in program order.
-      owns_arguments: whether it gets arrays of its own also where TensorFlow's kernels call it.
-      given_name: the name that the user has given it, or None.
-      grad: the gradient that the user has given it, or None.
     """
 
-    function: Callable[..., Any]
-    options: Options = dataclasses.field(default_factory=Options)
+    function: Callable[..., Any]  # the user's function. It takes the inputs of the op by position.
+    options: Options = dataclasses.field(default_factory=Options)  # the options of its calls
+    # The public function, the user's function and the call, with their lines, for messages.
     description: str = ""
+    # The public function that the user has called, such as "tf.numpy_function".
     called_as: str = CALLBACK
-    takes_tensors: bool = False
+    takes_tensors: bool = False  # whether the function takes EagerTensors instead of arrays
+    # Whether calls have side effects, so that each runs, once and in program order.
     stateful: bool = True
+    # Whether it gets arrays of its own also where TensorFlow's kernels call it.
     owns_arguments: bool = False
-    given_name: str | None = None
-    grad: Callable[..., Any] | None = None
+    given_name: str | None = None  # the name that the user has given it, or None
+    grad: Callable[..., Any] | None = None  # the gradient that the user has given it, or None
 
     def described(self, place: str) -> UserFunction:
         """Return a copy with a description; `place` is `file:line` of the call, or ""."""
@@ -87,11 +79,9 @@ class UserFunction:
     def dispatched(
         self, function: Callable[..., Any], *, lends: bool = False, no_results: object = None
     ) -> Callable[..., Any]:
-        """Wrap `function` so that it runs as declared: fire-and-forget, on an executor, in time.
-
-        With `lends`, results may lie in shared memory, for a caller that soon drops them. A call
-        for which no program waits returns `no_results`.
-        """
+        """Wrap `function` so that it runs as declared: fire-and-forget, on an executor, in time."""
+        # With `lends`, results may lie in shared memory, for a caller that soon drops them. A call
+        # for which no program waits returns `no_results`.
         line = self.options.line
         if line is None:
             return self._awaited(function, lends)
@@ -159,20 +149,15 @@ class UserFunction:
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A callback to export, independent of the framework that calls it.
+    """A callback to export, independent of the framework that calls it."""
 
-    Attributes:
-      user: the function.
-      arguments, results: the structures of its arguments and results.
-      dtypes: TensorFlow's dtypes of the results, if these are converted to tensors.
-      has_state: whether the last result of a call is the handle of a tape residual.
-    """
-
-    user: UserFunction
+    user: UserFunction  # the function
+    # The structures of its arguments and results.
     arguments: structures.Structure
     results: structures.Structure
+    # TensorFlow's dtypes of the results, if these are converted to tensors.
     dtypes: tuple[Any, ...] = ()
-    has_state: bool = False
+    has_state: bool = False  # whether the last result of a call is the handle of a tape residual
 
     def __post_init__(self) -> None:
         if self.user.options.on_device:

@@ -94,10 +94,8 @@ def encode(error: Exception) -> Raised:
 
 
 def decode(raised: Raised) -> Exception:
-    """Decode an exception: one of its class if that is loaded, otherwise a RecordedError.
-
-    No module is imported for it, since a file must not make code run.
-    """
+    """Decode an exception: one of its class if that is loaded, otherwise a RecordedError."""
+    # No module is imported for it, since a file must not make code run.
     kind = _class_of(raised.kind)
     if kind is not None:
         for args in _possible(raised):
@@ -131,10 +129,7 @@ def _text_of(error: Exception) -> str:
 
 
 def encode_arguments(site: Site, args: Sequence[Any], handles: Mapping[int, int]) -> list[Value]:
-    """Encode the arguments of a call, which copies them before the function can write to them.
-
-    `handles` has the call that returned each handle.
-    """
+    """Encode copies of the arguments; `handles` has the call that returned each handle."""
     encoded = [values.encode_argument(value) for value in args]
     if site.takes_handle:
         # Each run has other handles, so the id of the forward call is recorded instead.
@@ -155,11 +150,9 @@ Chosen = str | Callable[..., Any]
 
 
 def are_alike(one: str, other: str) -> bool:
-    """Return whether two names may belong to one function.
-
-    The function may have moved to another module. For a nested function autograph knows only the
-    last scopes, and a user may write only the function's own name.
-    """
+    """Return whether two names may belong to one function."""
+    # The function may have moved to another module. For a nested function autograph knows only the
+    # last scopes, and a user may write only the function's own name.
     one, other = one.rpartition(":")[2], other.rpartition(":")[2]
     return one == other or one.endswith(f".{other}") or other.endswith(f".{one}")
 
@@ -215,9 +208,7 @@ def wait_for_programs() -> None:
 APPLICATION = 0x68637263
 VERSION = 1
 
-# SQLite holds no more than 10^9 bytes in one field.
-PIECE = 1 << 28
-
+PIECE = 1 << 28  # SQLite holds no more than 10^9 bytes in one field
 ARGUMENTS, OUTCOME = 0, 1
 
 # `state` has one row. If `only_of` has rows, other functions are not recorded. `began` and `ended`

@@ -10,8 +10,7 @@ from hostcall._replay import calls
 from hostcall._replay.calls import LOCK, RecordingError, Selection
 from hostcall_runtime import _interception
 
-# What records or replays now.
-_running: list[str] = []
+_running: list[str] = []  # what records or replays now
 
 
 @contextlib.contextmanager

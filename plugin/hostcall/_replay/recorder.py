@@ -10,32 +10,20 @@ import sqlite3
 import threading
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 
 from hostcall._replay import calls, values
-from hostcall._replay.calls import (
-    LOCK,
-    Call,
-    Outcome,
-    RecordingError,
-    Returned,
-    Selection,
-    Wrote,
-)
 from hostcall_runtime import _interception
 from hostcall_runtime._errors import counted
-from hostcall_runtime._interception import Site
+from hostcall_runtime._interception import Function, Given, Site
 
 
 class Writer:
-    """A writer of calls into a new file, each as soon as it has ended.
-
-    `names` are those of the recorded functions; empty for all.
-    """
+    """A writer of calls of functions `names`, or all, into a new file, each as soon as it ends."""
 
     def __init__(self, path: str, overwrite: bool, names: Iterable[str]) -> None:
         self.path = path
@@ -58,11 +46,11 @@ class Writer:
             self._database.close()
             raise self._cannot_write(error) from error
 
-    def write(self, call: Call, name: str, arguments: bytes, outcome: bytes) -> None:
+    def write(self, call: calls.Call, name: str, arguments: bytes, outcome: bytes) -> None:
         """Write a call of the callback `name`, and fill in its `callback` and its checksum."""
         call.checksum = calls.checksum_of(call, name, outcome)
         try:
-            with LOCK, self._database:  # which ends the transaction
+            with calls.LOCK, self._database:  # which ends the transaction
                 self._database.execute("BEGIN")
                 call.callback = self._callback(name)
                 row = msgspec.structs.astuple(call)
@@ -77,7 +65,7 @@ class Writer:
     def close(self, complete: bool) -> None:
         """Close the file, and mark it if it holds all calls that were to be recorded."""
         try:
-            with LOCK, contextlib.closing(self._database):
+            with calls.LOCK, contextlib.closing(self._database):
                 if complete:
                     self._database.execute(
                         "UPDATE state SET complete = 1, calls = ?", [self._count]
@@ -98,8 +86,8 @@ class Writer:
         rows = ((call, part, number, piece) for number, piece in enumerate(pieces))
         self._database.executemany("INSERT INTO pieces VALUES (?, ?, ?, ?)", rows)
 
-    def _cannot_write(self, error: sqlite3.Error) -> RecordingError:
-        return RecordingError(
+    def _cannot_write(self, error: sqlite3.Error) -> calls.RecordingError:
+        return calls.RecordingError(
             f"hostcall: the recording {self.path!r} cannot be written: {error}. It holds the "
             f"{self._count} calls that were written before."
         )
@@ -116,7 +104,7 @@ def _create(path: str) -> None:
             "place of a recording."
         ) from None
     except OSError as error:
-        raise RecordingError(f"hostcall: {path!r} cannot be written: {error}.") from error
+        raise calls.RecordingError(f"hostcall: {path!r} cannot be written: {error}.") from error
 
 
 def _remove(path: str) -> None:
@@ -139,9 +127,11 @@ def _written_by() -> str:
 class Recorder:
     """An interceptor that calls the functions and writes their arguments and results."""
 
-    def __init__(self, path: str, overwrite: bool, selection: Selection | None = None) -> None:
+    def __init__(
+        self, path: str, overwrite: bool, selection: calls.Selection | None = None
+    ) -> None:
         self.path = path
-        self._selection = selection or Selection(None)
+        self._selection = selection or calls.Selection(None)
         self._writer = Writer(path, overwrite, self._selection.names or ())
         self._process = os.getpid()
         self._ids = itertools.count(1)
@@ -151,16 +141,10 @@ class Recorder:
         self._in_flight: set[int] = set()
         # The call that returned each handle.
         self._handles: dict[int, int] = {}
-        self._failure: RecordingError | None = None
+        self._failure: calls.RecordingError | None = None
         self._is_over = False
 
-    def call(
-        self,
-        site: Site,
-        function: Callable[..., Any],
-        args: Sequence[Any],
-        given: Mapping[str, Any],
-    ) -> Any:
+    def call(self, site: Site, function: Function, args: Sequence[Any], given: Given) -> Any:
         """Call the function, record the call, and return the results; see `Interceptor`."""
         chosen = self._selection.has(site)
         if not chosen or _interception.is_within_call() or not self._records():
@@ -168,13 +152,7 @@ class Recorder:
         with _interception.within_call():  # garbage collection may run the user's code here, too
             return self._call(site, function, args, given)
 
-    def _call(
-        self,
-        site: Site,
-        function: Callable[..., Any],
-        args: Sequence[Any],
-        given: Mapping[str, Any],
-    ) -> Any:
+    def _call(self, site: Site, function: Function, args: Sequence[Any], given: Given) -> Any:
         begun, arguments = self._begin(site, args)
         try:
             returned = function(*args, **given)
@@ -182,15 +160,13 @@ class Recorder:
             self._end(site, begun, arguments, calls.encode(error))
             raise
         except BaseException:  # such as Ctrl-C, which does not come from the function
-            with LOCK:
+            with calls.LOCK:
                 self._in_flight.discard(begun.id)
             raise
-        outs = calls.outs_of(given)
-        outcome: Outcome = (
-            Wrote([values.encode(out) for out in outs])
-            if outs
-            else self._returned(site, begun.id, returned)
-        )
+        if outs := calls.outs_of(given):
+            outcome: calls.Outcome = calls.Wrote([values.encode(out) for out in outs])
+        else:
+            outcome = self._returned(site, begun.id, returned)
         self._end(site, begun, arguments, outcome)
         return returned
 
@@ -205,7 +181,7 @@ class Recorder:
             )
         return False
 
-    def _begin(self, site: Site, args: Sequence[Any]) -> tuple[Call, bytes]:
+    def _begin(self, site: Site, args: Sequence[Any]) -> tuple[calls.Call, bytes]:
         encoded = calls.encode_arguments(site, args, self._handles)
         if what := values.unknowns(encoded):
             _warn(
@@ -215,47 +191,37 @@ class Recorder:
             )
         arguments = calls.encode_record(encoded)
         digest = calls.digest_of(arguments)
-        with LOCK:
+        with calls.LOCK:
             number = next(self._ids)
             self._in_flight.add(number)
-            ident = threading.get_ident()
-            begun = Call(
-                number,
-                0,
-                site.description,
-                site.node,
-                self._functions.of(site.function),
-                self._threads.setdefault(ident, len(self._threads) + 1),
-                site.ordered,
-                next(self._ticks),
-                0,
-                digest,
-                0,
-            )
+            thread = self._threads.setdefault(threading.get_ident(), len(self._threads) + 1)
+            function, began = self._functions.of(site.function), next(self._ticks)
+            place = (site.description, site.node, function, thread, site.ordered)
+            begun = calls.Call(number, 0, *place, began, ended=0, digest=digest, checksum=0)
         return begun, arguments
 
-    def _returned(self, site: Site, number: int, returned: Any) -> Returned:
+    def _returned(self, site: Site, number: int, returned: Any) -> calls.Returned:
         if site.new_handle is None:
-            return Returned(values.encode(returned))
+            return calls.Returned(values.encode(returned))
         *results, last = returned
         handle = int(np.asarray(last))
         if handle:
             self._handles[handle] = number
-        return Returned(values.encode(results), bool(handle))
+        return calls.Returned(values.encode(results), bool(handle))
 
-    def _end(self, site: Site, begun: Call, arguments: bytes, outcome: Outcome) -> None:
-        with LOCK:
+    def _end(self, site: Site, begun: calls.Call, arguments: bytes, outcome: calls.Outcome) -> None:
+        with calls.LOCK:
             self._in_flight.discard(begun.id)
             begun.ended = next(self._ticks)
         if self._is_over or self._failure is not None:
             return
         try:
             self._writer.write(begun, site.name, arguments, calls.encode_record(outcome))
-        except RecordingError as error:
+        except calls.RecordingError as error:
             self._failure = error
             _warn(f"{error} Recording ends here.")
             return
-        if isinstance(outcome, Returned) and (what := values.unknowns([outcome.value])):
+        if isinstance(outcome, calls.Returned) and (what := values.unknowns([outcome.value])):
             _warn(
                 f"hostcall: {site.description} returned what cannot be recorded: "
                 f"{', '.join(what)}. A replay ends there with an error."
@@ -266,7 +232,7 @@ class Recorder:
         self._is_over = True
         if self._process != os.getpid():
             return  # the file belongs to the parent process
-        with LOCK:
+        with calls.LOCK:
             left = len(self._in_flight)
         complete = self._failure is None
         self._writer.close(complete)

@@ -29,7 +29,7 @@ from hostcall._replay.calls import (
 from hostcall._replay.values import Array, Texts, Value
 from hostcall_runtime import _interception
 from hostcall_runtime._errors import counted
-from hostcall_runtime._interception import Site
+from hostcall_runtime._interception import Function, Given, Site
 
 T = TypeVar("T")
 
@@ -40,11 +40,7 @@ _CALLS = (
 
 
 class Reader:
-    """A reader of a recording. It lists the calls at once, and reads their values on demand.
-
-    A recording that is not `complete` has a process that died or failed to write. `names` are those
-    of the callbacks, and `calls` come in the order in which they began.
-    """
+    """A reader of a recording. It lists the calls at once, and reads their values on demand."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -262,8 +258,7 @@ def _may_change_places(first: Call, other: Call) -> bool:
     return first.thread != other.thread or other.began < first.ended
 
 
-# The number of characters shown of a value.
-_LONGEST = 60
+_LONGEST = 60  # the number of characters shown of a value
 
 
 def first_difference(recorded: Sequence[Value], got: Sequence[Value]) -> str:
@@ -350,13 +345,7 @@ class Replayer:
         self._is_over = False
         self._reader.warn_if_cut_off()
 
-    def call(
-        self,
-        site: Site,
-        function: Callable[..., Any],
-        args: Sequence[Any],
-        given: Mapping[str, Any],
-    ) -> Any:
+    def call(self, site: Site, function: Function, args: Sequence[Any], given: Given) -> Any:
         """Return or raise the outcome of the recorded call; see `Interceptor`."""
         if self._is_over or _interception.is_within_call() or not self._selection.has(site):
             return function(*args, **given)
@@ -477,12 +466,9 @@ class Replayer:
         )
 
     def close(self, error: BaseException | None) -> None:
-        """End the replay, which `error` ends, or None.
-
-        Raises:
-          ReplayError: when a call differed from the recording, unless `error` is unrelated; without
-            `error`, also when recorded calls were not made.
-        """
+        """End the replay, which `error` ends, or None."""
+        # It is a ReplayError that a call differed from the recording, unless `error` is unrelated;
+        # without `error`, also that recorded calls were not made.
         self._is_over = True
         failure = self._failure
         if self._process == os.getpid():

@@ -14,9 +14,7 @@ import ml_dtypes
 import msgspec
 import numpy as np
 
-# MessagePack has 32-bit byte counts.
-_PART = 1 << 30
-
+_PART = 1 << 30  # MessagePack has 32-bit byte counts
 _BUILTIN_DTYPE = re.compile(r"[<>|=][biufcSU]\d+")
 _ML_DTYPES = "ml_dtypes."
 
@@ -35,10 +33,7 @@ class Array(msgspec.Struct, frozen=True, tag="array"):
 
 
 class Texts(msgspec.Struct, frozen=True, tag="texts"):
-    """An array of Python strings in C order, or a single string, all as bytes.
-
-    `are_text` is True for each `str`, and False for `bytes`.
-    """
+    """An array of strings in C order, or one string, as bytes; `are_text` is True for a `str`."""
 
     shape: tuple[int, ...]
     items: list[bytes]
@@ -150,11 +145,7 @@ def _name_of(dtype: np.dtype[Any]) -> str | None:
 
 
 def decode(value: Value, to_tensor: Callable[[Any], Any] | None = None) -> Any:
-    """Decode a value into a new object, with `to_tensor` for what was a tensor.
-
-    Raises:
-      ValueError: when the value is inconsistent, or an `Unknown`.
-    """
+    """Decode a value, with `to_tensor` for what was a tensor, or raise a ValueError."""
     match value:
         case Array() | Texts():
             array = to_array(value)

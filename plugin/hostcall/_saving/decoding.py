@@ -20,15 +20,6 @@ from hostcall._functions.declarations import declaration_of
 from hostcall._functions.options import Options, check_no_results
 from hostcall._functions.user_function import CALLBACK, NUMPY_FUNCTION, PY_FUNCTION, UserFunction
 from hostcall._saving import functions, pickled_functions, tokens
-from hostcall._saving.tokens import (
-    OPTIONS,
-    Declared,
-    Function,
-    Pickled,
-    Problem,
-    Record,
-    SavedFunctionError,
-)
 from hostcall._tf import op_kinds, script_op_graphs, token_registry
 from hostcall_runtime import _locks
 
@@ -41,19 +32,19 @@ The rest of it works. Before these are called, if you trust the file:
 
 {lines}"""
 
-_UNNAMED = Problem("the file has no name for it", "# save the model again, with hostcall imported")
+_UNNAMED = tokens.Problem(
+    "the file has no name for it", "# save the model again, with hostcall imported"
+)
 _DAMAGED = "# save the model again"
 
 
 def check(model: object, path: str) -> None:
-    """Warn of the functions of a SavedModel that cannot be called here, in one warning.
-
-    This is no error: the user may want only variables, other signatures or parts of the model. A
-    function can also be allowed or provided until its first call, which raises the error.
-    Nothing is imported or unpickled. If the user allows pickles, the model's tokens are changed to
-    say so, and it is a SavedFunctionError that one is missing or was altered.
-    """
-    problems: dict[str, Problem] = {}
+    """Warn of the functions of a SavedModel that cannot be called here, in one warning."""
+    # This is no error: the user may want only variables, other signatures or parts of the model. A
+    # function can also be allowed or provided until its first call, which raises the error. Nothing
+    # is imported or unpickled. If the user allows pickles, the model's tokens are changed to say
+    # so, and it is a SavedFunctionError that one is missing or was altered.
+    problems: dict[str, tokens.Problem] = {}
     for token, nodes in _nodes_by_token(model).items():
         label, problem, here = _checked(token, nodes, path)
         if problem is not None:
@@ -78,7 +69,7 @@ def _nodes_by_token(model: Any) -> dict[str, list[Any]]:
     return found
 
 
-def _checked(token: str, nodes: list[Any], path: str) -> tuple[str, Problem | None, str]:
+def _checked(token: str, nodes: list[Any], path: str) -> tuple[str, tokens.Problem | None, str]:
     """Return a function's label for messages, the problem with it, and its token here."""
     if token_registry.find_present(token) is not None:
         return token, None, token
@@ -94,12 +85,10 @@ def _checked(token: str, nodes: list[Any], path: str) -> tuple[str, Problem | No
 
 def judged(
     token: str, node: object, directory: str | None
-) -> tuple[str, Record | None, Problem | None]:
-    """Judge the token of a script op in a file, whether the user allows pickles now or not.
-
-    The SavedModel's directory holds the pickles. Return the function's label for messages, its
-    record or None, and the problem that prevents calls of it or None.
-    """
+) -> tuple[str, tokens.Record | None, tokens.Problem | None]:
+    """Judge the token of a script op in a file, whether the user allows pickles now or not."""
+    # The SavedModel's directory holds the pickles. Return the function's label for messages, its
+    # record or None, and the problem that prevents calls of it or None.
     label, record, problem = _read(token, [node])
     if record is None:
         return label, None, problem
@@ -109,58 +98,53 @@ def judged(
     return label, record, problem or functions.problem_of(record.users)
 
 
-def _read(token: str, nodes: list[Any]) -> tuple[str, Record | None, Problem | None]:
-    """Return a function's label for messages, and the record in the token of some ops.
-
-    Without a record, the problem says why: there is none, or it is malformed or of other ops.
-    """
+def _read(token: str, nodes: list[Any]) -> tuple[str, tokens.Record | None, tokens.Problem | None]:
+    """Return a function's label, the record in the token of some ops, and the problem if none."""
     if not token_registry.is_qualified(token):
         return token, None, _UNNAMED
     try:
         record = tokens.decode(token)
         for node in nodes:
             _check_op(record, node)
-    except SavedFunctionError as error:
+    except tokens.SavedFunctionError as error:
         shown = token if len(token) <= 40 else f"{token[:40]}..."
-        return shown, None, Problem(str(error), _DAMAGED)
+        return shown, None, tokens.Problem(str(error), _DAMAGED)
     return record.users.label, record, None
 
 
-def _with_leave(record: Record, pickled: Pickled, path: str) -> tuple[Record, Problem | None]:
+def _with_leave(
+    record: tokens.Record, pickled: tokens.Pickled, path: str
+) -> tuple[tokens.Record, tokens.Problem | None]:
     """Return the record, with leave to call its pickle if the user gives it, and the problem."""
     problem = pickled_functions.read(pickled.sha256, path)
     if not pickled_functions.allows_pickles.get():
         return record.with_leave(""), problem
     if problem is not None:
-        raise SavedFunctionError(
+        raise tokens.SavedFunctionError(
             f"hostcall: {path} cannot be loaded with allow_pickle=True. Of the Python function "
             f"{pickled.title}, {problem.reason}. Nothing was run."
         )
     return record.with_leave(pickled_functions.leave_for(pickled.sha256)), None
 
 
-def _check_op(record: Record, node: Any) -> None:
-    """Check that the function in a token fits the script op that has the token.
-
-    In an altered graph, an op that passes tensors may name a function of arrays, which would
-    compute something else with tensors.
-    """
+def _check_op(record: tokens.Record, node: Any) -> None:
+    """Check that the function in a token fits the op; in an altered graph it may not."""
     of_tensors = node.op == op_kinds.EAGER_PY_FUNC
     if (record.kind != "numpy") != of_tensors:
         takes, has = ("tensors", "arrays") if of_tensors else ("arrays", "tensors")
-        raise SavedFunctionError(
+        raise tokens.SavedFunctionError(
             f"hostcall: the graph was damaged or altered: op '{node.name}' ({node.op}) calls a "
             f"function of {takes}, and its token names one of {has}, {record.users.label}"
         )
     if isinstance(record.inputs, int) and record.inputs != len(node.attr["Tin"].list.type):
-        raise SavedFunctionError(
+        raise tokens.SavedFunctionError(
             f"hostcall: the graph was damaged or altered: op '{node.name}' ({node.op}) has "
             f"{len(node.attr['Tin'].list.type)} inputs, and its token names a function of "
             f"{record.inputs}, {record.users.label}"
         )
 
 
-def spec_of_call(record: Record) -> CallbackSpec:
+def spec_of_call(record: tokens.Record) -> CallbackSpec:
     """Return the spec of a saved function, which this may import."""
     assert record.function is not None
     found, carried = functions.find(record.function, record.at)
@@ -172,7 +156,7 @@ def spec_of_call(record: Record) -> CallbackSpec:
     try:
         check_no_results(options.line, outputs.dtypes, True, record.users.label)
     except ValueError as error:  # the graph itself is intact
-        raise SavedFunctionError(str(error)) from None
+        raise tokens.SavedFunctionError(str(error)) from None
     shape_function = None
     if options.result is not None:
         shape_function = result_shapes.make_shape_function(options, called, inputs, outputs)
@@ -180,19 +164,16 @@ def spec_of_call(record: Record) -> CallbackSpec:
         shape_function = array_specs.shapes_of_batch(shape_function, [None] * len(outputs.dtypes))
     user = _user_function(record, called, options)
     place: dict[str, Any] = {"route": record.route, "levels": tuple(record.levels)}
+    kind: type[CallbackSpec] = array_specs.class_for(user)
     if record.kind == "eager":
-        pure, hidden = options.pure, record.differentiable
-        spec: CallbackSpec = EagerSpec(
-            user, inputs, outputs, shape_function, (), hidden, pure, **place
-        )
-    else:
-        kind = array_specs.class_for(user)
-        spec = kind(user, inputs, outputs, shape_function, **place)
+        kind = EagerSpec
+        place |= {"differentiable": record.differentiable, "pure": options.pure}
+    spec = kind(user, inputs, outputs, shape_function, **place)
     _complete(spec, record)
     return spec
 
 
-def _user_function(record: Record, called: Any, options: Options) -> UserFunction:
+def _user_function(record: tokens.Record, called: Any, options: Options) -> UserFunction:
     assert record.function is not None
     is_eager = record.kind == "eager"
     stock = PY_FUNCTION if is_eager else NUMPY_FUNCTION
@@ -206,7 +187,7 @@ def _user_function(record: Record, called: Any, options: Options) -> UserFunctio
     ).described(record.at)
 
 
-def spec_of_gradient(record: Record, parent: Any) -> CallbackSpec:
+def spec_of_gradient(record: tokens.Record, parent: Any) -> CallbackSpec:
     """Return the spec of a saved gradient of the function with the spec `parent`."""
     specs = tokens.read(record.outputs)
     if not isinstance(specs, list) or not all(isinstance(one, tf.TensorSpec) for one in specs):
@@ -218,7 +199,7 @@ def spec_of_gradient(record: Record, parent: Any) -> CallbackSpec:
     return spec
 
 
-def _inputs(record: Record) -> Inputs:
+def _inputs(record: tokens.Record) -> Inputs:
     if isinstance(record.inputs, int):
         return Inputs([None] * min(record.inputs, 100_000), False)
     structure = tokens.read(record.inputs)
@@ -228,7 +209,7 @@ def _inputs(record: Record) -> Inputs:
 
 
 def _with_keywords(
-    saved: Function, function: Any, options: Options, count: int
+    saved: tokens.Function, function: Any, options: Options, count: int
 ) -> tuple[Any, Options]:
     """Return a callable that takes all its arguments by position, and its declaration."""
     if not (saved.keywords or saved.fixed):
@@ -240,7 +221,7 @@ def _with_keywords(
     return called, options.of_call(result, called.key)
 
 
-def _complete(spec: CallbackSpec, record: Record) -> None:
+def _complete(spec: CallbackSpec, record: tokens.Record) -> None:
     spec.static_specs = _specs(record.static, spec)
     spec.plain_specs = _specs(record.plain, spec)
     count = len(spec.outputs.dtypes)
@@ -261,7 +242,7 @@ def _specs(written: list[Any], spec: CallbackSpec) -> list[Any]:
     return specs
 
 
-def _options(record: Record, here: Options | None, carried: Any) -> Options:
+def _options(record: tokens.Record, here: Options | None, carried: Any) -> Options:
     """Return the declaration of this process or, without one, the saved declaration."""
     saved = record.declared
     result = saved.result
@@ -269,7 +250,7 @@ def _options(record: Record, here: Options | None, carried: Any) -> Options:
         result = [tokens.read(one) for one in result]
     if result is None:
         result = carried
-    then = Options(result, **{name: getattr(saved, name) for name in OPTIONS})
+    then = Options(result, **{name: getattr(saved, name) for name in tokens.OPTIONS})
     if here is None:
         return then
     differing = _differences(saved, here, result)
@@ -284,10 +265,10 @@ def _options(record: Record, here: Options | None, carried: Any) -> Options:
     return here
 
 
-def _differences(saved: Declared, here: Options, result: object) -> list[str]:
+def _differences(saved: tokens.Declared, here: Options, result: object) -> list[str]:
     differing = [
         f"{name}={getattr(here, name)!r} here, and {getattr(saved, name)!r} there"
-        for name in OPTIONS
+        for name in tokens.OPTIONS
         if getattr(here, name) != getattr(saved, name)
     ]
     ours = here.result
@@ -312,10 +293,7 @@ _lock = _locks.new_lock()
 
 
 def resolve(token: str) -> Any:
-    """Return the spec for a token of another process; None for a token of this process.
-
-    A SavedFunctionError has the reason why no spec can be made, and the line to write.
-    """
+    """Return the spec for another process's token, None for ours, or raise a SavedFunctionError."""
     if token_registry.is_of_other_process(token):
         _refuse(token)
     if not token_registry.is_qualified(token):
@@ -345,10 +323,10 @@ def _rebuilt(token: str) -> Any:
         else:
             parent = _resolved.get(tokens.encode(record.of)) or resolve(tokens.encode(record.of))
             spec = spec_of_gradient(record, parent)
-    except SavedFunctionError:
+    except tokens.SavedFunctionError:
         raise
     except (TypeError, ValueError, SyntaxError, RecursionError, OverflowError) as error:
-        raise SavedFunctionError(
+        raise tokens.SavedFunctionError(
             f"hostcall: the graph was damaged or altered: what it says of the Python function "
             f"{record.users.label} makes no sense: {error}"
         ) from error
@@ -358,7 +336,7 @@ def _rebuilt(token: str) -> Any:
 
 
 def _refuse(token: str) -> NoReturn:
-    raise SavedFunctionError(
+    raise tokens.SavedFunctionError(
         f"hostcall: Could not find callback with key={token} in the registry. The graph comes from "
         "another process, which had no name for this Python function: it is a lambda, a function "
         "in a function, a method of an object, or from the script that ran there. Define it at the "

@@ -25,12 +25,10 @@ _public: dict[int, tuple[object, str]] = {}
 
 
 def qualified_name(function: Callable[..., Any]) -> str | None:
-    """Return the qualified name by which another process finds a function; None without one.
-
-    It is the module and the qualname that Python reports, if the function is really there (itself,
-    or as an object of `hostcall.callback`). NumPy's ufuncs and other functions of C modules do not
-    report a place. For them it is a public module that has the function under its own name.
-    """
+    """Return the qualified name by which another process finds a function; None without one."""
+    # It is the module and the qualname that Python reports, if the function is really there
+    # (itself, or as an object of `hostcall.callback`). NumPy's ufuncs and other functions of C
+    # modules do not report a place. They get a public module that has them under that name.
     function = autograph.without_autograph(function)
     module = getattr(function, "__module__", None)
     own = None
@@ -104,7 +102,6 @@ def _public_ones(modules: list[str], name: str, function: object) -> list[str]:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-
 _MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
 _ENVIRONMENT = "HOSTCALL_ALLOW"
 
@@ -176,11 +173,7 @@ def register(function: F, name: str) -> F:
 
 
 def find(function: Function, at: str) -> tuple[Any, Any]:
-    """Return the function that a saved graph names, and the shape function pickled with it or None.
-
-    A SavedFunctionError says that the function, called at `at`, is missing, or must not be imported
-    or read.
-    """
+    """Return the saved function called at `at`, and its pickled shape function, or raise."""
     if (found := _named(function)) is not None:
         return found, None
     problem = problem_of(function)
@@ -301,5 +294,4 @@ def _of_environment() -> dict[str, None]:
     return {_checked(name.strip()): None for name in given if name.strip()}
 
 
-# The allowed modules; a dict keeps their order.
-_allowed = _of_environment()
+_allowed = _of_environment()  # the allowed modules; a dict keeps their order

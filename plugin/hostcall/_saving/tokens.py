@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from hostcall._callbacks.structures import BoundedSpec
 from hostcall._functions.options import SAVED, Options
-from hostcall._tf import tensor_structures, token_registry
+from hostcall._tf import protos, token_registry
 from hostcall_runtime._errors import LoweringError
 
 
@@ -71,9 +71,9 @@ def _write_leaf(leaf: Any) -> Any:
         return {"bounded": [leaf.dtype.name, leaf.shape.as_list(), list(leaf.dynamic_dims)]}
     if type(leaf) is tf.TensorSpec:
         return {"spec": [leaf.dtype.name, write_shape(leaf.shape)]}
-    if isinstance(leaf, tensor_structures.TypeSpec):
+    if isinstance(leaf, tf.TypeSpec):
         try:
-            return {"composite": base64.b64encode(tensor_structures.encoded(leaf)).decode()}
+            return {"composite": base64.b64encode(protos.encoded(leaf)).decode()}
         except Exception as error:  # another library's class may raise anything
             raise UnwritableError(f"{leaf!r} cannot be written") from error
     try:
@@ -132,7 +132,7 @@ def _read_leaf(kind: str, content: Any) -> Any:
         return BoundedSpec(bounds, tf.as_dtype(dtype), dimensions)
     if kind == "composite":
         try:
-            return tensor_structures.decoded(base64.b64decode(content, validate=True))
+            return protos.decoded(base64.b64decode(content, validate=True))
         except Exception as error:  # TensorFlow's decoder may raise anything
             raise UnreadableError(f"it holds no type of a composite tensor: {error}") from None
     raise UnreadableError(f"{kind!r} is no kind of structure")
@@ -148,10 +148,7 @@ _Shape = list[int | None] | None
 
 
 class Pickled(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A function that the SavedModel carries as a pickle.
-
-    `leave` has a meaning in a graph of this process alone, and none in a file.
-    """
+    """A function that the SavedModel carries as a pickle; `leave` is for this process alone."""
 
     sha256: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]  # the name of its file
     python: str  # the version of Python that the pickle is for
@@ -315,10 +312,7 @@ def decode(token: str) -> Record:
 
 
 def encode_native(native: Native) -> str:
-    """Return the text for native code: JSON behind its CRC-32.
-
-    A wrong value in it can crash a process, so the checksum detects damage.
-    """
+    """Return the text for native code, with a CRC-32: a wrong value can crash a process."""
     text = msgspec.json.encode(native)
     return f"{zlib.crc32(text):08x}{text.decode()}"
 

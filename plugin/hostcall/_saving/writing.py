@@ -27,18 +27,6 @@ from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
 from hostcall._functions import callback, declarations, native_code, source_location
 from hostcall._saving import decoding, pickled_functions, tokens
 from hostcall._saving.functions import qualified_name, reason
-from hostcall._saving.tokens import (
-    Attribute,
-    Declared,
-    Function,
-    Native,
-    Pickled,
-    Record,
-    SavedFunctionError,
-    Size,
-    UnwritableError,
-    is_importable,
-)
 from hostcall._tf import (
     attributes,
     function_defs,
@@ -54,10 +42,7 @@ _lock = _locks.new_lock()
 
 
 def name_traced_functions(graph: Graph) -> None:
-    """Give script ops of a function's graph tokens by which any process finds their functions.
-
-    An op whose function has no name keeps its token: it runs in this process.
-    """
+    """Give a function's script ops tokens for any process, if their functions have names."""
     for op in script_op_graphs.script_ops_of(graph):
         _name_op(op)
 
@@ -79,7 +64,7 @@ def _name_op(op: Any) -> None:
     try:
         with pickled_functions.save_options(pickle=False):  # other processes lack this one's files
             written = tokens.encode(record_of(spec, asked_so_far))
-    except UnwritableError:
+    except tokens.UnwritableError:
         return
     token_registry.register_token(written, spec)
     if written != token:
@@ -117,13 +102,11 @@ _pinned: dict[str, Any] = {}
 
 
 def name_in_saved_model(meta_graph: MetaGraphDef, directory: str | None) -> None:
-    """Give the script ops of a MetaGraphDef tokens by which any process finds their functions.
-
-    Ops whose functions have no name keep their tokens, and a warning lists the functions. Pickles
-    go into the SavedModel's directory, which is None for a graph that goes elsewhere. It is a
-    ValueError that a function cannot be pickled, or that the graph holds a StableHLO program which
-    calls Python: the program's numbers mean other functions in another process.
-    """
+    """Give the script ops of a MetaGraphDef tokens by which any process finds their functions."""
+    # Ops whose functions have no name keep their tokens, and a warning lists the functions. Pickles
+    # go into the SavedModel's directory, which is None for a graph that goes elsewhere. It is a
+    # ValueError that a function cannot be pickled, or that the graph holds a StableHLO program
+    # which calls Python: the program's numbers mean other functions in another process.
     # A server without hostcall's pass would compile replaced nodes beside their replacements.
     function_defs.drop_replaced(meta_graph.graph_def.library)
     nodes = list(script_op_graphs.nodes_of(meta_graph.graph_def))
@@ -184,7 +167,7 @@ def _name(nodes: list[Any], directory: str | None) -> list[_Unnamed]:
     for token, entry in entries.items():
         try:
             written[token] = _qualified(token, entry, asked, directory)
-        except UnwritableError as error:
+        except tokens.UnwritableError as error:
             unnamed.append((token, entry, str(error)))
         except pickled_functions.UnpicklableError as error:
             unpicklable[_described(token, entry), str(error)] = None
@@ -201,7 +184,7 @@ def _name(nodes: list[Any], directory: str | None) -> list[_Unnamed]:
 def _qualified(token: str, entry: object, asked: Asked, directory: str | None) -> str:
     if entry is None:
         if not token_registry.is_qualified(token):
-            raise UnwritableError("it does not exist any more, here either")
+            raise tokens.UnwritableError("it does not exist any more, here either")
         return _qualified_before(token, directory)
     record = record_of(entry, asked).with_leave("")
     _carry(record, directory)
@@ -214,7 +197,7 @@ def _qualified_before(token: str, directory: str | None) -> str:
     """Return the token for an op of a loaded graph whose function has not been called yet."""
     try:
         record = tokens.decode(token).with_leave("")
-    except SavedFunctionError:
+    except tokens.SavedFunctionError:
         return token
     if record.users.pickled is None:
         return token
@@ -227,9 +210,9 @@ def _carry(record: tokens.Record, directory: str | None) -> None:
     if pickled is None:
         return
     if directory is None:
-        raise UnwritableError("only a SavedModel can carry its pickle")
+        raise tokens.UnwritableError("only a SavedModel can carry its pickle")
     if not pickled_functions.write(pickled.sha256, directory):
-        raise UnwritableError("its pickle is not here: only a SavedModel carries it")
+        raise tokens.UnwritableError("its pickle is not here: only a SavedModel carries it")
 
 
 def _described(token: str, entry: Any) -> str:
@@ -282,7 +265,7 @@ _TRIED = (
 )
 
 
-def record_of_native(spec: CallbackSpec) -> Native | None:
+def record_of_native(spec: CallbackSpec) -> tokens.Native | None:
     """Return the record of a spec's native code; None if no library holds the code."""
     function = spec.function
     if not isinstance(function, native_code.Native):
@@ -293,15 +276,15 @@ def record_of_native(spec: CallbackSpec) -> Native | None:
     code, sizes = function.code, _sizes(spec)
     if isinstance(code, native_code.CFunction):
         count = len(code.pointers) + code.sizes
-        return Native(*place, "c", sizes, count, code.sizes > 0, code.returns_status)
+        return tokens.Native(*place, "c", sizes, count, code.sizes > 0, code.returns_status)
     attributes = [
-        Attribute(name, dtype, base64.b64encode(value).decode())
+        tokens.Attribute(name, dtype, base64.b64encode(value).decode())
         for name, dtype, value in code.attributes
     ]
-    return Native(*place, "ffi", sizes, attributes=attributes)
+    return tokens.Native(*place, "ffi", sizes, attributes=attributes)
 
 
-def name_of(native: Native) -> str:
+def name_of(native: tokens.Native) -> str:
     """Return the default name of native code, such as `libsignal.so::smooth`."""
     return f"{native.library.rpartition('/')[2]}::{native.symbol}"
 
@@ -327,12 +310,8 @@ def _library_and_symbol(address: int) -> tuple[str, str] | None:
     return found.library.decode(errors="replace"), found.name.decode(errors="replace")
 
 
-def _sizes(spec: CallbackSpec) -> list[list[Size]] | None:
-    """Return each result's shape as constants and input sizes; None if that does not suffice.
-
-    Only the declared shape function counts. Other shapes in a graph are the user's expectation,
-    and the code does not write by them.
-    """
+def _sizes(spec: CallbackSpec) -> list[list[tokens.Size]] | None:
+    """Return each result's shape as constants and input sizes, by the declared shape function."""
     if spec.shape_function is None:
         return None
     return sizes_of(spec.shape_function, _inputs(spec))
@@ -343,20 +322,20 @@ _ShapeFunction = Callable[[Sequence[tf.TensorSpec]], Sequence[tf.TensorSpec | No
 
 def sizes_of(
     shape_function: _ShapeFunction, inputs: Sequence[tf.TensorSpec]
-) -> list[list[Size]] | None:
+) -> list[list[tokens.Size]] | None:
     """Return each result's shape as constants and input sizes, by trials of a shape function."""
     # A shape function is the user's code, and may raise any exception.
     with contextlib.suppress(Exception):
         tries = [_try(shape_function, inputs, *numbers) for numbers in _TRIED]
         known, results = ([one[side] for one in tries] for side in (0, 1))
         # The inputs' sizes by their values in all trials; of equal ones the first.
-        sources: dict[tuple[int, ...], Size] = {}
+        sources: dict[tuple[int, ...], tokens.Size] = {}
         for number, shapes in enumerate(zip(*known, strict=True)):
             for dimension, values in enumerate(zip(*shapes, strict=True)):
-                sources.setdefault(values, Size(input=number, dimension=dimension))
+                sources.setdefault(values, tokens.Size(input=number, dimension=dimension))
         return [
             [
-                Size(values[0]) if len({*values}) == 1 else sources[values]
+                tokens.Size(values[0]) if len({*values}) == 1 else sources[values]
                 for values in zip(*shapes, strict=True)
             ]
             for shapes in zip(*results, strict=True)
@@ -394,13 +373,10 @@ def _try(
 Asked = Callable[[Any], tuple[int, bool]]
 
 
-def record_of(spec: Any, asked: Asked) -> Record:
-    """Return the record by which another process rebuilds a spec of TensorFlow's registry.
-
-    An UnwritableError says why another process could not find the function.
-    """
+def record_of(spec: Any, asked: Asked) -> tokens.Record:
+    """Return the record by which another process rebuilds a spec, or raise an UnwritableError."""
     orders, recorded = asked(spec)
-    known: Record | None = getattr(spec, "saved", None)
+    known: tokens.Record | None = getattr(spec, "saved", None)
     if known is not None:
         return msgspec.structs.replace(
             known, orders=max(orders, known.orders), recorded=recorded or known.recorded
@@ -417,7 +393,7 @@ def record_of(spec: Any, asked: Asked) -> Record:
             orders=orders,
             recorded=recorded,
         )
-    raise UnwritableError("it was called before hostcall was imported")
+    raise tokens.UnwritableError("it was called before hostcall was imported")
 
 
 def asked_of(specs: list[Any]) -> Asked:
@@ -439,10 +415,10 @@ def asked_so_far(spec: Any) -> tuple[int, bool]:
     return getattr(spec, "orders_wanted", 0), getattr(spec, "gradient_wanted", False)
 
 
-def _of_gradient(spec: Any, asked: Asked, recorded: bool) -> Record:
+def _of_gradient(spec: Any, asked: Asked, recorded: bool) -> tokens.Record:
     if spec.levels:
-        raise UnwritableError("it is a gradient for a whole batch, as of a jacobian")
-    return Record(
+        raise tokens.UnwritableError("it is a gradient for a whole batch, as of a jacobian")
+    return tokens.Record(
         id=spec.title,
         kind="gradient" if isinstance(spec, GradientSpec) else "recomputed",
         inputs=spec.inputs.size,
@@ -455,9 +431,9 @@ def _of_gradient(spec: Any, asked: Asked, recorded: bool) -> Record:
     )
 
 
-def _of_call(spec: CallbackSpec) -> Record:
+def _of_call(spec: CallbackSpec) -> tokens.Record:
     inputs = spec.inputs
-    return Record(
+    return tokens.Record(
         id=spec.title,
         kind="numpy",
         function=_function(spec),
@@ -477,11 +453,11 @@ def _of_call(spec: CallbackSpec) -> Record:
     )
 
 
-def _function(spec: CallbackSpec) -> Function:
+def _function(spec: CallbackSpec) -> tokens.Function:
     function, keywords, fixed = callback.parts(spec.function)
     name = spec.user.given_name or declarations.name_of(function)
     place = qualified_name(function)
-    if place is not None and (isinstance(function, type) or not is_importable(place)):
+    if place is not None and (isinstance(function, type) or not tokens.is_importable(place)):
         place = None
     pickled, native = None, record_of_native(spec)
     if name is None and place is None:
@@ -490,19 +466,19 @@ def _function(spec: CallbackSpec) -> Function:
         elif pickled_functions.pickles_functions.get():
             pickled = _pickled(spec, function, bool(keywords or fixed))
         else:
-            raise UnwritableError(reason(function))
+            raise tokens.UnwritableError(reason(function))
     written = {key: callback.literal(value) for key, value in fixed.items()}
     wrong = [key for key, text in written.items() if text is None]
     if wrong:
-        raise UnwritableError(
+        raise tokens.UnwritableError(
             f"{wrong[0]}={fixed[wrong[0]]!r}, which it is passed, cannot be written"
         )
     texts = {key: str(text) for key, text in written.items()}
     code = None if native is None else tokens.encode_native(native)
-    return Function(place, name, pickled, list(keywords), texts, code)
+    return tokens.Function(place, name, pickled, list(keywords), texts, code)
 
 
-def _pickled(spec: CallbackSpec, function: Any, by_keyword: bool) -> Pickled:
+def _pickled(spec: CallbackSpec, function: Any, by_keyword: bool) -> tokens.Pickled:
     result = spec.options.result
     shape_function = result if is_shape_function(result) else None
     if by_keyword:  # the user's own shape function: loading binds the keywords anew
@@ -512,7 +488,7 @@ def _pickled(spec: CallbackSpec, function: Any, by_keyword: bool) -> Pickled:
     return pickled_functions.pickled(function, shape_function, title)
 
 
-def _declared(spec: CallbackSpec) -> Declared:
+def _declared(spec: CallbackSpec) -> tokens.Declared:
     options = spec.options
     result, dtypes = options.result, spec.outputs.dtypes
     is_function = is_shape_function(result)
@@ -525,7 +501,7 @@ def _declared(spec: CallbackSpec) -> Declared:
     said: dict[str, Any] = {name: getattr(options, name) for name in tokens.OPTIONS}
     if said["timeout"] is not None:
         said["timeout"] = float(said["timeout"])  # the user may pass any numeric type
-    return Declared(written, is_function, **said)
+    return tokens.Declared(written, is_function, **said)
 
 
 def _short(place: str) -> str:

@@ -35,10 +35,7 @@ class ArenaFullError(Exception):
 
 
 class Arena:
-    """The arena of one connection, which owns the descriptor of its file once it is constructed.
-
-    At most `limit` bytes of the file are used.
-    """
+    """The arena of one connection, which owns its descriptor; at most `limit` bytes are used."""
 
     def __init__(self, descriptor: int, limit: int) -> None:
         self._descriptor = descriptor
@@ -154,7 +151,6 @@ _IN_WORKER = """\
 This is a worker: `hostcall worker --allow MODULE` allows it there, and `--import MODULE` runs a \
 module that calls hostcall.provide."""
 
-
 # The most recorded calls that are kept for gradients not asked for yet; the oldest go first.
 MOST_RESIDUALS = 1024
 _handles: collections.deque[int] = collections.deque()
@@ -220,10 +216,8 @@ def shapes(call: Call) -> list[Array]:
 
 
 def _note_handle(handle: int) -> None:
-    """Keep at most `MOST_RESIDUALS` tape residuals, since no client reports those it will not need.
-
-    `handle` is the last result of a call, which may be another number.
-    """
+    """Keep at most `MOST_RESIDUALS` tape residuals: no client reports those it will not need."""
+    # `handle` is the last result of a call, which may be another number.
     if tape_residuals.spec_of(handle) is None:
         return
     _handles.append(handle)

@@ -30,10 +30,7 @@ class ListeningError(ValueError):
 
 @contextlib.contextmanager
 def listening_at(path: str) -> Iterator[socket.socket]:
-    """Listen at a path, on a socket that only this user can connect to.
-
-    The socket of a dead worker is replaced. A living worker holds the lock beside its socket.
-    """
+    """Listen at a path, for this user alone, if no living worker has the lock beside it."""
     with _locked(path):
         listener = _bound(path)
         try:
@@ -90,19 +87,12 @@ def _cannot_listen(path: str, error: OSError) -> ListeningError:
 
 
 _log = logging.getLogger("hostcall.worker")
-
-# The seconds within which a client must say hello.
-_HELLO_SECONDS = 10.0
-
-# The seconds that running calls have to end when the worker stops.
-_GRACE = 10.0
+_HELLO_SECONDS = 10.0  # the seconds within which a client must say hello
+_GRACE = 10.0  # the seconds that running calls have to end when the worker stops
 
 
 class Worker:
-    """A server of clients, which runs until it is told to stop.
-
-    The arguments, or the results, of one call may have `max_bytes`.
-    """
+    """A server of clients, until it is told to stop; a call passes at most `max_bytes` each way."""
 
     def __init__(self, max_bytes: int, max_connections: int) -> None:
         self.max_bytes = max_bytes
@@ -114,10 +104,8 @@ class Worker:
         self._errors = 0
 
     def run(self, source: socket.socket, hands_over: bool) -> None:
-        """Serve clients until SIGTERM or SIGINT, or until the other side of `source` is gone.
-
-        Clients connect to `source`, or it is a connection that `hands_over` clients.
-        """
+        """Serve clients until SIGTERM or SIGINT, or until the other side of `source` is gone."""
+        # Clients connect to `source`, or it is a connection that `hands_over` clients.
         with _signals() as told, selectors.DefaultSelector() as selector:
             selector.register(source, selectors.EVENT_READ)
             selector.register(told, selectors.EVENT_READ)
@@ -199,10 +187,7 @@ class Worker:
 
 
 def _serve(connection: socket.socket, worker: Worker) -> None:
-    """Serve a client until it goes or violates the protocol; close the connection.
-
-    No data from the client ends more than its connection.
-    """
+    """Serve a client until it goes or violates the protocol, then close its connection alone."""
     with connection:
         try:
             _serving_wire.prepare(connection)
@@ -310,12 +295,10 @@ def run(
     worker: Worker,
     say: Callable[[str], None],
 ) -> None:
-    """Run a worker until it stops; then end the process instead of returning.
-
-    It listens at `path`, which `say` tells the user. Without a path, the process that started this
-    one hands clients over, by the descriptor `control`. A ValueError says that an option makes no
-    sense, or that an import has failed.
-    """
+    """Run a worker until it stops; then end the process instead of returning."""
+    # It listens at `path`, which `say` tells the user. Without a path, the process that started
+    # this one hands clients over, by the descriptor `control`. A ValueError says that an option
+    # makes no sense, or that an import has failed.
     if not _control.is_enabled():
         raise ValueError("hostcall: a worker needs what HOSTCALL_DISABLE=1 has switched off.")
     logging.basicConfig(format="%(message)s")

@@ -23,10 +23,7 @@ _AUTOGRAPH_IS_OFF = features.ControlStatusCtx(features.AUTOGRAPH_DISABLED) if _q
 
 
 def leave_alone(*functions: Any) -> None:
-    """Make autograph call these functions, and the objects of these classes, unconverted.
-
-    Calls inside them are not covered: code there that handles tensors needs `do_not_convert`.
-    """
+    """Keep autograph from converting these functions and classes, but not the calls inside them."""
     marks = vars(do_not_convert(lambda: None))
     for function in functions:
         for key in marks.keys() - {"__wrapped__"}:
@@ -34,12 +31,10 @@ def leave_alone(*functions: Any) -> None:
 
 
 def called_unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `function`, or a wrapper in whose calls autograph converts nothing.
-
-    The wrapper of `do_not_convert` takes more time than many callbacks. So only code that autograph
-    has generated gets a wrapper, such as a function defined in a tf.function. Other code never
-    calls autograph.
-    """
+    """Return `function`, or a wrapper in whose calls autograph converts nothing."""
+    # The wrapper of `do_not_convert` takes more time than many callbacks. So only code that
+    # autograph has generated gets a wrapper, such as a function defined in a tf.function. Other
+    # code never calls autograph.
     code = getattr(function, "__code__", None)
     if isinstance(code, types.CodeType) and "ag__" not in code.co_freevars:
         return function
@@ -89,10 +84,8 @@ def stack() -> Iterator[tuple[str, int]]:
 
 
 def original_location(file: str, line: int) -> tuple[str, int]:
-    """Return the user's location of code that autograph copied to `file` and `line`.
-
-    Other locations are returned unchanged. The mapping exists only while the function is traced.
-    """
+    """Return the user's location of code that autograph copied to `file` and `line`."""
+    # Other locations are returned unchanged. The mapping exists only while the function is traced.
     if not features.LOCATIONS.available:
         return file, line
     for mapper in reversed(features.source_mappers[threading.get_ident()]):
@@ -105,11 +98,9 @@ def original_location(file: str, line: int) -> tuple[str, int]:
 
 
 def is_traced_to_compile() -> bool:
-    """Return whether the current tracing is inside a function with `jit_compile=True`.
-
-    During tracing, only the frame that traces the function knows this. A wrapper of ours around
-    that frame's function would appear among the user's frames in each error of a graph.
-    """
+    """Return whether the current tracing is inside a function with `jit_compile=True`."""
+    # During tracing, only the frame that traces the function knows this. A wrapper of ours around
+    # that frame's function would appear among the user's frames in each error of a graph.
     if not features.SPECS_IN_TOUT.available:
         return False
     graphs = script_op_graphs.owning_graphs()
@@ -123,8 +114,7 @@ def is_traced_to_compile() -> bool:
     return False
 
 
-# The most frames that `definition` shows.
-_MANY_FRAMES = 8
+_MANY_FRAMES = 8  # the most frames that `definition` shows
 
 
 def of_op(op: Operation) -> str:

@@ -33,12 +33,10 @@ _HANDLES = frozenset({tf.resource, tf.variant})
 
 
 def like(concrete: Concrete, library: FunctionDefLibrary) -> Any:
-    """Return a ConcreteFunction with the signature and the captures of another, and a new body.
-
-    The new one keeps the other alive, since objects that are registered for its graph (Python
-    functions, custom gradients) die with it. `library` has the new body, under the old name, and
-    all functions that it calls; it is used up.
-    """
+    """Return a ConcreteFunction with the signature and the captures of another, and a new body."""
+    # The new one keeps the other alive, since objects that are registered for its graph (Python
+    # functions, custom gradients) die with it. `library` has the new body, under the old name, and
+    # all functions that it calls; it is used up.
     features.REWRITING.require()
     name = concrete.function_def.signature.name
     function = next(f for f in library.function if f.signature.name == name)
@@ -62,11 +60,9 @@ def like(concrete: Concrete, library: FunctionDefLibrary) -> Any:
 
 
 def calls_are_plain() -> bool:
-    """Return whether a function call on this thread only runs the function's program.
-
-    A call does more while tapes or accumulators record, in asynchronous mode, and while a graph is
-    being built (also in the eager mode of an `init_scope`: the graph has to learn of variables).
-    """
+    """Return whether a function call on this thread only runs the function's program."""
+    # A call does more while tapes or accumulators record, in asynchronous mode, and while a graph
+    # is built, also in the eager mode of an `init_scope`: the graph has to learn of variables.
     context = features.context()
     return (
         eager_execution.has_no_tapes()
@@ -86,11 +82,9 @@ def _runs_later(context: Any) -> bool:
 
 
 def unrecorded_call(concrete: Concrete) -> Callable[[list[Any]], Any] | None:
-    """Return a short form of a ConcreteFunction's `_call_flat` for when `calls_are_plain`.
-
-    It takes the input EagerTensors, captured ones last. There is none if TensorFlow does more: for
-    composite or resource arguments and results, for subclasses, and without some private names.
-    """
+    """Return a short form of a ConcreteFunction's `_call_flat` for when `calls_are_plain`."""
+    # It takes the input EagerTensors, captured ones last. There is none if TensorFlow does more:
+    # for composite or resource arguments and results, and for subclasses.
     if not features.BOUND_CALLS.available:
         return None
     inference = concrete.inference_fn
@@ -131,10 +125,7 @@ def captured_by(concrete: Concrete) -> list[Any]:
 
 
 def exact_check(specs: list[Any]) -> Callable[[Any], bool]:
-    """Return a function that tells whether values are EagerTensors that match specs exactly.
-
-    It serves the common case: a spec with an unknown size matches no tensor.
-    """
+    """Return a function that tells whether values are EagerTensors of exactly the known specs."""
     wanted = [
         (spec.dtype.as_datatype_enum, tuple(spec.shape) if spec.shape.is_fully_defined() else None)
         for spec in specs
@@ -159,11 +150,9 @@ def parameter_names(concrete: Concrete) -> list[str]:
 
 
 def stablehlo_of(concrete: Concrete, functions: list[FunctionDef], name: str) -> str:
-    """Return the StableHLO that TensorFlow makes of the function `name`, as text.
-
-    It takes the arguments and captures of `concrete`. `functions` are in the context for this call
-    only. A ValueError or tf.errors.OpError says that XLA cannot compile it.
-    """
+    """Return the StableHLO that TensorFlow makes of the function `name`, as text."""
+    # It takes the arguments and captures of `concrete`. `functions` are in the context for this
+    # call only. A ValueError or tf.errors.OpError says that XLA cannot compile it.
     features.EXPORTING.require()
     context = features.context()
     context.ensure_initialized()
@@ -196,10 +185,7 @@ owned: dict[str, list[str]] = {}
 
 
 def own_functions(owner: str, functions: list[FunctionDef]) -> bool:
-    """Add functions to the eager context's library, for as long as it has the function `owner`.
-
-    Without `owner` none is added. Return whether all of them were new.
-    """
+    """Add functions to the eager context while it has `owner`; return whether all were new."""
     context = features.context()
     if not context.has_function(owner):
         return False

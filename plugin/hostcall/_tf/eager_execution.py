@@ -24,10 +24,7 @@ is_trainable = features.is_trainable
 
 
 def own_custom_gradient(op: Operation) -> None:
-    """Make the gradient of an op that `tf.custom_gradient` has made die with the op's graphs.
-
-    TensorFlow's registry would keep the gradient forever, and the graph with it.
-    """
+    """Make the gradient of a `tf.custom_gradient` op die with its graphs, not with the process."""
     if not features.CUSTOM_GRADIENTS.available:
         return
     name = op.get_attr("_gradient_op_type").decode()
@@ -46,19 +43,11 @@ def own_custom_gradient(op: Operation) -> None:
 # stop them, and tell whether there are none. All are in C, so no signal handler runs in them.
 has_no_tapes = features.has_no_tapes
 tapes_are_stopped = features.tapes_are_stopped
-recording_functions = (
-    tapes_are_stopped,
-    features.restart_tapes,
-    features.stop_tapes,
-    has_no_tapes,
-)
+recording_functions = (tapes_are_stopped, features.restart_tapes, features.stop_tapes, has_no_tapes)
 
 
 def gradient_is_overridden() -> bool:
-    """Return whether a py_function that is created now has another gradient than EagerPyFunc's.
-
-    It has one inside a `tf.Graph.gradient_override_map` that names EagerPyFunc.
-    """
+    """Return whether a `tf.Graph.gradient_override_map` around names EagerPyFunc."""
     if features.executing_eagerly():
         return False
     return op_kinds.EAGER_PY_FUNC in features.get_default_graph()._gradient_override_map
@@ -86,11 +75,9 @@ def watch(tape: tf.GradientTape, tensors: Iterable[Any]) -> None:
 def gradients(
     tape: tf.GradientTape, targets: list[Any], sources: list[Any], upstream: list[Any]
 ) -> list[Any]:
-    """Return the gradients of `tape.gradient`, with zeros for unconnected sources.
-
-    `tape.gradient` looks for nested structures, which costs more than a small function's gradient.
-    The tape has ended; `targets` and `sources` are tensors or variables.
-    """
+    """Return the gradients of `tape.gradient`, with zeros for unconnected sources."""
+    # `tape.gradient` looks for nested structures, which costs more than a small function's
+    # gradient. The tape has ended; `targets` and `sources` are tensors or variables.
     zero = tf.UnconnectedGradients.ZERO
     values = (*targets, *sources, *upstream)
     is_flat = all(type(value) is features.EagerTensor for value in values)
@@ -101,11 +88,9 @@ def gradients(
 
 
 def orders_recorded(tensors: Sequence[tf.Tensor]) -> int:
-    """Return how many orders of derivative can be asked of an op that runs eagerly on `tensors`.
-
-    TensorFlow tells only whether there are one or several tapes; three orders stand for several.
-    They also stand for a ForwardAccumulator, since it differentiates the gradient.
-    """
+    """Return how many orders of derivative can be asked of an op that runs eagerly on `tensors`."""
+    # TensorFlow tells only whether there are one or several tapes; three orders stand for several.
+    # They also stand for a ForwardAccumulator, since it differentiates the gradient.
     if not features.NESTED_GRADIENTS.available:
         return 1
     if features.pack_tangents(tensors).tangents:
@@ -203,11 +188,9 @@ def to_eager_tensor(value: object, dtype: tf.DType | None) -> Any:
 
 
 def copy_of(array: Any, dtype: tf.DType, copy_on_cpu: Callable[[Any, int], Any]) -> Any:
-    """Return an EagerTensor with a copy of a NumPy array that other code may still write to.
-
-    The tensor has the dtype of the array; `dtype` is the expected one. `copy_on_cpu` makes a tensor
-    on a CPU, or None, from an array and the number of its dtype.
-    """
+    """Return an EagerTensor with a copy of a NumPy array that other code may still write to."""
+    # The tensor has the dtype of the array; `dtype` is the expected one. `copy_on_cpu` makes a
+    # tensor on a CPU, or None, from an array and the number of its dtype.
     if array.dtype == dtype.as_numpy_dtype and not device_in_scope() and _has_cpus_alone():
         tensor = copy_on_cpu(array, dtype.as_datatype_enum)
         if tensor is not None:
@@ -222,10 +205,7 @@ def _has_cpus_alone() -> bool:
 
 
 def over_array(array: object, dtype: tf.DType) -> Any:
-    """Return an EagerTensor that takes over an array, and its memory if aligned to 64 bytes.
-
-    The tensor is on the device of the innermost `tf.device`.
-    """
+    """Return an EagerTensor that takes over an array, on the innermost `tf.device`."""
     ctx = features.context()
     ctx.ensure_initialized()
     return features.EagerTensor(array, ctx.device_name, dtype.as_datatype_enum)
@@ -239,11 +219,9 @@ def copy_to_device(tensor: Tensor, device: str | None) -> Any:
 
 
 def apart(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Run `function(*args, **kwargs)` in eager mode, where its tapes record; return its result.
-
-    It runs on another thread if this one builds a graph, or if TensorFlow has stopped recording on
-    this one, as while it runs a function. A tape would silently record nothing there.
-    """
+    """Run `function(*args, **kwargs)` in eager mode, where its tapes record; return its result."""
+    # It runs on another thread if this one builds a graph, or if TensorFlow has stopped recording
+    # on this one, as while it runs a function. A tape would silently record nothing there.
     if executing_eagerly() and not tapes_are_stopped():
         return function(*args, **kwargs)
     return Call(functools.partial(function, *args, **kwargs)).result(None)

@@ -93,8 +93,7 @@ GRADIENTS = Feature(
     "a gradient through a py_function raises an error.",
 )
 NESTED_GRADIENTS = Feature(
-    "nested gradients of py_functions",
-    "py_functions have first derivatives and no higher ones.",
+    "nested gradients of py_functions", "py_functions have first derivatives and no higher ones."
 )
 QUICK_GRADIENTS = Feature(
     "the short way of the gradients of py_functions",
@@ -109,8 +108,7 @@ EXCEPTIONS = Feature(
     "hostcall.last_error finds the exceptions of the latest 16 failures and no older ones.",
 )
 INTERRUPTS = Feature(
-    "Ctrl-C in callbacks",
-    "it raises an error of TensorFlow's instead of KeyboardInterrupt.",
+    "Ctrl-C in callbacks", "it raises an error of TensorFlow's instead of KeyboardInterrupt."
 )
 SAVED_MODELS = Feature(
     "SavedModels whose Python functions other processes find",
@@ -135,16 +133,14 @@ REMOVED_FUNCTIONS = Feature(
     "they stay in memory until the process ends.",
 )
 CUSTOM_GRADIENTS = Feature(
-    "the end of custom gradients",
-    "they stay in memory until the process ends.",
+    "the end of custom gradients", "they stay in memory until the process ends."
 )
 VECTORIZING = Feature(
     "script ops in tf.vectorized_map and in jacobians",
     "TensorFlow calls them in loops of its own, once more than there are elements.",
 )
 TRACEBACKS = Feature(
-    "tracebacks without lines of hostcall's",
-    "tracebacks show some lines of hostcall, too.",
+    "tracebacks without lines of hostcall's", "tracebacks show some lines of hostcall, too."
 )
 LOCATIONS = Feature(
     "locations in code that autograph has converted",
@@ -167,19 +163,14 @@ BOUND_CALLS = Feature(
     "bound functions work, and their calls take as long as those of a ConcreteFunction.",
 )
 REWRITING = Feature(
-    "functions made anew (hostcall.partition_pass)",
-    "hostcall.partition_pass raises an error.",
+    "functions made anew (hostcall.partition_pass)", "hostcall.partition_pass raises an error."
 )
-EXPORTING = Feature(
-    "exported programs (hostcall.export)",
-    "hostcall.export raises an error.",
-)
+EXPORTING = Feature("exported programs (hostcall.export)", "hostcall.export raises an error.")
 SAVED_MODEL_FILES = Feature(
     "SavedModels on the command line",
     "`hostcall explain` and `hostcall rewrite` raise an error; hostcall.explain works.",
 )
 ALL = [value for value in list(globals().values()) if isinstance(value, Feature)]
-
 
 NAMES: list[Name] = []
 
@@ -345,10 +336,9 @@ traceback_utils = _find(TRACEBACKS, _PYTHON + "util.traceback_utils", "", "_EXCL
 _F = SAVED_MODELS
 _SAVED = _PYTHON + "saved_model."
 save = _find(_F, _SAVED + "save", "", "_build_meta_graph_impl", "save_and_return_nodes")
-SavedModelBuilder = _find(
-    _F, _SAVED + "builder_impl", "_SavedModelBuilder", "_tag_and_add_meta_graph"
-)
-_stored(_F, _SAVED + "builder_impl", "_SavedModelBuilder.__init__._export_dir")
+_BUILDER = _SAVED + "builder_impl"
+SavedModelBuilder = _find(_F, _BUILDER, "_SavedModelBuilder", "_tag_and_add_meta_graph")
+_stored(_F, _BUILDER, "_SavedModelBuilder.__init__._export_dir")
 graph_io = _find(_F, _PYTHON + "framework.graph_io", "", "write_graph")
 loader = _find(_F, _SAVED + "loader_impl", "", "parse_saved_model")
 encode_structure = _find(_F, _SAVED + "nested_structure_coder", "encode_structure")
@@ -398,18 +388,15 @@ _F = REWRITING
 restore_captures = _find(
     _F, "tensorflow.core.function.capture.restore_captures", "restore_captures"
 )
-load_function_library = _find(
-    _F, _PYTHON + "saved_model.function_deserialization", "load_function_def_library"
-)
+_DESERIALIZATION = _SAVED + "function_deserialization"
+load_function_library = _find(_F, _DESERIALIZATION, "load_function_def_library")
 _members(_F, _CONCRETE, "ConcreteFunction", "from_func_graph", "set_variables")
 _INIT = "ConcreteFunction.__init__"
 _stored(_F, _CONCRETE, f"{_INIT}._arg_keywords", f"{_INIT}._num_positional_args")
 _F = EXPORTING
 _find(_F, _CONTEXT, "Context.get_compiler_ir")
 _stored(_F, _FUNCTION + "polymorphic_function", "Function.__init__._autograph")
-parse_saved_model = _find(
-    SAVED_MODEL_FILES, _PYTHON + "saved_model.loader_impl", "parse_saved_model"
-)
+parse_saved_model = _find(SAVED_MODEL_FILES, _SAVED + "loader_impl", "parse_saved_model")
 _F = PROGRAMS
 xla_call_module = _find(_F, "tensorflow.compiler.tf2xla.ops.gen_xla_ops", "xla_call_module")
 _find(_F, _OPS, "Graph._attr_scope")

@@ -33,10 +33,7 @@ from hostcall._tf.types import (
 
 
 def with_defaults(library: FunctionDefLibrary) -> Any:
-    """Return a copy of a FunctionDefLibrary in which all nodes have all their attributes.
-
-    TensorFlow selects an op's kernels by its attributes, and cannot do so if one is missing.
-    """
+    """Return a copy of a library with all attributes on its nodes: kernels are chosen by them."""
     copy = protos.copy_of(library)
     for node in (node for function in copy.function for node in function.node_def):
         definition = op_kinds.op_def_or_none(node.op)
@@ -128,7 +125,7 @@ def set_context(function: FunctionDef, like: FunctionDef) -> None:
 
 def is_compiled(marked: FunctionDef | NodeDef) -> bool:
     """Return whether XLA must compile a function, or the function that a node calls."""
-    return MUST_COMPILE in marked.attr and bool(marked.attr[MUST_COMPILE].b)
+    return protos.is_true(marked, MUST_COMPILE)
 
 
 def call_node(name: str, signature: OpDef, inputs: Iterable[str], stateful: bool) -> Any:
@@ -141,6 +138,19 @@ def call_node(name: str, signature: OpDef, inputs: Iterable[str], stateful: bool
     for attribute in ("config", "config_proto", "executor_type"):
         node.attr[attribute].s = b""
     return node
+
+
+# The dtypes in which values of sub-byte dtypes cross the boundary of a compiled program. XLA packs
+# two of these values into a byte. TensorFlow does not, and would misread them.
+WIDE = {
+    tf.as_dtype(sub_byte).as_datatype_enum: tf.as_dtype(wide).as_datatype_enum
+    for sub_byte, wide in (("int4", "int8"), ("uint4", "uint8"))
+}
+
+
+def wide(dtype: tf.DType) -> tf.DType:
+    """Return the dtype in which values of a dtype cross the boundary of a compiled program."""
+    return tf.as_dtype(WIDE.get(dtype.as_datatype_enum, dtype.as_datatype_enum))
 
 
 def add_cast(function: FunctionDef, name: str, value: str, source: int, target: int) -> str:
@@ -229,10 +239,7 @@ def reachable_in(functions: Mapping[str, Any], entry: str) -> dict[str, Any]:
 
 
 def nodes_of(function: FunctionDef, kinds: Collection[str]) -> list[Any]:
-    """Return the nodes of a function whose ops are among `kinds`.
-
-    Use it first to find few nodes among many: a function call for each node takes far longer.
-    """
+    """Return the nodes of a function of these kinds, faster than by a call for each node."""
     return [node for node in function.node_def if node.op in kinds]
 
 
@@ -260,10 +267,7 @@ def data_inputs(node: NodeDef) -> list[str]:
 
 
 def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
-    """Return, for each node, the positions of the nodes that it waits for before it first runs.
-
-    A loop of TensorFlow 1 has an edge back to its begin, which does not wait for that edge.
-    """
+    """Return the positions that each node waits for, but for back edges of TensorFlow 1's loops."""
     nodes = list(nodes)
     position = {node.name: i for i, node in enumerate(nodes)}
     ends = {node.name for node in nodes if node.op in _LOOP_ENDS}
@@ -317,11 +321,9 @@ def definition_of(node: NodeDef, functions: Mapping[str, Any]) -> Any:
 
 
 def drop_dead_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> None:
-    """Remove the nodes that neither a result nor a stateful op of a function needs.
-
-    Stateful ops that were replaced are removed, too. TensorFlow and XLA do not run these nodes
-    either, and some of them may not even be able to run.
-    """
+    """Remove the nodes that neither a result nor a stateful op of a function needs."""
+    # Stateful ops that were replaced are removed, too. TensorFlow and XLA do not run these nodes
+    # either, and some of them may not even be able to run.
     nodes = {node.name: node for node in function.node_def}
     pending = [*map(source, function.ret.values()), *function.control_ret.values()]
     pending += [

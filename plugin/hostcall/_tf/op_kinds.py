@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hostcall._tf import attributes, features
+from hostcall._tf import attributes, features, protos
 from hostcall._tf.types import NodeDef, Operation
 from hostcall_runtime import _library
 
@@ -33,7 +33,9 @@ ORDERED_OPS = STATEFUL_SCRIPT_OPS | {REGION, XLA_CALL_MODULE}
 def calls_python(node: NodeDef) -> bool:
     """Return whether a node is a script op, or holds a program of JAX's that calls Python."""
     op = node.op
-    return op in SCRIPT_OPS or (op == XLA_CALL_MODULE and _is_marked(node, attributes.CALLS_PYTHON))
+    return op in SCRIPT_OPS or (
+        op == XLA_CALL_MODULE and protos.is_true(node, attributes.CALLS_PYTHON)
+    )
 
 
 def has_effect(node: NodeDef) -> bool:
@@ -50,19 +52,12 @@ def is_ordered(node: NodeDef) -> bool:
     """Return whether a node has side effects that happen in program order."""
     op = node.op
     if op == XLA_CALL_MODULE:
-        return _is_marked(node, attributes.HAS_TOKEN)
+        return protos.is_true(node, attributes.HAS_TOKEN)
     return op == REGION or has_effect(node)
 
 
-def _is_marked(node: NodeDef, mark: str) -> bool:
-    return mark in node.attr and bool(node.attr[mark].b)
-
-
 def lets_list_grow(node: NodeDef) -> bool:
-    """Return whether a node may write past the end of a list, as `tf.TensorArray` can.
-
-    XLA's lists have a fixed size, and a write past the end is lost.
-    """
+    """Return whether a node may write past the end of a list; XLA's lists have a fixed size."""
     return node.op == LIST_WRITE and node.attr["resize_if_index_out_of_bounds"].b
 
 
@@ -122,10 +117,7 @@ def script_op_like(op: Operation, inputs: list[Any]) -> Any:
 
 
 def call_module(tensors: list[Any], module: bytes, results: list[Any]) -> list[Any]:
-    """Call a StableHLO program that calls Python, by an op of TensorFlow's; return the results.
-
-    `module` is a portable artifact, and `results` are TensorSpecs.
-    """
+    """Call a portable artifact that calls Python by a TensorFlow op; `results` are TensorSpecs."""
     called = features.xla_call_module(
         tensors,
         version=9,  # the first version with tokens among arguments and results

@@ -109,15 +109,11 @@ def _number_of(loop_var: Any) -> int:
     graph = loop_var.graph
     if not hasattr(graph, "_hostcall_loops"):
         graph._hostcall_loops = {}
-    number: int = graph._hostcall_loops.setdefault(loop_var.op.name, secrets.randbits(52))
-    return number
+    return int(graph._hostcall_loops.setdefault(loop_var.op.name, secrets.randbits(52)))
 
 
 def effects(has_effect: Callable[[Any], bool]) -> Patch:
-    """Return the patch that makes a loop body's side effects happen in order, for each element.
-
-    `has_effect` tells whether an op of the body has a side effect that must not be left out.
-    """
+    """Return the patch for loop bodies: an op that `has_effect` runs in order, for each element."""
 
     def wrap(convert: Callable[..., Any], replaced: Replacement) -> Any:
         def convert_helper(self: Any, wanted: Any) -> Any:

@@ -34,10 +34,7 @@ _REFUSAL = "We failed to lift variable creations out of this tf.function"
 
 
 def first_calls(may_run: Callable[[], bool]) -> Patch:
-    """Return the patch that runs functions which TensorFlow refuses, on the host if XLA does, too.
-
-    `may_run` tells whether the user allows that.
-    """
+    """Return the patch that runs, if `may_run`, functions that TensorFlow and XLA refuse."""
 
     def wrap(method: Callable[..., Any], patch: Replacement) -> Any:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -62,10 +59,7 @@ def first_calls(may_run: Callable[[], bool]) -> Patch:
 def _initialize_and_run(
     function: TracingFunction, run: Callable[..., Any], args: Any, kwargs: Any
 ) -> Any:
-    """Call a `tf.function` that has created variables, but has initialized none of them.
-
-    `run` calls it without creating variables.
-    """
+    """Call a `tf.function` with uninitialized variables; `run` calls it without creating any."""
     bound = function._function_type.bind_with_defaults(args, kwargs, function._default_values)
 
     def create() -> Any:
@@ -79,17 +73,14 @@ def _initialize_and_run(
     return tf.cond(tf.reduce_all(initialized), lambda: run(*args, **kwargs), create)
 
 
-# Of a replacement that was never installed.
-_UNKNOWN = object()
+_UNKNOWN = object()  # of a replacement that was never installed
 
 
 class Replacement:
-    """A value of ours in the place of one of TensorFlow's.
+    """A value of ours in the place of one of TensorFlow's, which `wrap` makes from that."""
 
-    If other code has replaced our value in turn, its value stays on removal. It may still call
-    ours, so ours checks `installed`, and acts as TensorFlow's value while that is false. `wrap`
-    makes our value from the present value and this object.
-    """
+    # If other code has replaced our value in turn, its value stays on removal. It may still call
+    # ours, so ours checks `installed`, and acts as TensorFlow's value while that is false.
 
     def __init__(
         self,
@@ -150,10 +141,7 @@ def functions(
     feature: Feature,
     why: str,
 ) -> list[Patch]:
-    """Return the patches that replace functions of a module by functions of ours.
-
-    `stock` receives the module's own functions by name, for ours to call.
-    """
+    """Return the patches that replace a module's functions; `stock` receives its own by name."""
 
     def replaced(name: str, function: Callable[..., Any]) -> Patch:
         def wrap(before: Callable[..., Any], patch: Replacement) -> Any:
@@ -197,10 +185,8 @@ def telling(
     before: Callable[..., None] | None = None,
     after: Callable[..., None] | None = None,
 ) -> Patch:
-    """Return the patch that calls hooks around a function or method of a module or class.
-
-    `before` takes the arguments of each call, and `after` takes its result and then these.
-    """
+    """Return the patch that calls hooks around a function or method of a module or class."""
+    # `before` takes the arguments of each call, and `after` takes its result and then these.
 
     def wrap(function: Callable[..., Any], patch: Replacement) -> Any:
         @functools.wraps(function)
@@ -264,10 +250,8 @@ def directories() -> Patch:
 
 
 def saving(hook: Callable[[Any, str | None], None]) -> Patch:
-    """Return the patch that calls `hook` with each SavedModel's MetaGraphDef before it is written.
-
-    The second argument is the SavedModel's directory, or None if only the MetaGraphDef is written.
-    """
+    """Return the patch that calls `hook` with each SavedModel's MetaGraphDef before its writing."""
+    # The second argument is the SavedModel's directory, None for a MetaGraphDef alone.
 
     def tell(built: Any, *_: Any, **__: Any) -> None:
         hook(built[0], _directory.get())
@@ -355,10 +339,7 @@ def tokens() -> Patch:
 
 
 def frames_left_out(*directories: str) -> Patch:
-    """Return the patch that makes TensorFlow hide packages' frames in tracebacks, like its own.
-
-    The directories of the packages end with a separator.
-    """
+    """Return the patch that hides packages' frames; their directories end with a separator."""
     why = "Each error of a function would show frames that stand around TensorFlow's own functions."
     return attribute(
         features.traceback_utils,
@@ -421,11 +402,9 @@ Run = Callable[[frozenset[str], Callable[[], Any]], Any]
 
 
 def calls(owner: object, name: str, run: Run, recorded: Callable[[frozenset[str]], bool]) -> Patch:
-    """Return the patch by which `run` carries out eager calls of functions, or session runs.
-
-    `run` takes the tokens of the py_functions that a call can reach, and the call, whose result it
-    returns. Calls skip it that reach no py_function, or none that is `recorded`.
-    """
+    """Return the patch by which `run` carries out eager calls of functions, or session runs."""
+    # `run` takes the tokens of the py_functions that a call can reach, and the call, whose result
+    # it returns. Calls skip it that reach no py_function, or none that is `recorded`.
 
     def wrap(method: Callable[..., Any], patch: Replacement) -> Any:
         tokens_of = script_op_graphs.tokens_of
@@ -571,20 +550,16 @@ def py_function_gradient(gradient: Callable[..., Any]) -> Patch:
 
 
 def give_gradient_to(op: Any) -> None:
-    """Make an op of a graph keep our gradient when the registry has TensorFlow's own again.
-
-    An op inside a `tf.Graph.gradient_override_map` keeps the gradient that the user chose there.
-    """
+    """Make an op of a graph keep our gradient when the registry has TensorFlow's own again."""
+    # An op inside a `tf.Graph.gradient_override_map` keeps the gradient that the user chose there.
     if op._gradient_function is None and _OVERRIDDEN not in op.node_def.attr:
         op._gradient_function = _gradients[-1]
 
 
 def gradient_given_to(op: object) -> Callable[..., Any] | None:
-    """Return the gradient that the user has given an op of a graph after its creation, or None.
-
-    For an op inside a `gradient_override_map`, TensorFlow calls the user's gradient itself. But a
-    tape knows only the kind of an op, and calls the gradient of that kind.
-    """
+    """Return the gradient that the user has given an op of a graph after its creation, or None."""
+    # For an op inside a `gradient_override_map`, TensorFlow calls the user's gradient itself. But a
+    # tape knows only the kind of an op, and calls the gradient of that kind.
     if not isinstance(op, tf.Operation) or _OVERRIDDEN not in op.node_def.attr:
         return None
     name = op.get_attr(_OVERRIDDEN).decode()

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
+import tensorflow as tf
+
 from hostcall._tf import features
-from hostcall._tf.types import Operation
+from hostcall._tf.types import FunctionDef, NodeDef, Operation
 
 attr_value_pb2 = features.attr_value_pb2
 function_pb2 = features.function_pb2
 node_def_pb2 = features.node_def_pb2
 tensor_pb2 = features.tensor_pb2
-
-
 _Message = TypeVar("_Message")
 
 
@@ -23,14 +24,44 @@ def copy_of(message: _Message) -> _Message:
     return copy  # type: ignore[no-any-return]
 
 
-def integer_list(numbers: list[int]) -> Any:
-    """Return integers as the value of an attribute."""
-    return attr_value_pb2.AttrValue.ListValue(i=numbers)
+def is_true(marked: NodeDef | FunctionDef, name: str) -> bool:
+    """Return whether a node or a function has an attribute that is true."""
+    return name in marked.attr and bool(marked.attr[name].b)
+
+
+def text(node: NodeDef, name: str) -> str:
+    """Return the text that an attribute of a node holds, "" without the attribute."""
+    return node.attr[name].s.decode() if name in node.attr else ""
+
+
+def pairs(node: NodeDef, name: str) -> list[tuple[int, int]]:
+    """Return the pairs of integers that an attribute of a node holds, [] without the attribute."""
+    numbers = node.attr[name].list.i if name in node.attr else ()
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def set_pairs(node: NodeDef, name: str, pairs: Iterable[tuple[int, int]]) -> None:
+    """Set an attribute of a node to pairs of integers."""
+    numbers = [number for pair in pairs for number in pair]
+    node.attr[name].list.CopyFrom(attr_value_pb2.AttrValue.ListValue(i=numbers))
 
 
 def shape_list(shapes: list[Any]) -> Any:
     """Return TensorShapeProtos as the value of an attribute."""
     return attr_value_pb2.AttrValue.ListValue(shape=shapes)
+
+
+def encoded(spec: tf.TypeSpec) -> bytes:
+    """Return a TypeSpec in TensorFlow's encoding for SavedModels."""
+    return bytes(features.encode_structure(spec).SerializeToString(deterministic=True))
+
+
+def decoded(data: bytes) -> Any:
+    """Return the TypeSpec in the bytes of `encoded`; TensorFlow may raise any class of errors."""
+    spec = features.decode_structure(features.struct_pb2.StructuredValue.FromString(data))
+    if not isinstance(spec, tf.TypeSpec):
+        raise TypeError(f"{type(spec).__name__} is no TypeSpec")
+    return spec
 
 
 def set_attr(op: Operation, name: str, **value: Any) -> None:

@@ -14,11 +14,9 @@ from hostcall._tf.types import FuncGraph, Graph, GraphDef, Operation
 
 
 def owning_graphs() -> list[Any]:
-    """Return the graphs, innermost first, that a script op created now belongs to.
-
-    The list is empty in eager execution. TensorFlow keeps a default graph in the background of
-    eager execution. It is left out, since it never dies and all that it owns leaks.
-    """
+    """Return the graphs, innermost first, that a script op created now belongs to."""
+    # The list is empty in eager execution. TensorFlow keeps a default graph in the background of
+    # eager execution. It is left out, since it never dies and all that it owns leaks.
     if features.executing_eagerly():
         return []
     graphs = []
@@ -129,11 +127,7 @@ def _body_of(graph: Any, name: str) -> Any:
 
 
 def _differ(body: Any, other: Any) -> bool:
-    """Return whether the results of two branches have different shapes, or probably have.
-
-    A value that a tape makes up for a branch without one may have any shape. Other unknown sizes
-    count as equal, since most often they are the size of a batch.
-    """
+    """Return whether branches' results differ in shape, or probably do; unknown batches do not."""
     for pair in zip(body.outputs, other.outputs, strict=False):
         if pair[0].dtype in _WITHOUT_SHAPES:
             continue

@@ -16,9 +16,7 @@ functions = features.py_funcs
 # Converts a function's result to an array, and keeps the bytes of its strings unchanged.
 to_array = features.to_array
 
-# The prefix of qualified tokens, which name their function for any process.
-QUALIFIED = "hostcall:"
-
+QUALIFIED = "hostcall:"  # the prefix of qualified tokens, which name their function for any process
 _nonce = ""
 _WITH_NONCE = re.compile(r"pyfunc_\d+_([0-9a-f]{8})")
 
@@ -35,26 +33,20 @@ def nonce() -> str:
 
 
 def is_of_other_process(token: str) -> bool:
-    """Return whether another process has made a token, for a function that had no name.
-
-    The parent of a forked process is another process, although its functions exist here, too.
-    """
+    """Return whether another process, a parent too, has made the token of a nameless function."""
     match = _WITH_NONCE.fullmatch(token)
     return match is not None and match[1] != _nonce
 
 
 def new_token() -> str:
     """Return a token that no op has yet."""
-    token: str = functions._next_unique_token()
-    return token
+    return str(functions._next_unique_token())
 
 
 def find(token: str) -> Any:
-    """Return the registry's entry for a token: a spec, a function of TensorFlow's, or None.
-
-    Ops of a partitioned function may have tokens of stand-ins for specs; for these, it is the spec.
-    A token of a saved graph may cause an import.
-    """
+    """Return the registry's entry for a token: a spec, a function of TensorFlow's, or None."""
+    # Ops of a partitioned function may have tokens of stand-ins for specs; for these, it is the
+    # spec. A token of a saved graph may cause an import.
     try:
         entry = functions.get(token)
     except LoweringError:  # `why_missing` returns it
@@ -93,15 +85,11 @@ def _own(token: str) -> Any:
 
 
 def title_of(token: str) -> str:
-    """Return the name of a token in messages and recordings, which is short for a qualified token.
-
-    The name is known before the function is looked up.
-    """
+    """Return the name of a token in messages and recordings, short for a qualified token."""
     if not is_qualified(token):
         return token
     if (own := _own(token)) is not None:
-        title: str = own.title
-        return title
+        return str(own.title)
     return f"saved_pyfunc_{hashlib.sha256(token.encode()).hexdigest()[:12]}"
 
 

@@ -333,11 +333,9 @@ def _wants_jax(function: Function) -> TypeError:
 
 
 def call_of_user_function(user: UserFunction, args: tuple[Any, ...]) -> Any:
-    """Return the results of a callback for JAX arrays, in the structure of the declared result.
-
-    A stateful callback becomes an ordered call, any other one a pure call. `jax.vmap` makes pure
-    calls one by one unless a `vmap_method` is declared.
-    """
+    """Return the results of a callback for JAX arrays, in the structure of the declared result."""
+    # A stateful callback becomes an ordered call, any other one a pure call. `jax.vmap` makes pure
+    # calls one by one unless a `vmap_method` is declared.
     named = f"{user.given_name}, " if user.given_name is not None else ""
     called_as = f"hostcall.callback of {named}{source_location.of_function(user.function)}"
     place = f"{called_as}, called at {source_location.caller()}"

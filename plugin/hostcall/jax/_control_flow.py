@@ -24,10 +24,7 @@ Rule = Callable[..., Any]
 
 
 def batched_branches(stock: Rule) -> Rule:
-    """Wrap `jax.vmap` of `cond`: refuse calls, since all branches run for all elements.
-
-    JAX does this for `io_callback`, by its name.
-    """
+    """Wrap `jax.vmap` of `cond`: refuse calls, as all branches run for all elements."""
 
     @functools.wraps(stock)
     def rule(axis: Any, args: object, dims: Any, **params: Any) -> Any:
@@ -68,10 +65,7 @@ def linearized_loop(stock: Rule) -> Rule:
 
 
 def scan_without_hoisting(stock: Rule) -> Rule:
-    """Wrap the derivative of `scan`, from which JAX hoists equations that no iteration changes.
-
-    A call stays in the loop, so that it runs in each iteration and not once for all of them.
-    """
+    """Wrap the derivative of `scan`: a call stays in the loop, and runs in each iteration."""
 
     @functools.wraps(stock)
     def hoist(known: Any, consts: Any, residuals: int, *stacked: int) -> Any:
@@ -83,11 +77,9 @@ def scan_without_hoisting(stock: Rule) -> Rule:
 
 
 def loop_with_its_condition(entry: Any) -> Any:
-    """Wrap the lowering of `while_loop` for a call in its condition.
-
-    XLA drops the condition, side effects or not, if it knows the number of iterations. So the loop
-    carries the condition's value. JAX itself does so for ordered effects.
-    """
+    """Wrap the lowering of `while_loop` for a call in its condition."""
+    # XLA drops the condition, side effects or not, if it knows the number of iterations. So the
+    # loop carries the condition's value. JAX itself does so for ordered effects.
     stock = entry.rule
 
     @functools.wraps(stock)

@@ -30,10 +30,7 @@ def is_on() -> bool:
 
 
 def identity(function: Function, context: Any) -> Sequence[object]:
-    """Return the values that, with its place, identify a call in all processes.
-
-    They include all properties that XLA's program depends on and JAX ignores: see `_overlap`.
-    """
+    """Return what, with its place, identifies a call in all processes: what JAX ignores, too."""
     if not is_on():
         return ()
     form = function.may_begin_early, _patching.are_installed()

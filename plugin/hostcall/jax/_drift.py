@@ -13,16 +13,13 @@ from typing import Any
 from jax._src.interpreters import mlir as _private_mlir
 from jax.interpreters import mlir as _mlir
 
-# Ends a list of tried parameters after which any others may follow.
-_MORE = " ..."
+_MORE = " ..."  # ends a list of tried parameters after which any others may follow
 
 
 def misfit(target: str, stock: object, wrap: Callable[[Any], Any], tried: Sequence[str]) -> str:
-    """Return the reason why a function of JAX's cannot be replaced, or "" if it can.
-
-    `stock` is the function, or the entry of a lowering rule, of which `wrap` makes hostcall's.
-    `tried` are the parameter names in each tested version; empty if `stock` is no function.
-    """
+    """Return the reason why a function of JAX's cannot be replaced, or "" if it can."""
+    # `stock` is the function, or the entry of a lowering rule, of which `wrap` makes hostcall's.
+    # `tried` are the parameter names in each tested version; empty if `stock` is no function.
     found = _parameters(stock)
     if tried and not any(_is_as(found, one) for one in tried):
         known = " or ".join(f"({one.replace(' ', ', ')})" for one in tried)
@@ -48,7 +45,6 @@ def _is_as(found: str, tried: str) -> bool:
 
 
 _SETS_SHARDING_IN_A_MODULE = len(inspect.signature(_private_mlir.set_sharding).parameters) > 2
-
 _TYPES_ARE_OF_A_MODULE = len(inspect.signature(_mlir.aval_to_ir_type).parameters) > 1
 
 

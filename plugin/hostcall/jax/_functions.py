@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -18,7 +18,6 @@ from hostcall_runtime._errors import ResultError
 from hostcall_runtime._mapped_calls import MappedFunction
 
 _numbers = itertools.count(1)
-
 _LEAF = jax.tree.structure(0)
 
 
@@ -80,7 +79,8 @@ class Function(UserFunction):
         if not self._is_flat():
             call = functools.partial(self._call_structured, call)
         if table is not None:
-            call = table.remembering(call, self._form())
+            form = None if self._is_flat() else (self.in_tree, self.out_tree)
+            call = table.remembering(call, form)
         return call
 
     def _is_flat(self) -> bool:
@@ -90,9 +90,6 @@ class Function(UserFunction):
         arguments_are = all(child == _LEAF for child in self.in_tree.children())
         # The runtime itself checks that a function without declared results returns none.
         return arguments_are and (self.out_tree == _LEAF or self.out_tree.num_leaves == 0)
-
-    def _form(self) -> Hashable:
-        return None if self._is_flat() else (self.in_tree, self.out_tree)
 
     def _call_structured(self, function: Callable[..., Any], *arrays: Any, **given: Any) -> Any:
         arguments = jax.tree.unflatten(self.in_tree, arrays)
@@ -137,10 +134,7 @@ def _is_plain_sequence(returned: object, leaves: list[Any], tree: object) -> boo
 
 
 def divided(function: Function, stacked: tuple[bool, ...]) -> Function:
-    """Return the function for calls with a batch, which its executor divides.
-
-    `stacked` tells for each flat argument whether its first axis is the batch axis.
-    """
+    """Return the function for calls that its executor divides along the `stacked` arguments."""
     called: Any = function.function
     provider = function.options.executor
     if provider is None:  # divided along an inner batch, which now goes whole to the workers

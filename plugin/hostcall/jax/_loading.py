@@ -15,15 +15,7 @@ import jax
 from jax._src import config as _config
 
 from hostcall._functions import frameworks
-from hostcall.jax import (
-    _call,
-    _disk_cache,
-    _names,
-    _patches,
-    _primitive,
-    _rules,
-    _values,
-)
+from hostcall.jax import _call, _disk_cache, _names, _patches, _primitive, _rules, _values
 from hostcall_runtime import _fire_and_forget, _patching, _registry, _runs
 
 # The states of the trace itself, and the guard that keeps JAX to one thread: no user settings.
@@ -62,10 +54,7 @@ def _trace_names() -> list[str]:
 
 
 class _Captured:
-    """The JAX settings of one thread.
-
-    `traced` are the states of `trace_context`, in its order; None for those to leave.
-    """
+    """The JAX settings of one thread; `traced` are the states of `trace_context`, or None."""
 
     __slots__ = ("_context", "_others", "_traced", "_values")
 

@@ -96,11 +96,9 @@ class Owned:
 def own_with_executable(
     context: LoweringContext, target: Target | NativeEntry, callback_id: int
 ) -> None:
-    """Give a target to the executable that the program becomes, which owns it from then on.
-
-    JAX does this for its own callbacks. Objects of `add_keepalive` die earlier: JAX's fast path
-    into a program holds the executable alone.
-    """
+    """Give a target to the executable that the program becomes, which owns it from then on."""
+    # JAX does this for its own callbacks. Objects of `add_keepalive` die earlier: JAX's fast path
+    # into a program holds the executable alone.
     context.module_context.add_host_callback(Owned(target, callback_id))
 
 
@@ -114,12 +112,10 @@ def emit_call(
     effect: Any | None,
     sharding: Any = None,
 ) -> Sequence[Any]:
-    """Emit a custom call of the typed FFI, and return its results.
-
-    The attributes, ints and lists of ints, become 64-bit ones. XLA may drop a call without an
-    effect. An ordered effect adds a token, as the last operand and the last result. The sharding is
-    as `jax.pure_callback` takes it.
-    """
+    """Emit a custom call of the typed FFI, and return its results."""
+    # The attributes, ints and lists of ints, become 64-bit ones. XLA may drop a call without an
+    # effect. An ordered effect adds a token, as the last operand and the last result. The sharding
+    # is as `jax.pure_callback` takes it.
     place = _callback._callback_op_sharding(
         context.module_context.axis_context, sharding, avals_out
     )
@@ -168,8 +164,7 @@ _WIDE = {
     "float4_e2m1fn": "float8_e4m3fn",
 }
 
-# The runtime's codes of the dtypes.
-_CODES = {name: code for code, _, name in DTYPES}
+_CODES = {name: code for code, _, name in DTYPES}  # the runtime's codes of the dtypes
 
 
 def pairs(avals: Sequence[Any]) -> tuple[int, ...]:

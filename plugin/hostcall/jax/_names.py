@@ -68,10 +68,7 @@ _NAMES: dict[str, dict[str, str]] = {
         "jax.interpreters.mlir": "SPMDAxisContext ShardingContext TokenSet aval_to_ir_type "
         "lower_fun register_lowering",
     },
-    VMAP: {
-        "jax._src.ffi": "ffi_batching_rule",
-        "jax.interpreters.batching": "primitive_batchers",
-    },
+    VMAP: {"jax._src.ffi": "ffi_batching_rule", "jax.interpreters.batching": "primitive_batchers"},
     CONTROL_FLOW: {
         "jax._src.core": "jaxpr_as_fun",
         "jax._src.effects": "control_flow_allowed_effects._effect_types",
@@ -83,7 +80,7 @@ _NAMES: dict[str, dict[str, str]] = {
     },
     SETTINGS: {
         "jax._src.config": "config_ext.Config.get_local config_ext.Config.set_local "
-        "config_ext.Config.swap_local config_ext.unset trace_context",
+        "config_ext.Config.swap_local config_ext.unset trace_context"
     },
     REDUCERS: {"jax._src.interpreters.mlir": "_lowerings"},
     EXECUTION: {
@@ -92,13 +89,8 @@ _NAMES: dict[str, dict[str, str]] = {
         "jax._src.lib": "_jax.get_execution_stream_id _jax.set_execution_stream_id",
     },
     OVERLAP: {"jax._src.compiler": "backend_compile_and_load"},
-    DISK: {
-        "jax._src.compiler": "_compile_and_write_cache backend_compile_and_load",
-    },
-    NO_TRACING: {
-        "jax._src.config": "no_tracing",
-        "jax._src.pjit": "_infer_params",
-    },
+    DISK: {"jax._src.compiler": "_compile_and_write_cache backend_compile_and_load"},
+    NO_TRACING: {"jax._src.config": "no_tracing", "jax._src.pjit": "_infer_params"},
     DERIVATIVES: {"jax.interpreters.ad": "primitive_jvps primitive_transposes"},
     TRACING: {"jax._src.core": "trace_state_clean"},
     TO_TF: {
@@ -125,14 +117,11 @@ NAMES = tuple(
     for attribute in attributes.split()
 )
 
-
 # These features are for TensorFlow's programs. They are checked once TensorFlow is imported,
 # because some of the names are in jax2tf, which imports it.
 _BRIDGES = (TO_TF, JAX_CALLBACKS)
 
-
-# Features whose patches do not fit, each with the first misfit.
-_misfits: dict[str, str] = {}
+_misfits: dict[str, str] = {}  # features whose patches do not fit, each with the first misfit
 
 
 @functools.cache

@@ -39,11 +39,10 @@ def _patch(
     why: str,
     feature: str,
 ) -> Patch:
-    """Return the patch of an attribute of a module, or of a class in it.
-
-    With a primitive it is that of the primitive's rule in a registry. `wrap` makes hostcall's
-    object from JAX's, a function with one of the `tried` lists of parameters: see `_drift.misfit`.
-    """
+    """Return the patch of an attribute of a module, or of a class in it."""
+    # With a primitive it is that of the primitive's rule in a registry. `wrap` makes hostcall's
+    # object from JAX's, a function with one of the `tried` lists of parameters: see
+    # `_drift.misfit`.
     target = f"{module}.{path}" if primitive is None else f"{module}.{path}[{primitive}]"
 
     def read() -> Any:
@@ -202,10 +201,7 @@ def check() -> None:
 
 
 def hide_frames() -> None:
-    """Make JAX hide the frames of wrapped rules in source places and tracebacks, like its own.
-
-    Otherwise JAX would compile programs without calls with other source places.
-    """
+    """Make JAX hide the frames of wrapped rules, so that compiled programs stay the same."""
     if not _names.has(_names.SOURCE_PLACES):
         return
     from jax._src import source_info_util, traceback_util

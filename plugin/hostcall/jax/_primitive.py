@@ -59,11 +59,9 @@ ORDERED = OrderedCallEffect()
 
 
 def register() -> None:
-    """Register the properties of hostcall's effects with JAX; they stay, as `_patches` says.
-
-    `jax.checkpoint` (rematerialization) is not allowed: it would run a call twice. `_patches`
-    allows branches and loops.
-    """
+    """Register the properties of hostcall's effects with JAX; they stay, as `_patches` says."""
+    # `jax.checkpoint` (rematerialization) is not allowed: it would run a call twice. `_patches`
+    # allows branches and loops.
     for kind in (CallEffect, OrderedCallEffect):
         _effects.lowerable_effects.add_type(kind)
         _effects.custom_derivatives_allowed_effects.add_type(kind)
@@ -97,12 +95,9 @@ def bind(
     vmap_method: str | None,
     joint: tuple[str, ...] | None = None,
 ) -> list[Any]:
-    """Make a call, and return its flat results as a list of arrays or tracers.
-
-    The effect is None for a pure function, else `UNORDERED` or `ORDERED`. `joint` are the mesh axes
-    that divide the arrays of a call that devices make together; None for a call without
-    `sharding=`.
-    """
+    """Make a call, and return its flat results as a list of arrays or tracers."""
+    # The effect is None for a pure function, else `UNORDERED` or `ORDERED`. `joint` are the mesh
+    # axes that divide the arrays of a joint call; None without `sharding=`.
     data = [_values.struct_of_data(result) for result in results]
     avals = tuple(jax.core.ShapedArray(struct.shape, struct.dtype) for struct in data)
     called: list[Any] = call_p.bind(

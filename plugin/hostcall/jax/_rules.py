@@ -66,7 +66,6 @@ def _check(code: Native, function: Function, context: _lowering.LoweringContext)
 
 
 TARGET = "hostcall"
-
 _PLATFORMS = ("cpu", "cuda")
 
 _NO_DERIVATIVE = (
@@ -234,7 +233,6 @@ def _divide(args: Any, dims: Any, *, function: Function, result_avals: Any, **pa
 
 
 _numbers = itertools.count(1)
-
 _NAME = b"xla._CUSTOM_CALL_TARGET"
 _name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(
     ("PyCapsule_GetName", ctypes.pythonapi)

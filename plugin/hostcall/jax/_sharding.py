@@ -19,8 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import mlir
 
-# JAX's Mesh or AbstractMesh; hostcall uses the attributes that both have.
-Mesh = Any
+Mesh = Any  # JAX's Mesh or AbstractMesh; hostcall uses the attributes that both have
 
 _FORMS = (
     "sharding has to be jax.P() or a jax.sharding.SingleDeviceSharding, for one call with whole "
@@ -31,10 +30,7 @@ _FORMS = (
 
 @dataclasses.dataclass(frozen=True)
 class Division:
-    """The division of a call's arrays among devices: a PartitionSpec for each argument and result.
-
-    Without axes that divide arrays there is no mesh.
-    """
+    """The PartitionSpec of each argument and result; no mesh without axes that divide arrays."""
 
     mesh: Mesh | None
     arguments: Sequence[Any]
@@ -43,11 +39,9 @@ class Division:
 
 
 def read(sharding: Any, args: object, result: object, place: str) -> Division:
-    """Return the division that `sharding`, as of `hostcall.jax.call`, declares for a call.
-
-    `args` and `result` are structures of objects with a shape. A TypeError says that the sharding
-    has an unknown form, a ValueError that it cannot divide the arrays.
-    """
+    """Return the division that `sharding`, as of `hostcall.jax.call`, declares for a call."""
+    # `args` and `result` are structures of objects with a shape. A TypeError says that the sharding
+    # has an unknown form, a ValueError that it cannot divide the arrays.
     if jax.sharding.get_abstract_mesh().manual_axes:
         raise ValueError(
             f"{place}: sharding= is for calls outside of jax.shard_map. Inside of it each device "
@@ -84,11 +78,8 @@ def bind(
     arrays: Sequence[Any],
     results: Sequence[jax.ShapeDtypeStruct],
 ) -> list[Any]:
-    """Return the results of a call that devices make together.
-
-    `arrays` and `results` are whole. `call` takes those of a device, and `joint` of
-    `_primitive.bind`.
-    """
+    """Return the results of a call that devices make together."""
+    # `arrays` and `results` are whole. `call` takes a device's, and `joint` of `_primitive.bind`.
     if division.mesh is None:
         return call(arrays, results, ())
     mesh = division.mesh
@@ -226,10 +217,8 @@ def can_be_made(platforms: Sequence[str]) -> bool:
 
 
 def lower_for_all(context: Any, operands: Sequence[Any], bind: Callable[..., Any]) -> Sequence[Any]:
-    """Lower a call with whole arrays in a program whose arrays XLA divides among devices.
-
-    `bind` makes the call with arrays, where each device runs a program of its own.
-    """
+    """Lower a call with whole arrays in a program whose arrays XLA divides among devices."""
+    # `bind` makes the call with arrays, where each device runs a program of its own.
     # JAX provides the devices because of `_rules.register`.
     devices = np.array(context.module_context.axis_context.device_assignment)
     mesh = jax.sharding.Mesh(devices, (_AXIS,))
@@ -246,10 +235,7 @@ def lower_for_all(context: Any, operands: Sequence[Any], bind: Callable[..., Any
 
 
 def place_of(context: Any, axes: Sequence[str] | None) -> Place | None:
-    """Return the part of a device in a call; None for a program on one device.
-
-    `axes` divide the call's arrays; None for a call that each device makes by itself.
-    """
+    """Return the part of a device in a call, divided by `axes` or None; None for a lone device."""
     axis_context = context.module_context.axis_context
     if not isinstance(axis_context, mlir.SPMDAxisContext) or axis_context.mesh.size == 1:
         return None

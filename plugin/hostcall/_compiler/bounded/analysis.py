@@ -68,10 +68,7 @@ def new_functions(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list
 
 
 def is_changed(before: FunctionDefLibrary, after: FunctionDefLibrary, entry: str) -> bool:
-    """Return whether a function, or one that it calls, differs from before.
-
-    The entry keeps its name, but each change adds nodes to it.
-    """
+    """Return whether a function, or one that it calls, differs from before, by its added nodes."""
     old, new = (defs.by_name(library)[entry] for library in (before, after))
     return len(old.node_def) != len(new.node_def) or bool(new_functions(before, after))
 
@@ -86,10 +83,7 @@ _WRONG = "XLA computes something else than TensorFlow: {reason}"
 
 
 def marked_for_host(library: FunctionDefLibrary, entry: str, compiled: bool = False) -> Any:
-    """Return a copy with marks on the ops of a function that XLA would get wrong, for the host.
-
-    `compiled` tells whether XLA compiles the very functions that are returned.
-    """
+    """Return a copy with marks for the host on ops that XLA, if `compiled`, would get wrong."""
     copy = marked(library, entry, compiled=compiled)
     for function in copy.function:
         for node in defs.nodes_of(function, _FOR_HOST):
@@ -112,12 +106,10 @@ def risks(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
 def marked(
     library: FunctionDefLibrary, entry: str, whole: bool = False, compiled: bool = False
 ) -> Any:
-    """Return a copy with marks on the ops that the sizes they make or take force onto the host.
-
-    If `whole`, no op can be on the host. If XLA gets exactly the functions that are returned,
-    `compiled`, facts that only XLA can tell are checked there, say equal branch sizes; and changed
-    functions get new names.
-    """
+    """Return a copy with marks on the ops that the sizes they make or take force onto the host."""
+    # If `whole`, no op can be on the host. If XLA gets exactly the functions that are returned,
+    # `compiled`, facts that only XLA can tell are checked there, say equal branch sizes; and
+    # changed functions get new names.
     copy = protos.copy_of(library)
     search = _Search(copy, entry, _never if whole else route_selection.is_on_host)
     search.run()
@@ -154,33 +146,27 @@ def _mark(name: str, function: FunctionDef, search: _Search) -> None:
             node.attr[attributes.BLOCKER].s = search.blocked[place].encode()
         else:
             dims = sorted(search.bounded.get(place, ()))
-            numbers = protos.integer_list([n for pair in dims for n in pair])
-            node.attr[attributes.PREDICTED].list.CopyFrom(numbers)
+            protos.set_pairs(node, attributes.PREDICTED, dims)
 
 
 class _Search:
-    """A search for bounded sizes in a program. It rewrites ops that XLA gets wrong in other ops.
-
-    Attributes:
-      functions: the functions that the entry reaches, by name.
-      compiled: those of them that XLA may get.
-      blocked: the reasons why ops cannot be in the program.
-      bounded: for other sources, the (result, dimension)s whose size may be bounded.
-      replaced: the functions with rewritten ops.
-    """
+    """A search for bounded sizes in a program. It rewrites ops that XLA gets wrong in other ops."""
 
     def __init__(
         self, library: FunctionDefLibrary, entry: str, is_on_host: Callable[[Any], bool] = _never
     ) -> None:
+        # The functions that the entry reaches, by name.
         self.functions = defs.reachable(library, entry)
+        # Those of them that XLA may get.
         self.compiled = {n: f for n, f in self.functions.items() if not defs.has_frames(f)}
         # Most functions hold none of the ops that the search looks for.
         self._kinds = {n.op for function in self.functions.values() for n in function.node_def}
         self._entry = entry
         self._is_on_host = is_on_host
-        self.blocked: dict[Source, str] = {}
+        self.blocked: dict[Source, str] = {}  # the reasons why ops cannot be in the program
+        # For other sources, the (result, dimension)s whose size may be bounded.
         self.bounded: Mapping[Source, set[tuple[int, int]]] = {}
-        self.replaced: set[str] = set()
+        self.replaced: set[str] = set()  # the functions with rewritten ops
 
     def run(self) -> None:
         if self.has(wrong_kernels.TABLE):
@@ -397,10 +383,7 @@ def _sizes(index: int, spec: Spec, exact: bool, symbol: SymbolMaker) -> Shape | 
 
 
 def _add_checks(search: _Search) -> set[str]:
-    """Add the checks to functions that are going to be compiled; return the names of those changed.
-
-    Sizes of conditionals that may be bounded are right so.
-    """
+    """Check sizes of branches and lists in functions to compile; return the changed names."""
     changed = set()
     for name, function in search.compiled.items():
         edits = FunctionEdits(function)
@@ -443,10 +426,7 @@ def _check_list(edits: FunctionEdits, node: NodeDef) -> None:
 
 
 def _rename(functions: Functions, changed: Collection[str], entry: str) -> None:
-    """Rename changed functions and their callers, in place; `entry` gets its new name later.
-
-    TensorFlow finds functions by name, and still has the old ones. Equal functions get equal names.
-    """
+    """Rename changed functions and their callers, in place; `entry` gets its new name later."""
     new_names: dict[str, str] = {}
 
     def renamed(name: str) -> str:
@@ -477,17 +457,14 @@ _NEVER_ENDS = sorted({*range(_ENDS)} - {n * n % _ENDS for n in range(_ENDS)})
 
 
 def keep_apart(function: FunctionDef, functions: Functions) -> None:
-    """Make the bounded results of a compiled function distinct values, in place.
-
-    XLA keeps the true sizes of a result in memory behind its elements. If a value is returned
-    twice, XLA copies it for the second result without the sizes, and TensorFlow reads arbitrary
-    sizes there. XLA merges equal values, so it cannot be known in advance which results become one.
-
-    So each result is selected by a condition of its own. It always holds, but XLA cannot see that:
-    it says that a square does not end in certain binary digits, which no square ends in. XLA must
-    not know the squared number, so it is an element of an argument. If the arguments have no
-    elements, XLA knows the whole program, and draws the number at random.
-    """
+    """Make the bounded results of a compiled function distinct values, in place."""
+    # XLA keeps the true sizes of a result in memory behind its elements. If a value is returned
+    # twice, XLA copies it for the second result without the sizes, and TensorFlow reads arbitrary
+    # sizes there. XLA merges equal values, so it cannot be known in advance which results become
+    # one. So each result is selected by a condition of its own. It always holds, but XLA cannot see
+    # that: it says that a square does not end in certain binary digits, which no square ends in.
+    # XLA must not know the squared number, so it is an element of an argument. If the arguments
+    # have no elements, XLA knows the whole program, and draws the number at random.
     results = [r for r in function.signature.output_arg if r.type not in defs.NO_ARRAYS]
     if len(results) > 1:
         touched = _touched(function, functions)
@@ -527,10 +504,7 @@ def join_again(function: FunctionDef) -> None:
 
 
 def _opaque_number(function: FunctionDef, nodes: NodeWriter) -> str:
-    """Add an int32 scalar that XLA cannot know when it compiles.
-
-    XLA knows arguments that give sizes, so floats come first.
-    """
+    """Add an int32 scalar that XLA cannot know; it knows sizes, so floats come first."""
     # XLA drops the random number from programs whose argument has elements.
     zero, one = nodes.constant([0], _INT32), nodes.constant([1], _INT32)
     drawn = nodes.add("RandomUniform", one, T=_INT32, dtype=_FLOAT)
@@ -562,15 +536,12 @@ def _touched(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
 
 
 def _fixed_results(function: FunctionDef) -> set[str]:
-    """Return the results of script ops whose sizes are known, and their identities.
-
-    They include the handles of tape residuals, which other code must still recognize.
-    """
+    """Return the results of script ops whose sizes are known, handles among them."""
     fixed: set[str] = set()
     for node in defs.nodes_of(function, op_kinds.SCRIPT_OPS):
-        noted = node.attr[attributes.PREDICTED].list.i if attributes.PREDICTED in node.attr else ()
+        noted = {result for result, _ in protos.pairs(node, attributes.PREDICTED)}
         count = len(node.attr["Tout"].list.type)
-        fixed.update(f"{node.name}:output:{i}" for i in range(count) if i not in noted[::2])
+        fixed.update(f"{node.name}:output:{i}" for i in range(count) if i not in noted)
     for node in defs.program_order(function):
         if node.op in op_kinds.IDENTITIES:
             values = enumerate(node.input)
@@ -579,7 +550,7 @@ def _fixed_results(function: FunctionDef) -> set[str]:
 
 
 def _is_source(node: NodeDef, functions: Mapping[str, Any], seen: set[str]) -> bool:
-    if attributes.PREDICTED in node.attr and bool(node.attr[attributes.PREDICTED].list.i):
+    if protos.pairs(node, attributes.PREDICTED):
         return True
     names = [n for n in defs.called_functions(node, functions) if n in functions and n not in seen]
     seen.update(names)

@@ -123,7 +123,6 @@ RULES: dict[str, Rule] = {
     "ZerosLike": rules.zeros_like,
 }
 
-
 _NOT_LISTED = "it is not known to be right there"
 _OF_DATA = "its sizes depend on data, and XLA bounds them at best"
 # Advice on how to replace ops whose sizes depend on data.
@@ -142,46 +141,30 @@ Results: TypeAlias = Callable[
 
 @dataclasses.dataclass(frozen=True)
 class Offence:
-    """An op that a bounded size reaches and that is not known to be right with it.
+    """An op that a bounded size reaches and that is not known to be right with it."""
 
-    Attributes:
-      function, node, op: the op's function, name and kind.
-      reason: the property of the op that is not known.
-      sources: the origins of the bounded sizes; the op itself, if it makes them.
-      shapes: the shapes of its results, as TensorFlow knows them.
-      calls: whether the op calls functions.
-    """
-
+    # The op's function, name and kind.
     function: str
     node: str
     op: str
-    reason: str
-    sources: frozenset[Source]
-    shapes: tuple[Shape | None, ...] = ()
-    calls: bool = False
+    reason: str  # the property of the op that is not known
+    sources: frozenset[Source]  # the origins of the bounded sizes; the op itself, if it makes them
+    shapes: tuple[Shape | None, ...] = ()  # the shapes of its results, as TensorFlow knows them
+    calls: bool = False  # whether the op calls functions
 
 
 class Flow:
-    """The paths of bounded sizes through a program.
-
-    XLA knows the result sizes of the ops that are on the host, `hosted`.
-
-    Attributes:
-      offences: the offences found, each once.
-      bounded: for each source and conditional, the (result, dimension)s that may be bounded.
-    """
+    """The paths of bounded sizes through a program."""
 
     def __init__(
-        self,
-        functions: Mapping[str, Any],
-        results: Results,
-        hosted: Collection[Source] = (),
+        self, functions: Mapping[str, Any], results: Results, hosted: Collection[Source] = ()
     ) -> None:
         self.functions = functions
         self._results = results
-        self.hosted = hosted
+        self.hosted = hosted  # ops on the host: XLA knows the sizes of their results
         self._matter: dict[str, bool] = {}
-        self.offences: dict[Source, Offence] = {}
+        self.offences: dict[Source, Offence] = {}  # the offences found, each once
+        # For each source and conditional, the (result, dimension)s that may be bounded.
         self.bounded: dict[Source, set[tuple[int, int]]] = {}
 
     def run(self, entry: str) -> None:

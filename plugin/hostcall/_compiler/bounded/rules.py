@@ -24,7 +24,6 @@ from hostcall._compiler.bounded.sizes import (
 )
 
 _LONGEST = 64  # of the vectors whose elements are followed
-
 _DIFFER = "it takes sizes that may differ"
 _JOINS = "it joins or divides dimensions of bounded size"
 _WHERE = "which dimensions it works on, or where, is not known"
@@ -33,10 +32,7 @@ _PART = "it takes such a part of a dimension whose size is bounded"
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """An op in a program, and the shapes of its results as TensorFlow knows them.
-
-    The path is a name that no other op of the program has.
-    """
+    """An op, the path that no other op of the program has, and its results' shapes if known."""
 
     node: Any
     path: str

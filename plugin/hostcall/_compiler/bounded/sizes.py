@@ -17,29 +17,22 @@ Source: TypeAlias = tuple[str, str]
 
 
 class UnprovenError(Exception):
-    """The error for an op that is not known to be right with bounded sizes.
-
-    Attributes:
-      sources: the origins of the bounded sizes, besides the op's operands.
-    """
+    """The error for an op that is not known to be right with bounded sizes."""
 
     def __init__(self, text: str, sources: frozenset[Source] = frozenset()) -> None:
         super().__init__(text)
-        self.sources = sources
+        self.sources = sources  # the origins of the bounded sizes, besides the op's operands
 
 
 @dataclasses.dataclass(frozen=True)
 class Symbol:
-    """A size that is known only at run time. Tensors with the same symbol have the same size.
+    """A size that is known only at run time. Tensors with the same symbol have the same size."""
 
-    Attributes:
-      origin: its first place: the path to a node, the number of a result, and a dimension.
-      bound: the largest size, if it is known.
-      factors: the sizes that it is the product of, if it is a product.
-    """
-
+    # Its first place: the path to a node, the number of a result, and a dimension.
     origin: tuple[str, int, int]
+    # The largest size, if it is known.
     bound: int | None = dataclasses.field(default=None, compare=False)
+    # The sizes that it is the product of, if it is a product.
     factors: tuple[int | Symbol, ...] = dataclasses.field(default=(), compare=False)
 
 
@@ -50,21 +43,15 @@ Shape: TypeAlias = tuple[Size, ...]
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """The known facts about a value of a program before XLA compiles it.
+    """The known facts about a value of a program before XLA compiles it."""
 
-    Attributes:
-      shape: its sizes; None if not even the rank is known.
-      contents: the elements of a vector or scalar of integers that gives sizes; else None.
-      tainted: whether bounded sizes affect its shape or its elements.
-      sources: the ops that those sizes come from.
-      varies: whether XLA cannot know its elements when it compiles, even if the sizes and the
-        arguments are known: a loop, a variable or Python computes them.
-    """
-
-    shape: Shape | None = None
+    shape: Shape | None = None  # its sizes; None if not even the rank is known
+    # The elements of a vector or scalar of integers that gives sizes; else None.
     contents: Shape | None = None
-    tainted: bool = False
-    sources: frozenset[Source] = frozenset()
+    tainted: bool = False  # whether bounded sizes affect its shape or its elements
+    sources: frozenset[Source] = frozenset()  # the ops that those sizes come from
+    # Whether XLA cannot know its elements when it compiles, even if the sizes and the arguments are
+    # known: a loop, a variable or Python computes them.
     varies: bool = False
 
     @property
@@ -113,11 +100,7 @@ def _bound(factors: Iterable[int | Symbol]) -> int | None:
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:
-    """Return the shape of an element-wise result.
-
-    Raises:
-      UnprovenError: if a bounded size meets another size that may differ; XLA would not notice.
-    """
+    """Return the shape of an element-wise result; an UnprovenError if bounded sizes may differ."""
     rank = max(map(len, shapes))
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
     return tuple(_broadcast_size(sizes) for sizes in zip(*padded, strict=True))
@@ -133,11 +116,7 @@ def _broadcast_size(sizes: Sequence[Size]) -> Size:
 
 
 def same(sizes: Sequence[Size]) -> Size:
-    """Return the one size that all these sizes must equal.
-
-    Raises:
-      UnprovenError: if a bounded size would have to equal another one.
-    """
+    """Return the one size that all must equal; an UnprovenError if a bounded one may differ."""
     if len(set(sizes)) == 1:
         return sizes[0]
     if has_symbol(sizes):
@@ -146,11 +125,7 @@ def same(sizes: Sequence[Size]) -> Size:
 
 
 def join(tensors: Sequence[Tensor], symbol: Callable[[int], Symbol]) -> Tensor:
-    """Return the known facts about a value that is one of several, as after a branch.
-
-    Raises:
-      UnprovenError: if a size is bounded in one and not in another.
-    """
+    """Join the facts about a value after a branch; an UnprovenError if only one side is bounded."""
     tainted = any(tensor.tainted for tensor in tensors)
     sources = frozenset[Source]().union(*(tensor.sources for tensor in tensors))
     shapes = [tensor.shape for tensor in tensors]

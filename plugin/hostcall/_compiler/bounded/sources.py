@@ -42,10 +42,7 @@ def arrays(node: NodeDef) -> list[int]:
 
 
 def _may_differ(node: NodeDef) -> bool:
-    """Return whether tracing leaves result sizes open, or has seen different ones.
-
-    For a gradient, TensorFlow rewrites a conditional with the shapes of one branch.
-    """
+    """Return whether tracing leaves result sizes open, or has seen different ones."""
     shapes = node.attr["output_shapes"].list.shape
     return attributes.BRANCHES_DIFFER in node.attr or any(
         i >= len(shapes) or not tf.TensorShape(shapes[i]).is_fully_defined() for i in arrays(node)
@@ -105,10 +102,7 @@ def sizing_operands(node: NodeDef) -> Sequence[int]:
 
 
 def in_function(function: FunctionDef, is_entry: bool) -> bool:
-    """Return whether a function may hold a source, at little cost.
-
-    XLA knows the arguments of an entry when it compiles.
-    """
+    """Return quickly whether a function may hold a source; XLA knows the arguments of an entry."""
     # Large functions have few kinds of ops.
     by_kind: dict[str, list[Any]] = {}
     for node in function.node_def:

@@ -26,16 +26,11 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
 
 _RESOURCE = tf.resource.as_datatype_enum
-
 _DIGITS = 32  # of a digest
 
 
 def share(functions: dict[str, FunctionDef], others: Mapping[str, FunctionDef]) -> None:
-    """Rename clusters that may be shared, and the functions that they call, by their contents.
-
-    The functions of a finished partitioning change in place. Of the `others` that they may call,
-    clusters call copies.
-    """
+    """Rename clusters, and copies of `others` that they call, by their contents, to share them."""
     shared = _Shared({**others, **functions})
     clusters = [name for name, each in functions.items() if attributes.CLUSTER in each.attr]
     renamed = {name: shared.name_of(name) for name in clusters if shared.may_be(name)}
@@ -109,11 +104,9 @@ def _renamed(value: str, new: Mapping[str, str]) -> str:
 
 
 def _has_state(node: NodeDef) -> bool:
-    """Return whether a run of a node depends on other runs, or on the program around it.
-
-    A resource keeps its own state, so it does not count. A call has the state of the function,
-    which is checked as well. A callback counts, since it lives as long as its program.
-    """
+    """Return whether a run of a node depends on other runs, or on the program around it."""
+    # A resource keeps its own state, so it does not count. A call has the state of the function,
+    # which is checked as well. A callback counts, since it lives as long as its program.
     definition = op_kinds.op_def_or_none(node.op)
     if definition is None or op_kinds.calls_python(node):
         return True
@@ -150,11 +143,9 @@ def all_are_for(device: str, functions: Iterable[Any]) -> bool:
 
 
 def run_in_sequence(functions: Mapping[str, Any], old: Mapping[str, Any]) -> None:
-    """Make partitioned functions run on one thread, if none of their nodes could run in parallel.
-
-    All nodes must be for one device: nodes on several devices wait for each other in an order that
-    is not known here. Clusters may call `old` functions, too.
-    """
+    """Make partitioned functions run on one thread if none of their nodes could run in parallel."""
+    # All nodes must be for one device: nodes on several devices wait for each other in an order
+    # that is not known here. Clusters may call `old` functions, too.
     on_host = [f for f in functions.values() if attributes.CLUSTER not in f.attr]
     if not all(map(_is_sequence, on_host)):
         return

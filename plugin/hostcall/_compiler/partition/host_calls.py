@@ -34,7 +34,6 @@ from hostcall._tf.types import NodeDef
 from hostcall_runtime import _errors, _interception, _library, _runs
 
 T = TypeVar("T")
-
 _numbers = itertools.count(1)
 
 # Frames that the stock kernel, the entry in TensorFlow's registry and the text of an error need.
@@ -42,10 +41,7 @@ _FRAMES = 60
 
 
 class CarriedError(StopIteration):
-    """The exception that the stock kernel gets in the place of the original one.
-
-    It is a StopIteration, since that is the only kind that the kernel does not log.
-    """
+    """What the stock kernel gets in place of another exception: it logs all but StopIterations."""
 
 
 def carrier_of(exception: BaseException, spec: CallbackSpec | None = None) -> CarriedError:
@@ -78,11 +74,8 @@ def raises_carrier(call: Callable[..., T]) -> Callable[..., T]:
 
 
 def refusal(token: str, complaint: str) -> tuple[int, str] | None:
-    """Return a status code and the reason why a nested call cannot be made, or None if it can.
-
-    `token` leads to the entry that is to be called; `complaint` is the problem of the thread's
-    stack, or "".
-    """
+    """Return a status code and the reason why a nested call cannot be made, or None if it can."""
+    # `token` leads to the entry to call; `complaint` is the problem of the thread's stack, or "".
     entry = token_registry.find(token)
     spec = entry if isinstance(entry, CallbackSpec) else None
     if complaint:
@@ -100,8 +93,7 @@ def _descend(frames: int) -> None:
         _descend(frames - 1)
 
 
-# The stock kernel shares the memory of arrays that begin at a multiple of 64.
-_ALIGNMENT = 32
+_ALIGNMENT = 32  # the stock kernel shares the memory of arrays that begin at a multiple of 64
 
 # Copying fewer bytes takes less time than finding out where they begin.
 _FEW_BYTES = 4096
@@ -117,14 +109,7 @@ def take_own_kernel(node: NodeDef) -> None:
 
 
 def redirect(functions: Iterable[Any], are_regions: bool = False) -> None:
-    """Give the script ops on the host the tokens of entries that keep the contract above.
-
-    XLA has compiled a program for the result shapes of the functions of regions.
-
-    Raises:
-      LoweringError: if the Python function of an op does not exist in this process, or is not made
-        for it.
-    """
+    """Give the script ops on the host tokens of entries that keep the contract above."""
     for function in functions:
         if attributes.CLUSTER in function.attr:
             continue
@@ -204,10 +189,7 @@ class _Expected:
 
 
 class _NumpyHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
-    """An entry for a function from arrays to arrays.
-
-    It is an EagerFunc, since TensorFlow's registry would convert the results of others once more.
-    """
+    """An EagerFunc of a function of arrays: the registry converts the results of others again."""
 
     def __init__(self, spec: NumpySpec, node: NodeDef) -> None:
         super().__init__(spec, node)
@@ -292,10 +274,7 @@ def _tidy(tensor: Any) -> Any:
 
 
 def _unshared(arrays: list[np.ndarray], given: set[int]) -> list[np.ndarray]:
-    """Return arrays without gaps, whose memory the kernel may take over.
-
-    The list of results, `arrays`, is emptied; `given` are the ids of the function's arguments.
-    """
+    """Return arrays without gaps, whose memory the kernel may take over, and empty `arrays`."""
     unshared = []
     while arrays:
         array = arrays.pop()

@@ -20,7 +20,7 @@ from hostcall._callbacks import settings
 from hostcall._compiler import async_calls, control_flow, node_places
 from hostcall._compiler.ordering import Effects
 from hostcall._compiler.route_selection import Choice
-from hostcall._tf import attributes, op_kinds
+from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
 from hostcall_runtime._errors import LoweringError
@@ -94,11 +94,7 @@ _FIXED = frozenset({"Const", "Shape", "ShapeN", "Rank", "Size"})
 
 
 class VaryingValues:
-    """The values that may vary between calls with equal shapes.
-
-    They are followed through functions and the loops, branches and calls in them. A function that
-    none of the others calls may get any arguments.
-    """
+    """The values that may vary between calls with equal shapes, followed through called ones."""
 
     def __init__(self, functions: Mapping[str, Any]) -> None:
         self._functions = functions
@@ -233,21 +229,17 @@ _LOSES_ORDER = (
 
 @dataclasses.dataclass(frozen=True)
 class Findings:
-    """The findings about the nodes of one function.
+    """The findings about the nodes of one function."""
 
-    Attributes:
-      reasons: the nodes that are not compiled, by name, each with the reason.
-      made_up: the nodes and arguments whose values may be made up. For gradients a branch returns
-        values of every branch, and on the host TensorFlow makes up values of any shape for the
-        branches not taken. Only the gradient of a branch not taken uses them. It does not run, but
-        XLA would compile it.
-      data_constants: those in `reasons` that XLA would compile for each value that they get.
-      index_nodes: the nodes that compute these values, and may run on the host or in a cluster.
-    """
-
-    reasons: dict[str, str]
+    reasons: dict[str, str]  # the nodes that are not compiled, by name, each with the reason
+    # The nodes and arguments whose values may be made up. For gradients a branch returns values of
+    # every branch, and on the host TensorFlow makes up values of any shape for the branches not
+    # taken. Only the gradient of a branch not taken uses them. It does not run, but XLA would
+    # compile it.
     made_up: set[str]
+    # Those in `reasons` that XLA would compile for each value that they get.
     data_constants: set[str] = dataclasses.field(default_factory=set)
+    # The nodes that compute these values, and may run on the host or in a cluster.
     index_nodes: set[str] = dataclasses.field(default_factory=set)
 
 
@@ -256,30 +248,19 @@ def _is_in_order(node: NodeDef) -> bool:
 
 
 class Rules(NamedTuple):
-    """The rules by which nodes are for the host, on the device of a function.
+    """The rules by which nodes are for the host, on the device of a function."""
 
-    Attributes:
-      choose: returns the route of a script op.
-      has_kernel: returns whether XLA can compile a node's op.
-      marked: returns whether a node must be on the host in any case.
-    """
-
-    choose: Callable[[Any], Choice]
-    has_kernel: Callable[[Any], bool]
-    marked: Callable[[Any], bool]
+    choose: Callable[[Any], Choice]  # returns the route of a script op
+    has_kernel: Callable[[Any], bool]  # returns whether XLA can compile a node's op
+    marked: Callable[[Any], bool]  # returns whether a node must be on the host in any case
 
 
 class HostOps:
-    """The nodes of some functions that are for the host.
-
-    Attributes:
-      choose: returns the route of a script op.
-      in_order: the nodes whose calls of Python run one at a time.
-    """
+    """The nodes of some functions that are for the host."""
 
     def __init__(self, functions: Mapping[str, Any], rules: Rules) -> None:
         self._functions = functions
-        self.choose, self._has_kernel, self._marked = rules
+        self.choose, self._has_kernel, self._marked = rules  # the first: the route of a script op
         self._data_constants = _DataConstants(functions)
         kinds = {node.op for function in functions.values() for node in function.node_def}
         self._must = Effects(functions, self._must_be_on_host, kinds)
@@ -287,6 +268,7 @@ class HostOps:
         texts = [function.SerializePartialToString() for function in functions.values()]
         self._marks = [m for m in _FOR_HOST if any(m.encode() in text for text in texts)]
         self._effects = Effects(functions, op_kinds.has_effect)
+        # The nodes whose calls of Python run one at a time.
         self.in_order = Effects(functions, _is_in_order, op_kinds.SCRIPT_OPS)
         self._branches = Effects(functions, None, op_kinds.BRANCH_OPS)
         self._made_up = Effects(functions, None, _MADE_UP)
@@ -305,20 +287,13 @@ class HostOps:
         return bool(self._marks) and any(mark in node.attr for mark in self._marks)
 
     def _ends_process(self, node: NodeDef) -> bool:
-        """Return whether XLA ends the process when it compiles a node.
-
-        If branches return different shapes, XLA looks for the largest shape. The token among their
-        results has none.
-        """
+        """Return whether XLA ends the process when it compiles a node."""
+        # If branches return different shapes, XLA looks for the largest shape. The token among
+        # their results has none.
         return attributes.BRANCHES_DIFFER in node.attr and self._effects.of_node(node)
 
     def check_whole(self) -> None:
-        """Check that a function can be compiled whole.
-
-        Raises:
-          LoweringError: if the process would end, calls would lose their order, or XLA would get an
-            op wrong.
-        """
+        """Raise a LoweringError if a function that is compiled whole would go wrong."""
         for name, function in self._functions.items():
             for node in function.node_def:
                 if self._ends_process(node):
@@ -330,8 +305,8 @@ class HostOps:
     def _check_right(self, function: str, node: NodeDef) -> None:
         """Check that XLA gets a node right; script ops are reported elsewhere."""
         for mark in (attributes.BLOCKER, attributes.WRONG):
-            if mark in node.attr and node.op not in op_kinds.SCRIPT_OPS:
-                reason = node.attr[mark].s.decode()
+            reason = protos.text(node, mark)
+            if reason and node.op not in op_kinds.SCRIPT_OPS:
                 place = node_places.find(self._functions, function, node.name, node.op)
                 where = f" at {place}" if place else ""
                 raise LoweringError(
@@ -339,10 +314,8 @@ class HostOps:
                 )
 
     def find(self, function: FunctionDef, after_branch: bool = False) -> Findings:
-        """Find the nodes of a function that are not compiled.
-
-        After a branch, its arguments may be made up, as those of a gradient: see Findings.
-        """
+        """Find the nodes of a function that are not compiled."""
+        # After a branch, its arguments may be made up, as those of a gradient: see Findings.
         if defs.has_frames(function):
             reason = "TensorFlow 1's loops and branches are not partitioned"
             return Findings({node.name: reason for node in function.node_def}, set())
@@ -406,8 +379,8 @@ class HostOps:
         if attributes.LOSES_ORDER in node.attr:
             return "XLA before TensorFlow 2.20 does not keep the order of calls in it and beside it"
         for mark in (attributes.REFUSED, attributes.BLOCKER, attributes.WRONG):
-            if mark in node.attr:
-                return str(node.attr[mark].s.decode())
+            if reason := protos.text(node, mark):
+                return reason
         if self._marked(node):
             return "route='partition' was asked for, and it has no XLA kernel"
         if node.op in op_kinds.CHECKS:

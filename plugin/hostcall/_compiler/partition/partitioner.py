@@ -20,13 +20,11 @@ from hostcall._compiler.partition import host_calls, placement
 from hostcall._compiler.partition.host_ops import Findings, HostOps, Rules
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.tensor_structures import WIDE
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime import _scheduling
 from hostcall_runtime._scheduling import Place
 
-# The end of new functions' names.
-SUFFIX = "__partitioned"
+SUFFIX = "__partitioned"  # the end of new functions' names
 
 # The condition of a loop is a handful of scalar ops; starting a program costs more.
 _SMALL_CONDITION = 16
@@ -45,40 +43,20 @@ _VARIANT = tf.variant.as_datatype_enum
 
 @dataclasses.dataclass(frozen=True)
 class PartitionedFunction:
-    """The result of partitioning one function.
+    """The result of partitioning one function."""
 
-    Attributes:
-      name: the function's name before.
-      new_name: the name of the function that replaces it.
-      host_ops: the nodes that stay on the host, with the reason for each.
-      clusters: the names of the other nodes, by the names of their clusters.
-      must_be_on_host: the ops, by their types, that are on the host in their own right.
-      calls_on_host: the loops, branches and calls, by their types, that are on the host.
-    """
-
-    name: str
-    new_name: str
-    host_ops: dict[str, str]
-    clusters: dict[str, list[str]]
+    name: str  # the function's name before
+    new_name: str  # the name of the function that replaces it
+    host_ops: dict[str, str]  # the nodes that stay on the host, with the reason for each
+    clusters: dict[str, list[str]]  # the names of the other nodes, by the names of their clusters
+    # The ops, by their types, that are on the host in their own right.
     must_be_on_host: frozenset[str]
+    # The loops, branches and calls, by their types, that are on the host.
     calls_on_host: frozenset[str]
 
 
 class Partitioner:
-    """A partitioner for a function of a library and all functions that it reaches.
-
-    Args:
-      rules: decide which of their nodes are for the host.
-      suffix: the end of new functions' names.
-      device: the full name of the device that clusters are compiled for, if it is no CPU.
-      gradient: whether the function to be partitioned is the gradient of a partitioned one.
-      refused: whether XLA refuses that function.
-
-    Attributes:
-      host_ops: the nodes of the library that are for the host.
-      functions: the new functions, by name.
-      plans: the result for each function.
-    """
+    """A partitioner for a function of a library and all functions that it reaches."""
 
     def __init__(
         self,
@@ -92,14 +70,14 @@ class Partitioner:
         self.library = library
         self._old = defs.by_name(library)
         self.host_ops = HostOps(self._old, rules)
-        self._gradient = gradient
-        self._refused = refused
-        self._suffix = suffix
-        self.device = device
+        self._gradient = gradient  # whether the function is the gradient of a partitioned one
+        self._refused = refused  # whether XLA refuses it
+        self._suffix = suffix  # the end of new functions' names
+        self.device = device  # the full name of the one clusters are compiled for, "" for a CPU
         self._partitioned: dict[tuple[str, bool], str] = {}
         self._entry = ""
-        self.functions: dict[str, Any] = {}
-        self.plans: list[PartitionedFunction] = []
+        self.functions: dict[str, Any] = {}  # the new ones, by name
+        self.plans: list[PartitionedFunction] = []  # the result for each function
 
     def must_partition(self, name: str) -> bool:
         """Return whether a function cannot, or must not, be compiled as a whole."""
@@ -185,10 +163,7 @@ class Partitioner:
             self.functions[cluster.signature.name] = cluster
 
     def _in_order(self, old: FunctionDef) -> Any:
-        """Copy a function, with control edges between the calls that run one at a time.
-
-        The loops and branches of TensorFlow 1 get none, neither between them nor out of them.
-        """
+        """Copy a function, with control edges between the calls that run one at a time."""
         function: Any = protos.copy_of(old)
         placement.return_handles_themselves(function, self._old)
         defs.drop_dead_nodes(function, self._old)
@@ -226,11 +201,11 @@ def _widen(host: FunctionDef, clusters: list[Any]) -> None:
     """Cast the sub-byte values that clusters take and return at their boundaries."""
     for cluster in clusters:
         signature = cluster.signature
-        if any(arg.type in WIDE for arg in (*signature.input_arg, *signature.output_arg)):
-            function_edits.take_wide(cluster, WIDE)
+        if any(arg.type in defs.WIDE for arg in (*signature.input_arg, *signature.output_arg)):
+            function_edits.take_wide(cluster, defs.WIDE)
             calls = (n for n in host.node_def if "f" in n.attr)
             call = next(n for n in calls if n.attr["f"].func.name == signature.name)
-            function_edits.pass_wide(host, call, WIDE)
+            function_edits.pass_wide(host, call, defs.WIDE)
 
 
 def _reason_of_partition(node: NodeDef) -> str:
@@ -247,12 +222,10 @@ def place_of(node: NodeDef, host_ops: Container[str], either: Container[str] = (
 
 
 def _replace_made_up(function: FunctionDef) -> None:
-    """Replace made-up variants by lists without elements, in place.
-
-    For the gradient of a conditional, a branch returns made-up values in the place of the other
-    branches' values. On the host, a made-up variant is empty, and TensorFlow cannot make zeros of
-    it. A list serves as well, since nothing reads it.
-    """
+    """Replace made-up variants by lists without elements, in place."""
+    # For the gradient of a conditional, a branch returns made-up values in the place of the other
+    # branches' values. On the host, a made-up variant is empty, and TensorFlow cannot make zeros of
+    # it. A list serves as well, since nothing reads it.
     for node in defs.nodes_of(function, {"FakeParam"}):
         if node.attr["dtype"].type != _VARIANT:
             continue
@@ -308,10 +281,7 @@ def _floors(nodes: list[Any], steps: list[int]) -> list[int]:
 def _groups(
     function: FunctionDef, nodes: list[Any], places: list[Place], types: defs.Types
 ) -> list[list[int]]:
-    """Group nodes that pass each other values which cannot leave a compiled program.
-
-    Nodes that take these values from outside of the function, or return them, are put on the host.
-    """
+    """Group nodes by values that cannot leave a compiled program; outside values mean the host."""
     groups = _scheduling.Groups[int]()
     position = {node.name: i for i, node in enumerate(nodes)}
     returned = {defs.source(v) for v in function.ret.values() if types.of(v) == _VARIANT}

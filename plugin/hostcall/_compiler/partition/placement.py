@@ -30,11 +30,7 @@ _SUFFIX = "__of_wide_floats"
 
 
 def carry(functions: dict[str, Any], others: Mapping[str, Any]) -> None:
-    """Make loops and branches outside of clusters carry wide floats instead of narrow ones.
-
-    The functions of a partitioning change in place; those that loops and branches call, of these or
-    of others, get copies, which are added.
-    """
+    """Make loops and branches outside of clusters carry wide floats, in place or in copies."""
     pending = [f for f in functions.values() if attributes.CLUSTER not in f.attr]
     while pending:
         function = pending.pop()
@@ -88,10 +84,7 @@ def place(
     functions: Mapping[str, Any],
     device: str,
 ) -> None:
-    """Assign each node of a function its device, in place, or leave it to TensorFlow.
-
-    The function calls the functions `clusters`, and the nodes `host_ops` run on the host.
-    """
+    """Assign each node of a function its device, in place, or leave it to TensorFlow."""
     host = tf.DeviceSpec.from_string(device).replace(device_type=_CPU, device_index=0).to_string()
     consumers: dict[str, list[NodeDef]] = defaultdict(list)
     for node in function.node_def:
@@ -117,11 +110,9 @@ def place(
 
 
 def return_handles_themselves(function: FunctionDef, functions: Mapping[str, Any]) -> None:
-    """Make a function return the handles of resources themselves, not their identities.
-
-    A cluster that returned an identity would tie it to the devices that all ops of the cluster have
-    in common, which need not include the resource's device.
-    """
+    """Make a function return the handles of resources themselves, not their identities."""
+    # A cluster that returned an identity would tie it to the devices that all ops of the cluster
+    # have in common, which need not include the resource's device.
     identities = {
         f"{node.name}:output:0": node.input[0]
         for node in function.node_def
@@ -137,11 +128,9 @@ def return_handles_themselves(function: FunctionDef, functions: Mapping[str, Any
 
 
 def _lower(node: NodeDef) -> None:
-    """Make TensorFlow lower a loop or branch to nodes, which run where they are placed.
-
-    The kernel of a loop or branch would run all called functions on its own device. In a function
-    for XLA, TensorFlow leaves the op as it is.
-    """
+    """Make TensorFlow lower a loop or branch to nodes, which run where they are placed."""
+    # The kernel of a loop or branch would run all called functions on its own device. In a function
+    # for XLA, TensorFlow leaves the op as it is.
     node.attr[_LOWER_ATTR].b = True
     if node.op in op_kinds.LOOP_OPS:
         node.attr["parallel_iterations"].i = 1  # a kernel's iterations do not overlap either
