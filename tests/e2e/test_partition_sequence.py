@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import eagerly, gradient_of, jitted, plain, stateless_py_func
+from tests.support.helpers import eagerly, jitted, plain, stateless_py_func
 from tests.support.threads import meeting
 
 X = tf.constant([1.0, 2.0])
@@ -153,17 +153,6 @@ def test_an_error_ends_the_run_where_it_happens() -> None:
         program(X)
     assert calls == [1.0, 2.0, 3.0]
     np.testing.assert_array_equal(program(X), X + 5.0)
-
-
-@pytest.mark.cpu("XLA_CPU has no zeros of a TensorList in eager mode")
-def test_gradients_of_loops() -> None:
-    def program(x: tf.Tensor) -> tf.Tensor:
-        for _ in tf.range(3):
-            x = tf.ensure_shape(tf.py_function(lambda v: v * v, [x], tf.float32), [2]) + 1.0
-        return x
-
-    gradients = [gradient_of(mode(program), X) for mode in (jitted, plain)]
-    np.testing.assert_array_equal(*gradients)
 
 
 def test_a_loop_in_a_cluster_that_is_not_compiled() -> None:
