@@ -15,6 +15,7 @@ from tests.support.helpers import (
     failure,
     gradient_of,
     jitted,
+    plain,
     returning,
     stateless_py_func,
     to_numpy,
@@ -26,13 +27,13 @@ FLOAT = tf.float32
 SAID_OTHERWISE = {"array of texts", "list of empty lists", "dates", "durations", "long doubles"}
 
 
-def outcome_of(op: Any, value: Any, tout: Any, shapes: Any, jit_compile: bool) -> Any:
+def outcome_of(mode: Any, op: Any, value: Any, tout: Any, shapes: Any) -> Any:
     def program() -> Any:
         results = tf.nest.flatten(op(lambda _: value(), [X], tout))
         pairs = zip(results, shapes, strict=False) if tout else []
         return [tf.ensure_shape(result, shape) for result, shape in pairs]
 
-    return outcome(lambda: tf.function(program, jit_compile=jit_compile, autograph=False)())
+    return outcome(mode(program))
 
 
 @pytest.mark.parametrize("op", [tf.numpy_function, tf.py_function])
@@ -40,9 +41,9 @@ def outcome_of(op: Any, value: Any, tout: Any, shapes: Any, jit_compile: bool) -
 def test_values_become_what_they_become_in_plain_graphs(op: Any, value: str) -> None:
     """Those are compared with stock TensorFlow's in test_unchanged.py."""
     for tout in (FLOAT, tf.int32, (FLOAT, FLOAT), []):
-        expected = outcome_of(op, VALUES[value], tout, [None, None], jit_compile=False)
+        expected = outcome_of(plain, op, VALUES[value], tout, [None, None])
         shapes = [result[1] for result in expected[1:]] if expected[0] == "list" else [[2], [2]]
-        actual = outcome_of(op, VALUES[value], tout, shapes, jit_compile=True)
+        actual = outcome_of(jitted, op, VALUES[value], tout, shapes)
         if expected[0] == "list":
             assert actual == expected
         elif "expects to see" not in actual[1] or "expects to see" in expected[1]:
