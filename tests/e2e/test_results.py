@@ -40,7 +40,8 @@ def outcome_of(mode: Any, op: Any, value: Any, tout: Any, shapes: Any) -> Any:
 @pytest.mark.parametrize("value", VALUES)
 def test_values_become_what_they_become_in_plain_graphs(op: Any, value: str) -> None:
     """Those are compared with stock TensorFlow's in test_unchanged.py."""
-    for tout in (FLOAT, tf.int32, (FLOAT, FLOAT), []):
+    touts: list[Any] = [FLOAT, tf.int32, (FLOAT, FLOAT), []]
+    for tout in touts:
         expected = outcome_of(plain, op, VALUES[value], tout, [None, None])
         shapes = [result[1] for result in expected[1:]] if expected[0] == "list" else [[2], [2]]
         actual = outcome_of(jitted, op, VALUES[value], tout, shapes)

@@ -59,7 +59,7 @@ def test_same_as_stock(outcomes: Any, name: str, mode: str) -> None:
     assert outcomes[mode][name] == stock
 
 
-OTHERS = {
+OTHERS: dict[str, list[dict[str, str]]] = {
     "unchanged_results": [{}],
     "unchanged_v1_programs": [{"V1": "disable_eager_execution"}, {"V1": "disable_v2_behavior"}],
 }

@@ -155,7 +155,7 @@ def in_session(program: Callable[[], Any]) -> Any:
 @functools.cache
 def traced(program: Callable[[], Any]) -> Callable[[], Any]:
     """The program as a graph, traced once: no graph knows what its Python function returns."""
-    return tf.function(program, autograph=False)  # type: ignore[no-any-return]
+    return tf.function(program, autograph=False)
 
 
 def in_graph(program: Callable[[], Any]) -> Any:
