@@ -8,9 +8,10 @@ import pytest
 import tensorflow as tf
 
 from tests.support.e2e.every_cases import CASES
-from tests.support.e2e.every_comparison import assert_close, compare
 from tests.support.e2e.every_op import (
     X,
+    assert_close,
+    compare,
     differentiable,
     differentiated,
     in_a_branch,

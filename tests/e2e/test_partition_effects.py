@@ -7,8 +7,23 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.e2e.partition_programs import X, distinct, traced
-from tests.support.helpers import assert_same, failure, gradient_of, jitted, plain, to_numpy
+from tests.support.helpers import (
+    MODES,
+    assert_same,
+    failure,
+    gradient_of,
+    jitted,
+    partitioned,
+    plain,
+    to_numpy,
+)
+
+X = tf.constant([3.0, 1.0, 2.0, 2.0])
+
+
+def distinct(x: tf.Tensor) -> tf.Tensor:
+    """Return the distinct values, as a vector whose size depends on the values."""
+    return tf.numpy_function(np.unique, [x], x.dtype)
 
 
 def test_variables_in_several_clusters() -> None:
@@ -24,11 +39,11 @@ def test_variables_in_several_clusters() -> None:
         return z, before, v.read_value()
 
     results = []
-    for mode in (plain, jitted):
+    for mode in MODES:
         v.assign([1.0, 2.0])
         function = mode(program)
         results.append([to_numpy((function(X), v)) for _ in range(3)])
-    assert_same(results[0], results[1])
+    assert_same(*results)
 
 
 def test_variables_that_callbacks_read_and_assign() -> None:
@@ -46,21 +61,17 @@ def test_variables_that_callbacks_read_and_assign() -> None:
             return y + x[0], v.read_value()
 
     results = []
-    for mode in (plain, jitted):
+    for mode in MODES:
         v.assign(1.0)
         results.append([to_numpy(mode(program)(X)), v.numpy()])
-    assert_same(results[0], results[1])
+    assert_same(*results)
 
 
 def test_the_order_of_side_effects() -> None:
     journal: list[str] = []
 
     def say(text: str, x: tf.Tensor) -> tf.Tensor:
-        def note(v: Any) -> Any:
-            journal.append(text)
-            return v
-
-        return tf.numpy_function(note, [x], tf.float32)
+        return tf.numpy_function(lambda v: (journal.append(text), v)[1], [x], tf.float32)
 
     def known(text: str, x: tf.Tensor) -> tf.Tensor:
         return tf.ensure_shape(say(text, x), [4])
@@ -76,10 +87,10 @@ def test_the_order_of_side_effects() -> None:
         return known("fifth", x) + 1.0, y
 
     orders = []
-    for mode in (plain, jitted):
+    for mode in MODES:
         journal.clear()
         mode(program)(X)
-        orders.append(list(journal))
+        orders.append([*journal])
     assert orders[0] == orders[1]
     assert orders[0][-3:] == ["third", "fourth", "fifth"]
 
@@ -102,15 +113,6 @@ def checked(x: tf.Tensor) -> tf.Tensor:
     return tf.debugging.check_numerics(tf.sqrt(y) * 2.0, "of the roots") + 1.0
 
 
-def checked_in_a_branch(x: tf.Tensor) -> tf.Tensor:
-    y = distinct(x)
-    return tf.cond(tf.reduce_sum(y) < 9.0, lambda: checked(y), lambda: y)
-
-
-def checked_in_a_function(x: tf.Tensor) -> tf.Tensor:
-    return plain(checked)(x) * 2.0
-
-
 def checked_beside(x: tf.Tensor) -> tf.Tensor:
     with tf.control_dependencies([tf.debugging.check_numerics(tf.sqrt(x), "of the roots")]):
         return tf.identity(distinct(x))
@@ -124,10 +126,16 @@ def checked_gradient(x: tf.Tensor) -> Any:
     return gradient_of(total, x)
 
 
-@pytest.mark.parametrize(
-    "program",
-    [checked, checked_in_a_branch, checked_in_a_function, checked_beside, checked_gradient],
-)
+CHECKED = {
+    "straight": checked,
+    "in a branch": lambda x: tf.cond(x[0] < 9.0, lambda: checked(x), lambda: distinct(x)),
+    "in a function": lambda x: plain(checked)(x) * 2.0,
+    "beside a call": checked_beside,
+    "in a gradient": checked_gradient,
+}
+
+
+@pytest.mark.parametrize("program", CHECKED.values(), ids=CHECKED)
 def test_numbers_are_checked_as_in_plain_graph_mode(program: Any) -> None:
     good, bad = tf.constant([3.0, 2.0, 3.0]), tf.constant([-1.0, 2.0])
     assert_same(to_numpy(jitted(program)(good)), to_numpy(plain(program)(good)))
@@ -155,39 +163,6 @@ def test_prints_come_in_order(capfd: pytest.CaptureFixture[str]) -> None:
     assert capfd.readouterr().err == "one 3\ntwo [1 2 3]\n"
 
 
-def test_an_exception_and_the_calls_after_it() -> None:
-    def picky(x: Any) -> Any:
-        if x[0] < 0.0:
-            raise ValueError("negative")
-        return np.unique(x)
-
-    function = jitted(lambda x: tf.numpy_function(picky, [x * 2.0], tf.float32) + 1.0)
-    for _ in range(2):
-        np.testing.assert_array_equal(function(X), [3.0, 5.0, 7.0])
-        with pytest.raises(tf.errors.InvalidArgumentError, match="negative") as caught:
-            function(-X)
-        assert isinstance(hostcall.last_error(caught.value), ValueError)
-
-
-def test_gradients_forward_and_backward() -> None:
-    w = tf.Variable([1.0, 2.0, 3.0, 4.0])
-
-    def large(v: tf.Tensor) -> tf.Tensor:
-        return tf.boolean_mask(v, v > 3.0) ** 2
-
-    def program(x: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_sum(tf.py_function(large, [x * w], tf.float32) * 3.0)
-
-    def reference(x: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_sum(large(x * w) * 3.0)
-
-    def gradients(function: Any) -> Any:
-        return to_numpy(gradient_of(lambda both: function(both[0]), [X, w]))
-
-    for mode in (plain, jitted):
-        assert_same(gradients(mode(program)), gradients(reference))
-
-
 def test_the_gradient_of_a_function_that_the_user_has_partitioned() -> None:
     """Its gradient holds an op without an XLA kernel, too, and nothing marks that."""
 
@@ -196,11 +171,8 @@ def test_the_gradient_of_a_function_that_the_user_has_partitioned() -> None:
         sparse = tf.SparseTensor(indices, x[:2], [2, 2])
         return tf.reduce_sum(tf.sparse.sparse_dense_matmul(sparse, [[1.0], [2.0]]) ** 2)
 
-    expected, found = (
-        to_numpy(tf.convert_to_tensor(gradient_of(function, X)))
-        for function in (plain(program), traced(program, "partition"))
-    )
-    assert_same(found, expected)
+    gradients = [gradient_of(mode(program), X) for mode in (plain, partitioned)]
+    assert_same(*(tf.convert_to_tensor(gradient).numpy() for gradient in gradients))
 
 
 def test_the_gradient_of_a_branch_that_is_not_taken() -> None:
@@ -214,5 +186,4 @@ def test_the_gradient_of_a_branch_that_is_not_taken() -> None:
         return tf.reduce_sum(z)
 
     for x in (tf.constant([2.0, 1.0]), tf.constant([0.5, 1.0])):
-        expected, found = (to_numpy(gradient_of(mode(program), x)) for mode in (plain, jitted))
-        assert_same(found, expected)
+        assert_same(*(to_numpy(gradient_of(mode(program), x)) for mode in MODES))

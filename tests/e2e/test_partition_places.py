@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -11,17 +10,16 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.e2e import partition_children
 from tests.support.helpers import (
     assert_close,
     assert_same,
     gradient_of,
     jitted,
+    partitioned,
     plain,
     stateless_py_func,
     to_numpy,
 )
-from tests.support.stress.template import Template
 from tests.support.threads import in_threads
 
 X = tf.constant([3.0, 1.0, 2.0, 2.0])
@@ -85,66 +83,56 @@ def test_callbacks_that_run_functions_do_not_wait_for_one_another() -> None:
     in_threads(16, work)
 
 
-def test_a_saved_model(tmp_path: Path) -> None:
-    module = tf.Module()
-    module.v = tf.Variable(2.0)
-    module.run = tf.function(
-        lambda x: tf.numpy_function(np.unique, [x * module.v], tf.float32) + 1.0,
-        jit_compile=True,
-        input_signature=[tf.TensorSpec([None], tf.float32)],
-    )
-    tf.saved_model.save(module, str(tmp_path))
-    loaded = tf.saved_model.load(str(tmp_path))
-    for x in (X, X[:2], X):
-        assert_same(to_numpy(loaded.run(x)), to_numpy(module.run(x)))
-        assert_same(to_numpy(plain(lambda x: loaded.run(x))(x)), to_numpy(module.run(x)))
-    loaded.v.assign(3.0)
-    np.testing.assert_array_equal(loaded.run(X), np.unique(X * 3.0) + 1.0)
+def distinct(x: tf.Tensor) -> tf.Tensor:
+    return tf.numpy_function(np.unique, [x], tf.float32)
 
 
-def run_child(fresh_python: Template, child: Any, **variables: str) -> None:
-    code = (
-        f"from tests.support.e2e import partition_children; partition_children.{child.__name__}()"
-    )
-    fresh_python.run_program(code, **variables).assert_well()
+def compilations(name: str) -> list[int]:
+    """Return the compilations of each cluster of the function of that name."""
+    rows = hostcall.stats().compilations
+    return [row.compilations for row in rows if row.cluster.startswith(f"__inference_{name}_")]
 
 
-def test_under_a_mirrored_strategy(fresh_python: Template) -> None:
-    run_child(fresh_python, partition_children.run_replicas)
-
-
-def compiled_modules(folder: Path) -> list[str]:
-    """The names of the XLA programs that were compiled, one for each compilation."""
-    found = {re.match(r"module_(\d+)\.(.*?)\.", file.name) for file in folder.iterdir()}
-    return sorted(match[2] for match in {(m[1], m[2]): m for m in found if m}.values())
-
-
-def compile_counts(fresh_python: Template, child: Any, folder: Path) -> dict[str, int]:
-    run_child(fresh_python, child, XLA_FLAGS=f"--xla_dump_to={folder}")
-    counts: dict[str, int] = {}
-    for name in compiled_modules(folder):
-        cluster = re.search(r"cluster_\d+", name)
-        assert cluster, name
-        counts[cluster[0]] = counts.get(cluster[0], 0) + 1
-    return counts
-
-
-def test_clusters_are_compiled_once_for_each_shape(fresh_python: Template, tmp_path: Path) -> None:
+def test_clusters_are_compiled_once_for_each_shape() -> None:
     """Inputs of shapes 4, 4, 6, 4, and results of 3, 3, 4, 3 elements; other values each time."""
-    counts = compile_counts(fresh_python, partition_children.run_shapes, tmp_path)
-    assert counts == {"cluster_0": 2, "cluster_1": 2}
+
+    @tf.function(jit_compile=True, reduce_retracing=True)
+    def of_shapes(x: tf.Tensor) -> tf.Tensor:
+        return distinct(tf.sin(x)) * 2.0
+
+    for values in ([1, 2, 2, 3], [2, 4, 4, 5], [1, 2, 3, 3, 3, 4], [7, 7, 8, 9]):
+        x = np.array(values, np.float32)
+        np.testing.assert_allclose(of_shapes(x), np.unique(np.sin(x)) * 2.0, rtol=1e-6)
+    assert compilations("of_shapes") == [1] * 4  # in two traces, for the sizes 4 and 6
 
 
-def test_loops_without_host_ops_are_compiled_whole(fresh_python: Template, tmp_path: Path) -> None:
-    counts = compile_counts(fresh_python, partition_children.run_loop, tmp_path)
-    assert counts == {"cluster_0": 1, "cluster_1": 1}
-    programs = [file.read_text() for file in tmp_path.glob("*before_optimizations.txt")]
-    assert sum(" while(" in program for program in programs) == 2
+def test_loops_without_host_ops_are_compiled_whole() -> None:
+    def square_often(x: tf.Tensor) -> tf.Tensor:
+        return tf.while_loop(lambda i, y: i < 5, lambda i, y: (i + 1, y * y), (0, x))[1]
+
+    @jitted
+    def of_loops(x: tf.Tensor) -> tf.Tensor:
+        return square_often(distinct(square_often(x)))
+
+    np.testing.assert_array_equal(of_loops(tf.ones([4])), [1.0])
+    explained = str(hostcall.explain(of_loops, tf.ones([4])))
+    assert len(re.findall(r"compiled \S (?:Stateless)?While", explained)) == 2
+    assert compilations("of_loops") == [1, 1]
 
 
-def test_independent_chains_share_clusters(fresh_python: Template, tmp_path: Path) -> None:
-    counts = compile_counts(fresh_python, partition_children.run_chains, tmp_path)
-    assert counts == {"cluster_0": 1, "cluster_1": 1, "cluster_2": 1}
+def test_independent_chains_share_clusters() -> None:
+    """Ten chains of two script ops each, in an order that lets them share."""
+
+    @jitted
+    def of_chains(x: tf.Tensor) -> tf.Tensor:
+        first = [distinct(tf.sin(x + float(i))) for i in range(10)]
+        second = [distinct(tf.cos(y)) for y in first]
+        return tf.add_n([tf.reduce_sum(y) for y in second])
+
+    x = np.arange(4, dtype=np.float32)
+    expected = sum(np.unique(np.cos(np.unique(np.sin(x + i)))).sum() for i in range(10))
+    np.testing.assert_allclose(of_chains(x), expected, rtol=1e-5)
+    assert compilations("of_chains") == [1, 1, 1]
 
 
 # TensorArrays that grow in partitioned functions: in XLA's programs they silently do not.
@@ -158,11 +146,6 @@ def _half(x: tf.Tensor) -> tf.Tensor:
 
 def _array(size: int = 0) -> Any:
     return tf.TensorArray(tf.float32, size, dynamic_size=True, clear_after_read=False)
-
-
-def one_by_one(x: tf.Tensor) -> Any:
-    array = _array(1).write(0, x).write(2, _half(x)).write(1, x + 1.0)
-    return array.stack(), array.size()
 
 
 def in_a_loop_without_calls(x: tf.Tensor) -> Any:
@@ -184,17 +167,14 @@ def in_a_loop_with_calls(x: tf.Tensor) -> Any:
     return array.stack(), array.size(), y
 
 
-def in_a_function(x: tf.Tensor) -> Any:
-    @tf.function
-    def grow(y: tf.Tensor) -> Any:
-        return _array().write(1, y).write(0, y * 2.0).stack()
-
+def in_functions(x: tf.Tensor) -> Any:
+    grow = tf.function(lambda y: _array().write(1, y).write(0, y * 2.0).stack())
     return grow(x) + grow(_half(x))
 
 
 def scattered(x: tf.Tensor) -> Any:
-    array = _array().scatter([0, 2], tf.stack([x, _half(x)])).write(3, x)
-    return array.gather([2, 0, 3]), array.size()
+    array = _array(1).scatter([0, 2], tf.stack([x, _half(x)])).write(3, x).write(1, x + 1.0)
+    return array.gather([2, 0, 3]), array.stack(), array.size()
 
 
 def its_gradient(x: tf.Tensor) -> Any:
@@ -206,41 +186,28 @@ def its_gradient(x: tf.Tensor) -> Any:
     return gradient_of(total, x)
 
 
-PROGRAMS = [
-    one_by_one,
-    in_a_loop_without_calls,
-    in_a_loop_with_calls,
-    in_a_function,
-    scattered,
-    its_gradient,
-]
-
-
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    "program",
+    [in_a_loop_without_calls, in_a_loop_with_calls, in_functions, scattered, its_gradient],
+)
 def test_arrays_grow_as_in_plain_graphs(program: Callable[..., Any]) -> None:
-    expected = to_numpy(tf.function(program)(PAIR))
-    with hostcall.scope(route="partition"):
-        actual = to_numpy(tf.function(program, jit_compile=True)(PAIR))
-    assert_same(actual, expected)
+    assert_same(to_numpy(partitioned(program)(PAIR)), to_numpy(plain(program)(PAIR)))
 
 
 def test_explain_says_that_a_list_that_grows_is_on_the_host() -> None:
-    with hostcall.scope(route="partition"):
-        program = tf.function(in_a_loop_without_calls, jit_compile=True)
-        explained = str(hostcall.explain(program, PAIR))
+    explained = str(hostcall.explain(partitioned(in_a_loop_without_calls), PAIR))
     assert "XLA would not let the list grow" in explained
 
 
 def test_a_list_of_known_size_is_compiled() -> None:
+    @partitioned
     def program(x: tf.Tensor) -> Any:
         array = tf.TensorArray(tf.float32, 2).write(0, _half(x)).write(1, x)
         return tf.sin(array.stack())
 
-    with hostcall.scope(route="partition"):
-        jitted = tf.function(program, jit_compile=True)
-        explained = str(hostcall.explain(jitted, PAIR))
+    explained = str(hostcall.explain(program, PAIR))
     assert "2 TensorListSetItem, TensorListStack, Sin" in explained  # the ops of one cluster
-    np.testing.assert_allclose(jitted(PAIR), np.sin([[0.5, 1.0], [1.0, 2.0]]), rtol=1e-6)
+    np.testing.assert_allclose(program(PAIR), np.sin([[0.5, 1.0], [1.0, 2.0]]), rtol=1e-6)
 
 
 # Partitioned functions that TensorFlow itself calls: datasets, iterators, sessions, servers.
@@ -248,117 +215,100 @@ def test_a_list_of_known_size_is_compiled() -> None:
 v1 = tf.compat.v1
 
 
-def _negative(value: Any) -> Any:
-    return -value
-
-
-def _op(x: tf.Tensor, op: Any = tf.numpy_function) -> tf.Tensor:
-    return tf.ensure_shape(op(_negative, [x], tf.float32), x.shape)
+def negated(x: tf.Tensor, op: Any = tf.numpy_function) -> tf.Tensor:
+    return tf.ensure_shape(op(lambda value: -value, [x], tf.float32), x.shape)
 
 
 def nested(x: tf.Tensor) -> tf.Tensor:
     """Callbacks one after the other: in a function, in a loop and in what it calls."""
-    inner = tf.function(lambda x: _op(tf.sin(x)))
-
-    def body(i: tf.Tensor, y: tf.Tensor) -> Any:
-        return i + 1, _op(inner(y))
-
-    return tf.cos(tf.while_loop(lambda i, y: i < 2, body, [tf.constant(0), inner(_op(x))])[1])
+    inner = tf.function(lambda x: negated(tf.sin(x)))
+    start = [tf.constant(0), inner(negated(x))]
+    return tf.cos(
+        tf.while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, negated(inner(y))), start)[1]
+    )
 
 
 def side_by_side(x: tf.Tensor) -> tf.Tensor:
     """Callbacks that may overlap, so that the function does not run on one thread."""
-    return _op(tf.sin(x)) + _op(tf.cos(x), stateless_py_func) + _op(x, stateless_py_func)
+    calls = negated(tf.cos(x), stateless_py_func) + negated(x, stateless_py_func)
+    return calls + negated(tf.sin(x))
 
 
-def _dataset(function: Callable[..., Any]) -> Any:
-    return tf.data.Dataset.range(4).map(lambda i: function(tf.cast(i, tf.float32)))
+def numbers() -> Any:
+    return tf.data.Dataset.range(4).map(lambda i: tf.cast(i, tf.float32))
 
 
-def _by_iterator(function: Callable[..., Any], make: Callable[..., Any], **config: Any) -> Any:
+def by_iterator(function: Callable[..., Any], make: Callable[..., Any], **config: Any) -> Any:
     with tf.Graph().as_default(), v1.Session(config=v1.ConfigProto(**config)) as session:
-        iterator = make(_dataset(function))
+        iterator = make(numbers().map(function))
         value = iterator.get_next()
         if iterator.initializer is not None:
             session.run(iterator.initializer)
         return [session.run(value) for _ in range(2)]
 
 
-def _shared(dataset: Any) -> Any:
-    return v1.data.make_initializable_iterator(dataset, shared_name="shared")
-
-
-def _multi_device(dataset: Any) -> Any:
+def by_several_devices(function: Callable[..., Any]) -> Any:
     from tensorflow.python.data.ops import multi_device_iterator_ops as ops  # no public name
 
-    return ops.MultiDeviceIterator(dataset, ["/cpu:0", "/cpu:1"])
+    def make(dataset: Any) -> Any:
+        return ops.MultiDeviceIterator(dataset, ["/cpu:0", "/cpu:1"])
+
+    return by_iterator(function, make, device_count={"CPU": 2})
 
 
-def _by_two_sessions(function: Callable[..., Any]) -> Any:
+def by_two_sessions(function: Callable[..., Any]) -> Any:
     server = tf.distribute.Server.create_local_server()
     with tf.Graph().as_default():
-        iterator = _shared(_dataset(function))
+        iterator = v1.data.make_initializable_iterator(numbers().map(function), "shared")
         value = iterator.get_next()
         with v1.Session(server.target) as one, v1.Session(server.target) as other:
             one.run(iterator.initializer)
             return [one.run(value), other.run(value)]
 
 
-def _windows(function: Callable[..., Any]) -> Any:
+def in_windows(function: Callable[..., Any]) -> Any:
     def key(x: tf.Tensor) -> tf.Tensor:
         return tf.cast(function(x) > 0.0, tf.int64)
 
-    numbers = tf.data.Dataset.range(4).map(lambda i: tf.cast(i, tf.float32))
-    return [*numbers.group_by_window(key, lambda _, rows: rows.batch(4), window_size=4)]
+    return numbers().group_by_window(key, lambda _, rows: rows.batch(4), window_size=4)
 
 
-def _numbers() -> Any:
-    return tf.data.Dataset.range(4).map(lambda i: tf.cast(i, tf.float32))
+def by_generator(function: Callable[..., Any]) -> Any:
+    spec = tf.TensorSpec([], tf.float32)
+    return tf.data.Dataset.from_generator(
+        lambda: iter([function(tf.constant(2.0))]), output_signature=spec
+    )
 
 
-def _tensors(value: tf.Tensor) -> Any:
+def tensors(value: tf.Tensor) -> Any:
     return tf.data.Dataset.from_tensors(value)
 
 
 CALLERS: dict[str, Callable[[Any], Any]] = {
-    "an iterator that is shared": lambda f: _by_iterator(f, _shared),
-    "an iterator that starts by itself": lambda f: _by_iterator(
-        f, lambda dataset: v1.data.make_initializable_iterator(dataset)
-    ),
-    "an iterator for several devices": lambda f: _by_iterator(
-        f, _multi_device, device_count={"CPU": 2}
-    ),
-    "two sessions of a server": _by_two_sessions,
-    "map": lambda f: [*_numbers().map(f)],
-    "parallel map": lambda f: [*_numbers().map(f, num_parallel_calls=4)],
-    "filter": lambda f: [*_numbers().filter(lambda x: tf.abs(f(x)) > 0.64)],
-    "scan": lambda f: [*_numbers().scan(0.0, lambda state, x: (state + f(x), state * f(x)))],
-    "reduce": lambda f: [_numbers().reduce(0.0, lambda state, x: state + f(x))],
-    "flat_map": lambda f: [*_numbers().flat_map(lambda x: _tensors(f(x)))],
-    "interleave": lambda f: [
-        *_numbers().interleave(lambda x: _tensors(f(x)), num_parallel_calls=2)
-    ],
-    "group_by_window": _windows,
-    "from_generator": lambda f: [
-        *tf.data.Dataset.from_generator(
-            lambda: iter([f(tf.constant(2.0))]), output_signature=tf.TensorSpec([], tf.float32)
-        )
-    ],
-    "a py_function": lambda f: [
-        tf.function(lambda x: tf.py_function(f, [x], tf.float32))(tf.constant(2.0))
-    ],
-    "map_fn": lambda f: [tf.function(lambda x: tf.map_fn(f, x))(tf.constant([1.0, 2.0]))],
+    "an iterator": lambda f: by_iterator(f, v1.data.make_initializable_iterator),
+    "an iterator for several devices": by_several_devices,
+    "two sessions of a server": by_two_sessions,
+    "parallel map": lambda f: numbers().map(f, num_parallel_calls=4),
+    "filter": lambda f: numbers().filter(lambda x: tf.abs(f(x)) > 0.64),
+    "scan": lambda f: numbers().scan(0.0, lambda state, x: (state + f(x), state * f(x))),
+    "reduce": lambda f: [numbers().reduce(0.0, lambda state, x: state + f(x))],
+    "flat_map": lambda f: numbers().flat_map(lambda x: tensors(f(x))),
+    "interleave": lambda f: numbers().interleave(lambda x: tensors(f(x)), num_parallel_calls=2),
+    "group_by_window": in_windows,
+    "from_generator": by_generator,
+    "a py_function": lambda f: [plain(lambda x: tf.py_function(f, [x], tf.float32))(2.0)],
+    "map_fn": lambda f: [plain(lambda x: tf.map_fn(f, x))(tf.constant([1.0, 2.0]))],
 }
 
 
+@pytest.mark.usefixtures("partition_route")
 @pytest.mark.filterwarnings("ignore:To make it possible to preserve tf.data options")
 @pytest.mark.parametrize("program", [nested, side_by_side])
 @pytest.mark.parametrize("caller", CALLERS)
 def test_partitioned_functions_called_by(caller: str, program: Callable[..., Any]) -> None:
-    with hostcall.scope(route="partition"):
-        plain, jitted = (
-            to_numpy(CALLERS[caller](tf.function(program, jit_compile=jit_compile)))
-            for jit_compile in (False, True)
-        )
-    assert len(plain) == len(jitted) > 0
-    assert_close(jitted, plain)
+    expected, found = (
+        to_numpy([*CALLERS[caller](tf.function(program, jit_compile=jit_compile))])
+        for jit_compile in (False, True)
+    )
+    assert len(expected) == len(found) > 0
+    assert_close(found, expected)

@@ -9,14 +9,10 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._compiler import kernel_hook
-from hostcall._tf import attributes
-from tests.support.helpers import eagerly, gradient_of, jitted, plain, stateless_py_func
+from tests.support.helpers import eagerly, jitted, plain, stateless_py_func
 from tests.support.threads import meeting
 
 X = tf.constant([1.0, 2.0])
-DEVICE = X.device
-
 
 pytestmark = pytest.mark.usefixtures("partition_route")
 
@@ -25,79 +21,44 @@ def host(x: tf.Tensor, function: Callable[..., Any] = lambda v: v) -> tf.Tensor:
     return tf.ensure_shape(tf.numpy_function(function, [x], tf.float32), x.shape)
 
 
-def rewritten(program: Any, device: str = DEVICE) -> list[Any]:
-    """The functions that have taken the place of a jitted one, those on the host."""
-    concrete = jitted(program).get_concrete_function(X)
-    library = concrete.graph.as_graph_def().library
-    library.function.append(concrete.function_def)
-    new = kernel_hook.rewrite_for_kernel(
-        library.SerializeToString(), concrete.function_def.signature.name, device
-    )
-    assert new.partitioned
-    functions = type(library).FromString(new.library).function
-    return [f for f in functions if "_XlaMustCompile" not in f.attr]
-
-
-def is_sequential(program: Any, device: str = DEVICE) -> bool:
-    marks = {attributes.SEQUENTIAL in function.attr for function in rewritten(program, device)}
-    assert len(marks) == 1
-    return marks.pop()
-
-
-def loop(x: tf.Tensor) -> tf.Tensor:
-    for _ in tf.range(3):
-        x = host(x + 1.0)
-    return x
-
-
-def branch(x: tf.Tensor) -> tf.Tensor:
-    return host(x) if tf.reduce_sum(x) > 0.0 else x
-
-
-def strings(x: tf.Tensor) -> tf.Tensor:
-    a, b = tf.strings.as_string(x), tf.strings.as_string(-x)
-    return tf.strings.to_number(host_strings(tf.strings.join([a, b])))
-
-
-def host_strings(x: tf.Tensor) -> tf.Tensor:
-    return tf.numpy_function(lambda v: [item.split(b"-")[0] for item in v], [x], tf.string)
-
-
-def two_effects(x: tf.Tensor) -> tf.Tensor:
-    return host(x) + host(x)
-
-
-def on_this_device(x: tf.Tensor) -> tf.Tensor:
+def on_this_device(x: tf.Tensor, note: Any) -> tf.Tensor:
     with tf.device("CPU:0"):
-        return host(x * 2.0)
+        return host(x * 2.0, note)
 
 
-def two_pure(x: tf.Tensor) -> tf.Tensor:
-    a = stateless_py_func(lambda v: v, [x], tf.float32)
-    return a + stateless_py_func(lambda v: v, [-x], tf.float32)
+def in_a_loop(x: tf.Tensor, note: Any) -> tf.Tensor:
+    for _ in tf.range(3):
+        x = host(x + 1.0, note)
+    return host(x, note)
 
 
-@pytest.mark.parametrize("program", [host, loop, branch, strings, two_effects, on_this_device])
-def test_functions_in_which_all_nodes_wait_for_each_other(program: Any) -> None:
-    assert is_sequential(program)
+def with_strings(x: tf.Tensor, note: Any) -> tf.Tensor:
+    a, b = tf.strings.as_string(x), tf.strings.as_string(x + 1.0)
+    texts = tf.numpy_function(lambda v: note(v)[::-1], [tf.strings.join([a, b])], tf.string)
+    return tf.strings.to_number(tf.strings.substr(texts, 0, 1))
 
 
-def pure_in_a_branch(x: tf.Tensor) -> tf.Tensor:
-    return two_pure(x) if tf.reduce_sum(x) > 0.0 else x
+SEQUENTIAL: dict[str, Callable[..., tf.Tensor]] = {
+    "one call": host,
+    "two calls with effects": lambda x, note: host(x, note) + host(x, note),
+    "a loop": in_a_loop,
+    "a branch": lambda x, note: tf.cond(x[0] > 0.0, lambda: host(x, note), lambda: x),
+    "strings": with_strings,
+    "on this device": on_this_device,
+}
 
 
-@pytest.mark.parametrize("program", [two_pure, pure_in_a_branch])
-def test_functions_in_which_two_nodes_may_run_side_by_side(program: Any) -> None:
-    assert not is_sequential(program)
+@pytest.mark.cpu("a function on two devices runs on TensorFlow's threads")
+@pytest.mark.parametrize("program", SEQUENTIAL.values(), ids=SEQUENTIAL)
+def test_nodes_that_wait_for_each_other_run_on_the_thread_of_the_caller(program: Any) -> None:
+    threads: set[int] = set()
 
+    def note(v: Any) -> Any:
+        threads.add(threading.get_ident())
+        return v
 
-def test_functions_for_several_devices_are_left_to_tensorflow() -> None:
-    def on_two(x: tf.Tensor) -> tf.Tensor:
-        with tf.device("CPU:1"):
-            return host(x * 2.0)
-
-    assert not is_sequential(on_two)
-    assert not is_sequential(host, device="")
+    jitted(lambda x: program(x, note))(X)
+    assert threads == {threading.get_ident()}
 
 
 def test_resources_of_another_device() -> None:
@@ -119,43 +80,23 @@ def test_resources_of_another_device() -> None:
         np.testing.assert_array_equal(mixed(), [2.0, 4.0])
 
 
-def threads_of(program: Callable[..., Any]) -> set[int]:
-    seen: set[int] = set()
-
-    def note(v: Any) -> Any:
-        seen.add(threading.get_ident())
-        return v
-
-    program(note)
-    return seen
-
-
-@pytest.mark.cpu("a function on two devices runs on TensorFlow's threads")
-def test_an_eager_call_runs_on_the_thread_of_the_caller() -> None:
-    def run(note: Any) -> None:
-        def body(x: tf.Tensor) -> tf.Tensor:
-            for _ in tf.range(3):
-                x = host(x + 1.0, note)
-            return host(x, note)
-
-        jitted(body)(X)
-
-    assert threads_of(run) == {threading.get_ident()}
-
-
 in_a_plain_function = pytest.mark.parametrize(
     "outer", [eagerly, plain], ids=["eager", "in a plain function"]
 )
 
 
 @in_a_plain_function
-def test_slow_callbacks_overlap_where_they_may(outer: Any) -> None:
+@pytest.mark.parametrize("in_a_branch", [False, True])
+def test_slow_callbacks_overlap_where_they_may(outer: Any, in_a_branch: bool) -> None:
     meet = hostcall.declare(meeting(2), concurrent=True)
+
+    def met(x: tf.Tensor) -> tf.Tensor:
+        a = stateless_py_func(meet, [x], tf.float32)
+        return a + stateless_py_func(meet, [x * 2.0], tf.float32)
 
     @jitted
     def program(x: tf.Tensor) -> tf.Tensor:
-        a = stateless_py_func(meet, [x], tf.float32)
-        return a + stateless_py_func(meet, [x * 2.0], tf.float32)
+        return tf.cond(x[0] > 0.0, lambda: met(x), lambda: x) if in_a_branch else met(x)
 
     np.testing.assert_array_equal(outer(program)(X), 6.0 * X)
 
@@ -212,17 +153,6 @@ def test_an_error_ends_the_run_where_it_happens() -> None:
         program(X)
     assert calls == [1.0, 2.0, 3.0]
     np.testing.assert_array_equal(program(X), X + 5.0)
-
-
-@pytest.mark.cpu("XLA_CPU has no zeros of a TensorList in eager mode")
-def test_gradients_of_loops() -> None:
-    def program(x: tf.Tensor) -> tf.Tensor:
-        for _ in tf.range(3):
-            x = tf.ensure_shape(tf.py_function(lambda v: v * v, [x], tf.float32), [2]) + 1.0
-        return x
-
-    gradients = [gradient_of(mode(program), X) for mode in (jitted, plain)]
-    np.testing.assert_array_equal(*gradients)
 
 
 def test_a_loop_in_a_cluster_that_is_not_compiled() -> None:

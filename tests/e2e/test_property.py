@@ -89,7 +89,10 @@ class Case:
             returned = [[]]
         dtypes = [*(array.dtype for array in self.arrays), None]
         pairs = zip(returned, dtypes, strict=False)
-        return [np.zeros(0, dtype) if is_empty_list(v) else v for v, dtype in pairs]
+        return [
+            np.zeros(0, dtype) if isinstance(value, list) and not value else value
+            for value, dtype in pairs
+        ]
 
     def program(self, function: Any, *tensors: tf.Tensor) -> Any:
         dtypes = [array.dtype for array in self.arrays]
@@ -106,10 +109,6 @@ class Case:
             functools.partial(self.program, returned), jit_compile=jit_compile, autograph=False
         )
         return outcome(function, *map(tf.constant, self.arrays))
-
-
-def is_empty_list(value: Any) -> bool:
-    return isinstance(value, list) and not value
 
 
 @st.composite
@@ -136,12 +135,7 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-@settings(
-    max_examples=400,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
+@settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=[*HealthCheck])
 @given(cases())
 def test_jitted_equals_plain(case: Case) -> None:
     compiled = case.run(jit_compile=True)

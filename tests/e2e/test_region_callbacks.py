@@ -2,7 +2,6 @@
 
 import gc
 import logging
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ import tensorflow as tf
 import hostcall
 from tests.support.device import MODE_OF_REGIONS
 from tests.support.helpers import (
+    MODES,
     DetailedError,
     assert_close,
     assert_same,
@@ -22,7 +22,6 @@ from tests.support.helpers import (
     gradient_of,
     jitted,
     like,
-    outcome,
     plain,
     to_numpy,
 )
@@ -47,13 +46,12 @@ hostcall.declare(scaled, result=like)
 hostcall.declare(names, result=lambda x: tf.TensorSpec(x.shape, tf.string))
 
 
+def beside_a_text(function: Any, x: tf.Tensor, op: Any = tf.numpy_function) -> tf.Tensor:
+    return op(function, [x, "text"], tf.TensorSpec([3], tf.float32))
+
+
 def mode_of(function: Any, *args: Any) -> str:
     return hostcall.explain(function, *args).functions[0].mode
-
-
-def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the messages that hostcall has logged."""
-    return [record.message for record in caplog.records if record.name == "hostcall"]
 
 
 def a_constant(op: Any, x: tf.Tensor) -> Any:
@@ -66,15 +64,15 @@ def several(op: Any, x: tf.Tensor) -> Any:
     return op(scaled, [tf.cos(z), "less"], tf.float32), y
 
 
+def in_a_function(op: Any, x: tf.Tensor) -> Any:
+    inner = tf.function(lambda y: op(scaled, [y, "less"], tf.float32))
+    return inner(x) * inner(x + 1.0)
+
+
 def in_a_loop(op: Any, x: tf.Tensor) -> Any:
     for _ in tf.range(3):
         x = op(scaled, [x, "double"], tf.float32)
     return x
-
-
-def in_a_function(op: Any, x: tf.Tensor) -> Any:
-    inner = tf.function(lambda y: op(scaled, [y, "less"], tf.float32))
-    return inner(x) * inner(x + 1.0)
 
 
 PROGRAMS: dict[str, Callable[[Any, tf.Tensor], Any]] = {
@@ -106,7 +104,7 @@ def test_one_program(program: Any, op: Any, caplog: pytest.LogCaptureFixture) ->
             assert_same(to_numpy(function(x)), to_numpy(expected(x)))
         assert_same(to_numpy(plain(lambda x: function(x))(X)), to_numpy(expected(X)))
     assert mode_of(function, X) == MODE_OF_REGIONS
-    assert not logged(caplog)
+    assert not [record for record in caplog.records if record.name == "hostcall"]
 
 
 @each_program
@@ -135,28 +133,16 @@ def test_a_size_that_nobody_knows_is_partitioned() -> None:
     def kept(x: np.ndarray, how: bytes) -> np.ndarray:
         return x[x > 1.0] if how == b"large" else x
 
-    def program(x: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_sum(tf.numpy_function(kept, [x, "large"], tf.float32)) * 2.0
+    def program(x: tf.Tensor) -> Any:
+        texts = tf.numpy_function(lambda x: names(x), [x], tf.string)
+        total = tf.reduce_sum(tf.numpy_function(kept, [x, "large"], tf.float32)) * 2.0
+        return tf.strings.to_number(texts)[:1] + x, total
 
     function = jitted(program)
-    assert_same(function(X).numpy(), plain(program)(X).numpy())
+    assert_same(to_numpy(function(X)), to_numpy(plain(program)(X)))
     assert mode_of(function, X) == "partitioned"
     advice = [one.advice for one in hostcall.explain(function, X).boundaries]
     assert any("hostcall.declare(kept, result=" in line for line in advice), advice
-
-
-def test_texts_of_a_size_that_nobody_knows_are_partitioned(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def program(x: tf.Tensor) -> Any:
-        texts = tf.numpy_function(lambda x: names(x), [x], tf.string)
-        return tf.strings.to_number(texts)[:1] + x
-
-    with caplog.at_level(logging.INFO, "hostcall"):
-        function = jitted(program)
-        assert_same(function(X).numpy(), plain(program)(X).numpy())
-    assert mode_of(function, X) == "partitioned"
-    assert not logged(caplog)
 
 
 @pytest.mark.cpu("there are no regions on other devices")
@@ -165,52 +151,46 @@ def test_gradients() -> None:
         y = tf.py_function(scaled, [tf.sin(x), "double"], tf.float32)
         return tf.reduce_sum(y * y)
 
-    def slope(x: tf.Tensor) -> Any:
-        return gradient_of(loss, x)
-
-    expected = np.sin(X) * np.cos(X) * 8.0
-    np.testing.assert_allclose(jitted(slope)(X), expected, rtol=1e-6)
-    np.testing.assert_allclose(gradient_of(jitted(loss), X), expected, rtol=1e-6)
-    assert mode_of(jitted(slope), X) == MODE_OF_REGIONS
-
-
-def test_gradients_through_a_loop() -> None:
     def cubes(x: tf.Tensor) -> Any:
         for _ in tf.range(3):
-            x = tf.py_function(lambda v, how: v * v * 0.5, [x, "square"], tf.float32)
+            x = beside_a_text(lambda v, how: v * v * 0.5, x, tf.py_function)
             x = tf.ensure_shape(x, [3])
         return x
 
-    def program(x: tf.Tensor) -> Any:
-        return gradient_of(cubes, x)
+    def slope(x: tf.Tensor) -> Any:
+        return gradient_of(loss, x)
 
-    np.testing.assert_allclose(jitted(program)(X), plain(program)(X), rtol=1e-6)
+    def slopes(x: tf.Tensor) -> Any:
+        return slope(x), gradient_of(cubes, x)
+
+    assert_close(jitted(slopes)(X), plain(slopes)(X))
+    assert_close(gradient_of(jitted(loss), X), plain(slope)(X))
+    assert mode_of(jitted(slope), X) == MODE_OF_REGIONS
 
 
 def test_order_with_other_callbacks() -> None:
     def build(journal: list[Any]) -> Callable[..., Any]:
         def note(tag: Any) -> None:
-            journal.append(tag)
+            tf.numpy_function(journal.append, [tag], [])
 
         def program(x: tf.Tensor) -> Any:
-            tf.numpy_function(note, [x[0]], [])
-            tf.numpy_function(note, ["first"], [])
+            note(x[0])
+            note("first")
             for i in tf.range(2):
-                tf.numpy_function(note, [i], [])
-                tf.numpy_function(note, ["turn"], [])
+                note(i)
+                note("turn")
             if x[0] > 1.0:
-                tf.numpy_function(note, ["large"], [])
-            tf.numpy_function(note, [x[1]], [])
+                note("large")
+            note(x[1])
             return x * 2.0
 
         return program
 
     for x in (X, X + 1.0):
-        one: list[Any] = []
-        other: list[Any] = []
-        jitted(build(one))(x)
-        plain(build(other))(x)
-        assert one == other
+        journals: list[list[Any]] = [[], []]
+        for mode, journal in zip(MODES, journals, strict=True):
+            mode(build(journal))(x)
+        assert journals[0] == journals[1]
 
 
 @each_op
@@ -220,9 +200,8 @@ def test_errors_are_the_exceptions_themselves(op: Any) -> None:
     def fail(x: Any, how: Any) -> Any:
         raise raised
 
-    function = jitted(lambda x: op(fail, [x, "text"], tf.TensorSpec([3], tf.float32)))
-    error = failure(function, X)
-    assert type(error) is type(failure(plain(lambda x: op(fail, [x, "text"], tf.float32)), X))
+    expected, error = (failure(mode(lambda x: beside_a_text(fail, x, op)), X) for mode in MODES)
+    assert type(error) is type(expected)
     assert hostcall.last_error(error) is raised
     assert_says(error.message, "test_region_callbacks.py", "DetailedError: blah")
 
@@ -275,7 +254,7 @@ def test_functions_may_write_to_their_arrays() -> None:
 
     def program(x: tf.Tensor) -> Any:
         y = x * 2.0
-        return tf.numpy_function(overwrite, [y, "text"], tf.TensorSpec([3], tf.float32)), y
+        return beside_a_text(overwrite, y), y
 
     assert_same(to_numpy(jitted(program)(X)), (np.full(3, 7.0, np.float32), X.numpy() * 2))
 
@@ -299,62 +278,27 @@ def test_a_call_within_a_call() -> None:
     def outer(x: Any, how: Any) -> Any:
         return inner(tf.constant(x)).numpy()
 
-    program = jitted(
-        lambda x: tf.numpy_function(outer, [x, "text"], tf.TensorSpec([3], tf.float32))
-    )
-    assert_same(program(X).numpy(), inner(X).numpy())
+    assert_same(jitted(lambda x: beside_a_text(outer, x))(X).numpy(), inner(X).numpy())
 
 
-def test_a_time_limit() -> None:
-    released = threading.Event()
-
-    def wait(x: Any, how: Any) -> Any:
-        released.wait(20.0)
-        return x
-
-    hostcall.declare(wait, timeout=0.2, result=like)
-    function = jitted(lambda x: tf.numpy_function(wait, [x, "text"], tf.float32))
-    assert isinstance(failure(function, X), tf.errors.DeadlineExceededError)
-    released.set()
-
-
-def test_a_callback_of_hostcalls_own() -> None:
-    @hostcall.callback(result=lambda x, how: x)
+@pytest.mark.parametrize("stateful", [True, False])
+def test_each_call_of_a_callback_of_hostcalls_own_is_made_and_counted(stateful: bool) -> None:
     def moved(x: np.ndarray, how: bytes) -> np.ndarray:
         return x + (1.0 if how == b"up" else -1.0)
 
+    move = hostcall.callback(moved, result=like, stateful=stateful)
+
     def program(x: tf.Tensor) -> Any:
-        return moved(x, tf.constant("up")) + moved(x * 2.0, tf.constant("down"))
+        return move(x, tf.constant("up")) + move(x * 2.0, tf.constant("down"))
 
-    assert_same(jitted(program)(X).numpy(), plain(program)(X).numpy())
-
-
-def test_calls_are_counted() -> None:
-    def counted(x: Any, how: Any) -> Any:
-        return x + 1.0
-
-    function = jitted(
-        lambda x: tf.numpy_function(counted, [x, "text"], tf.TensorSpec([3], tf.float32))
-    )
     hostcall.collect_stats()
     try:
-        for _ in range(3):
-            function(X)
-        [row] = [row for row in hostcall.stats(reset=True) if "counted" in row.callback]
+        found = jitted(program)(X).numpy()
+        rows = [row for row in hostcall.stats(reset=True) if "moved" in row.callback]
     finally:
         hostcall.collect_stats(False)
-    assert row.calls == 3
-
-
-def test_the_stateless_is_called_for_each_set_of_arguments() -> None:
-    pure = hostcall.callback(
-        lambda x, how: x + 1.0, result=lambda x, how: x, stateful=False, name="pure"
-    )
-
-    def program(x: tf.Tensor) -> Any:
-        return pure(x, tf.constant("text")) + pure(x + 1.0, tf.constant("text"))
-
-    assert_same(outcome(jitted(program), X), outcome(plain(program), X))
+    assert sum(row.calls for row in rows) == 2
+    assert_same(found, plain(program)(X).numpy())
 
 
 @pytest.mark.cpu("there are no regions on other devices")

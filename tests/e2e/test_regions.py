@@ -1,10 +1,9 @@
 """Host ops that one program calls: TensorFlow's own kernels, and their errors."""
 
-import contextlib
 import functools
 import logging
-import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,11 @@ import hostcall
 from tests.support.device import DEVICE, MODE_OF_REGIONS
 from tests.support.e2e import refused_programs
 from tests.support.helpers import (
+    MODES,
     assert_as_plain,
     assert_same,
     assert_says,
     failure,
-    gradient_of,
     jitted,
     plain,
     to_numpy,
@@ -37,29 +36,15 @@ def text_of(x: tf.Tensor) -> tf.Tensor:
     return tf.strings.to_number(tf.strings.as_string(x))
 
 
-def no_effect(x: tf.Tensor) -> Any:
-    return text_of(x * 2.0) + 1.0
-
-
 def several_results(x: tf.Tensor) -> Any:
     values, vectors = tf.linalg.eig(tf.linalg.diag(x))
     return tf.abs(values) + 1.0, tf.abs(vectors) * 2.0
-
-
-def several_regions(x: tf.Tensor) -> Any:
-    y = tf.sin(text_of(x))
-    return tf.cos(text_of(y)), text_of(x + y)
 
 
 def in_a_loop(x: tf.Tensor) -> Any:
     for _ in tf.range(3):
         x = text_of(x) * 0.5
     return x
-
-
-def in_functions(x: tf.Tensor) -> Any:
-    inner = tf.function(lambda y: text_of(y) + 1.0)
-    return inner(x) * inner(x + 1.0)
 
 
 def strings_in_a_loop(x: tf.Tensor) -> Any:
@@ -83,25 +68,33 @@ def other_dtypes(x: tf.Tensor) -> Any:
     return printed, halves, tf.linalg.eigvals(tf.cast(tf.linalg.diag(x), tf.complex128))
 
 
+def in_functions(x: tf.Tensor) -> Any:
+    inner = tf.function(lambda y: text_of(y) + 1.0)
+    return inner(x) * inner(x + 1.0)
+
+
+@functools.cache
+def _state() -> Any:
+    """A variable, and a table."""
+    with tf.init_scope():
+        keys, values = tf.constant([1, 2, 3], tf.int64), tf.constant([10.0, 20.0, 30.0])
+        initializer = tf.lookup.KeyValueTensorInitializer(keys, values)
+        return tf.Variable([0.0] * 4), tf.lookup.StaticHashTable(initializer, -1.0)
+
+
 def a_variable(x: tf.Tensor) -> Any:
-    variable = _variable()
+    variable, _ = _state()
     variable.assign(x)
     first = text_of(variable)
     variable.assign_add(x)
     return first, text_of(variable), variable.read_value()
 
 
-@functools.cache
-def _variable() -> tf.Variable:
-    with tf.init_scope():
-        return tf.Variable([0.0] * 4)
-
-
 PROGRAMS: dict[str, Callable[[tf.Tensor], Any]] = {
-    "no effect": no_effect,
+    "no effect": lambda x: text_of(x * 2.0) + 1.0,
     "without a kernel for the dtype": refused_programs.PROGRAMS["without_a_kernel_for_its_dtype"],
     "several results": several_results,
-    "several regions": several_regions,
+    "several regions": lambda x: (tf.cos(text_of(tf.sin(text_of(x)))), text_of(x + 1.0)),
     "in a loop": in_a_loop,
     "in a loop's condition": lambda x: tf.while_loop(
         lambda y: tf.reduce_sum(text_of(tf.abs(y))) < 100.0, lambda y: y * 2.0, [x]
@@ -135,6 +128,7 @@ PROGRAMS: dict[str, Callable[[tf.Tensor], Any]] = {
     ),
     "a dataset": refused_programs.PROGRAMS["a_dataset"],
     "a variable": a_variable,
+    "a table": lambda x: _state()[1].lookup(tf.cast(x, tf.int64)) * 2.0,
 }
 LARGE_CONSTANT: Any = np.arange(1000.0, dtype=np.float32).reshape(2, 500)
 each_program = pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS)
@@ -168,36 +162,12 @@ def test_one_program_computes_what_plain_graph_mode_does(program: Any) -> None:
 
 
 @pytest.mark.usefixtures("one_program")
-@each_program
-def test_called_by_others(program: Any) -> None:
-    inner, expected = jitted(program), to_numpy(plain(program)(X))
-    assert_same(to_numpy(plain(lambda x: inner(x))(X)), expected)
-    assert_same(to_numpy(jitted(lambda x: inner(x))(X)), expected)
-
-
-@pytest.mark.usefixtures("one_program")
 def test_strings_among_the_arguments() -> None:
     def program(texts: tf.Tensor, x: tf.Tensor) -> Any:
         return tf.strings.join([texts, "!"]), x + 1.0
 
     texts = tf.constant(["1", "three"])
     assert_as_plain(program, texts, X)
-
-
-@one_program_keeps_the_order
-@pytest.mark.usefixtures("one_program")
-def test_a_table() -> None:
-    keys, values = tf.constant([1, 2, 3], tf.int64), tf.constant([10.0, 20.0, 30.0])
-    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), -1.0)
-
-    def program(x: tf.Tensor) -> Any:
-        total = table.lookup(tf.cast(x, tf.int64)) * 2.0
-        for _ in tf.range(2):
-            total += table.lookup(tf.cast(x, tf.int64) + 1)
-        return total
-
-    for x in (X, X[:2], X[:0]):
-        assert_as_plain(program, x)
 
 
 def test_tables_and_their_order() -> None:
@@ -234,23 +204,14 @@ def test_an_iterator_goes_on_from_call_to_call() -> None:
         return total
 
     assert [float(program([0.0])) for _ in range(2)] == [3.0, 12.0]
-    with pytest.raises(tf.errors.OutOfRangeError, match="IteratorGetNext"):
-        program([0.0])
-
-
-@contextlib.contextmanager
-def printed() -> Iterator[list[str]]:
-    """Yield a list with a file's URL to print to; in the end it has the lines that were printed."""
-    lines: list[str] = []
-    with tempfile.NamedTemporaryFile("r", suffix=".txt") as file:
-        lines.append(f"file://{file.name}")
-        yield lines
-        lines[:] = file.read().splitlines()
+    for _ in range(2):
+        with pytest.raises(tf.errors.OutOfRangeError, match="IteratorGetNext"):
+            program([0.0])
 
 
 @one_program_keeps_the_order
 @pytest.mark.usefixtures("one_program")
-def test_effects_keep_the_order_of_the_program() -> None:
+def test_effects_keep_the_order_of_the_program(tmp_path: Path) -> None:
     def build(stream: str, journal: list[str]) -> Callable[..., Any]:
         def note(tag: str) -> None:
             tf.py_function(lambda: journal.append(tag), [], [])
@@ -268,53 +229,15 @@ def test_effects_keep_the_order_of_the_program() -> None:
 
         return program
 
-    for x in (X, X + 1.0):
-        outcomes = []
-        for mode in (plain, jitted):
+    for number, x in enumerate((X, X + 1.0)):
+        printed = []
+        for mode in MODES:
             journal: list[str] = []
-            with printed() as lines:
-                assert_same(mode(build(lines[0], journal))(x).numpy(), x.numpy() * 2)
-            outcomes.append((lines, journal))
-        assert outcomes[0] == outcomes[1]
-        assert outcomes[0][1] == ["one", "turn", "turn"]
-
-
-@pytest.mark.usefixtures("one_program")
-def test_an_effect_happens_where_nothing_uses_its_result() -> None:
-    table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, -1.0)
-
-    @jitted
-    def program(x: tf.Tensor) -> tf.Tensor:
-        table.insert(tf.cast(x, tf.int64), x)
-        return x + 1.0
-
-    program(X)
-    assert_same(table.lookup(tf.constant([3], tf.int64)).numpy(), np.array([3.0], np.float32))
-
-
-@pytest.mark.usefixtures("one_program")
-def test_gradients_go_through() -> None:
-    def program(x: tf.Tensor) -> Any:
-        def loss(x: tf.Tensor) -> tf.Tensor:
-            matrix = tf.linalg.diag(x) + 0.1
-            return tf.reduce_sum(tf.math.real(tf.linalg.eig(matrix)[0]) ** 2)
-
-        return gradient_of(loss, x)
-
-    expected = plain(program)(X)
-    np.testing.assert_allclose(jitted(program)(X), expected, rtol=1e-5)
-
-
-def test_errors_are_those_of_graph_mode() -> None:
-    def program(x: tf.Tensor) -> tf.Tensor:
-        text = tf.strings.join([tf.strings.as_string(x), "x"])
-        return tf.strings.to_number(text) * 2.0
-
-    one, other = failure(jitted(program), X), failure(plain(program), X)
-    assert type(one) is type(other)
-    for error in (one, other):
-        wrong = "StringToNumberOp could not correctly convert string: 1.000000x"
-        assert_says(error.message, wrong, "node StringToNumber")
+            file = tmp_path / f"{number} {mode.__name__}"
+            assert_same(mode(build(f"file://{file}", journal))(x).numpy(), x.numpy() * 2)
+            assert journal == ["one", "turn", "turn"]
+            printed.append(file.read_text())
+        assert printed[0] == printed[1]
 
 
 def test_a_failed_call_leaves_the_next_one_sound() -> None:
@@ -350,9 +273,10 @@ def test_threads_have_references_of_their_own() -> None:
 
 @pytest.mark.usefixtures("one_program")
 def test_sizes_that_change() -> None:
-    program = tf.function(no_effect, jit_compile=True, input_signature=[tf.TensorSpec([None])])
+    signature = [tf.TensorSpec([None])]
+    program = tf.function(in_functions, jit_compile=True, input_signature=signature)
     for size in (4, 0, 3, 4):
-        assert_same(program(X[:size]).numpy(), plain(no_effect)(X[:size]).numpy())
+        assert_same(program(X[:size]).numpy(), plain(in_functions)(X[:size]).numpy())
 
 
 # An error of one of TensorFlow's kernels names the node and the line, as without compilation.
@@ -428,21 +352,18 @@ def _message(function: Any, args: tuple[Any, ...]) -> str:
     return str(error).partition(" [Op:")[0]
 
 
-@pytest.mark.parametrize(("program", "args"), CASES, ids=[f.__name__ for f, _ in CASES])
-def test_the_message_is_that_of_plain_graph_mode(program: Any, args: tuple[Any, ...]) -> None:
-    function = jitted(program)
-    expected = _without_frames(_message(plain(program), args))
-    for _ in range(2):
-        assert _without_frames(_message(function, args)) == expected
-
-
-@pytest.mark.parametrize(("program", "args"), CASES, ids=[f.__name__ for f, _ in CASES])
-def test_the_message_tells_the_line(program: Any, args: tuple[Any, ...]) -> None:
-    message = _message(jitted(program), args)
-    assert 'test_regions.py", line ' in message
-    assert f", in {program.__name__}" in message
-
-
 def _without_frames(message: str) -> list[str]:
     """A message without the frames, which tell who called."""
     return [line for line in message.splitlines() if line.strip() and not line.startswith("  File")]
+
+
+@pytest.mark.parametrize(("program", "args"), CASES, ids=[f.__name__ for f, _ in CASES])
+def test_the_message_is_that_of_plain_graph_mode_and_tells_the_line(
+    program: Any, args: tuple[Any, ...]
+) -> None:
+    function = jitted(program)
+    expected = _without_frames(_message(plain(program), args))
+    for _ in range(2):
+        message = _message(function, args)
+        assert _without_frames(message) == expected
+        assert_says(message, 'test_regions.py", line ', f", in {program.__name__}")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.helpers import assert_says
 from tests.support.saved import hostile, pickled
 from tests.support.saved.elsewhere import told
 from tests.support.stress.template import Template
@@ -33,26 +34,21 @@ def test_what_another_process_computes_is_equal_to_the_bit(saved: Any, there: An
     assert there["said_with"] == []
     assert there["version_1"] == saved[2]
 
-
-def test_two_versions_in_one_process_do_not_meet(saved: Any, there: Any) -> None:
+    # Two versions in one process do not meet.
     assert there["other"] == saved[1]
     assert saved[0]["lambda/plain"] != saved[1]["lambda/plain"]
 
 
-def test_nothing_is_unpickled_without_leave(there: Any) -> None:
-    assert there["unpickled"] == 0
-    assert there["read_by_loading"] == 0  # but at the first call
-
-
 @pytest.mark.parametrize("when", ["without", "again"])
 def test_each_load_without_leave_is_refused(saved: Any, there: Any, when: str) -> None:
+    assert there["unpickled"] == 0
+    assert there["read_by_loading"] == 0  # but at the first call
     for case in pickled.CASES:
         if case.startswith("named"):
             assert there[when][case] == saved[0][case]
             continue
-        assert "Error" in there[when][case]
-        assert "the file holds it as a pickle" in there[when][case]
-        assert "with hostcall.load_options(allow_pickle=True):" in there[when][case]
+        leave = "with hostcall.load_options(allow_pickle=True):"
+        assert_says(there[when][case], "Error", "the file holds it as a pickle", leave)
         assert re.search(r"\((pickled|functions)\.py:\d+\)", there[when][case])
 
 

@@ -27,47 +27,26 @@ def there(fresh_python: Template, folder: str, here: Any) -> Any:
     return told(fresh_python, f"uses.use({folder!r})")
 
 
-@pytest.mark.parametrize("model", ["accumulator", "rewritten_too"])
-def test_three_signatures_and_the_variable_that_they_assign(
-    here: Any, there: Any, model: str
-) -> None:
-    assert there[f"signatures of {model}"] == here["signatures"]
-
-
-def test_a_model_is_rewritten_without_its_functions(there: Any) -> None:
-    assert there["rewritten_without"] is True
+def test_signatures_and_the_variable_that_they_assign(here: Any, there: Any) -> None:
+    for model in ("accumulator", "rewritten_too"):
+        assert there[f"signatures of {model}"] == here["signatures"]
+    assert there["rewritten_without"] is True  # made without its functions
 
 
 @pytest.mark.parametrize("model", ["model", "rewritten"])
-def test_models_that_are_loaded_together_train_on_their_own(
+def test_models_train_on_their_own_and_from_checkpoints_and_are_frozen(
     here: Any, there: Any, model: str
 ) -> None:
     assert there[f"{model}, loaded twice"] == [here["trained"], here["trained"]]
-
-
-@pytest.mark.parametrize("model", ["model", "rewritten"])
-def test_models_are_frozen(here: Any, there: Any, model: str) -> None:
+    assert there[f"{model}, restored"] == here["after_checkpoint"]
     assert there[f"{model}, frozen"] == here["loss"]
 
 
-@pytest.mark.parametrize("model", ["model", "rewritten"])
-def test_training_goes_on_from_a_checkpoint_beside_the_model(
-    here: Any, there: Any, model: str
-) -> None:
-    assert there[f"{model}, restored"] == here["after_checkpoint"]
-
-
-def test_graph_of_tensorflow_1_is_pruned(there: Any) -> None:
+def test_graphs_of_tensorflow_1_are_pruned_trained_and_frozen(here: Any, there: Any) -> None:
     assert there["pruned"] == [2.0, 0.5, 0.5, 1.5, 2.0, 0.5, 0.5, 1.5]
-
-
-def test_graph_that_a_saver_wrote_trains_on(here: Any, there: Any) -> None:
     assert there["saver"] == here["saver"]
     assert len({*here["saver"]}) == 4
-
-
-def test_frozen_graphs_that_were_written_in_two_ways(here: Any, there: Any) -> None:
-    assert there["frozen graphs"] == here["saver"][:1] * 2
+    assert there["frozen graphs"] == here["saver"][:1] * 2  # written in two ways
 
 
 # SavedModels that are loaded and trained further, saved again, frozen, and of TensorFlow 1.
@@ -82,10 +61,8 @@ def test_training_that_goes_on_elsewhere_is_the_same(
     assert told(fresh_python, f"training.go_on({folder!r}, 'first', 'second')") == uninterrupted
     # Saved once more by a process that had loaded it, called or not, and loaded by a third one.
     assert told(fresh_python, f"training.go_on({folder!r}, 'second', 'third')") == uninterrupted
-    assert (
-        told(fresh_python, f"training.go_on({folder!r}, 'second_uncalled', 'fourth')")
-        == uninterrupted
-    )
+    uncalled = told(fresh_python, f"training.go_on({folder!r}, 'second_uncalled', 'fourth')")
+    assert uncalled == uninterrupted
 
 
 def test_graph_of_tensorflow_1_with_a_gradient(fresh_python: Template, tmp_path: Path) -> None:
@@ -102,45 +79,17 @@ def test_frozen_graph_of_a_loaded_model(fresh_python: Template, tmp_path: Path) 
 # Keras models that are exported or saved, in other processes.
 
 
-@pytest.fixture(scope="module")
-def keras_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(tmp_path_factory.mktemp("keras"))
-
-
-@pytest.fixture(scope="module")
-def keras_here(fresh_python: Template, keras_folder: str) -> Any:
-    """The results of the models where they were saved."""
-    return told(fresh_python, f"keras_models.write({keras_folder!r})")
-
-
-@pytest.fixture(scope="module")
-def keras_there(fresh_python: Template, keras_folder: str, keras_here: Any) -> Any:
-    """The results of the models in another process."""
-    return told(fresh_python, f"keras_models.read({keras_folder!r})")
-
-
-@pytest.mark.parametrize("model", keras_models.MODELS)
-def test_exported_model_is_a_layer_that_computes_the_same(
-    keras_here: Any, keras_there: Any, model: str
+def test_keras_models_compute_and_train_on_as_if_never_interrupted(
+    fresh_python: Template, tmp_path: Path
 ) -> None:
-    assert keras_there[model] == keras_here[model]
-    assert keras_here[model] == ([[1.0] * 2] * 2 if model == "pickled" else [[2.0] * 2] * 2)
-
-
-@pytest.mark.parametrize("model", keras_models.SAVED)
-def test_model_that_keras_has_saved_trains_on_as_if_never_interrupted(
-    keras_here: Any, keras_there: Any, model: str
-) -> None:
-    assert keras_there[f"{model}.keras"] == keras_here[f"{model}.keras"]
-
-
-def test_exported_model_by_the_command(
-    fresh_python: Template, keras_folder: str, keras_here: Any
-) -> None:
+    here = told(fresh_python, f"keras_models.write({str(tmp_path)!r})")
+    assert told(fresh_python, f"keras_models.read({str(tmp_path)!r})") == here
+    for model in keras_models.MODELS:
+        assert here[model] == ([[1.0] * 2] * 2 if model == "pickled" else [[2.0] * 2] * 2)
     script = f"""
 import hostcall
 from tests.support.saved import keras_models
-keras_models.by_command({keras_folder + "/functional"!r})
+keras_models.by_command({str(tmp_path / "functional")!r})
 """
     ended = fresh_python.run_program(script, HOSTCALL_ALLOW=functions.__name__)
     assert ended.status == 0, ended.said

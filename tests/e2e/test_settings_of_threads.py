@@ -3,7 +3,6 @@
 import concurrent.futures
 import contextvars
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -21,15 +20,13 @@ VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", defau
 
 
 class Looking:
-    """A function that notes what it sees and where it runs."""
+    """A function that notes what it sees."""
 
     def __init__(self) -> None:
         self.seen: list[Any] = []
-        self.threads: set[int] = set()
 
     def __call__(self, x: Any) -> Any:
         self.seen.append((np.geterr()["divide"], VARIABLE.get()))
-        self.threads.add(threading.get_ident())
         return x
 
 
@@ -50,13 +47,9 @@ def called(**how: Any) -> Callable[..., Any]:
 
 concurrently = called(stateful=False, concurrent=True)
 in_turns = called(stateful=False)
-WAYS = {
-    "concurrently": concurrently,
-    "in turns": in_turns,
-    "with effects": called(),
-    "on an executor": called(executor=functools.partial(concurrent.futures.ThreadPoolExecutor, 2)),
-    "within a time": called(timeout=60.0),
-}
+with_effects = called()
+on_an_executor = called(executor=functools.partial(concurrent.futures.ThreadPoolExecutor, 2))
+within_a_time = called(timeout=60.0)
 each_way = pytest.mark.parametrize("way", [in_turns, concurrently])
 
 
@@ -65,18 +58,12 @@ each_way = pytest.mark.parametrize("way", [in_turns, concurrently])
 calls_on_threads_of_xla = pytest.mark.skipif(IS_FAKE_GPU, reason="no GPU calls on XLA's threads")
 
 
-@pytest.mark.parametrize(
-    "x",
-    [
-        pytest.param(SMALL, id="small"),
-        pytest.param(LARGE, id="large", marks=calls_on_threads_of_xla),
-    ],
-)
+@pytest.mark.parametrize("x", [SMALL, pytest.param(LARGE, marks=calls_on_threads_of_xla)])
 @pytest.mark.parametrize(
     "way",
     [
-        pytest.param(way, id=name, marks=calls_on_threads_of_xla if way is concurrently else ())
-        for name, way in WAYS.items()
+        pytest.param(concurrently, marks=calls_on_threads_of_xla),
+        *(in_turns, with_effects, on_an_executor, within_a_time),
     ],
 )
 def test_calls_see_what_the_starter_sees(way: Any, x: tf.Tensor) -> None:
@@ -126,10 +113,6 @@ def under_a_tape(program: Any) -> Callable[..., Any]:
     return run
 
 
-def of_arrays(look: Any) -> Callable[..., Any]:
-    return lambda x: tf.numpy_function(look, [x], like(x))
-
-
 def of_tensors(look: Any) -> Callable[..., Any]:
     return lambda x: tf.py_function(look, [x], like(x))
 
@@ -157,7 +140,7 @@ def in_clusters(look: Any) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("x", [SMALL, LARGE[:1000]], ids=["small", "large"])
 @pytest.mark.parametrize("wrap", [eagerly, under_a_tape], ids=["plain", "tape"])
-@pytest.mark.parametrize("way", [of_arrays, of_tensors, of_strings, in_clusters, concurrently])
+@pytest.mark.parametrize("way", [with_effects, of_tensors, of_strings, in_clusters, concurrently])
 def test_on_whatever_thread(way: Any, wrap: Any, x: tf.Tensor) -> None:
     look = Looking()
     call = way(look)

@@ -10,7 +10,16 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import assert_says, each_mode, each_public_op, failure, jitted
+from tests.support.helpers import (
+    PUBLIC_OPS,
+    assert_says,
+    each_decorator,
+    each_mode,
+    each_public_op,
+    failure,
+    jitted,
+    plain,
+)
 
 X = tf.constant([[1.0, 2.0, 3.0]])
 
@@ -19,11 +28,7 @@ def unruled(x: Any) -> Any:
     return x
 
 
-LINE_OF_UNRULED = unruled.__code__.co_firstlineno
-
-
-def _here(line: int) -> str:
-    return re.escape(f"{Path(__file__).name}:{line}")
+FILE = re.escape(Path(__file__).name)
 
 
 def _message(call: Callable[[], Any]) -> str:
@@ -54,23 +59,11 @@ def test_an_unknown_shape_names_op_function_file_and_line(op: Any) -> None:
     message = _refusal(lambda: program(X))
     public = "tf.py_function" if op is tf.py_function else "tf.numpy_function"
     assert "hostcall: the shape of result 0 of op 'the_op'" in message
-    assert re.search(rf"{public} of unruled \(\S*{_here(LINE_OF_UNRULED)}\)", message)
-    assert re.search(rf"called at \S*{_here(this)}", message)
-    assert_says(message, "hostcall.BoundedSpec", "set_shape")
-
-
-@each_public_op
-def test_a_refusal_says_which_route_was_asked_for_and_which_would_do(op: Any) -> None:
-    message = _refusal(lambda: jitted(lambda x: op(unruled, [x], tf.float32))(X))
-    assert_says(message, "route='custom_call' was asked for", "route='auto' or route='partition'")
-
-
-@each_public_op
-@pytest.mark.parametrize("route", ["auto", "partition"])
-def test_these_routes_need_no_shape(op: Any, route: str) -> None:
-    with hostcall.scope(route=route):
-        program = jitted(lambda x: tf.sin(op(lambda x: x[0], [x * 2.0], tf.float32)) + 1.0)
-        np.testing.assert_allclose(program(X), np.sin([2.0, 4.0, 6.0]) + 1.0, rtol=1e-6)
+    line = unruled.__code__.co_firstlineno
+    assert re.search(rf"{public} of unruled \(\S*{FILE}:{line}\)", message)
+    assert re.search(rf"called at \S*{FILE}:{this}", message)
+    assert_says(message, "hostcall.BoundedSpec", "set_shape", "route='custom_call' was asked for")
+    assert "route='auto' or route='partition'" in message
 
 
 @each_public_op
@@ -80,47 +73,37 @@ def test_the_message_has_the_users_function_where_autograph_converts_it(op: Any)
         def local(x: Any) -> Any:
             return x
 
-        if tf.reduce_sum(x) > 0.0:
-            x = op(local, [x], tf.float32)
+        for _ in tf.range(2):
+            x += tf.reduce_sum(plain(lambda x: op(local, [x], tf.float32))(x))
         return x
 
     this = test_the_message_has_the_users_function_where_autograph_converts_it
     message = _refusal(lambda: program(X))
-    assert re.search(rf"of \S*local \(\S*{_here(this.__code__.co_firstlineno + 4)}\)", message)
+    line = this.__code__.co_firstlineno + 4
+    assert re.search(rf"of \S*local \(\S*{FILE}:{line}\)", message)
     assert "__autograph" not in message
 
 
-@each_public_op
-@pytest.mark.parametrize("count", [1, 2, 5])
-@pytest.mark.parametrize("results", [1, 2, 4])
-def test_the_lines_that_are_shown_work(op: Any, count: int, results: int) -> None:
+@pytest.mark.parametrize(
+    ("op", "count", "results", "dtype"),
+    [
+        *((tf.numpy_function, 1, 1, name) for name in ("bool", "complex64", "bfloat16", "int4")),
+        *((op, n, m, "float32") for op in PUBLIC_OPS for n in (1, 2, 5) for m in (1, 2, 4)),
+    ],
+)
+def test_the_lines_that_are_shown_work(op: Any, count: int, results: int, dtype: str) -> None:
     def pasted(*arrays: Any) -> Any:
         return arrays[0] if results == 1 else [arrays[0]] * results
 
-    @jitted
     def program(x: tf.Tensor) -> Any:
-        return op(pasted, [x] * count, tf.float32 if results == 1 else [tf.float32] * results)
+        x = tf.cast(x, dtype)
+        found = op(pasted, [x] * count, x.dtype if results == 1 else [x.dtype] * results)
+        return [tf.cast(y, tf.complex64) for y in tf.nest.flatten(found)]
 
-    lines = _shown_lines(_refusal(lambda: program(X))).replace("[...]", "x.shape")
+    lines = _shown_lines(_refusal(lambda: jitted(program)(X))).replace("[...]", "x.shape")
     exec(lines, {"tf": tf, "pasted": pasted})
-    again = jitted(program.python_function)(X)
-    np.testing.assert_array_equal(again, X if results == 1 else [X] * results)
-
-
-@pytest.mark.parametrize("name", ["bool", "complex64", "bfloat16", "half", "int4", "float8_e5m2"])
-def test_the_lines_that_are_shown_work_for_any_dtype(name: str) -> None:
-    def pasted(x: Any) -> Any:
-        return np.zeros([3], dtype.as_numpy_dtype)
-
-    dtype = tf.as_dtype(name)
-
-    def program() -> Any:
-        result = tf.numpy_function(pasted, [tf.zeros([3], dtype)], dtype)
-        return tf.cast(result, tf.complex64)
-
-    lines = _shown_lines(_refusal(jitted(program))).replace("...", "3")
-    exec(lines, {"tf": tf, "pasted": pasted})
-    np.testing.assert_array_equal(jitted(program)(), np.zeros([3]))
+    expected = tf.cast(tf.cast(X, dtype), tf.complex64)
+    np.testing.assert_array_equal(jitted(program)(X), [expected] * results)
 
 
 def test_a_lambda_is_shown_under_a_name_to_fill_in() -> None:
@@ -131,34 +114,10 @@ def test_a_lambda_is_shown_under_a_name_to_fill_in() -> None:
     assert 'result="trace"' in message
 
 
-def test_what_is_known_is_said() -> None:
-    def partly(x: tf.Tensor) -> tf.Tensor:
-        return tf.numpy_function(unruled, [x], tf.TensorSpec([None, 3], tf.float32))
-
-    assert "all that is known is (None, 3)" in _refusal(lambda: jitted(partly)(X))
-
-
-def test_the_second_of_two_results_is_named() -> None:
-    def two(x: tf.Tensor) -> Any:
-        return tf.numpy_function(
-            lambda x: (x, x), [x], [tf.TensorSpec([1, 3], tf.float32), tf.float32]
-        )
-
-    assert "the shape of result 1 of op" in _refusal(lambda: jitted(two)(X))
-
-
-def test_an_unknown_shape_in_a_loop_of_a_nested_function() -> None:
-    @tf.function
-    def inner(x: tf.Tensor) -> tf.Tensor:
-        return tf.py_function(unruled, [x], tf.float32)
-
-    @jitted
-    def program(x: tf.Tensor) -> tf.Tensor:
-        for _ in tf.range(2):
-            x = tf.reduce_sum(inner(x)) + x
-        return x
-
-    assert "tf.py_function of unruled" in _refusal(lambda: program(X))
+def test_the_second_of_two_results_is_named_and_what_is_known_of_it() -> None:
+    specs = [tf.TensorSpec([1, 3], tf.float32), tf.TensorSpec([None, 3], tf.float32)]
+    message = _refusal(lambda: jitted(lambda x: tf.numpy_function(lambda x: (x, x), [x], specs))(X))
+    assert_says(message, "the shape of result 1 of op", "all that is known is (None, 3)")
 
 
 def test_a_callback_is_told_to_change_its_own_result() -> None:
@@ -169,35 +128,25 @@ def test_a_callback_is_told_to_change_its_own_result() -> None:
     assert_says(message, "result=", "unruled")
 
 
-@each_public_op
-def test_a_rule_that_raises(op: Any) -> None:
-    broken = hostcall.declare(lambda x: x, result=lambda x: x.no_such_attribute)
-    message = _message(lambda: jitted(lambda x: op(broken, [x], tf.float32))(X))
-    wrong = "AttributeError: 'TensorSpec' object has no attribute 'no_such_attribute'"
-    assert_says(message, "hostcall: the declared result of", wrong, "TensorSpec(shape=(1, 3)")
-    assert Path(__file__).name in message
+MISSING = "AttributeError: 'TensorSpec' object has no attribute 'missing'"
 
 
+@each_decorator
 @pytest.mark.parametrize(
-    ("result", "complaint"),
+    ("result", "complaints"),
     [
-        (lambda x: [x.shape, x.shape], "2 results are declared, but Tout has 1"),
-        (lambda x: tf.TensorSpec(x.shape, tf.int32), "declared as int32, but Tout says float32"),
-        (lambda x: "text", "and not as 'text'"),
-        (lambda: [2], "TypeError"),
-        (lambda x, y: [2], "TypeError"),
+        (lambda x: x.missing, ["hostcall: ", MISSING, "TensorSpec(shape=(1, 3)", "test_shape_err"]),
+        (lambda x: [x.shape, x.shape], ["2 results are declared, but Tout has 1"]),
+        (lambda x: tf.TensorSpec(x.shape, tf.int32), ["as int32, but Tout says float32"]),
+        (lambda x: "text", ["and not as 'text'"]),
+        (lambda: [2], ["TypeError"]),
+        (lambda x, y: [2], ["TypeError"]),
     ],
 )
-def test_a_rule_that_says_nonsense(result: Any, complaint: str) -> None:
+def test_a_rule_that_raises_or_says_nonsense(op: Any, result: Any, complaints: list[str]) -> None:
     broken = hostcall.declare(lambda x: x, result=result)
-    message = _message(lambda: jitted(lambda x: tf.numpy_function(broken, [x], tf.float32))(X))
-    assert_says(message, complaint, "the declared result of")
-
-
-def test_a_function_that_cannot_be_traced() -> None:
-    untraceable = hostcall.declare(lambda x: np.sqrt(x.numpy()), result="trace")
-    message = _message(lambda: jitted(lambda x: tf.py_function(untraceable, [x], tf.float32))(X))
-    assert "no attribute 'numpy'" in message
+    message = _message(lambda: jitted(lambda x: op(broken, [x], tf.float32))(X))
+    assert_says(message, "the declared result of", *complaints)
 
 
 def test_trace_runs_the_function_once_more() -> None:
@@ -205,31 +154,30 @@ def test_trace_runs_the_function_once_more() -> None:
     traced = hostcall.declare(lambda x: [runs.append(x), x][1], result="trace")
     np.testing.assert_array_equal(jitted(lambda x: tf.py_function(traced, [x], tf.float32))(X), X)
     assert len(runs) == 2
+    untraceable = hostcall.declare(lambda x: np.sqrt(x.numpy()), result="trace")
+    message = _message(lambda: jitted(lambda x: tf.py_function(untraceable, [x], tf.float32))(X))
+    assert "no attribute 'numpy'" in message
 
 
-def _by_set_shape(x: tf.Tensor) -> tf.Tensor:
-    x.set_shape([2, 3])
-    return x
+def contradicting(who: str, function: Any) -> Callable[[tf.Tensor], tf.Tensor]:
+    """A program that says by Tout, `set_shape` or `ensure_shape` that the result is (2, 3)."""
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        tout = tf.TensorSpec([2, 3], tf.float32) if who == "Tout" else tf.float32
+        y = tf.numpy_function(function, [x], tout)
+        if who == "set_shape":
+            y.set_shape([2, 3])
+        return tf.ensure_shape(y, [2, 3]) if who == "ensure_shape" else y
+
+    return program
 
 
-CONTRADICTIONS: dict[str, Callable[[Any], Any]] = {
-    "Tout": lambda f: lambda x: tf.numpy_function(f, [x], tf.TensorSpec([2, 3], tf.float32)),
-    "set_shape": lambda f: lambda x: _by_set_shape(tf.numpy_function(f, [x], tf.float32)),
-    "ensure_shape": lambda f: (
-        lambda x: tf.ensure_shape(tf.numpy_function(f, [x], tf.float32), [2, 3])
-    ),
-}
-
-
-@pytest.mark.parametrize("who", CONTRADICTIONS)
+@pytest.mark.parametrize("who", ["Tout", "set_shape", "ensure_shape"])
 def test_two_declarations_that_contradict_each_other(who: str) -> None:
     # In tracing the rule does not know the size, so that only XLA can find out.
     ruled = hostcall.declare(lambda x: x, result=lambda x: [x.shape[0] + 0, 3])
-    program = tf.function(
-        CONTRADICTIONS[who](ruled),
-        jit_compile=True,
-        input_signature=[tf.TensorSpec([None, 3], tf.float32)],
-    )
+    signature = [tf.TensorSpec([None, 3], tf.float32)]
+    program = tf.function(contradicting(who, ruled), signature, jit_compile=True)
     message = _message(lambda: program(X))
     assert_says(message, "is declared twice", "(2, 3)", "(1, 3)", who)
     np.testing.assert_array_equal(program(tf.ones([2, 3])), tf.ones([2, 3]))
@@ -239,7 +187,7 @@ def test_two_declarations_that_contradict_each_other(who: str) -> None:
 def test_a_contradiction_that_tracing_sees(who: str) -> None:
     ruled = hostcall.declare(lambda x: x, result=[1, 3])
     with pytest.raises(ValueError, match="Dimension 0 in both shapes must be equal"):
-        jitted(CONTRADICTIONS[who](ruled))(X)
+        jitted(contradicting(who, ruled))(X)
 
 
 @each_public_op

@@ -1,5 +1,6 @@
 """Shape functions are asked while TensorFlow traces, with None where a size is not known."""
 
+import functools
 from typing import Any
 
 import keras
@@ -80,17 +81,6 @@ def test_an_answer_that_turns_out_wrong_is_an_error(op: Any, compiled: bool) -> 
     assert_same(program(tf.ones([1, 6])).numpy(), np.ones([1, 3], np.float32))
 
 
-class Halves(keras.layers.Layer):
-    """A layer that tells nothing but by its function."""
-
-    def __init__(self, op: Any, function: Any) -> None:
-        super().__init__()
-        self._op, self._function = op, function
-
-    def call(self, x: tf.Tensor) -> tf.Tensor:
-        return self._op(self._function, [x], FLOAT)
-
-
 class Subclassed(keras.Model):
     """Calls the layers in turn."""
 
@@ -99,24 +89,27 @@ class Subclassed(keras.Model):
         self._parts = layers
 
     def call(self, x: tf.Tensor) -> tf.Tensor:
-        for layer in self._parts:
-            x = layer(x)
-        return x
+        return functools.reduce(lambda x, layer: layer(x), self._parts, x)
 
 
 def _functional(layers: list[keras.layers.Layer]) -> keras.Model:
     inputs = keras.Input([6])
-    x = inputs
-    for layer in layers:
-        x = layer(x)
-    return keras.Model(inputs, x)
+    return keras.Model(inputs, functools.reduce(lambda x, layer: layer(x), layers, inputs))
 
 
 @each_decorator
 @each_mode
 @pytest.mark.parametrize("build", [keras.Sequential, _functional, Subclassed])
 def test_keras_builds_the_next_layer(op: Any, compiled: bool, build: Any) -> None:
-    model = build([Halves(op, _half(_halved)), keras.layers.Dense(2)])
+    half = _half(_halved)
+
+    class Halves(keras.layers.Layer):
+        """A layer that tells nothing but by its function."""
+
+        def call(self, x: tf.Tensor) -> tf.Tensor:
+            return op(half, [x], FLOAT)
+
+    model = build([Halves(), keras.layers.Dense(2)])
     model.compile("sgd", "mse", jit_compile=compiled)
     x, y = np.ones([10, 6], np.float32), np.ones([10, 2], np.float32)
     model.fit(x, y, batch_size=4, verbose=0)  # the last batch is smaller

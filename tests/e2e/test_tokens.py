@@ -12,16 +12,13 @@ import os
 import numpy as np, tensorflow as tf
 {imports}
 
-@tf.function(input_signature=[tf.TensorSpec([2], tf.float32)])
-def halve(x):
-    return tf.ensure_shape(tf.numpy_function(lambda v: v / 2, [x], tf.float32), [2])
-
-@tf.function(input_signature=[tf.TensorSpec([2], tf.float32)])
-def third(x):
-    return tf.ensure_shape(tf.py_function(lambda v: v / 3, [x], tf.float32), [2])
+def calling(op, function):
+    program = lambda x: tf.ensure_shape(op(function, [x], tf.float32), [2])
+    return tf.function(program, input_signature=[tf.TensorSpec([2], tf.float32)])
 
 module = tf.Module()
-module.halve, module.third = halve, third
+module.halve = calling(tf.numpy_function, lambda v: v / 2)
+module.third = calling(tf.py_function, lambda v: v / 3)
 tf.saved_model.save(module, os.environ["MODEL"])
 """
 
@@ -113,16 +110,18 @@ def test_a_saved_op_does_not_call_the_function_of_its_number(
     assert save_and_load(saving, loading, late, **variables) == _NOT_FOUND
 
 
-_FORKED = """
+_NEW_TOKEN = """
 import os
 import tensorflow as tf
 import hostcall
 
 def new_token():
-    concrete = tf.function(lambda x: tf.numpy_function(lambda v: v, [x], tf.float32))
-    nodes = concrete.get_concrete_function(tf.zeros([])).graph.as_graph_def().node
+    program = tf.function(lambda x: tf.numpy_function(lambda v: v, [x], tf.float32))
+    nodes = program.get_concrete_function(tf.zeros([])).graph.as_graph_def().node
     return next(n.attr["token"].s.decode() for n in nodes if n.op == "PyFunc")
+"""
 
+_FORKED = """
 new_token()
 reading, writing = os.pipe()
 if not os.fork():
@@ -131,9 +130,17 @@ if not os.fork():
 print(new_token(), os.read(reading, 100).decode())
 """
 
+_DISABLED = """
+print(new_token())
+hostcall.disable()
+print(new_token())
+hostcall.enable()
+print(new_token())
+"""
+
 
 def test_a_forked_process_makes_tokens_of_its_own(run_python: Callable[..., str]) -> None:
-    tokens = run_python(_FORKED).split()
+    tokens = run_python(_NEW_TOKEN + _FORKED).split()
     numbers, nonces = zip(
         *(token.removeprefix("pyfunc_").split("_") for token in tokens), strict=True
     )
@@ -141,27 +148,8 @@ def test_a_forked_process_makes_tokens_of_its_own(run_python: Callable[..., str]
     assert nonces[0] != nonces[1]
 
 
-_DISABLED = """
-import tensorflow as tf
-import hostcall
-
-def token():
-    program = tf.function(lambda x: tf.numpy_function(lambda v: v, [x], tf.float32))
-    nodes = program.get_concrete_function(
-        tf.zeros([])
-    ).graph.as_graph_def().node
-    return next(n.attr["token"].s.decode() for n in nodes if n.op == "PyFunc")
-
-print(token())
-hostcall.disable()
-print(token())
-hostcall.enable()
-print(token())
-"""
-
-
 def test_tokens_are_stocks_where_hostcall_is_disabled(run_python: Callable[..., str]) -> None:
-    first, second, third = run_python(_DISABLED).split()
+    first, second, third = run_python(_NEW_TOKEN + _DISABLED).split()
     assert re.fullmatch(r"pyfunc_0_[0-9a-f]{8}", first)
     assert second == "pyfunc_1"
     assert third == first.replace("_0_", "_2_")

@@ -1,5 +1,6 @@
 """Tests that programs work with hostcall as without it, compared in processes of their own."""
 
+import functools
 import json
 import re
 import runpy
@@ -33,15 +34,10 @@ AUTO_CLUSTERING = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"
 
 # Environment variables.
 MODES: dict[str, dict[str, str]] = {
-    "stock": {"WITH_HOSTCALL": "0"},
-    "disabled": {"WITH_HOSTCALL": "1", "HOSTCALL_DISABLE": "1"},
-    "enabled": {"WITH_HOSTCALL": "1"},
-    "auto-clustering by flag": {"WITH_HOSTCALL": "1", "TF_XLA_FLAGS": AUTO_CLUSTERING},
-    "auto-clustering by option": {
-        "WITH_HOSTCALL": "1",
-        "TF_XLA_FLAGS": "--tf_xla_cpu_global_jit",
-        "SET_JIT": "1",
-    },
+    "disabled": {"HOSTCALL_DISABLE": "1"},
+    "enabled": {},
+    "auto-clustering by flag": {"TF_XLA_FLAGS": AUTO_CLUSTERING},
+    "auto-clustering by option": {"TF_XLA_FLAGS": "--tf_xla_cpu_global_jit", "SET_JIT": "1"},
 }
 each_program = pytest.mark.parametrize("name", names("unchanged_programs"))
 
@@ -49,59 +45,42 @@ each_program = pytest.mark.parametrize("name", names("unchanged_programs"))
 @pytest.fixture(scope="module")
 def outcomes(fresh_python: Template, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The outcome of each program, by mode."""
-    return {
-        mode: run(
-            fresh_python,
-            "unchanged_programs",
-            SCRATCH=str(tmp_path_factory.mktemp("models")),
-            **variables,
-        )
-        for mode, variables in MODES.items()
-    }
+    folder = str(tmp_path_factory.mktemp("models"))
+    run_in = functools.partial(run, fresh_python, "unchanged_programs", SCRATCH=folder)
+    found = {mode: run_in(WITH_HOSTCALL="1", **variables) for mode, variables in MODES.items()}
+    return found | {"stock": run_in(WITH_HOSTCALL="0")}
 
 
-@each_program
-def test_stock_runs_the_program(outcomes: Any, name: str) -> None:
-    assert not isinstance(outcomes["stock"][name], dict), outcomes["stock"][name]
-
-
-@pytest.mark.parametrize("mode", [mode for mode in MODES if mode != "stock"])
+@pytest.mark.parametrize("mode", MODES)
 @each_program
 def test_same_as_stock(outcomes: Any, name: str, mode: str) -> None:
-    assert outcomes[mode][name] == outcomes["stock"][name]
+    stock = outcomes["stock"][name]
+    assert "raised" not in stock, stock
+    assert outcomes[mode][name] == stock
+
+
+OTHERS: dict[str, list[dict[str, str]]] = {
+    "unchanged_results": [{}],
+    "unchanged_v1_programs": [{"V1": "disable_eager_execution"}, {"V1": "disable_v2_behavior"}],
+}
 
 
 @pytest.fixture(scope="module")
-def results(fresh_python: Template) -> Any:
-    """The outcomes of all values that functions return, without hostcall ("0") and with ("1")."""
-    return {w: run(fresh_python, "unchanged_results", WITH_HOSTCALL=w) for w in ("0", "1")}
-
-
-@pytest.mark.parametrize("value", names("unchanged_results"))
-def test_results_and_errors_are_the_same(results: Any, value: str) -> None:
-    assert "raised" not in results["0"][value]
-    assert results["1"][value] == results["0"][value]
-
-
-V1_MODES = ["disable_eager_execution", "disable_v2_behavior"]
-
-
-@pytest.fixture(scope="module")
-def in_version_1(fresh_python: Template) -> Any:
-    """The outcome of each program by mode of TensorFlow 1, without hostcall and with it."""
+def others(fresh_python: Template) -> Any:
+    """The outcomes of the programs of other files, without hostcall and with it, by mode."""
     return {
-        (mode, w): run(fresh_python, "unchanged_v1_programs", V1=mode, WITH_HOSTCALL=w)
-        for mode in V1_MODES
-        for w in ("0", "1")
+        file: [[run(fresh_python, file, WITH_HOSTCALL=w, **v) for w in ("0", "1")] for v in modes]
+        for file, modes in OTHERS.items()
     }
 
 
-@pytest.mark.parametrize("mode", V1_MODES)
-@pytest.mark.parametrize("name", names("unchanged_v1_programs"))
-def test_processes_of_tensorflow_1_are_the_same(in_version_1: Any, name: str, mode: str) -> None:
-    stock = in_version_1[mode, "0"][name]
-    assert not isinstance(stock, dict), stock
-    assert in_version_1[mode, "1"][name] == stock
+@pytest.mark.parametrize(("file", "name"), [(file, n) for file in OTHERS for n in names(file)])
+def test_results_and_processes_of_tensorflow_1_are_the_same(
+    others: Any, file: str, name: str
+) -> None:
+    for stock, ours in others[file]:
+        assert "raised" not in stock[name], stock[name]
+        assert ours[name] == stock[name]
 
 
 _CLUSTERED = """
@@ -131,8 +110,6 @@ def test_auto_clustering_takes_the_neighbours_of_a_script_op_and_not_it(run_pyth
     # times 2 and one more for each.
     assert output.splitlines() == ["[57.0]", "['PyFunc', '_XlaRun']"]
 
-
-# Functions that TensorFlow compiles by itself are compiled to the same programs with hostcall.
 
 _COUNT = 100
 
@@ -189,6 +166,7 @@ def _programs_of_xla(folder: Path) -> list[str]:
 def test_random_programs_are_the_same_with_hostcall(
     run_python: Callable[..., str], tmp_path: Path
 ) -> None:
+    """Check what functions without callbacks are compiled to."""
     drawn = _drawn(_COUNT)
     assert len(drawn) == _COUNT
     file = tmp_path / "programs"

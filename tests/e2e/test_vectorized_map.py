@@ -1,6 +1,7 @@
 """`vmap_method=`: script ops in `tf.vectorized_map`, compared with calls for each element."""
 
 import concurrent.futures
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,14 +13,21 @@ import tensorflow as tf
 
 import hostcall
 import hostcall.jax
-from tests.support.helpers import MODES, each_mode, eagerly, gradient_of, like, plain
+from tests.support.helpers import MODES, PUBLIC_OPS, each_mode, eagerly, gradient_of, like, plain
 
 XS = tf.constant([[1.0, 2.0], [3.0, 5.0], [7.0, 4.0]])
+ROWS = tf.reshape(tf.range(8.0), [4, 2])
 W = tf.constant([10.0, 20.0])
 OF_BATCHES = ("expand_dims", "broadcast_all")
 METHODS = ("sequential", *OF_BATCHES)
 
 each_method = pytest.mark.parametrize("method", METHODS)
+
+
+@pytest.fixture
+def pool() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
+    with concurrent.futures.ThreadPoolExecutor(2) as executor:
+        yield executor
 
 
 class Noted:
@@ -29,54 +37,57 @@ class Noted:
         self.function = function
         self.shapes: list[Any] = []
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, *arrays: Any, **out: Any) -> Any:
         self.shapes.append(tuple(tuple(array.shape) for array in arrays))
-        return self.function(*arrays)
-
-
-def one_by_one(function: Callable[..., Any], xs: Any = XS) -> np.ndarray:
-    return np.stack([np.asarray(function(x)) for x in xs])
+        return self.function(*arrays, **out)
 
 
 def shapes_for(method: str) -> list[Any]:
     """Return the shapes that a function of an element of XS and of W is called with."""
-    expected: dict[str, list[Any]] = {
-        "sequential": [((2,), (2,))] * 3,
-        "expand_dims": [((3, 2), (1, 2))],
-        "broadcast_all": [((3, 2), (3, 2))],
-    }
-    return expected[method]
+    of_one: list[Any] = [((2,), (2,))]
+    of_batch = [((3, 2), (1, 2) if method == "expand_dims" else (3, 2))]
+    return of_one * 3 if method == "sequential" else of_batch
+
+
+def scaled_by() -> Noted:
+    return Noted(lambda x, w: x * w)
+
+
+def mapped(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The map of call(x, w) over the elements of xs, as a function of xs and w."""
+    return lambda xs, w: tf.vectorized_map(lambda x: call(x, w), xs)
 
 
 def total_of(call: Callable[..., Any]) -> Callable[..., Any]:
     """The sum of xs * call(x, w), as a function of xs and w."""
-    return lambda args: tf.reduce_sum(
-        tf.vectorized_map(lambda x: call(x, args[1]), args[0]) * args[0]
-    )
+    return lambda args: tf.reduce_sum(mapped(call)(*args) * args[0])
+
+
+def by_op(op: Any) -> Any:
+    """Return what makes calls by an op of a function that is declared."""
+
+    def make(function: Any, **declared: Any) -> Any:
+        hostcall.declare(function, **declared)
+        return lambda *args: op(function, args, tf.float32)
+
+    return make
+
+
+MAKERS = {
+    "a callback": hostcall.callback,
+    "a stateless callback": functools.partial(hostcall.callback, stateful=False),
+    **{op.__name__: by_op(op) for op in PUBLIC_OPS},
+}
 
 
 @pytest.mark.parametrize("mode", [*MODES, eagerly])
 @each_method
-@pytest.mark.parametrize("stateful", [True, False])
-def test_a_callback_is_called_once_or_for_each_element(
-    mode: Any, method: str, stateful: bool
-) -> None:
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+def test_a_callback_is_called_once_or_for_each_element(mode: Any, method: str, make: Any) -> None:
     noted = Noted(lambda x, w: np.cumsum(x, axis=-1) * w)
-    call = hostcall.callback(noted, result=like, stateful=stateful, vmap_method=method)
-    program = mode(lambda xs, w: tf.vectorized_map(lambda x: call(x, w) + 1.0, xs))
-    expected = one_by_one(lambda x: np.cumsum(x) * W + 1)
-    np.testing.assert_array_equal(program(XS, W), expected)
-    assert noted.shapes == shapes_for(method)
-
-
-@each_mode
-@each_method
-@pytest.mark.parametrize("op", [tf.numpy_function, tf.py_function, tf.compat.v1.py_func])
-def test_the_stock_ops(mode: Any, method: str, op: Any) -> None:
-    noted = scaled_by()
-    hostcall.declare(noted, result=like, vmap_method=method)
-    program = mode(lambda xs, w: tf.vectorized_map(lambda x: op(noted, [x, w], tf.float32), xs))
-    np.testing.assert_array_equal(program(XS, W), XS * W)
+    call = make(noted, result=like, vmap_method=method)
+    program = mode(mapped(lambda x, w: call(x, w) + 1.0))
+    np.testing.assert_array_equal(program(XS, W), tf.cumsum(XS, axis=-1) * W + 1.0)
     assert noted.shapes == shapes_for(method)
 
 
@@ -104,21 +115,21 @@ def test_structures_and_shapes_that_follow_from_those_of_one_element(
 
 
 @each_mode
-@each_method
-def test_one_map_in_another(mode: Any, method: str) -> None:
+@pytest.mark.parametrize("method", [*METHODS, "map"])
+def test_one_map_in_another(mode: Any, method: str, pool: Any) -> None:
     noted = scaled_by()
-    call = hostcall.callback(noted, result=like, vmap_method=method)
-
-    def program(ws: Any) -> Any:
-        return tf.vectorized_map(lambda w: tf.vectorized_map(lambda x: call(x, w), XS), ws)
-
-    called = mode(program)(tf.stack([W, 2 * W]))
-    np.testing.assert_array_equal(called, np.stack([XS * W, XS * 2 * W]))
-    nested = {"expand_dims": [((1, 3, 2), (2, 1, 2))], "broadcast_all": [((2, 3, 2), (2, 3, 2))]}
-    if method in nested:
-        assert noted.shapes == nested[method]
-    elif mode is plain:
-        assert noted.shapes == [((2,), (2,))] * 6
+    executor = pool if method == "map" else None
+    call = hostcall.callback(noted, result=like, executor=executor, vmap_method=method)
+    program = mode(lambda ws: tf.vectorized_map(lambda w: mapped(call)(ROWS, w), ws))
+    np.testing.assert_array_equal(program(tf.stack([W, 2 * W])), [ROWS * W, ROWS * 2 * W])
+    shapes = {
+        "expand_dims": [((1, 4, 2), (2, 1, 2))],
+        "broadcast_all": [((2, 4, 2), (2, 4, 2))],
+        "map": [((1, 4, 2), (1, 1, 2))] * 2,
+        "sequential": [((2,), (2,))] * 8,
+    }
+    if method != "sequential" or mode is plain:
+        assert noted.shapes == shapes[method]
 
 
 @each_mode
@@ -128,15 +139,12 @@ def test_the_gradient_of_a_mapped_py_function(mode: Any, method: str) -> None:
     hostcall.declare(noted, result=like, vmap_method=method)
     weights = tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
 
-    def program(xs: Any, w: Any) -> Any:
-        def total(args: Any) -> Any:
-            xs, w = args
-            called = tf.vectorized_map(lambda x: tf.py_function(noted, [x, w], tf.float32), xs)
-            return tf.reduce_sum(called * weights)
+    called = mapped(lambda *args: tf.py_function(noted, args, tf.float32))
 
-        return gradient_of(total, [xs, w])
+    def total(args: Any) -> Any:
+        return tf.reduce_sum(called(*args) * weights)
 
-    of_xs, of_w = mode(program)(XS, W)
+    of_xs, of_w = mode(lambda *args: gradient_of(total, [*args]))(XS, W)
     np.testing.assert_allclose(of_xs, 2 * XS * W * weights)
     np.testing.assert_allclose(of_w, tf.reduce_sum(XS * XS * weights, 0))
     assert noted.shapes == shapes_for(method)
@@ -185,7 +193,7 @@ def test_gradients_of_each_element(mode: Any, method: str, pure: bool) -> None:
     def of_one(*args: Any) -> Any:
         return gradient_of(lambda args: tf.py_function(noted, args, tf.float32), args)
 
-    of_xs, of_w = mode(lambda xs, w: tf.vectorized_map(lambda x: of_one(x, w), xs))(XS, W)
+    of_xs, of_w = mode(mapped(of_one))(XS, W)
     np.testing.assert_allclose(of_xs, 2 * XS * W)
     np.testing.assert_allclose(of_w, XS * XS)
     calls = 2 if pure else 1
@@ -194,15 +202,15 @@ def test_gradients_of_each_element(mode: Any, method: str, pure: bool) -> None:
 
 @each_mode
 @pytest.mark.parametrize("method", [None, "sequential"])
-def test_effects_happen_once_for_each_element_and_in_order(mode: Any, method: Any) -> None:
+@pytest.mark.parametrize("called", [eagerly, tf.function])
+def test_effects_happen_once_for_each_element_and_in_order(
+    mode: Any, method: Any, called: Any
+) -> None:
     log: list[float] = []
-
-    def note(x: Any) -> None:
-        log.append(float(x[0]))
-
-    say = hostcall.callback(note, result=[], vmap_method=method)
+    say = hostcall.callback(lambda x: log.append(float(x[0])), result=[], vmap_method=method)
 
     def program(xs: Any) -> Any:
+        @called
         def one(x: Any) -> Any:
             say(x)  # nothing uses it
             say(-x)
@@ -214,20 +222,6 @@ def test_effects_happen_once_for_each_element_and_in_order(mode: Any, method: An
 
     np.testing.assert_array_equal(mode(program)(XS), 2 * XS)
     assert log == [1, 3, 7, -1, -3, -7, 100]
-
-
-@each_mode
-def test_effects_in_functions_that_are_called(mode: Any) -> None:
-    log: list[float] = []
-    say = hostcall.callback(lambda x: log.append(float(x[0])), result=[], vmap_method="sequential")
-
-    @tf.function
-    def inner(x: Any) -> Any:
-        say(x)
-        return x + 1.0
-
-    np.testing.assert_array_equal(mode(lambda xs: tf.vectorized_map(inner, xs))(XS), XS + 1)
-    assert log == [1, 3, 7]
 
 
 @each_mode
@@ -266,17 +260,11 @@ def test_a_branch_that_some_elements_take(mode: Any, method: str) -> None:
 
 @each_mode
 @each_method
-def test_a_batch_without_elements(mode: Any, method: str) -> None:
-    noted = Noted(lambda x: x)
+def test_a_batch_without_elements_and_of_unknown_size(mode: Any, method: str) -> None:
+    noted = Noted(lambda x: x * 2)
     call = hostcall.callback(noted, result=like, vmap_method=method)
     assert mode(lambda xs: tf.vectorized_map(call, xs))(XS[:0]).shape == (0, 2)
     assert noted.shapes == ([] if method == "sequential" else [((0, 2),)])
-
-
-@each_method
-def test_a_batch_of_unknown_size(method: str) -> None:
-    noted = Noted(lambda x: x * 2)
-    call = hostcall.callback(noted, result=like, vmap_method=method)
     spec = [tf.TensorSpec([None, 2], tf.float32)]
     program = tf.function(lambda xs: tf.vectorized_map(call, xs), spec)
     for xs in (XS, XS[:2]):
@@ -284,21 +272,17 @@ def test_a_batch_of_unknown_size(method: str) -> None:
 
 
 @each_mode
-@pytest.mark.parametrize("option", [{"out": True}, {"borrow": True}, {"timeout": 60.0}])
-def test_other_declarations_hold_for_the_batch(mode: Any, option: dict[str, Any]) -> None:
-    def add(x: Any, w: Any, **out: Any) -> Any:
-        return np.add(x, w, **out)
-
-    call = hostcall.callback(add, result=like, vmap_method="expand_dims", **option)
-    program = mode(lambda xs, w: tf.vectorized_map(lambda x: call(x, w), xs))
-    np.testing.assert_array_equal(program(XS, W), XS + W)
-
-
-def test_map_fn_and_loops_are_as_they_were() -> None:
-    noted = Noted(lambda x: x * 2)
-    call = hostcall.callback(noted, result=like, vmap_method="expand_dims")
-    np.testing.assert_array_equal(tf.function(lambda xs: tf.map_fn(call, xs))(XS), 2 * XS)
-    assert noted.shapes == [((2,),)] * 3
+@pytest.mark.parametrize("option", ["out", "borrow", "timeout", "executor"])
+def test_other_declarations_hold_for_the_batch(mode: Any, option: str, pool: Any) -> None:
+    """With an executor, each worker gets a part."""
+    values = {"out": True, "borrow": True, "timeout": 60.0, "executor": pool}
+    method = "map" if option == "executor" else "expand_dims"
+    noted = Noted(lambda x, w, **out: np.multiply(x, w, **out))
+    options = {option: values[option], "vmap_method": method}
+    call = hostcall.callback(noted, result=like, **options)
+    np.testing.assert_array_equal(mode(mapped(call))(ROWS, W), ROWS * W)
+    parts = [((2, 2), (1, 2))] * 2 if option == "executor" else [((4, 2), (1, 2))]
+    assert noted.shapes == parts
 
 
 @pytest.mark.cpu("XLA compiles plain functions on XLA_CPU")
@@ -317,10 +301,20 @@ def test_undeclared_functions_loop_with_a_warning(caplog: pytest.LogCaptureFixtu
         assert not [r.message for r in caplog.records if "hostcall" in r.message]
 
 
-def test_undeclared_functions_are_refused_where_loops_are() -> None:
-    call = lambda x: tf.numpy_function(lambda x: x, [x], tf.float32)  # noqa: E731
-    with pytest.raises(ValueError, match='vmap_method="expand_dims"'):
-        tf.vectorized_map(call, XS, fallback_to_while_loop=False)
+@pytest.mark.cpu("XLA compiles plain functions on XLA_CPU")
+def test_map_fn_loops_and_so_does_tensorflow_while_hostcall_is_disabled() -> None:
+    noted = Noted(lambda x: x * 2)
+    hostcall.declare(noted, vmap_method="expand_dims")
+    call = lambda x: tf.numpy_function(noted, [x], tf.float32)  # noqa: E731
+    np.testing.assert_array_equal(tf.function(lambda xs: tf.map_fn(call, xs))(XS), 2 * XS)
+    assert noted.shapes == [((2,),)] * 3
+    noted.shapes.clear()
+    hostcall.disable()
+    try:
+        np.testing.assert_array_equal(tf.vectorized_map(call, XS, warn=False), 2 * XS)
+    finally:
+        hostcall.enable()
+    assert noted.shapes == [((2,),)] * 4  # once more for the body of the loop
 
 
 @each_mode
@@ -335,68 +329,25 @@ def test_results_without_the_axis_of_the_batch(mode: Any, wrong: Any) -> None:
         mode(lambda xs: tf.vectorized_map(stock, xs))(XS)
 
 
-def test_composite_tensors_have_no_axis_for_the_batch() -> None:
+def test_what_is_refused(pool: Any) -> None:
+    undeclared = lambda x: tf.numpy_function(lambda x: x, [x], tf.float32)  # noqa: E731
+    with pytest.raises(ValueError, match='vmap_method="expand_dims"'):
+        tf.vectorized_map(undeclared, XS, fallback_to_while_loop=False)
+    for make in (hostcall.declare, hostcall.callback):
+        with pytest.raises(ValueError, match="vmap_method='all' is not one of"):
+            make(lambda x: x, result=like, vmap_method="all")
     function = lambda x: x  # noqa: E731
     hostcall.declare(function, vmap_method="expand_dims")
     sparse = tf.SparseTensorSpec([2], tf.float32)
     call = lambda x: tf.py_function(function, [tf.sparse.from_dense(x)], sparse).values  # noqa: E731
     with pytest.raises(ValueError, match="a ragged or sparse tensor has no axis for the batch"):
         tf.vectorized_map(call, XS)
-
-
-def test_there_is_no_such_method() -> None:
-    for make in (hostcall.declare, hostcall.callback):
-        with pytest.raises(ValueError, match="vmap_method='all' is not one of"):
-            make(lambda x: x, result=like, vmap_method="all")
-
-
-@pytest.mark.cpu("XLA compiles plain functions on XLA_CPU")
-def test_while_hostcall_is_disabled_tensorflow_loops() -> None:
-    noted = Noted(lambda x: x * 2)
-    hostcall.declare(noted, vmap_method="expand_dims")
-    hostcall.disable()
-    try:
-        call = lambda x: tf.numpy_function(noted, [x], tf.float32)  # noqa: E731
-        np.testing.assert_array_equal(tf.vectorized_map(call, XS, warn=False), 2 * XS)
-    finally:
-        hostcall.enable()
-    assert noted.shapes == [((2,),)] * 4  # once more for the body of the loop
-
-
-# `vmap_method="map"`: a batch is divided among the workers of an executor.
-
-ROWS = tf.reshape(tf.range(8.0), [4, 2])
-
-
-@pytest.fixture
-def pool() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
-    with concurrent.futures.ThreadPoolExecutor(2) as executor:
-        yield executor
-
-
-def scaled_by() -> Noted:
-    return Noted(lambda x, w: x * w)
-
-
-@each_mode
-def test_each_worker_gets_a_part(mode: Any, pool: Any) -> None:
-    scaled = scaled_by()
-    call = hostcall.callback(scaled, result=like, executor=pool, vmap_method="map")
-    program = mode(lambda xs, w: tf.vectorized_map(lambda x: call(x, w), xs))
-    np.testing.assert_array_equal(program(ROWS, W), ROWS * W)
-    assert scaled.shapes == [((2, 2), (1, 2))] * 2
-
-
-@each_mode
-def test_one_divided_map_in_another(mode: Any, pool: Any) -> None:
-    scaled = scaled_by()
-    call = hostcall.callback(scaled, result=like, executor=pool, vmap_method="map")
-
-    def program(ws: Any) -> Any:
-        return tf.vectorized_map(lambda w: tf.vectorized_map(lambda x: call(x, w), ROWS), ws)
-
-    np.testing.assert_array_equal(mode(program)(tf.stack([W, 2 * W])), [ROWS * W, 2 * ROWS * W])
-    assert scaled.shapes == [((1, 4, 2), (1, 1, 2))] * 2
+    with pytest.raises(ValueError, match="divides a batch among the workers of an executor"):
+        hostcall.declare(lambda x: x, vmap_method="map")
+    with pytest.raises(ValueError, match="divides a batch among the workers of an executor"):
+        hostcall.jax.call(np.sin, W, W, pure=True, vmap_method="map")
+    with pytest.raises(ValueError, match="its function tensors, which cannot be divided here"):
+        hostcall.callback(lambda x: x, result=like, kind="eager", executor=pool, vmap_method="map")
 
 
 @each_mode
@@ -425,12 +376,3 @@ def test_from_jax(pool: Any) -> None:
     nested = jax.vmap(jax.vmap(inner, in_axes=(0, None)), in_axes=(None, 0))
     np.testing.assert_array_equal(nested(xs, jnp.stack([w, 2 * w])), [ROWS * W, 2 * ROWS * W])
     assert scaled.shapes == [((1, 4, 2), (1, 1, 2))] * 2
-
-
-def test_what_cannot_be_divided(pool: Any) -> None:
-    with pytest.raises(ValueError, match="divides a batch among the workers of an executor"):
-        hostcall.declare(lambda x: x, vmap_method="map")
-    with pytest.raises(ValueError, match="divides a batch among the workers of an executor"):
-        hostcall.jax.call(np.sin, W, W, pure=True, vmap_method="map")
-    with pytest.raises(ValueError, match="its function tensors, which cannot be divided here"):
-        hostcall.callback(lambda x: x, result=like, kind="eager", executor=pool, vmap_method="map")

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -38,6 +39,10 @@ class Machine:
             raise AssertionError("a function was called in a replay")
         self.count += 1
         return self.count
+
+    def multiply(self, x: Any) -> Any:
+        """Return an array times the number of the call."""
+        return x * np.float32(self.use())
 
 
 def recorded(file: str, machine: Machine, run: Callable[[], Any]) -> list[bytes]:

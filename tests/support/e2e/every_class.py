@@ -18,8 +18,7 @@ import hostcall
 from hostcall._tf import op_kinds
 from tests.support.e2e import every_shapes
 from tests.support.e2e.every_cases import CASES
-from tests.support.e2e.every_comparison import returning_tensors
-from tests.support.e2e.every_op import X, without_kernel
+from tests.support.e2e.every_op import X, returning_tensors, without_kernel
 
 ONE_PROGRAM, BOUNDARY, CANNOT_BE = "one program", "boundary", "cannot be"
 

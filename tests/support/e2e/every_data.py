@@ -6,12 +6,18 @@ from typing import Any
 import tensorflow as tf
 
 from tests.support.e2e.every_op import case, cases, raw_case
+from tests.support.e2e.every_op import longs as _longs
 
 _SEED = tf.constant([3, 4])
+_slices = tf.data.Dataset.from_tensor_slices
 
 
 def _labels(x: tf.Tensor) -> tf.Tensor:
-    return tf.cast(x, tf.int64)[:, None]
+    return _longs(x)[:, None]
+
+
+def _sampled(sampler: Any, *args: Any, **options: Any) -> Any:
+    return lambda x: sampler(_labels(x), 1, *args, seed=5, **options)
 
 
 # Those with a state of their own begin anew with each function: equal seeds give equal values.
@@ -24,41 +30,29 @@ cases(
     RandomIndexShuffle=lambda x: tf.raw_ops.RandomIndexShuffle(
         index=tf.cast(x, tf.int32), seed=tf.constant([1, 2, 3]), max_index=9
     ),
-    UniformCandidateSampler=lambda x: tf.random.uniform_candidate_sampler(
-        _labels(x), 1, 3, True, 9, seed=5
+    UniformCandidateSampler=_sampled(tf.random.uniform_candidate_sampler, 3, True, 9),
+    LogUniformCandidateSampler=_sampled(tf.random.log_uniform_candidate_sampler, 3, True, 9),
+    LearnedUnigramCandidateSampler=_sampled(
+        tf.random.learned_unigram_candidate_sampler, 3, True, 9
     ),
-    LogUniformCandidateSampler=lambda x: tf.random.log_uniform_candidate_sampler(
-        _labels(x), 1, 3, True, 9, seed=5
+    FixedUnigramCandidateSampler=_sampled(
+        tf.random.fixed_unigram_candidate_sampler, 3, True, 4, unigrams=[1.0, 2.0, 3.0, 4.0]
     ),
-    LearnedUnigramCandidateSampler=lambda x: tf.random.learned_unigram_candidate_sampler(
-        _labels(x), 1, 3, True, 9, seed=5
-    ),
-    FixedUnigramCandidateSampler=lambda x: tf.random.fixed_unigram_candidate_sampler(
-        _labels(x), 1, 3, True, 4, unigrams=[1.0, 2.0, 3.0, 4.0], seed=5
-    ),
-    AllCandidateSampler=lambda x: tf.random.all_candidate_sampler(_labels(x), 1, 4, True, seed=5),
-    ComputeAccidentalHits=lambda x: tf.nn.compute_accidental_hits(
-        _labels(x), tf.cast(x, tf.int64), 1
-    ),
+    AllCandidateSampler=_sampled(tf.random.all_candidate_sampler, 4, True),
+    ComputeAccidentalHits=lambda x: tf.nn.compute_accidental_hits(_labels(x), _longs(x), 1),
     RangeDataset=lambda x: (
-        tf.data.Dataset.range(tf.cast(x[1], tf.int64)).reduce(_zero(), lambda a, b: a + b) * 2
+        tf.data.Dataset.range(_longs(x)[1]).reduce(tf.zeros([], tf.int64), lambda a, b: a + b) * 2
     ),
-    ReduceDataset=lambda x: (
-        tf.data.Dataset.from_tensor_slices(x).map(tf.sin).reduce(0.0, lambda a, b: a + b)
-    ),
-    TensorSliceDataset=lambda x: _total(tf.data.Dataset.from_tensor_slices(x)),
+    ReduceDataset=lambda x: _slices(x).map(tf.sin).reduce(0.0, lambda a, b: a + b),
+    TensorSliceDataset=lambda x: _total(_slices(x)),
     TensorDataset=lambda x: _total(tf.data.Dataset.from_tensors(x)),
-    MapDataset=lambda x: _total(tf.data.Dataset.from_tensor_slices(x).map(lambda v: v * v)),
-    FilterDataset=lambda x: _total(tf.data.Dataset.from_tensor_slices(x).filter(lambda v: v > 1.0)),
-    BatchDatasetV2=lambda x: _total(tf.data.Dataset.from_tensor_slices(x).batch(2)),
-    TakeDataset=lambda x: _total(tf.data.Dataset.from_tensor_slices(x).take(2)),
-    ZipDataset=lambda x: _total(
-        tf.data.Dataset.zip(tf.data.Dataset.from_tensor_slices(x)).map(tf.reduce_sum)
-    ),
-    ConcatenateDataset=lambda x: _total(
-        tf.data.Dataset.from_tensor_slices(x).concatenate(tf.data.Dataset.from_tensors(x[0]))
-    ),
-    DatasetCardinality=lambda x: tf.data.Dataset.from_tensor_slices(x).repeat(3).cardinality() * 2,
+    MapDataset=lambda x: _total(_slices(x).map(lambda v: v * v)),
+    FilterDataset=lambda x: _total(_slices(x).filter(lambda v: v > 1.0)),
+    BatchDatasetV2=lambda x: _total(_slices(x).batch(2)),
+    TakeDataset=lambda x: _total(_slices(x).take(2)),
+    ZipDataset=lambda x: _total(tf.data.Dataset.zip(_slices(x)).map(tf.reduce_sum)),
+    ConcatenateDataset=lambda x: _total(_slices(x).concatenate(tf.data.Dataset.from_tensors(x[0]))),
+    DatasetCardinality=lambda x: _slices(x).repeat(3).cardinality() * 2,
     DatasetToSingleElement=lambda x: (
         tf.data.Dataset.from_tensors(x).map(tf.cos).get_single_element()
     ),
@@ -73,17 +67,11 @@ case(
 )
 
 
-def _zero() -> tf.Tensor:
-    """Return the initial value of sums of int64."""
-    return tf.zeros([], tf.int64)
-
-
 def _total(dataset: Any) -> tf.Tensor:
     return dataset.reduce(0.0, lambda total, value: total + tf.reduce_sum(value)) * 2.0
 
 
-def _iterator(folder: Path) -> Any:
-    del folder
+def _iterator(_: Path) -> Any:
     return iter(tf.data.Dataset.range(100).map(tf.identity))
 
 
@@ -91,17 +79,13 @@ def _next(iterator: Any) -> Any:
     return iterator.get_next_as_optional().get_value().numpy()
 
 
-case(
-    "IteratorGetNext",
-    lambda iterator, x: tf.cast(next(iterator), tf.float32) * x,
-    setup=_iterator,
-    effects=_next,
-)
+_on_iterator: dict[str, Any] = {"setup": _iterator, "effects": _next}
+case("IteratorGetNext", lambda i, x: tf.cast(next(i), tf.float32) * x, **_on_iterator)
 
 
-@case("IteratorGetNextAsOptional", setup=_iterator, effects=_next)
-@case("OptionalHasValue", setup=_iterator, effects=_next)
-@case("OptionalGetValue", setup=_iterator, effects=_next)
+@case("IteratorGetNextAsOptional", **_on_iterator)
+@case("OptionalHasValue", **_on_iterator)
+@case("OptionalGetValue", **_on_iterator)
 def _optional(iterator: Any, x: tf.Tensor) -> Any:
     optional = iterator.get_next_as_optional()
     return optional.has_value(), tf.cast(optional.get_value(), tf.float32) * x
@@ -118,5 +102,5 @@ cases(
 @case("AnonymousIteratorV3")
 @case("MakeIterator")
 def _iterated(x: tf.Tensor) -> tf.Tensor:
-    iterator = iter(tf.data.Dataset.from_tensor_slices(x).map(lambda v: v * 2.0))
+    iterator = iter(_slices(x).map(lambda v: v * 2.0))
     return next(iterator) + next(iterator) * 3.0

@@ -5,6 +5,7 @@ from typing import Any
 import tensorflow as tf
 
 from tests.support.e2e.every_op import cases, gradient_cases, raw_case
+from tests.support.e2e.every_op import ints as _ints
 
 _BOXES = tf.constant(
     [[0.0, 0.0, 0.6, 0.6], [0.1, 0.1, 0.7, 0.6], [0.5, 0.5, 1.0, 1.0], [0.0, 0.5, 0.4, 1.0]]
@@ -55,32 +56,19 @@ gradient_cases(
     CropAndResize=lambda x: tf.image.crop_and_resize(image(x), _BOXES, [0] * 4, [2, 2]),
 )
 raw_case("ResizeBicubic", gradient=True, images=image, size=[5, 6])
+_MOVED: dict[str, Any] = {
+    "images": image,
+    "transforms": [[1.0, 0.1, 0.0, 0.0, 1.0, 0.5, 0.0, 0.0]],
+    "output_shape": [4, 4],
+}
+raw_case("ImageProjectiveTransformV2", gradient=True, interpolation="NEAREST", **_MOVED)
 raw_case(
-    "ImageProjectiveTransformV3",
-    gradient=True,
-    images=image,
-    transforms=[[1.0, 0.1, 0.0, 0.0, 1.0, 0.5, 0.0, 0.0]],
-    output_shape=[4, 4],
-    fill_value=0.0,
-    interpolation="BILINEAR",
+    "ImageProjectiveTransformV3", gradient=True, fill_value=0.0, interpolation="BILINEAR", **_MOVED
 )
-raw_case(
-    "ImageProjectiveTransformV2",
-    gradient=True,
-    images=image,
-    transforms=[[1.0, 0.1, 0.0, 0.0, 1.0, 0.5, 0.0, 0.0]],
-    output_shape=[4, 4],
-    interpolation="NEAREST",
-)
-raw_case("NonMaxSuppression", boxes=_BOXES, scores=lambda x: x, max_output_size=3)
-raw_case(
-    "NonMaxSuppressionV2", boxes=_BOXES, scores=lambda x: x, max_output_size=3, iou_threshold=0.4
-)
-raw_case(
-    "EncodeJpegVariableQuality",
-    images=_pixels,
-    quality=lambda x: tf.cast(x[0] * 20.0, tf.int32),
-)
+_SCORED: dict[str, Any] = {"boxes": _BOXES, "scores": lambda x: x, "max_output_size": 3}
+raw_case("NonMaxSuppression", **_SCORED)
+raw_case("NonMaxSuppressionV2", iou_threshold=0.4, **_SCORED)
+raw_case("EncodeJpegVariableQuality", images=_pixels, quality=lambda x: _ints(x * 20.0)[0])
 
 
 def _bmp(x: tf.Tensor) -> tf.Tensor:

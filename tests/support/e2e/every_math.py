@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from tests.support.e2e.every_images import image as _image
@@ -40,32 +41,20 @@ gradient_cases(
 )
 raw_case("CholeskyGrad", l=lambda x: tf.linalg.cholesky(matrix(x)), grad=matrix)
 
-_SPECIAL = {
-    "BesselI0": tf.math.special.bessel_i0,
-    "BesselI1": tf.math.special.bessel_i1,
-    "BesselJ0": tf.math.special.bessel_j0,
-    "BesselJ1": tf.math.special.bessel_j1,
-    "BesselK0": tf.math.special.bessel_k0,
-    "BesselK0e": tf.math.special.bessel_k0e,
-    "BesselK1": tf.math.special.bessel_k1,
-    "BesselK1e": tf.math.special.bessel_k1e,
-    "BesselY0": tf.math.special.bessel_y0,
-    "BesselY1": tf.math.special.bessel_y1,
-    "Dawsn": tf.math.special.dawsn,
-    "Expint": tf.math.special.expint,
-    "FresnelCos": tf.math.special.fresnel_cos,
-    "FresnelSin": tf.math.special.fresnel_sin,
-    "Spence": tf.math.special.spence,
-}
+_SPECIAL = [
+    *("BesselI0", "BesselI1", "BesselJ0", "BesselJ1", "BesselK0", "BesselK0e", "BesselK1"),
+    *("BesselK1e", "BesselY0", "BesselY1", "Dawsn", "Expint", "FresnelCos", "FresnelSin", "Spence"),
+]
 
 
 def _special(function: Any) -> Any:
-    return lambda x: function(x * 0.5) * 2.0
+    return lambda x: function(x=x * 0.5) * 2.0
 
 
-for _name, _function in _SPECIAL.items():
+for _name in _SPECIAL:
     _inside = _name in ("BesselI0", "Dawsn", "Expint")  # one is like the other
-    case(_name, _special(_function), gradient=True, loop=_inside, branch=_inside)
+    _function = _special(getattr(tf.raw_ops, _name))
+    case(_name, _function, gradient=True, loop=_inside, branch=_inside)
 
 gradient_cases(
     EuclideanNorm=lambda x: tf.math.reduce_euclidean_norm(x) * 2.0,
@@ -121,18 +110,13 @@ case(
     lambda v, x: v.gather_nd(_ints(x)[:, None]) * 2.0,
     setup=lambda _: tf.Variable([1.0, 2.0, 3.0, 4.0]),
 )
-case(
-    "ResourceScatterNdMax",
-    lambda v, x: v.scatter_nd_max(tf.constant([[0], [1], [2], [3]]), x * 2),
-    setup=lambda _: tf.Variable([1.0, 2.0, 9.0, 4.0]),
-    effects=lambda v: v.numpy(),
-)
-case(
-    "ResourceScatterNdMin",
-    lambda v, x: v.scatter_nd_min(tf.constant([[0], [1], [2], [3]]), x * 2),
-    setup=lambda _: tf.Variable([1.0, 2.0, 9.0, 4.0]),
-    effects=lambda v: v.numpy(),
-)
+_on_variable: dict[str, Any] = {
+    "setup": lambda _: tf.Variable([1.0, 2.0, 9.0, 4.0]),
+    "effects": lambda v: v.numpy(),
+}
+_ALL = tf.constant([[0], [1], [2], [3]])
+case("ResourceScatterNdMax", lambda v, x: v.scatter_nd_max(_ALL, x * 2), **_on_variable)
+case("ResourceScatterNdMin", lambda v, x: v.scatter_nd_min(_ALL, x * 2), **_on_variable)
 case(
     "ResourceSparseApplyAdagradV2",
     _adagrad,
@@ -169,29 +153,14 @@ case(
         x=x[:2, None], h_prev=x[:2, None], w_ru=matrix(x), w_c=x[:2, None], b_ru=x[:2], b_c=x[:1]
     ),
 )
-raw_case(
-    "LSTMBlockCell",
-    x=lambda x: x[:2, None],
-    cs_prev=lambda x: x[:2, None],
-    h_prev=lambda x: x[:2, None],
-    w=lambda x: tf.stack([x, x]),
-    wci=lambda x: x[:1],
-    wcf=lambda x: x[:1],
-    wco=lambda x: x[:1],
-    b=lambda x: x,
-)
-raw_case(
-    "BlockLSTMV2",
-    seq_len_max=lambda x: tf.constant(2, tf.int64),
-    x=lambda x: tf.reshape(x, [2, 2, 1]),
-    cs_prev=lambda x: x[:2, None],
-    h_prev=lambda x: x[:2, None],
-    w=lambda x: tf.stack([x, x]),
-    wci=lambda x: x[:1],
-    wcf=lambda x: x[:1],
-    wco=lambda x: x[:1],
-    b=lambda x: x,
-)
+_LSTM: dict[str, Any] = {
+    **dict.fromkeys(("cs_prev", "h_prev"), lambda x: x[:2, None]),
+    **dict.fromkeys(("wci", "wcf", "wco"), lambda x: x[:1]),
+    "w": lambda x: tf.stack([x, x]),
+    "b": lambda x: x,
+}
+raw_case("LSTMBlockCell", x=lambda x: x[:2, None], **_LSTM)
+raw_case("BlockLSTMV2", seq_len_max=np.int64(2), x=lambda x: tf.reshape(x, [2, 2, 1]), **_LSTM)
 
 
 def _quantized(x: tf.Tensor) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from hostcall._tf import op_kinds
@@ -183,3 +184,32 @@ def differentiable(results: Any) -> tf.Tensor:
         for t in tensors(results)
         if t.dtype.is_floating or t.dtype.is_complex
     ])  # fmt: skip
+
+
+def compare(case: Case, form: Any, folder: Path, calls: int = 2) -> None:
+    """Check that results and effects of a case, in a form, are those of graph mode."""
+    expected, expected_effects = case.prepared(folder / "graph")
+    actual, actual_effects = case.prepared(folder / "compiled")
+    graph = tf.function(returning_tensors(form(expected)), autograph=False)
+    compiled = tf.function(returning_tensors(form(actual)), autograph=False, jit_compile=True)
+    for x in (X, X[::-1])[:calls]:
+        assert_close(compiled(x), graph(x))
+        assert repr(actual_effects()) == repr(expected_effects())
+
+
+def returning_tensors(program: Callable[..., Any]) -> Callable[..., Any]:
+    """The program, without what a function cannot return."""
+    return lambda x: tensors(program(x))
+
+
+def assert_close(actual: list[tf.Tensor], expected: list[tf.Tensor]) -> None:
+    """Both hold the same tensors, but for the rounding of floats."""
+    assert len(actual) == len(expected)
+    for one, other in zip(actual, expected, strict=True):
+        assert one.dtype == other.dtype
+        left, right = one.numpy(), other.numpy()
+        if one.dtype.is_floating or one.dtype.is_complex:
+            # XLA rounds what is around an op in another way.
+            np.testing.assert_allclose(left, right, rtol=1e-4, atol=1e-4)
+        else:
+            np.testing.assert_array_equal(left, right)

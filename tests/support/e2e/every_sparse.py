@@ -140,27 +140,24 @@ cases(
         )
     ),
 )
-case(
-    "CSRSparseMatrixToDense",
-    lambda x: tf.raw_ops.CSRSparseMatrixToDense(sparse_input=_csr(x), type=tf.float32) * 2.0,
-    gradient=True,
-    tape_outside=False,
-)
-case(
-    "SparseMatrixMatMul",
-    lambda x: tf.raw_ops.SparseMatrixMatMul(a=_csr(x), b=tf.ones([3, 2])) * 2.0,
-    gradient=True,
-    tape_outside=False,
-)
-case(
-    "SparseMatrixTranspose",
-    lambda x: tf.raw_ops.CSRSparseMatrixToDense(
-        sparse_input=tf.raw_ops.SparseMatrixTranspose(input=_csr(x), type=tf.float32),
-        type=tf.float32,
-    ),
-    gradient=True,
-    tape_outside=False,
-)
+
+
+def _dense(matrix: tf.Tensor) -> tf.Tensor:
+    return tf.raw_ops.CSRSparseMatrixToDense(sparse_input=matrix, type=tf.float32)
+
+
+def _turned(matrix: tf.Tensor) -> tf.Tensor:
+    return tf.raw_ops.SparseMatrixTranspose(input=matrix, type=tf.float32)
+
+
+def _multiplied(matrix: tf.Tensor) -> tf.Tensor:
+    return tf.raw_ops.SparseMatrixMatMul(a=matrix, b=tf.ones([3, 2]))
+
+
+_inside: dict[str, Any] = {"gradient": True, "tape_outside": False}
+case("CSRSparseMatrixToDense", lambda x: _dense(_csr(x)) * 2.0, **_inside)
+case("SparseMatrixMatMul", lambda x: _multiplied(_csr(x)) * 2.0, **_inside)
+case("SparseMatrixTranspose", lambda x: _dense(_turned(_csr(x))), **_inside)
 
 
 def _list(x: tf.Tensor) -> tf.Tensor:

@@ -1,5 +1,6 @@
 """Cases of ops with effects: tables, queues, stages, files, prints and summaries."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,13 @@ from tests.support.e2e.every_op import longs as _longs
 
 
 def _static_table(_: Path) -> Any:
-    keys, values = tf.constant([1, 2, 3], tf.int64), tf.constant([10.0, 20.0, 30.0])
-    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), -1.0)
+    initializer = tf.lookup.KeyValueTensorInitializer([1, 2, 3], [10.0, 20.0, 30.0], tf.int64)
+    return tf.lookup.StaticHashTable(initializer, -1.0)
 
 
 def _text_table(_: Path) -> Any:
-    keys, values = tf.constant(["1", "3"]), tf.constant([10, 30], tf.int64)
-    initializer = tf.lookup.KeyValueTensorInitializer(keys, values)
+    values = tf.constant([10, 30], tf.int64)
+    initializer = tf.lookup.KeyValueTensorInitializer(["1", "3"], values)
     return tf.lookup.StaticVocabularyTable(initializer, 2)
 
 
@@ -199,41 +200,20 @@ def _write_summary(summaries: Summaries, x: tf.Tensor) -> tf.Tensor:
     return x * 2.0
 
 
-def _writes(op: Any, **arguments: Any) -> Any:
+def _writing(op: str, arguments: Callable[[tf.Tensor], dict[str, Any]]) -> None:
     def program(summaries: Summaries, x: tf.Tensor) -> tf.Tensor:
-        given = {name: value(x) for name, value in arguments.items()}
-        op(writer=summaries.handle, step=_longs(x)[0], tag="tag", **given)
+        common = {"writer": summaries.handle, "step": _longs(x)[0], "tag": "tag"}
+        getattr(tf.raw_ops, op)(**common, **arguments(x))
         return x * 2.0
 
-    return program
+    case(op, program, **_on_writer)
 
 
-case(
-    "WriteScalarSummary", _writes(tf.raw_ops.WriteScalarSummary, value=lambda x: x[1]), **_on_writer
-)
-case(
-    "WriteHistogramSummary",
-    _writes(tf.raw_ops.WriteHistogramSummary, values=lambda x: x),
-    **_on_writer,
-)
-case(
-    "WriteImageSummary",
-    _writes(
-        tf.raw_ops.WriteImageSummary,
-        tensor=lambda x: tf.reshape(x, [1, 2, 2, 1]),
-        bad_color=lambda _: tf.constant([255, 0, 0, 255], tf.uint8),
-    ),
-    **_on_writer,
-)
-case(
-    "WriteAudioSummary",
-    _writes(
-        tf.raw_ops.WriteAudioSummary,
-        tensor=lambda x: tf.sin(x)[None],
-        sample_rate=lambda _: tf.constant(8000.0),
-    ),
-    **_on_writer,
-)
+_RED = tf.constant([255, 0, 0, 255], tf.uint8)
+_writing("WriteScalarSummary", lambda x: {"value": x[1]})
+_writing("WriteHistogramSummary", lambda x: {"values": x})
+_writing("WriteImageSummary", lambda x: {"tensor": tf.reshape(x, [1, 2, 2, 1]), "bad_color": _RED})
+_writing("WriteAudioSummary", lambda x: {"tensor": tf.sin(x)[None], "sample_rate": 8000.0})
 
 
 @case("FlushSummaryWriter", **_on_writer)

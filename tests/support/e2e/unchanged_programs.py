@@ -3,6 +3,7 @@
 import collections
 import gc
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from typing import Any
@@ -34,78 +35,33 @@ def graph_of_each_kind() -> Any:
             tf.compat.v1.py_func(increment, [x], tf.float32, stateful=False),
             tf.numpy_function(lambda: (np.int32(1), np.float64(2.0)), [], [tf.int32, tf.float64]),
             tf.py_function(lambda x: (x, x * 2.0), [x], (tf.float32, tf.float32)),
+            tf.numpy_function(increment, [x], tf.float32, name="mine"),
+            tf.py_function(increment, [x], tf.float32, name="yours"),
         ]
 
-    return f(X)
+    operations = f.get_concrete_function(X).graph.get_operations()
+    return f(X), [(op.name, op.type, str([y.shape for y in op.outputs])) for op in operations]
 
 
 @program
-def names_in_the_graph() -> Any:
-    @tf.function
+def strings_of_unknown_shapes() -> Any:
+    @tf.function(input_signature=[tf.TensorSpec(None, tf.string)])
     def f(x: tf.Tensor) -> Any:
-        tf.numpy_function(increment, [x], tf.float32)
-        tf.py_function(increment, [x], tf.float32)
-        tf.numpy_function(increment, [x, 2.0], tf.float32, name="mine")
-        return tf.py_function(increment, [x], tf.float32, name="yours")
+        unique = tf.numpy_function(np.unique, [x], tf.string)
+        return tf.shape(unique), tf.py_function(lambda v: v[:1], [unique], tf.string)
 
-    return [(op.name, op.type) for op in f.get_concrete_function(X).graph.get_operations()]
-
-
-@program
-def static_shapes() -> Any:
-    @tf.function
-    def f(x: tf.Tensor) -> Any:
-        first = tf.numpy_function(increment, [x], tf.float32)
-        second = tf.py_function(increment, [x], tf.float32)
-        return str(first.shape), str(second.shape)
-
-    return [value.numpy() for value in f(X)]
-
-
-@program
-def strings() -> Any:
-    @tf.function
-    def f(x: tf.Tensor) -> Any:
-        upper = tf.numpy_function(lambda s: np.array([v.upper() for v in s]), [x], tf.string)
-        joined = tf.py_function(lambda s: tf.strings.reduce_join(s), [upper], tf.string)
-        return upper, joined
-
-    return f(tf.constant(["a", "bc"]))
-
-
-@program
-def unknown_shapes() -> Any:
-    @tf.function(input_signature=[tf.TensorSpec(None, tf.float32)])
-    def f(x: tf.Tensor) -> Any:
-        unique = tf.numpy_function(np.unique, [x], tf.float32)
-        return tf.shape(unique), tf.py_function(lambda v: v[v > 1.0], [unique], tf.float32)
-
-    return [f(X), f(np.array([[1.0, 1.0], [5.0, 5.0]], np.float32)), f(np.float32(7.0))]
+    return [f(tf.constant(x)) for x in (["a", "bc", "a"], [["b"], ["c"]], "text")]
 
 
 @program
 def ragged_and_sparse() -> Any:
     @tf.function
     def f(ragged: tf.RaggedTensor, sparse: tf.SparseTensor) -> Any:
-        doubled = tf.py_function(
-            lambda r: r * 2, [ragged], tf.RaggedTensorSpec([None, None], tf.int32)
-        )
-        dense = tf.py_function(lambda s: tf.sparse.to_dense(s), [sparse], tf.int32)
-        return doubled.to_tensor(), dense
+        spec = tf.RaggedTensorSpec([None, None], tf.int32)
+        doubled = tf.py_function(lambda r: r * 2, [ragged], spec)
+        return doubled.to_tensor(), tf.py_function(tf.sparse.to_dense, [sparse], tf.int32)
 
     return f(tf.ragged.constant([[1], [2, 3]]), tf.sparse.from_dense([[0, 1], [2, 0]]))
-
-
-@program
-def eager_mode() -> Any:
-    x = tf.constant(X)
-    return [
-        tf.numpy_function(increment, [x], tf.float32),
-        tf.py_function(lambda x: x * 2.0, [x], tf.float32),
-        tf.compat.v1.py_func(increment, [x], tf.float32),
-        tf.py_function(lambda x: (x, "text"), [x], [tf.float32, tf.string]),
-        tf.numpy_function(lambda s: s + b"!", [tf.constant("text")], tf.string),
-    ]
 
 
 @program
@@ -113,8 +69,9 @@ def arguments() -> Any:
     def kinds(*args: Any) -> Any:
         return str([(type(a).__name__, getattr(a, "shape", ""), np.asarray(a)) for a in args])
 
+    pair = collections.namedtuple("pair", "a b")
+
     def outcomes(op: Callable[..., Any]) -> Any:
-        pair = collections.namedtuple("pair", "a b")
         inputs: list[Callable[[], Any]] = [
             lambda: [X, 1.5, 2, True, "text", np.str_("text"), 1j],
             lambda: (X.astype(">f4"), [1, 2.5], [["a"], ["b"]], []),
@@ -134,7 +91,7 @@ def arguments() -> Any:
         def calling(inp: Callable[[], Any]) -> Callable[[], Any]:
             return lambda: op(kinds, inp(), tf.string)
 
-        calls = [calling(inp) for inp in inputs]
+        calls = [*map(calling, inputs)]
         return [[call() for call in calls], [tf.function(call)() for call in calls[:2] + calls[5:]]]
 
     return [outcomes(op) for op in (tf.numpy_function, tf.py_function)]
@@ -157,27 +114,18 @@ def control_flow_and_order() -> Any:
 
 
 @program
-def eager_gradient() -> Any:
-    x, n = tf.Variable(X), tf.constant([1, 2, 3])
-    with tf.GradientTape() as tape:
-        y = tf.py_function(lambda x: tf.reduce_sum(x**3), [x], tf.float32)
-        z = tf.numpy_function(increment, [x], tf.float32)
-    with tf.GradientTape() as second:
-        unused = tf.py_function(lambda x, y: x * 2.0, [x, y], tf.float32)
-    gradients = second.gradient(unused, [x, y], unconnected_gradients="zero")
-    return [y, tape.gradient(y, x), str(z.dtype), gradients, n]
+def gradients() -> Any:
+    x = tf.Variable(X)
 
+    def f() -> Any:
+        with tf.GradientTape(persistent=True) as tape:
+            y = tf.py_function(lambda x: tf.reduce_sum(x**3), [x], tf.float32)
+            z = tf.numpy_function(increment, [x], tf.float32)
+            unused = tf.py_function(lambda x, y: x * 2.0, [x, y], tf.float32)
+        zero = tape.gradient(unused, [x, y], unconnected_gradients="zero")
+        return y, z, tape.gradient(y, x), zero
 
-@program
-def graph_gradient() -> Any:
-    @tf.function
-    def f(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = tf.py_function(lambda x: tf.math.log(x) * x, [x], tf.float32)
-        return y, tape.gradient(y, x)
-
-    return f(X)
+    return f(), tf.function(f)()
 
 
 @program
@@ -220,59 +168,41 @@ def script_ops_between_what_can_be_clustered() -> Any:
     return f(X)
 
 
-def _saved(module: tf.Module) -> str:
-    directory = tempfile.mkdtemp(dir=os.environ.get("SCRATCH"))
-    tf.saved_model.save(module, directory)
-    return directory
-
-
-def _module(op: Callable[..., Any]) -> tf.Module:
-    def function(x: tf.Tensor) -> tf.Tensor:
-        return op(increment, [x], tf.float32)
-
-    module = tf.Module()
-    module.f = tf.function(function, input_signature=[tf.TensorSpec([None], tf.float32)])
-    return module
-
-
 @program
-def saved_model_in_the_same_process() -> Any:
-    module = _module(tf.numpy_function)
-    return tf.saved_model.load(_saved(module)).f(X)
+def saved_models_that_outlive_the_original() -> Any:
+    def saved(op: Callable[..., Any]) -> str:
+        module, spec = tf.Module(), tf.TensorSpec([None], tf.float32)
+        module.f = tf.function(lambda x: op(increment, [x], tf.float32), input_signature=[spec])
+        directory = tempfile.mkdtemp(dir=os.environ.get("SCRATCH"))
+        tf.saved_model.save(module, directory)
+        results.append(tf.saved_model.load(directory).f(X))
+        return directory
 
-
-@program
-def saved_model_that_outlives_the_original() -> Any:
-    directories = [_saved(_module(op)) for op in (tf.numpy_function, tf.py_function)]
+    results: list[Any] = []
+    directories = [saved(op) for op in (tf.numpy_function, tf.py_function)]
     gc.collect()
-    return [tf.saved_model.load(directory).f(X) for directory in directories]
+    return results, [tf.saved_model.load(directory).f(X) for directory in directories]
+
+
+def raised(call: Callable[[], Any]) -> Any:
+    """Return the class of the error of a call, and the first line that names an exception."""
+    try:
+        return str(call())
+    except Exception as error:
+        return type(error).__name__, re.findall(r"\w+: '?text\b", str(error))[:1]
 
 
 @program
-def classes_of_errors() -> Any:
-    def outcome(error: Exception, op: Callable[..., Any]) -> Any:
+def errors() -> Any:
+    def failing(kind: type[Exception], op: Callable[..., Any]) -> Callable[[], Any]:
         def fail(x: Any) -> Any:
-            raise error
+            raise kind("text")
 
-        try:
-            tf.function(lambda x: op(fail, [x], tf.float32))(X)
-        except tf.errors.OpError as raised:
-            return [type(raised).__name__, f"{type(error).__name__}: {error}" in str(raised)]
+        return tf.function(lambda: op(fail, [X], tf.float32))
 
     kinds = [ValueError, TypeError, StopIteration, MemoryError, NotImplementedError, KeyError]
-    errors = [kind("text") for kind in (*kinds, RuntimeError, UnicodeError)]
-    return [outcome(error, op) for op in (tf.numpy_function, tf.py_function) for error in errors]
-
-
-@program
-def wrong_calls() -> Any:
-    def outcome(call: Callable[[], Any]) -> Any:
-        try:
-            return call()
-        except (ValueError, TypeError) as error:
-            return type(error).__name__
-
-    calls = [
+    kinds += [RuntimeError, UnicodeError]
+    wrong: list[Callable[[], Any]] = [
         lambda: tf.py_function(increment, [X]),
         lambda: tf.py_function(increment, Tout=tf.float32),
         lambda: tf.numpy_function(increment, [X]),
@@ -280,7 +210,8 @@ def wrong_calls() -> Any:
         lambda: tf.numpy_function(3, [X], tf.float32),
         lambda: tf.function(lambda x: tf.py_function(3, [x], tf.float32))(X),
     ]
-    return [str(outcome(call)) for call in calls]
+    ops = (tf.numpy_function, tf.py_function)
+    return [raised(call) for call in wrong + [failing(kind, op) for op in ops for kind in kinds]]
 
 
 @program
@@ -289,21 +220,11 @@ def datasets() -> Any:
         dataset = tf.data.Dataset.range(5).map(function, **options)
         return [str(dataset.element_spec), list(dataset.as_numpy_iterator())]
 
-    def py(i: tf.Tensor) -> tf.Tensor:
-        return tf.py_function(lambda i: tf.range(i), [i], tf.int64)
-
     def numpy(i: tf.Tensor) -> tf.Tensor:
         return tf.numpy_function(lambda i: i * 2, [i], tf.int64)
 
-    return [elements(py), elements(numpy), elements(numpy, num_parallel_calls=2)]
-
-
-@program
-def dataset_from_generator() -> Any:
-    dataset = tf.data.Dataset.from_generator(
-        lambda: iter([[1, 2], [3]]), output_signature=tf.TensorSpec([None], tf.int32)
-    )
-    return list(dataset.as_numpy_iterator())
+    py = elements(lambda i: tf.py_function(tf.range, [i], tf.int64))
+    return [py, elements(numpy), elements(numpy, num_parallel_calls=2)]
 
 
 @program
@@ -324,16 +245,15 @@ def datasets_from_generators_of_composite_tensors() -> Any:
 
 @program
 def handles() -> Any:
-    def ragged_variant(n: tf.Tensor) -> tf.Tensor:
+    def variant(n: tf.Tensor) -> tf.Tensor:
         return tf.data.experimental.to_variant(tf.data.Dataset.range(n))
 
-    variable = tf.Variable(X)
+    variable, spec = tf.Variable(X), tf.TensorSpec([], tf.int64)
 
     @tf.function
     def f(n: tf.Tensor) -> Any:
-        variant = tf.py_function(ragged_variant, [n], tf.variant)
-        spec = tf.TensorSpec([], tf.int64)
-        dataset = tf.data.experimental.from_variant(variant, spec)
+        made = tf.py_function(variant, [n], tf.variant)
+        dataset = tf.data.experimental.from_variant(made, spec)
         total = dataset.reduce(tf.constant(0, tf.int64), lambda a, b: a + b)
         handle = tf.py_function(lambda: variable.handle, [], tf.resource)
         return total, tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)

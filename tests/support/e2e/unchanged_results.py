@@ -5,6 +5,8 @@ Sessions.
 """
 
 import collections
+import datetime
+import fractions
 import functools
 import re
 from collections.abc import Callable
@@ -93,6 +95,11 @@ VALUES: dict[str, Callable[[], Any]] = {
     "objects that are texts": lambda: objects("a", b"b"),
     "objects that are numbers": lambda: objects(1.0, 2.0),
     "objects that are None": lambda: objects(None, None),
+    "a text and an object": lambda: objects("a", object()),
+    "a text and a ragged tensor": lambda: objects("a", tf.ragged.constant([[1.0], [2.0, 3.0]])),
+    "a date": lambda: datetime.date(2020, 1, 1),
+    "a fraction": lambda: [fractions.Fraction(1, 2)],
+    "durations": lambda: np.array([1], "timedelta64[s]"),
     "dates": lambda: np.array(["2020-01-01"], "datetime64[D]"),
     "records": lambda: np.zeros(2, [("a", np.float32)]),
     "long doubles": lambda: np.zeros(2, np.longdouble),
@@ -145,15 +152,14 @@ def in_session(program: Callable[[], Any]) -> Any:
         return session.run(program())
 
 
-def in_graph(program: Callable[[], Any]) -> Any:
-    return traced(program)()
-
-
 @functools.cache
 def traced(program: Callable[[], Any]) -> Callable[[], Any]:
     """The program as a graph, traced once: no graph knows what its Python function returns."""
-    graph: Callable[[], Any] = tf.function(program, autograph=False)
-    return graph
+    return tf.function(program, autograph=False)
+
+
+def in_graph(program: Callable[[], Any]) -> Any:
+    return traced(program)()
 
 
 def eagerly(program: Callable[[], Any]) -> Any:

@@ -1,8 +1,7 @@
 """Programs of TensorFlow 1, for `test_unchanged.py`."""
 
-import queue
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -66,16 +65,6 @@ def variables_of_both_kinds() -> Any:
 
 
 @program
-def variables_that_a_function_closes_over() -> Any:
-    variable = v1.get_variable("v", initializer=2.0, use_resource=True)
-    y = tf.py_function(lambda x: x * 3.0, [variable * X], tf.float32)
-    step = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(y), var_list=[variable])
-    with v1.Session() as session:
-        session.run(v1.global_variables_initializer())
-        return [session.run([y, step])[0] for _ in range(3)]
-
-
-@program
 def while_loop() -> Any:
     x = v1.placeholder(tf.float32, [])
     _, y = v1.while_loop(
@@ -84,15 +73,6 @@ def while_loop() -> Any:
         [0, x],
     )
     return run(y, {x: 1.0})
-
-
-@program
-def finalized_graph() -> Any:
-    y = tf.py_function(lambda: tf.constant(1.0), [], tf.float32)
-    z = tf.numpy_function(lambda: np.float32(2.0), [], tf.float32)
-    v1.get_default_graph().finalize()
-    with v1.Session() as session:
-        return session.run([y, z])
 
 
 @program
@@ -189,19 +169,8 @@ def threads_that_share_a_session() -> Any:
     x = v1.placeholder(tf.float32, [])
     y = tf.py_function(lambda x: x * x, [x], tf.float32)
     z = v1.py_func(lambda x: x + np.float32(1.0), [y], tf.float32)
-    results: queue.Queue[Any] = queue.Queue()
-    with v1.Session() as session:
-
-        def work(number: int) -> None:
-            for _ in range(10):
-                results.put((number, float(session.run(z, {x: number}))))
-
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    return sorted(results.queue)
+    with v1.Session() as session, ThreadPoolExecutor(4) as pool:
+        return [*pool.map(lambda number: session.run(z, {x: number}), [0, 1, 2, 3] * 10)]
 
 
 @program
@@ -221,12 +190,24 @@ def errors_of_a_session() -> Any:
 
 
 @program
-def monitored_session() -> Any:
+def a_trained_variable_in_a_finalized_graph() -> Any:
     v1.train.get_or_create_global_step()
-    y = tf.py_function(lambda: tf.constant(4.0), [], tf.float32)
+    variable = v1.get_variable("v", initializer=2.0, use_resource=True)
+    y = tf.py_function(lambda x: x * 3.0, [variable * X], tf.float32)
     z = v1.py_func(lambda: np.float32(2.0), [], tf.float32)
+    step = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(y), var_list=[variable])
     with v1.train.MonitoredSession() as session:
-        return session.run([y, z])
+        return [session.run([y, z, step])[:2] for _ in range(3)]
+
+
+@program
+def functions_in_a_graph() -> Any:
+    @tf.function
+    def f(x: tf.Tensor) -> Any:
+        y = tf.py_function(lambda x: tf.math.log(x) * x, [x], tf.float32)
+        return y, tf.gradients(y, x)[0], tf.numpy_function(np.sort, [-x], tf.float32)
+
+    return run(f(tf.constant(X)))
 
 
 @program
@@ -252,27 +233,9 @@ def defun_of_tensorflow_1() -> Any:
 
 
 @program
-def functions_in_a_graph() -> Any:
-    @tf.function
-    def f(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = tf.py_function(lambda x: tf.math.log(x) * x, [x], tf.float32)
-        return y, tape.gradient(y, x), tf.numpy_function(np.sort, [-x], tf.float32)
-
-    x = tf.constant(X)
-    y, z, w = f(x)
-    return run([y, z, w])
-
-
-@program
 def ragged_and_sparse() -> Any:
-    ragged = tf.py_function(
-        lambda r: r * 2,
-        [tf.ragged.constant([[1], [2, 3]])],
-        tf.RaggedTensorSpec([None, None], tf.int32),
-    )
-    sparse = tf.py_function(
-        lambda: tf.sparse.from_dense([[0, 1], [2, 0]]), [], tf.SparseTensorSpec([2, 2], tf.int32)
-    )
+    rows, spec = tf.ragged.constant([[1], [2, 3]]), tf.RaggedTensorSpec([None, None], tf.int32)
+    ragged = tf.py_function(lambda r: r * 2, [rows], spec)
+    spec = tf.SparseTensorSpec([2, 2], tf.int32)
+    sparse = tf.py_function(lambda: tf.sparse.from_dense([[0, 1], [2, 0]]), [], spec)
     return run([ragged.to_tensor(), tf.sparse.to_dense(sparse)])
