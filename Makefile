@@ -19,6 +19,9 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 
 INSTALLED := $(VENV)/.hostcall-installed
 BUILT := $(VENV)/.hostcall-built
+# The same for `make demo` alone: no packages of tests, and of hostcall what most programs load.
+DEMO_INSTALLED := $(VENV)/.hostcall-demo-installed
+DEMO_BUILT := $(VENV)/.hostcall-demo-built
 PLOTS := $(VENV)/.hostcall-plots
 SITE := $(VENV)/.hostcall-site
 HEAVY := $(VENV)/.hostcall-executors
@@ -34,11 +37,11 @@ JAX_PIP := $(JAX_VENV)/bin/python -m pip --quiet --disable-pip-version-check
 NATIVE := $(shell find CMakeLists.txt cmake csrc tests/cpp third_party) plugin/hostcall/_tf/attributes.py plugin/hostcall/_saving/tokens.py plugin/hostcall/_functions/options.py
 CXX_FILES := $(shell find csrc tests/cpp -name '*.cc' -o -name '*.h')
 
-# Prints what pyproject.toml asks for, or the same with another TensorFlow. With the build
-# requirements in .venv the extension modules are built without isolation, and TensorFlow is
-# downloaded once instead of for every build.
+# Prints what pyproject.toml asks for, or the same with another TensorFlow; with the argument `demo`,
+# only what builds hostcall and runs the demo. With the build requirements in .venv the extension
+# modules are built without isolation, and TensorFlow is downloaded once instead of for every build.
 define REQUIREMENTS
-import os, tomllib
+import os, sys, tomllib
 from wheels.matrix import TENSORFLOW
 with open("pyproject.toml", "rb") as file:
     table = tomllib.load(file)
@@ -52,7 +55,9 @@ if other := os.environ["TENSORFLOW"]:
     if other in ("2.19", "2.20"):
         requires.append("protobuf<7")  # whose text format lacks an option that 2.20 gives
 print(*requires, *table["project"]["dependencies"], sep="\n")
-print(*extras["test"], *extras["dev"], "cmake>=3.26,<5", "ninja>=1.11,<2", sep="\n")
+demo = [line for line in extras["test"] if line.startswith(("keras", "scipy"))]
+print(*(demo if "demo" in sys.argv else [*extras["test"], *extras["dev"]]), sep="\n")
+print("cmake>=3.26,<5", "ninja>=1.11,<2", sep="\n")
 endef
 export REQUIREMENTS
 
@@ -119,7 +124,8 @@ help:  ## List these commands
 
 venv: $(BUILT)  ## Set up .venv with everything that is needed, and build
 
-demo: $(BUILT)  ## Run examples/quickstart.py
+# A fresh clone gets what this needs, and no more. Where there is more already, that is used.
+demo: $(if $(wildcard $(BUILT)),$(BUILT),$(DEMO_BUILT))  ## Run examples/quickstart.py, in some minutes from a fresh clone
 	@$(QUIET) $(BIN)/python examples/quickstart.py
 
 test: $(BUILT)  ## Run a sample of the tests, in some minutes; SEED=1 draws another sample
@@ -251,23 +257,40 @@ format: $(INSTALLED)  ## Put all sources into the project's style
 	$(BIN)/clang-format -i $(CXX_FILES)
 
 clean:  ## Remove what was built, but keep the downloads in .venv
-	rm -rf build dist $(BUILT) $(JAX_BUILT) .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf build dist $(BUILT) $(DEMO_BUILT) $(JAX_BUILT) .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find plugin mlir tests docs -name __pycache__ -prune -exec rm -rf {} +
 
-$(INSTALLED): pyproject.toml
+# Python compiles the modules that it imports; pip would compile all of TensorFlow's.
+$(DEMO_INSTALLED): NEEDED_BY := demo
+$(INSTALLED) $(DEMO_INSTALLED): pyproject.toml
 	@echo "Installing what hostcall needs into $(VENV); the first time takes some minutes."
 	@python=$(call found,3.13 3.12 3.11); clear=; \
 	  test "$$($(BIN)/python -V 2>&1)" = "$$($$python -V)" || clear=--clear; \
 	  $$python -m venv $$clear $(VENV)
-	@$(BIN)/python -c "$$REQUIREMENTS" > $(VENV)/requirements.txt
-	@$(PIP) install -r $(VENV)/requirements.txt
+	@$(BIN)/python -c "$$REQUIREMENTS" $(NEEDED_BY) > $(VENV)/requirements.txt
+	@$(PIP) install --no-compile -r $(VENV)/requirements.txt
 	@touch $@
 
 # An editable install: Python files are used where they are, so only C++ is built again.
+EDITABLE = $(PIP) install --no-build-isolation --no-deps \
+  --config-settings=build-dir='build$(addprefix /tf,$(TENSORFLOW))/{wheel_tag}' --editable .
+
 $(BUILT): $(INSTALLED) $(NATIVE)
 	@echo "Building the extension modules."
-	@$(PIP) install --no-build-isolation --no-deps \
-	  --config-settings=build-dir='build$(addprefix /tf,$(TENSORFLOW))/{wheel_tag}' --editable .
+	@$(EDITABLE)
+	@touch $@
+
+# Builds into the same folder, so that nothing is compiled again for $(BUILT).
+$(DEMO_BUILT): $(DEMO_INSTALLED) $(NATIVE)
+	@wheel=$$($(BIN)/python -m wheels.fitting); \
+	if [ -n "$$wheel" ]; then \
+	  echo "Installing $$wheel; without this file, the sources are built."; \
+	  $(PIP) install --no-compile --no-deps --force-reinstall "$$wheel"; \
+	else \
+	  echo "Building the extension modules that the demo loads."; \
+	  $(EDITABLE) --config-settings=build.targets='_runtime;_tensorflow' \
+	    --config-settings=install.components='runtime;set'; \
+	fi
 	@touch $@
 
 $(JAX_INSTALLED): pyproject.toml

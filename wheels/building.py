@@ -61,10 +61,11 @@ def _build_set(python: Path, minor: str, into: Path) -> None:
         f"-DHOSTCALL_TENSORFLOW={parts.tensorflow(minor)}",
     )
     parts.run("cmake", "--build", build, "--target", "_tensorflow", "hostcall_serving")
-    parts.run(
-        *("cmake", "--install", build, "--component", "set", "--strip", "--prefix", into),
-        stdout=subprocess.DEVNULL,
-    )
+    for component in ("set", "serving"):
+        parts.run(
+            *("cmake", "--install", build, "--component", component, "--strip", "--prefix", into),
+            stdout=subprocess.DEVNULL,
+        )
 
 
 def _build_wheel(python: Path, version: str, minors: list[str], sets: Path, into: Path) -> None:

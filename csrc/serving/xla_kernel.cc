@@ -1,6 +1,4 @@
 // XLA kernels of script ops: an op becomes one custom call.
-//
-// Including XLA's builder makes this file slow to compile (40 s): keep unrelated code out.
 #include <algorithm>
 #include <optional>
 #include <string>

@@ -1,6 +1,4 @@
 // XLA kernel of a region: a typed-FFI custom call.
-//
-// Including XLA's builder makes this file slow to compile (40 s): keep unrelated code out.
 #include <optional>
 #include <string>
 #include <vector>

@@ -1,7 +1,5 @@
 // XLA kernels of the three script ops: an op becomes one typed-FFI custom call, or two if it goes
 // on while its program does (runtime/early_calls.h).
-//
-// Including XLA's builder makes this file slow to compile (40 s): keep unrelated code out.
 #include <algorithm>
 #include <optional>
 #include <string>

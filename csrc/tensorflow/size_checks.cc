@@ -1,8 +1,6 @@
 // Ops that pass values on, and that XLA compiles to nothing. Once XLA knows all shapes, they refuse
 // values that it would get wrong silently, or end the process for. _compiler/bounded/analysis.py
 // and _compiler/control_flow.py add them.
-//
-// Including XLA's builder makes this file slow to compile (40 s): keep unrelated code out.
 #include <mutex>
 #include <string>
 #include <utility>

@@ -12,12 +12,13 @@ import pytest
 import tensorflow as tf
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
+from packaging.tags import sys_tags
 
 import hostcall
 from hostcall import _versions
 from hostcall_runtime import _library
 from tests.support.pages import ROOT
-from wheels import building, interpreters, libraries, parts, trying
+from wheels import building, fitting, interpreters, libraries, parts, trying
 from wheels.matrix import SERVED
 
 FIND_TENSORFLOW = ROOT / "cmake" / "find_tensorflow.py"
@@ -99,6 +100,44 @@ def test_a_wheel_without_modules_is_no_wheel_of_hostcall(tmp_path: Path) -> None
 def test_a_wheel_tells_what_it_serves(tmp_path: Path) -> None:
     names = [f"hostcall/_built/tensorflow_{minor}/_build_info.py" for minor in ("2_21", "2_9")]
     assert libraries.served(wheel(tmp_path, *((None, name) for name in names))) == ["2.9", "2.21"]
+
+
+def stand_in(folder: Path, tag: str, version: str = "1.0", minor: str = "2_21") -> Path:
+    """A file with the name of a wheel, and a set for a minor version of TensorFlow."""
+    path = folder / f"hostcall-{version}-{tag}.whl"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"hostcall/_built/tensorflow_{minor}/_build_info.py", b"")
+    return path
+
+
+THIS_PYTHON, THIS_PLATFORM = str(next(sys_tags())).rsplit("-", 1)
+
+
+def test_a_wheel_for_this_machine_is_used_as_it_is(tmp_path: Path) -> None:
+    stand_in(tmp_path, f"cp31-cp31-{THIS_PLATFORM}")
+    fits = stand_in(tmp_path, f"{THIS_PYTHON}-{THIS_PLATFORM}")
+    assert fitting.fitting(tmp_path, "1.0", "2.21.3") == fits
+
+
+@pytest.mark.parametrize(
+    ("tag", "version", "minor"),
+    [
+        (f"cp31-cp31-{THIS_PLATFORM}", "1.0", "2_21"),
+        (f"{THIS_PYTHON}-win_amd64", "1.0", "2_21"),
+        (f"{THIS_PYTHON}-{THIS_PLATFORM}", "1.1", "2_21"),
+        (f"{THIS_PYTHON}-{THIS_PLATFORM}", "1.0", "2_20"),
+    ],
+    ids=["Python", "platform", "version", "TensorFlow"],
+)
+def test_a_wheel_for_anything_else_is_not_used(
+    tag: str, version: str, minor: str, tmp_path: Path
+) -> None:
+    stand_in(tmp_path, tag, version, minor)
+    assert fitting.fitting(tmp_path, "1.0", "2.21.3") is None
+
+
+def test_without_wheels_none_fits(tmp_path: Path) -> None:
+    assert fitting.fitting(tmp_path / "dist", "1.0", "2.21.3") is None
 
 
 def test_the_wheels_are_for_the_pythons_and_the_tensorflows_of_the_project() -> None:
