@@ -94,9 +94,9 @@ def _of_matrices() -> Iterator[Call]:
     square = np.array([[2.0, 1.0, 0.3], [1.0, 3.0, 0.5], [0.3, 0.5, 1.0]])
     options: dict[str, Any] = {"ulps": 1e4, "scale": ARRAY}
     yield Call(
-        "Svd", (square,), function=lambda x: calls_linear._product_of_svd(x, full=False), **options
+        "Svd", (square,), function=lambda x: calls_linear.product_of_svd(x, full=False), **options
     )
-    yield Call("SelfAdjointEigV2", (square,), function=calls_linear._product_of_eigh, **options)
+    yield Call("SelfAdjointEigV2", (square,), function=calls_linear.product_of_eigh, **options)
     whole = square.astype(np.complex64)
     for array in (whole, whole.astype(np.complex128)):
         yield Call("SelfAdjointEigV2", (array,), {"compute_v": False}, results=(0,), **options)
