@@ -17,30 +17,17 @@ import dataclasses
 import functools
 import os
 import shutil
-import tomllib
 from pathlib import Path
 
-from tests.upstream.running import TOO_LONG, WHOLE_FILE, Outcome, run, run_forked
+from tests.upstream.running import TOO_LONG, WHOLE_FILE, Outcome, known_of, run, run_forked
 from tests.upstream.suites import Suite, areas
 
 JOURNALS = Path("build/upstream").resolve()
 SECONDS_A_TEST = 300.0
 SECONDS_A_FILE = 600.0
 
-_DIFFERENCES = Path(__file__).with_name("compiled_differences.toml")
 _COMPLETE = "complete"
 _COLUMNS = ("files", "tests", "compiled calls", "the same", "known to differ", "differ")
-
-
-def known_differences() -> dict[str, dict[str, list[str]]]:
-    """The tests that come out in another way, by the reason and the file."""
-    return {
-        reason: {
-            file: [f"upstream_{Path(file).stem}.{test}" for test in tests]
-            for file, tests in files.items()
-        }
-        for reason, files in tomllib.loads(_DIFFERENCES.read_text(encoding="utf-8")).items()
-    }
 
 
 @dataclasses.dataclass
@@ -128,7 +115,7 @@ def compare(suite: Suite, source: str, seconds: float = SECONDS_A_FILE) -> Compa
         return Compared()
     ours = run_in("compiled", hostcall=True, compiled=True, chosen=passing)
     failing = [test for test, outcome in ours.items() if outcome.kind != "passed"]
-    listed = {test for tests in known_differences().values() for test in tests.get(suite.file, ())}
+    listed = known_of("compiled", suite)
     known = listed.intersection(failing)
     new = [test for test in failing if test not in known]
     mended = listed.difference(failing).intersection(ours)

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ WHOLE_FILE = "the whole file"
 
 TOO_LONG = "took too long"
 
+Order = dict[str, Any]  # of a process, as `child.py` describes it
+Launch = Callable[[Order, str], tuple[int, str]]
+
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
@@ -36,8 +40,22 @@ class Outcome:
     calls: int = dataclasses.field(default=0, compare=False)
 
 
-Order = dict[str, Any]  # of a process, as `child.py` describes it
-Launch = Callable[[Order, str], tuple[int, str]]
+def known_differences(way: str) -> dict[str, dict[str, list[str]]]:
+    """Return the tests that differ with hostcall "imported" or "compiled", by reason and file."""
+    text = Path(__file__).with_name(f"{way}_differences.toml").read_text(encoding="utf-8")
+    return {
+        reason: {
+            file: [f"upstream_{Path(file).stem}.{test}" for test in tests]
+            for file, tests in files.items()
+        }
+        for reason, files in tomllib.loads(text).items()
+    }
+
+
+def known_of(way: str, suite: Suite) -> set[str]:
+    """Return those of one file."""
+    known = known_differences(way).values()
+    return {test for files in known for test in files.get(suite.file, ())}
 
 
 def run(
