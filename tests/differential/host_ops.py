@@ -6,8 +6,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tests.differential.catalogue import BOUND, op, register_all, tame
-from tests.differential.program import Context
+from tests.differential.catalogue import BOUND, register_all, tame
 
 
 def ragged(x: Any) -> Any:
@@ -75,45 +74,33 @@ register_all(
 )  # fmt: skip
 
 
-@op("i, f ->", on_host=True)
-def table_insert(context: Context, _: Any, key: Any, value: Any) -> Any:
-    context.table.insert(tf.cast(key, tf.int64), value)
-    return []
-
-
-@op("i -> f", on_host=True)
-def table_find(context: Context, _: Any, key: Any) -> Any:
-    return context.table.lookup(tf.cast(key, tf.int64))
-
-
-@op("-> i", on_host=True)
-def table_size(context: Context, _: Any) -> Any:
-    return tf.cast(context.table.size(), tf.int32)
-
-
-@op("f a ->")
-def check(context: Context, _: Any, x: Any) -> Any:
-    tf.debugging.assert_less_equal(x, tf.constant(1e9, tf.float64))
-    return []
-
-
-@op("-> f 3")
-def read(context: Context, _: Any) -> Any:
-    return tame(context.vector.read_value())
-
-
-@op("f 3 ->", params=("assign", "assign_add", "assign_sub"))
-def assign(context: Context, how: str, x: Any) -> Any:
-    getattr(context.vector, how)(x)
-    return []
-
-
-@op("f ->")
-def scatter(context: Context, _: Any, x: Any) -> Any:
-    context.vector.scatter_nd_update([[1]], [x])
-    return []
-
-
-@op("-> i")
-def count_up(context: Context, _: Any) -> Any:
-    return tame(context.counter.assign_add(1))
+register_all(
+    {
+        "table_insert": (
+            "i, f ->", lambda context, key, x: context.table.insert(tf.cast(key, tf.int64), x)
+        ),
+        "table_find": (
+            "i -> f", lambda context, key: context.table.lookup(tf.cast(key, tf.int64))
+        ),
+        "table_size": ("-> i", lambda context: tf.cast(context.table.size(), tf.int32)),
+    },
+    stateful=True,
+    on_host=True,
+)  # fmt: skip
+register_all(
+    {
+        "read": ("-> f 3", lambda context: tame(context.vector.read_value())),
+        "assign": (
+            "f 3 ->", lambda context, how, x: getattr(context.vector, how)(x),
+            ("assign", "assign_add", "assign_sub"),
+        ),
+        "scatter": ("f ->", lambda context, x: context.vector.scatter_nd_update([[1]], [x])),
+        "count_up": ("-> i", lambda context: tame(context.counter.assign_add(1))),
+    },
+    stateful=True,
+)  # fmt: skip
+register_all({
+    "check": (
+        "f a ->", lambda x: tf.debugging.assert_less_equal(x, tf.constant(1e9, tf.float64))
+    ),
+})  # fmt: skip
