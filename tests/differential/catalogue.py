@@ -89,11 +89,14 @@ def _binder(bound: dict[str, str]) -> Callable[[str, Type], bool]:
 OPS: dict[str, Op] = {}
 
 
+def sides(patterns: str) -> list[tuple[str, ...]]:
+    """Return the patterns of the arguments and of the results in "f a, i -> f x!"."""
+    return [tuple(filter(None, map(str.strip, side.split(",")))) for side in patterns.split("->")]
+
+
 def op(patterns: str, *, name: str = "", **options: Any) -> Any:
     """Register a function that builds an op of patterns like "f a, i -> f x!"."""
-    takes, gives = (
-        tuple(filter(None, map(str.strip, side.split(",")))) for side in patterns.split("->")
-    )
+    takes, gives = sides(patterns)
 
     def register(build: Callable[..., Any]) -> Callable[..., Any]:
         OPS[name or build.__name__] = Op(takes, lambda param: gives, build, **options)

@@ -19,18 +19,10 @@ _FLAGS = (False, True)
 move, moves = (functools.partial(make, ulps=0) for make in (row, rows))
 
 _AXES: list[tuple[tuple[int, ...], Any]] = [
-    ((3, 5), ints(0)),
-    ((3, 5), ints([1])),
-    ((2, 3, 4), ints([0, 2])),
-    ((2, 3, 4), ints([-1])),
-    ((2, 3, 4), ints([])),
-    ((0, 3), ints([0])),
-    ((3, 0), ints([0, 1])),
-    ((), ints([])),
-    ((70,), ints(0)),
-    ((3, 67), ints([0, 1])),
-    ((2, 1, 3), np.array([1], np.int64)),
-]
+    ((3, 5), ints(0)), ((3, 5), ints([1])), ((2, 3, 4), ints([0, 2])), ((2, 3, 4), ints([-1])),
+    ((2, 3, 4), ints([])), ((0, 3), ints([0])), ((3, 0), ints([0, 1])), ((), ints([])),
+    ((70,), ints(0)), ((3, 67), ints([0, 1])), ((2, 1, 3), np.array([1], np.int64)),
+]  # fmt: skip
 
 
 def _reductions(data: Data) -> Iterator[Call]:
@@ -253,12 +245,6 @@ _MAKERS = (
 )  # fmt: skip
 
 PARTS = (
-    _reductions,
-    _arg_reductions,
-    _scans,
-    _permutations,
-    _strided,
-    _bands,
-    _constants,
-    *(*_SHAPES, *_RESHAPES, *_JOINS, *_SLICES, *_REVERSALS, *_BLOCKS, *_DIAGONALS, *_MAKERS),
-)
+    _reductions, _arg_reductions, _scans, _permutations, _strided, _bands, _constants, *_SHAPES,
+    *_RESHAPES, *_JOINS, *_SLICES, *_REVERSALS, *_BLOCKS, *_DIAGONALS, *_MAKERS,
+)  # fmt: skip

@@ -30,19 +30,14 @@ def _turned(turn: bool, *shape: int) -> tuple[int, ...]:
 
 
 _EQUATIONS: list[tuple[str, list[tuple[int, ...]]]] = [
-    ("ij,jk->ik", [(3, 4), (4, 5)]),
-    ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]),
-    ("ij,ij->", [(3, 4), (3, 4)]),
-    ("i,j->ij", [(3,), (4,)]),
-    ("ij,kj->ki", [(3, 4), (5, 4)]),
+    ("ij,jk->ik", [(3, 4), (4, 5)]), ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)]),
+    ("ij,ij->", [(3, 4), (3, 4)]), ("i,j->ij", [(3,), (4,)]), ("ij,kj->ki", [(3, 4), (5, 4)]),
     ("abc,cd->abd", [(1, 2, 3), (3, 1)]),
-]
+]  # fmt: skip
 _FURTHER_EQUATIONS: list[tuple[str, list[tuple[int, ...]]]] = [
-    ("...ij,jk->...ik", [(2, 3, 4), (4, 5)]),
-    ("ii->i", [(4, 4)]),
-    ("ij->ji", [(3, 4)]),
+    ("...ij,jk->...ik", [(2, 3, 4), (4, 5)]), ("ii->i", [(4, 4)]), ("ij->ji", [(3, 4)]),
     ("ijk->k", [(2, 3, 4)]),
-]
+]  # fmt: skip
 _PRODUCTS = (
     *(
         product("MatMul", _turned(a, m, k), _turned(b, k, n), transpose_a=a, transpose_b=b)
@@ -153,10 +148,9 @@ _MATRICES = (
 
 def _transforms(data: Data) -> Iterator[Call]:
     ranks = (
-        ("", ((2, 8), (3, 7), (1,))),
-        ("2D", ((2, 4, 6), (3, 5))),
+        ("", ((2, 8), (3, 7), (1,))), ("2D", ((2, 4, 6), (3, 5))),
         ("3D", ((2, 3, 4, 5), (2, 2, 2))),
-    )
+    )  # fmt: skip
     for axes, (rank, shapes) in enumerate(ranks, 1):
         for dtype, shape in itertools.product(dtypes("FFT", "Tcomplex"), shapes):
             yield from loss(f"FFT{rank} IFFT{rank}", shape, Tcomplex=dtype)(data)

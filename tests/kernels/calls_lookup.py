@@ -176,7 +176,5 @@ def _suppressions(data: Data) -> Iterator[Call]:
 
 
 PARTS = (
-    _out_of_range,
-    _suppressions,
-    *(*_GATHERS, *_SCATTERS, *_SEGMENTS, *_SORTS, *_SEARCHES, *_COUNTS),
-)
+    _out_of_range, _suppressions, *_GATHERS, *_SCATTERS, *_SEGMENTS, *_SORTS, *_SEARCHES, *_COUNTS
+)  # fmt: skip

@@ -28,14 +28,10 @@ def _forward(op: str, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
 
 # Height and width, the filter's, input channels, groups, strides, dilations.
 _CONVOLUTIONS: list[tuple[int, int, int, int, int, int, int, int, int]] = [
-    (6, 7, 3, 2, 3, 1, 1, 1, 1),
-    (6, 7, 3, 3, 2, 1, 2, 1, 1),
-    (7, 5, 2, 3, 4, 2, 1, 1, 1),
-    (5, 6, 1, 1, 3, 1, 2, 1, 1),
-    (7, 8, 3, 3, 2, 1, 1, 2, 2),
-    (6, 6, 6, 6, 2, 1, 1, 1, 1),
+    (6, 7, 3, 2, 3, 1, 1, 1, 1), (6, 7, 3, 3, 2, 1, 2, 1, 1), (7, 5, 2, 3, 4, 2, 1, 1, 1),
+    (5, 6, 1, 1, 3, 1, 2, 1, 1), (7, 8, 3, 3, 2, 1, 1, 2, 2), (6, 6, 6, 6, 2, 1, 1, 1, 1),
     (8, 9, 2, 3, 2, 1, 3, 1, 1),
-]
+]  # fmt: skip
 
 
 def _convolutions(data: Data) -> Iterator[Call]:
@@ -95,15 +91,11 @@ _FILTERS = (
 )  # fmt: skip
 
 _WINDOWS = [
-    ([1, 2, 2, 1], [1, 1, 1, 1]),
-    ([1, 3, 2, 1], [1, 2, 1, 1]),
-    ([1, 2, 3, 1], [1, 3, 2, 1]),
-    ([1, 1, 1, 1], [1, 1, 1, 1]),
-    ([1, 4, 4, 1], [1, 2, 2, 1]),
-    ([1, 2, 2, 2, 1], [1, 1, 1, 1, 1]),
-    ([1, 2, 3, 1, 1], [1, 2, 1, 2, 1]),
+    ([1, 2, 2, 1], [1, 1, 1, 1]), ([1, 3, 2, 1], [1, 2, 1, 1]), ([1, 2, 3, 1], [1, 3, 2, 1]),
+    ([1, 1, 1, 1], [1, 1, 1, 1]), ([1, 4, 4, 1], [1, 2, 2, 1]),
+    ([1, 2, 2, 2, 1], [1, 1, 1, 1, 1]), ([1, 2, 3, 1, 1], [1, 2, 1, 2, 1]),
     ([1, 3, 3, 3, 1], [1, 2, 2, 2, 1]),
-]
+]  # fmt: skip
 
 
 def _pools(data: Data) -> Iterator[Call]:
@@ -229,10 +221,6 @@ def _neighbours(data: Data) -> Iterator[Call]:
 
 
 PARTS = (
-    _convolutions,
-    _other_convolutions,
-    _pools,
-    _batch_norms,
-    _neighbours,
-    *(*_FILTERS, *_PATCHES, *_RESIZES, *_COLORS, *_BIASES),
-)
+    _convolutions, _other_convolutions, _pools, _batch_norms, _neighbours, *_FILTERS, *_PATCHES,
+    *_RESIZES, *_COLORS, *_BIASES,
+)  # fmt: skip

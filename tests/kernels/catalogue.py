@@ -38,7 +38,8 @@ LEFT_OUT: dict[str, str] = {
 @functools.cache
 def calls(seed: int = 0) -> list[Call]:
     """Return all calls, their random numbers made from the seed."""
-    data, found = Data(seed), []
+    data = Data(seed)
+    found: list[Call] = []
     for name in _MODULES:
         for part in importlib.import_module(f"tests.kernels.calls_{name}").PARTS:
             data.start(part.__name__)

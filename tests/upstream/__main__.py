@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import concurrent.futures
 import os
 import re
 import sys
@@ -24,7 +23,7 @@ from importlib import metadata
 from pathlib import Path
 
 from tests.upstream.compiled import SECONDS_A_FILE, compare_all
-from tests.upstream.running import WHOLE_FILE, Outcome, known_of, run
+from tests.upstream.running import WHOLE_FILE, Outcome, in_turn, known_of, run
 from tests.upstream.suites import Suite, suites
 
 _RUNS_OF_SUSPECTS = 2
@@ -49,12 +48,9 @@ def main(arguments: list[str] | None = None) -> int:
         return compare_all(sources, parsed.only, parsed.jobs, parsed.seconds)
     chosen = suites(list(sources), parsed.only)
     failed = 0
-    with concurrent.futures.ThreadPoolExecutor(parsed.jobs or os.cpu_count()) as pool:
-        jobs = {suite: pool.submit(compare, suite, sources[suite.framework]) for suite in chosen}
-        for suite, job in jobs.items():
-            summary, differences = job.result()
-            print(f"{suite.title}: {summary}", *differences, sep="\n", flush=True)
-            failed += bool(differences)
+    for suite, (summary, differences) in in_turn(compare, chosen, sources, parsed.jobs):
+        print(f"{suite.title}: {summary}", *differences, sep="\n", flush=True)
+        failed += bool(differences)
     if not chosen:
         print(f"no test file has {parsed.only!r} in its title")
     print(f"{failed} of {len(chosen)} differ" if failed else f"all {len(chosen)} come out the same")

@@ -12,14 +12,20 @@ The journals of a run lie in a folder. A run that was ended goes on where it was
 from __future__ import annotations
 
 import collections
-import concurrent.futures
 import dataclasses
 import functools
-import os
 import shutil
 from pathlib import Path
 
-from tests.upstream.running import TOO_LONG, WHOLE_FILE, Outcome, known_of, run, run_forked
+from tests.upstream.running import (
+    TOO_LONG,
+    WHOLE_FILE,
+    Outcome,
+    in_turn,
+    known_of,
+    run,
+    run_forked,
+)
 from tests.upstream.suites import Suite, areas
 
 JOURNALS = Path("build/upstream").resolve()
@@ -67,22 +73,13 @@ def compare_all(
     JOURNALS.mkdir(parents=True, exist_ok=True)
     chosen = areas(sources, only)
     table: dict[str, list[int]] = {}
-    with concurrent.futures.ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
-        runs = {
-            suite: pool.submit(compare, suite, sources[suite.framework], seconds)
-            for suite in chosen
-        }
-        for suite, job in runs.items():
-            result = job.result()
-            row = result.row()
-            print(
-                f"{suite.title}: {result.note or _figures(row[1:])}",
-                *result.differences,
-                sep="\n",
-                flush=True,
-            )
-            before = table.get(chosen[suite], [0] * len(_COLUMNS))
-            table[chosen[suite]] = [a + b for a, b in zip(before, row, strict=True)]
+    compare_one = functools.partial(compare, seconds=seconds)
+    for suite, result in in_turn(compare_one, chosen, sources, jobs):
+        row = result.row()
+        summary = result.note or _figures(row[1:])
+        print(f"{suite.title}: {summary}", *result.differences, sep="\n", flush=True)
+        before = table.get(chosen[suite], [0] * len(_COLUMNS))
+        table[chosen[suite]] = [a + b for a, b in zip(before, row, strict=True)]
     if not only:
         (JOURNALS / _COMPLETE).touch()
     return report(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import json
 import multiprocessing
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -58,6 +59,19 @@ def known_of(way: str, suite: Suite) -> set[str]:
     return {test for files in known for test in files.get(suite.file, ())}
 
 
+def in_turn(
+    compare: Callable[[Suite, str], Any],
+    chosen: Iterable[Suite],
+    sources: dict[str, str],
+    jobs: int | None,
+) -> Iterator[tuple[Suite, Any]]:
+    """Compare the files, some at a time, and yield each with what `compare` returns, in order."""
+    with concurrent.futures.ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+        runs = {suite: pool.submit(compare, suite, sources[suite.framework]) for suite in chosen}
+        for suite, job in runs.items():
+            yield suite, job.result()
+
+
 def run(
     suite: Suite, source: str, hostcall: bool, chosen: list[str] | None = None,
     limit: float = SECONDS_A_TEST, compiled: bool = False, budget: float = SECONDS_A_PROCESS,
@@ -93,11 +107,8 @@ def run(
 
 
 def _run_process(order: Order, folder: str) -> tuple[int, str]:
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("HOSTCALL_DISABLE", "HOSTCALL_ROUTE", "TF_XLA_FLAGS")
-    }
+    unset = ("HOSTCALL_DISABLE", "HOSTCALL_ROUTE", "TF_XLA_FLAGS")
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
     environment |= {"TEST_TMPDIR": folder, "TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu"}
     with tempfile.TemporaryFile("w+") as said:
         try:
