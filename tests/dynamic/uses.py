@@ -94,47 +94,6 @@ def _dynamic_array(v: Any) -> Any:
     return tf.while_loop(lambda i, _: i < tf.size(v), step, (0, array))[1].stack()
 
 
-def _count_down(v: Any) -> Any:
-    return tf.while_loop(
-        lambda n, _: n > 0,
-        lambda n, y: (n - 1, y + v[n - 1] * _real(n)),
-        (tf.size(v), 0.0),
-    )[1]
-
-
-def _carried_slice(v: Any) -> Any:
-    return tf.while_loop(
-        lambda i, _: i < 2,
-        lambda i, w: (i + 1, tf.concat([w[1:], w[:1] + 1.0], 0)),
-        (0, v),
-        shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])),
-    )[1]
-
-
-def _layer_norm(m: Any) -> Any:
-    mean, variance = tf.nn.moments(m, [1], keepdims=True)
-    return tf.nn.batch_normalization(m, mean, variance, 0.5, 2.0, 1e-3)
-
-
-def _batch_norm(m: Any) -> Any:
-    mean, variance = tf.nn.moments(m, [0])
-    return tf.nn.batch_normalization(m, mean, variance, None, None, 1e-3)
-
-
-def _attention(m: Any) -> Any:
-    scores = tf.matmul(m, m, transpose_b=True) / tf.sqrt(_real(tf.shape(m)[0]) + 1.0)
-    return tf.matmul(tf.nn.softmax(scores), m)
-
-
-def _image(m: Any, size: list[int], method: str) -> Any:
-    return tf.image.resize(m[None, :, :, None], size, method=method)
-
-
-def _stitched(v: Any) -> Any:
-    n = tf.size(v)
-    return tf.dynamic_stitch([tf.range(n), tf.range(n, n + 6)], [v, tf.range(6.0)])
-
-
 def _reduced(reduce: Callable[..., Any], v: Any, m: Any) -> list[Any]:
     return [reduce(v), reduce(m, 0), reduce(m, 1), reduce(m, keepdims=True)]
 
@@ -169,7 +128,9 @@ tile: tf.tile(v, [2]); tile_by_size: tf.tile(x[:2], [tf.size(v)]); tile_rows: tf
 concat_self: tf.concat([v, v * v], 0); concat_constants: tf.concat([[1.0, 2.0], v, [3.0]], 0);
 concat_full: tf.concat([v, x, v], 0) * 2.0;
 concat_rows: [tf.concat([m, -m], 0), tf.concat([m, -m], 1)];
-stack: [tf.stack([v, -v]), tf.stack([v, -v, v], 1)]; stitch: _stitched(v);
+stack: [tf.stack([v, -v]), tf.stack([v, -v, v], 1)];
+stitch: tf.dynamic_stitch([tf.range(tf.size(v)), tf.range(tf.size(v), tf.size(v) + 6)], [v,
+    tf.range(6.0)]);
 stitch_back: tf.dynamic_stitch([_positions(v)[::-1]], [v]);
 pad: tf.pad(v, [[1, 2]], constant_values=9.0); pad_reflect: tf.pad(v, [[1, 0]], "REFLECT");
 pad_symmetric: tf.pad(v, [[1, 1]], "SYMMETRIC"); pad_to_size: _padded(v, 8);
@@ -210,7 +171,8 @@ cumsum: tf.cumsum(v); cumsum_reverse: tf.cumsum(v, exclusive=True, reverse=True)
 cumsum_rows: [tf.cumsum(m, 0), tf.cumsum(m, 1)]; cumprod: tf.math.cumprod(v);
 cumulative_logsumexp: tf.math.cumulative_logsumexp(v); softmax: tf.nn.softmax(v);
 softmax_columns: [tf.nn.softmax(m), tf.nn.softmax(m, 0)]; log_softmax: tf.nn.log_softmax(v);
-layer_norm: _layer_norm(m); batch_norm: _batch_norm(m);
+layer_norm: tf.nn.batch_normalization(m, *tf.nn.moments(m, [1], keepdims=True), 0.5, 2.0, 1e-3);
+batch_norm: tf.nn.batch_normalization(m, *tf.nn.moments(m, [0]), None, None, 1e-3);
 mse: tf.reduce_mean(tf.keras.losses.mse(tf.zeros_like(m), m));
 cross_entropy: tf.nn.softmax_cross_entropy_with_logits(tf.nn.softmax(m), m * 2.0);
 sparse_cross_entropy: tf.nn.sparse_softmax_cross_entropy_with_logits(i % 3, m);
@@ -258,7 +220,9 @@ matmul: [tf.matmul(m, m, transpose_b=True), tf.matmul(m, m, transpose_a=True)];
 dense: tf.nn.relu(tf.matmul(m, tf.ones([3, 4])) + tf.range(4.0));
 matvec: tf.linalg.matvec(m, v, transpose_a=True);
 einsum: [tf.einsum("ij,kj->ik", m, m), tf.einsum("ij->j", m)];
-tensordot: [tf.tensordot(v, v, 1), tf.tensordot(m, m, [[0], [0]])]; attention: _attention(m);
+tensordot: [tf.tensordot(v, v, 1), tf.tensordot(m, m, [[0], [0]])];
+attention: tf.matmul(tf.nn.softmax(tf.matmul(m, m, transpose_b=True) / tf.sqrt(_real(tf.shape(m)[0])
+    + 1.0)), m);
 cholesky: tf.linalg.cholesky(_gram(v)); inverse: tf.linalg.inv(_gram(v));
 determinant: [tf.linalg.det(_gram(v)), tf.linalg.logdet(_gram(v))];
 solve: tf.linalg.solve(_gram(v), v[:, None]);
@@ -275,7 +239,8 @@ max_pool: tf.nn.max_pool1d(tf.pad(v, [[1, 0]])[None, :, None], 2, 1, "SAME");
 avg_pool: tf.nn.avg_pool1d(tf.pad(v, [[1, 0]])[None, :, None], 2, 2, "SAME");
 # For empty arrays, graph mode returns no more channels than it takes.
 conv_batch: tf.nn.conv1d(tf.pad(m, [[1, 0], [0, 0]])[:, :, None], tf.ones([2, 1, 1]), 1, "SAME");
-resize: _image(m, [4, 4], "bilinear"); resize_nearest: _image(m, [2, 6], "nearest");
+resize: tf.image.resize(m[None, :, :, None], [4, 4], "bilinear");
+resize_nearest: tf.image.resize(m[None, :, :, None], [2, 6], "nearest");
 convolve_by_hand: tf.signal.frame(v, 2, 1)
 """
 
@@ -288,9 +253,11 @@ foldl: tf.foldl(lambda a, e: a * 0.5 + e, v, initializer=1.0);
 foldr: tf.foldr(lambda a, e: a * 0.5 + e, v, initializer=1.0); rows_in_array: _rows_in_array(m);
 dynamic_array: _dynamic_array(v);
 array_unstack: tf.TensorArray(tf.float32, tf.size(v)).unstack(v).gather([0, 0]);
-count_down: _count_down(v);
+count_down: tf.while_loop(lambda n, _: n > 0, lambda n, y: (n - 1, y + v[n - 1] * _real(n)),
+    (tf.size(v), 0.0))[1];
 carried: tf.while_loop(lambda i, _: i < 3, lambda i, w: (i + 1, w * 0.5 + v), (0, v))[1];
-carried_slice: _carried_slice(v);
+carried_slice: tf.while_loop(lambda i, _: i < 2, lambda i, w: (i + 1, tf.concat([w[1:], w[:1] +
+    1.0], 0)), (0, v), shape_invariants=(tf.TensorShape([]), tf.TensorShape([None])))[1];
 loop_to_size: tf.while_loop(lambda i, y: i < tf.size(v), lambda i, y: (i + 1, y * 1.5), (0, 1.0));
 cond_on_size: tf.cond(tf.size(v) > 2, lambda: v * 2.0, lambda: v + 1.0);
 cond_slice: tf.cond(tf.size(v) > 2, lambda: v[1:], lambda: v);
