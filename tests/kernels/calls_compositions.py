@@ -86,8 +86,8 @@ _OF_TWO_FLOATS = {
     "AddV2": "x * 3 + y * 3; x * y + x; log(x) + log(y)",
     "Log": "log(x / y); log(x ** y)",
     "Pow": "(x ** y) ** 0.5",
-    "Real": "real(complex(wide(x), wide(y)))",
-    "ComplexAbs": "abs(complex(wide(x), wide(y)))",
+    "Real": "real(complex(single(x), single(y)))",
+    "ComplexAbs": "abs(complex(single(x), single(y)))",
     "SelectV2": "where(x < y, x, y); where(equal(x, y), x, y)",
 }
 # What follows an op that overflows in narrow numbers.
@@ -108,12 +108,12 @@ _AFTER = {
 }  # fmt: skip
 
 
-def _wide(x: Any) -> Any:
+def _single(x: Any) -> Any:
     return x if x.dtype in (tf.float32, tf.float64) else tf.cast(x, tf.float32)
 
 
 # What the texts may name.
-_NAMES = {"wide": _wide, "raw": tf.raw_ops} | {
+_NAMES = {"single": _single, "raw": tf.raw_ops} | {
     name: getattr(module, name)
     for module in (tf, tf.nn, tf.bitwise, tf.math)
     for name in dir(module)

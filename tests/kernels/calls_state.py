@@ -89,7 +89,7 @@ def _lists(data: Data) -> Iterator[Call]:
         for op, inputs, function in (
             ("TensorListStack", (x,), lambda x: _stacked(_listed(x), x.dtype)),
             ("TensorListFromTensor", (x,), lambda x: _stacked(_listed(x), x.dtype)),
-            ("TensorListLength", (x,), lambda x: _length(_listed(x))),
+            ("TensorListLength", (x,), lambda x: _of("Length", _listed(x))),
             ("TensorListPopBack", (x,), _popped),
             ("TensorListGetItem", (x, ints(1)), _got),
             ("TensorListSetItem", (x, ints(1), row), _put),
@@ -122,17 +122,13 @@ def _listed(x: Any) -> Any:
     return tf.raw_ops.TensorListFromTensor(tensor=x, **_PAIR)
 
 
-def _length(handle: Any) -> Any:
-    return _of("Length", handle)
-
-
 def _stacked(handle: Any, dtype: tf.DType = tf.float32) -> Any:
     return _of("Stack", handle, element_dtype=dtype, **_PAIR)
 
 
 def _popped(x: Any) -> Any:
     handle, last = _of("PopBack", _listed(x), element_dtype=x.dtype, **_PAIR)
-    return last, _length(handle)
+    return last, _of("Length", handle)
 
 
 def _got(x: Any, i: Any) -> Any:
@@ -147,7 +143,7 @@ def _pushed(x: Any, most: Any) -> Any:
     handle = tf.raw_ops.EmptyTensorList(max_num_elements=most, **_PAIR, **_FLOATS)
     for n in range(3):
         handle = _of("PushBack", handle, tensor=x[n])
-    return _stacked(handle), _length(handle)
+    return _stacked(handle), _of("Length", handle)
 
 
 def _reserved(row: Any, count: Any) -> Any:
