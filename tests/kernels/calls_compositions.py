@@ -231,13 +231,13 @@ def _after_overflows(data: Data) -> Iterator[Call]:
             if dtype.is_floating and op in words("Sum Mean Prod Cumsum FloorDiv FloorMod"):
                 x, y = x[:3], y[:3]
             for first, _, before in _functions(_OVERFLOWING):
-                function = lambda x, y, after=after, before=before: after(before(x, y))
-                yield Call(op, (x, y), function=function, note=f"{text} of {first}", **options)
+                both = lambda x, y, after=after, before=before: after(before(x, y))
+                yield Call(op, (x, y), function=both, note=f"{text} of {first}", **options)
             if dtype.is_integer and dtype != tf.int32:
                 # A cast to a narrow integer wraps around.
-                function = lambda x, after=after, dtype=dtype: after(tf.cast(x, dtype))
+                cast = lambda x, after=after, dtype=dtype: after(tf.cast(x, dtype))
                 note = f"{text} of Cast to {dtype.name}"
-                yield Call(op, (data.wide(tf.int32, 64),), function=function, ulps=0, note=note)
+                yield Call(op, (data.wide(tf.int32, 64),), function=cast, ulps=0, note=note)
 
 
 def _narrow_squares(data: Data) -> Iterator[Call]:

@@ -165,14 +165,14 @@ def _suppressions(data: Data) -> Iterator[Call]:
             inputs = boxes, scores, ints(count), *(np.array(n, boxes.dtype) for n in limits)
             yield Call("NonMaxSuppressionV3", inputs)
             for pad in (False, True):
-                rest = "indices after the last that counts" if pad else ""
+                kind = "indices after the last that counts" if pad else ""
                 attrs = {"pad_to_max_output_size": pad}
-                yield Call("NonMaxSuppressionV4", inputs, attrs, kind=rest)
-        limits = ints(4), np.array(0.5, boxes.dtype), np.array(0, boxes.dtype)
+                yield Call("NonMaxSuppressionV4", inputs, attrs, kind=kind)
+        rest = ints(4), np.array(0.5, boxes.dtype), np.array(0, boxes.dtype)
         ties = np.full(9, 0.5, boxes.dtype)
-        yield Call("NonMaxSuppressionV3", (boxes, ties, *limits), note="ties")
+        yield Call("NonMaxSuppressionV3", (boxes, ties, *rest), note="ties")
         flipped = np.ascontiguousarray(boxes[:, [2, 3, 0, 1]])
-        yield Call("NonMaxSuppressionV3", (flipped, scores, *limits), note="corners exchanged")
+        yield Call("NonMaxSuppressionV3", (flipped, scores, *rest), note="corners exchanged")
 
 
 PARTS = (

@@ -97,7 +97,7 @@ def _lists(data: Data) -> Iterator[Call]:
             kind = LENGTH if op == "TensorListPopBack" else ""
             yield Call(op, inputs, function=function, ulps=0, note=dtype.name, kind=kind)
     x, row = data.normal(np.float32, 4, 2), data.normal(np.float32, 2)
-    for op, inputs, function in (
+    for op, inputs, make in (
         ("TensorListPushBack", (x, ints(3)), _pushed),
         ("EmptyTensorList", (x, ints(3)), _pushed),
         ("TensorListReserve", (row, ints(3)), _reserved),
@@ -106,7 +106,7 @@ def _lists(data: Data) -> Iterator[Call]:
         ("TensorListSplit", (x,), _split),
         ("TensorListGather", (x, ints([2, 0, 2])), _gathered),
     ):
-        yield Call(op, inputs, function=function, ulps=0)
+        yield Call(op, inputs, function=make, ulps=0)
     yield Call("TensorListStack", (x, ints(5)), function=_pushed, kind=LENGTH)
 
 

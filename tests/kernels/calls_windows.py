@@ -129,7 +129,7 @@ def _max_pools(data: Data, op: str, image: Any, attrs: dict[str, Any]) -> Iterat
             ("Grad", top, {**_AVERAGE, "kind": kind}), ("GradGrad", values, {"ulps": 0})
         ):  # fmt: skip
             if dtype in dtypes(f"{op}{gradient}"):
-                inputs = values, top, data.normal(dtype, *like.shape)
+                inputs: tuple[Any, ...] = values, top, data.normal(dtype, *like.shape)
                 yield Call(f"{op}{gradient}", inputs, attrs, note=note, **options)
                 if flat:
                     inputs = (*inputs, *sizes)

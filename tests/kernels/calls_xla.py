@@ -98,7 +98,7 @@ def _windows(data: Data) -> Iterator[Call]:
     )  # fmt: skip
     yield _by("XlaReduceWindow", (x, zero), reduced)
     yield _by("XlaSelectAndScatter", (x, data.normal(np.float32, 2, 3), zero), scattered)
-    attrs = lambda: {"dimensions_to_reduce": [1], "reducer": _reducer()}
+    attrs: Any = lambda: {"dimensions_to_reduce": [1], "reducer": _reducer()}
     yield _by("XlaReduce", (x, zero), lambda *pair: apply("XlaReduce", pair, attrs()))
     for op in ("XlaVariadicReduce", "XlaVariadicReduceV2"):
         yield _by(op, (x, zero), lambda x, zero, op=op: apply(op, ([x], [zero]), attrs()))
@@ -134,7 +134,7 @@ def _sorts(data: Data) -> Iterator[Call]:
     yield _one("XlaSort", (x,))
     yield _one("XlaKeyValueSort", (x, data.normal(np.int32, 7)))
 
-    less = lambda: _of_two(lambda a, b: a < b)
+    less: Any = lambda: _of_two(lambda a, b: a < b)
     variadic = lambda x: raw("XlaVariadicSort")(
         inputs=[x], dimension=0, comparator=less(), is_stable=True
     )
