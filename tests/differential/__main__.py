@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import argparse
 import collections
+import contextlib
 import secrets
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.differential.rounds import KINDS, run_round
+from tests.differential.rounds import run_round
 from tests.support.stress.processes import Worker
 
 ROUND = 100
@@ -33,29 +34,26 @@ SECONDS_A_ROUND = 1500.0
 
 def one_round(seed: int, count: int, journal: Path, kind: str) -> dict[str, Any]:
     """Run a round in a process of its own; a crash or a hang is a failure like others."""
-    worker = Worker()
+    order = seed, count, str(journal), kind
     try:
-        result: dict[str, Any] = worker.run(
-            run_round, seed, count, str(journal), kind, limit=SECONDS_A_ROUND
-        )
-        worker.close()
+        with contextlib.closing(Worker()) as worker:
+            return dict(worker.run(run_round, *order, limit=SECONDS_A_ROUND))
     except AssertionError as error:
         text = f"{error}\nin the program\n{journal.read_text()}"
         return {"counts": {}, "failure": text}
-    return result
 
 
 def main() -> int:
-    """Runs the rounds; returns the exit status."""
+    """Run the rounds; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("count", nargs="?", type=int, default=2000, help="how many programs")
     parser.add_argument("--seed", type=int, default=None, help="of the first round")
     kinds = parser.add_mutually_exclusive_group()
-    kinds.add_argument("--exported", action="store_true", help="export and load them")
-    kinds.add_argument("--unjitted", action="store_true", help="with hostcall and without it")
-    kinds.add_argument("--checked", action="store_true", help="without callbacks, sizes checked")
+    for kind in ("exported", "unjitted", "checked"):
+        kinds.add_argument(f"--{kind}", dest="kind", action="store_const", const=kind)
+    parser.set_defaults(kind="routes")
     arguments = parser.parse_args()
-    kind = next((kind for kind in KINDS if getattr(arguments, kind, False)), KINDS[0])
+    kind = arguments.kind
     first = secrets.randbelow(10**6) if arguments.seed is None else arguments.seed
     totals: collections.Counter[str] = collections.Counter()
     failed = []
@@ -73,7 +71,7 @@ def main() -> int:
             if result["failure"]:
                 failed.append(seed)
                 print(result["failure"])
-                option = "" if kind == KINDS[0] else f" --{kind}"
+                option = "" if kind == "routes" else f" --{kind}"
                 print(f"again: python -m tests.differential {count} --seed {seed}{option}")
             sys.stdout.flush()
     print(", ".join(f"{name}: {number}" for name, number in sorted(totals.items())))

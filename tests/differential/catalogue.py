@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -88,29 +89,39 @@ def _binder(bound: dict[str, str]) -> Callable[[str, Type], bool]:
 OPS: dict[str, Op] = {}
 
 
-def op(patterns: str, **options: Any) -> Any:
+def sides(patterns: str) -> list[tuple[str, ...]]:
+    """Return the patterns of the arguments and of the results in "f a, i -> f x!"."""
+    return [tuple(filter(None, map(str.strip, side.split(",")))) for side in patterns.split("->")]
+
+
+def op(patterns: str, *, name: str = "", **options: Any) -> Any:
     """Register a function that builds an op of patterns like "f a, i -> f x!"."""
-    takes, gives = (
-        tuple(filter(None, map(str.strip, side.split(",")))) for side in patterns.split("->")
-    )
+    takes, gives = sides(patterns)
 
     def register(build: Callable[..., Any]) -> Callable[..., Any]:
-        OPS[build.__name__] = Op(takes, lambda param: gives, build, **options)
+        OPS[name or build.__name__] = Op(takes, lambda param: gives, build, **options)
         return build
 
     return register
 
 
-def register_all(table: dict[str, tuple[Any, ...]], **options: Any) -> None:
-    """Register ops by their names: patterns, a function, and parameters if it takes one first."""
+def register_all(
+    table: dict[str, tuple[Any, ...]], *, stateful: bool = False, **options: Any
+) -> None:
+    """Register ops by their names: patterns, a function, and parameters if it takes one first.
+
+    The functions of stateful ones take the context before these.
+    """
     for name, (patterns, function, *params) in table.items():
-
-        def build(_: Context, param: Any, *args: Any, f: Any = function, p: Any = params) -> Any:
-            return f(param, *args) if p else f(*args)
-
-        build.__name__ = name
+        build = functools.partial(_build, function, stateful, bool(params))
         more = {"params": tuple(params[0])} if params else {}
-        op(patterns, **more, **options)(build)
+        op(patterns, name=name, **more, **options)(build)
+
+
+def _build(
+    function: Any, stateful: bool, has_param: bool, context: Context, param: Any, *args: Any
+) -> Any:
+    return function(*[context] * stateful, *[param] * has_param, *args)
 
 
 def tame(x: tf.Tensor) -> tf.Tensor:

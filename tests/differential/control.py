@@ -47,6 +47,8 @@ def run_statement(context: Context, statement: Statement, values: Sequence[Any])
     if op.on_host:
         context.flags.add("no_kernel")
     built = op.build(context, statement.param, *args)
+    if not op.gives(statement.param):
+        return []
     return list(built) if isinstance(built, list | tuple) else [built]
 
 

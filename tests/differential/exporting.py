@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,14 +16,7 @@ import tensorflow as tf
 import hostcall
 import hostcall_mlir
 from hostcall_mlir.program.files import read
-from tests.differential.outcomes import (
-    CLASSES,
-    NoReferenceError,
-    Outcome,
-    build,
-    call,
-    compare,
-)
+from tests.differential.outcomes import CLASSES, NoReferenceError, Outcome, build, call, compare
 from tests.differential.program import Context, Program
 from tests.differential.running import is_refusal
 
@@ -141,35 +135,30 @@ def _differences(original: Original, size: int, events: set[str]) -> Iterator[st
                     yield f"{way}, size {size}, call {number}: {difference}"
 
 
-def in_tensorflow(folder: Path, context: Context) -> Loaded:
+def in_tensorflow(folder: Path, context: Context, jit: bool = False) -> Loaded:
     try:
         loaded = hostcall.load(folder, callbacks=given(folder, context, lambda f: f))
     except hostcall_mlir.ProgramError as error:
         if _BOUNDED in str(error):
             raise _RefusedError(_BOUNDED) from error
         raise
-    return loaded, {variable.name.partition(":")[0]: variable for variable in loaded.variables}
-
-
-def in_tensorflow_compiled(folder: Path, context: Context) -> Loaded:
-    loaded, variables = in_tensorflow(folder, context)
+    variables = {variable.name.partition(":")[0]: variable for variable in loaded.variables}
+    if not jit:
+        return loaded, variables
     return tf.function(lambda x, k: loaded(x, k), jit_compile=True, autograph=False), variables
 
 
 def without_tensorflow(folder: Path, context: Context, partitioned: bool = False) -> Loaded:
-    loaded = hostcall_mlir.load(
-        folder, callbacks=given(folder, context, of_arrays), partitioned=partitioned
-    )
+    callbacks = given(folder, context, of_arrays)
+    loaded = hostcall_mlir.load(folder, callbacks=callbacks, partitioned=partitioned)
     return loaded.call, loaded.variables
 
 
 WAYS: dict[str, Callable[[Path, Context], Loaded]] = {
     "loaded": in_tensorflow,
-    "loaded and compiled": in_tensorflow_compiled,
+    "loaded and compiled": functools.partial(in_tensorflow, jit=True),
     "loaded whole": without_tensorflow,
-    "loaded partitioned": lambda folder, context: without_tensorflow(
-        folder, context, partitioned=True
-    ),
+    "loaded partitioned": functools.partial(without_tensorflow, partitioned=True),
 }
 
 
@@ -200,15 +189,14 @@ def outcome_of(context: Context, loaded: Loaded, vector: Any, integer: int) -> O
     run, variables = loaded
     context.reset()
     for name, value in variables.items():
-        initial = getattr(context, name).numpy()
         if isinstance(value, tf.Variable):
-            value.assign(initial)
+            value.assign(getattr(context, name))
         else:
-            variables[name] = initial
+            variables[name] = getattr(context, name).numpy()
     error = None
     try:
         results = run(np.asarray(vector, np.float64), np.int32(integer))
-        values: Any = [np.asarray(y) for y in results]
+        values: Any = list(map(np.asarray, results))
     except Exception as caught:
         error = caught
         raised = caught.__cause__ if isinstance(caught, jax.errors.JaxRuntimeError) else caught

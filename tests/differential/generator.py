@@ -32,8 +32,7 @@ _SCRIPT_OPS = {*BEHAVIOURS, "evens_of_any", "note", "entries", "python_variable"
 def is_whole(name: str, param: Any) -> bool:
     """Return whether XLA knows the shapes of the function's results, with this parameter."""
     if name in BEHAVIOURS:
-        behaviour = BEHAVIOURS[name]
-        texts = any(pattern[0] == "s" for pattern in (*behaviour.takes, *behaviour.gives))
+        texts = "s" in BEHAVIOURS[name].patterns.replace(",", " ").split()
         return param[1] in ("set_shape", "rule", "bounded") and not texts
     if name in ("entries", "python_variable", "fail_above"):
         return param if isinstance(param, bool) else param[-1]

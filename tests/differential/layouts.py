@@ -126,26 +126,20 @@ register_all({
     "halves_of": ("f a -> f a<, f a>", _halves, ("slices", "split")),
     "doubled": ("f a -> f a+a", lambda name, x: DOUBLED[name](x), DOUBLED),
     "pad": ("f a -> f a+3", lambda x: tf.pad(x, [[1, 2]], constant_values=1)),
-    "update_first": (
-        "f a -> f a+1",
-        lambda x: tf.tensor_scatter_nd_update(with_one(x), [[0]], tf.constant([7.0], tf.float64)),
-    ),
+    "update_first": ("f a -> f a+1",
+        lambda x: tf.tensor_scatter_nd_update(with_one(x), [[0]], tf.constant([7.0], tf.float64))),
     "two_rows": ("f a -> f 2 a", lambda how, x: TWO_ROWS[how](x), TWO_ROWS),
     "two_columns": ("f a -> f a 2", lambda how, x: TWO_COLUMNS[how](x), TWO_COLUMNS),
     "square_matrix": ("f a -> f a a", lambda name, x: SQUARES[name](x), SQUARES),
     "diag_part": ("f a a -> f a", tf.linalg.diag_part),
     "range_by_size": ("* a -> i a", lambda how, x: RANGES[how](tf.size(x)), RANGES),
-    "number": (
-        "f a -> f", lambda name, x: tame(tf.ensure_shape(NUMBERS[name](x), [])), NUMBERS
-    ),
+    "number": ("f a -> f", lambda name, x: tame(tf.ensure_shape(NUMBERS[name](x), [])), NUMBERS),
     "longer": ("* a -> b", lambda size, x: tf.size(x) > size, (0, 2)),
     "sequence_mask": ("* a -> b 3", lambda x: tf.sequence_mask(tf.size(x), 3)),
     "add_row": ("f a b, f b -> f a b", lambda x, y: tame(x + y)),
     "times_column": ("f a b, f a -> f a b", lambda x, y: tame(x * y[:, None])),
-    "stitch": (
-        "f a, f b -> f a+b",
-        lambda x, y: tf.dynamic_stitch([_places(x), _places(y) + tf.size(x)], [x, y]),
-    ),
+    "stitch": ("f a, f b -> f a+b",
+        lambda x, y: tf.dynamic_stitch([_places(x), _places(y) + tf.size(x)], [x, y])),
     "same_sizes": (
         "f a b -> f a b", lambda name, x: tf.ensure_shape(tame(MATRICES[name](x)), x.shape),
         MATRICES,

@@ -93,14 +93,12 @@ def compare(actual: Outcome, expected: Outcome) -> str:
         if actual.values is not expected.values:
             return f"{actual.values} instead of {expected.values}: {str(actual.error)[:1500]}"
     else:
-        pairs = enumerate(zip(actual.values, expected.values, strict=True))
-        for i, (one, other) in pairs:
-            if not same(one, other):
-                return f"result {i} is {describe(one)} instead of {describe(other)}"
-        pairs = enumerate(zip(actual.variables, expected.variables, strict=True))
-        for i, (one, other) in pairs:
-            if not same(one, other):
-                return f"variable {i} is {one} instead of {other}"
+        sides = {"result": (actual.values, expected.values),
+                 "variable": (actual.variables, expected.variables)}  # fmt: skip
+        for what, (ours, theirs) in sides.items():
+            for i, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+                if not same(one, other):
+                    return f"{what} {i} is {describe(one)} instead of {describe(other)}"
     if actual.journal != expected.journal:
         return f"the journal is {actual.journal} instead of {expected.journal}"
     return ""

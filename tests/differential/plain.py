@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from tests.differential.outcomes import Outcome, build, call, describe, keep_quiet
@@ -42,21 +41,7 @@ def _called(program: Program, eager: bool = False) -> list[Outcome]:
 class GraphContext(Context):
     """Its variables are in the default graph, of TensorFlow 1."""
 
-    @functools.cached_property
-    def vector(self) -> Any:
-        return v1.Variable(np.arange(3.0), dtype=tf.float64, use_resource=True)
-
-    @functools.cached_property
-    def counter(self) -> Any:
-        return v1.Variable(1, use_resource=True)
-
-    @functools.cached_property
-    def python_variable(self) -> Any:
-        return v1.Variable(1.0, dtype=tf.float64, use_resource=True)
-
-    def create(self) -> list[Any]:
-        """Creates the variables, outside of functions."""
-        return [getattr(self, name) for name in self.VARIABLES]
+    variable = functools.partial(v1.Variable, use_resource=True)
 
 
 def _in_session(program: Program, function: bool) -> list[Outcome]:
@@ -67,7 +52,7 @@ def _run(program: Program, function: bool, vector: Any, integer: int) -> Outcome
     """Run one call in a graph and a session of its own, and return its outcome."""
     context = GraphContext(jit=False)
     with tf.Graph().as_default(), v1.Session() as session:
-        variables = context.create()
+        variables = [getattr(context, name) for name in context.VARIABLES]
         x = v1.placeholder(tf.float64, [len(vector)] if program.fixed_shapes else [None])
         k = v1.placeholder(tf.int32, [])
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -122,7 +122,10 @@ class Context:
       functions: those with names, by their names.
     """
 
-    VARIABLES = ("vector", "counter", "python_variable")
+    VARIABLES: ClassVar[dict[str, Any]] = {
+        "vector": np.arange(3.0), "counter": np.int32(1), "python_variable": np.float64(1.0)
+    }  # fmt: skip
+    variable: ClassVar[Any] = tf.Variable
 
     jit: bool
     exports: bool = False
@@ -132,17 +135,13 @@ class Context:
     keep: list[Any] = dataclasses.field(default_factory=list)
     functions: dict[str, Any] = dataclasses.field(default_factory=dict)
 
-    @functools.cached_property
-    def vector(self) -> tf.Variable:
-        return tf.Variable(np.zeros(3), dtype=tf.float64, name="vector")
-
-    @functools.cached_property
-    def counter(self) -> tf.Variable:
-        return tf.Variable(0, name="counter")
-
-    @functools.cached_property
-    def python_variable(self) -> tf.Variable:
-        return tf.Variable(0.0, dtype=tf.float64)
+    def __getattr__(self, name: str) -> Any:
+        """Create a variable when it is first used."""
+        if name not in self.VARIABLES:
+            raise AttributeError(name)
+        variable = self.variable(self.VARIABLES[name], name=name)
+        setattr(self, name, variable)
+        return variable
 
     @functools.cached_property
     def table(self) -> Any:
@@ -169,9 +168,8 @@ class Context:
         """Starts anew; creates the variables, too, which tracing must not."""
         self.journal.clear()
         self.__dict__.pop("table", None)
-        self.vector.assign(np.arange(3.0))
-        self.counter.assign(1)
-        self.python_variable.assign(1.0)
+        for name, value in self.VARIABLES.items():
+            getattr(self, name).assign(value)
 
     def variables(self) -> list[np.ndarray]:
         """The values of all variables."""

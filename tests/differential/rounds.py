@@ -5,12 +5,11 @@ from __future__ import annotations
 import collections
 import contextlib
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
-from hypothesis.strategies import SearchStrategy
 
 from tests.differential.exporting import check_exported
 from tests.differential.generator import programs
@@ -19,8 +18,13 @@ from tests.differential.program import Program
 from tests.differential.running import check, check_sizes
 from tests.differential.unjitted import Unjitted
 
-# The kinds of rounds: `drawn_for` draws the programs of each, `comparing` checks them.
-KINDS = ("routes", "exported", "unjitted", "checked")
+# How the programs of each kind of rounds are drawn.
+KINDS = {
+    "routes": programs(),
+    "exported": programs(whole=True),
+    "unjitted": programs(stock=True),
+    "checked": programs(whole=True, callbacks=False),
+}
 
 
 def run_round(number: int, count: int, journal: str, kind: str) -> dict[str, Any]:
@@ -42,34 +46,22 @@ def run_round(number: int, count: int, journal: str, kind: str) -> dict[str, Any
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
-    @given(drawn_for(kind))
+    @given(KINDS[kind])
     def run(program: Program) -> None:
         Path(journal).write_text(repr(program))
-        events = run_ways(program)
-        counts.update({"programs": 1, **dict.fromkeys(events, 1)})
+        counts.update({"programs": 1, **dict.fromkeys(checks[kind](program), 1)})
 
-    try:
-        with comparing(kind) as run_ways:
-            run()
-    except Exception as error:
-        notes = "\n".join(getattr(error, "__notes__", []))
-        failure = "".join(traceback.format_exception_only(error))
-        return {"counts": counts, "failure": failure if notes in failure else failure + notes}
-    return {"counts": counts, "failure": None}
-
-
-def drawn_for(kind: str) -> SearchStrategy[Program]:
-    """The programs of a kind."""
-    if kind == "checked":
-        return programs(whole=True, callbacks=False)
-    return programs(whole=kind == "exported", stock=kind == "unjitted")
-
-
-@contextlib.contextmanager
-def comparing(kind: str) -> Iterator[Callable[[Program], set[str]]]:
-    """Yield the function that checks programs of a kind; see `KINDS`."""
-    if kind != "unjitted":
-        yield {"routes": check, "exported": check_exported, "checked": check_sizes}[kind]
-        return
     with contextlib.closing(Unjitted()) as unjitted:
-        yield unjitted.check
+        checks: dict[str, Callable[[Program], set[str]]] = {
+            "routes": check,
+            "exported": check_exported,
+            "unjitted": unjitted.check,
+            "checked": check_sizes,
+        }
+        try:
+            run()
+        except Exception as error:
+            notes = "\n".join(getattr(error, "__notes__", []))
+            failure = "".join(traceback.format_exception_only(error))
+            return {"counts": counts, "failure": failure if notes in failure else failure + notes}
+    return {"counts": counts, "failure": None}

@@ -51,16 +51,29 @@ def check(program: Program) -> set[str]:
         with sizes_checked() if "dynamic" in reference.flags else contextlib.nullcontext():
             actual = outcomes(program, Context(jit=True), route)
         for number, (one, other) in enumerate(zip(actual, expected, strict=True)):
-            if may_refuse(route, reference) and is_refusal(program, one):
-                events.add(f"{route} refused")
-            elif is_refused_variant(program, route, one):
-                events.add("a tape around a compiled loop or branch refused")
-            elif is_refused_range(route, one):
-                events.add("a loop over a range in a compiled loop refused")
+            if refusal := refused(program, route, reference, one):
+                events.add(refusal)
             elif difference := compare(one, other):
                 found.append(f"{route}, call {number}: {difference}")
     assert not found, "\n".join([*found, repr(program)])
     return events
+
+
+def refused(program: Program, route: str, reference: Context, outcome: Outcome) -> str:
+    """Return what a call is refused for, if its route may refuse the program; "" if it is not."""
+    if route != "custom_call" or outcome.error is None:
+        return ""
+    # Without callbacks, TensorFlow alone decides what can be compiled.
+    may_be = reference.flags or not reference.has_callbacks
+    if may_be and is_refusal(program, outcome):
+        return f"{route} refused"
+    text = str(outcome.error)
+    if program.gradient == "outside" and any(part in text for part in _VARIANT_REFUSALS):
+        return "a tape around a compiled loop or branch refused"
+    # XLA refuses a range of unknown length without callbacks, too.
+    if not outcome.journal and "with op Range must be a compile-time" in text:
+        return "a loop over a range in a compiled loop refused"
+    return ""
 
 
 def check_sizes(program: Program) -> set[str]:
@@ -127,26 +140,6 @@ def outcomes(program: Program, context: Context, route: str) -> list[Outcome]:
     with hostcall.scope(route=route):
         function = build(program, context)
         return [call(context, function, *args) for args in program.inputs]
-
-
-def may_refuse(route: str, reference: Context) -> bool:
-    """Return whether a route may refuse a program; only the custom call's route may."""
-    if route != "custom_call":
-        return False
-    # Without callbacks, TensorFlow alone decides what can be compiled.
-    return bool(reference.flags) or not reference.has_callbacks
-
-
-def is_refused_variant(program: Program, route: str, outcome: Outcome) -> bool:
-    """Return whether XLA refuses a loop or branch that is compiled whole with a tape around it."""
-    refused = any(text in str(outcome.error) for text in _VARIANT_REFUSALS)
-    return program.gradient == "outside" and route == "custom_call" and refused
-
-
-def is_refused_range(route: str, outcome: Outcome) -> bool:
-    """Return whether XLA refuses a range of unknown length, as it does without callbacks, too."""
-    refused = "with op Range must be a compile-time" in str(outcome.error)
-    return route == "custom_call" and not outcome.journal and refused
 
 
 def is_refusal(program: Program, outcome: Outcome) -> bool:

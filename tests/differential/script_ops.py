@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tests.differential.catalogue import BOUND, OPS, Op, op, tame
+from tests.differential.catalogue import BOUND, OPS, Op, op, sides, tame
 from tests.differential.program import (
     DTYPES,
     Context,
@@ -33,67 +34,67 @@ class Behaviour:
     """A function that programs call.
 
     Attributes:
-      takes: the patterns of its arguments.
-      gives: the patterns of its results, where something tells their shapes.
+      patterns: those of its arguments and, where something tells their shapes, of its results.
       function: works on arrays.
-      eager: the same for tensors, so that it is differentiable; None if that is `function`.
-      shapes: the shapes of the results, from those of the arguments; None if they are unknown.
+      eager: the same for tensors, so that it is differentiable; or None.
       bounded: whether the result is no larger than the argument.
     """
 
-    takes: tuple[str, ...]
-    gives: tuple[str, ...]
+    patterns: str
     function: Callable[..., Any]
     eager: Callable[..., Any] | None = None
-    shapes: Callable[..., list[Any]] | None = None
     bounded: bool = True
+
+    @functools.cached_property
+    def sides(self) -> list[tuple[str, ...]]:
+        """The patterns of the arguments, and those of the results."""
+        return sides(self.patterns)
+
+    @property
+    def has_shapes(self) -> bool:
+        """True if the shapes of the results follow from those of the arguments."""
+        return "!" not in self.patterns
+
+    def shapes(self, *shapes: tf.TensorShape) -> list[Any]:
+        """Return the shapes of the results for those of the arguments."""
+        takes, gives = ([tuple(pattern.split()[1:]) for pattern in side] for side in self.sides)
+        # Of several arguments of one shape, the first tells it; what has no dimensions needs none.
+        known = {dims: shape for dims, shape in zip(takes[::-1], shapes[::-1], strict=True) if dims}
+        return [
+            known[dims] if dims in known else [known[dim,][0] for dim in dims] for dims in gives
+        ]
 
 
 def clip(x: Any) -> Any:
-    return np.clip(x, -BOUND, BOUND)
+    """Keep the values of an array or a tensor small."""
+    return tame(x) if tf.is_tensor(x) else np.clip(x, -BOUND, BOUND)
+
+
+def of_both(patterns: str, function: Callable[..., Any]) -> Behaviour:
+    """Return the behaviour of a function that takes arrays and tensors."""
+    return Behaviour(patterns, function, function)
 
 
 BEHAVIOURS = {
-    "affine": Behaviour(
-        ("f a",), ("f a",), lambda x: clip(2 * x + 1), lambda x: tame(2 * x + 1), lambda x: [x]
-    ),
-    "square": Behaviour(
-        ("f a",), ("f a",), lambda x: clip(x * x), lambda x: tame(x * x), lambda x: [x]
-    ),
-    "product": Behaviour(
-        ("f a", "f a"), ("f a",), lambda x, y: clip(x * y), lambda x, y: tame(x * y),
-        lambda x, y: [x],
-    ),
-    "shift": Behaviour(
-        ("f a", "f"), ("f a",), lambda x, y: clip(x + y), lambda x, y: tame(x + y),
-        lambda x, y: [x],
-    ),
-    "sum": Behaviour(
-        ("f ...",), ("f",), lambda x: clip(np.sum(x)), lambda x: tame(tf.reduce_sum(x)),
-        lambda x: [[]],
-    ),
-    "matrix": Behaviour(
-        ("f a", "f b"), ("f a b",), lambda x, y: clip(np.outer(x, y)), None,
-        lambda x, y: [[x[0], y[0]]],
-    ),
-    "parity": Behaviour(("f a",), ("b a",), lambda x: x % 2 == 0, None, lambda x: [x]),
-    "halves": Behaviour(
-        ("f a",), ("f a", "f"), lambda x: (clip(x + 1), clip(x.sum())),
-        lambda x: (tame(x + 1), tame(tf.reduce_sum(x))), lambda x: [x, []],
-    ),
+    "affine": of_both("f a -> f a", lambda x: clip(2 * x + 1)),
+    "square": of_both("f a -> f a", lambda x: clip(x * x)),
+    "product": of_both("f a, f a -> f a", lambda x, y: clip(x * y)),
+    "shift": of_both("f a, f -> f a", lambda x, y: clip(x + y)),
+    "sum": Behaviour("f ... -> f", lambda x: clip(np.sum(x)), lambda x: clip(tf.reduce_sum(x))),
+    "matrix": Behaviour("f a, f b -> f a b", lambda x, y: clip(np.outer(x, y))),
+    "parity": Behaviour("f a -> b a", lambda x: x % 2 == 0),
+    "halves": Behaviour("f a -> f a, f", lambda x: (clip(x + 1), clip(x.sum())),
+        lambda x: (clip(x + 1), clip(tf.reduce_sum(x)))),
     "evens": Behaviour(
-        ("f a",), ("f h!",), lambda x: x[x % 2 == 0], lambda x: tf.boolean_mask(x, x % 2 == 0)
+        "f a -> f h!", lambda x: x[x % 2 == 0], lambda x: tf.boolean_mask(x, x % 2 == 0)
     ),
-    "unique": Behaviour(("f a",), ("f h!",), np.unique),
+    "unique": Behaviour("f a -> f h!", np.unique),
     "double": Behaviour(
-        ("f a",), ("f h!",), lambda x: np.repeat(x, 2)[:6], lambda x: tf.repeat(x, 2)[:6],
-        bounded=False,
+        "f a -> f h!", lambda x: np.repeat(x, 2)[:6], lambda x: tf.repeat(x, 2)[:6], bounded=False
     ),
-    "upper": Behaviour(("s",), ("s",), lambda x: to_bytes(x).upper() + b"!", None, lambda x: [[]]),
-    "describe": Behaviour(("f a",), ("s",), lambda x: b"%d" % np.sum(x), None, lambda x: [[]]),
-    "length_of": Behaviour(
-        ("s",), ("i",), lambda x: np.int32(min(BOUND, len(to_bytes(x)))), None, lambda x: [[]]
-    ),
+    "upper": Behaviour("s -> s", lambda x: to_bytes(x).upper() + b"!"),
+    "describe": Behaviour("f a -> s", lambda x: b"%d" % np.sum(x)),
+    "length_of": Behaviour("s -> i", lambda x: np.int32(min(BOUND, len(to_bytes(x))))),
 }  # fmt: skip
 
 
@@ -104,11 +105,11 @@ def to_bytes(x: Any) -> bytes:
 def results_of(behaviour: Behaviour, shape: str) -> Sequence[str]:
     """The patterns of the results when `shape` tells their shapes."""
     if shape in ("set_shape", "rule"):
-        return behaviour.gives
+        return behaviour.sides[1]
     if shape == "bounded":
         return ["f x!"]
     return [f"{kind} h!" if dims == ["a"] else " ".join([kind, *dims])
-            for kind, *dims in map(str.split, behaviour.gives)]  # fmt: skip
+            for kind, *dims in map(str.split, behaviour.sides[1])]  # fmt: skip
 
 
 def params_of(behaviour: Behaviour, shapes: Sequence[str]) -> tuple[Any, ...]:
@@ -182,9 +183,7 @@ def shape_rule(name: str, dtypes: list[Any], shape: str) -> Any:
             import hostcall
 
             return [hostcall.BoundedSpec(specs[0].shape, specs[0].dtype)]
-        of_results = BEHAVIOURS[name].shapes
-        assert of_results is not None
-        shapes = of_results(*[spec.shape for spec in specs])
+        shapes = BEHAVIOURS[name].shapes(*[spec.shape for spec in specs])
         return [tf.TensorSpec(s, dtype) for s, dtype in zip(shapes, dtypes, strict=True)]
 
     return rule
@@ -202,15 +201,16 @@ def build_behaviour(name: str) -> Callable[..., Any]:
     def build(context: Context, param: Any, *args: Any) -> Any:
         api, shape, noted = param
         behaviour = BEHAVIOURS[name]
-        kinds = [pattern.split() for pattern in behaviour.gives]
+        takes, gives = behaviour.sides
+        kinds = [pattern.split() for pattern in gives]
         dtypes = [DTYPES[kind] for kind, *_ in kinds]
         function = python_function(context, name, api, noted)
         function.rule = shape_rule(name, dtypes, shape)
         if api.endswith("callback"):  # which asks the rule in tracing: it wants to know ranks
-            pairs = zip(args, behaviour.takes, strict=True)
+            pairs = zip(args, takes, strict=True)
             args = tuple(itertools.starmap(with_rank, pairs))
         results = call(context, api, function, args, dtypes, shape)
-        if shape == "set_shape" and behaviour.shapes:
+        if shape == "set_shape" and behaviour.has_shapes:
             for y, s in zip(results, behaviour.shapes(*[x.shape for x in args]), strict=True):
                 y.set_shape(s)
         elif shape == "rank":
@@ -227,9 +227,9 @@ def build_behaviour(name: str) -> Callable[..., Any]:
 
 def register(name: str, behaviour: Behaviour) -> None:
     unknown = ("nothing", "rank", "bounded") if behaviour.bounded else ("nothing", "rank")
-    shapes = SHAPES if behaviour.shapes else unknown
+    shapes = SHAPES if behaviour.has_shapes else unknown
     gives = lambda param: results_of(behaviour, param[1])  # noqa: E731
-    OPS[name] = Op(behaviour.takes, gives, build_behaviour(name), params_of(behaviour, shapes))
+    OPS[name] = Op(behaviour.sides[0], gives, build_behaviour(name), params_of(behaviour, shapes))
 
 
 for _name, _behaviour in BEHAVIOURS.items():

@@ -109,9 +109,7 @@ SOURCES: dict[str, tuple[Any, ...]] = {
     "ragged_rows": ("f a, i -> f 2 x!, f a", _ragged_rows),
     "ragged_mask": ("f a b -> f a x!, f x!", _ragged_mask),
     "sparse": ("f a -> f x!", lambda x: tf.sparse.from_dense(x * 1.0).values),
-    "sparse_and_back": (
-        "f a -> f a", lambda x: tf.sparse.to_dense(tf.sparse.from_dense(x * 1.0))
-    ),
+    "sparse_and_back": ("f a -> f a", lambda x: tf.sparse.to_dense(tf.sparse.from_dense(x * 1.0))),
     "array_concat": ("f a, i -> f x!", _array_concat),
     "array_stack": ("f a, i -> f x! a", _array_stack),
 }  # fmt: skip

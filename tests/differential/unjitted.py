@@ -48,7 +48,8 @@ class Unjitted:
         found: list[str] = []
         for version, (_, ways) in _VERSIONS.items():
             for way in ways:
-                if way == "a session" and not _runs_in_session(program):
+                # What depends on the order of ops or on a tape does not run in a session.
+                if way == "a session" and (program.gradient or _ops_of(program.body) & _ORDERED):
                     continue
                 events.add(way)
                 found += self._differences(program, version, way, events)
@@ -58,24 +59,18 @@ class Unjitted:
     def _differences(
         self, program: Program, version: str, way: str, events: set[str]
     ) -> Iterable[str]:
-        stock, ours = (
-            self._run(program, version, way, False),
-            self._run(program, version, way, True),
-        )
+        stock, ours = (self._run(program, version, way, with_it) for with_it in (False, True))
         seen = [stock]
         while len(seen) < _TRIES and not _all_among(ours, seen):
             seen.append(self._run(program, version, way, False))
         for number, outcome in enumerate(ours):
             expected = [each[number] for each in seen]
-            failed = [one for one in expected if isinstance(one["values"], str)]
-            if failed:
-                events.add(f"stock fails in {way}")
-            if outcome in expected:
-                continue
-            if program.gradient and failed:
+            failed = any(isinstance(one["values"], str) for one in expected)
+            events |= {f"stock fails in {way}"} if failed else set()
+            if outcome not in expected and program.gradient and failed:
                 events.add("a gradient that stock cannot compute")
-                continue
-            yield f"{way}, call {number}: {outcome} with hostcall, and {expected[0]} without"
+            elif outcome not in expected:
+                yield f"{way}, call {number}: {outcome} with hostcall, and {expected[0]} without"
 
     def _run(self, program: Program, version: str, way: str, with_hostcall: bool) -> Any:
         worker = self._workers[version, with_hostcall]
@@ -85,11 +80,6 @@ class Unjitted:
 def _all_among(outcomes: list[Any], seen: list[list[Any]]) -> bool:
     """Return whether the outcome of each call occurs in at least one of the runs."""
     return all(o in (run[i] for run in seen) for i, o in enumerate(outcomes))
-
-
-def _runs_in_session(program: Program) -> bool:
-    """Return whether a program depends neither on the order of ops nor on a tape."""
-    return not program.gradient and not _ops_of(program.body) & _ORDERED
 
 
 def _ops_of(block: Block) -> set[str]:

@@ -42,7 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
     for case, outcome in run(cases, parsed.limit, parsed.checked):
         found.append((case, outcome))
         if outcome.failed or parsed.verbose or parsed.cases:
-            print(_line(case, outcome), flush=True)
+            how = f" [{outcome.how}]" if outcome.how else ""
+            print(f"{outcome.kind.upper()} {case.id} {outcome.detail}{how}", flush=True)
         if len(found) % 100 == 0:
             print(f"{len(found)} of {len(cases)}, {time.monotonic() - begin:.0f} s", flush=True)
     print(*_table(found), sep="\n")
@@ -61,12 +62,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--skip", type=int, default=0, help="how many of them have run already")
     parser.add_argument("--passes", type=int, default=1, help="how often each pair comes")
     parser.add_argument("--limit", type=float, default=SECONDS_A_CASE, help="seconds for a case")
-    choices: dict[str, Iterable[str]] = {
-        "source": SOURCES,
-        "use": USES,
-        "mode": (*MODES, ALONE),
-        "gradient": GRADIENTS,
-    }
+    choices = {"source": SOURCES, "use": USES, "mode": (*MODES, ALONE), "gradient": GRADIENTS}
     for name, values in choices.items():
         parser.add_argument(f"--{name}", action="append", choices=[*values], metavar="NAME",
                             help=f"one of {', '.join(values)}")  # fmt: skip
@@ -86,11 +82,6 @@ def _chosen(parsed: argparse.Namespace) -> list[Case]:
     chosen = list(itertools.islice(cases, parsed.skip, most))
     print(f"seed {seed}: {len(chosen)} cases", flush=True)
     return chosen
-
-
-def _line(case: Case, outcome: Outcome) -> str:
-    how = f" [{outcome.how}]" if outcome.how else ""
-    return f"{outcome.kind.upper()} {case.id} {outcome.detail}{how}"
 
 
 def _table(found: Found) -> Iterable[str]:

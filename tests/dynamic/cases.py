@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import itertools
+import operator
 import random
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.dynamic import uses
-from tests.dynamic.sources import DATA, SIZE, SOURCES
+from tests.dynamic.sources import DATA, FREE, SIZE, SOURCES
 
 # What stands beside a use and keeps stock XLA from compiling it, or nothing.
 PRINT, SHOWN, NUMPY, PARTITION, ALONE = "print", "shown", "numpy", "partition", "alone"
@@ -50,10 +52,8 @@ class Case:
     def of_id(cls, text: str) -> Case:
         """Read an id."""
         case = cls(*text.split("/"))
-        assert case.source in SOURCES, f"no source {case.source!r}"
-        assert case.use in uses.USES, f"no use {case.use!r}"
-        assert case.mode in (*MODES, ALONE), f"no mode {case.mode!r}"
-        assert case.gradient in GRADIENTS, f"no gradient {case.gradient!r}"
+        known = SOURCES, uses.USES, (*MODES, ALONE), GRADIENTS
+        assert all(map(operator.contains, known, dataclasses.astuple(case))), f"no case {text}"
         return case
 
     @property
@@ -93,9 +93,9 @@ def build(case: Case, jit: bool) -> Callable[..., Any]:
         return tf.nest.flatten(use(*uses.operands(use, value, x)))
 
     def program(x: Any, m: Any) -> list[Any]:
-        if source.inside:
-            return [source.build(x, m, lambda value: uses.whole(used(value, x)))]
-        return used(source.build(x, m), x)
+        if "use" in inspect.signature(source).parameters:
+            return [source(x, m, lambda value: uses.whole(used(value, x)))]
+        return used(source(x, m), x)
 
     def with_neighbour(x: Any, m: Any) -> tuple[list[Any], list[Any]]:
         beside = _neighbour(case.mode, x)
@@ -111,7 +111,7 @@ def build(case: Case, jit: bool) -> Callable[..., Any]:
 
     specs = [tf.TensorSpec([None], tf.float32), tf.TensorSpec([None, 3], tf.float32)]
     options: dict[str, Any] = {"jit_compile": jit, "autograph": False}
-    options |= {"input_signature": specs} if source.free else {}
+    options |= {"input_signature": specs} if case.source in FREE else {}
     inner: Callable[..., Any] = with_neighbour
     if case.gradient == INSIDE:
         return tf.function(with_tape, **options)

@@ -48,11 +48,6 @@ class Outcome:
         """Tell whether the compiled function does not do what it should."""
         return self.kind in FAILED
 
-    @property
-    def rank(self) -> int:
-        """Tell how bad it is."""
-        return CLASSES.index(self.kind)
-
 
 def outcome_of_id(text: str, checked: bool) -> dict[str, str]:
     """Return the outcome of a case as JSON, in a process for cases alone."""
@@ -71,7 +66,7 @@ def outcome_of(case: Case) -> Outcome:
         found = _compare(data, actual, expected)
         if found.kind == WRONG and _compare(data, actual, _eagerly(plain, data)).kind == RIGHT:
             found = Outcome(GRAPH_WRONG, found.detail)
-        worst = max(worst, found, key=lambda outcome: outcome.rank)
+        worst = max(worst, found, key=lambda outcome: CLASSES.index(outcome.kind))
         if found.kind == ERROR or (found.kind == BOTH_REFUSE and _is_of_tracing(expected)):
             break
     how = _how(case, compiled) if worst.failed else ""
@@ -132,7 +127,6 @@ def _how(case: Case, compiled: Any) -> str:
     if case.gradient == OUTSIDE:
         return ""
     try:
-        headline: str = hostcall.explain(compiled, *arguments("some")).headline
+        return str(hostcall.explain(compiled, *arguments("some")).headline)
     except Exception as error:
         return f"cannot be explained: {type(error).__name__}"
-    return headline

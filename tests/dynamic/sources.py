@@ -7,7 +7,6 @@ or a matrix of floats, or a vector of integers; `uses.py` turns it into what a u
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -20,21 +19,6 @@ SIZE = 6
 
 # The use of a value inside a source: it takes the value and returns one number.
 Use = Callable[[Any], Any]
-
-
-@dataclasses.dataclass(frozen=True)
-class Source:
-    """A source of a value.
-
-    Attributes:
-      build: the function; of `x`, `m` and, where the use stands inside, the use.
-      free: whether tracing knows no sizes of the arguments.
-      inside: whether the use stands in a loop or a branch of the source's.
-    """
-
-    build: Callable[..., Any]
-    free: bool = False
-    inside: bool = False
 
 
 def positives(x: Any) -> Any:
@@ -167,53 +151,52 @@ def _masked_in_switch(x: Any, m: Any, use: Use) -> Any:
     return tf.switch_case(positives(x) % 3, parts)
 
 
-SOURCES: dict[str, Source] = {
-    "mask": Source(lambda x, m: _masked(x)),
-    "mask_rows": Source(lambda x, m: tf.boolean_mask(m, x > 0.0)),
-    "mask_columns": Source(lambda x, m: tf.boolean_mask(tf.transpose(m), x > 0.0, axis=1)),
-    "mask_twice": Source(lambda x, m: tf.boolean_mask(_masked(x), _masked(x) < 0.5)),
-    "where_gather": Source(lambda x, m: tf.gather(x, tf.where(x > 0.0)[:, 0])),
-    "where_index": Source(lambda x, m: tf.where(x > 0.0)[:, 0]),
-    "where_matrix": Source(lambda x, m: tf.gather_nd(m, tf.where(m > 0.0))),
-    "unique": Source(lambda x, m: _scaled(tf.stop_gradient(tf.unique(tf.round(x * 4.0))[0]), x)),
-    "unique_segments": Source(_segments),
-    "unique_counts": Source(lambda x, m: tf.unique_with_counts(tf.round(x * 4.0))[2]),
-    "partition_0": Source(lambda x, m: _partition(x, x, 0)),
-    "partition_1": Source(lambda x, m: _partition(x, x, 1)),
-    "partition_rows": Source(lambda x, m: _partition(m, x, 2)),
-    "suppression": Source(_suppressed),
-    "cond_sizes": Source(
-        lambda x, m: tf.cond(positives(x) > 2, lambda: m[:5] * 2.0, lambda: m[:2] + 1.0)
-    ),
-    "cond_operand": Source(_cond_operand),
-    "cond_arguments": Source(_cond_arguments, free=True),
-    "switch_sizes": Source(_switch_sizes),
-    "turned": Source(lambda x, m: tf.image.rot90(tf.reshape(x, [2, 3, 1]), positives(x))[:, :, 0]),
-    "transposed": Source(
-        lambda x, m: tf.cond(positives(x) > 2, lambda: m, lambda: tf.transpose(m))
-    ),
-    "free_mask": Source(lambda x, m: _masked(x), free=True),
-    "slice": Source(lambda x, m: x[: positives(x)]),
-    "bounded": Source(_bounded),
-    "bounded_rows": Source(_bounded_rows),
-    "unknown": Source(_unknown),
-    "grown": Source(_grown),
-    "array_concat": Source(lambda x, m: _rows(x).concat()),
-    "array_stack": Source(_stacked),
-    "ragged_mask": Source(lambda x, m: tf.ragged.boolean_mask(m, m > 0.0).to_tensor()),
-    "ragged_lengths": Source(_ragged_lengths),
-    "sparse": Source(lambda x, m: tf.sparse.from_dense(tf.nn.relu(x)).values),
-    "words": Source(lambda x, m: _scaled(_words(x, m), x)),
-    "repeat": Source(lambda x, m: tf.repeat(x, _which(x))),
-    "range": Source(lambda x, m: _scaled(tf.range(positives(x)), x)),
-    "fill": Source(lambda x, m: tf.fill([positives(x)], x[0])),
-    "tile": Source(lambda x, m: tf.tile(x[:2], [positives(x)])),
-    "pad": Source(lambda x, m: tf.pad(x, [[0, positives(x)]])),
-    "slice_in_loop": Source(_sliced_in_loop, inside=True),
-    "mask_in_loop": Source(_masked_in_loop, inside=True),
-    "mask_in_branch": Source(_masked_in_branch, inside=True),
-    "mask_in_switch": Source(_masked_in_switch, inside=True),
+# Each of `x` and `m`; those that take a use as well have it in a loop or a branch.
+SOURCES: dict[str, Callable[..., Any]] = {
+    "mask": lambda x, m: _masked(x),
+    "mask_rows": lambda x, m: tf.boolean_mask(m, x > 0.0),
+    "mask_columns": lambda x, m: tf.boolean_mask(tf.transpose(m), x > 0.0, axis=1),
+    "mask_twice": lambda x, m: tf.boolean_mask(_masked(x), _masked(x) < 0.5),
+    "where_gather": lambda x, m: tf.gather(x, tf.where(x > 0.0)[:, 0]),
+    "where_index": lambda x, m: tf.where(x > 0.0)[:, 0],
+    "where_matrix": lambda x, m: tf.gather_nd(m, tf.where(m > 0.0)),
+    "unique": lambda x, m: _scaled(tf.stop_gradient(tf.unique(tf.round(x * 4.0))[0]), x),
+    "unique_segments": _segments,
+    "unique_counts": lambda x, m: tf.unique_with_counts(tf.round(x * 4.0))[2],
+    "partition_0": lambda x, m: _partition(x, x, 0),
+    "partition_1": lambda x, m: _partition(x, x, 1),
+    "partition_rows": lambda x, m: _partition(m, x, 2),
+    "suppression": _suppressed,
+    "cond_sizes": lambda x, m: tf.cond(positives(x) > 2, lambda: m[:5] * 2.0, lambda: m[:2] + 1.0),
+    "cond_operand": _cond_operand,
+    "cond_arguments": _cond_arguments,
+    "switch_sizes": _switch_sizes,
+    "turned": lambda x, m: tf.image.rot90(tf.reshape(x, [2, 3, 1]), positives(x))[:, :, 0],
+    "transposed": lambda x, m: tf.cond(positives(x) > 2, lambda: m, lambda: tf.transpose(m)),
+    "free_mask": lambda x, m: _masked(x),
+    "slice": lambda x, m: x[: positives(x)],
+    "bounded": _bounded,
+    "bounded_rows": _bounded_rows,
+    "unknown": _unknown,
+    "grown": _grown,
+    "array_concat": lambda x, m: _rows(x).concat(),
+    "array_stack": _stacked,
+    "ragged_mask": lambda x, m: tf.ragged.boolean_mask(m, m > 0.0).to_tensor(),
+    "ragged_lengths": _ragged_lengths,
+    "sparse": lambda x, m: tf.sparse.from_dense(tf.nn.relu(x)).values,
+    "words": lambda x, m: _scaled(_words(x, m), x),
+    "repeat": lambda x, m: tf.repeat(x, _which(x)),
+    "range": lambda x, m: _scaled(tf.range(positives(x)), x),
+    "fill": lambda x, m: tf.fill([positives(x)], x[0]),
+    "tile": lambda x, m: tf.tile(x[:2], [positives(x)]),
+    "pad": lambda x, m: tf.pad(x, [[0, positives(x)]]),
+    "slice_in_loop": _sliced_in_loop,
+    "mask_in_loop": _masked_in_loop,
+    "mask_in_branch": _masked_in_branch,
+    "mask_in_switch": _masked_in_switch,
 }
+# Those for which tracing knows no sizes of the arguments.
+FREE = {"cond_arguments", "free_mask"}
 
 
 def arguments(data: str) -> tuple[Any, Any]:

@@ -96,7 +96,7 @@ def apply(op: str, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:
 
 def traced(function: Callable[..., Any], *args: Any) -> Any:
     """Return a function as ops take it for an attribute."""
-    return tf.function(function).get_concrete_function(*args)
+    return tf.function(function, autograph=False).get_concrete_function(*args)
 
 
 def _describe(value: Any) -> str:

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
@@ -26,151 +27,111 @@ _FLOATS = [tf.as_dtype(name) for name in words("half bfloat16 float32 float64")]
 
 Function = Callable[..., Any]
 
-# The op that each of them is about, and what is called. Constants are of the dtype of `x`.
-_OF_ONE_INTEGER: dict[str, tuple[str, Function]] = {
-    "abs(x*x)": ("Abs", lambda x: tf.abs(x * x)),
-    "abs(square(x))": ("Abs", lambda x: tf.abs(tf.square(x))),
-    "abs(-x)": ("Abs", lambda x: tf.abs(-x)),
-    "abs(abs(x))": ("Abs", lambda x: tf.abs(tf.abs(x))),
-    "abs(abs(x)*abs(x))": ("Abs", lambda x: tf.abs(tf.abs(x) * tf.abs(x))),
-    "abs(abs(x)+abs(x))": ("Abs", lambda x: tf.abs(tf.abs(x) + tf.abs(x))),
-    "abs(max(x, 3)*max(x, 3))": ("Abs", lambda x: tf.abs(tf.maximum(x, 3) * tf.maximum(x, 3))),
-    "abs(pow(x, 2))": ("Abs", lambda x: tf.abs(tf.pow(x, _of(2, x)))),
-    "sign(x*x)": ("Sign", lambda x: tf.sign(x * x)),
-    "relu(x*x)": ("Relu", lambda x: tf.nn.relu(x * x)),
-    "x*x >= 0": ("GreaterEqual", lambda x: x * x >= 0),
-    "x*x < 0": ("Less", lambda x: x * x < 0),
-    "max(x*x, 0)": ("Maximum", lambda x: tf.maximum(x * x, 0)),
-    "abs(x) >= 0": ("GreaterEqual", lambda x: tf.abs(x) >= 0),
-    "abs(x) < 0": ("Less", lambda x: tf.abs(x) < 0),
-    "-(-x)": ("Neg", lambda x: tf.negative(-x)),
-    "-x < 0": ("Neg", lambda x: -x < 0),
-    "x + 1 > x": ("AddV2", lambda x: x + 1 > x),
-    "x - 1 < x": ("Sub", lambda x: x - 1 < x),
-    "x * 2 // 2": ("FloorDiv", lambda x: x * 2 // 2),
-    "(x << 2) >> 2": ("RightShift", lambda x: _right(_left(x, 2), 2)),
-    "(x >> 2) << 2": ("LeftShift", lambda x: _left(_right(x, 2), 2)),
-    "reduce_sum(abs(x*x))": ("Abs", lambda x: tf.reduce_sum(tf.abs(x * x))),
+# What is computed of `x`, or of `x` and `y`, for the op that it is about.
+_OF_ONE_INTEGER = {
+    "Abs": """abs(x * x); abs(square(x)); abs(-x); abs(abs(x)); abs(abs(x) * abs(x));
+        abs(abs(x) + abs(x)); abs(maximum(x, 3) * maximum(x, 3)); abs(x ** 2);
+        reduce_sum(abs(x * x))""",
+    "Sign": "sign(x * x)",
+    "Relu": "relu(x * x)",
+    "GreaterEqual": "x * x >= 0; abs(x) >= 0",
+    "Less": "x * x < 0; abs(x) < 0",
+    "Maximum": "maximum(x * x, 0)",
+    "Neg": "-(-x); -x < 0",
+    "AddV2": "x + 1 > x",
+    "Sub": "x - 1 < x",
+    "FloorDiv": "x * 2 // 2",
+    "RightShift": "right_shift(left_shift(x, 2), 2)",
+    "LeftShift": "left_shift(right_shift(x, 2), 2)",
 }
 _DIVISORS = (1, 2, 3, 4, 7, 8, 64)
-_OF_ONE_FLOAT: dict[str, tuple[str, Function]] = {
-    "log(exp(x))": ("Log", lambda x: tf.math.log(tf.exp(x))),
-    "exp(log(x))": ("Exp", lambda x: tf.exp(tf.math.log(x))),
-    "sqrt(x)*sqrt(x)": ("Mul", lambda x: tf.sqrt(x) * tf.sqrt(x)),
-    "square(sqrt(x))": ("Square", lambda x: tf.square(tf.sqrt(x))),
-    "sqrt(x*x)": ("Sqrt", lambda x: tf.sqrt(x * x)),
-    "rsqrt(x)*rsqrt(x)": ("Mul", lambda x: tf.math.rsqrt(x) * tf.math.rsqrt(x)),
-    "1/sqrt(x)": ("RealDiv", lambda x: 1 / tf.sqrt(x)),
-    "1/rsqrt(x)": ("RealDiv", lambda x: 1 / tf.math.rsqrt(x)),
-    "x/sqrt(x)": ("RealDiv", lambda x: x / tf.sqrt(x)),
-    "log(sqrt(x))": ("Log", lambda x: tf.math.log(tf.sqrt(x))),
-    "log(rsqrt(x))": ("Log", lambda x: tf.math.log(tf.math.rsqrt(x))),
-    "log(x*x)": ("Log", lambda x: tf.math.log(x * x)),
-    "abs(x*x)": ("Abs", lambda x: tf.abs(x * x)),
-    "abs(exp(x))": ("Abs", lambda x: tf.abs(tf.exp(x))),
-    "x*0": ("Mul", lambda x: x * 0),
-    "x-x": ("Sub", lambda x: x - x),
-    "x/x": ("RealDiv", lambda x: x / x),
-    "x+0": ("AddV2", lambda x: x + 0),
-    "0-x": ("Sub", lambda x: 0 - x),
-    "x*-1": ("Mul", lambda x: x * -1),
-    "-(-x)": ("Neg", lambda x: tf.negative(-x)),
-    "x*1": ("Mul", lambda x: x * 1),
-    "x/3": ("RealDiv", lambda x: x / 3),
-    "x/1e30": ("RealDiv", lambda x: x / 1e30 if x.dtype != tf.half else x / 1e4),
-    "(x/3)/5": ("RealDiv", lambda x: (x / 3) / 5),
-    "(x*3)*5": ("Mul", lambda x: (x * 3) * 5),
-    "(x*1e4)*1e-4": ("Mul", lambda x: (x * 1e4) * 1e-4),
-    "x>x": ("Greater", lambda x: x > x),
-    "x==x": ("Equal", lambda x: tf.equal(x, x)),
-    "x!=x": ("NotEqual", lambda x: tf.not_equal(x, x)),
-    "not x<1": ("LogicalNot", lambda x: tf.logical_not(x < 1)),
-    "not x>=1": ("LogicalNot", lambda x: tf.logical_not(x >= 1)),
-    "min(max(x, 1), 3)": ("Minimum", lambda x: tf.minimum(tf.maximum(x, 1), 3)),
-    "max(min(x, 3), 1)": ("Maximum", lambda x: tf.maximum(tf.minimum(x, 3), 1)),
-    "min(max(x, 3), 1)": ("Minimum", lambda x: tf.minimum(tf.maximum(x, 3), 1)),
-    "max(min(x, 1), 3)": ("Maximum", lambda x: tf.maximum(tf.minimum(x, 1), 3)),
-    "x^0.5": ("Pow", lambda x: tf.pow(x, 0.5)),
-    "x^-0.5": ("Pow", lambda x: tf.pow(x, -0.5)),
-    "x^0": ("Pow", lambda x: tf.pow(x, 0.0)),
-    "x^1": ("Pow", lambda x: tf.pow(x, 1.0)),
-    "x^2": ("Pow", lambda x: tf.pow(x, 2.0)),
-    "x^3": ("Pow", lambda x: tf.pow(x, 3.0)),
-    "x^-1": ("Pow", lambda x: tf.pow(x, -1.0)),
-    "x^-2": ("Pow", lambda x: tf.pow(x, -2.0)),
-    "x^1.5": ("Pow", lambda x: tf.pow(x, 1.5)),
-    "2^x": ("Pow", lambda x: tf.pow(_of(2, x), x)),
-    "1^x": ("Pow", lambda x: tf.pow(_of(1, x), x)),
-    "0^x": ("Pow", lambda x: tf.pow(_of(0, x), x)),
-    "(x^2)^0.5": ("Pow", lambda x: tf.pow(tf.pow(x, 2.0), 0.5)),
-    "(x^0.5)^2": ("Pow", lambda x: tf.pow(tf.pow(x, 0.5), 2.0)),
-    "(x^-1)^-1": ("Pow", lambda x: tf.pow(tf.pow(x, -1.0), -1.0)),
-    "log(x^2)": ("Log", lambda x: tf.math.log(tf.pow(x, 2.0))),
-    "log(x^3)": ("Log", lambda x: tf.math.log(tf.pow(x, 3.0))),
-    "exp(x)^2": ("Pow", lambda x: tf.pow(tf.exp(x), 2.0)),
-    "1/exp(x)": ("RealDiv", lambda x: 1 / tf.exp(x)),
-    "1/x^2": ("RealDiv", lambda x: 1 / tf.pow(x, 2.0)),
-    "floor(floor(x))": ("Floor", lambda x: tf.floor(tf.floor(x))),
-    "x//3": ("FloorDiv", lambda x: x // 3),
-    "x//0.1": ("FloorDiv", lambda x: x // 0.1),
-    "x%3": ("FloorMod", lambda x: x % 3),
-    "x%-3": ("FloorMod", lambda x: x % -3),
-    "x%0.1": ("FloorMod", lambda x: x % 0.1),
-    "sign(sign(x))": ("Sign", lambda x: tf.sign(tf.sign(x))),
-    "relu(-relu(x))": ("Relu", lambda x: tf.nn.relu(-tf.nn.relu(x))),
-    "softmax(log)": ("Softmax", lambda x: tf.nn.softmax(tf.math.log(tf.abs(x) + 1))),
-    "where(x>0, sqrt(x), 0)": ("SelectV2", lambda x: tf.where(x > 0, tf.sqrt(x), 0)),
-    "mul_no_nan(log(x), x)": ("MulNoNan", lambda x: tf.math.multiply_no_nan(tf.math.log(x), x)),
-    "reduce_max": ("Max", lambda x: tf.reduce_max(x * 1.5)),
-    "reduce_min(-x)": ("Min", lambda x: tf.reduce_min(-x)),
-    "tanh(atanh)": ("Tanh", lambda x: tf.tanh(tf.atanh(x))),
+_OF_ONE_FLOAT = {
+    "Log": """log(exp(x)); log(sqrt(x)); log(rsqrt(x)); log(x * x); log(x ** 2.0); log(x ** 3.0)""",
+    "Exp": "exp(log(x))",
+    "Mul": """sqrt(x) * sqrt(x); rsqrt(x) * rsqrt(x); x * 0; x * -1; x * 1; (x * 3) * 5;
+        (x * 1e4) * 1e-4""",
+    "Square": "square(sqrt(x))",
+    "Sqrt": "sqrt(x * x)",
+    "RealDiv": """1 / sqrt(x); 1 / rsqrt(x); x / sqrt(x); x / x; x / 3; (x / 3) / 5;
+        x / (1e4 if x.dtype == half else 1e30); 1 / exp(x); 1 / x ** 2.0""",
+    "Abs": "abs(x * x); abs(exp(x))",
+    "Sub": "x - x; 0 - x",
+    "AddV2": "x + 0",
+    "Neg": "-(-x)",
+    "Greater": "x > x",
+    "Equal": "equal(x, x)",
+    "NotEqual": "not_equal(x, x)",
+    "LogicalNot": "logical_not(x < 1); logical_not(x >= 1)",
+    "Minimum": "minimum(maximum(x, 1), 3); minimum(maximum(x, 3), 1)",
+    "Maximum": "maximum(minimum(x, 3), 1); maximum(minimum(x, 1), 3)",
+    "Pow": """x ** 0.5; x ** -0.5; x ** 0.0; x ** 1.0; x ** 2.0; x ** 3.0; x ** -1.0; x ** -2.0;
+        x ** 1.5; 2 ** x; 1 ** x; 0 ** x; (x ** 2.0) ** 0.5; (x ** 0.5) ** 2.0;
+        (x ** -1.0) ** -1.0; exp(x) ** 2.0""",
+    "Floor": "floor(floor(x))",
+    "FloorDiv": "x // 3; x // 0.1",
+    "FloorMod": "x % 3; x % -3; x % 0.1",
+    "Sign": "sign(sign(x))",
+    "Relu": "relu(-relu(x))",
+    "Softmax": "softmax(log(abs(x) + 1))",
+    "SelectV2": "where(x > 0, sqrt(x), 0)",
+    "MulNoNan": "multiply_no_nan(log(x), x)",
+    "Max": "reduce_max(x * 1.5)",
+    "Min": "reduce_min(-x)",
+    "Tanh": "tanh(atanh(x))",
 }
-_OF_TWO_FLOATS: dict[str, tuple[str, Function]] = {
-    "exp(x)*exp(y)": ("Mul", lambda x, y: tf.exp(x) * tf.exp(y)),
-    "x/exp(y)": ("RealDiv", lambda x, y: x / tf.exp(y)),
-    "x/y^2": ("RealDiv", lambda x, y: x / tf.pow(y, 2.0)),
-    "(x/y)/3": ("RealDiv", lambda x, y: (x / y) / 3),
-    "x/(y/3)": ("RealDiv", lambda x, y: x / (y / 3)),
-    "(x/y)*y": ("Mul", lambda x, y: (x / y) * y),
-    "x*y/y": ("RealDiv", lambda x, y: (x * y) / y),
-    "x+y-y": ("Sub", lambda x, y: (x + y) - y),
-    "x*3+y*3": ("AddV2", lambda x, y: x * 3 + y * 3),
-    "x*y+x": ("AddV2", lambda x, y: x * y + x),
-    "x*y-x*y": ("Sub", lambda x, y: x * y - x * y),
-    "x-(-y)": ("Sub", lambda x, y: x - (-y)),
-    "sqrt(x)*sqrt(y)": ("Mul", lambda x, y: tf.sqrt(x) * tf.sqrt(y)),
-    "log(x)+log(y)": ("AddV2", lambda x, y: tf.math.log(x) + tf.math.log(y)),
-    "log(x/y)": ("Log", lambda x, y: tf.math.log(x / y)),
-    "x^y^0.5": ("Pow", lambda x, y: tf.pow(tf.pow(x, y), 0.5)),
-    "log(x^y)": ("Log", lambda x, y: tf.math.log(tf.pow(x, y))),
-    "max(x, y) - min(x, y)": ("Sub", lambda x, y: tf.maximum(x, y) - tf.minimum(x, y)),
-    "complex": ("Real", lambda x, y: tf.math.real(tf.complex(_wide(x), _wide(y)))),
-    "abs(complex)": ("ComplexAbs", lambda x, y: tf.abs(tf.complex(_wide(x), _wide(y)))),
-    "where(x<y, x, y)": ("SelectV2", lambda x, y: tf.where(x < y, x, y)),
-    "where(x==y, x, y)": ("SelectV2", lambda x, y: tf.where(tf.equal(x, y), x, y)),
+_OF_TWO_FLOATS = {
+    "Mul": "exp(x) * exp(y); (x / y) * y; sqrt(x) * sqrt(y)",
+    "RealDiv": "x / exp(y); x / y ** 2.0; (x / y) / 3; x / (y / 3); (x * y) / y",
+    "Sub": "(x + y) - y; x * y - x * y; x - (-y); maximum(x, y) - minimum(x, y)",
+    "AddV2": "x * 3 + y * 3; x * y + x; log(x) + log(y)",
+    "Log": "log(x / y); log(x ** y)",
+    "Pow": "(x ** y) ** 0.5",
+    "Real": "real(complex(single(x), single(y)))",
+    "ComplexAbs": "abs(complex(single(x), single(y)))",
+    "SelectV2": "where(x < y, x, y); where(equal(x, y), x, y)",
 }
+# What follows an op that overflows in narrow numbers.
+_OVERFLOWING = {"Mul": "x * y", "AddV2": "x + y", "Sub": "x - y"}
+_NARROW = [tf.as_dtype(name) for name in words("int8 int16 uint8 uint16 half bfloat16 int32")]
+_AFTER = {
+    "Abs": "abs(x)", "Neg": "-x", "Sign": "sign(x)", "Square": "square(x)", "Relu": "relu(x)",
+    "Relu6": "relu6(x)", "Invert": "invert(x)", "PopulationCount": "raw.PopulationCount(x=x)",
+    "Cast": "cast(x, int32); cast(x, float32)", "Greater": "x > 2", "Less": "x < 2",
+    "Equal": "equal(x, reverse(x, [0]))", "Maximum": "maximum(x, 2)", "Minimum": "minimum(x, 2)",
+    "FloorDiv": "raw.FloorDiv(x=x, y=3)", "FloorMod": "raw.FloorMod(x=x, y=3)",
+    "TruncateDiv": "raw.TruncateDiv(x=x, y=3)", "RightShift": "right_shift(x, 1)",
+    "LeftShift": "left_shift(x, 1)", "ClipByValue": "clip_by_value(x, 1, 5)",
+    "Sum": "reduce_sum(x)", "Max": "reduce_max(x)", "Prod": "reduce_prod(x)",
+    "ArgMax": "argmax(x)", "Cumsum": "cumsum(x)", "Round": "round(x)", "Floor": "floor(x)",
+    "Pow": "x ** 2", "SquaredDifference": "squared_difference(x, reverse(x, [0]))",
+    "TopKV2": "top_k(x, 3)", "Mean": "reduce_mean(x)",
+}  # fmt: skip
 
 
-def _of(number: float, x: Any) -> Any:
-    return tf.constant(number, x.dtype)
-
-
-def _wide(x: Any) -> Any:
+def _single(x: Any) -> Any:
     return x if x.dtype in (tf.float32, tf.float64) else tf.cast(x, tf.float32)
 
 
-def _left(x: Any, bits: int) -> Any:
-    return tf.bitwise.left_shift(x, _of(bits, x))
+# What the texts may name.
+_NAMES = {"single": _single, "raw": tf.raw_ops} | {
+    name: getattr(module, name)
+    for module in (tf, tf.nn, tf.bitwise, tf.math)
+    for name in dir(module)
+}
 
 
-def _right(x: Any, bits: int) -> Any:
-    return tf.bitwise.right_shift(x, _of(bits, x))
+def _functions(table: dict[str, str]) -> Iterator[tuple[str, str, Function]]:
+    """Yield the op, the text and the function of each entry of a table."""
+    for op, texts in table.items():
+        for text in texts.split(";"):
+            note = " ".join(text.split())
+            yield op, note, eval(f"lambda x, y=None: {note}", _NAMES)
 
 
 def _of_integers(data: Data) -> Iterator[Call]:
     for dtype in _INTEGERS:
         values = np.concatenate([special(dtype), data.wide(dtype, 20)])
-        for note, (op, function) in _OF_ONE_INTEGER.items():
+        for op, note, function in _functions(_OF_ONE_INTEGER):
             kind = _TAKEN_FOR_POSITIVE if op in ("Less", "GreaterEqual") else ""
             yield Call(op, (values,), function=function, note=note, kind=kind)
     for dtype in (*_INTEGERS, *_UNSIGNED):
@@ -187,10 +148,10 @@ def _by_constants(values: Any, divisor: int) -> Iterator[Call]:
         if op == "TruncateMod" and values.dtype not in (np.int32, np.int64):
             continue
         call = getattr(tf.raw_ops, op)
-        function = lambda x, call=call, divisor=divisor: call(x=x, y=_of(divisor, x))
+        function = lambda x, call=call, divisor=divisor: call(x=x, y=divisor)
         yield Call(op, (values,), function=function, note=f"by the constant {divisor}")
         if op.endswith("Div"):
-            function = lambda x, call=call, d=divisor: call(x=call(x=x, y=_of(d, x)), y=_of(3, x))
+            function = lambda x, call=call, d=divisor: call(x=call(x=x, y=d), y=3)
             yield Call(op, (values,), function=function, note=f"by {divisor} and 3")
 
 
@@ -203,23 +164,18 @@ def _finite(values: Any) -> Any:
 def _of_floats(data: Data) -> Iterator[Call]:
     for dtype in _FLOATS:
         numbers = special(dtype)
-        common = np.concatenate([_finite(numbers), data.normal(dtype, 20)])
+        finite = _finite(numbers)
+        common = np.concatenate([finite, data.normal(dtype, 20)])
         yield from _common_and_special(_OF_ONE_FLOAT, dtype, (common,), (numbers,))
-
-
-def _of_pairs(data: Data) -> Iterator[Call]:
-    for dtype in _FLOATS:
-        numbers = special(dtype)
-        common = pairs(_finite(numbers))
-        yield from _common_and_special(_OF_TWO_FLOATS, dtype, common, pairs(numbers))
+        yield from _common_and_special(_OF_TWO_FLOATS, dtype, pairs(finite), pairs(numbers))
 
 
 def _common_and_special(
-    table: dict[str, tuple[str, Function]], dtype: tf.DType, common: Any, numbers: Any
+    table: dict[str, str], dtype: tf.DType, common: Any, numbers: Any
 ) -> Iterator[Call]:
     # Fractions of less than a unit in the last place are lost by some of these.
     options: dict[str, Any] = {"ulps": 64, "scale": ARRAY}
-    for note, (op, function) in table.items():
+    for op, note, function in _functions(table):
         yield Call(op, common, function=function, note=f"{note}, {dtype.name}", **options)
         more: dict[str, Any] = {"note": f"{note}, special values", "kind": MORE_PRECISE}
         yield Call(op, numbers, function=function, **options, **more)
@@ -263,4 +219,33 @@ def _of_sums(data: Data) -> Iterator[Call]:
             yield Call(name, (large,), function=function, ulps=400, note=note, kind=kind)
 
 
-PARTS = (_of_integers, _of_floats, _of_pairs, _chains_of_casts, _of_sums)
+def _after_overflows(data: Data) -> Iterator[Call]:
+    for dtype in _NARROW:
+        numbers = special(dtype)
+        if dtype.is_floating:
+            numbers = numbers[np.isfinite(numbers.astype(np.float32))]
+        kind = "rounding of narrow floats" if dtype.is_floating else ""
+        options: dict[str, Any] = {"ulps": 8 if dtype.is_floating else 0, "kind": kind}
+        for op, text, after in _functions(_AFTER):
+            x, y = pairs(numbers)
+            if dtype.is_floating and op in words("Sum Mean Prod Cumsum FloorDiv FloorMod"):
+                x, y = x[:3], y[:3]
+            for first, _, before in _functions(_OVERFLOWING):
+                both = lambda x, y, after=after, before=before: after(before(x, y))
+                yield Call(op, (x, y), function=both, note=f"{text} of {first}", **options)
+            if dtype.is_integer and dtype != tf.int32:
+                # A cast to a narrow integer wraps around.
+                cast = lambda x, after=after, dtype=dtype: after(tf.cast(x, dtype))
+                note = f"{text} of Cast to {dtype.name}"
+                yield Call(op, (data.wide(tf.int32, 64),), function=cast, ulps=0, note=note)
+
+
+def _narrow_squares(data: Data) -> Iterator[Call]:
+    for dtype in (tf.half, tf.bfloat16):
+        low = float(ml_dtypes.finfo(dtype.as_numpy_dtype).eps)
+        x = (1 + low * np.arange(16)).astype(dtype.as_numpy_dtype)
+        note = f"Sub of Mul, {dtype.name}"
+        yield Call("Sub", (x,), function=lambda x: x * x - x, ulps=4, scale=ARRAY, note=note)
+
+
+PARTS = (_of_integers, _of_floats, _chains_of_casts, _of_sums, _after_overflows, _narrow_squares)

@@ -1,18 +1,19 @@
-"""Calls of kernels that treat each element alone, and of short compositions of them."""
-# ruff: noqa: E731 - each call has a short function of its own
+"""Calls of kernels that treat each element alone."""
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import tensorflow as tf
 
 from tests.kernels.call import ARRAY, ELEMENT, Call
 from tests.kernels.data import Data, denormal, pairs, special, words
 from tests.kernels.registry import dtypes
+from tests.kernels.rows import Each, positive, row, rows, specials
 
 UNDEFINED = "undefined in C++"
 
@@ -62,21 +63,16 @@ _DIVISIONS = words("Div FloorDiv FloorMod Mod TruncateDiv TruncateMod")
 _NO_BROADCAST = words("""ReluGrad Relu6Grad LeakyReluGrad EluGrad SeluGrad SoftsignGrad SoftplusGrad
 SigmoidGrad TanhGrad SqrtGrad ReciprocalGrad RsqrtGrad""")
 _SHAPES: list[tuple[tuple[int, ...], tuple[int, ...]]] = [
-    ((3, 7), (3, 7)),
-    ((), (5,)),
-    ((33,), (1,)),
-    ((2, 1, 3), (4, 1)),
-    ((0, 3), (1, 3)),
+    ((3, 7), (3, 7)), ((), (5,)), ((33,), (1,)), ((2, 1, 3), (4, 1)), ((0, 3), (1, 3)),
     ((1, 1), (1, 1)),
-]
+]  # fmt: skip
 
 
 def _unary(data: Data) -> Iterator[Call]:
     for op, (domain, ulps) in UNARY.items():
         data.start(op)
-        # These have no attribute for their dtype.
-        kinds = [tf.bool] if op == "LogicalNot" else dtypes(op)
-        for dtype in kinds:
+        # It has no attribute for its dtype.
+        for dtype in [tf.bool] if op == "LogicalNot" else dtypes(op):
             attrs = {"Tout": dtype.real_dtype} if op in _TO_REAL else {}
             scale = ARRAY if op in _WITH_ROOTS else ELEMENT
             for shape in ((3, 5), (), (0,), (67,), (1, 2, 1)):
@@ -92,20 +88,19 @@ def _unary(data: Data) -> Iterator[Call]:
 
 
 def _domain(data: Data, domain: str, dtype: tf.DType, shape: tuple[int, ...]) -> Any:
-    if domain == _POSITIVE and not dtype.is_complex:
+    if domain == _ANY or dtype.is_complex:
+        return data.normal(dtype, *shape)
+    if domain == _POSITIVE:
         return data.positive(dtype, *shape, low=0.02, high=0.98 if shape == (3, 5) else 9.0)
-    if domain == _UNIT and not dtype.is_complex:
+    if domain == _UNIT:
         return data.unit(dtype, *shape)
-    if domain == _ABOVE_ONE and not dtype.is_complex:
-        return data.positive(dtype, *shape, low=1.1, high=20.0)
-    return data.normal(dtype, *shape)
+    return data.positive(dtype, *shape, low=1.1, high=20.0)
 
 
 def _binary(data: Data) -> Iterator[Call]:
     for op, ulps in BINARY.items():
         data.start(op)
-        kinds = [tf.bool] if op.startswith("Logical") else dtypes(op)
-        for dtype in kinds:
+        for dtype in [tf.bool] if op.startswith("Logical") else dtypes(op):
             yield from _one_binary(data, op, ulps, dtype)
 
 
@@ -151,17 +146,15 @@ def _divisions(op: str, x: Any, y: Any) -> Iterator[Call]:
 
 
 def _casts(data: Data) -> Iterator[Call]:
-    data.start("Cast")
-    for source in dtypes("Cast", "SrcT"):
-        for target in dtypes("Cast", "DstT"):
-            attrs = {"DstT": target}
-            # What becomes of a negative number that is cast to an unsigned one, C++ leaves open.
-            make = data.positive if target.is_unsigned else data.normal
-            yield Call("Cast", (make(source, 3, 5),), attrs, ulps=1)
-            yield from _special_casts(source, target, attrs)
-            if source.is_floating and target.is_floating:
-                yield Call("Cast", (data.wide(source, 9),), {**attrs, "Truncate": True}, ulps=1)
-                yield Call("Cast", (denormal(source),), attrs, ulps=1, note="denormal numbers")
+    for source, target in itertools.product(dtypes("Cast", "SrcT"), dtypes("Cast", "DstT")):
+        attrs = {"DstT": target}
+        # What becomes of a negative number that is cast to an unsigned one, C++ leaves open.
+        make = data.positive if target.is_unsigned else data.normal
+        yield Call("Cast", (make(source, 3, 5),), attrs, ulps=1)
+        yield from _special_casts(source, target, attrs)
+        if source.is_floating and target.is_floating:
+            yield Call("Cast", (data.wide(source, 9),), {**attrs, "Truncate": True}, ulps=1)
+            yield Call("Cast", (denormal(source),), attrs, ulps=1, note="denormal numbers")
 
 
 def _special_casts(source: tf.DType, target: tf.DType, attrs: dict[str, Any]) -> Iterator[Call]:
@@ -176,181 +169,67 @@ def _special_casts(source: tf.DType, target: tf.DType, attrs: dict[str, Any]) ->
         yield Call("Cast", (values[out],), attrs, note="out of range", kind=UNDEFINED)
 
 
-def _others(data: Data) -> Iterator[Call]:  # noqa: C901 - a loop for each op
-    for op in words("Identity Snapshot StopGradient PreventGradient CheckNumerics EnsureShape"):
-        data.start(op)
-        for dtype in dtypes(op):
-            attrs: dict[str, Any] = {"CheckNumerics": {"message": "m"}}.get(op, {})
-            attrs = {"EnsureShape": {"shape": [None, 3]}}.get(op, attrs)
-            yield Call(op, (data.normal(dtype, 2, 3),), attrs, ulps=0)
-    yield from _selects(data)
-    yield from _clips(data)
-    yield from _bitcasts(data)
-    data.start("others")
-    for dtype in dtypes("AddN"):
-        yield Call("AddN", ([data.normal(dtype, 3, 3) for _ in range(4)],), ulps=4)
-        yield Call("AddN", ([data.normal(dtype, 3)],), ulps=0)
+def _real(dtype: tf.DType) -> bool:
+    return not dtype.is_complex
+
+
+def _backwards(data: Data, dtype: tf.DType) -> Any:
+    return special(dtype)[::-1].copy()
+
+
+same = functools.partial(row, ulps=0)
+_PROBABILITIES = (positive(5, 4, low=0.02, high=0.98), positive(low=0.02, high=0.98))
+_OTHERS = (
+    same("Identity Snapshot StopGradient PreventGradient", (2, 3)),
+    same("CheckNumerics", (2, 3), message="m"),
+    same("EnsureShape", (2, 3), shape=[None, 3]),
+    rows("Select", ((3, 4), (3, 4), (3, 4)), ((3,), (3, 4), (3, 4)), ((), (3, 4), (3, 4)), ulps=0),
+    rows("SelectV2", ((3, 1), (4,), ()), ((2, 1, 1), (3, 1), (1, 4)), ((0,), (1,), (1,)), ulps=0),
+    same("ClipByValue", (3, 7), 1, 3, T=_real),
+    same("ClipByValue", (3, 7), 3, 1, T=_real, note="low above high"),
+    same("ClipByValue", (3, 7), np.ones((3, 7)), np.full((3, 7), 3), T=_real),
+    same("ClipByValue", specials, 1, 3, T=_real, note="special values"),
+    row("AddN", [(3, 3)] * 4, ulps=4),
+    same("AddN", [(3,)]),
+    row("LeakyRelu", specials, alpha=Each(0.0, 0.3, 1.5, -0.5), ulps=2),
+    row("LeakyReluGrad", specials, _backwards, alpha=Each(0.0, 0.3, 1.5, -0.5), ulps=2),
+    row("L2Loss", (37,), ulps=16),
+    same("L2Loss", (0,)),
+    row("Cross", (4, 3), (4, 3), scale=ARRAY),
+    row("ToBool", Each((3,), 0, [])),
+    row("Betainc", positive(5, 4), positive(5, 4), Each(*_PROBABILITIES), ulps=512, scale=ARRAY),
+)
+
+
+def _pairs_of_parts(data: Data) -> Iterator[Call]:
     for dtype in dtypes("Complex"):
-        parts = pairs(special(dtype))
         out = tf.complex128 if dtype == tf.float64 else tf.complex64
-        yield Call("Complex", parts, {"Tout": out}, ulps=0)
+        yield Call("Complex", pairs(special(dtype)), {"Tout": out}, ulps=0)
     for dtype in dtypes("ApproximateEqual"):
         x = data.normal(dtype, 9)
         yield Call("ApproximateEqual", (x, x + data.normal(dtype, 9) / 100), {"tolerance": 0.01})
-    for dtype in dtypes("LeakyRelu"):
-        x = special(dtype)
-        for alpha in (0.0, 0.3, 1.5, -0.5):
-            yield Call("LeakyRelu", (x,), {"alpha": alpha}, ulps=2)
-            yield Call("LeakyReluGrad", (x, x[::-1].copy()), {"alpha": alpha}, ulps=2)
-    for dtype in dtypes("L2Loss"):
-        yield Call("L2Loss", (data.normal(dtype, 37),), ulps=16)
-        yield Call("L2Loss", (data.normal(dtype, 0),), ulps=0)
-    for dtype in dtypes("Cross"):
-        yield Call("Cross", (data.normal(dtype, 4, 3), data.normal(dtype, 4, 3)), scale="array")
-    for dtype in dtypes("ToBool"):
-        yield Call("ToBool", (data.normal(dtype, 3),))
-        yield Call("ToBool", (np.zeros((), dtype.as_numpy_dtype),))
-        yield Call("ToBool", (np.zeros((0,), dtype.as_numpy_dtype),))
-
-
-def _selects(data: Data) -> Iterator[Call]:
-    data.start("Select")
-    shapes: list[Any] = [("Select", (3, 4), (3, 4), (3, 4)), ("Select", (3,), (3, 4), (3, 4))]
-    shapes += [("Select", (), (3, 4), (3, 4)), ("SelectV2", (3, 1), (4,), ())]
-    shapes += [("SelectV2", (2, 1, 1), (3, 1), (1, 4)), ("SelectV2", (0,), (1,), (1,))]
-    for op, condition, first, second in shapes:
-        for dtype in dtypes(op):
-            inputs = data.normal(dtype, *first), data.normal(dtype, *second)
-            yield Call(op, (data.normal(tf.bool, *condition), *inputs), ulps=0)
-
-
-def _clips(data: Data) -> Iterator[Call]:
-    data.start("ClipByValue")
-    for dtype in dtypes("ClipByValue"):
-        x = data.normal(dtype, 3, 7)
-        low, high = np.array(1, x.dtype), np.array(3, x.dtype)
-        if not dtype.is_complex:
-            yield Call("ClipByValue", (x, low, high), ulps=0)
-            yield Call("ClipByValue", (x, high, low), ulps=0, note="low above high")
-            yield Call("ClipByValue", (x, np.full_like(x, 1), np.full_like(x, 3)), ulps=0)
-            yield Call("ClipByValue", (special(dtype), low, high), ulps=0, note="special values")
 
 
 def _bitcasts(data: Data) -> Iterator[Call]:
-    data.start("Bitcast")
-    for source in dtypes("Bitcast"):
-        for target in dtypes("Bitcast", "type"):
-            more = source.size / target.size
-            shape = (3, 2) if more >= 1 else (3, int(1 / more))
-            yield Call("Bitcast", (data.wide(source, *shape),), {"type": target}, ulps=0)
+    for source, target in itertools.product(dtypes("Bitcast"), dtypes("Bitcast", "type")):
+        last = target.size // source.size if target.size > source.size else 2
+        yield Call("Bitcast", (data.wide(source, 3, last),), {"type": target}, ulps=0)
 
 
 def _special_functions(data: Data) -> Iterator[Call]:
-    data.start("special functions")
     for op in words("Igamma Igammac IgammaGradA RandomGammaGrad Polygamma Zeta"):
         for dtype in dtypes(op):
-            first = data.positive(dtype, 4, 9, low=0.2, high=9.0)
-            second = data.positive(dtype, 4, 9, low=0.2, high=9.0)
+            first, second = (data.positive(dtype, 4, 9, low=0.2, high=9.0) for _ in range(2))
             if op == "Polygamma":
                 first = np.rint(first)
             if op == "Zeta":
                 first = first + np.array(1.1, first.dtype)
-            yield Call(op, (first, second), ulps=512, scale="array")
-            yield Call(op, (first[:, :1], second[:1]), ulps=512, scale="array", note="broadcast")
+            yield Call(op, (first, second), ulps=512, scale=ARRAY)
+            yield Call(op, (first[:, :1], second[:1]), ulps=512, scale=ARRAY, note="broadcast")
             edges = pairs(np.array([0, 1, -1, 2.5, np.inf, np.nan], first.dtype))
             yield Call(op, edges, ulps=512, note="special values", kind="edges of functions")
-    for dtype in dtypes("Betainc"):
-        a, b = data.positive(dtype, 5, 4), data.positive(dtype, 5, 4)
-        x = data.positive(dtype, 5, 4, low=0.02, high=0.98)
-        yield Call("Betainc", (a, b, x), ulps=512, scale="array")
-        yield Call("Betainc", (a, b, x[0, 0]), ulps=512, scale="array")
 
 
-_NARROW = (tf.int8, tf.int16, tf.uint8, tf.uint16, tf.half, tf.bfloat16, tf.int32)
-_OVERFLOWING = {"Mul": tf.multiply, "AddV2": tf.add, "Sub": tf.subtract}
-_AFTER: dict[str, Any] = {
-    "Abs": tf.abs,
-    "Neg": tf.negative,
-    "Sign": tf.sign,
-    "Square": tf.square,
-    "Relu": tf.nn.relu,
-    "Relu6": tf.nn.relu6,
-    "Invert": tf.bitwise.invert,
-    "PopulationCount": tf.raw_ops.PopulationCount,
-    "Cast to int32": lambda x: tf.cast(x, tf.int32),
-    "Cast to float32": lambda x: tf.cast(x, tf.float32),
-    "Greater": lambda x: x > tf.cast(2, x.dtype),
-    "Less": lambda x: x < tf.cast(2, x.dtype),
-    "Equal": lambda x: tf.equal(x, tf.reverse(x, [0])),
-    "Maximum": lambda x: tf.maximum(x, tf.cast(2, x.dtype)),
-    "Minimum": lambda x: tf.minimum(x, tf.cast(2, x.dtype)),
-    "FloorDiv": lambda x: tf.raw_ops.FloorDiv(x=x, y=tf.cast(3, x.dtype)),
-    "FloorMod": lambda x: tf.raw_ops.FloorMod(x=x, y=tf.cast(3, x.dtype)),
-    "TruncateDiv": lambda x: tf.raw_ops.TruncateDiv(x=x, y=tf.cast(3, x.dtype)),
-    "RightShift": lambda x: tf.bitwise.right_shift(x, tf.cast(1, x.dtype)),
-    "LeftShift": lambda x: tf.bitwise.left_shift(x, tf.cast(1, x.dtype)),
-    "ClipByValue": lambda x: tf.clip_by_value(x, tf.cast(1, x.dtype), tf.cast(5, x.dtype)),
-    "Sum": tf.reduce_sum,
-    "Max": tf.reduce_max,
-    "Prod": tf.reduce_prod,
-    "ArgMax": tf.argmax,
-    "Cumsum": tf.cumsum,
-    "Round": tf.round,
-    "Floor": tf.floor,
-    "Pow": lambda x: tf.pow(x, tf.cast(2, x.dtype)),
-    "SquaredDifference": lambda x: tf.raw_ops.SquaredDifference(x=x, y=tf.reverse(x, [0])),
-    "TopKV2": lambda x: tf.math.top_k(x, 3),
-    "Mean": tf.reduce_mean,
-}
-
-
-def _compositions(data: Data) -> Iterator[Call]:
-    data.start("compositions")
-    for dtype in _NARROW:
-        numbers = special(dtype)
-        if dtype.is_floating:
-            numbers = numbers[np.isfinite(numbers.astype(np.float32))]
-        x, y = pairs(numbers)
-        for first, binary in _OVERFLOWING.items():
-            for name, unary in _AFTER.items():
-                yield _composition(name, unary, first, binary, x, y)
-        for cast in (tf.int32, tf.float32):
-            yield from _after_casts(cast, dtype, data)
-    yield from _gradients_in_half(data)
-
-
-def _composition(name: str, unary: Any, first: str, binary: Any, x: Any, y: Any) -> Call:
-    floating = x.dtype.kind not in "iu"
-    note = f"{name} of {first}"
-    ulps = 8 if floating else 0
-    if floating and name in ("Sum", "Mean", "Prod", "Cumsum", "FloorDiv", "FloorMod"):
-        x, y = x[:3], y[:3]
-    kind = "rounding of narrow floats" if floating else ""
-    name = name.split()[0]
-    function = lambda a, b: unary(binary(a, b))
-    return Call(name, (x, y), function=function, ulps=ulps, note=note, kind=kind)
-
-
-def _after_casts(source: tf.DType, dtype: tf.DType, data: Data) -> Iterator[Call]:
-    """Yield what follows a cast to a narrow integer, which wraps around."""
-    if not dtype.is_integer or not source.is_integer or dtype == source:
-        return
-    values = data.wide(source, 64)
-    for name, unary in _AFTER.items():
-        function = lambda x, unary=unary: unary(tf.cast(x, dtype))
-        op = name.split()[0]
-        note = f"{name} of Cast to {dtype.name}"
-        yield Call(op, (values,), function=function, ulps=0, note=note)
-
-
-def _gradients_in_half(data: Data) -> Iterator[Call]:
-    for dtype in (tf.half, tf.bfloat16):
-        low = float(ml_dtypes.finfo(dtype.as_numpy_dtype).eps)
-        x = (1 + low * np.arange(16)).astype(dtype.as_numpy_dtype)
-        function = lambda a: (a * a) - a
-        yield Call(
-            "Sub", (x,), function=function, ulps=4, scale="array", note=f"Sub of Mul, {dtype.name}"
-        )
-
-
-PARTS = (_unary, _binary, _casts, _others, _special_functions, _compositions)
+PARTS = (
+    _unary, _binary, _casts, _pairs_of_parts, _bitcasts, _special_functions, *_OTHERS
+)  # fmt: skip

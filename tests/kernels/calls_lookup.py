@@ -2,244 +2,179 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from tests.kernels.call import ARRAY, Call
-from tests.kernels.data import Data, ints, special, words
+from tests.kernels.data import Data, ints, special
 from tests.kernels.registry import dtypes
+from tests.kernels.rows import Each, below, every, floating, integer, row, rows, specials, unit
 
 OUT_OF_RANGE = "indices out of range"
 
+look, looks = (functools.partial(make, ulps=0) for make in (row, rows))
+add = functools.partial(row, ulps=8, scale=ARRAY)
 
-def _gathers(data: Data) -> Iterator[Call]:
-    for dtype in dtypes("GatherV2", "Tparams"):
-        x = data.normal(dtype, 3, 4, 5)
-        for kind in dtypes("GatherV2", "Tindices"):
-            indices = data.integers(0, 3, 2, 3, dtype=kind)
-            for axis in (0, 1, -1):
-                yield Call("GatherV2", (x, indices, ints(axis)), ulps=0)
-            attrs = {"batch_dims": 1}
-            batched = data.integers(0, 4, 3, 2, dtype=kind)
-            yield Call("GatherV2", (x, batched, ints(1)), attrs, ulps=0)
-            yield Call("GatherV2", (x, batched, ints(-1)), attrs, ulps=0)
-            if kind in dtypes("Gather", "Tindices"):
-                yield Call("Gather", (x, indices), ulps=0)
-            for depth in (1, 2, 3):
-                nested = data.integers(0, 3, 4, depth, dtype=kind)
-                yield Call("GatherNd", (x, nested), ulps=0)
-            yield Call("GatherNd", (x, np.zeros((2, 0), indices.dtype)), ulps=0)
-        yield Call("GatherV2", (x, np.zeros((0,), np.int32), ints(1)), ulps=0)
-        yield Call("GatherV2", (x, ints(1), ints(2)), ulps=0, note="a scalar index")
-
-
-def _gathers_out_of_range(data: Data) -> Iterator[Call]:
-    x = data.normal(np.float32, 3, 4)
-    for index in (3, -1, 100):
-        attrs: dict[str, Any] = {"kind": OUT_OF_RANGE}
-        yield Call("GatherV2", (x, ints([0, index]), ints(0)), **attrs)
-        yield Call("GatherNd", (x, ints([[0], [index]])), **attrs)
-        policy = {"bad_indices_policy": "IGNORE"}
-        yield Call("GatherNd", (x, ints([[0], [index]])), policy, note="bad indices ignored")
-        updates = data.normal(np.float32, 2, 4)
-        yield Call("ScatterNd", (ints([[0], [index]]), updates, ints([3, 4])), **attrs)
-        yield Call("TensorScatterUpdate", (x, ints([[0], [index]]), updates), **attrs)
-        yield Call("TensorScatterAdd", (x, ints([[0], [index]]), updates), policy)
-        yield Call("ScatterNd", (ints([[0], [index]]), updates, ints([3, 4])), policy)
-        op = "SparseSoftmaxCrossEntropyWithLogits"
-        yield Call(op, (x, ints([0, 1, index])), **attrs)
-        yield Call("UnsortedSegmentSum", (updates, ints([0, index]), ints(3)), **attrs)
-        yield Call("InTopKV2", (x, ints([0, index, 1]), ints(2)), **attrs)
-
-
-_SCATTERS = (
-    "TensorScatterAdd TensorScatterSub TensorScatterUpdate TensorScatterMax TensorScatterMin"
+_GATHERS = (
+    look("GatherV2", (3, 4, 5), below(3, 2, 3), Each(0, 1, -1)),
+    look("GatherV2", (3, 4, 5), below(4, 3, 2), Each(1, -1), batch_dims=1),
+    looks("GatherV2", ((3, 4, 5), [], 1), ((3, 4, 5), 1, 2), note="few indices"),
+    look("Gather", (3, 4, 5), below(3, 2, 3)),
+    look("GatherNd", (3, 4, 5), Each(below(3, 4, 1), below(3, 4, 2), below(3, 4, 3))),
+    look("GatherNd", (3, 4, 5), np.zeros((2, 0)), Tindices=every),
 )
 
 
-def _scatters(data: Data) -> Iterator[Call]:
-    for op in words(_SCATTERS):
-        for dtype, kind in itertools.product(dtypes(op), dtypes(op, "Tindices")):
-            x = data.normal(dtype, 4, 3)
-            few = np.array([[0], [2]]).astype(kind.as_numpy_dtype)
-            yield Call(op, (x, few, data.normal(dtype, 2, 3)), ulps=4, scale=ARRAY)
-            pairs = np.array([[0, 1], [3, 2]]).astype(kind.as_numpy_dtype)
-            yield Call(op, (x, pairs, data.normal(dtype, 2)), ulps=4, scale=ARRAY)
-            twice = np.array([[1], [1], [3]]).astype(kind.as_numpy_dtype)
-            inputs = x, twice, data.normal(dtype, 3, 3)
-            yield Call(op, inputs, ulps=8, scale=ARRAY, note="an index twice")
-            none = np.zeros((0, 1), kind.as_numpy_dtype)
-            yield Call(op, (x, none, data.normal(dtype, 0, 3)), ulps=0)
-    for dtype, kind in itertools.product(dtypes("ScatterNd"), dtypes("ScatterNd", "Tindices")):
-        shape = np.array([4, 3], kind.as_numpy_dtype)
-        for rows in ([[0], [2]], [[1], [1]]):
-            indices = np.array(rows, kind.as_numpy_dtype)
-            inputs = indices, data.normal(dtype, 2, 3), shape
-            yield Call("ScatterNd", inputs, ulps=8, scale=ARRAY, note=str(rows))
-        indices = np.array([[0, 1], [3, 2]], kind.as_numpy_dtype)
-        yield Call("ScatterNd", (indices, data.normal(dtype, 2), shape), ulps=0)
+def _out_of_range(data: Data) -> Iterator[Call]:
+    x, updates = data.normal(np.float32, 3, 4), data.normal(np.float32, 2, 4)
+    policy = {"bad_indices_policy": "IGNORE"}
+    for index in (3, -1, 100):
+        places = ints([[0], [index]])
+        inputs: dict[str, Any] = {
+            "GatherV2": (x, ints([0, index]), ints(0)),
+            "GatherNd": (x, places),
+            "ScatterNd": (places, updates, ints([3, 4])),
+            "TensorScatterUpdate": (x, places, updates),
+            "SparseSoftmaxCrossEntropyWithLogits": (x, ints([0, 1, index])),
+            "UnsortedSegmentSum": (updates, ints([0, index]), ints(3)),
+            "InTopKV2": (x, ints([0, index, 1]), ints(2)),
+        }
+        for op, taken in inputs.items():
+            yield Call(op, taken, kind=OUT_OF_RANGE)
+        yield Call("GatherNd", inputs["GatherNd"], policy, note="bad indices ignored")
+        yield Call("ScatterNd", inputs["ScatterNd"], policy)
+        yield Call("TensorScatterAdd", inputs["TensorScatterUpdate"], policy)
 
 
-def _dense(data: Data) -> Iterator[Call]:
-    for dtype in dtypes("SparseToDense"):
-        one, kind = data.normal(dtype), data.normal(dtype, 3).dtype
-        for rows in ([[0, 1], [1, 0], [2, 2]], [[0, 0], [0, 3], [1, 1]]):
-            inputs = ints(rows), ints([3, 4]), data.normal(dtype, 3), one
-            yield Call("SparseToDense", inputs, ulps=0)
-        inputs = ints([1, 3]), ints([5]), np.array(1, kind), np.array(0, kind)
-        yield Call("SparseToDense", inputs, ulps=0)
-        yield Call("SparseToDense", (ints(2), ints([5]), np.array(1, kind), one), ulps=0)
+_SCATTERS = (
+    *(
+        row(f"TensorScatter{name}", (4, 3), places, shape, Tindices=every, scale=ARRAY, **options)
+        for name in ("Add", "Sub", "Update", "Max", "Min")
+        for places, shape, options in (
+            ([[0], [2]], (2, 3), {"ulps": 4}),
+            ([[0, 1], [3, 2]], (2,), {"ulps": 4}),
+            ([[1], [1], [3]], (3, 3), {"ulps": 8, "note": "an index twice"}),
+            (np.zeros((0, 1)), (0, 3), {"ulps": 0}),
+        )
+    ),
+    add("ScatterNd", [[0], [2]], (2, 3), [4, 3], Tindices=every),
+    add("ScatterNd", [[1], [1]], (2, 3), [4, 3], Tindices=every, note="an index twice"),
+    look("ScatterNd", [[0, 1], [3, 2]], (2,), [4, 3], Tindices=every),
+    looks("SparseToDense", ([[0, 1], [1, 0], [2, 2]], [3, 4], (3,), ()),
+          ([[0, 0], [0, 3], [1, 1]], [3, 4], (3,), ()), ([1, 3], [5], 1, 0), (2, [5], 1, ()),
+          T=every),
+)  # fmt: skip
 
 
-def _segments(data: Data) -> Iterator[Call]:
-    for name in words("Sum Prod Max Min"):
-        op = f"UnsortedSegment{name}"
-        for dtype, kind in itertools.product(dtypes(op), dtypes(op, "Tindices")):
-            segments = np.array([0, 2, 0, 3, 2], kind.as_numpy_dtype)
-            x = data.unit(dtype, 5, 3) if name == "Prod" else data.normal(dtype, 5, 3)
-            rounding: dict[str, Any] = {"ulps": 8, "scale": ARRAY}
-            yield Call(op, (x, segments, ints(4)), **rounding)
-            yield Call(op, (x, segments, ints(6)), **rounding, note="empty segments")
-            yield Call(op, (x[:, 0].copy(), segments, ints(4)), **rounding)
-            dropped = np.array([0, -1, 0, -1, 2], kind.as_numpy_dtype)
-            yield Call(op, (x, dropped, ints(3)), **rounding, note="an index below zero")
-            cells = np.array([[0, 1, 1]] * 5, kind.as_numpy_dtype)
-            yield Call(op, (x, cells, ints(2)), **rounding, note="segments of cells")
-            if dtype.is_floating and name in ("Max", "Min"):
-                odd = x.copy()
-                odd[0, 0] = np.nan
-                yield Call(op, (odd, segments, ints(4)), **rounding, note="nan")
+def _with_nan(data: Data, dtype: tf.DType) -> Any:
+    x = data.normal(dtype, 5, 3)
+    x[0, 0] = np.nan
+    return x
 
 
-def _sorts(data: Data) -> Iterator[Call]:
-    for dtype in dtypes("TopKV2"):
-        for k, shape in ((3, (2, 7)), (0, (4,)), (7, (3, 7)), (1, (67,))):
-            yield Call("TopKV2", (data.normal(dtype, *shape), ints(k)), ulps=0)
-        ties = np.array([1, 3, 3, 1, 3, 1], dtype.as_numpy_dtype)
-        yield Call("TopKV2", (ties, ints(4)), ulps=0, note="ties")
-        numbers = special(dtype)
-        finite = numbers if dtype.is_integer else numbers[np.isfinite(numbers.astype(np.float64))]
-        yield Call("TopKV2", (finite, ints(5)), ulps=0, note="special values")
-        if dtype.is_floating:
-            yield Call("TopKV2", (numbers, ints(5)), ulps=0, note="nan", kind="sorts of nan")
-            zeros = np.array([0.0, -0.0, 0.0, -0.0], numbers.dtype)
-            yield Call("TopKV2", (zeros, ints(3)), ulps=0, note="zeros of both signs")
-        for kind in dtypes("TopKV2", "index_type"):
-            x = data.normal(dtype, 2, 5)
-            yield Call("TopKV2", (x, ints(2)), {"index_type": kind}, ulps=0)
-            attrs = {"index_type": kind, "sorted": False}
-            yield Call("TopKV2", (x, ints(2)), attrs, ulps=0, kind="in any order")
-    for dtype in dtypes("ApproxTopK"):
-        for largest in (True, False):
-            attrs = {"k": 3, "is_max_k": largest, "recall_target": 1.0}
-            yield Call("ApproxTopK", (data.normal(dtype, 2, 9),), attrs, ulps=0)
-    for kind in dtypes("InTopKV2"):
-        scores = data.normal(np.float32, 4, 6)
-        targets = data.integers(0, 6, 4, dtype=kind)
-        for k in (1, 3, 6):
-            yield Call("InTopKV2", (scores, targets, np.array(k, targets.dtype)))
-        ties = np.ones((4, 6), np.float32)
-        yield Call("InTopKV2", (ties, targets, np.array(2, targets.dtype)), note="ties")
-        odd = scores.copy()
-        odd[0], odd[1, 0], odd[2, 3] = np.nan, np.inf, -np.inf
-        yield Call("InTopKV2", (odd, targets, np.array(2, targets.dtype)), note="nan and inf")
+_SUMS = "UnsortedSegmentSum UnsortedSegmentMax UnsortedSegmentMin"
+_IDS = [0, 2, 0, 3, 2]
+_SEGMENTS = (
+    *(
+        add(ops, numbers(5, *more), ids, count, Tindices=every, note=note)
+        for ops, numbers in ((_SUMS, lambda *shape: shape), ("UnsortedSegmentProd", unit))
+        for more, ids, count, note in (
+            ([3], _IDS, 4, ""),
+            ([3], _IDS, 6, "empty segments"),
+            ([], _IDS, 4, ""),
+            ([3], [0, -1, 0, -1, 2], 3, "an index below zero"),
+            ([3], [[0, 1, 1]] * 5, 2, "segments of cells"),
+        )
+    ),
+    add("UnsortedSegmentMax UnsortedSegmentMin", _with_nan, _IDS, 4, T=floating, Tindices=every,
+        note="nan"),
+)  # fmt: skip
 
 
-def _searches(data: Data) -> Iterator[Call]:
-    for op in ("LowerBound", "UpperBound"):
-        for dtype, out in itertools.product(dtypes(op), dtypes(op, "out_type")):
-            rows = np.sort(data.normal(dtype, 2, 9).astype(np.float64), axis=-1)
-            rows = rows.astype(dtype.as_numpy_dtype)
-            attrs = {"out_type": out}
-            yield Call(op, (rows, data.normal(dtype, 2, 5)), attrs)
-            yield Call(op, (rows, np.ascontiguousarray(rows[:, 2:6])), attrs, note="found")
-            yield Call(op, (rows, data.normal(dtype, 2, 0)), attrs)
-    for dtype in dtypes("Bucketize"):
-        x = np.array([-3, 0, 1, 2, 2.5, 5, 100], dtype.as_numpy_dtype)
-        for bounds in ([0.0, 2.0, 5.0], [1.5], [], [0.0, 1.0, 1.0, 2.0]):
-            yield Call("Bucketize", (x,), {"boundaries": bounds})
-        if dtype.is_floating:
-            odd = np.array([np.nan, np.inf, -np.inf], dtype.as_numpy_dtype)
-            yield Call("Bucketize", (odd,), {"boundaries": [0.0, 1.0]}, note="nan and inf")
-    for dtype, out in itertools.product(dtypes("ListDiff"), dtypes("ListDiff", "out_idx")):
-        x = np.array([3, 1, 2, 1, 5], dtype.as_numpy_dtype)
-        yield Call("ListDiff", (x, x[1:3].copy()), {"out_idx": out})
-        yield Call("ListDiff", (x, x[:0].copy()), {"out_idx": out})
-    for dtype in dtypes("Where"):
-        for shape in ((5,), (3, 4), (), (0, 2), (2, 2, 3)):
-            yield Call("Where", (data.normal(dtype, *shape),))
-        yield Call("Where", (special(dtype),), note="special values")
+def _finite(data: Data, dtype: tf.DType) -> Any:
+    numbers = special(dtype)
+    return numbers[np.isfinite(numbers.astype(np.float64))]
 
 
-def _counts(data: Data) -> Iterator[Call]:
-    for dtype in dtypes("Bincount"):
-        values = ints([0, 3, 1, 3, 9])
-        weights = data.normal(dtype, 5)
-        for size in (4, 12):
-            yield Call("Bincount", (values, ints(size), weights), ulps=8, scale=ARRAY)
-            yield Call("Bincount", (values, ints(size), weights[:0].copy()), ulps=0)
-        yield Call("Bincount", (ints([-1, 1]), ints(3), weights[:0]), kind=OUT_OF_RANGE)
-    for dtype, kind in itertools.product(dtypes("DenseBincount"), dtypes("DenseBincount", "Tidx")):
-        values = data.integers(0, 6, 7, dtype=kind)
-        rows = data.integers(0, 6, 3, 4, dtype=kind)
-        for binary, size in itertools.product((False, True), (4, 8)):
-            attrs = {"binary_output": binary}
-            limit = np.array(size, values.dtype)
-            for array in (values, rows):
-                weights = data.normal(dtype, *array.shape)
-                rounding: dict[str, Any] = {"ulps": 8, "scale": ARRAY}
-                yield Call("DenseBincount", (array, limit, weights), attrs, **rounding)
-                empty = np.zeros((0,), weights.dtype)
-                yield Call("DenseBincount", (array, limit, empty), attrs, ulps=0)
+def _odd_scores(data: Data, dtype: tf.DType) -> Any:
+    scores = data.normal(dtype, 4, 6)
+    scores[0], scores[1, 0], scores[2, 3] = np.nan, np.inf, -np.inf
+    return scores
 
 
-def _uniques(data: Data) -> Iterator[Call]:
-    for dtype, out in itertools.product(dtypes("Unique"), dtypes("Unique", "out_idx")):
-        attrs = {"out_idx": out}
-        for x in (data.normal(dtype, 12), data.normal(dtype, 0), np.ones(3, dtype.as_numpy_dtype)):
-            yield Call("Unique", (x,), attrs, ulps=0)
-            yield Call("UniqueV2", (x, np.zeros((0,), np.int64)), attrs, ulps=0)
-            yield Call("UniqueV2", (x, np.array([0])), attrs, ulps=0)
-        rows = data.integers(0, 2, 5, 2, dtype=dtype)
-        for axis in (0, 1):
-            yield Call("UniqueV2", (rows, np.array([axis])), attrs, ulps=0)
-        if dtype.is_floating:
-            odd = np.array([np.nan, 1, np.nan, 0.0, -0.0, np.inf, 1], dtype.as_numpy_dtype)
-            yield Call("Unique", (odd,), attrs, ulps=0, note="nan and zeros")
+_SORTS = (
+    looks("TopKV2", ((2, 7), 3), ((4,), 0), ((3, 7), 7), ((67,), 1)),
+    look("TopKV2", [1, 3, 3, 1, 3, 1], 4, T=every, note="ties"),
+    look("TopKV2", _finite, 5, T=floating, note="special values"),
+    look("TopKV2", specials, 5, T=integer, note="special values"),
+    look("TopKV2", specials, 5, T=floating, note="nan", kind="sorts of nan"),
+    look("TopKV2", [0.0, -0.0, 0.0, -0.0], 3, T=floating, note="zeros of both signs"),
+    look("TopKV2", (2, 5), 2, index_type=every),
+    look("TopKV2", (2, 5), 2, index_type=every, sorted=False, kind="in any order"),
+    look("ApproxTopK", (2, 9), k=3, is_max_k=Each(True, False), recall_target=1.0),
+    row("InTopKV2", (4, 6), below(6, 4), Each(1, 3, 6)),
+    row("InTopKV2", np.ones((4, 6)), below(6, 4), 2, note="ties"),
+    row("InTopKV2", _odd_scores, below(6, 4), 2, note="nan and inf"),
+)  # fmt: skip
+
+
+def _ordered(data: Data, dtype: tf.DType) -> Any:
+    numbers = data.normal(dtype, 2, 9)
+    return np.sort(numbers.astype(np.float64), axis=-1).astype(numbers.dtype)
+
+
+_SEARCHES = (
+    row("LowerBound UpperBound", _ordered, Each((2, 5), (2, 0)), out_type=every),
+    row("LowerBound UpperBound", [[0, 1, 1, 3, 4, 4], [2, 2, 2, 5, 7, 9]], [[1, 3, 4], [2, 5, 9]],
+        T=every, out_type=every, note="found"),
+    row("Bucketize", [-3, 0, 1, 2, 2.5, 5, 100], T=every,
+        boundaries=Each([0.0, 2.0, 5.0], [1.5], [], [0.0, 1.0, 1.0, 2.0])),
+    row("Bucketize", [np.nan, np.inf, -np.inf], T=floating, boundaries=[0.0, 1.0],
+        note="nan and inf"),
+    row("ListDiff", [3, 1, 2, 1, 5], Each([1, 2], []), T=every, out_idx=every),
+    row("Where", Each((5,), (3, 4), (), (0, 2), (2, 2, 3))),
+    row("Where", specials, note="special values"),
+)  # fmt: skip
+
+_COUNTS = (
+    add("Bincount", [0, 3, 1, 3, 9], Each(4, 12), (5,)),
+    look("Bincount", [0, 3, 1, 3, 9], Each(4, 12), [], T=every),
+    row("Bincount", [-1, 1], 3, [], T=every, kind=OUT_OF_RANGE),
+    rows("DenseBincount", (below(6, 7), Each(4, 8), (7,)), (below(6, 3, 4), Each(4, 8), (3, 4)),
+         binary_output=Each(False, True), ulps=8, scale=ARRAY),
+    look("DenseBincount", Each(below(6, 7), below(6, 3, 4)), Each(4, 8), [], T=every,
+         binary_output=Each(False, True)),
+    look("Unique", Each((12,), (0,), [1, 1, 1]), out_idx=every),
+    look("UniqueV2", Each((12,), (0,), [1, 1, 1]), Each([], [0]), Taxis=tf.int64, out_idx=every),
+    look("UniqueV2", below(2, 5, 2), Each([0], [1]), Taxis=tf.int64, out_idx=every),
+    look("Unique", [np.nan, 1, np.nan, 0.0, -0.0, np.inf, 1], T=floating, out_idx=every,
+         note="nan and zeros"),
+)  # fmt: skip
 
 
 def _suppressions(data: Data) -> Iterator[Call]:
     for dtype in dtypes("NonMaxSuppressionV4"):
-        kind: Any = dtype.as_numpy_dtype
         corners = data.positive(np.float32, 9, 2, low=0.0, high=3.0)
-        boxes = np.concatenate([corners, corners + 1], 1).astype(kind)
+        boxes = np.concatenate([corners, corners + 1], 1).astype(dtype.as_numpy_dtype)
         scores = data.positive(dtype, 9, high=1.0)
-        for count, overlap, least in ((3, 0.5, 0.0), (9, 0.3, 0.4), (20, 0.1, 0.0), (0, 0.5, 0.0)):
-            inputs = boxes, scores, ints(count), np.array(overlap, kind), np.array(least, kind)
+        for count, *limits in ((3, 0.5, 0.0), (9, 0.3, 0.4), (20, 0.1, 0.0), (0, 0.5, 0.0)):
+            inputs = boxes, scores, ints(count), *(np.array(n, boxes.dtype) for n in limits)
             yield Call("NonMaxSuppressionV3", inputs)
             for pad in (False, True):
+                kind = "indices after the last that counts" if pad else ""
                 attrs = {"pad_to_max_output_size": pad}
-                rest = "indices after the last that counts" if pad else ""
-                yield Call("NonMaxSuppressionV4", inputs, attrs, kind=rest)
-        ties = boxes, np.full(9, 0.5, kind), ints(4), np.array(0.5, kind), np.array(0, kind)
-        yield Call("NonMaxSuppressionV3", ties, note="ties")
+                yield Call("NonMaxSuppressionV4", inputs, attrs, kind=kind)
+        rest = ints(4), np.array(0.5, boxes.dtype), np.array(0, boxes.dtype)
+        ties = np.full(9, 0.5, boxes.dtype)
+        yield Call("NonMaxSuppressionV3", (boxes, ties, *rest), note="ties")
         flipped = np.ascontiguousarray(boxes[:, [2, 3, 0, 1]])
-        inputs = flipped, scores, ints(4), np.array(0.5, kind), np.array(0, kind)
-        yield Call("NonMaxSuppressionV3", inputs, note="corners exchanged")
+        yield Call("NonMaxSuppressionV3", (flipped, scores, *rest), note="corners exchanged")
 
 
 PARTS = (
-    _gathers,
-    _gathers_out_of_range,
-    _scatters,
-    _dense,
-    _segments,
-    _sorts,
-    _searches,
-    _counts,
-    _uniques,
-    _suppressions,
-)
+    _out_of_range, _suppressions, *_GATHERS, *_SCATTERS, *_SEGMENTS, *_SORTS, *_SEARCHES, *_COUNTS
+)  # fmt: skip

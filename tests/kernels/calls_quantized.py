@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -11,14 +12,14 @@ import numpy as np
 import tensorflow as tf
 
 from tests.kernels.call import ARRAY, Call, apply
-from tests.kernels.data import Data, ints, words
-from tests.kernels.registry import dtypes
+from tests.kernels.data import Data, ints
+from tests.kernels.rows import Each, every, row
 
 _FLAGS = (False, True)
+_EITHER = Each(False, True)
 _INT8 = {"quantization_min_val": -128, "quantization_max_val": 127}
 _INT32 = {"quantization_min_val": -(2**31), "quantization_max_val": 2**31 - 1}
-
-
+_EIGHT: dict[str, Any] = {"ulps": 8, "scale": ARRAY}
 _ROUNDED = "quantized numbers that are rounded otherwise"
 
 
@@ -28,79 +29,59 @@ def _float(value: Any) -> Any:
 
 def _fakes(data: Data) -> Iterator[Call]:
     x, back = 4 * data.normal(np.float32, 5, 6), data.normal(np.float32, 5, 6)
-    halves = np.arange(-24, 24).astype(np.float32) / np.float32(4)
+    halves = _float(np.arange(-24, 24) / 4)
+    of_args, of_each, of_rows = (
+        f"FakeQuantWithMinMax{what}" for what in ("Args", "Vars", "VarsPerChannel")
+    )
     limits = [(-6.0, 6.0), (0.0, 6.0), (-3.1, 4.7), (0.5, 3.0), (-4.0, -1.0)]
     for (low, high), bits, narrow in itertools.product(limits, (8, 4, 2), _FLAGS):
         attrs = {"num_bits": bits, "narrow_range": narrow}
         fixed = {**attrs, "min": low, "max": high}
-        rounding: dict[str, Any] = {"ulps": 8, "scale": ARRAY}
-        op = "FakeQuantWithMinMaxArgs"
-        yield Call(op, (x,), fixed, **rounding)
-        yield Call(op, (halves,), fixed, **rounding, note="halves")
-        yield Call(f"{op}Gradient", (back, x), fixed, **rounding)
-        op = "FakeQuantWithMinMaxVars"
+        yield Call(of_args, (x,), fixed, **_EIGHT)
+        yield Call(of_args, (halves,), fixed, **_EIGHT, note="halves")
+        yield Call(f"{of_args}Gradient", (back, x), fixed, **_EIGHT)
         ends = _float(low), _float(high)
-        yield Call(op, (x, *ends), attrs, **rounding)
-        yield Call(f"{op}Gradient", (back, x, *ends), attrs, ulps=64, scale=ARRAY)
-        ends = _float([low] * 6), _float([high + n for n in range(6)])
-        op = "FakeQuantWithMinMaxVarsPerChannel"
-        yield Call(op, (x, *ends), attrs, **rounding)
-        yield Call(op, (x[0], *ends), attrs, **rounding)
-        yield Call(f"{op}Gradient", (back, x, *ends), attrs, ulps=64, scale=ARRAY)
-    zero = _float(0), _float(0)
-    yield Call("FakeQuantWithMinMaxVars", (x, *zero), note="no range")
+        sides = _float([low] * 6), _float([high + n for n in range(6)])
+        for op, inputs in ((of_each, (x, *ends)), (of_rows, (x, *sides))):
+            yield Call(op, inputs, attrs, **_EIGHT)
+            yield Call(f"{op}Gradient", (back, *inputs), attrs, ulps=64, scale=ARRAY)
+        yield Call(of_rows, (x[0], *sides), attrs, **_EIGHT)
+    yield Call(of_each, (x, _float(0), _float(0)), note="no range")
 
 
-def _rounded(data: Data) -> Iterator[Call]:
-    grid = itertools.product((8, 4, 3), _FLAGS, _FLAGS, _FLAGS, ("HALF_TO_EVEN", "HALF_UP"))
-    for bits, signed, given, narrow, mode in grid:
-        for op in ("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV4"):
-            for dtype in dtypes(op):
-                attrs: dict[str, Any] = {"num_bits": bits, "signed_input": signed}
-                attrs["range_given"] = given
-                attrs |= {"narrow_range": narrow, "round_mode": mode}
-                yield from _one_rounded(data, op, dtype, attrs, ())
-    for signed, given, narrow in itertools.product(_FLAGS, _FLAGS, _FLAGS):
-        for dtype, bits in itertools.product(dtypes("QuantizeAndDequantizeV3"), (8, 4)):
-            attrs = {"signed_input": signed, "range_given": given, "narrow_range": narrow}
-            yield from _one_rounded(data, "QuantizeAndDequantizeV3", dtype, attrs, (ints(bits),))
-
-
-def _one_rounded(
-    data: Data, op: str, dtype: tf.DType, attrs: dict[str, Any], more: tuple[Any, ...]
-) -> Iterator[Call]:
-    x = data.normal(dtype, 4, 5)
-    low = np.array(-2.5 if attrs["signed_input"] else 0, x.dtype)
-    high = np.array(3, x.dtype)
-    rounding: dict[str, Any] = {"ulps": 8, "scale": ARRAY}
-    yield Call(op, (x, low, high, *more), attrs, **rounding)
-    halves = (np.arange(-8, 8) / 2).astype(x.dtype)
-    ends = np.array(-4 if attrs["signed_input"] else 0, x.dtype), np.array(3.5, x.dtype)
-    yield Call(op, (halves, *ends, *more), attrs, **rounding, note="halves")
-    axes = {**attrs, "axis": 1}
-    rows = np.full(5, low, x.dtype), np.full(5, high, x.dtype)
-    yield Call(op, (x, *rows, *more), axes, **rounding)
-
-
-def _quantized(data: Data, dtype: tf.DType, *shape: int) -> Any:
-    """Return a function that makes a quantized tensor: NumPy has no such arrays."""
-    plain = {tf.qint8: np.int8, tf.quint8: np.uint8, tf.qint32: np.int32, tf.qint16: np.int16}
-    return data.wide(plain.get(dtype, np.uint16), *shape)
+_MODES = {"num_bits": Each(8, 4, 3), "round_mode": Each("HALF_TO_EVEN", "HALF_UP")}
+_ROUNDINGS = tuple(
+    row(ops, x, low, high, *bits, T=every, signed_input=least < 0, range_given=_EITHER,
+        narrow_range=_EITHER, **_EIGHT, **attrs, **more)
+    for ops, bits, attrs in (
+        ("QuantizeAndDequantizeV2 QuantizeAndDequantizeV4", [], _MODES),
+        ("QuantizeAndDequantizeV3", [Each(8, 4)], {}),
+    )
+    for least, lower in ((-2.5, -4), (0, 0))
+    for x, low, high, more in (
+        ((4, 5), least, 3, {}),
+        (np.arange(-8, 8) / 2, lower, 3.5, {"note": "halves"}),
+        ((4, 5), [least] * 5, [3] * 5, {"axis": 1}),
+    )
+)  # fmt: skip
 
 
 def _dequantized(data: Data) -> Iterator[Call]:
-    kinds = itertools.product(
-        (tf.qint8, tf.quint8, tf.qint16, tf.quint16), (tf.float32, tf.bfloat16)
+    grid = itertools.product(
+        ("qint8", "quint8", "qint16", "quint16"),
+        (tf.float32, tf.bfloat16),
+        ("MIN_COMBINED", "MIN_FIRST", "SCALED"),
+        _FLAGS,
     )
-    for (dtype, out), mode in itertools.product(kinds, ("MIN_COMBINED", "MIN_FIRST", "SCALED")):
-        for narrow in _FLAGS:
-            attrs = {"mode": mode, "narrow_range": narrow, "dtype": out}
-            function = lambda x, a, b, dtype=dtype, attrs=attrs: tf.raw_ops.Dequantize(
-                input=tf.bitcast(x, dtype), min_range=a, max_range=b, **attrs
-            )
-            inputs = _quantized(data, dtype, 4, 5), _float(-2.0), _float(6.0)
-            note = f"{dtype.name} {mode} narrow_range={narrow} {out.name}"
-            yield Call("Dequantize", inputs, function=function, ulps=64, scale=ARRAY, note=note)
+    for kind, out, mode, narrow in grid:
+        attrs = {"mode": mode, "narrow_range": narrow, "dtype": out}
+        # NumPy has no quantized arrays.
+        function = lambda x, a, b, kind=kind, attrs=attrs: tf.raw_ops.Dequantize(
+            input=tf.bitcast(x, tf.as_dtype(kind)), min_range=a, max_range=b, **attrs
+        )
+        inputs = data.wide(kind.replace("q", ""), 4, 5), _float(-2.0), _float(6.0)
+        note = f"{kind} {mode} narrow_range={narrow} {out.name}"
+        yield Call("Dequantize", inputs, function=function, ulps=64, scale=ARRAY, note=note)
 
 
 def _on_quantized(op: str, kinds: dict[int, tf.DType], attrs: dict[str, Any]) -> Any:
@@ -168,68 +149,35 @@ def _uniform_products(data: Data) -> Iterator[Call]:
     yield Call(op, inputs, function=function, kind=_ROUNDED)
 
 
-_SEED = np.array([7, 11], np.int32)
+_SEED = [7, 11]
+draw = functools.partial(row, shapes_only=True)
+_RANDOM = (
+    draw("RandomStandardNormal RandomUniform TruncatedNormal", [3, 4], dtype=every),
+    draw("RandomUniformInt", [3, 4], 1, 9, Tout=every),
+    draw("RandomShuffle", (4, 2)),
+    draw("Multinomial", (3, 4), 5),
+    draw("StatelessMultinomial", (3, 4), 5, _SEED),
+    draw("ParameterizedTruncatedNormal", [3], 0, 1, -1, 2, dtype=every),
+    draw("StatelessParameterizedTruncatedNormal", [3], _SEED, 0, 1, -1, 2, dtype=every),
+    draw("StatelessRandomNormal StatelessRandomUniform StatelessTruncatedNormal", [3, 4], _SEED,
+         dtype=every),
+    draw("StatelessRandomUniformInt", [3, 4], _SEED, 1, 9, dtype=every),
+    draw("StatelessRandomUniformFullInt", [3, 4], _SEED, dtype=every),
+    draw("StatelessRandomGetAlg"),
+    draw("StatelessRandomGetKeyCounter StatelessRandomGetKeyCounterAlg", _SEED, Tseed=every),
+)  # fmt: skip
 
+# Philox is the same algorithm everywhere; the last steps of floats are rounded otherwise.
+_FLOATS = "StatelessRandomNormalV2 StatelessRandomUniformV2 StatelessTruncatedNormalV2"
+_KEYED = tuple(
+    row(ops, [3, 4], [9], counter, algorithm, *limits, dtype=every, note=name,
+        shapes_only=ops == _FLOATS or name != "Philox")
+    for algorithm, name, counter in ((1, "Philox", [5, 0]), (2, "ThreeFry", [5]))
+    for ops, limits in (
+        (_FLOATS, []),
+        ("StatelessRandomUniformIntV2", [1, 9]),
+        ("StatelessRandomUniformFullIntV2", []),
+    )
+)  # fmt: skip
 
-def _one_to_nine(dtype: tf.DType) -> tuple[Any, Any]:
-    return np.array(1, dtype.as_numpy_dtype), np.array(9, dtype.as_numpy_dtype)
-
-
-def _random(data: Data) -> Iterator[Call]:  # noqa: C901 - a loop for each kind of op
-    shape = ints([3, 4])
-    random: dict[str, Any] = {"shapes_only": True}
-    for op in words("RandomStandardNormal RandomUniform TruncatedNormal"):
-        for dtype in dtypes(op, "dtype"):
-            yield Call(op, (shape,), {"dtype": dtype}, **random)
-    for dtype in dtypes("RandomUniformInt", "Tout"):
-        limits = _one_to_nine(dtype)
-        yield Call("RandomUniformInt", (shape, *limits), **random)
-    for dtype in dtypes("RandomShuffle"):
-        yield Call("RandomShuffle", (data.normal(dtype, 4, 2),), **random)
-    for dtype in dtypes("Multinomial"):
-        yield Call("Multinomial", (data.normal(dtype, 3, 4), ints(5)), **random)
-        if dtype in dtypes("StatelessMultinomial"):
-            inputs = data.normal(dtype, 3, 4), ints(5), _SEED
-            yield Call("StatelessMultinomial", inputs, **random)
-    op = "ParameterizedTruncatedNormal"
-    for dtype in dtypes(op, "dtype"):
-        edges = [np.array(value, dtype.as_numpy_dtype) for value in (0, 1, -1, 2)]
-        yield Call(op, (ints([3]), *edges), **random)
-        yield Call(f"Stateless{op}", (ints([3]), _SEED, *edges), **random)
-    for op in words("RandomNormal RandomUniform TruncatedNormal"):
-        for dtype in dtypes(f"Stateless{op}", "dtype"):
-            yield Call(f"Stateless{op}", (shape, _SEED), {"dtype": dtype}, **random)
-            yield from _with_key(data, f"Stateless{op}V2", (), {"dtype": dtype})
-    for dtype in dtypes("StatelessRandomUniformInt", "dtype"):
-        limits = _one_to_nine(dtype)
-        yield Call("StatelessRandomUniformInt", (shape, _SEED, *limits), **random)
-        yield from _with_key(data, "StatelessRandomUniformIntV2", limits, {})
-        attrs = {"dtype": dtype}
-        yield Call("StatelessRandomUniformFullInt", (shape, _SEED), attrs, **random)
-    for dtype in dtypes("StatelessRandomUniformFullIntV2", "dtype"):
-        yield from _with_key(data, "StatelessRandomUniformFullIntV2", (), {"dtype": dtype})
-
-
-_ALGORITHMS = {1: "Philox", 2: "ThreeFry"}
-
-
-def _with_key(
-    data: Data, op: str, limits: tuple[Any, ...], attrs: dict[str, Any]
-) -> Iterator[Call]:
-    for algorithm, name in _ALGORITHMS.items():
-        counter = np.array([5, 0] if algorithm == 1 else [5], np.uint64)
-        inputs = (ints([3, 4]), np.array([9], np.uint64), counter, ints(algorithm), *limits)
-        # Philox is the same algorithm everywhere; the last steps of floats are rounded otherwise.
-        same = algorithm == 1 and "Int" in op
-        yield Call(op, inputs, attrs, shapes_only=not same, note=name)
-
-
-def _keys(data: Data) -> Iterator[Call]:
-    yield Call("StatelessRandomGetAlg", (), shapes_only=True)
-    for kind in (np.int32, np.int64):
-        seed = _SEED.astype(kind)
-        yield Call("StatelessRandomGetKeyCounter", (seed,), shapes_only=True)
-        yield Call("StatelessRandomGetKeyCounterAlg", (seed,), shapes_only=True)
-
-
-PARTS = (_fakes, _rounded, _dequantized, _uniform, _uniform_products, _random, _keys)
+PARTS = (_fakes, _dequantized, _uniform, _uniform_products, *_ROUNDINGS, *_RANDOM, *_KEYED)

@@ -50,9 +50,9 @@ def _shapes(data: Data) -> Iterator[Call]:
 def _products(data: Data) -> Iterator[Call]:
     from tensorflow.compiler.xla import xla_data_pb2
 
-    dims = xla_data_pb2.DotDimensionNumbers()
-    dims.lhs_contracting_dimensions.append(1)
-    dims.rhs_contracting_dimensions.append(0)
+    dims = xla_data_pb2.DotDimensionNumbers(
+        lhs_contracting_dimensions=[1], rhs_contracting_dimensions=[0]
+    )
     inputs = data.normal(np.float32, 3, 4), data.normal(np.float32, 4, 5)
     attrs: dict[str, Any] = {"dimension_numbers": dims.SerializeToString(), "precision_config": ""}
     yield _one("XlaDot", inputs, attrs)
@@ -86,31 +86,22 @@ def _reducer() -> Any:
 
 def _windows(data: Data) -> Iterator[Call]:
     x, zero = data.normal(np.float32, 4, 6), np.float32(0)
-
-    def reduce_window(x: Any, zero: Any) -> Any:
-        return raw("XlaReduceWindow")(
-            input=x, init_value=zero, window_dimensions=ints([2, 2]), window_strides=ints([1, 2]),
-            base_dilations=ints([1, 1]), window_dilations=ints([1, 1]),
-            padding=ints([[0, 0], [0, 0]]), computation=_reducer(),
-        )  # fmt: skip
-
-    def select_and_scatter(x: Any, source: Any, zero: Any) -> Any:
-        return raw("XlaSelectAndScatter")(
-            operand=x, window_dimensions=ints([2, 2]), window_strides=ints([2, 2]),
-            padding=ints([[0, 0], [0, 0]]), source=source, init_value=zero,
-            scatter=_reducer(), select=_of_two(lambda a, b: a >= b),
-        )  # fmt: skip
-
-    yield _by("XlaReduceWindow", (x, zero), reduce_window)
-    source = data.normal(np.float32, 2, 3)
-    yield _by("XlaSelectAndScatter", (x, source, zero), select_and_scatter)
-    for op, several in (("XlaReduce", 0), ("XlaVariadicReduce", 1), ("XlaVariadicReduceV2", 1)):
-
-        def reduce(x: Any, zero: Any, op: str = op, several: int = several) -> Any:
-            attrs = {"dimensions_to_reduce": [1], "reducer": _reducer()}
-            return apply(op, ([x], [zero]) if several else (x, zero), attrs)
-
-        yield _by(op, (x, zero), reduce)
+    reduced = lambda x, zero: raw("XlaReduceWindow")(
+        input=x, init_value=zero, window_dimensions=ints([2, 2]), window_strides=ints([1, 2]),
+        base_dilations=ints([1, 1]), window_dilations=ints([1, 1]),
+        padding=ints([[0, 0], [0, 0]]), computation=_reducer(),
+    )  # fmt: skip
+    scattered = lambda x, source, zero: raw("XlaSelectAndScatter")(
+        operand=x, window_dimensions=ints([2, 2]), window_strides=ints([2, 2]),
+        padding=ints([[0, 0], [0, 0]]), source=source, init_value=zero,
+        scatter=_reducer(), select=_of_two(lambda a, b: a >= b),
+    )  # fmt: skip
+    yield _by("XlaReduceWindow", (x, zero), reduced)
+    yield _by("XlaSelectAndScatter", (x, data.normal(np.float32, 2, 3), zero), scattered)
+    attrs: Any = lambda: {"dimensions_to_reduce": [1], "reducer": _reducer()}
+    yield _by("XlaReduce", (x, zero), lambda *pair: apply("XlaReduce", pair, attrs()))
+    for op in ("XlaVariadicReduce", "XlaVariadicReduceV2"):
+        yield _by(op, (x, zero), lambda x, zero, op=op: apply(op, ([x], [zero]), attrs()))
 
 
 def _slices(data: Data) -> Iterator[Call]:
@@ -143,10 +134,10 @@ def _sorts(data: Data) -> Iterator[Call]:
     yield _one("XlaSort", (x,))
     yield _one("XlaKeyValueSort", (x, data.normal(np.int32, 7)))
 
-    def variadic(x: Any) -> Any:
-        less = _of_two(lambda a, b: a < b)
-        return raw("XlaVariadicSort")(inputs=[x], dimension=0, comparator=less, is_stable=True)
-
+    less: Any = lambda: _of_two(lambda a, b: a < b)
+    variadic = lambda x: raw("XlaVariadicSort")(
+        inputs=[x], dimension=0, comparator=less(), is_stable=True
+    )
     yield _by("XlaVariadicSort", (x,), variadic)
     inputs = ints(1), np.array([5, 6, 7], np.uint64), ints([3, 2])
     yield Call("XlaRngBitGenerator", inputs, {"dtype": tf.uint32}, kind=XLA_ALONE)
@@ -154,12 +145,10 @@ def _sorts(data: Data) -> Iterator[Call]:
 
 def _functions(data: Data) -> Iterator[Call]:
     x = data.normal(np.float32, 4)
-
-    def branches(x: Any, condition: Any) -> Any:
-        one, two = traced(lambda x: x + 1, x), traced(lambda x: x * 2, x)
-        return raw("XlaIf")(
-            cond=condition, inputs=[x], then_branch=one, else_branch=two, Tout=[x.dtype]
-        )
+    branches = lambda x, condition: raw("XlaIf")(
+        cond=condition, inputs=[x], Tout=[x.dtype],
+        then_branch=traced(lambda x: x + 1, x), else_branch=traced(lambda x: x * 2, x),
+    )  # fmt: skip
 
     def loop(x: Any) -> Any:
         specs = tf.TensorSpec([], tf.int32), tf.TensorSpec(x.shape, x.dtype)
@@ -174,20 +163,17 @@ def _functions(data: Data) -> Iterator[Call]:
 def _plain(data: Data) -> Iterator[Call]:
     x = data.normal(np.float32, 4)
 
-    def after(make: Callable[[], Any], x: Any) -> Any:
-        with tf.control_dependencies([make()]):
+    def after(x: Any, op: str, **attrs: Any) -> Any:
+        with tf.control_dependencies([raw(op)(**attrs)]):
             return tf.identity(x)
 
     yield Call("IdentityN", ([x, ints(3)],), ulps=0)
-    for op, make in (
-        ("NoOp", tf.raw_ops.NoOp),
-        ("ControlTrigger", tf.raw_ops.ControlTrigger),
-    ):
-        function = lambda x, make=make: after(make, x)
-        graph = tf.function(function, autograph=False)
-        yield Call(op, (x,), function=graph, ulps=0)
-    asserted = lambda x: after(lambda: tf.raw_ops.Assert(condition=True, data=[x]), x)
-    yield Call("Assert", (x,), function=tf.function(asserted, autograph=False), ulps=0)
+    for op, function in {
+        "NoOp": lambda x: after(x, "NoOp"),
+        "ControlTrigger": lambda x: after(x, "ControlTrigger"),
+        "Assert": lambda x: after(x, "Assert", condition=True, data=[x]),
+    }.items():
+        yield Call(op, (x,), function=tf.function(function, autograph=False), ulps=0)
     yield Call("FakeParam", (), {"dtype": tf.float32, "shape": [2]}, shapes_only=True)
     yield Call("DeviceIndex", (), {"device_names": ["CPU"]}, shapes_only=True)
 

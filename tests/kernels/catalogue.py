@@ -3,33 +3,13 @@
 from __future__ import annotations
 
 import functools
+import importlib
 
-from tests.kernels import (
-    calls_compositions,
-    calls_elementwise,
-    calls_layout,
-    calls_linear,
-    calls_lookup,
-    calls_quantized,
-    calls_state,
-    calls_windows,
-    calls_xla,
-    registry,
-)
+from tests.kernels import registry
 from tests.kernels.call import Call
 from tests.kernels.data import Data, words
 
-MODULES = (
-    calls_elementwise,
-    calls_layout,
-    calls_windows,
-    calls_linear,
-    calls_lookup,
-    calls_quantized,
-    calls_state,
-    calls_compositions,
-    calls_xla,
-)
+_MODULES = words("elementwise layout windows linear lookup quantized state compositions xla")
 
 _COLLECTIVE = "it needs several devices or processes"
 _MADE_LATER = "TensorFlow makes it of other ops when it prepares a graph"
@@ -58,28 +38,12 @@ LEFT_OUT: dict[str, str] = {
 @functools.cache
 def calls(seed: int = 0) -> list[Call]:
     """Return all calls, their random numbers made from the seed."""
-    return [call for calls in _by_module(seed).values() for call in calls]
-
-
-def numbers(module: str, seed: int = 0) -> range:
-    """Return which of the calls are from a module, named by the end of its name."""
-    begin = 0
-    for name, calls in _by_module(seed).items():
-        if name == module:
-            return range(begin, begin + len(calls))
-        begin += len(calls)
-    raise ValueError(f"no module of this name: {module}")
-
-
-@functools.cache
-def _by_module(seed: int) -> dict[str, list[Call]]:
     data = Data(seed)
-    found: dict[str, list[Call]] = {}
-    for module in MODULES:
-        calls = found[module.__name__.rpartition("_")[2]] = []
-        for part in module.PARTS:
+    found: list[Call] = []
+    for name in _MODULES:
+        for part in importlib.import_module(f"tests.kernels.calls_{name}").PARTS:
             data.start(part.__name__)
-            calls.extend(part(data))
+            found += part(data)
     return found
 
 

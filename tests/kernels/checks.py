@@ -24,11 +24,8 @@ def known_differ() -> list[bool]:
 
 def plain(calls: list[Call]) -> list[int]:
     """Return the numbers of the calls with numbers that nothing is special about."""
-    return [
-        number
-        for number, call in enumerate(calls)
-        if not call.kind and not any(word in call.note for word in _AT_EDGES)
-    ]
+    usual = (not c.kind and not any(word in c.note for word in _AT_EDGES) for c in calls)
+    return [number for number, is_usual in enumerate(usual) if is_usual]
 
 
 def wrong(drawn: list[tuple[int, str]]) -> list[str]:
@@ -47,11 +44,7 @@ def bounded() -> dict[str, Any]:
     """Return the ops that make bounded sizes, and the inputs that make others do so."""
     found = sources.find(sources.sample(most=2))
     sources.find_unknown(sources.sample(most=1), found, limits=False)
-    return {
-        "always": [op for op, what in found.items() if what.always],
-        "unknown": {
-            op: sorted({number for number, _ in what.unknown})
-            for op, what in found.items()
-            if what.unknown
-        },
+    unknown = {
+        op: sorted({n for n, _ in what.unknown}) for op, what in found.items() if what.unknown
     }
+    return {"always": [op for op, what in found.items() if what.always], "unknown": unknown}

@@ -29,15 +29,19 @@ def judged(numbers: list[int], seed: int) -> dict[int, list[dict[str, Any]]]:
     return {number: [vars(one) for one in found] for number, found in running.judge(batch)}
 
 
-def judge_all(numbers: list[int], seed: int) -> Found:
-    """Return the differences of the calls with these numbers."""
+def run(seed: int, only: set[str]) -> None:
+    """Compare the calls of some ops, or of all, and print what differs."""
+    calls = catalogue.calls(seed)
+    # Of XLA's own ops there are no two kernels that may differ.
+    numbers = [n for n, call in enumerate(calls) if call.kind != XLA_ALONE]
+    numbers = [n for n in numbers if not only or calls[n].op in only]
     found: Found = {}
     size = BATCH * _BATCHES_A_PROCESS
     for first in range(0, len(numbers), size):
         with contextlib.closing(Worker()) as worker:
             for begin in range(first, min(first + size, len(numbers)), BATCH):
                 found |= _judge(worker, numbers[begin : begin + BATCH], seed)
-    return found
+    _report(found, calls)
 
 
 def _judge(worker: Worker, numbers: list[int], seed: int) -> Found:
@@ -51,12 +55,7 @@ def _judge(worker: Worker, numbers: list[int], seed: int) -> Found:
     return {int(n): [Difference(**one) for one in each] for n, each in found.items()}
 
 
-def comparable(calls: list[Call]) -> list[int]:
-    """Return the numbers of the calls whose ops have two kernels that may differ."""
-    return [number for number, call in enumerate(calls) if call.kind != XLA_ALONE]
-
-
-def report(found: Found, calls: list[Call]) -> None:
+def _report(found: Found, calls: list[Call]) -> None:
     """Print each difference, and how many there are of each class and op."""
     table: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for number, differences in sorted(found.items(), key=lambda item: calls[item[0]].op):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import zlib
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -38,10 +39,7 @@ class Data:
         if kind.is_integer:
             low = 0 if kind.is_unsigned else -9
             return rng.integers(low, 10, shape).astype(kind.as_numpy_dtype)
-        values: Any = rng.normal(0, scale, shape)
-        if kind.is_complex:
-            values = values + 1j * rng.normal(0, scale, shape)
-        return np.asarray(values).astype(kind.as_numpy_dtype)
+        return _parts(kind, lambda: rng.normal(0, scale, shape))
 
     def positive(self, dtype: Any, *shape: int, low: float = 0.1, high: float = 4.0) -> Any:
         """Return numbers between two positive ones."""
@@ -50,18 +48,11 @@ class Data:
             return self._rng().integers(1, 10, shape).astype(kind.as_numpy_dtype)
         if kind.is_bool:
             return self.normal(dtype, *shape)
-        values: Any = self._rng().uniform(low, high, shape)
-        if kind.is_complex:
-            values = values + 1j * self._rng().uniform(low, high, shape)
-        return np.asarray(values).astype(kind.as_numpy_dtype)
+        return _parts(kind, lambda: self._rng().uniform(low, high, shape))
 
     def unit(self, dtype: Any, *shape: int, low: float = -0.95) -> Any:
         """Return numbers between minus one and one."""
-        values: Any = self._rng().uniform(low, 0.95, shape)
-        kind = tf.as_dtype(dtype)
-        if kind.is_complex:
-            values = values + 1j * self._rng().uniform(low, 0.95, shape)
-        return np.asarray(values).astype(kind.as_numpy_dtype)
+        return _parts(tf.as_dtype(dtype), lambda: self._rng().uniform(low, 0.95, shape))
 
     def wide(self, dtype: Any, *shape: int) -> Any:
         """Return integers of the whole range, or numbers of many magnitudes."""
@@ -88,6 +79,12 @@ class Data:
     def _rng(self) -> np.random.Generator:
         self._count += 1
         return np.random.default_rng((self._seed, self._count))
+
+
+def _parts(kind: tf.DType, draw: Callable[[], Any]) -> Any:
+    """Return numbers of a dtype: of complex ones, both parts are drawn."""
+    values = draw() + 1j * draw() if kind.is_complex else draw()
+    return np.asarray(values).astype(kind.as_numpy_dtype)
 
 
 @functools.cache

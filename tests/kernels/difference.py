@@ -96,12 +96,11 @@ def _of_floats(call: Call, number: int, expected: Any, actual: Any, size: Any) -
     tiny = wrong & (np.maximum(np.abs(wide_expected), np.abs(wide_actual)) < float(limits.tiny))
     tiny |= wrong & (error <= 4 * float(limits.tiny))
     found += _by_size(number, expected, actual, wrong & ~tiny, error, allowed)
-    if tiny.any():
-        found.append(Difference(DENORMAL, number, _example(expected, actual, tiny)))
     zeros = (wide_expected == 0) & (wide_actual == 0)
     zeros &= np.signbit(wide_expected) != np.signbit(wide_actual)
-    if zeros.any():
-        found.append(Difference(ZERO_SIGN, number, _example(expected, actual, zeros)))
+    for what, where in ((DENORMAL, tiny), (ZERO_SIGN, zeros)):
+        if where.any():
+            found.append(Difference(what, number, _example(expected, actual, where)))
     return found
 
 

@@ -7,7 +7,7 @@ import functools
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.python.framework import kernels
+from tensorflow.python.framework import kernels, op_def_registry
 
 from tests.kernels.data import words
 
@@ -28,9 +28,11 @@ def ops() -> list[str]:
 @functools.cache
 def dtypes(op: str, attr: str = "T") -> list[tf.DType]:
     """Return the dtypes that an attribute may be for both kernels, of those that NumPy has."""
-    found = _common(op, attr)
+    definition = op_def_registry.get(op)
+    allowed = {n for a in definition.attr if a.name == attr for n in a.allowed_values.list.type}
+    sides = [{dtype.as_datatype_enum for dtype in _common(op, attr) or ()}, allowed]
     order = [tf.dtypes.as_dtype(name) for name in _NAMES]
-    return [dtype for dtype in order if found is None or dtype in found]
+    return [d for d in order if all(d.as_datatype_enum in side for side in sides if side)]
 
 
 _NAMES = words("""half bfloat16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32 uint64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,15 +35,10 @@ def arguments(calls: list[Call]) -> list[Any]:
 
 def jitted(calls: list[Call]) -> Any:
     """Return one compiled function for all the calls, which takes `arguments`."""
-    counts = [len(call.flat()) for call in calls]
 
     def together(*tensors: Any) -> list[list[Any]]:
-        results = []
-        rest = list(tensors)
-        for call, count in zip(calls, counts, strict=True):
-            results.append(call.run(rest[:count]))
-            rest = rest[count:]
-        return results
+        rest = iter(tensors)
+        return [call.run(list(itertools.islice(rest, len(call.flat())))) for call in calls]
 
     return tf.function(together, jit_compile=True, autograph=False)
 
@@ -74,15 +70,10 @@ def _judge(calls: dict[int, Call], expected: dict[int, list[Any]]) -> Verdicts:
     for (number, call), results in zip(calls.items(), actual, strict=True):
         found = difference.compare(call, expected[number], results)
         if found and len(calls) > 1:
-            yield number, _alone(call, expected[number])
-        else:
-            yield number, found
-
-
-def _alone(call: Call, expected: list[Any]) -> list[Difference]:
-    """Return the differences without other calls beside, or say that there are none."""
-    found = difference.compare(call, expected, by_xla([call])[0])
-    return found or [Difference(difference.VALUE, text="only in a program with other calls")]
+            # Without other calls beside.
+            found = difference.compare(call, expected[number], by_xla([call])[0])
+            found = found or [Difference(difference.VALUE, text="only beside other calls")]
+        yield number, found
 
 
 def _halves(calls: dict[int, Call], expected: dict[int, list[Any]], error: Exception) -> Verdicts:

@@ -37,16 +37,14 @@ class Found:
         of the result.
       limited: those that are bounded because only a bound of an input is known, likewise.
       calls: how many calls were lowered.
-      refused: the inputs that XLA must know.
-      taken: those that it need not know.
+      inputs: the inputs that XLA need not know (True), and those that it must know (False).
     """
 
     always: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
     unknown: set[tuple[int, int]] = dataclasses.field(default_factory=set)
     limited: set[tuple[int, int]] = dataclasses.field(default_factory=set)
     calls: int = 0
-    refused: set[int] = dataclasses.field(default_factory=set)
-    taken: set[int] = dataclasses.field(default_factory=set)
+    inputs: set[tuple[bool, int]] = dataclasses.field(default_factory=set)
 
 
 def find(calls: list[Call]) -> dict[str, Found]:
@@ -68,13 +66,12 @@ def find_unknown(calls: list[Call], found: dict[str, Found], *, limits: bool = T
         what = found[call.op]
         for number in _integer_inputs(call):
             text = _in_loop(call, number)
-            (what.taken if text else what.refused).add(number)
+            what.inputs.add((bool(text), number))
             results = _marked(text) - {*what.always}
             what.unknown |= {(number, result) for result in results}
-            if not limits:
-                continue
-            limited = _marked(_in_loop(call, number, bound=True)) - {*what.always}
-            what.limited |= {(number, result) for result in limited - results}
+            if limits:
+                limited = _marked(_in_loop(call, number, bound=True)) - {*what.always}
+                what.limited |= {(number, result) for result in limited - results}
 
 
 def sample(seed: int = 0, *, most: int = 4) -> list[Call]:
@@ -101,16 +98,15 @@ def report() -> None:
         print(f"{op}: {'; '.join(parts)}")
     print("never, whatever is known:")
     print(" ".join(op for op, what in found.items() if not what.always and not what.unknown))
-    quiet = {op: what.taken - {n for n, _ in what.unknown} for op, what in found.items()}
-    refused = {op: what.refused for op, what in found.items()}
-    for title, inputs in (
-        ("inputs that may be unknown, and bound nothing:", quiet),
-        ("inputs that XLA refuses where it does not know them:", refused),
+    for title, taken in (
+        ("inputs that may be unknown, and bound nothing:", True),
+        ("inputs that XLA refuses where it does not know them:", False),
     ):
         print(title)
-        for op, numbers in sorted(inputs.items()):
-            if numbers:
-                print(f"  {op}: {sorted(numbers)}")
+        for op, what in sorted(found.items()):
+            bounding = {n for n, _ in what.unknown} if taken else set()
+            numbers = {n for known, n in what.inputs if known == taken} - bounding
+            print(f"  {op}: {sorted(numbers)}\n" if numbers else "", end="")
     print("no calls:", *sorted(set(registry.ops()) - set(found)))
 
 
@@ -122,11 +118,8 @@ def _rank(call: Call) -> tuple[bool, bool]:
 
 
 def _likeness(call: Call) -> Any:
-    attrs = tuple(
-        (name, str(value))
-        for name, value in sorted(call.attrs.items())
-        if not isinstance(value, tf.DType)
-    )
+    given = sorted(call.attrs.items())
+    attrs = tuple((name, str(v)) for name, v in given if not isinstance(v, tf.DType))
     arrays = [np.asarray(array) for array in call.flat()]
     ranks = tuple((array.ndim, array.size > 0, array.dtype.kind in "iu") for array in arrays)
     return attrs, ranks, call.function is None or call.note

@@ -7,7 +7,7 @@ DIR is a source tree of the version that is installed. With --compiled, everythi
 `compiled.py`. Without, hostcall is only imported: nothing is compiled that the tests do not
 compile. A test that comes out in another way with hostcall is a difference, whether it passes or
 not, unless one of three runs without hostcall ends that way, too.
-Those of `known_differences.py` have to differ.
+Those of `imported_differences.toml` have to differ.
 """
 # ruff: noqa: T201 - it prints its report
 
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import concurrent.futures
 import os
 import re
 import sys
@@ -24,12 +23,11 @@ from importlib import metadata
 from pathlib import Path
 
 from tests.upstream.compiled import SECONDS_A_FILE, compare_all
-from tests.upstream.known_differences import KNOWN_DIFFERENCES
-from tests.upstream.running import WHOLE_FILE, Outcome, run
+from tests.upstream.running import WHOLE_FILE, Outcome, in_turn, known_of, run
 from tests.upstream.suites import Suite, suites
 
 _RUNS_OF_SUSPECTS = 2
-_COMES_OUT_THE_SAME = "  DIFFERS NO MORE: {}\n    take it out of known_differences.py"
+_COMES_OUT_THE_SAME = "  DIFFERS NO MORE: {}\n    take it out of imported_differences.toml"
 
 # Where a source tree tells its version, how, and which packages of that version may be installed.
 _VERSIONS = {
@@ -50,12 +48,9 @@ def main(arguments: list[str] | None = None) -> int:
         return compare_all(sources, parsed.only, parsed.jobs, parsed.seconds)
     chosen = suites(list(sources), parsed.only)
     failed = 0
-    with concurrent.futures.ThreadPoolExecutor(parsed.jobs or os.cpu_count()) as pool:
-        jobs = {suite: pool.submit(compare, suite, sources[suite.framework]) for suite in chosen}
-        for suite, job in jobs.items():
-            summary, differences = job.result()
-            print(f"{suite.title}: {summary}", *differences, sep="\n", flush=True)
-            failed += bool(differences)
+    for suite, (summary, differences) in in_turn(compare, chosen, sources, parsed.jobs):
+        print(f"{suite.title}: {summary}", *differences, sep="\n", flush=True)
+        failed += bool(differences)
     if not chosen:
         print(f"no test file has {parsed.only!r} in its title")
     print(f"{failed} of {len(chosen)} differ" if failed else f"all {len(chosen)} come out the same")
@@ -105,6 +100,7 @@ def compare(suite: Suite, source: str) -> tuple[str, list[str]]:
       A line on what the tests came to, and a text for each that comes out in another way and is
       no known difference, or is one and comes out the same.
     """
+    known = known_of("imported", suite)
     stock, ours = run(suite, source, hostcall=False), run(suite, source, hostcall=True)
     if WHOLE_FILE in stock:  # both ways may be the same, and say nothing
         return "cannot be run", [_describe(WHOLE_FILE, {stock[WHOLE_FILE]}, ours.get(WHOLE_FILE))]
@@ -118,14 +114,15 @@ def compare(suite: Suite, source: str) -> tuple[str, list[str]]:
     differences = [
         _describe(test, seen_in_stock[test], ours.get(test))
         for test in suspects
-        if ours.get(test) not in seen_in_stock[test] and test not in KNOWN_DIFFERENCES
+        if ours.get(test) not in seen_in_stock[test] and test not in known
     ]
-    listed = KNOWN_DIFFERENCES.keys() & ours.keys()
+    listed = known & ours.keys()
     differences += [_COMES_OUT_THE_SAME.format(test) for test in listed.difference(suspects)]
     counts = collections.Counter(outcome.kind for outcome in ours.values())
     summary = ", ".join(f"{n} {kind}" for kind, n in sorted(counts.items()))
-    known = len(listed.intersection(suspects))
-    return summary + (f", {known} of them known to differ" if known else ""), differences
+    if count := len(listed.intersection(suspects)):
+        summary += f", {count} of them known to differ"
+    return summary, differences
 
 
 def _describe(test: str, stock: set[Outcome | None], ours: Outcome | None) -> str:

@@ -73,7 +73,9 @@ class Results(unittest.TestResult):
     def write(self, **line: Any) -> None:
         print(json.dumps(line), file=self.file, flush=True)
 
-    def startTest(self, test: Any) -> None:  # noqa: N802 - unittest's name, as below
+    # The names of the methods are unittest's.
+
+    def startTest(self, test: Any) -> None:  # noqa: N802
         super().startTest(test)
         self.outcome, self.detail, self.before = "passed", "", self.calls()
         self.write(begins=name_of(test))
@@ -82,41 +84,33 @@ class Results(unittest.TestResult):
     def stopTest(self, test: Any) -> None:  # noqa: N802
         faulthandler.cancel_dump_traceback_later()
         super().stopTest(test)
-        self.write(
-            ends=name_of(test),
-            outcome=self.outcome,
-            detail=self.detail,
-            calls=self.calls() - self.before,
-        )
+        self.write_end(test, calls=self.calls() - self.before)
         if time.monotonic() > self.end:
             self.stop()
 
     def addSubTest(self, test: Any, subtest: Any, err: Any) -> None:  # noqa: N802
-        super().addSubTest(test, subtest, err)
         if err is not None:
             self.note(err)
 
     def addError(self, test: Any, err: Any) -> None:  # noqa: N802
-        super().addError(test, err)
         self.note(err)
         if not hasattr(test, "_testMethodName"):  # the setup of a class or the module
-            self.write(ends=name_of(test), outcome=self.outcome, detail=self.detail)
+            self.write_end(test)
 
     def addFailure(self, test: Any, err: Any) -> None:  # noqa: N802
-        super().addFailure(test, err)
         self.note(err)
 
     def addSkip(self, test: Any, reason: str) -> None:  # noqa: N802
-        super().addSkip(test, reason)
         self.outcome, self.detail = "skipped", reason
 
     def addExpectedFailure(self, test: Any, err: Any) -> None:  # noqa: N802
-        super().addExpectedFailure(test, err)
         self.outcome = "failed as expected"
 
     def addUnexpectedSuccess(self, test: Any) -> None:  # noqa: N802
-        super().addUnexpectedSuccess(test)
         self.outcome = "passed against expectation"
+
+    def write_end(self, test: Any, **more: int) -> None:
+        self.write(ends=name_of(test), outcome=self.outcome, detail=self.detail, **more)
 
     def note(self, err: Any) -> None:
         kind, error, trace = err
@@ -163,12 +157,15 @@ def prepare(order: dict[str, Any]) -> None:
         if order["mode"] == JAX_WITH_CALLS:
             importlib.import_module(JAX_WITH_CALLS)
     if order["compiled"]:
-        from tests.upstream import compiling
-
-        compiling.compile_everything()
+        compiling().compile_everything()
     from absl.testing import absltest  # noqa: F401 - it defines flags
 
     flags.FLAGS([sys.argv[0], f"--test_tmpdir={os.environ['TEST_TMPDIR']}"], known_only=True)
+
+
+def compiling() -> types.ModuleType:
+    """Import what compiles all; it imports TensorFlow."""
+    return importlib.import_module("tests.upstream.compiling")
 
 
 def stand_in_for_xla_tests() -> None:
@@ -198,12 +195,9 @@ def behave_like_numpy() -> None:
 
 
 def each(suite: Any) -> Any:
-    """The single tests of a suite."""
+    """Yield the single tests of a suite."""
     for test in suite:
-        if isinstance(test, unittest.TestSuite):
-            yield from each(test)
-        else:
-            yield test
+        yield from each(test) if isinstance(test, unittest.TestSuite) else [test]
 
 
 # Patterns for the text of a test, or of a function that it calls; see `suites.py`.
@@ -262,9 +256,7 @@ def main(order: dict[str, Any]) -> None:
     with open(order["results"], "a") as file:
         results = Results(file, order["limit"], order["budget"])
         if order["compiled"]:
-            from tests.upstream import compiling
-
-            results.calls = compiling.calls
+            results.calls = compiling().calls
         unittest.TestSuite(tests).run(results)
         results.write(finished=True)
 

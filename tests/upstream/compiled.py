@@ -12,35 +12,28 @@ The journals of a run lie in a folder. A run that was ended goes on where it was
 from __future__ import annotations
 
 import collections
-import concurrent.futures
 import dataclasses
 import functools
-import os
 import shutil
-import tomllib
 from pathlib import Path
 
-from tests.upstream.running import TOO_LONG, WHOLE_FILE, Outcome, run, run_forked
+from tests.upstream.running import (
+    TOO_LONG,
+    WHOLE_FILE,
+    Outcome,
+    in_turn,
+    known_of,
+    run,
+    run_forked,
+)
 from tests.upstream.suites import Suite, areas
 
 JOURNALS = Path("build/upstream").resolve()
 SECONDS_A_TEST = 300.0
 SECONDS_A_FILE = 600.0
 
-_DIFFERENCES = Path(__file__).with_name("compiled_differences.toml")
 _COMPLETE = "complete"
 _COLUMNS = ("files", "tests", "compiled calls", "the same", "known to differ", "differ")
-
-
-def known_differences() -> dict[str, dict[str, list[str]]]:
-    """The tests that come out in another way, by the reason and the file."""
-    return {
-        reason: {
-            file: [f"upstream_{Path(file).stem}.{test}" for test in tests]
-            for file, tests in files.items()
-        }
-        for reason, files in tomllib.loads(_DIFFERENCES.read_text(encoding="utf-8")).items()
-    }
 
 
 @dataclasses.dataclass
@@ -80,22 +73,13 @@ def compare_all(
     JOURNALS.mkdir(parents=True, exist_ok=True)
     chosen = areas(sources, only)
     table: dict[str, list[int]] = {}
-    with concurrent.futures.ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
-        runs = {
-            suite: pool.submit(compare, suite, sources[suite.framework], seconds)
-            for suite in chosen
-        }
-        for suite, job in runs.items():
-            result = job.result()
-            row = result.row()
-            print(
-                f"{suite.title}: {result.note or _figures(row[1:])}",
-                *result.differences,
-                sep="\n",
-                flush=True,
-            )
-            before = table.get(chosen[suite], [0] * len(_COLUMNS))
-            table[chosen[suite]] = [a + b for a, b in zip(before, row, strict=True)]
+    compare_one = functools.partial(compare, seconds=seconds)
+    for suite, result in in_turn(compare_one, chosen, sources, jobs):
+        row = result.row()
+        summary = result.note or _figures(row[1:])
+        print(f"{suite.title}: {summary}", *result.differences, sep="\n", flush=True)
+        before = table.get(chosen[suite], [0] * len(_COLUMNS))
+        table[chosen[suite]] = [a + b for a, b in zip(before, row, strict=True)]
     if not only:
         (JOURNALS / _COMPLETE).touch()
     return report(table)
@@ -128,7 +112,7 @@ def compare(suite: Suite, source: str, seconds: float = SECONDS_A_FILE) -> Compa
         return Compared()
     ours = run_in("compiled", hostcall=True, compiled=True, chosen=passing)
     failing = [test for test, outcome in ours.items() if outcome.kind != "passed"]
-    listed = {test for tests in known_differences().values() for test in tests.get(suite.file, ())}
+    listed = known_of("compiled", suite)
     known = listed.intersection(failing)
     new = [test for test in failing if test not in known]
     mended = listed.difference(failing).intersection(ours)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import json
 import multiprocessing
@@ -9,7 +10,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -26,6 +28,9 @@ WHOLE_FILE = "the whole file"
 
 TOO_LONG = "took too long"
 
+Order = dict[str, Any]  # of a process, as `child.py` describes it
+Launch = Callable[[Order, str], tuple[int, str]]
+
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
@@ -36,8 +41,35 @@ class Outcome:
     calls: int = dataclasses.field(default=0, compare=False)
 
 
-Order = dict[str, Any]  # of a process, as `child.py` describes it
-Launch = Callable[[Order, str], tuple[int, str]]
+def known_differences(way: str) -> dict[str, dict[str, list[str]]]:
+    """Return the tests that differ with hostcall "imported" or "compiled", by reason and file."""
+    text = Path(__file__).with_name(f"{way}_differences.toml").read_text(encoding="utf-8")
+    return {
+        reason: {
+            file: [f"upstream_{Path(file).stem}.{test}" for test in tests]
+            for file, tests in files.items()
+        }
+        for reason, files in tomllib.loads(text).items()
+    }
+
+
+def known_of(way: str, suite: Suite) -> set[str]:
+    """Return those of one file."""
+    known = known_differences(way).values()
+    return {test for files in known for test in files.get(suite.file, ())}
+
+
+def in_turn(
+    compare: Callable[[Suite, str], Any],
+    chosen: Iterable[Suite],
+    sources: dict[str, str],
+    jobs: int | None,
+) -> Iterator[tuple[Suite, Any]]:
+    """Compare the files, some at a time, and yield each with what `compare` returns, in order."""
+    with concurrent.futures.ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
+        runs = {suite: pool.submit(compare, suite, sources[suite.framework]) for suite in chosen}
+        for suite, job in runs.items():
+            yield suite, job.result()
 
 
 def run(
@@ -75,11 +107,8 @@ def run(
 
 
 def _run_process(order: Order, folder: str) -> tuple[int, str]:
-    environment = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in ("HOSTCALL_DISABLE", "HOSTCALL_ROUTE", "TF_XLA_FLAGS")
-    }
+    unset = ("HOSTCALL_DISABLE", "HOSTCALL_ROUTE", "TF_XLA_FLAGS")
+    environment = {name: value for name, value in os.environ.items() if name not in unset}
     environment |= {"TEST_TMPDIR": folder, "TF_CPP_MIN_LOG_LEVEL": "2", "JAX_PLATFORMS": "cpu"}
     with tempfile.TemporaryFile("w+") as said:
         try:

@@ -9,93 +9,47 @@ from pathlib import Path
 
 MODES = ("v1", "v2")
 
-# Files in tensorflow/python that are about script ops, or about code that hostcall hooks into.
-_WHOLE: dict[str, tuple[str, ...]] = {
-    "kernel_tests/control_flow/py_func_test.py": MODES,
-    "ops/script_ops_test.py": MODES,
-    "ops/autograph_ops_test.py": MODES,
-    "ops/numpy_ops/np_interop_test.py": ("v2",),
-    "ops/control_flow_ops_test.py": MODES,
-    "ops/batch_ops_test.py": MODES,
-    "autograph/tests/call_to_numpy_function_test.py": ("v2",),
-    "autograph/tests/call_to_print_function_test.py": ("v2",),
-    "data/kernel_tests/from_generator_test.py": MODES,
-    "data/kernel_tests/memory_cleanup_test.py": MODES,
-    "framework/auto_control_deps_test.py": MODES,
-    "framework/error_interpolation_test.py": MODES,
-    "framework/function_def_to_graph_test.py": MODES,
-    "framework/importer_test.py": MODES,
-    "framework/op_callbacks_test.py": ("v2",),
-    "framework/subscribe_test.py": MODES,
-    "eager/backprop_test.py": ("v2",),
-    "eager/core_test.py": ("v2",),
-    "eager/lift_to_graph_test.py": ("v2",),
-    "eager/polymorphic_function/polymorphic_function_test.py": ("v2",),
-    "client/session_test.py": ("v1",),
-    "saved_model/load_test.py": ("v2",),
-    "saved_model/save_test.py": ("v2",),
-}
-
-# Large files, of which only the tests that call Python are run.
-_IN_PART: dict[str, tuple[str, ...]] = {
-    "kernel_tests/control_flow/control_flow_ops_py_test.py": MODES,
-    "data/kernel_tests/batch_test.py": MODES,
-    "data/kernel_tests/bucket_by_sequence_length_test.py": MODES,
-    "data/kernel_tests/checkpoint_test.py": MODES,
-    "data/kernel_tests/dataset_test.py": MODES,
-    "data/kernel_tests/iterator_test.py": MODES,
-    "data/kernel_tests/map_test.py": MODES,
-    "data/kernel_tests/multi_device_iterator_test.py": MODES,
-    "data/kernel_tests/padded_batch_test.py": MODES,
-    "data/kernel_tests/prefetch_test.py": MODES,
-    "data/kernel_tests/scan_test.py": MODES,
-    "data/kernel_tests/shuffle_test.py": MODES,
-    "data/kernel_tests/unique_test.py": MODES,
-    "data/kernel_tests/window_test.py": MODES,
-    "data/experimental/kernel_tests/map_and_batch_test.py": MODES,
-    "data/experimental/kernel_tests/parallel_interleave_test.py": MODES,
-}
-
-# Files about compiled functions: whole ones, and those of which only tests that compile are run.
-_COMPILED: dict[str, tuple[str, ...]] = {
-    "compiler/xla/tests/jit_compile_test.py": MODES,
-    "compiler/xla/tests/pjrt_compile_test.py": ("v2",),
-    "compiler/xla/tests/xla_test.py": ("v1",),
-    "eager/polymorphic_function/compiler_ir_test.py": ("v2",),
-    "eager/polymorphic_function/polymorphic_function_xla_jit_test.py": ("v2",),
-    "ops/parallel_for/xla_control_flow_ops_test.py": MODES,
-}
-_COMPILED_IN_PART: dict[str, tuple[str, ...]] = {
-    "distribute/mirrored_variable_test.py": ("v2",),
-    "framework/constant_op_test.py": ("v2",),
-    "kernel_tests/array_ops/gather_op_test.py": MODES,
-    "kernel_tests/collective_ops_test.py": ("v2",),
-    "kernel_tests/control_flow/cond_v2_test.py": ("v2",),
-    "kernel_tests/data_structures/lookup_ops_test.py": ("v2",),
-    "kernel_tests/image_ops/extract_image_patches_grad_test.py": ("v2",),
-    "kernel_tests/math_ops/approx_topk_test.py": ("v2",),
-    "kernel_tests/variables/resource_variable_ops_test.py": MODES,
-    "ops/math_ops_test.py": ("v2",),
-    "ops/weak_tensor_constant_op_test.py": ("v2",),
-}
-
 # The tests of its file that a suite runs.
 EVERY, CALLING_PYTHON, COMPILING = "every", "calling Python", "compiling"
-_FILES = (
-    (EVERY, _WHOLE),
-    (CALLING_PYTHON, _IN_PART),
-    (EVERY, _COMPILED),
-    (COMPILING, _COMPILED_IN_PART),
-)
+
+# Which tests of which files in tensorflow/python, in which modes; `_test.py` is left out. Of large
+# files, only those tests are run that call Python, or that compile.
+_FILES: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    (EVERY, MODES, """
+        kernel_tests/control_flow/py_func ops/script_ops ops/autograph_ops ops/control_flow_ops
+        ops/batch_ops data/kernel_tests/from_generator data/kernel_tests/memory_cleanup
+        framework/auto_control_deps framework/error_interpolation framework/function_def_to_graph
+        framework/importer framework/subscribe compiler/xla/tests/jit_compile
+        ops/parallel_for/xla_control_flow_ops"""),
+    (EVERY, ("v2",), """
+        ops/numpy_ops/np_interop autograph/tests/call_to_numpy_function
+        autograph/tests/call_to_print_function framework/op_callbacks eager/backprop eager/core
+        eager/lift_to_graph eager/polymorphic_function/polymorphic_function saved_model/load
+        saved_model/save compiler/xla/tests/pjrt_compile eager/polymorphic_function/compiler_ir
+        eager/polymorphic_function/polymorphic_function_xla_jit"""),
+    (EVERY, ("v1",), "client/session compiler/xla/tests/xla"),
+    (CALLING_PYTHON, MODES, """
+        kernel_tests/control_flow/control_flow_ops_py data/kernel_tests/batch
+        data/kernel_tests/bucket_by_sequence_length data/kernel_tests/checkpoint
+        data/kernel_tests/dataset data/kernel_tests/iterator data/kernel_tests/map
+        data/kernel_tests/multi_device_iterator data/kernel_tests/padded_batch
+        data/kernel_tests/prefetch data/kernel_tests/scan data/kernel_tests/shuffle
+        data/kernel_tests/unique data/kernel_tests/window
+        data/experimental/kernel_tests/map_and_batch
+        data/experimental/kernel_tests/parallel_interleave"""),
+    (COMPILING, ("v2",), """
+        distribute/mirrored_variable framework/constant_op kernel_tests/collective_ops
+        kernel_tests/control_flow/cond_v2 kernel_tests/data_structures/lookup_ops
+        kernel_tests/image_ops/extract_image_patches_grad kernel_tests/math_ops/approx_topk
+        ops/math_ops ops/weak_tensor_constant_op"""),
+    (COMPILING, MODES, """
+        kernel_tests/array_ops/gather_op kernel_tests/variables/resource_variable_ops"""),
+)  # fmt: skip
 
 # The modules that are imported before JAX's tests.
 _JAX_MODES = ("hostcall.jax", "hostcall")
 
-_JAX = (
-    "tests/python_callback_test.py",
-    "tests/debugging_primitives_test.py",
-    "tests/ffi_test.py",
-)
+_JAX = ("python_callback", "debugging_primitives", "ffi")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,12 +78,12 @@ class Suite:
 def suites(frameworks: list[str], only: str) -> list[Suite]:
     """The suites of some frameworks whose titles hold the text `only`."""
     tensorflow = (
-        Suite("tensorflow", f"tensorflow/python/{file}", mode, tests)
-        for tests, files in _FILES
-        for file, modes in files.items()
+        Suite("tensorflow", f"tensorflow/python/{file}_test.py", mode, tests)
+        for tests, modes, files in _FILES
+        for file in files.split()
         for mode in modes
     )
-    jax = (Suite("jax", file, mode) for file in _JAX for mode in _JAX_MODES)
+    jax = (Suite("jax", f"tests/{file}_test.py", mode) for file in _JAX for mode in _JAX_MODES)
     found = itertools.chain(tensorflow, jax)
     return [suite for suite in found if suite.framework in frameworks and only in suite.title]
 

@@ -2,12 +2,14 @@
 
 import json
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.upstream import compiled
-from tests.upstream.compiled import compare, known_differences, report
+from tests.upstream import compiled, running
+from tests.upstream.compiled import compare, report
+from tests.upstream.running import known_differences
 from tests.upstream.suites import Suite, areas
 
 SUITE = Suite("tensorflow", "tensorflow/python/kernel_tests/strings_ops/written_test.py", "v2")
@@ -21,32 +23,32 @@ def is_compiled():
 class T(tf.test.TestCase):
 """
 
+Write = Callable[[str], str]
+
 
 @pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A source tree of TensorFlow's; the journals lie beside it."""
+def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
+    """Write the tests of a source tree of TensorFlow's; the journals lie beside it."""
     monkeypatch.setattr(compiled, "JOURNALS", tmp_path)
     (tmp_path / SUITE.file).parent.mkdir(parents=True)
-    return tmp_path
+
+    def write(body: str) -> str:
+        (tmp_path / SUITE.file).write_text(TEXT + textwrap.indent(textwrap.dedent(body), "    "))
+        return str(tmp_path)
+
+    return write
 
 
-def write(source: Path, body: str) -> None:
-    (source / SUITE.file).write_text(TEXT + textwrap.indent(textwrap.dedent(body), "    "))
-
-
-def test_what_fails_or_ends_its_process_when_it_is_compiled_differs(source: Path) -> None:
-    write(
-        source,
-        """
+def test_what_fails_or_ends_its_process_when_it_is_compiled_differs(write: Write) -> None:
+    source = write("""
         def test_a_passes(self): self.assertEqual(3, tf.add(1, 2).numpy())
         def test_b_ends_the_process(self):
             if is_compiled(): os._exit(3)
         def test_c_fails(self): self.assertFalse(is_compiled(), tf.add(1, 2))
         def test_d_fails_with_stock_tensorflow(self): self.fail(tf.add(1, 2))
         def test_e_calls_nothing(self): pass
-        """,
-    )
-    result = compare(SUITE, str(source))
+    """)
+    result = compare(SUITE, source)
     assert result.row() == [1, 3, 2, 1, 0, 2]
     ends, fails = result.differences
     assert "DIFFERS: upstream_written_test.T.test_b_ends_the_process" in ends
@@ -56,10 +58,8 @@ def test_what_fails_or_ends_its_process_when_it_is_compiled_differs(source: Path
     assert "compiled with hostcall: failed with AssertionError" in fails
 
 
-def test_each_function_and_each_eager_op_is_compiled(source: Path) -> None:
-    write(
-        source,
-        """
+def test_each_function_and_each_eager_op_is_compiled(write: Write) -> None:
+    source = write("""
         def test_function(self): self.assertAllEqual(2, tf.function(lambda x: x + 1)(1))
         def test_one_that_says_no(self):
             self.assertFalse(tf.function(lambda: 1, jit_compile=False)._jit_compile)
@@ -71,63 +71,51 @@ def test_each_function_and_each_eager_op_is_compiled(source: Path) -> None:
         def test_string(self): self.assertEqual(b"ab", tf.strings.join(["a", "b"]).numpy())
         def test_lists_of_inputs(self):
             self.assertAllEqual([[1, 2], [3, 4]], tf.concat([[[1], [3]], [[2], [4]]], axis=1))
-        """,
-    )
-    result = compare(SUITE, str(source))
+    """)
+    result = compare(SUITE, source)
     assert not result.differences
     assert result.tests == 4
     assert result.calls >= 7
 
 
-def test_a_run_that_was_ended_goes_on_where_it_was(source: Path) -> None:
-    write(
-        source,
-        """
-        def test_a(self): tf.add(1, 2)
-        def test_b(self): tf.add(1, 2)
-        """,
-    )
+TWO_TESTS = """
+    def test_a(self): tf.add(1, 2)
+    def test_b(self): tf.add(1, 2)
+"""
+
+
+def test_a_run_that_was_ended_goes_on_where_it_was(write: Write) -> None:
+    source = write(TWO_TESTS)
     lines = [
         {"begins": "upstream_written_test.T.test_a"},
         {"ends": "upstream_written_test.T.test_a", "outcome": "as before", "detail": ""},
         {"begins": "upstream_written_test.T.test_b"},
     ]
-    journal = source / f"{SUITE.file.replace('/', '.')}.compiled.jsonl"
+    journal = Path(source, f"{SUITE.file.replace('/', '.')}.compiled.jsonl")
     journal.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    (difference,) = compare(SUITE, str(source)).differences
+    (difference,) = compare(SUITE, source).differences
     assert "test_a\n    compiled with hostcall: as before" in difference
 
 
-def test_no_other_test_begins_after_the_time_of_a_file(source: Path) -> None:
-    write(
-        source,
-        """
-        def test_a(self): tf.add(1, 2)
-        def test_b(self): tf.add(1, 2)
-        """,
-    )
-    assert compare(SUITE, str(source), seconds=0.0).tests == 1
+def test_no_other_test_begins_after_the_time_of_a_file(write: Write) -> None:
+    assert compare(SUITE, write(TWO_TESTS), seconds=0.0).tests == 1
 
 
-def test_a_file_that_cannot_be_imported_is_told(source: Path) -> None:
-    write(source, "import nothing_of_that_name")
-    result = compare(SUITE, str(source))
+def test_a_file_that_cannot_be_imported_is_told(write: Write) -> None:
+    result = compare(SUITE, write("import nothing_of_that_name"))
     assert result.row() == [0] * 6
     assert "nothing_of_that_name" in result.note
 
 
-def test_a_known_difference_is_counted_apart(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_known_difference_is_counted_apart(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     names = ("test_fails_of_old", "test_passes_again")
     known = {"a reason": {SUITE.file: [f"upstream_written_test.T.{name}" for name in names]}}
-    monkeypatch.setattr(compiled, "known_differences", lambda: known)
-    write(
-        source,
-        """
+    monkeypatch.setattr(running, "known_differences", {"compiled": known}.get)
+    source = write("""
         def test_fails_of_old(self): self.assertFalse(is_compiled(), tf.add(1, 2))
         def test_passes_again(self): tf.add(1, 2)
-        """,
-    )
-    result = compare(SUITE, str(source))
+    """)
+    result = compare(SUITE, source)
     assert result.known == 1
     (difference,) = result.differences
     assert "DIFFERS NO MORE: upstream_written_test.T.test_passes_again" in difference
@@ -141,17 +129,17 @@ def test_a_difference_is_the_exit_status(capsys: pytest.CaptureFixture[str]) -> 
     assert report({}) == 1
 
 
-def test_the_areas_take_turns(source: Path) -> None:
+def test_the_areas_take_turns(write: Write) -> None:
+    source = write("")
     for file in ("strings_ops/a_test.py", "strings_ops/gpu_test.py", "signal/b_test.py"):
-        path = source / "tensorflow/python/kernel_tests" / file
+        path = Path(source, "tensorflow/python/kernel_tests", file)
         path.parent.mkdir(exist_ok=True)
         path.touch()
-    (source / SUITE.file).touch()
-    found = areas({"tensorflow": str(source)}, "_test")
+    found = areas({"tensorflow": source}, "_test")
     assert list(found.values()) == ["strings", "signals", "strings"]
 
 
 def test_the_page_lists_the_known_differences() -> None:
     page = (Path(__file__).parents[2] / "docs/upstream-tests.md").read_text(encoding="utf-8")
-    for reason, files in known_differences().items():
+    for reason, files in known_differences("compiled").items():
         assert f"| {reason} | {sum(map(len, files.values()))} |" in page
