@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import hostcall
 import tests.support.gradients as g
-from tests.support.helpers import eagerly, gradient_of, jitted, like
+from tests.support.helpers import eagerly, gradient_of, jitted, like, raising
 
 
 def function(x: Any) -> Any:
@@ -102,37 +102,22 @@ def check(
         g.assert_close(compiled(x), expected(x))
 
 
-@g.each_size
+@pytest.mark.parametrize(
+    ("program", "place", "kind", "size", "runs"),
+    [
+        *((once, g.inside, "numpy", size, 1) for size in g.SIZES),
+        *((once, g.outside, kind, size, 1) for size in (4, 65_536) for kind in ("numpy", "eager")),
+        *((loop, g.inside, "numpy", size, 5) for size in (4, 65_536)),
+        *((branches, place, "numpy", 1000, 1) for place in g.PLACES.values()),
+    ],
+)
 @each_slope
-def test_a_numpy_callback_is_differentiable(slope: str, size: int) -> None:
-    call, calls = callback(slope)
-    check(g.inside, once, call, "float64", size)
-    assert len(calls) == 2
-
-
-@g.each_size
-@each_kind
-@pytest.mark.parametrize("slope", ["TensorFlow code", "a numpy callback"])
-def test_with_the_tape_outside(slope: str, kind: str, size: int) -> None:
+def test_a_callback_is_differentiable(
+    slope: str, program: Any, place: Any, kind: str, size: int, runs: int
+) -> None:
     call, calls = callback(slope, kind)
-    check(g.outside, once, call, "float32", size)
-    assert len(calls) == 2
-
-
-@g.small_and_large
-@each_slope
-def test_in_a_loop(slope: str, size: int) -> None:
-    call, calls = callback(slope)
-    check(g.inside, loop, call, "float64", size)
-    assert len(calls) == 2 * 5
-
-
-@g.each_place
-@each_slope
-def test_in_branches(slope: str, place: Any) -> None:
-    call, calls = callback(slope)
-    check(place, branches, call, "float64", 1000)
-    assert len(calls) == 2
+    check(place, program, call, "float64", size)
+    assert len(calls) == 2 * runs
 
 
 @g.each_place
@@ -154,25 +139,31 @@ def second(function: Callable[..., Any], x: tf.Tensor) -> Any:
     return tape.gradient(slope, x, output_gradients=g.weights(slope, 2.0))
 
 
+def second_of(program: Callable[..., Any], inside: bool) -> Callable[..., Any]:
+    """The second derivative of a compiled program, with both tapes inside of it or outside."""
+    if inside:
+        return jitted(functools.partial(second, program))
+    return functools.partial(second, jitted(lambda x: program(x)))
+
+
 @each_differentiable_slope
-@pytest.mark.parametrize(("program", "kind"), [(once, "eager"), (branches, "numpy")])
-def test_the_second_derivative_is_that_of_grad(program: Any, slope: str, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("program", "kind", "inside", "size"),
+    [
+        (once, "eager", True, 65_536),
+        (branches, "numpy", True, 65_536),
+        (once, "eager", False, 4),
+        (once, "numpy", False, 4),
+    ],
+)
+def test_the_second_derivative_is_that_of_grad(
+    program: Any, slope: str, kind: str, inside: bool, size: int
+) -> None:
     call, calls = callback(slope, kind)
-    compiled = jitted(functools.partial(second, functools.partial(program, call)))
-    for x in (g.values(65_536, "float64"), -g.values(65_536, "float64")):
+    compiled = second_of(functools.partial(program, call), inside)
+    for x in (g.values(size, "float64"), -g.values(size, "float64")):
         g.assert_close(compiled(x), second(functools.partial(program, function), x))
     assert len(calls) == 2
-
-
-@each_kind
-@each_differentiable_slope
-def test_the_second_derivative_with_tapes_outside(slope: str, kind: str) -> None:
-    call, _ = callback(slope, kind)
-    x = g.values(4, "float64")
-    g.assert_close(
-        second(jitted(functools.partial(once, call)), x),
-        second(functools.partial(once, function), x),
-    )
 
 
 @each_kind
@@ -182,14 +173,10 @@ def test_the_second_derivative_of_what_has_one_gradient_is_none(
     slope: str, kind: str, inside: bool
 ) -> None:
     call, _ = callback(slope, kind)
-    if inside:
-        program = jitted(functools.partial(second, call))
-    else:
-        program = functools.partial(second, jitted(lambda x: call(x)))
-    assert program(g.values(4)) is None
+    assert second_of(call, inside)(g.values(4)) is None
 
 
-@g.each_size
+@g.small_and_large
 @g.each_place
 def test_structures_and_arguments_without_a_gradient(place: Any, size: int) -> None:
     """Differentiate a function of a dict and an integer; one entry's gradient is None."""
@@ -206,26 +193,19 @@ def test_structures_and_arguments_without_a_gradient(place: Any, size: int) -> N
         results = call({"x": x, "y": y}, tf.constant(3))
         return results["product"], results["sum"] * 2.0
 
-    def ask(tape: tf.GradientTape, y: Any, args: Any) -> Any:
-        return g.gradient(tape, y, args)[0]
-
-    call = hostcall.callback(run, result=lambda d, n: {"product": d["x"], "sum": d["x"]},
-                             grad=slope)  # fmt: skip
+    result = lambda d, n: {"product": d["x"], "sum": d["x"]}  # noqa: E731
+    call = hostcall.callback(run, result=result, grad=slope)
     args = [g.values(size, "float64") + 2.0, g.values(size, "float64", seed=1)]
-    compiled = place(jitted, functools.partial(program, call), ask)
-    expected = place(g.eagerly, functools.partial(program, run), ask)
-    g.assert_close(compiled(*args), expected(*args))
-
-
-def slope_of(call: Any, x: tf.Tensor) -> Any:
-    return jitted(lambda x: gradient_of(call, x))(x)
+    found = place(jitted, functools.partial(program, call))(*args)
+    expected = place(g.eagerly, functools.partial(program, run))(*args)
+    g.assert_close(found[0], expected[0])
 
 
 @pytest.mark.parametrize("given", [[], [1.0, 2.0]], ids=["none", "two"])
 def test_another_number_of_gradients_is_an_error(given: Any) -> None:
     call = hostcall.callback(np.sin, result=like, grad=lambda *args: given)
     with pytest.raises(ValueError, match=f"{len(given)} gradients? for 1 argument\\."):
-        slope_of(call, g.values(4))
+        jitted(lambda x: gradient_of(call, x))(g.values(4))
 
 
 @pytest.mark.parametrize(
@@ -246,13 +226,10 @@ def test_a_gradient_of_another_shape_or_dtype_is_an_error(mode: Any, given: Any,
 
 
 def test_what_grad_raises_comes_out() -> None:
-    def failing(x: np.ndarray, upstream: np.ndarray) -> np.ndarray:
-        raise ValueError("no gradient here")
-
-    slope = hostcall.callback(failing, result=like)
+    slope = hostcall.callback(raising(ValueError("no gradient here")), result=like)
     call = hostcall.callback(
-        np.sin, result=like, grad=lambda inputs, results, upstream: slope(*inputs, upstream)
+        np.sin, result=like, grad=lambda inputs, results, upstream: slope(upstream)
     )
     for _ in range(2):
         with pytest.raises(tf.errors.InvalidArgumentError, match="ValueError: no gradient here"):
-            slope_of(call, g.values(4))
+            jitted(lambda x: gradient_of(call, x))(g.values(4))

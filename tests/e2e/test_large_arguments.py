@@ -93,19 +93,11 @@ def test_what_a_function_keeps_stays(compiled: Any) -> None:
 
 def test_memory_is_used_again() -> None:
     double = by_tensorflow(functions.doubled)
-    double(values())
-    double(values())
-    before = functions.open_blocks(0)
-    for first in range(40):
+    for first in range(42):
         np.testing.assert_array_equal(double(values(first)), 2 * values(first))
+        if first == 1:
+            before = functions.open_blocks(0)
     assert functions.open_blocks(0) <= before
-
-
-def test_one_array_in_the_place_of_two() -> None:
-    callback = on(one_process, functions.added_in_place)
-    program = jitted(lambda x: callback(x, x))
-    for _ in range(2):
-        np.testing.assert_array_equal(program(tf.constant(values())).numpy(), 2 * values())
 
 
 def test_a_call_that_fails_leaves_the_next_its_own() -> None:
@@ -146,9 +138,9 @@ def test_more_of_them_than_there_is_memory_for() -> None:
     assert_equal(program(*map(tf.constant, arrays)), [2 * x for x in arrays])
 
 
-def test_strided_and_small_and_empty_ones() -> None:
-    add = on(one_process, functions.added_in_place)
-    for shape in ((), (3,), (0, SIZE), (2, SIZE)):
-        x = np.ones(shape, np.float32)
-        result = jitted(lambda x: add(x, x))(tf.constant(x))
-        np.testing.assert_array_equal(result, 2 * x)
+@pytest.mark.parametrize("shape", [(), (3,), (0, SIZE), (SIZE,), (2, SIZE)])
+def test_one_array_in_the_place_of_two(shape: tuple[int, ...]) -> None:
+    add, x = on(one_process, functions.added_in_place), np.ones(shape, np.float32)
+    program = jitted(lambda x: add(x, x))
+    for _ in range(2):
+        np.testing.assert_array_equal(program(tf.constant(x)), 2 * x)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.helpers import eagerly as eagerly
+from tests.support.helpers import jitted
 
 # The thread that runs the callback changes with the size.
 SIZES = [1, 4, 1000, 65_536, 300_000]
@@ -36,17 +38,6 @@ def by_callback(function: Callable[..., Any], *args: Any, result: Any = None) ->
 
 def unwrapped(function: Callable[..., Any], *args: Any, result: Any = None) -> Any:
     return function(*args)
-
-
-def wrapped(function: Callable[..., Any], x: tf.Tensor) -> tf.Tensor:
-    """A py_function of one argument, which says no shape of its result itself."""
-    result = tf.py_function(function, [x], x.dtype)
-    result.set_shape(x.shape)
-    return result
-
-
-def half_sine(x: tf.Tensor) -> tf.Tensor:
-    return 0.5 * tf.sin(x) + x
 
 
 WRAPPERS = {"py_function": by_py_function, "callback": by_callback}
@@ -121,6 +112,30 @@ def outside(mode: Any, function: Callable[..., Any], ask: Ask = gradient) -> Cal
 
 
 PLACES = {"inside": inside, "outside": outside}
+
+
+def check(
+    place: Any,
+    call: Any,
+    program: Callable[..., Any],
+    args: Sequence[tf.Tensor],
+    body: Callable[..., Any] = wave,
+) -> None:
+    """Compare a compiled program with the eager one that has no wrapper, in two runs each.
+
+    Args:
+      place: where the tapes are: takes a mode and a function, and returns what asks for gradients.
+      call: the wrapper.
+      program: takes a wrapper, the function to wrap, and then the arguments.
+      args: of the first run; the second one has their negatives.
+      body: of the function.
+    """
+    function, reference = Counted(body), Counted(body)
+    compiled = place(jitted, functools.partial(program, call, function))
+    expected = place(eagerly, functools.partial(program, unwrapped, reference))
+    for each in (args, [-arg for arg in args]):
+        assert_close(compiled(*each), expected(*each))
+        assert function.calls == reference.calls
 
 
 each_size = pytest.mark.parametrize("size", SIZES)
