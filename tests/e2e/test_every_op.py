@@ -93,9 +93,6 @@ def watched(name: str, folder: Path, explicit: bool) -> tuple[Callable[[tf.Tenso
 
 def _made_by(build: Callable[[], Any]) -> list[Any]:
     """The ops that a function adds to the graph; none in eager mode."""
-    if tf.executing_eagerly():
-        build()
-        return []
     graph: Any = tf.compat.v1.get_default_graph()
     before = len(graph.get_operations())
     build()

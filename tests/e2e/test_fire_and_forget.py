@@ -16,7 +16,6 @@ import tensorflow as tf
 import hostcall
 from hostcall_runtime import _fire_and_forget
 from tests.support import executor_functions as functions
-from tests.support.device import DEVICE
 from tests.support.helpers import assert_says, eagerly, failure, jitted, partitioned, plain
 from tests.support.process_pools import end_pools, one_process
 from tests.support.threads import PATIENCE, in_threads
@@ -29,6 +28,8 @@ MODES = [plain, jitted, eagerly, partitioned]
 gates: list[Gate] = []
 numbers = itertools.count()
 each_mode = pytest.mark.parametrize("mode", MODES)
+# Where it is partitioned, threads of TensorFlow's wait, and the main one for them.
+WAITS_ITSELF = [on_the_callers_thread, pytest.mark.cpu("the function is partitioned")]
 each_kind = pytest.mark.parametrize("kind", ["numpy", "eager"])
 
 
@@ -189,7 +190,7 @@ def test_functions_may_write_to_what_they_are_given(mode: Any) -> None:
 @each_mode
 def test_dtypes_strings_and_structures_arrive(mode: Any) -> None:
     seen: list[Any] = []
-    log = later(lambda *values, **named: seen.append((*values, named)))
+    log = later(lambda *values, **keywords: seen.append((*values, keywords)))
 
     def program(x: tf.Tensor) -> None:
         call(log, tf.cast(x, tf.bfloat16), tf.cast(x, tf.complex64), tf.cast(x, tf.int8))
@@ -198,11 +199,11 @@ def test_dtypes_strings_and_structures_arrive(mode: Any) -> None:
 
     mode(program)(X)
     hostcall.barrier()
-    (*numbers, _), (nested, named), (strings, lone, _) = seen
+    (*numbers, _), (structure, keywords), (strings, lone, _) = seen
     assert [each.dtype for each in numbers] == [tf.bfloat16, np.complex64, np.int8]
     np.testing.assert_array_equal(numbers[0].astype(np.float32), X)
-    np.testing.assert_array_equal(nested["a"], X)
-    assert (nested["b"], named) == ([1.0], {"scale": 2.0})
+    np.testing.assert_array_equal(structure["a"], X)
+    assert (structure["b"], keywords) == ([1.0], {"scale": 2.0})
     assert (list(strings), lone) == ([b"a", b"bc"], b"lone")
 
 
@@ -230,12 +231,8 @@ def test_a_full_queue_has_programs_wait(mode: Any) -> None:
 
 
 @pytest.mark.full_run("sends a signal")
-@pytest.mark.parametrize("mode", [pytest.param(jitted, marks=on_the_callers_thread), eagerly])
+@pytest.mark.parametrize("mode", [pytest.param(jitted, marks=WAITS_ITSELF), eagerly])
 def test_ctrl_c_ends_the_wait_for_room(mode: Any) -> None:
-    if DEVICE and mode is jitted:
-        pytest.skip(
-            "where it is partitioned, threads of TensorFlow's wait, and the main one for them"
-        )
     gate = Gate()
 
     @named
@@ -442,7 +439,6 @@ def test_a_plain_graph_that_waits_for_room_in_its_own_queue_is_late() -> None:
 
 @pytest.mark.parametrize("inner_mode", [eagerly, jitted, partitioned])
 def test_a_barrier_that_would_wait_for_itself_is_an_error(inner_mode: Any) -> None:
-
     @inner_mode
     def wait(x: tf.Tensor) -> None:
         tf.numpy_function(hostcall.barrier, [], [])

@@ -4,6 +4,7 @@ import functools
 import gc
 import itertools
 import json
+import types
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +27,6 @@ from tests.support.helpers import (
     like,
     outcome,
     plain,
-    value_and_gradient,
 )
 from tests.support.stress.template import Template
 from tests.support.threads import in_threads
@@ -85,26 +85,23 @@ LOOPS = [loop_with_break, branches_in_a_loop, function_in_a_loop, mapped]
 OTHERS = [branch_without_a_call, inner_jitted_function, switched, recomputed]
 
 
-def with_the_tape_inside(mode: Any, function: Any) -> Any:
-    return mode(functools.partial(value_and_gradient, function))(X)
-
-
-def with_the_tape_outside(mode: Any, function: Any) -> Any:
-    return value_and_gradient(mode(function), X)
+def value_and_slope(tape: tf.GradientTape, y: Any, args: Any) -> Any:
+    return y, tape.gradient(y, args)
 
 
 # XLA has no way out of a compiled program for what a loop keeps for its gradient.
 WAYS = [
-    *((with_the_tape_inside, jitted, program) for program in LOOPS + OTHERS),
-    *((with_the_tape_outside, jitted, program) for program in OTHERS),
-    *((with_the_tape_outside, plain, program) for program in LOOPS + OTHERS),
+    *((g.inside, jitted, program) for program in LOOPS + OTHERS),
+    *((g.outside, jitted, program) for program in OTHERS),
+    *((g.outside, plain, program) for program in LOOPS + OTHERS),
 ]
 
 
-@pytest.mark.parametrize(("way", "mode", "program"), WAYS)
-def test_values_and_gradients(way: Any, mode: Any, program: Any) -> None:
-    actual = way(mode, functools.partial(program, g.by_py_function))
-    assert_close(actual, way(plain, functools.partial(program, g.unwrapped)), rtol=1e-5)
+@pytest.mark.parametrize(("place", "mode", "program"), WAYS)
+def test_values_and_gradients(place: Any, mode: Any, program: Any) -> None:
+    found = place(mode, functools.partial(program, g.by_py_function), value_and_slope)(X)
+    expected = g.inside(plain, functools.partial(program, g.unwrapped), value_and_slope)(X)
+    assert_close(found, expected, rtol=1e-5)
 
 
 # What a recorded call of a py_function keeps: asked for twice, by many threads, or never.
@@ -246,25 +243,11 @@ def cubed(x: Any) -> Any:
     return x * x * x + tf.reduce_sum(x, -1, keepdims=True)
 
 
-def recorded_by(function: Any, x: Any) -> tuple[tf.GradientTape, Any]:
+def jacobian(function: Any, x: Any, way: str = "jacobian") -> Any:
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = function(x)
-    return tape, y
-
-
-def jacobian(function: Any, x: Any) -> Any:
-    tape, y = recorded_by(function, x)
-    return tape.jacobian(y, x)
-
-
-def batch_jacobian(function: Any, x: Any) -> Any:
-    tape, y = recorded_by(function, x)
-    return tape.batch_jacobian(y, x)
-
-
-def second(function: Any, x: Any) -> Any:
-    return gradient_of(lambda x: gradient_of(function, x), x)
+    return getattr(tape, way)(y, x)
 
 
 def of_a_jacobian(function: Any, x: Any) -> Any:
@@ -274,12 +257,12 @@ def of_a_jacobian(function: Any, x: Any) -> Any:
 
 JACOBIANS: dict[str, Callable[[Any, tf.Tensor], Any]] = {
     "jacobian": jacobian,
-    "batch jacobian": batch_jacobian,
+    "batch jacobian": functools.partial(jacobian, way="batch_jacobian"),
     "hessian": lambda function, x: jacobian(lambda x: gradient_of(function, x), x),
     "derivative of a jacobian": of_a_jacobian,
     "each_element": lambda function, xs: tf.vectorized_map(lambda x: jacobian(function, x), xs),
     "second_of_each_element": lambda function, xs: tf.vectorized_map(
-        lambda x: second(function, x), xs
+        lambda x: gradient_of(lambda x: gradient_of(function, x), x), xs
     ),
     "mapped function": lambda function, xs: jacobian(lambda x: tf.vectorized_map(function, x), xs),
 }
@@ -297,13 +280,6 @@ def test_jacobians_make_one_call(name: str, mode: Any, pure: bool) -> None:
     cube, program = Cube(pure=pure, vmap_method="expand_dims"), JACOBIANS[name]
     np.testing.assert_allclose(mode(lambda x: program(cube.op, x))(XS), program(cubed, XS))
     assert cube.calls == (2 if pure else 1)
-
-
-@each_mode
-def test_of_a_function_that_has_been_called_under_a_tape(mode: Any) -> None:
-    cube = Cube()
-    np.testing.assert_allclose(jacobian(mode(cube.op), XS), jacobian(cubed, XS))
-    assert cube.calls == 1
 
 
 @each_mode
@@ -331,21 +307,16 @@ def test_of_a_callback_with_a_gradient(mode: Any, method: str) -> None:
 # What has no gradient: None or zeros, as in a process with stock TensorFlow, or an error.
 
 
-class Callbacks:
-    """hostcall.callback in the place of the stock ops."""
-
-    def numpy(self, function: Any, *inputs: Any, dtypes: Any = tf.float32) -> Any:
-        return self._call(function, inputs, dtypes, kind="numpy", stateful=False)
-
-    def eager(self, function: Any, *inputs: Any, dtypes: Any = tf.float32) -> Any:
-        return self._call(function, inputs, dtypes, kind="eager")
-
-    def _call(self, function: Any, inputs: Any, dtypes: Any, **how: Any) -> Any:
-        specs = tf.nest.map_structure(lambda dtype: tf.TensorSpec([2], dtype), dtypes)
-        return hostcall.callback(function, result=specs, **how)(*inputs)
+def by_callback(function: Any, *inputs: Any, dtypes: Any = tf.float32, **how: Any) -> Any:
+    specs = tf.nest.map_structure(lambda dtype: tf.TensorSpec([2], dtype), dtypes)
+    return hostcall.callback(function, result=specs, **how)(*inputs)
 
 
-OPS = {"script ops": programs.Ops(), "callbacks": Callbacks()}
+CALLBACKS = types.SimpleNamespace(
+    numpy=functools.partial(by_callback, stateful=False),
+    eager=functools.partial(by_callback, kind="eager"),
+)
+OPS = {"script ops": programs.Ops(), "callbacks": CALLBACKS}
 each_op = pytest.mark.parametrize("ops", OPS.values(), ids=OPS)
 
 STRINGS = ["string_input", "string_result"]

@@ -1,14 +1,16 @@
-"""Gradients at every size: those of the same function without a wrapper, each call made once."""
+"""Gradients at every size: those of a function without a wrapper, and those that are given."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
 import hostcall
 import tests.support.gradients as g
-from tests.support.helpers import jitted
+from tests.support.helpers import eagerly, gradient_of, jitted, like, raising
 
 # For what takes long to compile: where the tape is makes no difference to the wrapper.
 two_of_each = pytest.mark.parametrize(
@@ -23,25 +25,13 @@ def while_loop(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
     return tf.while_loop(lambda i, x: i < 5, body, [0, x], maximum_iterations=5)[1]
 
 
-def autograph_loop(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
-    for _ in tf.range(5):
-        x = call(function, x)
-    return x
-
-
-def branches(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
-    return tf.cond(x[0] > 0.0, lambda: 2.0 * call(function, x), lambda: call(function, x * x) + x)
-
-
 def one_function_twice(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
     return call(function, x) * call(function, 0.5 * call(function, x) + x)
 
 
 @g.each_size
 @g.each_wrapper
-@pytest.mark.parametrize(
-    ("program", "dtype"), [(while_loop, "float64"), (autograph_loop, "float32")]
-)
+@pytest.mark.parametrize(("program", "dtype"), [(while_loop, "float64"), (g.loop, "float32")])
 def test_loops(program: Any, dtype: str, call: Any, size: int) -> None:
     g.check(g.inside, call, program, [g.values(size, dtype)])
 
@@ -50,13 +40,13 @@ def test_loops(program: Any, dtype: str, call: Any, size: int) -> None:
 @g.each_place
 @g.each_wrapper
 def test_branches(call: Any, place: Any, size: int) -> None:
-    g.check(place, call, branches, [g.values(size)])
+    g.check(place, call, g.branches, [g.values(size)])
 
 
 @pytest.mark.cpu("XLA_CPU has no zeros of a TensorList in eager mode")
 @g.each_wrapper
 @pytest.mark.parametrize("route", ["auto", "partition"])
-@pytest.mark.parametrize("program", [while_loop, autograph_loop])
+@pytest.mark.parametrize("program", [while_loop, g.loop])
 def test_a_tape_around_a_compiled_loop(program: Any, route: str, call: Any) -> None:
     """XLA refuses it, with a callback or without: the lists of the loop would leave the program."""
     with hostcall.scope(route=route):
@@ -82,10 +72,6 @@ def test_one_function_used_twice_under_a_persistent_tape_used_twice(
     g.check(asking, call, one_function_twice, [g.values(size, "float64")])
 
 
-def once(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
-    return 2.0 * call(function, x)
-
-
 def three_numbers(factor: float, x: tf.Tensor) -> tf.Tensor:
     first = factor * tf.reduce_mean(tf.sin(x))
     return tf.stack([first, x[0] * tf.reduce_mean(x * x), x[-1] ** 3])
@@ -103,16 +89,14 @@ def row_by_row(factor: float, x: tf.Tensor) -> tf.Tensor:
 @two_of_each
 @pytest.mark.parametrize("vectorized", [True, False])
 def test_a_jacobian(vectorized: bool, call: Any, place: Any, size: int) -> None:
-    def jacobian(tape: tf.GradientTape, y: Any, args: Any) -> Any:
-        return tape.jacobian(y, args, experimental_use_pfor=vectorized)
-
-    def batch_jacobian(tape: tf.GradientTape, y: Any, args: Any) -> Any:
-        return tape.batch_jacobian(y, args[0], experimental_use_pfor=vectorized)
-
+    how = {"experimental_use_pfor": vectorized}
+    whole = functools.partial(place, ask=lambda tape, y, args: tape.jacobian(y, args, **how))
+    by_rows = functools.partial(
+        place, ask=lambda tape, y, args: tape.batch_jacobian(y, args[0], **how)
+    )
     x = g.values(size, "float64")
-    of_rows = functools.partial(place, ask=batch_jacobian)
-    g.check(functools.partial(place, ask=jacobian), call, to_three_numbers, [x], three_numbers)
-    g.check(of_rows, call, once, [tf.reshape(x, [-1, min(size, 4)])], row_by_row)
+    g.check(whole, call, to_three_numbers, [x], three_numbers)
+    g.check(by_rows, call, g.once, [tf.reshape(x, [-1, min(size, 4)])], row_by_row)
 
 
 @g.each_size
@@ -171,3 +155,165 @@ def test_captured_variables(call: Any, size: int) -> None:
     expected = 3.0 * tf.cos(x) * given, 3.0 * tf.sin(x)
     for place in g.PLACES.values():
         g.assert_close(place(jitted, program, ask)(x), expected)
+
+
+# `grad=` of hostcall.callback: TensorFlow code or a callback.
+
+
+def uneven(x: Any) -> Any:
+    """Compute results of two elements each, for arrays or tensors; the gradients depend on both."""
+    if isinstance(x, np.ndarray):
+        return np.exp(np.sin(x) + x[::-1])
+    return tf.exp(tf.sin(x) + tf.reverse(x, [0]))
+
+
+def slope_in_numpy(x: np.ndarray, upstream: np.ndarray) -> np.ndarray:
+    flow = upstream * uneven(x)
+    return flow * np.cos(x) + flow[::-1]
+
+
+def slope_by_results(inputs: Any, results: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
+    (x,) = inputs
+    flow = upstream * results
+    return flow * tf.cos(x) + tf.reverse(flow, [0])
+
+
+def slope_by_inputs(inputs: Any, results: Any, upstream: tf.Tensor) -> tf.Tensor:
+    return slope_by_results(inputs, uneven(*inputs), upstream)
+
+
+def by_host(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
+    slope = hostcall.callback(function, result=like, kind=kind)
+    return lambda inputs, results, upstream: slope(*inputs, upstream)
+
+
+# The gradients that can be differentiated once more come first.
+SLOPES: dict[str, Callable[..., Any]] = {
+    "TensorFlow code": slope_by_inputs,
+    "TensorFlow code that takes the results": slope_by_results,
+    "an eager callback": by_host(lambda x, upstream: slope_by_inputs([x], None, upstream), "eager"),
+    "a numpy callback": by_host(slope_in_numpy, "numpy"),
+    "a callback in its place": hostcall.callback(
+        lambda inputs, results, upstream: slope_in_numpy(inputs[0], upstream),
+        result=lambda inputs, results, upstream: like(*inputs),
+    ),
+}
+each_slope = pytest.mark.parametrize("slope", SLOPES)
+each_differentiable_slope = pytest.mark.parametrize("slope", list(SLOPES)[:3])
+each_kind = pytest.mark.parametrize("kind", ["numpy", "eager"])
+
+
+def given(slope: str, kind: str) -> Callable[..., Any]:
+    """A wrapper, as those of `g.check`."""
+    how = {"result": like, "kind": kind, "grad": SLOPES[slope]}
+    return lambda function, x: hostcall.callback(function, **how)(x)
+
+
+def check_given(place: Any, call: Any, program: Any, size: int) -> None:
+    g.check(place, call, program, [g.values(size, "float64")], lambda factor, x: uneven(x))
+
+
+@pytest.mark.parametrize(
+    ("program", "place", "kind", "size"),
+    [
+        *((g.once, g.inside, "numpy", size) for size in g.SIZES),
+        *((g.once, g.outside, kind, size) for size in (4, 65_536) for kind in ("numpy", "eager")),
+        *((g.loop, g.inside, "numpy", size) for size in (4, 65_536)),
+        *((g.branches, place, "numpy", 1000) for place in g.PLACES.values()),
+    ],
+)
+@each_slope
+def test_a_given_gradient(slope: str, program: Any, place: Any, kind: str, size: int) -> None:
+    check_given(place, given(slope, kind), program, size)
+
+
+@g.each_place
+@each_slope
+def test_a_persistent_tape_and_a_jacobian_of_given_gradients(slope: str, place: Any) -> None:
+    def ask(tape: tf.GradientTape, y: Any, args: Any) -> Any:
+        again = tape.gradient(y, args, output_gradients=g.weights(y, 2.0))
+        return g.gradient(tape, y, args), again, tape.jacobian(y, args)
+
+    check_given(functools.partial(place, ask=ask), given(slope, "numpy"), g.once, 4)
+
+
+@each_differentiable_slope
+@pytest.mark.parametrize(
+    ("program", "kind", "inner", "size"),
+    [
+        (g.once, "eager", 2, 65_536),
+        (g.branches, "numpy", 2, 65_536),
+        (g.once, "eager", 0, 4),
+        (g.once, "numpy", 0, 4),
+    ],
+)
+def test_the_second_derivative_is_that_of_the_given_gradient(
+    program: Any, slope: str, kind: str, inner: int, size: int
+) -> None:
+    check_given(g.tapes(inner, 2), given(slope, kind), program, size)
+
+
+@each_kind
+@pytest.mark.parametrize("inner", [2, 0])
+@pytest.mark.parametrize("slope", ["a numpy callback", "a callback in its place"])
+def test_the_second_derivative_of_what_has_one_gradient_is_none(
+    slope: str, kind: str, inner: int
+) -> None:
+    call = functools.partial(given(slope, kind), uneven)
+    assert g.tapes(inner, 2)(jitted, call)(g.values(4))[-1] == (None,)
+
+
+@g.small_and_large
+@g.each_place
+def test_structures_and_arguments_without_a_gradient(place: Any, size: int) -> None:
+    """Differentiate a function of a dict and an integer; one entry's gradient is None."""
+
+    def run(d: Any, n: Any) -> Any:
+        return {"product": d["x"] ** int(n), "sum": d["x"] + d["y"]}
+
+    def slope(inputs: Any, results: Any, upstream: Any) -> Any:
+        d, n = inputs
+        power = tf.cast(n, d["x"].dtype) * results["product"] / d["x"]
+        return {"x": upstream["product"] * power + upstream["sum"], "y": None}, None
+
+    def program(call: Any, x: tf.Tensor, y: tf.Tensor) -> Any:
+        results = call({"x": x, "y": y}, tf.constant(3))
+        return results["product"], results["sum"] * 2.0
+
+    result = lambda d, n: {"product": d["x"], "sum": d["x"]}  # noqa: E731
+    call = hostcall.callback(run, result=result, grad=slope)
+    args = [g.values(size, "float64") + 2.0, g.values(size, "float64", seed=1)]
+    found = place(jitted, functools.partial(program, call))(*args)
+    expected = place(g.eagerly, functools.partial(program, run))(*args)
+    g.assert_close(found[0], expected[0])
+
+
+@pytest.mark.parametrize("wrong", [[], [1.0, 2.0]], ids=["none", "two"])
+def test_another_number_of_gradients_is_an_error(wrong: Any) -> None:
+    call = hostcall.callback(np.sin, result=like, grad=lambda *_: wrong)
+    with pytest.raises(ValueError, match=f"{len(wrong)} gradients? for 1 argument\\."):
+        jitted(lambda x: gradient_of(call, x))(g.values(4))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (tf.zeros([7]), r"float32\(7,\) for input 0, which is float32\(4,\)"),
+        (tf.zeros([4], tf.float64), r"float64\(4,\) for input 0, which is float32\(4,\)"),
+        (np.zeros([4]), r"float64\(4,\) for input 0, which is float32\(4,\)"),
+    ],
+    ids=["shape", "dtype", "array"],
+)
+@pytest.mark.parametrize("mode", [jitted, tf.function, eagerly])
+def test_a_gradient_of_another_shape_or_dtype_is_an_error(mode: Any, wrong: Any, text: str) -> None:
+    call = hostcall.callback(np.sin, result=like, grad=lambda *_: wrong)
+    with pytest.raises(ValueError, match=f"test_gradient_sizes.py:.*{text}"):
+        mode(lambda x: gradient_of(call, x))(tf.ones([4]))
+
+
+def test_what_grad_raises_comes_out() -> None:
+    slope = hostcall.callback(raising(ValueError("no gradient here")), result=like)
+    call = hostcall.callback(np.sin, result=like, grad=lambda i, r, upstream: slope(upstream))
+    for _ in range(2):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="ValueError: no gradient here"):
+            jitted(lambda x: gradient_of(call, x))(g.values(4))

@@ -16,7 +16,6 @@ from tests.support.helpers import (
     each_mode,
     each_stateful_op,
     gradient_of,
-    jitted,
     stateless_py_func,
 )
 
@@ -24,7 +23,9 @@ X = tf.constant([1.0, 2.0, 3.0])
 SHAPES = [None, [3]]  # of the result: partitioned, and in one program
 
 each_op = pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
-each_way = pytest.mark.parametrize(("op", "mode", "shape"), itertools.product(OPS, MODES, SHAPES))
+each_way = pytest.mark.parametrize(
+    ("op", "mode", "shape"), [*itertools.product(OPS, MODES, SHAPES)]
+)
 
 
 @tf.RegisterGradient("HostcallTestFiveTimes")
@@ -151,26 +152,3 @@ def test_the_last_op_of_a_call_without_results(op: Any, mode: Any) -> None:
 
     np.testing.assert_array_equal(program(X), X + 1.0)
     assert len(seen) == 1
-
-
-@each_stateful_op
-@pytest.mark.parametrize("shape", [None, [4096]], ids=["unknown", "known"])
-def test_results_in_one_array_stay_apart(op: Any, shape: Any) -> None:
-    """As of simulators; in a graph such results may change under its hands."""
-    # At an address where TensorFlow's own kernel shares the memory of an array.
-    memory = np.zeros(64 * 1024, np.uint8)
-    start = -memory.ctypes.data % 64
-    state = memory[start : start + 4 * 4096].view(np.float32)
-
-    def step(action: Any) -> np.ndarray:
-        return np.add(state, np.asarray(action), out=state)
-
-    @jitted
-    def program(action: tf.Tensor) -> Any:
-        results = [op(step, [action], tf.float32) for _ in range(2)]
-        for result in results:
-            result.set_shape(shape)
-        return results
-
-    found = [*program(tf.ones([])), *program(tf.ones([]))]
-    np.testing.assert_array_equal(found, np.full([4, 4096], [[1.0], [2.0], [3.0], [4.0]]))

@@ -155,18 +155,6 @@ def test_a_stateful_callback_runs_once_a_step(jit_compile: bool) -> None:
     assert sizes == [16, 16, 8] * (EPOCHS + 2)  # and one each of evaluate and predict
 
 
-def test_calling_a_compiled_model_directly_and_by_train_on_batch() -> None:
-    def run(jit_compile: bool) -> Any:
-        keras.utils.set_random_seed(1)
-        model = sequential()
-        model.compile("sgd", "mse", jit_compile=jit_compile)
-        x = np.linspace(-1, 1, 12, dtype=np.float32).reshape([3, 4])
-        losses = [model.train_on_batch(x, x[:, :1]) for _ in range(3)]
-        return losses, model(x).numpy(), model.predict_on_batch(x)
-
-    assert_close(run(True), run(False), rtol=1e-5)
-
-
 def test_an_exception_in_a_layer_comes_out_of_fit_and_training_goes_on() -> None:
     refused: list[Exception] = [DetailedError("not today")]
 

@@ -50,21 +50,17 @@ def nothing_is_left(result: dict[str, Any], flat: float) -> None:
     assert result["bytes"] < flat
 
 
+TAPE, GRADIENT = cases.eagerly_under_a_tape, cases.eagerly_with_a_gradient
 EAGER = [
-    (cases.by_py_function, cases.eagerly),
-    (cases.by_py_function, cases.eagerly_under_a_tape),
-    (cases.by_py_function, cases.eagerly_with_a_gradient),
-    (cases.by_numpy_function, cases.eagerly),
-    (cases.by_numpy_function, cases.eagerly_under_a_tape),
-    (cases.by_py_func, cases.eagerly),
-    (cases.by_py_func, cases.eagerly_under_a_tape),
+    *((cases.by_py_function, way) for way in (cases.eagerly, TAPE, GRADIENT)),
+    *((cases.by_numpy_function, way) for way in (cases.eagerly, TAPE)),
+    *((cases.by_py_func, way) for way in (cases.eagerly, TAPE)),
     (cases.by_structured_numpy_function, cases.eagerly),
     (cases.by_remembered_function, cases.eagerly),
     (cases.by_callback, cases.eagerly),
     (cases.by_named_callback, cases.eagerly),
-    (cases.by_eager_callback, cases.eagerly_under_a_tape),
-    (cases.by_callback_with_gradient, cases.eagerly_under_a_tape),
-    (cases.by_callback_with_gradient, cases.eagerly_with_a_gradient),
+    (cases.by_eager_callback, TAPE),
+    *((cases.by_callback_with_gradient, way) for way in (TAPE, GRADIENT)),
 ]
 
 
@@ -75,22 +71,17 @@ def test_eager_calls_of_fresh_functions(ours: Worker, program: Any, way: Any) ->
 
 def test_tensorflow_alone_leaves_much_of_them(stock: Worker) -> None:
     """The measurements here can fail."""
-    result = left(stock, cases.by_py_function, cases.eagerly_under_a_tape, 200)
+    result = left(stock, cases.by_py_function, TAPE, 200)
     assert result["after"]["tokens"] == result["before"]["tokens"] + 200
     assert result["after"]["states"] == result["before"]["states"] + 200
     assert result["bytes"] > 100.0 * FLAT
 
 
 PROGRAMS = [
-    cases.by_py_function,
-    cases.by_numpy_function,
-    cases.by_callback,
-    cases.by_callback_with_gradient,
-    cases.by_declared_function,
-    cases.by_remembered_function,
-    cases.in_a_loop,
-    cases.in_a_branch,
-]
+    cases.by_py_function, cases.by_numpy_function, cases.by_callback,
+    cases.by_callback_with_gradient, cases.by_declared_function, cases.by_remembered_function,
+    cases.in_a_loop, cases.in_a_branch,
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
@@ -144,7 +135,6 @@ def test_no_function_stays_in_the_library(ours: Worker, program: Any, way: Any) 
     assert ours.run(cases.left_in_the_library, program.__name__, way.__name__) == []
 
 
-TAPE = cases.eagerly_under_a_tape
 NESTED = 3.0 * FLAT
 
 

@@ -206,23 +206,11 @@ def test_what_is_left_of_a_program_keeps_its_function(mode: Any, survivor: str) 
 
 def test_a_keras_model_keeps_what_its_layers_call_and_no_longer() -> None:
     """Keras itself never frees a model that was trained."""
-
-    class Layer(keras.layers.Layer):
-        """A function of its own."""
-
-        def __init__(self, function: Callable[..., Any]) -> None:
-            super().__init__()
-            self.function = hostcall.declare(function, result=like)
-
-        def call(self, inputs: tf.Tensor) -> tf.Tensor:
-            outputs = tf.py_function(self.function, [inputs], inputs.dtype)
-            outputs.set_shape(inputs.shape)
-            return outputs
-
-    model = keras.Sequential([keras.Input([2]), Layer(Factor().times)])
+    layer = keras.layers.Lambda(hostcall.callback(Factor().times, result=like, kind="eager"))
+    model = keras.Sequential([keras.Input([2]), layer])
     model.compile("sgd", "mse", jit_compile=True)
     predict, x = model.predict, tf.ones([8, 2])
-    del model
+    del model, layer
     for _ in range(2):
         assert living() == 1
         np.testing.assert_array_equal(predict(x, verbose=0), 3.0 * x)
@@ -230,35 +218,30 @@ def test_a_keras_model_keeps_what_its_layers_call_and_no_longer() -> None:
     assert living() == 0
 
 
-# A SavedModel may be read back at any time: its functions live as long as the process.
-
-
-def saved(path: Path, mode: Any) -> str:
-    """The path of a SavedModel, of which nothing else is left."""
-
-    def with_gradient(x: tf.Tensor) -> tf.Tensor:
-        double = hostcall.callback(
-            lambda x: 2.0 * x, result=SPEC, grad=lambda inputs, results, upstream: 2.0 * upstream
-        )
-        return double(x)
+def save(path: Path, mode: Any) -> None:
+    """Write a SavedModel, of which nothing else is left."""
+    double = hostcall.callback(
+        lambda x: 2.0 * x, result=SPEC, grad=lambda inputs, results, upstream: 2.0 * upstream
+    )
 
     def program(x: tf.Tensor) -> tf.Tensor:
         absolute = tf.numpy_function(np.abs, [x], SPEC)
-        return with_gradient(x) + by_py_function(tf.square, x) + 0.0 * absolute
+        return double(x) + by_py_function(tf.square, x) + 0.0 * absolute
 
     module = tf.Module()
     module.program = tf.function(mode(program), input_signature=[SPEC])
     tf.saved_model.save(module, str(path), signatures={"run": module.program})
-    return str(path)
 
 
 @pytest.mark.filterwarnings("ignore:hostcall. a SavedModel is written:UserWarning")
 @each_mode
 def test_a_saved_model_is_loaded_when_all_else_is_gone(mode: Any, tmp_path: Path) -> None:
-    path, expected = saved(tmp_path, mode), 2.0 * X + X**2
+    """It may be read back at any time: its functions live as long as the process."""
+    save(tmp_path, mode)
+    expected = 2.0 * X + X**2
     for _ in range(2):
         gc.collect()
-        loaded = tf.saved_model.load(path)
+        loaded = tf.saved_model.load(str(tmp_path))
         np.testing.assert_array_equal(loaded.program(X), expected)
         gradient = gradient_of(lambda x, loaded=loaded: tf.reduce_sum(loaded.program(x) ** 2), X)
         np.testing.assert_allclose(gradient, 2.0 * expected * (2.0 + 2.0 * X))

@@ -4,7 +4,7 @@ import concurrent.futures
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -34,10 +34,8 @@ may_meet_a_late_worker = pytest.mark.filterwarnings(
 pytestmark = pytest.mark.usefixtures("pools_end")
 
 
-@pytest.fixture
-def threads() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
-    with concurrent.futures.ThreadPoolExecutor(3, "executor") as pool:
-        yield pool
+def mapped(function: Callable[..., Any], executor: Any, **how: Any) -> Callable[..., Any]:
+    return hostcall.callback(hostcall.map(function, executor=executor, **how), result=like)
 
 
 def noting_sizes(sizes: list[int]) -> Callable[..., Any]:
@@ -59,8 +57,7 @@ def test_a_batch_is_divided_among_processes(mode: Any) -> None:
 
 @each_mode
 def test_chunks_run_at_the_same_time(mode: Any, threads: Any) -> None:
-    mapped = hostcall.map(meeting(3), executor=threads)
-    np.testing.assert_array_equal(mode(hostcall.callback(mapped, result=like))(X), 2.0 * X)
+    np.testing.assert_array_equal(mode(mapped(meeting(3), threads))(X), 2.0 * X)
 
 
 @each_mode
@@ -89,7 +86,7 @@ def test_axes_and_structures(mode: Any) -> None:
         hostcall.map(np.transpose, executor=processes, in_axes=-1),
         result=lambda x: tf.TensorSpec(x.shape[::-1], x.dtype),
     )
-    scale = hostcall.callback(hostcall.map(functions.scaled, executor=processes), result=like)
+    scale = mapped(functions.scaled, processes)
     program = mode(lambda x: (both({"a": x, "b": 2.0 * x}), turned(x), scale(x, factor=3.0)))
     sums = {"sum": 3.0 * X, "difference": -X}
     assert_alike(program(X), (sums, tf.transpose(X), 3.0 * X))
@@ -101,8 +98,8 @@ def test_arguments_that_are_passed_whole_are_each_calls_own(threads: Any) -> Non
         return x * w
 
     w = np.arange(2, dtype=np.float32)
-    mapped = hostcall.map(adds_in_place, executor=threads, in_axes=(0, None))
-    np.testing.assert_array_equal(mapped(X.numpy(), w), X.numpy() * (w + 1))
+    divided = hostcall.map(adds_in_place, executor=threads, in_axes=(0, None))
+    np.testing.assert_array_equal(divided(X.numpy(), w), X.numpy() * (w + 1))
     np.testing.assert_array_equal(w, [0.0, 1.0])
 
 
@@ -116,18 +113,15 @@ def test_large_arrays_keep_their_values() -> None:
     np.testing.assert_array_equal(alone, 2 * x + 1)
 
 
-def slope_by_tensorflow(inputs: Any, results: Any, upstream: Any) -> Any:
-    x, w = inputs
-    return upstream * w, tf.reduce_sum(upstream * x, 0)
-
-
-slope = hostcall.callback(
-    functions.slope_of_scaled_by, result=lambda inputs, results, upstream: inputs
-)
+# Of `functions.scaled_by`: a callback, and TensorFlow code.
+GRADIENTS = {
+    "callback": hostcall.callback(functions.slope_of_scaled_by, result=lambda i, *_: i),
+    "code": lambda i, _, upstream: (upstream * i[1], tf.reduce_sum(upstream * i[0], 0)),
+}
 
 
 @each_mode
-@pytest.mark.parametrize("grad", [slope, slope_by_tensorflow], ids=["callback", "code"])
+@pytest.mark.parametrize("grad", GRADIENTS.values(), ids=GRADIENTS)
 def test_the_gradient_is_mapped(grad: Any, mode: Any) -> None:
     callback = hostcall.callback(
         functions.scaled_by, result=like, grad=grad, executor=processes, stateful=False
@@ -160,31 +154,28 @@ def test_results_of_no_kind(mode: Any, threads: Any) -> None:
 
 
 @each_mode
-def test_exceptions_name_the_chunk(mode: Any) -> None:
-    fails = hostcall.callback(hostcall.map(functions.fails_at_5, executor=processes), result=like)
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (functions.fails_at_5, functions.SimulatorError),
+        (functions.ends_at_5, hostcall.ExecutorError),
+    ],
+)
+def test_exceptions_name_the_chunk(function: Any, kind: Any, mode: Any) -> None:
+    fails = mapped(function, processes)
     error = failure(mode(lambda x: fails(x)), X)
-    raised = hostcall.last_error(error)
-    assert isinstance(raised, functions.SimulatorError)
-    assert raised.sensor == 5
-    assert_says(error.message, "chunk 1 of 2 (elements 0 to 2) of hostcall.map of fails_at_5")
-    np.testing.assert_array_equal(fails(X[3:]), X[3:])
-
-
-@each_mode
-def test_a_worker_that_dies_fails_the_call(mode: Any) -> None:
-    ends = hostcall.callback(hostcall.map(functions.ends_at_5, executor=processes), result=like)
-    raised = hostcall.last_error(failure(mode(lambda x: ends(x)), X))
-    assert isinstance(raised, hostcall.ExecutorError)
-    assert_says(raised, "chunk 1 of 2", "was terminated abruptly")
-    np.testing.assert_array_equal(mode(lambda x: ends(x))(X[3:]), X[3:])
+    assert isinstance(hostcall.last_error(error), kind)
+    name = function.__name__
+    assert_says(error.message, f"chunk 1 of 2 (elements 0 to 2) of hostcall.map of {name}")
+    np.testing.assert_array_equal(mode(lambda x: fails(x))(X[3:]), X[3:])
 
 
 @may_meet_a_late_worker
 @each_mode
 def test_chunks_whose_workers_died_are_retried(mode: Any, tmp_path: Any) -> None:
     once = functools.partial(functions.ends_once, folder=str(tmp_path))
-    mapped = hostcall.map(once, executor=processes)
-    double = hostcall.callback(mapped, result=like, stateful=False, retries=9)
+    divided = hostcall.map(once, executor=processes)
+    double = hostcall.callback(divided, result=like, stateful=False, retries=9)
     np.testing.assert_array_equal(mode(lambda x: double(x))(X), 2.0 * X)
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -240,9 +231,7 @@ def test_if_a_chunk_fails_no_other_begins_or_is_left_running() -> None:
 @pytest.mark.custom_call("TensorFlow's kernels change threads between the calls")
 def test_a_map_on_the_executors_only_thread_runs_there() -> None:
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        inner = jitted(
-            hostcall.callback(hostcall.map(functions.doubled, executor=pool), result=like)
-        )
+        inner = jitted(mapped(functions.doubled, pool))
         outer = hostcall.callback(lambda x: inner(x).numpy() + 1, result=like, executor=pool)
         np.testing.assert_array_equal(jitted(outer)(X), 2.0 * X + 1.0)
 
@@ -268,8 +257,7 @@ def test_results_of_a_mapped_callback_are_kept(threads: Any) -> None:
 def test_batches_that_do_not_fit(
     function: Any, chunks: int | None, message: str, mode: Any, threads: Any
 ) -> None:
-    mapped = hostcall.map(function, executor=threads, chunks=chunks)
-    wrong = hostcall.callback(mapped, result=like)
+    wrong = mapped(function, threads, chunks=chunks)
     error = failure(mode(lambda x: wrong(x, x if chunks else x[:3])), X)
     assert isinstance(error, tf.errors.InvalidArgumentError)
     assert message in error.message

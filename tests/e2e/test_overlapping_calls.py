@@ -70,15 +70,6 @@ def test_independent_calls_overlap(way: Any, route: str, count: int) -> None:
             np.testing.assert_array_equal(program(X), 2.0 * count * X + count * (count - 1.0))
 
 
-@pytest.mark.custom_call("TensorFlow's kernels change threads between the calls")
-def test_calls_on_an_executors_only_thread_run_there() -> None:
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        double = stateless(lambda x: x + x, executor=pool)
-        inner = jitted(lambda x: double(x) - double(x + 1.0))
-        outer = stateless(lambda x: inner(x).numpy(), executor=pool)
-        np.testing.assert_array_equal(jitted(outer)(X), [-2.0, -2.0, -2.0])
-
-
 def test_calls_in_a_loop_overlap_in_each_iteration() -> None:
     meet = stateless(meeting(2))
 

@@ -114,6 +114,42 @@ def outside(mode: Any, function: Callable[..., Any], ask: Ask = gradient) -> Cal
 PLACES = {"inside": inside, "outside": outside}
 
 
+def derivatives(function: Callable[..., Any], orders: int, *args: Any) -> Any:
+    """The values of a function, then the gradients of these, then the gradients of those."""
+    if orders == 0:
+        return [function(*args)]
+    with tf.GradientTape() as tape:
+        tape.watch(args)
+        found = derivatives(function, orders - 1, *args)
+    return [*found, gradient(tape, found[-1], args)]
+
+
+def tapes(inner: int, orders: int) -> Callable[..., Any]:
+    """As many tapes as `orders` says, as many of them in a tf.function as `inner` says."""
+
+    def place(mode: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+        within = mode(functools.partial(derivatives, function, inner))
+        if inner == orders:
+            return within
+        return functools.partial(derivatives, lambda *args: within(*args)[-1], orders - inner)
+
+    return place
+
+
+def once(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
+    return call(function, tf.sin(x)) * x
+
+
+def loop(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
+    for _ in tf.range(3):
+        x = 0.2 * call(function, x)
+    return x
+
+
+def branches(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
+    return tf.cond(x[0] > 0.0, lambda: 2.0 * call(function, x), lambda: call(function, x * x) + x)
+
+
 def check(
     place: Any,
     call: Any,
