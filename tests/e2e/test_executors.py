@@ -326,8 +326,7 @@ def values(first: float = 0.0) -> Any:
 
 
 def by_tensorflow(function: Callable[..., Any], **how: Any) -> Callable[..., Any]:
-    callback = on(processes, function, **how)
-    program = jitted(lambda *args: callback(*args))
+    program = jitted(on(processes, function, **how))
     return lambda *args: program(*map(tf.constant, args)).numpy()
 
 
@@ -394,8 +393,7 @@ def test_parts_of_batches_lie_there_too(copied: list[tuple[int, ...]]) -> None:
     mapped = hostcall.map(
         functions.added_in_place, executor=two_processes, in_axes=(0, None), chunks=2
     )
-    callback = hostcall.callback(mapped, result=like)
-    program = jitted(lambda x, y: callback(x, y))
+    program = jitted(hostcall.callback(mapped, result=like))
     x = np.stack([values(row) for row in range(4)])
     for first in (5.0, 6.0):
         copied.clear()

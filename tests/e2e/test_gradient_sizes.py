@@ -205,8 +205,8 @@ each_kind = pytest.mark.parametrize("kind", ["numpy", "eager"])
 
 def given(slope: str, kind: str) -> Callable[..., Any]:
     """A wrapper, as those of `g.check`."""
-    how = {"result": like, "kind": kind, "grad": SLOPES[slope]}
-    return lambda function, x: hostcall.callback(function, **how)(x)
+    make = functools.partial(hostcall.callback, result=like, kind=kind, grad=SLOPES[slope])
+    return lambda function, x: make(function)(x)
 
 
 def check_given(place: Any, call: Any, program: Any, size: int) -> None:

@@ -127,9 +127,7 @@ def test_models_are_what_they_are_uncompiled(
 ) -> None:
     compiled = everything(build, True, **options)
     assert_close(compiled, everything(build, False, **options), rtol=1e-5, atol=1e-6)
-    history = compiled[0]
-    assert history["loss"][-1] < history["loss"][0]
-    assert ("metric" in history) == ("metrics" in options)
+    assert ("metric" in compiled[0]) == ("metrics" in options)
 
 
 def test_a_py_function_layer_trains_like_its_ops_without_a_callback() -> None:

@@ -26,11 +26,6 @@ from tests.support.process_pools import two_processes as processes
 from tests.support.threads import PATIENCE, meeting
 
 X = tf.reshape(tf.range(14.0), [7, 2])
-
-# Of a pool that breaks while it takes a call Python's own thread may fail so, before 3.12.
-may_meet_a_late_worker = pytest.mark.filterwarnings(
-    "ignore:(?s).*dictionary changed size:pytest.PytestUnhandledThreadExceptionWarning"
-)
 pytestmark = pytest.mark.usefixtures("pools_end")
 
 
@@ -170,7 +165,10 @@ def test_exceptions_name_the_chunk(function: Any, kind: Any, mode: Any) -> None:
     np.testing.assert_array_equal(mode(lambda x: fails(x))(X[3:]), X[3:])
 
 
-@may_meet_a_late_worker
+# Of a pool that breaks while it takes a call Python's own thread may fail so, before 3.12.
+@pytest.mark.filterwarnings(
+    "ignore:(?s).*dictionary changed size:pytest.PytestUnhandledThreadExceptionWarning"
+)
 @each_mode
 def test_chunks_whose_workers_died_are_retried(mode: Any, tmp_path: Any) -> None:
     once = functools.partial(functions.ends_once, folder=str(tmp_path))

@@ -116,7 +116,12 @@ def test_calls_in_branches_and_inner_functions_overlap() -> None:
 
 def test_a_level_of_calls_waits_for_the_one_before_it() -> None:
     first, second = stateless(meeting(3)), stateless(meeting(2))
-    program = jitted(lambda x: second(first(x) + first(x + 1.0)) + second(first(x + 2.0)))
+
+    @jitted
+    def program(x: tf.Tensor) -> tf.Tensor:
+        a, b, c = first(x), first(x + 1.0), first(x + 2.0)
+        return second(a + b) + second(c)
+
     np.testing.assert_array_equal(program(X), 12.0 * X + 12.0)
 
 
