@@ -105,10 +105,10 @@ CONTRACT := $(filter-out $(ONE_WAY),$(wildcard tests/e2e/test_*.py)) tests/stres
 # Those that run once more on a device that TensorFlow takes for an accelerator.
 ON_DEVICE := $(filter-out tests/e2e/test_partition_sequence.py tests/e2e/test_partition_effects.py,\
   $(wildcard tests/e2e/test_order*.py tests/e2e/test_partition*.py)) \
-  $(foreach name,arguments bounded_routes devices exceptions exceptions_nested gradient_calls gradient_orders idioms \
+  $(foreach name,arguments bounded_routes devices exceptions gradient_calls gradient_orders idioms \
   nesting property results settings_of_threads shapes fire_and_forget variables_programs,tests/e2e/test_$(name).py)
 # The fake GPU runs each op of a program for a GPU, and few of the ops beside it.
-ON_FAKE_GPU := $(foreach name,arguments devices exceptions_nested gradient_calls order order_branches order_calls \
+ON_FAKE_GPU := $(foreach name,arguments devices exceptions gradient_calls order order_nested \
   partition_memory results settings_of_threads,tests/e2e/test_$(name).py)
 SEED ?= 0
 FUZZ_SECONDS ?= 60

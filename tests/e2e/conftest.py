@@ -1,5 +1,6 @@
-"""Fixtures of recordings and of settings."""
+"""Fixtures of recordings, of settings and of executors."""
 
+import concurrent.futures
 import pathlib
 from collections.abc import Iterator
 
@@ -28,6 +29,13 @@ def stock_errors() -> Iterator[None]:
     hostcall.configure(uncompilable="error")
     yield
     hostcall.configure(uncompilable="partition")
+
+
+@pytest.fixture
+def threads() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
+    """A pool of three threads."""
+    with concurrent.futures.ThreadPoolExecutor(3, "executor") as pool:
+        yield pool
 
 
 @pytest.fixture(scope="module")

@@ -58,53 +58,42 @@ WITH_EFFECTS = [name for name, case in CASES.items() if case.effects is not None
 ORDERED = ["PrintV2", "WriteFile"]
 
 
-class Watched:
-    """A case whose effects a callback looks at.
+def watched(name: str, folder: Path, explicit: bool) -> tuple[Callable[[tf.Tensor], None], Any]:
+    """A program with effects one after another, and a journal in which a callback describes them.
 
-    Attributes:
-      journal: what the callback has seen.
+    The callback depends on the ops of an effect if `explicit`.
     """
+    program, effects = CASES[name].prepared(folder)
+    journal: list[str] = []
 
-    def __init__(self, name: str, folder: Path, explicit: bool) -> None:
-        self._program, self._effects = CASES[name].prepared(folder)
-        self._explicit = explicit
-        self.journal: list[str] = []
+    def note() -> float:
+        journal.append(repr(effects()))
+        return 0.0
 
-    def __call__(self, x: tf.Tensor) -> None:
-        """Effects one after another, some of them in a branch and in a loop."""
-        seen = self._look([])
-        seen = self._step([seen], x)
-        with tf.control_dependencies([seen]):
-            seen = tf.cond(x[0] > 0.0, lambda: self._step([], x[::-1]), lambda: 0.0)
-        with tf.control_dependencies([seen]):
-            tf.while_loop(
-                lambda i, _: i < 2,
-                lambda i, seen: (i + 1, self._step([seen], x)),
-                [0, seen],
-                parallel_iterations=1,
-            )
-
-    def _step(self, after: list[Any], x: tf.Tensor) -> tf.Tensor:
+    def look(after: list[Any]) -> tf.Tensor:
         with tf.control_dependencies(after):
-            made = _made_by(lambda: self._program(x))
-        return self._look(made if self._explicit else [])
-
-    def _look(self, after: list[Any]) -> tf.Tensor:
-        with tf.control_dependencies(after):
-            seen = tf.py_function(self._note, [], tf.float32)
+            seen = tf.py_function(note, [], tf.float32)
         seen.set_shape([])
         return seen
 
-    def _note(self) -> float:
-        self.journal.append(repr(self._effects()))
-        return 0.0
+    def step(after: list[Any], x: tf.Tensor) -> tf.Tensor:
+        with tf.control_dependencies(after):
+            made = _made_by(lambda: program(x))
+        return look(made if explicit else [])
+
+    def run(x: tf.Tensor) -> None:
+        seen = step([look([])], x)
+        with tf.control_dependencies([seen]):
+            seen = tf.cond(x[0] > 0.0, lambda: step([], x[::-1]), lambda: 0.0)
+        with tf.control_dependencies([seen]):
+            body = lambda i, seen: (i + 1, step([seen], x))  # noqa: E731
+            tf.while_loop(lambda i, _: i < 2, body, [0, seen], parallel_iterations=1)
+
+    return run, journal
 
 
 def _made_by(build: Callable[[], Any]) -> list[Any]:
     """The ops that a function adds to the graph; none in eager mode."""
-    if tf.executing_eagerly():
-        build()
-        return []
     graph: Any = tf.compat.v1.get_default_graph()
     before = len(graph.get_operations())
     build()
@@ -116,13 +105,13 @@ def _made_by(build: Callable[[], Any]) -> list[Any]:
     [*((name, True) for name in WITH_EFFECTS), *((name, False) for name in ORDERED)],
 )
 def test_callbacks_see_what_was_done_before_them(name: str, explicit: bool, tmp_path: Path) -> None:
-    eagerly = Watched(name, tmp_path / "eager", explicit)
-    watched = Watched(name, tmp_path / "compiled", explicit)
-    compiled = tf.function(watched.__call__, autograph=False, jit_compile=True)
+    eager, expected = watched(name, tmp_path / "eager", explicit)
+    program, seen = watched(name, tmp_path / "compiled", explicit)
+    compiled = tf.function(program, autograph=False, jit_compile=True)
     for x in (X, X[::-1]):
-        eagerly(x)
+        eager(x)
         compiled(x)
-        assert watched.journal == eagerly.journal
+        assert seen == expected
 
 
 def test_prints_go_where_those_of_graph_mode_go(capfd: pytest.CaptureFixture[str]) -> None:

@@ -14,19 +14,35 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import MODES, DetailedError, each_op, failure, jitted, on_two, plain
+from tests.support.helpers import (
+    DetailedError,
+    assert_says,
+    each_mode,
+    each_op,
+    failure,
+    jitted,
+    like,
+    on_two,
+    plain,
+    raising,
+)
 from tests.support.places import here, raise_below_zero
 
 X = tf.constant([1.0, 2.0])
+SPEC = tf.TensorSpec([], tf.float32)
 
 
 class Local:
-    """An object in a local variable of a callback."""
+    """An object in a local variable of a callback, or a generator's own."""
 
     alive: ClassVar[weakref.WeakSet[Any]] = weakref.WeakSet()
 
-    def __init__(self) -> None:
+    def __init__(self, *elements: Any) -> None:
+        self.elements = elements
         Local.alive.add(self)
+
+    def __call__(self) -> Any:
+        yield from self.elements
 
 
 @pytest.fixture(autouse=True)
@@ -44,42 +60,25 @@ def failing(_: Any) -> Any:
     raise ValueError("blah" if local else "")
 
 
-class Generator(Local):
-    """A generator for a dataset, to which the frames of each step refer."""
-
-    def __call__(self) -> Any:
-        yield from (1.0, 2.0)
+def generated(*elements: Any, spec: Any = SPEC) -> tf.data.Dataset:
+    return tf.data.Dataset.from_generator(Local(*elements), output_signature=spec)
 
 
-class RaggedGenerator(Local):
-    """The same of ragged tensors, which go through a py_function."""
-
-    def __call__(self) -> Any:
-        yield tf.ragged.constant([[1.0]])
+def mapped(function: Callable[..., Any]) -> tf.data.Dataset:
+    return tf.data.Dataset.range(3).map(function)
 
 
 DATASETS: dict[str, Callable[[], tf.data.Dataset]] = {
-    "from_generator": lambda: tf.data.Dataset.from_generator(
-        Generator(), output_signature=tf.TensorSpec([], tf.float32)
+    "from_generator": lambda: generated(1.0, 2.0),
+    # They go through a py_function.
+    "from_generator of ragged tensors": lambda: generated(
+        tf.ragged.constant([[1.0]]), spec=tf.RaggedTensorSpec([None, None], tf.float32)
     ),
-    "from_generator of ragged tensors": lambda: tf.data.Dataset.from_generator(
-        RaggedGenerator(),
-        output_signature=tf.RaggedTensorSpec([None, None], tf.float32),
-    ),
-    "interleave": lambda: tf.data.Dataset.range(3).interleave(
-        lambda _: tf.data.Dataset.from_generator(Generator(), tf.float32, []), 2
-    ),
-    "map of numpy_function": lambda: tf.data.Dataset.range(3).map(
-        lambda i: tf.numpy_function(ending, [i], tf.float32)
-    ),
-    "map of py_function": lambda: tf.data.Dataset.range(3).map(
-        lambda i: tf.py_function(ending, [i], tf.float32)
-    ),
-    "map of a compiled function": lambda: tf.data.Dataset.range(3).map(
-        tf.function(
-            lambda i: tf.numpy_function(ending, [i], tf.TensorSpec([], tf.float32)),
-            jit_compile=True,
-        )
+    "interleave": lambda: tf.data.Dataset.range(3).interleave(lambda _: generated(1.0, 2.0), 2),
+    "map of numpy_function": lambda: mapped(lambda i: tf.numpy_function(ending, [i], tf.float32)),
+    "map of py_function": lambda: mapped(lambda i: tf.py_function(ending, [i], tf.float32)),
+    "map of a compiled function": lambda: mapped(
+        jitted(lambda i: tf.numpy_function(ending, [i], SPEC))
     ),
 }
 
@@ -96,10 +95,10 @@ def test_nothing_is_kept_of_an_iteration_that_has_ended(name: str) -> None:
     assert not Local.alive
 
 
-@pytest.mark.parametrize("build", MODES)
+@each_mode
 @each_op
-def test_an_exception_is_kept_as_long_as_the_error_that_tells_of_it(build: Any, op: Any) -> None:
-    run = build(on_two(op, failing))
+def test_an_exception_is_kept_as_long_as_the_error_that_tells_of_it(mode: Any, op: Any) -> None:
+    run = mode(on_two(op, failing))
     earlier = hostcall.last_error()  # of errors that were reported to no caller
     errors = [failure(run, X) for _ in range(20)]
     gc.collect()
@@ -129,36 +128,16 @@ def test_the_error_of_an_eager_call_and_of_a_dataset_keep_theirs(op: Any) -> Non
 
 def test_the_error_of_a_session_keeps_its_exception() -> None:
     raised = KeyError("blah")
-
-    def fail() -> Any:
-        raise raised
-
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        result = tf.numpy_function(fail, [], tf.float32)
+        result = tf.numpy_function(raising(raised), [0], tf.float32)
         error = failure(session.run, result)
     assert hostcall.last_error(error) is raised
 
 
-def test_an_error_of_an_error_keeps_both() -> None:
-    first = KeyError("first")
-
-    def inner(x: Any) -> Any:
-        raise first
-
-    def outer(x: Any) -> Any:
-        return tf.function(on_two(tf.py_function, inner))(x)
-
-    error = failure(tf.function(on_two(tf.py_function, outer)), X)
-    gc.collect()
-    second = hostcall.last_error(error)
-    assert isinstance(second, tf.errors.UnknownError)
-    assert hostcall.last_error(second) is first
-
-
-@pytest.mark.parametrize("build", MODES)
+@each_mode
 @each_op
-def test_a_stop_iteration_is_told_but_not_kept(build: Any, op: Any) -> None:
-    error = failure(build(on_two(op, ending)), X)
+def test_a_stop_iteration_is_told_but_not_kept(mode: Any, op: Any) -> None:
+    error = failure(mode(on_two(op, ending)), X)
     assert type(error) is tf.errors.OutOfRangeError
     assert "StopIteration" in str(error)
     assert "hostcall error" not in str(error)
@@ -167,8 +146,6 @@ def test_a_stop_iteration_is_told_but_not_kept(build: Any, op: Any) -> None:
 
 
 # An exception that passes through nested compiled calls: its text, and the way back to it.
-
-SPEC = tf.TensorSpec([], tf.float32)
 
 
 @pytest.fixture(params=["custom_call", "partition", "eager"])
@@ -187,68 +164,47 @@ def op(request: Any, build: Any) -> Any:
     return getattr(tf, request.param if build is jitted else "py_function")
 
 
-class Nested:
-    """Programs that call themselves, down to 0, where `fail` is called."""
-
-    def __init__(self, build: Any, op: Any, fail: Callable[[], Any]) -> None:
-        self._fail = fail
-        self._run = build(lambda x: op(self._step, [x], SPEC) + 1.0)
-
-    def _step(self, x: Any) -> Any:
-        if float(x) == 0.0:
-            return self._fail()
-        return self._deeper(x)
-
-    def _deeper(self, x: Any) -> Any:
-        return self._run(tf.constant(float(x) - 1.0)).numpy()
-
-    def failure(self, depth: int) -> Any:
-        return failure(self._run, tf.constant(float(depth)))
-
-
 def raise_it() -> Any:
     raise DetailedError("the innermost")
 
 
+def nested(build: Any, op: Any, change: Callable[[Any], Any] | None = None) -> Callable[[int], Any]:
+    """The failure of a program that calls itself down to 0; `change` is what each level raises."""
+
+    def deeper(x: Any) -> Any:
+        try:
+            return run(tf.constant(float(x) - 1.0)).numpy()
+        except tf.errors.OpError as error:
+            if change is None:
+                raise
+            change(error)
+
+    run = build(lambda x: op(lambda x: deeper(x) if float(x) else raise_it(), [x], SPEC) + 1.0)
+    return lambda depth: failure(run, tf.constant(float(depth)))
+
+
 def test_each_level_adds_the_same_few_lines(build: Any, op: Any) -> None:
-    nested = Nested(build, op, raise_it)
-    texts = [str(nested.failure(depth)) for depth in (13, 15, 17)]
+    failure_at, depths = nested(build, op), (13, 15, 17)
+    texts = [str(failure_at(depth)) for depth in depths]
     lengths = [len(text) for text in texts]
     assert abs((lengths[2] - lengths[1]) - (lengths[1] - lengths[0])) < 20
-    for depth, text in zip((13, 15, 17), texts, strict=True):
+    for depth, text in zip(depths, texts, strict=True):
         assert text.count("in raise_it") == 1
-        assert "DetailedError: the innermost" in text
+        assert_says(text, "DetailedError: the innermost", f"deeper ({__file__}:")
         assert text.count("Passed on by") == depth
-        assert f"_deeper ({__file__}:" in text
-
-
-def test_a_compiled_level_adds_one_line(build: Any, op: Any) -> None:
-    nested = Nested(jitted, op, raise_it)
-    lines = [len(str(nested.failure(depth)).splitlines()) for depth in (3, 7)]
-    assert lines[1] - lines[0] == 4
+    if build is jitted:
+        lines = [len(text.splitlines()) for text in texts]
+        assert lines[2] - lines[0] == depths[2] - depths[0]
 
 
 def test_each_level_leads_to_its_own_exception(build: Any, op: Any) -> None:
-    error = Nested(build, op, raise_it).failure(7)
+    error = nested(build, op)(7)
     for _ in range(7):
         error = hostcall.last_error(error)
         assert isinstance(error, tf.errors.OpError)
     innermost = hostcall.last_error(error)
     assert type(innermost) is DetailedError
     assert innermost.code == 7
-
-
-def reraising(kind: Any) -> Callable[..., Any]:
-    """A step that puts the text of the inner error into one of its own."""
-
-    class Reraising(Nested):
-        def _deeper(self, x: Any) -> Any:
-            try:
-                return super()._deeper(x)
-            except tf.errors.OpError as error:
-                kind(error)
-
-    return Reraising
 
 
 def from_it(error: Any) -> None:
@@ -264,30 +220,29 @@ def without_it(error: Any) -> None:
 
 
 def with_a_note(error: Any) -> None:
-    error.add_note("a note of the user's")
+    error.add_note("it failed: a note of the user's")
     raise error
 
 
 def in_a_group(error: Any) -> None:
-    raise ExceptionGroup("several", [error, KeyError("another")])
+    raise ExceptionGroup("it failed: several", [error, KeyError("another")])
 
 
-@pytest.mark.parametrize("kind", [from_it, beside_it, without_it, with_a_note, in_a_group])
-def test_what_is_made_of_an_inner_error_does_not_double_it(build: Any, op: Any, kind: Any) -> None:
-    nested = reraising(kind)(build, op, raise_it)
-    texts = [str(nested.failure(depth)) for depth in (3, 5, 7)]
+@pytest.mark.parametrize("change", [from_it, beside_it, without_it, with_a_note, in_a_group])
+def test_what_is_made_of_an_inner_error_does_not_double_it(
+    build: Any, op: Any, change: Any
+) -> None:
+    texts = [str(nested(build, op, change)(depth)) for depth in (3, 5, 7)]
     lengths = [len(text) for text in texts]
     assert lengths[2] - lengths[1] < 1.5 * (lengths[1] - lengths[0])
     assert texts[2].count("in raise_it") == 1
-    if kind is with_a_note:
-        assert "a note of the user's" in texts[2]
-    if kind is in_a_group:
-        assert "KeyError: 'another'" in texts[2]
+    assert_says(texts[2], "it failed: ", *["KeyError: 'another'"] * (change is in_a_group))
 
 
 # The call that an exception came from: the error names the user's line that made it.
 
 ROUTES = ["custom_call", "partition"]
+FAIL = hostcall.declare(raising(ValueError("in the layer")), result=like)
 
 
 def by_numpy_function(x: tf.Tensor) -> tf.Tensor:
@@ -313,13 +268,11 @@ def by_callback(x: tf.Tensor) -> tf.Tensor:
 def test_of_two_calls_the_one_that_failed_is_named(program: Any, route: str) -> None:
     with hostcall.scope(route=route):
         run = jitted(program)
-        first = str(failure(run, tf.constant(-1.0)))
-        second = str(failure(run, tf.constant(0.0)))
-    assert f"called at {here(1, program)}" in first
-    assert f"called at {here(2, program)}" in second
-    assert here(2, program) not in first
-    assert here(1, program) not in second
-    assert f"raise_below_zero ({here(0, raise_below_zero)})" in first
+        texts = [str(failure(run, tf.constant(x))) for x in (-1.0, 0.0)]
+    for text, line, other in zip(texts, (1, 2), (2, 1), strict=True):
+        assert f"called at {here(line, program)}" in text
+        assert here(other, program) not in text
+    assert f"raise_below_zero ({here(0, raise_below_zero)})" in texts[0]
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -340,16 +293,9 @@ def test_the_lines_that_led_to_the_call_are_those_of_plain_graph_mode(route: str
         assert place in compiled
 
 
-def fail(x: Any) -> Any:
-    raise ValueError("in the layer")
-
-
-hostcall.declare(fail, result=lambda x: x)
-
-
 class Failing(keras.layers.Layer):
     def call(self, x: Any) -> Any:
-        return x + tf.numpy_function(fail, [x], x.dtype)
+        return x + tf.numpy_function(FAIL, [x], x.dtype)
 
 
 @pytest.mark.cpu("XLA compiles plain functions, and so Keras's, on XLA_CPU")

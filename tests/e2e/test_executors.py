@@ -1,43 +1,43 @@
 """`executor=` and `retries=`: calls in other threads and processes mean the same as calls here."""
 
 import concurrent.futures
+import contextlib
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import hostcall
+import hostcall.jax
+from hostcall_runtime import _shared_memory
 from tests.support import executor_functions as functions
 from tests.support import process_pools
 from tests.support.helpers import (
+    assert_alike,
+    assert_equal,
     assert_says,
     each_mode,
     failure,
-    gradient_of,
     jitted,
     like,
-    plain,
+    value_and_gradient,
 )
 from tests.support.process_pools import one_process as processes
+from tests.support.process_pools import two_processes
 from tests.support.threads import PATIENCE, in_threads, meeting
 from tests.support.versions import on_the_callers_thread
 
 X = tf.constant([1.0, 2.0, 3.0])
-
+DECORATORS: list[Any] = [tf.numpy_function, tf.py_function]
 
 pytestmark = pytest.mark.usefixtures("pools_end")
-
-
-@pytest.fixture
-def threads() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
-    with concurrent.futures.ThreadPoolExecutor(2, "executor") as pool:
-        yield pool
 
 
 def on(executor: Any, function: Callable[..., Any], result: Any = like, **how: Any) -> Any:
@@ -55,19 +55,10 @@ def refusal(program: Any, *args: Any) -> hostcall.ExecutorError:
 
 
 @each_mode
-@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.int8, tf.complex64])
-def test_dtypes_are_kept(dtype: tf.DType, mode: Any) -> None:
+def test_dtypes_are_kept(mode: Any) -> None:
     double = on(processes, functions.doubled)
-    x = tf.cast([1.0, 2.0], dtype)
-    result = mode(lambda x: double(x))(x)
-    assert result.dtype == dtype
-    np.testing.assert_array_equal(result, x * 2)
-
-
-@each_mode
-def test_keywords_stay_here(mode: Any) -> None:
-    scale = on(processes, functions.scaled)
-    np.testing.assert_array_equal(mode(lambda x: scale(x, factor=3.0))(X), 3.0 * X)
+    given = [tf.cast([1.0, 2.0], dtype) for dtype in ("float32", "bfloat16", "int8", "complex64")]
+    assert_alike(mode(lambda *xs: [double(x) for x in xs])(*given), [x * 2 for x in given])
 
 
 @each_mode
@@ -95,10 +86,8 @@ def test_stock_ops_run_on_a_thread_pool(mode: Any, threads: Any) -> None:
         return x + 1
 
     hostcall.declare(noting, result=like, executor=threads)
-    program = mode(
-        lambda x: tf.numpy_function(noting, [x], tf.float32) + tf.py_function(noting, [x], x.dtype)
-    )
-    np.testing.assert_array_equal(program(X), 2.0 * X + 2.0)
+    program = mode(lambda x: [op(noting, [x], tf.float32) for op in DECORATORS])
+    assert_equal(program(X), [X + 1.0] * 2)
     np.testing.assert_array_equal(tf.numpy_function(noting, [X], tf.float32), X + 1.0)
     assert all(name.startswith("executor") for name in names)
 
@@ -107,17 +96,9 @@ def test_stock_ops_run_on_a_thread_pool(mode: Any, threads: Any) -> None:
 @pytest.mark.parametrize("pure", [False, True])
 def test_gradients_of_eager_functions(pure: bool, mode: Any, threads: Any) -> None:
     cube = on(threads, lambda x: x**3, kind="eager", pure=pure)
-
-    np.testing.assert_allclose(mode(cube)(X), X**3)
-    np.testing.assert_allclose(mode(lambda x: gradient_of(cube, x))(X), 3.0 * X**2)
-
-
-@each_mode
-def test_given_gradients(mode: Any) -> None:
-    double = on(processes, functions.doubled, grad=lambda inputs, results, upstream: 2.0 * upstream)
-
-    slope = mode(lambda x: gradient_of(double, x))(X)
-    np.testing.assert_array_equal(slope, [2.0, 2.0, 2.0])
+    y, slope = mode(lambda x: value_and_gradient(cube, x))(X)
+    np.testing.assert_allclose(y, X**3)
+    np.testing.assert_allclose(slope, 3.0 * X**2)
 
 
 @each_mode
@@ -142,17 +123,11 @@ def test_exceptions_of_threads_are_those_of_the_function(mode: Any, threads: Any
 @each_mode
 def test_a_worker_that_dies_fails_its_call_alone(mode: Any) -> None:
     ends = on(processes, functions.ends)
-    double = on(processes, functions.doubled)
     raised = refusal(mode(lambda x: ends(x)), X)
     assert isinstance(raised.__cause__, concurrent.futures.BrokenExecutor)
     next_call = "The next call has a new executor."
     assert_says(raised, "of ends (", "was terminated abruptly", next_call)
-    np.testing.assert_array_equal(mode(lambda x: double(x))(X), 2.0 * X)
-
-
-def use_until_it_breaks(pool: concurrent.futures.Executor) -> None:
-    while True:
-        pool.submit(int).result(PATIENCE)
+    np.testing.assert_array_equal(mode(on(processes, functions.doubled))(X), 2.0 * X)
 
 
 @pytest.mark.full_run("kills a worker")
@@ -162,8 +137,9 @@ def test_a_pool_that_broke_between_calls_is_replaced() -> None:
     victim = int(place(X)[0])
     pool = process_pools.made[-1]
     os.kill(victim, 9)
-    with pytest.raises(concurrent.futures.BrokenExecutor):
-        use_until_it_breaks(pool)
+    with contextlib.suppress(concurrent.futures.BrokenExecutor):
+        while True:
+            pool.submit(int).result(PATIENCE)
     np.testing.assert_array_equal(double(X), 2.0 * X)
     assert process_pools.made[-1] is not pool
 
@@ -218,19 +194,6 @@ def test_a_call_of_the_executors_own_thread_runs_there(threads: Any) -> None:
     assert names == ["executor_0"] * 2
 
 
-def test_results_are_kept_here(threads: Any) -> None:
-    calls = []
-
-    def noting(x: Any) -> Any:
-        calls.append(x)
-        return x + 1
-
-    cached = on(threads, noting, memo=True, stateful=False)
-    for program in (plain(cached), jitted(cached), cached):
-        np.testing.assert_array_equal(program(X), X + 1.0)
-    assert len(calls) == 1
-
-
 @pytest.mark.parametrize("option", ["borrow", "out"])
 def test_borrowed_views_are_refused(option: str, threads: Any) -> None:
     with pytest.raises(ValueError, match=f"{option}=True lends"):
@@ -275,24 +238,14 @@ def test_a_forked_child_makes_its_own(run_python: Callable[..., str]) -> None:
 # `retries=`: calls of pure functions are made again where their worker has died.
 
 
-def ending_once(folder: Path) -> Any:
-    return functools.partial(functions.ends_once, folder=str(folder))
-
-
-@each_mode
-def test_a_call_is_made_again(mode: Any, tmp_path: Path) -> None:
-    double = on(processes, ending_once(tmp_path), stateful=False, retries=1)
-    np.testing.assert_array_equal(mode(lambda x: double(x))(X), 2.0 * X)
-    assert len(list(tmp_path.iterdir())) == 1
-
-
 @each_mode
 @pytest.mark.parametrize("how", [{"pure": True}, {"memo": True}])
-def test_stock_ops_of_declared_functions(how: Any, mode: Any, tmp_path: Path) -> None:
-    double = ending_once(tmp_path)
+def test_calls_whose_worker_died_are_made_again(how: Any, mode: Any, tmp_path: Path) -> None:
+    double = functools.partial(functions.ends_once, folder=str(tmp_path))
     hostcall.declare(double, result=like, executor=processes, retries=2, **how)
     program = mode(lambda x: tf.numpy_function(double, [x], tf.float32))
     np.testing.assert_array_equal(program(X), 2.0 * X)
+    assert len(list(tmp_path.iterdir())) == 1
 
 
 @each_mode
@@ -335,11 +288,10 @@ def test_stateful_functions_are_refused(threads: Any) -> None:
     def double(x: Any) -> Any:
         return x * 2
 
-    hostcall.declare(double, result=like, executor=processes, retries=2)
-    for op in (tf.numpy_function, tf.py_function):
+    hostcall.declare(double, result=like, executor=threads, retries=2)
+    for op in DECORATORS:
         with pytest.raises(ValueError, match=r"the stateful op of .*double.* pure=True"):
             op(double, [X], tf.float32)
-    hostcall.declare(double, result=like, executor=threads, retries=2)
     result = tf.numpy_function(double, [X], tf.float32, stateful=False)
     np.testing.assert_array_equal(result, 2.0 * X)
 
@@ -348,3 +300,118 @@ def test_stateful_functions_are_refused(threads: Any) -> None:
 def test_what_is_no_number_of_calls(retries: Any) -> None:
     with pytest.raises(ValueError, match="must be a non-negative integer"):
         hostcall.declare(executor=processes, pure=True, retries=retries)
+
+
+# Large arguments of compiled calls to other processes: they lie where these read them.
+
+SIZE = 1 << 17  # half a MiB of float32
+
+
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """The shapes of the arrays that this process copies into shared memory."""
+    shapes: list[tuple[int, ...]] = []
+    put = _shared_memory.Block.put
+
+    def spy(block: _shared_memory.Block, array: Any) -> Any:
+        shapes.append(array.shape)
+        return put(block, array)
+
+    monkeypatch.setattr(_shared_memory.Block, "put", spy)
+    return shapes
+
+
+def values(first: float = 0.0) -> Any:
+    return np.arange(SIZE, dtype=np.float32) % 100 + np.float32(first)
+
+
+def by_tensorflow(function: Callable[..., Any], **how: Any) -> Callable[..., Any]:
+    program = jitted(on(processes, function, **how))
+    return lambda *args: program(*map(tf.constant, args)).numpy()
+
+
+def by_jax(function: Callable[..., Any], **how: Any) -> Callable[..., Any]:
+    def call(x: Any, *args: Any) -> Any:
+        result = jax.ShapeDtypeStruct(x.shape, x.dtype)
+        return hostcall.jax.call(function, result, x, *args, executor=processes, **how)
+
+    program = jax.jit(call)
+    return lambda *args: np.asarray(program(*args))
+
+
+each_framework = pytest.mark.parametrize("compiled", [by_tensorflow, by_jax])
+
+
+@pytest.mark.custom_call("the stock kernel makes the arrays of host ops")
+@each_framework
+def test_large_arguments_are_not_copied_again(compiled: Any, copied: list[tuple[int, ...]]) -> None:
+    subtract = compiled(np.subtract)
+    subtract(values(), values())  # the pool is made by the first call
+    copied.clear()
+    np.testing.assert_array_equal(subtract(values(3.0), values(1.0)), np.full(SIZE, 2.0))
+    assert copied == []
+
+
+@each_framework
+def test_large_arguments_are_the_functions_own(compiled: Any) -> None:
+    negated = compiled(functions.negated_in_place)
+    x = values()
+    for _ in range(3):
+        np.testing.assert_array_equal(negated(x), -values())
+    np.testing.assert_array_equal(x, values())
+
+
+@each_framework
+def test_what_a_function_keeps_stays(compiled: Any) -> None:
+    keeps, double, first_kept = map(compiled, (functions.keeps, functions.doubled, functions.last))
+    for first in range(40):
+        np.testing.assert_array_equal(keeps(values(first)), values(first))
+        double(values(-1.0))
+        assert first_kept(values())[0] == first
+    compiled(functions.forgets)(values())
+
+
+def test_memory_is_used_again() -> None:
+    double = by_tensorflow(functions.doubled)
+    for first in range(42):
+        np.testing.assert_array_equal(double(values(first)), 2 * values(first))
+        if first == 1:
+            before = functions.open_blocks(0)
+    assert functions.open_blocks(0) <= before
+
+
+def test_a_second_attempt_finds_large_arguments_as_they_were(tmp_path: Any) -> None:
+    by_tensorflow(functions.doubled)(values())  # makes the pool
+    dies_once = functions.NegatesAndDiesOnce(str(tmp_path / "died"))
+    negated = by_tensorflow(dies_once, pure=True, retries=1)
+    np.testing.assert_array_equal(negated(values()), -values())
+    assert os.path.exists(dies_once.path)
+
+
+@pytest.mark.custom_call("the stock kernel makes the arrays of host ops")
+def test_parts_of_batches_lie_there_too(copied: list[tuple[int, ...]]) -> None:
+    mapped = hostcall.map(
+        functions.added_in_place, executor=two_processes, in_axes=(0, None), chunks=2
+    )
+    program = jitted(hostcall.callback(mapped, result=like))
+    x = np.stack([values(row) for row in range(4)])
+    for first in (5.0, 6.0):
+        copied.clear()
+        total = program(tf.constant(x), tf.constant(values(first))).numpy()
+        np.testing.assert_array_equal(total, x + values(first))
+    assert copied == [(SIZE,)] * 2  # what is passed whole: each part has its own
+
+
+def test_more_large_arguments_than_there_is_memory_for() -> None:
+    double = on(processes, functions.doubled)
+    program = jitted(lambda *xs: [double(x) for x in xs])
+    arrays = [values(first) for first in range(70)]
+    assert_equal(program(*map(tf.constant, arrays)), [2 * x for x in arrays])
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (0, SIZE), (SIZE,), (2, SIZE)])
+def test_one_array_in_the_place_of_two(shape: tuple[int, ...]) -> None:
+    add, x = on(processes, functions.added_in_place), np.ones(shape, np.float32)
+    program = jitted(lambda x: add(x, x))
+    for _ in range(2):
+        np.testing.assert_array_equal(program(tf.constant(x)), 2 * x)

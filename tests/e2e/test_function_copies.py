@@ -37,8 +37,8 @@ def loop(x: tf.Tensor) -> tf.Tensor:
 BODIES = {body.__name__: body for body in (one_program, partitioned, with_regions, loop)}
 
 
-def compiled(body: Body) -> Any:
-    return tf.function(body, jit_compile=True, autograph=False)
+def compiled(body: Body, **how: Any) -> Any:
+    return tf.function(body, jit_compile=True, autograph=False, **how)
 
 
 def dataset() -> tf.data.Dataset:
@@ -74,12 +74,7 @@ def test_functions_in_datasets_are_called_directly_too(body: str, use: str) -> N
 @pytest.mark.filterwarnings("ignore:hostcall. a SavedModel is written")
 def test_saved_models_that_are_loaded_twice(body: str, tmp_path: pathlib.Path) -> None:
     module = tf.Module()
-    module.run = tf.function(
-        BODIES[body],
-        jit_compile=True,
-        autograph=False,
-        input_signature=[tf.TensorSpec([], tf.float32)],
-    )
+    module.run = compiled(BODIES[body], input_signature=[tf.TensorSpec([], tf.float32)])
     expected = elements(dataset().map(BODIES[body]))
     tf.saved_model.save(module, str(tmp_path))
     for loaded in [tf.saved_model.load(str(tmp_path)) for _ in range(2)]:
@@ -95,13 +90,9 @@ def test_graphs_that_are_imported_twice(body: str) -> None:
     with tf.Graph().as_default() as original:
         x = v1.placeholder(tf.float32, [], name="x")
         tf.identity(compiled(BODIES[body])(x), name="y")
-    expected = float(BODIES[body](tf.constant(2.0)))
+    expected, graph = float(BODIES[body](tf.constant(2.0))), original.as_graph_def()
     for _ in range(2):
         with tf.Graph().as_default(), v1.Session() as session:
-            results = [
-                tf.graph_util.import_graph_def(
-                    original.as_graph_def(), {"x:0": tf.constant(2.0)}, ["y:0"]
-                )[0]
-                for _ in range(2)
-            ]
-            assert session.run(results) == [expected, expected]
+            fed = {"x:0": tf.constant(2.0)}
+            results = [tf.graph_util.import_graph_def(graph, fed, ["y:0"]) for _ in range(2)]
+            assert session.run(results) == [[expected], [expected]]

@@ -13,58 +13,12 @@ import tests.support.gradients as g
 from tests.support.helpers import jitted
 
 
-def derivatives(function: Callable[..., Any], orders: int, *args: Any) -> Any:
-    """The values of a function, then the gradients of these, then the gradients of those."""
-    if orders == 0:
-        return [function(*args)]
-    with tf.GradientTape() as tape:
-        tape.watch(args)
-        found = derivatives(function, orders - 1, *args)
-    upstream = tf.nest.map_structure(g.weights, found[-1])
-    return [*found, tape.gradient(found[-1], args, output_gradients=upstream)]
-
-
-def nested(inner: int, function: Callable[..., Any], orders: int) -> Callable[..., Any]:
-    """The derivatives, as many of them in a compiled function as `inner` says."""
-    compiled = jitted(functools.partial(derivatives, function, inner))
-    if inner == orders:
-        return compiled
-    return functools.partial(derivatives, lambda *args: compiled(*args)[-1], orders - inner)
-
-
-def check(program: Callable[..., Any], call: Any, args: Any, inner: int, orders: int) -> None:
-    """Compares a compiled program with the eager one that has no wrapper, in two runs each."""
-    function, reference = g.Counted(), g.Counted()
-    compiled = nested(inner, functools.partial(program, call, function), orders)
-    expected = functools.partial(
-        derivatives, functools.partial(program, g.unwrapped, reference), orders
-    )
-    for each in (args, [-arg for arg in args]):
-        found = compiled(*each)
-        g.assert_close(found, expected(*each)[-len(found) :])
-        assert function.calls == reference.calls
-
-
-def once(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
-    return call(function, tf.sin(x)) * x
-
-
 def of_two_inputs(call: Any, function: Any, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
     return call(lambda x, y: function(x * y) * tf.exp(y), x, y)
 
 
 def chain(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
     return call(function, call(function, x)) * x
-
-
-def loop(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
-    for _ in tf.range(3):
-        x = call(function, x)
-    return x
-
-
-def branches(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
-    return tf.cond(x[0] > 0.0, lambda: call(function, x), lambda: call(function, x * x))
 
 
 def loop_between_clusters(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
@@ -77,51 +31,50 @@ def loop_between_clusters(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
 
 
 def inner_function(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
-    inner = functools.partial(once, call, function)
+    inner = functools.partial(g.once, call, function)
     if not tf.executing_eagerly():
         inner = tf.function(inner)
     return inner(inner(x))
 
 
-@g.each_size
+@g.small_and_large
 @pytest.mark.parametrize("dtype", g.TOLERANCES)
 def test_up_to_the_third_with_all_tapes_inside(size: int, dtype: str) -> None:
-    check(once, g.by_py_function, [g.values(size, dtype)], 3, 3)
-
-
-@g.each_size
-def test_up_to_the_third_with_all_tapes_outside(size: int) -> None:
-    check(once, g.by_callback, [g.values(size, "float64")], 0, 3)
+    g.check(g.tapes(3, 3), g.by_py_function, g.once, [g.values(size, dtype)])
 
 
 @g.small_and_large
-@pytest.mark.parametrize(("call", "inner"), [(g.by_py_function, 1), (g.by_callback, 2)])
-def test_up_to_the_third_with_tapes_on_both_sides(call: Any, size: int, inner: int) -> None:
-    check(once, call, [g.values(size, "float64")], inner, 3)
+@pytest.mark.parametrize(
+    ("call", "inner"), [(g.by_callback, 0), (g.by_py_function, 1), (g.by_callback, 2)]
+)
+def test_up_to_the_third_with_tapes_outside(call: Any, size: int, inner: int) -> None:
+    g.check(g.tapes(inner, 3), call, g.once, [g.values(size, "float64")])
 
 
 @g.small_and_large
 @g.each_wrapper
 @pytest.mark.parametrize("inner", [2, 0])
 def test_mixed_ones_of_two_inputs(call: Any, size: int, inner: int) -> None:
-    x, y = g.values(size, "float64"), g.values(size, "float64", seed=1)
-    check(of_two_inputs, call, [x, y], inner, 2)
+    args = [g.values(size, "float64", seed) for seed in (0, 1)]
+    g.check(g.tapes(inner, 2), call, of_two_inputs, args)
 
 
 @g.small_and_large
-@pytest.mark.parametrize("program", [chain, loop, loop_between_clusters, branches, inner_function])
+@pytest.mark.parametrize(
+    "program", [chain, g.loop, loop_between_clusters, g.branches, inner_function]
+)
 def test_of_programs(program: Any, size: int) -> None:
-    check(program, g.by_py_function, [g.values(size, "float64")], 2, 2)
+    g.check(g.tapes(2, 2), g.by_py_function, program, [g.values(size, "float64")])
 
 
 @g.each_wrapper
 def test_a_fourth_one_inside_of_the_function(call: Any) -> None:
-    check(once, call, [g.values(4, "float64")], 4, 4)
+    g.check(g.tapes(4, 4), call, g.once, [g.values(4, "float64")])
 
 
 @pytest.mark.parametrize("inner", [0, 2])
 def test_a_fourth_one_outside_of_it_is_refused(inner: int) -> None:
-    compiled = nested(inner, functools.partial(once, g.by_py_function, tf.sin), 4)
+    compiled = g.tapes(inner, 4)(jitted, functools.partial(g.once, g.by_py_function, tf.sin))
     with pytest.raises(tf.errors.UnknownError, match="The derivative of order 4") as caught:
         compiled(g.values(4))
     assert "all of them inside one tf.function" in str(caught.value)
@@ -130,11 +83,11 @@ def test_a_fourth_one_outside_of_it_is_refused(inner: int) -> None:
 # The function is compiled for one order before it is asked for another.
 @g.each_wrapper
 def test_one_function_for_each_order_in_turn(call: Any) -> None:
-    function, x = jitted(functools.partial(once, call, tf.sin)), g.values(4, "float64")
+    function, x = jitted(functools.partial(g.once, call, tf.sin)), g.values(4, "float64")
     for orders in (1, 3, 1, 2):
         g.assert_close(
-            derivatives(function, orders, x),
-            derivatives(functools.partial(once, g.unwrapped, tf.sin), orders, x),
+            g.derivatives(function, orders, x),
+            g.derivatives(functools.partial(g.once, g.unwrapped, tf.sin), orders, x),
         )
 
 
@@ -150,11 +103,10 @@ def test_a_forward_accumulator(mode: Any, call: Any, size: int, accumulator_insi
             y = function(x)
         return accumulator.jvp(y)
 
-    function = functools.partial(once, call, tf.sin)
+    function = functools.partial(g.once, call, tf.sin)
     if accumulator_inside:
-        program = mode(functools.partial(forward, function))
+        found = mode(functools.partial(forward, function))(x)
     else:
-        program = functools.partial(forward, mode(function))
-    found = program(x)
-    g.assert_close(found, forward(functools.partial(once, g.unwrapped, tf.sin), x))
+        found = forward(mode(function), x)
+    g.assert_close(found, forward(functools.partial(g.once, g.unwrapped, tf.sin), x))
     assert np.any(found)

@@ -2,7 +2,9 @@
 
 import functools
 import gc
+import itertools
 import json
+import types
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -15,15 +17,16 @@ import tensorflow as tf
 import hostcall
 import tests.support.gradients as g
 from tests.support.e2e import gradient_none_programs as programs
-from tests.support.gradients import half_sine, unwrapped, wrapped
 from tests.support.helpers import (
     assert_close,
+    assert_says,
     each_mode,
+    failure,
     gradient_of,
     jitted,
     like,
+    outcome,
     plain,
-    value_and_gradient,
 )
 from tests.support.stress.template import Template
 from tests.support.threads import in_threads
@@ -31,10 +34,8 @@ from tests.support.threads import in_threads
 X = tf.constant([0.5, -0.25])
 
 
-def loop(call: Any, x: tf.Tensor) -> tf.Tensor:
-    for _ in tf.range(5):
-        x = call(half_sine, x) * 1.5
-    return x
+def half_sine(x: tf.Tensor) -> tf.Tensor:
+    return 0.5 * tf.sin(x) + x
 
 
 def loop_with_break(call: Any, x: tf.Tensor) -> tf.Tensor:
@@ -45,40 +46,10 @@ def loop_with_break(call: Any, x: tf.Tensor) -> tf.Tensor:
     return x
 
 
-def nested_loops(call: Any, x: tf.Tensor) -> tf.Tensor:
-    for _ in tf.range(2):
-        for _ in tf.range(2):
-            x = call(half_sine, x)
-        x = x * call(tf.cos, x)
-    return x
-
-
-def branch_taken(call: Any, x: tf.Tensor) -> tf.Tensor:
-    return call(half_sine, x) if x[0] > 0.0 else call(tf.cos, x)
-
-
-def branch_not_taken(call: Any, x: tf.Tensor) -> tf.Tensor:
-    return call(half_sine, x) if x[0] < 0.0 else call(tf.cos, x) * x
-
-
-def branch_without_a_call(call: Any, x: tf.Tensor) -> tf.Tensor:
-    return call(half_sine, x) if x[0] < 0.0 else x * x
-
-
 def branches_in_a_loop(call: Any, x: tf.Tensor) -> tf.Tensor:
     for i in tf.range(5):
         x = call(half_sine, x) if i % 2 == 0 else x * call(tf.cos, x)
     return x
-
-
-def inner_function(call: Any, x: tf.Tensor) -> tf.Tensor:
-    inner = tf.function(lambda x: call(half_sine, x) * 2.0)
-    return inner(inner(x)) + inner(x)
-
-
-def inner_jitted_function(call: Any, x: tf.Tensor) -> tf.Tensor:
-    inner = tf.function(lambda x: call(half_sine, x) * 2.0, jit_compile=True)
-    return inner(inner(x)) + inner(x)
 
 
 def function_in_a_loop(call: Any, x: tf.Tensor) -> tf.Tensor:
@@ -92,6 +63,15 @@ def mapped(call: Any, x: tf.Tensor) -> tf.Tensor:
     return tf.map_fn(lambda row: call(half_sine, row), tf.stack([x, 2.0 * x, x + 1.0]))
 
 
+def branch_without_a_call(call: Any, x: tf.Tensor) -> tf.Tensor:
+    return call(half_sine, x) if x[0] < 0.0 else x * x
+
+
+def inner_jitted_function(call: Any, x: tf.Tensor) -> tf.Tensor:
+    inner = jitted(lambda x: call(half_sine, x) * 2.0)
+    return inner(inner(x)) + inner(x)
+
+
 def switched(call: Any, x: tf.Tensor) -> tf.Tensor:
     branches = [lambda: call(half_sine, x), lambda: call(tf.cos, x), lambda: x]
     return tf.switch_case(tf.size(x) - 1, branches)
@@ -101,125 +81,58 @@ def recomputed(call: Any, x: tf.Tensor) -> tf.Tensor:
     return tf.recompute_grad(lambda x: call(half_sine, call(tf.cos, x)))(x)
 
 
-LOOPS = [
-    loop, loop_with_break, nested_loops, branches_in_a_loop, function_in_a_loop, mapped,
-]  # fmt: skip
-OTHERS = [
-    branch_taken, branch_not_taken, branch_without_a_call, inner_function, inner_jitted_function,
-    switched, recomputed,
-]  # fmt: skip
+LOOPS = [loop_with_break, branches_in_a_loop, function_in_a_loop, mapped]
+OTHERS = [branch_without_a_call, inner_jitted_function, switched, recomputed]
 
 
-def with_the_tape_inside(mode: Any, function: Any) -> Any:
-    return mode(functools.partial(value_and_gradient, function))(X)
-
-
-def with_the_tape_outside(mode: Any, function: Any) -> Any:
-    return value_and_gradient(mode(function), X)
+def value_and_slope(tape: tf.GradientTape, y: Any, args: Any) -> Any:
+    return y, tape.gradient(y, args)
 
 
 # XLA has no way out of a compiled program for what a loop keeps for its gradient.
 WAYS = [
-    *((with_the_tape_inside, jitted, program) for program in LOOPS + OTHERS),
-    *((with_the_tape_outside, jitted, program) for program in OTHERS),
-    *((with_the_tape_outside, plain, program) for program in LOOPS + OTHERS),
+    *((g.inside, jitted, program) for program in LOOPS + OTHERS),
+    *((g.outside, jitted, program) for program in OTHERS),
+    *((g.outside, plain, program) for program in LOOPS + OTHERS),
 ]
 
 
-@pytest.mark.parametrize(("way", "mode", "program"), WAYS)
-def test_values_and_gradients(way: Any, mode: Any, program: Any) -> None:
-    actual = way(mode, functools.partial(program, wrapped))
-    assert_close(actual, way(plain, functools.partial(program, unwrapped)), rtol=1e-5)
-
-
-@each_mode
-def test_training_steps_are_those_of_the_unwrapped_layer(mode: Any) -> None:
-    data = np.random.default_rng(0).normal(size=[32, 4]).astype(np.float32)
-    target = np.tanh(data @ np.array([[1.0], [-2.0], [0.5], [3.0]], np.float32))
-
-    def train(call: Any) -> list[float]:
-        weights, bias = tf.Variable(tf.zeros([4, 1])), tf.Variable([0.1])
-        losses = []
-
-        @mode
-        def step(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-            with tf.GradientTape() as tape:
-                prediction = call(tf.tanh, tf.linalg.matmul(x, weights) + bias)
-                loss = tf.reduce_mean((prediction - y) ** 2)
-            for variable, slope in zip(
-                [weights, bias], tape.gradient(loss, [weights, bias]), strict=True
-            ):
-                variable.assign_sub(0.5 * slope)
-            return loss
-
-        for _ in range(20):
-            losses.append(float(step(data, target)))
-        return losses
-
-    losses = train(wrapped)
-    np.testing.assert_allclose(losses, train(unwrapped), rtol=1e-4)
-    assert losses[-1] < 0.2 * losses[0]
+@pytest.mark.parametrize(("place", "mode", "program"), WAYS)
+def test_values_and_gradients(place: Any, mode: Any, program: Any) -> None:
+    found = place(mode, functools.partial(program, g.by_py_function), value_and_slope)(X)
+    expected = g.inside(plain, functools.partial(program, g.unwrapped), value_and_slope)(X)
+    assert_close(found, expected, rtol=1e-5)
 
 
 # What a recorded call of a py_function keeps: asked for twice, by many threads, or never.
 
 
-def value_or_refusal(call: Callable[[], Any]) -> Any:
-    """None where the gradient is refused, as a plain graph may: a wrong one it may not give."""
-    try:
-        return call()
-    except tf.errors.OpError as error:
-        if "compute all of them at once there, or compile the function" not in str(error):
-            raise
-        return None
+def thrice_or_once(tape: tf.GradientTape, y: Any, args: Any) -> Any:
+    return [tape.gradient(y, args, output_gradients=factor * y) for factor in (3.0, 1.0)]
+
+
+def row_by_row(tape: tf.GradientTape, y: Any, args: Any) -> Any:
+    return tape.jacobian(y, args, experimental_use_pfor=False)
 
 
 @each_mode
-@pytest.mark.parametrize("tape_inside", [True, False])
-def test_a_persistent_tape_gives_the_same_gradient_twice(mode: Any, tape_inside: bool) -> None:
-    def twice(x: tf.Tensor) -> Any:
-        with tf.GradientTape(persistent=True) as tape:
-            tape.watch(x)
-            y = call(x)
-            thrice, first = 3.0 * y, y[0]
-        return tape.gradient(y, x), tape.gradient(thrice, x), tape.gradient(first, x)
-
-    inner = functools.partial(wrapped, half_sine)
-    call = inner if tape_inside else mode(inner)
-    slope = 0.5 * np.cos(X) + 1.0
-    expected = [slope, 3.0 * slope, slope * [1.0, 0.0]]
-
-    program = mode(twice) if tape_inside else twice
-    slopes = value_or_refusal(lambda: program(X))
-    if slopes is None:
-        assert mode is plain
+@g.each_place
+@pytest.mark.parametrize("ask", [thrice_or_once, row_by_row])
+def test_a_persistent_tape_gives_the_same_gradient_twice(mode: Any, place: Any, ask: Any) -> None:
+    """A plain graph may refuse; a wrong gradient it may not give."""
+    program = place(mode, functools.partial(g.by_py_function, half_sine), ask)
+    if mode is plain and isinstance(outcome(program, X), type):
+        assert_says(
+            failure(program, X), "compute all of them at once there, or compile the function"
+        )
     else:
-        np.testing.assert_allclose(slopes, expected, rtol=1e-6)
-
-
-@each_mode
-@pytest.mark.parametrize("vectorized", [True, False])
-def test_a_jacobian(mode: Any, vectorized: bool) -> None:
-    def jacobian(call: Any) -> Any:
-        def program(x: tf.Tensor) -> Any:
-            with tf.GradientTape() as tape:
-                tape.watch(x)
-                y = call(lambda x: tf.reverse(x, [0]) * x * x, x)
-            return tape.jacobian(y, x, experimental_use_pfor=vectorized)
-
-        return mode(program)(X)
-
-    actual = value_or_refusal(lambda: jacobian(wrapped))
-    if actual is None:
-        assert mode is plain
-    else:
-        np.testing.assert_allclose(actual, jacobian(unwrapped), rtol=1e-6)
+        g.assert_close(program(X), place(g.eagerly, half_sine, ask)(X))
 
 
 @each_mode
 def test_threads_that_share_a_function_do_not_mix_their_gradients(mode: Any) -> None:
     def sixth_power(x: tf.Tensor) -> tf.Tensor:
-        return wrapped(lambda x: x**3, wrapped(lambda x: x**2, x))
+        return g.by_py_function(lambda x: x**3, g.by_py_function(lambda x: x**2, x))
 
     slope = mode(functools.partial(gradient_of, sixth_power))
     slope(tf.zeros([3]))
@@ -234,13 +147,13 @@ def test_threads_that_share_a_function_do_not_mix_their_gradients(mode: Any) -> 
 
 @each_mode
 def test_a_callback_that_runs_a_gradient_program_itself(mode: Any) -> None:
-    inner = mode(lambda x: gradient_of(functools.partial(wrapped, tf.square), x))
+    inner = mode(lambda x: gradient_of(functools.partial(g.by_py_function, tf.square), x))
 
     @mode
     def outer(x: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
-            y = wrapped(lambda x: x**3, x)
+            y = g.by_py_function(lambda x: x**3, x)
         between = tf.numpy_function(lambda y: inner(y).numpy(), [y], tf.TensorSpec([2], tf.float32))
         return tape.gradient(y, x), between
 
@@ -273,7 +186,7 @@ def test_nothing_is_kept_once_a_gradient_can_no_longer_be_asked_for(mode: Any, a
     square, alive = square_that_keeps()
 
     def forward(x: tf.Tensor) -> tf.Tensor:
-        return wrapped(square, wrapped(square, x))
+        return g.by_py_function(square, g.by_py_function(square, x))
 
     def program(x: tf.Tensor) -> Any:
         return gradient_of(forward, x) if asked == "inside" else forward(x)
@@ -295,13 +208,10 @@ def test_nothing_is_kept_where_a_branch_decides_not_to_ask(mode: Any) -> None:
     square, alive = square_that_keeps()
 
     def squared_or_stopped(x: tf.Tensor) -> Any:
-        y = wrapped(square, x)
-        if x[0] > 0.0:
-            y = tf.stop_gradient(y) * x
-        return y
+        y = g.by_py_function(square, x)
+        return tf.stop_gradient(y) * x if x[0] > 0.0 else y
 
     program = mode(lambda x: gradient_of(squared_or_stopped, x))
-
     for _ in range(3):
         np.testing.assert_array_equal(program(X), X**2)
         np.testing.assert_array_equal(program(-X), -2.0 * X)
@@ -309,148 +219,67 @@ def test_nothing_is_kept_where_a_branch_decides_not_to_ask(mode: Any) -> None:
     assert not alive
 
 
-# A plain graph keeps what a failed run has recorded, as in stock TensorFlow.
-def test_nothing_is_kept_of_a_compiled_run_that_failed() -> None:
-    square, alive = square_that_keeps()
-
-    def checked(x: np.ndarray) -> np.ndarray:
-        if x[0] < 0.0:
-            raise ValueError("negative")
-        return x
-
-    @jitted
-    def program(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = wrapped(square, x)
-        tf.numpy_function(checked, [x], tf.TensorSpec([2], tf.float32))
-        return tape.gradient(y, x)
-
-    for _ in range(3):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="ValueError: negative"):
-            program(-X)
-        np.testing.assert_array_equal(program(X), 2.0 * X)
-    gc.collect()
-    assert not alive
-
-
 # Jacobians through py_functions and callbacks: one call for all rows.
 
 XS = tf.constant([[1.0, 2.0], [3.0, 5.0], [7.0, 4.0]])
-each_pure = pytest.mark.parametrize("pure", [False, True])
 
 
 class Cube:
     """x³ + a sum over the last axis, and how often it is computed."""
 
-    def __init__(self, pure: bool = False) -> None:
+    def __init__(self, **how: Any) -> None:
         self.calls = 0
-        hostcall.declare(self, result=like, pure=pure)
+        hostcall.declare(self, result=like, **how)
 
     def __call__(self, x: Any) -> Any:
         self.calls += 1
-        return self.of(x)
-
-    def of(self, x: Any) -> Any:
-        return x * x * x + tf.reduce_sum(x, -1, keepdims=True)
+        return cubed(x)
 
     def op(self, x: Any) -> Any:
         return tf.py_function(self, [x], tf.float32)
 
 
-def recorded_by(function: Any, x: Any) -> tuple[tf.GradientTape, Any]:
+def cubed(x: Any) -> Any:
+    return x * x * x + tf.reduce_sum(x, -1, keepdims=True)
+
+
+def jacobian(function: Any, x: Any, way: str = "jacobian") -> Any:
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = function(x)
-    return tape, y
+    return getattr(tape, way)(y, x)
 
 
-def jacobian(function: Any, x: Any) -> Any:
-    tape, y = recorded_by(function, x)
-    return tape.jacobian(y, x)
-
-
-def batch_jacobian(function: Any, x: Any) -> Any:
-    tape, y = recorded_by(function, x)
-    return tape.batch_jacobian(y, x)
-
-
-@each_mode
-@each_pure
-@pytest.mark.parametrize("way", [jacobian, batch_jacobian])
-def test_of_a_py_function(mode: Any, pure: bool, way: Any) -> None:
-    cube = Cube(pure)
-    expected = way(cube.of, XS)
-    np.testing.assert_allclose(mode(lambda x: way(cube.op, x))(XS), expected)
-    assert cube.calls == (2 if pure else 1)
-
-
-@pytest.mark.parametrize("way", [jacobian, batch_jacobian])
-def test_executing_eagerly(way: Any) -> None:
-    cube = Cube()
-    np.testing.assert_allclose(way(cube.op, XS), way(cube.of, XS))
-    assert cube.calls == 1
-
-
-@each_mode
-def test_of_a_function_that_has_been_called_under_a_tape(mode: Any) -> None:
-    cube = Cube()
-    np.testing.assert_allclose(jacobian(mode(cube.op), XS), jacobian(cube.of, XS))
-    assert cube.calls == 1
-
-
-@each_mode
-@each_pure
-def test_of_each_element_of_a_batch(mode: Any, pure: bool) -> None:
-    cube = Cube(pure)
-    hostcall.declare(cube, result=like, pure=pure, vmap_method="expand_dims")
-    program = mode(lambda xs: tf.vectorized_map(lambda x: jacobian(cube.op, x), xs))
-    np.testing.assert_allclose(program(XS), [jacobian(cube.of, x) for x in XS])
-    assert cube.calls == (2 if pure else 1)
-
-
-@each_mode
-def test_of_a_mapped_function(mode: Any) -> None:
-    cube = Cube()
-    hostcall.declare(cube, result=like, vmap_method="expand_dims")
-    program = mode(lambda xs: jacobian(lambda x: tf.vectorized_map(cube.op, x), xs))
-    np.testing.assert_allclose(program(XS), jacobian(cube.of, XS))
-    assert cube.calls == 1
-
-
-@each_mode
-@each_pure
-def test_second_derivatives(mode: Any, pure: bool) -> None:
-    cube = Cube(pure)
-
-    def hessian(function: Any, x: Any) -> Any:
-        return jacobian(lambda x: gradient_of(function, x), x)
-
-    np.testing.assert_allclose(mode(lambda x: hessian(cube.op, x))(XS), hessian(cube.of, XS))
-
-
-@each_mode
-def test_derivatives_of_a_jacobian(mode: Any) -> None:
-    cube = Cube()
+def of_a_jacobian(function: Any, x: Any) -> Any:
     weights = tf.reshape(tf.range(36.0), [3, 2, 3, 2])
-
-    def program(function: Any, x: Any) -> Any:
-        return gradient_of(lambda x: tf.reduce_sum(jacobian(function, x) * weights), x)
-
-    np.testing.assert_allclose(mode(lambda x: program(cube.op, x))(XS), program(cube.of, XS))
+    return gradient_of(lambda x: tf.reduce_sum(jacobian(function, x) * weights), x)
 
 
-@each_mode
-def test_second_derivatives_of_each_element(mode: Any) -> None:
-    cube = Cube()
-    hostcall.declare(cube, result=like, vmap_method="expand_dims")
+JACOBIANS: dict[str, Callable[[Any, tf.Tensor], Any]] = {
+    "jacobian": jacobian,
+    "batch jacobian": functools.partial(jacobian, way="batch_jacobian"),
+    "hessian": lambda function, x: jacobian(lambda x: gradient_of(function, x), x),
+    "derivative of a jacobian": of_a_jacobian,
+    "each_element": lambda function, xs: tf.vectorized_map(lambda x: jacobian(function, x), xs),
+    "second_of_each_element": lambda function, xs: tf.vectorized_map(
+        lambda x: gradient_of(lambda x: gradient_of(function, x), x), xs
+    ),
+    "mapped function": lambda function, xs: jacobian(lambda x: tf.vectorized_map(function, x), xs),
+}
+OF_PURE = [*JACOBIANS][:5]
 
-    def second(function: Any, x: Any) -> Any:
-        return gradient_of(lambda x: gradient_of(function, x), x)
 
-    program = mode(lambda xs: tf.vectorized_map(lambda x: second(cube.op, x), xs))
-    np.testing.assert_allclose(program(XS), [second(cube.of, x) for x in XS])
-    assert cube.calls == 1
+@pytest.mark.parametrize(
+    ("name", "mode", "pure"),
+    [
+        *itertools.product(JACOBIANS, [plain, jitted, g.eagerly], [False]),
+        *itertools.product(OF_PURE, [plain, jitted], [True]),
+    ],
+)
+def test_jacobians_make_one_call(name: str, mode: Any, pure: bool) -> None:
+    cube, program = Cube(pure=pure, vmap_method="expand_dims"), JACOBIANS[name]
+    np.testing.assert_allclose(mode(lambda x: program(cube.op, x))(XS), program(cubed, XS))
+    assert cube.calls == (2 if pure else 1)
 
 
 @each_mode
@@ -478,21 +307,16 @@ def test_of_a_callback_with_a_gradient(mode: Any, method: str) -> None:
 # What has no gradient: None or zeros, as in a process with stock TensorFlow, or an error.
 
 
-class Callbacks:
-    """hostcall.callback in the place of the stock ops."""
-
-    def numpy(self, function: Any, *inputs: Any, dtypes: Any = tf.float32) -> Any:
-        return self._call("numpy", function, inputs, dtypes)
-
-    def eager(self, function: Any, *inputs: Any, dtypes: Any = tf.float32) -> Any:
-        return self._call("eager", function, inputs, dtypes)
-
-    def _call(self, kind: str, function: Any, inputs: Any, dtypes: Any) -> Any:
-        specs = tf.nest.map_structure(lambda dtype: tf.TensorSpec([2], dtype), dtypes)
-        return hostcall.callback(function, result=specs, kind=kind)(*inputs)
+def by_callback(function: Any, *inputs: Any, dtypes: Any = tf.float32, **how: Any) -> Any:
+    specs = tf.nest.map_structure(lambda dtype: tf.TensorSpec([2], dtype), dtypes)
+    return hostcall.callback(function, result=specs, **how)(*inputs)
 
 
-OPS = {"script ops": programs.Ops(), "callbacks": Callbacks()}
+CALLBACKS = types.SimpleNamespace(
+    numpy=functools.partial(by_callback, stateful=False),
+    eager=functools.partial(by_callback, kind="eager"),
+)
+OPS = {"script ops": programs.Ops(), "callbacks": CALLBACKS}
 each_op = pytest.mark.parametrize("ops", OPS.values(), ids=OPS)
 
 STRINGS = ["string_input", "string_result"]
@@ -537,9 +361,9 @@ def test_programs_have_what_they_have_in_stock(
 def test_strings_are_an_error_that_says_so_where_xla_compiles(ops: Any, name: str) -> None:
     with hostcall.scope(route="custom_call"):
         refused = outcomes(jitted, ops, name)
-    for outcome in refused:
-        assert outcome.startswith("InvalidArgumentError: ")
-        assert "cannot enter or leave an XLA program" in outcome
+    for error in refused:
+        assert error.startswith("InvalidArgumentError: ")
+        assert "cannot enter or leave an XLA program" in error
 
 
 @each_op
@@ -551,31 +375,5 @@ def test_elsewhere_strings_do_not_disturb_the_gradient(mode: Any, ops: Any, name
 
 
 def test_the_error_of_a_gradient_is_that_of_python() -> None:
-    for outcome in outcomes(jitted, OPS["script ops"], "gradient_that_raises"):
-        assert "ValueError: no gradient here" in outcome
-
-
-SQUARES = {
-    "numpy_function": lambda x: tf.numpy_function(np.square, [x], tf.TensorSpec(x.shape, x.dtype)),
-    "a numpy callback": hostcall.callback(np.square, result=lambda x: x),
-    "a stateless one": hostcall.callback(np.square, result=lambda x: x, stateful=False),
-}
-
-
-@g.each_place
-@g.each_size
-@pytest.mark.parametrize("square", SQUARES.values(), ids=SQUARES)
-def test_at_every_size_numpy_has_none(square: Any, size: int, place: Any) -> None:
-    x = g.values(size)
-    assert place(jitted, square)(x) == (None,)
-    (beside,) = place(jitted, lambda x: square(x) + 2.0 * x)(x)
-    g.assert_close(beside, 2.0 * g.weights(x))
-
-
-@g.each_place
-@g.each_size
-def test_at_every_size_what_is_not_followed_has_zeros(size: int, place: Any) -> None:
-    """The tape of the callback cannot tell a value that NumPy computed from a constant."""
-    x = g.values(size)
-    (slope,) = place(jitted, lambda x: g.by_py_function(lambda x: x.numpy() ** 2, x))(x)
-    np.testing.assert_array_equal(slope, tf.zeros_like(x))
+    for error in outcomes(jitted, OPS["script ops"], "gradient_that_raises"):
+        assert "ValueError: no gradient here" in error

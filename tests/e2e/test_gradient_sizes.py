@@ -1,4 +1,4 @@
-"""Gradients at every size: those of the same function without a wrapper, each call made once."""
+"""Gradients at every size: those of a function without a wrapper, and those that are given."""
 
 import functools
 from collections.abc import Callable
@@ -10,38 +10,12 @@ import tensorflow as tf
 
 import hostcall
 import tests.support.gradients as g
-from tests.support.helpers import jitted
+from tests.support.helpers import eagerly, gradient_of, jitted, like, raising
 
 # For what takes long to compile: where the tape is makes no difference to the wrapper.
 two_of_each = pytest.mark.parametrize(
     ("call", "place"), [(g.by_py_function, g.inside), (g.by_callback, g.outside)], ids=g.WRAPPERS
 )
-
-
-def check(
-    place: Any,
-    call: Any,
-    program: Callable[..., Any],
-    args: list[tf.Tensor],
-    ask: g.Ask = g.gradient,
-    body: Callable[..., Any] = g.wave,
-) -> None:
-    """Compares a compiled program with the eager one that has no wrapper, in two runs each.
-
-    Args:
-      place: where the tape is.
-      call: the wrapper.
-      program: takes a wrapper, the function to wrap, and then the arguments.
-      args: of the first run; the second one has their negatives.
-      ask: what to ask of the tape.
-      body: of the function.
-    """
-    function, reference = g.Counted(body), g.Counted(body)
-    compiled = place(jitted, functools.partial(program, call, function), ask)
-    expected = place(g.eagerly, functools.partial(program, g.unwrapped, reference), ask)
-    for each in (args, [-arg for arg in args]):
-        g.assert_close(compiled(*each), expected(*each))
-        assert function.calls == reference.calls
 
 
 def while_loop(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
@@ -51,53 +25,35 @@ def while_loop(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
     return tf.while_loop(lambda i, x: i < 5, body, [0, x], maximum_iterations=5)[1]
 
 
-def autograph_loop(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
-    for _ in tf.range(5):
-        x = call(function, x)
-    return x
-
-
-def branches(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
-    return tf.cond(x[0] > 0.0, lambda: 2.0 * call(function, x), lambda: call(function, x * x) + x)
-
-
 def one_function_twice(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
     return call(function, x) * call(function, 0.5 * call(function, x) + x)
 
 
 @g.each_size
 @g.each_wrapper
-@pytest.mark.parametrize(
-    ("program", "dtype"), [(while_loop, "float64"), (autograph_loop, "float32")]
-)
+@pytest.mark.parametrize(("program", "dtype"), [(while_loop, "float64"), (g.loop, "float32")])
 def test_loops(program: Any, dtype: str, call: Any, size: int) -> None:
-    check(g.inside, call, program, [g.values(size, dtype)])
+    g.check(g.inside, call, program, [g.values(size, dtype)])
 
 
 @g.each_size
 @g.each_place
 @g.each_wrapper
 def test_branches(call: Any, place: Any, size: int) -> None:
-    check(place, call, branches, [g.values(size)])
+    g.check(place, call, g.branches, [g.values(size)])
 
 
 @pytest.mark.cpu("XLA_CPU has no zeros of a TensorList in eager mode")
 @g.each_wrapper
-@pytest.mark.parametrize("program", [while_loop, autograph_loop])
-def test_a_tape_around_a_compiled_loop(program: Any, call: Any) -> None:
+@pytest.mark.parametrize("route", ["auto", "partition"])
+@pytest.mark.parametrize("program", [while_loop, g.loop])
+def test_a_tape_around_a_compiled_loop(program: Any, route: str, call: Any) -> None:
     """XLA refuses it, with a callback or without: the lists of the loop would leave the program."""
-    check(g.outside, call, program, [g.values(4)])
-    without = functools.partial(program, g.unwrapped, tf.sin)
-    compiled, expected = g.outside(jitted, without), g.outside(g.eagerly, without)
-    g.assert_close(compiled(g.values(4)), expected(g.values(4)))
-
-
-@pytest.mark.cpu("XLA_CPU has no zeros of a TensorList in eager mode")
-@g.each_wrapper
-@pytest.mark.parametrize("program", [while_loop, autograph_loop])
-def test_a_tape_around_a_loop_that_is_partitioned(program: Any, call: Any) -> None:
-    with hostcall.scope(route="partition"):
-        check(g.outside, call, program, [g.values(4)])
+    with hostcall.scope(route=route):
+        g.check(g.outside, call, program, [g.values(4)])
+        without = functools.partial(program, g.unwrapped, tf.sin)
+        compiled, expected = g.outside(jitted, without), g.outside(g.eagerly, without)
+        g.assert_close(compiled(g.values(4)), expected(g.values(4)))
 
 
 @g.each_size
@@ -112,24 +68,13 @@ def test_one_function_used_twice_under_a_persistent_tape_used_twice(
             for frequency in (1.0, 2.0)
         ]
 
-    check(place, call, one_function_twice, [g.values(size, "float64")], ask)
-
-
-def once(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
-    return 2.0 * call(function, x)
+    asking = functools.partial(place, ask=ask)
+    g.check(asking, call, one_function_twice, [g.values(size, "float64")])
 
 
 def three_numbers(factor: float, x: tf.Tensor) -> tf.Tensor:
     first = factor * tf.reduce_mean(tf.sin(x))
     return tf.stack([first, x[0] * tf.reduce_mean(x * x), x[-1] ** 3])
-
-
-def jacobian(vectorized: bool) -> g.Ask:
-    return lambda tape, y, args: tape.jacobian(y, args, experimental_use_pfor=vectorized)
-
-
-def batch_jacobian(vectorized: bool) -> g.Ask:
-    return lambda tape, y, args: tape.batch_jacobian(y, args[0], experimental_use_pfor=vectorized)
 
 
 def to_three_numbers(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
@@ -140,33 +85,22 @@ def row_by_row(factor: float, x: tf.Tensor) -> tf.Tensor:
     return tf.sin(factor * x) * tf.reverse(x, [1])
 
 
-def rows(size: int) -> tf.Tensor:
-    return tf.reshape(g.values(size, "float64"), [-1, min(size, 4)])
+@g.each_size
+@two_of_each
+@pytest.mark.parametrize("vectorized", [True, False])
+def test_a_jacobian(vectorized: bool, call: Any, place: Any, size: int) -> None:
+    how = {"experimental_use_pfor": vectorized}
+    whole = functools.partial(place, ask=lambda tape, y, args: tape.jacobian(y, args, **how))
+    by_rows = functools.partial(
+        place, ask=lambda tape, y, args: tape.batch_jacobian(y, args[0], **how)
+    )
+    x = g.values(size, "float64")
+    g.check(whole, call, to_three_numbers, [x], three_numbers)
+    g.check(by_rows, call, g.once, [tf.reshape(x, [-1, min(size, 4)])], row_by_row)
 
 
 @g.each_size
 @two_of_each
-def test_a_jacobian(call: Any, place: Any, size: int) -> None:
-    x = g.values(size)
-    check(place, call, to_three_numbers, [x], jacobian(True), three_numbers)
-
-
-@g.each_size
-@two_of_each
-def test_a_batch_jacobian(call: Any, place: Any, size: int) -> None:
-    check(place, call, once, [rows(size)], batch_jacobian(True), row_by_row)
-
-
-@two_of_each
-@g.small_and_large
-def test_jacobians_by_a_loop(call: Any, place: Any, size: int) -> None:
-    check(place, call, to_three_numbers, [g.values(size)], jacobian(False), three_numbers)
-    check(place, call, once, [rows(size)], batch_jacobian(False), row_by_row)
-
-
-@g.each_size
-@g.each_place
-@g.each_wrapper
 def test_integers_beside_floats_and_inputs_that_are_not_used(
     call: Any, place: Any, size: int
 ) -> None:
@@ -179,13 +113,15 @@ def test_integers_beside_floats_and_inputs_that_are_not_used(
         # Without a wrapper there is no path to it.
         return by_x, tf.zeros_like(args[2]) if by_z is None else by_z
 
+    def program(call: Any, function: Any, x: tf.Tensor, n: tf.Tensor, z: tf.Tensor) -> tf.Tensor:
+        return call(function, x, n * n, z)
+
     args = [g.values(size), tf.range(size) % 3 + 1, g.values(size, "float64")[None]]
-    check(place, call, lambda call, function, x, n, z: call(function, x, n * n, z), args, ask, body)
+    g.check(functools.partial(place, ask=ask), call, program, args, body)
 
 
 @g.each_size
-@g.each_place
-@g.each_wrapper
+@two_of_each
 def test_several_results_of_which_one_is_used(call: Any, place: Any, size: int) -> None:
     def body(factor: float, x: tf.Tensor) -> Any:
         return tf.size(x), x * x, tf.sin(factor * x) * x, tf.reduce_sum(x)
@@ -194,13 +130,11 @@ def test_several_results_of_which_one_is_used(call: Any, place: Any, size: int) 
         return [third(call, function, x) for x in args]
 
     def third(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
-        specs = [
-            tf.TensorSpec([], tf.int32), tf.TensorSpec(x.shape, x.dtype),
-            tf.TensorSpec(x.shape, x.dtype), tf.TensorSpec([], x.dtype),
-        ]  # fmt: skip
-        return call(function, x, result=specs)[2]
+        count, total = tf.TensorSpec([], tf.int32), tf.TensorSpec([], x.dtype)
+        like = tf.TensorSpec(x.shape, x.dtype)
+        return call(function, x, result=[count, like, like, total])[2]
 
-    check(place, call, program, [g.values(size, dtype) for dtype in g.TOLERANCES], body=body)
+    g.check(place, call, program, [g.values(size, dtype) for dtype in g.TOLERANCES], body)
 
 
 @g.each_size
@@ -211,35 +145,175 @@ def test_captured_variables(call: Any, size: int) -> None:
     def program(x: tf.Tensor) -> tf.Tensor:
         return call(lambda x, v: tf.sin(x) * captured * v, x, given)
 
-    def slopes(function: Any, x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = function(x)
+    def ask(tape: tf.GradientTape, y: Any, args: Any) -> Any:
         assert [variable.ref() for variable in tape.watched_variables()] == [given.ref()]
-        by_x, by_captured, by_given = tape.gradient(y, [x, captured, given])
+        by_x, by_captured, by_given = tape.gradient(y, [*args, captured, given])
         assert by_captured is None
         return by_x, by_given
 
     x = g.values(size)
     expected = 3.0 * tf.cos(x) * given, 3.0 * tf.sin(x)
-    g.assert_close(jitted(lambda x: slopes(program, x))(x), expected)
-    g.assert_close(slopes(jitted(program), x), expected)
+    for place in g.PLACES.values():
+        g.assert_close(place(jitted, program, ask)(x), expected)
 
 
-@g.each_size
-@g.each_wrapper
-@pytest.mark.parametrize("mode", [g.eagerly, jitted], ids=["in the graph", "in a function"])
-def test_tf_gradients_in_a_graph_of_v1(mode: Any, call: Any, size: int) -> None:
-    """The function is used twice; sessions run the graph twice, with other values."""
+# `grad=` of hostcall.callback: TensorFlow code or a callback.
 
-    def slope(call: Any, x: tf.Tensor) -> tf.Tensor:
-        square = mode(lambda x: call(tf.square, x))
-        return tf.gradients(square(tf.sin(x)) * square(x), x, g.weights(x))[0]
 
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        x = tf.compat.v1.placeholder(tf.float64, [size])
-        actual, expected = slope(call, x), slope(g.unwrapped, x)
-        for seed in range(2):
-            fed = {x: g.numbers(size, "float64", seed)}
-            g.assert_close(*session.run([actual, expected], fed))
-            assert np.any(session.run(expected, fed))
+def uneven(x: Any) -> Any:
+    """Compute results of two elements each, for arrays or tensors; the gradients depend on both."""
+    if isinstance(x, np.ndarray):
+        return np.exp(np.sin(x) + x[::-1])
+    return tf.exp(tf.sin(x) + tf.reverse(x, [0]))
+
+
+def slope_in_numpy(x: np.ndarray, upstream: np.ndarray) -> np.ndarray:
+    flow = upstream * uneven(x)
+    return flow * np.cos(x) + flow[::-1]
+
+
+def slope_by_results(inputs: Any, results: tf.Tensor, upstream: tf.Tensor) -> tf.Tensor:
+    (x,) = inputs
+    flow = upstream * results
+    return flow * tf.cos(x) + tf.reverse(flow, [0])
+
+
+def slope_by_inputs(inputs: Any, results: Any, upstream: tf.Tensor) -> tf.Tensor:
+    return slope_by_results(inputs, uneven(*inputs), upstream)
+
+
+def by_host(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
+    slope = hostcall.callback(function, result=like, kind=kind)
+    return lambda inputs, results, upstream: slope(*inputs, upstream)
+
+
+# The gradients that can be differentiated once more come first.
+SLOPES: dict[str, Callable[..., Any]] = {
+    "TensorFlow code": slope_by_inputs,
+    "TensorFlow code that takes the results": slope_by_results,
+    "an eager callback": by_host(lambda x, upstream: slope_by_inputs([x], None, upstream), "eager"),
+    "a numpy callback": by_host(slope_in_numpy, "numpy"),
+    "a callback in its place": hostcall.callback(
+        lambda inputs, results, upstream: slope_in_numpy(inputs[0], upstream),
+        result=lambda inputs, results, upstream: like(*inputs),
+    ),
+}
+each_slope = pytest.mark.parametrize("slope", SLOPES)
+each_differentiable_slope = pytest.mark.parametrize("slope", list(SLOPES)[:3])
+each_kind = pytest.mark.parametrize("kind", ["numpy", "eager"])
+
+
+def given(slope: str, kind: str) -> Callable[..., Any]:
+    """A wrapper, as those of `g.check`."""
+    make = functools.partial(hostcall.callback, result=like, kind=kind, grad=SLOPES[slope])
+    return lambda function, x: make(function)(x)
+
+
+def check_given(place: Any, call: Any, program: Any, size: int) -> None:
+    g.check(place, call, program, [g.values(size, "float64")], lambda factor, x: uneven(x))
+
+
+@pytest.mark.parametrize(
+    ("program", "place", "kind", "size"),
+    [
+        *((g.once, g.inside, "numpy", size) for size in g.SIZES),
+        *((g.once, g.outside, kind, size) for size in (4, 65_536) for kind in ("numpy", "eager")),
+        *((g.loop, g.inside, "numpy", size) for size in (4, 65_536)),
+        *((g.branches, place, "numpy", 1000) for place in g.PLACES.values()),
+    ],
+)
+@each_slope
+def test_a_given_gradient(slope: str, program: Any, place: Any, kind: str, size: int) -> None:
+    check_given(place, given(slope, kind), program, size)
+
+
+@g.each_place
+@each_slope
+def test_a_persistent_tape_and_a_jacobian_of_given_gradients(slope: str, place: Any) -> None:
+    def ask(tape: tf.GradientTape, y: Any, args: Any) -> Any:
+        again = tape.gradient(y, args, output_gradients=g.weights(y, 2.0))
+        return g.gradient(tape, y, args), again, tape.jacobian(y, args)
+
+    check_given(functools.partial(place, ask=ask), given(slope, "numpy"), g.once, 4)
+
+
+@each_differentiable_slope
+@pytest.mark.parametrize(
+    ("program", "kind", "inner", "size"),
+    [
+        (g.once, "eager", 2, 65_536),
+        (g.branches, "numpy", 2, 65_536),
+        (g.once, "eager", 0, 4),
+        (g.once, "numpy", 0, 4),
+    ],
+)
+def test_the_second_derivative_is_that_of_the_given_gradient(
+    program: Any, slope: str, kind: str, inner: int, size: int
+) -> None:
+    check_given(g.tapes(inner, 2), given(slope, kind), program, size)
+
+
+@each_kind
+@pytest.mark.parametrize("inner", [2, 0])
+@pytest.mark.parametrize("slope", ["a numpy callback", "a callback in its place"])
+def test_the_second_derivative_of_what_has_one_gradient_is_none(
+    slope: str, kind: str, inner: int
+) -> None:
+    call = functools.partial(given(slope, kind), uneven)
+    assert g.tapes(inner, 2)(jitted, call)(g.values(4))[-1] == (None,)
+
+
+@g.small_and_large
+@g.each_place
+def test_structures_and_arguments_without_a_gradient(place: Any, size: int) -> None:
+    """Differentiate a function of a dict and an integer; one entry's gradient is None."""
+
+    def run(d: Any, n: Any) -> Any:
+        return {"product": d["x"] ** int(n), "sum": d["x"] + d["y"]}
+
+    def slope(inputs: Any, results: Any, upstream: Any) -> Any:
+        d, n = inputs
+        power = tf.cast(n, d["x"].dtype) * results["product"] / d["x"]
+        return {"x": upstream["product"] * power + upstream["sum"], "y": None}, None
+
+    def program(call: Any, x: tf.Tensor, y: tf.Tensor) -> Any:
+        results = call({"x": x, "y": y}, tf.constant(3))
+        return results["product"], results["sum"] * 2.0
+
+    result = lambda d, n: {"product": d["x"], "sum": d["x"]}  # noqa: E731
+    call = hostcall.callback(run, result=result, grad=slope)
+    args = [g.values(size, "float64") + 2.0, g.values(size, "float64", seed=1)]
+    found = place(jitted, functools.partial(program, call))(*args)
+    expected = place(g.eagerly, functools.partial(program, run))(*args)
+    g.assert_close(found[0], expected[0])
+
+
+@pytest.mark.parametrize("wrong", [[], [1.0, 2.0]], ids=["none", "two"])
+def test_another_number_of_gradients_is_an_error(wrong: Any) -> None:
+    call = hostcall.callback(np.sin, result=like, grad=lambda *_: wrong)
+    with pytest.raises(ValueError, match=f"{len(wrong)} gradients? for 1 argument\\."):
+        jitted(lambda x: gradient_of(call, x))(g.values(4))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text"),
+    [
+        (tf.zeros([7]), r"float32\(7,\) for input 0, which is float32\(4,\)"),
+        (tf.zeros([4], tf.float64), r"float64\(4,\) for input 0, which is float32\(4,\)"),
+        (np.zeros([4]), r"float64\(4,\) for input 0, which is float32\(4,\)"),
+    ],
+    ids=["shape", "dtype", "array"],
+)
+@pytest.mark.parametrize("mode", [jitted, tf.function, eagerly])
+def test_a_gradient_of_another_shape_or_dtype_is_an_error(mode: Any, wrong: Any, text: str) -> None:
+    call = hostcall.callback(np.sin, result=like, grad=lambda *_: wrong)
+    with pytest.raises(ValueError, match=f"test_gradient_sizes.py:.*{text}"):
+        mode(lambda x: gradient_of(call, x))(tf.ones([4]))
+
+
+def test_what_grad_raises_comes_out() -> None:
+    slope = hostcall.callback(raising(ValueError("no gradient here")), result=like)
+    call = hostcall.callback(np.sin, result=like, grad=lambda i, r, upstream: slope(upstream))
+    for _ in range(2):
+        with pytest.raises(tf.errors.InvalidArgumentError, match="ValueError: no gradient here"):
+            jitted(lambda x: gradient_of(call, x))(g.values(4))

@@ -1,5 +1,6 @@
 """Tests of idioms around script ops: compiled, they work as they do in graphs."""
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,11 +11,11 @@ import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 
 from tests.support.helpers import (
+    MODES,
     OPS,
     each_mode,
     each_stateful_op,
     gradient_of,
-    jitted,
     stateless_py_func,
 )
 
@@ -22,7 +23,9 @@ X = tf.constant([1.0, 2.0, 3.0])
 SHAPES = [None, [3]]  # of the result: partitioned, and in one program
 
 each_op = pytest.mark.parametrize("op", OPS, ids=lambda op: op.__name__)
-each_shape = pytest.mark.parametrize("shape", SHAPES, ids=["unknown", "known"])
+each_way = pytest.mark.parametrize(
+    ("op", "mode", "shape"), [*itertools.product(OPS, MODES, SHAPES)]
+)
 
 
 @tf.RegisterGradient("HostcallTestFiveTimes")
@@ -47,21 +50,20 @@ def _overridden(gradient: str) -> Iterator[None]:
         yield
 
 
-def _square(op: Any, x: tf.Tensor, shape: Any) -> tf.Tensor:
-    y = op(lambda v: v * v, [x], tf.float32)
+def _square(op: Any, x: tf.Tensor, shape: Any, gradient: str = GRADIENTS[0]) -> tf.Tensor:
+    """The op with another gradient in the place of its own."""
+    with _overridden(gradient):
+        y = op(lambda v: v * v, [x], tf.float32)
     y.set_shape(shape)
     return y
 
 
-@each_op
-@each_mode
-@each_shape
+@each_way
 @pytest.mark.parametrize("gradient", GRADIENTS)
 def test_the_gradient_of_an_override_map(op: Any, mode: Any, shape: Any, gradient: str) -> None:
     @mode
     def program(x: tf.Tensor) -> Any:
-        with _overridden(gradient):
-            y = _square(op, x, shape)
+        y = _square(op, x, shape, gradient)
         return y, tf.gradients(2.0 * y, x)[0]
 
     for _ in range(2):
@@ -70,30 +72,16 @@ def test_the_gradient_of_an_override_map(op: Any, mode: Any, shape: Any, gradien
         np.testing.assert_array_equal(dx, 10.0 * X)
 
 
-@each_op
-@each_mode
-@each_shape
+@each_way
 def test_a_tape_around_the_function_sees_the_override(op: Any, mode: Any, shape: Any) -> None:
-    @mode
-    def program(x: tf.Tensor) -> tf.Tensor:
-        with _overridden(GRADIENTS[0]):
-            return _square(op, x, shape)
-
+    program = mode(lambda x: _square(op, x, shape))
     np.testing.assert_array_equal(gradient_of(program, X), 5.0 * X)
 
 
-@each_op
-@each_mode
-@each_shape
+@each_way
 def test_a_tape_in_the_function_does_not(op: Any, mode: Any, shape: Any) -> None:
     """As in TensorFlow: such a tape knows the kind of an op alone."""
-
-    def square(x: tf.Tensor) -> tf.Tensor:
-        with _overridden(GRADIENTS[0]):
-            return _square(op, x, shape)
-
-    program = mode(lambda x: gradient_of(square, x))
-
+    program = mode(lambda x: gradient_of(lambda x: _square(op, x, shape), x))
     for factor in (1.0, 3.0):
         found = program(factor * X)
         if op is tf.py_function:
@@ -103,13 +91,12 @@ def test_a_tape_in_the_function_does_not(op: Any, mode: Any, shape: Any) -> None
 
 
 @each_op
-@pytest.mark.parametrize("compiled", [False, True])
-def test_an_override_in_a_loop(op: Any, compiled: bool) -> None:
-    @tf.function(jit_compile=compiled)
+@each_mode
+def test_an_override_in_a_loop(op: Any, mode: Any) -> None:
+    @mode
     def program(x: tf.Tensor) -> Any:
         def body(i: tf.Tensor, y: tf.Tensor) -> Any:
-            with _overridden(GRADIENTS[0]):
-                return i + 1, _square(op, y, [3])
+            return i + 1, _square(op, y, [3])
 
         loop = tf.while_loop(lambda i, _: i < 2, body, (0, x), maximum_iterations=2)
         return tf.gradients(loop[1], x)[0]
@@ -118,16 +105,18 @@ def test_an_override_in_a_loop(op: Any, compiled: bool) -> None:
     np.testing.assert_array_equal(program(X), 5.0 * X * X * 5.0 * X)
 
 
-@each_op
-@each_mode
-@each_shape
+def _last_op() -> tf.Operation:
+    return tf.compat.v1.get_default_graph().get_operations()[-1]
+
+
+@each_way
 def test_the_last_op_of_the_graph_is_the_script_op(op: Any, mode: Any, shape: Any) -> None:
     kinds = {tf.py_function: "EagerPyFunc", stateless_py_func: "PyFuncStateless"}
 
     @mode
     def program(x: tf.Tensor) -> tf.Tensor:
         y = op(lambda v: v * v, [x], tf.float32)
-        last = tf.compat.v1.get_default_graph().get_operations()[-1]
+        last = _last_op()
         assert last is y.op
         assert last.type == kinds.get(op, "PyFunc")
         y.set_shape(shape)
@@ -137,16 +126,14 @@ def test_the_last_op_of_the_graph_is_the_script_op(op: Any, mode: Any, shape: An
     np.testing.assert_array_equal(program(X), X * X)
 
 
-@each_op
-@each_mode
-@each_shape
+@each_way
 def test_a_gradient_that_is_put_onto_the_last_op(op: Any, mode: Any, shape: Any) -> None:
     @mode
     def program(x: tf.Tensor) -> Any:
-        y = _square(op, x, shape)
-        last = tf.compat.v1.get_default_graph().get_operations()[-1]
+        y = op(lambda v: v * v, [x], tf.float32)
+        y.set_shape(shape)
         name = attr_value_pb2.AttrValue(s=GRADIENTS[0].encode())
-        last._set_attr("_gradient_op_type", name)
+        _last_op()._set_attr("_gradient_op_type", name)
         return tf.gradients(2.0 * y, x)[0]
 
     np.testing.assert_array_equal(program(X), 10.0 * X)
@@ -160,41 +147,8 @@ def test_the_last_op_of_a_call_without_results(op: Any, mode: Any) -> None:
     @mode
     def program(x: tf.Tensor) -> tf.Tensor:
         op(lambda v: seen.append(1), [x], [])
-        last = tf.compat.v1.get_default_graph().get_operations()[-1]
-        with tf.control_dependencies([last]):
+        with tf.control_dependencies([_last_op()]):
             return x + 1.0
 
     np.testing.assert_array_equal(program(X), X + 1.0)
     assert len(seen) == 1
-
-
-class Environment:
-    """Has one array for all of its states, as simulators do."""
-
-    def __init__(self) -> None:
-        # At an address where TensorFlow's own kernel shares the memory of an array.
-        memory = np.zeros(64 * 1024, np.uint8)
-        start = -memory.ctypes.data % 64
-        self.state = memory[start : start + 4 * 4096].view(np.float32)
-
-    def step(self, action: Any) -> np.ndarray:
-        self.state += np.asarray(action)
-        return self.state
-
-
-@each_stateful_op
-@pytest.mark.parametrize("shape", [None, [4096]], ids=["unknown", "known"])
-def test_results_in_one_array_stay_apart(op: Any, shape: Any) -> None:
-    """A compiled program's values are its own; in a graph they may change under its hands."""
-    environment = Environment()
-
-    @jitted
-    def program(action: tf.Tensor) -> Any:
-        first = op(environment.step, [action], tf.float32)
-        second = op(environment.step, [action], tf.float32)
-        first.set_shape(shape)
-        second.set_shape(shape)
-        return first, second
-
-    found = [*program(tf.ones([])), *program(tf.ones([]))]
-    np.testing.assert_array_equal(found, np.full([4, 4096], [[1.0], [2.0], [3.0], [4.0]]))

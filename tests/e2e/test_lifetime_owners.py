@@ -14,7 +14,7 @@ from tensorflow.python.framework.convert_to_constants import convert_variables_t
 
 import hostcall
 from tests.support.factors import Factor, living, none_from_before, quick_collector  # noqa: F401
-from tests.support.helpers import each_mode, gradient_of, jitted, plain
+from tests.support.helpers import each_mode, gradient_of, jitted, like, plain
 
 SPEC = tf.TensorSpec([2], tf.float32)
 X = tf.constant([1.0, -2.0])
@@ -44,14 +44,9 @@ def by_py_function(function: Any, x: tf.Tensor) -> tf.Tensor:
     return tf.py_function(function, [x], SPEC)
 
 
-def by_numpy_function(function: Any, x: tf.Tensor) -> tf.Tensor:
-    return tf.numpy_function(function, [x], SPEC)
-
-
 def by_declared_function(function: Any, x: tf.Tensor) -> tf.Tensor:
-    result: Callable[..., Any] = lambda x: x  # noqa: E731
-    if hasattr(function, "__self__"):
-        result = function.__self__.spec  # the declaration holds what it is a declaration of
+    # Where it can, the declaration holds what it is a declaration of.
+    result = function.__self__.spec if hasattr(function, "__self__") else like
     hostcall.declare(function, result=result, timeout=60.0)
     return tf.numpy_function(function, [x], tf.float32)
 
@@ -75,7 +70,7 @@ def in_a_loop(function: Any, x: tf.Tensor) -> tf.Tensor:
 
 USES: dict[str, Callable[[Any, tf.Tensor], Any]] = {
     "py_function": by_py_function,
-    "numpy_function": by_numpy_function,
+    "numpy_function": lambda function, x: tf.numpy_function(function, [x], SPEC),
     "py_func": lambda function, x: tf.compat.v1.py_func(function, [x], SPEC),
     "declared function": by_declared_function,
     "callback": lambda function, x: hostcall.callback(function, result=SPEC)(x),
@@ -116,35 +111,13 @@ def test_what_only_an_eager_call_holds(use: str, held_by: str) -> None:
     assert living() == 0
 
 
-# A Python function lives as long as anything is left of a program that calls it.
-
-
 # What keeps a program alive: each takes one, and returns all that is left of it.
-
-
-def only_a_concrete_function(mode: Any, program: Any) -> Any:
-    return mode(program).get_concrete_function(SPEC)
 
 
 def only_a_module(mode: Any, program: Any) -> Any:
     module = tf.Module()
     module.program = mode(program)
     return lambda x: module.program(x)
-
-
-def only_a_traced_caller(mode: Any, program: Any) -> Any:
-    inner = mode(program)
-    return plain(lambda x: inner(x)).get_concrete_function(SPEC)
-
-
-def only_a_compiled_caller(mode: Any, program: Any) -> Any:
-    inner = mode(program)
-    return jitted(lambda x: inner(x)).get_concrete_function(SPEC)
-
-
-def only_a_gradient_function(mode: Any, program: Any) -> Any:
-    gradient = mode(lambda x: gradient_of(program, x, upstream=x))
-    return gradient.get_concrete_function(SPEC)
 
 
 def only_a_tape(mode: Any, program: Any) -> Any:
@@ -170,13 +143,9 @@ def _v1_graph(mode: Any, program: Any) -> tf.Graph:
     return graph
 
 
-def only_a_v1_session(mode: Any, program: Any) -> Any:
-    session = tf.compat.v1.Session(graph=_v1_graph(mode, program))
+def _session(graph: tf.Graph) -> Any:
+    session = tf.compat.v1.Session(graph=graph)
     return lambda x: session.run("y:0", {"x:0": x.numpy()})
-
-
-def only_a_v1_function(mode: Any, program: Any) -> Any:
-    return tf.compat.v1.wrap_function(mode(program), [SPEC])
 
 
 def only_a_pruned_function(mode: Any, program: Any) -> Any:
@@ -194,34 +163,40 @@ def only_an_imported_graph(mode: Any, program: Any) -> Any:
     graph = _v1_graph(mode, program)
     with tf.Graph().as_default() as copy:
         tf.import_graph_def(graph.as_graph_def(), name="")
-    session = tf.compat.v1.Session(graph=copy)
-    return lambda x: session.run("y:0", {"x:0": x.numpy()})
+    return _session(copy)
 
 
-SURVIVORS = [
-    only_a_concrete_function,
-    only_a_module,
-    only_a_traced_caller,
-    only_a_compiled_caller,
-    only_a_gradient_function,
-    only_a_tape,
-    only_a_dataset,
-    only_an_iterator,
-    only_a_v1_session,
-    only_a_v1_function,
-    only_a_pruned_function,
-    only_a_frozen_function,
-    only_an_imported_graph,
-]
+def concrete(function: Any) -> Any:
+    return function.get_concrete_function(SPEC)
+
+
+def calling(function: Any) -> Callable[[tf.Tensor], Any]:
+    return lambda x: function(x)
+
+
+SURVIVORS: dict[str, Callable[[Any, Any], Any]] = {
+    "concrete function": lambda mode, program: concrete(mode(program)),
+    "traced caller": lambda mode, program: concrete(plain(calling(mode(program)))),
+    "compiled caller": lambda mode, program: concrete(jitted(calling(mode(program)))),
+    "gradient function": lambda mode, program: concrete(
+        mode(lambda x: gradient_of(program, x, upstream=x))
+    ),
+    "module": only_a_module,
+    "tape": only_a_tape,
+    "dataset": only_a_dataset,
+    "iterator": only_an_iterator,
+    "v1 session": lambda mode, program: _session(_v1_graph(mode, program)),
+    "v1 function": lambda mode, program: tf.compat.v1.wrap_function(mode(program), [SPEC]),
+    "pruned function": only_a_pruned_function,
+    "frozen function": only_a_frozen_function,
+    "imported graph": only_an_imported_graph,
+}
 
 
 @each_mode
 @pytest.mark.parametrize("survivor", SURVIVORS)
-def test_what_is_left_of_a_program_keeps_its_function(mode: Any, survivor: Any) -> None:
-    def build() -> Any:
-        return survivor(mode, functools.partial(by_py_function, Factor().times))
-
-    left = build()
+def test_what_is_left_of_a_program_keeps_its_function(mode: Any, survivor: str) -> None:
+    left = SURVIVORS[survivor](mode, functools.partial(by_py_function, Factor().times))
     for _ in range(3):
         assert living() == 1
         np.testing.assert_array_equal(left(X), 3.0 * X)
@@ -229,78 +204,44 @@ def test_what_is_left_of_a_program_keeps_its_function(mode: Any, survivor: Any) 
     assert living() == 0
 
 
-class Layer(keras.layers.Layer):
-    """A function of its own."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = hostcall.declare(function, result=lambda x: x)
-
-    def call(self, inputs: tf.Tensor) -> tf.Tensor:
-        outputs = tf.py_function(self.function, [inputs], inputs.dtype)
-        outputs.set_shape(inputs.shape)
-        return outputs
-
-
-def compiled_model(layer: keras.layers.Layer) -> keras.Model:
-    last = keras.layers.Dense(1, kernel_initializer="ones")
-    model = keras.Sequential([keras.Input([2]), layer, last])
-    model.compile("sgd", "mse", jit_compile=True)
-    return model
-
-
-def test_a_keras_model_keeps_what_its_layers_call() -> None:
-    model = compiled_model(Layer(lambda x: 3.0 * x))
-    expected = compiled_model(keras.layers.Rescaling(3.0))
-    x, y = tf.random.uniform([8, 2], seed=1), tf.ones([8, 1])
-    for _ in range(2):
-        for each in (model, expected):
-            each.fit(x, y, batch_size=4, shuffle=False, verbose=0)
-        gc.collect()
-        np.testing.assert_allclose(
-            model.predict(x, verbose=0), expected.predict(x, verbose=0), rtol=1e-6
-        )
-
-
-def test_what_only_a_keras_model_calls_dies_with_it() -> None:
+def test_a_keras_model_keeps_what_its_layers_call_and_no_longer() -> None:
     """Keras itself never frees a model that was trained."""
-    x = tf.ones([8, 2])
-    predict = compiled_model(Layer(Factor().times)).predict
+    layer = keras.layers.Lambda(hostcall.callback(Factor().times, result=like, kind="eager"))
+    model = keras.Sequential([keras.Input([2]), layer])
+    model.compile("sgd", "mse", jit_compile=True)
+    predict, x = model.predict, tf.ones([8, 2])
+    del model, layer
     for _ in range(2):
         assert living() == 1
-        np.testing.assert_array_equal(predict(x, verbose=0), np.full([8, 1], 6.0))
+        np.testing.assert_array_equal(predict(x, verbose=0), 3.0 * x)
     del predict
     assert living() == 0
 
 
-# A SavedModel may be read back at any time: its functions live as long as the process.
-
-
-def saved(path: Path, mode: Any) -> str:
-    """The path of a SavedModel, of which nothing else is left."""
-
-    def with_gradient(x: tf.Tensor) -> tf.Tensor:
-        double = hostcall.callback(
-            lambda x: 2.0 * x, result=SPEC, grad=lambda inputs, results, upstream: 2.0 * upstream
-        )
-        return double(x)
+def save(path: Path, mode: Any) -> None:
+    """Write a SavedModel, of which nothing else is left."""
+    double = hostcall.callback(
+        lambda x: 2.0 * x, result=SPEC, grad=lambda inputs, results, upstream: 2.0 * upstream
+    )
 
     def program(x: tf.Tensor) -> tf.Tensor:
-        return with_gradient(x) + by_py_function(tf.square, x) + 0.0 * by_numpy_function(np.abs, x)
+        absolute = tf.numpy_function(np.abs, [x], SPEC)
+        return double(x) + by_py_function(tf.square, x) + 0.0 * absolute
 
     module = tf.Module()
     module.program = tf.function(mode(program), input_signature=[SPEC])
     tf.saved_model.save(module, str(path), signatures={"run": module.program})
-    return str(path)
 
 
 @pytest.mark.filterwarnings("ignore:hostcall. a SavedModel is written:UserWarning")
 @each_mode
 def test_a_saved_model_is_loaded_when_all_else_is_gone(mode: Any, tmp_path: Path) -> None:
-    path, expected = saved(tmp_path, mode), 2.0 * X + X**2
+    """It may be read back at any time: its functions live as long as the process."""
+    save(tmp_path, mode)
+    expected = 2.0 * X + X**2
     for _ in range(2):
         gc.collect()
-        loaded = tf.saved_model.load(path)
+        loaded = tf.saved_model.load(str(tmp_path))
         np.testing.assert_array_equal(loaded.program(X), expected)
         gradient = gradient_of(lambda x, loaded=loaded: tf.reduce_sum(loaded.program(x) ** 2), X)
         np.testing.assert_allclose(gradient, 2.0 * expected * (2.0 + 2.0 * X))

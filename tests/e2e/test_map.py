@@ -4,7 +4,7 @@ import concurrent.futures
 import functools
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,26 +13,24 @@ import tensorflow as tf
 
 import hostcall
 from tests.support import executor_functions as functions
-from tests.support.helpers import assert_says, each_mode, failure, jitted, like
+from tests.support.helpers import (
+    assert_alike,
+    assert_close,
+    assert_says,
+    each_mode,
+    failure,
+    jitted,
+    like,
+)
 from tests.support.process_pools import two_processes as processes
 from tests.support.threads import PATIENCE, meeting
 
 X = tf.reshape(tf.range(14.0), [7, 2])
-
-
-# Of a pool that breaks while it takes a call Python's own thread may fail so, before 3.12.
-may_meet_a_late_worker = pytest.mark.filterwarnings(
-    "ignore:(?s).*dictionary changed size:pytest.PytestUnhandledThreadExceptionWarning"
-)
-
-
 pytestmark = pytest.mark.usefixtures("pools_end")
 
 
-@pytest.fixture
-def threads() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
-    with concurrent.futures.ThreadPoolExecutor(3, "executor") as pool:
-        yield pool
+def mapped(function: Callable[..., Any], executor: Any, **how: Any) -> Callable[..., Any]:
+    return hostcall.callback(hostcall.map(function, executor=executor, **how), result=like)
 
 
 def noting_sizes(sizes: list[int]) -> Callable[..., Any]:
@@ -46,42 +44,31 @@ def noting_sizes(sizes: list[int]) -> Callable[..., Any]:
 @each_mode
 def test_a_batch_is_divided_among_processes(mode: Any) -> None:
     place = hostcall.map(functions.place_of_each, executor=processes)
-    program = mode(
-        lambda x: (
-            tf.numpy_function(place, [x], tf.TensorSpec([7, 2], tf.float64))
-            + 0.0 * tf.cast(x, tf.float64)
-        )
-    )
-    found = program(X).numpy()
+    result = tf.TensorSpec([7, 2], tf.float64)
+    found = mode(lambda x: tf.numpy_function(place, [2.0 * x], result) + 0.0)(X).numpy()
     np.testing.assert_array_equal(found[:, 1], [3, 3, 3, 4, 4, 4, 4])
     assert os.getpid() not in found[:, 0]
 
 
 @each_mode
 def test_chunks_run_at_the_same_time(mode: Any, threads: Any) -> None:
-    mapped = hostcall.map(meeting(3), executor=threads)
-    np.testing.assert_array_equal(mode(hostcall.callback(mapped, result=like))(X), 2.0 * X)
+    np.testing.assert_array_equal(mode(mapped(meeting(3), threads))(X), 2.0 * X)
 
 
+@each_mode
 @pytest.mark.parametrize(
     ("size", "chunks", "expected"),
     [(7, None, [2, 2, 3]), (7, 5, [1, 1, 1, 2, 2]), (2, None, [1, 1]), (0, None, [0]), (7, 1, [7])],
 )
-def test_sizes_of_chunks(size: int, chunks: int | None, expected: list[int], threads: Any) -> None:
+def test_sizes_of_chunks(
+    size: int, chunks: int | None, expected: list[int], mode: Any, threads: Any
+) -> None:
     sizes: list[int] = []
     double = hostcall.map(noting_sizes(sizes), executor=threads, chunks=chunks)
-    result = double(np.ones([size, 2], np.float32))
-    np.testing.assert_array_equal(result, np.full([size, 2], 2.0))
-    assert result.dtype == np.float32
+    x = tf.ones([size, 2])
+    assert_alike(mode(hostcall.callback(double, result=like))(x), 2.0 * x)
     assert sorted(sizes) == expected
-
-
-@each_mode
-def test_batches_of_any_size(mode: Any, threads: Any) -> None:
-    double = hostcall.callback(hostcall.map(functions.doubled, executor=threads), result=like)
-    program = mode(lambda x: double(x))
-    for size in (0, 1, 5):
-        np.testing.assert_array_equal(program(X[:size]), 2.0 * X[:size])
+    assert double(x.numpy()).dtype == np.float32
 
 
 @each_mode
@@ -94,27 +81,20 @@ def test_axes_and_structures(mode: Any) -> None:
         hostcall.map(np.transpose, executor=processes, in_axes=-1),
         result=lambda x: tf.TensorSpec(x.shape[::-1], x.dtype),
     )
-    scale = hostcall.callback(hostcall.map(functions.scaled, executor=processes), result=like)
+    scale = mapped(functions.scaled, processes)
     program = mode(lambda x: (both({"a": x, "b": 2.0 * x}), turned(x), scale(x, factor=3.0)))
-    sums, transposed, scaled = program(X)
-    np.testing.assert_array_equal(sums["sum"], 3.0 * X)
-    np.testing.assert_array_equal(sums["difference"], -X)
-    np.testing.assert_array_equal(transposed, tf.transpose(X))
-    np.testing.assert_array_equal(scaled, 3.0 * X)
+    sums = {"sum": 3.0 * X, "difference": -X}
+    assert_alike(program(X), (sums, tf.transpose(X), 3.0 * X))
 
 
-@pytest.mark.parametrize("executor", ["threads", "processes"])
-def test_arguments_that_are_passed_whole_are_each_calls_own(executor: str, threads: Any) -> None:
+def test_arguments_that_are_passed_whole_are_each_calls_own(threads: Any) -> None:
     def adds_in_place(x: Any, w: Any) -> Any:
         w += 1
         return x * w
 
-    function = adds_in_place if executor == "threads" else functions.scaled_by
-    pool = threads if executor == "threads" else processes
     w = np.arange(2, dtype=np.float32)
-    mapped = hostcall.map(function, executor=pool, in_axes=(0, None))
-    expected = X.numpy() * (w + 1 if executor == "threads" else w)
-    np.testing.assert_array_equal(mapped(X.numpy(), w), expected)
+    divided = hostcall.map(adds_in_place, executor=threads, in_axes=(0, None))
+    np.testing.assert_array_equal(divided(X.numpy(), w), X.numpy() * (w + 1))
     np.testing.assert_array_equal(w, [0.0, 1.0])
 
 
@@ -128,24 +108,20 @@ def test_large_arrays_keep_their_values() -> None:
     np.testing.assert_array_equal(alone, 2 * x + 1)
 
 
-def slope_by_tensorflow(inputs: Any, results: Any, upstream: Any) -> Any:
-    x, w = inputs
-    return upstream * w, tf.reduce_sum(upstream * x, 0)
-
-
-slope = hostcall.callback(
-    functions.slope_of_scaled_by, result=lambda inputs, results, upstream: inputs
-)
+# Of `functions.scaled_by`: a callback, and TensorFlow code.
+GRADIENTS = {
+    "callback": hostcall.callback(functions.slope_of_scaled_by, result=lambda i, *_: i),
+    "code": lambda i, _, upstream: (upstream * i[1], tf.reduce_sum(upstream * i[0], 0)),
+}
 
 
 @each_mode
-@pytest.mark.parametrize("grad", [slope, slope_by_tensorflow], ids=["callback", "code"])
+@pytest.mark.parametrize("grad", GRADIENTS.values(), ids=GRADIENTS)
 def test_the_gradient_is_mapped(grad: Any, mode: Any) -> None:
     callback = hostcall.callback(
         functions.scaled_by, result=like, grad=grad, executor=processes, stateful=False
     )
     by = hostcall.map(callback, in_axes=(0, None))
-    w = tf.constant([2.0, 3.0])
 
     def program(x: tf.Tensor, w: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
@@ -153,10 +129,8 @@ def test_the_gradient_is_mapped(grad: Any, mode: Any) -> None:
             y = by(x, w)
         return y, *tape.gradient(y, [x, w], output_gradients=x)
 
-    y, slope_of_x, slope_of_w = mode(program)(X, w)
-    np.testing.assert_array_equal(y, X * w)
-    np.testing.assert_array_equal(slope_of_x, X * w)
-    np.testing.assert_allclose(slope_of_w, tf.reduce_sum(X * X, 0), rtol=1e-6)
+    w = tf.constant([2.0, 3.0])
+    assert_close(mode(program)(X, w), (X * w, X * w, tf.reduce_sum(X * X, 0)))
 
 
 @each_mode
@@ -175,31 +149,31 @@ def test_results_of_no_kind(mode: Any, threads: Any) -> None:
 
 
 @each_mode
-def test_exceptions_name_the_chunk(mode: Any) -> None:
-    fails = hostcall.callback(hostcall.map(functions.fails_at_5, executor=processes), result=like)
+@pytest.mark.parametrize(
+    ("function", "kind"),
+    [
+        (functions.fails_at_5, functions.SimulatorError),
+        (functions.ends_at_5, hostcall.ExecutorError),
+    ],
+)
+def test_exceptions_name_the_chunk(function: Any, kind: Any, mode: Any) -> None:
+    fails = mapped(function, processes)
     error = failure(mode(lambda x: fails(x)), X)
-    raised = hostcall.last_error(error)
-    assert isinstance(raised, functions.SimulatorError)
-    assert raised.sensor == 5
-    assert "This was chunk 1 of 2 (elements 0 to 2) of hostcall.map of fails_at_5" in error.message
-    np.testing.assert_array_equal(fails(X[3:]), X[3:])
+    assert isinstance(hostcall.last_error(error), kind)
+    name = function.__name__
+    assert_says(error.message, f"chunk 1 of 2 (elements 0 to 2) of hostcall.map of {name}")
+    np.testing.assert_array_equal(mode(lambda x: fails(x))(X[3:]), X[3:])
 
 
-@each_mode
-def test_a_worker_that_dies_fails_the_call(mode: Any) -> None:
-    ends = hostcall.callback(hostcall.map(functions.ends_at_5, executor=processes), result=like)
-    raised = hostcall.last_error(failure(mode(lambda x: ends(x)), X))
-    assert isinstance(raised, hostcall.ExecutorError)
-    assert_says(raised, "chunk 1 of 2", "was terminated abruptly")
-    np.testing.assert_array_equal(mode(lambda x: ends(x))(X[3:]), X[3:])
-
-
-@may_meet_a_late_worker
+# Of a pool that breaks while it takes a call Python's own thread may fail so, before 3.12.
+@pytest.mark.filterwarnings(
+    "ignore:(?s).*dictionary changed size:pytest.PytestUnhandledThreadExceptionWarning"
+)
 @each_mode
 def test_chunks_whose_workers_died_are_retried(mode: Any, tmp_path: Any) -> None:
     once = functools.partial(functions.ends_once, folder=str(tmp_path))
-    mapped = hostcall.map(once, executor=processes)
-    double = hostcall.callback(mapped, result=like, stateful=False, retries=9)
+    divided = hostcall.map(once, executor=processes)
+    double = hostcall.callback(divided, result=like, stateful=False, retries=9)
     np.testing.assert_array_equal(mode(lambda x: double(x))(X), 2.0 * X)
     assert len(list(tmp_path.iterdir())) == 2
 
@@ -214,7 +188,7 @@ class ByHand:
 
     def submit(self, function: Any, /, *args: Any) -> Any:
         self.futures.append(concurrent.futures.Future())
-        self._calls.append(lambda: function(*args))
+        self._calls.append(functools.partial(function, *args))
         if len(self.futures) == 3:
             self.are_there.set()
         return self.futures[-1]
@@ -255,9 +229,7 @@ def test_if_a_chunk_fails_no_other_begins_or_is_left_running() -> None:
 @pytest.mark.custom_call("TensorFlow's kernels change threads between the calls")
 def test_a_map_on_the_executors_only_thread_runs_there() -> None:
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        inner = jitted(
-            hostcall.callback(hostcall.map(functions.doubled, executor=pool), result=like)
-        )
+        inner = jitted(mapped(functions.doubled, pool))
         outer = hostcall.callback(lambda x: inner(x).numpy() + 1, result=like, executor=pool)
         np.testing.assert_array_equal(jitted(outer)(X), 2.0 * X + 1.0)
 
@@ -272,20 +244,21 @@ def test_results_of_a_mapped_callback_are_kept(threads: Any) -> None:
 
 
 @each_mode
-@pytest.mark.parametrize("function", [lambda x: x.sum(), lambda x: x[:, : len(x)]])
-def test_results_that_cannot_be_put_together(function: Any, mode: Any, threads: Any) -> None:
-    wrong = hostcall.callback(hostcall.map(function, executor=threads, chunks=4), result=like)
-    message = failure(mode(lambda x: wrong(x)), X).message
-    assert "which cannot be put together along axis 0" in message
-
-
-@each_mode
-def test_arguments_of_different_sizes(mode: Any, threads: Any) -> None:
-    mapped = hostcall.map(functions.scaled_by, executor=threads)
-    by = hostcall.callback(mapped, result=like)
-    error = failure(mode(lambda x: by(x, x[:3])), X)
+@pytest.mark.parametrize(
+    ("function", "chunks", "message"),
+    [
+        (lambda x, y: x.sum(), 4, "which cannot be put together along axis 0"),
+        (lambda x, y: x[:, : len(x)], 4, "which cannot be put together along axis 0"),
+        (lambda x, y: x, None, "argument 0 has 7, argument 1 has 3"),
+    ],
+)
+def test_batches_that_do_not_fit(
+    function: Any, chunks: int | None, message: str, mode: Any, threads: Any
+) -> None:
+    wrong = mapped(function, threads, chunks=chunks)
+    error = failure(mode(lambda x: wrong(x, x if chunks else x[:3])), X)
     assert isinstance(error, tf.errors.InvalidArgumentError)
-    assert "argument 0 has 7, argument 1 has 3" in error.message
+    assert message in error.message
 
 
 def test_the_executor_may_be_that_of_the_function(threads: Any) -> None:
@@ -298,22 +271,22 @@ def test_the_executor_may_be_that_of_the_function(threads: Any) -> None:
     np.testing.assert_array_equal(hostcall.map(double)(X.numpy()), 2 * X)
 
 
-@pytest.mark.parametrize("chunks", [0, -1, 2.0, True])
-def test_a_number_of_chunks_that_is_none(chunks: Any, threads: Any) -> None:
-    with pytest.raises(ValueError, match="is no positive number"):
-        hostcall.map(np.cumsum, executor=threads, chunks=chunks)
-
-
-def test_what_cannot_be_mapped_is_refused(threads: Any) -> None:
-    eager = hostcall.callback(lambda x: x, result=like, kind="eager")
-    with pytest.raises(ValueError, match='kind="numpy"'):
-        hostcall.map(eager, executor=threads)
-    borrows = hostcall.callback(lambda x: x, result=like, borrow=True)
-    with pytest.raises(ValueError, match="borrow=True and out=True lend"):
-        hostcall.map(borrows, executor=threads)
-    with pytest.raises(TypeError, match=r"hostcall\.map wants a function"):
-        hostcall.map(3, executor=threads)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="neither an executor"):
-        hostcall.map(np.cumsum, executor=3)
-    with pytest.raises(ValueError, match="divides none"):
-        hostcall.map(np.cumsum, executor=threads, in_axes=None)
+@pytest.mark.parametrize(
+    ("function", "options", "message"),
+    [
+        (hostcall.callback(abs, result=like, kind="eager"), {}, 'kind="numpy"'),
+        (hostcall.callback(abs, result=like, borrow=True), {}, "borrow=True and out=True lend"),
+        (3, {}, r"hostcall\.map wants a function"),
+        (np.cumsum, {"executor": 3}, "neither an executor"),
+        (np.cumsum, {"in_axes": None}, "divides none"),
+        *(
+            (np.cumsum, {"chunks": chunks}, "is no positive number")
+            for chunks in (0, -1, 2.0, True)
+        ),
+    ],
+)
+def test_what_cannot_be_mapped_is_refused(
+    function: Any, options: Any, message: str, threads: Any
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        hostcall.map(function, **{"executor": threads, **options})

@@ -35,20 +35,15 @@ def nested(request: Any, build: Any) -> Callable[[tf.Tensor], tf.Tensor]:
     def eager_step(x: tf.Tensor) -> tf.Tensor:
         return x if x == 0.0 else run(x - 1.0)
 
-    def program(x: tf.Tensor) -> tf.Tensor:
-        y = tf.numpy_function(numpy_step, [x], SPEC)
-        return y + 1.0
-
-    def eager_program(x: tf.Tensor) -> tf.Tensor:
-        y = tf.py_function(eager_step, [x], SPEC)
-        return y + 1.0
-
-    functions = (eager_program, program)
+    functions = [
+        lambda x: tf.py_function(eager_step, [x], SPEC) + 1.0,
+        lambda x: tf.numpy_function(numpy_step, [x], SPEC) + 1.0,
+    ]
 
     def in_turn(x: tf.Tensor) -> tf.Tensor:
         return build(functions[int(x) % 2])(x)
 
-    run = build(program) if request.param == "one function" else in_turn
+    run = build(functions[1]) if request.param == "one function" else in_turn
     return run
 
 

@@ -60,20 +60,15 @@ def test_a_compiled_function_on_a_remote_device(found: Any) -> None:
     assert found["remote_device"] == [found["workers"][1], 27.0]
 
 
-def test_a_session_with_a_remote_task(found: Any) -> None:
-    worker = found["workers"][0]
-    assert found["version_1"]["there"] == [[worker, worker, 8.0, 12.0], [worker, worker]]
-
-
-def test_the_same_in_a_session_of_this_process(found: Any) -> None:
-    here = found["here"]
-    assert found["version_1"]["here"] == [[here, here, 8.0, 12.0], [here, here]]
+@pytest.mark.parametrize("place", ["here", "there"])
+def test_a_session_with_a_remote_task(found: Any, place: str) -> None:
+    process = found["here"] if place == "here" else found["workers"][0]
+    assert found["version_1"][place] == [[process, process, 8.0, 12.0], [process, process]]
 
 
 def test_a_service_of_tf_data(found: Any) -> None:
-    server = found["server"]
-    elements = [[server, value] for value in (0.0, 1.0, 8.0, 0.0, 1.0, 2.0)]
-    assert found["data_service"] == elements
+    values = (0.0, 1.0, 8.0, 0.0, 1.0, 2.0)
+    assert found["data_service"] == [[found["server"], value] for value in values]
 
 
 def test_a_module_that_the_worker_may_not_import(found: Any) -> None:

@@ -4,6 +4,7 @@ The functions wait for one another, so that a program whose calls do not overlap
 """
 
 import concurrent.futures
+import functools
 import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
@@ -16,8 +17,18 @@ import tensorflow as tf
 import hostcall
 from hostcall_runtime import prepared
 from tests.support import meeting_functions
-from tests.support.helpers import assert_close, failure, gradient_of, jitted, like, plain
-from tests.support.threads import PATIENCE, in_threads, meeting
+from tests.support.e2e.journals import Journal
+from tests.support.helpers import (
+    assert_close,
+    assert_equal,
+    failure,
+    gradient_of,
+    jitted,
+    like,
+    plain,
+    raising,
+)
+from tests.support.threads import PATIENCE, meeting
 
 X = tf.constant([1.0, 2.0, 3.0])
 
@@ -27,26 +38,18 @@ def stateless(function: Callable[..., Any], **how: Any) -> Callable[..., Any]:
     return hostcall.callback(function, result=how.pop("result", like), stateful=False, **how)
 
 
-def numpy_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    hostcall.declare(function, concurrent=True)
-    return lambda x: tf.ensure_shape(
-        tf.numpy_function(function, [x], x.dtype, stateful=False), x.shape
-    )
+def declared(op: Any, function: Callable[..., Any], **how: Any) -> Callable[..., Any]:
+    hostcall.declare(function, concurrent=True, result=like, **how)
+    stateful = {} if "pure" in how else {"stateful": False}
+    return lambda x: tf.ensure_shape(op(function, [x], x.dtype, **stateful), x.shape)
 
 
-def declared_pure(op: Any) -> Callable[..., Any]:
-    def of(function: Callable[..., Any]) -> Callable[..., Any]:
-        hostcall.declare(function, pure=True, concurrent=True, result=like)
-        return lambda x: tf.ensure_shape(op(function, [x], x.dtype), x.shape)
-
-    return of
-
-
-WAYS = {
+pure = functools.partial(declared, tf.numpy_function, pure=True)
+WAYS: dict[str, Callable[..., Any]] = {
     "callback": stateless,
-    "numpy_function": numpy_function,
-    "pure numpy_function": declared_pure(tf.numpy_function),
-    "pure py_function": declared_pure(tf.py_function),
+    "numpy_function": functools.partial(declared, tf.numpy_function),
+    "pure numpy_function": pure,
+    "pure py_function": functools.partial(declared, tf.py_function, pure=True),
 }
 each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
@@ -67,32 +70,15 @@ def test_independent_calls_overlap(way: Any, route: str, count: int) -> None:
             np.testing.assert_array_equal(program(X), 2.0 * count * X + count * (count - 1.0))
 
 
-def test_calls_on_an_executor_overlap() -> None:
-    with concurrent.futures.ThreadPoolExecutor(8) as pool:
-        meet = stateless(meeting(8), executor=pool)
-        program = jitted(lambda x: tf.add_n([meet(x + float(i)) for i in range(8)]))
-        np.testing.assert_array_equal(program(X), 16.0 * X + 56.0)
-
-
-@pytest.mark.custom_call("TensorFlow's kernels change threads between the calls")
-def test_calls_on_an_executors_only_thread_run_there() -> None:
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        double = stateless(lambda x: x + x, executor=pool)
-        inner = jitted(lambda x: double(x) - double(x + 1.0))
-        outer = stateless(lambda x: inner(x).numpy(), executor=pool)
-        np.testing.assert_array_equal(jitted(outer)(X), [-2.0, -2.0, -2.0])
-
-
 def test_calls_in_a_loop_overlap_in_each_iteration() -> None:
     meet = stateless(meeting(2))
 
-    @tf.function(jit_compile=True)
     def program(x: tf.Tensor) -> tf.Tensor:
         for _ in tf.range(5):
             x = meet(x) - meet(0.5 * x)
         return x
 
-    np.testing.assert_array_equal(program(X), X)
+    np.testing.assert_array_equal(jitted(program)(X), X)
 
 
 @pytest.mark.custom_call("XLA alone moves a call out of a loop")
@@ -100,13 +86,12 @@ def test_a_call_that_is_the_same_in_each_iteration_is_made_once() -> None:
     calls: list[int] = []
     same, other = stateless(lambda x: (calls.append(1), x)[1]), stateless(lambda x: x + x)
 
-    @tf.function(jit_compile=True)
     def program(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         for _ in tf.range(5):
             x = other(x) - same(y)
         return x
 
-    np.testing.assert_array_equal(program(X, X), X)
+    np.testing.assert_array_equal(jitted(program)(X, X), X)
     assert len(calls) == 1
 
 
@@ -120,7 +105,7 @@ def test_calls_in_branches_and_inner_functions_overlap() -> None:
 
     first, second = function_of_two_calls(), function_of_two_calls()
 
-    @tf.function(jit_compile=True)
+    @jitted
     def program(x: tf.Tensor, choice: tf.Tensor) -> tf.Tensor:
         chosen = tf.cond(choice, lambda: other(x) + other(x + 1.0), lambda: x)
         return first(x) + second(chosen)
@@ -132,7 +117,7 @@ def test_calls_in_branches_and_inner_functions_overlap() -> None:
 def test_a_level_of_calls_waits_for_the_one_before_it() -> None:
     first, second = stateless(meeting(3)), stateless(meeting(2))
 
-    @tf.function(jit_compile=True)
+    @jitted
     def program(x: tf.Tensor) -> tf.Tensor:
         a, b, c = first(x), first(x + 1.0), first(x + 2.0)
         return second(a + b) + second(c)
@@ -142,50 +127,41 @@ def test_a_level_of_calls_waits_for_the_one_before_it() -> None:
 
 def test_a_call_goes_on_beside_calls_with_side_effects() -> None:
     told = threading.Event()
-    order: list[str] = []
 
     def waits(x: Any) -> Any:
         assert told.wait(PATIENCE)
         return x
 
     def tells(x: Any) -> Any:
-        order.append("tells")
+        journal.note("tells")
         told.set()
         return x
 
-    wait, tell = stateless(waits), hostcall.callback(tells, result=like)
-    last = hostcall.callback(lambda x: (order.append("last"), x)[1], result=like)
+    journal, wait = Journal(), stateless(waits)
+    tell = hostcall.callback(tells, result=like)
 
-    @tf.function(jit_compile=True)
+    @jitted
     def program(x: tf.Tensor) -> tf.Tensor:
         waited = wait(x)
-        return last(waited + tell(x))
+        return journal.numpy("last", waited + tell(x))
 
-    np.testing.assert_array_equal(program(X), 2.0 * X)
-    assert order == ["tells", "last"]
+    np.testing.assert_array_equal(program(X), 2.0 * X + 1.0)
+    assert journal.tags() == ["tells", "last"]
 
 
 def test_side_effects_keep_their_order() -> None:
-    order: list[str] = []
+    journal, meet = Journal(), stateless(meeting(2))
 
-    def note(tag: str) -> Any:
-        return hostcall.callback(
-            lambda x: (order.append(tag), x)[1], result=like, name=f"{__name__}.note {tag}"
-        )
-
-    meet = stateless(meeting(2))
-    notes = [note(tag) for tag in "abcd"]
-
-    @tf.function(jit_compile=True)
+    @jitted
     def program(x: tf.Tensor) -> Any:
-        y = notes[0](meet(x))
-        z = notes[1](x)
-        w = notes[2](meet(x + 1.0))
-        return y, z, w, notes[3](x)
+        y = journal.numpy("a", meet(x))
+        z = journal.numpy("b", x)
+        w = journal.numpy("c", meet(x + 1.0))
+        return y, z, w, journal.numpy("d", x)
 
     for count in (1, 2):
         program(X)
-        assert order == list("abcd") * count
+        assert journal.tags() == ["a", "b", "c", "d"] * count
 
 
 def test_a_nested_program_has_calls_that_overlap() -> None:
@@ -196,38 +172,25 @@ def test_a_nested_program_has_calls_that_overlap() -> None:
     np.testing.assert_array_equal(program(X), 8.0 * X + 12.0)
 
 
-def test_programs_on_many_threads_keep_their_results_apart() -> None:
-    double = stateless(lambda x: x + x)
-    program = jitted(lambda x: double(x) - double(x + 1.0) + double(3.0 * x))
-
-    def work(number: int) -> None:
-        for i in range(50):
-            x = tf.constant([float(number), float(i)])
-            np.testing.assert_array_equal(program(x), 6.0 * x - 2.0)
-
-    in_threads(8, work)
-
-
 @pytest.mark.parametrize(
     "dtype", [tf.bool, tf.bfloat16, tf.dtypes.experimental.int4, tf.complex64, tf.int64]
 )
 def test_dtypes_are_kept(dtype: tf.DType) -> None:
     dtypes = []
     same = stateless(lambda x: (dtypes.append(x.dtype), x)[1])
-    # Stock TensorFlow takes packed int4 for arguments of a program that are not.
-    program = jitted(
-        lambda x: [tf.cast(same(tf.cast(part, dtype)), tf.int32) for part in (x, x[:0], -x)]
-    )
+
+    def program(function: Any, x: tf.Tensor) -> Any:
+        # Stock TensorFlow takes packed int4 for arguments of a program that are not.
+        given = [tf.cast(part, dtype) for part in (x, x[:0], -x)]
+        return [tf.cast(function(part), tf.int32) for part in given]
+
     x = tf.constant([1, 0, 3], tf.int8)
-    for got, given in zip(program(x), (x, x[:0], -x), strict=True):
-        expected = tf.cast(given, tf.bool) if dtype == tf.bool else given
-        np.testing.assert_array_equal(got, tf.cast(expected, tf.int32))
+    assert_equal(jitted(functools.partial(program, same))(x), program(tf.identity, x))
     assert dtypes == [dtype.as_numpy_dtype] * 3
 
 
 def test_results_of_bounded_size_overlap() -> None:
-    meet = meeting(2)
-    bound = hostcall.BoundedSpec([4], tf.float32)
+    meet, bound = meeting(2), hostcall.BoundedSpec([4], tf.float32)
     distinct = stateless(lambda x: np.unique(meet(x)), result=bound)
     program = jitted(lambda x, y: tf.reduce_sum(distinct(x)) + tf.reduce_sum(distinct(y)))
     x, y = tf.constant([1.0, 1.0, 2.0, 2.0]), tf.constant([3.0, 3.0, 3.0, 3.0])
@@ -247,31 +210,27 @@ def test_large_arrays() -> None:
     roll = stateless(lambda x: np.roll(x, 1))
     program = jitted(lambda x: roll(x) + roll(-x) + 2.0 * roll(x + 1.0))
     x = tf.random.normal([1 << 20], seed=3)
-    expected = 2.0 * np.roll(x.numpy() + np.float32(1.0), 1)
-    np.testing.assert_array_equal(program(x), np.float32(0.0) + expected)
+    np.testing.assert_array_equal(program(x), 2.0 * np.roll(x.numpy() + np.float32(1.0), 1))
 
 
 @pytest.mark.parametrize("fails", [0, 1, 7])
 def test_an_error_is_that_of_its_call_and_nothing_is_left(fails: int) -> None:
     meet = meeting(8)
-    wrong = [True]
+    wrong = [fails]
 
-    def call(i: int) -> Any:
-        def number(x: Any) -> Any:
-            meet(x)
-            if wrong[0] and i == fails:
-                raise KeyError(f"of call {i}")
-            return x
+    def call(i: int, x: Any) -> Any:
+        meet(x)
+        if i in wrong:
+            raise KeyError(f"of call {i}")
+        return x
 
-        return stateless(number)
-
-    calls = [call(i) for i in range(8)]
+    calls = [stateless(functools.partial(call, i)) for i in range(8)]
     program = jitted(lambda x: tf.add_n([one(x) for one in calls]))
     for _ in range(3):
         error = failure(program, X)
         assert f"of call {fails}" in str(error)
         assert isinstance(hostcall.last_error(error), KeyError)
-    wrong[0] = False
+    wrong.clear()
     np.testing.assert_array_equal(program(X), 8.0 * X)
 
 
@@ -285,14 +244,8 @@ def test_a_result_of_another_shape_is_an_error_of_its_op() -> None:
 
 def test_gradients_overlap() -> None:
     meet = stateless(meeting(2))
-    squared = stateless(
-        lambda x: x * x, grad=lambda inputs, results, upstream: meet(inputs[0]) * upstream
-    )
-
-    @jitted
-    def program(x: tf.Tensor) -> tf.Tensor:
-        return gradient_of(lambda x: squared(x) + squared(x + 1.0), x)
-
+    squared = stateless(lambda x: x * x, grad=lambda i, r, upstream: meet(i[0]) * upstream)
+    program = jitted(lambda x: gradient_of(lambda x: squared(x) + squared(x + 1.0), x))
     np.testing.assert_array_equal(program(X), 2.0 * X + 2.0 * (X + 1.0))
 
 
@@ -308,16 +261,9 @@ def test_the_same_call_twice() -> None:
 
 def test_pure_calls_run_once_each_and_unused_ones_too() -> None:
     calls: list[float] = []
-    lock = threading.Lock()
+    call = pure(lambda x: (calls.append(float(x[0])), x)[1])
 
-    def note(x: Any) -> Any:
-        with lock:
-            calls.append(float(x[0]))
-        return x
-
-    call = declared_pure(tf.numpy_function)(note)
-
-    @tf.function(jit_compile=True)
+    @jitted
     def program(x: tf.Tensor) -> tf.Tensor:
         call(x + 10.0)
         return call(x) + call(x + 1.0)
@@ -327,24 +273,14 @@ def test_pure_calls_run_once_each_and_unused_ones_too() -> None:
 
 
 def test_what_an_unused_pure_call_raises_is_an_error() -> None:
-    def refuse(x: Any) -> Any:
-        raise ValueError("nobody uses this")
-
-    pure = declared_pure(tf.numpy_function)
-    fails, call = pure(refuse), pure(lambda x: x)
-
-    @tf.function(jit_compile=True)
-    def program(x: tf.Tensor) -> tf.Tensor:
-        fails(x)
-        return call(x) + call(x + 1.0)
-
+    fails, call = pure(raising(ValueError("nobody uses this"))), pure(lambda x: x)
+    program = jitted(lambda x: (fails(x), call(x) + call(x + 1.0))[1])
     with pytest.raises(tf.errors.InvalidArgumentError, match="nobody uses this"):
         program(X)
 
 
 def test_a_gradient_of_pure_py_functions() -> None:
-    call = declared_pure(tf.py_function)(lambda x: x * x * x)
-
+    call = WAYS["pure py_function"](lambda x: x * x * x)
     program = jitted(lambda x: gradient_of(lambda x: call(x) + call(2.0 * x), x))
     np.testing.assert_allclose(program(X), 3.0 * X**2 + 6.0 * (2.0 * X) ** 2, rtol=1e-6)
 

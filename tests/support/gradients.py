@@ -1,5 +1,6 @@
 """Helpers of the tests of gradients: functions that count, ways to wrap them, places for a tape."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.helpers import eagerly as eagerly
+from tests.support.helpers import jitted
 
 # The thread that runs the callback changes with the size.
 SIZES = [1, 4, 1000, 65_536, 300_000]
@@ -34,16 +36,6 @@ def by_callback(function: Callable[..., Any], *args: Any, result: Any = None) ->
 
 def unwrapped(function: Callable[..., Any], *args: Any, result: Any = None) -> Any:
     return function(*args)
-
-
-def wrapped(function: Callable[..., Any], x: tf.Tensor) -> tf.Tensor:
-    result = tf.py_function(function, [x], x.dtype)
-    result.set_shape(x.shape)
-    return result
-
-
-def half_sine(x: tf.Tensor) -> tf.Tensor:
-    return 0.5 * tf.sin(x) + x
 
 
 WRAPPERS = {"py_function": by_py_function, "callback": by_callback}
@@ -116,6 +108,66 @@ def outside(mode: Any, function: Callable[..., Any], ask: Ask = gradient) -> Cal
 
 
 PLACES = {"inside": inside, "outside": outside}
+
+
+def derivatives(function: Callable[..., Any], orders: int, *args: Any) -> Any:
+    """The values of a function, then the gradients of these, then the gradients of those."""
+    if orders == 0:
+        return [function(*args)]
+    with tf.GradientTape() as tape:
+        tape.watch(args)
+        found = derivatives(function, orders - 1, *args)
+    return [*found, gradient(tape, found[-1], args)]
+
+
+def tapes(inner: int, orders: int) -> Callable[..., Any]:
+    """As many tapes as `orders` says, as many of them in a tf.function as `inner` says."""
+
+    def place(mode: Any, function: Callable[..., Any]) -> Callable[..., Any]:
+        within = mode(functools.partial(derivatives, function, inner))
+        if inner == orders:
+            return within
+        return functools.partial(derivatives, lambda *args: within(*args)[-1], orders - inner)
+
+    return place
+
+
+def once(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
+    return call(function, tf.sin(x)) * x
+
+
+def loop(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
+    for _ in tf.range(3):
+        x = 0.2 * call(function, x)
+    return x
+
+
+def branches(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
+    return tf.cond(x[0] > 0.0, lambda: 2.0 * call(function, x), lambda: call(function, x * x) + x)
+
+
+def check(
+    place: Any,
+    call: Any,
+    program: Callable[..., Any],
+    args: Sequence[tf.Tensor],
+    body: Callable[..., Any] = wave,
+) -> None:
+    """Compare a compiled program with the eager one that has no wrapper, in two runs each.
+
+    Args:
+      place: where the tapes are: takes a mode and a function, and returns what asks for gradients.
+      call: the wrapper.
+      program: takes a wrapper, the function to wrap, and then the arguments.
+      args: of the first run; the second one has their negatives.
+      body: of the function.
+    """
+    function, reference = Counted(body), Counted(body)
+    compiled = place(jitted, functools.partial(program, call, function))
+    expected = place(eagerly, functools.partial(program, unwrapped, reference))
+    for each in (args, [-arg for arg in args]):
+        assert_close(compiled(*each), expected(*each))
+        assert function.calls == reference.calls
 
 
 each_size = pytest.mark.parametrize("size", SIZES)

@@ -54,6 +54,7 @@ def _integer_beside_a_float(x: tf.Tensor) -> Any:
 
 PROGRAMS |= {
     "computed_by_numpy": lambda ops, x: ops.numpy(np.square, x),
+    "computed_by_numpy_in_part": lambda ops, x: ops.numpy(np.square, x) + 2.0 * x,
     "integer_result": lambda ops, x: tf.cast(
         ops.eager(lambda x: tf.cast(x, tf.int32), x, dtypes=tf.int32), tf.float32
     ),

@@ -23,12 +23,15 @@ class Journal:
     def __init__(self) -> None:
         self.entries: list[tuple[str, float]] = []
 
+    def tags(self) -> list[str]:
+        return [tag for tag, _ in self.entries]
+
     def numpy(self, tag: str, x: tf.Tensor) -> tf.Tensor:
         return self._shaped(tf.numpy_function(self._noting(tag), [x], x.dtype), x)
 
     def eager(self, tag: str, x: tf.Tensor) -> tf.Tensor:
         def note(value: tf.Tensor) -> tf.Tensor:
-            self._note(tag, value.numpy())
+            self.note(tag, value.numpy())
             return value + 1
 
         return self._shaped(tf.py_function(note, [x], x.dtype), x)
@@ -38,13 +41,13 @@ class Journal:
 
     def say(self, tag: str) -> None:
         """A call that nothing but its place in the program orders: no inputs, no results."""
-        tf.numpy_function(lambda: self._note(tag, 0.0), [], [])
+        tf.numpy_function(lambda: self.note(tag), [], [])
 
     def ticket(self) -> tf.Tensor:
         """A call without inputs whose result tells how many calls came before it."""
 
         def draw() -> Any:
-            self._note("ticket", 0.0)
+            self.note("ticket")
             return np.int64(len(self.entries))
 
         ticket = tf.numpy_function(draw, [], tf.int64)
@@ -53,12 +56,13 @@ class Journal:
 
     def _noting(self, tag: str) -> Callable[[Any], Any]:
         def note(value: Any) -> Any:
-            self._note(tag, value)
+            self.note(tag, value)
             return value + value.dtype.type(1)
 
         return note
 
-    def _note(self, tag: str, value: Any) -> None:
+    def note(self, tag: str, value: Any = 0.0) -> None:
+        """Write down a call of the test's own."""
         self.entries.append((tag, float(np.ravel(value)[0])))
 
     @staticmethod
@@ -81,7 +85,7 @@ def same_order(program: Program, *args: Any, **options: Any) -> list[str]:
         expected, actual = stock(*args), jitted(*args)
         assert compiled.entries == plain.entries
         tf.nest.map_structure(np.testing.assert_array_equal, actual, expected)
-    return [tag for tag, _ in compiled.entries]
+    return compiled.tags()
 
 
 def in_order(tags: list[str], *args: Any) -> Callable[[Program], Callable[..., None]]:
