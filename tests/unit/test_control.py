@@ -136,8 +136,7 @@ def test_enabling_and_disabling_twice_is_no_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"),
-    [(None, True), ("", True), ("0", True), ("1", False), ("true", False)],
+    ("value", "expected"), [(None, True), ("", True), ("0", True), ("1", False), ("true", False)]
 )
 def test_the_environment_variable(
     monkeypatch: pytest.MonkeyPatch, value: str | None, expected: bool

@@ -43,14 +43,8 @@ def test_compatible_versions_fit(found: Versions) -> None:
 @pytest.mark.parametrize(
     ("found", "line"),
     [
-        (
-            replace(BUILT, tensorflow="2.22.0"),
-            "TensorFlow: built against 2.21.0, found 2.22.0",
-        ),
-        (
-            replace(BUILT, tensorflow="3.21.0"),
-            "TensorFlow: built against 2.21.0, found 3.21.0",
-        ),
+        (replace(BUILT, tensorflow="2.22.0"), "TensorFlow: built against 2.21.0, found 2.22.0"),
+        (replace(BUILT, tensorflow="3.21.0"), "TensorFlow: built against 2.21.0, found 3.21.0"),
         (replace(BUILT, ffi_api=(1, 2)), "XLA FFI: built against 0.2, found 1.2"),
         (replace(BUILT, ffi_api=(0, 0)), "XLA FFI: built against 0.2, found 0.0"),
         (replace(BUILT, ffi_api=None), "XLA FFI: built against 0.2, found none"),

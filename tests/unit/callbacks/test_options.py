@@ -9,12 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._functions.options import (
-    CallbackOptions,
-    DeclareOptions,
-    Options,
-    SharedOptions,
-)
+from hostcall._functions.options import CallbackOptions, DeclareOptions, Options, SharedOptions
 from hostcall._saving.tokens import Declared
 
 SPEC = tf.TensorSpec([2], tf.float32)

@@ -214,11 +214,7 @@ STAY: dict[str, tuple[Any, Any, Any]] = {
         [tf.float32, tf.float32],
         [[2**18], []],
     ),
-    "bounded": (
-        np.ones([2], np.float32),
-        tf.float32,
-        hostcall.BoundedSpec([5], tf.float32),
-    ),
+    "bounded": (np.ones([2], np.float32), tf.float32, hostcall.BoundedSpec([5], tf.float32)),
     "int4": (np.ones([2], INT4.as_numpy_dtype), INT4, [2]),
     "without results": (None, [], []),
 }

@@ -91,15 +91,7 @@ def test_the_page_draws_clusters_host_ops_and_what_is_between_them() -> None:
     arrows = [path for path in page.named("path") if "marker-end" in path]
     assert {path["class"] for path in arrows} == {"value", "order"}
     text = explanation.to_html()
-    for words in (
-        "unique",
-        "sort",
-        "test_page.py:",
-        "cluster 0",
-        "Sin",
-        "While",
-        "PrintV2",
-    ):
+    for words in ("unique", "sort", "test_page.py:", "cluster 0", "Sin", "While", "PrintV2"):
         assert words in text
 
 

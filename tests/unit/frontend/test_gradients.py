@@ -71,13 +71,7 @@ def test_one_input_of_any_size(place: Any, mode: Any, size: int) -> None:
 @each_mode
 def test_several_inputs(place: Any, mode: Any) -> None:
     x, y = tf.constant([1.0, 2.0]), tf.constant([[3.0, 4.0], [5.0, 6.0]])
-    check(
-        place,
-        mode,
-        lambda wrap, x, y: wrap(lambda x, y: tf.linalg.matvec(y, x) * x, x, y),
-        x,
-        y,
-    )
+    check(place, mode, lambda wrap, x, y: wrap(lambda x, y: tf.linalg.matvec(y, x) * x, x, y), x, y)
 
 
 @each_place

@@ -138,10 +138,7 @@ def test_an_artifact_is_held_against_the_limit_too(tmp_path: Path) -> None:
 
 
 # Of a program that is compiled as a whole, and of one that is run in parts.
-COMPILED = {
-    False: private.MOST_COMPILED,
-    True: min(traversal.SPLIT_OPS, private.MOST_COMPILED),
-}
+COMPILED = {False: private.MOST_COMPILED, True: min(traversal.SPLIT_OPS, private.MOST_COMPILED)}
 
 
 @pytest.mark.parametrize("partitioned", [False, True])

@@ -33,12 +33,7 @@ CASES = {
     "without host ops": ([C, C, C], [[], [0], []], [], [{0, 1, 2}]),
     "each boundary adds a cluster": ([C, H, C, H, C], chain(5), [], [{0}, {2}, {4}]),
     "host ops behind each other": ([C, H, H, H, C], chain(5), [], [{0}, {4}]),
-    "independent chains": (
-        [C, H, C, C, H, C],
-        [[], [0], [1], [], [3], [4]],
-        [],
-        [{0, 3}, {2, 5}],
-    ),
+    "independent chains": ([C, H, C, C, H, C], [[], [0], [1], [], [3], [4]], [], [{0, 3}, {2, 5}]),
     "a chain that begins on the host": (
         [H, C, H, C, C, H, C],
         [[], [0], [1], [2], [], [4], [5]],
