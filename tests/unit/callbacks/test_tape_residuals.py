@@ -51,9 +51,3 @@ def test_a_call_within_its_program_is_kept_until_the_program_ends() -> None:
 
     handle = owners.run(frozenset({SPEC.title}), program)
     assert tape_residuals.spec_of(handle) is None
-
-
-def test_a_call_outside_of_functions_is_kept() -> None:
-    handle = tape_residuals.keep(residual())
-    assert tape_residuals.spec_of(handle) is SPEC
-    tape_residuals.drop(handle)

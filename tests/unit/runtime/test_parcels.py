@@ -39,18 +39,21 @@ def workers(count: int = 1) -> concurrent.futures.ProcessPoolExecutor:
 @pytest.fixture(scope="module", params=["processes", "loky"])
 def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
     if request.param == "loky":
-        loky = importlib.import_module("loky")
-        made = loky.ProcessPoolExecutor(1, initializer=few_files)
+        made = importlib.import_module("loky").ProcessPoolExecutor(1, initializer=few_files)
     else:
         made = workers()
     yield made
     made.shutdown()
 
 
-def called(executor: Any, function: Callable[..., Any], *args: Any, **how: Any) -> Any:
+def callee_of(executor: Any, function: Callable[..., Any], **how: Any) -> Callee:
     provider = provider_of(executor)
     assert provider is not None
-    return Callee(provider, function, function.__name__, **how).start(*args).result()
+    return Callee(provider, function, function.__name__, **how)
+
+
+def called(executor: Any, function: Callable[..., Any], *args: Any, **how: Any) -> Any:
+    return callee_of(executor, function, **how).start(*args).result()
 
 
 def array(first: float = 0.0, dtype: Any = np.float32) -> Any:
@@ -70,8 +73,7 @@ def test_arrays_of_any_layout_go_both_ways(pool: Any) -> None:
     for x in (array(), array().T, np.tile(array(), 4)[::2, 1::2]):
         result = called(pool, functions.transposed, x)
         np.testing.assert_array_equal(result, x.T[::-1])
-        assert result.base is None
-        assert result.flags.writeable
+        assert (result.base, result.flags.writeable) == (None, True)
 
 
 def test_structures_go_both_ways(pool: Any) -> None:
@@ -128,9 +130,7 @@ def test_more_calls_at_once_than_there_may_be_blocks(
     pool: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_shared_memory, "_MOST_OPEN", 3)
-    provider = provider_of(pool)
-    assert provider is not None
-    callee = Callee(provider, functions.doubled, "doubled")
+    callee = callee_of(pool, functions.doubled)
     calls = [callee.start(array(first)) for first in range(20)]
     for first, call in enumerate(calls):
         np.testing.assert_array_equal(call.result(), 2 * array(first))

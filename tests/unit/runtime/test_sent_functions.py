@@ -22,10 +22,12 @@ class Decorated:
         return x + 1
 
 
-def test_functions_of_modules_go_as_they_are() -> None:
+def test_functions_of_modules_and_those_without_a_name_go_as_they_are() -> None:
     for function in (functions.doubled, np.sin, len, KeywordCall(functions.scaled, ("factor",))):
         assert sendable(function) is function
         assert pickle.loads(pickle.dumps(function)) == function
+    local = lambda x: x  # noqa: E731
+    assert sendable(local) is local
 
 
 def test_the_function_of_a_decorated_callback_is_found_by_its_name() -> None:
@@ -44,8 +46,3 @@ def test_the_method_of_a_decorated_callback_is_found_with_its_object() -> None:
 def test_keywords_go_along() -> None:
     call = KeywordCall(decorated.__hostcall_function__, ("factor",))
     assert pickle.loads(pickle.dumps(sendable(call)))(3, 5) == 15
-
-
-def test_functions_without_a_name_of_their_own_go_as_they_are() -> None:
-    local = lambda x: x  # noqa: E731
-    assert sendable(local) is local

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from hostcall_runtime import _registry
@@ -22,17 +20,13 @@ def registered(description: str, *identity: object) -> tuple[_registry.Target, i
 
 
 @pytest.fixture
-def outliving(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    """Says whether programs outlive the process."""
-
-    def say(outlive: bool) -> None:
-        monkeypatch.setattr(_registry, "caches", [lambda: outlive])
-
-    return say
+def outliving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have programs outlive the process."""
+    monkeypatch.setattr(_registry, "caches", [lambda: True])
 
 
-def test_ids_depend_on_the_callback_alone(outliving: Callable[[bool], None]) -> None:
-    outliving(True)
+@pytest.mark.usefixtures("outliving")
+def test_ids_depend_on_the_callback_alone() -> None:
     ids = [_registry.wanted_id("name", where, "NO") for where in ("a.py:1", "a.py:2", "a.py:1")]
     assert ids[0] == ids[2] != ids[1]
     assert all(0 < wanted < KEPT for wanted in ids)
@@ -40,15 +34,15 @@ def test_ids_depend_on_the_callback_alone(outliving: Callable[[bool], None]) -> 
     assert _registry.wanted_id("f", "a.py:1") == 1376043967840819593
 
 
-def test_elsewhere_ids_are_random(outliving: Callable[[bool], None]) -> None:
-    outliving(False)
+def test_elsewhere_ids_are_random(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_registry, "caches", [])
     assert _registry.wanted_id("name", "a.py:1") == 0
     (_, first), (_, second) = registered("a.py:10"), registered("a.py:10")
     assert first != second
 
 
-def test_an_id_is_never_given_twice(outliving: Callable[[bool], None]) -> None:
-    outliving(True)
+@pytest.mark.usefixtures("outliving")
+def test_an_id_is_never_given_twice() -> None:
     kept = [registered("a.py:20") for _ in range(5)]
     ids = [callback_id for _, callback_id in kept]
     assert len({*ids}) == 5

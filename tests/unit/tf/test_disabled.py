@@ -9,6 +9,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._callbacks import tape_residuals
+from tests.support.helpers import gradient_of
 
 X = tf.constant([1.0, 2.0, 3.0])
 
@@ -23,54 +24,34 @@ def _cube(x: tf.Tensor) -> tf.Tensor:
     return tf.ensure_shape(tf.py_function(lambda x: x**3, [x], tf.float32), [3])
 
 
-def _gradient(function: Any) -> Any:
-    with tf.GradientTape() as tape:
-        tape.watch(X)
-        y = function(X)
-    return tape.gradient(y, X)
-
-
-@tf.function
 def _in_a_loop(x: tf.Tensor) -> tf.Tensor:
     for _ in tf.range(2):
         x = tf.ensure_shape(tf.py_function(lambda x: x**2, [x], tf.float32), [3])
     return x
 
 
-@tf.function
-def _in_a_branch(x: tf.Tensor) -> tf.Tensor:
-    return tf.cond(x[0] > 0.0, lambda: _cube(x), lambda: x)
+@hostcall.declare(pure=True)
+def _square(x: tf.Tensor) -> tf.Tensor:
+    return x**2
 
 
-_in_a_call = tf.function(lambda x: tf.function(_cube)(x))
+PROGRAMS = {
+    "loop": (_in_a_loop, 4.0 * X**3),
+    "branch": (lambda x: tf.cond(x[0] > 0.0, lambda: _cube(x), lambda: x), 3.0 * X**2),
+    "call": (lambda x: tf.function(_cube)(x), 3.0 * X**2),
+    "pure": (lambda x: tf.py_function(_square, [x], tf.float32), 2.0 * X),
+}
 
 
-@pytest.mark.parametrize(
-    ("program", "wanted"),
-    [
-        pytest.param(_in_a_loop, 4.0 * X**3, id="loop"),
-        pytest.param(_in_a_branch, 3.0 * X**2, id="branch"),
-        pytest.param(_in_a_call, 3.0 * X**2, id="call"),
-    ],
-)
+@pytest.mark.parametrize(("function", "wanted"), PROGRAMS.values(), ids=PROGRAMS)
 def test_graphs_traced_before_have_their_gradients_while_disabled(
-    program: Any, wanted: tf.Tensor
+    function: Any, wanted: tf.Tensor
 ) -> None:
+    program = tf.function(function)
     program.get_concrete_function(X)
     hostcall.disable()
     for _ in range(2):
-        np.testing.assert_allclose(_gradient(program), wanted)
-
-
-def test_a_pure_function_traced_before_has_its_gradient_while_disabled() -> None:
-    @hostcall.declare(pure=True)
-    def square(x: tf.Tensor) -> tf.Tensor:
-        return x**2
-
-    program = tf.function(lambda x: tf.py_function(square, [x], tf.float32))
-    program.get_concrete_function(X)
-    hostcall.disable()
-    np.testing.assert_allclose(_gradient(program), 2.0 * X)
+        np.testing.assert_allclose(gradient_of(program, X), wanted)
 
 
 @tf.RegisterGradient("HostcallTestOfSeven")
@@ -117,18 +98,18 @@ def test_a_saved_model_loaded_before_has_its_gradient_while_disabled(tmp_path: A
     tf.saved_model.save(module, str(tmp_path))
     loaded = tf.saved_model.load(str(tmp_path))
     hostcall.disable()
-    np.testing.assert_allclose(_gradient(loaded.call), 3.0 * X**2)
+    np.testing.assert_allclose(gradient_of(loaded.call, X), 3.0 * X**2)
 
 
 def test_calls_while_disabled_keep_the_latest_recordings_alone() -> None:
     program = tf.function(_cube)
-    _gradient(program)
+    gradient_of(program, X)
     hostcall.disable()
     before = len(tape_residuals._residuals)
     for _ in range(tape_residuals._MANY_UNTOLD + 20):
         program(X)
     assert len(tape_residuals._residuals) <= before + tape_residuals._MANY_UNTOLD
-    np.testing.assert_allclose(_gradient(program), 3.0 * X**2)
+    np.testing.assert_allclose(gradient_of(program, X), 3.0 * X**2)
 
 
 def test_a_tape_that_recorded_an_eager_call_before_says_so_while_disabled() -> None:

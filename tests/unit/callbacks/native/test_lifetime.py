@@ -16,17 +16,16 @@ from tests.support.native_code import functions
 from tests.support.native_code.programs import NEXT, called_on
 
 
-def new_function() -> Any:
+def new_native() -> tuple[Any, Any, weakref.ref[Any]]:
+    """A native function, its code, and a reference that tells whether the code is kept."""
     function = functions()["next_float32"]
     function.argtypes, function.restype = NEXT, None
-    return function
+    return hostcall.native(function, result=lambda x: x), function, weakref.ref(function)
 
 
 @pytest.mark.parametrize("mode", [plain, jitted])
 def test_code_lives_as_long_as_its_graph(mode: Any) -> None:
-    function = new_function()
-    alive = weakref.ref(function)
-    native = hostcall.native(function, result=lambda x: x)
+    native, function, alive = new_native()
     program = mode(called_on(native))
     concrete = program.get_concrete_function(tf.TensorSpec([2], tf.float32))
     del function, native, program
@@ -39,9 +38,7 @@ def test_code_lives_as_long_as_its_graph(mode: Any) -> None:
 
 
 def test_code_that_refers_to_its_program() -> None:
-    function = new_function()
-    alive = weakref.ref(function)
-    native = hostcall.native(function, result=lambda x: x)
+    native, function, alive = new_native()
     program = jitted(called_on(native))
     np.testing.assert_array_equal(program(tf.zeros([2])), [1.0, 1.0])
     function.program = program
@@ -51,9 +48,8 @@ def test_code_that_refers_to_its_program() -> None:
 
 
 def test_eager_calls_leave_nothing() -> None:
-    function = new_function()
-    alive = weakref.ref(function)
-    native = hostcall.declare(hostcall.native(function, result=lambda x: x), route="auto")
+    native, function, alive = new_native()
+    hostcall.declare(native, route="auto")
     called = hostcall.callback(native, result=lambda x: x)
     for _ in range(3):
         native(np.zeros(2, np.float32))
