@@ -60,9 +60,7 @@ def test_all_mismatches_come_in_one_error(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("version", ["2.22.0", "3.0.0", "2.21.0-dev20260101"])
-def test_a_version_that_was_not_tested_is_named(
-    monkeypatch: pytest.MonkeyPatch, version: str
-) -> None:
+def test_an_untested_version_is_named(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr(tf, "__version__", version)
     monkeypatch.setattr(_build_info, "TENSORFLOW_VERSION", version)  # as if built from source
     monkeypatch.setattr(_versions, "choose", lambda version: None)
@@ -72,9 +70,7 @@ def test_a_version_that_was_not_tested_is_named(
 
 
 @pytest.mark.parametrize("version", ["2.18.1", "1.15.0"])
-def test_a_version_that_is_too_old_is_refused(
-    monkeypatch: pytest.MonkeyPatch, version: str
-) -> None:
+def test_an_old_version_is_refused(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setattr(tf, "__version__", version)
     with pytest.raises(ImportError, match=f"TensorFlow 2.19 or later, and this is {version}"):
         check()
@@ -118,30 +114,9 @@ def test_absent_tensorflow_names_both_extras(monkeypatch: pytest.MonkeyPatch) ->
     assert caught.value.name == "tensorflow"
 
 
-def test_a_broken_tensorflow_speaks_for_itself(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_broken_tensorflow_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "tensorflow.py").write_text("import something_tensorflow_needs\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "tensorflow")
     with pytest.raises(ModuleNotFoundError, match="something_tensorflow_needs"):
         check()
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [
-        ("#define XLA_FFI_API_MAJOR 0\n#define XLA_FFI_API_MINOR 2\n", (0, 2)),
-        ("#define XLA_FFI_API_MINOR 31\n// between\n#define XLA_FFI_API_MAJOR 4\n", (4, 31)),
-        ("#define XLA_FFI_API_MAJOR 0\n", None),
-        ("", None),
-        (None, None),
-    ],
-)
-def test_ffi_version_from_a_header(
-    tmp_path: Path, text: str | None, version: tuple[int, int] | None
-) -> None:
-    header = tmp_path / "c_api.h"
-    if text is not None:
-        header.write_text(text)
-    assert _versions._ffi_api(header) == version

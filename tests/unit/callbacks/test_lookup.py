@@ -66,9 +66,7 @@ ALTERED += [(*kinds, lambda op: op(lambda a: a, [X], BOTH)) for kinds in _KINDS]
 
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize(("op", "other_op", "other"), ALTERED)
-def test_a_function_of_another_op_is_refused_in_compiled_code(
-    op: Any, route: str, other_op: Any, other: Any
-) -> None:
+def test_another_ops_function_is_refused(op: Any, route: str, other_op: Any, other: Any) -> None:
     altered = Altered(op, route, other_op, other)
     error = failure(tf.function(altered.program, jit_compile=True))
     assert isinstance(error, tf.errors.InvalidArgumentError)
@@ -76,19 +74,14 @@ def test_a_function_of_another_op_is_refused_in_compiled_code(
     assert "was made for another op" in error.message
 
 
+@pytest.mark.parametrize("other", OTHERS)
 @pytest.mark.parametrize("op", OPS)
-def test_plain_graphs_refuse_a_function_of_more_inputs(op: Any) -> None:
-    altered = Altered(op, "auto", op, OTHERS["more inputs"])
-    error = failure(tf.function(altered.program))
-    assert isinstance(error, tf.errors.InvalidArgumentError)
-    assert "was made for an op with 2 inputs, and is called by one with 1" in error.message
-
-
-@pytest.mark.parametrize("other", ["more results", "fewer results", "other dtypes"])
-@pytest.mark.parametrize("op", OPS)
-def test_plain_graphs_refuse_a_function_of_other_results(op: Any, other: str) -> None:
+def test_plain_graphs_refuse_a_function_of_another_signature(op: Any, other: str) -> None:
     altered = Altered(op, "auto", op, OTHERS[other])
-    failure(tf.function(altered.program))
+    error = failure(tf.function(altered.program))
+    if other == "more inputs":
+        assert isinstance(error, tf.errors.InvalidArgumentError)
+        assert "was made for an op with 2 inputs, and is called by one with 1" in error.message
 
 
 @pytest.mark.parametrize("jit_compile", [True, False])

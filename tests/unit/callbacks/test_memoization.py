@@ -38,20 +38,6 @@ def test_what_one_way_has_computed_the_others_find() -> None:
 
 
 @each_mode
-def test_of_callbacks(mode: Any) -> None:
-    counted, calls = counting(lambda x, y: {"sum": x + y, "product": (x * y,)})
-    both = hostcall.callback(
-        counted, result=lambda x, y: {"sum": x, "product": (x,)}, stateful=False, memo=True
-    )
-    program = mode(lambda x, y: both(x, y))
-    for _ in range(3):
-        results = program(X, tf.constant(3.0))
-        np.testing.assert_array_equal(results["sum"], X + 3.0)
-        np.testing.assert_array_equal(results["product"][0], X * 3.0)
-    assert len(calls) == 1
-
-
-@each_mode
 def test_only_so_many_are_kept(mode: Any) -> None:
     double, calls = declared(lambda v: v * 2.0, memo=2)
     program = mode(double)
@@ -87,9 +73,7 @@ BITS = [
 
 @each_mode
 @pytest.mark.parametrize(("one", "other", "expected"), BITS)
-def test_inputs_are_equal_when_their_bits_are(
-    mode: Any, one: Any, other: Any, expected: int
-) -> None:
+def test_inputs_are_compared_bit_by_bit(mode: Any, one: Any, other: Any, expected: int) -> None:
     same, calls = declared(lambda v: v)
     program = mode(same)
     for value in (one, other, one, other):
@@ -171,26 +155,7 @@ def test_threads(mode: Any) -> None:
     assert different == 21 <= len(calls) <= 6 * 21
 
 
-@each_mode
-def test_stateful_calls_stay_in_order(mode: Any) -> None:
-    journal: list[str] = []
-    look, calls = declared(lambda v: [journal.append("looked"), v][1])
-
-    def program(x: tf.Tensor) -> tf.Tensor:
-        tf.numpy_function(lambda: journal.append("before"), [], [])
-        y = look(x)
-        tf.numpy_function(lambda: journal.append("after"), [], [])
-        return y
-
-    run = mode(program)
-    for _ in range(2):
-        np.testing.assert_array_equal(run(X), X)
-    assert journal == ["before", "looked", "after", "before", "after"]
-    assert len(calls) == 1
-
-
 SPEC = tf.TensorSpec([2], tf.float32)
-STATELESS = {"result": SPEC, "stateful": False}
 
 
 @pytest.mark.parametrize("memo", [0, -1, 1.5, "128", None, X])
@@ -198,30 +163,19 @@ def test_a_memo_is_a_positive_number(memo: Any) -> None:
     with pytest.raises(ValueError, match="neither True"):
         hostcall.declare(lambda v: v, memo=memo)
     with pytest.raises(ValueError, match="neither True"):
-        hostcall.callback(lambda v: v, **STATELESS, memo=memo)
+        hostcall.callback(lambda v: v, result=SPEC, stateful=False, memo=memo)
 
 
-@pytest.mark.parametrize(
-    ("make", "options", "message"),
-    [
-        (hostcall.callback, {"result": SPEC, "memo": 5}, r"stateful=False, memo=5\)"),
-        (hostcall.callback, {"result": SPEC, "memo": True}, r"stateful=False, memo=True\)"),
-        (
-            hostcall.callback,
-            {"result": SPEC, "kind": "eager", "memo": True},
-            r"kind='eager' gives .*each call runs",
-        ),
-        (hostcall.callback, {**STATELESS, "memo": True, "out": True}, "Take out= or memo= away"),
-        (hostcall.declare, {"result": SPEC, "memo": True, "out": True}, "Take out= or memo= away"),
-    ],
-)
-def test_what_does_not_go_with_it(make: Any, options: dict[str, Any], message: str) -> None:
-    for functions in ([], [lambda v: v]):
-        with pytest.raises(ValueError, match=message):
-            make(*functions, **options)
+def test_a_callback_with_it_is_stateless() -> None:
+    with pytest.raises(ValueError, match=r"stateful=False, memo=5\)"):
+        hostcall.callback(lambda v: v, result=SPEC, memo=5)
+    with pytest.raises(ValueError, match=r"stateful=False, memo=True\)"):
+        hostcall.callback(result=SPEC, memo=True)
 
 
-def test_py_functions_have_none() -> None:
+def test_functions_of_tensors_have_none() -> None:
+    with pytest.raises(ValueError, match=r"kind='eager' gives .*each call runs"):
+        hostcall.callback(lambda v: v, result=SPEC, kind="eager", memo=True)
     function = hostcall.declare(lambda v: v, result=SPEC, memo=True)
     for mode in MODES:
         with pytest.raises(ValueError, match=r"test_memoization\.py.*each call runs"):

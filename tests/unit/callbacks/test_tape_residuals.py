@@ -29,9 +29,7 @@ def test_a_call_that_ends_after_its_program_keeps_nothing() -> None:
     assert len(owners) == tracked
 
 
-def test_a_call_whose_program_ends_while_it_is_noted_keeps_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_call_whose_program_ends_while_it_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     note = owners.note
 
     def note_and_end(handle: int, token: str) -> None:

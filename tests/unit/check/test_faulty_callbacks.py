@@ -21,6 +21,7 @@ MATRIX = np.arange(6, dtype=np.float32).reshape(3, 2)
 # Parts of lines to write.
 AS_FLOAT32 = "return np.asarray(y, np.float32)"
 INSTEAD = "    # in the place of "
+STATEFUL = f"stateful=True{INSTEAD}stateful=False"
 ON_THREADS = "(...): ...    # the same on each thread, by its arguments alone"
 
 pure = functools.partial(hostcall.callback, stateful=False)
@@ -115,6 +116,35 @@ def scaled(x: Any) -> Any:
     return x if any("partition" in file for file in files) else x * 2
 
 
+def shown(x: Any) -> Any:
+    print("x")  # noqa: T201
+    return x
+
+
+def drawing(x: Any) -> Any:
+    np.random.random()
+    return x * 2
+
+
+class Model:
+    """An object whose method counts its calls."""
+
+    calls = 0
+
+    @hostcall.callback(result=lambda x: x, stateful=False)
+    def run(self, x: Any) -> Any:
+        self.calls += 1
+        return x
+
+
+def of_columns(x: Any) -> Any:
+    return tf.TensorSpec([x.shape[1]], x.dtype)
+
+
+def at_most(x: Any) -> Any:
+    return hostcall.BoundedSpec(x.shape, x.dtype)
+
+
 SCALE = {"result": lambda x, factor: x, "grad": gradient_of_another_shape}
 # Makers of callbacks, and what these are tried with, if not with a vector.
 TRIED: dict[str, tuple[Any, ...]] = {
@@ -143,6 +173,12 @@ TRIED: dict[str, tuple[Any, ...]] = {
     "not sent": (lambda: pure_like(lambda x: x * 2, executor=lambda: ProcessPoolExecutor(1)),),
     "by thread": (by_thread,),
     "by caller": (lambda: pure_like(scaled),),
+    "bound": (lambda: hostcall.callback(lambda x: np.repeat(x, 2), result=at_most),),
+    "rule": (lambda: hostcall.callback(lambda x: x * 2, result=of_columns),),
+    "prints": (lambda: pure_like(shown),),
+    "generator": (lambda: pure_like(drawing),),
+    "method": (lambda: Model().run,),
+    "hidden gradient": (lambda: like(lambda x: x * tf.stop_gradient(x), kind="eager"),),
 }
 # For each, the check that finds the fault, a part of what it says, and the line to write.
 FOUND = {
@@ -170,7 +206,7 @@ FOUND = {
         "result=lambda x: tf.TensorSpec(x.shape, tf.float32)",
     ),
     "writes an argument": ("arguments", "it changes argument 0", "x = np.array(x)"),
-    "random": ("purity", "two calls with equal arguments", f"stateful=True{INSTEAD}stateful=False"),
+    "random": ("purity", "two calls with equal arguments", STATEFUL),
     "counts": ("purity", "each call changes variable seen", f"memo=False{INSTEAD}memo=True"),
     "same buffer": ("aliasing", "a call changes what the call before", "return y.copy()"),
     "kept": ("borrowed", "something still refers", "kept = np.array(x)"),
@@ -215,11 +251,25 @@ FOUND = {
         "in a partitioned program result 0 is [3., 1., 2.], and the function itself returns",
         f"def scaled{ON_THREADS}",
     ),
+    "bound": (
+        "shapes",
+        "result 0 has shape (6,) for arguments of shape (3,), and declared is (<=3,)",
+        "result=lambda x: tf.TensorSpec([x.shape[0] * 2], tf.float32)",
+    ),
+    "rule": ("shapes", "IndexError", "result=lambda x: tf.TensorSpec(x.shape, tf.float32)"),
+    "prints": ("purity", "calls print 4 characters", STATEFUL),
+    "generator": ("purity", "each call changes NumPy's global random generator", STATEFUL),
+    "method": ("purity", "each call changes attribute calls", STATEFUL),
+    "hidden gradient": (
+        "gradient",
+        "the gradient of argument 0 is wrong",
+        "tf.custom_gradient    # or TensorFlow's ops alone in the function",
+    ),
 }
 
 
 @pytest.mark.parametrize("fault", TRIED)
-def test_fault_is_the_one_finding(fault: str) -> None:
+def test_fault_is_the_one_finding(fault: str, capsys: pytest.CaptureFixture[str]) -> None:
     make, *args = TRIED[fault]
     with pytest.raises(hostcall.CheckError) as caught:
         hostcall.check(make(), *(args or [VECTOR]))
@@ -228,6 +278,8 @@ def test_fault_is_the_one_finding(fault: str) -> None:
     assert (finding.check, finding.line) == (check, line)
     assert what in finding.what
     assert finding.cause
+    # Prints are shown, too.
+    assert (capsys.readouterr().out.count("x\n") >= 2) == (fault == "prints")
 
 
 def test_each_check_finds_a_fault() -> None:

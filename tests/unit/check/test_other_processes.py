@@ -63,9 +63,7 @@ def checked(function: Any, **options: Any) -> hostcall.CheckReport:
     return hostcall.check(callback, VECTOR, raise_errors=False, skip=OTHERS)
 
 
-def test_module_is_imported_once_for_all_its_functions(
-    modules: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_module_is_imported_once(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = DOUBLE + "class Of:\n    @staticmethod\n    def same(x):\n        return x\n"
     function = function_of(modules, "checked_once", text)
     report = checked(function)

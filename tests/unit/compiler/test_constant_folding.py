@@ -27,14 +27,6 @@ def test_what_xla_can_evaluate_is_constant() -> None:
     assert (len(calls), calls_in(program, X)) == (2, 0)
 
 
-def test_one_constant_among_others() -> None:
-    counted, calls = counting(lambda x, y: x * y)
-    hostcall.declare(counted, result=lambda x, y: x, memo=True)
-    program = jitted(lambda x: tf.numpy_function(counted, [x, 3.0], tf.float32))
-    np.testing.assert_array_equal(program(X), X * 3.0)
-    assert (len(calls), calls_in(program, X)) == (1, 1)
-
-
 def test_without_memo_nothing_is_folded() -> None:
     double, calls = declared(lambda v: v * 2.0, memo=False)
     program = jitted(lambda x: x + double(tf.constant(1.0)))

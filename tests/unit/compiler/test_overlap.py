@@ -82,16 +82,6 @@ def test_a_call_is_waited_for_after_what_is_heavy() -> None:
     assert program.gates() == [["call/hostcall_start", "product"]]
 
 
-def test_a_second_level_has_a_gate_of_its_own() -> None:
-    def function(x: Any) -> Any:
-        first, second = call(x), call(x + 1.0)
-        return call(first + second) + call(first - second)
-
-    gates = Program(function).gates()
-    assert [len(gate) for gate in gates] == [2, 3]
-    assert gates[1][-1] == "hostcall_gate_0"
-
-
 def test_what_results_lead_to_runs_before_the_next_results_are_taken() -> None:
     def function(x: Any) -> Any:
         first, second = call(x), call(x + 1.0)

@@ -32,23 +32,6 @@ def test_it_is_called_on_tensors(mode: Any, kind: str) -> None:
     np.testing.assert_array_equal(mode(lambda x: scaled(x, 2.0) + 1.0)(X), 2.0 * X + 1.0)
 
 
-@each_mode
-def test_what_the_function_is_given(mode: Any) -> None:
-    seen: list[Any] = []
-    for kind in ("numpy", "eager"):
-        noting = hostcall.callback(
-            lambda *args: seen.append([*args, tf.executing_eagerly()]), result=[], kind=kind
-        )
-        mode(lambda x, noting=noting: [noting(x, 1), x][1])(X)
-    (array, number, _), (tensor, other, eager) = seen
-    assert isinstance(array, np.ndarray)
-    assert array.flags.writeable
-    assert isinstance(number, np.integer | int)
-    assert isinstance(tensor, tf.Tensor)
-    assert isinstance(other, tf.Tensor)
-    assert eager is True
-
-
 RESULTS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "spec": (tf.TensorSpec([2, 3], tf.float32), lambda x: x),
     "rule": (lambda x: tf.TensorSpec(x.shape, x.dtype), lambda x: x),
@@ -67,9 +50,7 @@ RESULTS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
 @each_mode
 @each_kind
 @pytest.mark.parametrize(("result", "function"), RESULTS.values(), ids=RESULTS.keys())
-def test_results_have_the_declared_structure(
-    mode: Any, kind: str, result: Any, function: Any
-) -> None:
+def test_results_have_the_structure(mode: Any, kind: str, result: Any, function: Any) -> None:
     called = hostcall.callback(function, result=result, kind=kind)
     expected, actual = function(X.numpy()), mode(lambda x: called(x))(X)
     tf.nest.assert_same_structure(actual, expected)
@@ -105,55 +86,6 @@ def test_variables_are_read(mode: Any, kind: str) -> None:
     np.testing.assert_array_equal(program(), [2.0, 4.0])
     variable.assign([5.0, 6.0])
     np.testing.assert_array_equal(program(), [10.0, 12.0])
-
-
-@each_mode
-@each_kind
-def test_no_arguments_and_no_results(mode: Any, kind: str) -> None:
-    entries = []
-    note = hostcall.callback(lambda: entries.append(1), result=[], kind=kind)
-    mode(lambda: [note(), tf.constant(1)][1])()
-    assert entries == [1]
-
-
-def test_sizes_that_tracing_does_not_know() -> None:
-    halved = hostcall.callback(
-        lambda x: x[::2], result=lambda x: tf.TensorSpec([(x.shape[0] + 1) // 2, 3], x.dtype)
-    )
-
-    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None, 3], tf.float32)])
-    def program(x: tf.Tensor) -> tf.Tensor:
-        y = halved(x)
-        assert y.shape.rank == 2
-        return y
-
-    for batch in (1, 2, 5, 0):
-        np.testing.assert_array_equal(program(tf.ones([batch, 3])), np.ones([-(-batch // 2), 3]))
-
-
-@each_mode
-@each_kind
-def test_an_eager_callback_alone_is_differentiable(mode: Any, kind: str) -> None:
-    cube = hostcall.callback(lambda x: x**3, result=lambda x: x, kind=kind)
-
-    def gradient(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = cube(x)
-        slope = tape.gradient(y, x)
-        assert (slope is None) == (kind == "numpy")
-        return y, y if slope is None else slope
-
-    y, slope = mode(gradient)(X)
-    np.testing.assert_array_equal(y, X**3)
-    np.testing.assert_array_equal(slope, X**3 if kind == "numpy" else 3.0 * X**2)
-
-
-@each_mode
-def test_the_declared_dtype_is_checked(mode: Any) -> None:
-    called = hostcall.callback(lambda x: x, result=tf.TensorSpec([2, 3], tf.float64))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="is float, but expects double"):
-        mode(lambda x: called(x))(X)
 
 
 def test_what_a_callback_says_of_itself() -> None:

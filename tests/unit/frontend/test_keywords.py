@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from hostcall_runtime._keyword_call import KeywordCall
 from tests.support.helpers import assert_says, gradient_of, jitted, plain
 from tests.support.memo import eagerly
 
@@ -43,9 +44,7 @@ def noting(kind: str = "numpy", **options: Any) -> tuple[Any, list[Any]]:
         ({"mode": [1, {"a": True}]}, (2.0, [1, {"a": True}])),
     ],
 )
-def test_what_is_no_tensor_reaches_the_function_as_it_is(
-    by_name: Any, expected: Any, kind: str, mode: Any
-) -> None:
+def test_what_is_no_tensor_is_passed(by_name: Any, expected: Any, kind: str, mode: Any) -> None:
     scale, seen = noting(kind)
     result = mode(lambda x: scale(x, **by_name))(X)
     np.testing.assert_array_equal(result, X * float(expected[0]))
@@ -254,3 +253,39 @@ def test_composite_tensors_and_variables(mode: Any) -> None:
 
     rows, scale = tf.ragged.constant([[1.0], [2.0, 3.0]]), tf.Variable(2.0)
     assert mode(lambda: total(scale=scale, rows=rows))() == 12.0
+
+
+# Which calls are the same, and how functions are called.
+
+
+def function(x: Any, y: Any = 1, *, z: Any = 2) -> Any:
+    return x, y, z
+
+
+def test_the_last_arguments_are_passed_by_name() -> None:
+    assert KeywordCall(function, ("z",), {"y": 5})(0, 7) == (0, 5, 7)
+    assert KeywordCall(function, (None, "y"))(0, 6, 7) == (0, 7, 2)
+    assert KeywordCall(function)(0, z=3) == (0, 1, 3)
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, 1, 1.0, -0.0, float("nan"), "a", b"a", (1, [2]), {"a": [1]}, len]
+)
+def test_equal_values_are_the_same_call(value: Any) -> None:
+    first, second = (KeywordCall(function, ("z",), {"y": value}) for _ in range(2))
+    assert first == second
+    assert hash(first) == hash(second)
+
+
+@pytest.mark.parametrize(
+    ("value", "other"),
+    [(1, 1.0), (1, True), (0.0, -0.0), ([1], (1,)), ([1], [1.0]), ({"a": 1}, {"b": 1}), ({1}, {1})],
+)
+def test_other_values_and_functions_are_another_call(value: Any, other: Any) -> None:
+    assert KeywordCall(function, (), {"y": value}) != KeywordCall(function, (), {"y": other})
+    assert KeywordCall(function) not in (KeywordCall(len), KeywordCall(function, ("z",)), function)
+
+
+def test_the_signature_is_that_of_what_is_left() -> None:
+    assert str(inspect.signature(KeywordCall(function, (), {"y": 1}))) == "(x: Any, *, z: Any)"
+    assert str(inspect.signature(KeywordCall(function, ("z",)))) == "(x: Any, z)"

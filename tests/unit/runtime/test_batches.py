@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 from typing import Any
 
 import numpy as np
@@ -11,38 +10,6 @@ import pytest
 from hostcall_runtime import _mapped_calls
 
 X = np.arange(12).reshape(4, 3)
-
-Pair = collections.namedtuple("Pair", ["first", "second"])
-
-
-def test_structures_keep_their_kind() -> None:
-    value = ([X, {"b": X.T, "a": X}], Pair(X, 5))
-    axes = ([-2, {"a": 0, "b": 1}], (0, None))
-    assert _mapped_calls.size_of(value, axes, "f") == 4
-    parts = [_mapped_calls.part_of(value, axes, n, n + 2, "f") for n in (0, 2)]
-    assert [type(part) for part in parts[1]] == [list, Pair]
-    assert list(parts[1][0][1]) == ["b", "a"]
-    assert parts[1][1].second == 5
-    again = _mapped_calls.joined([part[0] for part in parts], axes[0], "f")
-    np.testing.assert_array_equal(again[0], X)
-    np.testing.assert_array_equal(again[1]["b"], X.T)
-
-
-def test_what_is_passed_whole_is_copied_and_added_up() -> None:
-    value, axes = (X, X), (0, None)
-    part = _mapped_calls.part_of(value, axes, 0, 2, "f")
-    assert part[0].base is X.base or part[0].base is X
-    assert not np.shares_memory(part[1], X)
-    np.testing.assert_array_equal(_mapped_calls.joined([X, X, X], None, "f"), 3 * X)
-
-
-def test_results_may_be_none_or_alone() -> None:
-    assert _mapped_calls.joined([None, None], 0, "f") is None
-    assert _mapped_calls.joined([(), ()], 0, "f") == ()
-    twice = np.concatenate([X, X])
-    np.testing.assert_array_equal(_mapped_calls.joined([X, X], (0,), "f"), twice)
-    [joined] = _mapped_calls.joined([[X], [X]], ((0,),), "f")
-    np.testing.assert_array_equal(joined, twice)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,7 @@ def test_loads_each_module_once(name: str) -> None:
     assert Path(module.__file__) in candidates(name)
 
 
-def test_a_missing_module_lists_the_paths_tried(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_missing_module_lists_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(hostcall, "__path__", [*hostcall.__path__, str(tmp_path)])
     with pytest.raises(ImportError, match=r"hostcall\._missing was not found") as caught:
         load("hostcall._missing")
@@ -55,3 +54,34 @@ def test_a_damaged_module_gives_the_linkers_words(
     reinstall = "pip install --force-reinstall --no-cache-dir 'hostcall[cpu]'"
     assert_says(caught.value, f"    {path}\n", reason, reinstall)
     assert (caught.value.name, caught.value.path) == ("hostcall._damaged", str(path))
+
+
+# Modules hand each other pointers in capsules, whose names are checked.
+
+runtime = load("hostcall_runtime._runtime")
+bindings = load("hostcall._tensorflow")
+
+# What takes a capsule, and the name that it wants.
+TAKERS: dict[str, Any] = {
+    "hostcall.HostApi": runtime.install,
+    "hostcall.RuntimeApi": bindings.install,
+    "xla._CUSTOM_CALL_TARGET": lambda capsule: bindings.register_handler(capsule, "never"),
+}
+CAPSULES: dict[str, Any] = {
+    "hostcall.HostApi": bindings.host_api,
+    "hostcall.RuntimeApi": runtime.api,
+    "xla._CUSTOM_CALL_TARGET": runtime.handler,
+}
+
+
+@pytest.mark.parametrize("given", CAPSULES)
+@pytest.mark.parametrize("wanted", TAKERS)
+def test_a_capsule_of_another_name_is_refused(wanted: str, given: str) -> None:
+    if wanted == given:
+        assert f'"{given}"' in repr(CAPSULES[given]())
+        return
+    with pytest.raises(TypeError) as caught:
+        TAKERS[wanted](CAPSULES[given]())
+    message = str(caught.value)
+    assert f"wants a capsule named {wanted}, and was given one named {given}" in message
+    assert "install hostcall again" in message

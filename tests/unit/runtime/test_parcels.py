@@ -46,14 +46,10 @@ def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
     made.shutdown()
 
 
-def callee_of(executor: Any, function: Callable[..., Any], **how: Any) -> Callee:
+def called(executor: Any, function: Callable[..., Any], *args: Any, **how: Any) -> Any:
     provider = provider_of(executor)
     assert provider is not None
-    return Callee(provider, function, function.__name__, **how)
-
-
-def called(executor: Any, function: Callable[..., Any], *args: Any, **how: Any) -> Any:
-    return callee_of(executor, function, **how).start(*args).result()
+    return Callee(provider, function, function.__name__, **how).start(*args).result()
 
 
 def array(first: float = 0.0, dtype: Any = np.float32) -> Any:
@@ -87,12 +83,6 @@ def test_structures_go_both_ways(pool: Any) -> None:
     assert large["b"][1] is None
 
 
-def test_arguments_are_the_functions_own(pool: Any) -> None:
-    x = array()
-    np.testing.assert_array_equal(called(pool, functions.negated_in_place, x), -array())
-    np.testing.assert_array_equal(x, array())
-
-
 def test_what_a_function_keeps_stays(pool: Any) -> None:
     firsts = [float(number) for number in range(100)]  # more than it may have files
     for first in firsts:
@@ -111,34 +101,13 @@ def test_what_is_returned_of_an_argument_does_not_keep_it(pool: Any) -> None:
     assert functions.open_blocks(0) <= before + 1
 
 
-def test_memory_is_used_again(pool: Any) -> None:
-    called(pool, functions.doubled, array())
-    before = functions.open_blocks(0), called(pool, functions.open_blocks, 0)
-    for _ in range(40):
-        called(pool, functions.doubled, array())
-        called(pool, functions.doubled, np.tile(array(), 3))
-    assert (functions.open_blocks(0), called(pool, functions.open_blocks, 0)) == before
-
-
 def test_lent_results_keep_their_memory(pool: Any) -> None:
     results = [called(pool, functions.doubled, array(first), lends=True) for first in range(5)]
     for first, result in enumerate(results):
         np.testing.assert_array_equal(result, 2 * array(first))
 
 
-def test_more_calls_at_once_than_there_may_be_blocks(
-    pool: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_shared_memory, "_MOST_OPEN", 3)
-    callee = callee_of(pool, functions.doubled)
-    calls = [callee.start(array(first)) for first in range(20)]
-    for first, call in enumerate(calls):
-        np.testing.assert_array_equal(call.result(), 2 * array(first))
-
-
-def test_a_worker_that_cannot_open_the_memory_is_sent_the_arrays(
-    pool: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_cannot_open_the_memory(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_shared_memory, "_free", type(_shared_memory._free)())
     monkeypatch.setattr(_shared_memory, "_is_reachable", True)
     block = _shared_memory.take()

@@ -10,7 +10,8 @@ import pytest
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
-from hostcall_runtime import _errors, _library
+from hostcall_runtime import _errors, _library, _registry
+from hostcall_runtime._interception import Site
 from tests.support.helpers import raising
 
 runtime = _library.load("hostcall_runtime._runtime")
@@ -115,19 +116,6 @@ def test_the_handler_is_a_capsule_of_the_version_it_was_built_for() -> None:
     assert runtime.ffi_api_version() == _build_info.FFI_API_VERSION
 
 
-def test_a_program_outlives_its_target_and_says_so() -> None:
-    target = Target(lambda x: x)
-    number = runtime.register(target, "dies")
-    run = program(number)
-    run(tf.constant([1.0, 2.0]))
-    del target
-    gc.collect()
-    heir = Target(lambda x: x)
-    runtime.register(heir, "dies")
-    with pytest.raises(tf.errors.FailedPreconditionError, match=f"the id {number} is gone"):
-        run(tf.constant([1.0, 2.0]))
-
-
 def test_a_dtype_that_numpy_lacks_is_an_error() -> None:
     with pytest.raises(TypeError):
         runtime.set_dtype(0, "no dtype", "name")
@@ -173,3 +161,51 @@ def test_a_target_without_what_the_runtime_asks_for(broken: str) -> None:
     run = program(runtime.register(target, f"without {broken}"))
     with pytest.raises(tf.errors.UnknownError, match=f"no attribute '{broken}'"):
         run(tf.constant([1.0, 2.0]))
+
+
+# Where programs outlive their process, ids are the same in every process.
+
+_numbers = iter(range(1_000_000))
+KEPT = 1 << 62
+
+
+def registered(description: str, *identity: object) -> tuple[_registry.Target, int]:
+    """A target of that description, and its id."""
+    target = _registry.Target(lambda: None, "a test")
+    target.site = Site("function", description)
+    name = f"test_runtime/{next(_numbers)}"
+    return target, _registry.register(target, name, identity=identity)
+
+
+@pytest.fixture
+def outliving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have programs outlive the process."""
+    monkeypatch.setattr(_registry, "caches", [lambda: True])
+
+
+@pytest.mark.usefixtures("outliving")
+def test_ids_depend_on_the_callback_alone() -> None:
+    ids = [_registry.wanted_id("name", where, "NO") for where in ("a.py:1", "a.py:2", "a.py:1")]
+    assert ids[0] == ids[2] != ids[1]
+    assert all(0 < wanted < KEPT for wanted in ids)
+    # As in each process: other ids would find no program that was kept before.
+    assert _registry.wanted_id("f", "a.py:1") == 1376043967840819593
+
+
+def test_elsewhere_ids_are_random(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_registry, "caches", [])
+    assert _registry.wanted_id("name", "a.py:1") == 0
+    (_, first), (_, second) = registered("a.py:10"), registered("a.py:10")
+    assert first != second
+
+
+@pytest.mark.usefixtures("outliving")
+def test_an_id_is_never_given_twice() -> None:
+    kept = [registered("a.py:20") for _ in range(5)]
+    ids = [callback_id for _, callback_id in kept]
+    assert len({*ids}) == 5
+    assert ids[0] == _registry.wanted_id("function", "a.py:20", "")
+    del kept
+    _, later = registered("a.py:20")
+    assert later not in ids
+    assert registered("a.py:20", "recorded")[1] not in [*ids, later]

@@ -75,9 +75,7 @@ print(json.dumps([t for t, stock in zip(targets, before) if look_up(t) is not st
     [(_COMES_OUT, {}), (_STAYS_OUT, {"HOSTCALL_DISABLE": "1"})],
     ids=["disabled", "switched off by the environment"],
 )
-def test_each_attribute_is_the_object_that_it_was_before_the_import(
-    run_python: Any, then: str, switch: dict[str, str]
-) -> None:
+def test_each_attribute_is_as_before(run_python: Any, then: str, switch: dict[str, str]) -> None:
     targets = [patch.target for patch in _TABLE.patches]
     assert json.loads(run_python(_LOOK_UP.format(targets=targets) + then, **switch)) == []
 
@@ -169,9 +167,7 @@ print(outcome(tf.function(lambda x: x / 2, jit_compile=True), x))
 """
 
 
-def test_disabled_a_stock_program_has_the_outcome_of_a_process_without_hostcall(
-    run_python: Callable[..., str],
-) -> None:
+def test_disabled_stock_programs_are_as_without_hostcall(run_python: Callable[..., str]) -> None:
     stock = run_python(_STOCK_PROGRAMS.format(hostcall=""))
     assert "ValueError: no such value" in stock
     off = "import hostcall; hostcall.disable()"
@@ -216,9 +212,7 @@ def test_no_python_code_looks_up_the_context() -> None:
 
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("op", [tf.py_function, tf.numpy_function])
-def test_ctrl_c_in_the_lines_of_tensorflows_registry_comes_out_as_it_is(
-    op: Any, jit_compile: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_in_a_registry(op: Any, jit_compile: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 

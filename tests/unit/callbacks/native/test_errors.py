@@ -224,9 +224,7 @@ ITS_OWN_MEMORY = r"always .* the program's own memory\. Take it away"
         ("memo", True, "only Python can look results up", False),
     ],
 )
-def test_options_that_native_code_cannot_have(
-    option: str, value: Any, message: str, of_callbacks: bool
-) -> None:
+def test_options_it_cannot_have(option: str, value: Any, message: str, of_callbacks: bool) -> None:
     with pytest.raises(ValueError, match=message):
         hostcall.declare(add(), **{option: value})
     if of_callbacks:

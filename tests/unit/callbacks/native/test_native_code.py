@@ -87,15 +87,6 @@ def test_dtypes_that_it_has_not(mode: Any, dtype: Any, typed: bool) -> None:
 
 
 @each_mode
-def test_several_results_and_scalars(mode: Any) -> None:
-    result = [tf.TensorSpec([], tf.float64)] * 2
-    native = of("sum_and_mean", *[pointer("float64")] * 3, SIZE, result=lambda x: result)
-    total, mean = mode(called_on(native, [tf.float64] * 2))(tf.constant([1.0, 5.0], "float64"))
-    assert (float(total), float(mean)) == (6.0, 3.0)
-    assert native(np.array([1.0, 5.0])) == [6.0, 3.0]
-
-
-@each_mode
 def test_arguments_of_rank_0(mode: Any) -> None:
     native = of("scale", *SCALE)
     program = mode(called_on(native, tf.float32))
@@ -120,33 +111,6 @@ def test_sizes_come_in_the_order_of_the_inputs(mode: Any) -> None:
     product, sizes = mode(called_on(native, [tf.float64, tf.int64]))(tf.constant(a), tf.constant(b))
     np.testing.assert_array_equal(product, a @ b)
     np.testing.assert_array_equal(sizes, [2, 3, 3, 4])
-
-
-@each_mode
-def test_rank_3(mode: Any) -> None:
-    result = lambda x: tf.TensorSpec(x.shape[::-1], x.dtype)  # noqa: E731
-    native = of("swap_outer", *[pointer("int32")] * 2, *[SIZE] * 3, result=result)
-    x = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
-    np.testing.assert_array_equal(mode(called_on(native, tf.int32))(tf.constant(x)), x.T)
-    np.testing.assert_array_equal(native(x.T), x)  # which does not lie row by row
-
-
-@each_mode
-def test_pointers_to_nothing_are_null(mode: Any) -> None:
-    arguments = [ctypes.c_void_p, ctypes.c_void_p, pointer("int32"), SIZE, SIZE]
-    native = of("are_null", *arguments, result=lambda x: [x, tf.TensorSpec([4], tf.int32)])
-    program = mode(called_on(native, [tf.float32, tf.int32]))
-    for shape in ([0, 3], [2, 0], [2, 3]):
-        empty, seen = program(tf.zeros(shape))
-        assert empty.shape == shape
-        is_null = 0 in shape
-        np.testing.assert_array_equal(seen, [is_null, is_null, *shape])
-
-
-@each_mode
-def test_no_arguments(mode: Any) -> None:
-    native = of("answer", pointer("int32"), result=tf.TensorSpec([], tf.int32))
-    assert int(mode(called_on(native, tf.int32))()) == 42
 
 
 @each_mode

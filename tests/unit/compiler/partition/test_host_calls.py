@@ -1,7 +1,5 @@
 """hostcall._compiler.partition: script ops on the host, between compiled clusters."""
 
-import gc
-import weakref
 from typing import Any
 
 import pytest
@@ -9,7 +7,6 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._compiler.partition import host_calls
-from hostcall._tf import token_registry
 from hostcall_runtime import _errors
 from tests.support.helpers import failure, jitted, raising
 
@@ -83,19 +80,3 @@ def test_a_rule_is_asked_for_the_shapes_that_there_are() -> None:
     error = failure(program, tf.zeros([9]))
     assert "has shape (3,), but its declared shape is (4,)" in error.message
     assert error.message.startswith("0-th value returned by pyfunc_")
-
-
-@pytest.mark.parametrize("op", [tf.numpy_function, tf.py_function])
-def test_entries_die_with_the_spec(op: Any) -> None:
-    def same(x: Any) -> Any:
-        return x
-
-    program = jitted(lambda x: op(same, [x], tf.float32))
-    program(X)
-    nodes = program.get_concrete_function(X).function_def.node_def
-    (token,) = (node.attr["token"].s.decode() for node in nodes if "token" in node.attr)
-    entry = weakref.ref(token_registry.functions.get(f"{token}/host"))
-    assert entry() is not None
-    del program
-    gc.collect()
-    assert entry() is None
