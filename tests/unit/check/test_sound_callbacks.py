@@ -228,7 +228,7 @@ SOUND: dict[str, tuple[Any, ...]] = {
     "caches": (_caches, _PURE),
     "logs": (_logs, ("call", "count", "compiled", "partitioned")),
     "is not waited for": (lambda: _logs(wait=False), ("call", "compiled", "partitioned")),
-    "is remembered": (lambda: declared_like(np.square, memo=True), (*_PURE, "arguments")),
+    "is remembered": (lambda: declared_like(lambda x: x**2, memo=True), (*_PURE, "arguments")),
     "writes its own arguments": (lambda: pure_like(_ranks), _PURE),
     "keywords": (lambda: pure_like(_clipped), _PURE),
     "bfloat16": (lambda: pure_like(_doubled), _PURE, tf.TensorSpec([None, 2], tf.bfloat16)),
