@@ -266,7 +266,9 @@ def _end_pools() -> Iterator[None]:
 @pytest.mark.parametrize("name", SOUND)
 def test_nothing_is_found(name: str) -> None:
     make, passed, *args = SOUND[name]
-    report = hostcall.check(make(), *(args or [VECTOR]), **OPTIONS.get(name, {}))
+    # pytest rewrites this file, so a fresh process finds other functions in it.
+    skip = [] if "name" in passed else ["name"]
+    report = hostcall.check(make(), *(args or [VECTOR]), skip=skip, **OPTIONS.get(name, {}))
     assert_sound(report, passed)
 
 
