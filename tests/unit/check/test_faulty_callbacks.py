@@ -145,7 +145,7 @@ def at_most(x: Any) -> Any:
     return hostcall.BoundedSpec(x.shape, x.dtype)
 
 
-SCALE = {"result": lambda x, factor: x, "grad": gradient_of_another_shape}
+SCALE: dict[str, Any] = {"result": lambda x, factor: x, "grad": gradient_of_another_shape}
 # Makers of callbacks, and what these are tried with, if not with a vector.
 TRIED: dict[str, tuple[Any, ...]] = {
     "raises": (lambda: pure_like(lambda x: x @ [1.0, 2.0]),),

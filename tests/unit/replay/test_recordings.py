@@ -148,7 +148,7 @@ def overwrite(file: str) -> None:
     pathlib.Path(file).write_bytes(data)
 
 
-DAMAGES: list[tuple[Callable[[str], None], str]] = [
+DAMAGES: list[tuple[Callable[[str], object], str]] = [
     (lambda file: pathlib.Path(file).unlink(), "there is no recording"),
     (cut(0), "is no recording: it is empty"),
     (cut(10), "is no recording: it is another kind of file"),
@@ -177,7 +177,7 @@ def replay(file: str, *numbers: float) -> Replayer:
 
 
 @pytest.mark.parametrize(("change", "said"), DAMAGES)
-def test_files_that_are_damaged(change: Callable[[str], None], said: str, file: str) -> None:
+def test_files_that_are_damaged(change: Callable[[str], object], said: str, file: str) -> None:
     record(file, 1.0, 2.0)
     change(file)
     with pytest.raises(RecordingError) as error:
