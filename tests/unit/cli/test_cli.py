@@ -275,7 +275,7 @@ def test_doctor_without_a_tried_jax(version: str | None, monkeypatch: pytest.Mon
 
 
 def test_doctor_of_a_process_where_hostcall_is_off() -> None:
-    off = {"HOSTCALL_DISABLE": "1", "HOSTCALL_ROUTE": "partition"}
+    off: dict[str, Any] = {"HOSTCALL_DISABLE": "1", "HOSTCALL_ROUTE": "partition"}
     report = json.loads(python("-m", "hostcall", "doctor", "--json", **off).stdout)
     assert (report["enabled"], report["route"], report["targets"]) == (False, "partition", {})
     assert report["environment"]["HOSTCALL_DISABLE"] == "1"
