@@ -100,7 +100,7 @@ TEST := TF_CPP_MIN_LOG_LEVEL=2 $(PYTEST) $(SHARED)
 # What must hold whichever way script ops take; the other files are about one way, or ask for it, or
 # are about programs without script ops.
 ONE_WAY := $(addprefix tests/e2e/test_,assertions% compil% every% partition% refused% region% shared% unchanged%)
-IN_UNITS := $(addprefix tests/unit/,frontend/test_callback.py frontend/test_gradients.py callbacks/test_structures.py)
+IN_UNITS := $(addprefix tests/unit/,frontend/test_callback.py frontend/test_gradients.py)
 CONTRACT := $(filter-out $(ONE_WAY),$(wildcard tests/e2e/test_*.py)) tests/stress $(IN_UNITS)
 # Those that run once more on a device that TensorFlow takes for an accelerator.
 ON_DEVICE := $(filter-out tests/e2e/test_partition_sequence.py tests/e2e/test_partition_effects.py,\

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import dataclasses
 import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
@@ -16,7 +17,7 @@ import tensorflow as tf
 import hostcall
 from hostcall import CallbackStats
 from tests.support import executor_functions as functions
-from tests.support.helpers import failure, jitted, plain, raising
+from tests.support.helpers import assert_says, failure, jitted, like, plain, raising
 from tests.support.threads import PATIENCE, in_threads
 
 X = tf.constant([1.0, 2.0, 3.0, 4.0])
@@ -35,65 +36,41 @@ def same(op: Any, function: Callable[..., Any] = lambda v: v) -> Any:
     return jitted(lambda x: tf.ensure_shape(op(function, [x], tf.float32), x.shape) * 2.0)
 
 
-def only(rows: list[CallbackStats]) -> CallbackStats:
-    [row] = rows
-    return row
-
-
 @pytest.mark.parametrize("name", ["numpy_function", "py_function"])
 def test_calls_are_counted(name: str, route: str) -> None:
     program = same(getattr(tf, name))
     for _ in range(3):
         program(X)
-    row = only(hostcall.stats())
-    assert row.calls == 3
-    assert row.errors == 0
+    [row] = hostcall.stats()
+    assert (row.calls, row.errors) == (3, 0)
     assert row.bytes >= 3 * 2 * 16  # the number of a recorded call may add to them
     assert row.function_seconds > 0.0
     assert row.copying_seconds > 0.0
     assert row.waiting_seconds >= 0.0
-    assert f"tf.{name} of " in row.callback
-    assert "test_call_stats.py:" in row.callback
+    assert_says(row.callback, f"tf.{name} of ", "test_call_stats.py:")
+    twice = dataclasses.astuple(row)[1:]
+    assert row + row == CallbackStats(row.callback, *(2 * value for value in twice))
 
 
-def test_errors_are_counted(route: str) -> None:
-    program = same(tf.numpy_function, raising(ValueError("blah")))
+@pytest.mark.parametrize("wrong", [raising(ValueError("blah")), lambda v: v[1:]])
+def test_errors_are_counted(wrong: Any, route: str) -> None:
+    program = same(tf.numpy_function, wrong)
     for _ in range(2):
         failure(program, X)
-    row = only(hostcall.stats())
+    [row] = hostcall.stats()
     assert (row.calls, row.errors) == (2, 2)
 
 
-def test_results_that_are_not_as_declared_are_errors(route: str) -> None:
-    failure(same(tf.numpy_function, lambda v: v[1:]), X)
-    row = only(hostcall.stats())
-    assert (row.calls, row.errors) == (1, 1)
-
-
-def test_nothing_is_counted_when_it_is_off(route: str) -> None:
+def test_calls_of_all_threads_are_counted_until_the_next_reset(route: str) -> None:
+    plain(lambda x: tf.numpy_function(lambda v: v, [x], tf.float32))(X)
     hostcall.collect_stats(False)
     program = same(tf.numpy_function)
     program(X)
     assert hostcall.stats() == []
     hostcall.collect_stats()
-    program(X)
-    assert only(hostcall.stats()).calls == 1
-
-
-def test_counts_are_reset(route: str) -> None:
-    program = same(tf.numpy_function)
-    program(X)
-    assert only(hostcall.stats(reset=True)).calls == 1
+    in_threads(4, lambda _: [program(X) for _ in range(10)])
+    assert [row.calls for row in hostcall.stats(reset=True)] == [40]
     assert hostcall.stats() == []
-    program(X)
-    assert only(hostcall.stats()).calls == 1
-
-
-def test_all_threads_are_counted(route: str) -> None:
-    program = same(tf.numpy_function)
-    program(X)
-    in_threads(4, lambda _: [program(X) for _ in range(10)] and None)
-    assert only(hostcall.stats()).calls == 41
 
 
 def test_the_one_that_takes_most_comes_first(route: str) -> None:
@@ -101,9 +78,8 @@ def test_the_one_that_takes_most_comes_first(route: str) -> None:
         np.linalg.eigvalsh(np.eye(200))
         return v
 
-    quick, slow_program = same(tf.numpy_function), same(tf.numpy_function, slow)
-    for program in (quick, slow_program):
-        program(X)
+    for function in (lambda v: v, slow):
+        same(tf.numpy_function, function)(X)
     first, second = hostcall.stats()
     assert "slow" in first.callback
     assert first.function_seconds > second.function_seconds
@@ -120,16 +96,6 @@ def test_gradient_calls_are_counted() -> None:
     assert sorted(row.calls for row in hostcall.stats()) == [1, 1]
 
 
-def test_callbacks_of_plain_functions_are_not() -> None:
-    plain(lambda x: tf.numpy_function(lambda v: v, [x], tf.float32))(X)
-    assert hostcall.stats() == []
-
-
-def test_stats_of_one_callback_add_up() -> None:
-    row = CallbackStats("f", 1, 1, 0.5, 1.0, 2.0, 8)
-    assert row + row == CallbackStats("f", 2, 2, 1.0, 2.0, 4.0, 16)
-
-
 def test_the_profiler_shows_calls(tmp_path: Path) -> None:
     def named_in_profiles(v: Any) -> Any:
         return v
@@ -143,8 +109,7 @@ def test_the_profiler_shows_calls(tmp_path: Path) -> None:
 
 
 def test_calls_on_executors_are_counted(route: str) -> None:
-    may_end = threading.Event()
-    entered = threading.Event()
+    may_end, entered = threading.Event(), threading.Event()
 
     def waits(x: Any) -> Any:
         entered.set()
@@ -152,8 +117,7 @@ def test_calls_on_executors_are_counted(route: str) -> None:
         return x
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        waiting = hostcall.callback(waits, result=lambda x: x, executor=pool)
-        program = jitted(lambda x: waiting(x))
+        program = jitted(hostcall.callback(waits, result=like, executor=pool))
         thread = threading.Thread(target=program, args=(X,))
         thread.start()
         assert entered.wait(PATIENCE)
@@ -161,17 +125,13 @@ def test_calls_on_executors_are_counted(route: str) -> None:
         assert (row.calls, row.unfinished) == (0, 1)
         may_end.set()
         thread.join(PATIENCE)
-        failure(jitted(on_pool(pool, raising(ValueError("blah")))), X)
+        fails = hostcall.callback(raising(ValueError("blah")), result=like, executor=pool)
+        failure(jitted(fails), X)
     failed, row = sorted(hostcall.stats().executors, key=lambda row: "waits (" in row.callback)
     assert "test_call_stats.py:" in row.callback
-    assert (row.calls, row.unfinished) == (1, 0)
+    assert (row.calls, row.unfinished) == (failed.calls, failed.unfinished) == (1, 0)
     assert row.running_seconds > 0.0
     assert row.waiting_seconds > 0.0
-    assert (failed.calls, failed.unfinished) == (1, 0)
-
-
-def on_pool(pool: Any, function: Callable[..., Any]) -> Any:
-    return hostcall.callback(function, result=lambda x: x, executor=pool)
 
 
 def test_times_of_other_processes_are_those_of_this_one() -> None:
@@ -179,7 +139,7 @@ def test_times_of_other_processes_are_those_of_this_one() -> None:
     context = multiprocessing.get_context("forkserver")
     with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
         lasts = hostcall.callback(
-            functions.lasts_and_doubles, result=lambda x: x, executor=pool, stateful=False
+            functions.lasts_and_doubles, result=like, executor=pool, stateful=False
         )
         for size in (1 << 17, 4):
             jitted(lasts)(x[:size])
@@ -188,15 +148,6 @@ def test_times_of_other_processes_are_those_of_this_one() -> None:
             assert row.running_seconds >= 0.01
             assert row.waiting_seconds > 0.0
             assert row.sending_seconds > 0.0
-
-
-def test_chunks_are_counted_together() -> None:
-    with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        double = hostcall.map(lambda x: 2 * x, executor=pool)
-        double(np.ones(4))
-    [row] = hostcall.stats(reset=True).executors
-    assert row.calls == 2
-    assert row.callback.startswith("hostcall.map of test_chunks")
 
 
 def test_executors_of_other_machines_tell_how_long_calls_ran() -> None:
@@ -209,7 +160,7 @@ def test_executors_of_other_machines_tell_how_long_calls_ran() -> None:
             future.set_result(reply)
             return future
 
-    lasts = on_pool(Elsewhere(), functions.lasts_and_doubles)
+    lasts = hostcall.callback(functions.lasts_and_doubles, result=like, executor=Elsewhere())
     np.testing.assert_array_equal(jitted(lasts)(X), 2.0 * X)
     [row] = hostcall.stats(reset=True).executors
     assert row.running_seconds >= 0.01

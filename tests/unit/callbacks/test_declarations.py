@@ -2,19 +2,23 @@
 
 import asyncio
 import copy
+import dataclasses
 import functools
 import gc
+import inspect
 import pickle
 import weakref
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import hostcall
 from hostcall._functions.declarations import _table, declaration_of
-from hostcall._functions.options import Options
+from hostcall._functions.options import CallbackOptions, DeclareOptions, Options, SharedOptions
+from hostcall._saving.tokens import Declared
 
 SPEC = tf.TensorSpec([2], tf.float32)
 
@@ -30,43 +34,22 @@ def result_of(function: Any) -> Any:
     return declared and declared.result
 
 
-def test_declare_returns_the_function() -> None:
-    def function() -> None: ...
-
-    assert hostcall.declare(function, result=SPEC) is function
-    assert result_of(function) is SPEC
-
-
-def test_declare_is_a_decorator_too() -> None:
-    @hostcall.declare(result=SPEC)
-    def function() -> None: ...
-
-    assert result_of(function) is SPEC
-
-
-def test_what_is_not_declared_has_no_declaration() -> None:
-    assert declaration_of(lambda: None) is None
-    assert declaration_of(np.cos) is None
-
-
 def test_the_latest_declaration_holds() -> None:
     def function() -> None: ...
 
-    hostcall.declare(function, result=SPEC)
-    hostcall.declare(function, result=[3], pure=True, timeout=2.0)
+    assert declaration_of(function) is None
+    assert hostcall.declare(function, result=SPEC) is function
+    assert result_of(function) is SPEC
+    assert hostcall.declare(result=[3], pure=True, timeout=2.0)(function) is function
     assert declaration_of(function) == Options([3], True, 2.0)
 
 
 @pytest.mark.parametrize("result", ["tracee", "", b"trace", [SPEC, "trace"], {"a": ("x",)}])
-def test_an_unknown_string_as_result_is_refused_where_it_is_declared(result: Any) -> None:
-    for declare in (hostcall.declare, hostcall.callback):
+@pytest.mark.parametrize("declare", [hostcall.declare, hostcall.callback])
+def test_an_unknown_string_as_result_is_refused(declare: Any, result: Any) -> None:
+    for functions in ([], [lambda x: x]):
         with pytest.raises(ValueError, match="says nothing of a result"):
-            declare(lambda x: x, result=result)
-        with pytest.raises(ValueError, match="says nothing of a result"):
-            declare(result=result)
-
-
-def test_a_callback_cannot_be_traced_for_its_result() -> None:
+            declare(*functions, result=result)
     with pytest.raises(ValueError, match=r"result='trace' is for hostcall\.declare"):
         hostcall.callback(lambda x: x, result="trace", kind="eager")
 
@@ -103,16 +86,7 @@ def test_an_async_function_is_refused_where_it_is_declared(function: Any) -> Non
             declare(function, result=SPEC)
         with pytest.raises(TypeError, match="`async`"):
             declare(result=SPEC)(function)
-
-
-def test_a_function_that_runs_an_async_one_is_as_good_as_any() -> None:
-    @functools.wraps(coroutine)
-    def run(x: Any) -> Any:
-        return asyncio.run(coroutine(x))
-
-    hostcall.declare(run, result=SPEC)
-    program = tf.function(lambda x: tf.numpy_function(run, [x], tf.float32), jit_compile=True)
-    np.testing.assert_array_equal(program([1.0, 2.0]), [1.0, 2.0])
+    hostcall.declare(functools.wraps(coroutine)(lambda x: asyncio.run(coroutine(x))), result=SPEC)
 
 
 @pytest.mark.parametrize("function", [3, "sin", SPEC, []])
@@ -136,6 +110,8 @@ class Model:
 
     def other(self) -> None: ...
 
+    def rule(self, *specs: Any) -> Any: ...
+
     @classmethod
     def of_the_class(cls) -> None: ...
 
@@ -154,16 +130,6 @@ def test_a_bound_method_is_known_again() -> None:
     assert result_of(model) is None
 
 
-def test_a_method_lives_as_long_as_its_object() -> None:
-    model = Model()
-    before = count()
-    hostcall.declare(model.method, result=SPEC)
-    gc.collect()
-    assert result_of(model.method) is SPEC
-    del model
-    assert count() == before
-
-
 @pytest.mark.parametrize(
     "function",
     [Model.of_the_class, Model.static, Model(), Model, functools.partial(min, 3), len, np.sin],
@@ -175,37 +141,21 @@ def test_every_kind_of_callable(function: Any) -> None:
     hostcall.declare(function, result=None)  # those of Python and NumPy live on
 
 
-def test_functions_are_held_weakly() -> None:
+def test_declarations_keep_nothing_alive() -> None:
+    """Neither what is declared, nor what a rule refers to."""
+
     def function() -> None: ...
 
-    reference = weakref.ref(function)
-    hostcall.declare(function, result=SPEC)
-    del function
-    gc.collect()
-    assert reference() is None
-
-
-class Ruled:
-    """Its rule is a method, too."""
-
-    def method(self) -> None: ...
-
-    def rule(self, *specs: Any) -> Any: ...
-
-
-def with_a_rule_that_refers_to_it() -> Any:
-    def function() -> None: ...
-
-    return hostcall.declare(function, result=lambda: function)
-
-
-def test_a_rule_may_refer_to_its_function() -> None:
-    function, ruled = with_a_rule_that_refers_to_it(), Ruled()
+    model, ruled, before = Model(), Model(), count()
+    hostcall.declare(function, result=lambda function=function: function)
+    hostcall.declare(model.method, result=SPEC)
     hostcall.declare(ruled.method, result=ruled.rule)
-    references = weakref.ref(function), weakref.ref(ruled)
-    del function, ruled
     gc.collect()
-    assert [reference() for reference in references] == [None, None]
+    assert result_of(model.method) is SPEC
+    references = [weakref.ref(one) for one in (function, model, ruled)]
+    del function, model, ruled
+    assert count() == before
+    assert [reference() for reference in references] == [None] * 3
 
 
 def test_a_copy_of_the_attributes_is_no_declaration() -> None:
@@ -265,7 +215,64 @@ class Slotted:
 
 def test_a_callable_that_cannot_be_held_weakly() -> None:
     slotted = Slotted()
-    with pytest.raises(TypeError):
-        weakref.ref(slotted)
     hostcall.declare(slotted, result=SPEC)
     assert result_of(slotted) is SPEC
+
+
+# The options of calls, and what follows from them.
+
+WAYS = [
+    (hostcall.declare, {*DeclareOptions.__annotations__}),
+    (hostcall.callback, {*CallbackOptions.__annotations__}),
+]
+
+
+def test_every_field_is_an_option_that_can_be_declared() -> None:
+    fields = {field.name for field in dataclasses.fields(Options) if field.init}
+    assert {*DeclareOptions.__annotations__} == fields
+    assert SharedOptions.__annotations__.items() <= CallbackOptions.__annotations__.items()
+
+
+@pytest.mark.parametrize(("function", "options"), WAYS)
+def test_public_signatures_have_options_and_defaults(function: Any, options: set[str]) -> None:
+    parameters = inspect.signature(function).parameters
+    for name in options:
+        assert parameters[name].default == getattr(Options, name), name
+    assert not any(one.kind is one.VAR_KEYWORD for one in parameters.values())
+
+
+@pytest.mark.parametrize(("function", "options"), WAYS)
+def test_docstrings_have_an_entry_for_each_option(function: Any, options: set[str]) -> None:
+    lines = str(inspect.getdoc(function)).splitlines()
+    for name in options:
+        assert sum(line.startswith(f"  {name}: ") for line in lines) == 1, name
+    assert max(map(len, lines)) <= 100
+
+
+def test_an_option_of_another_name_is_a_type_error() -> None:
+    with pytest.raises(TypeError, match=r"^declare\(\) got an unexpected .* 'retrys'$"):
+        hostcall.declare(len, retrys=2)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"^callback\(\) got an unexpected .* 'route'$"):
+        hostcall.callback(len, result=SPEC, route="partition")  # type: ignore[call-arg]
+
+
+def test_saved_graphs_record_the_options_that_say_so() -> None:
+    saved = {f.name for f in dataclasses.fields(Options) if f.metadata.get("saved")}
+    assert {*Declared.__struct_fields__} == saved | {"result", "shape_function"}
+    assert msgspec.json.encode(Declared(timeout=2.0, memo=3)) == b'{"timeout":2.0,"memo":3}'
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"executor": lambda: None, "borrow": True},
+        {"wait": False, "pure": True},
+        {"wait": False, "memory": "device"},
+        {"memory": "device", "timeout": 1.0},
+        {"memo": 3, "out": True},
+    ],
+)
+def test_options_that_exclude_each_other_are_both_named(options: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"Take (\w+)= or .* away\.$") as raised:
+        hostcall.declare(len, **options)
+    assert all(f"{name}=" in str(raised.value) for name in options)

@@ -29,9 +29,7 @@ def test_a_call_that_ends_after_its_program_keeps_nothing() -> None:
     assert len(owners) == tracked
 
 
-def test_a_call_whose_program_ends_while_it_is_noted_keeps_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_call_whose_program_ends_while_it_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
     note = owners.note
 
     def note_and_end(handle: int, token: str) -> None:
@@ -51,9 +49,3 @@ def test_a_call_within_its_program_is_kept_until_the_program_ends() -> None:
 
     handle = owners.run(frozenset({SPEC.title}), program)
     assert tape_residuals.spec_of(handle) is None
-
-
-def test_a_call_outside_of_functions_is_kept() -> None:
-    handle = tape_residuals.keep(residual())
-    assert tape_residuals.spec_of(handle) is SPEC
-    tape_residuals.drop(handle)

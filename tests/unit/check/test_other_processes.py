@@ -18,6 +18,7 @@ from tests.support import process_pools
 
 VECTOR = np.ones(3, np.float32)
 OTHERS = ["threads", "huge", "compiled", "partitioned"]
+DOUBLE = "def scaled(x):\n    return x * 2\n"
 
 # Other processes have not imported TensorFlow when they import it.
 _IN_TWO_WAYS = """
@@ -52,7 +53,7 @@ def function_of(folder: Path, module: str, text: str) -> Any:
 def made_function() -> Any:
     """A function of a module that has no file."""
     module = types.ModuleType("made_while_it_runs")
-    exec("def scaled(x):\n    return x * 2\n", module.__dict__)
+    exec(DOUBLE, module.__dict__)
     sys.modules[module.__name__] = module
     return module.__dict__["scaled"]
 
@@ -62,23 +63,15 @@ def checked(function: Any, **options: Any) -> hostcall.CheckReport:
     return hostcall.check(callback, VECTOR, raise_errors=False, skip=OTHERS)
 
 
-def test_function_of_a_module_is_found_again(modules: Path) -> None:
-    function = function_of(modules, "checked_module", "def scaled(x):\n    return x * 2\n")
+def test_module_is_imported_once(modules: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = DOUBLE + "class Of:\n    @staticmethod\n    def same(x):\n        return x\n"
+    function = function_of(modules, "checked_once", text)
     report = checked(function)
     assert report.ok
     assert "name" in report.passed
-
-
-def test_module_is_imported_once_for_all_its_functions(
-    modules: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text = "def scaled(x):\n    return x * 2\n"
-    text += "class Of:\n    @staticmethod\n    def same(x):\n        return x\n"
-    function = function_of(modules, "checked_once", text)
-    assert "name" in checked(function).passed
     monkeypatch.setattr(sys, "executable", "nothing")
-    assert "name" in checked(function).passed
-    assert "name" in checked(sys.modules["checked_once"].Of.same).passed
+    for again in (function, sys.modules["checked_once"].Of.same):
+        assert "name" in checked(again).passed
 
 
 def test_callback_of_a_module_is_found_again(modules: Path) -> None:
@@ -109,12 +102,12 @@ def test_pickle_that_no_other_process_reads_is_found(modules: Path) -> None:
     assert finding.line == "from functions import scaled    # of a module of its own"
 
 
-def test_name_that_the_user_has_given_is_not_looked_for() -> None:
-    report = checked(lambda x: x * 2, name="check::doubled")
-    assert "check::doubled" in next(n.why for n in report.not_checked if n.check == "name")
-
-
-def test_lambda_is_told_how_to_get_a_name() -> None:
-    report = checked(lambda x: x * 2)
-    why = next(one.why for one in report.not_checked if one.check == "name")
-    assert 'hostcall.register(function, "name")' in why
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"name": "check::doubled"}, "check::doubled"), ({}, 'hostcall.register(function, "name")')],
+    ids=["a name of the user's", "none"],
+)
+def test_function_that_no_other_process_can_find_is_not_looked_for(options: Any, said: str) -> None:
+    report = checked(lambda x: x * 2, **options)
+    [why] = [one.why for one in report.not_checked if one.check == "name"]
+    assert said in why

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -109,7 +109,5 @@ CASES = {
 @pytest.mark.parametrize(
     ("program", "printed"), CASES.values(), ids=[name.replace(" ", "_") for name in CASES]
 )
-def test_python_is_asked_for(
-    program: str, printed: list[str], run_python: Callable[..., str]
-) -> None:
+def test_python_is_asked_for(program: str, printed: list[str], run_python: Any) -> None:
     assert run_python(_ASKED + program).splitlines() == printed

@@ -107,26 +107,13 @@ def pure_calls_beside_a_loop(log: Log, x: tf.Tensor) -> tf.Tensor:
     return loop(log, x) + y
 
 
-LOSING = {
-    call_and_loop: ["While"],
-    loop_and_call: ["While"],
-    call_and_branch: ["If"],
-    two_loops: ["While", "While"],
-    loop_in_a_function: ["While"],
-    call_and_loop_in_a_loop: ["While"],
-    condition: ["While"],
-}
+LOSING = (
+    *(call_and_loop, loop_and_call, call_and_branch, two_loops, loop_in_a_function),
+    *(call_and_loop_in_a_loop, condition),
+)
 KEEPING = (loop, loop_in_a_loop, calls, pure_calls_beside_a_loop)
 each_that_loses = pytest.mark.parametrize("program", LOSING, ids=lambda run: run.__name__)
 each = pytest.mark.parametrize("program", [*LOSING, *KEEPING], ids=lambda run: run.__name__)
-
-
-def concrete(program: Any, log: Log) -> Any:
-    return tf.function(lambda x: program(log, x)).get_concrete_function(X)
-
-
-def library_of(traced: Any) -> Any:
-    return function_defs.library_of(traced, traced.graph.as_graph_def())
 
 
 @pytest.fixture
@@ -135,21 +122,11 @@ def an_older_xla(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @each
-def test_what_loses_the_order(program: Any) -> None:
-    traced = concrete(program, Log())
-    library = library_of(traced)
-    found = ordering.Units(library).losing(traced.function_def.signature.name)
-    wanted = LOSING.get(program, [])
-    assert [node.op.removeprefix("Stateless") for node in found] == wanted
-
-
-@each
-def test_a_library_is_left_alone_where_xla_keeps_the_order(
-    program: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_ordered_library_is_left_alone(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_versions, "keeps_order", lambda _: True)
-    traced = concrete(program, Log())
-    library, entry = library_of(traced), traced.function_def.signature.name
+    traced = tf.function(lambda x: program(Log(), x)).get_concrete_function(X)
+    library = function_defs.library_of(traced, traced.graph.as_graph_def())
+    entry = traced.function_def.signature.name
     assert ordering.marked(library, entry) is library
     assert ordering.is_kept(library, entry)
 
@@ -198,9 +175,7 @@ def test_the_explanation_says_what_is_partitioned(program: Any) -> None:
 @pytest.mark.usefixtures("an_older_xla")
 @each_that_loses
 @pytest.mark.parametrize("by", ["route", "uncompilable"])
-def test_what_has_to_stay_whole_is_refused(
-    program: Any, by: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_must_stay_whole(program: Any, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
     log = Log()
     if by == "uncompilable":
         monkeypatch.setattr(settings, "uncompilable", lambda: settings.ERROR)

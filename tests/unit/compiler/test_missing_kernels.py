@@ -21,28 +21,12 @@ def _text(x: tf.Tensor) -> Any:
     return tf.strings.to_number(tf.strings.as_string(x))
 
 
-def _text_and_more(x: tf.Tensor, y: tf.Tensor) -> Any:
-    return tf.strings.as_string(x), y + 1.0
+_CALLED = tf.function(_text)
 
 
 def _needed_by_nothing(x: tf.Tensor) -> Any:
     _text(x)
     return x * 2.0
-
-
-def _called_for_nothing(x: tf.Tensor) -> Any:
-    tf.function(_text)(x)
-    return x * 2.0
-
-
-def _with_an_effect(x: tf.Tensor) -> Any:
-    tf.print("constant")
-    return x * 2.0
-
-
-def _in_two_calls(x: tf.Tensor) -> Any:
-    called = tf.function(_text)
-    return called(tf.constant(3.0)) + called(x[0])
 
 
 def _for_an_argument_of_an_inner_call(x: tf.Tensor) -> Any:
@@ -66,17 +50,17 @@ CASES: dict[str, Callable[..., Any]] = {
     "needed": _text,
     "needed by nothing": _needed_by_nothing,
     "needed by nothing in a call": lambda x: tf.function(_needed_by_nothing)(x),
-    "called for nothing": _called_for_nothing,
+    "called for nothing": lambda x: [tf.function(_text)(x), x * 2.0][1],
     "needed by nothing in a branch": lambda x: tf.cond(
         x[0] > 0.0, lambda: _needed_by_nothing(x), lambda: x
     ),
-    "with an effect": _with_an_effect,
+    "with an effect": lambda x: [tf.print("constant"), x * 2.0][1],
     "of constants": lambda x: x + _text(tf.constant(3.0)),
     "of a known size": lambda x: x + _text(tf.shape(x)[0]),
     "of a called constant": lambda x: x + tf.function(_text)(tf.constant(3.0)),
     "in a call": lambda x: tf.function(_text)(x),
-    "in two calls": _in_two_calls,
-    "in a result that nothing needs": lambda x: tf.function(_text_and_more)(x, x)[1],
+    "in two calls": lambda x: _CALLED(tf.constant(3.0)) + _CALLED(x[0]),
+    "in a result that nothing needs": lambda x: tf.function(lambda x: (_text(x), x + 1.0))(x)[1],
     "for an argument that nothing needs": lambda x: tf.function(lambda _, y: y * 2.0)(_text(x), x),
     "for an argument of an inner call": _for_an_argument_of_an_inner_call,
     "in a branch": lambda x: tf.cond(x[0] > 0.0, lambda: _text(x), lambda: x),

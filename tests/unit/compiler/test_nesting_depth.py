@@ -54,9 +54,7 @@ def program(wrap: Callable[[Concrete], Concrete], depth: int) -> Any:
     ("wrap", "depth", "expected"),
     [(calling, 20, 21.0), (in_a_branch, 30, 1.0), (in_a_loop, 30, 1.0)],
 )
-def test_functions_in_functions_run(
-    wrap: Callable[[Concrete], Concrete], depth: int, expected: float
-) -> None:
+def test_functions_in_functions_run(wrap: Any, depth: int, expected: float) -> None:
     assert program(wrap, depth)(tf.constant(0.0)).numpy() == expected
 
 

@@ -76,21 +76,6 @@ def test_the_line_to_write(program: Callable[[Any], Any], op: str, advice: str) 
     assert advice.split("(")[0] in str(explanation)
 
 
-def test_the_line_makes_it_one_program() -> None:
-    lines = [one.advice for one in hostcall.explain(jitted(called), X).boundaries]
-    assert len(lines) == 1
-
-    def padded(x: np.ndarray) -> np.ndarray:
-        return np.resize(np.unique(x), x.shape)
-
-    line = lines[0].replace("unique", "padded").replace("[...]", "x.shape")
-    exec(line, {"hostcall": hostcall, "tf": tf, "padded": padded})
-    program = jitted(lambda x: tf.numpy_function(padded, [x], tf.float32))
-    explanation = hostcall.explain(program, X)
-    assert explanation.headline == "one compiled program with 1 script op in it"
-    assert explanation.boundaries == ()
-
-
 def test_printing_by_a_callback_works(capfd: pytest.CaptureFixture[str]) -> None:
     program = jitted(lambda x: [hostcall.callback(print, result=[])(x), x][1])
     assert hostcall.explain(program, X).boundaries == ()
@@ -105,10 +90,6 @@ def test_functions_that_are_not_compiled_have_no_boundaries() -> None:
 def _advised(program: Any, x: Any) -> str:
     (line,) = [one.advice for one in hostcall.explain(program, x).boundaries]
     return line
-
-
-def _split(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    return table[table[:, 0] > 0.0], np.array([table.min(), table.max()])
 
 
 def _in_both_ops(function: Callable[..., Any], tout: Any, shape: list[int]) -> list[Any]:
@@ -148,17 +129,6 @@ def test_the_line_has_what_calls_have_shown(function: Any, values: list[str], re
         for value in values:
             program(tf.constant([*map(float, value)]))
         assert _advised(program, x) == f"hostcall.declare({function.__name__}, result={result}"
-
-
-def test_each_result_has_what_was_seen_of_it() -> None:
-    tout = [tf.TensorSpec([None, 2], tf.float32), tf.float32]
-    for program, x in _in_both_ops(_split, tout, [3, 2]):
-        program(tf.ones([3, 2]))
-        program(tf.zeros([3, 2]))
-        assert (
-            "hostcall.BoundedSpec([3, 2], tf.float32, [0]), tf.TensorSpec([2], tf.float32)]"
-            in _advised(program, x)
-        )
 
 
 def test_a_size_that_follows_from_the_inputs_stays_a_blank() -> None:

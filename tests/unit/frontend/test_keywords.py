@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import jitted, plain
+from hostcall_runtime._keyword_call import KeywordCall
+from tests.support.helpers import assert_says, gradient_of, jitted, plain
 from tests.support.memo import eagerly
 
 X = tf.constant([1.0, 2.0, 3.0])
@@ -43,9 +44,7 @@ def noting(kind: str = "numpy", **options: Any) -> tuple[Any, list[Any]]:
         ({"mode": [1, {"a": True}]}, (2.0, [1, {"a": True}])),
     ],
 )
-def test_what_is_no_tensor_reaches_the_function_as_it_is(
-    by_name: Any, expected: Any, kind: str, mode: Any
-) -> None:
+def test_what_is_no_tensor_is_passed(by_name: Any, expected: Any, kind: str, mode: Any) -> None:
     scale, seen = noting(kind)
     result = mode(lambda x: scale(x, **by_name))(X)
     np.testing.assert_array_equal(result, X * float(expected[0]))
@@ -126,13 +125,11 @@ def test_the_gradient_takes_what_it_names(mode: Any) -> None:
     def scaled(x: Any, sigma: float = 2.0, *, y: Any = 0.0) -> Any:
         return x * np.float32(sigma) + y
 
-    def gradients(x: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = scaled(x) + scaled(x, sigma=3.0) + scaled(x, y=x)
-        return tape.gradient(y, x)
+    def program(x: Any) -> Any:
+        return scaled(x) + scaled(x, sigma=3.0) + scaled(x, y=x)
 
-    np.testing.assert_array_equal(mode(gradients)(X), [8.0, 8.0, 8.0])
+    gradients = mode(lambda x: gradient_of(program, x))(X)
+    np.testing.assert_array_equal(gradients, [8.0, 8.0, 8.0])
 
 
 @each_mode
@@ -173,12 +170,6 @@ def test_results_are_kept_for_each_value(mode: Any) -> None:
     assert sorted(map(repr, seen)) == ["(2.0, 'reflect')", "(3, 'reflect')", "(3.0, 'reflect')"]
 
 
-def test_the_signature_stays() -> None:
-    scale, _ = noting()
-    expected = "(x: Any, sigma: Any = 2.0, *, mode: Any = 'reflect') -> Any"
-    assert str(inspect.signature(scale)) == expected
-
-
 def test_a_list_that_is_changed_after_the_call_is_as_it_was() -> None:
     scale, seen = noting()
     weights = [1]
@@ -193,6 +184,9 @@ def test_a_list_that_is_changed_after_the_call_is_as_it_was() -> None:
     assert [mode for _, mode in seen] == [[1], [1]]
 
 
+SIGNATURE = "(x: Any, sigma: Any = 2.0, *, mode: Any = 'reflect') -> Any"
+
+
 @pytest.mark.parametrize(
     ("args", "by_name", "message"),
     [
@@ -204,18 +198,15 @@ def test_a_list_that_is_changed_after_the_call_is_as_it_was() -> None:
 )
 def test_arguments_that_the_function_does_not_take(args: Any, by_name: Any, message: str) -> None:
     scale, _ = noting()
+    assert str(inspect.signature(scale)) == SIGNATURE
     with pytest.raises(TypeError, match=message) as caught:
         scale(*args, **by_name)
-    assert "The function is noting.<locals>.scale" in str(caught.value)
-    assert "test_keywords.py:" in str(caught.value)
-    assert "takes (x: Any, sigma: Any = 2.0, *, mode: Any = 'reflect')" in str(caught.value)
-
-
-def test_what_is_no_tensor_is_passed_by_keyword() -> None:
-    scale, _ = noting()
-    with pytest.raises(ValueError, match="None, which is passed by position") as caught:
+    said = f"takes {SIGNATURE.removesuffix(' -> Any')}"
+    assert_says(caught.value, "The function is noting.<locals>.scale", "test_keywords.py:", said)
+    with pytest.raises(
+        ValueError, match=r"None, which is passed by position(?s:.*)Pass by keyword what"
+    ):
         scale(X, None)
-    assert "Pass by keyword what is no tensor" in str(caught.value)
 
 
 def test_errors_of_gradients_show_no_frames_of_hostcall() -> None:
@@ -223,33 +214,20 @@ def test_errors_of_gradients_show_no_frames_of_hostcall() -> None:
         raise KeyError(sigma)
 
     scale, _ = noting(grad=fail)
-
-    @tf.function
-    def gradients(x: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = scale(x)
-        return tape.gradient(y, x)
-
     with pytest.raises(KeyError) as caught:
-        gradients(X)
+        tf.function(lambda x: gradient_of(scale, x))(X)
     assert "in fail" in str(caught.value)
     assert "_keyword_call.py" not in str(caught.value)
-
-
-def test_a_ufunc_takes_keywords() -> None:
-    add = hostcall.callback(np.add, result=lambda x, y: x)
-    np.testing.assert_array_equal(add(X, X, dtype=np.float32), 2.0 * X)
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("function", [np.negative, np.add])
 def test_a_function_of_numpys_can_be_traced_itself(function: Any, jit_compile: bool) -> None:
     """`tf.function` passes all the defaults of what it traces."""
-    traced = tf.function(
-        hostcall.callback(function, result=lambda *inputs: inputs[0]), jit_compile=jit_compile
-    )
-    np.testing.assert_array_equal(traced(*[X] * function.nin), function(*[X] * function.nin))
+    called, inputs = hostcall.callback(function, result=lambda *x: x[0]), [X] * function.nin
+    traced = tf.function(called, jit_compile=jit_compile)
+    np.testing.assert_array_equal(traced(*inputs), function(*inputs))
+    np.testing.assert_array_equal(called(*inputs, dtype=np.float32), function(*inputs))
 
 
 @each_mode
@@ -259,13 +237,11 @@ def test_gradients_of_eager_callbacks_are_those_of_the_call(pure: bool, mode: An
     def power(x: Any, exponent: float = 2.0, *, scale: Any = 1.0) -> Any:
         return scale * x**exponent
 
-    def gradients(x: Any) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = power(x) + power(x, exponent=3.0) + power(x, scale=x)
-        return tape.gradient(y, x)
+    def program(x: Any) -> Any:
+        return power(x) + power(x, exponent=3.0) + power(x, scale=x)
 
-    np.testing.assert_allclose(mode(gradients)(X), 2 * X + 3 * X**2 + 3 * X**2)
+    gradients = mode(lambda x: gradient_of(program, x))(X)
+    np.testing.assert_allclose(gradients, 2 * X + 3 * X**2 + 3 * X**2)
 
 
 @pytest.mark.parametrize("mode", [eagerly, plain])
@@ -279,9 +255,37 @@ def test_composite_tensors_and_variables(mode: Any) -> None:
     assert mode(lambda: total(scale=scale, rows=rows))() == 12.0
 
 
-def test_calls_with_a_time_limit() -> None:
-    @hostcall.callback(result=lambda x: x, timeout=60.0)
-    def scaled(x: Any, factor: float = 2.0) -> Any:
-        return x * np.float32(factor)
+# Which calls are the same, and how functions are called.
 
-    np.testing.assert_array_equal(jitted(lambda x: scaled(x, factor=3.0))(X), 3 * X)
+
+def function(x: Any, y: Any = 1, *, z: Any = 2) -> Any:
+    return x, y, z
+
+
+def test_the_last_arguments_are_passed_by_name() -> None:
+    assert KeywordCall(function, ("z",), {"y": 5})(0, 7) == (0, 5, 7)
+    assert KeywordCall(function, (None, "y"))(0, 6, 7) == (0, 7, 2)
+    assert KeywordCall(function)(0, z=3) == (0, 1, 3)
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, 1, 1.0, -0.0, float("nan"), "a", b"a", (1, [2]), {"a": [1]}, len]
+)
+def test_equal_values_are_the_same_call(value: Any) -> None:
+    first, second = (KeywordCall(function, ("z",), {"y": value}) for _ in range(2))
+    assert first == second
+    assert hash(first) == hash(second)
+
+
+@pytest.mark.parametrize(
+    ("value", "other"),
+    [(1, 1.0), (1, True), (0.0, -0.0), ([1], (1,)), ([1], [1.0]), ({"a": 1}, {"b": 1}), ({1}, {1})],
+)
+def test_other_values_and_functions_are_another_call(value: Any, other: Any) -> None:
+    assert KeywordCall(function, (), {"y": value}) != KeywordCall(function, (), {"y": other})
+    assert KeywordCall(function) not in (KeywordCall(len), KeywordCall(function, ("z",)), function)
+
+
+def test_the_signature_is_that_of_what_is_left() -> None:
+    assert str(inspect.signature(KeywordCall(function, (), {"y": 1}))) == "(x: Any, *, z: Any)"
+    assert str(inspect.signature(KeywordCall(function, ("z",)))) == "(x: Any, z)"

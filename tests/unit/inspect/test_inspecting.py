@@ -221,13 +221,3 @@ def test_command_prints_a_table_or_json(folder: Path) -> None:
     printed = CliRunner().invoke(commands, ["inspect", str(folder / "model"), "--json"]).stdout
     as_dict = hostcall.inspect(folder / "model").to_dict()
     assert json.loads(printed) == json.loads(json.dumps(as_dict))
-
-
-def test_explain_tells_of_functions_that_cannot_be_called(folder: Path) -> None:
-    arguments = ["explain", str(folder / "model"), "--json"]
-    (explained,) = json.loads(CliRunner().invoke(commands, arguments).stdout)
-    by_name = {op["callback"]: op for op in explained["script_ops"]}
-    assert by_name.keys() == {f"{USERS}:cube", "tests::inspected_double"}
-    assert by_name[f"{USERS}:cube"]["problem"] == f"not allowed to import {USERS}"
-    assert by_name["tests::inspected_double"]["file"] == "files.py"
-    assert any("`hostcall inspect` says what to write" in note for note in explained["notes"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -159,9 +159,7 @@ except ImportError as error:
 @pytest.mark.parametrize(
     ("module", "needs"), [("hostcall.jax", "JAX"), ("hostcall_mlir", "jaxlib")]
 )
-def test_older_versions_are_refused(
-    module: str, needs: str, run_python: Callable[..., str]
-) -> None:
+def test_older_versions_are_refused(module: str, needs: str, run_python: Any) -> None:
     said = run_python(_OLD.format(module=module))
     assert f"{module} needs {needs} 0.8 or later, and this is 0.7.2" in said
     assert "pip install 'jax>=0.8,<0.13'" in said

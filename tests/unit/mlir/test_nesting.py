@@ -138,16 +138,11 @@ def test_an_artifact_is_held_against_the_limit_too(tmp_path: Path) -> None:
 
 
 # Of a program that is compiled as a whole, and of one that is run in parts.
-COMPILED = {
-    False: private.MOST_COMPILED,
-    True: min(traversal.SPLIT_OPS, private.MOST_COMPILED),
-}
+COMPILED = {False: private.MOST_COMPILED, True: min(traversal.SPLIT_OPS, private.MOST_COMPILED)}
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
-def test_a_program_that_is_compiled_is_held_against_a_smaller_limit(
-    tmp_path: Path, partitioned: bool
-) -> None:
+def test_a_compiled_program_has_a_smaller_limit(tmp_path: Path, partitioned: bool) -> None:
     most = COMPILED[partitioned]
     make(branches(most + 1)).save(tmp_path)
     with pytest.raises(hostcall_mlir.ProgramError, match=f"nested deeper than {most} ops in ops"):

@@ -30,21 +30,6 @@ def in_clusters(steps: list[int]) -> list[set[int]]:
 
 # Places, what each node waits for, groups, and the nodes of each cluster.
 CASES = {
-    "without host ops": ([C, C, C], [[], [0], []], [], [{0, 1, 2}]),
-    "each boundary adds a cluster": ([C, H, C, H, C], chain(5), [], [{0}, {2}, {4}]),
-    "host ops behind each other": ([C, H, H, H, C], chain(5), [], [{0}, {4}]),
-    "independent chains": (
-        [C, H, C, C, H, C],
-        [[], [0], [1], [], [3], [4]],
-        [],
-        [{0, 3}, {2, 5}],
-    ),
-    "a chain that begins on the host": (
-        [H, C, H, C, C, H, C],
-        [[], [0], [1], [2], [], [4], [5]],
-        [],
-        [{1, 4}, {3, 6}],
-    ),
     "identities follow what they wait for": ([C, E, H, E, C], chain(5), [], [{0, 1}, {4}]),
     # Node 1 waits for nothing, and only the last cluster uses it; node 2 waits for the first.
     "a value that is used late": (

@@ -25,23 +25,18 @@ def handler() -> Iterator[None]:
     signal.signal(INTERRUPT, before)
 
 
-def test_ctrl_c_comes_when_the_context_ends() -> None:
-    reached: list[bool] = []
-
-    def run() -> None:
-        with Postponed():
-            signal.raise_signal(INTERRUPT)
-            reached.append(True)
-
-    with pytest.raises(KeyboardInterrupt):
-        run()
-    assert reached
-    assert signal.getsignal(INTERRUPT) is signal.default_int_handler
-
-
-def test_without_ctrl_c_nothing_happens() -> None:
+def interrupted(error: Exception | None = None) -> None:
     with Postponed():
-        pass
+        signal.raise_signal(INTERRUPT)
+        if error is not None:
+            raise error
+
+
+@pytest.mark.parametrize("error", [None, ValueError("blah")])
+def test_ctrl_c_comes_when_the_context_ends_and_tells_of_its_exception(error: Any) -> None:
+    with pytest.raises(KeyboardInterrupt) as caught:
+        interrupted(error)
+    assert caught.value.__context__ is error
     assert signal.getsignal(INTERRUPT) is signal.default_int_handler
 
 
@@ -54,17 +49,6 @@ def test_the_users_own_handler_is_called_once() -> None:
             signal.raise_signal(INTERRUPT)
         assert not seen
     assert seen == [INTERRUPT]
-
-
-def test_ctrl_c_tells_of_the_exception_before_it() -> None:
-    def run() -> None:
-        with Postponed():
-            signal.raise_signal(INTERRUPT)
-            raise ValueError("blah")
-
-    with pytest.raises(KeyboardInterrupt) as caught:
-        run()
-    assert isinstance(caught.value.__context__, ValueError)
 
 
 @pytest.mark.parametrize("action", [signal.SIG_IGN, signal.SIG_DFL])
@@ -105,8 +89,7 @@ class Foreign:
 
 @pytest.mark.parametrize("kind", [lambda future: future, Foreign])
 def test_ended(kind: Any) -> None:
-    running: concurrent.futures.Future[int] = concurrent.futures.Future()
-    cancelled: concurrent.futures.Future[int] = concurrent.futures.Future()
+    running, cancelled = concurrent.futures.Future[int](), concurrent.futures.Future[int]()
     has_ended = Ended(kind(running))
     assert not has_ended.wait(0.0)
     running.set_result(3)

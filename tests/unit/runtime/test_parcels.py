@@ -39,8 +39,7 @@ def workers(count: int = 1) -> concurrent.futures.ProcessPoolExecutor:
 @pytest.fixture(scope="module", params=["processes", "loky"])
 def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
     if request.param == "loky":
-        loky = importlib.import_module("loky")
-        made = loky.ProcessPoolExecutor(1, initializer=few_files)
+        made = importlib.import_module("loky").ProcessPoolExecutor(1, initializer=few_files)
     else:
         made = workers()
     yield made
@@ -70,8 +69,7 @@ def test_arrays_of_any_layout_go_both_ways(pool: Any) -> None:
     for x in (array(), array().T, np.tile(array(), 4)[::2, 1::2]):
         result = called(pool, functions.transposed, x)
         np.testing.assert_array_equal(result, x.T[::-1])
-        assert result.base is None
-        assert result.flags.writeable
+        assert (result.base, result.flags.writeable) == (None, True)
 
 
 def test_structures_go_both_ways(pool: Any) -> None:
@@ -83,12 +81,6 @@ def test_structures_go_both_ways(pool: Any) -> None:
     large = called(pool, functions.both_ways, x)
     np.testing.assert_array_equal(large["a"][0], x + 1)
     assert large["b"][1] is None
-
-
-def test_arguments_are_the_functions_own(pool: Any) -> None:
-    x = array()
-    np.testing.assert_array_equal(called(pool, functions.negated_in_place, x), -array())
-    np.testing.assert_array_equal(x, array())
 
 
 def test_what_a_function_keeps_stays(pool: Any) -> None:
@@ -109,36 +101,13 @@ def test_what_is_returned_of_an_argument_does_not_keep_it(pool: Any) -> None:
     assert functions.open_blocks(0) <= before + 1
 
 
-def test_memory_is_used_again(pool: Any) -> None:
-    called(pool, functions.doubled, array())
-    before = functions.open_blocks(0), called(pool, functions.open_blocks, 0)
-    for _ in range(40):
-        called(pool, functions.doubled, array())
-        called(pool, functions.doubled, np.tile(array(), 3))
-    assert (functions.open_blocks(0), called(pool, functions.open_blocks, 0)) == before
-
-
 def test_lent_results_keep_their_memory(pool: Any) -> None:
     results = [called(pool, functions.doubled, array(first), lends=True) for first in range(5)]
     for first, result in enumerate(results):
         np.testing.assert_array_equal(result, 2 * array(first))
 
 
-def test_more_calls_at_once_than_there_may_be_blocks(
-    pool: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(_shared_memory, "_MOST_OPEN", 3)
-    provider = provider_of(pool)
-    assert provider is not None
-    callee = Callee(provider, functions.doubled, "doubled")
-    calls = [callee.start(array(first)) for first in range(20)]
-    for first, call in enumerate(calls):
-        np.testing.assert_array_equal(call.result(), 2 * array(first))
-
-
-def test_a_worker_that_cannot_open_the_memory_is_sent_the_arrays(
-    pool: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_that_cannot_open_the_memory(pool: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_shared_memory, "_free", type(_shared_memory._free)())
     monkeypatch.setattr(_shared_memory, "_is_reachable", True)
     block = _shared_memory.take()

@@ -13,9 +13,8 @@ from tests.support.threads import PATIENCE, in_threads
 
 
 def test_threads_wait_for_a_place() -> None:
-    places = Places(2)
+    places, most = Places(2), list[int]()
     under_way: list[int] = []
-    most: list[int] = []
 
     def work(number: int) -> None:
         for _ in range(100):

@@ -1,14 +1,17 @@
 """hostcall_runtime._processes: how another process finds the functions that it is sent."""
 
 import pickle
+import threading
 from typing import Any
 
 import numpy as np
 
 import hostcall
+from hostcall_runtime import _processes
 from hostcall_runtime._keyword_call import KeywordCall
 from hostcall_runtime._processes import sendable
 from tests.support import executor_functions as functions
+from tests.support.threads import PATIENCE, in_threads, switching_often
 
 
 @hostcall.callback(result=lambda x, **_: x)
@@ -22,10 +25,12 @@ class Decorated:
         return x + 1
 
 
-def test_functions_of_modules_go_as_they_are() -> None:
+def test_functions_of_modules_and_those_without_a_name_go_as_they_are() -> None:
     for function in (functions.doubled, np.sin, len, KeywordCall(functions.scaled, ("factor",))):
         assert sendable(function) is function
         assert pickle.loads(pickle.dumps(function)) == function
+    local = lambda x: x  # noqa: E731
+    assert sendable(local) is local
 
 
 def test_the_function_of_a_decorated_callback_is_found_by_its_name() -> None:
@@ -46,6 +51,17 @@ def test_keywords_go_along() -> None:
     assert pickle.loads(pickle.dumps(sendable(call)))(3, 5) == 15
 
 
-def test_functions_without_a_name_of_their_own_go_as_they_are() -> None:
-    local = lambda x: x  # noqa: E731
-    assert sendable(local) is local
+def test_first_calls_of_several_threads_send_the_same_function() -> None:
+    with switching_often():
+        for _ in range(20):
+            _processes._packed_once.cache_clear()
+            together = threading.Barrier(4)
+            sent: list[Any] = []
+
+            def send(_: int, together: Any = together, sent: Any = sent) -> None:
+                together.wait(PATIENCE)
+                sent.append(pickle.dumps(_processes._run_once()))
+
+            in_threads(4, send)
+            assert len(set(sent)) == 1
+    assert pickle.loads(sent[0]).__name__ == _processes.run_once_on_dask.__name__

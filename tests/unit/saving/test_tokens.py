@@ -47,16 +47,11 @@ GRADIENT = Record(
 )
 
 
-@pytest.mark.parametrize("record", [CALL, GRADIENT], ids=["call", "gradient"])
-def test_token_says_what_was_written(record: Record) -> None:
-    token = tokens.encode(record)
-    assert token.startswith('hostcall:1:{"id":"pyfunc_')
-    assert tokens.decode(token) == record
-
-
 def test_spec_is_made_of_a_token() -> None:
     hostcall.allow(users.__name__)
-    spec = decoding.resolve(tokens.encode(CALL))
+    token = tokens.encode(CALL)
+    assert token.startswith('hostcall:1:{"id":"pyfunc_')
+    spec = decoding.resolve(token)
     assert spec.function is users.cube
     assert spec.options.timeout == 5.0
     assert spec.op_dtypes == [tf.float32, tf.int64]
@@ -182,9 +177,7 @@ known_tokens: dict[bool, bytes] = {}
 
 @pytest.mark.parametrize("kind", ["array", "tensor"])
 @pytest.mark.parametrize("alter", [altered_kind, altered_op, exchanged])
-def test_function_of_arrays_is_called_by_no_op_of_tensors(
-    tmp_path: Any, alter: Any, kind: str
-) -> None:
+def test_no_op_of_tensors_calls_functions_of_arrays(tmp_path: Any, alter: Any, kind: str) -> None:
     """A function that takes either would compute something, and it may be something else."""
     hostcall.allow(users.__name__)
     call = tf.numpy_function if kind == "array" else tf.py_function
@@ -225,26 +218,15 @@ SPARSE = tf.SparseTensorSpec([3, 4], tf.float64)
 BOUNDED = hostcall.BoundedSpec([5, 2], tf.int64, [1])
 
 
-@pytest.mark.parametrize(
-    "structure",
-    [
-        None,
-        [None, None],
-        tf.float32,
-        tf.string,
-        SPEC,
-        tf.TensorSpec(None, tf.bool),
-        tf.TensorSpec([], tf.bfloat16),
-        BOUNDED,
-        RAGGED,
-        SPARSE,
-        [SPEC, (tf.int32, {"a": BOUNDED, "b": [RAGGED]})],
-        {1: tf.int32, 0: tf.string},
-        [],
-        (),
-    ],
-    ids=str,
-)
+STRUCTURES = [
+    *(None, [None, None], tf.float32, tf.string, [], (), SPEC, BOUNDED, RAGGED, SPARSE),
+    *(tf.TensorSpec(None, tf.bool), tf.TensorSpec([], tf.bfloat16)),
+    [SPEC, (tf.int32, {"a": BOUNDED, "b": [RAGGED]})],
+    {1: tf.int32, 0: tf.string},
+]
+
+
+@pytest.mark.parametrize("structure", STRUCTURES, ids=str)
 def test_what_is_written_is_read_again(structure: Any) -> None:
     written = json.loads(json.dumps(tokens.write(structure)))
     assert tokens.read(written) == structure
@@ -266,27 +248,17 @@ def test_what_has_no_words_is_an_error(value: Any) -> None:
         tokens.write(value)
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "no_dtype",
-        7,
-        {},
-        {"list": 3},
-        {"spec": ["float32"]},
-        {"spec": ["float32", [-5, "x"]]},
-        {"bounded": ["float32", [None], [0]]},
-        {"composite": "no base64!"},
-        {"composite": "AAAA"},
-        {"composite": ""},
-        {"namedtuple": ["import os", ["a"], [None]]},
-        {"namedtuple": ["A", ["a", "b"], [None]]},
-        {"dict": [[None, None]]},
-        {"list": [], "tuple": []},
-        {"eval": "1"},
-    ],
-    ids=str,
-)
+NO_STRUCTURES = [
+    *("no_dtype", 7, {}, {"list": 3}, {"list": [], "tuple": []}, {"eval": "1"}),
+    *({"spec": ["float32"]}, {"spec": ["float32", [-5, "x"]]}, {"dict": [[None, None]]}),
+    *({"composite": text} for text in ("no base64!", "AAAA", "")),
+    {"bounded": ["float32", [None], [0]]},
+    {"namedtuple": ["import os", ["a"], [None]]},
+    {"namedtuple": ["A", ["a", "b"], [None]]},
+]
+
+
+@pytest.mark.parametrize("value", NO_STRUCTURES, ids=str)
 def test_what_is_no_structure_is_an_error(value: Any) -> None:
     with pytest.raises(tokens.UnreadableError):
         tokens.read(value)

@@ -62,9 +62,7 @@ def test_a_gradient_finds_what_its_call_has_kept() -> None:
     assert raised.value.code == 2
 
 
-def test_calls_whose_gradient_nobody_asks_for_are_not_kept_without_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_unwanted_gradients_are_not_kept_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "MOST_RESIDUALS", 3)
     handles = [int(forward()) for _ in range(10)]
     kept = [tape_residuals.spec_of(handle) is not None for handle in handles]

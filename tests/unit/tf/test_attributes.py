@@ -26,11 +26,3 @@ def test_no_other_file_writes_the_name_of_an_attribute() -> None:
     ]
     assert len(files) > 100
     assert [path.name for path in files if names.search(path.read_text())] == ["attributes.py"]
-
-
-def test_cpp_takes_each_name_from_there() -> None:
-    used = set()
-    for path in (ROOT / "csrc" / "tensorflow").glob("*.cc"):
-        used |= set(re.findall(r"attributes::([A-Z_]+)", path.read_text()))
-    assert used
-    assert used <= NAMES.keys()

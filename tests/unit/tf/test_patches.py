@@ -56,39 +56,28 @@ patches = _installation.TABLE.patches
 assert [patch.target for patch in patches] == targets
 """
 
-_COMES_OUT = (
-    _LOOK_UP
-    + """
+_COMES_OUT = """
 hostcall.disable()
 changed = [t for t, stock in zip(targets, before) if look_up(t) is not stock]
-now = {{p.target: p.current() for p in patches}}
+now = {p.target: p.current() for p in patches}
 transforms = now.pop([t for t in targets if t.endswith("TRANSFORMS")][0])
 assert transforms == hooks == []
 changed += [t for t, stock in zip(targets, before) if t in now and now[t] is not stock]
 print(json.dumps(changed))
 """
-)
-
-
-def test_disabled_each_attribute_is_the_object_that_it_was_before_the_import(
-    run_python: Any,
-) -> None:
-    targets = [patch.target for patch in _TABLE.patches]
-    assert json.loads(run_python(_COMES_OUT.format(targets=targets))) == []
-
-
-_STAYS_OUT = (
-    _LOOK_UP
-    + """
+_STAYS_OUT = """
 print(json.dumps([t for t, stock in zip(targets, before) if look_up(t) is not stock]))
 """
+
+
+@pytest.mark.parametrize(
+    ("then", "switch"),
+    [(_COMES_OUT, {}), (_STAYS_OUT, {"HOSTCALL_DISABLE": "1"})],
+    ids=["disabled", "switched off by the environment"],
 )
-
-
-def test_switched_off_by_the_environment_nothing_is_replaced(run_python: Any) -> None:
+def test_each_attribute_is_as_before(run_python: Any, then: str, switch: dict[str, str]) -> None:
     targets = [patch.target for patch in _TABLE.patches]
-    script = _STAYS_OUT.format(targets=targets)
-    assert json.loads(run_python(script, HOSTCALL_DISABLE="1")) == []
+    assert json.loads(run_python(_LOOK_UP.format(targets=targets) + then, **switch)) == []
 
 
 def test_enabled_each_attribute_is_ours_again() -> None:
@@ -178,15 +167,12 @@ print(outcome(tf.function(lambda x: x / 2, jit_compile=True), x))
 """
 
 
-def test_disabled_a_stock_program_has_the_outcome_of_a_process_without_hostcall(
-    run_python: Callable[..., str],
-) -> None:
+def test_disabled_stock_programs_are_as_without_hostcall(run_python: Callable[..., str]) -> None:
     stock = run_python(_STOCK_PROGRAMS.format(hostcall=""))
     assert "ValueError: no such value" in stock
     off = "import hostcall; hostcall.disable()"
-    assert run_python(_STOCK_PROGRAMS.format(hostcall=off)) == stock
-    again = "import hostcall; hostcall.disable(); hostcall.enable(); hostcall.disable()"
-    assert run_python(_STOCK_PROGRAMS.format(hostcall=again)) == stock
+    for switches in (off, f"{off}; hostcall.enable(); hostcall.disable()"):
+        assert run_python(_STOCK_PROGRAMS.format(hostcall=switches)) == stock
 
 
 def test_somebody_elses_patch_of_tensorflow_survives(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,9 +212,7 @@ def test_no_python_code_looks_up_the_context() -> None:
 
 @pytest.mark.parametrize("jit_compile", [False, True])
 @pytest.mark.parametrize("op", [tf.py_function, tf.numpy_function])
-def test_ctrl_c_in_the_lines_of_tensorflows_registry_comes_out_as_it_is(
-    op: Any, jit_compile: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ctrl_c_in_a_registry(op: Any, jit_compile: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -238,11 +222,6 @@ def test_ctrl_c_in_the_lines_of_tensorflows_registry_comes_out_as_it_is(
     monkeypatch.setattr(type(features.py_funcs), "__call__", interrupted)
     with pytest.raises(KeyboardInterrupt):
         program(tf.ones([3]))
-
-
-class _Owner:
-    def method(self) -> str:
-        return "stock"
 
 
 def _replacement(owner: Any) -> Replacement:
@@ -259,8 +238,9 @@ def _replacement(owner: Any) -> Replacement:
 
 
 @pytest.fixture
-def owner() -> type[_Owner]:
-    return type("_Own", (), dict(vars(_Owner)))
+def owner() -> Any:
+    """A class of its own, with a method."""
+    return type("Owner", (), {"method": lambda self: "stock"})
 
 
 def _wrap_once_more(owner: Any) -> Any:

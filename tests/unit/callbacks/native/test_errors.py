@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numba
@@ -22,9 +23,44 @@ def add(**kwargs: Any) -> Any:
     return of("next_float32", *NEXT, **kwargs)
 
 
-def test_results_have_to_be_declared() -> None:
+def checked() -> Any:
+    function = functions()["next_float32"]
+    function.errcheck = lambda *args: args[0]
+    return function
+
+
+types = numba.types
+POINTER = types.CPointer(types.float32)
+BY_PYTHON = "a Python function that ctypes has made callable from C"
+# What makes a function, and why it is none.
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "a result of Numba's": (
+        lambda: numba.cfunc(types.float64(types.float64))(lambda x: x),
+        "returns float64",
+    ),
+    "an argument of Numba's": (
+        lambda: numba.cfunc(types.void(POINTER, types.int32))(lambda x, n: None),
+        "argument 1 of .* is of type int32",
+    ),
+    "with Python's lock": (lambda: functions_with_gil().note, r"ctypes\.PyDLL"),
+    "of Python's lock": (lambda: ctypes.PYFUNCTYPE(None)(1), r"ctypes\.PyDLL"),
+    "of Python": (lambda: ctypes.CFUNCTYPE(None, FLOATS)(lambda x: None), BY_PYTHON),
+    "checked by Python": (checked, "errcheck"),
+    "null": (lambda: ctypes.CFUNCTYPE(None, FLOATS)(), "null pointer"),
+}
+
+
+@pytest.mark.parametrize(("make", "message"), REFUSED.values(), ids=REFUSED)
+def test_functions_that_are_no_native_code(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        hostcall.native(make(), result=[])
+
+
+def test_what_is_said_of_a_function() -> None:
     with pytest.raises(TypeError, match=r"Write result=tf\.TensorSpec\(\[3\], tf\.float32\)"):
         hostcall.native(ctypes.CFUNCTYPE(None)())
+    with pytest.raises(TypeError, match="only handlers of XLA's FFI take attributes"):
+        hostcall.native(functions()["note"], result=[], attributes={"eps": 1.0})
 
 
 def test_types_that_ctypes_was_not_told() -> None:
@@ -60,39 +96,6 @@ def test_returned_types(returns: Any) -> None:
         of("of_double", FLOATS, returns=returns)
 
 
-def test_numbas_types() -> None:
-    types = numba.types
-
-    @numba.cfunc(types.float64(types.float64))
-    def half(x: Any) -> Any:
-        return x / 2
-
-    @numba.cfunc(types.void(types.CPointer(types.float32), types.int32))
-    def nothing(x: Any, n: Any) -> None:
-        pass
-
-    with pytest.raises(TypeError, match="half returns float64"):
-        hostcall.native(half, result=lambda x: x)
-    with pytest.raises(TypeError, match="argument 1 of nothing is of type int32"):
-        hostcall.native(nothing, result=lambda x: x)
-
-
-def test_functions_that_use_python() -> None:
-    with pytest.raises(TypeError, match=r"ctypes\.PyDLL"):
-        hostcall.native(functions_with_gil().note, result=[])
-    with pytest.raises(TypeError, match=r"ctypes\.PyDLL"):
-        hostcall.native(ctypes.PYFUNCTYPE(None)(1), result=[])
-    dressed = ctypes.CFUNCTYPE(None, FLOATS)(lambda x: None)
-    with pytest.raises(TypeError, match="a Python function that ctypes has made callable from C"):
-        hostcall.native(dressed, result=[])
-    checked = functions()["next_float32"]
-    checked.errcheck = lambda *args: args[0]
-    with pytest.raises(TypeError, match="errcheck"):
-        hostcall.native(checked, result=[])
-    with pytest.raises(TypeError, match="null pointer"):
-        hostcall.native(ctypes.CFUNCTYPE(None, FLOATS)(), result=[])
-
-
 @pytest.mark.parametrize("other", [None, 3, "name", len, lambda x: x, {"execute": None}])
 def test_what_is_no_native_code(other: Any) -> None:
     with pytest.raises(TypeError, match=r"hostcall\.native wants a ctypes function"):
@@ -102,11 +105,6 @@ def test_what_is_no_native_code(other: Any) -> None:
 def test_too_many_arguments() -> None:
     with pytest.raises(TypeError, match="takes 33 arguments, and 32 is the most"):
         of("list_31", *[INTS] * 33)
-
-
-def test_attributes_of_what_has_none() -> None:
-    with pytest.raises(TypeError, match="only handlers of XLA's FFI take attributes"):
-        hostcall.native(functions()["note"], result=[], attributes={"eps": 1.0})
 
 
 def refused(native: Any, *tensors: tf.Tensor, dtype: Any = tf.float32) -> str:
@@ -156,19 +154,34 @@ def test_what_ndpointer_says(kind: Any, what: str) -> None:
     assert what in refused(of("reverse_4", kind, ctypes.c_void_p, SIZE), tf.constant([1.0, 2.0]))
 
 
+def untyped() -> Any:
+    return of("reverse_1", ctypes.c_void_p, ctypes.c_void_p, SIZE)
+
+
 @pytest.mark.parametrize("dtype", ["int4", "uint4"])
 def test_dtypes_that_xla_packs(dtype: str) -> None:
     x = tf.cast(tf.constant([1, 2]), dtype)
-    untyped = of("reverse_1", ctypes.c_void_p, ctypes.c_void_p, SIZE)
-    assert f"of dtype {dtype}, which native code cannot have" in refused(untyped, x, dtype=x.dtype)
+    assert f"of dtype {dtype}, which native code cannot have" in refused(
+        untyped(), x, dtype=x.dtype
+    )
 
 
-def test_strings() -> None:
-    untyped = of("reverse_1", ctypes.c_void_p, ctypes.c_void_p, SIZE)
-    program = called_on(untyped, tf.string)
-    for mode in (plain, jitted):
-        error = failure(mode(program), tf.constant(["a"]))
-        assert "of reverse_1 is of dtype string, which native code cannot have" in error.message
+@pytest.mark.parametrize("mode", [plain, jitted])
+@pytest.mark.parametrize(
+    ("make", "x", "said"),
+    [
+        (untyped, "a", "of reverse_1 is of dtype string, which native code cannot have"),
+        (
+            lambda: add(result=tf.TensorSpec([None], tf.float32)),
+            1.0,
+            "result 0 of next_float32 has the shape (None,)",
+        ),
+    ],
+    ids=["strings", "results of unknown size"],
+)
+def test_what_native_code_cannot_have(mode: Any, make: Any, x: Any, said: str) -> None:
+    x = tf.constant([x])
+    assert said in failure(mode(called_on(make(), x.dtype)), x).message
 
 
 def test_bounded_inputs() -> None:
@@ -184,16 +197,8 @@ def test_bounded_inputs() -> None:
 
 def test_bounded_results() -> None:
     bounded = add(result=lambda x: hostcall.BoundedSpec(x.shape, x.dtype))
-    assert "result 0 of next_float32 has a size that is only bounded" in refused(
-        bounded, tf.constant([1.0])
-    )
-
-
-def test_results_of_unknown_size() -> None:
-    native = add(result=tf.TensorSpec([None], tf.float32))
-    for mode in (plain, jitted):
-        error = failure(mode(called_on(native)), tf.constant([1.0]))
-        assert "result 0 of next_float32 has the shape (None,)" in error.message
+    said = refused(bounded, tf.constant([1.0]))
+    assert "result 0 of next_float32 has a size that is only bounded" in said
 
 
 def test_results_that_are_declared_twice() -> None:
@@ -219,21 +224,12 @@ ITS_OWN_MEMORY = r"always .* the program's own memory\. Take it away"
         ("memo", True, "only Python can look results up", False),
     ],
 )
-def test_options_that_native_code_cannot_have(
-    option: str, value: Any, message: str, of_callbacks: bool
-) -> None:
+def test_options_it_cannot_have(option: str, value: Any, message: str, of_callbacks: bool) -> None:
     with pytest.raises(ValueError, match=message):
         hostcall.declare(add(), **{option: value})
     if of_callbacks:
         with pytest.raises(ValueError, match=message):
             hostcall.callback(add(), result=lambda x: x, **{option: value})
-
-
-def test_a_function_that_calls_it_may_keep_results() -> None:
-    native = add()
-    kept = hostcall.declare(lambda x: native(x), memo=True)
-    program = jitted(lambda x: tf.ensure_shape(tf.numpy_function(kept, [x], tf.float32), [1]))
-    np.testing.assert_array_equal(program(tf.constant([1.0])), [2.0])
 
 
 def test_other_declarations_hold() -> None:
