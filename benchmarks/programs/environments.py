@@ -22,7 +22,7 @@ class Corridor:
         self.place += 2 * int(action) - 1
         self.time += 1
         arrived = self.place == 5
-        return self.observation(), np.float32(1.0 if arrived else -0.1), arrived
+        return self.observation(), np.array(1.0 if arrived else -0.1, np.float32), arrived
 
     def observation(self) -> Array:
         return np.array([self.place / 5, self.time / LIMIT], np.float32)

@@ -22,7 +22,7 @@ def with_gradient(
 ) -> Function:
     """Return an op of a function, whose gradient is the upstream one times another function's."""
 
-    @tf.custom_gradient
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
     def op(x: Any) -> Any:
         y = tf.numpy_function(value, [x], x.dtype)
         y.set_shape(shape)
@@ -86,7 +86,7 @@ def second_derivatives(part: Decorator) -> Function:
     """Build a step of Newton's on a circuit, whose gradient has a gradient."""
     by_slopes = with_gradient(slopes, lambda angles, up: curvature(angles) @ up, [ANGLES])
 
-    @tf.custom_gradient
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
     def op(angles: Any) -> Any:
         value = tf.numpy_function(energy, [angles], angles.dtype)
         value.set_shape([])
@@ -161,7 +161,7 @@ def orbit(start: Array) -> Array:
         return np.concatenate([state[2:], -state[:2] / np.sum(state[:2] ** 2) ** 1.5])
 
     solved = scipy.integrate.solve_ivp(change, (0, 3), start, t_eval=np.linspace(0, 3, 10))
-    return np.float64(solved.y.T)
+    return np.array(solved.y.T)
 
 
 def integrated(part: Decorator) -> Function:

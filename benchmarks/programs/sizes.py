@@ -74,7 +74,7 @@ def row_by_row(part: Decorator) -> Function:
 def vectorized(_: Decorator) -> Function:
     """Build the gradients of each row, by a custom gradient under tf.vectorized_map."""
 
-    @tf.custom_gradient
+    @tf.custom_gradient  # type: ignore[untyped-decorator]
     def clipped(x: Any) -> Any:
         y = tf.numpy_function(lambda v: np.clip(v, -1, 1), [x], tf.float32)
         y.set_shape(x.shape)

@@ -30,7 +30,8 @@ def bleu_of(words: list[bytes], reference: list[bytes]) -> float:
 def bleu(tokens: Array, references: Array) -> Array:
     sentences = [b" ".join(WORDS[row]).partition(b".")[0].split() for row in tokens]
     pairs = zip(sentences, references, strict=True)
-    return np.float32([bleu_of(words, reference.split()) for words, reference in pairs])
+    scores = [bleu_of(words, reference.split()) for words, reference in pairs]
+    return np.array(scores, np.float32)
 
 
 def reward(part: Decorator) -> Function:

@@ -5,7 +5,7 @@ import tempfile
 from typing import Any
 
 import numpy as np
-import sklearn.metrics
+import sklearn.metrics  # type: ignore[import-untyped]
 import tensorflow as tf
 
 from benchmarks.programs.program import Decorator, Function, Program, draws
@@ -35,7 +35,7 @@ class Layers:
 
 
 def area(labels: Array, found: Array) -> Array:
-    return np.float32(sklearn.metrics.roc_auc_score(labels[:, 0], found[:, 0]))
+    return np.array(sklearn.metrics.roc_auc_score(labels[:, 0], found[:, 0]), np.float32)
 
 
 def metric(part: Decorator) -> Function:
