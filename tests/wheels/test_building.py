@@ -27,7 +27,7 @@ FLAGS = [flag for flag in tf.sysconfig.get_compile_flags() if flag.startswith("-
 
 
 def find_tensorflow(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, FIND_TENSORFLOW, folder]
+    command = [sys.executable, str(FIND_TENSORFLOW), str(folder)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
