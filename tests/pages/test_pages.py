@@ -139,7 +139,7 @@ TESTS_OF_BEHAVIOURS = [
 
 
 @functools.cache
-def tests_in(file: str) -> set[tuple[str, str]]:
+def in_file(file: str) -> set[tuple[str, str]]:
     """The file and the name of each test in it; it is not run."""
     functions = ast.parse(read(f"tests/{file}.py")).body
     names = {node.name for node in functions if isinstance(node, ast.FunctionDef)}
@@ -147,13 +147,13 @@ def tests_in(file: str) -> set[tuple[str, str]]:
 
 
 def test_named_tests_exist() -> None:
-    there = {test for file, _ in NAMED for test in tests_in(file)}
+    there = {test for file, _ in NAMED for test in in_file(file)}
     assert NAMED - there == set()
 
 
 @pytest.mark.parametrize("file", TESTS_OF_BEHAVIOURS)
 def test_tests_for_the_page_are_named(file: str) -> None:
-    assert tests_in(file) - NAMED == set()
+    assert in_file(file) - NAMED == set()
 
 
 def test_rows_name_tests_or_say_why_not() -> None:
