@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,49 +13,28 @@ import scipy.optimize
 import tensorflow as tf
 
 import hostcall
-from hostcall._callbacks import requested_routes
 from hostcall._compiler import announcements
-from tests.support.helpers import assert_same, failure, jitted, to_numpy
+from tests.support.helpers import assert_same, failure, jitted, plain, to_numpy
 
 COSTS = tf.constant([[4.0, 1.0, 3.0], [2.0, 0.0, 5.0]])
-
-
-def first_parameter(function: Callable[..., Any]) -> str:
-    """The name in the advised rule; newer versions of SciPy tell it, older ones do not."""
-    try:
-        return next(iter(inspect.signature(function).parameters))
-    except ValueError:
-        return "x"
+matching = scipy.optimize.linear_sum_assignment
+try:  # newer versions of SciPy tell the name of its first parameter, older ones do not
+    PARAMETER = next(iter(inspect.signature(matching).parameters))
+except ValueError:
+    PARAMETER = "x"
 
 
 @pytest.fixture(autouse=True)
-def auto(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Whatever the route of the whole test run is; and the log says everything anew."""
-    configured = requested_routes.current()
-    hostcall.configure(route="auto")
+def _told_anew(auto_route: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(announcements, "_told", set())
-    yield
-    hostcall.configure(route=configured)
-
-
-class Model:
-    """With a method that is called."""
-
-    def widths(self, table: Any, margin: Any) -> Any:
-        return table.max(0) + margin
 
 
 @dataclasses.dataclass
 class Case:
     """A function whose result has no known shape.
 
-    Attributes:
-      function: what is called.
-      tout: as the user has it.
-      arguments: of the call.
-      constants: what goes into the blanks of the lines for constants, one after the other.
-      rule: likewise for the rule.
-      names: of what else the lines name.
+    `constants` go into the blanks of the lines for constants, one after the other, and `rule` into
+    those of the rule.
     """
 
     function: Callable[..., Any]
@@ -63,7 +42,6 @@ class Case:
     arguments: list[tf.Tensor]
     constants: list[str]
     rule: list[str]
-    names: dict[str, Any] = dataclasses.field(default_factory=dict)
     op: Any = tf.numpy_function
 
 
@@ -75,19 +53,18 @@ def quantiles(values: Any, levels: Any) -> Any:
     return np.quantile(values, levels).astype(np.float32)
 
 
+class Model:
+    def widths(self, table: Any, margin: Any) -> Any:
+        return table.max(0) + margin
+
+
+model = Model()
+
+
 def corners(tf: Any) -> Any:  # a name that the rule needs for itself
     return tf[:1, :1]
 
 
-def first_and_all(table: Any) -> Any:
-    return table[0], table
-
-
-def squares(table: Any) -> Any:
-    return table * table
-
-
-model = Model()
 FLOAT = tf.float32
 CASES = {
     "a scalar": Case(total, FLOAT, [COSTS], [""], [""]),
@@ -95,32 +72,23 @@ CASES = {
         quantiles, FLOAT, [COSTS, tf.constant([0.5])], ["1"], ["levels.shape[0]"]
     ),
     "a matching": Case(
-        scipy.optimize.linear_sum_assignment,
-        [tf.int64, tf.int64],
-        [COSTS],
-        ["2", "2"],
-        [f"min({first_parameter(scipy.optimize.linear_sum_assignment)}.shape)"] * 2,
+        matching, [tf.int64, tf.int64], [COSTS], ["2", "2"], [f"min({PARAMETER}.shape)"] * 2
     ),
     "a rank that is known": Case(
         corners, tf.TensorSpec([None, 1], FLOAT), [COSTS], ["1"], ["tf_.shape[0] - 1"]
     ),
     "one of two": Case(
-        first_and_all,
+        lambda table: (table[0], table),
         [tf.TensorSpec([3], FLOAT), FLOAT],
         [COSTS],
         ["2, 3"],
         ["*table.shape"],
     ),
     "a list of one": Case(lambda table: [table[0]], [FLOAT], [COSTS], ["3"], ["table.shape[1]"]),
-    "a py_function": Case(squares, FLOAT, [COSTS], ["2, 3"], ["*table.shape"], op=tf.py_function),
-    "a method": Case(
-        model.widths,
-        FLOAT,
-        [COSTS, tf.constant(1.0)],
-        ["3"],
-        ["table.shape[1]"],
-        {"the_object": model},
+    "a py_function": Case(
+        lambda table: table * table, FLOAT, [COSTS], ["2, 3"], ["*table.shape"], op=tf.py_function
     ),
+    "a method": Case(model.widths, FLOAT, [COSTS, tf.constant(1.0)], ["3"], ["table.shape[1]"]),
     "a lambda": Case(lambda a, b: a - b, FLOAT, [COSTS, COSTS], ["2, 3"], ["*a.shape"]),
     "a ufunc": Case(np.subtract, FLOAT, [COSTS, COSTS], ["2, 3"], ["*x1.shape"]),
 }
@@ -181,14 +149,8 @@ def _told(case: Case, caplog: pytest.LogCaptureFixture) -> dict[str, str]:
 
 
 def _names(case: Case) -> dict[str, Any]:
-    name = getattr(case.function, "__name__", "")
-    return {
-        "tf": tf,
-        "hostcall": hostcall,
-        "function": case.function,
-        name: case.function,
-        **case.names,
-    }
+    called = {"function": case.function, getattr(case.function, "__name__", ""): case.function}
+    return {"tf": tf, "hostcall": hostcall, "the_object": model, **called}
 
 
 @each_case
@@ -220,7 +182,7 @@ def _assert_is_one_program(case: Case, program: Any, caplog: pytest.LogCaptureFi
     assert _logged(caplog, program, case.arguments) == ""
     with hostcall.scope(route="custom_call"):
         actual = to_numpy(jitted(program)(*case.arguments))
-    assert_same(actual, to_numpy(tf.function(program)(*case.arguments)))
+    assert_same(actual, to_numpy(plain(program)(*case.arguments)))
 
 
 def test_the_advice_that_partitioning_is_fine_works(caplog: pytest.LogCaptureFixture) -> None:
@@ -243,18 +205,17 @@ def test_a_rank_that_nobody_knows_is_not_guessed(caplog: pytest.LogCaptureFixtur
         assert "TensorSpec(x.shape" not in message
 
 
-def test_callbacks_and_structures_are_advised_their_own_lines(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    def cut(table: Any) -> Any:
-        return table[:1]
-
-    callback = hostcall.callback(cut, result=lambda table: tf.TensorSpec([None, 3], FLOAT))
-    message = _logged(caplog, lambda x: callback(x), [COSTS])
+def test_callbacks_are_advised_their_own_lines(caplog: pytest.LogCaptureFixture) -> None:
+    cut = hostcall.callback(
+        lambda table: table[:1], result=lambda table: tf.TensorSpec([None, 3], FLOAT)
+    )
+    message = _logged(caplog, lambda x: cut(x), [COSTS])
     assert "@hostcall.callback(result=lambda table: tf.TensorSpec([..., 3], tf.float32))" in message
     assert "@hostcall.callback(..., route='partition')" in message
     assert "Tout" not in message
 
+
+def test_structures_are_advised_their_own_line(caplog: pytest.LogCaptureFixture) -> None:
     def both(table: Any) -> Any:
         return {"a": table, "b": table[0]}
 
@@ -266,45 +227,23 @@ def test_callbacks_and_structures_are_advised_their_own_lines(
     assert _logged(caplog, program, [COSTS]) == ""
 
 
-_VARYING = """
-import logging, re
-import numpy as np
-import tensorflow as tf
-import hostcall
-
-said = []
-handler = logging.Handler()
-handler.emit = lambda record: said.append(record.getMessage())
-logging.getLogger("hostcall").addHandler(handler)
-x = tf.constant({x})
-
-def program(x):
-    return tf.nest.map_structure(lambda y: y * 2, tf.numpy_function({function}, [x], {dtype}))
-
-def run():
-    said.clear()
-    found = tf.function(program, jit_compile=True)(x)
-    return [value.numpy().tolist() for value in tf.nest.flatten(found)]
-
-expected = run()
-line = re.search(r"before the call: (hostcall.declare\\(.*\\))\\. To say", said[0])[1]
-exec(line)
-assert run() == expected
-print(said)
-"""
-
-
 @pytest.mark.parametrize(
     ("function", "dtype", "x"),
     [
-        ("np.unique", "tf.float32", [1.0, 3.0, 1.0]),
-        ("np.flatnonzero", "tf.int64", [0.0, 3.0, 1.0]),
-        ("np.nonzero", "[tf.int64, tf.int64]", [[0.0, 3.0], [1.0, 2.0]]),
+        (np.unique, FLOAT, [1.0, 3.0, 1.0]),
+        (np.flatnonzero, tf.int64, [0.0, 3.0, 1.0]),
+        (np.nonzero, [tf.int64, tf.int64], [[0.0, 3.0], [1.0, 2.0]]),
     ],
 )
 def test_sizes_that_depend_on_values(
-    function: str, dtype: str, x: Any, run_python: Callable[..., str]
+    function: Any, dtype: Any, x: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The line needs no filling in, and the function is one program with it."""
-    script = _VARYING.format(function=function, dtype=dtype, x=x)
-    assert run_python(script, HOSTCALL_ROUTE="auto").strip() == "[]"
+    case = Case(function, dtype, [tf.constant(x)], [], [])
+    message = _logged(caplog, _program(case), case.arguments)
+    line = re.findall(r"before the call: (hostcall.declare\(.*\))\. To say", message)[0]
+    try:
+        exec(line, {"hostcall": hostcall, "np": np, "tf": tf})
+        _assert_is_one_program(case, _program(case), caplog)
+    finally:
+        hostcall.declare(function, result=None)

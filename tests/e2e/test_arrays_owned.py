@@ -22,7 +22,7 @@ def overwrite(values: Any) -> Any:
 
 
 def _callback(kind: Any) -> Callable[..., Any]:
-    called = hostcall.callback(lambda v: overwrite(v), result=lambda v: v, kind=kind)
+    called = hostcall.callback(overwrite, result=lambda v: v, kind=kind)
     return lambda function, inputs, dtype: called(inputs[0])
 
 
@@ -37,12 +37,7 @@ OPS: dict[str, tuple[Callable[..., Any], bool]] = {
 }
 
 
-ROUTES: dict[str, Callable[..., Any]] = {
-    "eager": eagerly,
-    "plain": plain,
-    "compiled": jitted,
-    "partition": partitioned,
-}
+ROUTES = [eagerly, plain, jitted, partitioned]
 
 
 def _program(op: Callable[..., Any], variable: tf.Variable) -> Callable[..., Any]:
@@ -62,35 +57,24 @@ def _program(op: Callable[..., Any], variable: tf.Variable) -> Callable[..., Any
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("route", ROUTES)
 @pytest.mark.parametrize("name", OPS)
-def test_what_a_function_writes_into_its_arrays(name: str, route: str, size: int) -> None:
-    if DEVICE and route == "plain":
+def test_what_a_function_writes_into_its_arrays(name: str, route: Any, size: int) -> None:
+    if DEVICE and route is plain:
         pytest.skip("plain graphs run on the CPU, and get copies of what is on the device")
     op, is_own_in_plain_graphs = OPS[name]
-    is_own = is_own_in_plain_graphs or route != "plain"
+    is_own = is_own_in_plain_graphs or route is not plain
     ones, argument, variable = np.ones(size), tf.ones([size]), tf.Variable(tf.ones([size]))
-    results, seen = ROUTES[route](_program(op, variable))(argument)
-    for result in results:
-        np.testing.assert_array_equal(result, -ones)
-    kept = [argument, variable, seen[0], seen[1], seen[2] - 1.0]
-    expected = ones if is_own else -ones
-    for value in kept[:4]:
-        np.testing.assert_array_equal(value, expected)
-    np.testing.assert_array_equal(kept[4], ones if is_own else -2.0 * ones)
-
-
-def _written(values: Any, out: Any) -> None:
-    out[...] = overwrite(values)
-
-
-def _of_dict(values: Any) -> Any:
-    return overwrite(values["key"])
+    results, seen = route(_program(op, variable))(argument)
+    np.testing.assert_array_equal(results, [-ones] * 3)
+    kept = [argument, variable, *seen[:2], seen[2] - 1.0]
+    expected = [ones] * 5 if is_own else [*[-ones] * 4, -2.0 * ones]
+    np.testing.assert_array_equal(kept, expected)
 
 
 DECLARED: dict[str, tuple[Any, dict[str, Any]]] = {
     "timeout": (lambda v: overwrite(v), {"timeout": 100.0}),
     "memo": (lambda v: overwrite(v), {"memo": True}),
-    "out": (_written, {"out": True, "result": lambda v: v}),
-    "a dict": (_of_dict, {}),
+    "out": (lambda v, out: np.copyto(out, overwrite(v)), {"out": True, "result": lambda v: v}),
+    "a dict": (lambda v: overwrite(v["key"]), {}),
 }
 
 
@@ -105,17 +89,3 @@ def test_eager_calls_of_functions_with_a_declaration(name: str, size: int) -> No
         result = tf.numpy_function(function, [inputs], tf.float32)
         np.testing.assert_array_equal(result, -np.ones(size))
         np.testing.assert_array_equal(given, np.ones(size))
-
-
-@pytest.mark.parametrize("route", ROUTES)
-def test_borrowed_arrays_are_read_only(route: str) -> None:
-    @hostcall.declare(borrow=True, result=lambda v: v)
-    def writes(values: np.ndarray) -> np.ndarray:
-        with pytest.raises(ValueError, match="read-only"):
-            values[0] = -1.0
-        return values + 1.0
-
-    argument = tf.ones([3000])
-    program = ROUTES[route](lambda x: tf.numpy_function(writes, [x], tf.float32))
-    np.testing.assert_array_equal(program(argument), np.full(3000, 2.0))
-    np.testing.assert_array_equal(argument, np.ones(3000))

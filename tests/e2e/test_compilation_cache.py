@@ -21,61 +21,43 @@ import tensorflow as tf
 
 import hostcall
 
-factor, route, *cases = float(sys.argv[1]), *sys.argv[2:]
+factor, route = float(sys.argv[1]), sys.argv[2]
 x = tf.constant([1.0, 2.0, 3.0])
+on_one_line = [lambda v, k=k: v * np.float32(factor + k) for k in range(3)]
 
 
 def scaled(v):
     return v * np.float32(factor)
 
 
-def call(op, function, v):
-    y = op(function, [v], tf.float32)
-    y.set_shape(v.shape)
-    return y
+def call(function, v, op=tf.numpy_function):
+    return tf.ensure_shape(op(function, [v], tf.float32), v.shape)
 
 
-def numpy_function():
-    return tf.function(lambda v: call(tf.numpy_function, scaled, v * 2.0) + 1.0, jit_compile=True)
+def gradient(v):
+    with tf.GradientTape() as tape:
+        tape.watch(v)
+        y = call(lambda v: v * v * factor, v, tf.py_function)
+    return tape.gradient(y, v)
 
 
-def several_on_one_line():
-    made = [lambda v, k=k: v * np.float32(factor + k) for k in range(3)]
-    return tf.function(
-        lambda v: tf.stack([call(tf.numpy_function, f, v) for f in made]), jit_compile=True
-    )
+def printed(v):
+    tf.print("seen", v, output_stream=sys.stderr)
+    return call(scaled, v)
 
 
-def loop():
-    def body(i, v):
-        return i + 1, call(tf.numpy_function, scaled, v)
-
-    def run(v):
-        return tf.while_loop(lambda i, v: i < 3, body, (tf.constant(0), v))[1]
-
-    return tf.function(run, jit_compile=True)
-
-
-def gradient():
-    def run(v):
-        with tf.GradientTape() as tape:
-            tape.watch(v)
-            y = call(tf.py_function, lambda v: v * v * factor, v)
-        return tape.gradient(y, v)
-
-    return tf.function(run, jit_compile=True)
-
-
-def printed():
-    def run(v):
-        tf.print("seen", v, output_stream=sys.stderr)
-        return call(tf.numpy_function, scaled, v)
-
-    return tf.function(run, jit_compile=True)
-
-
+programs = {
+    "numpy_function": lambda v: call(scaled, v * 2.0) + 1.0,
+    "several_on_one_line": lambda v: tf.stack([call(f, v) for f in on_one_line]),
+    "loop": lambda v: tf.while_loop(
+        lambda i, v: i < 3, lambda i, v: (i + 1, call(scaled, v)), (tf.constant(0), v)
+    )[1],
+    "gradient": gradient,
+    "printed": printed,
+}
 with hostcall.scope(route=route):
-    print(json.dumps({name: globals()[name]()(x).numpy().tolist() for name in cases}))
+    compiled = {name: tf.function(f, jit_compile=True) for name, f in programs.items()}
+    print(json.dumps({name: f(x).numpy().tolist() for name, f in compiled.items()}))
 """
 
 EXPECTED: dict[str, Callable[[float], Any]] = {
@@ -90,7 +72,7 @@ EXPECTED: dict[str, Callable[[float], Any]] = {
 def run(factor: float, route: str, cache: Path) -> Any:
     """Run the programs in a process with its cache in that directory, and return their results."""
     ended = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(factor), route, *EXPECTED],
+        [sys.executable, "-c", SCRIPT, str(factor), route],
         env={**os.environ, "TF_XLA_FLAGS": f"--tf_xla_persistent_cache_directory={cache}"},
         capture_output=True,
         text=True,
@@ -104,9 +86,8 @@ def run(factor: float, route: str, cache: Path) -> Any:
 def test_the_next_process_finds_all_programs(route: str, tmp_path: Path) -> None:
     kept: list[set[str]] = []
     for factor in (2.0, 5.0):
-        assert run(factor, route, tmp_path) == {
-            case: expected(factor) for case, expected in EXPECTED.items()
-        }
+        expected = {case: of_factor(factor) for case, of_factor in EXPECTED.items()}
+        assert run(factor, route, tmp_path) == expected
         kept.append({path.name for path in tmp_path.iterdir()})
     assert kept[0]
     assert kept[1] == kept[0]

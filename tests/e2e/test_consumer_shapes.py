@@ -18,6 +18,7 @@ from tests.support.helpers import (
     assert_says,
     each_decorator,
     each_stateful_op,
+    eagerly,
     failure,
     gradient_of,
     jitted,
@@ -106,6 +107,22 @@ def _both_fail(run: Any, expected: Any, x: Any = 0.0) -> None:
         assert isinstance(failure(one, x), tf.errors.InvalidArgumentError)
 
 
+Shapes = list[tuple[int, ...]]
+
+
+def _assert_takes(op: Any, consumer: Any, shapes: Shapes, others: Shapes | None = None) -> None:
+    """With results of these shapes it is what plain graph mode is; others are errors in both."""
+    function = Returns(*shapes[0])
+    program = _program(op, function, consumer)
+    run, expected = jitted(program), plain(program)
+    for shape in (*shapes, *(others or []), shapes[0]):
+        function.shape = shape
+        if shape in shapes:
+            assert_same(to_numpy(run(0.0)), to_numpy(expected(0.0)))
+        else:
+            _both_fail(run, expected)
+
+
 @each_decorator
 @each_consumer(TRUE_TO_THEM | PROMISES)
 def test_the_function_is_one_program(op: Any, consumer: Any) -> None:
@@ -120,24 +137,16 @@ def test_the_function_is_one_program(op: Any, consumer: Any) -> None:
 
 
 @pytest.mark.parametrize("name", TRUE_TO_THEM)
-@pytest.mark.parametrize("wrong", [(2, 4), (3, 3), (6,), (2, 3, 1), ()], ids=str)
-def test_another_shape_is_an_error_as_in_plain_graph_mode(name: str, wrong: Any) -> None:
+def test_another_shape_is_an_error_as_in_plain_graph_mode(name: str) -> None:
     if DEVICE and name.startswith("assigned"):
         pytest.skip("XLA_CPU's own kernel of assignments checks no shapes")
-    function = Returns(2, 3)
-    program = _program(tf.numpy_function, function, TRUE_TO_THEM[name])
-    run, expected = jitted(program), plain(program)
-    run(0.0)
-    function.shape = wrong
-    _both_fail(run, expected)
-    function.shape = (2, 3)
-    assert_same(to_numpy(run(0.0)), to_numpy(expected(0.0)))
+    others: Shapes = [(2, 4), (3, 3), (6,), (2, 3, 1), ()]
+    _assert_takes(tf.numpy_function, TRUE_TO_THEM[name], [(2, 3)], others)
 
 
 @pytest.mark.custom_call  # between clusters the op that takes the result says it itself
 def test_the_error_names_the_op_that_takes_no_other_shape() -> None:
-    function = Returns(2, 4)
-    run = jitted(_program(tf.numpy_function, function, assigned_behind_a_cast))
+    run = jitted(_program(tf.numpy_function, Returns(2, 4), assigned_behind_a_cast))
     error = failure(run, 0.0)
     assert isinstance(error, tf.errors.InvalidArgumentError)
     assert_says(
@@ -180,96 +189,59 @@ OF_ANY_SHAPE: dict[str, Callable[[tf.Tensor], Any]] = {
 @each_decorator
 @each_consumer(OF_ANY_SHAPE)
 def test_what_need_not_hold_is_not_taken_for_true(op: Any, consumer: Any) -> None:
-    function = Returns(2, 3)
-    program = _program(op, function, consumer)
-    run, expected = jitted(program), plain(program)
-    for shape in [(2, 3), (2, 4), (), (5,)]:
-        function.shape = shape
-        assert_same(to_numpy(run(0.0)), to_numpy(expected(0.0)))
+    _assert_takes(op, consumer, [(2, 3), (2, 4), (), (5,)])
 
 
-def _in_a_branch(op: Any, function: Any) -> Any:
-    def taken() -> Any:
-        return tf.reduce_sum(tf.stack([op(function, [0.0], FLOAT), PAIR]))
-
-    return lambda x: tf.cond(x > 0.0, taken, lambda: x)
-
-
-def _out_of_a_branch(op: Any, function: Any) -> Any:
-    def program(x: tf.Tensor) -> Any:
-        y = tf.cond(x > 0.0, lambda: -op(function, [x], FLOAT), lambda: tf.zeros([2, 3]))
-        return tf.ensure_shape(tf.abs(y), [2, 3])
-
-    return program
-
-
-def _out_of_two_branches(op: Any, function: Any) -> Any:
-    def program(x: tf.Tensor) -> Any:
-        def inner() -> Any:
-            return tf.cond(x > 1.0, lambda: op(function, [x], FLOAT), lambda: PAIR)
-
-        return tf.stack([tf.cond(x > 0.0, inner, lambda: op(function, [x], FLOAT)), PAIR])
-
-    return program
-
-
-def _out_of_a_switch(op: Any, function: Any) -> Any:
-    def program(x: tf.Tensor) -> Any:
-        branches = [lambda: op(function, [x], FLOAT), lambda: PAIR, lambda: 2.0 * PAIR]
-        y = tf.switch_case(tf.cast(x, tf.int32) - 1, branches)
-        y.set_shape([2, 3])
-        return y
-
-    return program
-
-
-def _in_a_loop(op: Any, function: Any) -> Any:
-    def program(x: tf.Tensor) -> Any:
-        def body(i: tf.Tensor, y: tf.Tensor) -> Any:
-            return i + 1, tf.add_n([y, op(function, [x], FLOAT)])
-
-        return tf.while_loop(lambda i, _: i < 3, body, (0, PAIR))[1]
-
-    return program
+# Programs of a number that call a function in control flow, `y` being the call.
+IN_CONTROL_FLOW: dict[str, Callable[[Any, tf.Tensor], Any]] = {
+    "in a branch": lambda y, x: tf.cond(
+        x > 0.0, lambda: tf.reduce_sum(tf.stack([y(), PAIR])), lambda: x
+    ),
+    "out of a branch": lambda y, x: tf.ensure_shape(
+        tf.abs(tf.cond(x > 0.0, lambda: -y(), lambda: tf.zeros([2, 3]))), [2, 3]
+    ),
+    "out of two branches": lambda y, x: tf.stack(
+        [tf.cond(x > 0.0, lambda: tf.cond(x > 1.0, y, lambda: PAIR), y), PAIR]
+    ),
+    "out of a switch": lambda y, x: shaped(
+        tf.switch_case(tf.cast(x, tf.int32) - 1, [y, lambda: PAIR, lambda: 2.0 * PAIR]), [2, 3]
+    ),
+    "in a loop": lambda y, x: tf.while_loop(
+        lambda i, _: i < 3, lambda i, z: (i + 1, tf.add_n([z, y()])), (0, PAIR)
+    )[1],
+}
 
 
 @each_decorator
-@pytest.mark.parametrize(
-    "build", [_in_a_branch, _out_of_a_branch, _out_of_two_branches, _out_of_a_switch, _in_a_loop]
-)
-def test_branches_and_loops(op: Any, build: Any) -> None:
+@pytest.mark.parametrize("name", IN_CONTROL_FLOW)
+def test_branches_and_loops(op: Any, name: str) -> None:
     function = Returns(2, 3)
+
+    def program(x: tf.Tensor) -> Any:
+        return IN_CONTROL_FLOW[name](lambda: op(function, [x], FLOAT), x)
+
     with hostcall.scope(route="custom_call"):
-        run = jitted(build(op, function))
-        expected = plain(build(op, function))
-        for x in (1.0, 2.0, -1.0):
-            x = tf.constant(x)
+        run, expected = jitted(program), plain(program)
+        for x in map(tf.constant, (1.0, 2.0, -1.0)):
             assert_same(to_numpy(run(x)), to_numpy(expected(x)))
-    if build is not _out_of_a_switch:  # which promises it
+    if name != "out of a switch":  # which promises it
         function.shape = (3, 2)
         _both_fail(run, expected, tf.constant(2.0))
 
 
 def test_a_demand_that_contradicts_what_is_declared_is_an_error_of_the_op() -> None:
     function = hostcall.declare(Returns(2, 4), result=tf.TensorSpec([2, None], FLOAT))
-
-    def program(x: tf.Tensor) -> Any:
-        return tf.stack([tf.numpy_function(function, [x], FLOAT), PAIR])
-
+    program = _program(tf.numpy_function, function, lambda y: tf.stack([y, PAIR]))
     _both_fail(jitted(program), plain(program))
 
 
 def test_what_is_declared_is_completed() -> None:
     function = hostcall.declare(Returns(2, 3), result=lambda x: [x.shape[0], None])
-
-    def program(x: tf.Tensor) -> Any:
-        return VARIABLE.assign(tf.numpy_function(function, [x], FLOAT)) + 0.0
-
+    program = _program(tf.numpy_function, function, TRUE_TO_THEM["assigned"])
     with hostcall.scope(route="custom_call"):
         run = tf.function(program, jit_compile=True, input_signature=[tf.TensorSpec([None], FLOAT)])
-        assert_same(run(tf.zeros([2])).numpy(), Returns(2, 3)())
-        with pytest.raises(tf.errors.InvalidArgumentError):
-            run(tf.zeros([3]))
+        assert_same(run(tf.zeros([2])).numpy(), Returns(2, 3)() + 1.0)
+        assert isinstance(failure(run, tf.zeros([3])), tf.errors.InvalidArgumentError)
 
 
 def test_explain_shows_the_shape() -> None:
@@ -284,12 +256,8 @@ def test_what_set_shape_says_may_be_nonsense(shape: list[int]) -> None:
 
     def program(x: tf.Tensor) -> Any:
         y = tf.numpy_function(Returns(2, 3), [x], FLOAT)
-        stacked, joined = tf.stack([y, y], axis=-1), tf.concat([y, y], axis=1)
-        gathered = tf.gather(y, [0], axis=1)
-        for tensor in (stacked, joined, gathered):
-            tensor.set_shape(shape)
-        parts = tf.unstack(y, 2, axis=1)
-        return stacked, joined, gathered, parts
+        results = tf.stack([y, y], axis=-1), tf.concat([y, y], axis=1), tf.gather(y, [0], axis=1)
+        return [shaped(result, shape) for result in results], tf.unstack(y, 2, axis=1)
 
     for mode in (plain, jitted):
         mode(program).get_concrete_function(tf.TensorSpec([], FLOAT))
@@ -315,14 +283,14 @@ def test_gradients_are_those_of_plain_graph_mode(loops: bool, around: bool) -> N
 
     def step(x: tf.Tensor, mode: Any) -> Any:
         with tf.GradientTape() as tape:
-            value = mode(loss)(x) if around else loss(x)
+            value = mode(loss)(x)
         return value, tape.gradient(value, VARIABLE)
 
     if DEVICE and around and loops:
         pytest.skip("XLA_CPU has no zeros of a TensorList in eager mode")
     VARIABLE.assign(PAIR)
     found, expected = (
-        step(PAIR, mode) if around else mode(lambda x: step(x, plain))(PAIR)
+        step(PAIR, mode) if around else mode(lambda x: step(x, eagerly))(PAIR)
         for mode in (jitted, plain)
     )
     assert_close(found, expected)
@@ -349,30 +317,17 @@ RESHAPED: dict[str, Callable[[tf.Tensor], Any]] = {
 @each_stateful_op
 @each_consumer(RESHAPED)
 def test_any_shape_of_as_many_elements_will_do(op: Any, consumer: Any) -> None:
-    function = Returns(2, 3)
-
-    program = _program(op, function, consumer)
     with hostcall.scope(route="custom_call"):
-        run, expected = jitted(program), plain(program)
-        for shape in [(2, 3), (6,), (3, 2, 1), (1, 6)]:
-            function.shape = shape
-            assert_same(to_numpy(run(0.0)), to_numpy(expected(0.0)))
-        for shape in [(5,), (2, 4), (), (0, 6)]:
-            function.shape = shape
-            _both_fail(run, expected)
-        function.shape = (6, 1)
-        assert_same(to_numpy(run(0.0)), to_numpy(expected(0.0)))
+        others: Shapes = [(5,), (2, 4), (), (0, 6)]
+        _assert_takes(op, consumer, [(2, 3), (6,), (3, 2, 1), (1, 6), (6, 1)], others)
 
 
 @each_of_all_ops
 def test_what_is_not_in_one_piece_is_copied(op: Any) -> None:
-    def program(x: tf.Tensor) -> Any:
-        y = op(lambda x: np.asarray(x)[::-1].T, [x], FLOAT)
-        return tf.reshape(y, [6])
-
     x = tf.reshape(tf.range(6.0), [2, 3])
+    turned = lambda x: tf.reshape(op(lambda x: np.asarray(x)[::-1].T, [x], FLOAT), [6])  # noqa: E731
     with hostcall.scope(route="custom_call"):
-        assert_same(jitted(program)(x).numpy(), x.numpy()[::-1].T.reshape(6))
+        assert_same(jitted(turned)(x).numpy(), x.numpy()[::-1].T.reshape(6))
 
 
 @each_stateful_op
@@ -380,22 +335,20 @@ def test_what_is_not_in_one_piece_is_copied(op: Any) -> None:
 def test_an_unused_result_may_have_any_shape(op: Any, stacks: bool) -> None:
     calls = []
 
-    def two(x: Any) -> Any:
+    def three(x: Any) -> Any:
         calls.append(1)
         return [np.ones(len(calls), np.float32), 2.0 * x, np.float32(3.0)]
 
     def program(x: tf.Tensor) -> Any:
-        unused, y, _ = op(two, [x], [FLOAT] * 3)
+        unused, y, _ = op(three, [x], [FLOAT] * 3)
         if stacks:
             tf.stack([unused, x])  # XLA compiles it, though it does not run
-        y.set_shape([2])
-        return y
+        return shaped(y, [2])
 
-    x = tf.constant([1.0, 2.0])
     with hostcall.scope(route="auto" if stacks else "custom_call"):
         run = jitted(program)
         for _ in range(3):
-            assert_same(run(x).numpy(), np.array([2.0, 4.0], np.float32))
+            np.testing.assert_array_equal(run(tf.constant([1.0, 2.0])), [2.0, 4.0])
     assert len(calls) == 3
 
 
@@ -407,16 +360,11 @@ def test_an_unused_result_is_all_that_there_is(op: Any) -> None:
         calls.append(float(x))
         return np.zeros([len(calls)], np.float32)
 
-    def program(x: tf.Tensor) -> Any:
-        op(note, [x], FLOAT)
-        return x + 1.0
-
-    stateless = "stateless" in op.__name__
     with hostcall.scope(route="custom_call"):
-        run = jitted(program)
+        run = jitted(lambda x: (op(note, [x], FLOAT), x + 1.0)[1])
         for number in range(3):
             assert float(run(float(number))) == number + 1.0
-    assert calls == ([] if stateless else [0.0, 1.0, 2.0])
+    assert calls == ([] if op is stateless_py_func else [0.0, 1.0, 2.0])
 
 
 @each_decorator
@@ -427,52 +375,45 @@ def test_an_unused_result_is_all_that_there_is(op: Any) -> None:
 )
 def test_the_rest_is_checked(op: Any, returned: Any) -> None:
     """As in plain graph mode, where what nobody uses is converted as well."""
-
-    def program(x: tf.Tensor) -> Any:
-        y, _ = op(lambda _: returned, [x], [FLOAT, FLOAT])
-        return tf.ensure_shape(y, [])
-
     for mode in MODES:
-        failure(mode(program), 0.0)
+        run = mode(lambda x: tf.ensure_shape(op(lambda _: returned, [x], [FLOAT, FLOAT])[0], []))
+        failure(run, 0.0)
 
 
 @one_program_keeps_the_order
 @each_of_all_ops
 def test_in_a_loop_and_in_a_branch(op: Any) -> None:
-    # Where no effect is ordered, loops are compiled as they are: the op is partitioned.
-    route = "auto" if op is stateless_py_func else "custom_call"
     function = Returns(6)
 
     def program(x: tf.Tensor) -> Any:
+        def call(*shape: int) -> tf.Tensor:
+            return tf.reshape(op(function, [x], FLOAT), shape)
+
         def body(i: tf.Tensor, total: tf.Tensor) -> Any:
-            y = tf.reshape(op(function, [x], FLOAT), [2, 3])
-            z = tf.cond(x > 0.0, lambda: tf.reshape(op(function, [x], FLOAT), [3, 2]), lambda: none)
+            y = call(2, 3)
+            z = tf.cond(x > 0.0, lambda: call(3, 2), lambda: none)
             return i + 1, total + y + tf.transpose(z)
 
         none = tf.zeros([3, 2])
         return tf.while_loop(lambda i, _: i < 3, body, (0, tf.zeros([2, 3])))[1]
 
-    one = tf.ones([])
-
-    with hostcall.scope(route=route):
+    # Where no effect is ordered, loops are compiled as they are: the op is partitioned.
+    with hostcall.scope(route="auto" if op is stateless_py_func else "custom_call"):
+        one = tf.ones([])
         assert_same(jitted(program)(one).numpy(), plain(program)(one).numpy())
 
 
+LOOKING: dict[str, Callable[[tf.Tensor], Any]] = {
+    "returned too": lambda y: (tf.reshape(y, [6]), y),
+    "asked for its shape": lambda y: (tf.reshape(y, [6]), tf.shape(y), tf.rank(y)),
+    "put into order": lambda y: tf.reshape(tf.reverse(y, [0]), [6]),
+}
+
+
 @each_stateful_op
-@each_consumer(
-    {
-        "returned too": lambda y: (tf.reshape(y, [6]), y),
-        "asked for its shape": lambda y: (tf.reshape(y, [6]), tf.shape(y), tf.rank(y)),
-        "put into order": lambda y: tf.reshape(tf.reverse(y, [0]), [6]),
-    }
-)
+@each_consumer(LOOKING)
 def test_a_shape_that_is_looked_at_is_the_true_one(op: Any, consumer: Any) -> None:
-    function = Returns(2, 3)
-    program = _program(op, function, consumer)
-    run, expected = jitted(program), plain(program)
-    for shape in [(2, 3), (6,), (3, 2, 1)]:
-        function.shape = shape
-        assert_same(to_numpy(run(0.0)), to_numpy(expected(0.0)))
+    _assert_takes(op, consumer, [(2, 3), (6,), (3, 2, 1)])
 
 
 @pytest.mark.parametrize("within", [False, True], ids=["tape around", "tape within"])
@@ -482,9 +423,8 @@ def test_gradients_have_the_true_shapes(within: bool) -> None:
         return tf.reshape(y, [6])
 
     x = tf.reshape(tf.range(6.0), [2, 3])
-    inner = jitted(lambda x: gradient_of(square, x))
-    found = inner(x) if within else gradient_of(jitted(square), x)
-    assert_same(found.numpy(), 2.0 * x.numpy())
+    run = jitted(lambda x: gradient_of(square, x) if within else square(x))
+    assert_same((run(x) if within else gradient_of(run, x)).numpy(), 2.0 * x.numpy())
 
 
 @pytest.mark.custom_call  # which it tells of

@@ -1,6 +1,5 @@
 """Script ops in compiled steps under a MirroredStrategy over two logical CPUs."""
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import assert_close, value_and_gradient
+from tests.support.helpers import assert_close, assert_says, failure, jitted, plain
 
 
 @pytest.fixture(scope="module")
@@ -20,15 +19,16 @@ def strategy() -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy([device.name for device in devices])
 
 
+@hostcall.declare(result=lambda x: tf.TensorSpec(x.shape, x.dtype))
 def half_of_square(x: tf.Tensor) -> tf.Tensor:
     return 0.5 * x**2 if tf.reduce_sum(x) > 0.0 else x
 
 
-hostcall.declare(half_of_square, result=lambda x: tf.TensorSpec(x.shape, x.dtype))
-
-
 def on_each_replica(strategy: tf.distribute.Strategy, step: Callable[..., Any]) -> Any:
-    return tf.function(lambda x: strategy.run(step, args=(x,)))
+    """Run a compiled step on a value for each replica, and return the results."""
+    compiled = jitted(step)
+    run = tf.function(lambda x: strategy.run(compiled, args=(x,)))
+    return lambda *values: strategy.experimental_local_results(run(per_replica(strategy, *values)))
 
 
 def per_replica(strategy: tf.distribute.Strategy, *values: Any) -> Any:
@@ -37,63 +37,18 @@ def per_replica(strategy: tf.distribute.Strategy, *values: Any) -> Any:
     )
 
 
-def local(strategy: tf.distribute.Strategy, value: Any) -> list[np.ndarray]:
-    return [tensor.numpy() for tensor in strategy.experimental_local_results(value)]
-
-
 def test_a_compiled_step_runs_in_each_replica(strategy: tf.distribute.Strategy) -> None:
     seen: list[float] = []
-    lock = threading.Lock()
 
     def note(x: np.ndarray) -> np.ndarray:
-        with lock:
-            seen.append(float(x.sum()))
+        seen.append(float(x.sum()))
         return np.sort(x)
 
-    @tf.function(jit_compile=True)
-    def step(x: tf.Tensor) -> tf.Tensor:
-        result = tf.numpy_function(note, [x], tf.float32)
-        result.set_shape(x.shape)
-        return result * 2.0
-
-    run = on_each_replica(strategy, step)
-
-    x = per_replica(strategy, [3.0, 1.0], [30.0, 10.0])
+    sort = lambda x: tf.ensure_shape(tf.numpy_function(note, [x], tf.float32), x.shape)  # noqa: E731
+    run = on_each_replica(strategy, lambda x: sort(x) * 2.0)
     for _ in range(3):
-        first, second = local(strategy, run(x))
-        np.testing.assert_array_equal(first, [2.0, 6.0])
-        np.testing.assert_array_equal(second, [20.0, 60.0])
+        np.testing.assert_array_equal(run([3.0, 1.0], [30.0, 10.0]), [[2.0, 6.0], [20.0, 60.0]])
     assert sorted(seen) == [4.0] * 3 + [40.0] * 3
-
-
-def test_gradients_and_a_mirrored_variable(strategy: tf.distribute.Strategy) -> None:
-    def losses(jit_compile: bool) -> tuple[list[float], np.ndarray]:
-        with strategy.scope():
-            weight = tf.Variable([2.0, -1.0])
-
-        @tf.function(jit_compile=jit_compile)
-        def loss_and_gradient(w: tf.Tensor, x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            return value_and_gradient(
-                lambda w: tf.reduce_sum(tf.py_function(half_of_square, [w * x], tf.float32)), w
-            )
-
-        def step(x: tf.Tensor) -> tf.Tensor:
-            loss, gradient = loss_and_gradient(weight.read_value(), x)
-            mean = tf.distribute.get_replica_context().all_reduce("mean", gradient)
-            weight.assign_sub(0.1 * mean)
-            return loss
-
-        @tf.function
-        def run(x: Any) -> Any:
-            return strategy.reduce("SUM", strategy.run(step, args=(x,)), axis=None)
-
-        x = per_replica(strategy, [1.0, 1.0], [2.0, 3.0])
-        return [float(run(x)) for _ in range(4)], weight.numpy()
-
-    compiled, plain = losses(True), losses(False)
-    assert_close(compiled, plain)
-    # The first loss and weight by hand: w*x is [2, -1] (sum 1) and [4, -3] (sum 1).
-    np.testing.assert_allclose(compiled[0][0], 0.5 * (4 + 1) + 0.5 * (16 + 9), rtol=1e-6)
 
 
 def test_an_exception_in_one_replica(strategy: tf.distribute.Strategy) -> None:
@@ -105,24 +60,22 @@ def test_an_exception_in_one_replica(strategy: tf.distribute.Strategy) -> None:
             raise OnlyOneError("too much")
         return x
 
-    @tf.function(jit_compile=True)
-    def step(x: tf.Tensor) -> tf.Tensor:
-        return tf.ensure_shape(tf.numpy_function(refuse, [x], tf.float32), [])
-
-    run = on_each_replica(strategy, step)
-
-    with pytest.raises(tf.errors.InvalidArgumentError, match="OnlyOneError: too much") as caught:
-        local(strategy, run(per_replica(strategy, 1.0, 10.0)))
-    assert isinstance(hostcall.last_error(caught.value), OnlyOneError)
-    assert local(strategy, run(per_replica(strategy, 1.0, 2.0))) == [1.0, 2.0]
+    run = on_each_replica(
+        strategy, lambda x: tf.ensure_shape(tf.numpy_function(refuse, [x], tf.float32), [])
+    )
+    error = failure(run, 1.0, 10.0)
+    assert isinstance(error, tf.errors.InvalidArgumentError)
+    assert_says(error, "OnlyOneError: too much")
+    assert isinstance(hostcall.last_error(error), OnlyOneError)
+    assert [float(result) for result in run(1.0, 2.0)] == [1.0, 2.0]
 
 
 class Halving(keras.layers.Layer):
-    """A script op in a layer; `compiled` compiles the layer alone."""
+    """A script op in a layer; `alone` compiles the layer by itself."""
 
-    def __init__(self, compiled: bool = False) -> None:
+    def __init__(self, alone: bool = False) -> None:
         super().__init__()
-        self._call = tf.function(self._halve, jit_compile=True) if compiled else self._halve
+        self._call = jitted(self._halve) if alone else self._halve
 
     def call(self, inputs: tf.Tensor) -> tf.Tensor:
         return self._call(inputs)
@@ -134,13 +87,13 @@ class Halving(keras.layers.Layer):
         return outputs
 
 
-class CompiledLoss(keras.Model):
-    """A train_step that compiles the forward and the backward pass, with a script op in both."""
+class OwnStep(keras.Model):
+    """A train_step with a script op in the forward and the backward pass, `in_mode`."""
 
-    compiled = True
+    in_mode = staticmethod(plain)
 
     def train_step(self, data: Any) -> dict[str, Any]:
-        @tf.function(jit_compile=self.compiled)
+        @self.in_mode
         def loss_and_gradients(x: tf.Tensor, y: tf.Tensor) -> Any:
             with tf.GradientTape() as tape:
                 errors = tf.py_function(half_of_square, [self(x) - y], tf.float32)
@@ -152,14 +105,14 @@ class CompiledLoss(keras.Model):
         return {"loss": loss}
 
 
-class PlainLoss(CompiledLoss):
-    compiled = False
+class CompiledStep(OwnStep):
+    in_mode = staticmethod(jitted)
 
 
 def fit(
     strategy: tf.distribute.Strategy,
-    layer: Callable[[], keras.layers.Layer],
-    jit_compile: bool,
+    layer: Callable[[], keras.layers.Layer] = Halving,
+    jit_compile: bool = False,
     model_class: type[keras.Model] = keras.Model,
 ) -> Any:
     keras.utils.set_random_seed(3)
@@ -176,25 +129,17 @@ def fit(
     return history["loss"], evaluated, predicted, [weight.numpy() for weight in model.weights]
 
 
-def assert_same_fit(compiled: Any, plain: Any) -> None:
-    assert_close(compiled, plain, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.cpu("XLA compiles plain functions, and so Keras's, on XLA_CPU")
-def test_keras_with_a_compiled_layer(strategy: tf.distribute.Strategy) -> None:
-    compiled = fit(strategy, lambda: Halving(compiled=True), jit_compile=False)
-    assert_same_fit(compiled, fit(strategy, Halving, jit_compile=False))
-
-
-@pytest.mark.cpu("XLA compiles plain functions, and so Keras's, on XLA_CPU")
-def test_keras_with_a_compiled_train_step(strategy: tf.distribute.Strategy) -> None:
-    compiled = fit(strategy, Halving, False, CompiledLoss)
-    assert_same_fit(compiled, fit(strategy, Halving, False, PlainLoss))
-
-
-@pytest.mark.cpu("XLA compiles plain functions, and so Keras's, on XLA_CPU")
-def test_keras_compiled_as_a_whole() -> None:
-    # On one CPU: for two, Keras makes one program of both replicas, and TensorFlow refuses to
-    # compile it even without a script op, since a variable of the second CPU is in it.
-    alone = tf.distribute.MirroredStrategy(["CPU:0"])
-    assert_same_fit(fit(alone, Halving, jit_compile=True), fit(alone, Halving, jit_compile=False))
+@pytest.mark.parametrize("compiled", ["layer", "train step", "model"])
+def test_keras(compiled: str, strategy: tf.distribute.Strategy) -> None:
+    if compiled == "layer":
+        found, expected = fit(strategy, lambda: Halving(alone=True)), fit(strategy)
+    elif compiled == "train step":
+        found = fit(strategy, model_class=CompiledStep)
+        expected = fit(strategy, model_class=OwnStep)
+    else:
+        # On one CPU: for two, Keras makes one program of both replicas, and TensorFlow refuses to
+        # compile it even without a script op, since a variable of the second CPU is in it.
+        one = tf.distribute.MirroredStrategy(["CPU:0"])
+        found, expected = fit(one, jit_compile=True), fit(one)
+    assert_close(found, expected, rtol=1e-5, atol=1e-6)

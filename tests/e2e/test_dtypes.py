@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from hostcall_runtime import _registry
 from tests.support.device import DEVICE
-from tests.support.helpers import NUMPY_OPS, assert_same, each_op, jitted, plain, to_numpy
+from tests.support.helpers import NUMPY_OPS, assert_same, each_op, failure, jitted, plain, to_numpy
 
 FOUR_BITS = [np.dtype(ml_dtypes.int4), np.dtype(ml_dtypes.uint4)]
 WHOLE_BYTES = [
@@ -40,8 +40,7 @@ def sample(dtype: np.dtype, shape: Any) -> np.ndarray:
         values = np.array([int(info.min), int(info.max), 0, 1, 3, 5, 7], object)
         return np.resize(values.astype(dtype), shape)
     size = int(np.prod(shape)) * dtype.itemsize
-    raw = np.random.default_rng(0).integers(0, 256, size, np.uint8)
-    return raw.view(dtype).reshape(shape)
+    return np.random.default_rng(0).integers(0, 256, size, np.uint8).view(dtype).reshape(shape)
 
 
 def shaped(tensor: tf.Tensor, shape: Any) -> tf.Tensor:
@@ -108,10 +107,14 @@ def test_goes_in_and_out_bit_by_bit(op: Any, dtype: np.dtype) -> None:
 @each_dtype
 def test_goes_from_callback_to_callback_bit_by_bit(op: Any, dtype: np.dtype) -> None:
     values = [sample(dtype, shape) for shape in SHAPES]
+    large = sample(dtype, (100_001,))  # a size that a wrong width could not hide
 
     def program() -> Any:
-        results = op(lambda *arrays: arrays, list(map(made_inside, values)), [dtype] * len(values))
-        return [checked_inside(shaped(r, v.shape), v) for r, v in zip(results, values, strict=True)]
+        made = [*map(made_inside, values), shaped(op(lambda: large, [], dtype), large.shape)]
+        results = zip(
+            op(lambda *arrays: arrays, made, [dtype] * len(made)), [*values, large], strict=True
+        )
+        return [checked_inside(shaped(r, v.shape), v) for r, v in results]
 
     assert all(flag.numpy() for flag in jitted(program)())
 
@@ -120,8 +123,9 @@ def test_goes_from_callback_to_callback_bit_by_bit(op: Any, dtype: np.dtype) -> 
 @each_dtype
 def test_functions_get_what_they_get_without_xla(op: Any, dtype: np.dtype) -> None:
     def program(seen: list[Any]) -> Any:
-        def look(*arrays: Any) -> Any:
-            seen.extend((type(array), array.dtype, array.tolist()) for array in arrays)
+        def look(scalar: Any, *arrays: Any) -> Any:
+            assert all(array.flags.writeable and array.flags.aligned for array in arrays)
+            seen.extend((type(array), array.dtype, array.tolist()) for array in (scalar, *arrays))
             return np.int32(0)
 
         def call() -> tf.Tensor:
@@ -151,49 +155,24 @@ def test_computed_inside_the_program_and_returned_transposed(op: Any, dtype: np.
 
 
 @each_dtype
-def test_a_loop_carries_it(dtype: np.dtype) -> None:
+def test_loops_and_branches_carry_it(dtype: np.dtype) -> None:
     value = sample(dtype, (5,))
 
-    def program() -> tf.Tensor:
-        def body(i: tf.Tensor, carried: tf.Tensor) -> Any:
-            carried = tf.numpy_function(lambda a: np.roll(a, 1), [carried], dtype)
-            return i + 1, shaped(carried, value.shape)
-
-        last = tf.while_loop(lambda i, _: i < 3, body, [0, made_inside(value)])[1]
-        return checked_inside(last, np.roll(value, 3))
-
-    assert jitted(program)().numpy()
-
-
-@each_dtype
-def test_a_branch_carries_it(dtype: np.dtype) -> None:
-    value = sample(dtype, (5,))
-
-    def program(forward: bool) -> tf.Tensor:
-        made = made_inside(value)
-
-        def rolled(steps: int) -> tf.Tensor:
-            called = tf.numpy_function(lambda a: np.roll(a, steps), [made], dtype)
+    def program(forward: bool) -> Any:
+        def rolled(array: tf.Tensor, steps: int) -> tf.Tensor:
+            called = tf.numpy_function(lambda a: np.roll(a, steps), [array], dtype)
             return shaped(called, value.shape)
 
-        found = tf.cond(tf.constant(forward), lambda: rolled(1), lambda: rolled(-1))
-        return checked_inside(found, np.roll(value, 1 if forward else -1))
+        made = made_inside(value)
+        last = tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, rolled(a, 1)), [0, made])[1]
+        found = tf.cond(tf.constant(forward), lambda: rolled(made, 1), lambda: rolled(made, -1))
+        return [
+            checked_inside(last, np.roll(value, 3)),
+            checked_inside(found, np.roll(value, 1 if forward else -1)),
+        ]
 
-    assert jitted(lambda: program(True))().numpy()
-    assert jitted(lambda: program(False))().numpy()
-
-
-@each_op
-@each_dtype
-def test_a_size_that_a_wrong_width_could_not_hide(op: Any, dtype: np.dtype) -> None:
-    value = sample(dtype, (100_001,))
-
-    def program() -> tf.Tensor:
-        made = shaped(op(lambda: value, [], dtype), value.shape)
-        passed_on = shaped(op(lambda array: array, [made], dtype), value.shape)
-        return checked_inside(passed_on, value)
-
-    assert jitted(program)().numpy()
+    for forward in (True, False):
+        assert all(flag.numpy() for flag in jitted(lambda forward=forward: program(forward))())
 
 
 @pytest.mark.parametrize("declared", DTYPES, ids=str)
@@ -218,13 +197,13 @@ def test_messages_call_it_as_stock_tensorflow_does(dtype: np.dtype) -> None:
     declared = np.dtype(np.int32 if dtype != np.int32 else np.int64)
 
     def program() -> tf.Tensor:
-        wrong = tf.numpy_function(lambda: sample(dtype, (2,)), [], declared)
-        return shaped(wrong, [2])
+        return shaped(tf.numpy_function(lambda: sample(dtype, (2,)), [], declared), [2])
 
-    messages = []
-    for build in (plain, jitted):
-        with pytest.raises(tf.errors.InvalidArgumentError) as caught:
-            build(program)()
-        messages += re.findall(r"is (\w+), but expects (\w+)", str(caught.value))
-    assert len(messages) == 2
-    assert messages[0] == messages[1]
+    def named(build: Any) -> list[tuple[str, str]]:
+        error = failure(build(program))
+        assert isinstance(error, tf.errors.InvalidArgumentError)
+        return re.findall(r"is (\w+), but expects (\w+)", str(error))
+
+    expected = named(plain)
+    assert len(expected) == 1
+    assert named(jitted) == expected

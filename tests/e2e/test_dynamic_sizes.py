@@ -53,18 +53,29 @@ def _on_host(function: Any, *args: Any) -> set[str]:
 
 
 def _assert_right(program: Callable[..., Any], *args: Any) -> None:
-    _assert_close(jitted(program)(*args), plain(program)(*args))
+    is_right(args)(program)()
+
+
+def is_right(*arguments: tuple[Any, ...], any_size: bool = False) -> Any:
+    """Make a test of a program: compiled for each of these arguments, it is right.
+
+    Or it is traced once, for vectors of any size.
+    """
+
+    def test_of(program: Callable[..., Any]) -> Callable[[], None]:
+        def test() -> None:
+            signature = [tf.TensorSpec([None] * arg.shape.rank, arg.dtype) for arg in arguments[0]]
+            traced_once = tf.function(program, jit_compile=True, input_signature=signature)
+            for args in arguments:
+                compiled = traced_once if any_size else jitted(program)
+                _assert_close(compiled(*args), plain(program)(*args))
+
+        return test
+
+    return test_of
 
 
 _assert_close = functools.partial(assert_alike, rtol=1e-4, atol=1e-5)
-
-
-def _doubled(x: np.ndarray) -> np.ndarray:
-    return np.concatenate([x, x])
-
-
-def _outer(x: np.ndarray) -> np.ndarray:
-    return np.outer(x, x)
 
 
 @one_program
@@ -73,8 +84,8 @@ def _outer(x: np.ndarray) -> np.ndarray:
     [
         (np.negative, lambda x: tf.TensorSpec(x.shape, x.dtype)),
         (np.negative, lambda x: hostcall.BoundedSpec(x.shape, x.dtype)),
-        (_doubled, lambda x: tf.TensorSpec([2 * x.shape[0]], x.dtype)),
-        (_outer, lambda x: tf.TensorSpec([x.shape[0], x.shape[0]], x.dtype)),
+        (lambda x: np.append(x, x), lambda x: tf.TensorSpec([2 * x.shape[0]], x.dtype)),
+        (lambda x: np.outer(x, x), lambda x: tf.TensorSpec([x.shape[0]] * 2, x.dtype)),
         (np.atleast_2d, lambda x: tf.TensorSpec([1, x.shape[0]], x.dtype)),
         (np.mean, lambda x: tf.TensorSpec([], x.dtype)),
     ],
@@ -125,71 +136,63 @@ def test_uses_of_a_mask(use: Callable[[Any], Any], on_host: set[str]) -> None:
         explained = hostcall.explain(jitted(program), X, MASKS[0])
         assert explained.functions[0].mode == "compiled"
     assert _on_host(jitted(program), X, MASKS[0]) == on_host
-    for mask in MASKS:
-        _assert_right(program, X, mask)
+    is_right(*((X, mask) for mask in MASKS))(program)()
 
 
-def test_values_that_leave_a_cluster_twice_have_their_sizes() -> None:
-    def program(x: tf.Tensor, mask: tf.Tensor) -> Any:
-        y = tf.boolean_mask(x, mask) * 2.0
-        _print(tf.size(y))
-        return y, y, y + 0.0
-
-    for mask in MASKS:
-        _assert_right(program, X, mask)
+@is_right(*((X, mask) for mask in MASKS))
+def test_values_that_leave_a_cluster_twice_have_their_sizes(x: tf.Tensor, mask: tf.Tensor) -> Any:
+    y = tf.boolean_mask(x, mask) * 2.0
+    _print(tf.size(y))
+    return y, y, y + 0.0
 
 
-def test_results_of_sizes_that_xla_knows_to_be_one() -> None:
+@is_right(
+    *((tf.constant(x, tf.float64), tf.constant(4)) for x in ([-3.0], [], [1.0, 2.0, 1.0])),
+    any_size=True,
+)
+def test_results_of_sizes_that_xla_knows_to_be_one(x: tf.Tensor, k: tf.Tensor) -> Any:
     def counts(positions: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
         ones = tf.ones_like(positions)
         return tf.math.unsorted_segment_sum(ones, positions, tf.size(values))
 
-    def program(x: tf.Tensor, k: tf.Tensor) -> Any:
-        tf.numpy_function(lambda v: None, [x], [])
-        v = tf.stop_gradient(tf.unique(x)[0])
-        u, w = tf.unique(tf.stop_gradient(tf.unique(v)[0]))
-        h, g = tf.unique(v[:k])
-        return counts(g, h), counts(w, u)
-
-    args = [(tf.constant(x, tf.float64), tf.constant(4)) for x in ([-3.0], [], [1.0, 2.0, 1.0])]
-    _assert_right_for_sizes(program, args)
+    tf.numpy_function(lambda v: None, [x], [])
+    v = tf.stop_gradient(tf.unique(x)[0])
+    u, w = tf.unique(tf.stop_gradient(tf.unique(v)[0]))
+    h, g = tf.unique(v[:k])
+    return counts(g, h), counts(w, u)
 
 
-def _assert_right_for_sizes(program: Callable[..., Any], args: list[tuple[tf.Tensor, ...]]) -> None:
-    """Traced once, for vectors of any size."""
-    signature = [tf.TensorSpec([None] * arg.shape.rank, arg.dtype) for arg in args[0]]
-    compiled = tf.function(program, jit_compile=True, input_signature=signature)
-    for each in args:
-        _assert_close(compiled(*each), plain(program)(*each))
+@is_right(*((tf.constant(x),) for x in ([], [1.0, 5.0, 9.0])), any_size=True)
+def test_non_max_suppression_without_boxes(x: tf.Tensor) -> tf.Tensor:
+    _print(x)
+    corners = tf.concat([x[:, None]] * 2 + [x[:, None] + 2.0] * 2, 1)
+    return tf.image.non_max_suppression(corners, x, 8)
 
 
-def test_non_max_suppression_without_boxes() -> None:
-    def program(x: tf.Tensor) -> tf.Tensor:
-        _print(x)
-        corners = tf.concat([x[:, None]] * 2 + [x[:, None] + 2.0] * 2, 1)
-        return tf.image.non_max_suppression(corners, x, 8)
+@is_right(
+    (tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0])),
+    (tf.constant([1.0]), tf.constant([2.0, 3.0])),
+    (tf.constant([-1.0]), tf.constant([2.0, 3.0])),
+    any_size=True,
+)
+def test_branches_of_sizes_that_only_xla_knows(x: tf.Tensor, y: tf.Tensor) -> Any:
+    _print(x)
+    chosen = tf.cond(x[0] > 0.0, lambda: x * 2.0, lambda: y + 1.0)
+    return chosen * chosen, tf.cumsum(chosen)
 
-    _assert_right_for_sizes(program, [(tf.constant(x),) for x in ([], [1.0, 5.0, 9.0])])
 
+def _sum_of_slices(part_of: Callable[[tf.Tensor], Any], turns: int, start: Any) -> Any:
+    def body(i: tf.Tensor, total: tf.Tensor) -> Any:
+        part = part_of(i)
+        return i + 1, total + part[-1] + tf.reduce_sum(tf.cumsum(part))
 
-def test_branches_of_sizes_that_only_xla_knows() -> None:
-    def program(x: tf.Tensor, y: tf.Tensor) -> Any:
-        _print(x)
-        chosen = tf.cond(x[0] > 0.0, lambda: x * 2.0, lambda: y + 1.0)
-        return chosen * chosen, tf.cumsum(chosen)
-
-    pairs = [([1.0, 2.0], [3.0, 4.0]), ([1.0], [2.0, 3.0]), ([-1.0], [2.0, 3.0])]
-    _assert_right_for_sizes(program, [(tf.constant(x), tf.constant(y)) for x, y in pairs])
+    return tf.while_loop(lambda i, _: i < turns, body, (0, start))[1]
 
 
 def test_slices_of_a_loop() -> None:
     def program(x: tf.Tensor) -> Any:
-        def body(i: tf.Tensor, total: tf.Tensor) -> Any:
-            part = x[i : i + 3]
-            return i + 1, total + part[-1] + tf.reduce_sum(tf.cumsum(part))
-
         _print(x)
-        return tf.while_loop(lambda i, _: i < 6, body, (0, 0.0))[1]
+        return _sum_of_slices(lambda i: x[i : i + 3], 6, 0.0)
 
     _assert_right(program, X)
     (op,) = (op for op in hostcall.explain(jitted(program), X).host_ops if op.op == "StridedSlice")
@@ -199,11 +202,7 @@ def test_slices_of_a_loop() -> None:
 @one_program
 def test_slices_of_a_constant_size_in_a_loop() -> None:
     def program(x: tf.Tensor) -> Any:
-        def body(i: tf.Tensor, total: tf.Tensor) -> Any:
-            part = tf.slice(x, [i], [3])
-            return i + 1, total + part[-1] + tf.reduce_sum(tf.cumsum(part))
-
-        return tf.while_loop(lambda i, _: i < 3, body, (0, _sorted(x)[0]))[1]
+        return _sum_of_slices(lambda i: tf.slice(x, [i], [3]), 3, _sorted(x)[0])
 
     _assert_right(program, X)
     assert not _on_host(jitted(program), X)
@@ -244,19 +243,6 @@ def test_a_hundred_sizes_are_not_a_hundred_compilations(use: Any, where: str) ->
         mask = tf.constant(np.random.default_rng(size).permutation(200) < size)
         _assert_close(compiled(x, mask), graph(x, mask))
     assert all(one.compilations <= 10 for one in hostcall.stats().compilations)
-
-
-def test_a_gradient_inside_of_branches_that_differ() -> None:
-    def loss(x: tf.Tensor) -> tf.Tensor:
-        m = x[:, None] * [1.0, -2.0]
-        rows = tf.cond(x[0] > 0.0, lambda: m[:5] * 2.0, lambda: m[:2] + 1.0)
-        return tf.reduce_sum(tf.tensordot(rows, rows, [[0], [0]]))
-
-    def program(x: tf.Tensor) -> Any:
-        return tf.numpy_function(np.flatnonzero, [x], tf.int64), value_and_gradient(loss, x)
-
-    for x in (X, -X, X):
-        _assert_right(program, x)
 
 
 def test_the_compilation_of_a_gradient_is_bounded() -> None:
@@ -303,39 +289,20 @@ def test_a_list_of_another_dtype_is_an_error() -> None:
         jitted(program)(tf.range(4, dtype=tf.int64))
 
 
-@pytest.mark.parametrize("lengths", [[1, 2, 3], [3, 1, 2], [2, 2, 2], [0, 3, 1]])
-def test_rows_of_a_list_that_differ_in_size(lengths: list[int]) -> None:
-    def program(x: tf.Tensor) -> Any:
-        _print(x)
-        rows = tf.TensorArray(tf.float32, 3, infer_shape=False, element_shape=[None])
-        for i, length in enumerate(lengths):
-            rows = rows.write(i, x[:length])
-        return rows.concat() * 2.0
-
-    _assert_right(program, X)
-
-
 @one_program
 def test_a_handle_of_a_tape_leaves_a_program_beside_a_bounded_size() -> None:
     def program(x: tf.Tensor) -> tf.Tensor:
         spec = hostcall.BoundedSpec([6], tf.float32)
         return tf.py_function(lambda x: x[x > 0.2] ** 2, [x], spec) * 2.0
 
-    def gradient(function: Any) -> Any:
-        return gradient_of(lambda x: tf.reduce_sum(function(x)), X)
-
-    np.testing.assert_allclose(gradient(jitted(program)), gradient(plain(program)))
+    expected = gradient_of(plain(program), X)
+    np.testing.assert_allclose(gradient_of(jitted(program), X), expected)
 
 
 def _kept(x: tf.Tensor) -> Any:
     _print(x)
     chosen = tf.cond(tf.reduce_sum(x) > 0.0, lambda: x[:2], lambda: x[:5])
     return tf.cumsum(tf.boolean_mask(x, x < 0)), chosen * tf.reduce_sum(x)
-
-
-def test_functions_in_datasets() -> None:
-    (actual,) = tf.data.Dataset.from_tensors(X).map(jitted(_kept))
-    _assert_close(actual, plain(_kept)(X))
 
 
 def test_functions_in_sessions() -> None:
@@ -406,15 +373,13 @@ def test_a_function_without_risks_has_none() -> None:
 def test_checked_functions_are_right() -> None:
     _assert_right(_stock, X)
     explained = hostcall.explain(jitted(_stock), X)
-    assert explained.functions[0].mode == "partitioned"
-    assert not explained.risks
+    assert (explained.functions[0].mode, [*explained.risks]) == ("partitioned", [])
 
 
 @pytest.mark.usefixtures("checked")
 def test_checked_functions_without_risks_are_the_stock_programs() -> None:
     explained = hostcall.explain(jitted(lambda x: tf.boolean_mask(x, x < 0) * 2.0), X)
-    assert explained.functions[0].mode == "compiled"
-    assert not explained.risks
+    assert (explained.functions[0].mode, [*explained.risks]) == ("compiled", [])
 
 
 def test_dynamic_sizes_has_two_values() -> None:
@@ -454,37 +419,25 @@ def test_wrong_kernels_are_written_in_others(program: Callable[..., Any], x: lis
 
 @one_program
 def test_a_wrong_kernel_is_called_by_the_program() -> None:
-    def program(x: tf.Tensor) -> Any:
-        return tf.image.resize(x, [9, 7]), tf.numpy_function(
-            np.sort, [x[0, 0, :, 0]], tf.TensorSpec([6], tf.float32)
-        )
-
+    program = lambda x: (tf.image.resize(x, [9, 7]), _sorted(x[0, 0, :, 0]))  # noqa: E731
     x = tf.random.stateless_normal([2, 5, 6, 2], [1, 2])
     explained = hostcall.explain(jitted(program), x)
     assert [op.op for op in explained.host_ops if op.in_program] == ["ResizeBilinear"]
     _assert_right(program, x)
 
 
-def test_the_search_for_a_refused_op_ends() -> None:
+@is_right((X,), (-X,), (tf.abs(X),))
+def test_the_search_for_a_refused_op_ends(x: tf.Tensor) -> Any:
     """XLA's message names no op, and each part of the program returns several bounded sizes."""
-
-    def program(x: tf.Tensor) -> Any:
-        _print(x)
-        parts = tf.dynamic_partition(x, tf.cast(x > 0.0, tf.int32), 2)
-        even = tf.switch_case(tf.size(parts[0]) % 2, [lambda: parts[0], lambda: -parts[0]])
-        return even, parts, tf.size(parts[0]) % 2
-
-    for x in (X, -X, tf.abs(X)):
-        _assert_right(program, x)
+    _print(x)
+    parts = tf.dynamic_partition(x, tf.cast(x > 0.0, tf.int32), 2)
+    even = tf.switch_case(tf.size(parts[0]) % 2, [lambda: parts[0], lambda: -parts[0]])
+    return even, parts, tf.size(parts[0]) % 2
 
 
 @pytest.mark.usefixtures("checked")
-def test_results_of_a_program_that_xla_knows_whole() -> None:
+@is_right((X[:0],), (X,))
+def test_results_of_a_program_that_xla_knows_whole(x: tf.Tensor) -> Any:
     """All its arguments are empty, so that nothing in it is unknown but the sizes."""
-
-    def program(x: tf.Tensor) -> Any:
-        values = tf.unique(tf.concat([x, [7.0]], 0))[0]
-        return values, values * 1.0, tf.boolean_mask(values, values > 1.5)
-
-    for x in (X[:0], X):
-        _assert_right(program, x)
+    values = tf.unique(tf.concat([x, [7.0]], 0))[0]
+    return values, values * 1.0, tf.boolean_mask(values, values > 1.5)

@@ -1,4 +1,4 @@
-"""`executor=`: each kind of executor gives what a call without one gives."""
+"""`executor=`, `hostcall.map` and `retries=`: each kind of executor gives what calls give here."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ import tensorflow as tf
 import hostcall
 import hostcall.jax
 from tests.support import executor_functions as functions
-from tests.support.executors import BY_NAME, BY_VALUE, KINDS, X
-from tests.support.helpers import MODES, eagerly, failure, partitioned
+from tests.support.executors import BY_NAME, BY_VALUE, KINDS, OF_PROCESSES, X
+from tests.support.helpers import MODES, assert_says, eagerly, failure, jitted, partitioned
 from tests.support.stress.programs import like
 
 each_mode = pytest.mark.parametrize("mode", [*MODES, partitioned, eagerly])
 each_kind = pytest.mark.parametrize("kind", KINDS)
+each_kind_of_processes = pytest.mark.parametrize("kind", OF_PROCESSES)
 
 
 def on(kind: str, function: Callable[..., Any], result: Any = like, **how: Any) -> Any:
@@ -44,13 +45,13 @@ def test_values_come_from_the_executor(mode: Any, kind: str) -> None:
 
 @each_kind
 @each_mode
-@pytest.mark.parametrize("size", [3, 1 << 19])
-def test_functions_may_write_to_their_arguments(size: int, mode: Any, kind: str) -> None:
+def test_functions_may_write_to_their_arguments(mode: Any, kind: str) -> None:
     increment = on(kind, functions.makes_its_own)
-    x = tf.range(float(size))
-    result = mode(lambda x: increment(x) + 0.0 * x)(x)
-    np.testing.assert_array_equal(result, np.arange(1.0, size + 1.0, dtype=np.float32))
-    np.testing.assert_array_equal(x, np.arange(size, dtype=np.float32))
+    program = mode(lambda x: increment(x) + 0.0 * x)
+    for size in (3, 1 << 19):
+        x = tf.range(float(size))
+        np.testing.assert_array_equal(program(x), np.arange(1.0, size + 1.0, dtype=np.float32))
+        np.testing.assert_array_equal(x, np.arange(size, dtype=np.float32))
 
 
 class Lending(concurrent.futures.Executor):
@@ -68,15 +69,13 @@ class Lending(concurrent.futures.Executor):
 @each_mode
 def test_functions_may_write_to_what_an_executor_lends(mode: Any) -> None:
     increment = hostcall.callback(functions.makes_its_own, result=like, executor=Lending())
-    result = mode(lambda x: increment(x) + 0.0 * x)(X)
-    np.testing.assert_array_equal(result, X + 1.0)
+    np.testing.assert_array_equal(mode(lambda x: increment(x) + 0.0 * x)(X), X + 1.0)
 
 
 @each_kind
 @each_mode
 def test_structures_of_arrays(mode: Any, kind: str) -> None:
-    result = {"sum": like(X), "difference": like(X)}
-    both = on(kind, functions.sums, result)
+    both = on(kind, functions.sums, {"sum": like(X), "difference": like(X)})
     sums = mode(lambda x: both({"a": x, "b": 2.0 * x}))(X)
     np.testing.assert_array_equal(sums["sum"], 3.0 * X)
     np.testing.assert_array_equal(sums["difference"], -X)
@@ -103,29 +102,23 @@ def test_exceptions_are_those_of_the_function(mode: Any, kind: str) -> None:
     fails = on(kind, functions.fails)
     error = failure(mode(lambda x: fails(x)), tf.constant(5.0))
     assert isinstance(error, tf.errors.InvalidArgumentError)  # as for any ValueError
-    assert "in fails\n" in error.message
-    assert "executor_functions.py" in error.message
+    assert_says(error.message, "in fails\n", "executor_functions.py")
     raised = hostcall.last_error(error)
     assert isinstance(raised, functions.SimulatorError)
     assert raised.sensor == 5
 
 
-@pytest.mark.parametrize("kind", ["threads", *BY_VALUE])
+@pytest.mark.parametrize("kind", ["threads", *BY_VALUE, *BY_NAME])
 @each_mode
 def test_functions_without_a_name(mode: Any, kind: str) -> None:
     scale = 3.0
-    np.testing.assert_array_equal(mode(on(kind, lambda x: x * scale))(X), 3.0 * X)
-
-
-@pytest.mark.parametrize("kind", BY_NAME)
-@each_mode
-def test_functions_without_a_name_that_need_one(mode: Any, kind: str) -> None:
-    error = failure(mode(on(kind, lambda x: x)), X)
-    raised = hostcall.last_error(error)
-    assert isinstance(raised, hostcall.ExecutorError)
-    assert "cannot send the function of" in str(raised)
-    assert "<lambda>" in str(raised)
-    assert "at the top of a module" in str(raised)
+    program = mode(on(kind, lambda x: x * scale))
+    if kind in BY_NAME:
+        raised = hostcall.last_error(failure(program, X))
+        assert isinstance(raised, hostcall.ExecutorError)
+        assert_says(raised, "cannot send the function of", "<lambda>", "at the top of a module")
+    else:
+        np.testing.assert_array_equal(program(X), 3.0 * X)
 
 
 @each_kind
@@ -146,3 +139,31 @@ def test_calls_that_are_late(mode: Any, kind: str) -> None:
     assert "within its timeout of 0.05 s" in error.message
     double = on(kind, functions.doubled)
     np.testing.assert_array_equal(mode(double)(X), 2.0 * X)
+
+
+@each_kind_of_processes
+def test_a_batch_is_divided(kind: str) -> None:
+    place = hostcall.map(functions.place_of_each, executor=KINDS[kind], chunks=2)
+    program = jitted(hostcall.callback(place, result=tf.TensorSpec([7, 2], tf.float64)))
+    np.testing.assert_array_equal(program(tf.ones([7, 2]))[:, 1], [3, 3, 3, 4, 4, 4, 4])
+
+
+@each_kind_of_processes
+def test_pure_calls_are_made_again(kind: str, tmp_path: Path) -> None:
+    once = functools.partial(functions.ends_once, folder=str(tmp_path))
+    double = on(kind, once, stateful=False, retries=2)
+    np.testing.assert_array_equal(jitted(double)(X), 2.0 * X)
+
+
+@each_kind_of_processes
+def test_calls_are_counted(kind: str) -> None:
+    lasts = on(kind, functions.lasts_and_doubles, stateful=False)
+    hostcall.collect_stats()
+    try:
+        np.testing.assert_array_equal(jitted(lasts)(X), 2.0 * X)
+        [row] = hostcall.stats(reset=True).executors
+    finally:
+        hostcall.collect_stats(False)
+    assert row.calls == 1
+    assert row.running_seconds >= 0.01
+    assert row.waiting_seconds > 0.0

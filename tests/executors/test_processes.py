@@ -39,13 +39,10 @@ from tests.support.versions import on_the_callers_thread
 
 in_child: list[Any] = []
 
-MODES: dict[str, Callable[..., Any]] = {
-    "plain": tf.function,
-    "compiled": jitted,
-    "eager": eagerly,
-}
+MODES: dict[str, Callable[..., Any]] = {"plain": tf.function, "compiled": jitted, "eager": eagerly}
 
-each_kind = pytest.mark.parametrize("kind", ["threads", "forkserver", "loky", "dask"])
+KINDS_HERE = ["threads", "forkserver", "loky", "dask"]
+each_kind = pytest.mark.parametrize("kind", KINDS_HERE)
 
 
 def say(process: subprocess.Popen[str], line: str) -> None:
@@ -78,41 +75,34 @@ def is_interrupted(kind: str, folder: str) -> None:
 
 
 @on_the_callers_thread
-@each_kind
-def test_ctrl_c_of_the_process(kind: str, tmp_path: Path) -> None:
-    """As from a notebook: the workers go on."""
+@pytest.mark.parametrize(
+    ("kind", "in_a_terminal"),
+    [*((kind, False) for kind in KINDS_HERE), *((kind, True) for kind in KINDS_HERE[:-1])],
+)
+def test_ctrl_c(kind: str, in_a_terminal: bool, tmp_path: Path) -> None:
+    """The workers get it too in a terminal, and go on elsewhere, as in a notebook."""
     for mode in MODES:
         os.mkfifo(tmp_path / mode)
-    process = start(is_interrupted, kind, str(tmp_path), limit=45.0)
+    process = start(is_interrupted, kind, str(tmp_path), limit=45.0, group=in_a_terminal)
     for mode in MODES:
         assert (tmp_path / mode).read_text()
-        interrupt(process)
         gate = tmp_path / f"{mode}.gate"
-        if mode == "plain":  # the main thread waits in TensorFlow, which waits for the call
-            gate.touch()
+        if in_a_terminal:
+            if kind == "threads" and mode == "plain":
+                gate.touch()
+            os.killpg(process.pid, signal.SIGINT)
+        else:
+            interrupt(process)
+            if mode == "plain":  # the main thread waits in TensorFlow, which waits for the call
+                gate.touch()
         assert read(process) == mode
         gate.touch()
         say(process, mode)
-    finish(process)
-
-
-@on_the_callers_thread
-@pytest.mark.parametrize("kind", ["threads", "forkserver", "loky"])
-def test_ctrl_c_in_a_terminal(kind: str, tmp_path: Path) -> None:
-    """The workers get it, too."""
-    for mode in MODES:
-        os.mkfifo(tmp_path / mode)
-    process = start(is_interrupted, kind, str(tmp_path), limit=45.0, group=True)
-    for mode in MODES:
-        assert (tmp_path / mode).read_text()
-        if kind == "threads" and mode == "plain":
-            (tmp_path / f"{mode}.gate").touch()
-        os.killpg(process.pid, signal.SIGINT)
-        assert read(process) == mode
-        (tmp_path / f"{mode}.gate").touch()
-        say(process, mode)
-    process.communicate(timeout=60.0)
-    assert process.returncode == 0
+    if in_a_terminal:
+        process.communicate(timeout=60.0)
+        assert process.returncode == 0
+    else:
+        finish(process)
 
 
 @pytest.mark.parametrize("mode", [pytest.param("compiled", marks=on_the_callers_thread), "eager"])
@@ -210,7 +200,3 @@ def made_in_a_child(kind: str) -> Any:
 @each_kind
 def test_forks(kind: str) -> None:
     run_alone(forks, kind, limit=45.0)
-
-
-def test_all_kinds_are_here() -> None:
-    assert {*KINDS} == {"threads", "spawn", "forkserver", "loky", "dask"}

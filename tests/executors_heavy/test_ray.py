@@ -16,12 +16,12 @@ import tensorflow as tf
 
 import hostcall
 from tests.support import executor_functions as functions
-from tests.support.helpers import MODES, failure
+from tests.support.helpers import MODES, eagerly, failure
+from tests.support.pages import ROOT, read
 
 X = tf.constant([1.0, 2.0, 3.0])
-ROOT = Path(__file__).parents[2]
 
-each_mode = pytest.mark.parametrize("mode", [*MODES, lambda function: function])
+each_mode = pytest.mark.parametrize("mode", [*MODES, eagerly])
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def executor() -> Iterator[Any]:
     ray.init(
         num_cpus=2, include_dashboard=False, runtime_env={"env_vars": {"PYTHONPATH": str(ROOT)}}
     )
-    page = (ROOT / "docs" / "parallel.md").read_text(encoding="utf-8")
+    page = read("docs/parallel.md")
     lines = re.search(r"^@ray\.remote.*?(?=^hostcall\.declare)", page, re.DOTALL | re.MULTILINE)
     assert lines is not None
     names: dict[str, Any] = {"ray": ray}
@@ -78,7 +78,5 @@ def test_what_cannot_be_sent(executor: Any) -> None:
 
 
 def test_late_calls(executor: Any) -> None:
-    raised = hostcall.last_error(
-        failure(on(executor, functions.lasts, timeout=0.05), tf.constant(0.5))
-    )
-    assert isinstance(raised, TimeoutError)
+    late = on(executor, functions.lasts, timeout=0.05)
+    assert isinstance(hostcall.last_error(failure(late, tf.constant(0.5))), TimeoutError)

@@ -16,14 +16,14 @@ from tests.support.native.modules import ROOT
 NO_GPU = 77
 
 _DRIVER = "libcuda.so.1"
-_WHEELS = (
+_WHEELS = [
     "tensorflow",
     "tensorflow-cpu",
     "jax",
     "jaxlib",
     "jax-cuda12-plugin",
     "jax-cuda13-plugin",
-)
+]
 # tests.support.device comes first, since it may add a GPU that is none.
 _TENSORFLOW = """
 import tests.support.device, json, tensorflow as tf
@@ -37,7 +37,7 @@ print(json.dumps([str(gpu) for gpu in jax.devices("cuda")]))
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """The driver, the GPUs and the packages of this machine.
+    """What this machine has.
 
     Attributes:
       driver: NVIDIA's driver, and its version; or its error.
@@ -54,29 +54,22 @@ class Found:
     jax: tuple[str, ...]
 
     def __str__(self) -> str:
-        wheels = ", ".join(f"{name} {version}" for name, version in self.wheels.items())
-        return "\n".join(
-            [
-                f"driver: {self.driver}",
-                f"GPUs: {_listed(self.gpus)}",
-                f"wheels: {wheels or 'none'}",
-                f"TensorFlow sees: {_listed(self.tensorflow)}",
-                f"JAX sees: {_listed(self.jax)}",
-            ]
-        )
+        wheels = [f"{name} {version}" for name, version in self.wheels.items()]
+        named = [
+            ("GPUs", self.gpus),
+            ("wheels", wheels),
+            ("TensorFlow sees", self.tensorflow),
+            ("JAX sees", self.jax),
+        ]
+        lines = [f"{title}: {', '.join(names) or 'none'}" for title, names in named]
+        return "\n".join([f"driver: {self.driver}", *lines])
 
 
 def find() -> Found:
     """Looks for all of it; TensorFlow and JAX look in processes of their own."""
     driver, gpus = _ask_driver()
     wheels = {name: each.version for name in _WHEELS for each in distributions(name=name)}
-    return Found(
-        driver,
-        gpus,
-        wheels,
-        _seen(_TENSORFLOW),
-        _seen(_JAX, JAX_PLATFORMS="cuda"),
-    )
+    return Found(driver, gpus, wheels, _seen(_TENSORFLOW), _seen(_JAX, JAX_PLATFORMS="cuda"))
 
 
 def _ask_driver() -> tuple[str, tuple[str, ...]]:
@@ -109,7 +102,3 @@ def _seen(script: str, **variables: str) -> tuple[str, ...]:
     )
     # JAX says by an error that it has no such devices.
     return tuple(json.loads(ended.stdout.splitlines()[-1])) if ended.returncode == 0 else ()
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(names) or "none"

@@ -1,6 +1,13 @@
-"""Every block of README.md and docs/ runs, and every link between the pages leads somewhere."""
+"""Every block of README.md and docs/ runs, and every link between the pages leads somewhere.
 
+And what the pages say of tests, recipes and versions holds.
+"""
+
+import ast
+import functools
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +22,8 @@ PAGES = pages.names()
 OTHERS = ["CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md"]
 LATER = {"docs/jax.md": reads_programs_of_jax, "docs/recipes.md": one_program_keeps_the_order}
 NOTEBOOKS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/notebooks/*.ipynb"))
+WITH_CONTENTS = ["guide", "parallel", "distributed", "sharp-bits", "recipes", "migration"]
+RECIPES = re.split(r"^## ", read("docs/recipes.md"), flags=re.MULTILINE)[1:]
 
 
 @pytest.mark.parametrize("page", marked(PAGES, LATER))
@@ -41,6 +50,7 @@ def test_readme_names_the_two_commands_and_has_an_example() -> None:
     assert "make demo" in text
     assert "make test" in text
     assert pages.expected_outputs(text)[0] is not None
+    assert (ROOT / "examples" / "quickstart.py").exists()  # which `make demo` runs
 
 
 @pytest.mark.parametrize("page", PAGES + OTHERS + NOTEBOOKS)
@@ -58,8 +68,10 @@ def test_relative_links_lead_somewhere(page: str) -> None:
 
 
 def test_files_that_architecture_and_its_pictures_name_exist() -> None:
-    text = "\n".join(f"`{detail}`" for detail in details_of_pictures())
-    text = read("docs/architecture.md") + text.replace(", ", "`\n`")
+    bands = [band for bands in draw.PICTURES.values() for band in bands]
+    details = [detail for _, rows in bands for row in rows for _, detail in row]
+    text = "\n".join(f"`{detail}`" for detail in details).replace(", ", "`\n`")
+    text += read("docs/architecture.md")
     named = set(re.findall(r"`([\w/]+/[\w.]+\.(?:py|cc|h))`", text))
     assert len(named) > 50
     folders = ("", "plugin", "plugin/hostcall", "mlir/hostcall_mlir", "csrc")
@@ -67,25 +79,88 @@ def test_files_that_architecture_and_its_pictures_name_exist() -> None:
     assert named - found == set()
 
 
-def details_of_pictures() -> list[str]:
-    bands = [band for bands in draw.PICTURES.values() for band in bands]
-    return [detail for _, rows in bands for row in rows for _, detail in row]
-
-
 @pytest.mark.parametrize("picture", draw.PICTURES)
 def test_pictures_are_those_of_the_script(picture: str) -> None:
     assert read(f"docs/pictures/{picture}.svg") == draw.draw(picture)
 
 
-def test_contents_of_a_page_are_complete() -> None:
-    for page in (
-        "docs/guide.md",
-        "docs/parallel.md",
-        "docs/distributed.md",
-        "docs/sharp-bits.md",
-        "docs/recipes.md",
-        "docs/migration.md",
-    ):
-        text = read(page)
-        titles = re.findall(r"^## (.+)$", text, re.MULTILINE)
-        assert re.findall(r"^- \[(.+)\]\(#", text, re.MULTILINE) == titles, page
+@pytest.mark.parametrize("page", WITH_CONTENTS)
+def test_contents_of_a_page_are_complete(page: str) -> None:
+    text = read(f"docs/{page}.md")
+    titles = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    assert re.findall(r"^- \[(.+)\]\(#", text, re.MULTILINE) == titles
+
+
+# docs/recipes.md: the page is run as one program, in which a recipe could use what an earlier one
+# defines; but each stands alone, and shows that it is one compiled program.
+
+RUFF = [sys.executable, "-m", "ruff", "check", "--isolated", "--select=F821", "-"]
+SHOWN = re.compile(
+    r"hostcall\.explain\(.*\)\.headline\)\n```\n\n```text\n(?:.*\n)*?"
+    r"one compiled program with \d script ops? in it\n```"
+)
+
+
+def test_names_are_defined_in_the_recipe_that_uses_them() -> None:
+    for recipe in RECIPES:
+        blocks = re.findall(r"^```python\n(.*?)^```$", recipe, re.MULTILINE | re.DOTALL)
+        said = subprocess.run(RUFF, input="".join(blocks), capture_output=True, text=True).stdout
+        assert said == "All checks passed!\n", recipe.splitlines()[0]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.splitlines()[0])
+def test_recipe_shows_that_it_is_one_program(recipe: str) -> None:
+    programs = recipe.count("```python\n")
+    assert programs > 0
+    assert len(SHOWN.findall(recipe)) == programs
+
+
+# docs/versions.md: which tests older versions of TensorFlow leave out, and why.
+
+MARK = re.compile(r'mark\.tensorflow\(\s*"([\d.]+)",\s*"([^"]+)",?\s*\)')
+MARKS = sorted({found for f in ROOT.glob("tests/**/*.py") for found in MARK.findall(f.read_text())})
+
+
+@pytest.mark.parametrize(("since", "reason"), MARKS)
+def test_the_page_says_what_older_versions_cannot_do(since: str, reason: str) -> None:
+    rows = re.findall(rf"^\| {re.escape(since)} \|.*$", read("docs/versions.md"), re.MULTILINE)
+    assert any(reason in row for row in rows)
+
+
+# docs/jax-behaviours.md: every test that it names is there, and every test for it is named.
+
+BEHAVIOURS = read("docs/jax-behaviours.md")
+TEST = re.compile(r"`([\w/]+)::(test_\w+)`")
+NAMED = set(TEST.findall(BEHAVIOURS.split("## Values")[1]))
+TESTS_OF_BEHAVIOURS = [
+    str(path.relative_to(ROOT / "tests").with_suffix(""))
+    for path in sorted(ROOT.glob("tests/*/test_behaviours*.py"))
+]
+
+
+@functools.cache
+def in_file(file: str) -> set[tuple[str, str]]:
+    """The file and the name of each test in it; it is not run."""
+    functions = ast.parse(read(f"tests/{file}.py")).body
+    names = {node.name for node in functions if isinstance(node, ast.FunctionDef)}
+    return {(file, name) for name in names if name.startswith("test_")}
+
+
+def test_named_tests_exist() -> None:
+    there = {test for file, _ in NAMED for test in in_file(file)}
+    assert NAMED - there == set()
+
+
+@pytest.mark.parametrize("file", TESTS_OF_BEHAVIOURS)
+def test_tests_for_the_page_are_named(file: str) -> None:
+    assert in_file(file) - NAMED == set()
+
+
+def test_rows_name_tests_or_say_why_not() -> None:
+    lines = [line for line in BEHAVIOURS.splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    for behaviour, *cells, note in rows:
+        if behaviour == "Behaviour" or behaviour.startswith("---"):
+            continue
+        assert all(cell == "-" or TEST.search(cell) for cell in cells), behaviour
+        assert note or "-" not in cells, behaviour

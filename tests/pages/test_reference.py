@@ -88,27 +88,9 @@ def test_commands_and_their_options_are_in_the_reference_with_examples() -> None
         assert f"$ hostcall {name}" in section, name
 
 
-def test_example_that_prints_something_else_is_seen() -> None:
-    program, wanted = pages.examples_as_program(">>> 1 + 1\n3\n>>> x = 1\n")
-    assert wanted == ["3\n", ""]
-    assert program.count(pages.END) == 2
-
-
 def test_page_on_exporting_has_each_argument_of_load() -> None:
     import hostcall_mlir
 
     text = pages.read("docs/exporting.md")
     named = {*inspect.signature(hostcall_mlir.load).parameters} - {"directory"}
     assert {name for name in named if f"| `{name}` |" in text} == named
-
-
-def test_console_of_a_page_runs_its_commands_and_names_what_they_print() -> None:
-    text = "# Title\n\n```console\n$ hostcall explain \\\n  model\nout\n$ hostcall doctor\n```\n"
-    assert "['hostcall explain    model', 'hostcall doctor']" in pages.as_program(text)
-    assert pages.expected_outputs(text) == ["out\n"]
-
-
-def test_command_of_a_page_that_fails_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", [])
-    with pytest.raises(RuntimeError, match="hostcall explain nowhere ended with status 1"):
-        pages.run_command("hostcall explain nowhere")

@@ -189,9 +189,8 @@ def exits(file: str, x: Any) -> Any:
     os._exit(3)
 
 
-def waits_to_be_killed(pipe: str, file: str, x: Any) -> Any:
+def waits_to_be_killed(pipe: str, x: Any) -> Any:
     """Writes its process into a pipe, and waits."""
-    noted(file, x)
     noted(pipe, x)
     while True:
         time.sleep(1.0)

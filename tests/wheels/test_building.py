@@ -1,6 +1,7 @@
 """The package wheels, but for what builds and installs: `make wheels test-wheel` does that."""
 
 import platform
+import re
 import runpy
 import subprocess
 import sys
@@ -18,30 +19,25 @@ import hostcall
 from hostcall import _versions
 from hostcall_runtime import _library
 from tests.support.pages import ROOT
-from wheels import building, fitting, interpreters, libraries, parts, trying
+from wheels import building, fitting, interpreters, libraries, parts
 from wheels.matrix import SERVED
 
 FIND_TENSORFLOW = ROOT / "cmake" / "find_tensorflow.py"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 FLAGS = [flag for flag in tf.sysconfig.get_compile_flags() if flag.startswith("-D")]
 
-each_machine = pytest.mark.parametrize(
-    ("machine", "package"), [("x86_64", "tensorflow-cpu"), ("aarch64", "tensorflow")]
-)
 
-
-def find_tensorflow(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, FIND_TENSORFLOW, *arguments]
+def find_tensorflow(folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(FIND_TENSORFLOW), str(folder)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def library(folder: Path, *options: str) -> Path:
+def library(folder: Path, *options: str, name: str = "_module.so") -> Path:
     """A library of a single function."""
-    path = folder / "_module.so"
     source = folder / "module.c"
     source.write_text("int one(void) { return 1; }\n")
-    subprocess.run(["gcc", "-shared", "-fPIC", *options, source, "-o", path], check=True)
-    return path
+    subprocess.run(["gcc", "-shared", "-fPIC", *options, source, "-o", folder / name], check=True)
+    return folder / name
 
 
 def wheel(folder: Path, *files: tuple[Path | None, str]) -> Path:
@@ -53,53 +49,50 @@ def wheel(folder: Path, *files: tuple[Path | None, str]) -> Path:
 
 
 def test_the_installed_libraries_look_beside_themselves_alone() -> None:
-    installed = [
-        _library.load("hostcall_runtime._runtime").__file__,
-        _library.load("hostcall._tensorflow").__file__,
-        hostcall.serving_library(),
+    modules = [
+        _library.load(name) for name in ("hostcall_runtime._runtime", "hostcall._tensorflow")
     ]
-    assert [libraries.problems(Path(path or "")) for path in installed] == [[], [], []]
+    for path in (*(module.__file__ or "" for module in modules), hostcall.serving_library()):
+        assert libraries.problems(Path(path)) == []
 
 
-def test_paths_of_the_machine_that_builds_are_found(tmp_path: Path) -> None:
-    paths = "-Wl,-rpath,/build/tensorflow:$ORIGIN/../../../tensorflow"
-    path = library(tmp_path, paths)
-    line = "_module.so looks for libraries in /build/tensorflow"
-    assert libraries.problems(path) == [line]
-    with pytest.raises(ValueError, match=line):
+FOREIGN_PATH = "-Wl,-rpath,/build/tensorflow:$ORIGIN/../../../tensorflow"
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ([FOREIGN_PATH], "_module.so looks for libraries in /build/tensorflow"),
+        # The old kind of path.
+        (["-Wl,--disable-new-dtags,-rpath,$ORIGIN"], "_module.so looks for libraries in $ORIGIN"),
+        (["-Wl,--no-as-needed", "-L{}", "-l:libother.so"], "_module.so needs libother.so"),
+    ],
+)
+def test_what_users_may_not_have_is_found(options: list[str], problem: str, tmp_path: Path) -> None:
+    library(tmp_path, name="libother.so")
+    path = library(tmp_path, *(option.format(tmp_path) for option in options))
+    assert libraries.problems(path) == [problem]
+    with pytest.raises(ValueError, match=re.escape(problem)):
         libraries.check(wheel(tmp_path, (path, "hostcall/_built/tensorflow_2_21/_module.so")))
-
-
-def test_the_old_kind_of_path_is_found_too(tmp_path: Path) -> None:
-    path = library(tmp_path, "-Wl,--disable-new-dtags,-rpath,$ORIGIN")
-    assert libraries.problems(path) == ["_module.so looks for libraries in $ORIGIN"]
-
-
-def test_libraries_that_users_may_not_have_are_found(tmp_path: Path) -> None:
-    other = library(tmp_path).rename(tmp_path / "libother.so")
-    path = library(tmp_path, "-Wl,--no-as-needed", f"-L{tmp_path}", f"-l:{other.name}")
-    assert libraries.problems(path) == ["_module.so needs libother.so"]
 
 
 @pytest.mark.parametrize("loader", ["ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"])
 def test_the_dynamic_linker_of_each_processor_is_on_every_linux(
     loader: str, tmp_path: Path
 ) -> None:
-    library(tmp_path, f"-Wl,-soname,{loader}").rename(tmp_path / loader)
+    library(tmp_path, f"-Wl,-soname,{loader}", name=loader)
     path = library(tmp_path, "-Wl,--no-as-needed", f"-L{tmp_path}", f"-l:{loader}")
     table = subprocess.check_output(["readelf", "--dynamic", path], text=True)
     assert f"[{loader}]" in table
     assert libraries.problems(path) == []
 
 
-def test_a_wheel_without_modules_is_no_wheel_of_hostcall(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no extension module is in it"):
-        libraries.check(wheel(tmp_path, (None, "hostcall/__init__.py")))
-
-
 def test_a_wheel_tells_what_it_serves(tmp_path: Path) -> None:
     names = [f"hostcall/_built/tensorflow_{minor}/_build_info.py" for minor in ("2_21", "2_9")]
-    assert libraries.served(wheel(tmp_path, *((None, name) for name in names))) == ["2.9", "2.21"]
+    made = wheel(tmp_path, *((None, name) for name in names))
+    assert libraries.served(made) == ["2.9", "2.21"]
+    with pytest.raises(ValueError, match="no extension module is in it"):
+        libraries.check(made)
 
 
 def stand_in(folder: Path, tag: str, version: str = "1.0", minor: str = "2_21") -> Path:
@@ -153,8 +146,12 @@ def test_the_wheels_are_for_the_pythons_and_the_tensorflows_of_the_project() -> 
     assert {minor for minors in SERVED.values() for minor in minors} == set(_versions.TESTED)
 
 
-@each_machine
-def test_a_machine_gets_the_tensorflow_for_it(machine: str, package: str) -> None:
+@pytest.mark.parametrize(
+    ("machine", "package"), [("x86_64", "tensorflow-cpu"), ("aarch64", "tensorflow")]
+)
+def test_a_machine_gets_the_tensorflow_for_it(
+    machine: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # tensorflow-cpu has no wheels for aarch64.
     cpu = PROJECT["project"]["optional-dependencies"]["cpu"]
     for lines in (PROJECT["build-system"]["requires"], cpu):
@@ -164,30 +161,9 @@ def test_a_machine_gets_the_tensorflow_for_it(machine: str, package: str) -> Non
             if line.marker is None or line.marker.evaluate({"platform_machine": machine})
         ]
         assert [name for name in wanted if name.startswith("tensorflow")] == [package]
-
-
-@each_machine
-def test_builds_and_messages_name_the_tensorflow_of_the_machine(
-    machine: str, package: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
     monkeypatch.setattr(platform, "machine", lambda: machine)
     assert runpy.run_path(str(ROOT / "wheels" / "matrix.py"))["TENSORFLOW"] == package
     assert runpy.run_path(_versions.__file__)["PACKAGE"] == package
-
-
-@pytest.mark.parametrize(
-    ("there", "newest"), [(["3.11", "3.13", "3.14"], "3.13"), (["3.11", "3.12"], "3.12")]
-)
-def test_the_newest_set_is_tried_with_the_newest_python_that_tensorflow_has_wheels_for(
-    there: list[str], newest: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    used: list[tuple[str, Path]] = []
-    monkeypatch.setattr(interpreters, "find", lambda one: Path(one) if one in there else None)
-    monkeypatch.setattr(building, "built", lambda version: [parts.ROOT / "dist" / version])
-    monkeypatch.setattr(trying, "_use", lambda _, version, wheel: used.append((version, wheel)))
-    monkeypatch.setattr(sys, "argv", ["python -m wheels.trying", "--newest"])
-    trying.main()
-    assert used == [(newest, parts.ROOT / "dist" / newest)]
 
 
 def test_a_wheel_for_a_python_without_tensorflow_is_for_jax_alone(
@@ -211,29 +187,20 @@ def test_a_wheel_for_a_python_without_tensorflow_is_for_jax_alone(
     assert "--config-settings=cmake.define.HOSTCALL_RUNTIME_ALONE=ON" in packed
 
 
-def test_the_python_of_a_minor_version_is_found() -> None:
+def test_a_python_is_found_by_its_minor_version_or_its_path() -> None:
     version = "{}.{}".format(*sys.version_info)
     found = interpreters.find(version)
     assert found is not None
     code = "import sys; print('{}.{}'.format(*sys.version_info))"
     assert subprocess.check_output([found, "-c", code], text=True).strip() == version
+    assert interpreters.find(sys.executable) == Path(sys.executable)
+    assert [interpreters.find(name) for name in ("3.99", "/nowhere/python3")] == [None, None]
 
 
-def test_a_python_that_is_not_there_is_none() -> None:
-    assert interpreters.find("3.99") is None
-    assert interpreters.find("/nowhere/python3") is None
-
-
-def test_a_path_is_a_python_too() -> None:
-    found = interpreters.find(sys.executable)
-    assert found == Path(sys.executable)
-
-
-def script(path: Path, text: str) -> Path:
+def script(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{text}\n")
     path.chmod(0o755)
-    return path
 
 
 def test_what_fails_on_the_path_is_passed_over(
@@ -248,8 +215,7 @@ def test_what_fails_on_the_path_is_passed_over(
     assert interpreters.find("3.98") == installed
     command = [sys.executable, "-m", "wheels.interpreters", "3.99", "3.98", "3.11"]
     assert subprocess.check_output(command, cwd=ROOT, text=True).strip() == str(installed)
-    command[3:] = ["3.99"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+    done = subprocess.run(command[:4], cwd=ROOT, capture_output=True, check=False)
     assert (done.returncode, done.stdout) == (1, b"")
 
 
@@ -261,16 +227,12 @@ def test_a_build_asks_the_tensorflow_of_its_python() -> None:
 
 
 def test_an_unpacked_tensorflow_is_described_as_it_describes_itself(tmp_path: Path) -> None:
+    ended = find_tensorflow(tmp_path)
+    assert ended.returncode == 1
+    assert "does not hold one unpacked wheel of TensorFlow" in ended.stderr
     made = tmp_path / "tensorflow_cpu-2.20.1.dist-info"
     made.mkdir()
     (made / "METADATA").write_text("Metadata-Version: 2.1\nName: tensorflow-cpu\nVersion: 2.20.1\n")
     (tmp_path / "tensorflow" / "include").mkdir(parents=True)
     version, folder, *flags = find_tensorflow(tmp_path).stdout.splitlines()
-    assert (version, folder) == ("2.20.1", str(tmp_path / "tensorflow"))
-    assert flags == FLAGS
-
-
-def test_a_folder_without_tensorflow_is_an_error(tmp_path: Path) -> None:
-    ended = find_tensorflow(tmp_path)
-    assert ended.returncode == 1
-    assert "does not hold one unpacked wheel of TensorFlow" in ended.stderr
+    assert (version, folder, flags) == ("2.20.1", str(tmp_path / "tensorflow"), FLAGS)

@@ -3,16 +3,10 @@
 For test_borrowed_views.py, in a process where memory that is freed is overwritten at once.
 """
 
-import numpy as np
 import tensorflow as tf
 
-from tests.support.e2e.borrowed_views_programs import LARGE, one, values
+from tests.support.e2e.borrowed_views_programs import LARGE, double, one, values
 from tests.support.helpers import assert_same, jitted, plain
-
-
-def double(x: np.ndarray, out: np.ndarray) -> None:
-    np.multiply(x, 2.0, out=out)
-
 
 run = jitted(one(double, out=True))
 
