@@ -16,6 +16,9 @@ Pair = collections.namedtuple("Pair", ["left", "right"])
 A, B, C = tf.constant(1.0), tf.constant([2.0, 3.0]), tf.constant([4])
 
 
+def ignored() -> None: ...
+
+
 @pytest.mark.parametrize("eager", [True, False])
 def test_nested_inputs(eager: bool) -> None:
     given = [{"b": A, "a": [B, Pair(C, A)]}, B, ()]
@@ -141,3 +144,51 @@ UNKNOWN = tf.TensorSpec(None, FLOAT)
 )
 def test_merged_specs_say_what_both_say(first: Any, second: Any, merged: Any) -> None:
     assert structures.merge(first, second) == merged
+
+
+@pytest.mark.parametrize(
+    ("tout", "returned"),
+    [
+        ({"a": FLOAT}, 1),
+        ({"a": FLOAT}, {"b": 1}),
+        ({"a": FLOAT}, {"a": 1, "b": 2}),
+        ({"a": FLOAT}, None),
+        ([FLOAT, [INT]], [1, 2]),
+        ([FLOAT, [INT]], [1]),
+        ([FLOAT, [INT, INT]], [1, [2]]),
+        ([FLOAT, [INT]], None),
+    ],
+)
+def test_another_structure_is_an_error(tout: Any, returned: Any) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        Outputs(tout).flatten(returned, ignored)
+
+
+@pytest.mark.parametrize(
+    ("tout", "returned", "values"),
+    [
+        (FLOAT, 1, [1]),
+        (FLOAT, [1], [1]),
+        (FLOAT, (1,), [1]),
+        (FLOAT, [1, 2], [1]),
+        (FLOAT, [], [[]]),
+        (FLOAT, None, []),
+        ([FLOAT], 1, [1]),
+        ([FLOAT], [], []),
+        ([], None, []),
+        ([FLOAT, INT], (1, 2), [1, 2]),
+        ([FLOAT, INT], None, []),
+        ({"b": FLOAT, "a": INT}, {"a": 1, "b": 2}, [1, 2]),
+        ([FLOAT, [INT]], [1, [2]], [1, 2]),
+        ([FLOAT, [INT]], (1, [[2, 3]]), [1, [2, 3]]),
+        (Pair(FLOAT, INT), Pair(1, 2), [1, 2]),
+    ],
+)
+def test_returned_values_in_the_order_of_the_op(tout: Any, returned: Any, values: Any) -> None:
+    assert Outputs(tout).flatten(returned, ignored) == values
+
+
+@pytest.mark.parametrize("value", [FLOAT, "text", {"a": 1}, ["a"], object()])
+def test_what_is_no_spec_is_a_type_error(value: Any) -> None:
+    with pytest.raises(TypeError, match=r"a result is declared as a tf\.TensorSpec"):
+        structures.as_spec(value, FLOAT)

@@ -171,3 +171,12 @@ def test_a_rule_that_raises(mode: Any) -> None:
     called = hostcall.callback(lambda x: x, result=lambda x: x.no_such_attribute)
     with pytest.raises(AttributeError, match="no_such_attribute"):
         mode(lambda x: called(x))(X)
+
+
+@each_mode
+@each_kind
+def test_no_arguments_and_no_results(mode: Any, kind: str) -> None:
+    entries = []
+    note = hostcall.callback(lambda: entries.append(1), result=[], kind=kind)
+    mode(lambda: [note(), tf.constant(1)][1])()
+    assert entries == [1]
