@@ -174,7 +174,10 @@ def test_a_gradient_inside_whose_backward_call_goes_to_the_host() -> None:
     def program(x: tf.Tensor) -> Any:
         spec = hostcall.BoundedSpec([BOUND], tf.float32)
         start = tf.numpy_function(lambda x: x[x > 1.5], [x], spec)
-        cube = lambda x: tf.py_function(lambda x: x**3, [x], spec)  # noqa: E731
+
+        def cube(x: tf.Tensor) -> tf.Tensor:
+            return tf.py_function(lambda x: x**3, [x], spec)
+
         y, gradient = value_and_gradient(lambda x: 2.0 * cube(x), start)
         return tf.cumsum(gradient), y
 

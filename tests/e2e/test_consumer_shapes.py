@@ -1,6 +1,6 @@
 """Shapes that nobody declares: what the ops tell that take the results, if any looks at them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,7 +53,7 @@ def applied_to_a_variable(y: tf.Tensor) -> Any:
     return VARIABLE.read_value()
 
 
-def shaped(y: tf.Tensor, shape: list[int | None]) -> tf.Tensor:
+def shaped(y: tf.Tensor, shape: Sequence[int | None]) -> tf.Tensor:
     y.set_shape(shape)
     return y
 

@@ -3,6 +3,7 @@ called, and other libraries take them and give them back.
 """
 
 import concurrent.futures
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
@@ -229,10 +230,11 @@ def test_other_things_that_are_refused() -> None:
         with pytest.raises(ValueError, match="memory='gpu' is neither 'host'"):
             declare(lambda x: x, result=like, memory="gpu")
     function = hostcall.declare(lambda x: x, memory="device")
-    for use in (
+    uses: list[Callable[[], Any]] = [
         lambda: tf.py_function(function, [1.0], tf.float32),
         lambda: hostcall.callback(function, result=like, kind="eager", memory="device"),
-    ):
+    ]
+    for use in uses:
         with pytest.raises(ValueError, match="memory='device' is for functions that take arrays"):
             use()
     lent = hostcall.callback(function, result=like, memory="device")

@@ -44,7 +44,9 @@ def test_a_compiled_step_runs_in_each_replica(strategy: tf.distribute.Strategy) 
         seen.append(float(x.sum()))
         return np.sort(x)
 
-    sort = lambda x: tf.ensure_shape(tf.numpy_function(note, [x], tf.float32), x.shape)  # noqa: E731
+    def sort(x: tf.Tensor) -> tf.Tensor:
+        return tf.ensure_shape(tf.numpy_function(note, [x], tf.float32), x.shape)
+
     run = on_each_replica(strategy, lambda x: sort(x) * 2.0)
     for _ in range(3):
         np.testing.assert_array_equal(run([3.0, 1.0], [30.0, 10.0]), [[2.0, 6.0], [20.0, 60.0]])
