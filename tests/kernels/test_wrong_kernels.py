@@ -23,6 +23,7 @@ from hostcall._tf.types import NodeDef
 from tests.kernels import catalogue, checks, known, registry
 from tests.kernels.call import Call
 from tests.support.stress.processes import Worker
+from tests.support.versions import of_the_tables
 
 pytestmark = pytest.mark.tensorflow("2.21", "the tables are of this version")
 
@@ -41,6 +42,7 @@ def stock() -> Iterator[Worker]:
         yield worker
 
 
+@of_the_tables
 def test_each_entry_of_the_table_still_differs(stock: Worker) -> None:
     found: list[bool] = stock.run(checks.known_differ, limit=SECONDS)
     agree = [call.text() for call, differs in zip(known.cases(), found, strict=True) if not differs]
@@ -81,6 +83,7 @@ def test_each_kernel_that_makes_a_bounded_size_is_a_known_source(stock: Worker) 
         assert {*inputs} <= {*sources.BY_OPERANDS[op]}, op
 
 
+@of_the_tables
 def test_each_op_has_a_call_or_a_reason_for_none(stock: Worker) -> None:
     missing: list[str] = stock.run(catalogue.missing, limit=SECONDS)
     assert not missing

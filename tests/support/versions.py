@@ -19,6 +19,9 @@ def is_older_than(version: str) -> bool:
 shuffle_is_refused = pytest.mark.skipif(
     not is_older_than("2.22"), reason="XLA shuffles vectors of floats from 2.22 on"
 )
+of_the_tables = pytest.mark.skipif(
+    not is_older_than("2.22"), reason="the tables of XLA's kernels are of TensorFlow 2.21"
+)
 on_the_callers_thread = pytest.mark.tensorflow(
     "2.20", "XLA runs programs on threads of its own, where Ctrl-C does not come"
 )
