@@ -117,7 +117,7 @@ def test_sizes_that_are_none_are_tried_apart_and_together() -> None:
     # It looks right for square matrices alone.
     finding = finding_of(like(np.transpose, stateful=False), any_matrix)
     assert finding.check == "shapes"
-    assert finding.line == "result=lambda x: tf.TensorSpec([x.shape[1], x.shape[0]], tf.float32)"
+    assert finding.line == "result=lambda a: tf.TensorSpec([a.shape[1], a.shape[0]], tf.float32)"
 
 
 def test_bounded_arguments_stay_within_their_bound() -> None:
