@@ -34,6 +34,10 @@ class ForwardingDevice : public tensorflow::Device {
     return device_->TryGetDeviceContext(context);
   }
   absl::Status Sync() override { return device_->Sync(); }
+  // Of a device with streams; XLA reads sizes that only the run knows on them.
+  const AcceleratorDeviceInfo* tensorflow_accelerator_device_info() const override {
+    return device_->tensorflow_accelerator_device_info();
+  }
 
  protected:
   tensorflow::Device* device() { return device_; }

@@ -122,9 +122,14 @@ print(json.dumps([said, missing, patches]))
 """
 
 
+def _names_of(feature: features.Feature) -> list[str]:
+    return [str(name) for name in features.NAMES if name.feature == feature.title]
+
+
 def _without(feature: features.Feature) -> str:
-    hidden = [str(n) for n in features.NAMES if n.feature == feature.title]
-    return _HIDING.format(hidden=hidden, has_gradients=feature is not features.GRADIENTS)
+    hidden = _names_of(feature)
+    has_gradients = not {*hidden} & {*_names_of(features.GRADIENTS)}
+    return _HIDING.format(hidden=hidden, has_gradients=has_gradients)
 
 
 @pytest.mark.parametrize("feature", _OPTIONAL, ids=lambda feature: feature.title)
