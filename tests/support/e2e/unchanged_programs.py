@@ -39,8 +39,9 @@ def graph_of_each_kind() -> Any:
             tf.py_function(increment, [x], tf.float32, name="yours"),
         ]
 
-    operations = f.get_concrete_function(X).graph.get_operations()
-    return f(X), [(op.name, op.type, str([y.shape for y in op.outputs])) for op in operations]
+    traced = f.get_concrete_function(X)
+    shapes = [str(y.shape) for y in tf.nest.flatten(traced.structured_outputs)]
+    return f(X), [(op.name, op.type) for op in traced.graph.get_operations()], shapes
 
 
 @program
