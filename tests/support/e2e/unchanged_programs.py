@@ -119,11 +119,13 @@ def gradients() -> Any:
     x = tf.Variable(X)
 
     def f() -> Any:
-        with tf.GradientTape(persistent=True) as tape:
+        with tf.GradientTape() as tape, tf.GradientTape() as other:
             y = tf.py_function(lambda x: tf.reduce_sum(x**3), [x], tf.float32)
             z = tf.numpy_function(increment, [x], tf.float32)
-            unused = tf.py_function(lambda x, y: x * 2.0, [x, y], tf.float32)
-        zero = tape.gradient(unused, [x, y], unconnected_gradients="zero")
+            w = tf.constant(2.0)
+            other.watch(w)
+            unused = tf.py_function(lambda x, w: x * 2.0, [x, w], tf.float32)
+        zero = other.gradient(unused, [x, w], unconnected_gradients="zero")
         return y, z, tape.gradient(y, x), zero
 
     return f(), tf.function(f)()
