@@ -102,7 +102,7 @@ def test_the_lines_that_are_shown_work(op: Any, count: int, results: int, dtype:
 
     lines = _shown_lines(_refusal(lambda: jitted(program)(X))).replace("[...]", "x.shape")
     exec(lines, {"tf": tf, "pasted": pasted})
-    expected = tf.cast(tf.cast(X, dtype), tf.complex64)
+    expected = X.numpy().astype(tf.as_dtype(dtype).as_numpy_dtype).astype(np.complex64)
     np.testing.assert_array_equal(jitted(program)(X), [expected] * results)
 
 
