@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-import hostcall
 from benchmarks.programs import detection, environments, science, sizes, text, training
 from benchmarks.programs.program import Program
 from benchmarks.report import Row, alone, at_most, beside
 from benchmarks.steps import quiet
 from benchmarks.timing import FULL, Effort, measure
+from benchmarks.without_callbacks import switched_off
 
 TITLE = "Real programs, compiled by hostcall"
 
@@ -38,7 +38,7 @@ def stock(program: Program) -> Callable[[], Any] | None:
     """
     if any(tensor.dtype == tf.string for tensor in program.arguments):
         return None
-    with _without_hostcall():
+    with switched_off():
         step = program.compiled()
         try:
             step()
@@ -52,7 +52,7 @@ def rows_of(program: Program, effort: Effort) -> list[Row]:
     if (without := stock(program)) is not None:
         steps[STOCK] = without
     named = {f"{program.name}, {way}": step for way, step in steps.items()}
-    samples = measure(named, effort, {f"{program.name}, {STOCK}": _without_hostcall})
+    samples = measure(named, effort, {f"{program.name}, {STOCK}": switched_off})
     first = f"{program.name}, {GRAPH}"
     goals = {f"{program.name}, {COMPILED}": at_most(1.05)}
     others = [beside(samples, name, first, goals.get(name)) for name in named if name != first]
@@ -63,15 +63,6 @@ def main(effort: Effort = FULL) -> list[Row]:
     with quiet("hostcall"), _quiet_tensorflow():
         some = programs()[: effort.of(len(programs()))]
         return [row for program in some for row in rows_of(program, effort)]
-
-
-@contextlib.contextmanager
-def _without_hostcall() -> Iterator[None]:
-    hostcall.disable()
-    try:
-        yield
-    finally:
-        hostcall.enable()
 
 
 @contextlib.contextmanager
