@@ -127,9 +127,9 @@ def of_one_name(machine: Machine) -> Any:
 
 
 def nested(machine: Machine) -> Any:
-    inner = hostcall.callback(machine.multiply, result=like, name="inner")
+    inner = hostcall.callback(machine.multiply, result=like)
     calling = tf.function(lambda x: inner(x) * 2, jit_compile=True)
-    outer = hostcall.callback(lambda x: calling(x).numpy(), result=like, name="outer")
+    outer = hostcall.callback(lambda x: calling(x).numpy(), result=like)
     return tf.function(lambda x: outer(x) + 1, jit_compile=True)(X)
 
 
