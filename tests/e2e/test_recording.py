@@ -156,7 +156,7 @@ def in_a_dataset(machine: Machine) -> Any:
 
 
 def on_threads(machine: Machine) -> Any:
-    callback = hostcall.callback(machine.multiply, result=like, stateful=False, name="threads")
+    callback = hostcall.callback(machine.multiply, result=like, stateful=False)
     program = tf.function(lambda x: callback(x), jit_compile=True)
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         return list(pool.map(lambda i: program(X + i), range(64)))
