@@ -9,9 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from benchmarks.report import Row, alone, at_most, beside
-from benchmarks.steps import Array, Step, quiet
+from benchmarks.steps import Array, Step, quiet, switched_off
 from benchmarks.timing import FULL, Effort, measure_once_a_round
-from benchmarks.without_callbacks import switched_off
 
 TITLE = "Tracing and compiling a model, with a callback in it and without"
 NODES = (2_000, 20_000)

@@ -5,9 +5,8 @@ import time
 import tensorflow as tf
 
 from benchmarks.report import Row, alone, at_most, beside
-from benchmarks.steps import Step, identity, numpy_step
+from benchmarks.steps import Step, identity, numpy_step, switched_off
 from benchmarks.timing import FULL, Effort, Samples
-from benchmarks.without_callbacks import switched_off
 
 TITLE = "Tracing and compiling, for each of the ops in a chain"
 FEW, MANY = 250, 1000

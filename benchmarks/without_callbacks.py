@@ -2,14 +2,13 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import tensorflow as tf
 
-import hostcall
 from benchmarks.partition import host
 from benchmarks.report import Row, about, alone, beside
-from benchmarks.steps import Step, compiled, quiet
+from benchmarks.steps import Step, compiled, quiet, switched_off
 from benchmarks.timing import FULL, Effort, measure, measure_once_a_round
 
 TITLE = "Functions without script ops, hostcall on beside off"
@@ -30,15 +29,6 @@ PROGRAMS: dict[str, tuple[Step, list[int]]] = {
     "x * 2 + 1 on 4 floats": (small, [4]),
     "10 layers of 64 x 64": (layers, [64, 64]),
 }
-
-
-@contextlib.contextmanager
-def switched_off() -> Iterator[None]:
-    hostcall.disable()
-    try:
-        yield
-    finally:
-        hostcall.enable()
 
 
 AROUND = {"off": switched_off, "on": contextlib.nullcontext}

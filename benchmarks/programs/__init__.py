@@ -11,9 +11,8 @@ import tensorflow as tf
 from benchmarks.programs import detection, environments, science, sizes, text, training
 from benchmarks.programs.program import Program
 from benchmarks.report import Row, alone, at_most, beside
-from benchmarks.steps import quiet
+from benchmarks.steps import quiet, switched_off
 from benchmarks.timing import FULL, Effort, measure
-from benchmarks.without_callbacks import switched_off
 
 TITLE = "Real programs, compiled by hostcall"
 
