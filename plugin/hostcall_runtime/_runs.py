@@ -117,7 +117,7 @@ def begin(run: int, of: int = 0) -> None:
 
 def _noted(note: list[Any]) -> Starter:
     if len(note) == 3:
-        note.append(Starter(*note))  # of two threads' starters, the first stays
+        note.append(Starter(*note[:3]))  # of two threads' starters, the first stays
     starter: Starter = note[3]
     return starter
 
