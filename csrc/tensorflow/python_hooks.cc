@@ -237,6 +237,12 @@ void DefinePythonHooks(nb::module_& m) {
       nb::arg("node"), nb::arg("device_type") = "CPU",
       "Whether XLA can compile an op for devices of a type, given as a serialized NodeDef.");
   m.def(
+      "has_kernel",
+      [](const nb::bytes& node) {
+        return HasKernel(ParseNode(node), tensorflow::DeviceType(tensorflow::DEVICE_CPU));
+      },
+      nb::arg("node"), "Whether TensorFlow has a kernel for an op on the CPU.");
+  m.def(
       "constant_operands", [](const nb::bytes& node) { return ConstantOperands(ParseNode(node)); },
       nb::arg("node"), "The positions of the operands that XLA wants to know when it compiles.");
   m.def(

@@ -93,7 +93,7 @@ def compilations(name: str) -> list[int]:
     return [row.compilations for row in rows if row.cluster.startswith(f"__inference_{name}_")]
 
 
-def test_clusters_are_compiled_once_for_each_shape() -> None:
+def test_clusters_are_compiled_once_for_each_shape(every_cluster: None) -> None:
     """Inputs of shapes 4, 4, 6, 4, and results of 3, 3, 4, 3 elements; other values each time."""
 
     @tf.function(jit_compile=True, reduce_retracing=True)

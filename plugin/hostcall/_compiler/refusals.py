@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from hostcall._callbacks import requested_routes, settings
+from hostcall._compiler.partition.costs import TRIVIAL_OPS
 from hostcall._compiler.partition.host_ops import VaryingValues
-from hostcall._compiler.partition.partitioner import TRIVIAL_OPS
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef

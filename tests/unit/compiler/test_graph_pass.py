@@ -62,7 +62,7 @@ def called(graph_def: tf.compat.v1.GraphDef) -> set[str]:
     return {node.attr["f"].func.name for node in nodes if is_compiled(node)}
 
 
-def test_a_function_is_rewritten_and_computes_the_same() -> None:
+def test_a_function_is_rewritten_and_computes_the_same(every_cluster: None) -> None:
     original = concrete(partitioned_program)
     rewritten = hostcall.rewrite(original)
     assert rewritten is not original
@@ -152,7 +152,7 @@ def test_a_graph_is_rewritten_where_it_has_to_be_and_nowhere_else() -> None:
         np.testing.assert_allclose(actual, value, rtol=1e-6)
 
 
-def test_compiled_calls_of_functions_that_are_not_compiled_themselves() -> None:
+def test_compiled_calls_of_functions_that_are_not_compiled_themselves(every_cluster: None) -> None:
     graph_def = caller(tf.function(partitioned_program))
     call = next(node for node in graph_def.node if "PartitionedCall" in node.op)
     call.attr["_XlaMustCompile"].b = True

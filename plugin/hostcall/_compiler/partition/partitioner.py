@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Container, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Container, Iterable, Mapping
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
 from hostcall._compiler import function_edits
 from hostcall._compiler.partition import host_calls, placement
+from hostcall._compiler.partition.costs import TRIVIAL_OPS, Costs
 from hostcall._compiler.partition.host_ops import Findings, HostOps, Rules
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
@@ -29,12 +30,10 @@ SUFFIX = "__partitioned"  # the end of new functions' names
 # The condition of a loop is a handful of scalar ops; starting a program costs more.
 _SMALL_CONDITION = 16
 
-# Ops that cost less than starting a compiled program.
-TRIVIAL_OPS = op_kinds.IDENTITIES | {
-    *("EnsureShape", "ExpandDims", "NoOp", "PreventGradient", "ReadVariableOp", "Reshape"),
-    *("Shape", "Squeeze", "StopGradient"),
-}
 _EITHER_OPS = op_kinds.IDENTITIES | {"NoOp"}
+
+# Returns whether a cluster of some nodes saves more time than its launch takes.
+Pays: TypeAlias = Callable[[list[Any]], bool]
 
 _INT32 = tf.int32.as_datatype_enum
 # Values of this dtype exist inside a compiled program, which can neither take nor return them.
@@ -125,11 +124,13 @@ class Partitioner:
         function = self._in_order(self._old[name])
         inputs = {node.name: [*map(defs.source, node.input)] for node in function.node_def}
         found = self.host_ops.find(function, after_branch)
-        reasons = found.reasons
+        costs = Costs(function, self._old, accelerator=bool(self.device))
+        reasons = costs.slow_ops() | found.reasons
         places = {
             node.name: place_of(node, reasons, found.index_nodes) for node in function.node_def
         }
-        host, clusters = _Division(function, new_name, places, self._old).functions()
+        division = _Division(function, new_name, places, self._old, costs.pays)
+        host, clusters = division.functions()
         if name != self._entry:  # the caller knows the entry's name
             defs.note_function(host.node_def, name)
         self._add(host, clusters)
@@ -137,7 +138,7 @@ class Partitioner:
         on_host = {}
         for node in host.node_def:
             if node.op != "Const" and called.isdisjoint(c.name for c in defs.callees(node)):
-                on_host[node.name] = reasons.get(node.name) or _reason_of_partition(node)
+                on_host[node.name] = reasons.get(node.name) or _reason_of_partition(node, self._old)
                 self._partition_callees(node, not found.made_up.isdisjoint(inputs[node.name]))
         named = {c.signature.name: [node.name for node in c.node_def] for c in clusters}
         kept = [node for node in function.node_def if node.name in reasons]
@@ -208,10 +209,10 @@ def _widen(host: FunctionDef, clusters: list[Any]) -> None:
             function_edits.pass_wide(host, call, defs.WIDE)
 
 
-def _reason_of_partition(node: NodeDef) -> str:
-    if node.op in TRIVIAL_OPS:
-        return "it is too little to compile"
-    return "its values cannot leave a compiled program"
+def _reason_of_partition(node: NodeDef, functions: Mapping[str, Any]) -> str:
+    if defs.handles(node, _VARIANT, functions):
+        return "its values cannot leave a compiled program"
+    return "a launch of it would take longer"
 
 
 def place_of(node: NodeDef, host_ops: Container[str], either: Container[str] = ()) -> Place:
@@ -245,7 +246,11 @@ def _replace_made_up(function: FunctionDef) -> None:
 
 
 def _assign(
-    function: FunctionDef, nodes: list[Any], places: Mapping[str, Place], types: defs.Types
+    function: FunctionDef,
+    nodes: list[Any],
+    places: Mapping[str, Place],
+    types: defs.Types,
+    pays: Pays,
 ) -> dict[str, int]:
     """Return the cluster number of each node that is in a cluster, by name."""
     chosen = [places[node.name] for node in nodes]
@@ -255,9 +260,7 @@ def _assign(
     floors = _floors(nodes, steps)
     if floors:
         steps = _scheduling.assign(chosen, before, groups, floors)
-    worth = {s for s, node in zip(steps, nodes, strict=True) if node.op not in TRIVIAL_OPS}
-    idle = [i for i, step in enumerate(steps) if step % 2 == 0 and step not in worth]
-    if idle:
+    while idle := _idle(nodes, steps, pays):  # the others may divide in another way
         for i in idle:
             chosen[i] = Place.HOST
         steps = _scheduling.assign(chosen, before, groups, floors)
@@ -267,6 +270,15 @@ def _assign(
         steps = _scheduling.sink(before, steps, compiled - grouped)
     number = {step: i for i, step in enumerate(sorted({s for s in steps if s % 2 == 0}))}
     return {n.name: number[s] for s, n in zip(steps, nodes, strict=True) if s in number}
+
+
+def _idle(nodes: list[Any], steps: list[int], pays: Pays) -> list[int]:
+    """Return the positions of the nodes whose clusters would save less than they cost."""
+    clusters: dict[int, list[int]] = defaultdict(list)
+    for i, step in enumerate(steps):
+        if step % 2 == 0:
+            clusters[step].append(i)
+    return [i for some in clusters.values() if not pays([nodes[i] for i in some]) for i in some]
 
 
 def _floors(nodes: list[Any], steps: list[int]) -> list[int]:
@@ -310,6 +322,7 @@ class _Division:
         new_name: str,
         places: Mapping[str, Place],
         functions: Mapping[str, Any],
+        pays: Pays,
     ) -> None:
         self._function = function
         self._new_name = new_name
@@ -318,7 +331,7 @@ class _Division:
         # Each cluster gets its own constants: XLA wants to know many operands when it compiles.
         self._constants = {n.name: n for n in ordered if n.op == "Const" and not n.input}
         nodes = [node for node in ordered if node.name not in self._constants]
-        self._cluster_of = _assign(function, nodes, places, self._types)
+        self._cluster_of = _assign(function, nodes, places, self._types, pays)
         self._host = [node for node in nodes if node.name not in self._cluster_of]
         self._members: dict[int, list[Any]] = defaultdict(list)
         for node in nodes:
