@@ -28,6 +28,7 @@ from hostcall._compiler import graph_pass
 from hostcall._explain import explaining
 from hostcall._explain.explanation import Explanation, page
 from hostcall._inspect import InspectionError
+from hostcall._report import Code
 from hostcall._serving import worker as serving_worker
 from hostcall._serving.worker import Worker
 from hostcall._tf import function_defs as defs
@@ -288,7 +289,7 @@ def _doctor_text(report: dict[str, Any], names: bool = False) -> str:
     sections = {
         "Versions": _version_lines(report),
         "Compiled functions": _compiler(report),
-        "Extension modules": report["modules"],
+        "Extension modules": [*map(Code, report["modules"])],
         "Environment variables": variables or [f"None of {', '.join(VARIABLES)} is set."],
         **dict(_frameworks(report, names)),
         "What stays in the process when hostcall is disabled": [
@@ -299,7 +300,7 @@ def _doctor_text(report: dict[str, Any], names: bool = False) -> str:
     first = f"hostcall {report['hostcall']} is {state}."
     parts = [first, f"Python {report['python']}, {report['platform']}"]
     for title, lines in sections.items():
-        parts += ["", title, *(f"  {line}" for line in lines)]
+        parts += ["", title, *(type(line)(f"  {line}") for line in lines)]
     return _report.as_text(parts)
 
 
@@ -356,5 +357,6 @@ def _features(names: list[dict[str, Any]], all_names: bool) -> list[str]:
             why = f"{counted(len(own), 'name')}, found"
         lines.append(f"{feature}: {why}")
         if all_names:
-            lines += [f"  {n['name']}: {'found' if n['found'] else 'missing'}" for n in own]
+            states = [f"{n['name']}: {'found' if n['found'] else 'missing'}" for n in own]
+            lines += [Code(f"  {state}") for state in states]
     return lines
