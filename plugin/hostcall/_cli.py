@@ -357,6 +357,5 @@ def _features(names: list[dict[str, Any]], all_names: bool) -> list[str]:
             why = f"{counted(len(own), 'name')}, found"
         lines.append(f"{feature}: {why}")
         if all_names:
-            states = [f"{n['name']}: {'found' if n['found'] else 'missing'}" for n in own]
-            lines += [Code(f"  {state}") for state in states]
+            lines += [Code(f"  {n['name']}: {'found' if n['found'] else 'missing'}") for n in own]
     return lines

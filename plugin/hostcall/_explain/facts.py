@@ -191,10 +191,6 @@ class Function:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Risk(_Located):
-    """An op that XLA may get wrong in a function that it compiles without hostcall's help.
-
-    Attributes:
-      op: its type.
-    """
+    """An op, `op` by its type, that XLA may get wrong in a function that hostcall leaves alone."""
 
     op: str
