@@ -12,7 +12,6 @@ import json
 import os
 import platform
 import shutil
-import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
@@ -23,18 +22,20 @@ from typing import Any
 import tensorflow  # noqa: F401
 
 import hostcall
-from hostcall import _control, _inspect, _installation, _versions
+from hostcall import _control, _inspect, _installation, _report, _versions
 from hostcall._callbacks import requested_routes
 from hostcall._compiler import graph_pass
 from hostcall._explain import explaining
 from hostcall._explain.explanation import Explanation, page
 from hostcall._inspect import InspectionError
+from hostcall._report import Code
 from hostcall._serving import worker as serving_worker
 from hostcall._serving.worker import Worker
 from hostcall._tf import function_defs as defs
 from hostcall._tf import protos
 from hostcall._tf.types import FunctionDefLibrary, Functions, MetaGraphDef, NodeDef
 from hostcall_runtime import _library, _patching
+from hostcall_runtime._errors import counted
 
 
 def explain(saved_model: Path, signature: str | None, html: Path | None, as_json: bool) -> str:
@@ -93,7 +94,7 @@ _MODEL, _TEXT_MODEL, _FINGERPRINT = "saved_model.pb", "saved_model.pbtxt", "fing
 
 def explain_saved_model(path: Path, signature: str | None) -> list[Explanation]:
     """Explain one signature of a SavedModel, or all: without any, all functions that none calls."""
-    graphs = _read(path).meta_graphs
+    graphs = _inspect.read_saved_model(path).meta_graphs
     graph = next((one for one in graphs if "serve" in one.meta_info_def.tags), graphs[0])
     _inspect.of_saved_model(path)  # reads the pickles, which explanations mention
     known = sorted(name for name in graph.signature_def if name != _inspect.INIT)
@@ -113,7 +114,7 @@ def explain_saved_model(path: Path, signature: str | None) -> list[Explanation]:
 
 def rewrite_saved_model(path: Path, out: Path, route: str) -> list[str]:
     """Write a copy of a SavedModel, and return the names of the functions that were rewritten."""
-    model = _read(path)
+    model = _inspect.read_saved_model(path)
     if out.exists():
         raise InspectionError(f"{out} exists already.")
     changed = []
@@ -127,12 +128,6 @@ def rewrite_saved_model(path: Path, out: Path, route: str) -> list[str]:
     shutil.copytree(path, out, ignore=skipped)
     (out / _MODEL).write_bytes(model.SerializeToString(deterministic=True))
     return changed
-
-
-def _read(path: Path) -> Any:
-    if not path.is_dir():
-        raise InspectionError(f"{path} is no directory.")
-    return _inspect.read_saved_model(path)
 
 
 def _changed(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list[str]:
@@ -166,13 +161,8 @@ def _signature_function(graph: MetaGraphDef, signature: str, library: FunctionDe
     """Return the nodes of the graph that a signature runs, as a function."""
     functions = defs.by_name(library)
     nodes = {node.name: node for node in graph.graph_def.node}
-    pending = [defs.source(o.name) for o in graph.signature_def[signature].outputs.values()]
-    needed = set()
-    while pending:
-        name = pending.pop()
-        if name in nodes and name not in needed:
-            needed.add(name)
-            pending.extend(map(defs.source, nodes[name].input))
+    outputs = graph.signature_def[signature].outputs.values()
+    needed = _inspect.reached_from(graph.graph_def, {defs.source(o.name): [] for o in outputs})
     function = protos.function_pb2.FunctionDef()
     function.signature.name = _entry(signature)
     for name in (node.name for node in graph.graph_def.node if node.name in needed):
@@ -214,8 +204,6 @@ VARIABLES = (
 # _installation.py and csrc/tensorflow/script_op_kernel.cc register these.
 _TARGETS = {"hostcall": ["Host", "CUDA"], "hostcall_native": ["Host"]}
 _MODULES = ("hostcall_runtime._runtime", "hostcall._tensorflow")
-_OPS = ["EagerPyFunc", "PyFunc", "PyFuncStateless"]
-_DEVICES = {"XLA_CPU_JIT": "compiles", "XLA_GPU_JIT": "compiles, for NVIDIA GPUs"}
 
 
 def doctor_report() -> dict[str, Any]:
@@ -235,7 +223,6 @@ def doctor_report() -> dict[str, Any]:
         "mismatches": _versions.mismatches(built, found),
         "modules": [_library.load(name).__file__ for name in _MODULES],
         "targets": _TARGETS if enabled else {},
-        "kernels": dict.fromkeys(_OPS, _DEVICES) if enabled else {},
         "callbacks": _library.load("hostcall_runtime._runtime").size(),
         "enabled": enabled,
         "route": requested_routes.current(),
@@ -294,7 +281,6 @@ _VERSIONS = {
     "python": "Python",
     "cxx11_abi": "The flag of the C++11 ABI",
 }
-_WIDTH = 100
 
 
 def _doctor_text(report: dict[str, Any], names: bool = False) -> str:
@@ -303,7 +289,7 @@ def _doctor_text(report: dict[str, Any], names: bool = False) -> str:
     sections = {
         "Versions": _version_lines(report),
         "Compiled functions": _compiler(report),
-        "Extension modules": report["modules"],
+        "Extension modules": [*map(Code, report["modules"])],
         "Environment variables": variables or [f"None of {', '.join(VARIABLES)} is set."],
         **dict(_frameworks(report, names)),
         "What stays in the process when hostcall is disabled": [
@@ -311,20 +297,11 @@ def _doctor_text(report: dict[str, Any], names: bool = False) -> str:
         ],
     }
     state = "enabled" if report["enabled"] else "disabled: call hostcall.enable() to enable it"
-    first = f"hostcall {report['hostcall']} is {state}.\n"
-    pages = [f"{title}\n" + "\n".join(map(_indented, lines)) for title, lines in sections.items()]
-    return "\n\n".join([first + f"Python {report['python']}, {report['platform']}", *pages])
-
-
-def _indented(line: str) -> str:
-    return textwrap.fill(
-        line,
-        _WIDTH,
-        initial_indent="  ",
-        subsequent_indent="    ",
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
+    first = f"hostcall {report['hostcall']} is {state}."
+    parts = [first, f"Python {report['python']}, {report['platform']}"]
+    for title, lines in sections.items():
+        parts += ["", title, *(type(line)(f"  {line}") for line in lines)]
+    return _report.as_text(parts)
 
 
 def _version_lines(report: dict[str, Any]) -> list[str]:
@@ -347,19 +324,12 @@ def _dotted(version: Any) -> str:
 
 def _compiler(report: dict[str, Any]) -> list[str]:
     route = f'Script ops take the route "{report["route"]}" where nothing else is asked for.'
-    count = report["callbacks"]
-    functions = "1 Python function is" if count == 1 else f"{count} Python functions are"
-    registered = f"{functions} registered with compiled programs of this process."
+    functions = counted(report["callbacks"], "Python function")
+    registered = f"Registered with compiled programs of this process: {functions}."
     if not report["enabled"]:
         return ["Script ops do not compile, as hostcall is disabled.", route, registered]
     targets = [f"{name} on {', '.join(where)}" for name, where in report["targets"].items()]
-    return [
-        f"Script ops that compile on CPUs: {', '.join(report['kernels'])}. On GPUs, an error says "
-        "what to do.",
-        f"Custom call targets: {', '.join(targets)}.",
-        route,
-        registered,
-    ]
+    return [f"Custom call targets: {', '.join(targets)}.", route, registered]
 
 
 def _frameworks(report: dict[str, Any], all_names: bool) -> Iterator[tuple[str, list[str]]]:
@@ -384,8 +354,8 @@ def _features(names: list[dict[str, Any]], all_names: bool) -> list[str]:
             listed = ", ".join(name["name"] for name in missing)
             why = f"switched off. Missing: {listed}. Without it, {missing[0]['without']}"
         else:
-            why = "1 name, found" if len(own) == 1 else f"{len(own)} names, all found"
+            why = f"{counted(len(own), 'name')}, found"
         lines.append(f"{feature}: {why}")
         if all_names:
-            lines += [f"  {n['name']}: {'found' if n['found'] else 'missing'}" for n in own]
+            lines += [Code(f"  {n['name']}: {'found' if n['found'] else 'missing'}") for n in own]
     return lines

@@ -209,12 +209,9 @@ def _name(function: PythonFunction) -> str:
 def _use_text(use: Use) -> str:
     of = f" in {', '.join(use.of)}" if use.of else ""
     line = f" at {use.line}" if use.line else ""
-    flow = f"\n  {_listed(use.arguments)} → {_listed(use.results)}" if use.arguments else ""
+    arguments, results = ", ".join(use.arguments), ", ".join(use.results) or "?"
+    flow = f"\n  {arguments} → {results}" if arguments else ""
     return f"{use.kind}, {use.node}{of}{line}{flow}"
-
-
-def _listed(values: tuple[str, ...]) -> str:
-    return ", ".join(values) or "?"
 
 
 def _called_by(node: NodeDef, use: Use, directory: str | None) -> PythonFunction:
@@ -273,12 +270,10 @@ def _spec_text(spec: Any) -> str:
 
 def _declared(record: tokens.Record) -> dict[str, Any]:
     """Return the declared options that differ from the defaults."""
-    while record.of is not None:
-        record = record.of
-    declared, default = msgspec.structs.asdict(record.declared), tokens.Declared()
+    declared, default = msgspec.structs.asdict(record.root.declared), tokens.Declared()
     found = {name: value for name, value in declared.items() if value != getattr(default, name)}
-    if isinstance(record.declared.result, list):
-        found["result"] = [_result(one) for one in record.declared.result]
+    if isinstance(declared["result"], list):
+        found["result"] = [_result(one) for one in declared["result"]]
     return found
 
 
@@ -291,6 +286,8 @@ _CARRIED_APART = (
 
 def read_saved_model(path: Path) -> Any:
     """Return the message of a SavedModel, with a graph at least, or raise an InspectionError."""
+    if not path.is_dir():
+        raise InspectionError(f"{path} is no directory.")
     try:
         model = concrete_functions.read_saved_model(str(path))
     except (OSError, UnicodeDecodeError) as error:
@@ -335,7 +332,7 @@ def _functions(
     graph: GraphDef, roots: Mapping[str, list[str]], directory: str | None, tags: str
 ) -> list[PythonFunction]:
     """Return the functions that nodes name; `roots` has the user's names of functions and nodes."""
-    reached = _reached_from(graph, roots)
+    reached = reached_from(graph, roots)
     nodes, bodies = {node.name: node for node in graph.node}, Bodies(graph.library)
 
     def shape_of(function: str, value: str) -> tf.TensorShape:
@@ -391,7 +388,7 @@ def _objects(graph: Any) -> Iterable[tuple[str, Any]]:
                 pending.append((name, child.node_id))
 
 
-def _reached_from(graph: GraphDef, roots: Mapping[str, list[str]]) -> dict[str, list[str]]:
+def reached_from(graph: GraphDef, roots: Mapping[str, list[str]]) -> dict[str, list[str]]:
     """Return the user's names that lead to each function and node of the graph."""
     functions = defs.by_name(graph.library)
     nodes = {node.name: node for node in graph.node}
@@ -517,11 +514,9 @@ def of_program(path: Path) -> Inspection:
     """Return the callbacks of an exported program, and check all its files."""
     try:
         from hostcall_mlir.exporting import files  # needs jaxlib
-    except ImportError as error:
-        raise InspectionError(str(error)) from error
-    try:
+
         manifest = files.read(path).manifest
-    except ProgramError as error:
+    except (ImportError, ProgramError) as error:
         raise InspectionError(str(error)) from error
     found = tuple(_function(callback, manifest.function) for callback in manifest.callbacks)
     return Inspection(str(path), "exported program", found)

@@ -1,4 +1,4 @@
-"""Reports as text: lines, and tables that fit the terminal."""
+"""Reports: lines and tables, as text that fits the terminal, and tables as HTML."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import dataclasses
 import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 _WIDTH = 110
 
 
 class Code(str):
-    """A line of a report that is never wrapped."""
+    """A line of a report that is never wrapped, or code in a cell of a table."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +54,21 @@ def as_text(parts: Iterable[str | Table]) -> str:
         else:
             console.print(Text(part), soft_wrap=isinstance(part, Code))
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+
+
+def as_html(table: Table) -> str:
+    """Return a table as HTML, with its title above it."""
+    head = "".join(f"<th>{escape(heading)}</th>" for heading in table.columns)
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
+    return (
+        f'<h3>{escape(table.title)}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _cell(text: str) -> str:
+    shown = escape(text)
+    return f"<td>{f'<code>{shown}</code>' if isinstance(text, Code) else shown}</td>"
 
 
 def relative(location: str) -> str:

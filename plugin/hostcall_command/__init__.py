@@ -112,23 +112,14 @@ def serving_library() -> None:
     help="The most clients at a time.",
 )
 @click.option("--check", is_flag=True, help="Say whether a worker listens there, and end.")
-def worker(
-    socket: str | None,
-    control_fd: int | None,
-    allow: tuple[str, ...],
-    imports: tuple[str, ...],
-    max_bytes: int,
-    connections: int,
-    check: bool,
-) -> None:
+def worker(allow: tuple[str, ...], imports: tuple[str, ...], check: bool, **options: Any) -> None:
     """Call Python functions of allowed modules for processes without Python, such as servers."""
-    if (socket is None) == (control_fd is None):
+    if (options["socket"] is None) == (options["control_fd"] is None):
         raise click.UsageError("Say --socket PATH.")
     if check:
-        _check_worker(str(socket))
+        _check_worker(str(options["socket"]))
     else:
-        options = _names(allow), _names(imports), max_bytes, connections
-        _run("worker", socket, control_fd, *options, click.echo)
+        _run("worker", allow=_names(allow), imports=_names(imports), say=click.echo, **options)
 
 
 def _names(given: tuple[str, ...]) -> list[str]:
@@ -148,11 +139,11 @@ def _check_worker(path: str) -> None:
     )
 
 
-def _run(command: str, *arguments: Any) -> None:
+def _run(command: str, *arguments: Any, **options: Any) -> None:
     """Print the text of a command; report an error of the user's in one line, with status 1."""
     implementation = getattr(importlib.import_module("hostcall._cli"), command)
     try:
-        text = implementation(*arguments)
+        text = implementation(*arguments, **options)
     except (OSError, ValueError, KeyError) as error:
         raise click.ClickException(_text(error)) from error
     click.echo(text)

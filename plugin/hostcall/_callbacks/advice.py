@@ -136,7 +136,8 @@ def _name_of_varying(function: object) -> str:
 def _bounded(spec: CallbackSpec, argument: str) -> str:
     """Return the results of a function in `_VARYING` as a user writes them: one, or a list."""
     bound = f"[{argument}.shape.num_elements()]"
-    results = [f"hostcall.BoundedSpec({bound}, {_dtype(one)}, [0])" for one in spec.outputs.dtypes]
+    dtypes = map(dtype_text, spec.outputs.dtypes)
+    results = [f"hostcall.BoundedSpec({bound}, {dtype}, [0])" for dtype in dtypes]
     return _listed(spec, results)
 
 
@@ -162,7 +163,7 @@ def _sources(spec: CallbackSpec) -> str:
 
 def _result(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
     pairs = zip(known, spec.outputs.dtypes, strict=True)
-    return _listed(spec, [_spec(said or tf.TensorSpec(None, dtype)) for said, dtype in pairs])
+    return _listed(spec, [spec_text(said or tf.TensorSpec(None, dtype)) for said, dtype in pairs])
 
 
 def _listed(spec: CallbackSpec, results: list[str]) -> str:
@@ -170,14 +171,16 @@ def _listed(spec: CallbackSpec, results: list[str]) -> str:
     return results[0] if spec.outputs.alone and len(results) == 1 else f"[{', '.join(results)}]"
 
 
-def _spec(spec: Spec) -> str:
-    dtype = _dtype(spec.dtype)
+def spec_text(spec: Spec) -> str:
+    """Return a spec as source text, with blanks for sizes that are not known."""
+    dtype = dtype_text(spec.dtype)
     if isinstance(spec, BoundedSpec):
         return f"hostcall.BoundedSpec({_shape(spec)}, {dtype}, {list(spec.dynamic_dims)})"
     return f"tf.TensorSpec({_shape(spec)}, {dtype})"
 
 
-def _dtype(dtype: tf.DType) -> str:
+def dtype_text(dtype: tf.DType) -> str:
+    """Return a dtype as source text."""
     return f"tf.{dtype.name}" if hasattr(tf, dtype.name) else f'"{dtype.name}"'
 
 

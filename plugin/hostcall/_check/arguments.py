@@ -7,9 +7,8 @@ sizes vary: equal sizes of all arguments vary together.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -46,17 +45,28 @@ class Sample:
     promised: bool = True  # whether the user's specs say that the function accepts these shapes
 
     def __str__(self) -> str:
-        shapes = [str(tuple(tensor.shape)) for tensor in self.tensors]
+        shapes = [str(tuple(shape)) for shape in self.shapes]
         return f"arguments of shape {', '.join(shapes)}" if shapes else "no arguments"
+
+    @property
+    def shapes(self) -> list[list[int]]:
+        """The shapes of the arguments."""
+        return [tensor.shape.as_list() for tensor in self.tensors]
 
     @property
     def specs(self) -> list[tf.TensorSpec]:
         """The shapes and dtypes of the arguments."""
         return [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in self.tensors]
 
-    def map(self, change: Callable[[np.ndarray], np.ndarray]) -> Sample:
-        """Return a sample whose values `change` has replaced."""
-        return Sample(tuple(_tensor(change(_array(t)), t.dtype) for t in self.tensors))
+    def varied(self, number: int, rolls: bool) -> Sample:
+        """Return a sample with other values of the same kind, which are moved if it `rolls`."""
+        # The `number` is different for each change, 0 for none.
+        arrays = [(_array(tensor), tensor.dtype) for tensor in self.tensors]
+        return Sample(tuple(tensor_of(_varied(a, number, rolls), dtype) for a, dtype in arrays))
+
+    def with_tensor(self, number: int, tensor: Any) -> Sample:
+        """Return a sample with another tensor for one argument."""
+        return Sample((*self.tensors[:number], tensor, *self.tensors[number + 1 :]))
 
 
 class Arguments:
@@ -65,28 +75,31 @@ class Arguments:
     def __init__(self, leaves: Sequence[Any], fixed: bool) -> None:
         # Whether no argument may change, as the parts of a ragged tensor depend on each other.
         self.fixed = fixed
-        generator = np.random.default_rng(_SEED)
         jax = sys.modules.get("jax")
         # Whether some arguments are JAX arrays.
         self.of_jax = any(isinstance(leaf, getattr(jax, "Array", ())) for leaf in leaves)
         if self.of_jax:
             leaves = [leaf if _is_spec(leaf) else np.asarray(leaf) for leaf in leaves]
         # The spec of each argument, flat; sizes that the user lets vary are None.
-        self.specs = [_spec(leaf) for leaf in leaves]
+        self._specs = [_spec(leaf) for leaf in leaves]
         # Whether some arguments may have any rank.
-        self.any_rank = any(spec.shape.rank is None for spec in self.specs)
+        self.any_rank = any(spec.shape.rank is None for spec in self._specs)
         # Whether the user's specs leave sizes open.
-        self.has_free_sizes = any(not spec.shape.is_fully_defined() for spec in self.specs)
-        self._given = [not _is_spec(leaf) for leaf in leaves]
+        self.has_free_sizes = any(not spec.shape.is_fully_defined() for spec in self._specs)
+        given = [not _is_spec(leaf) for leaf in leaves]
         # Whether some values are made up, because the user has given specs.
-        self.made_up = not all(self._given)
+        self.made_up = not all(given)
         self._bounds = [leaf.shape if isinstance(leaf, BoundedSpec) else None for leaf in leaves]
-        self._apart = True
+        self._free = self._free_axes(given)
+        generator = np.random.default_rng(_SEED)
+        # The sizes that are open differ from one another at first.
+        shapes = self._bounded(
+            [_BASE + i if n is None else n for i, n in enumerate(_sizes(spec))]
+            for spec in self._specs
+        )
         tensors = [
-            tf.convert_to_tensor(leaf) if given else _made_up(spec, shape, generator)
-            for leaf, spec, given, shape in zip(
-                leaves, self.specs, self._given, self._shapes(_BASE), strict=True
-            )
+            tf.convert_to_tensor(leaf) if is_given else _made_up(spec, shape, generator)
+            for leaf, is_given, spec, shape in zip(leaves, given, self._specs, shapes, strict=True)
         ]
         # The user's arrays, and small made-up arrays in the place of specs.
         self.base = Sample(tuple(tensors))
@@ -94,106 +107,74 @@ class Arguments:
     @property
     def can_vary(self) -> bool:
         """True if any size may vary."""
-        return not self.fixed and (self.has_free_sizes or bool(self._leading))
+        return not self.fixed and any(self._free)
 
     @property
     def vary_alone(self) -> bool:
         """True if exactly one argument's size varies, so that no other size must vary with it."""
-        if not self.has_free_sizes and len(set(self._leading)) != 1:
-            return False
-        return sum(axis is not None for axis in self._open_axes) == 1
+        return sum(map(bool, self._free)) == 1
 
-    @property
-    def _leading(self) -> list[int]:
-        """The leading sizes of the user's arrays."""
-        pairs = zip(self.base.tensors, self._given, strict=True)
-        return [int(tensor.shape[0]) for tensor, given in pairs if given and tensor.shape.rank]
-
-    @property
-    def _open_axes(self) -> list[int | None]:
-        """For each argument the first axis that may vary: 0 for arrays as long as the first one."""
+    def _free_axes(self, given: Sequence[bool]) -> list[list[int]]:
+        """Return for each argument the axes that may vary; those of a leading size, for arrays."""
         if self.has_free_sizes:
-            return [
-                0 if spec.shape.rank is None else next(iter(_open_sizes(spec)), None)
-                for spec in self.specs
-            ]
-        first = self._leading[:1]
-        pairs = zip(self.base.tensors, self._given, strict=True)
-        return [
-            0 if given and first and first == tensor.shape.as_list()[:1] else None
-            for tensor, given in pairs
-        ]
+            return [[i for i, n in enumerate(_sizes(spec)) if n is None] for spec in self._specs]
+        pairs = zip(self._specs, given, strict=True)
+        arrays = [_sizes(spec) if is_given else [] for spec, is_given in pairs]
+        leading = {size for sizes in arrays for size in sizes[:1]}
+        return [[i for i, n in enumerate(sizes) if n in leading] for sizes in arrays]
+
+    def _bounded(self, shapes: Iterable[Sequence[int]]) -> list[list[int]]:
+        pairs = zip(shapes, self._bounds, strict=True)
+        return [[*map(min, shape, bound)] if bound else [*shape] for shape, bound in pairs]
 
     def tie(self) -> bool:
-        """Make all sizes that are None equal from now on, and return whether that changes any."""
-        open_sizes = sum(
-            1 if spec.shape.rank is None else len(_open_sizes(spec)) for spec in self.specs
-        )
-        if not self._apart or open_sizes < 2:
-            return False
-        self._apart = False
-        self.base = self._resized(self._shapes(_BASE))
-        return True
+        """Make all sizes that are None equal from now on, and return whether there are several."""
+        are_several = self.has_free_sizes and sum(map(len, self._free)) > 1
+        if are_several:
+            self.base = self.of_size(lambda _: _BASE)
+        return are_several
 
     def of_size(self, size: Callable[[int], int], apart: bool = True) -> Sample:
         """Return arguments of other sizes, of which `size` maps each to the new one."""
-        # A size that the user leaves open starts as `_BASE`. `apart` makes the open sizes of one
-        # argument differ from one another. For arrays, it changes all sizes equal to a leading one.
-        if self.has_free_sizes:
-            return self._resized(self._shapes(size(_BASE), apart))
-        shapes = [
-            [
-                size(n) if given and n in self._leading and (apart or axis == 0) else n
-                for axis, n in enumerate(tensor.shape.as_list())
-            ]
-            for tensor, given in zip(self.base.tensors, self._given, strict=True)
-        ]
+        # Without `apart`, the sizes that the user leaves open are equal, and of arrays only the
+        # leading sizes change.
+        shapes = self.base.shapes
+        for shape, axes in zip(shapes, self._free, strict=True):
+            for axis in axes if apart or self.has_free_sizes else axes[:1]:
+                is_equal = self.has_free_sizes and not apart
+                shape[axis] = size(_BASE if is_equal else shape[axis])
         return self._resized(shapes)
 
     def of_rank_0(self) -> Sample:
         """Return the arguments with scalars for those of any rank."""
-        pairs = zip(self.specs, self._shapes(_BASE), strict=True)
+        pairs = zip(self._specs, self.base.shapes, strict=True)
         return self._resized([[] if spec.shape.rank is None else shape for spec, shape in pairs])
 
     def leading(self, size: int) -> Sample:
         """Return arguments whose first free size is `size`; a ValueError if they are too large."""
-        shapes = [tensor.shape.as_list() for tensor in self.base.tensors]
-        for shape, axis, bound in zip(shapes, self._open_axes, self._bounds, strict=True):
-            if axis is not None:
-                shape[axis] = size if bound is None else min(size, bound[axis])
+        shapes = self.base.shapes
+        # Of arrays, those change that are as long as the first one.
+        first = next((shape[0] for shape, axes in zip(shapes, self._free, strict=True) if axes), 0)
+        for shape, axes in zip(shapes, self._free, strict=True):
+            if axes and (self.has_free_sizes or shape[0] == first):
+                shape[axes[0]] = size
+        shapes = self._bounded(shapes)
         pairs = zip(shapes, self.base.tensors, strict=True)
         if sum(np.prod(shape, dtype=float) * t.dtype.size for shape, t in pairs) > _MOST_BYTES:
             raise ValueError(f"arguments with {size:,} rows take more than 64 MiB")
         return self._resized(shapes)
 
-    def _shapes(self, size: int, apart: bool = True) -> list[list[int]]:
-        """Return the shapes of all arguments, with a size for those that are open."""
-        shapes = []
-        for spec, bound in zip(self.specs, self._bounds, strict=True):
-            shape = [size] if spec.shape.rank is None else spec.shape.as_list()
-            for axis in [] if spec.shape.rank is None else _open_sizes(spec):
-                free = size + axis if apart and self._apart and size else size
-                shape[axis] = free if bound is None else min(free, bound[axis])
-            shapes.append(shape)
-        return shapes
-
     def _resized(self, shapes: Sequence[Sequence[int]]) -> Sample:
-        pairs = zip(self.base.tensors, shapes, strict=True)
-        tensors = [_tensor(_tiled(_array(t), shape), t.dtype) for t, shape in pairs]
+        pairs = zip(self.base.tensors, self._bounded(shapes), strict=True)
+        tensors = [tensor_of(_tiled(_array(t), shape), t.dtype) for t, shape in pairs]
         return Sample(tuple(tensors), promised=self.has_free_sizes)
 
 
-def varied(number: int, rolls: bool = True) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that changes the values of an array but keeps their kind."""
-    # The `number` is different for each change, 0 for none. If it `rolls`, elements are moved.
-
-    def change(array: np.ndarray) -> np.ndarray:
-        if precision(array.dtype) and array.size:
-            factor = np.asarray(1 - number / 16).astype(array.dtype)
-            array = (array * factor).astype(array.dtype)
-        return np.roll(array, number) if array.ndim and rolls else array
-
-    return change
+def _varied(array: np.ndarray, number: int, rolls: bool) -> np.ndarray:
+    if precision(array.dtype) and array.size:
+        factor = np.asarray(1 - number / 16).astype(array.dtype)
+        array = (array * factor).astype(array.dtype)
+    return np.roll(array, number) if array.ndim and rolls else array
 
 
 def _is_spec(leaf: object) -> bool:
@@ -215,16 +196,17 @@ def _spec(leaf: object) -> tf.TensorSpec:
     return tf.TensorSpec(tensor.shape, tensor.dtype)
 
 
-def _open_sizes(spec: tf.TensorSpec) -> list[int]:
-    """Return the axes of a spec that has a rank whose sizes are None."""
-    return [axis for axis, size in enumerate(spec.shape) if size is None]
+def _sizes(spec: tf.TensorSpec) -> list[int | None]:
+    """Return the sizes of a spec, of which None may vary; one axis stands for any rank."""
+    return [None] if spec.shape.rank is None else list(spec.shape.as_list())
 
 
 def _array(tensor: Any) -> np.ndarray:
     return np.asarray(tensor.numpy())
 
 
-def _tensor(array: np.ndarray, dtype: tf.DType) -> Any:
+def tensor_of(array: np.ndarray, dtype: tf.DType) -> Any:
+    """Return a tensor with the elements of an array, which may be strings."""
     return tf.constant(array.tolist() if dtype == tf.string else array, dtype, array.shape)
 
 
@@ -241,12 +223,9 @@ def _tiled(array: np.ndarray, shape: Sequence[int]) -> np.ndarray:
 def _made_up(spec: tf.TensorSpec, shape: Sequence[int], generator: np.random.Generator) -> Any:
     dtype = spec.dtype
     if dtype == tf.string:
-        words = itertools.cycle([b"one", b"two", b"", b"three"])
-        count = int(np.prod(shape))
-        return tf.reshape(tf.constant([next(words) for _ in range(count)], tf.string), shape)
-    if dtype == tf.bool:
-        return tf.constant(generator.random(shape) < 0.5, dtype)
-    if dtype.is_integer:
+        words = np.resize(np.array([b"one", b"two", b"", b"three"], object), shape)
+        return tensor_of(words, dtype)
+    if dtype == tf.bool or dtype.is_integer:
         return tf.cast(tf.constant(generator.integers(0, 2, shape), tf.int32), dtype)
     values = generator.normal(size=shape)
     if dtype.is_complex:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import types
 import warnings
 from collections.abc import Callable, Collection, Mapping
@@ -14,54 +13,40 @@ from hostcall._check.subject import described, subject_of
 from hostcall._check.trial import Check, Outcome, SkipError, Trial
 from hostcall._tf import eager_execution
 
+CHECKS: dict[str, Check] = {
+    "call": results.call,
+    "count": results.count_or_dtypes,
+    "dtypes": results.count_or_dtypes,
+    "shapes": results.shapes,
+    "arguments": side_effects.arguments,
+    "borrowed": side_effects.borrowed,
+    "out": side_effects.out,
+    "purity": side_effects.purity,
+    "aliasing": side_effects.aliasing,
+    "empty": results.empty,
+    "zero_d": results.zero_d,
+    "huge": results.huge,
+    "layout": results.layout,
+    "vectorization": programs.vectorization,
+    "threads": side_effects.threads,
+    "gradient": programs.gradient,
+    "pickling": processes.pickling,
+    "name": processes.name,
+    "compiled": programs.compiled,
+    "partitioned": programs.partitioned,
+    "jax": programs.in_jax,
+}
 
-@dataclasses.dataclass(frozen=True)
-class Entry:
-    """One check."""
-
-    name: str  # the name for `skip` and in findings
-    run: Check  # the function that makes the check
-    needs: tuple[str, ...] = ()  # the earlier checks that must have found nothing
-    # Whether the check compares results of calls that are made at different times.
-    compares: bool = False
-
-
-_RESULTS = ("call", "count", "dtypes", "shapes")
 # A fault that one of these finds would show again in every later check.
-_ALL = (*_RESULTS, "arguments", "borrowed", "out")
-_PROGRAM = (*_ALL, "aliasing", "pickling")
-
-CHECKS = (
-    Entry("call", results.call),
-    Entry("count", results.count, ("call",)),
-    Entry("dtypes", results.dtypes, ("call", "count")),
-    Entry("shapes", results.shapes, ("call", "count", "dtypes")),
-    Entry("arguments", side_effects.arguments, ("call",)),
-    Entry("borrowed", side_effects.borrowed, ("call",)),
-    Entry("out", side_effects.out, _RESULTS),
-    Entry("purity", side_effects.purity, _ALL),
-    Entry("aliasing", side_effects.aliasing, (*_ALL, "purity")),
-    Entry("empty", results.empty, _ALL),
-    Entry("zero_d", results.zero_d, _ALL),
-    Entry("huge", results.huge, _ALL),
-    Entry("layout", results.layout, _ALL, compares=True),
-    Entry("vectorization", programs.vectorization, (*_ALL, "aliasing"), compares=True),
-    Entry("threads", side_effects.threads, (*_ALL, "aliasing"), compares=True),
-    Entry("gradient", programs.gradient, (*_ALL, "aliasing"), compares=True),
-    Entry("pickling", processes.pickling, ("call",)),
-    Entry("name", processes.name, ("call", "pickling")),
-    Entry("compiled", programs.compiled, _PROGRAM, compares=True),
-    Entry(
-        "partitioned",
-        programs.partitioned,
-        (*_ALL, "aliasing", "pickling", "compiled"),
-        compares=True,
-    ),
-    Entry("jax", programs.in_jax, (*_PROGRAM, "compiled"), compares=True),
+_STOPPING = (
+    *("call", "count", "dtypes", "shapes", "arguments", "borrowed", "out", "purity", "aliasing"),
+    *("pickling", "compiled"),
 )
 
+# These compare results of calls that are made at different times.
+_COMPARING = ("layout", "vectorization", "threads", "gradient", "compiled", "partitioned", "jax")
+
 _CHANGED = "the function returns something else by now, as its state has changed"
-_NAMES = tuple(check.name for check in CHECKS)
 
 
 def check(
@@ -96,7 +81,7 @@ def check(
 
     Returns:
       A `CheckReport` with the findings, the parts that were not checked with the reasons, and the
-      number of calls. A stateful function is called about 10 times, plus 9 times for each argument
+      number of calls. A stateful function is called about 10 times, plus 8 times for each argument
       whose gradient is checked; a pure one about 60 times.
 
     Raises:
@@ -117,9 +102,9 @@ def check(
       result 0 has shape () for arguments of shape (3,), and declared is (3,)
     """
     __tracebackhide__ = True  # pytest shows the user's line
-    unknown = [name for name in skip if name not in _NAMES]
+    unknown = [name for name in skip if name not in CHECKS]
     if isinstance(skip, str) or unknown:
-        listed = ", ".join(map(repr, _NAMES))
+        listed = ", ".join(map(repr, CHECKS))
         raise ValueError(f"hostcall.check: skip={skip!r} names none of the checks: {listed}.")
     with eager_execution.eager_mode(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -132,42 +117,42 @@ def check(
 
 def _report(trial: Trial, skip: Collection[str]) -> CheckReport:
     """Make all checks in their order."""
-    every: list[Outcome] = []
+    outcomes: list[Outcome] = []
     passed = []
-    failed: set[str] = set()
-    for check in CHECKS:
-        if check.name in skip:
-            made: list[Outcome] = [NotChecked(check.name, "it is left out by skip=")]
-        elif found := [name for name in check.needs if name in failed]:
-            made = [NotChecked(check.name, f"first comes what was found by {', '.join(found)}")]
+    found_by = ""
+    for name, check in CHECKS.items():
+        if name in skip:
+            made: list[Outcome] = [NotChecked(name, "it is left out by skip=")]
+        elif found_by:
+            made = [NotChecked(name, f"first comes what was found by {found_by}")]
         else:
-            made = _made(check, trial)
-        every += made
+            made = _made(name, check, trial)
+        outcomes += made
         if any(isinstance(one, Finding) for one in made):
-            failed.add(check.name)
+            found_by = name if name in _STOPPING else ""
         elif all(not isinstance(one, NotChecked) or one.partly for one in made):
-            passed.append(check.name)
+            passed.append(name)
     return CheckReport(
         trial.subject.description,
-        tuple(one for one in every if isinstance(one, Finding)),
+        tuple(one for one in outcomes if isinstance(one, Finding)),
         tuple(passed),
-        tuple(one for one in every if isinstance(one, NotChecked)),
+        tuple(one for one in outcomes if isinstance(one, NotChecked)),
         trial.subject.calls,
-        tuple(one for one in every if isinstance(one, Suggestion)),
+        tuple(one for one in outcomes if isinstance(one, Suggestion)),
     )
 
 
-def _made(check: Entry, trial: Trial) -> list[Outcome]:
+def _made(name: str, check: Check, trial: Trial) -> list[Outcome]:
     outcomes: list[Outcome] = []
-    trial.check = check.name
+    trial.check = name
     try:
-        outcomes.extend(check.run(trial))
+        outcomes.extend(check(trial))
     except SkipError as skipped:
-        outcomes.append(NotChecked(check.name, str(skipped)))
+        outcomes.append(NotChecked(name, str(skipped)))
     except Exception as error:  # from the check, or from user code in an unexpected place
         why = f"the check itself has failed: {described(error)}"
-        outcomes.append(NotChecked(check.name, why))
+        outcomes.append(NotChecked(name, why))
     has_found = any(isinstance(one, Finding) for one in outcomes)
-    if check.compares and has_found and not trial.still_repeats():
-        return [NotChecked(check.name, _CHANGED)]
+    if name in _COMPARING and has_found and not trial.still_repeats():
+        return [NotChecked(name, _CHANGED)]
     return outcomes

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import base64
 import concurrent.futures
+import hashlib
 import importlib.util
+import inspect
 import json
 import os
 import pickle
@@ -13,7 +14,6 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-from hostcall._check import fresh_process
 from hostcall._check.trial import Outcome, SkipError, Trial, skip_if
 from hostcall._functions import declarations
 from hostcall._functions.native_code import Native
@@ -22,6 +22,20 @@ from hostcall_runtime._executors import has_threads
 from hostcall_runtime._processes import sendable
 
 _SECONDS = 120
+
+# Programs for a fresh process, which import nothing of hostcall's.
+_PATH = """\
+from __future__ import annotations
+import hashlib, importlib, json, operator, pickle, sys
+sys.path[:] = json.loads(sys.argv[1])
+"""
+_UNPICKLE = "pickle.load(sys.stdin.buffer)"
+_FIND = """
+module = importlib.import_module(sys.argv[2])
+code = _all_code(module) | {sys.argv[3]: _code_of(operator.attrgetter(sys.argv[3])(module))}
+print()
+print(json.dumps(code))
+"""
 
 # The code in each module, as a fresh process finds it. It is kept because an import may take
 # seconds, and tests check many functions of a module.
@@ -32,36 +46,52 @@ class FreshProcessError(Exception):
     """Error: a fresh process cannot read or find the function, for the reason in the text."""
 
 
+def _code_of(found: Any) -> str:
+    """Return a hash of a function's code, or a note that it has none."""
+    found = getattr(found, "__hostcall_function__", found)
+    code = getattr(getattr(found, "__func__", found), "__code__", None)
+    if code is None:
+        return "no code" if callable(found) else "no function"
+    text = repr((code.co_code, code.co_names, code.co_varnames))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _all_code(namespace: Any, place: str = "", depth: int = 2) -> dict[str, str]:
+    """Return the code of each function in a module, or in a class, by its qualified name."""
+    found: dict[str, str] = {}
+    for name, value in [*vars(namespace).items()]:
+        if isinstance(value, type) and depth:
+            found |= _all_code(value, f"{place}{name}.", depth - 1)
+        else:
+            found[place + name] = _code_of(value)
+    return found
+
+
 def _code_at(module: str, name: str) -> str:
-    """Return the `code_of` hash of the function that a fresh process finds by module and name."""
+    """Return the `_code_of` the function that a fresh process finds by module and name."""
     file = getattr(sys.modules.get(module), "__file__", None)
     version = os.stat(file).st_mtime_ns if file and os.path.exists(file) else None
     key = (module, version, *sys.path)
     if name not in _known.get(key, {}):
-        _known[key] = _ask(module=module, name=name)
+        program = inspect.getsource(_code_of) + inspect.getsource(_all_code) + _FIND
+        _known[key] = json.loads(_run(program, module, name).splitlines()[-1])
     return _known[key][name]
 
 
-def _ask(**asked: str) -> dict[str, str]:
-    """Ask a fresh process; raise a FreshProcessError if it finds nothing, or a TimeoutError."""
+def _run(program: str, *arguments: str, given: bytes = b"") -> str:
+    """Run a program in a fresh process; raise a FreshProcessError if it fails, or TimeoutError."""
+    command = [sys.executable, "-c", _PATH + program, json.dumps(sys.path), *arguments]
     try:
         ended = subprocess.run(
-            [sys.executable, fresh_process.__file__],
-            input=json.dumps({"path": sys.path, **asked}),
-            capture_output=True,
-            text=True,
-            timeout=_SECONDS,
-            check=False,
+            command, input=given, capture_output=True, timeout=_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         raise TimeoutError(f"a fresh process takes more than {_SECONDS} seconds") from None
-    lines = ended.stdout.strip().splitlines()
-    if ended.returncode or not lines:
-        raise FreshProcessError(f"the process ends with status {ended.returncode}")
-    answer: dict[str, str] = json.loads(lines[-1])
-    if error := answer.get("error"):
-        raise FreshProcessError(error)
-    return answer
+    if ended.returncode:
+        said = ended.stderr.decode(errors="replace").strip().splitlines()
+        status = f"the process ends with status {ended.returncode}"
+        raise FreshProcessError(said[-1] if said and ended.returncode == 1 else status)
+    return ended.stdout.decode()
 
 
 # Executors of these libraries send functions by value.
@@ -86,7 +116,7 @@ def pickling(trial: Trial) -> Iterator[Outcome]:
         yield trial.finding(what, cause, line)
         return
     try:
-        _ask(pickle=base64.b64encode(packed).decode())
+        _run(_UNPICKLE, given=packed)
     except FreshProcessError as error:
         what = f"a fresh process cannot read it: {error}"
         cause = "its module is made while the program runs, or refers to what is made then"
@@ -118,7 +148,7 @@ def name(trial: Trial) -> Iterator[Outcome]:
         cause = "its module cannot be imported by this name, or defines it only in this process"
         yield trial.finding(what, cause, line)
         return
-    if found != fresh_process.code_of(function):
+    if found != _code_of(function):
         what = f"a fresh process finds another function under {place}"
         cause = "it is defined in two ways, and this process took the other one; or was replaced"
         yield trial.finding(what, cause, line)
@@ -126,14 +156,11 @@ def name(trial: Trial) -> Iterator[Outcome]:
 
 def _packed(sent: Any, executor: object) -> bytes:
     """Return what the executor sends, pickled as it does it."""
-    try:
-        return pickle.dumps(sent)
-    except Exception:
-        standard = isinstance(executor, concurrent.futures.ProcessPoolExecutor)
-        library = type(executor).__module__.partition(".")[0]
-        without = importlib.util.find_spec("cloudpickle") is None
-        if (standard and library not in _BY_VALUE) or without:
-            raise
-    import cloudpickle
+    library = type(executor).__module__.partition(".")[0]
+    is_of_python = isinstance(executor, concurrent.futures.ProcessPoolExecutor)
+    by_value = library in _BY_VALUE or not is_of_python
+    if by_value and importlib.util.find_spec("cloudpickle") is not None:
+        import cloudpickle
 
-    return bytes(cloudpickle.dumps(sent))
+        return bytes(cloudpickle.dumps(sent))
+    return pickle.dumps(sent)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,10 +13,10 @@ from hostcall._callbacks import array_specs, requested_routes, structures
 from hostcall._callbacks.requested_routes import AUTO, PARTITION
 from hostcall._callbacks.structures import BoundedSpec
 from hostcall._check import lines
-from hostcall._check.arguments import Sample
+from hostcall._check.arguments import Sample, tensor_of
 from hostcall._check.report import Finding
 from hostcall._check.subject import Called, described, first_line
-from hostcall._check.trial import Outcome, SkipError, Trial, differing, skip_if
+from hostcall._check.trial import DIFFERS, Outcome, SkipError, Trial, differences, skip_if
 from hostcall._functions.options import BROADCAST_ALL, OF_BATCHES
 from hostcall._tf import function_defs as defs
 from hostcall_runtime import _errors, _fire_and_forget
@@ -109,39 +108,29 @@ def _cast(tensor: Any, dtype: tf.DType) -> Any:
 def _compared(trial: Trial, runs: dict[str, Run]) -> Iterator[Outcome]:
     """Compare programs, by their names, with the function itself."""
     subject = trial.subject
+    wanted = [*map(_with_bytes, trial.first_results)]
     for name, run in runs.items():
-        found = _difference(trial, name, run)
+        subject.calls += 1
+        try:
+            got = [*map(_with_bytes, run())]
+        except Exception as error:
+            found = [f"{name} raises {described(_errors.last_error(error) or error)}"]
+        else:
+            different = differences(got, wanted, ", and the function itself returns ")
+            found = [f"in {name} {one}" for one in different if trial.repeats]
         if found:
             where = f"def {subject.name}(...): ..."
             line = f"{where}    # the same on each thread, by its arguments alone"
-            yield trial.finding(found, _CAUSE_ELSEWHERE, line)
+            yield trial.finding(found[0], _CAUSE_ELSEWHERE, line)
             return
     if subject.outputs.dtypes and not trial.repeats:
-        yield trial.partly("its values: two calls do not return the same")
+        yield trial.partly(f"its values: {DIFFERS}")
 
 
-def _difference(trial: Trial, name: str, run: Run) -> str:
-    """Return a description of a program's error or wrong result, or ""."""
-    wanted = trial.first_results
-    trial.subject.calls += 1
-    try:
-        got = run()
-    except Exception as error:
-        return f"{name} raises {described(_errors.last_error(error) or error)}"
-    if not trial.repeats:
-        return ""
-    for index, (one, other) in enumerate(zip(got, wanted, strict=True)):
-        alike = [one], [other]
-        if other.dtype.kind in "OSU":
-            alike = [_as_bytes(one)], [_as_bytes(other)]
-        if differing(*alike):
-            found = f"result {index} is {lines.shown(one)}"
-            return f"in {name} {found}, and the function itself returns {lines.shown(other)}"
-    return ""
-
-
-def _as_bytes(array: np.ndarray) -> np.ndarray:
-    return np.asarray(tf.constant(array.tolist()).numpy())
+def _with_bytes(array: np.ndarray) -> np.ndarray:
+    """Return an array with bytes in the place of texts."""
+    is_text = array.dtype.kind in "OSU"
+    return np.asarray(tf.constant(array.tolist()).numpy()) if is_text else array
 
 
 _SEED = 20
@@ -165,7 +154,7 @@ def gradient(trial: Trial) -> Iterator[Outcome]:
     grad = subject.user.grad
     skip_if(grad is None and not subject.eager, "it has none: no grad= is declared")
     skip_if(
-        not any(map(_is_real, subject.outputs.dtypes)) or subject.inputs.composite,
+        not any(dtype.is_floating for dtype in subject.outputs.dtypes) or subject.inputs.composite,
         "no result is a tensor of real numbers",
     )
     upstream = _upstream(trial)
@@ -184,11 +173,11 @@ def gradient(trial: Trial) -> Iterator[Outcome]:
     dense = [None if one is None else tf.convert_to_tensor(one).numpy() for one in gradients]
     skip_if(grad is None and not any(one is not None and np.any(one) for one in dense), _ZEROS)
     if not trial.repeats:
-        yield trial.partly("its values: two calls do not return the same")
+        yield trial.partly(f"its values: {DIFFERS}")
         return
     for number, (one, tensor) in enumerate(zip(dense, trial.base.sample.tensors, strict=True)):
         if one is None or not one.size:
-            if _is_real(tensor.dtype):
+            if tensor.dtype.is_floating:
                 yield trial.partly(f"argument {number} has no gradient")
         elif np.dtype(tensor.dtype.as_numpy_dtype) not in _STEPS:
             yield trial.partly(f"values for argument {number}: {tensor.dtype.name} is too coarse")
@@ -202,7 +191,7 @@ def _upstream(trial: Trial) -> list[Any]:
     pairs = zip(trial.first_results, trial.subject.outputs.dtypes, strict=True)
     return [
         tf.constant(generator.uniform(0.5, 1.5, array.shape), dtype)
-        if _is_real(dtype)
+        if dtype.is_floating
         else tf.zeros(array.shape, tf.float32 if dtype == tf.string else dtype)
         for array, dtype in pairs
     ]
@@ -212,10 +201,8 @@ def _of_given(trial: Trial, upstream: Sequence[Any]) -> Iterator[Finding]:
     """Check the value that the user's `grad` returns when it is called directly."""
     subject = trial.subject
     tensors = trial.base.sample.tensors
-    results = [
-        tf.constant(array.tolist() if dtype == tf.string else array, dtype)
-        for array, dtype in zip(trial.first_results, subject.outputs.dtypes, strict=True)
-    ]
+    pairs = zip(trial.first_results, subject.outputs.dtypes, strict=True)
+    results = [tensor_of(array, dtype) for array, dtype in pairs]
     pack = subject.outputs.pack
     assert subject.user.grad is not None
     try:
@@ -242,7 +229,7 @@ def _of_given(trial: Trial, upstream: Sequence[Any]) -> Iterator[Finding]:
 
 
 def _of_one(trial: Trial, number: int, one: Any, tensor: Any) -> Iterator[Finding]:
-    name = _name(trial, number)
+    name = lines.name(trial.subject, number)
     argument = f"the gradient of argument {number}"
     if one.dtype != tensor.dtype:
         what = f"{argument} is {one.dtype.name}, and the argument is {tensor.dtype.name}"
@@ -251,12 +238,9 @@ def _of_one(trial: Trial, number: int, one: Any, tensor: Any) -> Iterator[Findin
     elif one.shape != tensor.shape:
         what = f"{argument} has shape {tuple(one.shape)}, and the argument {tuple(tensor.shape)}"
         cause = "it is not summed over, or not broadcast to, what the function broadcasts or sums"
-        size, wanted = one.shape.num_elements(), tensor.shape.num_elements()
-        line = f"tf.reshape(gradient_of_{name}, tf.shape({name}))"
-        if size > wanted:
+        line = f"tf.broadcast_to(gradient_of_{name}, tf.shape({name}))"
+        if one.shape.num_elements() > tensor.shape.num_elements():
             line = f"tf.reduce_sum(gradient_of_{name}, axis=0)"
-        elif size < wanted:
-            line = f"tf.broadcast_to(gradient_of_{name}, tf.shape({name}))"
         yield trial.finding(what, cause, line)
 
 
@@ -266,9 +250,9 @@ def _by_tape(trial: Trial, upstream: Sequence[Any]) -> list[Any]:
     tensors = [tf.identity(tensor) for tensor in trial.base.sample.tensors]
     subject.calls += 1
     with tf.GradientTape() as tape:
-        tape.watch([tensor for tensor in tensors if _is_real(tensor.dtype)])
+        tape.watch([tensor for tensor in tensors if tensor.dtype.is_floating])
         results = tf.nest.flatten(subject.program(*subject.nested(tensors)))
-    real = [i for i, dtype in enumerate(subject.outputs.dtypes) if _is_real(dtype)]
+    real = [i for i, dtype in enumerate(subject.outputs.dtypes) if dtype.is_floating]
     gradients: list[Any] = tape.gradient(
         [results[i] for i in real], tensors, [upstream[i] for i in real]
     )
@@ -280,13 +264,17 @@ def _of_directions(
 ) -> Iterator[Outcome]:
     """Compare one gradient with finite differences, along two directions."""
     generator = np.random.default_rng(_SEED)
-    differences = _Differences(trial, number, [np.asarray(u.numpy()) for u in upstream])
-    for _ in range(2):
+    sizes = np.abs(np.asarray(trial.base.sample.tensors[number].numpy()).astype(np.float64))
+    # Small values may need small steps.
+    by_size = np.maximum(sizes / (sizes.max() or 1.0), 1e-3)
+    skipped = []
+    for scale in (1.0, by_size):
+        direction = generator.normal(size=one.shape) * scale
         try:
-            direction, value, noise = differences.along(generator.normal(size=one.shape))
+            value, noise = _derivative(trial, number, upstream, direction)
         except SkipError as why:
-            yield trial.partly(f"values for argument {number}: {why}")
-            return
+            skipped.append(f"values for argument {number}: {why}")
+            continue
         computed = float(np.sum(one.astype(np.float64) * direction))
         limit = _RIGHT * max(abs(value), abs(computed)) + noise
         if not abs(computed - value) <= limit:
@@ -295,88 +283,62 @@ def _of_directions(
                 f"{computed:.4g}, and finite differences say {value:.4g}"
             )
             cause = "a factor or a sign is missing, or `upstream`, or the chain rule"
-            line = f"gradient_of_{_name(trial, number)} = upstream * ...    # the derivative"
+            name = lines.name(trial.subject, number)
+            line = f"gradient_of_{name} = upstream * ...    # the derivative"
             if trial.subject.user.grad is None:
                 line = "tf.custom_gradient    # or TensorFlow's ops alone in the function"
             yield trial.finding(what, cause, line)
             return
+    if len(skipped) == 2:
+        yield trial.partly(skipped[0])
 
 
-class _Slope(NamedTuple):
-    """A derivative, what rounding may add to it, and the slopes above and below, subtracted."""
+def _derivative(
+    trial: Trial, number: int, upstream: Sequence[Any], direction: np.ndarray
+) -> tuple[float, float]:
+    """Return the derivative along a direction and its rounding error, or raise a SkipError."""
+    tensor = trial.base.sample.tensors[number]
+    values = np.asarray(tensor.numpy()).astype(np.float64)
+    dtype = np.dtype(tensor.dtype.as_numpy_dtype)
+    longest = _STEPS[dtype] * (float(np.abs(values).max()) or 1.0)
+    length = max(float(np.abs(direction).max()), 1e-9)
 
-    value: float
-    noise: float
-    bend: float
-
-
-class _Differences:
-    """Derivatives of the results, weighted by `upstream`, with respect to one argument."""
-
-    def __init__(self, trial: Trial, number: int, upstream: Sequence[np.ndarray]) -> None:
-        self._trial, self._number, self._upstream = trial, number, upstream
-        values = np.asarray(trial.base.sample.tensors[number].numpy())
-        self._values = values.astype(np.float64)
-        self._epsilon = float(np.finfo(values.dtype).eps)
-        scale = float(np.abs(self._values).max())
-        self._step = _STEPS[values.dtype] * (scale or 1.0)
-        self._here: float | None = None
-
-    def along(self, direction: np.ndarray) -> tuple[np.ndarray, float, float]:
-        """Return a direction, the derivative there and its rounding error, or raise a SkipError."""
-        with contextlib.suppress(SkipError):
-            return direction, *self._along(direction)
-        # Small values may need small steps.
-        sizes = np.abs(self._values)
-        if largest := sizes.max():
-            direction = direction * (np.maximum(sizes, 1e-3 * largest) / largest)
-        return direction, *self._along(direction)
-
-    def _along(self, direction: np.ndarray) -> tuple[float, float]:
-        length = float(np.abs(direction).max())
-        unit = direction / max(length, 1e-9)
-        near, far = self._slope(unit, self._step / 2), self._slope(unit, self._step)
-        noise = near.noise + far.noise
-        # A smooth function's bend shrinks with the step. The part that does not is a kink.
-        kink = abs(2 * near.bend - far.bend) / 2
-        is_smooth = abs(near.value - far.value) + kink <= _SMOOTH * abs(near.value) + noise
-        skip_if(not is_smooth, "the results are not smooth there")
-        return length * (4 * near.value - far.value) / 3, 2 * length * noise
-
-    def _slope(self, unit: np.ndarray, step: float) -> _Slope:
-        up, size = self._weighted(self._values + step * unit)
-        down, _ = self._weighted(self._values - step * unit)
-        if self._here is None:
-            self._here, _ = self._weighted(self._values)
-        noise = 16 * self._epsilon * size / step
-        return _Slope((up - down) / (2 * step), noise, (up - 2 * self._here + down) / step)
-
-    def _weighted(self, values: np.ndarray) -> tuple[float, float]:
-        """Return the sum of the results times `upstream`, and the sum of the terms' magnitudes."""
-        tensors = list(self._trial.base.sample.tensors)
-        tensors[self._number] = tf.constant(values, tensors[self._number].dtype)
-        called = self._trial.subject.call(Sample(tuple(tensors)))
+    def weighted(distance: float) -> tuple[float, float]:
+        moved = tf.constant(values + distance / length * direction, tensor.dtype)
+        called = trial.subject.call(trial.base.sample.with_tensor(number, moved))
         skip_if(called.error, f"close to these values it raises {called.raised}")
-        total = size = 0.0
-        arrays = self._trial.subject.arrays(called)
-        dtypes = self._trial.subject.outputs.dtypes
-        for array, weights, dtype in zip(arrays, self._upstream, dtypes, strict=True):
-            if not _is_real(dtype):
-                continue
+        return _weighted(trial, upstream, trial.subject.arrays(called))
+
+    here, _ = _weighted(trial, upstream, trial.first_results)
+    slopes: list[float] = []
+    bends: list[float] = []
+    noise = 0.0
+    for step in (longest / 2, longest):
+        (up, size), (down, _) = weighted(step), weighted(-step)
+        slopes.append((up - down) / (2 * step))
+        bends.append((up - 2 * here + down) / step)
+        noise += 16 * float(np.finfo(dtype).eps) * size / step
+    near, far = slopes
+    # A smooth function's bend shrinks with the step. The part that does not is a kink.
+    kink = abs(2 * bends[0] - bends[1]) / 2
+    is_smooth = abs(near - far) + kink <= _SMOOTH * abs(near) + noise
+    skip_if(not is_smooth, "the results are not smooth there")
+    return length * (4 * near - far) / 3, 2 * length * noise
+
+
+def _weighted(
+    trial: Trial, upstream: Sequence[Any], arrays: Sequence[np.ndarray]
+) -> tuple[float, float]:
+    """Return the sum of real results times `upstream`, and the sum of the terms' magnitudes."""
+    total = size = 0.0
+    for array, weights, dtype in zip(arrays, upstream, trial.subject.outputs.dtypes, strict=True):
+        if dtype.is_floating:
             is_alike = array.shape == weights.shape
             skip_if(not is_alike, "close to these values results have other shapes")
-            terms = array.astype(np.float64) * weights
+            terms = array.astype(np.float64) * weights.numpy()
             total, size = total + float(terms.sum()), size + float(np.abs(terms).sum())
-        skip_if(not np.isfinite(total), "the results are not finite there")
-        return total, size
-
-
-def _is_real(dtype: tf.DType) -> bool:
-    return bool(dtype.is_floating)
-
-
-def _name(trial: Trial, number: int) -> str:
-    return "x" if trial.subject.inputs.nested else lines.name(trial.subject, number)
+    skip_if(not np.isfinite(total), "the results are not finite there")
+    return total, size
 
 
 _BATCH = 3
@@ -400,7 +362,7 @@ def vectorization(trial: Trial) -> Iterator[Outcome]:
         not tensors or not subject.outputs.dtypes or subject.inputs.composite,
         "it has no arguments or no results that are tensors",
     )
-    trial.skip_unless_repeating()
+    skip_if(not trial.repeats, DIFFERS)
     shared: list[int | None] = [None]
     if method != BROADCAST_ALL and len(tensors) > 1:
         shared += range(len(tensors))
@@ -418,36 +380,31 @@ def _of_batch(trial: Trial, shared: int | None) -> tuple[str, str] | None:
     """Check one batch, and return what is wrong with the key of the cause, or None."""
     # `shared` is the number of an argument that is the same for all elements, or None.
     subject = trial.subject
-    elements = [one.sample for one in trial.variants(_BATCH)]
+    called = trial.variants(_BATCH)
     if shared is not None:
-        elements = [_with(one, shared, trial.base.sample.tensors[shared]) for one in elements]
-    single: list[list[np.ndarray]] = []
-    for sample in elements:
-        called = subject.call(sample)
-        skip_if(called.error, f"with other values it raises {called.raised}")
-        single.append(subject.arrays(called))
+        same = trial.base.sample.tensors[shared]
+        called = [subject.call(one.sample.with_tensor(shared, same)) for one in called]
+    for one in called:
+        skip_if(one.error, f"with other values it raises {one.raised}")
     try:
-        wanted = [np.stack(results) for results in zip(*single, strict=True)]
+        wanted = [np.stack(some) for some in zip(*map(subject.arrays, called), strict=True)]
     except ValueError:
         raise SkipError("the results of elements differ in their shapes") from None
-    called = _batch_call(trial, elements, shared)
+    batch = _batch_call(trial, [one.sample for one in called], shared)
     where = "" if shared is None else f", argument {shared} the same for all"
     shape = "shape" if shared is None else "shared"
     what = f"for a batch of {_BATCH}{where}"
-    if called.error is not None:
-        return f"{what}, it raises {called.raised}", shape
+    if batch.error is not None:
+        return f"{what}, it raises {batch.raised}", shape
     flat = structures.Outputs(array_specs.without_shapes(subject.outputs.structure), strict=True)
-    results = called.outs or flat.flatten(called.returned, subject.function)
+    results = batch.outs or flat.flatten(batch.returned, subject.function)
     pairs = zip(results, subject.outputs.dtypes, strict=True)
     got = [subject.as_array(value, dtype) for value, dtype in pairs]
-    for index, one, other in differing(got, wanted, _BATCH_ROUNDING):
-        if one.shape != other.shape or one.dtype != other.dtype:
-            found = f"result {index} is {one.dtype} of shape {one.shape}"
-            want = f"{other.dtype} of shape {other.shape}"
-            return f"{what}, {found}, and a loop returns {want}", shape
-        found = f"result {index} is {lines.shown(one)}"
-        return f"{what}, {found}, and a loop returns {lines.shown(other)}", "values"
-    return None
+    found = differences(got, wanted, ", and a loop returns ", _BATCH_ROUNDING)
+    if not found:
+        return None
+    is_alike = [(a.shape, a.dtype) for a in got] == [(a.shape, a.dtype) for a in wanted]
+    return f"{what}, {found[0]}", "values" if is_alike else shape
 
 
 def _batch_call(trial: Trial, elements: Sequence[Sample], shared: int | None) -> Called:
@@ -457,9 +414,3 @@ def _batch_call(trial: Trial, elements: Sequence[Sample], shared: int | None) ->
         tensors.append(tf.stack(parts[:1] if number == shared else parts))
     specs = [array_specs.led(spec, _BATCH) for spec in subject.out_specs(elements[0])]
     return subject.call_on(subject.values(Sample(tuple(tensors))), specs)
-
-
-def _with(sample: Sample, number: int, tensor: object) -> Sample:
-    tensors = list(sample.tensors)
-    tensors[number] = tensor
-    return Sample(tuple(tensors), sample.promised)

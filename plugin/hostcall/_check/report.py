@@ -114,9 +114,6 @@ class CheckError(AssertionError):
         super().__init__(report)
         self.report = report
 
-    def __str__(self) -> str:
-        return str(self.report)
-
 
 def _parts(report: CheckReport) -> Iterator[str | Table]:
     yield Code(f"{report.name}: {report.headline}")

@@ -20,10 +20,17 @@ from typing import Any
 import numpy as np
 
 from hostcall._check import lines
-from hostcall._check.arguments import Sample
 from hostcall._check.report import Suggestion
-from hostcall._check.subject import POISON
-from hostcall._check.trial import Outcome, SkipError, Trial, differences, differing, skip_if
+from hostcall._check.subject import POISON, Called
+from hostcall._check.trial import (
+    DIFFERS,
+    Outcome,
+    SkipError,
+    Trial,
+    differences,
+    differing,
+    skip_if,
+)
 from hostcall_runtime._errors import counted
 
 # Larger values and those of frameworks are left out, as pickling them may take seconds.
@@ -70,30 +77,15 @@ def _hash(value: object) -> str | None:
         return None
 
 
-class _Both(io.StringIO):
-    """A copy of the text that goes on to a stream."""
-
-    def __init__(self, shown: Any) -> None:
-        super().__init__()
-        self._shown = shown
-
-    def write(self, text: str) -> int:
-        super().write(text)
-        return int(self._shown.write(text) or 0)
-
-    def flush(self) -> None:
-        self._shown.flush()
-
-
 def arguments(trial: Trial) -> Iterator[Outcome]:
     """Check that calls do not change arguments that may lie in the program's own memory."""
-    subject, tried = trial.subject, trial.base
+    subject, called = trial.subject, trial.base
     skip_if(
         not subject.eager and subject.is_callback,
         "a hostcall.callback gets arrays of its own, to write to",
     )
-    before = [np.asarray(tensor.numpy()) for tensor in tried.sample.tensors]
-    after = [np.asarray(value) for value in tried.called.arguments]
+    before = [np.asarray(tensor.numpy()) for tensor in called.sample.tensors]
+    after = [np.asarray(value) for value in called.arguments]
     for number, one, other in differing(before, after, rounding=0.0):
         name = lines.name(subject, number)
         what = f"it changes argument {number}: {lines.shown(one)} has become {lines.shown(other)}"
@@ -107,16 +99,21 @@ def purity(trial: Trial) -> Iterator[Outcome]:
     skip_if(not subject.is_pure, "the function is declared stateful")
     function = subject.user_function
     _ = trial.first_results
-    with contextlib.redirect_stdout(_Both(sys.stdout)) as printed:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
         states = [_state_of(function)]
         _ = trial.again
         states.append(_state_of(function))
         if trial.repeats:
             subject.call(trial.base.sample)
             states.append(_state_of(function))
+    sys.stdout.write(printed.getvalue())
     line = _stateful(trial)
     if not trial.repeats:
-        what = f"two calls with equal arguments: {_difference(trial)}"
+        found = f"the second raises {trial.again.raised}"
+        if trial.again.error is None:
+            again = subject.arrays(trial.again)
+            found = differences(trial.first_results, again, ", then ")[0]
+        what = f"two calls with equal arguments: {found}"
         yield trial.finding(what, "random numbers, the time, or state of the function's own", line)
         return
     # A change that not every call makes, such as filling a cache, is no side effect.
@@ -129,13 +126,6 @@ def purity(trial: Trial) -> Iterator[Outcome]:
         yield trial.finding(f"each call changes {', '.join(changed)}", cause, line)
     elif text := printed.getvalue():
         yield trial.finding(f"calls print {counted(len(text), 'character')}", cause, line)
-
-
-def _difference(trial: Trial) -> str:
-    if trial.again.error is not None:
-        return f"the second raises {trial.again.raised}"
-    again = trial.subject.arrays(trial.again)
-    return differences(trial.first_results, again, ", then ")[0]
 
 
 def _stateful(trial: Trial) -> str:
@@ -163,7 +153,7 @@ def aliasing(trial: Trial) -> Iterator[Outcome]:
         trial.variants(2)
     except SkipError as why:
         yield trial.partly(str(why))
-    now = subject.arrays(trial.base.called)
+    now = subject.arrays(trial.base)
     for index, one, later in differing(before, now, rounding=0.0):
         what = (
             f"a call changes what the call before it returned: result {index} was "
@@ -179,13 +169,10 @@ def borrowed(trial: Trial) -> Iterator[Outcome]:
     """Check that no reference to borrowed arrays is left once the function has returned."""
     how = trial.subject.options
     skip_if(not how.shares_memory, "it borrows no arrays")
-    if not trial.base.called.kept:
+    if not trial.base.kept:
         return
-    kept, option = lines.name(trial.subject), "borrow=True"
-    if how.out and not how.borrow:
-        kept, option = "out", "out=True"
-    elif how.on_device:
-        option = "memory='device'"
+    option = "memory='device'" if how.on_device else "borrow=True" if how.borrow else "out=True"
+    kept = "out" if option == "out=True" else lines.name(trial.subject)
     what = f"it has returned, and something still refers to an array that it got by {option}"
     cause = "it keeps the array, or a part of it, in a list, a cache or an attribute"
     yield trial.finding(what, cause, f"kept = np.array({kept})")
@@ -193,7 +180,7 @@ def borrowed(trial: Trial) -> Iterator[Outcome]:
 
 def out(trial: Trial) -> Iterator[Outcome]:
     """Check that the function writes all of `out` and returns no other value."""
-    subject, sample, called = trial.subject, trial.base.sample, trial.base.called
+    subject, called = trial.subject, trial.base
     skip_if(not subject.options.out, "it is not declared with out=True")
     if called.wrong_out:
         what = "it returns a value that is not `out`"
@@ -205,7 +192,9 @@ def out(trial: Trial) -> Iterator[Outcome]:
         return
     # The function may have written these very bytes, so another call uses others.
     poison = 0xFF ^ POISON
-    second = subject.call_on(subject.values(sample), subject.specs(sample.specs), poison)
+    second = subject.call_on(
+        subject.values(called.sample), subject.out_specs(called.sample), poison
+    )
     skip_if(second.error, f"a second call raises {second.raised}")
     for index, (first, array) in enumerate(zip(left, second.outs, strict=True)):
         unwritten = first & _left(array, poison)
@@ -216,27 +205,17 @@ def out(trial: Trial) -> Iterator[Outcome]:
                 f"{index} as they were, that at {place} for one"
             )
             cause = "`out` holds arbitrary values before the call, and no zeros"
-            name = "out" if len(called.outs) == 1 else f"out[{_place(trial, index)!r}]"
+            name = "out" if len(called.outs) == 1 else "out[...]"
             yield trial.finding(what, cause, f"{name}.fill(0)    # before it writes a part")
             return
-
-
-def _place(trial: Trial, index: int) -> int | str:
-    """Return the key or index of one of several results in `out`."""
-    structure = trial.subject.outputs.structure
-    if isinstance(structure, dict) and len(structure) == len(trial.subject.outputs.dtypes):
-        return str(sorted(structure)[index])
-    return index
 
 
 def _left(array: np.ndarray, poison: int) -> np.ndarray:
     """Return a mask of the elements whose bytes are all as they were before the call."""
     if array.dtype == object:  # strings
-        return np.array([one is None for one in array.flat], bool).reshape(array.shape)
-    if array.dtype == bool or not array.size:
-        return np.asarray(array == bool(poison & 1))
+        return np.asarray(np.equal(array, None), bool)
     bytes_of = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    left = np.all(bytes_of.reshape(array.size, -1) == poison, axis=1)
+    left = np.all(bytes_of.reshape(array.size, array.itemsize) == poison, axis=1)
     return np.asarray(left.reshape(array.shape))
 
 
@@ -266,11 +245,8 @@ def threads(trial: Trial) -> Iterator[Outcome]:
     has_results = subject.outputs.dtypes and subject.options.line is None
     skip_if(not has_results, "it has no results to compare")
     trial.skip_if_spared(f"{_THREADS * (_CALLS + 1)} calls")
-    trial.skip_unless_repeating()
-    tried = trial.variants(_THREADS)
-    samples = [one.sample for one in tried]
-    wanted = [subject.arrays(one.called) for one in tried]
-    found = _at_once(trial, samples, wanted)
+    skip_if(not trial.repeats, DIFFERS)
+    found = _at_once(trial, trial.variants(_THREADS))
     if subject.options.lets_overlap(subject.user_function):
         if found is not None:
             yield trial.finding(found, _CAUSE, _LINE)
@@ -282,22 +258,21 @@ def threads(trial: Trial) -> Iterator[Outcome]:
         yield Suggestion(trial.check, _GAIN, _OPTION)
 
 
-def _at_once(
-    trial: Trial, samples: Sequence[Sample], wanted: Sequence[list[np.ndarray]]
-) -> str | None:
-    """Make all calls at once, and return a description of the first failure, or None."""
-    subject = trial.subject
-    calls = _CALLS if trial.seconds < _SLOW else 1
-    limit = max(_SECONDS, 4 * len(samples) * calls * trial.seconds)
+def _at_once(trial: Trial, alone: Sequence[Called]) -> str | None:
+    """Make calls again, all at once, and return a description of the first failure, or None."""
+    subject, seconds = trial.subject, trial.base.seconds
+    wanted = [subject.arrays(one) for one in alone]
+    calls = _CALLS if seconds < _SLOW else 1
+    limit = max(_SECONDS, 4 * len(alone) * calls * seconds)
     end = time.monotonic() + limit
-    start = threading.Barrier(len(samples))
+    start = threading.Barrier(len(alone))
     wrong: list[str] = []
 
     def run(number: int) -> None:
         with contextlib.suppress(threading.BrokenBarrierError):
             start.wait(limit)
         for _ in range(calls):
-            called = subject.call(samples[number])
+            called = subject.call(alone[number].sample)
             if called.error is not None:
                 wrong.append(f"a call raises {called.raised}")
                 return
@@ -306,7 +281,7 @@ def _at_once(
                 wrong.append(found[0])
                 return
 
-    workers = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(len(samples))]
+    workers = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(len(alone))]
     interval = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_INTERVAL)
     try:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import gc
 import operator
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,7 +57,10 @@ class UnsizedError(ValueError):
     """Error: the sizes of results that a function with `out=True` writes are not known."""
 
 
-@dataclasses.dataclass(frozen=True)
+_NO_ARGUMENTS = Sample(())
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Called:
     """The outcome of one call."""
 
@@ -65,6 +70,8 @@ class Called:
     kept: bool = False  # whether a reference is left to an array that the function was lent
     wrong_out: bool = False  # whether the function has returned a value that is not `out`
     arguments: tuple[Any, ...] = ()  # the arrays or tensors that it was called with, flat
+    sample: Sample = _NO_ARGUMENTS  # what `Subject.call` was given
+    seconds: float = 0.0  # the time that `Subject.call` took
 
     @property
     def raised(self) -> str:
@@ -143,16 +150,13 @@ def _of_function(
 
 def _with_specs(result: object) -> Any:
     """Return a declared result with specs in the place of dtypes."""
-    if isinstance(result, dict):
-        return {key: _with_specs(value) for key, value in result.items()}
-    if isinstance(result, list | tuple) and not hasattr(result, "_fields"):
-        return type(result)(map(_with_specs, result))
-    is_dtype = isinstance(result, tf.DType | np.dtype) or (
-        isinstance(result, type) and issubclass(result, np.generic)
-    )
-    if is_dtype and not is_leaf(result):
-        return tf.TensorSpec(None, tf.as_dtype(result))
-    return result
+
+    def with_spec(leaf: object) -> object:
+        is_class = isinstance(leaf, type) and issubclass(leaf, np.generic)
+        is_dtype = is_class or isinstance(leaf, tf.DType | np.dtype)
+        return tf.TensorSpec(None, tf.as_dtype(leaf)) if is_dtype else leaf
+
+    return tf.nest.map_structure(with_spec, result)
 
 
 class Subject:
@@ -261,7 +265,13 @@ class Subject:
 
     def call(self, sample: Sample) -> Called:
         """Call the function once, as programs do."""
-        return self.call_on(self.values(sample), self.out_specs(sample))
+        try:
+            specs = self.out_specs(sample)
+        except Exception as error:  # from the shape function
+            return Called(error, sample=sample)
+        began = time.monotonic()
+        called = self.call_on(self.values(sample), specs)
+        return dataclasses.replace(called, sample=sample, seconds=time.monotonic() - began)
 
     def call_on(
         self, values: Sequence[Any], specs: Sequence[Spec] = (), poison: int = POISON
@@ -289,7 +299,7 @@ class Subject:
         try:
             returned = self.function(*self.inputs.pack(loans.shown()))
             returned = _device_arrays.of_host(returned, self.description)
-            returned = tf.nest.map_structure(_copied, returned)
+            returned = tf.nest.map_structure(copy.copy, returned)
             return Called(returned=returned, kept=bool(loans.any_is_used()), arguments=values)
         finally:
             loans.end()
@@ -345,9 +355,7 @@ class Subject:
 def _poisoned(spec: Spec, poison: int) -> np.ndarray:
     """Return a new array filled with one byte, or with None if it is for strings."""
     array = np.empty(spec.shape.as_list(), spec.dtype.as_numpy_dtype)
-    if array.dtype == bool:
-        array[...] = bool(poison & 1)
-    elif array.dtype != object:
+    if array.dtype != object:
         array.reshape(-1).view(np.uint8)[...] = poison
     return array
 
@@ -367,10 +375,6 @@ def _detached(lent: Sequence[np.ndarray], value: Any) -> Any:
     """Copy an array that may share memory with one that was lent."""
     is_array = isinstance(value, np.ndarray)
     return value.copy() if is_array and any(np.may_share_memory(value, a) for a in lent) else value
-
-
-def _copied(value: object) -> Any:
-    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 def _spec_of(value: object) -> tf.TensorSpec:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import time
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import numpy as np
 
 from hostcall._check import arguments, lines
-from hostcall._check.arguments import Sample, precision
 from hostcall._check.report import Finding, NotChecked, Suggestion
 from hostcall._check.subject import Called, Subject
 
@@ -20,6 +17,7 @@ Outcome: TypeAlias = Finding | NotChecked | Suggestion
 # A check yields its findings, its suggestions, and the parts that it has not checked.
 Check: TypeAlias = "Callable[[Trial], Iterator[Outcome]]"
 
+DIFFERS = "two calls do not return the same"
 _ULPS = 16  # the tolerance between equal calls, in units in the last place of the largest number
 
 
@@ -33,14 +31,6 @@ def skip_if(condition: object, why: str) -> None:
         raise SkipError(why)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class Tried:
-    """Arguments, and the outcome of the call with them."""
-
-    sample: Sample
-    called: Called
-
-
 class Trial:
     """The calls of one run."""
 
@@ -48,7 +38,6 @@ class Trial:
         self.subject = subject  # the subject of the check
         # Whether a function with side effects is called as often as a pure one.
         self.repeats_effects = repeats_effects
-        self.seconds = 0.0  # the time that the first call took
         self.check = ""  # the name of the check that is being made
 
     def finding(self, what: str, cause: str, line: str) -> Finding:
@@ -67,29 +56,19 @@ class Trial:
             "hostcall.check(..., repeat_effects=True) makes them.",
         )
 
-    def skip_unless_repeating(self) -> None:
-        """End the check if the function does not return the same twice."""
-        skip_if(not self.repeats, "two calls do not return the same")
-
     @functools.cached_property
-    def base(self) -> Tried:
+    def base(self) -> Called:
         """The first call."""
         given = self.subject.arguments
-        began = time.monotonic()
-        tried = self.call(given.base)
-        self.seconds = time.monotonic() - began
-        if tried.called.error is not None and given.tie():
-            return self.call(given.base)
-        return tried
-
-    def call(self, sample: Sample) -> Tried:
-        """Make a call."""
-        return Tried(sample, self.subject.call(sample))
+        called = self.subject.call(given.base)
+        if called.error is not None and given.tie():
+            return self.subject.call(given.base)
+        return called
 
     @functools.cached_property
     def first_results(self) -> list[np.ndarray]:
         """The results of the first call, as they were when it returned."""
-        return self.subject.arrays(self.base.called)
+        return self.subject.arrays(self.base)
 
     @functools.cached_property
     def again(self) -> Called:
@@ -113,16 +92,16 @@ class Trial:
             self.first_results, self.subject.arrays(called)
         )
 
-    def variants(self, count: int) -> list[Tried]:
+    def variants(self, count: int) -> list[Called]:
         """Make `count` calls with different values; end the check if they raise."""
         skip_if(self.subject.arguments.fixed, "the parts of composite tensors are not changed")
         raised = ""
         for rolls in (True, False):
-            changes = [arguments.varied(number, rolls) for number in range(count)]
-            tried = [self.call(self.base.sample.map(change)) for change in changes]
-            errors = [one.called.raised for one in tried if one.called.error is not None]
+            samples = [self.base.sample.varied(number, rolls) for number in range(count)]
+            called = [self.subject.call(sample) for sample in samples]
+            errors = [one.raised for one in called if one.error is not None]
             if not errors:
-                return tried
+                return called
             raised = raised or errors[0]
         raise SkipError(f"with other values it raises {raised}")
 
@@ -133,22 +112,22 @@ class Trial:
         return given.can_vary and (given.has_free_sizes or self.subject.has_shape_function)
 
     @functools.cached_property
-    def other_sizes(self) -> list[Tried]:
+    def other_sizes(self) -> list[Called]:
         """Calls with other sizes. One that raises is repeated with `of_size(..., apart=False)`."""
-        tried: list[Tried] = []
+        called: list[Called] = []
         _ = self.base
         for size in arguments.SIZES if self.varies else ():
             for apart in (True, False):
-                one = self.call(self.subject.arguments.of_size(size, apart))
-                if one.called.error is None:
+                one = self.subject.call(self.subject.arguments.of_size(size, apart))
+                if one.error is None:
                     break
-            tried.append(one)
-        return tried
+            called.append(one)
+        return called
 
     @property
-    def all_sizes(self) -> list[Tried]:
+    def all_sizes(self) -> list[Called]:
         """The first call and those with other sizes that have returned."""
-        return [self.base, *(one for one in self.other_sizes if one.called.error is None)]
+        return [self.base, *(one for one in self.other_sizes if one.error is None)]
 
 
 def differing(
@@ -167,11 +146,16 @@ def differing(
 def differences(
     some: list[np.ndarray], others: list[np.ndarray], between: str, rounding: float | None = None
 ) -> list[str]:
-    """Return the values of each result that differs as text, with words between them."""
-    return [
-        f"result {index} is {lines.shown(one)}{between}{lines.shown(other)}"
-        for index, one, other in differing(some, others, rounding)
-    ]
+    """Return each result that differs as text, by value or by shape, with words between them."""
+    found = []
+    for index, one, other in differing(some, others, rounding):
+        is_alike = (one.shape, one.dtype) == (other.shape, other.dtype)
+        now, before = (
+            lines.shown(array) if is_alike else f"{array.dtype} of shape {array.shape}"
+            for array in (one, other)
+        )
+        found.append(f"result {index} is {now}{between}{before}")
+    return found
 
 
 def _are_equal(one: np.ndarray, other: np.ndarray, rounding: float | None) -> bool:
@@ -181,10 +165,10 @@ def _are_equal(one: np.ndarray, other: np.ndarray, rounding: float | None) -> bo
         return bool(one.tolist() == other.tolist())
     if one.tobytes() == other.tobytes():
         return True
-    if not precision(one.dtype):
+    if not arguments.precision(one.dtype):
         return False
     if rounding is None:
-        rounding = _ULPS * precision(other.dtype)
+        rounding = _ULPS * arguments.precision(other.dtype)
     wide = np.complex128 if one.dtype.kind == "c" else np.float64
     one, other = one.astype(wide), other.astype(wide)
     finite = np.abs(other[np.isfinite(other)])

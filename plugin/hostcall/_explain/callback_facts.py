@@ -25,8 +25,8 @@ from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 # The attribute with static shapes, which TensorFlow writes with as_graph_def(add_shapes=True).
 SHAPES = "_output_shapes"
 
-# The nodes whose values a node takes, and the nodes that it only runs after.
-Edges = tuple[tuple[str, ...], tuple[str, ...]]
+# The facts on the nodes whose values a node takes, and the nodes that it only runs after.
+Edges = dict[str, Any]
 
 
 class Body:
@@ -94,17 +94,17 @@ def called(node: NodeDef, functions: Mapping[str, Any]) -> Iterator[tuple[str, s
 
 
 def sources(nodes: Iterable[Any], shown: set[str]) -> dict[str, Edges]:
-    """Return `through` for NodeDefs: the nodes whose values come, and those only waited for."""
+    """Return, for each NodeDef, the shown nodes that it takes values from or only waits for."""
     waits = []
     for node in nodes:
         values = [*map(defs.source, defs.data_inputs(node))]
         order = [value[1:] for value in node.input if value.startswith("^")]
         waits.append((node.name, values, order))
     return {
-        name: (
-            tuple(source for source, is_value in found.items() if is_value),
-            tuple(source for source, is_value in found.items() if not is_value),
-        )
+        name: {
+            "takes_from": tuple(source for source, is_value in found.items() if is_value),
+            "waits_for": tuple(source for source, is_value in found.items() if not is_value),
+        }
         for name, found in through(waits, shown).items()
     }
 
@@ -193,33 +193,26 @@ def script_op(node: NodeDef, body: Body, function: str, locate: Locate, **placed
         for value, dtype in zip(defs.data_inputs(node), dtypes, strict=True)
     )
     if node.op in op_kinds.SCRIPT_OPS:
-        found, called_at = _of_callback(node, placed["route"], operands)
+        found = _of_callback(node, placed["route"], operands)
     else:
-        found, called_at = _of_module(node), ""
-    file, line = parse_location(called_at or locate(function, node.name))
+        found = _of_module(node)
+    file, line = parse_location(found.pop("called_at", "") or locate(function, node.name))
     placed |= {"file": file, "line": line, "operands": operands}
     return ScriptOp(node=node.name, function=function, **found, **placed)
 
 
-def _of_callback(
-    node: NodeDef, route: str, operands: Sequence[Value]
-) -> tuple[dict[str, Any], str]:
+def _of_callback(node: NodeDef, route: str, operands: Sequence[Value]) -> dict[str, Any]:
     """Return the facts on the Python function of a script op, and the location of the call."""
     spec = lookup.unchecked_entry_of(node)
-    kind, callback, defined_at, called_at, problem = _names(node, spec)
     results = _results(node, spec)
-    found = {
-        "kind": kind,
-        "callback": callback,
-        "defined_at": defined_at,
+    return {
         "stateful": node.op in op_kinds.STATEFUL_SCRIPT_OPS,
         "results": tuple(results),
         "bytes_copied": _bytes_copied(spec, route, operands, results),
         "advice": _of_script_op(node, spec) if route == "partition" else "",
         "memo": isinstance(spec, CallbackSpec) and spec.options.table is not None,
-        "problem": problem,
+        **_names(node, spec),
     }
-    return found, called_at
 
 
 def _of_module(node: NodeDef) -> dict[str, Any]:
@@ -246,20 +239,23 @@ def parse_location(location: str) -> tuple[str, int | None]:
     return (file, int(line)) if file else ("", None)
 
 
-def _names(node: NodeDef, spec: CallbackSpec) -> tuple[str, str, str, str, str]:
+def _names(node: NodeDef, spec: CallbackSpec) -> dict[str, str]:
     """Return kind, name, both locations, and why this process cannot call what a graph names."""
-    if isinstance(spec, CallbackSpec):
-        return *source_location.split_description(spec.description), ""
     kind = KINDS[node.op]
     if spec is None:
         label, record, problem = decoding.judged(lookup.token_of(node), node, None)
-        if record is None:
-            return kind, "", "", "", ""
-        return kind, label, "", record.root.at, problem.reason if problem else ""
-    # The function was registered before hostcall was imported.
-    users = spec._func if isinstance(spec, token_registry.EagerFunc) else spec
-    described = source_location.of_function(autograph.unwrapped(users))
-    return kind, *source_location.split_description(f"{kind} of {described}")[1:], ""
+        found = {"kind": kind, "callback": "", "defined_at": ""}
+        if record is not None:
+            reason = problem.reason if problem else ""
+            found |= {"callback": label, "called_at": record.root.at, "problem": reason}
+        return found
+    if isinstance(spec, CallbackSpec):
+        description = spec.description
+    else:  # the function was registered before hostcall was imported
+        users = spec._func if isinstance(spec, token_registry.EagerFunc) else spec
+        description = f"{kind} of {source_location.of_function(autograph.unwrapped(users))}"
+    names = ("kind", "callback", "defined_at", "called_at")
+    return dict(zip(names, source_location.split_description(description), strict=True))
 
 
 def _results(node: NodeDef, spec: CallbackSpec) -> list[Value]:
@@ -303,17 +299,16 @@ def _bytes_copied(
     # Custom calls copy all operands and results, except that native code copies none. NumPy
     # functions in partitioned functions copy all, too. Other functions see the tensors' memory, so
     # only NumPy's results are copied.
-    if isinstance(spec, NativeSpec) and route == "custom_call":
-        return 0
+    native = isinstance(spec, NativeSpec)
     eager = isinstance(spec, EagerSpec | token_registry.EagerFunc)
-    if route == "custom_call" or (route == "partition" and not eager):
+    if (native and route == "custom_call") or (eager and route != "custom_call"):
+        return 0
+    copied = list(results)
+    if route != "plain":
         hidden = spec.shape_only if isinstance(spec, CallbackSpec) else frozenset()
-        copied = [v for i, v in enumerate(operands) if i not in hidden] + list(results)
-    elif eager:
-        copied = []
-    else:
-        copies = isinstance(spec, CallbackSpec) and spec.gives_copies
-        copied = [*(operands if copies else []), *results]
+        copied += [value for i, value in enumerate(operands) if i not in hidden]
+    elif isinstance(spec, CallbackSpec) and spec.gives_copies:
+        copied += operands
     sizes = [value.nbytes for value in copied]
     known = [size for size in sizes if size is not None]
     return sum(known) if len(known) == len(sizes) else None

@@ -174,8 +174,6 @@ def _locator(concrete: ConcreteFunction) -> Locate:
     graphs[concrete.function_def.signature.name] = concrete.graph
 
     def locate(function: str, node: str) -> str:
-        if function not in graphs:
-            return ""
         try:
             op = graphs[function].get_operation_by_name(node)
         except KeyError:

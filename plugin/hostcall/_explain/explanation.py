@@ -7,13 +7,13 @@ program is escaped.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from html import escape
 from typing import Any
 
 from hostcall import _report
 from hostcall._explain import facts, labels, pictures
-from hostcall._report import Table, folded
+from hostcall._report import Code, Table, folded
 from hostcall_runtime._errors import counted
 
 
@@ -57,7 +57,7 @@ class Explanation:
     def boundaries(self) -> tuple[facts.ScriptOp | facts.HostOp, ...]:
         """The ops between compiled clusters that have advice."""
         steps = (step for f in self.functions for step in f.steps)
-        return tuple(s for s in steps if isinstance(s, facts.ScriptOp | facts.HostOp) and s.advice)
+        return tuple(s for s in steps if not isinstance(s, facts.Cluster) and s.advice)
 
     @property
     def headline(self) -> str:
@@ -100,12 +100,18 @@ class Explanation:
 def _parts(explanation: Explanation) -> Iterator[str | Table]:
     yield f"{explanation.name}: {explanation.headline}"
     yield from explanation.notes
+    yield from _tables(explanation)
+    yield from (_steps(one) for one in explanation.functions if labels.worth_showing(one))
+
+
+def _tables(explanation: Explanation) -> Iterator[Table]:
+    """Yield the tables that both the text and the page show."""
     if explanation.script_ops:
         yield _script_op_table(explanation)
     if explanation.boundaries:
         yield Table(
             {"op": folded(2), "what to write": folded(7)},
-            [(labels.name_of(op), op.advice) for op in explanation.boundaries],
+            [(labels.name_of(op), Code(op.advice)) for op in explanation.boundaries],
             "What stands between compiled clusters",
         )
     if explanation.risks:
@@ -117,11 +123,7 @@ def _parts(explanation: Explanation) -> Iterator[str | Table]:
             ],
             "What XLA may get wrong",
         )
-    for function in explanation.functions:
-        if labels.worth_showing(function):
-            yield _steps(function)
-        if function.transfers:
-            yield _transfer_table(function)
+    yield from (_transfer_table(one) for one in explanation.functions if one.transfers)
 
 
 def _script_op_table(explanation: Explanation) -> Table:
@@ -134,8 +136,9 @@ def _script_op_table(explanation: Explanation) -> Table:
     }
     rows = [
         (
-            labels.place_of(op) + (f"\nafter {op.follows}" if op.follows else ""),
-            f"{labels.callback(op)}\n{labels.kind(op)}\n{_report.relative(op.location)}",
+            labels.joined(op.path, op.node) + (f"\nafter {op.follows}" if op.follows else ""),
+            f"{labels.callback(op)}\n{op.kind}{', for new inputs alone' if op.memo else ''}\n"
+            f"{_report.relative(op.location)}",
             f"{op.route}\n{op.reason}",
             labels.shapes(op),
             labels.size(op.bytes_copied),
@@ -146,11 +149,10 @@ def _script_op_table(explanation: Explanation) -> Table:
 
 
 def _steps(function: facts.Function) -> Table:
-    where = f" ({function.path})" if function.path else ""
     return Table(
         {"step": folded(2), "runs": {"ratio": 1, "min_width": 8}, "what": folded(6)},
         [(step.node, *_step(step)) for step in function.steps if not labels.is_plumbing(step)],
-        f"{labels.short_name(function.name)}{where}: {function.mode}",
+        labels.title(function),
     )
 
 
@@ -170,17 +172,13 @@ def _transfer_table(function: facts.Function) -> Table:
         "what": folded(3),
         "size": {"justify": "right", "min_width": 8},
     }
-    return Table(columns, *_transfers(function), {"expand": True})
-
-
-def _transfers(function: facts.Function) -> tuple[list[tuple[str, ...]], str]:
-    """Return the rows and the title of the table of a function's transfers."""
-    rows: list[tuple[str, ...]] = [
+    rows = [
         (one.value, one.to, labels.type_of(one.what), labels.size(one.what.nbytes))
         for one in function.transfers
     ]
     device, name = facts.short_device(function.device), labels.short_name(function.name)
-    return rows, f"{name}: what one call copies between {device} and the host"
+    title = f"{name}: what one call copies between {device} and the host"
+    return Table(columns, rows, title, {"expand": True})
 
 
 def _cluster(step: facts.Cluster) -> str:
@@ -206,23 +204,20 @@ _STYLE = """\
 .hostcall svg text { fill: #1f2933; } .hostcall svg .name { font-weight: bold; }
 .hostcall svg .dim { fill: #5b6875; }
 .hostcall svg rect { stroke-width: 1.5; }
-.hostcall .cluster { fill: #e3effc; stroke: #3b7dc4; }
-.hostcall .python { fill: #fdeacb; stroke: #d08a1d; }
-.hostcall .other { fill: #eef0f2; stroke: #8793a0; }
+.hostcall .cluster { fill: #e3effc; stroke: #3b7dc4; background: #e3effc; border-color: #3b7dc4; }
+.hostcall .python { fill: #fdeacb; stroke: #d08a1d; background: #fdeacb; border-color: #d08a1d; }
+.hostcall .other { fill: #eef0f2; stroke: #8793a0; background: #eef0f2; border-color: #8793a0; }
 .hostcall .inner { fill: #fff4e0; stroke: #d08a1d; }
 .hostcall .bare { fill: none; stroke: none; }
 .hostcall .part { fill: #fff; stroke: #8793a0; stroke-dasharray: 3 3; }
 .hostcall code { font: 12px/1.45 ui-monospace, monospace; white-space: pre-wrap; }
 .hostcall svg path { fill: none; stroke: #66727f; stroke-width: 1.4; }
 .hostcall svg path.order { stroke-dasharray: 5 4; } .hostcall svg marker path { fill: #66727f; }
-.hostcall .key span { display: inline-block; border: 1.5px solid; border-radius: 4px;
-  padding: 0 8px; margin-right: 8px; font-size: 12px; }
-.hostcall .key .cluster { background: #e3effc; border-color: #3b7dc4; }
-.hostcall .key .python { background: #fdeacb; border-color: #d08a1d; }
-.hostcall .key .other { background: #eef0f2; border-color: #8793a0; }
+.hostcall .key span { display: inline-block; border-width: 1.5px; border-style: solid;
+  border-radius: 4px; padding: 0 8px; margin-right: 8px; font-size: 12px; }
 .hostcall table { border-collapse: collapse; font-size: 13px; background: #fff; }
 .hostcall th, .hostcall td { text-align: left; vertical-align: top; padding: 4px 10px 4px 0;
-  border-bottom: 1px solid #dde2e7; color: #1f2933; }
+  border-bottom: 1px solid #dde2e7; color: #1f2933; white-space: pre-line; }
 .hostcall a { color: #2463a6; }
 """
 
@@ -231,8 +226,6 @@ _KEY = (
     '<span class="other">TensorFlow, on the host</span><span class="dim" style="border:0">'
     "solid: a value; dashed: the order only</span></p>"
 )
-
-_COLUMNS = ("op", "calls", "called at", "route", "why", "operands → results", "copies", "after")
 
 
 def page(*explanations: Explanation) -> str:
@@ -255,64 +248,7 @@ def _fragment(explanation: Explanation) -> str:
         _KEY,
     ]
     for function, picture in pictures.of(explanation.functions, explanation.script_ops):
-        parts += [_heading(function), f'<div class="scroll">{picture}</div>']
-    for function in explanation.functions:
-        if function.transfers:
-            rows, title = _transfers(function)
-            parts.append(_table(title, ("value", "to the", "what", "size"), rows))
-    if explanation.boundaries:
-        parts.append(_advised("What stands between compiled clusters", explanation.boundaries))
-    if explanation.risks:
-        parts.append(_advised("What XLA may get wrong", explanation.risks))
-    if explanation.script_ops:
-        parts.append(_script_ops(explanation.script_ops))
+        title = escape(labels.title(function))
+        parts += [f"<h3>{title}</h3>", f'<div class="scroll">{picture}</div>']
+    parts += map(_report.as_html, _tables(explanation))
     return "\n".join([*parts, "</div>"])
-
-
-def _heading(function: facts.Function) -> str:
-    where = f" in {function.path}" if function.path else ""
-    mode = {
-        "compiled": "one compiled program",
-        "partitioned": "partitioned",
-        "host": "not compiled",
-    }
-    return (
-        f"<h3>{escape(labels.short_name(function.name))}"
-        f'<span class="dim">{escape(where)}: {mode[function.mode]}</span></h3>'
-    )
-
-
-def _advised(title: str, ops: Sequence[facts.ScriptOp | facts.HostOp | facts.Risk]) -> str:
-    rows = [(labels.name_of(op), _report.relative(op.location), op.reason, op.advice) for op in ops]
-    return _table(title, ("op", "at", "why", "what to write"), rows)
-
-
-def _script_ops(ops: Sequence[facts.ScriptOp]) -> str:
-    rows = [
-        (
-            labels.place_of(op),
-            f"{labels.kind(op)} of {labels.callback(op)}",
-            _report.relative(op.location),
-            op.route,
-            op.reason,
-            labels.shapes(op),
-            labels.size(op.bytes_copied),
-            op.follows or "",
-        )
-        for op in ops
-    ]
-    return _table("Script ops", _COLUMNS, rows)
-
-
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{column}</th>" for column in columns)
-    body = "".join(f"<tr>{''.join(map(_cell, columns, row))}</tr>" for row in rows)
-    return (
-        f'<h3>{escape(title)}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
-
-
-def _cell(column: str, text: str) -> str:
-    shown = escape(text)
-    return f"<td>{f'<code>{shown}</code>' if column == 'what to write' else shown}</td>"

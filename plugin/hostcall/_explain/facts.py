@@ -27,11 +27,24 @@ class Value:
     nbytes: int | None
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class _Located:
-    """Facts on what the user's code has created."""
+    """Facts on an op that the user's code has created.
 
+    Attributes:
+      node: its name in the function that contains it.
+      function: the name of that function.
+      file, line: the place in the user's code that created it, or "" and None.
+      reason: why it runs as it does.
+      advice: the line to write so that it runs in a better way, or why nothing helps; or "".
+    """
+
+    node: str
+    function: str
     file: str
     line: int | None
+    reason: str
+    advice: str = ""
 
     @property
     def location(self) -> str:
@@ -39,22 +52,18 @@ class _Located:
         return f"{self.file}:{self.line}" if self.file else ""
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class ScriptOp(_Located):
     """A call of Python: `tf.py_function`, `tf.numpy_function`, `hostcall.callback` and so on.
 
     Attributes:
-      node: its name in the function that contains it.
-      function: the name of that function.
       path: the loops, branches and calls around it, outermost first; "" in the function explained.
       kind: the API that made it.
       callback: the name of the Python function, or "" if this process does not have it.
       defined_at: `file:line` of the Python function, or "".
-      file, line: the place in the user's code that calls it, or "" and None.
       stateful: whether it runs exactly once each time, in program order.
       route: "custom_call" (inside a compiled program), "partition" (on the host, between compiled
         clusters) or "plain" (the function is not compiled).
-      reason: why it takes that route.
       operands, results: the facts on the tensors that it takes and returns.
       follows: the path and name of the op that runs before it in program order: a script op, or a
         loop, branch or call that holds script ops. None if it follows no other.
@@ -65,22 +74,15 @@ class ScriptOp(_Located):
         only runs after.
       memo: whether results are kept, so that only new inputs call the Python function. For inputs
         that XLA knows, the call happens while XLA compiles.
-      advice: for an op between compiled clusters, the line to write so that it becomes part of one
-        program, or why nothing helps.
       problem: for a function that a saved graph names, why this process cannot call it.
     """
 
-    node: str
-    function: str
     path: str
     kind: str
     callback: str
     defined_at: str
-    file: str
-    line: int | None
     stateful: bool
     route: str
-    reason: str
     operands: tuple[Value, ...]
     results: tuple[Value, ...]
     follows: str | None
@@ -89,7 +91,6 @@ class ScriptOp(_Located):
     takes_from: tuple[str, ...] = ()
     waits_for: tuple[str, ...] = ()
     memo: bool = False
-    advice: str = ""
     problem: str = ""
 
 
@@ -127,33 +128,23 @@ class Cluster:
     uncompiled_runs: int = 0
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class HostOp(_Located):
     """An op that runs on the host and is no script op.
 
     Attributes:
-      node: its name.
       op: its type.
-      function: the name of the function that contains it.
       path: as for a ScriptOp.
-      reason: why it is not compiled.
-      file, line: the place in the user's code that calls it, or "" and None.
       calls: the names of the explained functions that it calls.
       in_program: whether a compiled program calls it. If so, it does not stand between clusters.
-      takes_from, waits_for, advice: as for a ScriptOp.
+      takes_from, waits_for: as for a ScriptOp.
     """
 
-    node: str
     op: str
-    function: str
     path: str
-    reason: str
-    file: str
-    line: int | None
     calls: tuple[str, ...]
     takes_from: tuple[str, ...] = ()
     waits_for: tuple[str, ...] = ()
-    advice: str = ""
     in_program: bool = False
 
 
@@ -198,21 +189,8 @@ class Function:
     transfers: tuple[Transfer, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Risk(_Located):
-    """An op that XLA may get wrong in a function that it compiles without hostcall's help.
+    """An op, `op` by its type, that XLA may get wrong in a function that hostcall leaves alone."""
 
-    Attributes:
-      node, op, function: the op's name and type, and the name of its function.
-      reason: the error that XLA may make.
-      advice: the change that avoids it.
-      file, line: the place in your code that created it; "" and None if not known.
-    """
-
-    node: str
     op: str
-    function: str
-    reason: str
-    advice: str
-    file: str = ""
-    line: int | None = None

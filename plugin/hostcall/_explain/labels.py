@@ -6,6 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from rich import filesize
+
 from hostcall._explain.facts import Function, HostOp, Op, Risk, ScriptOp, Step, Value
 
 _PLUMBING = frozenset({"Const", "Identity", "IdentityN", "NoOp"})
@@ -34,6 +36,12 @@ _ROLES = {
     "then_branch": "where it is true",
     "else_branch": "where it is false",
 }
+
+
+def title(function: Function) -> str:
+    """Return the name of a function, where it is called, and how it runs."""
+    where = f" ({function.path})" if function.path else ""
+    return f"{short_name(function.name)}{where}: {function.mode}"
 
 
 def role(function: Function) -> str:
@@ -77,11 +85,6 @@ def joined(path: str, name: str) -> str:
     return f"{path} > {name}" if path else name
 
 
-def place_of(op: ScriptOp) -> str:
-    """Return the path and the name of a script op."""
-    return joined(op.path, op.node)
-
-
 def name_of(step: ScriptOp | HostOp | Risk) -> str:
     """Return the shown name of an op on the host: its Python function, or its type."""
     return callback(step) if isinstance(step, ScriptOp) else step.op
@@ -90,11 +93,6 @@ def name_of(step: ScriptOp | HostOp | Risk) -> str:
 def callback(op: ScriptOp) -> str:
     """Return the name of the Python function, without the functions around it."""
     return op.callback.rpartition("<locals>.")[2] or "a function that is not here"
-
-
-def kind(op: ScriptOp) -> str:
-    """Return the API that made a script op, with a remark if memo= keeps its results."""
-    return f"{op.kind}, for new inputs alone" if op.memo else op.kind
 
 
 def shapes(op: ScriptOp) -> str:
@@ -120,8 +118,5 @@ def size(count: int | None) -> str:
     """Return a number of bytes in readable units, or "?" if it is not known."""
     if count is None:
         return "?"
-    number, units = float(count), ["B", "KiB", "MiB", "GiB"]
-    while number >= 1024 and len(units) > 1:
-        number /= 1024
-        units.pop(0)
-    return f"{number:.0f} {units[0]}" if units[0] == "B" else f"{number:.1f} {units[0]}"
+    unit, name = filesize.pick_unit_and_suffix(count, ["B", "KiB", "MiB", "GiB"], 1024)
+    return f"{count} B" if unit == 1 else f"{count / unit:.1f} {name}"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import os
 import statistics
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 
 from hostcall._explain import labels
@@ -51,59 +50,47 @@ def arrange(
     for name, row in row_of.items():
         rows[row].append(name)
     edges = [(source, name) for name in sizes for source in before[name]]
-    above = _add_lanes(rows, row_of, edges)
-    _sort(rows, above)
+    # An edge goes through a lane in each row that it crosses.
+    crossed = {edge: range(row_of[edge[0]] + 1, row_of[edge[1]]) for edge in edges}
+    if sum(map(len, crossed.values())) > _MOST_LANES:
+        crossed = dict.fromkeys(edges, range(0))
+    links: list[tuple[_Item, _Item]] = []
+    for (source, name), between in crossed.items():
+        lanes: list[tuple[str, str, int]] = [(source, name, row) for row in between]
+        for lane in lanes:
+            rows[lane[2]].append(lane)
+        links += itertools.pairwise([source, *lanes, name])
+    _sort(rows, links)
     centers, tops, width, height = _place(rows, sizes)
     corners = {name: (centers[name] - sizes[name][0] / 2, tops[row_of[name]]) for name in sizes}
     paths = {}
-    for source, name in edges:
+    for (source, name), between in crossed.items():
         points = [(centers[source], corners[source][1] + sizes[source][1])]
-        for row in range(row_of[source] + 1, row_of[name]):
-            lane = (source, name, row)
-            if lane in centers:
-                bottom = max(sizes[n][1] for n in rows[row] if isinstance(n, str))
-                points += [(centers[lane], tops[row]), (centers[lane], tops[row] + bottom)]
-        points.append((centers[name], corners[name][1]))
-        paths[source, name] = points
+        for row in between:
+            bottom = tops[row] + max(sizes[item][1] for item in rows[row] if isinstance(item, str))
+            points += [(centers[source, name, row], y) for y in (tops[row], bottom)]
+        paths[source, name] = [*points, (centers[name], corners[name][1])]
     return Layout(corners, paths, width, height)
 
 
-def _add_lanes(
-    rows: list[list[_Item]], row_of: Mapping[str, int], edges: Sequence[tuple[str, str]]
-) -> dict[_Item, list[_Item]]:
-    """Add a lane to each row that an edge crosses; return the items above each item."""
-    above: dict[_Item, list[_Item]] = {item: [] for row in rows for item in row}
-    lanes = sum(row_of[name] - row_of[source] - 1 for source, name in edges)
-    for source, name in edges:
-        last: _Item = source
-        if lanes <= _MOST_LANES:
-            for row in range(row_of[source] + 1, row_of[name]):
-                lane = (source, name, row)
-                rows[row].append(lane)
-                above[lane] = [last]
-                last = lane
-        above[name].append(last)
-    return above
-
-
-def _sort(rows: list[list[_Item]], above: Mapping[_Item, Sequence[_Item]]) -> None:
+def _sort(rows: list[list[_Item]], links: Sequence[tuple[_Item, _Item]]) -> None:
     """Sort each row by the mean position of its items' neighbours, so that few edges cross."""
+    above: dict[_Item, list[_Item]] = {item: [] for row in rows for item in row}
     below: dict[_Item, list[_Item]] = {item: [] for item in above}
-    for item, sources in above.items():
-        for source in sources:
-            below[source].append(item)
+    for source, item in links:
+        above[item].append(source)
+        below[source].append(item)
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
         neighbours = above if down else below
         position: dict[_Item, float] = {}
         for row in rows if down else reversed(rows):
-            position.update({item: float(i) for i, item in enumerate(row)})
             center = {
-                item: statistics.fmean([position[n] for n in neighbours[item]] or [position[item]])
-                for item in row
+                item: statistics.fmean([position[n] for n in neighbours[item]] or [float(place)])
+                for place, item in enumerate(row)
             }
             row.sort(key=center.__getitem__)
-            position.update({item: float(i) for i, item in enumerate(row)})
+            position.update({item: float(place) for place, item in enumerate(row)})
 
 
 def _place(
@@ -146,34 +133,68 @@ class _Line:
 
 @dataclasses.dataclass
 class _Box:
+    """A rectangle with lines of text, and below them what is drawn within it."""
+
     kind: str
     lines: list[_Line]
-    inner: list[list[_Line]]
-    hint: str
-    parts: list[_Part] = dataclasses.field(default_factory=list)
+    hint: str = ""
+    within: list[_Box | _Drawing] = dataclasses.field(default_factory=list)
 
     @property
     def size(self) -> tuple[float, float]:
         """The width and height that all lines and parts fit into."""
-        lines = [*self.lines, *itertools.chain(*self.inner)]
-        longest = max((len(line.text) for line in lines), default=0)
-        inset = 2 * _PADDING if self.inner else 0.0
-        height = _LINE * len(lines) + len(self.inner) * 1.6 * _PADDING
-        width = longest * _CHARACTER + 2 * _PADDING + inset
-        for part in self.parts:
-            width = max(width, part.width + 4 * _PADDING)
-            height += part.height + _LINE + 3 * _PADDING
-        return width, height + 1.4 * _PADDING
+        sizes = [part.size for part in self.within]
+        widths = [len(line.text) * _CHARACTER for line in self.lines]
+        width = max(widths + [width for width, _ in sizes], default=0.0)
+        height = _LINE * len(self.lines) + sum(height + _PADDING for _, height in sizes)
+        return width + 2 * _PADDING, height + 1.4 * _PADDING
+
+    def draw(self, x: float, y: float, width: float) -> str:
+        """Return the SVG of the box at a place, as wide as is wanted."""
+        drawn = [f"<g><title>{escape(self.hint)}</title>" if self.hint else "<g>"]
+        drawn.append(
+            f'<rect class="{self.kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" '
+            f'height="{self.size[1]:.1f}" rx="5"/>'
+        )
+        top = y + 0.7 * _PADDING
+        for line in self.lines:
+            top += _LINE
+            style = f' class="{line.style}"' if line.style else ""
+            place = f'x="{x + _PADDING:.1f}" y="{top - 4:.1f}"'
+            drawn.append(f"<text{style} {place}>{escape(line.text)}</text>")
+        for part in self.within:
+            top += 0.5 * _PADDING
+            drawn.append(part.draw(x + _PADDING, top, width - 2 * _PADDING))
+            top += part.size[1] + 0.5 * _PADDING
+        return "".join([*drawn, "</g>"])
 
 
 @dataclasses.dataclass
-class _Part:
-    """A drawing within a box, of a loop's body or of a branch; `draw` takes its corner."""
+class _Drawing:
+    """The boxes of a function, and the arrows between them."""
 
-    title: str
-    draw: Callable[[float, float], str]
-    width: float
-    height: float
+    boxes: dict[str, _Box]
+    # For each box, the boxes that it waits for and whether a value comes from there.
+    edges: Mapping[str, Mapping[str, bool]]
+    marker: str
+    layout: Layout
+
+    @property
+    def size(self) -> tuple[float, float]:
+        """The width and height of the whole."""
+        return self.layout.width, self.layout.height
+
+    def draw(self, x: float, y: float, _width: float) -> str:
+        """Return the SVG of the boxes and arrows, at a place."""
+        drawn = []
+        for (source, name), points in self.layout.paths.items():
+            kind = "value" if self.edges[name][source] else "order"
+            curve = _curve([(x + left, y + top) for left, top in points])
+            drawn.append(f'<path class="{kind}" d="{curve}" marker-end="url(#{self.marker})"/>')
+        for name, box in self.boxes.items():
+            left, top = self.layout.corners[name]
+            drawn.append(box.draw(x + left, y + top, box.size[0]))
+        return "\n".join(drawn)
 
 
 def of(
@@ -190,51 +211,44 @@ def of(
     for function in filter(labels.worth_showing, functions):
         if function.name not in within:
             marker = f"hostcall-arrow-{next(_marker_numbers)}"
-            part = _part(function, inside, by_name, marker)
-            opening = _opening(function, part, marker)
-            yield function, "\n".join([opening, part.draw(0.0, 0.0), "</g></svg>"])
+            drawing = _drawing(function, inside, by_name, marker)
+            drawn = drawing.draw(0.0, 0.0, drawing.layout.width)
+            yield function, "\n".join([_opening(function, drawing), drawn, "</g></svg>"])
 
 
-def _part(
+def _drawing(
     function: Function,
     inside: Mapping[str, Sequence[ScriptOp]],
     functions: Mapping[str, Function],
     marker: str,
-) -> _Part:
+) -> _Drawing:
     steps = [step for step in function.steps if not labels.is_plumbing(step)]
     boxes = {step.node: _box(step, inside) for step in steps}
     # A recursive function is not drawn within itself.
     others = {name: other for name, other in functions.items() if name != function.name}
     for step in steps:
         for part in labels.parts_of(step, others):
-            boxes[step.node].parts.append(_part(part, inside, others, marker))
+            drawing = _drawing(part, inside, others, marker)
+            boxes[step.node].within.append(_part(labels.role(part), drawing))
     waits = [(step.node, step.takes_from, step.waits_for) for step in function.steps]
-    # For each box, the boxes that it waits for and whether a value comes from there.
     edges = through(waits, set(boxes))
     before = {name: list(edges[name]) for name in boxes}
     layout = arrange({name: box.size for name, box in boxes.items()}, before)
-
-    def draw(x: float, y: float) -> str:
-        drawn = []
-        for (source, name), points in layout.paths.items():
-            kind = "value" if edges[name][source] else "order"
-            curve = _curve([(x + left, y + top) for left, top in points])
-            drawn.append(f'<path class="{kind}" d="{curve}" marker-end="url(#{marker})"/>')
-        for name, box in boxes.items():
-            left, top = layout.corners[name]
-            drawn.append(_draw(box, x + left, y + top))
-        return "\n".join(drawn)
-
-    return _Part(labels.role(function), draw, layout.width, layout.height)
+    return _Drawing(boxes, edges, marker, layout)
 
 
-def _opening(function: Function, part: _Part, marker: str) -> str:
-    width, height = part.width + 2 * _MARGIN, part.height + 2 * _MARGIN
+def _part(title: str, drawn: _Box | _Drawing) -> _Box:
+    """Return a box around a loop's body or a branch."""
+    return _Box("part", [_Line(title, "name")], within=[drawn])
+
+
+def _opening(function: Function, drawing: _Drawing) -> str:
+    width, height = (length + 2 * _MARGIN for length in drawing.size)
     label = escape(f"how {labels.short_name(function.name)} runs", quote=True)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-label="{label}" '
         f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">'
-        f'<defs><marker id="{marker}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
+        f'<defs><marker id="{drawing.marker}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
         'markerHeight="7" orient="auto"><path d="M0 0 L8 4 L0 8 z"/></marker></defs>'
         f'<g transform="translate({_MARGIN:.0f} {_MARGIN:.0f})">'
     )
@@ -260,33 +274,30 @@ def _box(step: Step, inside: Mapping[str, Sequence[ScriptOp]]) -> _Box:
         lines = [_Line(_title(step), "name"), _Line(counted(len(ops), "op"), "dim")]
         lines += _wrapped(labels.summary(ops))
         hint = "\n".join([step.name, *(f"{op.op} {op.node}" for op in ops)])
-        return _Box("cluster", lines, *_inner(inside.get(step.name, ()), step.path, hint))
+        return _Box("cluster", lines, hint, _inner(inside.get(step.name, ()), step.path))
     if isinstance(step, ScriptOp):
         kind, lines = "python", _script_op_lines(step)
     else:
         kind, lines = "other", _host_op_lines(step)
     lines += _wrapped(f"why here: {step.reason}", "dim")
-    return _Box(kind, lines, [], f"{step.node}\n{step.location}\n{step.reason}")
+    return _Box(kind, lines, f"{step.node}\n{step.location}\n{step.reason}")
 
 
-def _inner(
-    ops: Sequence[ScriptOp], path: str, hint: str = ""
-) -> tuple[list[list[_Line]], str, list[_Part]]:
-    """Return the lines of the script ops at a box's path, its hint, and its loops and branches."""
-    lines: list[list[_Line]] = []
+def _inner(ops: Sequence[ScriptOp], path: str) -> list[_Box | _Drawing]:
+    """Return boxes for the script ops at a box's path, and for its loops and branches."""
+    boxes: list[_Box | _Drawing] = []
     deeper: dict[str, list[ScriptOp]] = {}
     start = f"{path} > " if path else ""
     for op in ops:
         if op.path == path or not op.path.startswith(start):
-            lines.append(_script_op_lines(op))
+            boxes.append(_Box("inner", _script_op_lines(op)))
         else:
             step = op.path.removeprefix(start).partition(" > ")[0]
             deeper.setdefault(start + step, []).append(op)
-    parts = []
     for place, others in sorted(deeper.items(), key=lambda item: labels.rank(item[0])):
-        box = _Box("bare", [], *_inner(others, place))
-        parts.append(_Part(labels.role_of(place), functools.partial(_draw, box), *box.size))
-    return lines, hint, parts
+        body = _Box("bare", [], within=_inner(others, place))
+        boxes.append(_part(labels.role_of(place), body))
+    return boxes
 
 
 def _title(cluster: Cluster) -> str:
@@ -318,40 +329,3 @@ def _at(location: str) -> str:
 def _wrapped(text: str, style: str = "") -> list[_Line]:
     lines = textwrap.wrap(text, _PICTURE_COLUMNS, max_lines=_MOST_LINES, placeholder=" …")
     return [_Line(line, style) for line in lines or [""]]
-
-
-def _draw(box: _Box, x: float, y: float) -> str:
-    width, height = box.size
-    parts = [f"<g><title>{escape(box.hint)}</title>", _rectangle(box.kind, x, y, width, height, 7)]
-    top = y + 0.7 * _PADDING
-    for line in box.lines:
-        top += _LINE
-        parts.append(_text(line, x + _PADDING, top - 4))
-    for lines in box.inner:
-        top += 0.8 * _PADDING
-        room = _LINE * len(lines) + 0.6 * _PADDING
-        parts.append(_rectangle("inner", x + _PADDING, top, width - 2 * _PADDING, room, 4))
-        for line in lines:
-            top += _LINE
-            parts.append(_text(line, x + 2 * _PADDING, top - 1))
-        top += 0.8 * _PADDING
-    for part in box.parts:
-        top += _PADDING
-        height = part.height + _LINE + 2 * _PADDING
-        parts.append(_rectangle("part", x + _PADDING, top, width - 2 * _PADDING, height, 5))
-        parts.append(_text(_Line(part.title, "name"), x + 2 * _PADDING, top + _LINE - 2))
-        parts.append(part.draw(x + 2 * _PADDING, top + _LINE + _PADDING))
-        top += height
-    return "".join([*parts, "</g>"])
-
-
-def _rectangle(kind: str, x: float, y: float, width: float, height: float, radius: int) -> str:
-    return (
-        f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" '
-        f'rx="{radius}"/>'
-    )
-
-
-def _text(line: _Line, x: float, y: float) -> str:
-    style = f' class="{line.style}"' if line.style else ""
-    return f'<text{style} x="{x:.1f}" y="{y:.1f}">{escape(line.text)}</text>'

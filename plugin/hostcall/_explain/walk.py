@@ -45,7 +45,7 @@ _VARIANT = re.compile(rf"{SUFFIX}(?:_anywhere|_on_[A-Z_]+_\d+)?(?:_[0-9a-f]{{8}}
 # Strings live in the host's memory, and so do the handles of resources and variants on a device.
 _NEVER_SENT = frozenset(dtype.as_datatype_enum for dtype in (tf.string, tf.resource, tf.variant))
 
-_NO_EDGES: Edges = ((), ())
+_NO_EDGES: Edges = {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,25 +106,21 @@ class Walk:
     def _note_risks(self, entry: str) -> None:
         """Note the ops that XLA may get wrong in a function that stock TensorFlow compiles."""
         for (function, name), reason in sorted(analysis.risks(self._library, entry).items()):
-            node = self._bodies[function].node(name)
-            file, line = ops.parse_location(self._locate(function, name))
-            self.risks.append(facts.Risk(name, node.op, function, reason, _CHECK_SIZES, file, line))
+            found = self._located(name, function)
+            self.risks.append(facts.Risk(reason=reason, advice=_CHECK_SIZES, **found))
 
     def _one_program(self, place: Place, regions: Sequence[Region]) -> None:
         """Note a function that is one program, and the host ops that it calls."""
         name = place.function
         members = tuple(facts.Op(node.name, node.op) for node in self._bodies[name].nodes)
         cluster = facts.Cluster(name, name, name, place.path, members)
-        found = [
-            self._host_op(self._bodies[region.function].node(node), Place(region.function), _CALLED)
+        kernels = [
+            self._host_op(node, Place(region.function), _CALLED, in_program=True)
             for region in regions
-            for node in region.nodes
+            for node in map(self._bodies[region.function].node, region.nodes)
+            if node.op not in op_kinds.SCRIPT_OPS
         ]
-        host_ops = [
-            dataclasses.replace(op, in_program=True)
-            for op in found
-            if op.op not in op_kinds.SCRIPT_OPS and not is_plumbing(op)
-        ]
+        host_ops = [op for op in kernels if not is_plumbing(op)]
         self.functions.append(facts.Function(name, place.path, "compiled", (cluster, *host_ops)))
         self._compiled(place, name)
 
@@ -198,7 +194,8 @@ class Walk:
                 continue
             callees = self._callees(node, at, partitioner)
             calls = [inside.function for inside, _ in callees]
-            steps.append(self._host_op(node, at, reason, edges[node.name], calls, advised=True))
+            advice = ops.of_host_op(node, reason, calls)
+            steps.append(self._host_op(node, at, reason, edges[node.name], calls, advice=advice))
             for inside, is_partitioned in callees:
                 if is_partitioned:
                     self._partitioned(inside, partitioner)
@@ -257,9 +254,9 @@ class Walk:
             place.function,
             place.path,
             tuple(facts.Op(member.name, member.op) for member in members),
-            *edges,
             compilations=sum(row.compilations for row in seen),
             uncompiled_runs=sum(row.uncompiled_runs for row in seen),
+            **edges,
         )
 
     def _callees(
@@ -307,8 +304,7 @@ class Walk:
             route=route,
             reason=reason,
             cluster=cluster,
-            takes_from=edges[0],
-            waits_for=edges[1],
+            **edges,
         )
         self.script_ops.append(found)
         return found
@@ -320,23 +316,23 @@ class Walk:
         reason: str,
         edges: Edges = _NO_EDGES,
         calls: Sequence[str] = (),
-        advised: bool = False,
+        **more: Any,
     ) -> facts.HostOp:
         """Return the facts on a host op that is no script op."""
-        file, line = ops.parse_location(self._locate(place.function, node.name))
         return facts.HostOp(
-            node=node.name,
-            op=self._bodies[place.function].node(node.name).op,
-            function=place.function,
             path=place.path,
             reason=reason,
-            file=file,
-            line=line,
             calls=tuple(calls),
-            takes_from=edges[0],
-            waits_for=edges[1],
-            advice=ops.of_host_op(node, reason, calls) if advised else "",
+            **edges,
+            **more,
+            **self._located(node.name, place.function),
         )
+
+    def _located(self, node: str, function: str) -> dict[str, Any]:
+        """Return the name and type of a node, its function, and its place in the user's code."""
+        file, line = ops.parse_location(self._locate(function, node))
+        op = self._bodies[function].node(node).op
+        return {"node": node, "op": op, "function": function, "file": file, "line": line}
 
     def _room(self) -> int:
         """Reserve a place for a function before the functions that it calls."""

@@ -7,7 +7,6 @@ are encoded as MessagePack, which holds data and no code.
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import sys
 import zlib
@@ -98,19 +97,15 @@ def decode(raised: Raised) -> Exception:
     # No module is imported for it, since a file must not make code run.
     kind = _class_of(raised.kind)
     if kind is not None:
-        for args in _possible(raised):
+        recorded = [] if raised.args is None else [tuple(map(values.decode, raised.args))]
+        # The last ones are the arguments of TensorFlow's errors.
+        for args in (*recorded, (raised.text,), (None, None, raised.text)):
             with contextlib.suppress(Exception):
                 error = kind(*args)
                 if _text_of(error) == raised.text:
                     return error
     name = raised.kind.removeprefix("builtins:").replace(":", ".")
     return RecordedError(f"{name}: {raised.text}")
-
-
-def _possible(raised: Raised) -> list[tuple[Any, ...]]:
-    """Return arguments that its class may take; the last ones are those of TensorFlow's errors."""
-    args = [] if raised.args is None else [tuple(values.decode(value) for value in raised.args)]
-    return [*args, (raised.text,), (None, None, raised.text)]
 
 
 def _class_of(name: str) -> type[Exception] | None:
@@ -163,24 +158,20 @@ class Selection:
     def __init__(self, names: Iterable[str] | None) -> None:
         self.names = None if names is None else frozenset(names)
         self._found: set[str] = set()
-        self._chosen_by = functools.cache(self._find)
 
     def has(self, site: Site) -> bool:
         """Return whether a call is of a selected function or of its gradient."""
-        return self.names is None or self._chosen_by(site.name) is not None
+        if self.names is None:
+            return True
+        called = site.name.partition("/gradient")[0]
+        # A name with a module must match exactly.
+        alike = {n for n in self.names if n == called or (":" not in n and are_alike(n, called))}
+        self._found |= alike
+        return bool(alike)
 
     def without_calls(self) -> list[str]:
         """Return the selected names for which `has` was never true."""
         return sorted((self.names or frozenset()) - self._found)
-
-    def _find(self, full: str) -> str | None:
-        called = full.partition("/gradient")[0]
-        for name in self.names or ():
-            # A name with a module must match exactly.
-            if called == name or (":" not in name and are_alike(name, called)):
-                self._found.add(name)
-                return name
-        return None
 
 
 # One function for each loaded framework: waits for the started programs, and raises their errors.

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 from hostcall._replay import calls
 from hostcall._replay.calls import LOCK, RecordingError, Selection
@@ -13,13 +14,12 @@ from hostcall_runtime import _interception
 _running: list[str] = []  # what records or replays now
 
 
-@contextlib.contextmanager
 def record(
     path: str | os.PathLike[str],
     *,
     only: Iterable[calls.Chosen] | None = None,
     overwrite: bool = False,
-) -> Iterator[None]:
+) -> contextlib.AbstractContextManager[None]:
     """Record the arguments and results of each call of a Python function in a file.
 
     `hostcall.replay` then runs the program again without the functions: without the simulator, the
@@ -50,20 +50,17 @@ def record(
       ...     print(program(1.0).numpy())
       3.0
     """
-    from hostcall._replay.recorder import Recorder  # late, since SQLite imports slowly
-
     path = os.fspath(path)
-    with _alone(f"hostcall.record({path!r})"):
-        recorder = Recorder(path, overwrite, _selection(only))
-        try:
-            with _answering(recorder):
-                yield
-        finally:
-            recorder.close()
+
+    def recorder() -> object:
+        from hostcall._replay.recorder import Recorder  # late, since SQLite imports slowly
+
+        return Recorder(path, overwrite, _selection(only))
+
+    return _answering(f"hostcall.record({path!r})", recorder)
 
 
-@contextlib.contextmanager
-def replay(path: str | os.PathLike[str]) -> Iterator[None]:
+def replay(path: str | os.PathLike[str]) -> contextlib.AbstractContextManager[None]:
     """Answer each call of a Python function from a file of `hostcall.record`.
 
     No recorded function is called, so its devices or data are not needed. The functions that the
@@ -96,24 +93,19 @@ def replay(path: str | os.PathLike[str]) -> Iterator[None]:
       ...     print(tf.function(lambda x: 2 * measure(x), jit_compile=True)(1.0).numpy())
       3.0
     """
-    from hostcall._replay.replayer import Replayer  # imported late, as above
-
     path = os.fspath(path)
-    with _alone(f"hostcall.replay({path!r})"):
-        replayer = Replayer(path)
-        error: BaseException | None = None
-        try:
-            with _answering(replayer):
-                yield
-        except BaseException as raised:
-            error = raised
-            raise
-        finally:
-            replayer.close(error)
+
+    def replayer() -> object:
+        from hostcall._replay.replayer import Replayer  # late, as above
+
+        return Replayer(path)
+
+    return _answering(f"hostcall.replay({path!r})", replayer)
 
 
 @contextlib.contextmanager
-def _alone(what: str) -> Iterator[None]:
+def _answering(what: str, start: Callable[[], Any]) -> Iterator[None]:
+    """Have calls answered in a block, by what `start` returns."""
     with LOCK:
         if _running:
             raise RecordingError(
@@ -121,20 +113,14 @@ def _alone(what: str) -> Iterator[None]:
                 "one file at a time: end the other one first."
             )
         _running.append(what)
-    try:
-        yield
-    finally:
-        _running.clear()
-
-
-@contextlib.contextmanager
-def _answering(interceptor: _interception.Interceptor) -> Iterator[None]:
-    _interception.start(interceptor)
-    try:
+    with contextlib.ExitStack() as stack:
+        stack.callback(_running.clear)
+        interceptor = start()
+        stack.push(lambda _kind, error, _traceback: interceptor.close(error))
+        _interception.start(interceptor)
+        stack.callback(_interception.stop)
         yield
         calls.wait_for_programs()
-    finally:
-        _interception.stop()
 
 
 def _selection(only: Iterable[calls.Chosen] | None) -> Selection:

@@ -227,7 +227,7 @@ class Recorder:
                 f"{', '.join(what)}. A replay ends there with an error."
             )
 
-    def close(self) -> None:
+    def close(self, _error: BaseException | None = None) -> None:
         """Close the file; raise the RecordingError of a call that could not be written."""
         self._is_over = True
         if self._process != os.getpid():
@@ -241,12 +241,14 @@ class Recorder:
         if names := self._selection.without_calls():
             _warn(
                 f"hostcall: the recording {self.path!r} has no call of {', '.join(names)}, which "
-                "only= says: no function of such a name was called."
+                "only= says: no function of such a name was called.",
+                level=6,
             )
         if left:
             _warn(
                 f"hostcall: {counted(left, 'call')} had not ended at the end of "
-                f"hostcall.record, and are not in {self.path!r}. Wait for the programs before."
+                f"hostcall.record, and are not in {self.path!r}. Wait for the programs before.",
+                level=6,
             )
 
 
@@ -265,11 +267,12 @@ class _Numbers:
         """Return the number of an object; 0 for None."""
         if thing is None:
             return 0
-        owner = getattr(thing, "__self__", None)
-        key = (id(owner), id(thing.__func__)) if hasattr(thing, "__func__") else id(thing)
+        # A method is made anew whenever it is looked up.
+        is_method = hasattr(thing, "__func__")
+        anchor, function = (thing.__self__, thing.__func__) if is_method else (thing, None)
+        key = id(anchor), id(function)
         if key not in self._numbers:
             forget = self._numbers.pop
-            anchor = thing if not hasattr(thing, "__func__") else owner
             try:
                 kept: Any = weakref.ref(anchor, lambda _: forget(key, None))
             except TypeError:

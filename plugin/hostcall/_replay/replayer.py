@@ -3,35 +3,24 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import itertools
 import os
 import pathlib
 import sqlite3
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from hostcall._replay import calls, values
-from hostcall._replay.calls import (
-    LOCK,
-    Call,
-    Outcome,
-    Raised,
-    RecordingError,
-    ReplayError,
-    Selection,
-    Wrote,
-    are_alike,
-)
+from hostcall._replay.calls import LOCK, Call, Outcome, RecordingError, ReplayError
 from hostcall._replay.values import Array, Texts, Value
 from hostcall_runtime import _interception
 from hostcall_runtime._errors import counted
 from hostcall_runtime._interception import Function, Given, Site
-
-T = TypeVar("T")
 
 _CALLS = (
     "SELECT id, callback, description, node, function, thread, ordered, began, ended, arguments, "
@@ -52,7 +41,8 @@ class Reader:
         self._database = self._open()
         try:
             self._check_kind()
-            self._read(self._list)
+            with self._reading():
+                self._list()
         except BaseException:
             self._database.close()
             raise
@@ -61,13 +51,7 @@ class Reader:
         place = pathlib.Path(os.path.abspath(self.path)).as_uri()
         # If its process has died, SQLite may have to roll back a half-written call.
         mode = "rw" if os.access(self.path, os.W_OK) else "ro"
-        return sqlite3.connect(
-            f"{place}?mode={mode}",
-            uri=True,
-            check_same_thread=False,
-            isolation_level=None,
-            timeout=0,
-        )
+        return sqlite3.connect(f"{place}?mode={mode}", uri=True, check_same_thread=False, timeout=0)
 
     def _check_kind(self) -> None:
         with open(self.path, "rb") as file:
@@ -75,22 +59,20 @@ class Reader:
         if begin != b"SQLite format 3\0":
             what = "is empty" if not begin else "is another kind of file"
             raise RecordingError(f"hostcall: {self.path!r} is no recording: it {what}.")
-        application = self._read(lambda: self._value("PRAGMA application_id"))
+        with self._reading():
+            (application,) = self._database.execute("PRAGMA application_id").fetchone()
+            (version,) = self._database.execute("PRAGMA user_version").fetchone()
         if application != calls.APPLICATION:
             raise RecordingError(
                 f"hostcall: {self.path!r} is no recording: it is a database of something else, or "
                 "its process has died before it began to record."
             )
-        version = self._read(lambda: self._value("PRAGMA user_version"))
         if version != calls.VERSION:
             raise RecordingError(
                 f"hostcall: {self.path!r} is a recording of version {version}, and this hostcall "
                 f"reads version {calls.VERSION}. Use the hostcall that has written it, or "
                 "record again."
             )
-
-    def _value(self, query: str) -> Any:
-        return self._database.execute(query).fetchone()[0]
 
     def _list(self) -> None:
         complete, count = self._database.execute("SELECT complete, calls FROM state").fetchone()
@@ -108,50 +90,34 @@ class Reader:
 
     def arguments(self, call: Call) -> list[Value]:
         """Return the arguments of a call; raise RecordingError if they have changed."""
-
-        def read() -> list[Value]:
+        with self._reading():
             data = self._pieces(call, calls.ARGUMENTS)
             if calls.digest_of(data) != call.digest:
                 raise ValueError(f"the arguments of call {call.id} have changed")
             return calls.decode_arguments(data)
 
-        return self._read(read)
-
     def outcome(self, call: Call) -> Outcome:
         """Return the outcome of a call; raise RecordingError if it has changed."""
-
-        def read() -> Outcome:
+        with self._reading():
             data = self._pieces(call, calls.OUTCOME)
             if calls.checksum_of(call, self.names[call.callback], data) != call.checksum:
                 raise ValueError(f"call {call.id} has changed")
             return calls.decode_outcome(data)
 
-        return self._read(read)
-
     def _pieces(self, call: Call, part: int) -> bytes:
         query = "SELECT data FROM pieces WHERE call = ? AND part = ? ORDER BY number"
         return b"".join(data for (data,) in self._database.execute(query, (call.id, part)))
-
-    def warn_if_cut_off(self) -> None:
-        """Warn if the file is incomplete."""
-        if not self.complete:
-            warnings.warn(
-                f"hostcall: the recording {self.path!r} was not ended: its process has died, or "
-                f"could not write any more. It holds the {len(self.calls)} calls that had ended by "
-                "then.",
-                RuntimeWarning,
-                stacklevel=5,
-            )
 
     def close(self) -> None:
         """Close the file."""
         with LOCK:
             self._database.close()
 
-    def _read(self, read: Callable[[], T]) -> T:
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
         try:
             with LOCK:
-                return read()
+                yield
         except sqlite3.OperationalError as error:
             if "locked" not in str(error):
                 raise self._damaged(error) from error
@@ -188,15 +154,8 @@ class Queue:
         self._free: dict[bytes, dict[str, _Calls]] = {}
         for call in self.calls.values():
             self._alike(call)[call.id] = call
+        self.count = len(self.calls)  # of recorded calls
         self._numbers = {number: place for place, number in enumerate(self.calls, 1)}
-
-    def __len__(self) -> int:
-        return len(self.calls)
-
-    @property
-    def count(self) -> int:
-        """The number of recorded calls."""
-        return len(self._numbers)
 
     def take(self, call: Call) -> None:
         """Remove a call, because it is being replayed."""
@@ -232,10 +191,6 @@ class Queue:
             return []
         first, *others = possible
         return [first, *(other for other in others if _may_change_places(first, other))]
-
-    def later(self, digest: bytes) -> Call | None:
-        """Return the first call with this digest of arguments, even if it may not come yet."""
-        return next((call for call in self.calls.values() if call.digest == digest), None)
 
     def _next_in_order(self) -> Iterable[Call]:
         """Yield the ordered calls that may come now: those that need no other call before them."""
@@ -333,23 +288,34 @@ class Replayer:
     def __init__(self, path: str) -> None:
         self.path = path
         self._reader = Reader(path)
-        self._selection = Selection(self._reader.only_of or None)
+        self._selection = calls.Selection(self._reader.only_of or None)
         self._process = os.getpid()
-        by_name: dict[str, list[Call]] = {name: [] for name in self._reader.names.values()}
-        for call in self._reader.calls:
-            by_name[self._reader.names[call.callback]].append(call)
-        self._queues = {name: Queue(some) for name, some in by_name.items()}
+        self._queues = {
+            name: Queue(call for call in self._reader.calls if call.callback == number)
+            for number, name in self._reader.names.items()
+        }
         # The recorded call that each new handle stands for.
         self._handles: dict[int, int] = {}
         self._failure: ReplayError | None = None
         self._is_over = False
-        self._reader.warn_if_cut_off()
+        if not self._reader.complete:
+            warnings.warn(
+                f"hostcall: the recording {path!r} was not ended: its process has died, or could "
+                f"not write any more. It holds the {len(self._reader.calls)} calls that had ended "
+                "by then.",
+                RuntimeWarning,
+                stacklevel=5,
+            )
 
     def call(self, site: Site, function: Function, args: Sequence[Any], given: Given) -> Any:
         """Return or raise the outcome of the recorded call; see `Interceptor`."""
         if self._is_over or _interception.is_within_call() or not self._selection.has(site):
             return function(*args, **given)
-        self._check_process(site)
+        if self._process != os.getpid():
+            raise ReplayError(
+                f"hostcall: {site.description} is called in a forked process, and hostcall.replay "
+                "began in the process that it was forked from. Replay a recording of its own there."
+            )
         try:
             with _interception.within_call():  # garbage collection may run the user's code here
                 call, outcome = self._take(site, args)
@@ -358,13 +324,6 @@ class Replayer:
             with LOCK:
                 self._failure = self._failure or error
             raise
-
-    def _check_process(self, site: Site) -> None:
-        if self._process != os.getpid():
-            raise ReplayError(
-                f"hostcall: {site.description} is called in a forked process, and hostcall.replay "
-                "began in the process that it was forked from. Replay a recording of its own there."
-            )
 
     def _take(self, site: Site, args: Sequence[Any]) -> tuple[Call, Outcome]:
         encoded = calls.encode_arguments(site, args, self._handles)
@@ -375,7 +334,8 @@ class Replayer:
             queue = self._queue(site)
             meant = queue.meant(digest, site.node)
             if not meant:
-                raise ReplayError(self._no_such_call(site, queue, encoded, queue.later(digest)))
+                later = next((c for c in queue.calls.values() if c.digest == digest), None)
+                raise ReplayError(self._no_such_call(site, queue, encoded, later))
             outcome = self._reader.outcome(meant[0])
             for other in meant[1:]:
                 if self._reader.outcome(other) != outcome:
@@ -387,7 +347,7 @@ class Replayer:
         """Return the calls of the function of this name, or of the only one with a name alike."""
         queue = self._queues.get(site.name)
         if queue is None:
-            same = [name for name in self._queues if are_alike(name, site.name)]
+            same = [name for name in self._queues if calls.are_alike(name, site.name)]
             queue = self._queues[same[0]] if len(same) == 1 else None
         if queue is None:
             known = ", ".join(sorted(self._queues)) or "none"
@@ -400,10 +360,10 @@ class Replayer:
         return queue
 
     def _answer(self, site: Site, call: Call, outcome: Outcome, given: Mapping[str, Any]) -> Any:
-        if isinstance(outcome, Raised):
+        if isinstance(outcome, calls.Raised):
             raise calls.decode(outcome)
         try:
-            if isinstance(outcome, Wrote):
+            if isinstance(outcome, calls.Wrote):
                 return self._write(outcome, calls.outs_of(given))
             returned = values.decode(outcome.value, site.to_tensor)
         except ValueError as error:
@@ -419,7 +379,7 @@ class Replayer:
             self._handles[handle] = call.id
         return [*returned, np.asarray(handle, np.int64)]
 
-    def _write(self, outcome: Wrote, outs: Sequence[Any]) -> None:
+    def _write(self, outcome: calls.Wrote, outs: Sequence[Any]) -> None:
         results = [values.decode(value) for value in outcome.results]
         for result, out in zip(results, outs, strict=True):
             if result.dtype != out.dtype or result.shape != out.shape:
@@ -445,7 +405,8 @@ class Replayer:
                 "order. Where that does not matter, as in the parallel map of a dataset, say "
                 "stateful=False of the function, and record again."
             )
-        among = "" if expected.ordered else f"None of the {len(queue)} calls that are left fits. "
+        left = len(queue.calls)
+        among = "" if expected.ordered else f"None of the {left} calls that are left fits. "
         return (
             f"hostcall: {self._named(site, expected)} differs from the recording {self.path!r}. "
             f"{among}{difference} {_WHY}"
@@ -482,7 +443,7 @@ class Replayer:
         left = [(name, queue) for name, queue in self._queues.items() if queue.calls]
         if not left:
             return ""
-        counts = ", ".join(f"{counted(len(queue), 'call')} of {name}" for name, queue in left)
+        counts = ", ".join(f"{counted(len(queue.calls), 'call')} of {name}" for name, queue in left)
         _, name, queue = min((next(iter(queue.calls)), name, queue) for name, queue in left)
         call = next(iter(queue.calls.values()))
         return (

@@ -6,6 +6,7 @@ This module knows no framework, so it encodes a tensor as a NumPy array.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -97,15 +98,13 @@ def encode_argument(value: object) -> Value:
 
 def _encode_object(value: Any) -> Value:
     name = f"{type(value).__module__}.{type(value).__qualname__}"
-    try:
+    with contextlib.suppress(Exception):  # for example a TensorFlow resource
         if _is_tensor(value):
             return _encode_array(value.numpy(), "tensor")
         if hasattr(value, "__array__"):
             return _encode_array(value, "array")
         if hasattr(value, "__dlpack__"):
             return _encode_array(np.from_dlpack(value), "array")
-    except Exception:  # for example a TensorFlow resource
-        return Unknown(name)
     return Unknown(name)
 
 

@@ -18,7 +18,6 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._check import checking, results
-from hostcall._check.checking import Entry
 
 VECTOR = np.array([3.0, 1.0, 2.0], np.float32)
 
@@ -60,7 +59,7 @@ def test_report_shows_what_to_write_what_passed_and_what_was_not_checked() -> No
 def test_every_check_is_named_once_among_those_made_or_not_made() -> None:
     report = hostcall.check(doubling(stateful=False), VECTOR)
     left_out = {one.check for one in report.not_checked if not one.partly}
-    assert {*report.passed} | left_out == {*checking._NAMES}
+    assert {*report.passed} | left_out == {*checking.CHECKS}
     assert not {*report.passed} & left_out
 
 
@@ -236,7 +235,7 @@ def test_check_that_fails_itself_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
         raise ZeroDivisionError("by me")
         yield
 
-    monkeypatch.setattr(checking, "CHECKS", (Entry("call", results.call), Entry("odd", broken)))
+    monkeypatch.setattr(checking, "CHECKS", {"call": results.call, "odd": broken})
     report = hostcall.check(doubling(), VECTOR)
     assert reasons(report, "odd") == ["the check itself has failed: ZeroDivisionError: by me"]
     assert report.passed == ("call",)
