@@ -224,9 +224,7 @@ class LoadedProgram:
         results = runner.without_padding(outputs, self.manifest)
         return structures.pack(self.manifest.results, results, self._classes)
 
-    def call(self, *args: Any) -> Any:
-        """Run the program, like `__call__`."""
-        return self(*args)
+    call = __call__  # the name in `hostcall.load`'s functions, too
 
     def _read_arguments(self, args: tuple[Any, ...]) -> list[jax.Array]:
         who = f"the arguments of {self.manifest.function}"
