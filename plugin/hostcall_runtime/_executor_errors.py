@@ -61,7 +61,11 @@ def told(sent: Sent, executor: Executor, error: BaseException, may_renew: bool) 
         sent.is_lost = True
         text = _broken(sent, executor, error, may_renew)
     elif "in _sendback_result" in str(error.__cause__):
-        text = _unsendable_result(sent, executor, error)
+        text = (
+            f"{sent.description} has run, and its worker cannot send what it returned or raised to "
+            f"this process: {error}. Return arrays or numbers, and raise exceptions that can be "
+            f"pickled. The executor is {name(executor)}."
+        )
     else:
         text = _unsendable(sent, executor, error)
     wrong = ExecutorError(text)
@@ -119,23 +123,6 @@ def no_executor(maker: Any, made: Any) -> str:
     return (
         f"executor={maker!r} is called to make an executor, and returned {made!r}, which has no "
         f"`submit`. Return one:\n\n{_MAKE_ONE}"
-    )
-
-
-def is_none(given: object) -> str:
-    """Explain that the value that the user gave is not an executor."""
-    return (
-        f"hostcall: executor={given!r} is neither an executor (an object with the methods of "
-        "concurrent.futures.Executor) nor a function that makes one. Write "
-        "executor=concurrent.futures.ThreadPoolExecutor(4), for one."
-    )
-
-
-def is_client(given: object) -> str:
-    """Explain that the value that the user gave only has an executor."""
-    return (
-        f"hostcall: executor={given!r} is no executor, but has one. Write "
-        "executor=client.get_executor(pure=False)."
     )
 
 
@@ -202,11 +189,3 @@ def _refuses(pickler: Any, value: object) -> str:
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""
-
-
-def _unsendable_result(sent: Sent, executor: Executor, error: BaseException) -> str:
-    return (
-        f"{sent.description} has run, and its worker cannot send what it returned or raised to "
-        f"this process: {error}. Return arrays or numbers, and raise exceptions that can be "
-        f"pickled. The executor is {name(executor)}."
-    )

@@ -33,7 +33,7 @@ from hostcall_runtime import (
 from hostcall_runtime._errors import DeadlineExceededError, ExecutorError
 from hostcall_runtime._executor_errors import Sent
 from hostcall_runtime._locks import Executor, Future
-from hostcall_runtime._processes import InWorker, sendable
+from hostcall_runtime._processes import sendable
 from hostcall_runtime._shared_memory import Reply
 
 _runtime = _library.load("hostcall_runtime._runtime")
@@ -116,9 +116,16 @@ def provider_of(given: object) -> Provider | None:
     if given is None or isinstance(given, Provider):
         return given
     if hasattr(given, "get_executor"):  # Dask's client
-        raise TypeError(_executor_errors.is_client(given))
+        raise TypeError(
+            f"hostcall: executor={given!r} is no executor, but has one. Write "
+            "executor=client.get_executor(pure=False)."
+        )
     if not callable(given) and not callable(getattr(given, "submit", None)):
-        raise TypeError(_executor_errors.is_none(given))
+        raise TypeError(
+            f"hostcall: executor={given!r} is neither an executor (an object with the methods of "
+            "concurrent.futures.Executor) nor a function that makes one. Write "
+            "executor=concurrent.futures.ThreadPoolExecutor(4), for one."
+        )
     known = _providers.get(id(given))
     if known is None or known.given is not given:
         known = _providers[id(given)] = Provider(given)
@@ -349,7 +356,8 @@ class StartedCall:
 
     def _content_for(self, executor: Executor) -> tuple[Any, ...]:
         """Return the function that another process calls, and its arguments."""
-        function, args = InWorker(sendable(self._sent.function)), self._sent.args
+        function = functools.partial(_processes.run, sendable(self._sent.function))
+        args = self._sent.args
         counts = self._watch is not None
         if _shared_memory.takes_parcels(executor):
             self._parcel = _shared_memory.Parcel(function, args, counts)

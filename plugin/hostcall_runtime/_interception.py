@@ -50,13 +50,13 @@ class Interceptor(Protocol):
         """Return the result of a call; `given` has `out` if the function writes its results."""
 
 
+@dataclasses.dataclass(eq=False)
 class _Intercepted:
     """A stand-in for a function, whose calls the interceptor answers."""
 
-    def __init__(self, interceptor: Interceptor, site: Site, function: Callable[..., Any]) -> None:
-        self.interceptor = interceptor
-        self.site = site
-        self.function = function
+    interceptor: Interceptor
+    site: Site
+    function: Function
 
     def __call__(self, *args: Any, **given: Any) -> Any:
         return self.interceptor.call(self.site, self.function, args, given)

@@ -78,7 +78,11 @@ class BorrowingSpec(callback_spec.NumpySpec):
         return np.empty(spec.shape, spec.dtype.as_numpy_dtype)
 
     def _check_is_out(self, returned: object, out: object) -> None:
-        if returned is None or returned is out or _are_same(returned, out):
+        given, expected = (
+            part if isinstance(part, tuple | list) else [part] for part in (returned, out)
+        )
+        is_out = len(given) == len(expected) and all(map(operator.is_, given, expected))
+        if returned is None or is_out:
             return  # NumPy's functions return their `out` argument
         raise ResultError(
             f"{self.title} returns a value that is not `out`, which it was to write its results "
@@ -97,15 +101,6 @@ class BorrowingSpec(callback_spec.NumpySpec):
                 "borrowed for the call alone: it is declared with borrow=True or out=True. Keep a "
                 f"copy, np.array(x), or take these away. This is {self.description}."
             )
-
-
-def _are_same(returned: object, out: object) -> bool:
-    return (
-        isinstance(returned, tuple | list)
-        and isinstance(out, tuple)
-        and len(returned) == len(out)
-        and all(map(operator.is_, returned, out))
-    )
 
 
 def _references(objects: list[Any]) -> list[int]:

@@ -285,21 +285,16 @@ def _unknown_shape(spec: CallbackSpec, node: NodeDef, index: int, known: Sequenc
 
 
 def _other_route(node: NodeDef) -> str:
+    routes = "With route='partition'"
     if requested_routes.asked(node) == requested_routes.CUSTOM_CALL:
-        return (
-            "route='custom_call' was asked for. With route='auto' or route='partition' nothing has "
-            "to be known: the function is partitioned around the call."
-        )
-    return (
-        "With route='partition' nothing has to be known: the function is partitioned around the "
-        "call."
-    )
+        routes = "route='custom_call' was asked for. With route='auto' or route='partition'"
+    return f"{routes} nothing has to be known: the function is partitioned around the call."
 
 
 def write(op: Operation) -> None:
     """Store the shapes of a script op's results on the op, once its graph is traced."""
     shapes = [shape.as_proto() for shape in of_op(op)]
-    protos.set_attr(op, attributes.SHAPES, list=protos.shape_list(shapes))
+    protos.set_attr(op, attributes.SHAPES, list=protos.ListValue(shape=shapes))
 
 
 def of_op(op: Operation) -> list[tf.TensorShape]:

@@ -16,13 +16,7 @@ from hostcall._functions import call_stats, callback, frameworks, source_locatio
 from hostcall._functions.callback import Callback, mapped
 from hostcall._functions.native_code import FfiHandler, Native
 from hostcall._functions.user_function import UserFunction
-from hostcall._tf import (
-    autograph,
-    concrete_functions,
-    eager_execution,
-    features,
-    function_defs,
-)
+from hostcall._tf import autograph, concrete_functions, eager_execution, features, function_defs
 from hostcall_runtime import _library, _registry
 
 _runtime = _library.load("hostcall_runtime._runtime")
@@ -162,7 +156,8 @@ def enter() -> None:
             spec=tf.TensorSpec,
         )
     )
-    source_location.read_with(autograph.stack, autograph.original_location)
+    if features.LOCATIONS.available:
+        source_location.read_with(autograph.stack, autograph.original_location)
     call_stats.count_clusters(_compilations)
     autograph.leave_alone(Callback, Native, mapped)
     _registry.caches.append(concrete_functions.is_on)

@@ -281,13 +281,8 @@ def _is_ours(func: object, inp: Iterable[Any], tout: object) -> bool:
         or not options.wait
     ):
         return True
-    return _is_structured(inp, tout)
-
-
-def _is_structured(inp: Iterable[Any], tout: object) -> bool:
-    alone = isinstance(inp, tf.Tensor | tf.Variable | dict)
     return (
-        alone
+        isinstance(inp, tf.Tensor | tf.Variable | dict)
         or any(isinstance(item, dict) or _holds_tensors(item) for item in inp)
         or isinstance(tout, dict)
         or (isinstance(tout, list | tuple) and any(tf.nest.is_nested(item) for item in tout))
@@ -334,4 +329,6 @@ def _order_jitted_calls(func_graph: FuncGraph) -> None:
     for before, after in pairwise(effects):
         if script_op_graphs.is_jitted_call(before) or script_op_graphs.is_jitted_call(after):
             script_op_graphs.add_control_edge(before, after)
-    script_op_graphs.must_run(func_graph, jitted)
+    # They must run whenever the function runs, even if nothing uses their results.
+    outputs = func_graph.control_outputs
+    outputs.extend(op for op in jitted if op not in outputs)

@@ -289,17 +289,16 @@ _CODES = {
 _TEXT = 0
 
 
+@dataclasses.dataclass(eq=False)
 class FfiHandler:
     """A handler of XLA's typed FFI, for the stage of execution."""
 
-    def __init__(
-        self, name: str, capsule: object, address: int, values: Mapping[str, np.generic | str]
-    ) -> None:
-        self.name = name  # its name in messages
-        self.capsule = capsule  # the capsule that holds it
-        self.address = address  # the address of its code
-        self.values = values  # its FFI attributes: NumPy scalars and strings
-        self.programs: dict[Any, Any] = {}  # a framework's programs that call it
+    name: str  # its name in messages
+    capsule: object  # the capsule that holds it
+    address: int  # the address of its code
+    values: Mapping[str, np.generic | str]  # its FFI attributes: NumPy scalars and strings
+    # A framework's programs that call it.
+    programs: dict[Any, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def attributes(self) -> list[tuple[str, int, bytes]]:
@@ -319,10 +318,7 @@ class FfiHandler:
         """Register it for TensorFlow's programs; a ValueError for another version of XLA's FFI."""
         if (side := frameworks.tensorflow()) is not None:
             side.check_handler(self.capsule)
-        callback_id: int = _runtime.register_ffi_handler(
-            label, self.address, self.attributes, wanted
-        )
-        return callback_id
+        return int(_runtime.register_ffi_handler(label, self.address, self.attributes, wanted))
 
     def run(self, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray], native: Any) -> None:
         """Call it from a compiled program, since only XLA can make a handler's context."""
@@ -370,6 +366,7 @@ _NOT_OF_NATIVE = {
     "memo": "only Python can look results up. Declare it of a Python function that calls this one.",
     "executor": "a program calls native code itself, without Python's lock.",
     "retries": "a program calls native code itself, and no worker that could die.",
+    "wait": "a program calls native code itself, and waits for it.",
     "memory": "a program calls native code itself, with its own memory.",
 }
 
@@ -587,16 +584,11 @@ def contradiction(declared: Sequence[Declared], results: Sequence[Declared]) -> 
 
 def check_declared(native: Native, declared: Mapping[str, Any]) -> None:
     """Raise a ValueError for a declared option that native code cannot have."""
-    if not declared["wait"]:
-        raise ValueError(
-            f"hostcall: wait=False was declared of {native!r}, but a program calls native code "
-            "itself, and waits for it. Take it away, or declare it of a Python function that calls "
-            "this one."
-        )
     for option, why in _NOT_OF_NATIVE.items():
         if declared[option] != getattr(Options, option):
             raise ValueError(
-                f"hostcall: {option}= was declared of {native!r}, but {why} Take it away."
+                f"hostcall: {option}= was declared of {native!r}, but {why} Take it away, or "
+                "declare it of a Python function that calls this one."
             )
 
 
