@@ -120,18 +120,16 @@ class CFunction:
         returned = ctypes.c_int32 if self.returns_status else None
         types = [ctypes.c_void_p] * len(self.pointers) + [ctypes.c_int64] * len(sizes)
         function = ctypes.CFUNCTYPE(returned, *types)(self.address)
-        status = function(*map(_address_of, [*inputs, *results]), *sizes)
+        arrays = [*inputs, *results]
+        # As in a compiled program, the address of an array without elements is null.
+        addresses = [array.ctypes.data if array.size else None for array in arrays]
+        status = function(*addresses, *sizes)
         if status:
             raise RuntimeError(
                 f"The native function {self.name} returned status {status}, and not 0 for success. "
                 "If it returns nothing, its declaration has to say so: `restype = None` in ctypes, "
                 "`types.void(...)` in Numba."
             )
-
-
-def _address_of(array: np.ndarray) -> int | None:
-    """Return an array's address, or null if it has no elements, as in a compiled program."""
-    return array.ctypes.data if array.size else None
 
 
 _MOST: int = _runtime.MAX_NATIVE_ARGUMENTS
@@ -186,21 +184,17 @@ def _read_ctypes(function: Any, name: str) -> CFunction:
         raise TypeError(_unknown_types(name))
     if function.restype not in (None, ctypes.c_int32):
         raise TypeError(_wrong_return(name, _type_name(function.restype)))
-    kinds = [_kind_of_ctype(ctype) for ctype in function.argtypes]
-    pointers, sizes = _pointers_and_sizes(
-        kinds, [_type_name(ctype) for ctype in function.argtypes], name
-    )
+    arguments = [(_kind_of_ctype(ctype), _type_name(ctype)) for ctype in function.argtypes]
+    pointers, sizes = _pointers_and_sizes(arguments, name)
     return CFunction(name, address, pointers, sizes, function.restype is not None)
 
 
 def _read_numba(function: Any, name: str) -> CFunction:
-    arguments = [str(argument) for argument in function._sig.args]
     returned = str(function._sig.return_type)
     if returned not in ("none", "int32"):
         raise TypeError(_wrong_return(name, returned))
-    pointers, sizes = _pointers_and_sizes(
-        [_kind_of_numba(text) for text in arguments], arguments, name
-    )
+    arguments = [(_kind_of_numba(text), text) for text in map(str, function._sig.args)]
+    pointers, sizes = _pointers_and_sizes(arguments, name)
     return CFunction(name, function.address, pointers, sizes, returned == "int32")
 
 
@@ -245,18 +239,19 @@ def _size_of(number: Any) -> _Kind:
         return None
 
 
-def _pointers_and_sizes(kinds: Sequence[_Kind], texts: Sequence[str], name: str) -> tuple[Any, int]:
-    """Split the kinds of arguments into the pointers and the number of sizes after them."""
-    count = next((i for i, kind in enumerate(kinds) if not isinstance(kind, Pointer)), len(kinds))
-    sizes = list(kinds[count:])
-    for i, kind in enumerate(sizes, count):
-        if kind != _SIZE:
+def _pointers_and_sizes(arguments: Sequence[tuple[_Kind, str]], name: str) -> tuple[Any, int]:
+    """Split the kinds and types of arguments into the pointers and the number of sizes after."""
+    pointers: list[Pointer] = []
+    for i, (kind, text) in enumerate(arguments):
+        if isinstance(kind, Pointer) and len(pointers) == i:
+            pointers.append(kind)
+        elif kind != _SIZE:
             raise TypeError(
-                f"hostcall.native: argument {i} of {name} is of type {texts[i]}, which it cannot "
+                f"hostcall.native: argument {i} of {name} is of type {text}, which it cannot "
                 f"be there. {CONVENTION} The pointers are to numbers (c_void_p, or Numba's "
                 "voidptr, to any), and arrays lie in memory row by row, as in C."
             )
-    return tuple(kinds[:count]), len(sizes)
+    return tuple(pointers), len(arguments) - len(pointers)
 
 
 def _unknown_types(name: str) -> str:

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from hostcall._functions.source_location import HOSTCALL, directories_of, innermost
 from hostcall._tf import features, script_op_graphs
-from hostcall._tf.types import Operation, TracingFunction
+from hostcall._tf.types import Operation
 
 F = TypeVar("F", bound=Callable[..., Any])
 do_not_convert: Callable[[F], F] = tf.autograph.experimental.do_not_convert
@@ -68,7 +68,7 @@ def unwrapped(function: Callable[..., Any]) -> Any:
     return without_autograph(inspect.unwrap(function))
 
 
-def uses_autograph(function: TracingFunction) -> bool:
+def uses_autograph(function: tf.types.experimental.PolymorphicFunction) -> bool:
     """Return the argument `autograph` of a tf.function."""
     features.EXPORTING.require()
     return bool(function._autograph)

@@ -12,7 +12,6 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._tf import features, op_kinds, script_op_graphs
-from hostcall._tf.types import EagerTensor as Tensor
 from hostcall._tf.types import Operation
 from hostcall_runtime import _patching
 from hostcall_runtime._threads import Call
@@ -175,7 +174,7 @@ def device_in_scope() -> str:
     return str(features.context().device_name or "")
 
 
-def as_array(tensor: Tensor) -> Any:
+def as_array(tensor: tf.Tensor) -> Any:
     """Return the array of an EagerTensor, over the tensor's own memory, for reading only."""
     return tensor._numpy()
 
@@ -211,7 +210,7 @@ def over_array(array: object, dtype: tf.DType) -> Any:
     return features.EagerTensor(array, ctx.device_name, dtype.as_datatype_enum)
 
 
-def copy_to_device(tensor: Tensor, device: str | None) -> Any:
+def copy_to_device(tensor: tf.Tensor, device: str | None) -> Any:
     """Return an EagerTensor on the device of the kernel that returns it; None is the CPU."""
     name = device or "/job:localhost/replica:0/task:0/device:CPU:0"
     with features.device(device):

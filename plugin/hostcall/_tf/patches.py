@@ -26,7 +26,7 @@ from hostcall._tf import (
     token_registry,
 )
 from hostcall._tf.features import Feature, Missing
-from hostcall._tf.types import Graph, TracingFunction
+from hostcall._tf.types import Graph
 from hostcall_runtime import _errors, _library
 from hostcall_runtime._patching import Patch, Replacement
 
@@ -57,7 +57,7 @@ def first_calls(may_run: Callable[[], bool]) -> Patch:
 
 
 def _initialize_and_run(
-    function: TracingFunction, run: Callable[..., Any], args: Any, kwargs: Any
+    function: tf.types.experimental.GenericFunction, run: Callable[..., Any], args: Any, kwargs: Any
 ) -> Any:
     """Call a `tf.function` with uninitialized variables; `run` calls it without creating any."""
     bound = function._function_type.bind_with_defaults(args, kwargs, function._default_values)
