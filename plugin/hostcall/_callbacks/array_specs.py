@@ -27,7 +27,6 @@ from hostcall._functions.native_code import Native, NativeEntry, contradiction
 from hostcall._functions.user_function import UserFunction
 from hostcall_runtime import _device_arrays, _trees, prepared
 from hostcall_runtime._errors import LoweringError, ResultError
-from hostcall_runtime._mapped_calls import MappedFunction
 
 
 class BorrowingSpec(callback_spec.NumpySpec):
@@ -220,8 +219,7 @@ def of_batch(
     # divides it among its workers, or each gets it whole. `grad` is the gradient for the batch.
     user = spec.user
     if divided is not None:
-        undivided = user.options.with_fields(executor=None)
-        user = dataclasses.replace(user, function=_divided(spec, divided), options=undivided)
+        user = user.divided(tuple(spec.inputs.pack([0 if one else None for one in divided])))
     user = dataclasses.replace(user, grad=grad)
     outputs = Outputs(without_shapes(spec.outputs.structure), spec.outputs.strict)
     shapes = shapes_of_batch(spec.shape_function, spec.outputs.specs)
@@ -233,16 +231,6 @@ def of_batch(
     batched.orders_wanted = spec.root.orders_wanted
     batched.gradient_wanted = spec.gradient_wanted
     return batched
-
-
-def _divided(spec: callback_spec.CallbackSpec, divided: Sequence[bool]) -> MappedFunction:
-    function: Any = spec.function
-    provider = spec.options.executor
-    if provider is None:  # only the outermost batch is divided; workers get the inner one whole
-        assert isinstance(function, MappedFunction)
-        function, provider = function.function, function.provider
-    axes = tuple(spec.inputs.pack([0 if one else None for one in divided]))
-    return MappedFunction(function, provider, axes, None, spec.description)
 
 
 def without_shapes(structure: Any) -> Any:

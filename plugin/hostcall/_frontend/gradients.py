@@ -53,9 +53,7 @@ def call(
 
     # `grad` gets these results instead of those of `emit`, because only these have the gradient
     # that the next derivative needs.
-    results += tf.custom_gradient(op)(*tensors)
-    if results and not tf.executing_eagerly():
-        eager_execution.own_custom_gradient(results[0].op)
+    results += eager_execution.with_gradient(op, tensors)
     return outputs.pack(results)
 
 

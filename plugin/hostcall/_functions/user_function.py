@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from hostcall._functions import source_location
 from hostcall._functions.options import Options
@@ -122,6 +122,17 @@ class UserFunction:
     def repeating(self) -> Callable[..., Any]:
         """Return the function, whose chunks are repeated if it is a mapped one with `retries`."""
         return _mapped_calls.repeating(self.function, self.options.retries)
+
+    def divided(self, axes: Any) -> Self:
+        """Return the function for calls that its executor divides along these axes."""
+        function: Any = self.function
+        provider = self.options.executor
+        if provider is None:  # divided along an inner batch, which now goes whole to the workers
+            assert isinstance(function, _mapped_calls.MappedFunction)
+            function, provider = function.function, function.provider
+        mapped = _mapped_calls.MappedFunction(function, provider, axes, None, self.description)
+        options = self.options.with_fields(executor=None)
+        return dataclasses.replace(self, function=mapped, options=options)
 
     def argument_memory(self) -> Callable[..., Any] | None:
         """Return the allocator of large arguments that other processes may have to open, if any."""

@@ -22,7 +22,15 @@ building = threading.local()
 is_trainable = features.is_trainable
 
 
-def own_custom_gradient(op: Operation) -> None:
+def with_gradient(function: Callable[..., Any], tensors: Iterable[Any]) -> list[Any]:
+    """Return the results of a function of `tf.custom_gradient`, which its graphs own."""
+    results = list(tf.custom_gradient(function)(*tensors))
+    if results and not tf.executing_eagerly():
+        _own_custom_gradient(results[0].op)
+    return results
+
+
+def _own_custom_gradient(op: Operation) -> None:
     """Make the gradient of a `tf.custom_gradient` op die with its graphs, not with the process."""
     if not features.CUSTOM_GRADIENTS.available:
         return

@@ -308,23 +308,13 @@ def frames_left_out(*directories: str) -> Patch:
 
 def trace_hook(hook: Callable[[Any], None]) -> Patch:
     """Return the patch that calls `hook` with each FuncGraph when its tracing has ended."""
-
-    def install() -> None:
-        if hook not in features.transform.FUNC_GRAPH_TRANSFORMS:
-            features.transform.FUNC_GRAPH_TRANSFORMS.append(hook)
-
-    def uninstall() -> None:
-        if hook in features.transform.FUNC_GRAPH_TRANSFORMS:
-            features.transform.FUNC_GRAPH_TRANSFORMS.remove(hook)
-
-    return Patch(
-        "tensorflow.python.eager.polymorphic_function.transform.FUNC_GRAPH_TRANSFORMS",
-        install,
-        uninstall,
-        lambda: list(features.transform.FUNC_GRAPH_TRANSFORMS),
+    return attribute(
+        features.transform,
+        "FUNC_GRAPH_TRANSFORMS",
+        lambda stock, _: [*stock, hook],
+        features.TRACING,
         "What set_shape says is nowhere in the graph: it is written onto the ops when their "
         "function has been traced.",
-        features.TRACING.title,
     )
 
 
