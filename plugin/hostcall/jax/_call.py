@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
@@ -315,12 +316,8 @@ def _as_cotangent(gradient: Any, value: Any) -> Any:
 
 def _comes_from_tensorflow(error: BaseException) -> bool:
     directories = source_location.directories_of("tensorflow")
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename.startswith(directories):
-            return True
-        trace = trace.tb_next
-    return False
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_code.co_filename.startswith(directories) for frame in frames)
 
 
 def _wants_jax(function: Function) -> TypeError:
