@@ -71,19 +71,19 @@ def _prepare() -> None:
 SWITCH = Switch(_prepare, _on, _off)
 
 
+_MAKES_OPS = "It makes the ops: nothing public stands between the public functions and the op."
+
+
 def _all() -> list[Patch]:
     run, recorded = tape_residuals.owners.run, tape_residuals.may_be_recorded
     return [
         patches.tokens(),
-        *patches.functions(
-            features.script_ops,
-            {
-                "_internal_py_func": script_ops.internal_py_func,
-                "py_func_common": script_ops.py_func_common,
-            },
-            script_ops.stock,
-            features.SCRIPT_OPS,
-            "It makes the ops: nothing public stands between the public functions and the op.",
+        *(
+            patches.around(features.script_ops, name, features.SCRIPT_OPS, _MAKES_OPS, ours)
+            for name, ours in (
+                ("_internal_py_func", script_ops.internal_py_func),
+                ("py_func_common", script_ops.py_func_common),
+            )
         ),
         patches.py_function_gradient(gradients.gradient),
         eager_execution.patch(),

@@ -70,14 +70,12 @@ def _merged(said: list[Spec], ruled: Sequence[Spec | None]) -> list[Spec]:
     return said
 
 
-# TensorFlow's own functions by name, after hostcall has replaced them.
-stock: dict[str, Callable[..., Any]] = {}
-
 # Tokens of eager calls that have ended; a list's pop and append are atomic.
 _free_tokens: list[str] = []
 
 
 def internal_py_func(
+    stock: Callable[..., Any],
     func: Callable[..., Any],
     inp: Iterable[Any],
     Tout: Any,  # noqa: N803 - TensorFlow's name
@@ -88,9 +86,7 @@ def internal_py_func(
 ) -> Any:
     """Replace TensorFlow's `_internal_py_func`, which all three public functions call."""
     if is_grad_func:
-        return stock["_internal_py_func"](
-            func, inp, Tout, stateful, use_eager_py_func, is_grad_func, name
-        )
+        return stock(func, inp, Tout, stateful, use_eager_py_func, is_grad_func, name)
     if not callable(func):
         raise ValueError(
             f"Expected func to be callable. Received func={func} of type {type(func)}."
@@ -253,6 +249,7 @@ def mark_op(op: Operation, spec: CallbackSpec) -> None:
 
 
 def py_func_common(
+    stock: Callable[..., Any],
     func: Callable[..., Any],
     inp: Iterable[Any],
     Tout: Any,  # noqa: N803 - TensorFlow's name
@@ -265,10 +262,10 @@ def py_func_common(
     if isinstance(inp, Iterator):
         inp = list(inp)  # it is read here, and again by the function that is called
     if not tf.executing_eagerly() or not callable(func):
-        return stock["py_func_common"](func, inp, Tout, stateful, name)
+        return stock(func, inp, Tout, stateful, name)
     if not _interception.is_active() and not _is_ours(func, inp, Tout):
-        return stock["py_func_common"](func, inp, Tout, stateful, name)
-    return internal_py_func(func, inp, Tout, stateful=stateful, name=name)
+        return stock(func, inp, Tout, stateful, name)
+    return internal_py_func(features.internal_py_func, func, inp, Tout, stateful, name=name)
 
 
 def _is_ours(func: object, inp: Iterable[Any], tout: object) -> bool:

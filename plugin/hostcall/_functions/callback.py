@@ -96,7 +96,8 @@ def sort(
                 f"hostcall.callback: {error}. The function is "
                 f"{source_location.of_function(function)}, and takes {signature}."
             ) from None
-    inputs, moved, left = list(args), [], dict(by_name)
+    inputs, left = list(args), dict(by_name)
+    moved: list[str] = []
     for position, (name, parameter) in enumerate(parameters.items()):
         # Passing a tensor by keyword or by position makes the same op if both are possible.
         is_next = position == len(inputs) and parameter.kind in _BY_POSITION

@@ -12,7 +12,7 @@ import contextvars
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -91,30 +91,6 @@ def attribute(
 
     target = f"{_name_of(owner)}.{name}"
     return Replacement(read, write, wrap).patch(target, why, feature.title)
-
-
-def functions(
-    owner: Any,
-    ours: Mapping[str, Callable[..., Any]],
-    stock: dict[str, Callable[..., Any]],
-    feature: Feature,
-    why: str,
-) -> list[Patch]:
-    """Return the patches that replace a module's functions; `stock` receives its own by name."""
-
-    def replaced(name: str, function: Callable[..., Any]) -> Patch:
-        def wrap(before: Callable[..., Any], patch: Replacement) -> Any:
-            stock[name] = before
-
-            @functools.wraps(function)
-            def call(*args: Any, **kwargs: Any) -> Any:
-                return (function if patch.installed else before)(*args, **kwargs)
-
-            return call
-
-        return attribute(owner, name, wrap, feature, why)
-
-    return [replaced(name, function) for name, function in ours.items()]
 
 
 def _name_of(owner: object) -> str:
