@@ -144,23 +144,19 @@ def telling(
 
 def making_functions(hook: Callable[[Any], None]) -> Patch:
     """Return the patch that calls `hook` with the graph of each function before it is made."""
+    owner, name = features.atomic_function, "from_func_graph"
+    why = "A function may run in another process of the job, which has to find what it calls."
     return telling(
-        features.atomic_function,
-        "from_func_graph",
-        features.OTHER_PROCESSES,
-        "A function may run in another process of the job, which has to find what it calls.",
-        before=lambda _, graph, *__, **___: hook(graph),
+        owner, name, features.OTHER_PROCESSES, why, before=lambda _, graph, *__, **___: hook(graph)
     )
 
 
 def extending_sessions(hook: Callable[[Any], None]) -> Patch:
     """Return the patch that calls `hook` with a session's graph before its new ops are sent."""
+    owner, name = features.ExtendedSession, "_extend_graph"
+    why = "Ops of a session may run on other tasks, which have to find what they call."
     return telling(
-        features.ExtendedSession,
-        "_extend_graph",
-        features.OTHER_PROCESSES,
-        "Ops of a session may run on other tasks, which have to find what they call.",
-        before=lambda session: hook(session.graph),
+        owner, name, features.OTHER_PROCESSES, why, before=lambda session: hook(session.graph)
     )
 
 
@@ -348,12 +344,10 @@ def _is_building(owner: object) -> bool:
 
 def forward_calls(hook: Callable[[Any], None]) -> Patch:
     """Return the patch that calls `hook` with the results of each function that tapes record."""
+    owner, name = features.ForwardBackwardCall, "record"
+    why = "What a program has kept for gradients lives as long as the tensors that refer to it."
     return telling(
-        features.ForwardBackwardCall,
-        "record",
-        features.RESIDUALS,
-        "What a program has kept for gradients lives as long as the tensors that refer to it.",
-        before=lambda _, flat_outputs: hook(flat_outputs),
+        owner, name, features.RESIDUALS, why, before=lambda _, flat_outputs: hook(flat_outputs)
     )
 
 
@@ -487,17 +481,13 @@ def gradient_given_to(op: object) -> Callable[..., Any] | None:
 def removed_functions() -> Patch:
     """Return the patch that removes the functions that a function owns along with it."""
 
-    def wrap(remove: Callable[..., None], patch: Replacement) -> Any:
-        @functools.wraps(remove)
-        def remove_with_owned(self: Any, name: Any) -> None:
-            remove(self, name)
-            owner = name.decode() if isinstance(name, bytes) else name
-            owned = concrete_functions.owned
-            if patch.installed and owner in owned and not self.has_function(name):
-                for function in owned.pop(owner):
-                    remove_with_owned(self, function)  # a cluster may own functions, too
-
-        return remove_with_owned
+    def remove(stock: Callable[..., None], context: Any, name: Any) -> None:
+        stock(context, name)
+        owner = name.decode() if isinstance(name, bytes) else name
+        owned = concrete_functions.owned
+        if owner in owned and not context.has_function(name):
+            for function in owned.pop(owner):
+                remove(stock, context, function)  # a cluster may own functions, too
 
     why = "The functions that hostcall derives from one are removed along with it."
-    return attribute(features.Context, "remove_function", wrap, features.REMOVED_FUNCTIONS, why)
+    return around(features.Context, "remove_function", features.REMOVED_FUNCTIONS, why, remove)
