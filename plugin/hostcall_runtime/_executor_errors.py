@@ -23,7 +23,7 @@ def behind(executor: Executor, error: Exception) -> Exception:
     return error
 
 
-_MAKE_ONE = (
+MAKE_ONE = (
     "    def workers():\n"
     "        return concurrent.futures.ProcessPoolExecutor(\n"
     '            4, mp_context=multiprocessing.get_context("forkserver")\n'
@@ -81,7 +81,7 @@ def refused(sent: Sent, executor: Executor, error: Exception) -> str:
         return (
             f"{name(executor)} was shut down: {str(error).rstrip('.')}. It was to run "
             f"{sent.description}. Call the program before that, or give a function that makes the "
-            f"executor, which is asked for another one then:\n\n{_MAKE_ONE}"
+            f"executor, which is asked for another one then:\n\n{MAKE_ONE}"
         )
     return _unsendable(sent, executor, error)
 
@@ -104,26 +104,9 @@ def cancelled(sent: Sent, executor: Executor, future: Future) -> str:
     )
 
 
-def forked(executor: Executor) -> str:
-    """Explain that the executor belongs to the parent process."""
-    return (
-        f"{name(executor)} belongs to the process that this one was forked from, and its threads "
-        "are not here. Give a function that makes the executor, which each process calls for "
-        f"itself:\n\n{_MAKE_ONE}"
-    )
-
-
 def name(executor: Executor) -> str:
     """Return the name of an executor in messages."""
     return f"the executor ({type(executor).__name__})"
-
-
-def no_executor(maker: Any, made: Any) -> str:
-    """Explain that the user's function did not make an executor."""
-    return (
-        f"executor={maker!r} is called to make an executor, and returned {made!r}, which has no "
-        f"`submit`. Return one:\n\n{_MAKE_ONE}"
-    )
 
 
 def takes_tensors(who: str, executor: Executor) -> str:
@@ -147,7 +130,7 @@ def _broken(sent: Sent, executor: Executor, error: BaseException, may_renew: boo
         return f"{text}The next call has a new executor."
     return (
         f"{text}This executor makes no more calls. Give a function that makes it, so that the next "
-        f"call has a new one:\n\n{_MAKE_ONE}"
+        f"call has a new one:\n\n{MAKE_ONE}"
     )
 
 

@@ -31,7 +31,7 @@ from hostcall_runtime import (
     _threads,
 )
 from hostcall_runtime._errors import DeadlineExceededError, ExecutorError
-from hostcall_runtime._executor_errors import Sent
+from hostcall_runtime._executor_errors import MAKE_ONE, Sent
 from hostcall_runtime._locks import Executor, Future
 from hostcall_runtime._processes import sendable
 from hostcall_runtime._shared_memory import Reply
@@ -60,7 +60,10 @@ class Provider:
             if self._made is None:
                 made = self.given()
                 if _is_maker(made) or not callable(getattr(made, "submit", None)):
-                    raise ExecutorError(_executor_errors.no_executor(self.given, made))
+                    raise ExecutorError(
+                        f"executor={self.given!r} is called to make an executor, and returned "
+                        f"{made!r}, which has no `submit`. Return one:\n\n{MAKE_ONE}"
+                    )
                 self._made = _of_this_process(made)
             return self._made
 
@@ -107,7 +110,11 @@ os.register_at_fork(after_in_child=_after_fork)
 def _of_this_process(executor: Executor) -> Executor:
     source = _processes.client_of(executor) or executor
     if any(source is left for left in _left_behind):
-        raise ExecutorError(_executor_errors.forked(executor))
+        raise ExecutorError(
+            f"{_executor_errors.name(executor)} belongs to the process that this one was forked "
+            "from, and its threads are not here. Give a function that makes the executor, which "
+            f"each process calls for itself:\n\n{MAKE_ONE}"
+        )
     return executor
 
 
