@@ -120,29 +120,19 @@ class Switch:
     off: Callable[[], None] = _nothing
 
 
+@dataclasses.dataclass(eq=False)
 class PatchTable:
     """The private names and the patches of one framework, in the order of their installation.
 
     A patch is not installed if its feature lacks a name, or has a patch that does not fit.
     """
 
-    def __init__(
-        self,
-        framework: str,
-        names: Sequence[Name],
-        patches: Sequence[Patch],
-        switch: Switch = Switch(),
-    ) -> None:
-        self.framework = framework
-        self.names = tuple(names)
-        self.patches = tuple(patches)
-        self.installed: tuple[Patch, ...] = ()
-        self.enabled = False
-        self._switch = switch
-
-    def prepare(self) -> None:
-        """Run the actions that precede the installation of patches; refuse by raising."""
-        self._switch.prepare()
+    framework: str
+    names: Sequence[Name]
+    patches: Sequence[Patch]
+    switch: Switch = Switch()
+    installed: tuple[Patch, ...] = ()
+    enabled: bool = False
 
     def install(self) -> None:
         """Install every patch whose feature is available; do nothing if already enabled."""
@@ -158,7 +148,7 @@ class PatchTable:
             if patch.feature not in lost:
                 patch.install()
                 self.installed = (*self.installed, patch)
-        self._switch.on()
+        self.switch.on()
         self.enabled = True
 
     def uninstall(self) -> None:
@@ -168,7 +158,7 @@ class PatchTable:
             last.uninstall()
             self.installed = tuple(remaining)
         if self.enabled:
-            self._switch.off()
+            self.switch.off()
         self.enabled = False
 
     def missing(self) -> tuple[Name, ...]:
@@ -184,7 +174,7 @@ def add(table: PatchTable) -> None:
     """Add the table of a loaded framework, even if its installation raises where it is enabled."""
     _tables.append(table)
     if _enabled:
-        table.prepare()
+        table.switch.prepare()
         table.install()
 
 
@@ -197,7 +187,7 @@ def install_all() -> None:
     """Install every table, and each that is added from now on; none if one cannot be prepared."""
     global _enabled
     for table in _tables:
-        table.prepare()
+        table.switch.prepare()
     for table in _tables:
         table.install()
     _enabled = True
