@@ -111,15 +111,6 @@ def _nothing() -> None:
     pass
 
 
-@dataclasses.dataclass(frozen=True)
-class Switch:
-    """Further actions around the patches of a framework; `prepare` may refuse by raising."""
-
-    prepare: Callable[[], None] = _nothing
-    on: Callable[[], None] = _nothing
-    off: Callable[[], None] = _nothing
-
-
 @dataclasses.dataclass(eq=False)
 class PatchTable:
     """The private names and the patches of one framework, in the order of their installation.
@@ -129,8 +120,11 @@ class PatchTable:
 
     framework: str
     names: Sequence[Name]
-    patches: Sequence[Patch]
-    switch: Switch = Switch()
+    patches: tuple[Patch, ...]
+    # Further actions around the patches; `prepare` may refuse by raising.
+    prepare: Callable[[], None] = _nothing
+    on: Callable[[], None] = _nothing
+    off: Callable[[], None] = _nothing
     installed: tuple[Patch, ...] = ()
     enabled: bool = False
 
@@ -148,7 +142,7 @@ class PatchTable:
             if patch.feature not in lost:
                 patch.install()
                 self.installed = (*self.installed, patch)
-        self.switch.on()
+        self.on()
         self.enabled = True
 
     def uninstall(self) -> None:
@@ -158,7 +152,7 @@ class PatchTable:
             last.uninstall()
             self.installed = tuple(remaining)
         if self.enabled:
-            self.switch.off()
+            self.off()
         self.enabled = False
 
     def missing(self) -> tuple[Name, ...]:
@@ -174,7 +168,7 @@ def add(table: PatchTable) -> None:
     """Add the table of a loaded framework, even if its installation raises where it is enabled."""
     _tables.append(table)
     if _enabled:
-        table.switch.prepare()
+        table.prepare()
         table.install()
 
 
@@ -187,7 +181,7 @@ def install_all() -> None:
     """Install every table, and each that is added from now on; none if one cannot be prepared."""
     global _enabled
     for table in _tables:
-        table.switch.prepare()
+        table.prepare()
     for table in _tables:
         table.install()
     _enabled = True

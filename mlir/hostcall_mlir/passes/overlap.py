@@ -25,12 +25,8 @@ _OPS = {"chlo.top_k", *(f"stablehlo.{name}" for name in _HEAVY.split())}
 
 # Custom calls that only annotate their operand.
 _NOTES = {
-    "LayoutConstraint",
-    "Sharding",
-    "SPMDFullToShardShape",
-    "SPMDShardToFullShape",
-    "annotate_device_placement",
-    "shape_assertion",
+    *("LayoutConstraint", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
+    *("annotate_device_placement", "shape_assertion"),
 }
 
 

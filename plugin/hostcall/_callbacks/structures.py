@@ -13,6 +13,7 @@ import tensorflow as tf
 from hostcall._functions.specs import BoundedSpec as BoundedSpec
 from hostcall._functions.specs import Declared, checked, says_shape_and_dtype, sizes_of
 from hostcall._functions.specs import is_shape_function as is_shape_function
+from hostcall._functions.user_function import gradients_listed
 from hostcall._tf import eager_execution, features
 from hostcall_runtime import _trees
 from hostcall_runtime._errors import counted
@@ -146,16 +147,9 @@ class Inputs:
 
     def flatten_gradients(self, gradients: object) -> list[Any]:
         """Flatten a gradient for each argument, in its structure, to a list for the inputs."""
-        if not isinstance(gradients, list | tuple):
-            gradients = [gradients]
-        if len(gradients) != self.count:
-            raise ValueError(
-                f"hostcall: grad returned {counted(len(gradients), 'gradient')} for "
-                f"{counted(self.count, 'argument')}. "
-                "Return one for each argument, and None for those that have none."
-            )
         flat: list[Any] = []
-        for argument, gradient in zip(self.structure, gradients, strict=True):
+        pairs = zip(self.structure, gradients_listed(gradients, self.count), strict=True)
+        for argument, gradient in pairs:
             if gradient is None:
                 flat.extend([None] * len(nest.flatten(argument, expand_composites=self._expand)))
             elif nest.is_nested(argument):

@@ -28,6 +28,8 @@ _EXCEPTIONS = (
     (tf.errors.UnimplementedError, NotImplementedError),
 )
 
+_TENSORS = (tf.Tensor, tf.Variable, features.CompositeTensor)
+
 _OTHER_VERSION = (
     "the handler in the capsule is for another version of XLA's FFI than that of TensorFlow. Build "
     "it with the headers in tf.sysconfig.get_include()."
@@ -136,10 +138,6 @@ def _specs(arrays: Sequence[np.ndarray]) -> list[tf.TensorSpec]:
     return [tf.TensorSpec(array.shape, tf.as_dtype(array.dtype)) for array in arrays]
 
 
-def _holds(value: object) -> bool:
-    return isinstance(value, tf.Tensor | tf.Variable | features.CompositeTensor)
-
-
 def enter() -> None:
     """Connect TensorFlow: callbacks and native code take tensors, messages name users' lines."""
     frameworks.enter(
@@ -147,7 +145,7 @@ def enter() -> None:
             call=call,
             check_handler=check_handler,
             run_handler=run_handler,
-            holds=_holds,
+            holds=lambda value: isinstance(value, _TENSORS),
             is_symbolic=tf.is_symbolic_tensor,
             is_building=lambda: not tf.executing_eagerly(),
             as_tensors=functools.partial(tf.nest.map_structure, tf.convert_to_tensor),

@@ -22,7 +22,6 @@ from hostcall._functions.options import (
     check_callback,
     check_function,
     check_side_effects,
-    check_stateless,
     check_takes_tensors,
     options_of,
     takes,
@@ -389,8 +388,12 @@ def callback(
     check_side_effects(given, "hostcall.callback", "stateful=False", ordered=not pure, pure=pure)
     if kind == "eager":
         check_takes_tensors(given, "hostcall.callback with kind='eager'")
-    if stateful:
-        check_stateless(given)
+    if stateful and given.table is not None:
+        raise ValueError(
+            f"hostcall.callback: memo={given.memo!r} says that the function does nothing but "
+            "return its results, and stateful=True, the default, that each call has to run. Write "
+            f"hostcall.callback(..., stateful=False, memo={given.memo!r})."
+        )
 
     def decorate(decorated: Callable[..., Any]) -> Callback:
         check_function(decorated, "hostcall.callback")

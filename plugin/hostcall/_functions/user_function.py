@@ -17,7 +17,7 @@ from hostcall_runtime import (
     register,
     within,
 )
-from hostcall_runtime._errors import NotExportableError
+from hostcall_runtime._errors import NotExportableError, counted
 
 if TYPE_CHECKING:  # it takes long to import
     from hostcall_mlir.exporting import structures
@@ -156,6 +156,18 @@ class UserFunction:
             on_device=self.options.on_device,
             concurrent=self.is_concurrent,
         )
+
+
+def gradients_listed(returned: object, count: int, of: str = "") -> Sequence[Any]:
+    """Return what a gradient function has returned as a list with one entry for each argument."""
+    gradients = returned if isinstance(returned, list | tuple) else [returned]
+    if len(gradients) != count:
+        raise ValueError(
+            f"hostcall: grad{of and f' of {of}'} returned {counted(len(gradients), 'gradient')} "
+            f"for {counted(count, 'argument')}. Return one for each argument, and None for those "
+            "that have none."
+        )
+    return gradients
 
 
 @dataclasses.dataclass(frozen=True)

@@ -22,11 +22,10 @@ from hostcall._functions.options import (
     takes,
 )
 from hostcall._functions.specs import BoundedSpec
-from hostcall._functions.user_function import UserFunction
+from hostcall._functions.user_function import UserFunction, gradients_listed
 from hostcall.jax import _primitive, _sharding, _values
 from hostcall.jax._functions import Function, hashable
 from hostcall_runtime import _fire_and_forget
-from hostcall_runtime._errors import counted
 
 
 def flatten_results(declared: object, place: str) -> tuple[list[jax.ShapeDtypeStruct], Any]:
@@ -92,10 +91,7 @@ def _sizes(shape: object, place: str) -> tuple[Any, ...]:
 
 
 VMAP_METHODS = (
-    "sequential",
-    "sequential_unrolled",
-    "expand_dims",
-    "broadcast_all",
+    *("sequential", "sequential_unrolled", "expand_dims", "broadcast_all"),
     "legacy_vectorized",
 )
 
@@ -285,16 +281,9 @@ def _gradients(
         if _comes_from_tensorflow(error):
             raise _wants_jax(function) from error
         raise
-    if not isinstance(given, list | tuple):
-        given = [given]
-    if len(given) != len(inputs):
-        raise ValueError(
-            f"hostcall: grad of {function.description} returned {counted(len(given), 'gradient')} "
-            f"for {counted(len(inputs), 'argument')}. Return one for each argument, and None "
-            "for those that have none."
-        )
     flat: list[Any] = []
-    for argument, gradient in zip(inputs, given, strict=True):
+    pairs = zip(inputs, gradients_listed(given, len(inputs), function.description), strict=True)
+    for argument, gradient in pairs:
         leaves = jax.tree.structure(argument)
         flat += [None] * leaves.num_leaves if gradient is None else leaves.flatten_up_to(gradient)
     if any(map(frameworks.is_tensorflows, flat)):
