@@ -8,7 +8,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -31,13 +31,6 @@ from hostcall_runtime._runs import Program
 _programs = itertools.count(1)
 
 
-class Registered(NamedTuple):
-    """The callbacks of a program, kept alive with it, and the ids of those never to begin early."""
-
-    targets: list[hostcall_runtime.Target]
-    one_by_one: list[int]
-
-
 @functools.cache
 def register_handlers() -> None:
     """Register the CPU handlers for host calls and for the custom calls of `hostcall-overlap`."""
@@ -54,14 +47,16 @@ def register(
     manifest: Manifest,
     functions: Mapping[str, Function],
     classes: Mapping[str, type],
-) -> Registered:
+) -> tuple[list[hostcall_runtime.Target], list[int]]:
     """Register the callbacks of a program, and write their ids in the place of their names."""
+    # Returned are the callbacks, and the ids of those whose calls never begin early.
     # Calls from different lines get different ids, so that an error tells which call failed.
     program = next(_programs)
     left = {callback.name: iter(callback.calls) for callback in manifest.callbacks}
     callbacks = {callback.name: callback for callback in manifest.callbacks}
     ids: dict[tuple[str, str | None], int] = {}
-    registered = Registered([], [])
+    targets: list[hostcall_runtime.Target] = []
+    one_by_one: list[int] = []
     for op in custom_calls.host_calls(module):
         name = custom_calls.callback_of(op)
         assert isinstance(name, str), "the program has been compared with its manifest"
@@ -69,14 +64,14 @@ def register(
         if key not in ids:
             callback = callbacks[name]
             called = function_lookup.host_function(callback, functions[name], classes)
-            unique = f"{name}/exported {program}.{len(registered.targets)}"
+            unique = f"{name}/exported {program}.{len(targets)}"
             target, ids[key] = function_lookup.register(callback, called, key[1] or "", unique)
-            registered.targets.append(target)
+            targets.append(target)
             # `borrow` and `out` use arrays in the program's own memory.
             if not callback.concurrent or callback.borrow or callback.out:
-                registered.one_by_one.append(ids[key])
+                one_by_one.append(ids[key])
         custom_calls.set_callback(op, ids[key])
-    return registered
+    return targets, one_by_one
 
 
 _WITH_HOST_CALLS = ("cpu",)  # the JAX platforms on which XLA's programs can make host calls
@@ -181,8 +176,7 @@ class LoadedProgram:
         module = program.module()
         with module.context, ir.Location.unknown():
             # Kept here, since the runtime holds callbacks weakly.
-            self._callbacks = register(module, self.manifest, functions, self._classes)
-            keep = self._callbacks.one_by_one
+            self._targets, keep = register(module, self.manifest, functions, self._classes)
             self._run = _compile(module, self._device, partitioned, keep)
         self._arguments = self.manifest.inputs_of("argument")
         self._variables = self.manifest.inputs_of("variable")
@@ -224,9 +218,7 @@ class LoadedProgram:
         results = runner.without_padding(outputs, self.manifest)
         return structures.pack(self.manifest.results, results, self._classes)
 
-    def call(self, *args: Any) -> Any:
-        """Run the program, like `__call__`."""
-        return self(*args)
+    call = __call__  # the name in `hostcall.load`'s functions, too
 
     def _read_arguments(self, args: tuple[Any, ...]) -> list[jax.Array]:
         who = f"the arguments of {self.manifest.function}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
-from typing import BinaryIO, TextIO
+from collections.abc import Mapping
+from typing import Any, BinaryIO, TextIO
 
 import click
 from jaxlib.mlir import ir
@@ -17,13 +17,7 @@ from hostcall_mlir.passes.pipeline import PASSES
 _SEPARATOR = "// -----"
 
 
-@dataclass(frozen=True)
-class _Flags:
-    pass_pipeline: str
-    split_input_file: bool
-    verify_diagnostics: bool
-    mlir_print_debuginfo: bool
-    mlir_print_op_generic: bool
+_Flags = Mapping[str, Any]  # by click's names of the options
 
 
 def _epilog() -> str:
@@ -70,7 +64,7 @@ def main(file: BinaryIO, output: TextIO, **flags: str | bool) -> None:
     diagnostics differ from the expected ones.
     """
     try:
-        ok = _run(file, output, _Flags(**flags))  # type: ignore[arg-type]  # click checks them
+        ok = _run(file, output, flags)
     except (OSError, PassError) as error:
         click.echo(f"hostcall-opt: error: {error}", err=True)
         ok = False
@@ -80,10 +74,10 @@ def main(file: BinaryIO, output: TextIO, **flags: str | bool) -> None:
 def _run(file: BinaryIO, output: TextIO, flags: _Flags) -> bool:
     """Run the command, and return whether all pieces succeeded."""
     # An invalid pipeline is one error, not one for each piece.
-    pipeline.parse(flags.pass_pipeline, private.new_context())
+    pipeline.parse(flags["pass_pipeline"], private.new_context())
     data = file.read()
-    pieces = _pieces(data) if flags.split_input_file else [data]
-    if flags.verify_diagnostics:
+    pieces = _pieces(data) if flags["split_input_file"] else [data]
+    if flags["verify_diagnostics"]:
         failed = [piece for piece in pieces if not _verify(piece, file.name, flags)]
         return not failed
     outputs = [_transform(piece, file.name, flags) for piece in pieces]
@@ -114,12 +108,12 @@ def _run_piece(piece: bytes, flags: _Flags) -> tuple[str | None, Collector]:
     with Collector(context) as collector:
         try:
             module = pipeline.read(piece, context, collector)
-            pipeline.run(module, flags.pass_pipeline)
+            pipeline.run(module, flags["pass_pipeline"])
         except (Failure, ir.MLIRError):
             return None, collector
     asm = module.operation.get_asm(
-        enable_debug_info=flags.mlir_print_debuginfo,
-        print_generic_op_form=flags.mlir_print_op_generic,
+        enable_debug_info=flags["mlir_print_debuginfo"],
+        print_generic_op_form=flags["mlir_print_op_generic"],
     )
     return f"{asm.rstrip()}\n", collector
 

@@ -283,12 +283,8 @@ def _leave(value: ir.Value) -> list[ir.Value]:
     ]
 
 
-def _width(type_: ir.Type) -> int:
-    """Return how many arrays represent a value of a type."""
-    return len(_array_types(type_))
-
-
 def _array_types(type_: ir.Type) -> list[ir.Type]:
+    """Return the types of the arrays that represent a value of a type."""
     if is_token(type_):
         return []
     if isinstance(type_, ir.TupleType):
@@ -399,7 +395,7 @@ class _Planner:
         """Return the slots of each result of a host call; a tuple counts as its elements."""
         slots = iter(self._of(places, op.results))
         types = custom_calls.result_types(op)
-        return [[*islice(slots, _width(type_))] for type_ in types]
+        return [[*islice(slots, len(_array_types(type_)))] for type_ in types]
 
     def _join(self, op: ir.Operation) -> None:
         """Give the result of an op that only regroups values the slots of its operands."""
@@ -411,10 +407,11 @@ class _Planner:
             if op.name == "stablehlo.get_tuple_element":
                 index = ir.IntegerAttr(op.attributes["index"]).value
                 tuple_ = ir.TupleType(op.operands[0].type)
-                widths = [_width(tuple_.get_type(i)) for i in range(index + 1)]
+                widths = [len(_array_types(tuple_.get_type(i))) for i in range(index + 1)]
                 *_, start, end = accumulate(widths, initial=0)
                 slots = slots[start:end]
-            assert len(slots) == _width(result.type), f"it is unknown what {op.name} does"
+            count = len(_array_types(result.type))
+            assert len(slots) == count, f"it is unknown what {op.name} does"
             places[result] = slots
 
     def _compiled(self, program: ir.Module, device: jax.Device, calls: bool) -> Any:
@@ -429,7 +426,7 @@ class _Planner:
         """Reserve new slots for values."""
         first = self.slots
         for value in values:
-            count = _width(value.type)
+            count = len(_array_types(value.type))
             places[value] = [*range(self.slots, self.slots + count)]
             self.slots += count
         return [*range(first, self.slots)]

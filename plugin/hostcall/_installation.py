@@ -14,7 +14,7 @@ from hostcall._replay import calls
 from hostcall._saving import decoding, writing
 from hostcall._tf import eager_execution, features, parallel_for, patches, token_registry
 from hostcall_runtime import _errors, _library, _runs, prepared
-from hostcall_runtime._patching import Patch, PatchTable, Switch
+from hostcall_runtime._patching import Patch, PatchTable
 
 _installed = False
 
@@ -68,22 +68,19 @@ def _prepare() -> None:
     _installed = True
 
 
-SWITCH = Switch(_prepare, _on, _off)
+_MAKES_OPS = "It makes the ops: nothing public stands between the public functions and the op."
 
 
 def _all() -> list[Patch]:
     run, recorded = tape_residuals.owners.run, tape_residuals.may_be_recorded
     return [
         patches.tokens(),
-        *patches.functions(
-            features.script_ops,
-            {
-                "_internal_py_func": script_ops.internal_py_func,
-                "py_func_common": script_ops.py_func_common,
-            },
-            script_ops.stock,
-            features.SCRIPT_OPS,
-            "It makes the ops: nothing public stands between the public functions and the op.",
+        *(
+            patches.around(features.script_ops, name, features.SCRIPT_OPS, _MAKES_OPS, ours)
+            for name, ours in (
+                ("_internal_py_func", script_ops.internal_py_func),
+                ("py_func_common", script_ops.py_func_common),
+            )
         ),
         patches.py_function_gradient(gradients.gradient),
         eager_execution.patch(),
@@ -114,7 +111,7 @@ def _all() -> list[Patch]:
     ]
 
 
-TABLE = PatchTable("TensorFlow", features.NAMES, _all(), SWITCH)
+TABLE = PatchTable("TensorFlow", features.NAMES, tuple(_all()), _prepare, _on, _off)
 
 # The parts that stay when hostcall is disabled, and the reason why they change nothing then.
 PERMANENT = {

@@ -175,7 +175,7 @@ def _place(call: Call | None) -> str:
 
 def _users_frames(trace: TracebackType | None) -> str:
     """Return the frames of the user's function and its callees, up to those of a framework."""
-    internal = (*_own_directories, *_directories())
+    internal = (*_own_directories, *directories_of(*_FRAMEWORKS))
     frames = []
     for frame in traceback.extract_tb(trace, limit=_MANY_FRAMES):
         if frame.filename.startswith(internal):
@@ -184,9 +184,10 @@ def _users_frames(trace: TracebackType | None) -> str:
     return ", ".join(frames)
 
 
-def _directories() -> list[str]:
-    files = [getattr(sys.modules.get(name), "__file__", None) for name in _FRAMEWORKS]
-    return [os.path.dirname(file) + os.sep for file in files if file]
+def directories_of(*packages: str) -> tuple[str, ...]:
+    """Return the source directories of those of the packages that are loaded."""
+    files = [getattr(sys.modules.get(package), "__file__", None) for package in packages]
+    return tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in files if file)
 
 
 def _trace(exception: BaseException, head: str) -> str:

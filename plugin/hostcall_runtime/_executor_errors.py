@@ -23,7 +23,7 @@ def behind(executor: Executor, error: Exception) -> Exception:
     return error
 
 
-_MAKE_ONE = (
+MAKE_ONE = (
     "    def workers():\n"
     "        return concurrent.futures.ProcessPoolExecutor(\n"
     '            4, mp_context=multiprocessing.get_context("forkserver")\n'
@@ -61,7 +61,11 @@ def told(sent: Sent, executor: Executor, error: BaseException, may_renew: bool) 
         sent.is_lost = True
         text = _broken(sent, executor, error, may_renew)
     elif "in _sendback_result" in str(error.__cause__):
-        text = _unsendable_result(sent, executor, error)
+        text = (
+            f"{sent.description} has run, and its worker cannot send what it returned or raised to "
+            f"this process: {error}. Return arrays or numbers, and raise exceptions that can be "
+            f"pickled. The executor is {name(executor)}."
+        )
     else:
         text = _unsendable(sent, executor, error)
     wrong = ExecutorError(text)
@@ -77,7 +81,7 @@ def refused(sent: Sent, executor: Executor, error: Exception) -> str:
         return (
             f"{name(executor)} was shut down: {str(error).rstrip('.')}. It was to run "
             f"{sent.description}. Call the program before that, or give a function that makes the "
-            f"executor, which is asked for another one then:\n\n{_MAKE_ONE}"
+            f"executor, which is asked for another one then:\n\n{MAKE_ONE}"
         )
     return _unsendable(sent, executor, error)
 
@@ -100,43 +104,9 @@ def cancelled(sent: Sent, executor: Executor, future: Future) -> str:
     )
 
 
-def forked(executor: Executor) -> str:
-    """Explain that the executor belongs to the parent process."""
-    return (
-        f"{name(executor)} belongs to the process that this one was forked from, and its threads "
-        "are not here. Give a function that makes the executor, which each process calls for "
-        f"itself:\n\n{_MAKE_ONE}"
-    )
-
-
 def name(executor: Executor) -> str:
     """Return the name of an executor in messages."""
     return f"the executor ({type(executor).__name__})"
-
-
-def no_executor(maker: Any, made: Any) -> str:
-    """Explain that the user's function did not make an executor."""
-    return (
-        f"executor={maker!r} is called to make an executor, and returned {made!r}, which has no "
-        f"`submit`. Return one:\n\n{_MAKE_ONE}"
-    )
-
-
-def is_none(given: object) -> str:
-    """Explain that the value that the user gave is not an executor."""
-    return (
-        f"hostcall: executor={given!r} is neither an executor (an object with the methods of "
-        "concurrent.futures.Executor) nor a function that makes one. Write "
-        "executor=concurrent.futures.ThreadPoolExecutor(4), for one."
-    )
-
-
-def is_client(given: object) -> str:
-    """Explain that the value that the user gave only has an executor."""
-    return (
-        f"hostcall: executor={given!r} is no executor, but has one. Write "
-        "executor=client.get_executor(pure=False)."
-    )
 
 
 def takes_tensors(who: str, executor: Executor) -> str:
@@ -160,7 +130,7 @@ def _broken(sent: Sent, executor: Executor, error: BaseException, may_renew: boo
         return f"{text}The next call has a new executor."
     return (
         f"{text}This executor makes no more calls. Give a function that makes it, so that the next "
-        f"call has a new one:\n\n{_MAKE_ONE}"
+        f"call has a new one:\n\n{MAKE_ONE}"
     )
 
 
@@ -202,11 +172,3 @@ def _refuses(pickler: Any, value: object) -> str:
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""
-
-
-def _unsendable_result(sent: Sent, executor: Executor, error: BaseException) -> str:
-    return (
-        f"{sent.description} has run, and its worker cannot send what it returned or raised to "
-        f"this process: {error}. Return arrays or numbers, and raise exceptions that can be "
-        f"pickled. The executor is {name(executor)}."
-    )

@@ -31,9 +31,9 @@ from hostcall_runtime import (
     _threads,
 )
 from hostcall_runtime._errors import DeadlineExceededError, ExecutorError
-from hostcall_runtime._executor_errors import Sent
+from hostcall_runtime._executor_errors import MAKE_ONE, Sent
 from hostcall_runtime._locks import Executor, Future
-from hostcall_runtime._processes import InWorker, sendable
+from hostcall_runtime._processes import sendable
 from hostcall_runtime._shared_memory import Reply
 
 _runtime = _library.load("hostcall_runtime._runtime")
@@ -60,7 +60,10 @@ class Provider:
             if self._made is None:
                 made = self.given()
                 if _is_maker(made) or not callable(getattr(made, "submit", None)):
-                    raise ExecutorError(_executor_errors.no_executor(self.given, made))
+                    raise ExecutorError(
+                        f"executor={self.given!r} is called to make an executor, and returned "
+                        f"{made!r}, which has no `submit`. Return one:\n\n{MAKE_ONE}"
+                    )
                 self._made = _of_this_process(made)
             return self._made
 
@@ -107,7 +110,11 @@ os.register_at_fork(after_in_child=_after_fork)
 def _of_this_process(executor: Executor) -> Executor:
     source = _processes.client_of(executor) or executor
     if any(source is left for left in _left_behind):
-        raise ExecutorError(_executor_errors.forked(executor))
+        raise ExecutorError(
+            f"{_executor_errors.name(executor)} belongs to the process that this one was forked "
+            "from, and its threads are not here. Give a function that makes the executor, which "
+            f"each process calls for itself:\n\n{MAKE_ONE}"
+        )
     return executor
 
 
@@ -116,9 +123,16 @@ def provider_of(given: object) -> Provider | None:
     if given is None or isinstance(given, Provider):
         return given
     if hasattr(given, "get_executor"):  # Dask's client
-        raise TypeError(_executor_errors.is_client(given))
+        raise TypeError(
+            f"hostcall: executor={given!r} is no executor, but has one. Write "
+            "executor=client.get_executor(pure=False)."
+        )
     if not callable(given) and not callable(getattr(given, "submit", None)):
-        raise TypeError(_executor_errors.is_none(given))
+        raise TypeError(
+            f"hostcall: executor={given!r} is neither an executor (an object with the methods of "
+            "concurrent.futures.Executor) nor a function that makes one. Write "
+            "executor=concurrent.futures.ThreadPoolExecutor(4), for one."
+        )
     known = _providers.get(id(given))
     if known is None or known.given is not given:
         known = _providers[id(given)] = Provider(given)
@@ -349,7 +363,8 @@ class StartedCall:
 
     def _content_for(self, executor: Executor) -> tuple[Any, ...]:
         """Return the function that another process calls, and its arguments."""
-        function, args = InWorker(sendable(self._sent.function)), self._sent.args
+        function = functools.partial(_processes.run, sendable(self._sent.function))
+        args = self._sent.args
         counts = self._watch is not None
         if _shared_memory.takes_parcels(executor):
             self._parcel = _shared_memory.Parcel(function, args, counts)

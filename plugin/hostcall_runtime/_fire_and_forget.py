@@ -27,12 +27,6 @@ from typing import Any
 from hostcall_runtime import _errors, _locks, _runs, _threads
 from hostcall_runtime._errors import counted
 
-INSIDE = (
-    "hostcall.barrier() waits for all calls that were handed over, and was called by a function "
-    "that is one of these (wait=False): it would wait for itself. Call it where the program is "
-    "called."
-)
-
 lock = _locks.new_lock()  # for errors, lines and queues
 
 # With the line of the call, which stands for its function.
@@ -505,7 +499,11 @@ def barrier(timeout: float | None = None) -> None:
       [1.0, 4.0]
     """
     if _is_inside.get():
-        raise RuntimeError(INSIDE)
+        raise RuntimeError(
+            "hostcall.barrier() waits for all calls that were handed over, and was called by a "
+            "function that is one of these (wait=False): it would wait for itself. Call it where "
+            "the program is called."
+        )
     finish_programs()
     unfinished = wait_for(latest(), timeout)
     if unfinished:

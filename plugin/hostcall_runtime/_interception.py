@@ -50,13 +50,13 @@ class Interceptor(Protocol):
         """Return the result of a call; `given` has `out` if the function writes its results."""
 
 
+@dataclasses.dataclass(eq=False)
 class _Intercepted:
     """A stand-in for a function, whose calls the interceptor answers."""
 
-    def __init__(self, interceptor: Interceptor, site: Site, function: Callable[..., Any]) -> None:
-        self.interceptor = interceptor
-        self.site = site
-        self.function = function
+    interceptor: Interceptor
+    site: Site
+    function: Function
 
     def __call__(self, *args: Any, **given: Any) -> Any:
         return self.interceptor.call(self.site, self.function, args, given)
@@ -171,13 +171,11 @@ def _answer(
 
 def name_of(function: Any) -> str:
     """Return `module:qualname` of a function without its wrappers, or of a callable's class."""
-    while True:
-        if isinstance(function, functools.partial):
-            function = function.func
-        elif hasattr(function, "__wrapped__"):
-            function = inspect.unwrap(function)
-        else:
-            break
+    inner: Any = None
+    while inner is not function:
+        inner = function
+        is_partial = isinstance(function, functools.partial)
+        function = function.func if is_partial else inspect.unwrap(function)
     named = function if getattr(function, "__qualname__", None) else type(function)
     qualname = without_autograph(named.__qualname__)
     return f"{getattr(named, '__module__', None) or 'builtins'}:{qualname}"

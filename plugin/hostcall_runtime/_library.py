@@ -12,17 +12,8 @@ REBUILD = """\
     make clean venv                                                 # in a checkout of hostcall"""
 
 _NOT_FOUND = """\
-hostcall's extension module {name} was not found. Most likely Python found hostcall in a source tree
+hostcall's {what} {name} was not found. Most likely Python found hostcall in a source tree
 where it was not built, or it was built by another Python than this one ({python}). Tried:
-
-{paths}
-
-Build it with one of
-
-{rebuild}"""
-
-_NO_FILE = """\
-hostcall's library {name} was not found. Tried:
 
 {paths}
 
@@ -65,7 +56,7 @@ def file_beside(package: str, name: str) -> Path:
     tried = [Path(path, name) for path in sys.modules[package].__path__]
     found = next((path for path in tried if path.is_file()), None)
     if found is None:
-        raise FileNotFoundError(_NO_FILE.format(name=name, paths=_lines(tried), rebuild=REBUILD))
+        raise FileNotFoundError(_not_found("library", name, tried))
     return found
 
 
@@ -75,10 +66,10 @@ def _explained(name: str, error: ImportError) -> ImportError:
     if found:
         message = _NOT_LOADED.format(name=name, path=found[0], reason=error, rebuild=REBUILD)
         return ImportError(message, name=name, path=str(found[0]))
+    return ImportError(_not_found("extension module", name, tried), name=name)
+
+
+def _not_found(what: str, name: str, tried: list[Path]) -> str:
     python = "{}.{}".format(*sys.version_info)
-    message = _NOT_FOUND.format(name=name, python=python, paths=_lines(tried), rebuild=REBUILD)
-    return ImportError(message, name=name)
-
-
-def _lines(paths: list[Path]) -> str:
-    return "\n".join(f"    {path}" for path in paths)
+    paths = "\n".join(f"    {path}" for path in tried)
+    return _NOT_FOUND.format(what=what, name=name, python=python, paths=paths, rebuild=REBUILD)

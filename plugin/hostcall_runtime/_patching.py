@@ -60,65 +60,73 @@ class Patch:
     misfit: Callable[[], str] = _fits
 
 
-def replacement(
-    target: str,
-    read: Callable[[], Any],
-    write: Callable[[Any], None],
-    wrap: Callable[[Any], Any],
-    *,
-    why: str,
-    feature: str,
-    misfit: Callable[[], str] = _fits,
-) -> Patch:
-    """Return a patch of one value: install writes `wrap(stock)`, uninstall the stock object."""
-    stock: list[Any] = []
+_UNKNOWN = object()  # of a replacement that was never installed
 
-    def install() -> None:
-        stock.append(read())
-        write(wrap(stock[-1]))
 
-    def uninstall() -> None:
-        write(stock.pop())
+class Replacement:
+    """A value of ours in the place of a framework's, which `wrap` makes from that."""
 
-    return Patch(target, install, uninstall, read, why, feature, misfit)
+    # If other code has replaced our value in turn, its value stays on removal. It may still call
+    # ours, so ours checks `installed`, and acts as the framework's value while that is false.
+
+    def __init__(
+        self,
+        read: Callable[[], Any],
+        write: Callable[[Any], None],
+        wrap: Callable[[Any, Replacement], Any],
+    ) -> None:
+        self.installed = False
+        self.read = read
+        self._write = write
+        self._wrap = wrap
+        self._stock: Any = _UNKNOWN
+        self._ours: Any = _UNKNOWN
+        self._is_inside = False  # whether other code has replaced our value
+
+    def patch(
+        self, target: str, why: str, feature: str, misfit: Callable[[], str] = _fits
+    ) -> Patch:
+        """Return its entry in a table of patches."""
+        return Patch(target, self.install, self.uninstall, self.read, why, feature, misfit)
+
+    def install(self) -> None:
+        """Put our value in the place of the framework's."""
+        self.installed = True
+        now = self.read()
+        if now is self._ours or (self._is_inside and now is not self._stock):
+            return
+        if now is not self._stock:
+            self._stock, self._ours = now, self._wrap(now, self)
+        self._write(self._ours)
+
+    def uninstall(self) -> None:
+        """Put the framework's value back, unless other code has replaced ours."""
+        self.installed = False
+        self._is_inside = self.read() is not self._ours
+        if not self._is_inside:
+            self._write(self._stock)
 
 
 def _nothing() -> None:
     pass
 
 
-@dataclasses.dataclass(frozen=True)
-class Switch:
-    """Further actions around the patches of a framework; `prepare` may refuse by raising."""
-
-    prepare: Callable[[], None] = _nothing
-    on: Callable[[], None] = _nothing
-    off: Callable[[], None] = _nothing
-
-
+@dataclasses.dataclass(eq=False)
 class PatchTable:
     """The private names and the patches of one framework, in the order of their installation.
 
     A patch is not installed if its feature lacks a name, or has a patch that does not fit.
     """
 
-    def __init__(
-        self,
-        framework: str,
-        names: Sequence[Name],
-        patches: Sequence[Patch],
-        switch: Switch = Switch(),
-    ) -> None:
-        self.framework = framework
-        self.names = tuple(names)
-        self.patches = tuple(patches)
-        self.installed: tuple[Patch, ...] = ()
-        self.enabled = False
-        self._switch = switch
-
-    def prepare(self) -> None:
-        """Run the actions that precede the installation of patches; refuse by raising."""
-        self._switch.prepare()
+    framework: str
+    names: Sequence[Name]
+    patches: tuple[Patch, ...]
+    # Further actions around the patches; `prepare` may refuse by raising.
+    prepare: Callable[[], None] = _nothing
+    on: Callable[[], None] = _nothing
+    off: Callable[[], None] = _nothing
+    installed: tuple[Patch, ...] = ()
+    enabled: bool = False
 
     def install(self) -> None:
         """Install every patch whose feature is available; do nothing if already enabled."""
@@ -134,7 +142,7 @@ class PatchTable:
             if patch.feature not in lost:
                 patch.install()
                 self.installed = (*self.installed, patch)
-        self._switch.on()
+        self.on()
         self.enabled = True
 
     def uninstall(self) -> None:
@@ -144,7 +152,7 @@ class PatchTable:
             last.uninstall()
             self.installed = tuple(remaining)
         if self.enabled:
-            self._switch.off()
+            self.off()
         self.enabled = False
 
     def missing(self) -> tuple[Name, ...]:

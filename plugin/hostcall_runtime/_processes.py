@@ -89,17 +89,6 @@ def _function_of(module: str, name: str) -> Any:
     return callback.__hostcall_function__
 
 
-@dataclasses.dataclass(frozen=True)
-class InWorker:
-    """A function as it is called in a worker that can import hostcall_runtime."""
-
-    function: Callable[..., Any]
-
-    def __call__(self, *args: Any) -> Any:
-        """Call the function; return its result, or an answer for `opened`."""
-        return run(self.function, *args)
-
-
 class WorkerTracebackError(Exception):
     """The traceback of an exception that a function has raised in a worker."""
 
@@ -318,14 +307,10 @@ class _ByValue:
         raise AssertionError("a worker has the function in its place")
 
 
+@functools.cache
 def _run_once() -> Callable[..., Any]:
     with _lock:  # a module's registration in cloudpickle is for all threads
-        return _packed_once()
-
-
-@functools.cache
-def _packed_once() -> Callable[..., Any]:
-    return _ByValue(run_once_on_dask)
+        return _ByValue(run_once_on_dask)
 
 
 def _plugin() -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import copy
+import dataclasses
 import itertools
 import signal
 import threading
@@ -33,26 +34,17 @@ captures: list[Callable[[], Callable[[], contextlib.AbstractContextManager[objec
 _numbers = itertools.count()
 
 
+@dataclasses.dataclass(eq=False, slots=True)
 class Starter:
     """A snapshot of the thread that starts a run; later starters have higher numbers."""
 
-    __slots__ = ("_context", "_settings", "begun", "is_interrupted", "number", "program", "thread")
-
-    def __init__(
-        self,
-        context: contextvars.Context,
-        thread: int,
-        begun: int,
-        settings: Sequence[Callable[[], contextlib.AbstractContextManager[object]]] = (),
-        program: Program | None = None,
-    ) -> None:
-        self._context = context
-        self.thread = thread
-        self.begun = begun
-        self._settings = settings
-        self.program = program
-        self.number = next(_numbers)
-        self.is_interrupted = False
+    context: contextvars.Context
+    thread: int
+    begun: int
+    settings: Sequence[Callable[[], contextlib.AbstractContextManager[object]]] = ()
+    program: Program | None = None
+    number: int = dataclasses.field(default_factory=_numbers.__next__)
+    is_interrupted: bool = False
 
     @classmethod
     def here(cls, program: Program | None = None) -> Starter:
@@ -72,13 +64,13 @@ class Starter:
 
         def call(*args: Any, **given: Any) -> Any:
             # A context cannot be entered twice at the same time.
-            return self._context.copy().run(self._call, function, args, given)
+            return self.context.copy().run(self._call, function, args, given)
 
         return call
 
     def _call(self, function: Callable[..., Any], args: Any, given: Any) -> Any:
         with contextlib.ExitStack() as stack:
-            for applied in self._settings:
+            for applied in self.settings:
                 stack.enter_context(applied())
             return function(*args, **given)
 

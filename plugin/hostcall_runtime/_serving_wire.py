@@ -50,17 +50,36 @@ def send(connection: socket.socket, kind: Kind, number: int, body: bytes = b"") 
 
 def receive(connection: socket.socket, seconds: float | None = None) -> Frame:
     """Receive the next frame; `seconds` limits the wait for its beginning."""
-    frame, descriptors = _receive(connection, seconds, 0)
-    assert not descriptors
-    return frame
+    return receive_with_descriptor(connection, seconds, most=0)[0]
 
 
 def receive_with_descriptor(
-    connection: socket.socket, seconds: float | None
+    connection: socket.socket, seconds: float | None, most: int = 1
 ) -> tuple[Frame, int | None]:
     """Receive a frame and the file descriptor with it, if any, which the caller has to close."""
-    frame, descriptors = _receive(connection, seconds, 1)
-    return frame, descriptors[0] if descriptors else None
+    _await(connection, seconds)
+    end = time.monotonic() + FRAME_SECONDS
+    got: list[int] = []
+    try:
+        header = bytearray(_HEADER.size)
+        begun = _begin_with_descriptors(connection, header, got) if most else 0
+        _fill(connection, memoryview(header)[begun:], end)
+        magic, version, kind, size, number = _HEADER.unpack(header)
+        if magic != MAGIC:
+            raise ProtocolError("no frame begins like that")
+        if version != VERSION:
+            raise ProtocolError(f"its version of the protocol is {version}, and not {VERSION}")
+        if size > MAX_BODY:
+            raise ProtocolError(f"a frame of {size} bytes is too long")
+        body = bytearray(size)
+        _fill(connection, memoryview(body), end)
+        if len(got) > most:
+            raise ProtocolError("too many file descriptors came with a frame")
+    except BaseException:
+        for descriptor in got:
+            os.close(descriptor)
+        raise
+    return Frame(kind, number, bytes(body)), got[0] if got else None
 
 
 def is_same_user(connection: socket.socket) -> bool:
@@ -83,36 +102,6 @@ def health_of(path: str, seconds: float = 5.0) -> Health:
     if frame.kind != Kind.PONG:
         raise ProtocolError("it does not answer a PING")
     return decode_health(frame.body)
-
-
-def _receive(
-    connection: socket.socket, seconds: float | None, descriptors: int
-) -> tuple[Frame, list[int]]:
-    _await(connection, seconds)
-    end = time.monotonic() + FRAME_SECONDS
-    got: list[int] = []
-    try:
-        header = bytearray(_HEADER.size)
-        begun = 0
-        if descriptors:
-            begun = _begin_with_descriptors(connection, header, got)
-        _fill(connection, memoryview(header)[begun:], end)
-        magic, version, kind, size, number = _HEADER.unpack(header)
-        if magic != MAGIC:
-            raise ProtocolError("no frame begins like that")
-        if version != VERSION:
-            raise ProtocolError(f"its version of the protocol is {version}, and not {VERSION}")
-        if size > MAX_BODY:
-            raise ProtocolError(f"a frame of {size} bytes is too long")
-        body = bytearray(size)
-        _fill(connection, memoryview(body), end)
-        if len(got) > descriptors:
-            raise ProtocolError("too many file descriptors came with a frame")
-    except BaseException:
-        for descriptor in got:
-            os.close(descriptor)
-        raise
-    return Frame(kind, number, bytes(body)), got
 
 
 def _begin_with_descriptors(connection: socket.socket, header: bytearray, got: list[int]) -> int:

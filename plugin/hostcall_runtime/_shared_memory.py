@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from hostcall_runtime import _trees
 from hostcall_runtime._locks import Executor, Future
 
 _ALIGNMENT = 64  # the alignment of arrays: the width of the CPU's vectors and of its cache lines
@@ -406,11 +407,7 @@ def _forget(blocks: Iterable[Block]) -> None:
 
 
 def _holds_large(value: object) -> bool:
-    if isinstance(value, list | tuple):
-        return any(map(_holds_large, value))
-    if isinstance(value, dict):
-        return any(map(_holds_large, value.values()))
-    return _is_large(value)
+    return any(map(_is_large, _trees.leaves(value)))
 
 
 def _is_large(value: object) -> bool:

@@ -21,9 +21,8 @@ def items(tree: object) -> list[tuple[Any, Any]] | None:
 
 def leaves(tree: object, is_leaf: Callable[[Any], bool] | None = None) -> list[Any]:
     """Return the leaves of a tree, among them each part for which `is_leaf` is true."""
-    found: list[Any] = []
-    map_leaves(found.append, tree, is_leaf)
-    return found
+    parts = None if is_leaf is not None and is_leaf(tree) else items(tree)
+    return [tree] if parts is None else [one for _, part in parts for one in leaves(part, is_leaf)]
 
 
 def pack(tree: object, leaves: Iterable[Any]) -> Any:

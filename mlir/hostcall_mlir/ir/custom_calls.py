@@ -227,13 +227,13 @@ def start(call: ir.Operation) -> ir.Value:
     attributes = kept | _attributes(call, START, config)
     if "operand_layouts" in attributes:
         attributes["result_layouts"] = _scalar_layouts(1)
-    return _create_early([_handle_type()], call.operands, attributes, has_side_effect=True)[0]
+    return _create_early([_handle_type()], call.operands, attributes)[0]
 
 
 def gate(awaited: Sequence[ir.Value], like: ir.Operation) -> ir.Value:
     """Create a gate behind some values, at the current insertion point, in the form of a call."""
     attributes = _attributes(like, GATE, {})
-    return _create_early([_handle_type()], awaited, attributes, has_side_effect=False)[0]
+    return _create_early([_handle_type()], awaited, attributes)[0]
 
 
 def done(call: ir.Operation, handle: ir.Value, gate_value: ir.Value) -> Sequence[ir.Value]:
@@ -245,7 +245,7 @@ def done(call: ir.Operation, handle: ir.Value, gate_value: ir.Value) -> Sequence
     if "result_layouts" in attributes:
         attributes["operand_layouts"] = _scalar_layouts(2)
     types = [result.type for result in call.results]
-    return _create_early(types, [handle, gate_value], attributes, has_side_effect=True)
+    return _create_early(types, [handle, gate_value], attributes)
 
 
 def _config_name(call: ir.Operation) -> str:
@@ -264,17 +264,14 @@ def _attributes(
     names = ("api_version", "backend_config")
     found = {name: call.attributes[name] for name in names if name in call.attributes}
     found[_config_name(call)] = ir.DictAttr.get(dict(config))
+    if target != GATE:
+        found["has_side_effect"] = ir.BoolAttr.get(True)
     return found | {"call_target_name": ir.StringAttr.get(target)}
 
 
 def _create_early(
-    types: Sequence[ir.Type],
-    operands: Sequence[ir.Value],
-    attributes: dict[str, ir.Attribute],
-    has_side_effect: bool,
+    types: Sequence[ir.Type], operands: Sequence[ir.Value], attributes: dict[str, ir.Attribute]
 ) -> Sequence[ir.Value]:
-    if has_side_effect:
-        attributes["has_side_effect"] = ir.BoolAttr.get(True)
     return [*ir.Operation.create("stablehlo.custom_call", types, operands, attributes).results]
 
 

@@ -36,16 +36,11 @@ _TOKEN = re.compile(
 )
 
 
-def is_bytecode(data: str | bytes) -> bool:
-    """Return whether the data is MLIR bytecode, not text."""
-    return isinstance(data, bytes) and data.startswith(_BYTECODE)
-
-
 def problem_of_text(text: str | bytes) -> Diagnostic | None:
-    """Return the error of a text that is nested too deep to be read, without recursion."""
+    """Return the error of a text, not bytecode, that is nested too deep to be read by recursion."""
     data = text.encode(errors="replace") if isinstance(text, str) else text
-    position = _first_too_deep(data) if _may_be_deep(data) else None
-    if position is None:
+    is_deep = not data.startswith(_BYTECODE) and _may_be_deep(data)
+    if not is_deep or (position := _first_too_deep(data)) is None:
         return None
     line = data.count(b"\n", 0, position) + 1
     column = position - data.rfind(b"\n", 0, position)
@@ -114,18 +109,11 @@ def _first_too_deep(data: bytes) -> int | None:
 
 
 # Ops that have a side effect, or that wait for other devices to run the same op.
-_EFFECTS = {
-    "stablehlo.all_gather",
-    "stablehlo.all_reduce",
-    "stablehlo.all_to_all",
-    "stablehlo.collective_broadcast",
-    "stablehlo.collective_permute",
-    "stablehlo.infeed",
-    "stablehlo.outfeed",
-    "stablehlo.recv",
-    "stablehlo.reduce_scatter",
-    "stablehlo.send",
-}
+_NAMES = (
+    "all_gather all_reduce all_to_all collective_broadcast collective_permute infeed outfeed recv "
+    "reduce_scatter send"
+)
+_EFFECTS = {f"stablehlo.{name}" for name in _NAMES.split()}
 _PURE_DIALECTS = {"chlo", "stablehlo"}
 _TERMINATORS = {"func.return", "stablehlo.return"}
 

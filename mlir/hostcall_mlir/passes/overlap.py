@@ -17,31 +17,16 @@ from hostcall_mlir.passes import Options, Pass
 from hostcall_mlir.passes.inlining import inline_host_callers
 from hostcall_runtime import _scheduling
 
-_OPS = {
-    "chlo.top_k",
-    "stablehlo.cholesky",
-    "stablehlo.composite",
-    "stablehlo.convolution",
-    "stablehlo.dot",
-    "stablehlo.dot_general",
-    "stablehlo.fft",
-    "stablehlo.infeed",
-    "stablehlo.outfeed",
-    "stablehlo.recv",
-    "stablehlo.send",
-    "stablehlo.sort",
-    "stablehlo.triangular_solve",
-    "stablehlo.while",
-}
+_HEAVY = (
+    "cholesky composite convolution dot dot_general fft infeed outfeed recv send sort "
+    "triangular_solve while"
+)
+_OPS = {"chlo.top_k", *(f"stablehlo.{name}" for name in _HEAVY.split())}
 
 # Custom calls that only annotate their operand.
 _NOTES = {
-    "LayoutConstraint",
-    "Sharding",
-    "SPMDFullToShardShape",
-    "SPMDShardToFullShape",
-    "annotate_device_placement",
-    "shape_assertion",
+    *("LayoutConstraint", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
+    *("annotate_device_placement", "shape_assertion"),
 }
 
 

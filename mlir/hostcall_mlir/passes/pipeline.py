@@ -46,12 +46,6 @@ def _blocks_around(op: ir.Operation) -> Iterator[ir.Block]:
         yield op.block
 
 
-def _drop_unused(module: ir.Module, _options: passes.Options) -> None:
-    """Drop unused pure calls, and what was computed for them alone; MLIR keeps all custom calls."""
-    # A call of a function that makes only such calls is one, too.
-    traversal.drop_unused(module)
-
-
 PASSES: dict[str, passes.Pass] = {
     each.name: each
     for each in (
@@ -63,7 +57,12 @@ PASSES: dict[str, passes.Pass] = {
             "share pure calls with the same function and operands",
             _merge_equal,
         ),
-        passes.Pass("hostcall-dce", "drop pure calls with unused results", _drop_unused),
+        # Unused pure calls, and what was computed for them alone: MLIR keeps all custom calls.
+        passes.Pass(
+            "hostcall-dce",
+            "drop pure calls with unused results",
+            lambda module, _: traversal.drop_unused(module),
+        ),
         partition.PASS,
         overlap.PASS,
         check.PASS,
@@ -108,7 +107,7 @@ def transform(text: str | bytes, pipeline: str, *, source: str = "<string>") -> 
 
 def read(text: str | bytes, context: ir.Context, collector: Collector) -> ir.Module:
     """Parse a text or bytecode as a module; after a failure the collector has the errors."""
-    if not traversal.is_bytecode(text) and (problem := traversal.problem_of_text(text)):
+    if problem := traversal.problem_of_text(text):
         collector.diagnostics.append(problem)
         raise Failure
     module = ir.Module.parse(text, context)

@@ -6,7 +6,6 @@ SHA-256 finds damaged files, but not forged ones, so a child process reads each 
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import importlib.metadata
@@ -30,14 +29,7 @@ from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.diagnostics import Collector
 from hostcall_mlir.passes import pipeline
 from hostcall_mlir.program import manifests
-from hostcall_mlir.program.manifests import (
-    File,
-    Manifest,
-    ProgramError,
-    dtype_of,
-    is_of_numpy,
-    listed,
-)
+from hostcall_mlir.program.manifests import File, Manifest, ProgramError, dtype_of, listed
 
 _SCRIPT = """\
 import json, sys
@@ -235,7 +227,7 @@ def _read(folder: Path) -> Program:
             f"the directory {what}. A program is a directory with a {manifests.FILE} in it, "
             "which hostcall.export writes."
         )
-    reader = f"hostcall {_version('hostcall')}"
+    reader = f"hostcall {importlib.metadata.version('hostcall')}"
     manifest = manifests.read(_read_file(folder, manifests.FILE), reader)
     if problems := [*manifests.problems_of(manifest)]:
         raise ProgramError(f"{manifests.FILE} contradicts itself:\n{listed(problems)}")
@@ -253,12 +245,6 @@ def _read(folder: Path) -> Program:
         )
     text: str = module.operation.get_asm(large_elements_limit=64)
     return Program(artifact, text, manifest, variables)
-
-
-def _version(package: str) -> str:
-    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-        return importlib.metadata.version(package)
-    return "(of unknown version)"
 
 
 def _read_checked(folder: Path, file: File) -> bytes:
@@ -318,7 +304,8 @@ def _to_npz(arrays: Mapping[str, np.ndarray]) -> bytes:
     with zipfile.ZipFile(data, "w") as archive:
         for name, array in arrays.items():
             # An .npz names only NumPy's own dtypes; the manifest names the others.
-            plain = array if is_of_numpy(array.dtype) else array.view(f"u{array.dtype.itemsize}")
+            is_plain = manifests.is_of_numpy(array.dtype)
+            plain = array if is_plain else array.view(f"u{array.dtype.itemsize}")
             with archive.open(zipfile.ZipInfo(f"{name}.npy"), "w", force_zip64=True) as file:
                 np.lib.format.write_array(file, np.asanyarray(plain), allow_pickle=False)
     return data.getvalue()
@@ -333,8 +320,8 @@ def _read_arrays(data: bytes, manifest: Manifest) -> dict[str, np.ndarray]:
     except Exception as error:  # zipfile, zlib and NumPy raise errors of their own
         raise ProgramError(f"the file of the variables is no .npz of arrays: {error}") from error
     for name, array in arrays.items():
-        dtype = dtypes.get(name)
-        if dtype is not None and not is_of_numpy(dtype) and array.dtype == f"u{dtype.itemsize}":
+        dtype = dtypes.get(name, array.dtype)
+        if not manifests.is_of_numpy(dtype) and array.dtype == f"u{dtype.itemsize}":
             arrays[name] = array.view(dtype)
     return arrays
 

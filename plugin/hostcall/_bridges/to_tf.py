@@ -149,7 +149,7 @@ class Differentiable:
         if unrecorded or not (any(self._floats_in) and any(self._floats_out)):
             return run(self._program, tensors)
         forward = self._forward_once if self._program.has_effects else self._forward
-        return _with_gradient(forward, tensors)
+        return eager_execution.with_gradient(forward, tensors)
 
     def _forward(self, *tensors: Any) -> Any:
         """Return the results, and the gradient function that TensorFlow calls."""
@@ -258,7 +258,7 @@ class _Split:
         def once(*tensors: Any) -> Any:
             return run(program, tensors), self._refuse
 
-        return _with_gradient(once, tensors)
+        return eager_execution.with_gradient(once, tensors)
 
     def _export_backward(self) -> Program:
         residuals = self._forward.exported.out_avals[self._count :]
@@ -284,14 +284,6 @@ class _Split:
             "it has side effects, which would happen again. Take jax.grad of it in JAX, and "
             "convert the result."
         )
-
-
-def _with_gradient(function: Callable[..., Any], tensors: Sequence[Any]) -> list[Any]:
-    """Return the results of a function of `tf.custom_gradient`."""
-    results = list(tf.custom_gradient(function)(*tensors))
-    if results and not tf.executing_eagerly():
-        eager_execution.own_custom_gradient(results[0].op)
-    return results
 
 
 def _conjugated(values: Sequence[Any]) -> list[Any]:

@@ -27,7 +27,6 @@ from hostcall._functions.native_code import Native, NativeEntry, contradiction
 from hostcall._functions.user_function import UserFunction
 from hostcall_runtime import _device_arrays, _trees, prepared
 from hostcall_runtime._errors import LoweringError, ResultError
-from hostcall_runtime._mapped_calls import MappedFunction
 
 
 class BorrowingSpec(callback_spec.NumpySpec):
@@ -78,7 +77,11 @@ class BorrowingSpec(callback_spec.NumpySpec):
         return np.empty(spec.shape, spec.dtype.as_numpy_dtype)
 
     def _check_is_out(self, returned: object, out: object) -> None:
-        if returned is None or returned is out or _are_same(returned, out):
+        given, expected = (
+            part if isinstance(part, tuple | list) else [part] for part in (returned, out)
+        )
+        is_out = len(given) == len(expected) and all(map(operator.is_, given, expected))
+        if returned is None or is_out:
             return  # NumPy's functions return their `out` argument
         raise ResultError(
             f"{self.title} returns a value that is not `out`, which it was to write its results "
@@ -97,15 +100,6 @@ class BorrowingSpec(callback_spec.NumpySpec):
                 "borrowed for the call alone: it is declared with borrow=True or out=True. Keep a "
                 f"copy, np.array(x), or take these away. This is {self.description}."
             )
-
-
-def _are_same(returned: object, out: object) -> bool:
-    return (
-        isinstance(returned, tuple | list)
-        and isinstance(out, tuple)
-        and len(returned) == len(out)
-        and all(map(operator.is_, returned, out))
-    )
 
 
 def _references(objects: list[Any]) -> list[int]:
@@ -225,8 +219,7 @@ def of_batch(
     # divides it among its workers, or each gets it whole. `grad` is the gradient for the batch.
     user = spec.user
     if divided is not None:
-        undivided = user.options.with_fields(executor=None)
-        user = dataclasses.replace(user, function=_divided(spec, divided), options=undivided)
+        user = user.divided(tuple(spec.inputs.pack([0 if one else None for one in divided])))
     user = dataclasses.replace(user, grad=grad)
     outputs = Outputs(without_shapes(spec.outputs.structure), spec.outputs.strict)
     shapes = shapes_of_batch(spec.shape_function, spec.outputs.specs)
@@ -238,16 +231,6 @@ def of_batch(
     batched.orders_wanted = spec.root.orders_wanted
     batched.gradient_wanted = spec.gradient_wanted
     return batched
-
-
-def _divided(spec: callback_spec.CallbackSpec, divided: Sequence[bool]) -> MappedFunction:
-    function: Any = spec.function
-    provider = spec.options.executor
-    if provider is None:  # only the outermost batch is divided; workers get the inner one whole
-        assert isinstance(function, MappedFunction)
-        function, provider = function.function, function.provider
-    axes = tuple(spec.inputs.pack([0 if one else None for one in divided]))
-    return MappedFunction(function, provider, axes, None, spec.description)
 
 
 def without_shapes(structure: Any) -> Any:

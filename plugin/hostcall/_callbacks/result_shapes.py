@@ -148,18 +148,12 @@ def trace(
     function: Callable[..., Any], inputs: Inputs, outputs: Outputs, specs: Sequence[Spec]
 ) -> list[Spec | None]:
     """Trace `function` with symbolic tensors, and return the specs of its results."""
-
-    def flat_function(*tensors: Any) -> list[Any]:
-        values = outputs.flatten(function(*inputs.pack(tensors)), function)
-        return [
-            tf.convert_to_tensor(value, dtype)
-            for value, dtype in zip(values, outputs.dtypes, strict=True)
-        ]
-
-    graph = tf.Graph()
-    with graph.as_default():
+    with tf.Graph().as_default():
         symbols = [tf.compat.v1.placeholder(spec.dtype, static_shape(spec)) for spec in specs]
-        return [tf.TensorSpec(value.shape, value.dtype) for value in flat_function(*symbols)]
+        values = outputs.flatten(function(*inputs.pack(symbols)), function)
+        pairs = zip(values, outputs.dtypes, strict=True)
+        tensors = [tf.convert_to_tensor(value, dtype) for value, dtype in pairs]
+        return [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
 
 
 def pending(spec: CallbackSpec, operands: Sequence[tf.TensorSpec]) -> list[bool]:
@@ -201,18 +195,17 @@ def known(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec]) ->
     # The sources, in this order: the shape function (declared by the user, or made for a gradient
     # call), the specs in `Tout`, the shapes from tracing. A later one completes an earlier one. A
     # LoweringError tells that two contradict each other.
-    dtypes = spec.outputs.dtypes
     sources: list[tuple[str, Sequence[Spec | None]]] = [
         ("the declared shape function", _apply_shape_function(spec, operands)),
         ("Tout", spec.outputs.specs),
         ("tracing", spec.static_specs),
         ("set_shape or ensure_shape", _traced_specs(spec, node)),
     ]
-    resolved: list[Spec] = []
-    for index in range(len(dtypes)):
-        said = [(who, specs[index]) for who, specs in sources if specs]
-        resolved.append(_merge(spec, index, said))
-    return resolved
+    given = [(who, specs) for who, specs in sources if specs]
+    return [
+        _merge(spec, index, [(who, specs[index]) for who, specs in given])
+        for index in range(len(spec.outputs.dtypes))
+    ]
 
 
 def demanded(spec: CallbackSpec, node: NodeDef | None, operands: Sequence[Spec]) -> list[Spec]:
@@ -285,21 +278,16 @@ def _unknown_shape(spec: CallbackSpec, node: NodeDef, index: int, known: Sequenc
 
 
 def _other_route(node: NodeDef) -> str:
+    routes = "With route='partition'"
     if requested_routes.asked(node) == requested_routes.CUSTOM_CALL:
-        return (
-            "route='custom_call' was asked for. With route='auto' or route='partition' nothing has "
-            "to be known: the function is partitioned around the call."
-        )
-    return (
-        "With route='partition' nothing has to be known: the function is partitioned around the "
-        "call."
-    )
+        routes = "route='custom_call' was asked for. With route='auto' or route='partition'"
+    return f"{routes} nothing has to be known: the function is partitioned around the call."
 
 
 def write(op: Operation) -> None:
     """Store the shapes of a script op's results on the op, once its graph is traced."""
     shapes = [shape.as_proto() for shape in of_op(op)]
-    protos.set_attr(op, attributes.SHAPES, list=protos.shape_list(shapes))
+    protos.set_attr(op, attributes.SHAPES, list=protos.ListValue(shape=shapes))
 
 
 def of_op(op: Operation) -> list[tf.TensorShape]:

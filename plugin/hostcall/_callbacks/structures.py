@@ -11,8 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._functions.specs import BoundedSpec as BoundedSpec
-from hostcall._functions.specs import Declared, lacking, says_shape_and_dtype, sizes_of
+from hostcall._functions.specs import Declared, checked, says_shape_and_dtype, sizes_of
 from hostcall._functions.specs import is_shape_function as is_shape_function
+from hostcall._functions.user_function import gradients_listed
 from hostcall._tf import eager_execution, features
 from hostcall_runtime import _trees
 from hostcall_runtime._errors import counted
@@ -45,11 +46,7 @@ def as_spec(value: object, dtype: tf.DType | None) -> Spec:
     if _says_both(value):
         return tf.TensorSpec(sizes_of(value.shape), value.dtype)
     if dtype is None:
-        raise TypeError(
-            f"hostcall: a result {lacking(value)}. Write "
-            "tf.TensorSpec([3], tf.float32), for one, or result=[] where the function returns "
-            "nothing."
-        )
+        checked(value)  # raises a TypeError
     try:
         return tf.TensorSpec(value, dtype)
     except (TypeError, ValueError) as error:
@@ -146,23 +143,13 @@ class Inputs:
         """Return the user's arguments from the op's inputs."""
         if not self.nested:
             return list(flat)
-        packed: list[Any] = nest.pack_sequence_as(
-            self.structure, flat, expand_composites=self._expand
-        )
-        return packed
+        return list(nest.pack_sequence_as(self.structure, flat, expand_composites=self._expand))
 
     def flatten_gradients(self, gradients: object) -> list[Any]:
         """Flatten a gradient for each argument, in its structure, to a list for the inputs."""
-        if not isinstance(gradients, list | tuple):
-            gradients = [gradients]
-        if len(gradients) != self.count:
-            raise ValueError(
-                f"hostcall: grad returned {counted(len(gradients), 'gradient')} for "
-                f"{counted(self.count, 'argument')}. "
-                "Return one for each argument, and None for those that have none."
-            )
         flat: list[Any] = []
-        for argument, gradient in zip(self.structure, gradients, strict=True):
+        pairs = zip(self.structure, gradients_listed(gradients, self.count), strict=True)
+        for argument, gradient in pairs:
             if gradient is None:
                 flat.extend([None] * len(nest.flatten(argument, expand_composites=self._expand)))
             elif nest.is_nested(argument):
@@ -235,7 +222,10 @@ class Outputs:
         self.structure = structure  # the types in their structure, as the user wrote them
         # Whether it is a single result, and no structure.
         self.alone = not isinstance(structure, list | tuple | dict)
-        self._leaves = [_as_leaf(leaf) for leaf in _flatten_types(structure)]
+        self._leaves: list[Leaf] = [
+            leaf if isinstance(leaf, tf.TypeSpec | BoundedSpec) else tf.as_dtype(leaf)
+            for leaf in _flatten_types(structure)
+        ]
         self._plain = self.alone or (
             isinstance(structure, list | tuple)
             and not hasattr(structure, "_fields")
@@ -314,8 +304,7 @@ class Outputs:
     def _values(self, returned: object) -> list[Any]:
         if not self._plain:
             # Functions often return tuples where Tout is a list.
-            flat: list[Any] = features.flatten_up_to(self.structure, returned, check_types=False)
-            return flat
+            return list(features.flatten_up_to(self.structure, returned, check_types=False))
         if returned is None:
             return []
         if self.alone and isinstance(returned, list) and not returned:
@@ -328,12 +317,6 @@ def _flatten_types(structure: object) -> list[Any]:
     if isinstance(structure, list | tuple) and not hasattr(structure, "_fields"):
         return [leaf for item in structure for leaf in nest.flatten(item) or [item]]
     return nest.flatten(structure) or [structure]
-
-
-def _as_leaf(leaf: object) -> Leaf:
-    if isinstance(leaf, tf.TypeSpec | BoundedSpec):
-        return leaf
-    return tf.as_dtype(leaf)
 
 
 def _is_composite(leaf: object) -> TypeGuard[tf.TypeSpec]:

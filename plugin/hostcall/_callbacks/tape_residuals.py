@@ -41,18 +41,18 @@ class Recording(enum.IntEnum):
     CLUSTER = 3
 
 
+@dataclasses.dataclass(eq=False)
 class _FunctionCall:
     """A call of a function from eager code, or a run of a session."""
 
-    def __init__(self, tokens: frozenset[str]) -> None:
-        # The tokens of the script ops in the function and in all functions that it calls.
-        self.tokens = tokens
-        # The handles that were made while the call was in flight, and have no known tensor.
-        self.handles: set[int] = set()
-        self.in_flight = True  # whether the call has not ended
-        # A reference count: one for the call in flight, and one for each variant among its results.
-        # At 0 the call holds no handles.
-        self.reasons = 1
+    # The tokens of the script ops in the function and in all functions that it calls.
+    tokens: frozenset[str]
+    # The handles that were made while the call was in flight, and have no known tensor.
+    handles: set[int] = dataclasses.field(default_factory=set)
+    in_flight: bool = True  # whether the call has not ended
+    # A reference count: one for the call in flight, and one for each variant among its results. At
+    # 0 the call holds no handles.
+    reasons: int = 1
 
 
 class HandleOwners:

@@ -263,7 +263,7 @@ def _is_within(spec: tf.TypeSpec, wanted: tf.TypeSpec) -> bool:
 
 def _names(bound: Bound) -> list[str]:
     """Return the name of each leaf of the arguments in messages: `x`, or `batch['a']`."""
-    parameters = concrete_functions.parameter_names(bound.concrete_function)
+    parameters = list(bound.concrete_function.function_type.parameters)
     return [
         parameters[first] + "".join(f"[{key!r}]" for key in rest)
         for (first, *rest), _ in features.flatten_with_tuple_paths(bound.input_specs)

@@ -16,13 +16,7 @@ from hostcall._functions import call_stats, callback, frameworks, source_locatio
 from hostcall._functions.callback import Callback, mapped
 from hostcall._functions.native_code import FfiHandler, Native
 from hostcall._functions.user_function import UserFunction
-from hostcall._tf import (
-    autograph,
-    concrete_functions,
-    eager_execution,
-    features,
-    function_defs,
-)
+from hostcall._tf import autograph, concrete_functions, eager_execution, features, function_defs
 from hostcall_runtime import _library, _registry
 
 _runtime = _library.load("hostcall_runtime._runtime")
@@ -33,6 +27,8 @@ _EXCEPTIONS = (
     (tf.errors.ResourceExhaustedError, MemoryError),
     (tf.errors.UnimplementedError, NotImplementedError),
 )
+
+_TENSORS = (tf.Tensor, tf.Variable, features.CompositeTensor)
 
 _OTHER_VERSION = (
     "the handler in the capsule is for another version of XLA's FFI than that of TensorFlow. Build "
@@ -142,10 +138,6 @@ def _specs(arrays: Sequence[np.ndarray]) -> list[tf.TensorSpec]:
     return [tf.TensorSpec(array.shape, tf.as_dtype(array.dtype)) for array in arrays]
 
 
-def _holds(value: object) -> bool:
-    return isinstance(value, tf.Tensor | tf.Variable | features.CompositeTensor)
-
-
 def enter() -> None:
     """Connect TensorFlow: callbacks and native code take tensors, messages name users' lines."""
     frameworks.enter(
@@ -153,7 +145,7 @@ def enter() -> None:
             call=call,
             check_handler=check_handler,
             run_handler=run_handler,
-            holds=_holds,
+            holds=lambda value: isinstance(value, _TENSORS),
             is_symbolic=tf.is_symbolic_tensor,
             is_building=lambda: not tf.executing_eagerly(),
             as_tensors=functools.partial(tf.nest.map_structure, tf.convert_to_tensor),
@@ -162,7 +154,8 @@ def enter() -> None:
             spec=tf.TensorSpec,
         )
     )
-    source_location.read_with(autograph.stack, autograph.original_location)
+    if features.LOCATIONS.available:
+        source_location.read_with(autograph.stack, autograph.original_location)
     call_stats.count_clusters(_compilations)
     autograph.leave_alone(Callback, Native, mapped)
     _registry.caches.append(concrete_functions.is_on)

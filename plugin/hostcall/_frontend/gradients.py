@@ -53,9 +53,7 @@ def call(
 
     # `grad` gets these results instead of those of `emit`, because only these have the gradient
     # that the next derivative needs.
-    results += tf.custom_gradient(op)(*tensors)
-    if results and not tf.executing_eagerly():
-        eager_execution.own_custom_gradient(results[0].op)
+    results += eager_execution.with_gradient(op, tensors)
     return outputs.pack(results)
 
 
@@ -82,19 +80,17 @@ class DerivedSpec(EagerSpec):
 
     def __init__(
         self,
-        function: Callable[..., Any],
         parent: EagerSpec,
         inputs: Sequence[Any],
         targets: Sequence[int],
         sources: Sequence[int],
         specs: Sequence[tf.TensorSpec],
-        shape_function: ShapeFunction,
-        shape_only: Sequence[int] = (),
-        executor: Any = None,
     ) -> None:
         self.parent = parent  # the spec of the function
         self.targets = list(targets)  # the outputs that have an upstream gradient
         self.sources = list(sources)  # the inputs that have a gradient
+        function, executor, shape_only = self._called()
+        like = shape_only or self.sources  # the inputs that have the shapes of the results
         outputs = Outputs([spec.dtype for spec in specs])
         given = Inputs(list(inputs), False)
         user = UserFunction(
@@ -105,8 +101,14 @@ class DerivedSpec(EagerSpec):
             takes_tensors=True,
         )
         how: dict[str, Any] = {"differentiable": True, "route": parent.route}
-        super().__init__(user, given, outputs, shape_function, shape_only, **how)
+        shapes: ShapeFunction = lambda specs: [specs[i] for i in like]  # noqa: E731
+        super().__init__(user, given, outputs, shapes, shape_only, **how)
         self.static_specs = list(specs)
+        self.like = like
+
+    def _called(self) -> tuple[Callable[..., Any], Any, Sequence[int]]:
+        """Return the function to call, its executor, and the inputs that only give shapes."""
+        raise AssertionError("a subclass defines it")
 
     @property
     def recorded_name(self) -> str:
@@ -120,31 +122,17 @@ class GradientSpec(DerivedSpec):
     # of the differentiated call. These inputs are there for their shapes, which are those of the
     # results, and for the next derivative. Their values are in the residual.
 
-    def __init__(
-        self,
-        parent: EagerSpec,
-        inputs: Sequence[Any],
-        targets: Sequence[int],
-        sources: Sequence[int],
-        specs: Sequence[tf.TensorSpec],
-    ) -> None:
-        first = 1 + len(targets)
-        super().__init__(
-            parent.function,
-            parent,
-            inputs,
-            targets,
-            sources,
-            specs,
-            shape_function=lambda specs: [*specs[first:]],
-            shape_only=range(first, first + len(sources)),
-        )
-        self.like = range(first, first + len(sources))
+    def __init__(self, parent: EagerSpec, *given: Any) -> None:
+        super().__init__(parent, *given)
         self.root = parent.root
         self.order = parent.order + 1  # 1 for the first derivative
         # Tapes around a whole function may ask for higher orders after its calls were recorded.
         orders = max(self.order, 3) if eager_execution.more_orders_may_follow() else self.order
         self.root.orders_wanted = max(self.root.orders_wanted, orders)
+
+    def _called(self) -> tuple[Callable[..., Any], Any, Sequence[int]]:
+        first = 1 + len(self.targets)
+        return self.parent.function, None, range(first, first + len(self.sources))
 
     def _site(self, keep: Callable[[tape_residuals.TapeResidual], int]) -> _interception.Site:
         # The handle identifies the differentiated call, so gradient calls may come in any order.
@@ -210,25 +198,9 @@ class RecomputingSpec(DerivedSpec):
     The inputs of its op: those of the differentiated call, then the upstream gradients.
     """
 
-    def __init__(
-        self,
-        parent: EagerSpec,
-        inputs: Sequence[Any],
-        targets: Sequence[int],
-        sources: Sequence[int],
-        specs: Sequence[tf.TensorSpec],
-    ) -> None:
-        super().__init__(
-            recomputing(parent, targets, sources),
-            parent,
-            inputs,
-            targets,
-            sources,
-            specs,
-            shape_function=lambda specs: [specs[i] for i in sources],
-            executor=parent.options.executor,
-        )
-        self.like = self.sources
+    def _called(self) -> tuple[Callable[..., Any], Any, Sequence[int]]:
+        function = recomputing(self.parent, self.targets, self.sources)
+        return function, self.parent.options.executor, ()
 
     def _site(self, keep: Callable[[tape_residuals.TapeResidual], int]) -> _interception.Site:
         function = self.parent.function

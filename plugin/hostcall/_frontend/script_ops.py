@@ -70,14 +70,12 @@ def _merged(said: list[Spec], ruled: Sequence[Spec | None]) -> list[Spec]:
     return said
 
 
-# TensorFlow's own functions by name, after hostcall has replaced them.
-stock: dict[str, Callable[..., Any]] = {}
-
 # Tokens of eager calls that have ended; a list's pop and append are atomic.
 _free_tokens: list[str] = []
 
 
 def internal_py_func(
+    stock: Callable[..., Any],
     func: Callable[..., Any],
     inp: Iterable[Any],
     Tout: Any,  # noqa: N803 - TensorFlow's name
@@ -88,9 +86,7 @@ def internal_py_func(
 ) -> Any:
     """Replace TensorFlow's `_internal_py_func`, which all three public functions call."""
     if is_grad_func:
-        return stock["_internal_py_func"](
-            func, inp, Tout, stateful, use_eager_py_func, is_grad_func, name
-        )
+        return stock(func, inp, Tout, stateful, use_eager_py_func, is_grad_func, name)
     if not callable(func):
         raise ValueError(
             f"Expected func to be callable. Received func={func} of type {type(func)}."
@@ -253,6 +249,7 @@ def mark_op(op: Operation, spec: CallbackSpec) -> None:
 
 
 def py_func_common(
+    stock: Callable[..., Any],
     func: Callable[..., Any],
     inp: Iterable[Any],
     Tout: Any,  # noqa: N803 - TensorFlow's name
@@ -265,10 +262,10 @@ def py_func_common(
     if isinstance(inp, Iterator):
         inp = list(inp)  # it is read here, and again by the function that is called
     if not tf.executing_eagerly() or not callable(func):
-        return stock["py_func_common"](func, inp, Tout, stateful, name)
+        return stock(func, inp, Tout, stateful, name)
     if not _interception.is_active() and not _is_ours(func, inp, Tout):
-        return stock["py_func_common"](func, inp, Tout, stateful, name)
-    return internal_py_func(func, inp, Tout, stateful=stateful, name=name)
+        return stock(func, inp, Tout, stateful, name)
+    return internal_py_func(features.internal_py_func, func, inp, Tout, stateful, name=name)
 
 
 def _is_ours(func: object, inp: Iterable[Any], tout: object) -> bool:
@@ -281,13 +278,8 @@ def _is_ours(func: object, inp: Iterable[Any], tout: object) -> bool:
         or not options.wait
     ):
         return True
-    return _is_structured(inp, tout)
-
-
-def _is_structured(inp: Iterable[Any], tout: object) -> bool:
-    alone = isinstance(inp, tf.Tensor | tf.Variable | dict)
     return (
-        alone
+        isinstance(inp, tf.Tensor | tf.Variable | dict)
         or any(isinstance(item, dict) or _holds_tensors(item) for item in inp)
         or isinstance(tout, dict)
         or (isinstance(tout, list | tuple) and any(tf.nest.is_nested(item) for item in tout))
@@ -334,4 +326,6 @@ def _order_jitted_calls(func_graph: FuncGraph) -> None:
     for before, after in pairwise(effects):
         if script_op_graphs.is_jitted_call(before) or script_op_graphs.is_jitted_call(after):
             script_op_graphs.add_control_edge(before, after)
-    script_op_graphs.must_run(func_graph, jitted)
+    # They must run whenever the function runs, even if nothing uses their results.
+    outputs = func_graph.control_outputs
+    outputs.extend(op for op in jitted if op not in outputs)

@@ -12,14 +12,7 @@ from hostcall._callbacks import array_specs, lookup, tape_residuals
 from hostcall._callbacks.callback_spec import CallbackSpec, EagerSpec
 from hostcall._callbacks.structures import Inputs, Outputs, Spec, static_shape
 from hostcall._frontend import gradients, script_ops
-from hostcall._frontend.gradients import (
-    DerivedSpec,
-    GradientSpec,
-    RecomputingSpec,
-    check_gradients,
-    gradients_of,
-    recomputing,
-)
+from hostcall._frontend.gradients import DerivedSpec, GradientSpec, RecomputingSpec
 from hostcall._functions.options import BROADCAST_ALL, MAP, OF_BATCHES
 from hostcall._tf import autograph, eager_execution, op_kinds, parallel_for, script_op_graphs
 from hostcall._tf.parallel_for import Converted, MappedOp
@@ -279,19 +272,19 @@ def _gradient_of_batch(spec: CallbackSpec, shared: Sequence[bool]) -> Callable[.
         def one(element: Any) -> list[Any]:
             tensors, called, dy = element
             given = grad(tuple(inputs.pack(tensors)), outputs.pack(called), outputs.pack(dy))
-            gradients = inputs.flatten_gradients(given)
-            check_gradients(gradients, tensors, grad)
-            places[:] = [i for i, one in enumerate(gradients) if one is not None]
-            return [tf.convert_to_tensor(gradients[i], tensors[i].dtype) for i in places]
+            found = inputs.flatten_gradients(given)
+            gradients.check_gradients(found, tensors, grad)
+            places[:] = [i for i, one in enumerate(found) if one is not None]
+            return [tf.convert_to_tensor(found[i], tensors[i].dtype) for i in places]
 
         flat = tf.nest.flatten(list(arguments), expand_composites=True)
         elements = (flat, outputs.unpack(results), outputs.unpack(upstream))
         mapped = tf.vectorized_map(one, elements, warn=False)
-        gradients: list[Any] = [None] * len(flat)
+        whole: list[Any] = [None] * len(flat)
         for place, value in zip(places, mapped, strict=True):
             # The gradient of a shared argument is the sum over all elements.
-            gradients[place] = tf.reduce_sum(value, 0, keepdims=True) if shared[place] else value
-        return list(inputs.pack(gradients))
+            whole[place] = tf.reduce_sum(value, 0, keepdims=True) if shared[place] else value
+        return list(inputs.pack(whole))
 
     return gradient
 
@@ -382,12 +375,13 @@ class RecomputingOfBatch(RecomputingSpec):
         super().__init__(of.parent, inputs, of.targets, sources, [specs[i] for i in sources])
 
         def derive(tape: Any, results: list[Any], found: list[Any], dy: list[Any]) -> list[Any]:
-            shapes = [source.shape[axes:] for source in found]
-            return over_axes(
-                lambda _, part: gradients_of(tape, results, found, part), dy, looped, depth, shapes
-            )
+            def of_part(_: object, part: list[Any]) -> list[Any]:
+                return gradients.gradients_of(tape, results, found, part)
 
-        self._call = recomputing(of.parent, of.targets, sources, derive, persistent=True)
+            shapes = [source.shape[axes:] for source in found]
+            return over_axes(of_part, dy, looped, depth, shapes)
+
+        self._call = gradients.recomputing(of.parent, of.targets, sources, derive, persistent=True)
         # The function runs once for all elements of the batches `looped`, which are no axes.
         self.levels, self.looped, self.like = tuple(levels), tuple(looped), None
         self.gradient_wanted = of.gradient_wanted

@@ -22,7 +22,6 @@ from hostcall._functions.options import (
     check_callback,
     check_function,
     check_side_effects,
-    check_stateless,
     check_takes_tensors,
     options_of,
     takes,
@@ -86,30 +85,29 @@ def sort(
     by_name: Mapping[str, Any],
 ) -> Arguments:
     """Sort the arguments of a call into op inputs and fixed ones, or raise a TypeError."""
-    if signature is None:
-        return _sorted(args, by_name, {})
-    parameters = signature.parameters
-    if not by_name:
-        return Arguments(args, defaults=_defaults(parameters, {*_passed(parameters, len(args))}))
-    try:
-        bound = signature.bind(*args, **by_name)
-    except TypeError as error:
-        raise TypeError(
-            f"hostcall.callback: {error}. The function is {source_location.of_function(function)}, "
-            f"and takes {signature}."
-        ) from None
-    inputs = list(args)
+    parameters = {} if signature is None else signature.parameters
+    passed = {*_passed(parameters, len(args)), *by_name}
+    if signature is not None and by_name:
+        try:
+            passed = {*signature.bind(*args, **by_name).arguments}
+        except TypeError as error:
+            raise TypeError(
+                f"hostcall.callback: {error}. The function is "
+                f"{source_location.of_function(function)}, and takes {signature}."
+            ) from None
+    inputs, left = list(args), dict(by_name)
     moved: list[str] = []
-    left = dict(by_name)
     for position, (name, parameter) in enumerate(parameters.items()):
         # Passing a tensor by keyword or by position makes the same op if both are possible.
         is_next = position == len(inputs) and parameter.kind in _BY_POSITION
         if is_next and frameworks.holds_arrays(left.get(name)):
             inputs.append(left.pop(name))
             moved.append(name)
-    in_order = {name: left[name] for name in parameters if name in left} | left
-    found = _sorted(tuple(inputs), in_order, _defaults(parameters, {*bound.arguments}))
-    return dataclasses.replace(found, moved=tuple(moved))
+    left = {name: left[name] for name in parameters if name in left} | left
+    tensors = {name: value for name, value in left.items() if frameworks.holds_arrays(value)}
+    fixed = {name: value for name, value in left.items() if name not in tensors}
+    defaults = _defaults(parameters, passed)
+    return Arguments((*inputs, *tensors.values()), tuple(tensors), fixed, defaults, tuple(moved))
 
 
 def without_defaults(
@@ -164,14 +162,6 @@ def literal(value: object) -> str | None:
         if repr(ast.literal_eval(text)) == text:
             return text
     return None
-
-
-def _sorted(
-    args: tuple[Any, ...], by_name: Mapping[str, Any], defaults: Mapping[str, Any]
-) -> Arguments:
-    tensors = {name: v for name, v in by_name.items() if frameworks.holds_arrays(v)}
-    fixed = {name: value for name, value in by_name.items() if name not in tensors}
-    return Arguments((*args, *tensors.values()), tuple(tensors), fixed, defaults)
 
 
 def _passed(parameters: Mapping[str, inspect.Parameter], count: int) -> list[str]:
@@ -398,8 +388,12 @@ def callback(
     check_side_effects(given, "hostcall.callback", "stateful=False", ordered=not pure, pure=pure)
     if kind == "eager":
         check_takes_tensors(given, "hostcall.callback with kind='eager'")
-    if stateful:
-        check_stateless(given)
+    if stateful and given.table is not None:
+        raise ValueError(
+            f"hostcall.callback: memo={given.memo!r} says that the function does nothing but "
+            "return its results, and stateful=True, the default, that each call has to run. Write "
+            f"hostcall.callback(..., stateful=False, memo={given.memo!r})."
+        )
 
     def decorate(decorated: Callable[..., Any]) -> Callback:
         check_function(decorated, "hostcall.callback")

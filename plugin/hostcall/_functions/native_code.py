@@ -120,18 +120,16 @@ class CFunction:
         returned = ctypes.c_int32 if self.returns_status else None
         types = [ctypes.c_void_p] * len(self.pointers) + [ctypes.c_int64] * len(sizes)
         function = ctypes.CFUNCTYPE(returned, *types)(self.address)
-        status = function(*map(_address_of, [*inputs, *results]), *sizes)
+        arrays = [*inputs, *results]
+        # As in a compiled program, the address of an array without elements is null.
+        addresses = [array.ctypes.data if array.size else None for array in arrays]
+        status = function(*addresses, *sizes)
         if status:
             raise RuntimeError(
                 f"The native function {self.name} returned status {status}, and not 0 for success. "
                 "If it returns nothing, its declaration has to say so: `restype = None` in ctypes, "
                 "`types.void(...)` in Numba."
             )
-
-
-def _address_of(array: np.ndarray) -> int | None:
-    """Return an array's address, or null if it has no elements, as in a compiled program."""
-    return array.ctypes.data if array.size else None
 
 
 _MOST: int = _runtime.MAX_NATIVE_ARGUMENTS
@@ -186,21 +184,17 @@ def _read_ctypes(function: Any, name: str) -> CFunction:
         raise TypeError(_unknown_types(name))
     if function.restype not in (None, ctypes.c_int32):
         raise TypeError(_wrong_return(name, _type_name(function.restype)))
-    kinds = [_kind_of_ctype(ctype) for ctype in function.argtypes]
-    pointers, sizes = _pointers_and_sizes(
-        kinds, [_type_name(ctype) for ctype in function.argtypes], name
-    )
+    arguments = [(_kind_of_ctype(ctype), _type_name(ctype)) for ctype in function.argtypes]
+    pointers, sizes = _pointers_and_sizes(arguments, name)
     return CFunction(name, address, pointers, sizes, function.restype is not None)
 
 
 def _read_numba(function: Any, name: str) -> CFunction:
-    arguments = [str(argument) for argument in function._sig.args]
     returned = str(function._sig.return_type)
     if returned not in ("none", "int32"):
         raise TypeError(_wrong_return(name, returned))
-    pointers, sizes = _pointers_and_sizes(
-        [_kind_of_numba(text) for text in arguments], arguments, name
-    )
+    arguments = [(_kind_of_numba(text), text) for text in map(str, function._sig.args)]
+    pointers, sizes = _pointers_and_sizes(arguments, name)
     return CFunction(name, function.address, pointers, sizes, returned == "int32")
 
 
@@ -245,18 +239,19 @@ def _size_of(number: Any) -> _Kind:
         return None
 
 
-def _pointers_and_sizes(kinds: Sequence[_Kind], texts: Sequence[str], name: str) -> tuple[Any, int]:
-    """Split the kinds of arguments into the pointers and the number of sizes after them."""
-    count = next((i for i, kind in enumerate(kinds) if not isinstance(kind, Pointer)), len(kinds))
-    sizes = list(kinds[count:])
-    for i, kind in enumerate(sizes, count):
-        if kind != _SIZE:
+def _pointers_and_sizes(arguments: Sequence[tuple[_Kind, str]], name: str) -> tuple[Any, int]:
+    """Split the kinds and types of arguments into the pointers and the number of sizes after."""
+    pointers: list[Pointer] = []
+    for i, (kind, text) in enumerate(arguments):
+        if isinstance(kind, Pointer) and len(pointers) == i:
+            pointers.append(kind)
+        elif kind != _SIZE:
             raise TypeError(
-                f"hostcall.native: argument {i} of {name} is of type {texts[i]}, which it cannot "
+                f"hostcall.native: argument {i} of {name} is of type {text}, which it cannot "
                 f"be there. {CONVENTION} The pointers are to numbers (c_void_p, or Numba's "
                 "voidptr, to any), and arrays lie in memory row by row, as in C."
             )
-    return tuple(kinds[:count]), len(sizes)
+    return tuple(pointers), len(arguments) - len(pointers)
 
 
 def _unknown_types(name: str) -> str:
@@ -289,17 +284,16 @@ _CODES = {
 _TEXT = 0
 
 
+@dataclasses.dataclass(eq=False)
 class FfiHandler:
     """A handler of XLA's typed FFI, for the stage of execution."""
 
-    def __init__(
-        self, name: str, capsule: object, address: int, values: Mapping[str, np.generic | str]
-    ) -> None:
-        self.name = name  # its name in messages
-        self.capsule = capsule  # the capsule that holds it
-        self.address = address  # the address of its code
-        self.values = values  # its FFI attributes: NumPy scalars and strings
-        self.programs: dict[Any, Any] = {}  # a framework's programs that call it
+    name: str  # its name in messages
+    capsule: object  # the capsule that holds it
+    address: int  # the address of its code
+    values: Mapping[str, np.generic | str]  # its FFI attributes: NumPy scalars and strings
+    # A framework's programs that call it.
+    programs: dict[Any, Any] = dataclasses.field(default_factory=dict)
 
     @property
     def attributes(self) -> list[tuple[str, int, bytes]]:
@@ -319,10 +313,7 @@ class FfiHandler:
         """Register it for TensorFlow's programs; a ValueError for another version of XLA's FFI."""
         if (side := frameworks.tensorflow()) is not None:
             side.check_handler(self.capsule)
-        callback_id: int = _runtime.register_ffi_handler(
-            label, self.address, self.attributes, wanted
-        )
-        return callback_id
+        return int(_runtime.register_ffi_handler(label, self.address, self.attributes, wanted))
 
     def run(self, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray], native: Any) -> None:
         """Call it from a compiled program, since only XLA can make a handler's context."""
@@ -370,6 +361,7 @@ _NOT_OF_NATIVE = {
     "memo": "only Python can look results up. Declare it of a Python function that calls this one.",
     "executor": "a program calls native code itself, without Python's lock.",
     "retries": "a program calls native code itself, and no worker that could die.",
+    "wait": "a program calls native code itself, and waits for it.",
     "memory": "a program calls native code itself, with its own memory.",
 }
 
@@ -587,16 +579,11 @@ def contradiction(declared: Sequence[Declared], results: Sequence[Declared]) -> 
 
 def check_declared(native: Native, declared: Mapping[str, Any]) -> None:
     """Raise a ValueError for a declared option that native code cannot have."""
-    if not declared["wait"]:
-        raise ValueError(
-            f"hostcall: wait=False was declared of {native!r}, but a program calls native code "
-            "itself, and waits for it. Take it away, or declare it of a Python function that calls "
-            "this one."
-        )
     for option, why in _NOT_OF_NATIVE.items():
         if declared[option] != getattr(Options, option):
             raise ValueError(
-                f"hostcall: {option}= was declared of {native!r}, but {why} Take it away."
+                f"hostcall: {option}= was declared of {native!r}, but {why} Take it away, or "
+                "declare it of a Python function that calls this one."
             )
 
 

@@ -166,16 +166,6 @@ def check_callback(
         )
 
 
-def check_stateless(options: Any) -> None:
-    """Raise a ValueError for a stateful `hostcall.callback` with `memo`."""
-    if options.table is not None:
-        raise ValueError(
-            f"hostcall.callback: memo={options.memo!r} says that the function does nothing but "
-            "return its results, and stateful=True, the default, that each call has to run. Write "
-            f"hostcall.callback(..., stateful=False, memo={options.memo!r})."
-        )
-
-
 # Options that exclude others, each with the reason: a test, the words for it, and these options.
 _LENDS = "lends the function the program's own memory for the call alone"
 _EXCLUSIVE: tuple[tuple[Callable[[Any], bool], str, str, dict[str, str]], ...] = (

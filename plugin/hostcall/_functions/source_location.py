@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from hostcall_runtime._errors import directories_of as directories_of
 from hostcall_runtime._interception import without_autograph
 
 HOSTCALL = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -55,12 +56,6 @@ def innermost(stack: Iterator[tuple[str, int]]) -> str:
     internal = (HOSTCALL, *directories_of("tensorflow", "jax"))
     frame = next((frame for frame in stack if not frame[0].startswith(internal)), None)
     return "{}:{}".format(*frame) if frame is not None else ""
-
-
-def directories_of(*packages: str) -> tuple[str, ...]:
-    """Return the source directories of those of the packages that are loaded."""
-    files = [getattr(sys.modules.get(package), "__file__", None) for package in packages]
-    return tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in files if file)
 
 
 def of_function(function: Callable[..., Any]) -> str:

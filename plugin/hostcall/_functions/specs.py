@@ -72,13 +72,16 @@ class BoundedSpec:
         self, shape: Iterable[int] | None, dtype: npt.DTypeLike, dynamic_dims: Iterable[int] = (0,)
     ) -> None:
         side = frameworks.tensorflow()
-        sizes = _bounds(shape if side is None else side.shape(shape))
-        if sizes is None:
+        sizes = sizes_of(shape if side is None else side.shape(shape))
+        if sizes is None or any(size is None for size in sizes):
             raise ValueError(
                 f"BoundedSpec wants a bound for every dimension, and got the shape {shape}. Write "
                 "the largest size that the callback can return, e.g. "
                 "hostcall.BoundedSpec([100, 3], tf.float32, dynamic_dims=[0])."
             )
+        sizes = tuple(map(operator.index, sizes))
+        if any(size < 0 for size in sizes):
+            raise ValueError(f"BoundedSpec: a size of the shape {sizes} is negative.")
         named = list(dynamic_dims)
         rank = len(sizes)
         if any(not -rank <= dim < rank for dim in named):
@@ -191,14 +194,3 @@ def of_array(array: np.ndarray) -> Any:
     side = frameworks.tensorflow()
     make = ArraySpec if side is None else side.spec
     return make(array.shape, array.dtype)
-
-
-def _bounds(shape: object) -> tuple[int, ...] | None:
-    """Return the sizes of a shape, or None if one of them is unknown."""
-    sizes = sizes_of(shape)
-    if sizes is None or any(size is None for size in sizes):
-        return None
-    bounds = tuple(map(operator.index, sizes))
-    if any(size < 0 for size in bounds):
-        raise ValueError(f"BoundedSpec: a size of the shape {bounds} is negative.")
-    return bounds

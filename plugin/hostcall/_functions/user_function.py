@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from hostcall._functions import source_location
 from hostcall._functions.options import Options
@@ -17,7 +17,7 @@ from hostcall_runtime import (
     register,
     within,
 )
-from hostcall_runtime._errors import NotExportableError
+from hostcall_runtime._errors import NotExportableError, counted
 
 if TYPE_CHECKING:  # it takes long to import
     from hostcall_mlir.exporting import structures
@@ -123,6 +123,17 @@ class UserFunction:
         """Return the function, whose chunks are repeated if it is a mapped one with `retries`."""
         return _mapped_calls.repeating(self.function, self.options.retries)
 
+    def divided(self, axes: Any) -> Self:
+        """Return the function for calls that its executor divides along these axes."""
+        function: Any = self.function
+        provider = self.options.executor
+        if provider is None:  # divided along an inner batch, which now goes whole to the workers
+            assert isinstance(function, _mapped_calls.MappedFunction)
+            function, provider = function.function, function.provider
+        mapped = _mapped_calls.MappedFunction(function, provider, axes, None, self.description)
+        options = self.options.with_fields(executor=None)
+        return dataclasses.replace(self, function=mapped, options=options)
+
     def argument_memory(self) -> Callable[..., Any] | None:
         """Return the allocator of large arguments that other processes may have to open, if any."""
         options = self.options
@@ -145,6 +156,18 @@ class UserFunction:
             on_device=self.options.on_device,
             concurrent=self.is_concurrent,
         )
+
+
+def gradients_listed(returned: object, count: int, of: str = "") -> Sequence[Any]:
+    """Return what a gradient function has returned as a list with one entry for each argument."""
+    gradients = returned if isinstance(returned, list | tuple) else [returned]
+    if len(gradients) != count:
+        raise ValueError(
+            f"hostcall: grad{of and f' of {of}'} returned {counted(len(gradients), 'gradient')} "
+            f"for {counted(count, 'argument')}. Return one for each argument, and None for those "
+            "that have none."
+        )
+    return gradients
 
 
 @dataclasses.dataclass(frozen=True)

@@ -273,7 +273,9 @@ def record_of_native(spec: CallbackSpec) -> tokens.Native | None:
     place = _library_and_symbol(function.code.address)
     if place is None:
         return None
-    code, sizes = function.code, _sizes(spec)
+    code, sizes = function.code, None
+    if spec.shape_function is not None:
+        sizes = sizes_of(spec.shape_function, _inputs(spec))
     if isinstance(code, native_code.CFunction):
         count = len(code.pointers) + code.sizes
         return tokens.Native(*place, "c", sizes, count, code.sizes > 0, code.returns_status)
@@ -308,13 +310,6 @@ def _library_and_symbol(address: int) -> tuple[str, str] | None:
     if not found.library or not found.name or found.address != address:
         return None
     return found.library.decode(errors="replace"), found.name.decode(errors="replace")
-
-
-def _sizes(spec: CallbackSpec) -> list[list[tokens.Size]] | None:
-    """Return each result's shape as constants and input sizes, by the declared shape function."""
-    if spec.shape_function is None:
-        return None
-    return sizes_of(spec.shape_function, _inputs(spec))
 
 
 _ShapeFunction = Callable[[Sequence[tf.TensorSpec]], Sequence[tf.TensorSpec | None]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-import traceback
 import types
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -14,7 +13,7 @@ import tensorflow as tf
 
 from hostcall._functions.source_location import HOSTCALL, directories_of, innermost
 from hostcall._tf import features, script_op_graphs
-from hostcall._tf.types import Operation, TracingFunction
+from hostcall._tf.types import Operation
 
 F = TypeVar("F", bound=Callable[..., Any])
 do_not_convert: Callable[[F], F] = tf.autograph.experimental.do_not_convert
@@ -69,7 +68,7 @@ def unwrapped(function: Callable[..., Any]) -> Any:
     return without_autograph(inspect.unwrap(function))
 
 
-def uses_autograph(function: TracingFunction) -> bool:
+def uses_autograph(function: tf.types.experimental.PolymorphicFunction) -> bool:
     """Return the argument `autograph` of a tf.function."""
     features.EXPORTING.require()
     return bool(function._autograph)
@@ -77,17 +76,12 @@ def uses_autograph(function: TracingFunction) -> bool:
 
 def stack() -> Iterator[tuple[str, int]]:
     """Return each frame's (file, line), innermost first, autograph's code mapped to the user's."""
-    if not features.LOCATIONS.available:
-        frames = traceback.walk_stack(sys._getframe(1))
-        return ((frame.f_code.co_filename, line) for frame, line in frames)
     return ((frame.filename, frame.lineno) for frame in reversed(features.extract_stack()))
 
 
 def original_location(file: str, line: int) -> tuple[str, int]:
     """Return the user's location of code that autograph copied to `file` and `line`."""
     # Other locations are returned unchanged. The mapping exists only while the function is traced.
-    if not features.LOCATIONS.available:
-        return file, line
     for mapper in reversed(features.source_mappers[threading.get_ident()]):
         known = mapper.get_effective_source_map()
         # A function's first line may be a decorator that autograph added, which maps to nothing.

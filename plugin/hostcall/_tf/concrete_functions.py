@@ -144,11 +144,6 @@ def exact_check(specs: list[Any]) -> Callable[[Any], bool]:
     return fit
 
 
-def parameter_names(concrete: Concrete) -> list[str]:
-    """Return the names of the parameters of a ConcreteFunction, in order."""
-    return list(concrete.function_type.parameters)
-
-
 def stablehlo_of(concrete: Concrete, functions: list[FunctionDef], name: str) -> str:
     """Return the StableHLO that TensorFlow makes of the function `name`, as text."""
     # It takes the arguments and captures of `concrete`. `functions` are in the context for this

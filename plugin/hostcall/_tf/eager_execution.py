@@ -12,7 +12,6 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._tf import features, op_kinds, script_op_graphs
-from hostcall._tf.types import EagerTensor as Tensor
 from hostcall._tf.types import Operation
 from hostcall_runtime import _patching
 from hostcall_runtime._threads import Call
@@ -23,7 +22,15 @@ building = threading.local()
 is_trainable = features.is_trainable
 
 
-def own_custom_gradient(op: Operation) -> None:
+def with_gradient(function: Callable[..., Any], tensors: Iterable[Any]) -> list[Any]:
+    """Return the results of a function of `tf.custom_gradient`, which its graphs own."""
+    results = list(tf.custom_gradient(function)(*tensors))
+    if results and not tf.executing_eagerly():
+        _own_custom_gradient(results[0].op)
+    return results
+
+
+def _own_custom_gradient(op: Operation) -> None:
     """Make the gradient of a `tf.custom_gradient` op die with its graphs, not with the process."""
     if not features.CUSTOM_GRADIENTS.available:
         return
@@ -175,7 +182,7 @@ def device_in_scope() -> str:
     return str(features.context().device_name or "")
 
 
-def as_array(tensor: Tensor) -> Any:
+def as_array(tensor: tf.Tensor) -> Any:
     """Return the array of an EagerTensor, over the tensor's own memory, for reading only."""
     return tensor._numpy()
 
@@ -211,7 +218,7 @@ def over_array(array: object, dtype: tf.DType) -> Any:
     return features.EagerTensor(array, ctx.device_name, dtype.as_datatype_enum)
 
 
-def copy_to_device(tensor: Tensor, device: str | None) -> Any:
+def copy_to_device(tensor: tf.Tensor, device: str | None) -> Any:
     """Return an EagerTensor on the device of the kernel that returns it; None is the CPU."""
     name = device or "/job:localhost/replica:0/task:0/device:CPU:0"
     with features.device(device):

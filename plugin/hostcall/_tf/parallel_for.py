@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import tensorflow as tf
 
 from hostcall._tf import features, op_kinds, script_op_graphs
-from hostcall._tf.patches import Replacement, attribute, patch
+from hostcall._tf.patches import around
 from hostcall._tf.types import Operation
-from hostcall_runtime._patching import Patch
+from hostcall_runtime._patching import Patch, Replacement
 
 
 class Converted(NamedTuple):
@@ -96,11 +96,10 @@ def _conversion(kind: str, converter: Callable[[Any], Any]) -> Patch:
         else:
             features.converters[kind] = value
 
-    return patch(
+    return Replacement(read, write, lambda *_: converter).patch(
         f'tensorflow.python.ops.parallel_for.pfor._pfor_converter_registry["{kind}"]',
-        Replacement(read, write, lambda *_: converter),
-        features.VECTORIZING,
         "TensorFlow has no converter for script ops, and makes a loop around each.",
+        features.VECTORIZING.title,
     )
 
 
@@ -115,21 +114,18 @@ def _number_of(loop_var: Any) -> int:
 def effects(has_effect: Callable[[Any], bool]) -> Patch:
     """Return the patch for loop bodies: an op that `has_effect` runs in order, for each element."""
 
-    def wrap(convert: Callable[..., Any], replaced: Replacement) -> Any:
-        def convert_helper(self: Any, wanted: Any) -> Any:
-            if replaced.installed and not hasattr(self, "_hostcall_begun"):
-                self._hostcall_begun = True
-                _convert_effects(self, convert, has_effect)
-            return convert(self, wanted)
+    def convert_helper(convert: Callable[..., Any], pfor: Any, wanted: Any) -> Any:
+        if not hasattr(pfor, "_hostcall_begun"):
+            pfor._hostcall_begun = True
+            _convert_effects(pfor, convert, has_effect)
+        return convert(pfor, wanted)
 
-        return convert_helper
-
-    return attribute(
+    return around(
         features.PFor,
         "_convert_helper",
-        wrap,
         features.VECTORIZING,
         "TensorFlow converts what the results depend on, and runs the body once more as it is.",
+        convert_helper,
     )
 
 

@@ -12,7 +12,7 @@ import contextvars
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import tensorflow as tf
@@ -26,9 +26,9 @@ from hostcall._tf import (
     token_registry,
 )
 from hostcall._tf.features import Feature, Missing
-from hostcall._tf.types import Graph, GraphDef, TracingFunction
+from hostcall._tf.types import Graph
 from hostcall_runtime import _errors, _library
-from hostcall_runtime._patching import Patch
+from hostcall_runtime._patching import Patch, Replacement
 
 _REFUSAL = "We failed to lift variable creations out of this tf.function"
 
@@ -57,7 +57,7 @@ def first_calls(may_run: Callable[[], bool]) -> Patch:
 
 
 def _initialize_and_run(
-    function: TracingFunction, run: Callable[..., Any], args: Any, kwargs: Any
+    function: tf.types.experimental.GenericFunction, run: Callable[..., Any], args: Any, kwargs: Any
 ) -> Any:
     """Call a `tf.function` with uninitialized variables; `run` calls it without creating any."""
     bound = function._function_type.bind_with_defaults(args, kwargs, function._default_values)
@@ -71,47 +71,6 @@ def _initialize_and_run(
     variables = [reference() for reference in function._created_variables]
     initialized = [tf.raw_ops.VarIsInitializedOp(resource=v.handle) for v in variables]
     return tf.cond(tf.reduce_all(initialized), lambda: run(*args, **kwargs), create)
-
-
-_UNKNOWN = object()  # of a replacement that was never installed
-
-
-class Replacement:
-    """A value of ours in the place of one of TensorFlow's, which `wrap` makes from that."""
-
-    # If other code has replaced our value in turn, its value stays on removal. It may still call
-    # ours, so ours checks `installed`, and acts as TensorFlow's value while that is false.
-
-    def __init__(
-        self,
-        read: Callable[[], Any],
-        write: Callable[[Any], None],
-        wrap: Callable[[Any, Replacement], Any],
-    ) -> None:
-        self.installed = False
-        self.read = read
-        self._write = write
-        self._wrap = wrap
-        self._stock: Any = _UNKNOWN
-        self._ours: Any = _UNKNOWN
-        self._is_inside = False  # whether other code has replaced our value
-
-    def install(self) -> None:
-        """Put our value in the place of TensorFlow's."""
-        self.installed = True
-        now = self.read()
-        if now is self._ours or (self._is_inside and now is not self._stock):
-            return
-        if now is not self._stock:
-            self._stock, self._ours = now, self._wrap(now, self)
-        self._write(self._ours)
-
-    def uninstall(self) -> None:
-        """Put TensorFlow's value back, unless other code has replaced ours."""
-        self.installed = False
-        self._is_inside = self.read() is not self._ours
-        if not self._is_inside:
-            self._write(self._stock)
 
 
 def attribute(
@@ -131,38 +90,7 @@ def attribute(
             setattr(owner, name, value)
 
     target = f"{_name_of(owner)}.{name}"
-    return patch(target, Replacement(read, write, wrap), feature, why)
-
-
-def functions(
-    owner: Any,
-    ours: Mapping[str, Callable[..., Any]],
-    stock: dict[str, Callable[..., Any]],
-    feature: Feature,
-    why: str,
-) -> list[Patch]:
-    """Return the patches that replace a module's functions; `stock` receives its own by name."""
-
-    def replaced(name: str, function: Callable[..., Any]) -> Patch:
-        def wrap(before: Callable[..., Any], patch: Replacement) -> Any:
-            stock[name] = before
-
-            @functools.wraps(function)
-            def call(*args: Any, **kwargs: Any) -> Any:
-                return (function if patch.installed else before)(*args, **kwargs)
-
-            return call
-
-        return attribute(owner, name, wrap, feature, why)
-
-    return [replaced(name, function) for name, function in ours.items()]
-
-
-def patch(target: str, replacement: Replacement, feature: Feature, why: str) -> Patch:
-    """Return a replacement's entry in the table of patches."""
-    return Patch(
-        target, replacement.install, replacement.uninstall, replacement.read, why, feature.title
-    )
+    return Replacement(read, write, wrap).patch(target, why, feature.title)
 
 
 def _name_of(owner: object) -> str:
@@ -177,6 +105,21 @@ def _name_of(owner: object) -> str:
 _NAMES_FUNCTIONS = "A SavedModel names its Python functions so that other processes find them."
 
 
+def around(owner: object, name: str, feature: Feature, why: str, ours: Callable[..., Any]) -> Patch:
+    """Return the patch of a function or method; `ours` gets it and the arguments of each call."""
+
+    def wrap(stock: Callable[..., Any], patch: Replacement) -> Any:
+        @functools.wraps(stock)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if not patch.installed:
+                return stock(*args, **kwargs)
+            return ours(stock, *args, **kwargs)
+
+        return call
+
+    return attribute(owner, name, wrap, feature, why)
+
+
 def telling(
     owner: object,
     name: str,
@@ -188,41 +131,33 @@ def telling(
     """Return the patch that calls hooks around a function or method of a module or class."""
     # `before` takes the arguments of each call, and `after` takes its result and then these.
 
-    def wrap(function: Callable[..., Any], patch: Replacement) -> Any:
-        @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if before is not None and patch.installed:
-                before(*args, **kwargs)
-            result = function(*args, **kwargs)
-            if after is not None and patch.installed:
-                after(result, *args, **kwargs)
-            return result
+    def tell(stock: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        if before is not None:
+            before(*args, **kwargs)
+        result = stock(*args, **kwargs)
+        if after is not None:
+            after(result, *args, **kwargs)
+        return result
 
-        return call
-
-    return attribute(owner, name, wrap, feature, why)
+    return around(owner, name, feature, why, tell)
 
 
 def making_functions(hook: Callable[[Any], None]) -> Patch:
     """Return the patch that calls `hook` with the graph of each function before it is made."""
-
-    def tell(name: Any, graph: Graph, *_: Any, **__: Any) -> None:  # noqa: ARG001 - TensorFlow's
-        hook(graph)
-
     owner, name = features.atomic_function, "from_func_graph"
     why = "A function may run in another process of the job, which has to find what it calls."
-    return telling(owner, name, features.OTHER_PROCESSES, why, before=tell)
+    return telling(
+        owner, name, features.OTHER_PROCESSES, why, before=lambda _, graph, *__, **___: hook(graph)
+    )
 
 
 def extending_sessions(hook: Callable[[Any], None]) -> Patch:
     """Return the patch that calls `hook` with a session's graph before its new ops are sent."""
-
-    def tell(session: Any) -> None:
-        hook(session.graph)
-
     owner, name = features.ExtendedSession, "_extend_graph"
     why = "Ops of a session may run on other tasks, which have to find what they call."
-    return telling(owner, name, features.OTHER_PROCESSES, why, before=tell)
+    return telling(
+        owner, name, features.OTHER_PROCESSES, why, before=lambda session: hook(session.graph)
+    )
 
 
 # The directory of the SavedModel that this thread writes.
@@ -234,70 +169,63 @@ _directory: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 def directories() -> Patch:
     """Return the patch that records a SavedModel's directory for the patch `saving`."""
 
-    def wrap(save: Callable[..., Any], _: Replacement) -> Any:
-        @functools.wraps(save)
-        def note_and_save(obj: Any, export_dir: Any, *args: Any, **kwargs: Any) -> Any:
-            before = _directory.set(os.fspath(export_dir))
-            try:
-                return save(obj, export_dir, *args, **kwargs)
-            finally:
-                _directory.reset(before)
-
-        return note_and_save
+    def save(stock: Callable[..., Any], obj: Any, export_dir: Any, *args: Any, **how: Any) -> Any:
+        before = _directory.set(os.fspath(export_dir))
+        try:
+            return stock(obj, export_dir, *args, **how)
+        finally:
+            _directory.reset(before)
 
     name, why = "save_and_return_nodes", "Functions that a SavedModel carries lie in its directory."
-    return attribute(features.save, name, wrap, features.SAVED_MODELS, why)
+    return around(features.save, name, features.SAVED_MODELS, why, save)
 
 
 def saving(hook: Callable[[Any, str | None], None]) -> Patch:
     """Return the patch that calls `hook` with each SavedModel's MetaGraphDef before its writing."""
     # The second argument is the SavedModel's directory, None for a MetaGraphDef alone.
-
-    def tell(built: Any, *_: Any, **__: Any) -> None:
-        hook(built[0], _directory.get())
-
-    name = "_build_meta_graph_impl"
-    return telling(features.save, name, features.SAVED_MODELS, _NAMES_FUNCTIONS, after=tell)
+    return telling(
+        features.save,
+        "_build_meta_graph_impl",
+        features.SAVED_MODELS,
+        _NAMES_FUNCTIONS,
+        after=lambda built, *_, **__: hook(built[0], _directory.get()),
+    )
 
 
 def saving_of_version_1(hook: Callable[[Any, str | None], None]) -> Patch:
     """Return a patch like `saving` for the SavedModels of `tf.compat.v1.saved_model`."""
-
-    def tell(builder: Any, meta_graph: Any, *_: Any, **__: Any) -> None:
-        hook(meta_graph, os.fspath(builder._export_dir))
-
-    owner, name = features.SavedModelBuilder, "_tag_and_add_meta_graph"
-    return telling(owner, name, features.SAVED_MODELS, _NAMES_FUNCTIONS, before=tell)
+    return telling(
+        features.SavedModelBuilder,
+        "_tag_and_add_meta_graph",
+        features.SAVED_MODELS,
+        _NAMES_FUNCTIONS,
+        before=lambda builder, graph, *_, **__: hook(graph, os.fspath(builder._export_dir)),
+    )
 
 
 def writing_graphs(named: Callable[[Any], Any]) -> list[Patch]:
     """Return the patches that apply `named` to graphs that are written to files, also `Saver`'s."""
 
-    def wrap(write: Callable[..., str], patch: Replacement) -> Any:
-        @functools.wraps(write)
-        def name_and_write(graph_or_graph_def: Any, *args: Any, **kwargs: Any) -> str:
-            graph = graph_or_graph_def
-            if patch.installed:
-                graph = graph.as_graph_def() if isinstance(graph, tf.Graph) else graph
-                graph = named(graph)
-            return write(graph, *args, **kwargs)
-
-        return name_and_write
+    def write(stock: Callable[..., Any], graph_or_graph_def: Any, *args: Any, **how: Any) -> Any:
+        graph = graph_or_graph_def
+        graph = graph.as_graph_def() if isinstance(graph, tf.Graph) else graph
+        return stock(named(graph), *args, **how)
 
     why = "The Python functions of a graph in a file are to be found by other processes."
     v1 = tf.compat.v1
     owners = (features.graph_io, tf.io, v1.io, v1.train)
-    return [attribute(o, "write_graph", wrap, features.SAVED_MODELS, why) for o in owners]
+    return [around(o, "write_graph", features.SAVED_MODELS, why, write) for o in owners]
 
 
 def loading(hook: Callable[[Any, str], None]) -> Patch:
     """Return the patch that calls `hook` with the message and path of each loaded SavedModel."""
-
-    def tell(model: object, export_dir: Any, *_: Any, **__: Any) -> None:
-        hook(model, os.fspath(export_dir))
-
-    why = "Whoever loads a SavedModel is told at once which Python functions cannot be called."
-    return telling(features.loader, "parse_saved_model", features.SAVED_MODELS, why, after=tell)
+    return telling(
+        features.loader,
+        "parse_saved_model",
+        features.SAVED_MODELS,
+        "Whoever loads a SavedModel is told at once which Python functions cannot be called.",
+        after=lambda model, export_dir, *_, **__: hook(model, os.fspath(export_dir)),
+    )
 
 
 def resolving(resolve: Callable[[str], Any]) -> Patch:
@@ -352,49 +280,33 @@ def frames_left_out(*directories: str) -> Patch:
 
 def trace_hook(hook: Callable[[Any], None]) -> Patch:
     """Return the patch that calls `hook` with each FuncGraph when its tracing has ended."""
-
-    def install() -> None:
-        if hook not in features.transform.FUNC_GRAPH_TRANSFORMS:
-            features.transform.FUNC_GRAPH_TRANSFORMS.append(hook)
-
-    def uninstall() -> None:
-        if hook in features.transform.FUNC_GRAPH_TRANSFORMS:
-            features.transform.FUNC_GRAPH_TRANSFORMS.remove(hook)
-
-    return Patch(
-        "tensorflow.python.eager.polymorphic_function.transform.FUNC_GRAPH_TRANSFORMS",
-        install,
-        uninstall,
-        lambda: list(features.transform.FUNC_GRAPH_TRANSFORMS),
+    return attribute(
+        features.transform,
+        "FUNC_GRAPH_TRANSFORMS",
+        lambda stock, _: [*stock, hook],
+        features.TRACING,
         "What set_shape says is nowhere in the graph: it is written onto the ops when their "
         "function has been traced.",
-        features.TRACING.title,
     )
 
 
 def higher_orders() -> Patch:
     """Return the patch that sets the flag of `eager_execution.more_orders_may_follow`."""
 
-    def wrap(build: Callable[..., Any], patch: Replacement) -> Any:
-        @functools.wraps(build)
-        def build_and_tell(*args: Any, **kwargs: Any) -> Any:
-            if not patch.installed:
-                return build(*args, **kwargs)
-            outer = eager_execution.more_orders_may_follow()
-            eager_execution.building.higher_order = True
-            try:
-                return build(*args, **kwargs)
-            finally:
-                eager_execution.building.higher_order = outer
+    def build(stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        outer = eager_execution.more_orders_may_follow()
+        eager_execution.building.higher_order = True
+        try:
+            return stock(*args, **kwargs)
+        finally:
+            eager_execution.building.higher_order = outer
 
-        return build_and_tell
-
-    return attribute(
+    return around(
         features.HigherOrderFunctions,
         "_forward_and_backward_functions",
-        wrap,
         features.NESTED_GRADIENTS,
         "Nothing else tells whether the gradient of a gradient may be asked for.",
+        build,
     )
 
 
@@ -432,22 +344,22 @@ def _is_building(owner: object) -> bool:
 
 def forward_calls(hook: Callable[[Any], None]) -> Patch:
     """Return the patch that calls `hook` with the results of each function that tapes record."""
-
-    def tell(_: Any, flat_outputs: Any) -> None:
-        hook(flat_outputs)
-
+    owner, name = features.ForwardBackwardCall, "record"
     why = "What a program has kept for gradients lives as long as the tensors that refer to it."
-    return telling(features.ForwardBackwardCall, "record", features.RESIDUALS, why, before=tell)
+    return telling(
+        owner, name, features.RESIDUALS, why, before=lambda _, flat_outputs: hook(flat_outputs)
+    )
 
 
 def new_errors() -> Patch:
     """Return the patch that attaches to each new error of TensorFlow's the exceptions behind it."""
-
-    def tell(_: None, error: Any, *__: Any, **___: Any) -> None:
-        _errors.hand_over(error, error.message)
-
-    why = "TensorFlow's error takes along the exceptions that it tells of, for hostcall.last_error."
-    return telling(tf.errors.OpError, "__init__", features.EXCEPTIONS, why, after=tell)
+    return telling(
+        tf.errors.OpError,
+        "__init__",
+        features.EXCEPTIONS,
+        "TensorFlow's error takes along the exceptions that it tells of, for hostcall.last_error.",
+        after=lambda _, error, *__, **___: _errors.hand_over(error, error.message),
+    )
 
 
 def raised(owner: object, name: str) -> Patch:
@@ -491,13 +403,13 @@ def context_handle() -> Patch:
 
 def importing(hook: Callable[[Iterator[Any]], None]) -> Patch:
     """Return the patch that calls `hook` with the nodes imported into the default graph."""
-
-    def tell(_: Any, graph_def: GraphDef, *__: Any, **___: Any) -> None:
-        hook(script_op_graphs.nodes_of(graph_def))
-
-    why = "A graph that is imported owns the functions that it calls, too."
-    name = "_import_graph_def_internal"
-    return telling(features.importer, name, features.COPIED_GRAPHS, why, after=tell)
+    return telling(
+        features.importer,
+        "_import_graph_def_internal",
+        features.COPIED_GRAPHS,
+        "A graph that is imported owns the functions that it calls, too.",
+        after=lambda _, graph_def, *__, **___: hook(script_op_graphs.nodes_of(graph_def)),
+    )
 
 
 def lifting(hook: Callable[[Iterator[Any]], None]) -> Patch:
@@ -540,12 +452,11 @@ def py_function_gradient(gradient: Callable[..., Any]) -> Patch:
     def write(entry: object) -> None:
         features.py_function_gradients[op_kinds.EAGER_PY_FUNC] = entry
 
-    return patch(
+    return Replacement(read, write, wrap).patch(
         'tensorflow.python.framework.ops.gradient_registry["EagerPyFunc"]',
-        Replacement(read, write, wrap),
-        features.GRADIENTS,
         "TensorFlow's gradient mixes up calls that share an op, and cannot be compiled. A gradient "
         "can be registered only once.",
+        features.GRADIENTS.title,
     )
 
 
@@ -570,17 +481,13 @@ def gradient_given_to(op: object) -> Callable[..., Any] | None:
 def removed_functions() -> Patch:
     """Return the patch that removes the functions that a function owns along with it."""
 
-    def wrap(remove: Callable[..., None], patch: Replacement) -> Any:
-        @functools.wraps(remove)
-        def remove_with_owned(self: Any, name: Any) -> None:
-            remove(self, name)
-            owner = name.decode() if isinstance(name, bytes) else name
-            owned = concrete_functions.owned
-            if patch.installed and owner in owned and not self.has_function(name):
-                for function in owned.pop(owner):
-                    remove_with_owned(self, function)  # a cluster may own functions, too
-
-        return remove_with_owned
+    def remove(stock: Callable[..., None], context: Any, name: Any) -> None:
+        stock(context, name)
+        owner = name.decode() if isinstance(name, bytes) else name
+        owned = concrete_functions.owned
+        if owner in owned and not context.has_function(name):
+            for function in owned.pop(owner):
+                remove(stock, context, function)  # a cluster may own functions, too
 
     why = "The functions that hostcall derives from one are removed along with it."
-    return attribute(features.Context, "remove_function", wrap, features.REMOVED_FUNCTIONS, why)
+    return around(features.Context, "remove_function", features.REMOVED_FUNCTIONS, why, remove)

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._tf import attributes, features, op_kinds, protos, token_registry
-from hostcall._tf.types import FuncGraph, Graph, GraphDef, Operation
+from hostcall._tf.types import Graph, GraphDef, Operation
 
 
 def owning_graphs() -> list[Any]:
@@ -208,11 +208,6 @@ def add_control_edge(before: Operation, after: Operation) -> None:
     """Make one op of a graph run after another."""
     if before not in after.control_inputs:
         after._add_control_input(before)
-
-
-def must_run(func_graph: FuncGraph, ops: list[Any]) -> None:
-    """Make ops run whenever the function runs, even if nothing uses their results."""
-    func_graph.control_outputs.extend(op for op in ops if op not in func_graph.control_outputs)
 
 
 def note_replaced(graph: Any, ops: list[Any]) -> None:

@@ -5,11 +5,10 @@ TensorFlow comes without types, so a type checker sees its classes as `Any`. It 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, Self, TypeVar
 
-import numpy as np
 import tensorflow as tf
 
 T = TypeVar("T", bound="Message")
@@ -32,13 +31,6 @@ class Messages(MutableSequence[T]):
         raise NotImplementedError
 
 
-class ShapeProto(Message, Protocol):
-    """A TensorShapeProto."""
-
-    dim: Messages[Any]
-    unknown_rank: bool
-
-
 class NameAttrList(Message, Protocol):
     """A function's name, and attributes for it."""
 
@@ -52,7 +44,7 @@ class ListValue(Message, Protocol):
     s: MutableSequence[bytes]
     i: MutableSequence[int]
     type: MutableSequence[int]
-    shape: Messages[ShapeProto]
+    shape: Messages[Any]
     func: Messages[NameAttrList]
 
 
@@ -63,7 +55,7 @@ class AttrValue(Message, Protocol):
     i: int
     b: bool
     type: int
-    shape: ShapeProto
+    shape: Any
     tensor: Message
     list: ListValue
     func: NameAttrList
@@ -203,29 +195,3 @@ class ConcreteFunction(Protocol):
     _captured_inputs: list[tf.Tensor]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-
-
-class TracingFunction(Protocol):
-    """A `tf.function`."""
-
-    _autograph: bool
-    _function_type: Any
-    _default_values: Any
-    _created_variables: Sequence[Callable[[], tf.Variable]]
-    _concrete_variable_creation_fn: Callable[..., Any]
-    python_function: Callable[..., Any]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-    def get_concrete_function(self, *args: Any, **kwargs: Any) -> ConcreteFunction: ...
-
-
-class EagerTensor(Protocol):
-    """A value of eager execution."""
-
-    dtype: tf.DType
-    shape: tf.TensorShape
-
-    def numpy(self) -> np.ndarray: ...
-    def _numpy(self) -> np.ndarray: ...
-    def _datatype_enum(self) -> int: ...
-    def _shape_tuple(self) -> tuple[int, ...]: ...

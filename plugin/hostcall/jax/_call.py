@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
@@ -21,11 +22,10 @@ from hostcall._functions.options import (
     takes,
 )
 from hostcall._functions.specs import BoundedSpec
-from hostcall._functions.user_function import UserFunction
+from hostcall._functions.user_function import UserFunction, gradients_listed
 from hostcall.jax import _primitive, _sharding, _values
 from hostcall.jax._functions import Function, hashable
 from hostcall_runtime import _fire_and_forget
-from hostcall_runtime._errors import counted
 
 
 def flatten_results(declared: object, place: str) -> tuple[list[jax.ShapeDtypeStruct], Any]:
@@ -91,10 +91,7 @@ def _sizes(shape: object, place: str) -> tuple[Any, ...]:
 
 
 VMAP_METHODS = (
-    "sequential",
-    "sequential_unrolled",
-    "expand_dims",
-    "broadcast_all",
+    *("sequential", "sequential_unrolled", "expand_dims", "broadcast_all"),
     "legacy_vectorized",
 )
 
@@ -284,16 +281,9 @@ def _gradients(
         if _comes_from_tensorflow(error):
             raise _wants_jax(function) from error
         raise
-    if not isinstance(given, list | tuple):
-        given = [given]
-    if len(given) != len(inputs):
-        raise ValueError(
-            f"hostcall: grad of {function.description} returned {counted(len(given), 'gradient')} "
-            f"for {counted(len(inputs), 'argument')}. Return one for each argument, and None "
-            "for those that have none."
-        )
     flat: list[Any] = []
-    for argument, gradient in zip(inputs, given, strict=True):
+    pairs = zip(inputs, gradients_listed(given, len(inputs), function.description), strict=True)
+    for argument, gradient in pairs:
         leaves = jax.tree.structure(argument)
         flat += [None] * leaves.num_leaves if gradient is None else leaves.flatten_up_to(gradient)
     if any(map(frameworks.is_tensorflows, flat)):
@@ -315,12 +305,8 @@ def _as_cotangent(gradient: Any, value: Any) -> Any:
 
 def _comes_from_tensorflow(error: BaseException) -> bool:
     directories = source_location.directories_of("tensorflow")
-    trace = error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename.startswith(directories):
-            return True
-        trace = trace.tb_next
-    return False
+    frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
+    return any(frame.f_code.co_filename.startswith(directories) for frame in frames)
 
 
 def _wants_jax(function: Function) -> TypeError:

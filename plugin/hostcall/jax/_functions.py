@@ -15,7 +15,6 @@ from hostcall._functions.user_function import Source, UserFunction
 from hostcall.jax import _values
 from hostcall_runtime import Target, _interception
 from hostcall_runtime._errors import ResultError
-from hostcall_runtime._mapped_calls import MappedFunction
 
 _numbers = itertools.count(1)
 _LEAF = jax.tree.structure(0)
@@ -131,19 +130,6 @@ def _is_plain_sequence(returned: object, leaves: list[Any], tree: object) -> boo
         and len(leaves) == len(returned)
         and tree in (jax.tree.structure(leaves), jax.tree.structure(tuple(leaves)))
     )
-
-
-def divided(function: Function, stacked: tuple[bool, ...]) -> Function:
-    """Return the function for calls that its executor divides along the `stacked` arguments."""
-    called: Any = function.function
-    provider = function.options.executor
-    if provider is None:  # divided along an inner batch, which now goes whole to the workers
-        assert isinstance(called, MappedFunction)
-        called, provider = called.function, called.provider
-    axes = jax.tree.unflatten(function.in_tree, [0 if one else None for one in stacked])
-    mapped = MappedFunction(called, provider, axes, None, function.description)
-    undivided = function.options.with_fields(executor=None)
-    return dataclasses.replace(function, function=mapped, options=undivided)
 
 
 def hashable(function: Callable[..., Any]) -> Callable[..., Any]:

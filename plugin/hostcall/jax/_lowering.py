@@ -25,12 +25,7 @@ from hostcall_runtime._registry import DTYPES
 LoweringContext = Any
 
 # The operations that XLA compiles together with a function of the user's.
-_REDUCING = {
-    "stablehlo.reduce",
-    "stablehlo.reduce_window",
-    "stablehlo.scatter",
-    "stablehlo.select_and_scatter",
-}
+_REDUCING = {"reduce", "reduce_window", "scatter", "select_and_scatter"}
 
 
 def platforms_of(context: LoweringContext) -> tuple[str, ...]:
@@ -54,8 +49,8 @@ def has_several_devices(context: LoweringContext) -> bool:
 
 def enclosing_reduction() -> str | None:
     """Return the reduction whose function is being lowered, such as "reduce_window", or None."""
-    names = (op.name for op, _ in _enclosing_ops())
-    return next((name.removeprefix("stablehlo.") for name in names if name in _REDUCING), None)
+    names = (op.name.removeprefix("stablehlo.") for op, _ in _enclosing_ops())
+    return next((name for name in names if name in _REDUCING), None)
 
 
 def is_in_condition() -> bool:

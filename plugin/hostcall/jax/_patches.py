@@ -18,7 +18,7 @@ from jax import lax
 from jax._src import effects as _jax_effects
 
 from hostcall.jax import _control_flow, _disk_cache, _drift, _names, _overlap, _primitive
-from hostcall_runtime._patching import Patch, PatchTable, replacement
+from hostcall_runtime._patching import Patch, PatchTable, Replacement
 
 _BATCHERS = ("jax.interpreters.batching", "fancy_primitive_batchers")
 _PARTIAL_EVAL = ("jax.interpreters.partial_eval", "custom_partial_eval_rules")
@@ -59,7 +59,8 @@ def _patch(
     def misfit() -> str:
         return _drift.misfit(target, read(), wrap, tried)
 
-    return replacement(target, read, write, wrap, misfit=misfit, why=why, feature=feature)
+    ours = Replacement(read, write, lambda stock, _: wrap(stock))
+    return ours.patch(target, why, feature, misfit)
 
 
 def _allowed_in_control_flow(kind: type) -> Patch:
@@ -89,15 +90,7 @@ def _no_tracing(stock: object) -> Any:
 
 _FLOW = _names.CONTROL_FLOW
 
-_WITH_WRAPPERS = (
-    "_control_flow",
-    "_disk_cache",
-    "_execution",
-    "_no_tracing",
-    "_overlap",
-    "_rules",
-    "_sharding",
-)
+_WITH_WRAPPERS = "_control_flow _disk_cache _execution _no_tracing _overlap _rules _sharding"
 
 TABLE = PatchTable(
     "JAX",
@@ -206,7 +199,7 @@ def hide_frames() -> None:
         return
     from jax._src import source_info_util, traceback_util
 
-    for module in _WITH_WRAPPERS:
+    for module in _WITH_WRAPPERS.split():
         file = os.path.join(os.path.dirname(__file__), f"{module}.py")
         source_info_util.register_exclusion(file)
         traceback_util.register_exclusion(file)

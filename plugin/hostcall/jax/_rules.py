@@ -21,7 +21,7 @@ from hostcall._functions.options import MAP, OF_BATCHES
 from hostcall._functions.specs import ArraySpec
 from hostcall.jax import _disk_cache, _lowering, _names, _primitive, _sharding
 from hostcall.jax._control_flow import refusal
-from hostcall.jax._functions import Function, divided
+from hostcall.jax._functions import Function
 from hostcall.jax._primitive import call_p
 from hostcall_runtime import _interception, _patching, _trees, prepared
 
@@ -223,9 +223,10 @@ def _divide(args: Any, dims: Any, *, function: Function, result_avals: Any, **pa
         jnp.expand_dims(a, 0) if d is None else jnp.moveaxis(a, d, 0)
         for a, d in zip(args, dims, strict=True)
     ]
+    axes = jax.tree.unflatten(function.in_tree, [None if dim is None else 0 for dim in dims])
     called = call_p.bind(
         *batched,
-        function=divided(function, tuple(dim is not None for dim in dims)),
+        function=function.divided(axes),
         result_avals=tuple(jax.core.ShapedArray((size, *a.shape), a.dtype) for a in result_avals),
         **params,
     )

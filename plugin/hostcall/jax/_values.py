@@ -57,10 +57,7 @@ def data_of(array: Any) -> Any:
 
 def struct_of_data(struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     """Return the struct of the data of keys, and any other struct unchanged."""
-    if not is_key(struct.dtype):
-        return struct
-    data = _data_of_one(struct.dtype)
-    return jax.ShapeDtypeStruct((*struct.shape, *data.shape), data.dtype)
+    return jax.eval_shape(jax.random.key_data, struct) if is_key(struct.dtype) else struct
 
 
 def of_data(data: Any, dtype: Any) -> Any:
@@ -85,14 +82,6 @@ def returned(leaf: object, declared: Any, description: str) -> Any:
             f"the declaration: {description}."
         )
     return data_of(leaf)
-
-
-@functools.cache
-def _data_of_one(dtype: Any) -> jax.ShapeDtypeStruct:
-    data: jax.ShapeDtypeStruct = jax.eval_shape(
-        jax.random.key_data, jax.ShapeDtypeStruct((), dtype)
-    )
-    return data
 
 
 @functools.cache

@@ -15,7 +15,7 @@ import tensorflow as tf
 import hostcall
 from hostcall import _installation
 from hostcall._tf import eager_execution, features
-from hostcall._tf.patches import Replacement
+from hostcall_runtime._patching import Replacement
 
 _TABLE = _installation.TABLE
 X = tf.constant([1.0, 2.0, 3.0])
