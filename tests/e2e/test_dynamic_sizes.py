@@ -223,7 +223,7 @@ def test_a_gradient_from_outside_of_branches_that_differ() -> None:
 
 @pytest.mark.parametrize("where", ["inside", "outside"])
 @pytest.mark.parametrize("use", [tf.cumsum, tf.identity])
-def test_a_hundred_sizes_are_not_a_hundred_compilations(use: Any, where: str) -> None:
+def test_many_sizes_are_not_as_many_compilations(use: Any, where: str) -> None:
     def loss(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         _print(x)
         return tf.reduce_sum(use(tf.sin(tf.boolean_mask(x, mask))))
@@ -239,7 +239,7 @@ def test_a_hundred_sizes_are_not_a_hundred_compilations(use: Any, where: str) ->
     compiled, graph = of(jitted), of(plain)
     hostcall.stats(reset=True)
     x = tf.linspace(-3.0, 3.0, 200)
-    for size in range(50, 150):
+    for size in range(50, 150, 4):
         mask = tf.constant(np.random.default_rng(size).permutation(200) < size)
         _assert_close(compiled(x, mask), graph(x, mask))
     assert all(one.compilations <= 10 for one in hostcall.stats().compilations)
