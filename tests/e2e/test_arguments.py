@@ -32,13 +32,6 @@ def shaped(result: Any, shape: Any = (2,)) -> Any:
     return tf.nest.map_structure(lambda tensor: tf.ensure_shape(tensor, shape), result)
 
 
-def callback(op: Any, function: Any) -> Any:
-    """A function on arrays, for `op`."""
-    if op is not tf.py_function:
-        return function
-    return lambda *tensors: function(*(np.array(tensor) for tensor in tensors))
-
-
 @each_build
 @pytest.mark.parametrize(
     ("op", "arguments"),
@@ -128,33 +121,6 @@ def test_large_tensors_that_a_py_function_keeps_stay_as_they_are(build: Any) -> 
             kept.pop(0)  # whose memory comes back
     for number, tensor in enumerate(kept, start=1):
         np.testing.assert_array_equal(tensor, np.full(1 << 17, number))
-
-
-@each_op
-def test_what_a_function_writes_stays_its_own(op: Any) -> None:
-    def spoil(a: Any, b: Any) -> Any:
-        assert a.tolist() == b.tolist()
-        a[:] = -1
-        assert b.tolist() != a.tolist()
-        return a
-
-    variable, constant, x = tf.Variable([5.0, 6.0]), tf.constant([7.0, 8.0]), tf.constant(X)
-
-    @jitted
-    def run(x: Any) -> Any:
-        return [
-            [
-                shaped(op(callback(op, spoil), [tensor, tensor], FLOAT)),
-                shaped(op(lambda a: a, [tensor], FLOAT)),
-                tf.identity(tensor),
-            ]
-            for tensor in (x, x * 2.0, variable, constant)
-        ]
-
-    expected = [[[-1, -1], value, value] for value in ([1, 2], [2, 4], [5, 6], [7, 8])]
-    for _ in range(3):
-        np.testing.assert_array_equal(to_numpy(run(x)), expected)
-    np.testing.assert_array_equal([x, variable], [[1, 2], [5, 6]])
 
 
 @eagerly_too

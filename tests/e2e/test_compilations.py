@@ -113,15 +113,6 @@ def test_explain_counts() -> None:
     assert "(compiled 1 time; 1 run by TensorFlow's kernels)" in shown
 
 
-def test_counts_are_reset() -> None:
-    function = jitted(total)
-    check(function, plain(total), 2, 3)
-    hostcall.stats(reset=True)
-    assert counts(function) == (0, 0)
-    check(function, plain(total), 2, 3, 4)
-    assert counts(function) == (0, 2)
-
-
 def test_a_function_that_is_refused_is_counted_too() -> None:
     def program(x: tf.Tensor) -> Any:
         values, _, _ = tf.unique_with_counts(x)

@@ -130,16 +130,6 @@ def test_models_are_what_they_are_uncompiled(
     assert ("metric" in compiled[0]) == ("metrics" in options)
 
 
-def test_a_py_function_layer_trains_like_its_ops_without_a_callback() -> None:
-    class Stock(keras.layers.Layer):
-        def call(self, inputs: tf.Tensor) -> tf.Tensor:
-            positive = tf.math.softplus(inputs) + 0.1 * inputs**2
-            return tf.where(tf.reduce_mean(inputs) > 0.0, positive, tf.tanh(inputs))
-
-    stock = everything(lambda: sequential(Stock), False)
-    assert_close(everything(sequential, True), stock, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_a_stateful_callback_runs_once_a_step(jit_compile: bool) -> None:
     sizes: list[int] = []

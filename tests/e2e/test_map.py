@@ -98,16 +98,6 @@ def test_arguments_that_are_passed_whole_are_each_calls_own(threads: Any) -> Non
     np.testing.assert_array_equal(w, [0.0, 1.0])
 
 
-def test_large_arrays_keep_their_values() -> None:
-    x = np.arange(1 << 20, dtype=np.float32).reshape(-1, 4)
-    double = hostcall.map(functions.doubled, executor=processes, chunks=3)
-    for batch in (x, x[::2], x.T.copy().T):
-        np.testing.assert_array_equal(double(batch), 2 * batch)
-    alone = hostcall.map(functions.doubled, executor=processes, chunks=1)(x)
-    alone += 1
-    np.testing.assert_array_equal(alone, 2 * x + 1)
-
-
 # Of `functions.scaled_by`: a callback, and TensorFlow code.
 GRADIENTS = {
     "callback": hostcall.callback(functions.slope_of_scaled_by, result=lambda i, *_: i),

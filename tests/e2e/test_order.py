@@ -18,11 +18,6 @@ def test_independent_calls_keep_program_order(journal: Any, x: tf.Tensor, *, kin
     return results[::-1]
 
 
-@in_order(["ticket"] * 10)
-def test_calls_without_operands_keep_program_order(journal: Any) -> list[tf.Tensor]:
-    return [journal.ticket() for _ in range(10)]
-
-
 @in_order(["first", "second"], tf.eye(50))
 def test_a_later_call_with_ready_inputs_waits_for_an_earlier_one(journal: Any, x: Any) -> Any:
     slow = x

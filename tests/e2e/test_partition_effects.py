@@ -67,34 +67,6 @@ def test_variables_that_callbacks_read_and_assign() -> None:
     assert_same(*results)
 
 
-def test_the_order_of_side_effects() -> None:
-    journal: list[str] = []
-
-    def say(text: str, x: tf.Tensor) -> tf.Tensor:
-        return tf.numpy_function(lambda v: (journal.append(text), v)[1], [x], tf.float32)
-
-    def known(text: str, x: tf.Tensor) -> tf.Tensor:
-        return tf.ensure_shape(say(text, x), [4])
-
-    def program(x: tf.Tensor) -> Any:
-        say("first", x)
-        known("second", x * 2.0)
-        for i in tf.range(2):
-            say("in a loop", x)
-            known("after it in the loop", x + tf.cast(i, tf.float32))
-        y = say("third", x) if x[0] > 0.0 else known("never", x)
-        known("fourth", x)
-        return known("fifth", x) + 1.0, y
-
-    orders = []
-    for mode in MODES:
-        journal.clear()
-        mode(program)(X)
-        orders.append([*journal])
-    assert orders[0] == orders[1]
-    assert orders[0][-3:] == ["third", "fourth", "fifth"]
-
-
 def test_assertions_hold_as_in_plain_graph_mode() -> None:
     def program(x: tf.Tensor) -> Any:
         y = distinct(x)

@@ -127,13 +127,6 @@ def test_long_chains_of_calls() -> None:
     np.testing.assert_array_equal(program(X), X + 300.0)
 
 
-def test_deep_nests_of_calls() -> None:
-    function = plain(host)
-    for _ in range(30):
-        function = plain(lambda x, inner=function: inner(x) + 1.0)
-    np.testing.assert_array_equal(jitted(lambda x: function(x))(X), X + 30.0)
-
-
 def test_an_error_ends_the_run_where_it_happens() -> None:
     calls: list[float] = []
 

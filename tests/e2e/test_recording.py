@@ -291,27 +291,6 @@ def test_functions_run_again_after_the_end(file: str, machine: Machine) -> None:
 
 # What a recording holds: values of all kinds, and exceptions.
 
-DTYPES = ["bool", "int8", "uint64", "float16", "bfloat16", "float8_e4m3fn", "complex128", "int4"]
-
-
-@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3)])
-def test_every_bit_comes_back(shape: tuple[int, ...], file: str, machine: Machine) -> None:
-    numbers = np.random.default_rng(7)
-
-    def random(x: Any) -> Any:
-        machine.use()
-        if x.dtype.name in ("bool", "int4"):
-            return numbers.integers(0, 2, shape).astype(x.dtype)
-        return np.ndarray(shape, x.dtype, bytearray(numbers.bytes(64 * x.dtype.itemsize)))
-
-    @tf.function(jit_compile=True)
-    def program() -> Any:
-        zeros = [tf.zeros(shape, dtype) for dtype in DTYPES]
-        found = [tf.numpy_function(random, [x], tf.TensorSpec(shape, x.dtype)) for x in zeros]
-        return [tf.cast(y, tf.int8) if y.dtype.name == "int4" else y for y in found]
-
-    recorded(file, machine, program)
-
 
 def multiplied(machine: Machine) -> Any:
     spec = tf.TensorSpec([], tf.bfloat16)

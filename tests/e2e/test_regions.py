@@ -304,11 +304,6 @@ def in_a_region(x: tf.Tensor) -> Any:
 
 
 @_case(TEXT)
-def an_image(text: tf.Tensor) -> Any:
-    return tf.io.decode_jpeg(text, name="image") + 1
-
-
-@_case(TEXT)
 def in_turns(text: tf.Tensor) -> Any:
     def body(i: tf.Tensor, y: tf.Tensor) -> Any:
         return i + 1, y + tf.strings.to_number(text, name="turn")
@@ -322,13 +317,6 @@ def in_a_loop_with_a_region(x: tf.Tensor) -> Any:
         return i + 1, tf.strings.to_number(tf.strings.as_string(y) + "abc", name="turn")
 
     return tf.while_loop(lambda i, _: i < 2, body, [0, x])[1]
-
-
-@_case(TEXT)
-def in_a_branch(text: tf.Tensor) -> Any:
-    return tf.cond(
-        tf.strings.length(text) > 1, lambda: tf.strings.to_number(text, name="one"), lambda: 0.0
-    )
 
 
 @_case(tf.constant([1.0, 2.0, 3.0]))

@@ -93,8 +93,3 @@ def test_it_has_no_side_effect(call: Call) -> None:
     hlo = program.experimental_get_compiler_ir(X)(stage="hlo").splitlines()
     calls = [line for line in hlo if 'custom_call_target="hostcall"' in line]
     assert ["custom_call_has_side_effect=true" in line for line in calls] == [True, False]
-
-
-def test_an_eager_callback_is_never_stateless() -> None:
-    with pytest.raises(ValueError, match="stateful=True"):
-        hostcall.callback(lambda x: x, result=lambda x: x, kind="eager", stateful=False)

@@ -81,28 +81,6 @@ def test_tf_gradients_through_a_compiled_function() -> None:
         np.testing.assert_array_equal(actual, slope)
 
 
-def test_training_with_an_optimizer_of_v1() -> None:
-    def error(prediction: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_sum((prediction - target) ** 2)
-
-    def program(weight: tf.Tensor, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        loss = tf.py_function(error, [tf.linalg.matvec(x, weight), y], tf.float32)
-        return tf.ensure_shape(loss, [])
-
-    def train(jit_compile: bool) -> np.ndarray:
-        x = tf.constant(np.random.default_rng(0).normal(size=[8, 3]), tf.float32)
-        with v1.variable_scope(f"jit_{jit_compile}", use_resource=True):
-            weight = v1.get_variable("weight", initializer=tf.zeros([3]))
-        step = tf.function(program, jit_compile=jit_compile)
-        loss = step(weight.read_value(), x, tf.reduce_sum(x, axis=1))
-        training = v1.train.GradientDescentOptimizer(0.02).minimize(loss, var_list=[weight])
-        return run(training, weight.read_value(), times=20)[1]
-
-    compiled, plain = train(True), train(False)
-    np.testing.assert_allclose(compiled, plain, rtol=1e-5)
-    assert np.all(compiled > 0.5)
-
-
 def test_an_exception_comes_out_of_the_session_and_leaves_it_sound() -> None:
     class WrongError(TypeError):
         pass

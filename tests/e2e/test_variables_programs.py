@@ -82,32 +82,6 @@ def test_the_caller_reads_and_assigns_before_and_after_the_call(outer: Any) -> N
     same_as_plain(build)
 
 
-def test_functions_that_share_variables_and_see_what_is_assigned_between() -> None:
-    def build(mode: Any) -> Any:
-        v, w = tf.Variable(1.0), tf.Variable(2.0)
-        results = []
-
-        @mode
-        def add(x: tf.Tensor) -> tf.Tensor:
-            touch(x)
-            return v.assign_add(w * x)
-
-        @mode
-        def swap(x: tf.Tensor) -> tf.Tensor:
-            touch(x)
-            old = v.read_value()
-            v.assign(w)
-            return w.assign(old) + x
-
-        for i in range(4):
-            results += [add(tf.constant(1.0)), swap(tf.constant(2.0))]
-            v.assign(v + float(i))
-            results += [v.numpy(), w.numpy()]
-        return results
-
-    same_as_plain(build)
-
-
 @pytest.mark.parametrize("tape_mode", MODES)
 def test_a_tape_outside_of_the_compiled_function(tape_mode: Any) -> None:
     def build(mode: Any) -> Any:

@@ -190,14 +190,6 @@ def test_a_client_of_dask_is_no_executor() -> None:
         on(distributed, functions.doubled)
 
 
-@each_mode
-def test_a_call_within_a_call_on_a_full_pool(mode: Any) -> None:
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        inner = jitted(on(pool, functions.doubled))
-        outer = mode(on(pool, lambda x: inner(x).numpy() + 1))
-        np.testing.assert_array_equal(outer(X), 2.0 * X + 1.0)
-
-
 def test_a_plain_graph_within_a_call_on_a_full_pool_is_late() -> None:
     """TensorFlow does not tell its calls what they are part of."""
     with concurrent.futures.ThreadPoolExecutor(1) as pool:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -119,15 +118,6 @@ def test_functions_without_a_name(mode: Any, kind: str) -> None:
         assert_says(raised, "cannot send the function of", "<lambda>", "at the top of a module")
     else:
         np.testing.assert_array_equal(program(X), 3.0 * X)
-
-
-@each_kind
-def test_calls_of_jax(kind: str) -> None:
-    @jax.jit
-    def program(x: jax.Array) -> Any:
-        return 2.0 * hostcall.jax.call(functions.doubled, x, x, executor=KINDS[kind])
-
-    np.testing.assert_array_equal(program(np.ones(3, np.float32)), 4.0 * np.ones(3))
 
 
 @each_kind
