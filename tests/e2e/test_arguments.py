@@ -1,7 +1,6 @@
 """contract.md, "Arguments": what goes into a script op and what its function sees."""
 
 import functools
-import itertools
 from typing import Any
 
 import numpy as np
@@ -24,30 +23,11 @@ X = tf.constant([1.0, 2.0])
 each_build = pytest.mark.parametrize("build", MODES)
 eagerly_too = pytest.mark.parametrize("build", [eagerly, plain, jitted])
 FLOAT = tf.float32
-SIN_ALONE = {"func": np.sin, "Tout": FLOAT}
 
 
 def shaped(result: Any, shape: Any = (2,)) -> Any:
     """Says the shape in stock TensorFlow's way."""
     return tf.nest.map_structure(lambda tensor: tf.ensure_shape(tensor, shape), result)
-
-
-@each_build
-@pytest.mark.parametrize(
-    ("op", "arguments"),
-    [
-        *itertools.product(
-            [tf.numpy_function, tf.py_function],
-            [{"func": np.sin, "inp": [X]}, {}, {"inp": [X], "Tout": FLOAT}, SIN_ALONE],
-        ),
-        (tf.compat.v1.py_func, {"func": np.sin, "inp": [X]}),
-        (tf.compat.v1.py_func, SIN_ALONE),
-    ],
-)
-def test_missing_arguments_are_type_errors(build: Any, op: Any, arguments: Any) -> None:
-    message = "[Mm]issing required" if op is tf.compat.v1.py_func else "Tout|inp"
-    with pytest.raises(TypeError, match=message):
-        build(lambda: op(**arguments))()
 
 
 @each_build

@@ -233,24 +233,6 @@ def test_results_of_a_mapped_callback_are_kept(threads: Any) -> None:
     assert len(sizes) == 3
 
 
-@each_mode
-@pytest.mark.parametrize(
-    ("function", "chunks", "message"),
-    [
-        (lambda x, y: x.sum(), 4, "which cannot be put together along axis 0"),
-        (lambda x, y: x[:, : len(x)], 4, "which cannot be put together along axis 0"),
-        (lambda x, y: x, None, "argument 0 has 7, argument 1 has 3"),
-    ],
-)
-def test_batches_that_do_not_fit(
-    function: Any, chunks: int | None, message: str, mode: Any, threads: Any
-) -> None:
-    wrong = mapped(function, threads, chunks=chunks)
-    error = failure(mode(lambda x: wrong(x, x if chunks else x[:3])), X)
-    assert isinstance(error, tf.errors.InvalidArgumentError)
-    assert message in error.message
-
-
 def test_the_executor_may_be_that_of_the_function(threads: Any) -> None:
     def double(x: Any) -> Any:
         return x * 2

@@ -114,17 +114,6 @@ def test_calls_in_branches_and_inner_functions_overlap() -> None:
     np.testing.assert_array_equal(program(X, tf.constant(True)), 4.0 * X + 2.0 + 16.0 * X + 10.0)
 
 
-def test_a_level_of_calls_waits_for_the_one_before_it() -> None:
-    first, second = stateless(meeting(3)), stateless(meeting(2))
-
-    @jitted
-    def program(x: tf.Tensor) -> tf.Tensor:
-        a, b, c = first(x), first(x + 1.0), first(x + 2.0)
-        return second(a + b) + second(c)
-
-    np.testing.assert_array_equal(program(X), 12.0 * X + 12.0)
-
-
 def test_a_call_goes_on_beside_calls_with_side_effects() -> None:
     told = threading.Event()
 

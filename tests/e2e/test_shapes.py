@@ -15,7 +15,6 @@ from tests.support.helpers import (
     each_public_op,
     gradient_of,
     jitted,
-    like,
 )
 
 X = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
@@ -140,32 +139,6 @@ def test_sizes_that_only_xla_knows(program: Any) -> None:
     for batch in (1, 2, 6, 0, 2):
         x = tf.random.stateless_uniform([batch, 3], [1, batch])
         assert_close(function(x), EXPECTED[program](x))
-
-
-@each_mode
-def test_methods_and_builtins_can_be_declared(mode: Any) -> None:
-    class Scale:
-        factor = np.float32(2.0)
-
-        def apply(self, x: np.ndarray) -> np.ndarray:
-            return x * self.factor
-
-        def __call__(self, x: np.ndarray) -> np.ndarray:
-            return x + self.factor
-
-    scale = Scale()
-    hostcall.declare(scale.apply, result=like)
-    hostcall.declare(scale, result=like)
-    hostcall.declare(np.linalg.eigvalsh, result=lambda x: x.shape[:-1])
-
-    @mode
-    def program(x: tf.Tensor) -> tf.Tensor:
-        y = tf.numpy_function(scale.apply, [x], tf.float32)
-        y = tf.numpy_function(scale, [y], tf.float32)
-        return tf.numpy_function(np.linalg.eigvalsh, [y], tf.float32)
-
-    symmetric = tf.constant([[2.0, 1.0], [1.0, 2.0]])
-    assert_close(program(symmetric), np.linalg.eigvalsh(2.0 * symmetric.numpy() + 2.0))
 
 
 STRUCTURES: dict[str, tuple[Any, Any]] = {

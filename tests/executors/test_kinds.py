@@ -143,17 +143,3 @@ def test_pure_calls_are_made_again(kind: str, tmp_path: Path) -> None:
     once = functools.partial(functions.ends_once, folder=str(tmp_path))
     double = on(kind, once, stateful=False, retries=2)
     np.testing.assert_array_equal(jitted(double)(X), 2.0 * X)
-
-
-@each_kind_of_processes
-def test_calls_are_counted(kind: str) -> None:
-    lasts = on(kind, functions.lasts_and_doubles, stateful=False)
-    hostcall.collect_stats()
-    try:
-        np.testing.assert_array_equal(jitted(lasts)(X), 2.0 * X)
-        [row] = hostcall.stats(reset=True).executors
-    finally:
-        hostcall.collect_stats(False)
-    assert row.calls == 1
-    assert row.running_seconds >= 0.01
-    assert row.waiting_seconds > 0.0
