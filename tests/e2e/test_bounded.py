@@ -196,25 +196,6 @@ def test_the_spec_of_a_bounded_input() -> None:
     assert (bounded, tf.TensorSpec([5], tf.float32)) in specs
 
 
-def test_a_chain_of_bounded_callbacks_keeps_order() -> None:
-    entries: list[list[float]] = []
-
-    def drop_last(x: np.ndarray) -> np.ndarray:
-        entries.append(x.tolist())
-        return x[:-1]
-
-    hostcall.declare(drop_last, result=lambda x: hostcall.BoundedSpec(x.shape, x.dtype))
-
-    @jitted
-    def program(x: tf.Tensor) -> tf.Tensor:
-        for _ in range(3):
-            x = tf.numpy_function(drop_last, [x], tf.float32)
-        return x
-
-    np.testing.assert_array_equal(program(X), [3.0, 1.0])
-    assert entries == [[3.0, 1.0, 3.0, 2.0, 1.0], [3.0, 1.0, 3.0, 2.0], [3.0, 1.0, 3.0]]
-
-
 def test_a_bounded_loop_variable_that_a_callback_shrinks() -> None:
     def call(function: Any, x: tf.Tensor) -> tf.Tensor:
         return tf.numpy_function(function, [x], hostcall.BoundedSpec([5], tf.float32))
@@ -229,26 +210,6 @@ def test_a_bounded_loop_variable_that_a_callback_shrinks() -> None:
 
     np.testing.assert_array_equal(jitted(program)(X), [3.0, 1.0])
     _assert_same_as_plain(program, X)
-
-
-@pytest.mark.parametrize("positive", [True, False])
-def test_branches_with_bounded_results_and_callbacks_that_take_them(positive: bool) -> None:
-    def program(x: tf.Tensor) -> Any:
-        def scalar(function: Any) -> tf.Tensor:
-            return tf.numpy_function(function, [bounded], tf.TensorSpec([], tf.float32))
-
-        bounded = tf.cond(x[0] > 0.0, lambda: _large(x), lambda: _large(-x) * 2.0)
-        return bounded, tf.cond(x[0] > 0.0, lambda: scalar(np.sum), lambda: scalar(np.max))
-
-    _assert_same_as_plain(program, X if positive else -X)
-
-
-def test_bounded_calls_in_map_fn() -> None:
-    def row(x: tf.Tensor) -> tf.Tensor:
-        size = tf.numpy_function(np.size, [_large(x)], tf.TensorSpec([], tf.int64))
-        return tf.reduce_sum(_large(x)) * 10.0 + tf.cast(size, tf.float32)
-
-    _assert_same_as_plain(lambda x: tf.map_fn(row, x), tf.stack([X, X * 0.0, X + 5.0]))
 
 
 @inside_xla

@@ -19,13 +19,11 @@ from hostcall_runtime import prepared
 from tests.support import meeting_functions
 from tests.support.e2e.journals import Journal
 from tests.support.helpers import (
-    assert_close,
     assert_equal,
     failure,
     gradient_of,
     jitted,
     like,
-    plain,
     raising,
 )
 from tests.support.threads import PATIENCE, meeting
@@ -195,13 +193,6 @@ def test_no_results_and_no_arguments() -> None:
     assert float(jitted(lambda: numbers[0]() + numbers[1]())()) == 2.0
 
 
-def test_large_arrays() -> None:
-    roll = stateless(lambda x: np.roll(x, 1))
-    program = jitted(lambda x: roll(x) + roll(-x) + 2.0 * roll(x + 1.0))
-    x = tf.random.normal([1 << 20], seed=3)
-    np.testing.assert_array_equal(program(x), 2.0 * np.roll(x.numpy() + np.float32(1.0), 1))
-
-
 @pytest.mark.parametrize("fails", [0, 1, 7])
 def test_an_error_is_that_of_its_call_and_nothing_is_left(fails: int) -> None:
     meet = meeting(8)
@@ -272,23 +263,6 @@ def test_a_gradient_of_pure_py_functions() -> None:
     call = WAYS["pure py_function"](lambda x: x * x * x)
     program = jitted(lambda x: gradient_of(lambda x: call(x) + call(2.0 * x), x))
     np.testing.assert_allclose(program(X), 3.0 * X**2 + 6.0 * (2.0 * X) ** 2, rtol=1e-6)
-
-
-def test_values_are_those_of_a_plain_graph() -> None:
-    double, halve = stateless(lambda x: x + x), stateless(lambda x: x / 2)
-    note = hostcall.callback(lambda x: x - 1, result=like)
-
-    def program(x: tf.Tensor, w: tf.Tensor) -> Any:
-        a = double(x)
-        b = tf.linalg.matvec(w, halve(x))
-        c = note(tf.linalg.matvec(w, a))
-        d = double(b) + double(c)
-        for _ in tf.range(3):
-            d = double(halve(d)) + tf.linalg.matvec(w, d) + halve(c)
-        return a, b, c, d, tf.linalg.matmul(w, w)
-
-    w = tf.random.normal([3, 3], seed=1)
-    assert_close(jitted(program)(X, w), plain(program)(X, w), rtol=1e-5)
 
 
 def test_processes_run_calls_side_by_side() -> None:

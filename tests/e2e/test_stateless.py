@@ -39,20 +39,6 @@ each_mode = pytest.mark.parametrize("jit_compile", [False, True], ids=["plain", 
 
 @each_mode
 @each_way
-def test_the_value_is_right(call: Call, jit_compile: bool) -> None:
-    @tf.function(jit_compile=jit_compile)
-    def program(x: tf.Tensor) -> tf.Tensor:
-        x = tf.ensure_shape(tf.numpy_function(np.copy, [x], tf.float32), [3])
-        for _ in tf.range(4):
-            x = call(lambda v: v + v, x) + 1.0
-        return call(np.sqrt, x) + call(np.square, x)
-
-    expected = 16.0 * X.numpy() + np.float32(15.0)
-    np.testing.assert_array_equal(program(X), np.sqrt(expected) + np.square(expected))
-
-
-@each_mode
-@each_way
 def test_an_unused_call_does_not_run(call: Call, jit_compile: bool) -> None:
     entries: list[str] = []
     note = _noting(entries)

@@ -26,25 +26,6 @@ def same_as_plain(build: Callable[[Any], Any]) -> None:
     assert_equal(actual, expected)
 
 
-def test_loops_and_branches_that_assign() -> None:
-    def build(mode: Any) -> Any:
-        v, w = tf.Variable(1.0), tf.Variable([0.0, 0.0])
-
-        @mode
-        def run(n: tf.Tensor) -> tf.Tensor:
-            for i in tf.range(n):
-                touch(i)
-                if i % 2 == 0:
-                    v.assign_add(tf.cast(i, tf.float32))
-                else:
-                    w.assign([v.read_value(), 1.0])
-            return v + w
-
-        return [(run(tf.constant(n)), v.numpy(), w.numpy()) for n in (5, 0, 2, 1)]
-
-    same_as_plain(build)
-
-
 def in_a_loop(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make a plain function that calls a function ten times."""
 
