@@ -173,22 +173,6 @@ def test_gradients(program: Callable[..., Any]) -> None:
     check(jitted(program), plain(program), 2, 3, 7, 4, 2)
 
 
-def test_in_a_loop_and_a_branch() -> None:
-    def program(n: tf.Tensor) -> Any:
-        y = tf.constant(0.0)
-        for i in tf.range(n):
-            if i % 2 == 0:
-                y += tf.reduce_sum(tf.sqrt(numbers(i)) * 2.0)
-            else:
-                y -= tf.reduce_max(numbers(i) ** 2)
-        return y
-
-    function = jitted(program)
-    check(function, plain(program), 20)
-    assert {row.compilations for row in rows_of(function)} == {1}
-    assert any(row.uncompiled_runs for row in rows_of(function))
-
-
 def noting(calls: list[Any], route: str = "auto") -> Any:
     """A callback of known shape, so that it is part of a cluster."""
 

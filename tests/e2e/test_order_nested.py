@@ -66,7 +66,6 @@ def test_cond_in_while_in_cond(flags: tuple[bool, bool]) -> None:
 
 # XLA ends the process where branches return different shapes and one of them holds a call.
 
-
 UNKNOWN = tf.TensorSpec([None], tf.float32)
 squared: list[float] = []
 

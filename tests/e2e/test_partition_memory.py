@@ -28,27 +28,6 @@ def overwrite(v: np.ndarray) -> np.ndarray:
 
 
 @each_size
-@pytest.mark.parametrize("compute", [lambda x: x, lambda x: x + 0.0, tf.identity])
-def test_what_a_function_writes_to_its_argument_is_seen_by_nobody_else(
-    size: int, compute: Callable[[tf.Tensor], tf.Tensor]
-) -> None:
-    @jitted
-    def program(x: tf.Tensor) -> Any:
-        y = compute(x)
-        first = tf.numpy_function(overwrite, [y], tf.float32)
-        with tf.control_dependencies([first]):
-            second = tf.numpy_function(lambda v: v.copy(), [y], tf.float32)
-        return first, second, y
-
-    x = tf.range(float(size))
-    for _ in range(2):
-        first, second, y = program(x)
-        assert_same(first.numpy(), np.full(size, -1.0, np.float32))
-        for tensor in (second, y, x):
-            assert_same(tensor.numpy(), np.arange(size, dtype=np.float32))
-
-
-@each_size
 def test_one_value_as_two_arguments(size: int) -> None:
     def write(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         a += 1.0
