@@ -89,20 +89,6 @@ def test_py_function_sees_eager_tensors_in_eager_mode(build: Any) -> None:
     assert seen == [(True, type(X), type(X), [1, 2], 3)]
 
 
-@each_build
-def test_large_tensors_that_a_py_function_keeps_stay_as_they_are(build: Any) -> None:
-    kept: list[tf.Tensor] = []
-    keep = lambda x: (kept.append(x), x + 1.0)[1]  # noqa: E731
-    program = build(lambda x: shaped(tf.py_function(keep, [x], FLOAT), (1 << 17,)) * 2.0)
-    for number in range(6):
-        x = np.full(1 << 17, number, np.float32)
-        np.testing.assert_array_equal(program(tf.constant(x)), (x + 1) * 2)
-        if number == 3:
-            kept.pop(0)  # whose memory comes back
-    for number, tensor in enumerate(kept, start=1):
-        np.testing.assert_array_equal(tensor, np.full(1 << 17, number))
-
-
 @eagerly_too
 @each_op
 def test_a_single_tensor_as_inp(build: Any, op: Any) -> None:

@@ -216,14 +216,6 @@ def test_if_a_chunk_fails_no_other_begins_or_is_left_running() -> None:
     assert was_over == [False]
 
 
-@pytest.mark.custom_call("TensorFlow's kernels change threads between the calls")
-def test_a_map_on_the_executors_only_thread_runs_there() -> None:
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        inner = jitted(mapped(functions.doubled, pool))
-        outer = hostcall.callback(lambda x: inner(x).numpy() + 1, result=like, executor=pool)
-        np.testing.assert_array_equal(jitted(outer)(X), 2.0 * X + 1.0)
-
-
 def test_results_of_a_mapped_callback_are_kept(threads: Any) -> None:
     sizes: list[int] = []
     double = hostcall.callback(noting_sizes(sizes), result=like, stateful=False, memo=True)

@@ -77,20 +77,6 @@ def test_control_dependencies_put_a_call_before_another(journal: Any, x: tf.Tens
         return [journal.eager("third", x), tf.identity(x)]
 
 
-def test_variables_are_read_and_written_between_calls() -> None:
-    variable = tf.Variable([0.0, 0.0])
-
-    def program(journal: Any) -> tf.Tensor:
-        variable.assign([1.0, 1.0])
-        first = journal.numpy("before", variable)
-        variable.assign_add(first)
-        second = journal.eager("after", variable)
-        variable.assign(second * 2.0)
-        return variable.read_value()
-
-    assert same_order(program) == ["before", "after"]
-
-
 @in_order(["forward 2", "forward 5", "gradient 5", "gradient 2", "end"], tf.constant([2.0, 3.0]))
 def test_a_gradient_call_runs_after_its_forward_call_and_what_followed(
     journal: Any, x: tf.Tensor

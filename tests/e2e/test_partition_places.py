@@ -19,24 +19,8 @@ from tests.support.helpers import (
     stateless_py_func,
     to_numpy,
 )
-from tests.support.threads import in_threads
 
 X = tf.constant([3.0, 1.0, 2.0, 2.0])
-
-
-def test_callbacks_that_run_functions_do_not_wait_for_one_another() -> None:
-    """More calls at once than TensorFlow has threads, each of which runs a graph itself."""
-    inner = plain(lambda x: x * 2.0)
-    partitioned = jitted(
-        lambda x: tf.numpy_function(lambda v: inner(v).numpy(), [x], tf.float32) + 1.0
-    )
-    function = plain(lambda x: partitioned(x))
-
-    def work(number: int) -> None:
-        for _ in range(5):
-            np.testing.assert_array_equal(function(X + float(number)), 2.0 * (X + number) + 1.0)
-
-    in_threads(16, work)
 
 
 def distinct(x: tf.Tensor) -> tf.Tensor:

@@ -98,20 +98,6 @@ def test_loops_that_train_are_replayed(file: str, machine: Machine) -> None:
     assert machine.count == 4
 
 
-def test_overlapping_calls_are_told_apart_by_their_arguments(file: str, machine: Machine) -> None:
-    callback = hostcall.callback(machine.multiply, result=like, stateful=False, concurrent=True)
-
-    @tf.function(jit_compile=True)
-    def program(x: Any) -> Any:
-        return tf.add_n([callback(x + i) for i in range(1, 9)])
-
-    recorded(file, machine, lambda: program(X))
-    machine.is_there = False
-    with hostcall.replay(file):
-        for i in (3, 1, 2, 8, 7, 6, 5, 4):  # in any order
-            callback(X + i)
-
-
 def of_one_name(machine: Machine) -> Any:
     """Three functions, whose calls come in any order."""
 
