@@ -132,26 +132,6 @@ def test_nested_structures_among_the_arguments(build: Any, op: Any) -> None:
     assert_same(result, (np.float32(4), np.array([1, 2], np.float32), np.array([3, 6], np.float32)))
 
 
-@each_build
-@each_op
-def test_lists_that_tensorflow_packs_and_python_values(build: Any, op: Any) -> None:
-    seen = []
-
-    def look(*arguments: Any) -> Any:
-        seen.append([(np.asarray(a).dtype, np.array(a).tolist()) for a in arguments])
-        return arguments[0]
-
-    def program(x: Any) -> Any:
-        matrix, vector = [[1, 2], [3, 4]], np.array([5, 6], np.float64)
-        inp = [[x, x * 2.0], 1, 2.5, True, matrix, vector, (x[0], 7.0)]
-        return shaped(op(look, inp, FLOAT), (2, 2))
-
-    assert build(program)(X).numpy().tolist() == [[1, 2], [2, 4]]
-    dtypes = [np.float32, np.int32, np.float32, np.bool_, np.int32, np.float64, np.float32]
-    values = [[[1, 2], [2, 4]], 1, 2.5, True, [[1, 2], [3, 4]], [5, 6], [1, 7]]
-    assert seen == [list(zip(map(np.dtype, dtypes), values, strict=True))]
-
-
 class Scaler:
     def __init__(self, factor: float) -> None:
         self.factor = np.float32(factor)

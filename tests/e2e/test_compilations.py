@@ -43,7 +43,6 @@ def total(n: tf.Tensor) -> Any:
 
 
 def rows_of(function: Any) -> list[hostcall.ClusterStats]:
-    """Return the statistics of the clusters of a tf.function."""
     found = hostcall.stats().compilations
     names = [c.function_def.signature.name for c in function._list_all_concrete_functions()]
     return [row for row in found if row.cluster.startswith(tuple(f"{name}__" for name in names))]
@@ -55,7 +54,6 @@ def each_count(function: Any) -> list[tuple[int, int]]:
 
 
 def counts(function: Any) -> tuple[int, int]:
-    """The same of the only cluster."""
     [found] = each_count(function)
     return found
 
@@ -261,18 +259,6 @@ def test_threads_with_many_sizes() -> None:
     compilations, uncompiled_runs = counts(function)
     assert 1 < compilations <= 10
     assert uncompiled_runs >= WAITING
-
-
-@one_compilation
-def test_an_error_is_that_of_graph_mode() -> None:
-    def program(n: tf.Tensor) -> Any:
-        return tf.exp(numbers(n)) + tf.ones([3])
-
-    function = jitted(program)
-    check(function, plain(program), 3)
-    expected, actual = failure(plain(program), tf.constant(2)), failure(function, tf.constant(2))
-    assert type(actual) is type(expected)
-    check(function, plain(program), 1, 3)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 2.5, "many"])

@@ -31,7 +31,6 @@ jax_array = jax.dlpack.from_dlpack
 
 
 def one(function: Any, **declared: Any) -> Any:
-    """A program that calls the function on what it has computed, and computes with the result."""
     return one_borrowing(function, borrow=False, memory="device", **declared)
 
 

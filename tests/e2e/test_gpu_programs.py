@@ -33,7 +33,6 @@ def call(function: Callable[..., Any], x: tf.Tensor, *sizes: Any) -> tf.Tensor:
 
 
 def hlo(program: Callable[..., Any], *args: Any) -> str:
-    """Return the HLO that XLA is given to compile for a GPU."""
     function = tf.function(program, jit_compile=True)
     with tf.device(CPU):
         return str(function.experimental_get_compiler_ir(*args)(stage="hlo", platform_name="GPU"))

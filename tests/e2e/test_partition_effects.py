@@ -22,7 +22,6 @@ X = tf.constant([3.0, 1.0, 2.0, 2.0])
 
 
 def distinct(x: tf.Tensor) -> tf.Tensor:
-    """Return the distinct values, as a vector whose size depends on the values."""
     return tf.numpy_function(np.unique, [x], x.dtype)
 
 

@@ -102,23 +102,3 @@ def test_arrays_of_all_kinds(kind: str, size: int) -> None:
         return tf.numpy_function(ARRAYS[kind], [x * 2.0], tf.float32)
 
     assert_as_plain(program, tf.range(float(size)))
-
-
-STRINGS = [
-    b"a\0b\0",
-    "ä",
-    [["ä", "b"]],
-    [[b"\0", b"\0\0"]],
-    np.array([b"a", b"bc"]),
-    np.array(["a", "bc"], object),
-    np.array(["ä", b"\xff\0"], object),
-]
-
-
-@pytest.mark.parametrize("value", STRINGS, ids=repr)
-def test_strings_keep_all_their_bytes(value: Any) -> None:
-    def program(x: tf.Tensor) -> Any:
-        texts = tf.numpy_function(lambda v: value, [x], tf.string)
-        return texts, tf.strings.length(texts)
-
-    assert_as_plain(program, tf.range(4.0))

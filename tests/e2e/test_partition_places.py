@@ -28,7 +28,6 @@ def distinct(x: tf.Tensor) -> tf.Tensor:
 
 
 def compilations(name: str) -> list[int]:
-    """Return the compilations of each cluster of the function of that name."""
     rows = hostcall.stats().compilations
     return [row.compilations for row in rows if row.cluster.startswith(f"__inference_{name}_")]
 

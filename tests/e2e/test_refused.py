@@ -18,7 +18,6 @@ from hostcall._compiler import refusals
 from tests.support.e2e.refused_programs import PROGRAMS, X
 from tests.support.helpers import (
     CALLERS,
-    MODES,
     assert_as_plain,
     assert_as_plain_called_by,
     assert_same,
@@ -292,35 +291,6 @@ def test_what_is_refused_without_a_name_computes_the_same(program: Any) -> None:
     function = jitted(program)
     for x in (SMALL_X, SMALL_X + 1.0):
         assert_same(to_numpy(function(x)), to_numpy(plain(program)(x)))
-
-
-@pytest.mark.parametrize(
-    "refused",
-    [PROGRAMS["without_a_kernel"], PROGRAMS["a_range_of_unknown_length"], UNNAMED["alone"]],
-    ids=["without a kernel", "of unknown size", "not named"],
-)
-def test_effects_happen_once_and_in_order(refused: Any) -> None:
-    def build(journal: list[str]) -> Callable[..., Any]:
-        def note(tag: str) -> None:
-            tf.py_function(lambda: journal.append(tag), [], [])
-
-        def program(x: tf.Tensor) -> Any:
-            note("first")
-            y = refused(x)
-            note("second")
-            variable.assign_add(1)
-            z = refused(x + 1.0)
-            note("third")
-            return y, z, variable.read_value()
-
-        variable = tf.Variable(0)
-        return program
-
-    journals: list[list[str]] = [[], []]
-    functions = [mode(build(journal)) for mode, journal in zip(MODES, journals, strict=True)]
-    for _ in range(2):
-        assert_same(*(to_numpy(function(SMALL_X)) for function in functions))
-    assert journals == [["first", "second", "third"] * 2] * 2
 
 
 @shuffle_is_refused

@@ -11,7 +11,6 @@ from tests.support.stress.template import Template
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The path of the SavedModel that `computed` writes."""
     return str(tmp_path_factory.mktemp("saved") / "model")
 
 

@@ -17,7 +17,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def here(fresh_python: Template, folder: str) -> Any:
-    """The results of the models where they were saved."""
     return told(fresh_python, f"uses.write({folder!r})")
 
 

@@ -14,7 +14,6 @@ from tests.support.helpers import (
     PUBLIC_OPS,
     assert_says,
     each_decorator,
-    each_mode,
     each_public_op,
     failure,
     jitted,
@@ -188,15 +187,3 @@ def test_a_contradiction_that_tracing_sees(who: str) -> None:
     ruled = hostcall.declare(lambda x: x, result=[1, 3])
     with pytest.raises(ValueError, match="Dimension 0 in both shapes must be equal"):
         jitted(contradicting(who, ruled))(X)
-
-
-@each_public_op
-@each_mode
-@pytest.mark.parametrize("declared", [[2, 3], [1, 4], [3], [1, 1, 3], []], ids=str)
-def test_a_result_of_another_shape_names_the_function(op: Any, mode: Any, declared: Any) -> None:
-    def mistaken(x: Any) -> Any:
-        return x
-
-    hostcall.declare(mistaken, result=declared)
-    message = _message(lambda: mode(lambda x: op(mistaken, [x], tf.float32))(X))
-    assert_says(message, "0-th value returned by", "(1, 3)", "declared shape", "mistaken")

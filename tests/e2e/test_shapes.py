@@ -23,42 +23,6 @@ X = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 Pair = collections.namedtuple("Pair", ["total", "twice"])
 
 
-def _total() -> Callable[[Any], Any]:
-    """A function of its own for each test, since a declaration stays with its function."""
-    return lambda x: np.sum(np.asarray(x), axis=1)
-
-
-DECLARATIONS: dict[str, Any] = {
-    "Tout": None,
-    "a TensorSpec": tf.TensorSpec([2], tf.float32),
-    "a list": [2],
-    "a TensorShape": tf.TensorShape([2]),
-    "a rule": lambda x: tf.TensorSpec([x.shape[0]], x.dtype),
-    "a rule that returns a shape": lambda x: x.shape[:1],
-    "a rule that returns a structure": lambda x: [tf.TensorSpec(x.shape[:1], tf.float32)],
-    "a BoundedSpec that has no dynamic dimension": hostcall.BoundedSpec([2], tf.float32, []),
-}
-
-
-@each_public_op
-@each_mode
-@pytest.mark.parametrize("name", DECLARATIONS)
-def test_declared_results(op: Any, mode: Any, name: str) -> None:
-    by_tout = name == "Tout"
-    total = _total() if by_tout else hostcall.declare(_total(), result=DECLARATIONS[name])
-
-    @mode
-    def program(x: tf.Tensor) -> tf.Tensor:
-        y = op(total, [x], tf.TensorSpec([2], tf.float32) if by_tout else tf.float32)
-        # In graphs that are not compiled, stock TensorFlow takes a spec for a py_function and does
-        # not look at its shape.
-        is_ignored = by_tout and mode is not jitted and op is tf.py_function
-        assert y.shape == (None if is_ignored else [2])
-        return y * 2.0
-
-    np.testing.assert_array_equal(program(X), [12.0, 30.0])
-
-
 @each_public_op
 def test_each_source_fills_in_what_those_before_it_leave_open(op: Any) -> None:
     def padded(x: Any) -> Any:

@@ -22,7 +22,6 @@ THREE = tf.constant(3)
 
 
 def numbers(n: tf.Tensor) -> tf.Tensor:
-    """As many as are asked for."""
     return tf.numpy_function(lambda k: np.arange(k, dtype=np.float32), [n], tf.float32)
 
 

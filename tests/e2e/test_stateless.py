@@ -29,7 +29,6 @@ def _callback(function: Callable[[Any], Any], x: tf.Tensor) -> tf.Tensor:
 
 
 def _noting(entries: list[str]) -> Callable[[str], Callable[[np.ndarray], np.ndarray]]:
-    """Makes functions that write their tags down."""
     return lambda tag: lambda x: (entries.append(tag), x * np.float32(2.0))[1]
 
 

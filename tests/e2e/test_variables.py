@@ -265,7 +265,6 @@ def decorator(jit_compile: bool | None) -> Any:
 
 
 def outcome_of(make: Make, jit_compile: bool | None) -> tuple[list[float], list[float]]:
-    """Return the results of a function, and the calls that it has made."""
     calls.clear()
     program = make(decorator(jit_compile))
     return [float(program(tf.constant(value))) for value in VALUES], [*calls]

@@ -29,7 +29,6 @@ each_kind = pytest.mark.parametrize("kind", OF_PROCESSES)
 
 
 def said_by(program: Any, *args: Any) -> str:
-    """Return the text of the ExecutorError that a program raises."""
     raised = hostcall.last_error(failure(program, *(args or (X,))))
     assert isinstance(raised, hostcall.ExecutorError), raised
     return str(raised)

@@ -73,15 +73,6 @@ def test_functions_may_write_to_what_an_executor_lends(mode: Any) -> None:
 
 @each_kind
 @each_mode
-def test_structures_of_arrays(mode: Any, kind: str) -> None:
-    both = on(kind, functions.sums, {"sum": like(X), "difference": like(X)})
-    sums = mode(lambda x: both({"a": x, "b": 2.0 * x}))(X)
-    np.testing.assert_array_equal(sums["sum"], 3.0 * X)
-    np.testing.assert_array_equal(sums["difference"], -X)
-
-
-@each_kind
-@each_mode
 def test_each_stateful_call_runs_once(mode: Any, kind: str, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     noted = on(kind, functools.partial(functions.noted, str(journal)))
