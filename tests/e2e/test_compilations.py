@@ -381,19 +381,6 @@ def test_what_follows_from_shapes_is_compiled() -> None:
     assert {*each_count(function)} == {(1, 0)}
 
 
-def test_a_compiled_loop_stays_whole() -> None:
-    def program(x: tf.Tensor, i: tf.Tensor) -> Any:
-        y = tf.zeros([6])
-        for j in tf.range(4):
-            y += tf.roll(x[j], i, 0)
-        return y + tf.reduce_sum(same(x))
-
-    args = X, tf.constant(1)
-    explanation = hostcall.explain(jitted(program), *args)
-    assert not [op for op in explanation.host_ops if "While" in op.op]
-    np.testing.assert_allclose(jitted(program)(*args), plain(program)(*args))
-
-
 def test_a_function_that_xla_takes_is_not_touched() -> None:
     function = jitted(lambda x, i: tf.slice(x, [0, 1], [4, i]))
     np.testing.assert_array_equal(function(X, tf.constant(2)), X[:, 1:3])

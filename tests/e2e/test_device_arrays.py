@@ -200,15 +200,6 @@ def test_results_that_are_not_as_declared(way: Any, returned: Any, text: str) ->
     assert_says(failure(way(one(lambda x: returned())), values(4)), text)
 
 
-@every_way
-def test_errors_of_the_function(way: Any) -> None:
-    def fail(x: hostcall.DeviceArray) -> Any:
-        np.from_dlpack(x)
-        raise ValueError("not these")
-
-    assert_says(failure(way(one(fail)), values(LARGE)), "not these")
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [

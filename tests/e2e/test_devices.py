@@ -72,15 +72,6 @@ def test_a_size_that_the_host_alone_knows(dtype: str) -> None:
         assert more.numpy() == count + 1
 
 
-def test_arguments_that_go_through_are_what_they_were() -> None:
-    def program(*args: tf.Tensor) -> Any:
-        return tf.numpy_function(np.unique, [args[0]], args[0].dtype), *args
-
-    given = [values(dtype) for dtype in DTYPES]
-    _, *through = on_route("partition", program, *given)
-    assert_equal(through, given)
-
-
 @pytest.mark.parametrize("calls_host", [True, False])
 @pytest.mark.parametrize("form", ["straight", "loop"])
 def test_a_variable_on_another_device(form: str, calls_host: bool) -> None:

@@ -124,21 +124,6 @@ def test_the_gradient_is_mapped(grad: Any, mode: Any) -> None:
 
 
 @each_mode
-def test_results_of_no_kind(mode: Any, threads: Any) -> None:
-    seen: list[int] = []
-    note = hostcall.callback(
-        hostcall.map(lambda x: seen.append(len(x)), executor=threads), result=[]
-    )
-
-    def program(x: tf.Tensor) -> tf.Tensor:
-        note(x)
-        return x
-
-    mode(program)(X)
-    assert sorted(seen) == [2, 2, 3]
-
-
-@each_mode
 @pytest.mark.parametrize(
     ("function", "kind"),
     [

@@ -69,14 +69,6 @@ def test_large_arrays_which_xla_gives_to_its_pool_threads(kind: str, size: int) 
     assert same_order(program, tf.range(size, dtype=tf.float32)) == expected
 
 
-@in_order(["first", "second", "third"], tf.zeros([3]))
-def test_control_dependencies_put_a_call_before_another(journal: Any, x: tf.Tensor) -> Any:
-    with tf.control_dependencies([journal.numpy("first", x)]):
-        second = journal.numpy("second", x)
-    with tf.control_dependencies([second]):
-        return [journal.eager("third", x), tf.identity(x)]
-
-
 @in_order(["forward 2", "forward 5", "gradient 5", "gradient 2", "end"], tf.constant([2.0, 3.0]))
 def test_a_gradient_call_runs_after_its_forward_call_and_what_followed(
     journal: Any, x: tf.Tensor

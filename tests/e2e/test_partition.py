@@ -111,13 +111,6 @@ def test_called_by(program: Any, caller: Any) -> None:
     assert_as_plain_called_by(caller, program, X)
 
 
-def test_inputs_of_changing_shape() -> None:
-    function = jitted(lambda x: (distinct(x) * 2.0, tf.reduce_sum(x)))
-    for size in (4, 7, 0, 4, 1):
-        x = tf.range(size, dtype=tf.float32) // 2.0
-        assert_same(to_numpy(function(x)), to_numpy((distinct(x) * 2.0, tf.reduce_sum(x))))
-
-
 @calls_from_the_device
 @pytest.mark.parametrize("calls", [False, True])
 def test_another_reason_than_a_callback_for_one_program(calls: bool) -> None:

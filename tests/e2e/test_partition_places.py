@@ -20,8 +20,6 @@ from tests.support.helpers import (
     to_numpy,
 )
 
-X = tf.constant([3.0, 1.0, 2.0, 2.0])
-
 
 def distinct(x: tf.Tensor) -> tf.Tensor:
     return tf.numpy_function(np.unique, [x], tf.float32)
@@ -57,21 +55,6 @@ def test_loops_without_host_ops_are_compiled_whole() -> None:
     explained = str(hostcall.explain(of_loops, tf.ones([4])))
     assert len(re.findall(r"compiled \S (?:Stateless)?While", explained)) == 2
     assert compilations("of_loops") == [1, 1]
-
-
-def test_independent_chains_share_clusters() -> None:
-    """Ten chains of two script ops each, in an order that lets them share."""
-
-    @jitted
-    def of_chains(x: tf.Tensor) -> tf.Tensor:
-        first = [distinct(tf.sin(x + float(i))) for i in range(10)]
-        second = [distinct(tf.cos(y)) for y in first]
-        return tf.add_n([tf.reduce_sum(y) for y in second])
-
-    x = np.arange(4, dtype=np.float32)
-    expected = sum(np.unique(np.cos(np.unique(np.sin(x + i)))).sum() for i in range(10))
-    np.testing.assert_allclose(of_chains(x), expected, rtol=1e-5)
-    assert compilations("of_chains") == [1, 1, 1]
 
 
 # TensorArrays that grow in partitioned functions: in XLA's programs they silently do not.

@@ -76,28 +76,6 @@ def test_a_recording_is_replayed_by_another_route(file: str, machine: Machine) -
             assert_equal(run(route), expected)
 
 
-def test_loops_that_train_are_replayed(file: str, machine: Machine) -> None:
-    def act(x: Any) -> Any:
-        return tf.tanh(x) * machine.use()
-
-    variable = tf.Variable([0.5, -0.25])
-
-    def loss(v: Any) -> Any:
-        return tf.reduce_sum(tf.py_function(act, [v], tf.TensorSpec([2], tf.float32)) ** 2)
-
-    @tf.function(jit_compile=True)
-    def train() -> Any:
-        variable.assign([0.5, -0.25])
-        total = 0.0
-        for _ in tf.range(4):
-            total, slope = value_and_gradient(loss, variable)
-            variable.assign_sub(0.1 * slope)
-        return total, variable.read_value()
-
-    recorded(file, machine, train)
-    assert machine.count == 4
-
-
 def of_one_name(machine: Machine) -> Any:
     """Three functions, whose calls come in any order."""
 

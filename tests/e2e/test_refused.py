@@ -98,11 +98,6 @@ def test_a_loop_with_a_table_that_nothing_needs(where: str, calls: bool) -> None
     assert_as_plain(program, tf.constant([1.0, 2.0, 3.0]))
 
 
-def test_a_string_that_is_passed_through() -> None:
-    text = tf.constant("text")
-    assert jitted(lambda s: s)(text).numpy() == b"text"
-
-
 @pytest.mark.cpu("XLA_CPU has no zeros of a TensorList in eager mode")
 @pytest.mark.parametrize("order", [1, 2])
 def test_a_tape_around_a_compiled_loop_and_branch(order: int) -> None:

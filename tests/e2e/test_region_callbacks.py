@@ -258,15 +258,6 @@ def test_functions_may_write_to_their_arrays() -> None:
     assert_same(to_numpy(jitted(program)(X)), (np.full(3, 7.0, np.float32), X.numpy() * 2))
 
 
-def test_a_call_within_a_call() -> None:
-    inner = jitted(lambda x: a_constant(tf.numpy_function, x))
-
-    def outer(x: Any, how: Any) -> Any:
-        return inner(tf.constant(x)).numpy()
-
-    assert_same(jitted(lambda x: beside_a_text(outer, x))(X).numpy(), inner(X).numpy())
-
-
 @pytest.mark.parametrize("stateful", [True, False])
 def test_each_call_of_a_callback_of_hostcalls_own_is_made_and_counted(stateful: bool) -> None:
     def moved(x: np.ndarray, how: bytes) -> np.ndarray:

@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import each_public_op
 
 v1 = tf.compat.v1
 
@@ -30,20 +29,6 @@ def run(*fetches: Any, feed: dict[Any, Any] | None = None, times: int = 1) -> An
 def shaped(result: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
     result.set_shape(like.shape)
     return result
-
-
-@each_public_op
-def test_each_script_op_gives_what_it_gives_uncompiled(op: Any) -> None:
-    def program(x: tf.Tensor) -> tf.Tensor:
-        return shaped(op(lambda v: v * v + 1, [x + 1.0], tf.float32), x) * 2.0
-
-    x = v1.placeholder(tf.float32, [3])
-    plain = program(x)
-    compiled = tf.function(program, jit_compile=True)(x)
-    for value in ([1.0, 2.0, 3.0], [0.0, -1.0, 5.0]):
-        expected, actual = run(plain, compiled, feed={x: value})
-        np.testing.assert_array_equal(actual, expected)
-        np.testing.assert_array_equal(expected, ((np.array(value) + 1) ** 2 + 1) * 2)
 
 
 def test_stateful_calls_run_once_each_in_order_in_each_run() -> None:

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -81,25 +80,6 @@ def test_a_tape_outside_of_the_compiled_function(tape_mode: Any) -> None:
         return [inside(tf.constant([1.0, 2.0])) for _ in range(3)], count.numpy()
 
     same_as_plain(build)
-
-
-@pytest.mark.parametrize("dtype", ["bool", "int64", "float64", "bfloat16", "complex64"])
-@pytest.mark.parametrize("shape", [(), (2, 3), (0,)])
-def test_variables_of_any_dtype_and_shape(dtype: str, shape: tuple[int, ...]) -> None:
-    v = tf.Variable(tf.zeros(shape, dtype))
-    ones = tf.ones(shape, dtype)
-
-    def look() -> None:
-        assert v.read_value().dtype == dtype
-
-    @jitted
-    def run() -> tf.Tensor:
-        tf.py_function(look, [], [])
-        return v.assign(ones)
-
-    for _ in range(2):
-        np.testing.assert_array_equal(run().numpy(), ones.numpy())
-        np.testing.assert_array_equal(v.numpy(), ones.numpy())
 
 
 def test_random_state_goes_on_as_without_callbacks() -> None:

@@ -1,4 +1,4 @@
-"""`executor=`, `hostcall.map` and `retries=`: each kind of executor gives what calls give here."""
+"""`executor=` and `retries=`: each kind of executor gives what calls give here."""
 
 from __future__ import annotations
 
@@ -120,13 +120,6 @@ def test_calls_that_are_late(mode: Any, kind: str) -> None:
     assert "within its timeout of 0.05 s" in error.message
     double = on(kind, functions.doubled)
     np.testing.assert_array_equal(mode(double)(X), 2.0 * X)
-
-
-@each_kind_of_processes
-def test_a_batch_is_divided(kind: str) -> None:
-    place = hostcall.map(functions.place_of_each, executor=KINDS[kind], chunks=2)
-    program = jitted(hostcall.callback(place, result=tf.TensorSpec([7, 2], tf.float64)))
-    np.testing.assert_array_equal(program(tf.ones([7, 2]))[:, 1], [3, 3, 3, 4, 4, 4, 4])
 
 
 @each_kind_of_processes
