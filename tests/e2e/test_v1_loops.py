@@ -83,6 +83,30 @@ def test_gradients_in_sessions(body: Body, order: int) -> None:
         np.testing.assert_allclose(actual, expected, rtol=1e-5)
 
 
+def test_training_through_a_loop() -> None:
+    def trained(jit_compile: bool) -> Any:
+        with tf.Graph().as_default(), v1.variable_scope("", use_resource=True):
+            weight = v1.get_variable("weight", initializer=1.5)
+
+            @tf.function(jit_compile=jit_compile, autograph=False)
+            def loss(count: tf.Tensor) -> tf.Tensor:
+                return tf.while_loop(
+                    lambda i, _: i < count,
+                    lambda i, y: (i + 1, y * weight),
+                    [tf.constant(0), tf.constant(1.0)],
+                )[1]
+
+            count = v1.placeholder(tf.int32, [])
+            step = v1.train.GradientDescentOptimizer(0.1).minimize(loss(count))
+            with v1.Session() as session:
+                session.run(v1.global_variables_initializer())
+                for n in (3, 2):
+                    session.run(step, {count: n})
+                return session.run(weight)
+
+    np.testing.assert_allclose(trained(True), trained(False), rtol=1e-6)
+
+
 def of_version_1(body: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]) -> Body:
     with tf.Graph().as_default() as graph:
         v1.disable_control_flow_v2()
