@@ -381,14 +381,6 @@ def test_what_follows_from_shapes_is_compiled() -> None:
     assert {*each_count(function)} == {(1, 0)}
 
 
-def test_a_function_that_xla_takes_is_not_touched() -> None:
-    function = jitted(lambda x, i: tf.slice(x, [0, 1], [4, i]))
-    np.testing.assert_array_equal(function(X, tf.constant(2)), X[:, 1:3])
-    [explained] = hostcall.explain(function, X, tf.constant(2)).functions
-    assert explained.mode == "compiled"
-    assert rows_of(function) == []
-
-
 @pytest.mark.parametrize("name", ["sliced", "indexed", "index from Python", "in a call"])
 def test_an_index_out_of_bounds_is_the_error_of_graph_mode(name: str) -> None:
     function, expected = jitted(PROGRAMS[name]), plain(PROGRAMS[name])

@@ -142,19 +142,6 @@ def test_a_number_of_iterations_that_is_known(iterations: int) -> None:
     assert same_order(program, tf.constant(1.0)) == expected
 
 
-@in_order(["inner", "inner"] * 3, tf.constant(1.0))
-def test_a_loop_in_a_condition(journal: Any, x: tf.Tensor) -> tf.Tensor:
-    def steps(i: tf.Tensor) -> tf.Tensor:
-        def check(j: tf.Tensor) -> tf.Tensor:
-            journal.numpy("inner", j)
-            return j < 1
-
-        return tf.while_loop(check, lambda j: [j + 1], [0])[0] + i
-
-    iterations = tf.while_loop(lambda i: steps(i) < 3, lambda i: [i + 1], [0])[0]
-    return x + tf.cast(iterations, tf.float32)
-
-
 @one_program_keeps_the_order
 @pytest.mark.parametrize("loops", [1, 2])
 def test_calls_around_loops_with_variables(loops: int) -> None:

@@ -207,16 +207,6 @@ def test_three_levels_with_one_function_shared_by_all(
     return top(x) + shared(x) + top(x)
 
 
-@inner_kinds
-@in_order(["inner", "say", "inner", "say", "inner", "say"], X)
-def test_a_function_whose_result_nobody_uses(journal: Any, x: Any, *, function: Any) -> Any:
-    inner = function(lambda x: journal.numpy("inner", x))
-    for _ in range(3):
-        inner(x)
-        journal.say("say")
-    return x
-
-
 @in_order(["a begins", "a", *["b begins", "b"] * 2, "a begins", "a"], X)
 def test_functions_of_the_same_name_do_not_collide(journal: Any, x: tf.Tensor) -> tf.Tensor:
     def make(tag: str) -> Callable[[tf.Tensor], tf.Tensor]:
