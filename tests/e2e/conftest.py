@@ -13,7 +13,6 @@ from tests.support.recordings import Machine
 
 @pytest.fixture
 def file(tmp_path: pathlib.Path) -> str:
-    """The path of a recording."""
     return str(tmp_path / "run.hostcall")
 
 

@@ -154,23 +154,13 @@ def _names(case: Case) -> dict[str, Any]:
 
 
 @each_case
-def test_the_advised_set_shape_works(case: Case, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_advised_lines_work(case: Case, caplog: pytest.LogCaptureFixture) -> None:
     advice = _told(case, caplog)
     lines = _filled(advice["set_shape"], case.constants)
     program = _program(case, after=lambda y: exec(lines, {"y": y}))
     _assert_is_one_program(case, program, caplog)
-
-
-@each_case
-def test_the_advised_tout_works(case: Case, caplog: pytest.LogCaptureFixture) -> None:
-    advice = _told(case, caplog)
     tout = eval(_filled(advice["Tout"], case.constants), _names(case))
     _assert_is_one_program(case, _program(case, tout), caplog)
-
-
-@each_case
-def test_the_advised_declaration_works(case: Case, caplog: pytest.LogCaptureFixture) -> None:
-    advice = _told(case, caplog)
     try:
         exec(_filled(advice["declare"], case.rule), _names(case))
         _assert_is_one_program(case, _program(case), caplog)

@@ -1,7 +1,6 @@
 """contract.md, "Arguments": what goes into a script op and what its function sees."""
 
 import functools
-import itertools
 from typing import Any
 
 import numpy as np
@@ -24,37 +23,11 @@ X = tf.constant([1.0, 2.0])
 each_build = pytest.mark.parametrize("build", MODES)
 eagerly_too = pytest.mark.parametrize("build", [eagerly, plain, jitted])
 FLOAT = tf.float32
-SIN_ALONE = {"func": np.sin, "Tout": FLOAT}
 
 
 def shaped(result: Any, shape: Any = (2,)) -> Any:
     """Says the shape in stock TensorFlow's way."""
     return tf.nest.map_structure(lambda tensor: tf.ensure_shape(tensor, shape), result)
-
-
-def callback(op: Any, function: Any) -> Any:
-    """A function on arrays, for `op`."""
-    if op is not tf.py_function:
-        return function
-    return lambda *tensors: function(*(np.array(tensor) for tensor in tensors))
-
-
-@each_build
-@pytest.mark.parametrize(
-    ("op", "arguments"),
-    [
-        *itertools.product(
-            [tf.numpy_function, tf.py_function],
-            [{"func": np.sin, "inp": [X]}, {}, {"inp": [X], "Tout": FLOAT}, SIN_ALONE],
-        ),
-        (tf.compat.v1.py_func, {"func": np.sin, "inp": [X]}),
-        (tf.compat.v1.py_func, SIN_ALONE),
-    ],
-)
-def test_missing_arguments_are_type_errors(build: Any, op: Any, arguments: Any) -> None:
-    message = "[Mm]issing required" if op is tf.compat.v1.py_func else "Tout|inp"
-    with pytest.raises(TypeError, match=message):
-        build(lambda: op(**arguments))()
 
 
 @each_build
@@ -116,47 +89,6 @@ def test_py_function_sees_eager_tensors_in_eager_mode(build: Any) -> None:
     assert seen == [(True, type(X), type(X), [1, 2], 3)]
 
 
-@each_build
-def test_large_tensors_that_a_py_function_keeps_stay_as_they_are(build: Any) -> None:
-    kept: list[tf.Tensor] = []
-    keep = lambda x: (kept.append(x), x + 1.0)[1]  # noqa: E731
-    program = build(lambda x: shaped(tf.py_function(keep, [x], FLOAT), (1 << 17,)) * 2.0)
-    for number in range(6):
-        x = np.full(1 << 17, number, np.float32)
-        np.testing.assert_array_equal(program(tf.constant(x)), (x + 1) * 2)
-        if number == 3:
-            kept.pop(0)  # whose memory comes back
-    for number, tensor in enumerate(kept, start=1):
-        np.testing.assert_array_equal(tensor, np.full(1 << 17, number))
-
-
-@each_op
-def test_what_a_function_writes_stays_its_own(op: Any) -> None:
-    def spoil(a: Any, b: Any) -> Any:
-        assert a.tolist() == b.tolist()
-        a[:] = -1
-        assert b.tolist() != a.tolist()
-        return a
-
-    variable, constant, x = tf.Variable([5.0, 6.0]), tf.constant([7.0, 8.0]), tf.constant(X)
-
-    @jitted
-    def run(x: Any) -> Any:
-        return [
-            [
-                shaped(op(callback(op, spoil), [tensor, tensor], FLOAT)),
-                shaped(op(lambda a: a, [tensor], FLOAT)),
-                tf.identity(tensor),
-            ]
-            for tensor in (x, x * 2.0, variable, constant)
-        ]
-
-    expected = [[[-1, -1], value, value] for value in ([1, 2], [2, 4], [5, 6], [7, 8])]
-    for _ in range(3):
-        np.testing.assert_array_equal(to_numpy(run(x)), expected)
-    np.testing.assert_array_equal([x, variable], [[1, 2], [5, 6]])
-
-
 @eagerly_too
 @each_op
 def test_a_single_tensor_as_inp(build: Any, op: Any) -> None:
@@ -198,26 +130,6 @@ def test_nested_structures_among_the_arguments(build: Any, op: Any) -> None:
     result = to_numpy(build(program)(X))
     assert seen == [({"k": [[1, 2], {"deep": [2, 4]}]}, [3, 6], 4)]
     assert_same(result, (np.float32(4), np.array([1, 2], np.float32), np.array([3, 6], np.float32)))
-
-
-@each_build
-@each_op
-def test_lists_that_tensorflow_packs_and_python_values(build: Any, op: Any) -> None:
-    seen = []
-
-    def look(*arguments: Any) -> Any:
-        seen.append([(np.asarray(a).dtype, np.array(a).tolist()) for a in arguments])
-        return arguments[0]
-
-    def program(x: Any) -> Any:
-        matrix, vector = [[1, 2], [3, 4]], np.array([5, 6], np.float64)
-        inp = [[x, x * 2.0], 1, 2.5, True, matrix, vector, (x[0], 7.0)]
-        return shaped(op(look, inp, FLOAT), (2, 2))
-
-    assert build(program)(X).numpy().tolist() == [[1, 2], [2, 4]]
-    dtypes = [np.float32, np.int32, np.float32, np.bool_, np.int32, np.float64, np.float32]
-    values = [[[1, 2], [2, 4]], 1, 2.5, True, [[1, 2], [3, 4]], [5, 6], [1, 7]]
-    assert seen == [list(zip(map(np.dtype, dtypes), values, strict=True))]
 
 
 class Scaler:

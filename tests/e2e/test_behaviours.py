@@ -14,7 +14,7 @@ import hostcall  # noqa: F401 - what is tested
 from tests.support.e2e.journals import same_order
 from tests.support.fate import Fate
 from tests.support.helpers import OPS, each_op, jitted
-from tests.support.threads import PATIENCE, in_threads
+from tests.support.threads import PATIENCE
 
 X = np.arange(4, dtype=np.float32)
 
@@ -86,16 +86,6 @@ def test_arguments_and_results_die_with_the_call(op: Any) -> None:
     assert len(fates) == 6
     for fate in fates:
         fate.assert_goes()
-
-
-def test_each_thread_compiles_its_own() -> None:
-    def run(number: int) -> None:
-        add = lambda v: v + np.float32(number)  # noqa: E731
-        for _ in range(2):
-            program = jitted(lambda x: shaped(tf.numpy_function, add, x))
-            np.testing.assert_array_equal(program(tf.constant(X)), X + number)
-
-    in_threads(4, run)
 
 
 @each_op

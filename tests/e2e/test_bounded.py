@@ -17,7 +17,6 @@ from tests.support.helpers import (
     each_op,
     each_public_op,
     failure,
-    gradient_of,
     jitted,
     plain,
     value_and_gradient,
@@ -38,27 +37,6 @@ def _unique(x: tf.Tensor) -> tf.Tensor:
 
 def _assert_same_as_plain(program: Program, *args: Any, rtol: float = 0.0) -> None:
     assert_alike(jitted(program)(*args), plain(program)(*args), rtol)
-
-
-def test_non_max_suppression() -> None:
-    suppress = hostcall.callback(
-        lambda boxes, scores: tf.image.non_max_suppression(boxes, scores, 30).numpy(),
-        result=lambda boxes, scores: hostcall.BoundedSpec(scores.shape, tf.int32),
-    )
-
-    def program(boxes: tf.Tensor, scores: tf.Tensor) -> Any:
-        kept = suppress(boxes, scores)
-        return kept, tf.gather(boxes, kept), tf.size(kept)
-
-    for seed in range(5):
-        rng = np.random.default_rng(seed)
-        corner, size = rng.random([30, 2]), 0.2 + 0.3 * rng.random([30, 2])
-        boxes = np.concatenate([corner, corner + size], axis=1).astype(np.float32)
-        scores = rng.random(30).astype(np.float32)
-        kept, gathered, count = jitted(program)(boxes, scores)
-        np.testing.assert_array_equal(kept, tf.image.non_max_suppression(boxes, scores, 30))
-        np.testing.assert_array_equal(gathered, boxes[kept.numpy()])
-        assert 0 < int(count) == len(kept) < 30
 
 
 # `test_bounded_ops.py` proves the ops one by one; these are results, and what makes steps of them.
@@ -116,15 +94,6 @@ def test_several_dynamic_dimensions(sizes: tuple[int, int], dims: list[int]) -> 
         return y, tf.shape(y), tf.size(y), sums, tf.transpose(y)
 
     _assert_same_as_plain(program, tf.constant(sizes), rtol=1e-6)
-
-
-@pytest.mark.parametrize("size", [0, 1, 6])
-@each_public_op
-def test_all_sizes_up_to_the_bound(op: Any, size: int) -> None:
-    program = jitted(
-        lambda n: op(lambda n: np.arange(int(n)), [n], hostcall.BoundedSpec([6], tf.int64))
-    )
-    np.testing.assert_array_equal(program(tf.constant(size)), np.arange(size))
 
 
 @each_op
@@ -227,25 +196,6 @@ def test_the_spec_of_a_bounded_input() -> None:
     assert (bounded, tf.TensorSpec([5], tf.float32)) in specs
 
 
-def test_a_chain_of_bounded_callbacks_keeps_order() -> None:
-    entries: list[list[float]] = []
-
-    def drop_last(x: np.ndarray) -> np.ndarray:
-        entries.append(x.tolist())
-        return x[:-1]
-
-    hostcall.declare(drop_last, result=lambda x: hostcall.BoundedSpec(x.shape, x.dtype))
-
-    @jitted
-    def program(x: tf.Tensor) -> tf.Tensor:
-        for _ in range(3):
-            x = tf.numpy_function(drop_last, [x], tf.float32)
-        return x
-
-    np.testing.assert_array_equal(program(X), [3.0, 1.0])
-    assert entries == [[3.0, 1.0, 3.0, 2.0, 1.0], [3.0, 1.0, 3.0, 2.0], [3.0, 1.0, 3.0]]
-
-
 def test_a_bounded_loop_variable_that_a_callback_shrinks() -> None:
     def call(function: Any, x: tf.Tensor) -> tf.Tensor:
         return tf.numpy_function(function, [x], hostcall.BoundedSpec([5], tf.float32))
@@ -260,26 +210,6 @@ def test_a_bounded_loop_variable_that_a_callback_shrinks() -> None:
 
     np.testing.assert_array_equal(jitted(program)(X), [3.0, 1.0])
     _assert_same_as_plain(program, X)
-
-
-@pytest.mark.parametrize("positive", [True, False])
-def test_branches_with_bounded_results_and_callbacks_that_take_them(positive: bool) -> None:
-    def program(x: tf.Tensor) -> Any:
-        def scalar(function: Any) -> tf.Tensor:
-            return tf.numpy_function(function, [bounded], tf.TensorSpec([], tf.float32))
-
-        bounded = tf.cond(x[0] > 0.0, lambda: _large(x), lambda: _large(-x) * 2.0)
-        return bounded, tf.cond(x[0] > 0.0, lambda: scalar(np.sum), lambda: scalar(np.max))
-
-    _assert_same_as_plain(program, X if positive else -X)
-
-
-def test_bounded_calls_in_map_fn() -> None:
-    def row(x: tf.Tensor) -> tf.Tensor:
-        size = tf.numpy_function(np.size, [_large(x)], tf.TensorSpec([], tf.int64))
-        return tf.reduce_sum(_large(x)) * 10.0 + tf.cast(size, tf.float32)
-
-    _assert_same_as_plain(lambda x: tf.map_fn(row, x), tf.stack([X, X * 0.0, X + 5.0]))
 
 
 @inside_xla
@@ -301,13 +231,3 @@ def test_the_gradient_of_a_py_function_of_a_bounded_input(source: str, shift: fl
         return value_and_gradient(lambda x: 2.0 * cube(x), SOURCES[source](x))
 
     _assert_same_as_plain(program, X + shift)
-
-
-def test_a_gradient_through_a_mask_and_a_bounded_py_function() -> None:
-    def total(x: tf.Tensor) -> Any:
-        masked = tf.boolean_mask(x, x > 1.5)
-        y = tf.py_function(lambda x: x**2, [masked], hostcall.BoundedSpec([5], tf.float32))
-        return tf.reduce_sum(3.0 * y)
-
-    slope = jitted(lambda x: gradient_of(total, x))(X)
-    np.testing.assert_array_equal(slope, [18.0, 0.0, 18.0, 12.0, 0.0])

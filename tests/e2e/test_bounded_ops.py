@@ -391,8 +391,6 @@ def _assert_right(actual: Any, expected: Any) -> None:
 
 
 class _Noting(dict[str, Any]):
-    """A table that notes what it has been asked for."""
-
     asked: set[str]
 
     def __getitem__(self, key: str) -> Any:

@@ -1,6 +1,5 @@
 """Bounded sizes that reach an op which XLA gets wrong: the function is partitioned."""
 
-import inspect
 import re
 from collections.abc import Callable
 from typing import Any
@@ -106,18 +105,6 @@ def test_it_is_partitioned_or_an_error_that_names_the_op(
     assert isinstance(error, tf.errors.InvalidArgumentError)
     assert "route='custom_call'" in str(error)
     assert re.search(named, str(error))
-
-
-@inside_xla
-def test_the_line_of_the_op_is_told() -> None:
-    def program(n: tf.Tensor) -> Any:
-        u = _vector(n)
-        v = u * 2.0
-        return tf.cumsum(v)
-
-    line = inspect.getsourcelines(program)[1] + 3
-    (script_op,) = hostcall.explain(jitted(program), tf.constant(3)).script_ops
-    assert f"op 'Cumsum' (Cumsum) at {__file__}:{line}" in script_op.reason
 
 
 @inside_xla

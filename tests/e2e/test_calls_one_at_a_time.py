@@ -1,11 +1,12 @@
-"""Calls without side effects run one at a time where nobody lets them overlap.
+"""Calls run one at a time where nobody lets them overlap.
 
 The large programs have as many and as large values as XLA wants for its own threads.
 """
 
 import concurrent.futures
+import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import jitted, like, stateless_py_func
+from tests.support.helpers import jitted, like, partitioned, plain, stateless_py_func
 from tests.support.threads import PATIENCE, Alone, in_threads, meeting
 
 SMALL, LARGE = tf.constant([1.0, 2.0]), tf.range(100_000, dtype=tf.float32)
@@ -32,11 +33,29 @@ def declared_pure(op: Any) -> Callable[..., Any]:
     return of
 
 
+def with_effects(*ops: Any) -> Callable[..., Any]:
+    """Calls by each of these ops in turn."""
+
+    def of(function: Callable[..., Any]) -> Callable[..., Any]:
+        in_turn = itertools.cycle(ops)
+        return lambda x: next(in_turn)(function, [x], like(x))
+
+    return of
+
+
+def inside_a_plain_function(program: Callable[..., Any]) -> Callable[..., Any]:
+    inner = jitted(program)
+    return plain(lambda x: inner(x))
+
+
 WAYS = {
     "callback": callback,
     "py_func": lambda function: lambda x: stateless_py_func(function, [x], like(x)),
     "pure numpy_function": declared_pure(tf.numpy_function),
     "pure py_function": declared_pure(tf.py_function),
+    "numpy_function": with_effects(tf.numpy_function),
+    "py_function": with_effects(tf.py_function),
+    "both ops in turn": with_effects(tf.numpy_function, tf.py_function),
 }
 each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 each_size = pytest.mark.parametrize("x", [SMALL, LARGE], ids=["small", "large"])
@@ -53,28 +72,30 @@ def with_loops_and_branches(call: Callable[..., Any]) -> Callable[..., Any]:
         for i in tf.range(3):
             y = y + call(x * tf.cast(i, tf.float32))
         z = call(x) if x[1] > 0.0 else x
-        return [*results, y, z, *[call(x - float(i)) for i in range(4)]]
+        return [*results, y, z, *[call(x - float(i + 1)) for i in range(4)]]
 
     return program
 
 
-@pytest.fixture(params=["auto", "partition"])
-def _route(request: pytest.FixtureRequest) -> Iterator[None]:
-    with hostcall.scope(route=request.param):
-        yield
-
-
-@pytest.mark.usefixtures("_route")
 @each_size
 @each_way
+@pytest.mark.parametrize("mode", [jitted, partitioned, inside_a_plain_function])
 @pytest.mark.parametrize("program", [several, with_loops_and_branches])
-def test_calls_do_not_overlap(program: Any, way: Any, x: tf.Tensor) -> None:
+def test_calls_do_not_overlap(program: Any, mode: Any, way: Any, x: tf.Tensor) -> None:
     alone = Alone()
-    function = jitted(program(way(alone)))
+    function = mode(program(way(alone)))
     for _ in range(3):
         function(x)
-    assert alone.overlaps == 0
-    assert alone.calls >= 3 * CALLS
+    assert (alone.overlaps, alone.calls) == (0, 3 * CALLS)
+
+
+def test_the_check_for_overlaps_can_fail() -> None:
+    alone = Alone()
+    call = hostcall.callback(alone, result=like, stateful=False, concurrent=True)
+    function = jitted(several(call))
+    for _ in range(4):
+        function(LARGE)
+    assert alone.overlaps > 0
 
 
 @pytest.mark.custom_call("TensorFlow's kernels change threads")

@@ -1,9 +1,6 @@
 """TensorFlow's cache of compiled programs in a directory: processes find those of others."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ import pytest
 # program of another process must not bring its function along.
 SCRIPT = """
 import json
+import os
 import sys
 
 import numpy as np
@@ -21,7 +19,7 @@ import tensorflow as tf
 
 import hostcall
 
-factor, route = float(sys.argv[1]), sys.argv[2]
+factor, route = float(os.environ["FACTOR"]), os.environ["ROUTE"]
 x = tf.constant([1.0, 2.0, 3.0])
 on_one_line = [lambda v, k=k: v * np.float32(factor + k) for k in range(3)]
 
@@ -69,25 +67,15 @@ EXPECTED: dict[str, Callable[[float], Any]] = {
 }
 
 
-def run(factor: float, route: str, cache: Path) -> Any:
-    """Run the programs in a process with its cache in that directory, and return their results."""
-    ended = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(factor), route],
-        env={**os.environ, "TF_XLA_FLAGS": f"--tf_xla_persistent_cache_directory={cache}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return json.loads(ended.stdout)
-
-
 @pytest.mark.parametrize("route", ["auto", "partition"])
-def test_the_next_process_finds_all_programs(route: str, tmp_path: Path) -> None:
+def test_the_next_process_finds_all_programs(
+    run_python: Callable[..., str], route: str, tmp_path: Path
+) -> None:
+    flags = f"--tf_xla_persistent_cache_directory={tmp_path}"
     kept: list[set[str]] = []
     for factor in (2.0, 5.0):
-        expected = {case: of_factor(factor) for case, of_factor in EXPECTED.items()}
-        assert run(factor, route, tmp_path) == expected
+        printed = run_python(SCRIPT, FACTOR=str(factor), ROUTE=route, TF_XLA_FLAGS=flags)
+        assert json.loads(printed) == {case: of(factor) for case, of in EXPECTED.items()}
         kept.append({path.name for path in tmp_path.iterdir()})
     assert kept[0]
     assert kept[1] == kept[0]

@@ -43,7 +43,6 @@ def total(n: tf.Tensor) -> Any:
 
 
 def rows_of(function: Any) -> list[hostcall.ClusterStats]:
-    """Return the statistics of the clusters of a tf.function."""
     found = hostcall.stats().compilations
     names = [c.function_def.signature.name for c in function._list_all_concrete_functions()]
     return [row for row in found if row.cluster.startswith(tuple(f"{name}__" for name in names))]
@@ -55,7 +54,6 @@ def each_count(function: Any) -> list[tuple[int, int]]:
 
 
 def counts(function: Any) -> tuple[int, int]:
-    """The same of the only cluster."""
     [found] = each_count(function)
     return found
 
@@ -111,15 +109,6 @@ def test_explain_counts() -> None:
     assert [row.cluster for row in rows_of(function)] == [cluster.name]
     shown = " ".join(str(explanation).replace("│", " ").split())
     assert "(compiled 1 time; 1 run by TensorFlow's kernels)" in shown
-
-
-def test_counts_are_reset() -> None:
-    function = jitted(total)
-    check(function, plain(total), 2, 3)
-    hostcall.stats(reset=True)
-    assert counts(function) == (0, 0)
-    check(function, plain(total), 2, 3, 4)
-    assert counts(function) == (0, 2)
 
 
 def test_a_function_that_is_refused_is_counted_too() -> None:
@@ -180,22 +169,6 @@ def gradient_of_a_call_in_the_cluster(n: tf.Tensor) -> Any:
 @pytest.mark.parametrize("program", [gradient_of_gathered, gradient_of_a_call_in_the_cluster])
 def test_gradients(program: Callable[..., Any]) -> None:
     check(jitted(program), plain(program), 2, 3, 7, 4, 2)
-
-
-def test_in_a_loop_and_a_branch() -> None:
-    def program(n: tf.Tensor) -> Any:
-        y = tf.constant(0.0)
-        for i in tf.range(n):
-            if i % 2 == 0:
-                y += tf.reduce_sum(tf.sqrt(numbers(i)) * 2.0)
-            else:
-                y -= tf.reduce_max(numbers(i) ** 2)
-        return y
-
-    function = jitted(program)
-    check(function, plain(program), 20)
-    assert {row.compilations for row in rows_of(function)} == {1}
-    assert any(row.uncompiled_runs for row in rows_of(function))
 
 
 def noting(calls: list[Any], route: str = "auto") -> Any:
@@ -286,18 +259,6 @@ def test_threads_with_many_sizes() -> None:
     compilations, uncompiled_runs = counts(function)
     assert 1 < compilations <= 10
     assert uncompiled_runs >= WAITING
-
-
-@one_compilation
-def test_an_error_is_that_of_graph_mode() -> None:
-    def program(n: tf.Tensor) -> Any:
-        return tf.exp(numbers(n)) + tf.ones([3])
-
-    function = jitted(program)
-    check(function, plain(program), 3)
-    expected, actual = failure(plain(program), tf.constant(2)), failure(function, tf.constant(2))
-    assert type(actual) is type(expected)
-    check(function, plain(program), 1, 3)
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 2.5, "many"])
@@ -419,27 +380,6 @@ def test_what_follows_from_shapes_is_compiled() -> None:
     for i in range(3):
         np.testing.assert_allclose(function(X + float(i)), plain(program)(X + float(i)))
     assert {*each_count(function)} == {(1, 0)}
-
-
-def test_a_compiled_loop_stays_whole() -> None:
-    def program(x: tf.Tensor, i: tf.Tensor) -> Any:
-        y = tf.zeros([6])
-        for j in tf.range(4):
-            y += tf.roll(x[j], i, 0)
-        return y + tf.reduce_sum(same(x))
-
-    args = X, tf.constant(1)
-    explanation = hostcall.explain(jitted(program), *args)
-    assert not [op for op in explanation.host_ops if "While" in op.op]
-    np.testing.assert_allclose(jitted(program)(*args), plain(program)(*args))
-
-
-def test_a_function_that_xla_takes_is_not_touched() -> None:
-    function = jitted(lambda x, i: tf.slice(x, [0, 1], [4, i]))
-    np.testing.assert_array_equal(function(X, tf.constant(2)), X[:, 1:3])
-    [explained] = hostcall.explain(function, X, tf.constant(2)).functions
-    assert explained.mode == "compiled"
-    assert rows_of(function) == []
 
 
 @pytest.mark.parametrize("name", ["sliced", "indexed", "index from Python", "in a call"])

@@ -250,19 +250,6 @@ def test_explain_shows_the_shape() -> None:
     assert [result.shape for result in script_op.results] == ["(2, 3)"]
 
 
-@pytest.mark.parametrize("shape", [[], [2], [2, 3, 4, 5]], ids=str)
-def test_what_set_shape_says_may_be_nonsense(shape: list[int]) -> None:
-    """Tracing goes on, as in TensorFlow; what becomes of it is another matter."""
-
-    def program(x: tf.Tensor) -> Any:
-        y = tf.numpy_function(Returns(2, 3), [x], FLOAT)
-        results = tf.stack([y, y], axis=-1), tf.concat([y, y], axis=1), tf.gather(y, [0], axis=1)
-        return [shaped(result, shape) for result in results], tf.unstack(y, 2, axis=1)
-
-    for mode in (plain, jitted):
-        mode(program).get_concrete_function(tf.TensorSpec([], FLOAT))
-
-
 def _loss(x: tf.Tensor) -> tf.Tensor:
     def square(v: tf.Tensor) -> tf.Tensor:
         return tf.py_function(lambda v: v * v, [v], FLOAT)

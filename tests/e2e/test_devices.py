@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.device import DEVICE
-from tests.support.helpers import assert_equal, failure, jitted
+from tests.support.helpers import DetailedError, assert_equal, assert_says, failure, jitted
 from tests.support.versions import calls_from_the_device, one_program_keeps_the_order
 
 DTYPES = ["float32", "int32", "int64", "bool", "complex64", "bfloat16"]
@@ -70,15 +70,6 @@ def test_a_size_that_the_host_alone_knows(dtype: str) -> None:
         result, more = on_route("auto", program, x, tf.constant(count))
         np.testing.assert_array_equal(result, tf.concat([x[:count]] * 2, 0))
         assert more.numpy() == count + 1
-
-
-def test_arguments_that_go_through_are_what_they_were() -> None:
-    def program(*args: tf.Tensor) -> Any:
-        return tf.numpy_function(np.unique, [args[0]], args[0].dtype), *args
-
-    given = [values(dtype) for dtype in DTYPES]
-    _, *through = on_route("partition", program, *given)
-    assert_equal(through, given)
 
 
 @pytest.mark.parametrize("calls_host", [True, False])
@@ -176,6 +167,28 @@ def test_a_step_of_each_replica(name: str, route: str) -> None:
     assert len(results) == strategy.num_replicas_in_sync
     for result in results:
         np.testing.assert_array_equal(result, 2.0 * np.array([1, 2, 3]) * x**2 + x[::-1])
+
+
+def test_an_exception_in_one_replica() -> None:
+    def refuse(x: np.ndarray) -> np.ndarray:
+        if x > 5.0:
+            raise DetailedError("too much")
+        return x
+
+    strategy = STRATEGIES["mirrored on two"]()
+    step = jitted(lambda x: tf.ensure_shape(tf.numpy_function(refuse, [x], tf.float32), []))
+
+    @tf.function
+    def program(x: tf.Tensor) -> Any:
+        replica = tf.distribute.get_replica_context
+        return strategy.run(lambda: step(x * tf.cast(replica().replica_id_in_sync_group, x.dtype)))
+
+    error = failure(program, tf.constant(10.0))
+    assert isinstance(error, tf.errors.InvalidArgumentError)
+    assert_says(error, "DetailedError: too much")
+    assert isinstance(hostcall.last_error(error), DetailedError)
+    results = strategy.experimental_local_results(program(tf.constant(2.0)))
+    assert [float(result) for result in results] == [0.0, 2.0]
 
 
 def test_strings_are_on_the_host() -> None:

@@ -154,27 +154,6 @@ def test_computed_inside_the_program_and_returned_transposed(op: Any, dtype: np.
     assert jitted(program)().numpy()
 
 
-@each_dtype
-def test_loops_and_branches_carry_it(dtype: np.dtype) -> None:
-    value = sample(dtype, (5,))
-
-    def program(forward: bool) -> Any:
-        def rolled(array: tf.Tensor, steps: int) -> tf.Tensor:
-            called = tf.numpy_function(lambda a: np.roll(a, steps), [array], dtype)
-            return shaped(called, value.shape)
-
-        made = made_inside(value)
-        last = tf.while_loop(lambda i, _: i < 3, lambda i, a: (i + 1, rolled(a, 1)), [0, made])[1]
-        found = tf.cond(tf.constant(forward), lambda: rolled(made, 1), lambda: rolled(made, -1))
-        return [
-            checked_inside(last, np.roll(value, 3)),
-            checked_inside(found, np.roll(value, 1 if forward else -1)),
-        ]
-
-    for forward in (True, False):
-        assert all(flag.numpy() for flag in jitted(lambda forward=forward: program(forward))())
-
-
 @pytest.mark.parametrize("declared", DTYPES, ids=str)
 def test_dtypes_are_never_taken_for_each_other(declared: np.dtype) -> None:
     returned = iter(DTYPES)

@@ -16,7 +16,6 @@ import tensorflow as tf
 import hostcall
 from tests.support.helpers import (
     assert_alike,
-    assert_close,
     assert_says,
     failure,
     gradient_of,
@@ -223,7 +222,7 @@ def test_a_gradient_from_outside_of_branches_that_differ() -> None:
 
 @pytest.mark.parametrize("where", ["inside", "outside"])
 @pytest.mark.parametrize("use", [tf.cumsum, tf.identity])
-def test_a_hundred_sizes_are_not_a_hundred_compilations(use: Any, where: str) -> None:
+def test_many_sizes_are_not_as_many_compilations(use: Any, where: str) -> None:
     def loss(x: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
         _print(x)
         return tf.reduce_sum(use(tf.sin(tf.boolean_mask(x, mask))))
@@ -239,7 +238,7 @@ def test_a_hundred_sizes_are_not_a_hundred_compilations(use: Any, where: str) ->
     compiled, graph = of(jitted), of(plain)
     hostcall.stats(reset=True)
     x = tf.linspace(-3.0, 3.0, 200)
-    for size in range(50, 150):
+    for size in range(50, 150, 4):
         mask = tf.constant(np.random.default_rng(size).permutation(200) < size)
         _assert_close(compiled(x, mask), graph(x, mask))
     assert all(one.compilations <= 10 for one in hostcall.stats().compilations)
@@ -297,22 +296,6 @@ def test_a_handle_of_a_tape_leaves_a_program_beside_a_bounded_size() -> None:
 
     expected = gradient_of(plain(program), X)
     np.testing.assert_allclose(gradient_of(jitted(program), X), expected)
-
-
-def _kept(x: tf.Tensor) -> Any:
-    _print(x)
-    chosen = tf.cond(tf.reduce_sum(x) > 0.0, lambda: x[:2], lambda: x[:5])
-    return tf.cumsum(tf.boolean_mask(x, x < 0)), chosen * tf.reduce_sum(x)
-
-
-def test_functions_in_sessions() -> None:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        x = tf.compat.v1.placeholder(tf.float32, [6])
-        results = jitted(_kept)(x)
-        gradient = tf.gradients(tf.reduce_sum(results[0] ** 2), x)
-        *actual, found = session.run([*results, *gradient], {x: X.numpy()})
-    expected = gradient_of(lambda x: tf.reduce_sum(plain(_kept)(x)[0] ** 2), X)
-    assert_close([*actual, found], [*plain(_kept)(X), expected], rtol=1e-5)
 
 
 # Functions that must be one program.

@@ -51,7 +51,6 @@ STATUS_CLASSES = {
 
 
 def raising_in_turn(mode: Any, op: Any) -> tuple[Callable[..., Any], list[BaseException]]:
-    """A program whose callback raises the last exception of a list, and the list."""
     exceptions: list[BaseException] = []
 
     def fail(x: Any) -> Any:

@@ -126,14 +126,6 @@ def test_the_error_of_an_eager_call_and_of_a_dataset_keep_theirs(op: Any) -> Non
     assert not Local.alive
 
 
-def test_the_error_of_a_session_keeps_its_exception() -> None:
-    raised = KeyError("blah")
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        result = tf.numpy_function(raising(raised), [0], tf.float32)
-        error = failure(session.run, result)
-    assert hostcall.last_error(error) is raised
-
-
 @each_mode
 @each_op
 def test_a_stop_iteration_is_told_but_not_kept(mode: Any, op: Any) -> None:

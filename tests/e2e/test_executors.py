@@ -20,7 +20,6 @@ from hostcall_runtime import _shared_memory
 from tests.support import executor_functions as functions
 from tests.support import process_pools
 from tests.support.helpers import (
-    assert_alike,
     assert_equal,
     assert_says,
     each_mode,
@@ -52,13 +51,6 @@ def refusal(program: Any, *args: Any) -> hostcall.ExecutorError:
     raised = raised_by(program, *args)
     assert isinstance(raised, hostcall.ExecutorError)
     return raised
-
-
-@each_mode
-def test_dtypes_are_kept(mode: Any) -> None:
-    double = on(processes, functions.doubled)
-    given = [tf.cast([1.0, 2.0], dtype) for dtype in ("float32", "bfloat16", "int8", "complex64")]
-    assert_alike(mode(lambda *xs: [double(x) for x in xs])(*given), [x * 2 for x in given])
 
 
 @each_mode
@@ -350,15 +342,6 @@ def test_large_arguments_are_not_copied_again(compiled: Any, copied: list[tuple[
     copied.clear()
     np.testing.assert_array_equal(subtract(values(3.0), values(1.0)), np.full(SIZE, 2.0))
     assert copied == []
-
-
-@each_framework
-def test_large_arguments_are_the_functions_own(compiled: Any) -> None:
-    negated = compiled(functions.negated_in_place)
-    x = values()
-    for _ in range(3):
-        np.testing.assert_array_equal(negated(x), -values())
-    np.testing.assert_array_equal(x, values())
 
 
 @each_framework

@@ -464,21 +464,6 @@ def test_programs_of_several_threads() -> None:
         assert [i for thread, i in seen if thread == t] == list(range(50))
 
 
-def test_methods_hand_over_calls() -> None:
-    class Log:
-        def __init__(self) -> None:
-            self.seen: list[float] = []
-
-        @hostcall.callback(result=[], wait=False)
-        def write(self, x: Any) -> None:
-            self.seen.append(float(x))
-
-    one, other = Log(), Log()
-    jitted(lambda x: (call(one.write, x), call(other.write, x + 1.0))[1])(1.0)
-    hostcall.barrier()
-    assert (one.seen, other.seen) == ([1.0], [2.0])
-
-
 kept: list[float] = []
 
 

@@ -11,7 +11,7 @@ import tensorflow as tf
 import hostcall
 from hostcall._compiler import function_routes
 from hostcall_runtime import _library, prepared
-from tests.support.helpers import assert_equal, gradient_of
+from tests.support.helpers import assert_equal
 from tests.support.versions import has_a_fake_gpu
 
 # All of this runs in a process that looks for devices and routes itself: TensorFlow has to be told
@@ -33,7 +33,6 @@ def call(function: Callable[..., Any], x: tf.Tensor, *sizes: Any) -> tf.Tensor:
 
 
 def hlo(program: Callable[..., Any], *args: Any) -> str:
-    """Return the HLO that XLA is given to compile for a GPU."""
     function = tf.function(program, jit_compile=True)
     with tf.device(CPU):
         return str(function.experimental_get_compiler_ir(*args)(stage="hlo", platform_name="GPU"))
@@ -72,26 +71,6 @@ def test_operands_and_results_are_dense() -> None:
 def test_transposed_operands_have_their_values() -> None:
     x = tf.reshape(tf.range(6.0), [2, 3])
     assert_equal(on_gpu(lambda x: call(np.copy, tf.transpose(x), 3, 2), x), tf.transpose(x))
-
-
-def test_calls_with_side_effects_keep_their_order() -> None:
-    said: list[int] = []
-
-    def say(number: int) -> Callable[..., Any]:
-        return lambda x: (said.append(number), x)[1]
-
-    def program(x: tf.Tensor) -> tf.Tensor:
-        for i in tf.range(2):
-            call(say(1), x, 2)
-            if i == 0:
-                call(say(2), x, 2)
-        call(say(3), x, 2)
-        return x
-
-    function = tf.function(program, jit_compile=True)
-    with tf.device(GPU):
-        function(tf.zeros([2]))
-    assert said == [1, 2, 1, 3], said
 
 
 def test_sizes_may_be_bounded() -> None:
@@ -161,24 +140,6 @@ def test_loops_and_branches_on_the_host_have_their_clusters_on_the_device() -> N
     for i in range(4):
         expected = 1.0 - np.sin(expected) if i % 2 == 0 else expected * 2.0
     np.testing.assert_allclose(on_gpu(program, x, route="partition"), expected, rtol=1e-5)
-
-
-def test_gradients_are_taken() -> None:
-    def square(x: tf.Tensor) -> tf.Tensor:
-        return tf.ensure_shape(tf.py_function(lambda v: v * v, [x], tf.float32), x.shape)
-
-    x = tf.constant([1.0, 2.0])
-    for route in ("custom_call", "partition"):
-        assert_equal(on_gpu(lambda x: gradient_of(square, x), x, route=route), 2.0 * x)
-
-
-def test_a_function_that_fails_is_an_error_of_the_program() -> None:
-    def fail(_: Any) -> Any:
-        raise ValueError("no")
-
-    for route in ("custom_call", "partition"):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="ValueError: no"):
-            on_gpu(lambda x: call(fail, x, 2), tf.zeros([2]), route=route)
 
 
 def test_an_explanation_says_what_happens() -> None:

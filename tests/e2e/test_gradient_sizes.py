@@ -25,10 +25,6 @@ def while_loop(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
     return tf.while_loop(lambda i, x: i < 5, body, [0, x], maximum_iterations=5)[1]
 
 
-def one_function_twice(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
-    return call(function, x) * call(function, 0.5 * call(function, x) + x)
-
-
 @g.each_size
 @g.each_wrapper
 @pytest.mark.parametrize(("program", "dtype"), [(while_loop, "float64"), (g.loop, "float32")])
@@ -54,22 +50,6 @@ def test_a_tape_around_a_compiled_loop(program: Any, route: str, call: Any) -> N
         without = functools.partial(program, g.unwrapped, tf.sin)
         compiled, expected = g.outside(jitted, without), g.outside(g.eagerly, without)
         g.assert_close(compiled(g.values(4)), expected(g.values(4)))
-
-
-@g.each_size
-@g.each_place
-@g.each_wrapper
-def test_one_function_used_twice_under_a_persistent_tape_used_twice(
-    call: Any, place: Any, size: int
-) -> None:
-    def ask(tape: tf.GradientTape, y: Any, args: Any) -> Any:
-        return [
-            tape.gradient(y, args, output_gradients=g.weights(y, frequency))
-            for frequency in (1.0, 2.0)
-        ]
-
-    asking = functools.partial(place, ask=ask)
-    g.check(asking, call, one_function_twice, [g.values(size, "float64")])
 
 
 def three_numbers(factor: float, x: tf.Tensor) -> tf.Tensor:

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import DetailedError, assert_close, failure, like
+from tests.support.helpers import assert_close, like
 
 SAMPLES, BATCH, EPOCHS = 40, 16, 2  # the last batch has 8 samples
 
@@ -130,16 +130,6 @@ def test_models_are_what_they_are_uncompiled(
     assert ("metric" in compiled[0]) == ("metrics" in options)
 
 
-def test_a_py_function_layer_trains_like_its_ops_without_a_callback() -> None:
-    class Stock(keras.layers.Layer):
-        def call(self, inputs: tf.Tensor) -> tf.Tensor:
-            positive = tf.math.softplus(inputs) + 0.1 * inputs**2
-            return tf.where(tf.reduce_mean(inputs) > 0.0, positive, tf.tanh(inputs))
-
-    stock = everything(lambda: sequential(Stock), False)
-    assert_close(everything(sequential, True), stock, rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("jit_compile", [True, False])
 def test_a_stateful_callback_runs_once_a_step(jit_compile: bool) -> None:
     sizes: list[int] = []
@@ -151,26 +141,3 @@ def test_a_stateful_callback_runs_once_a_step(jit_compile: bool) -> None:
 
     everything(lambda: sequential(Count), jit_compile)
     assert sizes == [16, 16, 8] * (EPOCHS + 2)  # and one each of evaluate and predict
-
-
-def test_an_exception_in_a_layer_comes_out_of_fit_and_training_goes_on() -> None:
-    refused: list[Exception] = [DetailedError("not today")]
-
-    def look(x: np.ndarray) -> None:
-        if refused:
-            raise refused[0]
-
-    class Picky(keras.layers.Layer):
-        def call(self, inputs: tf.Tensor) -> tf.Tensor:
-            tf.numpy_function(look, [inputs], [])
-            return inputs
-
-    model = sequential(Picky)
-    model.compile("sgd", "mse", jit_compile=True)
-    x = np.ones([4, 4], np.float32)
-    error = failure(lambda: model.fit(x, x[:, :1], verbose=0))
-    assert isinstance(error, tf.errors.InvalidArgumentError)
-    assert "DetailedError: not today" in error.message
-    assert hostcall.last_error(error) is refused.pop()
-    history = model.fit(x, x[:, :1], verbose=0, epochs=2).history
-    assert history["loss"][1] < history["loss"][0]

@@ -98,16 +98,6 @@ def test_arguments_that_are_passed_whole_are_each_calls_own(threads: Any) -> Non
     np.testing.assert_array_equal(w, [0.0, 1.0])
 
 
-def test_large_arrays_keep_their_values() -> None:
-    x = np.arange(1 << 20, dtype=np.float32).reshape(-1, 4)
-    double = hostcall.map(functions.doubled, executor=processes, chunks=3)
-    for batch in (x, x[::2], x.T.copy().T):
-        np.testing.assert_array_equal(double(batch), 2 * batch)
-    alone = hostcall.map(functions.doubled, executor=processes, chunks=1)(x)
-    alone += 1
-    np.testing.assert_array_equal(alone, 2 * x + 1)
-
-
 # Of `functions.scaled_by`: a callback, and TensorFlow code.
 GRADIENTS = {
     "callback": hostcall.callback(functions.slope_of_scaled_by, result=lambda i, *_: i),
@@ -131,21 +121,6 @@ def test_the_gradient_is_mapped(grad: Any, mode: Any) -> None:
 
     w = tf.constant([2.0, 3.0])
     assert_close(mode(program)(X, w), (X * w, X * w, tf.reduce_sum(X * X, 0)))
-
-
-@each_mode
-def test_results_of_no_kind(mode: Any, threads: Any) -> None:
-    seen: list[int] = []
-    note = hostcall.callback(
-        hostcall.map(lambda x: seen.append(len(x)), executor=threads), result=[]
-    )
-
-    def program(x: tf.Tensor) -> tf.Tensor:
-        note(x)
-        return x
-
-    mode(program)(X)
-    assert sorted(seen) == [2, 2, 3]
 
 
 @each_mode
@@ -226,14 +201,6 @@ def test_if_a_chunk_fails_no_other_begins_or_is_left_running() -> None:
     assert was_over == [False]
 
 
-@pytest.mark.custom_call("TensorFlow's kernels change threads between the calls")
-def test_a_map_on_the_executors_only_thread_runs_there() -> None:
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        inner = jitted(mapped(functions.doubled, pool))
-        outer = hostcall.callback(lambda x: inner(x).numpy() + 1, result=like, executor=pool)
-        np.testing.assert_array_equal(jitted(outer)(X), 2.0 * X + 1.0)
-
-
 def test_results_of_a_mapped_callback_are_kept(threads: Any) -> None:
     sizes: list[int] = []
     double = hostcall.callback(noting_sizes(sizes), result=like, stateful=False, memo=True)
@@ -241,24 +208,6 @@ def test_results_of_a_mapped_callback_are_kept(threads: Any) -> None:
     for _ in range(2):
         np.testing.assert_array_equal(program(X), 2.0 * X)
     assert len(sizes) == 3
-
-
-@each_mode
-@pytest.mark.parametrize(
-    ("function", "chunks", "message"),
-    [
-        (lambda x, y: x.sum(), 4, "which cannot be put together along axis 0"),
-        (lambda x, y: x[:, : len(x)], 4, "which cannot be put together along axis 0"),
-        (lambda x, y: x, None, "argument 0 has 7, argument 1 has 3"),
-    ],
-)
-def test_batches_that_do_not_fit(
-    function: Any, chunks: int | None, message: str, mode: Any, threads: Any
-) -> None:
-    wrong = mapped(function, threads, chunks=chunks)
-    error = failure(mode(lambda x: wrong(x, x if chunks else x[:3])), X)
-    assert isinstance(error, tf.errors.InvalidArgumentError)
-    assert message in error.message
 
 
 def test_the_executor_may_be_that_of_the_function(threads: Any) -> None:

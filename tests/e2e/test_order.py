@@ -18,11 +18,6 @@ def test_independent_calls_keep_program_order(journal: Any, x: tf.Tensor, *, kin
     return results[::-1]
 
 
-@in_order(["ticket"] * 10)
-def test_calls_without_operands_keep_program_order(journal: Any) -> list[tf.Tensor]:
-    return [journal.ticket() for _ in range(10)]
-
-
 @in_order(["first", "second"], tf.eye(50))
 def test_a_later_call_with_ready_inputs_waits_for_an_earlier_one(journal: Any, x: Any) -> Any:
     slow = x
@@ -72,28 +67,6 @@ def test_large_arrays_which_xla_gives_to_its_pool_threads(kind: str, size: int) 
 
     expected = [tag for i in range(10) for tag in (str(i), f"after {i}")]
     assert same_order(program, tf.range(size, dtype=tf.float32)) == expected
-
-
-@in_order(["first", "second", "third"], tf.zeros([3]))
-def test_control_dependencies_put_a_call_before_another(journal: Any, x: tf.Tensor) -> Any:
-    with tf.control_dependencies([journal.numpy("first", x)]):
-        second = journal.numpy("second", x)
-    with tf.control_dependencies([second]):
-        return [journal.eager("third", x), tf.identity(x)]
-
-
-def test_variables_are_read_and_written_between_calls() -> None:
-    variable = tf.Variable([0.0, 0.0])
-
-    def program(journal: Any) -> tf.Tensor:
-        variable.assign([1.0, 1.0])
-        first = journal.numpy("before", variable)
-        variable.assign_add(first)
-        second = journal.eager("after", variable)
-        variable.assign(second * 2.0)
-        return variable.read_value()
-
-    assert same_order(program) == ["before", "after"]
 
 
 @in_order(["forward 2", "forward 5", "gradient 5", "gradient 2", "end"], tf.constant([2.0, 3.0]))

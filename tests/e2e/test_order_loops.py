@@ -142,38 +142,6 @@ def test_a_number_of_iterations_that_is_known(iterations: int) -> None:
     assert same_order(program, tf.constant(1.0)) == expected
 
 
-@in_order([*["outer", *["inner", "body"] * 2, "inner", "end"] * 2, "outer"], tf.constant(1.0))
-def test_nested_loops(journal: Any, x: tf.Tensor) -> tf.Tensor:
-    def condition(name: str) -> Any:
-        def check(i: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-            journal.say(name)
-            return i < 2
-
-        return check
-
-    def inner(j: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        return j + 1, journal.numpy("body", y)
-
-    def outer(i: tf.Tensor, y: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        y = tf.while_loop(condition("inner"), inner, [0, y])[1]
-        return i + 1, journal.numpy("end", y)
-
-    return tf.while_loop(condition("outer"), outer, [0, x])[1]
-
-
-@in_order(["inner", "inner"] * 3, tf.constant(1.0))
-def test_a_loop_in_a_condition(journal: Any, x: tf.Tensor) -> tf.Tensor:
-    def steps(i: tf.Tensor) -> tf.Tensor:
-        def check(j: tf.Tensor) -> tf.Tensor:
-            journal.numpy("inner", j)
-            return j < 1
-
-        return tf.while_loop(check, lambda j: [j + 1], [0])[0] + i
-
-    iterations = tf.while_loop(lambda i: steps(i) < 3, lambda i: [i + 1], [0])[0]
-    return x + tf.cast(iterations, tf.float32)
-
-
 @one_program_keeps_the_order
 @pytest.mark.parametrize("loops", [1, 2])
 def test_calls_around_loops_with_variables(loops: int) -> None:
@@ -198,22 +166,6 @@ def test_calls_around_loops_with_variables(loops: int) -> None:
     with hostcall.scope(route="custom_call"):
         jitted(lambda x: program(compiled, x))(tf.constant(1.0))
     assert compiled.entries == eager.entries
-
-
-def test_a_condition_that_assigns_variables() -> None:
-    count = tf.Variable(0.0)
-
-    def program(journal: Any, x: tf.Tensor) -> Any:
-        count.assign(0.0)
-
-        def condition(i: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-            journal.numpy("condition", count.assign_add(1.0))
-            return i < 2
-
-        y = tf.while_loop(condition, lambda i, y: (i + 1, y + count), [0, x])[1]
-        return y, count.read_value()
-
-    assert same_order(program, tf.constant(1.0)) == ["condition"] * 3
 
 
 @in_order(["condition"] * 3, tf.constant(1.5))

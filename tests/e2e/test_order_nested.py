@@ -66,20 +66,6 @@ def test_cond_in_while_in_cond(flags: tuple[bool, bool]) -> None:
 
 # XLA ends the process where branches return different shapes and one of them holds a call.
 
-
-@pytest.mark.parametrize("route", ["auto", "partition"])
-@pytest.mark.parametrize("first", [True, False])
-def test_branches_that_return_different_shapes(first: bool, route: str) -> None:
-    def program(journal: Any, x: tf.Tensor) -> tf.Tensor:
-        branches = [lambda: journal.numpy("call", x), lambda: x[:2]]
-        return tf.cond(x[0] > 0.0, *(branches if first else branches[::-1])) * 2.0
-
-    with hostcall.scope(route=route):
-        for sign in (1.0, -1.0):
-            tags = same_order(program, sign * tf.range(1.0, 5.0))
-            assert tags == ["call"] * (first == (sign > 0.0))
-
-
 UNKNOWN = tf.TensorSpec([None], tf.float32)
 squared: list[float] = []
 
@@ -194,7 +180,6 @@ INNER_FUNCTIONS = [functools.partial(tf.function, **options) for options in INNE
 inner_kinds = pytest.mark.parametrize("function", INNER_FUNCTIONS, ids=INNER)
 
 X = tf.constant([1.0, 2.0])
-STEP = ["step", "step", "step end"]
 MIDDLE = ["shared", "middle", "shared"]
 TOP = ["top", *MIDDLE, "shared", *MIDDLE]
 
@@ -220,41 +205,6 @@ def test_three_levels_with_one_function_shared_by_all(
         return middle(x) + shared(x) + middle(x * 2.0)
 
     return top(x) + shared(x) + top(x)
-
-
-@inner_kinds
-@in_order([*STEP, "loop", *STEP, "loop", *STEP, *STEP], X)
-def test_functions_in_loops_and_loops_in_functions(journal: Any, x: Any, *, function: Any) -> Any:
-    @function
-    def step(x: tf.Tensor) -> tf.Tensor:
-        for i in tf.range(2):
-            journal.numpy("step", i)
-        return journal.eager("step end", x)
-
-    x = step(x)
-    for _ in tf.range(2):
-        journal.say("loop")
-        x = step(x)
-    return step(x)
-
-
-@inner_kinds
-@in_order(["first", "second", "other"] * 2 + ["first", "second"], X)
-def test_functions_in_branches(journal: Any, x: Any, *, function: Any) -> Any:
-    inner = function(lambda x: journal.numpy("second", journal.numpy("first", x)))
-    for i in tf.range(4):
-        x = inner(x) if i % 2 == 0 else journal.eager("other", x)
-    return inner(x)
-
-
-@inner_kinds
-@in_order(["inner", "say", "inner", "say", "inner", "say"], X)
-def test_a_function_whose_result_nobody_uses(journal: Any, x: Any, *, function: Any) -> Any:
-    inner = function(lambda x: journal.numpy("inner", x))
-    for _ in range(3):
-        inner(x)
-        journal.say("say")
-    return x
 
 
 @in_order(["a begins", "a", *["b begins", "b"] * 2, "a begins", "a"], X)

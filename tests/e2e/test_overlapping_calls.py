@@ -19,13 +19,11 @@ from hostcall_runtime import prepared
 from tests.support import meeting_functions
 from tests.support.e2e.journals import Journal
 from tests.support.helpers import (
-    assert_close,
     assert_equal,
     failure,
     gradient_of,
     jitted,
     like,
-    plain,
     raising,
 )
 from tests.support.threads import PATIENCE, meeting
@@ -114,17 +112,6 @@ def test_calls_in_branches_and_inner_functions_overlap() -> None:
     np.testing.assert_array_equal(program(X, tf.constant(True)), 4.0 * X + 2.0 + 16.0 * X + 10.0)
 
 
-def test_a_level_of_calls_waits_for_the_one_before_it() -> None:
-    first, second = stateless(meeting(3)), stateless(meeting(2))
-
-    @jitted
-    def program(x: tf.Tensor) -> tf.Tensor:
-        a, b, c = first(x), first(x + 1.0), first(x + 2.0)
-        return second(a + b) + second(c)
-
-    np.testing.assert_array_equal(program(X), 12.0 * X + 12.0)
-
-
 def test_a_call_goes_on_beside_calls_with_side_effects() -> None:
     told = threading.Event()
 
@@ -164,14 +151,6 @@ def test_side_effects_keep_their_order() -> None:
         assert journal.tags() == ["a", "b", "c", "d"] * count
 
 
-def test_a_nested_program_has_calls_that_overlap() -> None:
-    meet = stateless(meeting(4))
-    inner = jitted(lambda x: meet(x) + meet(x + 1.0))
-    outer = stateless(lambda x: inner(x).numpy())
-    program = jitted(lambda x: outer(x) + outer(x + 2.0))
-    np.testing.assert_array_equal(program(X), 8.0 * X + 12.0)
-
-
 @pytest.mark.parametrize(
     "dtype", [tf.bool, tf.bfloat16, tf.dtypes.experimental.int4, tf.complex64, tf.int64]
 )
@@ -187,30 +166,6 @@ def test_dtypes_are_kept(dtype: tf.DType) -> None:
     x = tf.constant([1, 0, 3], tf.int8)
     assert_equal(jitted(functools.partial(program, same))(x), program(tf.identity, x))
     assert dtypes == [dtype.as_numpy_dtype] * 3
-
-
-def test_results_of_bounded_size_overlap() -> None:
-    meet, bound = meeting(2), hostcall.BoundedSpec([4], tf.float32)
-    distinct = stateless(lambda x: np.unique(meet(x)), result=bound)
-    program = jitted(lambda x, y: tf.reduce_sum(distinct(x)) + tf.reduce_sum(distinct(y)))
-    x, y = tf.constant([1.0, 1.0, 2.0, 2.0]), tf.constant([3.0, 3.0, 3.0, 3.0])
-    assert float(program(x, y)) == 2.0 * (1.0 + 2.0) + 2.0 * 3.0
-
-
-def test_no_results_and_no_arguments() -> None:
-    meet = meeting(2)
-    numbers = [
-        stateless(lambda i=i: meet(np.float32(i)), result=tf.TensorSpec([], tf.float32))
-        for i in range(2)
-    ]
-    assert float(jitted(lambda: numbers[0]() + numbers[1]())()) == 2.0
-
-
-def test_large_arrays() -> None:
-    roll = stateless(lambda x: np.roll(x, 1))
-    program = jitted(lambda x: roll(x) + roll(-x) + 2.0 * roll(x + 1.0))
-    x = tf.random.normal([1 << 20], seed=3)
-    np.testing.assert_array_equal(program(x), 2.0 * np.roll(x.numpy() + np.float32(1.0), 1))
 
 
 @pytest.mark.parametrize("fails", [0, 1, 7])
@@ -277,29 +232,6 @@ def test_what_an_unused_pure_call_raises_is_an_error() -> None:
     program = jitted(lambda x: (fails(x), call(x) + call(x + 1.0))[1])
     with pytest.raises(tf.errors.InvalidArgumentError, match="nobody uses this"):
         program(X)
-
-
-def test_a_gradient_of_pure_py_functions() -> None:
-    call = WAYS["pure py_function"](lambda x: x * x * x)
-    program = jitted(lambda x: gradient_of(lambda x: call(x) + call(2.0 * x), x))
-    np.testing.assert_allclose(program(X), 3.0 * X**2 + 6.0 * (2.0 * X) ** 2, rtol=1e-6)
-
-
-def test_values_are_those_of_a_plain_graph() -> None:
-    double, halve = stateless(lambda x: x + x), stateless(lambda x: x / 2)
-    note = hostcall.callback(lambda x: x - 1, result=like)
-
-    def program(x: tf.Tensor, w: tf.Tensor) -> Any:
-        a = double(x)
-        b = tf.linalg.matvec(w, halve(x))
-        c = note(tf.linalg.matvec(w, a))
-        d = double(b) + double(c)
-        for _ in tf.range(3):
-            d = double(halve(d)) + tf.linalg.matvec(w, d) + halve(c)
-        return a, b, c, d, tf.linalg.matmul(w, w)
-
-    w = tf.random.normal([3, 3], seed=1)
-    assert_close(jitted(program)(X, w), plain(program)(X, w), rtol=1e-5)
 
 
 def test_processes_run_calls_side_by_side() -> None:

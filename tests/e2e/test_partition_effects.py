@@ -22,77 +22,7 @@ X = tf.constant([3.0, 1.0, 2.0, 2.0])
 
 
 def distinct(x: tf.Tensor) -> tf.Tensor:
-    """Return the distinct values, as a vector whose size depends on the values."""
     return tf.numpy_function(np.unique, [x], x.dtype)
-
-
-def test_variables_in_several_clusters() -> None:
-    v = tf.Variable([1.0, 2.0])
-
-    def program(x: tf.Tensor) -> Any:
-        v.assign_add([1.0, 1.0])
-        y = distinct(x * v[0])
-        before = v.read_value()
-        v.assign(v * 2.0)
-        z = distinct(y + v[1])
-        v.assign_add(z[:2])
-        return z, before, v.read_value()
-
-    results = []
-    for mode in MODES:
-        v.assign([1.0, 2.0])
-        function = mode(program)
-        results.append([to_numpy((function(X), v)) for _ in range(3)])
-    assert_same(*results)
-
-
-def test_variables_that_callbacks_read_and_assign() -> None:
-    v = tf.Variable(1.0)
-
-    def double() -> tf.Tensor:
-        v.assign(v * 2.0)
-        return v.read_value()[tf.newaxis]
-
-    def program(x: tf.Tensor) -> Any:
-        with tf.control_dependencies([v.assign_add(1.0)]):
-            y = tf.py_function(double, [], tf.float32)
-        with tf.control_dependencies([y]):
-            v.assign_add(10.0)
-            return y + x[0], v.read_value()
-
-    results = []
-    for mode in MODES:
-        v.assign(1.0)
-        results.append([to_numpy(mode(program)(X)), v.numpy()])
-    assert_same(*results)
-
-
-def test_the_order_of_side_effects() -> None:
-    journal: list[str] = []
-
-    def say(text: str, x: tf.Tensor) -> tf.Tensor:
-        return tf.numpy_function(lambda v: (journal.append(text), v)[1], [x], tf.float32)
-
-    def known(text: str, x: tf.Tensor) -> tf.Tensor:
-        return tf.ensure_shape(say(text, x), [4])
-
-    def program(x: tf.Tensor) -> Any:
-        say("first", x)
-        known("second", x * 2.0)
-        for i in tf.range(2):
-            say("in a loop", x)
-            known("after it in the loop", x + tf.cast(i, tf.float32))
-        y = say("third", x) if x[0] > 0.0 else known("never", x)
-        known("fourth", x)
-        return known("fifth", x) + 1.0, y
-
-    orders = []
-    for mode in MODES:
-        journal.clear()
-        mode(program)(X)
-        orders.append([*journal])
-    assert orders[0] == orders[1]
-    assert orders[0][-3:] == ["third", "fourth", "fifth"]
 
 
 def test_assertions_hold_as_in_plain_graph_mode() -> None:

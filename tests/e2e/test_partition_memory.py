@@ -28,27 +28,6 @@ def overwrite(v: np.ndarray) -> np.ndarray:
 
 
 @each_size
-@pytest.mark.parametrize("compute", [lambda x: x, lambda x: x + 0.0, tf.identity])
-def test_what_a_function_writes_to_its_argument_is_seen_by_nobody_else(
-    size: int, compute: Callable[[tf.Tensor], tf.Tensor]
-) -> None:
-    @jitted
-    def program(x: tf.Tensor) -> Any:
-        y = compute(x)
-        first = tf.numpy_function(overwrite, [y], tf.float32)
-        with tf.control_dependencies([first]):
-            second = tf.numpy_function(lambda v: v.copy(), [y], tf.float32)
-        return first, second, y
-
-    x = tf.range(float(size))
-    for _ in range(2):
-        first, second, y = program(x)
-        assert_same(first.numpy(), np.full(size, -1.0, np.float32))
-        for tensor in (second, y, x):
-            assert_same(tensor.numpy(), np.arange(size, dtype=np.float32))
-
-
-@each_size
 def test_one_value_as_two_arguments(size: int) -> None:
     def write(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         a += 1.0
@@ -123,23 +102,3 @@ def test_arrays_of_all_kinds(kind: str, size: int) -> None:
         return tf.numpy_function(ARRAYS[kind], [x * 2.0], tf.float32)
 
     assert_as_plain(program, tf.range(float(size)))
-
-
-STRINGS = [
-    b"a\0b\0",
-    "ä",
-    [["ä", "b"]],
-    [[b"\0", b"\0\0"]],
-    np.array([b"a", b"bc"]),
-    np.array(["a", "bc"], object),
-    np.array(["ä", b"\xff\0"], object),
-]
-
-
-@pytest.mark.parametrize("value", STRINGS, ids=repr)
-def test_strings_keep_all_their_bytes(value: Any) -> None:
-    def program(x: tf.Tensor) -> Any:
-        texts = tf.numpy_function(lambda v: value, [x], tf.string)
-        return texts, tf.strings.length(texts)
-
-    assert_as_plain(program, tf.range(4.0))

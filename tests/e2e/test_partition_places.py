@@ -4,7 +4,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -20,67 +19,6 @@ from tests.support.helpers import (
     stateless_py_func,
     to_numpy,
 )
-from tests.support.threads import in_threads
-
-X = tf.constant([3.0, 1.0, 2.0, 2.0])
-
-
-def positive(x: tf.Tensor) -> tf.Tensor:
-    """Return the positive elements: a differentiable vector whose size depends on the values."""
-    return tf.py_function(lambda v: v[v > 0.0], [x], tf.float32)
-
-
-class Clipped(keras.layers.Layer):
-    """Adds the mean of what is positive, which a callback finds."""
-
-    def call(self, inputs: Any) -> Any:
-        return inputs + tf.reduce_sum(positive(inputs)) / 100.0
-
-
-def trained(jit_compile: bool) -> Any:
-    keras.utils.set_random_seed(0)
-    model = keras.Sequential(
-        [keras.Input([4]), keras.layers.Dense(8), Clipped(), keras.layers.Dense(1)]
-    )
-    model.compile("sgd", "mse", jit_compile=jit_compile)
-    x = np.random.default_rng(0).normal(size=(32, 4)).astype(np.float32)
-    history = model.fit(x, x[:, :1], epochs=3, batch_size=8, verbose=0, shuffle=False)
-    return [*history.history["loss"], *model.get_weights(), model.predict(x, verbose=0)]
-
-
-def test_keras_fit() -> None:
-    assert_close(trained(True), trained(False), rtol=2e-4, atol=1e-6)
-
-
-def test_threads_that_share_a_function() -> None:
-    def program(x: tf.Tensor) -> Any:
-        y = tf.numpy_function(np.unique, [x * 2.0], tf.float32)
-        return y + 1.0, tf.reduce_sum(y)
-
-    function = jitted(program)
-
-    def work(number: int) -> None:
-        for i in range(10):
-            x = np.arange(4 + (number + i) % 3, dtype=np.float32) // 2.0 + np.float32(number)
-            y = np.unique(x * np.float32(2.0))
-            assert_same(to_numpy(function(x)), (y + np.float32(1.0), y.sum(dtype=np.float32)))
-
-    in_threads(8, work)
-
-
-def test_callbacks_that_run_functions_do_not_wait_for_one_another() -> None:
-    """More calls at once than TensorFlow has threads, each of which runs a graph itself."""
-    inner = plain(lambda x: x * 2.0)
-    partitioned = jitted(
-        lambda x: tf.numpy_function(lambda v: inner(v).numpy(), [x], tf.float32) + 1.0
-    )
-    function = plain(lambda x: partitioned(x))
-
-    def work(number: int) -> None:
-        for _ in range(5):
-            np.testing.assert_array_equal(function(X + float(number)), 2.0 * (X + number) + 1.0)
-
-    in_threads(16, work)
 
 
 def distinct(x: tf.Tensor) -> tf.Tensor:
@@ -88,7 +26,6 @@ def distinct(x: tf.Tensor) -> tf.Tensor:
 
 
 def compilations(name: str) -> list[int]:
-    """Return the compilations of each cluster of the function of that name."""
     rows = hostcall.stats().compilations
     return [row.compilations for row in rows if row.cluster.startswith(f"__inference_{name}_")]
 
@@ -118,21 +55,6 @@ def test_loops_without_host_ops_are_compiled_whole() -> None:
     explained = str(hostcall.explain(of_loops, tf.ones([4])))
     assert len(re.findall(r"compiled \S (?:Stateless)?While", explained)) == 2
     assert compilations("of_loops") == [1, 1]
-
-
-def test_independent_chains_share_clusters() -> None:
-    """Ten chains of two script ops each, in an order that lets them share."""
-
-    @jitted
-    def of_chains(x: tf.Tensor) -> tf.Tensor:
-        first = [distinct(tf.sin(x + float(i))) for i in range(10)]
-        second = [distinct(tf.cos(y)) for y in first]
-        return tf.add_n([tf.reduce_sum(y) for y in second])
-
-    x = np.arange(4, dtype=np.float32)
-    expected = sum(np.unique(np.cos(np.unique(np.sin(x + i)))).sum() for i in range(10))
-    np.testing.assert_allclose(of_chains(x), expected, rtol=1e-5)
-    assert compilations("of_chains") == [1, 1, 1]
 
 
 # TensorArrays that grow in partitioned functions: in XLA's programs they silently do not.

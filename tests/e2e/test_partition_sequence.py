@@ -127,34 +127,6 @@ def test_long_chains_of_calls() -> None:
     np.testing.assert_array_equal(program(X), X + 300.0)
 
 
-def test_deep_nests_of_calls() -> None:
-    function = plain(host)
-    for _ in range(30):
-        function = plain(lambda x, inner=function: inner(x) + 1.0)
-    np.testing.assert_array_equal(jitted(lambda x: function(x))(X), X + 30.0)
-
-
-def test_an_error_ends_the_run_where_it_happens() -> None:
-    calls: list[float] = []
-
-    def third_fails(v: Any) -> Any:
-        calls.append(float(v[0]))
-        if len(calls) == 3:
-            raise ValueError("the third")
-        return v
-
-    @jitted
-    def program(x: tf.Tensor) -> tf.Tensor:
-        for _ in tf.range(5):
-            x = host(x, third_fails) + 1.0
-        return x
-
-    with pytest.raises(tf.errors.InvalidArgumentError, match="the third"):
-        program(X)
-    assert calls == [1.0, 2.0, 3.0]
-    np.testing.assert_array_equal(program(X), X + 5.0)
-
-
 def test_a_loop_in_a_cluster_that_is_not_compiled() -> None:
     """TensorFlow makes nodes of some loops that its executor of one thread does not run."""
     spec = [tf.TensorSpec([None], tf.float32)]

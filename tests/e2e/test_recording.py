@@ -76,42 +76,6 @@ def test_a_recording_is_replayed_by_another_route(file: str, machine: Machine) -
             assert_equal(run(route), expected)
 
 
-def test_loops_that_train_are_replayed(file: str, machine: Machine) -> None:
-    def act(x: Any) -> Any:
-        return tf.tanh(x) * machine.use()
-
-    variable = tf.Variable([0.5, -0.25])
-
-    def loss(v: Any) -> Any:
-        return tf.reduce_sum(tf.py_function(act, [v], tf.TensorSpec([2], tf.float32)) ** 2)
-
-    @tf.function(jit_compile=True)
-    def train() -> Any:
-        variable.assign([0.5, -0.25])
-        total = 0.0
-        for _ in tf.range(4):
-            total, slope = value_and_gradient(loss, variable)
-            variable.assign_sub(0.1 * slope)
-        return total, variable.read_value()
-
-    recorded(file, machine, train)
-    assert machine.count == 4
-
-
-def test_overlapping_calls_are_told_apart_by_their_arguments(file: str, machine: Machine) -> None:
-    callback = hostcall.callback(machine.multiply, result=like, stateful=False, concurrent=True)
-
-    @tf.function(jit_compile=True)
-    def program(x: Any) -> Any:
-        return tf.add_n([callback(x + i) for i in range(1, 9)])
-
-    recorded(file, machine, lambda: program(X))
-    machine.is_there = False
-    with hostcall.replay(file):
-        for i in (3, 1, 2, 8, 7, 6, 5, 4):  # in any order
-            callback(X + i)
-
-
 def of_one_name(machine: Machine) -> Any:
     """Three functions, whose calls come in any order."""
 
@@ -290,27 +254,6 @@ def test_functions_run_again_after_the_end(file: str, machine: Machine) -> None:
 
 
 # What a recording holds: values of all kinds, and exceptions.
-
-DTYPES = ["bool", "int8", "uint64", "float16", "bfloat16", "float8_e4m3fn", "complex128", "int4"]
-
-
-@pytest.mark.parametrize("shape", [(), (0, 3), (2, 3)])
-def test_every_bit_comes_back(shape: tuple[int, ...], file: str, machine: Machine) -> None:
-    numbers = np.random.default_rng(7)
-
-    def random(x: Any) -> Any:
-        machine.use()
-        if x.dtype.name in ("bool", "int4"):
-            return numbers.integers(0, 2, shape).astype(x.dtype)
-        return np.ndarray(shape, x.dtype, bytearray(numbers.bytes(64 * x.dtype.itemsize)))
-
-    @tf.function(jit_compile=True)
-    def program() -> Any:
-        zeros = [tf.zeros(shape, dtype) for dtype in DTYPES]
-        found = [tf.numpy_function(random, [x], tf.TensorSpec(shape, x.dtype)) for x in zeros]
-        return [tf.cast(y, tf.int8) if y.dtype.name == "int4" else y for y in found]
-
-    recorded(file, machine, program)
 
 
 def multiplied(machine: Machine) -> Any:

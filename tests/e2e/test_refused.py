@@ -18,7 +18,6 @@ from hostcall._compiler import refusals
 from tests.support.e2e.refused_programs import PROGRAMS, X
 from tests.support.helpers import (
     CALLERS,
-    MODES,
     assert_as_plain,
     assert_as_plain_called_by,
     assert_same,
@@ -99,11 +98,6 @@ def test_a_loop_with_a_table_that_nothing_needs(where: str, calls: bool) -> None
     assert_as_plain(program, tf.constant([1.0, 2.0, 3.0]))
 
 
-def test_a_string_that_is_passed_through() -> None:
-    text = tf.constant("text")
-    assert jitted(lambda s: s)(text).numpy() == b"text"
-
-
 @pytest.mark.cpu("XLA_CPU has no zeros of a TensorList in eager mode")
 @pytest.mark.parametrize("order", [1, 2])
 def test_a_tape_around_a_compiled_loop_and_branch(order: int) -> None:
@@ -178,18 +172,6 @@ def test_arguments_and_what_xla_does_not_name_as_errors() -> None:
 def test_with_the_route_of_custom_calls_nothing_is_partitioned(name: str) -> None:
     with hostcall.scope(route="custom_call"), pytest.raises(INVALID):
         jitted(PROGRAMS[name])(X)
-
-
-def test_the_environment_variable(run_python: Any) -> None:
-    script = """
-import tensorflow as tf, hostcall
-try:
-    tf.function(lambda x: tf.unique_with_counts(x)[2], jit_compile=True)(tf.constant([1.0]))
-except tf.errors.InvalidArgumentError as error:
-    print(error.message[:30])
-"""
-    printed = run_python(script, HOSTCALL_UNCOMPILABLE="error", HOSTCALL_ROUTE="auto")
-    assert printed.startswith("Detected unsupported")
 
 
 @pytest.mark.parametrize("options", [{"uncompilable": "no"}, {"route": "no"}])
@@ -350,35 +332,6 @@ def test_what_is_refused_without_a_name_computes_the_same(program: Any) -> None:
     function = jitted(program)
     for x in (SMALL_X, SMALL_X + 1.0):
         assert_same(to_numpy(function(x)), to_numpy(plain(program)(x)))
-
-
-@pytest.mark.parametrize(
-    "refused",
-    [PROGRAMS["without_a_kernel"], PROGRAMS["a_range_of_unknown_length"], UNNAMED["alone"]],
-    ids=["without a kernel", "of unknown size", "not named"],
-)
-def test_effects_happen_once_and_in_order(refused: Any) -> None:
-    def build(journal: list[str]) -> Callable[..., Any]:
-        def note(tag: str) -> None:
-            tf.py_function(lambda: journal.append(tag), [], [])
-
-        def program(x: tf.Tensor) -> Any:
-            note("first")
-            y = refused(x)
-            note("second")
-            variable.assign_add(1)
-            z = refused(x + 1.0)
-            note("third")
-            return y, z, variable.read_value()
-
-        variable = tf.Variable(0)
-        return program
-
-    journals: list[list[str]] = [[], []]
-    functions = [mode(build(journal)) for mode, journal in zip(MODES, journals, strict=True)]
-    for _ in range(2):
-        assert_same(*(to_numpy(function(SMALL_X)) for function in functions))
-    assert journals == [["first", "second", "third"] * 2] * 2
 
 
 @shuffle_is_refused

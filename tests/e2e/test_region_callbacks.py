@@ -25,7 +25,6 @@ from tests.support.helpers import (
     plain,
     to_numpy,
 )
-from tests.support.threads import in_threads
 
 X = tf.constant([1.0, 3.0, 2.0])
 
@@ -257,28 +256,6 @@ def test_functions_may_write_to_their_arrays() -> None:
         return beside_a_text(overwrite, y), y
 
     assert_same(to_numpy(jitted(program)(X)), (np.full(3, 7.0, np.float32), X.numpy() * 2))
-
-
-def test_threads() -> None:
-    function = jitted(lambda x: several(tf.py_function, x))
-    expected = [to_numpy(several(tf.py_function, X + float(i))) for i in range(4)]
-    function(X)
-
-    def call(i: int) -> None:
-        for _ in range(10):
-            results = to_numpy(function(X + float(i)))
-            assert_close(results, expected[i], rtol=1e-5)
-
-    in_threads(4, call)
-
-
-def test_a_call_within_a_call() -> None:
-    inner = jitted(lambda x: a_constant(tf.numpy_function, x))
-
-    def outer(x: Any, how: Any) -> Any:
-        return inner(tf.constant(x)).numpy()
-
-    assert_same(jitted(lambda x: beside_a_text(outer, x))(X).numpy(), inner(X).numpy())
 
 
 @pytest.mark.parametrize("stateful", [True, False])

@@ -15,7 +15,6 @@ from tests.support.device import DEVICE, MODE_OF_REGIONS
 from tests.support.e2e import refused_programs
 from tests.support.helpers import (
     MODES,
-    assert_as_plain,
     assert_same,
     assert_says,
     failure,
@@ -162,37 +161,6 @@ def test_one_program_computes_what_plain_graph_mode_does(program: Any) -> None:
 
 
 @pytest.mark.usefixtures("one_program")
-def test_strings_among_the_arguments() -> None:
-    def program(texts: tf.Tensor, x: tf.Tensor) -> Any:
-        return tf.strings.join([texts, "!"]), x + 1.0
-
-    texts = tf.constant(["1", "three"])
-    assert_as_plain(program, texts, X)
-
-
-def test_tables_and_their_order() -> None:
-    def build() -> Callable[..., Any]:
-        keys, values = tf.constant([1, 2, 3], tf.int64), tf.constant([10.0, 20.0, 30.0])
-        fixed = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, values), -1.0)
-        table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, -1.0)
-
-        def program(x: tf.Tensor) -> Any:
-            keys = tf.cast(x, tf.int64)
-            table.insert(keys, x * 2.0)
-            first = table.lookup(keys + 1)
-            for _ in tf.range(2):
-                table.insert(keys, table.lookup(keys) + fixed.lookup(keys))
-            return first, table.lookup(keys), fixed.lookup(keys) * 2.0
-
-        program.tables = (fixed, table)  # type: ignore[attr-defined]
-        return program
-
-    function, expected = jitted(build()), plain(build())
-    for _ in range(2):
-        assert_same(to_numpy(function(X)), to_numpy(expected(X)))
-
-
-@pytest.mark.usefixtures("one_program")
 def test_an_iterator_goes_on_from_call_to_call() -> None:
     iterator = iter(tf.data.Dataset.range(7))
 
@@ -304,11 +272,6 @@ def in_a_region(x: tf.Tensor) -> Any:
 
 
 @_case(TEXT)
-def an_image(text: tf.Tensor) -> Any:
-    return tf.io.decode_jpeg(text, name="image") + 1
-
-
-@_case(TEXT)
 def in_turns(text: tf.Tensor) -> Any:
     def body(i: tf.Tensor, y: tf.Tensor) -> Any:
         return i + 1, y + tf.strings.to_number(text, name="turn")
@@ -322,13 +285,6 @@ def in_a_loop_with_a_region(x: tf.Tensor) -> Any:
         return i + 1, tf.strings.to_number(tf.strings.as_string(y) + "abc", name="turn")
 
     return tf.while_loop(lambda i, _: i < 2, body, [0, x])[1]
-
-
-@_case(TEXT)
-def in_a_branch(text: tf.Tensor) -> Any:
-    return tf.cond(
-        tf.strings.length(text) > 1, lambda: tf.strings.to_number(text, name="one"), lambda: 0.0
-    )
 
 
 @_case(tf.constant([1.0, 2.0, 3.0]))

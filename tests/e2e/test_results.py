@@ -17,7 +17,6 @@ from tests.support.helpers import (
     jitted,
     plain,
     returning,
-    stateless_py_func,
     to_numpy,
 )
 
@@ -70,22 +69,6 @@ def test_a_callback_returns_neither_more_nor_fewer_values() -> None:
             call = hostcall.callback(returned, result=spec, kind=kind)
             for build in MODES:
                 assert "values, but expects to see 1 " in str(failure(build(call), X))
-
-
-@pytest.mark.parametrize("build", MODES)
-@each_op
-def test_an_empty_tout_with_none_runs_and_gives_nothing(build: Any, op: Any) -> None:
-    ran = []
-
-    def program(x: tf.Tensor) -> tf.Tensor:
-        op(lambda a: ran.append(a), [x], [])
-        return x
-
-    result = build(program)(X)
-    assert result is not None
-    if op is stateless_py_func:
-        return  # a stateless op whose results are not used need not run
-    assert len(ran) == 1
 
 
 def layouts() -> dict[str, np.ndarray]:

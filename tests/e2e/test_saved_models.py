@@ -11,7 +11,6 @@ from tests.support.stress.template import Template
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The path of the SavedModel that `computed` writes."""
     return str(tmp_path_factory.mktemp("saved") / "model")
 
 
@@ -59,20 +58,3 @@ print(json.dumps([before, {models.MODULE!r} in sys.modules, text.count("  - "), 
     assert listed == 1, text
     assert "tests::minus_one, called at models.py" in text
     assert 'hostcall.provide("tests::minus_one", function)' in text
-
-
-def test_copy_that_hostcall_rewrite_makes_computes_the_same(
-    fresh_python: Template, computed: Any, path: str
-) -> None:
-    """Made without the functions, which are named in it as before."""
-    script = f"""
-import sys
-from pathlib import Path
-from hostcall._cli import rewrite_saved_model
-changed = rewrite_saved_model(Path({path!r}), Path({path + "_rewritten"!r}), "partition")
-assert len(changed) > 15 and {models.MODULE!r} not in sys.modules
-from tests.support.saved import models
-print(models.load({path + "_rewritten"!r}))
-"""
-    there, _ = printed(fresh_python, script)
-    assert there == computed["before"]

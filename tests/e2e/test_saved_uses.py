@@ -17,7 +17,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="module")
 def here(fresh_python: Template, folder: str) -> Any:
-    """The results of the models where they were saved."""
     return told(fresh_python, f"uses.write({folder!r})")
 
 
@@ -49,7 +48,7 @@ def test_graphs_of_tensorflow_1_are_pruned_trained_and_frozen(here: Any, there: 
     assert there["frozen graphs"] == here["saver"][:1] * 2  # written in two ways
 
 
-# SavedModels that are loaded and trained further, saved again, frozen, and of TensorFlow 1.
+# SavedModels that are loaded and trained further, and saved again.
 
 
 @pytest.mark.parametrize("jitted", [False, True], ids=["plain", "jitted"])
@@ -63,17 +62,6 @@ def test_training_that_goes_on_elsewhere_is_the_same(
     assert told(fresh_python, f"training.go_on({folder!r}, 'second', 'third')") == uninterrupted
     uncalled = told(fresh_python, f"training.go_on({folder!r}, 'second_uncalled', 'fourth')")
     assert uncalled == uninterrupted
-
-
-def test_graph_of_tensorflow_1_with_a_gradient(fresh_python: Template, tmp_path: Path) -> None:
-    saved = told(fresh_python, f"training.begin_version_1({str(tmp_path)!r})")
-    assert told(fresh_python, f"training.go_on_version_1({str(tmp_path)!r})") == saved
-
-
-def test_frozen_graph_of_a_loaded_model(fresh_python: Template, tmp_path: Path) -> None:
-    told(fresh_python, f"training.begin({str(tmp_path)!r}, False)")
-    frozen = told(fresh_python, f"training.freeze({str(tmp_path)!r})")
-    assert told(fresh_python, f"training.thaw({str(tmp_path)!r})") == frozen
 
 
 # Keras models that are exported or saved, in other processes.

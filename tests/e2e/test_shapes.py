@@ -15,49 +15,12 @@ from tests.support.helpers import (
     each_public_op,
     gradient_of,
     jitted,
-    like,
 )
 
 X = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 
 
 Pair = collections.namedtuple("Pair", ["total", "twice"])
-
-
-def _total() -> Callable[[Any], Any]:
-    """A function of its own for each test, since a declaration stays with its function."""
-    return lambda x: np.sum(np.asarray(x), axis=1)
-
-
-DECLARATIONS: dict[str, Any] = {
-    "Tout": None,
-    "a TensorSpec": tf.TensorSpec([2], tf.float32),
-    "a list": [2],
-    "a TensorShape": tf.TensorShape([2]),
-    "a rule": lambda x: tf.TensorSpec([x.shape[0]], x.dtype),
-    "a rule that returns a shape": lambda x: x.shape[:1],
-    "a rule that returns a structure": lambda x: [tf.TensorSpec(x.shape[:1], tf.float32)],
-    "a BoundedSpec that has no dynamic dimension": hostcall.BoundedSpec([2], tf.float32, []),
-}
-
-
-@each_public_op
-@each_mode
-@pytest.mark.parametrize("name", DECLARATIONS)
-def test_declared_results(op: Any, mode: Any, name: str) -> None:
-    by_tout = name == "Tout"
-    total = _total() if by_tout else hostcall.declare(_total(), result=DECLARATIONS[name])
-
-    @mode
-    def program(x: tf.Tensor) -> tf.Tensor:
-        y = op(total, [x], tf.TensorSpec([2], tf.float32) if by_tout else tf.float32)
-        # In graphs that are not compiled, stock TensorFlow takes a spec for a py_function and does
-        # not look at its shape.
-        is_ignored = by_tout and mode is not jitted and op is tf.py_function
-        assert y.shape == (None if is_ignored else [2])
-        return y * 2.0
-
-    np.testing.assert_array_equal(program(X), [12.0, 30.0])
 
 
 @each_public_op
@@ -140,32 +103,6 @@ def test_sizes_that_only_xla_knows(program: Any) -> None:
     for batch in (1, 2, 6, 0, 2):
         x = tf.random.stateless_uniform([batch, 3], [1, batch])
         assert_close(function(x), EXPECTED[program](x))
-
-
-@each_mode
-def test_methods_and_builtins_can_be_declared(mode: Any) -> None:
-    class Scale:
-        factor = np.float32(2.0)
-
-        def apply(self, x: np.ndarray) -> np.ndarray:
-            return x * self.factor
-
-        def __call__(self, x: np.ndarray) -> np.ndarray:
-            return x + self.factor
-
-    scale = Scale()
-    hostcall.declare(scale.apply, result=like)
-    hostcall.declare(scale, result=like)
-    hostcall.declare(np.linalg.eigvalsh, result=lambda x: x.shape[:-1])
-
-    @mode
-    def program(x: tf.Tensor) -> tf.Tensor:
-        y = tf.numpy_function(scale.apply, [x], tf.float32)
-        y = tf.numpy_function(scale, [y], tf.float32)
-        return tf.numpy_function(np.linalg.eigvalsh, [y], tf.float32)
-
-    symmetric = tf.constant([[2.0, 1.0], [1.0, 2.0]])
-    assert_close(program(symmetric), np.linalg.eigvalsh(2.0 * symmetric.numpy() + 2.0))
 
 
 STRUCTURES: dict[str, tuple[Any, Any]] = {

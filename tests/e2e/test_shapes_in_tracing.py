@@ -81,17 +81,6 @@ def test_an_answer_that_turns_out_wrong_is_an_error(op: Any, compiled: bool) -> 
     assert_same(program(tf.ones([1, 6])).numpy(), np.ones([1, 3], np.float32))
 
 
-class Subclassed(keras.Model):
-    """Calls the layers in turn."""
-
-    def __init__(self, layers: list[keras.layers.Layer]) -> None:
-        super().__init__()
-        self._parts = layers
-
-    def call(self, x: tf.Tensor) -> tf.Tensor:
-        return functools.reduce(lambda x, layer: layer(x), self._parts, x)
-
-
 def _functional(layers: list[keras.layers.Layer]) -> keras.Model:
     inputs = keras.Input([6])
     return keras.Model(inputs, functools.reduce(lambda x, layer: layer(x), layers, inputs))
@@ -99,7 +88,7 @@ def _functional(layers: list[keras.layers.Layer]) -> keras.Model:
 
 @each_decorator
 @each_mode
-@pytest.mark.parametrize("build", [keras.Sequential, _functional, Subclassed])
+@pytest.mark.parametrize("build", [keras.Sequential, _functional])
 def test_keras_builds_the_next_layer(op: Any, compiled: bool, build: Any) -> None:
     half = _half(_halved)
 

@@ -22,7 +22,6 @@ THREE = tf.constant(3)
 
 
 def numbers(n: tf.Tensor) -> tf.Tensor:
-    """As many as are asked for."""
     return tf.numpy_function(lambda k: np.arange(k, dtype=np.float32), [n], tf.float32)
 
 
@@ -172,17 +171,6 @@ def test_functions_are_dropped_while_others_go_on() -> None:
 
     in_threads(4, work)
     assert library() <= before
-
-
-def test_the_picture_counts_what_was_made_for_the_function() -> None:
-    def pictured(n: tf.Tensor) -> tf.Tensor:
-        return tf.sqrt(numbers(n)) * 3.0
-
-    first, second = jitted(pictured), jitted(pictured)
-    for function, expected in ((first, 1), (second, 0)):
-        function(THREE)
-        [cluster] = hostcall.explain(function, THREE).clusters
-        assert cluster.compilations == expected
 
 
 def test_the_log_names_the_function(caplog: pytest.LogCaptureFixture) -> None:

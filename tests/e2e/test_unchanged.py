@@ -19,7 +19,6 @@ SCRIPT = Path(__file__).parents[1] / "support" / "e2e" / "unchanged_run.py"
 
 
 def names(file: str) -> list[str]:
-    """The programs of a file."""
     return list(runpy.run_path(str(SCRIPT.with_name(f"{file}.py")))["PROGRAMS"])
 
 
@@ -34,7 +33,6 @@ AUTO_CLUSTERING = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"
 
 # Environment variables.
 MODES: dict[str, dict[str, str]] = {
-    "disabled": {"HOSTCALL_DISABLE": "1"},
     "enabled": {},
     "auto-clustering by flag": {"TF_XLA_FLAGS": AUTO_CLUSTERING},
     "auto-clustering by option": {"TF_XLA_FLAGS": "--tf_xla_cpu_global_jit", "SET_JIT": "1"},
@@ -44,7 +42,6 @@ each_program = pytest.mark.parametrize("name", names("unchanged_programs"))
 
 @pytest.fixture(scope="module")
 def outcomes(fresh_python: Template, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The outcome of each program, by mode."""
     folder = str(tmp_path_factory.mktemp("models"))
     run_in = functools.partial(run, fresh_python, "unchanged_programs", SCRATCH=folder)
     found = {mode: run_in(WITH_HOSTCALL="1", **variables) for mode, variables in MODES.items()}

@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import each_public_op
 
 v1 = tf.compat.v1
 
@@ -30,20 +29,6 @@ def run(*fetches: Any, feed: dict[Any, Any] | None = None, times: int = 1) -> An
 def shaped(result: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
     result.set_shape(like.shape)
     return result
-
-
-@each_public_op
-def test_each_script_op_gives_what_it_gives_uncompiled(op: Any) -> None:
-    def program(x: tf.Tensor) -> tf.Tensor:
-        return shaped(op(lambda v: v * v + 1, [x + 1.0], tf.float32), x) * 2.0
-
-    x = v1.placeholder(tf.float32, [3])
-    plain = program(x)
-    compiled = tf.function(program, jit_compile=True)(x)
-    for value in ([1.0, 2.0, 3.0], [0.0, -1.0, 5.0]):
-        expected, actual = run(plain, compiled, feed={x: value})
-        np.testing.assert_array_equal(actual, expected)
-        np.testing.assert_array_equal(expected, ((np.array(value) + 1) ** 2 + 1) * 2)
 
 
 def test_stateful_calls_run_once_each_in_order_in_each_run() -> None:
@@ -79,28 +64,6 @@ def test_tf_gradients_through_a_compiled_function() -> None:
         expected, actual = run(plain, compiled, feed={x: value})
         np.testing.assert_array_equal(expected, slope)
         np.testing.assert_array_equal(actual, slope)
-
-
-def test_training_with_an_optimizer_of_v1() -> None:
-    def error(prediction: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_sum((prediction - target) ** 2)
-
-    def program(weight: tf.Tensor, x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-        loss = tf.py_function(error, [tf.linalg.matvec(x, weight), y], tf.float32)
-        return tf.ensure_shape(loss, [])
-
-    def train(jit_compile: bool) -> np.ndarray:
-        x = tf.constant(np.random.default_rng(0).normal(size=[8, 3]), tf.float32)
-        with v1.variable_scope(f"jit_{jit_compile}", use_resource=True):
-            weight = v1.get_variable("weight", initializer=tf.zeros([3]))
-        step = tf.function(program, jit_compile=jit_compile)
-        loss = step(weight.read_value(), x, tf.reduce_sum(x, axis=1))
-        training = v1.train.GradientDescentOptimizer(0.02).minimize(loss, var_list=[weight])
-        return run(training, weight.read_value(), times=20)[1]
-
-    compiled, plain = train(True), train(False)
-    np.testing.assert_allclose(compiled, plain, rtol=1e-5)
-    assert np.all(compiled > 0.5)
 
 
 def test_an_exception_comes_out_of_the_session_and_leaves_it_sound() -> None:

@@ -108,7 +108,6 @@ def test_training_through_a_loop() -> None:
 
 
 def of_version_1(body: Callable[[tf.Tensor, tf.Tensor], tf.Tensor]) -> Body:
-    """A function of a graph with a loop and a branch of TensorFlow 1."""
     with tf.Graph().as_default() as graph:
         v1.disable_control_flow_v2()
         try:

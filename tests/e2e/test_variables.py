@@ -8,13 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import assert_close, gradient_of, jitted, outcome, plain
+from tests.support.helpers import gradient_of, jitted, outcome, plain
 
 SCALAR = tf.TensorSpec([], tf.float32)
 HANG = 300  # seconds
@@ -116,48 +115,6 @@ def test_a_failed_program_assigns_nothing() -> None:
         assert v.numpy().tolist() == [1.0, 2.0]
     fail.clear()
     assert [run().numpy().tolist(), v.numpy().tolist()] == [[11.0, 12.0]] * 2
-
-
-class Watched(keras.Sequential):
-    """A model whose training step shows its state to Python."""
-
-    def train_step(self, data: Any) -> dict[str, Any]:
-        logs = super().train_step(data)
-        tf.py_function(lambda: self.seen.append(self.state()), [], [])
-        return logs
-
-    def state(self) -> Any:
-        kernel, optimizer = self.layers[0].kernel, self.optimizer
-        rate, step = float(optimizer.learning_rate.numpy()), int(optimizer.iterations.numpy())
-        return kernel.numpy().ravel().tolist(), step, rate
-
-
-def fit(jit_compile: bool) -> tuple[list[Any], list[Any], dict[str, Any], list[np.ndarray]]:
-    keras.utils.set_random_seed(3)
-    model = Watched([keras.Input([2]), keras.layers.Dense(1)])
-    model.seen, before = [], []
-
-    def note(batch: int, logs: Any) -> None:
-        before.append(model.state())
-
-    model.compile(keras.optimizers.Adam(0.5), "mse", jit_compile=jit_compile)
-    x = np.linspace(-1.0, 1.0, 24, dtype=np.float32).reshape(12, 2)
-    callbacks = [
-        keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate / 2.0),
-        keras.callbacks.LambdaCallback(on_train_batch_begin=note),
-    ]
-    options: dict[str, Any] = {"verbose": 0, "shuffle": False, "callbacks": callbacks}
-    history = model.fit(x, x[:, :1] ** 2, 4, epochs=3, **options)
-    return model.seen, before, history.history, model.get_weights()
-
-
-def test_fitting_a_keras_model_that_shows_its_weights_step_and_learning_rate() -> None:
-    (seen, before, losses, weights), expected = fit(True), fit(False)
-    assert seen == before
-    assert [(step, rate) for _, step, rate in seen] == [
-        (3 * epoch + batch, 0.5 / 2 ** (epoch + 1)) for epoch in range(3) for batch in range(3)
-    ]
-    assert_close([losses["loss"], weights], [expected[2]["loss"], expected[3]], rtol=1e-5)
 
 
 @on_copies
@@ -308,7 +265,6 @@ def decorator(jit_compile: bool | None) -> Any:
 
 
 def outcome_of(make: Make, jit_compile: bool | None) -> tuple[list[float], list[float]]:
-    """Return the results of a function, and the calls that it has made."""
     calls.clear()
     program = make(decorator(jit_compile))
     return [float(program(tf.constant(value))) for value in VALUES], [*calls]

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -24,25 +23,6 @@ def same_as_plain(build: Callable[[Any], Any]) -> None:
     """`build` takes what makes functions, and returns values; they are the same compiled."""
     expected, actual = [build(mode) for mode in MODES]
     assert_equal(actual, expected)
-
-
-def test_loops_and_branches_that_assign() -> None:
-    def build(mode: Any) -> Any:
-        v, w = tf.Variable(1.0), tf.Variable([0.0, 0.0])
-
-        @mode
-        def run(n: tf.Tensor) -> tf.Tensor:
-            for i in tf.range(n):
-                touch(i)
-                if i % 2 == 0:
-                    v.assign_add(tf.cast(i, tf.float32))
-                else:
-                    w.assign([v.read_value(), 1.0])
-            return v + w
-
-        return [(run(tf.constant(n)), v.numpy(), w.numpy()) for n in (5, 0, 2, 1)]
-
-    same_as_plain(build)
 
 
 def in_a_loop(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -82,32 +62,6 @@ def test_the_caller_reads_and_assigns_before_and_after_the_call(outer: Any) -> N
     same_as_plain(build)
 
 
-def test_functions_that_share_variables_and_see_what_is_assigned_between() -> None:
-    def build(mode: Any) -> Any:
-        v, w = tf.Variable(1.0), tf.Variable(2.0)
-        results = []
-
-        @mode
-        def add(x: tf.Tensor) -> tf.Tensor:
-            touch(x)
-            return v.assign_add(w * x)
-
-        @mode
-        def swap(x: tf.Tensor) -> tf.Tensor:
-            touch(x)
-            old = v.read_value()
-            v.assign(w)
-            return w.assign(old) + x
-
-        for i in range(4):
-            results += [add(tf.constant(1.0)), swap(tf.constant(2.0))]
-            v.assign(v + float(i))
-            results += [v.numpy(), w.numpy()]
-        return results
-
-    same_as_plain(build)
-
-
 @pytest.mark.parametrize("tape_mode", MODES)
 def test_a_tape_outside_of_the_compiled_function(tape_mode: Any) -> None:
     def build(mode: Any) -> Any:
@@ -126,25 +80,6 @@ def test_a_tape_outside_of_the_compiled_function(tape_mode: Any) -> None:
         return [inside(tf.constant([1.0, 2.0])) for _ in range(3)], count.numpy()
 
     same_as_plain(build)
-
-
-@pytest.mark.parametrize("dtype", ["bool", "int64", "float64", "bfloat16", "complex64"])
-@pytest.mark.parametrize("shape", [(), (2, 3), (0,)])
-def test_variables_of_any_dtype_and_shape(dtype: str, shape: tuple[int, ...]) -> None:
-    v = tf.Variable(tf.zeros(shape, dtype))
-    ones = tf.ones(shape, dtype)
-
-    def look() -> None:
-        assert v.read_value().dtype == dtype
-
-    @jitted
-    def run() -> tf.Tensor:
-        tf.py_function(look, [], [])
-        return v.assign(ones)
-
-    for _ in range(2):
-        np.testing.assert_array_equal(run().numpy(), ones.numpy())
-        np.testing.assert_array_equal(v.numpy(), ones.numpy())
 
 
 def test_random_state_goes_on_as_without_callbacks() -> None:

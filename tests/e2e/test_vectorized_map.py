@@ -64,8 +64,6 @@ def total_of(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def by_op(op: Any) -> Any:
-    """Return what makes calls by an op of a function that is declared."""
-
     def make(function: Any, **declared: Any) -> Any:
         hostcall.declare(function, **declared)
         return lambda *args: op(function, args, tf.float32)

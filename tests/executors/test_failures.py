@@ -29,7 +29,6 @@ each_kind = pytest.mark.parametrize("kind", OF_PROCESSES)
 
 
 def said_by(program: Any, *args: Any) -> str:
-    """Return the text of the ExecutorError that a program raises."""
     raised = hostcall.last_error(failure(program, *(args or (X,))))
     assert isinstance(raised, hostcall.ExecutorError), raised
     return str(raised)
@@ -188,14 +187,6 @@ def test_a_client_of_dask_is_no_executor() -> None:
         on(KINDS["dask"]()._client, functions.doubled)
     with pytest.raises(TypeError, match="neither an executor"):
         on(distributed, functions.doubled)
-
-
-@each_mode
-def test_a_call_within_a_call_on_a_full_pool(mode: Any) -> None:
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        inner = jitted(on(pool, functions.doubled))
-        outer = mode(on(pool, lambda x: inner(x).numpy() + 1))
-        np.testing.assert_array_equal(outer(X), 2.0 * X + 1.0)
 
 
 def test_a_plain_graph_within_a_call_on_a_full_pool_is_late() -> None:

@@ -1,4 +1,4 @@
-"""`executor=`, `hostcall.map` and `retries=`: each kind of executor gives what calls give here."""
+"""`executor=` and `retries=`: each kind of executor gives what calls give here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -74,15 +73,6 @@ def test_functions_may_write_to_what_an_executor_lends(mode: Any) -> None:
 
 @each_kind
 @each_mode
-def test_structures_of_arrays(mode: Any, kind: str) -> None:
-    both = on(kind, functions.sums, {"sum": like(X), "difference": like(X)})
-    sums = mode(lambda x: both({"a": x, "b": 2.0 * x}))(X)
-    np.testing.assert_array_equal(sums["sum"], 3.0 * X)
-    np.testing.assert_array_equal(sums["difference"], -X)
-
-
-@each_kind
-@each_mode
 def test_each_stateful_call_runs_once(mode: Any, kind: str, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     noted = on(kind, functools.partial(functions.noted, str(journal)))
@@ -122,15 +112,6 @@ def test_functions_without_a_name(mode: Any, kind: str) -> None:
 
 
 @each_kind
-def test_calls_of_jax(kind: str) -> None:
-    @jax.jit
-    def program(x: jax.Array) -> Any:
-        return 2.0 * hostcall.jax.call(functions.doubled, x, x, executor=KINDS[kind])
-
-    np.testing.assert_array_equal(program(np.ones(3, np.float32)), 4.0 * np.ones(3))
-
-
-@each_kind
 @each_mode
 def test_calls_that_are_late(mode: Any, kind: str) -> None:
     wait = on(kind, functions.lasts, timeout=0.05)
@@ -142,28 +123,7 @@ def test_calls_that_are_late(mode: Any, kind: str) -> None:
 
 
 @each_kind_of_processes
-def test_a_batch_is_divided(kind: str) -> None:
-    place = hostcall.map(functions.place_of_each, executor=KINDS[kind], chunks=2)
-    program = jitted(hostcall.callback(place, result=tf.TensorSpec([7, 2], tf.float64)))
-    np.testing.assert_array_equal(program(tf.ones([7, 2]))[:, 1], [3, 3, 3, 4, 4, 4, 4])
-
-
-@each_kind_of_processes
 def test_pure_calls_are_made_again(kind: str, tmp_path: Path) -> None:
     once = functools.partial(functions.ends_once, folder=str(tmp_path))
     double = on(kind, once, stateful=False, retries=2)
     np.testing.assert_array_equal(jitted(double)(X), 2.0 * X)
-
-
-@each_kind_of_processes
-def test_calls_are_counted(kind: str) -> None:
-    lasts = on(kind, functions.lasts_and_doubles, stateful=False)
-    hostcall.collect_stats()
-    try:
-        np.testing.assert_array_equal(jitted(lasts)(X), 2.0 * X)
-        [row] = hostcall.stats(reset=True).executors
-    finally:
-        hostcall.collect_stats(False)
-    assert row.calls == 1
-    assert row.running_seconds >= 0.01
-    assert row.waiting_seconds > 0.0

@@ -3,7 +3,6 @@
 import concurrent.futures
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -14,6 +13,7 @@ import numpy as np
 import pytest
 
 import hostcall
+from tests.support.stress.template import Template
 
 SECONDS = 60.0
 
@@ -158,15 +158,7 @@ NAMES = [f"{call} {framework}" for call in CALLS for framework in FRAMEWORKS]
 
 
 @pytest.mark.parametrize("name", [*NAMES, *OTHERS])
-def test_ctrl_c_ends_a_program_at_once(name: str) -> None:
-    script = "from tests.stress import test_interrupted_programs as tests; "
-    ended = subprocess.run(
-        [sys.executable, "-c", f"{script}tests.interrupt_and_go_on({name!r})"],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    said = ended.stdout.splitlines()
-    assert said[:1] == ["interrupted, at once"], ended.stderr[-2000:]
-    if name != "barrier":
-        assert said[1:] == ["works"], ended.stderr[-2000:]
+def test_ctrl_c_ends_a_program_at_once(template: Template, name: str) -> None:
+    ended = template.run(interrupt_and_go_on, name, limit=300.0)
+    works = [] if name == "barrier" else ["works"]
+    assert ended.printed.splitlines() == ["interrupted, at once", *works], ended.said[-2000:]

@@ -20,7 +20,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.stress import programs
-from tests.support.stress.processes import finish, interrupt, interrupt_main_thread, start
+from tests.support.stress.processes import interrupt, interrupt_main_thread, start
 from tests.support.stress.programs import KINDS, SIZES, WAYS, check, compiled, program
 from tests.support.threads import PATIENCE, running
 from tests.support.versions import on_the_callers_thread
@@ -223,50 +223,6 @@ def test_other_threads_that_call_the_function(kind: str, size: str) -> None:
                 function(-10.0 * x)
     assert sorted(right) == [0, 1, 2, 3]
     assert_sound(function, size)
-
-
-# The ways to call the function that a signal of the parent's interrupts.
-FROM_THE_PARENT = [
-    ("compiled", "numpy_function", "small"),
-    ("compiled", "py_function", "small"),
-    ("compiled", "callback", "small"),
-    ("inside a plain function", "numpy_function", "large"),
-    ("under a tape", "py_function", "large"),
-    ("with a limit", "callback", "large"),
-]
-
-
-def wait_for_the_parent() -> None:
-    """Tells the parent that a callback waits for a line, of which there is one for each number.
-
-    Where the signal does not end the callback, the line that follows it does.
-    """
-    for number, (way, kind, size) in enumerate(FROM_THE_PARENT):
-
-        def body(x: Any, number: int = number) -> Any:
-            if x[0] < 0.0:
-                sys.stdout.write(f"{number}\n")
-                sys.stdout.flush()
-                while int(sys.stdin.readline()) < number:
-                    pass
-            return x * np.float32(2.0)
-
-        make, options = WAYS[way]
-        function = make(program(body, kind, size, **options))
-        with pytest.raises(KeyboardInterrupt):
-            function(-programs.values(size))
-        assert_sound(function, size)
-
-
-@on_the_callers_thread
-def test_signals_of_another_process() -> None:
-    process = start(wait_for_the_parent)
-    assert process.stdout is not None
-    for number, _ in enumerate(FROM_THE_PARENT):
-        assert process.stdout.readline() == f"{number}\n"
-        interrupt(process)
-        print(number, file=process.stdin, flush=True)
-    assert finish(process) == ""
 
 
 def be_ended_by_the_parent() -> None:

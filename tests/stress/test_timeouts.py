@@ -13,7 +13,7 @@ import hostcall
 from hostcall_runtime import DeadlineExceededError, within
 from tests.support.helpers import eagerly, failure
 from tests.support.stress import programs
-from tests.support.stress.programs import KINDS, SIZES, check, compiled, like, plain, program
+from tests.support.stress.programs import KINDS, SIZES, check, compiled, plain, program
 from tests.support.threads import PATIENCE, in_threads
 
 # Seconds. Only calls that are late for certain take so long; the others are trivial.
@@ -192,18 +192,6 @@ def test_a_late_gradient(gate: Gate, how: str, mode: Any, inside: bool) -> None:
     gate.open()
     for _ in range(2):
         np.testing.assert_array_equal(in_time(slope, x), tf.fill([4], 2.0))
-
-
-def test_a_late_gradient_of_the_users(gate: Gate) -> None:
-    slow = hostcall.callback(Late(gate), result=like, timeout=LIMIT)
-    twice = hostcall.callback(
-        lambda x: 2.0 * x, result=like, grad=lambda inputs, results, upstream: slow(upstream)
-    )
-    slope = compiled(lambda x: programs.gradient(twice, x))
-    x = programs.values("small")
-    assert_late(failure(slope, x))
-    gate.open()
-    np.testing.assert_array_equal(in_time(slope, x), tf.fill([4], 2.0))
 
 
 @each_kind

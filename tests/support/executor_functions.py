@@ -82,11 +82,6 @@ def forgets(x: Any) -> Any:
     return x
 
 
-def negated_in_place(x: Any) -> Any:
-    x *= -1
-    return x
-
-
 def first_row(x: Any) -> Any:
     return x[0]
 

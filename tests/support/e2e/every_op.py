@@ -142,7 +142,6 @@ def _digest(tensor: tf.Tensor) -> tf.Tensor:
 
 
 def straight(program: Callable[..., Any]) -> Callable[..., Any]:
-    """The program as it is."""
     return program
 
 

@@ -171,7 +171,6 @@ class Summaries:
 
     @property
     def handle(self) -> tf.Tensor:
-        """The handle that the raw ops take."""
         return self.writer._resource
 
     def written(self) -> Any:

@@ -17,8 +17,6 @@ PROGRAMS: dict[str, Callable[[Any, tf.Tensor], tf.Tensor]] = {}
 
 
 class Ops:
-    """The stock script ops."""
-
     def numpy(self, function: Any, *inputs: Any, dtypes: Any = tf.float32) -> Any:
         return self._shaped(tf.numpy_function(function, inputs, dtypes))
 
@@ -114,8 +112,6 @@ def _as_json(gradient: Any) -> Any:
 
 
 def outcome(mode: Any, inside: bool, ops: Any, program: Callable[..., Any]) -> Any:
-    """Return the gradients of a program and the count of watched variables, or its error."""
-
     def function(x: tf.Tensor) -> tf.Tensor:
         return program(ops, x)
 
@@ -127,7 +123,6 @@ def outcome(mode: Any, inside: bool, ops: Any, program: Callable[..., Any]) -> A
 
 
 def outcomes(mode: Any, ops: Any) -> dict[str, Any]:
-    """Return the outcomes of each program, with the tape inside of the function and outside."""
     return {
         name: [outcome(mode, inside, ops, program) for inside in (True, False)]
         for name, program in PROGRAMS.items()

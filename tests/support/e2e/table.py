@@ -50,7 +50,6 @@ _TITLES = {
 
 
 def text() -> str:
-    """The page."""
     tested = every_class.seen()
     classes = every_class.classes(tested)
     counts = {kind: sum(c.kind == kind for c in classes.values()) for kind in _TITLES}

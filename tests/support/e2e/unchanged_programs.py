@@ -99,59 +99,6 @@ def arguments() -> Any:
 
 
 @program
-def control_flow_and_order() -> Any:
-    entries: list[str] = []
-
-    @tf.function
-    def f(x: tf.Tensor) -> Any:
-        for i in tf.range(3):
-            tf.numpy_function(lambda i: entries.append(f"a{int(i)}"), [i], [])
-            if i > 1:
-                x = tf.py_function(lambda v: [entries.append("b"), v + 1.0][1], [x], tf.float32)
-                x = tf.ensure_shape(x, [3])
-        return x
-
-    return f(X), entries
-
-
-@program
-def gradients() -> Any:
-    x = tf.Variable(X)
-
-    def f() -> Any:
-        with tf.GradientTape() as tape, tf.GradientTape() as other:
-            y = tf.py_function(lambda x: tf.reduce_sum(x**3), [x], tf.float32)
-            z = tf.numpy_function(increment, [x], tf.float32)
-            w = tf.constant(2.0)
-            other.watch(w)
-            unused = tf.py_function(lambda x, w: x * 2.0, [x, w], tf.float32)
-        zero = other.gradient(unused, [x, w], unconnected_gradients="zero")
-        return y, z, tape.gradient(y, x), zero
-
-    return f(), tf.function(f)()
-
-
-@program
-def v1_session() -> Any:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        x = tf.compat.v1.placeholder(tf.float32, [None])
-        y = tf.py_function(lambda x: x**2, [x], tf.float32)
-        z = tf.compat.v1.py_func(np.unique, [y], tf.float32)
-        gradient = tf.gradients(y, x)[0]
-        return [session.run([y, z, gradient], {x: value}) for value in (X, X[:1], X[:0])]
-
-
-@program
-def v1_session_around_a_jitted_function() -> Any:
-    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-        jitted = tf.function(lambda x: x * x + 1.0, jit_compile=True)
-        x = tf.numpy_function(increment, [tf.constant(X)], tf.float32)
-        x.set_shape([3])
-        y = tf.compat.v1.py_func(np.sort, [-jitted(x)], tf.float32)
-        return session.run([x, y])
-
-
-@program
 def script_ops_between_what_can_be_clustered() -> Any:
     @tf.function
     def inner(x: tf.Tensor) -> tf.Tensor:

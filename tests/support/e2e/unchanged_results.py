@@ -167,7 +167,6 @@ def eagerly(program: Callable[[], Any]) -> Any:
 
 
 def ways(op: Any, name: str) -> list[Any]:
-    """Return the ways to run an op with this Tout."""
     if op is tf.numpy_function and name in SPECS:
         return []
     if name == "float32":

@@ -1,7 +1,6 @@
 """Programs of TensorFlow 1, for `test_unchanged.py`."""
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -30,28 +29,6 @@ def run(fetches: Any, feed: Any = None, times: int = 1) -> Any:
 
 
 @program
-def results_of_each_op() -> Any:
-    x = v1.placeholder(tf.float32, [None])
-    results = [
-        tf.py_function(lambda x: x * 2.0, [x], tf.float32),
-        tf.py_function(lambda x: (x, 3), [x], [tf.float32, tf.int32]),
-        tf.numpy_function(np.sort, [-x], tf.float32),
-        v1.py_func(np.unique, [x], tf.float32),
-        v1.py_func(np.cumsum, [x], tf.float32, stateful=False),
-        tf.py_function(lambda x: tf.strings.as_string(x), [x], tf.string),
-    ]
-    return run(results, {x: X}, times=2)
-
-
-@program
-def gradients_of_py_function() -> Any:
-    x = v1.placeholder(tf.float32, [None])
-    y = tf.py_function(lambda x, z: x**3 * z, [x, x], tf.float32)
-    z = tf.py_function(lambda y: tf.reduce_sum(tf.sin(y)), [y], tf.float32)
-    return run([y, z, tf.gradients(z, x)[0]], {x: X}, times=3)
-
-
-@program
 def variables_of_both_kinds() -> Any:
     variable = v1.get_variable("v", initializer=X)
     resource = v1.get_variable("r", initializer=X, use_resource=True)
@@ -65,17 +42,6 @@ def variables_of_both_kinds() -> Any:
 
 
 @program
-def while_loop() -> Any:
-    x = v1.placeholder(tf.float32, [])
-    _, y = v1.while_loop(
-        lambda i, x: i < 3,
-        lambda i, x: (i + 1, tf.ensure_shape(tf.py_function(lambda x: x + 1, [x], x.dtype), [])),
-        [0, x],
-    )
-    return run(y, {x: 1.0})
-
-
-@program
 def imported_graph() -> Any:
     x = v1.placeholder(tf.float32, [3], name="x")
     y = v1.py_func(lambda x: x + np.float32(1), [x], tf.float32)
@@ -86,25 +52,6 @@ def imported_graph() -> Any:
         constant = tf.constant(X)
         (z,) = tf.import_graph_def(definition, {"x": constant}, ["z:0"])
         return run(z)
-
-
-@program
-def gradient_by_override_map() -> Any:
-    name = "GradientOfMine"
-    if name not in PROGRAMS:  # TensorFlow's registry is for the process
-
-        @tf.RegisterGradient(name)
-        def gradient(op: Any, upstream: Any) -> Any:
-            return upstream * op.inputs[0] * 7.0
-
-    x = v1.placeholder(tf.float32, [3])
-    with v1.get_default_graph().gradient_override_map(
-        {"PyFunc": name, "PyFuncStateless": name, "EagerPyFunc": name}
-    ):
-        y = v1.py_func(lambda x: x, [x], tf.float32)
-        z = v1.py_func(lambda x: x, [x], tf.float32, stateful=False)
-        w = tf.py_function(lambda x: x, [x], tf.float32)
-    return run([tf.gradients(y, x)[0], tf.gradients(z, x)[0], tf.gradients(w, x)[0]], {x: X})
 
 
 @program
@@ -165,15 +112,6 @@ def queue_runners() -> Any:
 
 
 @program
-def threads_that_share_a_session() -> Any:
-    x = v1.placeholder(tf.float32, [])
-    y = tf.py_function(lambda x: x * x, [x], tf.float32)
-    z = v1.py_func(lambda x: x + np.float32(1.0), [y], tf.float32)
-    with v1.Session() as session, ThreadPoolExecutor(4) as pool:
-        return [*pool.map(lambda number: session.run(z, {x: number}), [0, 1, 2, 3] * 10)]
-
-
-@program
 def errors_of_a_session() -> Any:
     def raised(op: Callable[..., Any], kind: Callable[..., Any]) -> Any:
         def fail(*args: Any) -> Any:
@@ -201,16 +139,6 @@ def a_trained_variable_in_a_finalized_graph() -> Any:
 
 
 @program
-def functions_in_a_graph() -> Any:
-    @tf.function
-    def f(x: tf.Tensor) -> Any:
-        y = tf.py_function(lambda x: tf.math.log(x) * x, [x], tf.float32)
-        return y, tf.gradients(y, x)[0], tf.numpy_function(np.sort, [-x], tf.float32)
-
-    return run(f(tf.constant(X)))
-
-
-@program
 def partial_run() -> Any:
     x, w = v1.placeholder(tf.float32, []), v1.placeholder(tf.float32, [])
     y = tf.py_function(lambda x: x + 1.0, [x], tf.float32)
@@ -230,12 +158,3 @@ def defun_of_tensorflow_1() -> Any:
         return v1.py_func(lambda x: x * np.float32(3.0), [x], tf.float32)
 
     return run(f(tf.constant(X)))
-
-
-@program
-def ragged_and_sparse() -> Any:
-    rows, spec = tf.ragged.constant([[1], [2, 3]]), tf.RaggedTensorSpec([None, None], tf.int32)
-    ragged = tf.py_function(lambda r: r * 2, [rows], spec)
-    spec = tf.SparseTensorSpec([2, 2], tf.int32)
-    sparse = tf.py_function(lambda: tf.sparse.from_dense([[0, 1], [2, 0]]), [], spec)
-    return run([ragged.to_tensor(), tf.sparse.to_dense(sparse)])

@@ -1,4 +1,4 @@
-"""A SavedModel whose bits are flipped, and one that names what nobody should call."""
+"""A SavedModel whose bits are flipped."""
 
 import json
 import random
@@ -67,25 +67,3 @@ def flip(path: str) -> str:
         file.write_bytes(model.SerializeToString())
         outcomes.append(_outcome(path))
     return json.dumps([outcomes, sorted({*sys.modules} - loaded)])
-
-
-def rename(path: str, names: list[str]) -> str:
-    """Name other functions in the file; return the outcomes, the imports and the unpicklings."""
-    warnings.simplefilter("ignore")
-    hostcall.allow(MODULE)
-    _outcome(path)
-    loaded, said = {*sys.modules}, []
-    file = Path(path) / "saved_model.pb"
-    intact = file.read_bytes()
-    for name in names:
-        model = saved_model_pb2.SavedModel.FromString(intact)
-        for function in model.meta_graphs[0].graph_def.library.function:
-            for node in function.node_def:
-                token = node.attr["token"].s
-                node.attr["token"].s = token.replace(f"{MODULE}:halve".encode(), name.encode())
-        file.write_bytes(model.SerializeToString())
-        said.append(_outcome(path)[0])
-    imported = sorted({*sys.modules} - loaded)
-    from tests.support.saved import pickled
-
-    return json.dumps([said, imported, pickled.Scale.unpickled])
