@@ -13,8 +13,6 @@ are found as well. `python -m tests.differential ROUND --seed SEED` repeats one 
 """
 # ruff: noqa: T201 - it prints its report
 
-from __future__ import annotations
-
 import argparse
 import collections
 import contextlib

@@ -1,7 +1,5 @@
 """Loops, branches and functions of random programs, and how programs are run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Exports random programs, loads them in all ways, and compares what they do with the originals."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import tempfile

@@ -3,8 +3,6 @@
 Plain graph mode must not refuse them, so that they take empty vectors, too.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

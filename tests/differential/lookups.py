@@ -3,8 +3,6 @@
 Plain graph mode must not refuse them, so that they take empty vectors, too.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

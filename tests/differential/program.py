@@ -1,7 +1,5 @@
 """Random programs as data: what the generator draws, and what a failing test prints."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
@@ -53,7 +51,7 @@ class Statement(Data):
     op: str
     args: tuple[int, ...] = ()
     param: Any = None
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple["Block", ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -1,7 +1,5 @@
 """Compiles a program by all routes, and compares what comes of it with plain graph mode."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 

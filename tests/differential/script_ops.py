@@ -1,7 +1,5 @@
 """Script ops of random programs: each behaviour by each way to call Python."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

@@ -4,8 +4,6 @@ Plain graph mode must not refuse them, so that they take empty vectors, too. Mul
 with one keep branches from gradients of different structures, which TensorFlow refuses.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

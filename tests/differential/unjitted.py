@@ -1,7 +1,5 @@
 """Runs random programs that nobody compiles with hostcall and without, and compares the two."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 

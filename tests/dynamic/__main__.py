@@ -11,8 +11,6 @@ with names may be given several times.
 """
 # ruff: noqa: T201 - it prints its report
 
-from __future__ import annotations
-
 import argparse
 import collections
 import itertools

@@ -1,7 +1,5 @@
 """The cases: which source meets which use, beside what, and with which gradient."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import itertools
@@ -9,7 +7,7 @@ import operator
 import random
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -49,7 +47,7 @@ class Case:
         return "/".join(dataclasses.astuple(self))
 
     @classmethod
-    def of_id(cls, text: str) -> Case:
+    def of_id(cls, text: str) -> Self:
         """Read an id."""
         case = cls(*text.split("/"))
         known = SOURCES, uses.USES, (*MODES, ALONE), GRADIENTS

@@ -1,7 +1,5 @@
 """The outcomes of cases: whether the compiled function does the same as plain graph mode."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import logging

@@ -5,8 +5,6 @@ elements of `x` are positive decides the size of what it returns, for most sourc
 or a matrix of floats, or a vector of integers; `uses.py` turns it into what a use takes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Values whose sizes only the run knows: a sample of uses, and programs that users have sent in."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,6 @@
 """Results that are pytrees of registered classes, and look like a function or like an array."""
 
-from __future__ import annotations
-
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +26,7 @@ class Layer:
         return (self.w,), None
 
     @classmethod
-    def tree_unflatten(cls, _: Any, children: Any) -> Layer:
+    def tree_unflatten(cls, _: Any, children: Any) -> Self:
         return cls(*children)
 
 

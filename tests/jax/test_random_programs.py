@@ -4,8 +4,6 @@ Every value is an array of three whole numbers from 0 to 7, kept there by the re
 ways of computing it agree to the last bit.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable
 from random import Random
@@ -123,7 +121,7 @@ class Place(NamedTuple):
     is_derived: bool = False  # in a gradient, which while_loop has not
 
     @property
-    def conditional(self) -> Place:
+    def conditional(self) -> "Place":
         return self._replace(effects=self.effects and not self.is_batch)
 
 

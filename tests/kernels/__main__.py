@@ -6,8 +6,6 @@ python -m tests.kernels missing
 """
 # ruff: noqa: T201 - it prints its report
 
-from __future__ import annotations
-
 import argparse
 import sys
 

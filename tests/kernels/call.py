@@ -1,7 +1,5 @@
 """A call of a kernel: an op, its attributes and its inputs, or a function of several ops."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Checks of calls, run in processes without hostcall; all results are JSON."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.kernels import catalogue, difference, known, running, sources

@@ -1,8 +1,6 @@
 """Comparing all calls of the catalogue, each batch in a process that may crash."""
 # ruff: noqa: T201 - it prints its report
 
-from __future__ import annotations
-
 import collections
 import contextlib
 from typing import Any

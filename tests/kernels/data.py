@@ -1,7 +1,5 @@
 """Arrays as inputs of kernels: the same ones for the same seed."""
 
-from __future__ import annotations
-
 import functools
 import zlib
 from collections.abc import Callable

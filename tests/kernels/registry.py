@@ -1,7 +1,5 @@
 """The kernels that TensorFlow has for XLA and for the CPU, with the dtypes of both."""
 
-from __future__ import annotations
-
 import collections
 import functools
 from typing import Any

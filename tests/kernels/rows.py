@@ -1,7 +1,5 @@
 """Rows of tables of calls: what a row leaves open, the definition of its op tells."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

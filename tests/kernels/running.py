@@ -1,7 +1,5 @@
 """Running calls by TensorFlow's CPU kernels and by XLA, many in one program."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Any

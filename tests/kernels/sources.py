@@ -6,8 +6,6 @@ value that has a known bound, as the number of results of `tf.where` has.
 """
 # ruff: noqa: T201 - it prints its report
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import re

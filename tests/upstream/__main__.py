@@ -11,8 +11,6 @@ Those of `imported_differences.toml` have to differ.
 """
 # ruff: noqa: T201 - it prints its report
 
-from __future__ import annotations
-
 import argparse
 import collections
 import os

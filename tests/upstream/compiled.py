@@ -9,8 +9,6 @@ The journals of a run lie in a folder. A run that was ended goes on where it was
 """
 # ruff: noqa: T201 - it prints its report
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import functools

@@ -1,7 +1,5 @@
 """The test files of TensorFlow and JAX that are run, and the ways to run them."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re
