@@ -36,7 +36,6 @@ class Op:
     def results(
         self, args: Sequence[Type], param: Any, counter: itertools.count[int]
     ) -> list[Type]:
-        """The types of the results."""
         bound: dict[str, str] = {}
         assert all(itertools.starmap(_binder(bound), zip(self.takes, args, strict=True)))
 

@@ -22,7 +22,6 @@ Form = Callable[..., list[Any]]
 
 
 def run_block(context: Context, block: Block, values: Sequence[Any]) -> list[Any]:
-    """The results of a block that can use `values`."""
     values = list(values)
     for statement in block.statements:
         values.extend(run_statement(context, statement, values))

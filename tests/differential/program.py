@@ -27,7 +27,6 @@ class Type:
 
     @property
     def is_dynamic(self) -> bool:
-        """True if a size of the value is known only at run time."""
         return any("x" in dim for dim in self.dims)
 
 
@@ -157,7 +156,6 @@ class Context:
         return f"{__name__}:{function.__qualname__}"
 
     def forget(self) -> None:
-        """Takes away the functions that have names."""
         for function in self.functions.values():
             delattr(Home, function.__qualname__.rpartition(".")[2])
         self.functions.clear()
@@ -170,5 +168,4 @@ class Context:
             getattr(self, name).assign(value)
 
     def variables(self) -> list[np.ndarray]:
-        """The values of all variables."""
         return [getattr(self, name).numpy() for name in self.VARIABLES]

@@ -133,7 +133,6 @@ def in_program_order(program: Program, graph: list[Outcome]) -> list[Outcome]:
 
 
 def outcomes(program: Program, context: Context, route: str) -> list[Outcome]:
-    """Run the calls of a program by one route, and return their outcomes."""
     context.reset()
     with hostcall.scope(route=route):
         function = build(program, context)

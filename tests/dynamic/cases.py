@@ -48,7 +48,6 @@ class Case:
 
     @classmethod
     def of_id(cls, text: str) -> Self:
-        """Read an id."""
         case = cls(*text.split("/"))
         known = SOURCES, uses.USES, (*MODES, ALONE), GRADIENTS
         assert all(map(operator.contains, known, dataclasses.astuple(case))), f"no case {text}"
@@ -118,7 +117,6 @@ def build(case: Case, jit: bool) -> Callable[..., Any]:
 
 
 def _neighbour(mode: str, x: Any) -> list[Any]:
-    """Add what stands beside the use, and return its results."""
     if mode == PRINT:
         tf.print("x", x, output_stream="file:///dev/null")
     if mode not in (NUMPY, PARTITION):

@@ -20,7 +20,6 @@ Use = Callable[[Any], Any]
 
 
 def positives(x: Any) -> Any:
-    """Count the positive elements."""
     return tf.reduce_sum(tf.cast(x > 0.0, tf.int32))
 
 

@@ -11,7 +11,6 @@ import sys
 
 
 def main() -> int:
-    """Run one of the commands; return the exit status."""
     parser = argparse.ArgumentParser(description="Runs the calls of all kernels.")
     parser.add_argument("command", choices=["compare", "sources", "missing"])
     parser.add_argument("--only", default="", help="the op whose calls are run, or several: A,B")

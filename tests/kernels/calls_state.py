@@ -16,7 +16,6 @@ LENGTH = "the length of a list that grew or shrank"
 
 
 def _seed(data: Data, dtype: tf.DType) -> Any:
-    """Make the state of a generator."""
     return np.array([5, 6, 7], np.int64)
 
 

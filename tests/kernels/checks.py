@@ -12,7 +12,6 @@ _BATCH = 30
 
 
 def known_differ() -> list[bool]:
-    """Return for each of the known calls whether its results differ."""
     calls = known.cases()
     expected = map(running.on_cpu, calls)
     found = map(difference.compare, calls, expected, running.by_xla(calls))
@@ -27,7 +26,6 @@ def plain(calls: list[Call]) -> list[int]:
 
 
 def wrong(drawn: list[tuple[int, str]]) -> list[str]:
-    """Return what differs in the calls with these numbers and texts."""
     calls = catalogue.calls()
     assert all(calls[number].text() == text for number, text in drawn), "hostcall changes the calls"
     texts = []

@@ -19,7 +19,6 @@ Constraints = dict[str, set[tf.DType]]
 
 @functools.cache
 def ops() -> list[str]:
-    """Return the ops that XLA has kernels for."""
     return sorted(op for op, devices in _kernels().items() if XLA in devices)
 
 

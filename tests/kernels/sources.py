@@ -46,7 +46,6 @@ class Found:
 
 
 def find(calls: list[Call]) -> dict[str, Found]:
-    """Return what is found for each op of the calls."""
     found: dict[str, Found] = collections.defaultdict(Found)
     for begin in range(0, len(calls), BATCH):
         for call, bounded in _known(calls[begin : begin + BATCH]):
@@ -83,7 +82,6 @@ def sample(seed: int = 0, *, most: int = 4) -> list[Call]:
 
 
 def report() -> None:
-    """Print what each op makes."""
     calls = sample(most=12)
     found = find(calls)
     find_unknown(sample(most=3), found)

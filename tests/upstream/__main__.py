@@ -40,7 +40,6 @@ _VERSIONS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the tests; returns the exit status."""
     parsed, sources = _parse(arguments)
     if parsed.compiled:
         return compare_all(sources, parsed.only, parsed.jobs, parsed.seconds)

@@ -69,7 +69,6 @@ class Suite:
 
     @property
     def title(self) -> str:
-        """The name of the suite in the report."""
         return f"{self.file} {self.mode}".rstrip()
 
 
