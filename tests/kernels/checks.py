@@ -39,7 +39,7 @@ def wrong(drawn: list[tuple[int, str]]) -> list[str]:
 def bounded() -> dict[str, Any]:
     """Return the ops that make bounded sizes, and the inputs that make others do so."""
     found = sources.find(sources.sample(most=2))
-    sources.find_unknown(sources.sample(most=1), found, limits=False)
+    sources.find_unknown(sources.sample(most=1), found)
     unknown = {
         op: sorted({n for n, _ in what.unknown}) for op, what in found.items() if what.unknown
     }
