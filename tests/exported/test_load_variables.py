@@ -10,7 +10,7 @@ import pytest
 
 import hostcall_mlir
 from hostcall_mlir.ir import custom_calls
-from hostcall_mlir.program import manifests
+from hostcall_mlir.program import files, manifests
 from tests.support.exported.programs import F3, FUNCTIONS, call, load, make, with_call
 from tests.support.threads import in_threads
 
@@ -42,12 +42,16 @@ def test_variables_are_read_and_assigned(counter: Any) -> None:
 
 @pytest.mark.parametrize("name", sorted(custom_calls.ELEMENTS))
 def test_variables_of_every_dtype(name: str, tmp_path: Path) -> None:
-    type_ = f"tensor<2x{custom_calls.ELEMENTS[name]}>"
-    value = np.array([1, 2]).astype(manifests.dtype_of(name))
-    text = f"func.func public @main(%v: {type_}) -> {type_} {{ return %v : {type_} }}"
-    program = load(make(text, variables={"v": value}), tmp_path)
-    for result in (program.variables["v"], program.call()):
-        assert result.dtype == value.dtype
+    scalar = f"tensor<{custom_calls.ELEMENTS[name]}>"
+    type_ = scalar.replace("<", "<2x", 1)
+    text = f"func.func public @main(%a: {type_}, %b: {scalar}) -> {type_} {{ return %a : {type_} }}"
+    dtype = manifests.dtype_of(name)
+    # `file` is also a parameter of the function that writes them.
+    values = {"a/b:0": np.array([1, 2]).astype(dtype), "file": np.ones((), dtype)}
+    program = load(make(text, variables=values), tmp_path)
+    found = [program.variables["a/b:0"], program.call(), program.variables["file"]]
+    for result, value in zip(found, [values["a/b:0"], *values.values()], strict=True):
+        assert (result.dtype, result.shape) == (dtype, value.shape)
         np.testing.assert_array_equal(np.asarray(result), value)
 
 
@@ -140,11 +144,16 @@ def test_program_that_cannot_be_written_leaves_the_one_before(
     np.testing.assert_array_equal(program.call(F3), 3 * F3)
 
 
-def test_program_replaces_one_with_more_files(tmp_path: Path) -> None:
+def test_program_replaces_one_with_more_files_and_leaves_those_of_others(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
     make(COUNTER, variables=VARIABLES, assigns=["v"]).save(tmp_path)
     assert "variables.npz" in files_in(tmp_path)
-    make(with_call("triple")).save(tmp_path)
-    assert {*files_in(tmp_path)} == {"manifest.json", "program.mlir", "program.stablehlo"}
+    made = make(with_call("triple"))
+    made.save(tmp_path)
+    left = {"manifest.json", "notes.txt", "program.mlir", "program.stablehlo"}
+    assert {*files_in(tmp_path)} == left
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert files.read(tmp_path).manifest.inputs == made.manifest.inputs
 
 
 def test_program_has_a_short_text() -> None:
