@@ -10,7 +10,6 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 _WITH_TENSORFLOW = [
     "test_behaviours_to_tf.py",
     "test_callback.py",
-    "test_error_places.py",
     "test_from_tf.py",
     "test_import.py",
     "test_recording.py",

@@ -223,17 +223,6 @@ def test_wrong_functions(kind: Any, function: Any, text: str) -> None:
 
 
 @each_kind
-def test_derivatives_that_jax_has_not(kind: Any) -> None:
-    converted = to_tf(lambda x: kind(plus_one, x, x))
-    x = tf.constant(X)
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        with pytest.raises(ValueError, match="callbacks do not support JVP"):  # noqa: PT012
-            y = converted(x)
-            tape.gradient(y, x)
-
-
-@each_kind
 def test_functions_that_arrays_are_reduced_by(kind: Any) -> None:
     add = lambda a, b: kind(np.add, a, a, b)  # noqa: E731
     with pytest.raises(NotImplementedError, match=r"callback: .* jax\.lax\.reduce, of which XLA"):

@@ -1,18 +1,17 @@
 """hostcall.jax.call: values, structures, transformations."""
 
-import functools
 import threading
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from jax.experimental import io_callback, sparse
 
 import hostcall.jax
 from hostcall_runtime import _library
-from tests.support.jax.flavours import FLAVOURS, Log
 from tests.support.jax.helpers import X, assert_same, each_mode, struct
 from tests.support.threads import PATIENCE
 
@@ -35,19 +34,6 @@ def test_what_the_function_is_given(mode: Any) -> None:
     assert number == 3
     assert nested == {"a": 0}
     np.testing.assert_array_equal(X, np.arange(4))
-
-
-@each_mode
-def test_structures(mode: Any) -> None:
-    def swap(pair: Any, scale: Any) -> Any:
-        return {"first": pair[1] * scale, "rest": [pair[0]["x"]]}
-
-    def program(x: Any, y: Any) -> Any:
-        result = {"first": y, "rest": [x]}
-        return call(swap, result, ({"x": x}, y), np.float32(2))
-
-    y = jnp.ones([2, 3])
-    assert_same(mode(program)(X, y), {"first": 2 * y, "rest": [X]})
 
 
 @each_mode
@@ -75,7 +61,6 @@ def test_a_rule_for_the_result(mode: Any) -> None:
         *(np.bool_, np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32),
         *(np.float16, np.float32, np.complex64),
         *(ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2),
-        *(ml_dtypes.int4, ml_dtypes.uint4),
     ],
 )
 @each_mode
@@ -130,33 +115,6 @@ def test_pure_calls_are_dropped_and_others_are_not() -> None:
     with_effects(X)
     jax.effects_barrier()
     assert len(calls) == 4
-
-
-def test_ordered_calls_come_in_the_order_of_the_program() -> None:
-    log = Log()
-    tell = functools.partial(log, FLAVOURS["ordered"])
-
-    @jax.jit
-    def program(x: Any) -> Any:
-        tell(0)
-        x = jax.lax.fori_loop(1, 4, lambda i, x: [tell(i), x][1], x)
-        jax.lax.cond(x[0] > 9, lambda: tell(-1), lambda: tell(4))
-        jax.jit(lambda: tell(5))()
-        tell(6)
-        return x
-
-    for _ in range(3):
-        program(X)
-        assert log.take() == [0, 1, 2, 3, 4, 5, 6]
-
-
-def test_a_derivative_that_the_user_gives() -> None:
-    @jax.custom_jvp
-    def sin(x: Any) -> Any:
-        return call(np.sin, x, x)
-
-    sin.defjvps(lambda tangent, result, x: tangent * call(np.cos, x, x))
-    np.testing.assert_allclose(jax.grad(lambda x: sin(x).sum())(X), np.cos(X), rtol=1e-6)
 
 
 def test_eager_calls_of_one_line_share_a_program() -> None:
@@ -242,3 +200,63 @@ def test_errors_of_calls_that_nobody_waits_for() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             call(fails, options.pop("result", None), X, **options)
+
+
+@jax.tree_util.register_pytree_node_class
+class Layer:
+    """One that can be called, as those of Equinox and of Flax."""
+
+    def __init__(self, w: Any) -> None:
+        self.w = w
+
+    def __call__(self, x: Any) -> Any:
+        return self.w @ x
+
+    def tree_flatten(self) -> Any:
+        return (self.w,), None
+
+    @classmethod
+    def tree_unflatten(cls, _: Any, children: Any) -> Self:
+        return cls(*children)
+
+
+LAYER = Layer(jnp.arange(6.0).reshape(2, 3))
+SPARSE = sparse.BCOO.fromdense(jnp.array([[0.0, 2.0, 0.0], [1.0, 0.0, 3.0]]))
+
+
+def specs_of(tree: Any) -> Any:
+    return jax.eval_shape(lambda tree: tree, tree)
+
+
+def doubled(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: 2 * np.asarray(leaf), tree)
+
+
+CALLS: dict[str, Any] = {
+    "call": lambda tree: hostcall.jax.call(doubled, specs_of(tree), tree),
+    "callback": lambda tree: hostcall.callback(doubled, result=specs_of(tree))(tree),
+    "keyword": lambda tree: hostcall.callback(lambda tree: doubled(tree), result=specs_of(tree))(
+        tree=tree
+    ),
+    "function": lambda tree: hostcall.jax.call(doubled, lambda tree: specs_of(tree), tree),
+}
+TREES = {"layer": LAYER, "sparse": SPARSE, "nested": {"a": [LAYER, SPARSE], "b": X}}
+
+
+@each_mode
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("name", TREES)
+def test_the_leaves_are_the_results(mode: Any, call: str, name: str) -> None:
+    tree = TREES[name]
+    assert_same(mode(CALLS[call])(tree), io_callback(doubled, specs_of(tree), tree))
+
+
+@each_mode
+def test_a_partial_is_a_function_unless_it_holds_specs(mode: Any) -> None:
+    of_rank = jax.tree_util.Partial(lambda rank, x: struct(x.shape[:rank], x.dtype), 1)
+    bare = jax.tree_util.Partial(lambda x: struct(x.shape, x.dtype))
+    for result in (of_rank, bare):
+        program = mode(lambda x, r=result: hostcall.jax.call(doubled, r, x))
+        assert_same(program(X), 2 * X)
+    scaling = jax.tree_util.Partial(jnp.multiply, X)
+    assert_same(mode(CALLS["call"])(scaling), doubled(scaling))

@@ -107,7 +107,7 @@ def test_arguments() -> None:
 
 @pytest.mark.parametrize("dtype", [jnp.float32, np.float32, float, np.dtype("float32")], ids=repr)
 def test_results_declared_as_a_dtype_alone(dtype: Any) -> None:
-    for result in (dtype, {"a": dtype}, lambda x: dtype):
+    for result in (dtype, [dtype], {"a": dtype}, lambda x: dtype):
         with pytest.raises(
             TypeError, match=r"must say its shape, and .*float.* is a dtype alone"
         ) as e:

@@ -1,5 +1,6 @@
 """hostcall.jax.to_tf: JAX functions with callbacks in TensorFlow programs."""
 
+import functools
 import gc
 from collections.abc import Callable
 from typing import Any
@@ -132,12 +133,22 @@ def test_side_effects_happen_once_with_gradients_too(mode: Any) -> None:
 
 
 @each_mode
-def test_a_function_without_a_gradient(mode: Any) -> None:
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (jax.pure_callback, "Pure"),
+        (io_callback, "IO"),
+        (functools.partial(io_callback, ordered=True), "IO"),
+    ],
+    ids=["pure", "io", "ordered"],
+)
+def test_a_function_without_a_gradient(mode: Any, kind: Any, name: str) -> None:
     def function(x: Any) -> Any:
-        return io_callback(lambda v: np.asarray(v) * 2, x, x)
+        return kind(lambda v: np.asarray(v) * 2, x, x)
 
     assert_same(mode(to_tf(function))(tf.constant(X)), X * 2)
-    with pytest.raises(ValueError, match="JAX has no gradient of it: IO callbacks do not support"):
+    text = f"JAX has no gradient of it: {name} callbacks do not support"
+    with pytest.raises(ValueError, match=text):
         mode(lambda x: gradient(to_tf(function), x))(tf.constant(X))
 
 
@@ -286,26 +297,19 @@ def test_variables_and_arrays_are_arguments_too(mode: Any) -> None:
     assert_same(mode(lambda: converted(variable, np.ones(4), 2))(), np.sin(X) + np.float32(2))
 
 
-def by_call(log: list[Any], name: Any) -> Callable[..., Any]:
+def noting(call: Any, log: list[Any], name: Any) -> Callable[..., Any]:
     def program(x: Any) -> Any:
-        hostcall.jax.call(lambda: log.append(name), None, ordered=True)
-        return x + 1
-
-    return to_tf(program)
-
-
-def by_io_callback(log: list[Any], name: Any) -> Callable[..., Any]:
-    def program(x: Any) -> Any:
-        io_callback(lambda: log.append(name), None, ordered=True)
+        call(lambda: log.append(name), None, ordered=True)
         return x + 1
 
     return to_tf(program)
 
 
 @in_graphs
-@pytest.mark.parametrize("note", [by_call, by_io_callback])
-def test_the_order_of_a_tensorflow_program(mode: Any, note: Any) -> None:
+@pytest.mark.parametrize("call", [hostcall.jax.call, io_callback])
+def test_the_order_of_a_tensorflow_program(mode: Any, call: Any) -> None:
     log: list[Any] = []
+    note = functools.partial(noting, call)
 
     def program(x: Any) -> Any:
         for i in range(4):
@@ -359,12 +363,11 @@ def test_a_callback_has_tapes_of_its_own(mode: Any) -> None:
 
 def test_a_saved_model_is_refused(tmp_path: Any) -> None:
     module = tf.Module()
-    module.run = tf.function(by_call([], "saved"), input_signature=[tf.TensorSpec([4], tf.float32)])
+    specs = [tf.TensorSpec([4], tf.float32)]
+    module.run = tf.function(noting(hostcall.jax.call, [], "saved"), input_signature=specs)
     with pytest.raises(ValueError, match="A SavedModel holds no Python code"):
         tf.saved_model.save(module, str(tmp_path))
-    module.run = tf.function(
-        to_tf(lambda x: x * 2), input_signature=[tf.TensorSpec([4], tf.float32)]
-    )
+    module.run = tf.function(to_tf(lambda x: x * 2), input_signature=specs)
     tf.saved_model.save(module, str(tmp_path))
     np.testing.assert_array_equal(tf.saved_model.load(str(tmp_path)).run(X), 2 * X)
 
