@@ -2,6 +2,7 @@
 
 import functools
 import re
+import threading
 from typing import Any
 
 import jax
@@ -79,6 +80,19 @@ def test_values_where_none_are_declared() -> None:
     program = jax.jit(lambda x: [call(lambda x: x, None, x, ordered=True), x][1])
     assert "returns 1 values" in str(failure(lambda: [program(X), jax.effects_barrier()][0]))
     jax.clear_caches()
+
+
+def test_a_timeout() -> None:
+    never = threading.Event()
+    waiting = hostcall.callback(
+        lambda x: [never.wait(60), x][1], result=lambda x: x, timeout=0.05, stateful=False
+    )
+    try:
+        raised = str(failure(jax.jit(waiting), X))
+    finally:
+        never.set()
+    assert "DEADLINE_EXCEEDED" in raised
+    assert "has not returned within its timeout" in raised
 
 
 def test_vmap_that_nobody_has_chosen() -> None:

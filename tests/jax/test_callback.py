@@ -1,7 +1,6 @@
 """hostcall.callback: one object, called from TensorFlow and from JAX."""
 
 import collections
-import threading
 from typing import Any
 
 import jax
@@ -12,7 +11,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.helpers import assert_same, jitted
-from tests.support.jax.helpers import X, each_mode, failure
+from tests.support.jax.helpers import X, each_mode
 
 Point = collections.namedtuple("Point", ["x", "y"])
 
@@ -187,20 +186,6 @@ def test_declarations_hold(mode: Any) -> None:
     for _ in range(3):
         np.testing.assert_array_equal(program(X), 2 * X)
     assert len(calls) == 2
-
-
-def test_a_timeout() -> None:
-    never = threading.Event()
-    waiting = hostcall.callback(
-        lambda x: [never.wait(60), x][1],
-        result=lambda x: tf.TensorSpec(x.shape, x.dtype),
-        timeout=0.05,
-        stateful=False,
-    )
-    try:
-        assert "has not returned within its timeout" in str(failure(jax.jit(waiting), X))
-    finally:
-        never.set()
 
 
 def test_what_jax_cannot_have() -> None:
