@@ -8,7 +8,6 @@ import tensorflow as tf
 from tests.differential import (  # noqa: F401 - they fill the catalogue
     host_ops,
     layouts,
-    lookups,
     ops,
     script_ops,
     sources,
