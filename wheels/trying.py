@@ -34,11 +34,7 @@ TESTS = [
     "tests/unit/frontend/test_callback.py",
     "tests/unit/test_builds.py",
 ]
-TESTS_OF_JAX = [
-    "tests/jax/test_call.py",
-    "tests/jax/test_call_errors.py",
-    "tests/jax/test_behaviours_values.py",
-]
+TESTS_OF_JAX = ["tests/jax/test_call.py", "tests/jax/test_call_errors.py"]
 TOOLS = ["pytest>=9,<10"]
 # Packages that people install side by side, without asking for a version.
 BESIDE = ["keras", "jax", "numba"]

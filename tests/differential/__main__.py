@@ -13,8 +13,6 @@ are found as well. `python -m tests.differential ROUND --seed SEED` repeats one 
 """
 # ruff: noqa: T201 - it prints its report
 
-from __future__ import annotations
-
 import argparse
 import collections
 import contextlib
@@ -44,7 +42,6 @@ def one_round(seed: int, count: int, journal: Path, kind: str) -> dict[str, Any]
 
 
 def main() -> int:
-    """Run the rounds; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("count", nargs="?", type=int, default=2000, help="how many programs")
     parser.add_argument("--seed", type=int, default=None, help="of the first round")

@@ -1,7 +1,5 @@
 """The catalogue of the ops that random programs are made of, and which values they can take."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
@@ -38,7 +36,6 @@ class Op:
     def results(
         self, args: Sequence[Type], param: Any, counter: itertools.count[int]
     ) -> list[Type]:
-        """The types of the results."""
         bound: dict[str, str] = {}
         assert all(itertools.starmap(_binder(bound), zip(self.takes, args, strict=True)))
 

@@ -1,7 +1,5 @@
 """Loops, branches and functions of random programs, and how programs are run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,7 +8,6 @@ import tensorflow as tf
 from tests.differential import (  # noqa: F401 - they fill the catalogue
     host_ops,
     layouts,
-    lookups,
     ops,
     script_ops,
     sources,
@@ -24,7 +21,6 @@ Form = Callable[..., list[Any]]
 
 
 def run_block(context: Context, block: Block, values: Sequence[Any]) -> list[Any]:
-    """The results of a block that can use `values`."""
     values = list(values)
     for statement in block.statements:
         values.extend(run_statement(context, statement, values))

@@ -1,7 +1,5 @@
 """Exports random programs, loads them in all ways, and compares what they do with the originals."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import tempfile
@@ -51,7 +49,6 @@ class Original:
         self.function = tf.function(lambda x, k: function(x, k), jit_compile=True, autograph=False)
 
     def call(self, *args: Any) -> Outcome:
-        """Make a call, and return its outcome."""
         return call(self.context, self.function, *args)
 
     def compiles(self, size: int) -> bool:
@@ -175,8 +172,6 @@ def given(folder: Path, context: Context, adapt: Callable[[Any], Any]) -> dict[s
 
 
 def of_arrays(function: Any) -> Any:
-    """A function of arrays in the place of one of tensors."""
-
     def call_it(*arrays: np.ndarray) -> Any:
         results = function(*map(tf.constant, arrays))
         return tf.nest.map_structure(lambda y: None if y is None else np.asarray(y), results)
@@ -185,7 +180,6 @@ def of_arrays(function: Any) -> Any:
 
 
 def outcome_of(context: Context, loaded: Loaded, vector: Any, integer: int) -> Outcome:
-    """Make one call of a loaded program, and return its outcome."""
     run, variables = loaded
     context.reset()
     for name, value in variables.items():

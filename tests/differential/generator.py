@@ -1,7 +1,5 @@
 """Draws random programs."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools

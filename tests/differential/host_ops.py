@@ -1,7 +1,5 @@
 """Ops of random programs that XLA cannot compile, and those with state."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

@@ -3,8 +3,6 @@
 Values are small integers in float64, so that the results are exact whatever XLA does with them.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf

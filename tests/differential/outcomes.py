@@ -1,7 +1,5 @@
 """The outcomes of running random programs; nothing here needs hostcall."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from typing import Any

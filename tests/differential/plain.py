@@ -1,7 +1,5 @@
 """Runs a random program without compiling it; for processes with hostcall and without."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from collections.abc import Callable

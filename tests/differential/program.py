@@ -1,7 +1,5 @@
 """Random programs as data: what the generator draws, and what a failing test prints."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
@@ -29,7 +27,6 @@ class Type:
 
     @property
     def is_dynamic(self) -> bool:
-        """True if a size of the value is known only at run time."""
         return any("x" in dim for dim in self.dims)
 
 
@@ -53,7 +50,7 @@ class Statement(Data):
     op: str
     args: tuple[int, ...] = ()
     param: Any = None
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple["Block", ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -159,7 +156,6 @@ class Context:
         return f"{__name__}:{function.__qualname__}"
 
     def forget(self) -> None:
-        """Takes away the functions that have names."""
         for function in self.functions.values():
             delattr(Home, function.__qualname__.rpartition(".")[2])
         self.functions.clear()
@@ -172,5 +168,4 @@ class Context:
             getattr(self, name).assign(value)
 
     def variables(self) -> list[np.ndarray]:
-        """The values of all variables."""
         return [getattr(self, name).numpy() for name in self.VARIABLES]

@@ -1,7 +1,5 @@
 """A round of random programs, in the process that `__main__.py` starts for it."""
 
-from __future__ import annotations
-
 import collections
 import contextlib
 import traceback

@@ -1,7 +1,5 @@
 """Compiles a program by all routes, and compares what comes of it with plain graph mode."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterator
 
@@ -135,7 +133,6 @@ def in_program_order(program: Program, graph: list[Outcome]) -> list[Outcome]:
 
 
 def outcomes(program: Program, context: Context, route: str) -> list[Outcome]:
-    """Run the calls of a program by one route, and return their outcomes."""
     context.reset()
     with hostcall.scope(route=route):
         function = build(program, context)

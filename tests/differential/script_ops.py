@@ -1,7 +1,5 @@
 """Script ops of random programs: each behaviour by each way to call Python."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
@@ -47,7 +45,6 @@ class Behaviour:
 
     @functools.cached_property
     def sides(self) -> list[tuple[str, ...]]:
-        """The patterns of the arguments, and those of the results."""
         return sides(self.patterns)
 
     @property
@@ -56,7 +53,6 @@ class Behaviour:
         return "!" not in self.patterns
 
     def shapes(self, *shapes: tf.TensorShape) -> list[Any]:
-        """Return the shapes of the results for those of the arguments."""
         takes, gives = ([tuple(pattern.split()[1:]) for pattern in side] for side in self.sides)
         # Of several arguments of one shape, the first tells it; what has no dimensions needs none.
         known = {dims: shape for dims, shape in zip(takes[::-1], shapes[::-1], strict=True) if dims}
@@ -66,12 +62,10 @@ class Behaviour:
 
 
 def clip(x: Any) -> Any:
-    """Keep the values of an array or a tensor small."""
     return tame(x) if tf.is_tensor(x) else np.clip(x, -BOUND, BOUND)
 
 
 def of_both(patterns: str, function: Callable[..., Any]) -> Behaviour:
-    """Return the behaviour of a function that takes arrays and tensors."""
     return Behaviour(patterns, function, function)
 
 
@@ -176,8 +170,6 @@ def python_function(context: Context, name: str, api: str, noted: bool) -> Any:
 
 
 def shape_rule(name: str, dtypes: list[Any], shape: str) -> Any:
-    """Declares the shapes of a behaviour's results."""
-
     def rule(*specs: Any) -> Any:
         if shape == "bounded":
             import hostcall

@@ -4,8 +4,6 @@ Plain graph mode must not refuse them, so that they take empty vectors, too. Mul
 with one keep branches from gradients of different structures, which TensorFlow refuses.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import tensorflow as tf
@@ -70,7 +68,6 @@ def _ragged_mask(x: Any) -> Any:
 
 
 def _array_concat(x: Any, length: Any) -> Any:
-    """Write rows of different lengths into a list."""
     lengths = tf.stack([1, _number(length), 2])
     rows = tf.TensorArray(tf.float64, 3, infer_shape=False, element_shape=[None])
     write = lambda i, rows: (i + 1, rows.write(i, x[: lengths[i]]))  # noqa: E731

@@ -19,7 +19,6 @@ from tests.support.versions import one_program_keeps_the_order
 
 
 def the_same_each_time(count: int) -> Any:
-    """Settings for that many programs."""
     return settings(
         max_examples=count,
         deadline=None,

@@ -1,7 +1,5 @@
 """Runs random programs that nobody compiles with hostcall and without, and compares the two."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Any
 
@@ -38,12 +36,10 @@ class Unjitted:
         }
 
     def close(self) -> None:
-        """Ends the processes."""
         for worker in self._workers.values():
             worker.close()
 
     def check(self, program: Program) -> set[str]:
-        """Compare the two ways to run a program, and return what happened, for statistics."""
         events: set[str] = {f"gradient {program.gradient}"}
         found: list[str] = []
         for version, (_, ways) in _VERSIONS.items():

@@ -11,8 +11,6 @@ with names may be given several times.
 """
 # ruff: noqa: T201 - it prints its report
 
-from __future__ import annotations
-
 import argparse
 import collections
 import itertools
@@ -34,7 +32,6 @@ Found = list[tuple[Case, Outcome]]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the cases; return the exit status."""
     parsed = _parse(arguments)
     cases = [Case.of_id(text) for text in parsed.cases] or _chosen(parsed)
     found: Found = []
@@ -72,7 +69,6 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _chosen(parsed: argparse.Namespace) -> list[Case]:
-    """List the cases of the passes that are wanted."""
     seed = secrets.randbelow(10**6) if parsed.seed is None else parsed.seed
     sources, uses = parsed.source or [*SOURCES], parsed.use or [*USES]
     modes = parsed.mode or ([ALONE] if parsed.checked else MODES)
@@ -85,7 +81,6 @@ def _chosen(parsed: argparse.Namespace) -> list[Case]:
 
 
 def _table(found: Found) -> Iterable[str]:
-    """Count for each source, and for all, what came of the cases."""
     counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for case, outcome in found:
         counts[case.source][outcome.kind] += 1

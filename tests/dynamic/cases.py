@@ -1,7 +1,5 @@
 """The cases: which source meets which use, beside what, and with which gradient."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import itertools
@@ -9,7 +7,7 @@ import operator
 import random
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -49,8 +47,7 @@ class Case:
         return "/".join(dataclasses.astuple(self))
 
     @classmethod
-    def of_id(cls, text: str) -> Case:
-        """Read an id."""
+    def of_id(cls, text: str) -> Self:
         case = cls(*text.split("/"))
         known = SOURCES, uses.USES, (*MODES, ALONE), GRADIENTS
         assert all(map(operator.contains, known, dataclasses.astuple(case))), f"no case {text}"
@@ -120,7 +117,6 @@ def build(case: Case, jit: bool) -> Callable[..., Any]:
 
 
 def _neighbour(mode: str, x: Any) -> list[Any]:
-    """Add what stands beside the use, and return its results."""
     if mode == PRINT:
         tf.print("x", x, output_stream="file:///dev/null")
     if mode not in (NUMPY, PARTITION):

@@ -1,7 +1,5 @@
 """The outcomes of cases: whether the compiled function does the same as plain graph mode."""
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import logging
@@ -45,7 +43,6 @@ class Outcome:
 
     @property
     def failed(self) -> bool:
-        """Tell whether the compiled function does not do what it should."""
         return self.kind in FAILED
 
 
@@ -58,7 +55,6 @@ def outcome_of_id(text: str, checked: bool) -> dict[str, str]:
 
 
 def outcome_of(case: Case) -> Outcome:
-    """Call both functions with all data, and compare."""
     plain, compiled = build(case, jit=False), build(case, jit=True)
     worst = Outcome(BOTH_REFUSE)
     for data in case.data:

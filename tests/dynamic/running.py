@@ -1,7 +1,5 @@
 """Runs cases in processes of their own, so that one that ends its process fails alone."""
 
-from __future__ import annotations
-
 import re
 import signal
 from collections.abc import Iterable, Iterator

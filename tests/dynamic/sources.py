@@ -5,8 +5,6 @@ elements of `x` are positive decides the size of what it returns, for most sourc
 or a matrix of floats, or a vector of integers; `uses.py` turns it into what a use takes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +20,6 @@ Use = Callable[[Any], Any]
 
 
 def positives(x: Any) -> Any:
-    """Count the positive elements."""
     return tf.reduce_sum(tf.cast(x > 0.0, tf.int32))
 
 

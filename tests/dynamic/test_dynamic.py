@@ -1,7 +1,5 @@
 """Values whose sizes only the run knows: a sample of uses, and programs that users have sent in."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -24,7 +22,6 @@ SQUARE = tf.reshape(tf.range(4.0), [2, 2, 1, 1])
 
 
 def check(program: Callable[..., Any], *args: Any) -> None:
-    """Compare the compiled function with plain graph mode."""
     assert_alike(jitted(program)(*args), plain(program)(*args), rtol=1e-4, atol=1e-5)
 
 
@@ -79,8 +76,6 @@ def test_the_gradient_of_turned_images_whose_tape_is_inside_or_outside() -> None
 
 
 class LastKept(keras.layers.Layer):
-    """A layer that adds the last row that it keeps."""
-
     def call(self, x: tf.Tensor) -> tf.Tensor:
         kept = tf.boolean_mask(x, tf.argsort(tf.reduce_sum(x, 1)) > 0)
         tf.print(tf.shape(kept), output_stream="file:///dev/null")  # stock XLA refuses it
@@ -88,7 +83,6 @@ class LastKept(keras.layers.Layer):
 
 
 def losses(jit: bool) -> list[float]:
-    """Train a model with such a layer."""
     keras.utils.set_random_seed(0)
     layers = [keras.Input([4]), keras.layers.Dense(3), LastKept(), keras.layers.Dense(1)]
     model = keras.Sequential(layers)

@@ -5,8 +5,6 @@ The names of the parameters say what a use takes, which `operands` makes of the 
   integers from 0 to 3; x: the vector of 6 floats that the program takes, whose size is known.
 """
 
-from __future__ import annotations
-
 import inspect
 import types
 from collections.abc import Callable, Iterator

@@ -4,7 +4,6 @@ import json
 import os
 import pickle
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -310,10 +309,3 @@ module attributes {{mhlo.num_replicas = 2 : i32}} {{
     for _ in range(2):
         np.testing.assert_array_equal(loaded.call(x), [2, 2, 2])
     np.testing.assert_array_equal(x, [1, 1, 1])
-
-
-def test_every_error_leaves_the_next_load_sound(folder: Path, tmp_path: Path) -> None:
-    (folder / "manifest.json").write_text("{}")
-    error_of(folder)
-    made: Callable[[], Any] = lambda: load(PROGRAM, tmp_path / "sound")  # noqa: E731
-    np.testing.assert_array_equal(made().call(np.ones(3, np.float32))[0], [3, 3, 3])

@@ -1,20 +1,26 @@
-"""hostcall.export and hostcall.load: what a program computes, eagerly, in graphs and compiled."""
+"""hostcall.export and hostcall.load: what a program computes, eagerly, in graphs and compiled.
+
+And that it computes the same in a process without TensorFlow, whole and partitioned.
+"""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
 import scipy.special
 import tensorflow as tf
 
-import hostcall
+import hostcall.jax
 import hostcall_mlir
-from tests.support.exported import exported, functions, user_code
+from tests.support.exported import across, exported, functions, user_code
 from tests.support.exported.exported import F3, I, X
 from tests.support.helpers import assert_same, jitted, plain, to_numpy
+from tests.support.stress.processes import Worker
 from tests.support.versions import reads_programs_of_jax
 
 
@@ -129,18 +135,7 @@ def test_a_given_name(tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded(X), X + 10)
 
 
-def test_a_py_function_is_given_tensors(tmp_path: Path) -> None:
-    def function(x: tf.Tensor) -> tf.Tensor:
-        y = tf.py_function(exported.doubled_tensor, [x], tf.TensorSpec([3], tf.float32))
-        return y + 1.0
-
-    loaded = export_and_load(tmp_path, function, F3)
-    assert [callback.kind for callback in loaded.manifest.callbacks] == ["eager"]
-    for mode in MODES:
-        np.testing.assert_array_equal(mode(loaded)(X), X + X + 1)
-
-
-def test_a_py_function_of_several_dtypes(tmp_path: Path) -> None:
+def test_a_py_function_is_given_tensors_of_several_dtypes(tmp_path: Path) -> None:
     def function(x: tf.Tensor, n: tf.Tensor) -> Any:
         doubled = [tf.py_function(exported.doubled_tensor, [v], v.dtype) for v in (x, n)]
         both = tf.py_function(exported.two_tensors, [x, n], [tf.float32, tf.int32])
@@ -149,6 +144,7 @@ def test_a_py_function_of_several_dtypes(tmp_path: Path) -> None:
         return doubled, both
 
     loaded = export_and_load(tmp_path, function, F3, I)
+    assert {callback.kind for callback in loaded.manifest.callbacks} == {"eager"}
     for mode in MODES:
         returned = to_numpy(mode(loaded)(X, 3))
         expected = ([X + X, np.int32(6)], [X + 3, np.int32(2)])
@@ -221,8 +217,6 @@ def test_bounded_results_are_for_other_processes(tmp_path: Path) -> None:
 
 
 def jax_function(x: Any) -> Any:
-    import hostcall.jax
-
     x = hostcall.jax.call(user_code.sine, x, x)
     hostcall.jax.call(user_code.note, None, x, ordered=True)
     pair = user_code.Pair(x, x)
@@ -233,8 +227,6 @@ def jax_function(x: Any) -> Any:
 
 @reads_programs_of_jax
 def test_calls_of_jax(tmp_path: Path) -> None:
-    import hostcall.jax
-
     converted = hostcall.jax.to_tf(jax_function)
     expected, effects = converted(X), [*user_code.seen]
     hostcall.export(converted, F3).save(tmp_path)
@@ -249,10 +241,6 @@ def test_calls_of_jax(tmp_path: Path) -> None:
 
 @reads_programs_of_jax
 def test_callbacks_of_jax_itself() -> None:
-    import jax
-
-    import hostcall.jax
-
     converted = hostcall.jax.to_tf(lambda x: jax.pure_callback(user_code.sine, x, x))
     with pytest.raises(ValueError, match=r"not with JAX's own callbacks") as caught:
         hostcall.export(converted, F3)
@@ -368,3 +356,62 @@ def test_values_that_a_program_cannot_hold(value: Any) -> None:
     with pytest.raises(ValueError, match="a program can only hold None, bools, numbers") as caught:
         hostcall.export(lambda x: scaled(x, how=value), F3)
     assert f"how={value!r} is passed by keyword" in str(caught.value)
+
+
+bounded = hostcall.callback(
+    user_code.unique, result=lambda x: hostcall.BoundedSpec(x.shape, x.dtype, [0])
+)
+lent = hostcall.callback(user_code.negated, result=lambda x: x, out=True, borrow=True)
+narrow = hostcall.callback(user_code.half_of_int4, result=lambda x: x, stateful=False)
+
+
+def int4_inside(x: tf.Tensor) -> tf.Tensor:
+    return tf.cast(narrow(tf.cast(x, "int4")), tf.int32)
+
+
+def less_than_a_byte(x: Any) -> Any:
+    """Numbers that only JAX has, in a call and beside it."""
+    for dtype in (jnp.int2, jnp.uint2, jnp.int4, jnp.uint4, jnp.float4_e2m1fn):
+        small = jnp.abs(x).astype(dtype)
+        called = hostcall.jax.call(user_code.flipped, small, small)
+        x = x + called.astype(x.dtype) * 2 + small.astype(x.dtype)
+    return x
+
+
+ALL_PROGRAMS = exported.PROGRAMS | {
+    "bounded": (lambda x: (bounded(tf.cos(x)), tf.reduce_sum(bounded(x))), (F3,), (X * X[::-1],)),
+    "lent": (lambda x: lent(x) * 2.0, (F3,), (X,)),
+    "int4": (int4_inside, (F3,), (X * 3,)),
+    "less_than_a_byte": (
+        hostcall.jax.to_tf(less_than_a_byte),
+        (F3,),
+        (np.array([0, 1, -1], np.float32),),
+    ),
+    "doubles": (
+        exported.several_dtypes,
+        (tf.TensorSpec([2], tf.float64), tf.TensorSpec([], tf.int64)),
+        (np.array([np.pi, 1e300]), np.array(2**40)),
+    ),
+}
+
+
+def save(folder: Path, name: str) -> Path:
+    """The program and what it has to compute, in a directory."""
+    function, specs, arguments = ALL_PROGRAMS[name]
+    compiled = jitted(function)
+    hostcall.export(compiled, *specs).save(folder / name / "program")
+    user_code.seen.clear()
+    returned = tf.nest.flatten(to_numpy(compiled(*arguments)))
+    results = [value for value in returned if value.dtype != object]  # None has no array
+    arrays = {f"in_{number}": value for number, value in enumerate(arguments)}
+    arrays |= {f"out_{number}": value for number, value in enumerate(results)}
+    np.savez(folder / name / "expected.npz", seen=np.array(user_code.seen), **arrays)
+    return folder / name
+
+
+@reads_programs_of_jax
+@pytest.mark.parametrize("name", ALL_PROGRAMS)
+def test_the_same_without_tensorflow(name: str, tmp_path: Path, worker: Worker) -> None:
+    folder = save(tmp_path, name)
+    for partitioned in (False, True):
+        worker.run(across.check, str(folder), partitioned, limit=60.0)

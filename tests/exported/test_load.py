@@ -1,4 +1,4 @@
-"""hostcall_mlir.load: what loaded programs take and return, and what goes wrong in callbacks."""
+"""hostcall_mlir.load: what loaded programs take and return, their variables, files, and errors."""
 
 import gc
 import os
@@ -15,12 +15,21 @@ import pytest
 
 import hostcall.jax  # noqa: F401  # so that its handler and ours are registered in one process
 import hostcall_mlir
+from hostcall_mlir.ir import custom_calls
+from hostcall_mlir.program import files, manifests
 from hostcall_runtime import prepared
+from tests.support.errors import raising
 from tests.support.exported import functions
 from tests.support.exported.programs import F3, FUNCTIONS, TRIPLE, call, load, make, with_call
 from tests.support.fate import Fate
+from tests.support.threads import in_threads
 
 ROOT = Path(__file__).parents[2]
+
+
+def given(function: Any) -> dict[str, Any]:
+    """A function in the place of the one that programs call."""
+    return {f"{FUNCTIONS}:triple": function}
 
 
 def test_process_never_imports_tensorflow_or_hostcall(tmp_path: Path) -> None:
@@ -115,9 +124,13 @@ func.func public @main(%a: tensor<f32>, %b: tensor<f32>) -> (tensor<f32>, tensor
 
 
 def test_function_writes_into_its_own_arrays_alone(loaded: Any) -> None:
+    def triple_in_place(x: np.ndarray) -> np.ndarray:
+        x *= 3
+        return x
+
     x = F3.copy()
     y = jax.numpy.asarray(F3)
-    program = loaded(make(with_call("triple_in_place")))
+    program = loaded(make(with_call("triple")), callbacks=given(triple_in_place))
     for _ in range(2):
         np.testing.assert_array_equal(program.call(x), F3 * 3)
         np.testing.assert_array_equal(program.call(y), F3 * 3)
@@ -128,27 +141,35 @@ def test_function_writes_into_its_own_arrays_alone(loaded: Any) -> None:
 def test_borrowed_arrays_are_only_to_be_read(loaded: Any) -> None:
     text = f"""
 func.func public @main(%x: tensor<3xf32>) -> tensor<i1> {{
-  %0 = {call("is_read_only", "(tensor<3xf32>) -> tensor<i1>", "%x")}
+  %0 = {call("triple", "(tensor<3xf32>) -> tensor<i1>", "%x")}
   return %0 : tensor<i1>
 }}
 """
+    is_read_only = given(lambda x: np.asarray(not x.flags.writeable))
     for borrow in False, True:
         made = make(text, of_callbacks={"borrow": borrow})
-        assert loaded(made).call(F3) == borrow
+        assert loaded(made, callbacks=is_read_only).call(F3) == borrow
 
 
 def test_results_are_written_into_out(loaded: Any) -> None:
-    made = make(with_call("write_out"), of_callbacks={"out": True})
-    np.testing.assert_array_equal(loaded(made).call(F3), F3 + 1)
+    def write_one(x: np.ndarray, out: np.ndarray) -> None:
+        out[...] = x + 1
+
+    def write_both(x: np.ndarray, out: dict[str, np.ndarray]) -> None:
+        write_one(x, out["a"])
+        out["b"][...] = x - 1
+
+    made = make(with_call("triple"), of_callbacks={"out": True})
+    np.testing.assert_array_equal(loaded(made, callbacks=given(write_one)).call(F3), F3 + 1)
     types = "tensor<3xf32>, tensor<3xf32>"
     text = f"""
 func.func public @main(%x: tensor<3xf32>) -> ({types}) {{
-  %0:2 = {call("write_both", f"(tensor<3xf32>) -> ({types})", "%x")}
+  %0:2 = {call("triple", f"(tensor<3xf32>) -> ({types})", "%x")}
   return %0#0, %0#1 : {types}
 }}
 """
     made = make(text, of_callbacks={"out": True, "results": {"dict": {"a": 0, "b": 1}}})
-    one, other = loaded(made).call(F3)
+    one, other = loaded(made, callbacks=given(write_both)).call(F3)
     np.testing.assert_array_equal(one, F3 + 1)
     np.testing.assert_array_equal(other, F3 - 1)
 
@@ -212,55 +233,56 @@ def test_without_jax_the_error_says_what_to_install() -> None:
     assert "pip install 'hostcall[jax]'" in done.stderr
 
 
-ERRORS = {
-    "fail": "KeyError: 'no such thing'",
-    "wrong_dtype": f"0-th value returned by {FUNCTIONS}:wrong_dtype is int16, but expects float",
-    "wrong_shape": "has shape (7,), but its declared shape is (3,)",
-    "nothing": "returns 0 values, but expects to see 1 values",
-    "both": "returns 2 values, but expects to see 1 values",
+# What the function does, what is declared of it, and what the error says.
+ERRORS: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "exception": (raising(KeyError("no such thing")), {}, "KeyError: 'no such thing'"),
+    "dtype": (
+        lambda x: x.astype(np.int16),
+        {},
+        f"0-th value returned by {FUNCTIONS}:triple is int16, but expects float",
+    ),
+    "shape": (
+        lambda x: np.zeros(7, x.dtype),
+        {},
+        "has shape (7,), but its declared shape is (3,)",
+    ),
+    "no value": (lambda x: None, {}, "returns 0 values, but expects to see 1 values"),
+    "two values": (functions.both, {}, "returns 2 values, but expects to see 1 values"),
+    "structure": (
+        functions.both,
+        {"results": {"dict": {"a": 0}}},
+        "a dict of the keys ['a'] is expected",
+    ),
+    "out": (lambda x, out: x + 1, {"out": True}, "returns a value that is not `out`"),
 }
 
 
 @pytest.mark.parametrize("name", ERRORS)
 def test_error_is_the_same_partitioned_or_not_and_names_the_line(name: str, loaded: Any) -> None:
-    program = loaded(make(with_call(name)))
+    function, declared, text = ERRORS[name]
+    program = loaded(make(with_call("triple"), of_callbacks=declared), callbacks=given(function))
     for _ in range(2):
         with pytest.raises(jax.errors.JaxRuntimeError) as raised:
             program.call(F3)
-        assert ERRORS[name] in str(raised.value)
+        assert text in str(raised.value)
         assert str(raised.value).count("called at model.py:10") == 1
         assert "hostcall_mlir" not in str(raised.value)
-        if name == "fail":
+        if name == "exception":
             assert repr(raised.value.__cause__) == "KeyError('no such thing')"
             assert hostcall_mlir.last_error(raised.value) is raised.value.__cause__
 
 
-def test_structure_of_results_that_is_another_one_is_told(loaded: Any) -> None:
-    program = loaded(make(with_call("both"), of_callbacks={"results": {"dict": {"a": 0}}}))
-    with pytest.raises(
-        jax.errors.JaxRuntimeError, match="a dict of the keys \\['a'\\] is expected"
-    ):
-        program.call(F3)
-
-
-def test_out_that_is_not_used_is_told(loaded: Any) -> None:
-    program = loaded(make(with_call("forget_out"), of_callbacks={"out": True}))
-    with pytest.raises(jax.errors.JaxRuntimeError, match="returns a value that is not `out`"):
-        program.call(F3)
-
-
 def test_call_that_takes_too_long_ends(loaded: Any) -> None:
-    made = make(with_call("sleep"), of_callbacks={"timeout": 0.05})
+    made = make(with_call("triple"), of_callbacks={"timeout": 0.05})
     released = threading.Event()
-    waiting = {f"{FUNCTIONS}:sleep": lambda x: released.wait()}
-    program = loaded(made, callbacks=waiting)
+    program = loaded(made, callbacks=given(lambda x: released.wait()))
     with pytest.raises(jax.errors.JaxRuntimeError, match=r"within its timeout of 0\.05 s"):
         program.call(F3)
     released.set()
 
 
 def test_interrupt_in_a_callback_comes_out_as_it_is(loaded: Any) -> None:
-    program = loaded(make(with_call("interrupt")))
+    program = loaded(make(with_call("triple")), callbacks=given(raising(KeyboardInterrupt())))
     with pytest.raises(KeyboardInterrupt):
         program.call(F3)
 
@@ -274,7 +296,7 @@ def test_callbacks_live_as_long_as_the_program(loaded: Any) -> None:
     fate = Fate(function)
     gc.collect()
     before = prepared().size()
-    program: Any = loaded(make(TRIPLE), callbacks={f"{FUNCTIONS}:triple": function})
+    program: Any = loaded(make(TRIPLE), callbacks=given(function))
     del function
     gc.collect()
     np.testing.assert_array_equal(program.call(F3), F3)
@@ -313,3 +335,149 @@ func.func public @main(%x: tensor<f32>) -> tensor<f32> {
 """
     with pytest.raises(hostcall_mlir.ProgramError, match="XLA cannot compile the program for"):
         loaded(make(text))
+
+
+COUNTER = f"""
+func.func public @main(%x: tensor<f32>, %v: tensor<f32>, %w: tensor<2xi64>)
+    -> (tensor<f32>, tensor<f32>) {{
+  %0 = stablehlo.add %v, %x : tensor<f32>
+  %1 = {call("plus", "(tensor<f32>, tensor<f32>) -> tensor<f32>", "%0, %x", effect=True)}
+  return %1, %0 : tensor<f32>, tensor<f32>
+}}
+"""
+VARIABLES: dict[str, np.ndarray] = {"v": np.array(10, np.float32), "w": np.arange(2)}
+
+
+@pytest.fixture
+def counter(loaded: Any) -> Any:
+    return loaded(make(COUNTER, variables=VARIABLES, assigns=["v"]))
+
+
+def test_variables_are_read_and_assigned(counter: Any) -> None:
+    assert counter.call(np.float32(1)) == 12
+    assert counter.variables["v"] == 11
+    counter.variables["v"] = np.float32(100)
+    assert counter.call(np.float32(2)) == 104
+    assert counter.variables["v"] == 102
+    np.testing.assert_array_equal(counter.variables["w"], [0, 1])
+    assert counter.variables["w"].dtype == np.int64
+
+
+@pytest.mark.parametrize("name", sorted(custom_calls.ELEMENTS))
+def test_variables_of_every_dtype(name: str, tmp_path: Path) -> None:
+    scalar = f"tensor<{custom_calls.ELEMENTS[name]}>"
+    type_ = scalar.replace("<", "<2x", 1)
+    text = f"func.func public @main(%a: {type_}, %b: {scalar}) -> {type_} {{ return %a : {type_} }}"
+    dtype = manifests.dtype_of(name)
+    # `file` is also a parameter of the function that writes them.
+    values = {"a/b:0": np.array([1, 2]).astype(dtype), "file": np.ones((), dtype)}
+    program = load(make(text, variables=values), tmp_path)
+    found = [program.variables["a/b:0"], program.call(), program.variables["file"]]
+    for result, value in zip(found, [values["a/b:0"], *values.values()], strict=True):
+        assert (result.dtype, result.shape) == (dtype, value.shape)
+        np.testing.assert_array_equal(np.asarray(result), value)
+
+
+def test_variables_that_are_not_those_of_the_program_are_told(counter: Any) -> None:
+    counter.variables["V"] = np.float32(100)
+    with pytest.raises(ValueError, match=r"predict has no variables \['V'\]: it has \['v', 'w'\]"):
+        counter.call(np.float32(1))
+    del counter.variables["V"]
+    counter.variables["v"] = np.zeros(2, np.float32)
+    with pytest.raises(ValueError, match=r"variable 'v' of predict is float32\[2\]"):
+        counter.call(np.float32(1))
+    del counter.variables["v"]
+    with pytest.raises(ValueError, match=r"have no values any more: \['v'\]"):
+        counter.call(np.float32(1))
+
+
+def test_failing_call_assigns_nothing_and_leaves_the_program_sound(loaded: Any) -> None:
+    def fails_once(x: Any, y: Any) -> Any:
+        calls.append(x)
+        if len(calls) == 1:
+            raise KeyError("first")
+        return x + y
+
+    calls: list[Any] = []
+    program = loaded(
+        make(COUNTER, variables=VARIABLES, assigns=["v"]),
+        callbacks={f"{FUNCTIONS}:plus": fails_once},
+    )
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        program.call(np.float32(1))
+    assert program.variables["v"] == 10
+    assert program.call(np.float32(1)) == 12
+
+
+def test_threads_call_one_program(counter: Any) -> None:
+    wrong: list[Any] = []
+
+    def work(number: float) -> None:
+        for _ in range(30):
+            result = float(counter.call(np.float32(number)))
+            # What it began with was some sum of what the threads add: a whole number.
+            if result - 2 * number < 10 or result % 1:
+                wrong.append(result)
+
+    in_threads(3, lambda number: work(2.0**number))
+    assert wrong == []
+
+
+def test_callback_may_call_the_program_itself(loaded: Any) -> None:
+    def descend(x: Any) -> Any:
+        return np.float32(0) if x <= 0 else np.float32(x + float(program.call(np.float32(x - 1))))
+
+    program = loaded(
+        make(with_call("triple", "tensor<f32>")), callbacks={f"{FUNCTIONS}:triple": descend}
+    )
+    assert program.call(np.float32(4)) == 10
+
+
+def files_in(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "program.mlir", "variables.npz"])
+def test_files_of_somebody_else_are_not_replaced(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text('{"format": 3, "name": "a web page"}')
+    before = files_in(tmp_path)
+    with pytest.raises(FileExistsError, match=f"{name} would be replaced, and no program") as error:
+        make(with_call("triple")).save(tmp_path)
+    assert "Save into another directory, or remove it" in str(error.value)
+    assert files_in(tmp_path) == before
+
+
+def test_program_that_cannot_be_written_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(with_call("triple")).save(tmp_path)
+    before = files_in(tmp_path)
+    write = Path.write_bytes
+
+    def full(path: Path, data: Any) -> int:
+        if path.name == "manifest.json":
+            raise OSError(28, os.strerror(28), str(path))
+        return write(path, data)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        make(COUNTER, variables=VARIABLES, assigns=["v"]).save(tmp_path)
+    assert files_in(tmp_path) == before
+    program = hostcall_mlir.load(tmp_path)
+    np.testing.assert_array_equal(program.call(F3), 3 * F3)
+
+
+def test_program_replaces_one_with_more_files_and_leaves_those_of_others(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    make(COUNTER, variables=VARIABLES, assigns=["v"]).save(tmp_path)
+    assert "variables.npz" in files_in(tmp_path)
+    made = make(with_call("triple"))
+    made.save(tmp_path)
+    left = {"manifest.json", "notes.txt", "program.mlir", "program.stablehlo"}
+    assert {*files_in(tmp_path)} == left
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    assert files.read(tmp_path).manifest.inputs == made.manifest.inputs
+
+
+def test_program_has_a_short_text() -> None:
+    assert repr(make(with_call("triple"))) == "<Program predict(x0: float32[3])>"

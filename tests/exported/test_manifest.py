@@ -73,30 +73,6 @@ def test_program_that_is_saved_twice_is_the_same_bytes(tmp_path: Path) -> None:
         assert path.read_bytes() == (tmp_path / "other" / path.name).read_bytes(), path.name
 
 
-def test_saving_replaces_a_program_and_leaves_other_files(folder: Path) -> None:
-    (folder / "notes.txt").write_text("mine")
-    other = make(
-        "func.func public @main(%x: tensor<f32>) -> tensor<f32> { return %x : tensor<f32> }"
-    )
-    other.save(folder)
-    assert files.read(folder).manifest.inputs == other.manifest.inputs
-    assert (folder / "notes.txt").read_text() == "mine"
-
-
-@pytest.mark.parametrize("dtype", ["bfloat16", "int4", "uint2", "float8_e4m3fn", "bool"])
-def test_variables_of_all_dtypes_come_back(dtype: str, tmp_path: Path) -> None:
-    element = manifests.dtype_of(dtype)
-    values = {"a/b:0": np.ones((2, 2), np.int8).astype(element), "file": np.zeros((), element)}
-    type_ = {"bfloat16": "bf16", "int4": "i4", "uint2": "ui2", "float8_e4m3fn": "f8E4M3FN"}
-    of = type_.get(dtype, "i1")
-    text = f"func.func public @main(%a: tensor<2x2x{of}>, %b: tensor<{of}>) {{ return }}"
-    make(text, variables=values).save(tmp_path)
-    read = files.read(tmp_path).variables
-    for name, value in values.items():
-        assert read[name].dtype == element
-        np.testing.assert_array_equal(read[name], value)
-
-
 @pytest.mark.parametrize(
     ("name", "spec_of"),
     [("v", lambda: np.arange(3)), ("v", lambda: np.zeros(2)), ("w", lambda: np.arange(2))],

@@ -7,7 +7,6 @@ from random import Random
 from typing import Any
 
 import jax
-import ml_dtypes
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,7 +17,7 @@ import hostcall_mlir
 import hostcall_runtime
 from hostcall_mlir.ir import custom_calls
 from hostcall_mlir.ir import jaxlib_names as private
-from hostcall_mlir.program import files
+from hostcall_mlir.program import files, manifests
 from hostcall_mlir.program.files import Program
 from tests.support import mlir_programs
 from tests.support.exported import functions
@@ -45,18 +44,18 @@ def assert_same(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(np.asarray(found), expected, rtol=1e-6)
 
 
-DTYPES = ["i1", "i8", "i16", "i32", "i64", "ui8", "ui64", "f16", "bf16", "f64"]
-DTYPES += ["complex<f32>", "complex<f64>", "f8E4M3FN"]
+# Those whose elements take bytes of their own.
+ELEMENTS = {n: e for n, e in custom_calls.ELEMENTS.items() if e not in custom_calls.WIDE}
 
 
 def test_every_dtype_goes_in_and_out(tmp_path: Path) -> None:
-    arguments = ", ".join(f"%a{i}: tensor<2x{d}>" for i, d in enumerate(DTYPES))
-    types = ", ".join(f"tensor<2x{d}>" for d in DTYPES)
+    of_each = [f"tensor<2x{element}>" for element in ELEMENTS.values()]
+    arguments = ", ".join(f"%a{i}: {type_}" for i, type_ in enumerate(of_each))
     lines = [
-        f"%r{i} = {call('same', f'(tensor<2x{d}>) -> tensor<2x{d}>', f'%a{i}')}"
-        for i, d in enumerate(DTYPES)
+        f"%r{i} = {call('same', f'({type_}) -> {type_}', f'%a{i}')}"
+        for i, type_ in enumerate(of_each)
     ]
-    names = ", ".join(f"%r{i}" for i in range(len(DTYPES)))
+    types, names = ", ".join(of_each), ", ".join(f"%r{i}" for i in range(len(of_each)))
     text = f"func.func public @main({arguments}) -> ({types}) {{\n" + "\n".join(lines)
     made = make(f"{text}\nreturn {names} : {types}\n}}")
     seen: list[Any] = []
@@ -65,10 +64,9 @@ def test_every_dtype_goes_in_and_out(tmp_path: Path) -> None:
         seen.append(x.dtype)
         return x
 
-    specs = [entry.spec for entry in made.manifest.inputs]
-    values = [np.array([1, 0]).astype(private_dtype(spec.dtype)) for spec in specs]
-    values[DTYPES.index("i64")][0] = 1 << 40
-    values[DTYPES.index("f64")][0] = 1 / 3
+    values = [np.array([1, 2]).astype(manifests.dtype_of(name)) for name in ELEMENTS]
+    values[[*ELEMENTS].index("int64")][0] = 1 << 40
+    values[[*ELEMENTS].index("float64")][0] = 1 / 3
     for partitioned in False, True:
         seen.clear()
         given_ = {"tests.support.exported.functions:same": same}
@@ -104,10 +102,6 @@ def test_concurrent_calls_overlap(tmp_path: Path) -> None:
     callbacks = {"tests.support.exported.functions:same": alone}
     load(make(text), tmp_path / "others", callbacks=callbacks).call(F3)
     assert (alone.overlaps, alone.calls) == (0, 3)
-
-
-def private_dtype(name: str) -> np.dtype:
-    return np.dtype(getattr(ml_dtypes, name, None) or name)
 
 
 class Arithmetic:

@@ -8,9 +8,7 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 # About both frameworks, or about which of them is imported when.
 _WITH_TENSORFLOW = [
-    "test_behaviours_to_tf.py",
     "test_callback.py",
-    "test_error_places.py",
     "test_from_tf.py",
     "test_import.py",
     "test_recording.py",

@@ -46,26 +46,6 @@ def test_cond_on_the_result_of_a_callback(mode: Any, flavour: Any) -> None:
     np.testing.assert_array_equal(mode(program)(X + 1), X + 2)
 
 
-@each_flavour
-def test_scan_of_a_callback(flavour: Any) -> None:
-    def step(carry: Any, x: Any) -> Any:
-        carry = flavour(lambda c, v: c + v, carry, carry, x)
-        return carry, carry
-
-    last, all_of_them = jax.jit(lambda x: lax.scan(step, jnp.float32(0), x))(X)
-    assert float(last) == 6
-    np.testing.assert_array_equal(all_of_them, np.cumsum(X))
-
-
-@each_effect
-def test_switch_runs_one_branch(flavour: Any) -> None:
-    log = Log()
-    branches = [lambda i, n=n: [log(flavour, n, i), i * n][1] for n in (10, 20, 30)]
-    program = jax.jit(lambda i: lax.switch(i, branches, i))
-    assert [int(program(i)) for i in range(3)] == [0, 20, 60]
-    assert log.take() == [(10, 0), (20, 1), (30, 2)]
-
-
 @each_effect
 def test_the_condition_of_a_loop_runs_once_more_than_its_body(flavour: Any) -> None:
     log = Log()
@@ -107,12 +87,6 @@ def test_ordered_calls_of_a_reversed_scan() -> None:
     assert log.take() == [3, 2, 1, 0]
 
 
-@each_flavour
-def test_map(flavour: Any) -> None:
-    program = jax.jit(lambda x: lax.map(lambda v: flavour(lambda a: a * 2, v, v), x))
-    np.testing.assert_array_equal(program(X), 2 * X)
-
-
 def test_map_in_batches_and_associative_scan() -> None:
     def doubled(v: Any) -> Any:
         return call(lambda a: a * 2, v, v, vmap_method="broadcast_all")
@@ -120,13 +94,6 @@ def test_map_in_batches_and_associative_scan() -> None:
     np.testing.assert_array_equal(jax.jit(lambda x: lax.map(doubled, x, batch_size=2))(X), 2 * X)
     add = lambda a, b: call(np.add, a, a, b, pure=True)  # noqa: E731
     np.testing.assert_array_equal(lax.associative_scan(add, X), np.cumsum(X))
-
-
-@each_flavour
-def test_functions_in_functions(flavour: Any) -> None:
-    inner = jax.jit(lambda x: flavour(plus_one, x, x))
-    program = jax.jit(jax.jit(lambda x: inner(inner(x))))
-    np.testing.assert_array_equal(program(X), X + 2)
 
 
 @each_mode
@@ -211,5 +178,7 @@ def test_branches_that_only_make_ordered_calls(branches: str, within: str) -> No
         tell(2)
         return x
 
-    jax.jit(program)(X)
-    assert log.take() == [0, 1] * (2 if within == "in a loop" else 1) + [2]
+    compiled = jax.jit(program)
+    for _ in range(2):
+        compiled(X)
+        assert log.take() == [0, 1] * (2 if within == "in a loop" else 1) + [2]

@@ -1,6 +1,7 @@
 """Tests that our callbacks keep the promises of JAX's own where programs are differentiated."""
 
 import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ from jax import lax
 
 import hostcall.jax
 from tests.support.jax.flavours import FLAVOURS, Log, each_effect, each_flavour
-from tests.support.jax.helpers import X, each_mode, struct
+from tests.support.jax.helpers import X, assert_same, each_mode, struct
 
 call = hostcall.jax.call
 
@@ -209,16 +210,153 @@ def test_calls_while_a_program_is_traced() -> None:
 
 
 @each_flavour
-def test_without_jit(flavour: Any) -> None:
+@pytest.mark.parametrize("within", [jax.disable_jit, jax.checking_leaks])
+def test_without_jit_and_without_leaks_of_tracers(within: Any, flavour: Any) -> None:
     def step(carry: Any, x: Any) -> Any:
         return flavour(lambda c, v: c + v, carry, carry, x), None
 
-    with jax.disable_jit():
-        assert float(lax.scan(step, jnp.float32(0), X)[0]) == 6
+    with within():
+        assert float(jax.jit(lambda x: lax.scan(step, jnp.float32(0), x)[0])(X)) == 6
 
 
-@each_flavour
-def test_no_tracer_is_left(flavour: Any) -> None:
-    with jax.checking_leaks():
-        step = lambda c, _: (flavour(lambda v: v + np.float32(1), c, c), None)  # noqa: E731
-        np.testing.assert_array_equal(jax.jit(lambda x: lax.scan(step, x, length=2)[0])(X), X + 2)
+Tell = Callable[[Any], None]
+
+
+def plain(log: Tell, x: Any) -> Any:
+    y = x * x
+    log(y)
+    return (y * y).sum()
+
+
+def of_what_no_result_needs(log: Tell, x: Any) -> Any:
+    log(jnp.sin(x))
+    return x.sum()
+
+
+def in_a_scan(log: Tell, x: Any) -> Any:
+    def step(carry: Any, each: Any) -> Any:
+        log(carry * each)
+        return jnp.sin(carry) * each, carry
+
+    carry, every = lax.scan(step, jnp.ones(()), x)
+    return carry + every.sum()
+
+
+def in_a_loop(log: Tell, x: Any) -> Any:
+    def body(i: Any, x: Any) -> Any:
+        log(x + i)
+        return jnp.sin(x)
+
+    return lax.fori_loop(0, 3, body, x).sum()
+
+
+def in_a_branch(log: Tell, x: Any) -> Any:
+    def taken(x: Any) -> Any:
+        log(2 * x)
+        return x**3
+
+    def left(x: Any) -> Any:
+        log(3 * x)
+        return x
+
+    return lax.cond(x[0] < 1, taken, left, x).sum()
+
+
+def in_an_inner_program(log: Tell, x: Any) -> Any:
+    @jax.jit
+    def inner(x: Any) -> Any:
+        log(x)
+        return jnp.cos(x)
+
+    return inner(inner(x)).sum()
+
+
+def beside_a_derivative_of_the_users(log: Tell, x: Any) -> Any:
+    @jax.custom_vjp
+    def f(x: Any) -> Any:
+        log(x)
+        return jnp.cos(x)
+
+    def forward(x: Any) -> Any:
+        log(2 * x)
+        return f(x), x
+
+    f.defvjp(forward, lambda x, upstream: (x * upstream,))
+    return f(x).sum()
+
+
+PROGRAMS = [plain, of_what_no_result_needs, in_a_scan, in_a_loop, in_a_branch, in_an_inner_program]
+DERIVATIVES: dict[str, Callable[[Any], Any]] = {
+    "grad": jax.grad,
+    "jvp": lambda f: lambda x: jax.jvp(f, (x,), (jnp.ones_like(x),)),
+    "hessian": jax.hessian,
+    "linearized": lambda f: lambda x: jax.linearize(f, x)[1](jnp.ones_like(x)),
+}
+
+
+def seen_and_returned(differentiate: Any, mode: Any, program: Any, by: Any) -> Any:
+    seen: list[list[float]] = []
+
+    def note(value: Any) -> None:
+        seen.append(np.atleast_1d(np.asarray(value, np.float32)).tolist())
+
+    returned = mode(differentiate(lambda x: program(lambda value: by(note, value), x)))(X)
+    jax.block_until_ready(returned)
+    jax.effects_barrier()
+    hostcall.barrier()
+    return sorted(seen), returned
+
+
+def by_jax(note: Any, value: Any) -> None:
+    jax.debug.callback(note, value)
+
+
+OURS: dict[str, Callable[[Any, Any], Any]] = {
+    "call": lambda note, value: hostcall.jax.call(note, (), value),
+    "in order": lambda note, value: hostcall.jax.call(note, None, value, ordered=True),
+    "without waiting": lambda note, value: hostcall.jax.call(note, (), value, wait=False),
+    "callback": lambda note, value: hostcall.callback(note, result=[])(value),
+}
+ONCE = ["call", "in order"]
+
+
+def check(differentiate: Any, mode: Any, program: Any, ways: Iterable[str]) -> None:
+    seen, returned = seen_and_returned(differentiate, mode, program, by_jax)
+    for way in ways:
+        ours, got = seen_and_returned(differentiate, mode, program, OURS[way])
+        assert ours == seen, way
+        assert_same(got, returned)
+
+
+@pytest.mark.parametrize("name", ["grad", "jvp", "hessian"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_call_is_made_as_often_as_jaxs(name: str, program: Any) -> None:
+    check(DERIVATIVES[name], jax.jit, program, ONCE)
+
+
+@each_mode
+@pytest.mark.parametrize("name", ["grad", "linearized"])
+def test_each_kind_of_call(mode: Any, name: str) -> None:
+    check(DERIVATIVES[name], mode, plain, OURS)
+
+
+def test_calls_beside_a_derivative_of_the_users() -> None:
+    check(jax.grad, jax.jit, beside_a_derivative_of_the_users, ONCE)
+
+
+def test_calls_for_the_elements_of_a_batch() -> None:
+    def log(note: Any, value: Any) -> None:
+        hostcall.jax.call(note, (), value, vmap_method="sequential")
+
+    def of_elements(f: Any) -> Any:
+        return jax.vmap(jax.grad(f))
+
+    def square(log: Tell, x: Any) -> Any:
+        log(x * x)
+        return x * x
+
+    seen, returned = seen_and_returned(of_elements, jax.jit, square, by_jax)
+    assert seen == [[0.0], [1.0], [4.0], [9.0]]
+    ours, got = seen_and_returned(of_elements, jax.jit, square, log)
+    assert ours == seen
+    assert_same(got, returned)

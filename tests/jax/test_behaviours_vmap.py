@@ -1,6 +1,5 @@
 """Tests that our callbacks keep the promises of JAX's own under `jax.vmap`."""
 
-import functools
 from typing import Any
 
 import jax
@@ -112,17 +111,6 @@ def test_what_does_not_depend_on_the_batch_runs_once(flavour: Any) -> None:
     np.testing.assert_array_equal(program(X), X + 7)
     jax.effects_barrier()
     assert calls == [1]
-
-
-def test_side_effects_of_each_element_happen_once() -> None:
-    log = Log()
-
-    def program(x: Any) -> None:
-        for y in (x, 2 * x):
-            log(functools.partial(call, vmap_method="sequential"), y)
-
-    jax.jit(jax.vmap(program))(X)
-    assert sorted(log.take()) == sorted([*X.tolist(), *(2 * X).tolist()])
 
 
 def test_a_rule_of_the_users() -> None:

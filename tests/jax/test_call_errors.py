@@ -2,6 +2,7 @@
 
 import functools
 import re
+import threading
 from typing import Any
 
 import jax
@@ -81,6 +82,19 @@ def test_values_where_none_are_declared() -> None:
     jax.clear_caches()
 
 
+def test_a_timeout() -> None:
+    never = threading.Event()
+    waiting = hostcall.callback(
+        lambda x: [never.wait(60), x][1], result=lambda x: x, timeout=0.05, stateful=False
+    )
+    try:
+        raised = str(failure(jax.jit(waiting), X))
+    finally:
+        never.set()
+    assert "DEADLINE_EXCEEDED" in raised
+    assert "has not returned within its timeout" in raised
+
+
 def test_vmap_that_nobody_has_chosen() -> None:
     with pytest.raises(NotImplementedError, match='vmap_method="sequential"'):
         jax.vmap(lambda x: call(np.sin, x, x))(X)
@@ -107,7 +121,7 @@ def test_arguments() -> None:
 
 @pytest.mark.parametrize("dtype", [jnp.float32, np.float32, float, np.dtype("float32")], ids=repr)
 def test_results_declared_as_a_dtype_alone(dtype: Any) -> None:
-    for result in (dtype, {"a": dtype}, lambda x: dtype):
+    for result in (dtype, [dtype], {"a": dtype}, lambda x: dtype):
         with pytest.raises(
             TypeError, match=r"must say its shape, and .*float.* is a dtype alone"
         ) as e:

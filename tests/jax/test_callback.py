@@ -1,7 +1,6 @@
 """hostcall.callback: one object, called from TensorFlow and from JAX."""
 
 import collections
-import threading
 from typing import Any
 
 import jax
@@ -12,7 +11,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.helpers import assert_same, jitted
-from tests.support.jax.helpers import X, each_mode, failure
+from tests.support.jax.helpers import X, each_mode
 
 Point = collections.namedtuple("Point", ["x", "y"])
 
@@ -64,21 +63,14 @@ def test_without_arguments_it_runs_when_the_program_does() -> None:
     assert int(count()) == 3
 
 
-def test_stateful_calls_are_ordered() -> None:
-    notes: list[int] = []
-    note = hostcall.callback(lambda i: notes.append(int(i)), result=[])
-
-    @jax.jit
-    def program(x: Any) -> Any:
-        jax.lax.fori_loop(0, 3, lambda i, x: [note(i), x][1], x)
-        note(3)
-        return x
-
-    program(X)
-    jax.effects_barrier()
-    assert notes == [0, 1, 2, 3]
-    with pytest.raises(ValueError, match="stateful=False of a hostcall"):
-        jax.vmap(note)(X)
+def test_ordered_calls_of_a_batch_are_refused() -> None:
+    for method, text in (
+        (None, "stateful=False of a hostcall"),
+        ("sequential", "one call for the batch"),
+    ):
+        note = hostcall.callback(lambda x: None, result=[], vmap_method=method)
+        with pytest.raises(ValueError, match=text):
+            jax.vmap(note)(X)
 
 
 @pytest.mark.parametrize("stateful", [False, True])
@@ -105,12 +97,6 @@ def test_one_call_for_a_batch(method: str, shapes: Any, stateful: bool) -> None:
     gradient = jax.vmap(jax.grad(call, argnums=1), in_axes=(0, None))(X, 2.0)
     np.testing.assert_array_equal(gradient, X)
     assert calls == [shapes] * 2
-
-
-def test_effects_of_a_batch_in_order_are_refused() -> None:
-    note = hostcall.callback(lambda x: None, result=[], vmap_method="sequential")
-    with pytest.raises(ValueError, match="one call for the batch"):
-        jax.vmap(note)(X)
 
 
 def test_stateless_calls_are_pure() -> None:
@@ -200,20 +186,6 @@ def test_declarations_hold(mode: Any) -> None:
     for _ in range(3):
         np.testing.assert_array_equal(program(X), 2 * X)
     assert len(calls) == 2
-
-
-def test_a_timeout() -> None:
-    never = threading.Event()
-    waiting = hostcall.callback(
-        lambda x: [never.wait(60), x][1],
-        result=lambda x: tf.TensorSpec(x.shape, x.dtype),
-        timeout=0.05,
-        stateful=False,
-    )
-    try:
-        assert "has not returned within its timeout" in str(failure(jax.jit(waiting), X))
-    finally:
-        never.set()
 
 
 def test_what_jax_cannot_have() -> None:

@@ -1,4 +1,4 @@
-"""Programs with calls in JAX's cache on disk, over several processes."""
+"""Programs with calls in JAX's cache on disk, over several processes, and as bytes."""
 
 import functools
 import json
@@ -7,12 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax.experimental import serialize_executable
 
+import hostcall.jax
 from hostcall.jax import _disk_cache
 from tests.support.jax import disk_programs
 from tests.support.jax.disk_programs import OTHERS, PROGRAMS
-from tests.support.jax.helpers import run_python
+from tests.support.jax.helpers import X, assert_same, run_python
 
 # Older versions of JAX write no programs with callbacks.
 _KEEPS_CALLBACKS = jax.__version_info__ >= (0, 11)
@@ -124,3 +128,31 @@ def test_a_program_whose_calls_overlap_is_another_one_where_hostcall_is_disabled
     disabled = _run(tmp_path, [name], HOSTCALL_DISABLE="1")
     assert disabled == first
     assert _found(_run(tmp_path, [name])) == [name]
+
+
+CALLS: dict[str, Any] = {
+    "pure": lambda x: hostcall.jax.call(np.sin, x, x, pure=True),
+    "once": lambda x: hostcall.jax.call(np.sin, x, x),
+    "ordered": lambda x: hostcall.jax.call(np.sin, x, x, ordered=True),
+    "callback": lambda x: hostcall.callback(np.sin, result=lambda x: x)(x),
+    "overlapping": lambda x: CALLS["pure"](x) + CALLS["pure"](2 * x),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_programs_with_calls_are_refused(name: str) -> None:
+    program = jax.jit(CALLS[name]).lower(X).compile()
+    with pytest.raises(hostcall.NotExportableError) as raised:
+        serialize_executable.serialize(program)
+    said = str(raised.value)
+    assert f"{Path(__file__).name}:" in said
+    assert "hostcall.export(hostcall.jax.to_tf(program), spec)" in said
+    assert program(X).shape == X.shape
+
+
+def test_other_programs_are_as_before() -> None:
+    program = jax.jit(jnp.sin).lower(X).compile()
+    loaded = serialize_executable.deserialize_and_load(
+        *serialize_executable.serialize(program), execution_devices=jax.devices()[:1]
+    )
+    assert_same(loaded(X), program(X))

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 import hostcall.jax
 from tests.support.helpers import DetailedError, assert_same, raising
-from tests.support.jax.helpers import X, each_mode, failure, run_python, struct
+from tests.support.jax.helpers import X, each_mode, failure, struct
 from tests.support.versions import reads_programs_of_jax
 
 from_tf = hostcall.jax.from_tf
@@ -188,28 +188,3 @@ def test_calls_after_a_gradient(mode: Any, function: Any) -> None:
         np.testing.assert_allclose(mode(lambda x: called(x))(like), np.sin(np.sin(like)), rtol=1e-6)
         mode(jax.grad(lambda x: called(x).sum()))(like)
     np.testing.assert_allclose(mode(lambda x: called(x))(like), np.sin(np.sin(like)), rtol=1e-6)
-
-
-def test_shard_map_over_two_devices() -> None:
-    code = """
-import jax, numpy as np, tensorflow as tf, hostcall.jax
-from jax.sharding import PartitionSpec as P
-
-mesh = jax.sharding.Mesh(np.array(jax.devices()), ("i",))
-shapes = []
-
-def cos(x):
-    shapes.append(x.shape)
-    return np.cos(x)
-
-f = hostcall.jax.from_tf(
-    tf.function(lambda x: tf.ensure_shape(tf.numpy_function(cos, [x], x.dtype), x.shape))
-)
-x = np.arange(8, dtype=np.float32)
-y = jax.jit(jax.shard_map(f, mesh=mesh, in_specs=P("i"), out_specs=P("i"), check_vma=False))(x)
-assert len(y.sharding.device_set) == 2
-np.testing.assert_allclose(y, np.cos(x), rtol=1e-6)
-print(sorted(shapes))
-"""
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    assert run_python(code, **flags) == "[(4,), (4,)]\n"

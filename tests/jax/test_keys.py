@@ -75,14 +75,6 @@ def test_they_go_in_and_out(mode: Any, impl: str, way: Any) -> None:
         assert_same_keys(mode(way)(keys), turned_keys(keys))
 
 
-def test_functions_draw_with_them() -> None:
-    def draw(data: Any) -> Any:
-        return np.asarray(jax.random.normal(jax.random.wrap_key_data(data), [4]))
-
-    drawn = jax.jit(lambda key: call(draw, struct([4]), key))(KEY)
-    np.testing.assert_array_equal(drawn, jax.random.normal(KEY, [4]))
-
-
 @pytest.mark.parametrize("method", ["sequential", "expand_dims", "broadcast_all"])
 def test_batches(method: str) -> None:
     def one(key: Any, x: Any) -> Any:

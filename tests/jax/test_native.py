@@ -72,24 +72,27 @@ def test_in_loops_and_branches(ordered: bool, pure: bool) -> None:
     np.testing.assert_array_equal(jax.jit(program)(X), X + 11)
 
 
-@pytest.mark.parametrize("name", ["later", "fail"])
+@pytest.mark.parametrize(
+    ("name", "x", "wrong", "text"),
+    [
+        ("later", X, -X, "negative, and late"),
+        ("fail", np.int32([0]), np.int32([3]), "no signal from sensor 3"),
+    ],
+    ids=["later", "fail"],
+)
 @pytest.mark.parametrize("ordered", [False, True])
-def test_handlers(name: str, ordered: bool) -> None:
-    x = X if name == "later" else np.zeros(1, np.int32)
+def test_handlers(name: str, x: Any, wrong: Any, text: str, ordered: bool) -> None:
     code = handler(name)
 
     def program(x: jax.Array) -> jax.Array:
         return hostcall.jax.call(code, x, x, ordered=ordered)
 
     assert f"@{TARGET}(" in lowered(program, x)
+    called = jax.jit(program)(x)
     if name == "later":
-        np.testing.assert_array_equal(jax.jit(program)(x), x + 1)
-        with pytest.raises(jax.errors.JaxRuntimeError, match="negative, and late"):
-            jax.jit(program)(-x)
-    else:
-        jax.jit(program)(x)
-        with pytest.raises(jax.errors.JaxRuntimeError, match="no signal from sensor 3"):
-            jax.jit(program)(x + 3)
+        np.testing.assert_array_equal(called, x + 1)
+    with pytest.raises(jax.errors.JaxRuntimeError, match=text):
+        jax.jit(program)(wrong)
 
 
 def test_arrays_without_elements_are_null() -> None:

@@ -1,6 +1,8 @@
 """Concurrent pure calls begin early and are waited for late, in compiled JAX programs.
 
-The functions wait for one another, so that a program whose calls do not overlap fails.
+Their functions wait for one another, so that a program whose calls do not overlap fails. Calls run
+one at a time where nobody lets them overlap, in large programs too, which have as many and as large
+values as XLA wants for its own threads.
 """
 
 import concurrent.futures
@@ -17,7 +19,7 @@ import pytest
 import hostcall.jax
 from hostcall_runtime import prepared
 from tests.support.jax.helpers import X, failure
-from tests.support.threads import PATIENCE, meeting
+from tests.support.threads import PATIENCE, Alone, meeting
 
 W = jnp.arange(16, dtype=jnp.float32).reshape(4, 4)
 
@@ -270,3 +272,54 @@ def test_disabled_calls_do_not_overlap() -> None:
         np.testing.assert_array_equal(program(X), np.sort(X) + np.sort(-X))
     finally:
         hostcall.enable()
+
+
+LARGE = jnp.arange(100_000, dtype=jnp.float32)
+CALLS = 12
+
+
+def one_pure(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x: hostcall.jax.call(function, x, x, pure=True)
+
+
+def effect(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x: hostcall.jax.call(function, x, x)
+
+
+def one_callback(function: Callable[..., Any]) -> Callable[..., Any]:
+    return hostcall.callback(function, result=lambda x: x, stateful=False)
+
+
+each_way = pytest.mark.parametrize("way", [one_pure, effect, one_callback])
+each_size = pytest.mark.parametrize("x", [X, LARGE], ids=["small", "large"])
+
+
+def several(call: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x: [call(x + i) for i in range(CALLS)]
+
+
+def in_loops(call: Callable[..., Any]) -> Callable[..., Any]:
+    def program(x: Any) -> Any:
+        step = lambda c, i: (c + call(x * i), None)  # noqa: E731
+        y = jax.lax.scan(step, x, jnp.arange(8, dtype=x.dtype))[0]
+        return [y, *[call(x - i) for i in range(4)]]
+
+    return program
+
+
+@each_size
+@each_way
+@pytest.mark.parametrize("program", [several, in_loops])
+def test_calls_do_not_overlap(program: Any, way: Any, x: Any) -> None:
+    alone = Alone()
+    function = jax.jit(program(way(alone)))
+    for _ in range(3):
+        jax.block_until_ready(function(x))
+    assert (alone.overlaps, alone.calls) == (0, 3 * CALLS)
+
+
+def test_what_has_an_order_or_is_not_waited_for_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"concurrent=True .* pure=True"):
+        hostcall.jax.call(np.sin, X, X, ordered=True, concurrent=True)
+    with pytest.raises(ValueError, match="concurrent=True lets calls overlap"):
+        hostcall.jax.call(np.sin, None, X, wait=False, concurrent=True)

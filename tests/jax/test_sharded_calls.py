@@ -1,5 +1,6 @@
-"""`sharding=` of hostcall.jax.call: one call with whole arrays, or one for each part of them."""
+"""Calls on several devices: in `jax.pmap` and `jax.shard_map`, and with `sharding=`."""
 
+import collections
 import functools
 import threading
 from collections.abc import Callable
@@ -10,8 +11,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 
 import hostcall.jax
+from tests.support.installed import TENSORFLOW
 from tests.support.threads import PATIENCE, Alone, in_threads
 
 # All of this runs in a process of eight devices.
@@ -374,3 +377,100 @@ def test_calls_for_shards_take_turns_unless_they_are_concurrent() -> None:
     assert (alone.overlaps, alone.calls) == (0, 8)
     met = jax.jit(lambda x: call(meet, x, x, concurrent=True, **how))(halves())
     np.testing.assert_array_equal(met, X)
+
+
+FOUR = np.arange(4, dtype=np.float32)
+
+
+def on_two(function: Any, **options: Any) -> Any:
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:2]).reshape(1, 2), ("j", "i"))
+    return jax.shard_map(function, mesh=mesh, in_specs=P("i"), out_specs=P("i"), **options)
+
+
+def doubled(x: Any, **options: Any) -> Any:
+    return call(lambda v: v * 2, x, x, **options)
+
+
+def test_pmap() -> None:
+    for options in ({}, {"pure": True}, {"ordered": True}):
+        y = jax.pmap(lambda x, o=options: doubled(x, **o))(FOUR[:2])
+        np.testing.assert_array_equal(y, 2 * FOUR[:2])
+
+
+def test_pmap_of_a_loop() -> None:
+    log: list[int] = []
+
+    def iteration(i: Any) -> Any:
+        call(lambda v: log.append(int(v)), None, i)
+        return i + 1
+
+    jax.pmap(lambda i: lax.while_loop(lambda i: i < 3, iteration, i))(jnp.arange(2))
+    jax.effects_barrier()
+    assert sorted(log) == [0, 1, 1, 2, 2]
+
+
+@pytest.mark.skipif(not TENSORFLOW, reason="about both frameworks")
+def test_shard_map_of_a_tensorflow_function() -> None:
+    import tensorflow as tf
+
+    shapes: list[Any] = []
+
+    def cos(v: Any) -> Any:
+        shapes.append(v.shape)
+        return np.cos(v)
+
+    def function(x: Any) -> Any:
+        return tf.ensure_shape(tf.numpy_function(cos, [x], x.dtype), x.shape)
+
+    called = hostcall.jax.from_tf(tf.function(function))
+    y = jax.jit(on_two(called, check_vma=False))(FOUR)
+    assert len(y.sharding.device_set) == 2
+    np.testing.assert_allclose(y, np.cos(FOUR), rtol=1e-6)
+    assert shapes == [(2,), (2,)]
+
+
+def test_order_on_each_device() -> None:
+    log = collections.defaultdict(list)
+
+    def program(i: Any, x: Any) -> Any:
+        for y in (x, x + 1):
+            call(lambda i, v: log[int(i[0])].append(v.tolist()), None, i, y, ordered=True)
+        return x
+
+    jax.jit(on_two(program))(np.arange(2), np.arange(4))
+    jax.effects_barrier()
+    assert log == {0: [[0, 1], [1, 2]], 1: [[2, 3], [3, 4]]}
+
+
+def test_order_across_devices() -> None:
+    log: list[float] = []
+
+    def tell(x: Any) -> None:
+        call(lambda v: log.append(float(v)), None, x, ordered=True)
+
+    slow = jax.jit(lambda x: tell((x @ x).sum()))
+    quick = jax.jit(tell)
+    x = jax.device_put(jnp.ones([200, 200]), jax.devices()[0])
+    y = jax.device_put(3.0, jax.devices()[1])
+    for _ in range(3):
+        slow(x)
+        quick(y)
+    jax.effects_barrier()
+    assert log == [200.0**3, 3.0] * 3
+
+
+def test_ordered_calls_on_two_devices_and_then_on_one() -> None:
+    log: list[Any] = []
+
+    def program(x: Any) -> Any:
+        return [call(lambda v: log.append(v.shape), (), x, ordered=True), x][1]
+
+    for run in (jax.jit(on_two(program)), program, jax.jit(program)):
+        run(FOUR)
+    jax.effects_barrier()
+    assert log == [(2,), (2,), (4,), (4,)]
+
+
+def test_what_only_some_axes_are_divided_of_by_hand() -> None:
+    with pytest.raises(NotImplementedError, match="all mesh axes are partitioned manually"):
+        jax.jit(on_two(doubled, axis_names={"i"}))(FOUR)

@@ -2,7 +2,6 @@
 
 import ctypes
 import importlib
-import time
 from typing import Any
 
 import jax
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 import hostcall.jax
-from tests.support.jax.helpers import X, each_mode, failure, struct
+from tests.support.jax.helpers import X, struct
 from tests.support.native_code import functions, handlers
 
 INSTALL = r"pip install 'hostcall\[cpu\]'"
@@ -45,25 +44,6 @@ def test_switching_off_and_on() -> None:
         program(X)
     hostcall.enable()
     np.testing.assert_array_equal(program(X), -X)
-
-
-@each_mode
-@pytest.mark.parametrize(
-    "result",
-    [lambda x: x, lambda x: struct(x.shape, x.dtype), struct(X.shape)],
-    ids=["like", "function", "struct"],
-)
-def test_callbacks(mode: Any, result: Any) -> None:
-    minus = hostcall.callback(np.negative, result=result, stateful=False)
-    times = hostcall.callback(
-        np.multiply,
-        result=lambda x, y: x,
-        stateful=False,
-        grad=lambda inputs, results, upstream: (upstream * inputs[1], upstream * inputs[0]),
-    )
-    np.testing.assert_array_equal(mode(minus)(X), -X)
-    np.testing.assert_array_equal(mode(jax.vmap(minus))(jnp.stack([X, X])), jnp.stack([-X, -X]))
-    np.testing.assert_array_equal(mode(jax.grad(lambda x: times(x, x).sum()))(X), 2 * X)
 
 
 def test_callbacks_of_numpys_arrays_return_jaxs() -> None:
@@ -132,8 +112,3 @@ def test_handlers_of_xlas_ffi() -> None:
     for code, kind in kinds.items():
         with pytest.raises(kind, match=f"^no signal from sensor {code}"):
             fail(np.array([code], np.int32))
-
-
-def test_timeouts() -> None:
-    late = hostcall.callback(lambda x: time.sleep(600), result=lambda x: x, timeout=0.01)
-    assert "DEADLINE_EXCEEDED" in str(failure(jax.jit(late), X))

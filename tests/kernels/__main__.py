@@ -6,14 +6,11 @@ python -m tests.kernels missing
 """
 # ruff: noqa: T201 - it prints its report
 
-from __future__ import annotations
-
 import argparse
 import sys
 
 
 def main() -> int:
-    """Run one of the commands; return the exit status."""
     parser = argparse.ArgumentParser(description="Runs the calls of all kernels.")
     parser.add_argument("command", choices=["compare", "sources", "missing"])
     parser.add_argument("--only", default="", help="the op whose calls are run, or several: A,B")

@@ -1,7 +1,5 @@
 """A call of a kernel: an op, its attributes and its inputs, or a function of several ops."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
@@ -60,7 +58,6 @@ class Call:
         return [tensor for tensor in tf.nest.flatten(results) if tensor is not None]
 
     def text(self) -> str:
-        """Return a line that names the call."""
         shapes = ", ".join(_describe(value) for value in self.inputs)
         attrs = ", ".join(f"{name}={_value(value)}" for name, value in self.attrs.items())
         note = f" [{self.note}]" if self.note else ""
@@ -81,7 +78,6 @@ _RENAMED = {
 
 
 def raw(op: str) -> Any:
-    """Return the function that makes an op."""
     snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", op).lower()
     return getattr(tf.raw_ops, op, None) or getattr(gen_xla_ops, snake)
 
@@ -95,7 +91,6 @@ def apply(op: str, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:
 
 
 def traced(function: Callable[..., Any], *args: Any) -> Any:
-    """Return a function as ops take it for an attribute."""
     return tf.function(function, autograph=False).get_concrete_function(*args)
 
 

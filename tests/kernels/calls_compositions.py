@@ -5,8 +5,6 @@ true of real numbers is not true of those of a computer.
 """
 # ruff: noqa: E731 - each call has a short function of its own
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Calls of kernels that treat each element alone."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Iterator

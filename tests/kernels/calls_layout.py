@@ -1,7 +1,5 @@
 """Calls of kernels that move, count and reduce elements."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Calls of products, decompositions, transforms and losses."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Calls of kernels that look up, scatter, search, sort and select."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator
 from typing import Any

@@ -1,8 +1,6 @@
 """Calls of kernels that quantize, and of those that make random numbers."""
 # ruff: noqa: E731 - each call has a short function of its own
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Iterator

@@ -1,10 +1,8 @@
 """Calls of kernels with variables, lists, stacks and functions."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -18,7 +16,6 @@ LENGTH = "the length of a list that grew or shrank"
 
 
 def _seed(data: Data, dtype: tf.DType) -> Any:
-    """Make the state of a generator."""
     return np.array([5, 6, 7], np.int64)
 
 
@@ -192,23 +189,23 @@ class _Array:
         op = getattr(tf.raw_ops, f"TensorArray{what}V3")
         return op(handle=self.handle, flow_in=self.flow, **values)
 
-    def filled(self, what: str, **values: Any) -> _Array:
+    def filled(self, what: str, **values: Any) -> Self:
         self.flow = self.use(what, **values)
         return self
 
-    def scattered(self) -> _Array:
+    def scattered(self) -> Self:
         return self.filled("Scatter", indices=[0, 1, 2], value=self.x)
 
-    def written(self) -> _Array:
+    def written(self) -> Self:
         for n in range(3):
             self.filled("Write", index=n, value=self.x[n])
         return self
 
-    def split(self) -> _Array:
+    def split(self) -> Self:
         lengths = tf.constant([2, 2, 2], tf.int64)
         return self.filled("Split", value=tf.reshape(self.x, [6]), lengths=lengths)
 
-    def gradient(self) -> _Array:
+    def gradient(self) -> Self:
         self.handle, self.flow = self.use("Grad", source="g")
         return self
 

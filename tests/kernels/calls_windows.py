@@ -1,7 +1,5 @@
 """Calls of convolutions, pools, resizes and other kernels for images."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 from collections.abc import Iterator

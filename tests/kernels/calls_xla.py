@@ -1,8 +1,6 @@
 """Calls of the ops that stand for XLA's own, and of those that only XLA has kernels for."""
 # ruff: noqa: E731 - each call has a short function of its own
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

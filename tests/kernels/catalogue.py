@@ -1,7 +1,5 @@
 """All calls, and the ops that have none, with the reasons."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 

@@ -1,7 +1,5 @@
 """Checks of calls, run in processes without hostcall; all results are JSON."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.kernels import catalogue, difference, known, running, sources
@@ -14,7 +12,6 @@ _BATCH = 30
 
 
 def known_differ() -> list[bool]:
-    """Return for each of the known calls whether its results differ."""
     calls = known.cases()
     expected = map(running.on_cpu, calls)
     found = map(difference.compare, calls, expected, running.by_xla(calls))
@@ -29,7 +26,6 @@ def plain(calls: list[Call]) -> list[int]:
 
 
 def wrong(drawn: list[tuple[int, str]]) -> list[str]:
-    """Return what differs in the calls with these numbers and texts."""
     calls = catalogue.calls()
     assert all(calls[number].text() == text for number, text in drawn), "hostcall changes the calls"
     texts = []
@@ -43,7 +39,7 @@ def wrong(drawn: list[tuple[int, str]]) -> list[str]:
 def bounded() -> dict[str, Any]:
     """Return the ops that make bounded sizes, and the inputs that make others do so."""
     found = sources.find(sources.sample(most=2))
-    sources.find_unknown(sources.sample(most=1), found, limits=False)
+    sources.find_unknown(sources.sample(most=1), found)
     unknown = {
         op: sorted({n for n, _ in what.unknown}) for op, what in found.items() if what.unknown
     }

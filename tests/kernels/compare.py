@@ -1,8 +1,6 @@
 """Comparing all calls of the catalogue, each batch in a process that may crash."""
 # ruff: noqa: T201 - it prints its report
 
-from __future__ import annotations
-
 import collections
 import contextlib
 from typing import Any
@@ -23,14 +21,12 @@ Found = dict[int, list[Difference]]
 
 
 def judged(numbers: list[int], seed: int) -> dict[int, list[dict[str, Any]]]:
-    """Return the differences of the calls with these numbers, as JSON."""
     calls = catalogue.calls(seed)
     batch = {number: calls[number] for number in numbers}
     return {number: [vars(one) for one in found] for number, found in running.judge(batch)}
 
 
 def run(seed: int, only: set[str]) -> None:
-    """Compare the calls of some ops, or of all, and print what differs."""
     calls = catalogue.calls(seed)
     # Of XLA's own ops there are no two kernels that may differ.
     numbers = [n for n, call in enumerate(calls) if call.kind != XLA_ALONE]
@@ -56,7 +52,6 @@ def _judge(worker: Worker, numbers: list[int], seed: int) -> Found:
 
 
 def _report(found: Found, calls: list[Call]) -> None:
-    """Print each difference, and how many there are of each class and op."""
     table: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
     for number, differences in sorted(found.items(), key=lambda item: calls[item[0]].op):
         call = calls[number]

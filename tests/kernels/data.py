@@ -1,7 +1,5 @@
 """Arrays as inputs of kernels: the same ones for the same seed."""
 
-from __future__ import annotations
-
 import functools
 import zlib
 from collections.abc import Callable
@@ -42,7 +40,6 @@ class Data:
         return _parts(kind, lambda: rng.normal(0, scale, shape))
 
     def positive(self, dtype: Any, *shape: int, low: float = 0.1, high: float = 4.0) -> Any:
-        """Return numbers between two positive ones."""
         kind = tf.as_dtype(dtype)
         if kind.is_integer:
             return self._rng().integers(1, 10, shape).astype(kind.as_numpy_dtype)
@@ -51,7 +48,6 @@ class Data:
         return _parts(kind, lambda: self._rng().uniform(low, high, shape))
 
     def unit(self, dtype: Any, *shape: int, low: float = -0.95) -> Any:
-        """Return numbers between minus one and one."""
         return _parts(tf.as_dtype(dtype), lambda: self._rng().uniform(low, 0.95, shape))
 
     def wide(self, dtype: Any, *shape: int) -> Any:
@@ -68,12 +64,10 @@ class Data:
         return np.asarray(sizes).astype(kind.as_numpy_dtype)
 
     def integers(self, low: int, high: int, *shape: int, dtype: Any = np.int32) -> Any:
-        """Return integers of [low, high)."""
         kind = tf.as_dtype(dtype)
         return np.asarray(self._rng().integers(low, high, shape)).astype(kind.as_numpy_dtype)
 
     def permutation(self, count: int, dtype: Any = np.int32) -> Any:
-        """Return the numbers below `count` in a random order."""
         return self._rng().permutation(count).astype(tf.as_dtype(dtype).as_numpy_dtype)
 
     def _rng(self) -> np.random.Generator:
@@ -121,6 +115,5 @@ def denormal(dtype: Any) -> Any:
 
 
 def pairs(values: Any) -> tuple[Any, Any]:
-    """Return two arrays with each pair of the values."""
     first, second = np.meshgrid(values, values, indexing="ij")
     return first.ravel(), second.ravel()

@@ -1,7 +1,5 @@
 """The differences between the results of two kernels, beyond rounding."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

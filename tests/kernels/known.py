@@ -1,7 +1,5 @@
 """The smallest calls that show what the table of wrong kernels says."""
 
-from __future__ import annotations
-
 import functools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The kernels that TensorFlow has for XLA and for the CPU, with the dtypes of both."""
 
-from __future__ import annotations
-
 import collections
 import functools
 from typing import Any
@@ -21,7 +19,6 @@ Constraints = dict[str, set[tf.DType]]
 
 @functools.cache
 def ops() -> list[str]:
-    """Return the ops that XLA has kernels for."""
     return sorted(op for op, devices in _kernels().items() if XLA in devices)
 
 

@@ -1,7 +1,5 @@
 """Rows of tables of calls: what a row leaves open, the definition of its op tells."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import itertools
@@ -31,17 +29,14 @@ class Each:
 
 
 def every(dtype: tf.DType) -> bool:
-    """Choose each dtype of an attribute."""
     return True
 
 
 def floating(dtype: tf.DType) -> bool:
-    """Choose those of floats."""
     return bool(dtype.is_floating)
 
 
 def integer(dtype: tf.DType) -> bool:
-    """Choose those of integers."""
     return bool(dtype.is_integer)
 
 
@@ -166,10 +161,8 @@ wide = functools.partial(_by, "wide")
 
 
 def below(limit: int, *shape: int) -> Spec:
-    """Make integers from zero on."""
     return lambda data, dtype: data.integers(0, limit, *shape, dtype=dtype)
 
 
 def specials(data: Data, dtype: tf.DType) -> Any:
-    """Make the numbers at the edges of the dtype."""
     return special(dtype)

@@ -1,7 +1,5 @@
 """Running calls by TensorFlow's CPU kernels and by XLA, many in one program."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from typing import Any
@@ -17,19 +15,16 @@ Verdicts = Iterator[tuple[int, list[Difference]]]
 
 
 def on_cpu(call: Call) -> list[Any]:
-    """Return the results of the CPU kernel, as arrays."""
     tensors = [tf.constant(array) for array in call.flat()]
     return [_array(result) for result in call.run(tensors)]
 
 
 def by_xla(calls: list[Call]) -> list[list[Any]]:
-    """Return the results of each call, computed by one program."""
     results = jitted(calls)(*arguments(calls))
     return [[_array(result) for result in of_one] for of_one in results]
 
 
 def arguments(calls: list[Call]) -> list[Any]:
-    """Return the inputs of all the calls as tensors."""
     return [tf.constant(array) for call in calls for array in call.flat()]
 
 

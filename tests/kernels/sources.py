@@ -1,12 +1,9 @@
 """The kernels that make bounded sizes out of inputs without bounded sizes.
 
-XLA writes a bounded size as `<=4`. Each call is lowered with its integer inputs known to XLA, then
-with each of them in turn the value of a loop, which XLA cannot know, and with each of them such a
-value that has a known bound, as the number of results of `tf.where` has.
+XLA writes a bounded size as `<=4`. Each call is lowered with its integer inputs known to XLA, and
+then with each of them in turn the value of a loop, which XLA cannot know.
 """
 # ruff: noqa: T201 - it prints its report
-
-from __future__ import annotations
 
 import collections
 import dataclasses
@@ -18,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.kernels import catalogue, registry, running
-from tests.kernels.call import Call, raw
+from tests.kernels.call import Call
 
 BATCH = 60
 _LAYOUT = re.compile(r"entry_computation_layout=\{\(.*?\)->(.*)\}$", re.MULTILINE)
@@ -31,47 +28,30 @@ class Found:
     """The findings about one op.
 
     Attributes:
-      always: the results that are bounded with all integer inputs known, each with how many of
-        the calls make it so.
+      always: the results that are bounded with all integer inputs known.
       unknown: those that are bounded because an input is not known: the number of the input, and
         of the result.
-      limited: those that are bounded because only a bound of an input is known, likewise.
-      calls: how many calls were lowered.
-      inputs: the inputs that XLA need not know (True), and those that it must know (False).
     """
 
-    always: collections.Counter[int] = dataclasses.field(default_factory=collections.Counter)
+    always: set[int] = dataclasses.field(default_factory=set)
     unknown: set[tuple[int, int]] = dataclasses.field(default_factory=set)
-    limited: set[tuple[int, int]] = dataclasses.field(default_factory=set)
-    calls: int = 0
-    inputs: set[tuple[bool, int]] = dataclasses.field(default_factory=set)
 
 
 def find(calls: list[Call]) -> dict[str, Found]:
-    """Return what is found for each op of the calls."""
     found: dict[str, Found] = collections.defaultdict(Found)
     for begin in range(0, len(calls), BATCH):
         for call, bounded in _known(calls[begin : begin + BATCH]):
-            found[call.op].calls += 1
             found[call.op].always.update(bounded)
     return found
 
 
-def find_unknown(calls: list[Call], found: dict[str, Found], *, limits: bool = True) -> None:
-    """Add what is bounded where an integer input is not known.
-
-    With `limits`, also where only a bound of it is known, which takes as long again.
-    """
+def find_unknown(calls: list[Call], found: dict[str, Found]) -> None:
+    """Add what is bounded where an integer input is not known."""
     for call in calls:
         what = found[call.op]
         for number in _integer_inputs(call):
-            text = _in_loop(call, number)
-            what.inputs.add((bool(text), number))
-            results = _marked(text) - {*what.always}
+            results = _marked(_in_loop(call, number)) - what.always
             what.unknown |= {(number, result) for result in results}
-            if limits:
-                limited = _marked(_in_loop(call, number, bound=True)) - {*what.always}
-                what.limited |= {(number, result) for result in limited - results}
 
 
 def sample(seed: int = 0, *, most: int = 4) -> list[Call]:
@@ -85,28 +65,13 @@ def sample(seed: int = 0, *, most: int = 4) -> list[Call]:
 
 
 def report() -> None:
-    """Print what each op makes."""
     calls = sample(most=12)
     found = find(calls)
     find_unknown(sample(most=3), found)
     for op, what in sorted(found.items()):
-        if not what.always and not what.unknown and not what.limited:
-            continue
-        parts = [f"result {n} in {count} of {what.calls} calls" for n, count in what.always.items()]
+        parts = [f"result {n}" for n in sorted(what.always)]
         parts += [f"result {n} where input {i} is not known" for i, n in sorted(what.unknown)]
-        parts += [f"result {n} where only a bound of {i} is known" for i, n in sorted(what.limited)]
-        print(f"{op}: {'; '.join(parts)}")
-    print("never, whatever is known:")
-    print(" ".join(op for op, what in found.items() if not what.always and not what.unknown))
-    for title, taken in (
-        ("inputs that may be unknown, and bound nothing:", True),
-        ("inputs that XLA refuses where it does not know them:", False),
-    ):
-        print(title)
-        for op, what in sorted(found.items()):
-            bounding = {n for n, _ in what.unknown} if taken else set()
-            numbers = {n for known, n in what.inputs if known == taken} - bounding
-            print(f"  {op}: {sorted(numbers)}\n" if numbers else "", end="")
+        print(f"{op}: {'; '.join(parts)}\n" if parts else "", end="")
     print("no calls:", *sorted(set(registry.ops()) - set(found)))
 
 
@@ -163,13 +128,12 @@ def _integer_inputs(call: Call) -> list[int]:
     ]
 
 
-def _in_loop(call: Call, number: int, *, bound: bool = False) -> str:
+def _in_loop(call: Call, number: int) -> str:
     """Return the program with one input the value of a loop, or nothing if XLA refuses it."""
 
     def looped(*tensors: Any) -> Any:
         def step(i: Any, value: Any, total: Any) -> Any:
-            unknown = _bounded(value, call.flat()[number]) if bound else value
-            inputs = [*tensors[:number], unknown, *tensors[number + 1 :]]
+            inputs = [*tensors[:number], value, *tensors[number + 1 :]]
             for result, tensor in enumerate(call.run(inputs)):
                 total += _consumed(tensor, result)
             return i + 1, value + tf.cast(i, value.dtype), total
@@ -184,16 +148,6 @@ def _in_loop(call: Call, number: int, *, bound: bool = False) -> str:
         return _lowered(compiled, [tf.constant(array) for array in call.flat()])
     except Exception:
         return ""
-
-
-def _bounded(value: Any, numbers: Any) -> Any:
-    """Return the value, with the numbers that it begins with as the bounds that XLA is told."""
-    parts = tf.unstack(tf.reshape(value, [-1]), num=np.size(numbers))
-    limits = [
-        raw("XlaSetBound")(input=tf.cast(part, tf.int32), bound=max(int(number), 1))
-        for part, number in zip(parts, np.ravel(numbers), strict=True)
-    ]
-    return tf.reshape(tf.cast(tf.stack(limits), value.dtype), np.shape(numbers))
 
 
 def _consumed(tensor: Any, result: int) -> Any:

@@ -3,8 +3,6 @@
 What runs without hostcall runs in a process of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import random

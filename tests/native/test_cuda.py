@@ -51,9 +51,7 @@ def gpu() -> Iterator[None]:
 
 
 def test_cuda_graphs_must_not_record_it() -> None:
-    entry = runtime.cuda_handler()
-    assert native.api_version(entry) == runtime.ffi_api_version()
-    assert native.traits(entry) == 0
+    assert native.traits(runtime.cuda_handler()) == 0
 
 
 def test_a_call_without_operands_waits_for_what_stands_before_it() -> None:

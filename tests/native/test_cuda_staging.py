@@ -2,13 +2,13 @@
 
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.support.native.frames import Buffer, Target, call_on_gpu, fake_gpu, native
+from tests.support.threads import in_threads
 
 MOST = 256 << 20
 LEAST = 1 << 16
@@ -100,12 +100,12 @@ def test_calls_at_the_same_time_have_memory_of_their_own() -> None:
         together.wait(60)
         return x + 1
 
-    def calls(index: int) -> bool:
+    def calls(index: int) -> None:
         x = np.full(50_000, index, np.int32)
         done = call_on_gpu(Target(meet), [Buffer.of(x)], [Buffer.result(x.shape, x.dtype)])
-        return done.code == 0 and bool((done.array() == index + 1).all())
+        assert done.code == 0
+        assert (done.array() == index + 1).all()
 
-    with ThreadPoolExecutor(4) as pool:
-        for _ in range(3):
-            assert all(pool.map(calls, range(4)))
+    for _ in range(3):
+        in_threads(4, calls)
     assert native.pinned()[1] <= 8

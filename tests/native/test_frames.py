@@ -19,10 +19,7 @@ from tests.support.native.frames import (
     Target,
     call,
     calling,
-    handler,
-    native,
     random_array,
-    runtime,
 )
 
 SHAPES = [(), (1,), (0,), (3, 0, 2), (2, 3), (1, 1, 1, 1, 1, 1), (7, 1, 5), (1000, 33)]
@@ -38,12 +35,8 @@ def call_there(request: pytest.FixtureRequest) -> Iterator[Call]:
         yield call_of_place
 
 
-def values(shape: Any, dtype: np.dtype[Any]) -> np.ndarray:
-    return random_array(random.Random(0), shape, dtype)
-
-
-def test_the_handler_says_its_version() -> None:
-    assert native.api_version(handler) == runtime.ffi_api_version() == (0, 2)
+def values(shape: Any, dtype: Any = np.float32) -> np.ndarray:
+    return random_array(random.Random(0), shape, np.dtype(dtype))
 
 
 @pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
@@ -82,7 +75,7 @@ def test_many_operands_and_results(call_there: Call, token: bool, foreign: bool)
 def test_any_number_of_operands_and_results(
     count: int, convention: dict[str, bool], foreign: bool
 ) -> None:
-    arrays = [values((n, 3), np.dtype(np.float32)) for n in range(count)]
+    arrays = [values((n, 3)) for n in range(count)]
 
     def reverse(*xs: np.ndarray, out: Any = None) -> Any:
         if out is None:
@@ -107,10 +100,6 @@ def test_no_operands_and_no_results(call_there: Call, token: bool) -> None:
     for foreign in (False, True):
         assert call_there(target, token=token, foreign=foreign).code == 0
     assert len(calls) == 2
-
-
-def random_values(shape: tuple[int, ...]) -> np.ndarray:
-    return np.random.default_rng(0).random(shape, np.float32)
 
 
 def test_tokens_may_be_anywhere(call_there: Call) -> None:
@@ -147,7 +136,7 @@ def test_large_arguments_lie_where_the_target_says() -> None:
         return made[-1]
 
     target = Target(lambda *args: seen.extend(args), empty=empty, convention={"allocates": True})
-    large, small = random_values((300, 500)), random_values((3, 5))
+    large, small = values((300, 500)), values((3, 5))
     for foreign in (False, True):
         made.clear()
         seen.clear()
@@ -175,7 +164,7 @@ def _raises(shape: Any, dtype: Any) -> Any:
 )
 def test_memory_for_arguments_that_is_none(empty: Any, message: str) -> None:
     target = Target(pytest.fail, empty=empty, convention={"allocates": True})
-    done = call(target, [Buffer.of(random_values((300, 500)))], [])
+    done = call(target, [Buffer.of(values((300, 500)))], [])
     assert done.code != 0
     assert message in done.message
 

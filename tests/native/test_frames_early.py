@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.native.early_frames import DONE, GATE, HANDLE, START, described, start, take
 from tests.support.native.frames import INT64, Buffer, Target, attributes, call, native, runtime
+from tests.support.threads import in_threads
 
 TIMEOUT = 60
 
@@ -68,16 +69,13 @@ def test_many_threads_keep_their_calls_apart() -> None:
     target = Target(lambda x: x * 2)
     one = Buffer.result(())
 
-    def work(number: int) -> bool:
-        right = []
+    def work(number: int) -> None:
         for i in range(100):
             value = np.float32(100 * number + i)
             handle = begun(target, [Buffer.of(value)], [one], foreign=i % 2 == 0)
-            right.append(float(take(handle, [one]).array()) == 2 * value)
-        return all(right)
+            assert float(take(handle, [one]).array()) == 2 * value
 
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(work, range(8)))
+    in_threads(8, work)
 
 
 def test_an_error_is_told_to_who_takes_the_results() -> None:

@@ -67,10 +67,6 @@ def call_native(number: int, *args: Any, **kwargs: Any) -> Outcome:
 X = np.array([1.0, 2.0, 3.0], np.float32)
 
 
-def test_the_handler_says_its_version() -> None:
-    assert native.api_version(NATIVE) == runtime.ffi_api_version() == (0, 2)
-
-
 @both_threads
 @pytest.mark.parametrize("token", [False, True], ids=["no token", "token"])
 def test_c_functions(token: bool, foreign: bool) -> None:

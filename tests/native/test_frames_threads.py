@@ -3,9 +3,7 @@
 Calls of one run take turns, unless their callback is concurrent.
 """
 
-import functools
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +23,7 @@ from tests.support.native.frames import (
     run_python,
     runtime,
 )
-from tests.support.threads import PATIENCE, Alone
+from tests.support.threads import PATIENCE, Alone, in_threads, running, switching_often
 
 SLOW = 0.002  # ten times the duration from which a callback is worth another thread
 
@@ -43,18 +41,6 @@ def call_there(request: pytest.FixtureRequest) -> Iterator[Call]:
         yield call_of_place
 
 
-def together(count: int, function: Callable[[int], Any]) -> list[Any]:
-    """Call the function on `count` threads that start at the same time, and return the results."""
-    start = threading.Barrier(count)
-
-    def run(index: int) -> Any:
-        start.wait(PATIENCE)
-        return function(index)
-
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(run, range(count)))
-
-
 def spin() -> None:
     end = time.perf_counter() + SLOW
     while time.perf_counter() < end:
@@ -64,35 +50,31 @@ def spin() -> None:
 def test_many_threads_get_their_own_results(call_there: Call) -> None:
     target = Target(lambda x, n: x * n)
 
-    def calls(index: int) -> bool:
-        right = []
+    def calls(index: int) -> None:
         for n in range(100):
             factor = np.float32(100 * index + n)
             foreign, token = n % 2 == 0, n % 3 == 0
             done = call_there(target, [X, Buffer.of(factor)], [Y], foreign=foreign, token=token)
-            right.append(done.code == 0 and done.array()[1] == factor)
-        return all(right)
+            assert (done.code, done.array()[1]) == (0, factor)
 
-    assert together(16, calls) == [True] * 16
+    in_threads(16, calls)
     assert native.live_objects() == 0
-
-
-def _wait(meeting: threading.Barrier) -> None:
-    meeting.wait(PATIENCE)
-
-
-def _call_foreign(target: Target, token: bool, _: int) -> Outcome:
-    return call(target, token=token, foreign=True)
 
 
 @pytest.mark.parametrize("token", [False, True], ids=["no token", "token"])
 def test_callbacks_of_foreign_threads_may_wait_for_each_other(token: bool) -> None:
+    def meet(count: int) -> None:
+        meeting = threading.Barrier(count)
+        target = Target(lambda: (meeting.wait(PATIENCE), None)[1])
+
+        def run(_: int) -> None:
+            assert call(target, token=token, foreign=True).message == ""
+
+        in_threads(count, run)
+
     # Each round finds fewer idle threads than it needs, or as many, or more.
     for count in (*[2, 3, 4] * 10, 20, 8):
-        meeting = threading.Barrier(count)
-        target = Target(functools.partial(_wait, meeting))
-        done = together(count, functools.partial(_call_foreign, target, token))
-        assert [one.message for one in done] == [""] * count
+        meet(count)
 
 
 def test_foreign_threads_hand_their_callbacks_over(call_there: Call) -> None:
@@ -138,18 +120,16 @@ def test_targets_come_and_go_while_others_are_called() -> None:
     size = runtime.size()
     steady = [Target(lambda x: -x)]
 
-    def churn(index: int) -> bool:
-        right = []
+    def churn(_: int) -> None:
         for n in range(200):
             fresh = Target(lambda x: x + 1)
-            right.append(call(fresh, [X], [Y], foreign=n % 2 == 0).code == 0)
-            right.append(call(steady[0], [X], [Y], foreign=n % 5 == 0).array()[1] == -1)
+            assert call(fresh, [X], [Y], foreign=n % 2 == 0).code == 0
+            assert call(steady[0], [X], [Y], foreign=n % 5 == 0).array()[1] == -1
             number = fresh.id
             del fresh
-            right.append(call(number, [X], [Y]).code == 9)
-        return all(right)
+            assert call(number, [X], [Y]).code == 9
 
-    assert together(8, churn) == [True] * 8
+    in_threads(8, churn)
     steady.clear()
     assert runtime.size() == size
 
@@ -201,20 +181,12 @@ def test_arrays_that_other_threads_change_all_the_time() -> None:
             array.shape = (64, 64)
             array.shape = (4096,)
 
-    thread = threading.Thread(target=change)
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    thread.start()
-    try:
-        target = Target(lambda: (array[::-1], array, np.ones(4096, ">f4"), array))
+    target = Target(lambda: (array[::-1], array, np.ones(4096, ">f4"), array))
+    with switching_often(), running([change], stop):
         for foreign in (False, True) * 100:
             done = call(target, [], [Buffer.result((4096,))] * 4, foreign=foreign)
             assert done.code in (0, 3), done.message
             assert done.code or all(np.all(done.array(i) == 1) for i in range(4))
-    finally:
-        stop.set()
-        thread.join()
-        sys.setswitchinterval(interval)
 
 
 def in_child(function: Callable[[], Outcome]) -> int:

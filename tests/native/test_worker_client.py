@@ -4,7 +4,6 @@ import contextlib
 import random
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from tests.support.native.modules import ROOT
 from tests.support.serving import fake_worker
 from tests.support.serving.fake_worker import FakeWorker, Mutator, packed, results, saying, welcome
 from tests.support.serving.native import NativeClient, Outcome, module
+from tests.support.threads import in_threads
 
 X = np.array([1.5, -2.0, 0.25], np.float32)
 TOKEN = 'hostcall:1:{"id":"x","function":{"place":"m:f"}}'
@@ -241,30 +241,23 @@ def echo(connection: Any, frame: Any, arena: int) -> bool:
 
 
 def test_many_threads_get_their_own_results(tmp_path: Path) -> None:
-    wrong: list[Outcome] = []
     paths = [str(tmp_path / f"socket{number}") for number in range(3)]
+    # A fake serves a client at a time.
+    variables = {"HOSTCALL_WORKER_SOCKET": ",".join(paths), "HOSTCALL_WORKER_CALLS": "3"}
+    clients = [NativeClient(variables)]
 
-    def run(client: NativeClient, number: int) -> None:
+    def run(number: int) -> None:
         for step in range(50):
             given = np.full(3, number * 100 + step, np.float32)
-            outcome = client.call(TOKEN, [given], [np.float32])
-            if outcome.code or not np.array_equal(outcome.results[0], given):
-                wrong.append(outcome)
+            outcome = clients[0].call(TOKEN, [given], [np.float32])
+            assert outcome.code == 0, outcome.message
+            np.testing.assert_array_equal(outcome.results[0], given)
 
     with contextlib.ExitStack() as stack:
         for path in paths:
             stack.enter_context(FakeWorker(path, echo))
-        # A fake serves a client at a time.
-        variables = {"HOSTCALL_WORKER_SOCKET": ",".join(paths), "HOSTCALL_WORKER_CALLS": "3"}
-        client = NativeClient(variables)
-        threads = [threading.Thread(target=run, args=(client, number)) for number in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-        assert not any(thread.is_alive() for thread in threads)
-        del client, threads
-    assert not wrong
+        in_threads(8, run)
+        clients.clear()  # a fake ends with its client
 
 
 FORKS = """

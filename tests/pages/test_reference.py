@@ -1,7 +1,5 @@
 """The reference: every public name is on a page of it, with an example that runs."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re

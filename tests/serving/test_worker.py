@@ -48,13 +48,6 @@ def test_the_sizes_of_elements_are_those_of_numpy() -> None:
         assert np.dtype(tf.as_dtype(number).as_numpy_dtype).itemsize == size
 
 
-@pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1,) * 20, (5, 7)])
-def test_arrays_of_any_shape_go_there_and_back(client: Client, shape: tuple[int, ...]) -> None:
-    given = np.arange(np.prod(shape), dtype=np.float64).reshape(shape)
-    (result,) = client.call(token("identity", ["float64"]), [given], ["float64"])
-    np.testing.assert_array_equal(result, given, strict=True)
-
-
 def test_several_arguments_of_several_dtypes(client: Client) -> None:
     dtypes = ["float32", "string", "bfloat16", "bool"]
     given = [

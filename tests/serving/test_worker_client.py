@@ -56,7 +56,8 @@ def holding(client: NativeClient) -> Callable[..., Outcome]:
     [
         np.ones((2, 3), np.float32),
         np.array(4.0),
-        np.zeros((0, 3), np.int64),
+        np.zeros((3, 0, 2), np.int64),
+        np.ones((1,) * 20),
         np.array([True, False]),
         np.ones(5, ml_dtypes.bfloat16),
         np.array([1 + 2j]),

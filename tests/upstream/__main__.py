@@ -11,8 +11,6 @@ Those of `imported_differences.toml` have to differ.
 """
 # ruff: noqa: T201 - it prints its report
 
-from __future__ import annotations
-
 import argparse
 import collections
 import os
@@ -42,7 +40,6 @@ _VERSIONS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the tests; returns the exit status."""
     parsed, sources = _parse(arguments)
     if parsed.compiled:
         return compare_all(sources, parsed.only, parsed.jobs, parsed.seconds)

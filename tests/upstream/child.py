@@ -119,7 +119,6 @@ class Results(unittest.TestResult):
 
 
 def load(order: dict[str, Any]) -> Any:
-    """The tests of the file."""
     module_name = "upstream_" + os.path.splitext(os.path.basename(order["file"]))[0]
     path = os.path.join(order["source"], order["file"])
     spec = importlib.util.spec_from_file_location(module_name, path)
@@ -195,7 +194,6 @@ def behave_like_numpy() -> None:
 
 
 def each(suite: Any) -> Any:
-    """Yield the single tests of a suite."""
     for test in suite:
         yield from each(test) if isinstance(test, unittest.TestSuite) else [test]
 

@@ -9,8 +9,6 @@ The journals of a run lie in a folder. A run that was ended goes on where it was
 """
 # ruff: noqa: T201 - it prints its report
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import functools
@@ -55,7 +53,6 @@ class Compared:
     note: str = ""
 
     def row(self) -> list[int]:
-        """The figures of the table, in the order of its columns."""
         differ = len(self.differences)
         same = self.tests - self.known - differ
         return [bool(self.tests), self.tests, self.calls, same, self.known, differ]
@@ -86,7 +83,6 @@ def compare_all(
 
 
 def report(table: dict[str, list[int]]) -> int:
-    """Prints the figures of each area; returns the exit status."""
     total = [sum(column) for column in zip(*table.values(), strict=True)] or [0] * len(_COLUMNS)
     print("| Area |", " | ".join(_COLUMNS), "|")
     print("| --- |", " | ".join(["---:"] * len(_COLUMNS)), "|")
@@ -101,7 +97,6 @@ def _figures(row: list[int]) -> str:
 
 
 def compare(suite: Suite, source: str, seconds: float = SECONDS_A_FILE) -> Compared:
-    """Runs a file in both ways."""
     run_in = functools.partial(_run, suite, source, seconds)
     plain = run_in("plain", hostcall=False, compiled=False)
     if WHOLE_FILE in plain:

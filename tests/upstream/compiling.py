@@ -1,7 +1,5 @@
 """Compiles what a test runs: each `tf.function`, and each op that it runs eagerly."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tensorflow.python.data.ops import structured_function

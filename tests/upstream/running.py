@@ -1,7 +1,5 @@
 """Runs one test file in processes of its own, and tells what came of each test."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """The test files of TensorFlow and JAX that are run, and the ways to run them."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import re
@@ -71,7 +69,6 @@ class Suite:
 
     @property
     def title(self) -> str:
-        """The name of the suite in the report."""
         return f"{self.file} {self.mode}".rstrip()
 
 

@@ -1,6 +1,5 @@
 """Functions that the exported programs of the tests call."""
 
-import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,11 +30,6 @@ class Callback:
 
 def triple(x: np.ndarray) -> np.ndarray:
     return np.asarray(x * np.asarray(3, x.dtype), x.dtype)
-
-
-def triple_in_place(x: np.ndarray) -> np.ndarray:
-    x *= 3
-    return x
 
 
 def plus(x: np.ndarray, y: np.ndarray, scale: float = 1.0) -> np.ndarray:
@@ -72,48 +66,6 @@ def corner(x: np.ndarray) -> np.ndarray:
 def total(x: np.ndarray) -> np.ndarray:
     LOG.append(x.shape)
     return x.sum(dtype=x.dtype)
-
-
-def fail(x: np.ndarray) -> np.ndarray:
-    raise KeyError("no such thing")
-
-
-def wrong_dtype(x: np.ndarray) -> np.ndarray:
-    return np.asarray(x, np.int16)
-
-
-def wrong_shape(x: np.ndarray) -> np.ndarray:
-    return np.zeros(7, x.dtype)
-
-
-def nothing(x: np.ndarray) -> None:
-    return None
-
-
-def write_out(x: np.ndarray, out: np.ndarray) -> None:
-    out[...] = x + 1
-
-
-def write_both(x: np.ndarray, out: Any) -> Any:
-    out["a"][...] = x + 1
-    out["b"][...] = x - 1
-
-
-def forget_out(x: np.ndarray, out: np.ndarray) -> np.ndarray:
-    return x + 1
-
-
-def is_read_only(x: np.ndarray) -> np.ndarray:
-    return np.asarray(not x.flags.writeable)
-
-
-def sleep(x: np.ndarray) -> np.ndarray:
-    time.sleep(60)
-    return x
-
-
-def interrupt(x: np.ndarray) -> np.ndarray:
-    raise KeyboardInterrupt
 
 
 MARKED = Callback(triple)

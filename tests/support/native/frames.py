@@ -1,7 +1,5 @@
 """Calls of the handler with call frames made by hand, without XLA and without TensorFlow."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools
@@ -15,7 +13,7 @@ import traceback
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -89,12 +87,12 @@ class Buffer:
     data: bytes
 
     @classmethod
-    def of(cls, array: Any) -> Buffer:
+    def of(cls, array: Any) -> Self:
         array = np.asarray(array)
         return cls(CODES[array.dtype], array.shape, array.tobytes())
 
     @classmethod
-    def result(cls, dims: Shape, dtype: Any = np.float32) -> Buffer:
+    def result(cls, dims: Shape, dtype: Any = np.float32) -> Self:
         dtype = np.dtype(dtype)
         return cls(CODES[dtype], dims, bytes(int(np.prod(dims)) * dtype.itemsize))
 

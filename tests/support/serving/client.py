@@ -1,14 +1,12 @@
 """A client of workers in Python, which can also say what no client should."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os
 import socket
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import tensorflow as tf
@@ -73,14 +71,14 @@ class Client:
         self.arena = make_arena()
         self.number = 0
 
-    def __enter__(self) -> Client:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.connection.close()
         os.close(self.arena)
 
-    def hello(self, descriptors: Sequence[int] | None = None) -> Client:
+    def hello(self, descriptors: Sequence[int] | None = None) -> Self:
         with contextlib.suppress(BrokenPipeError):  # it may have said why
             self.send_with(Kind.HELLO, encode_hello(MOST), descriptors)
         frame = self.receive()

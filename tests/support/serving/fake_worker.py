@@ -1,7 +1,5 @@
 """A worker that says what no worker should. It knows no TensorFlow."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random
@@ -9,7 +7,7 @@ import socket
 import struct
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from hostcall_runtime import _serving_wire
 from hostcall_runtime._serving_wire import Array, Kind, ProtocolError
@@ -30,7 +28,7 @@ class FakeWorker:
         self._open: set[socket.socket] = set()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> FakeWorker:
+    def __enter__(self) -> Self:
         self._listener.bind(self.path)
         self._listener.listen()
         self._thread.start()

@@ -1,12 +1,11 @@
 """Workers as processes of their own, as an operator starts them."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 from tests.support.serving.tokens import FUNCTIONS
 
@@ -43,7 +42,7 @@ class WorkerProcess:
     def pid(self) -> int:
         return self.process.pid
 
-    def __enter__(self) -> WorkerProcess:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
