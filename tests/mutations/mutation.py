@@ -1,7 +1,5 @@
 """Mutations: the function that each one changes, and what it does to it."""
 
-from __future__ import annotations
-
 import dataclasses
 import tomllib
 from pathlib import Path

@@ -1,16 +1,11 @@
 """docs/ops.md says what becomes of the ops that XLA has no kernels for."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.support.e2e import table
 from tests.support.versions import is_older_than
 
-
-@pytest.fixture(autouse=True)
-def _auto(auto_route: None) -> None:
-    pass
+pytestmark = pytest.mark.usefixtures("auto_route")
 
 
 @pytest.mark.skipif(

@@ -13,22 +13,10 @@ from hostcall._callbacks.structures import Outputs, read_inputs
 
 FLOAT, INT = tf.float32, tf.int32
 Pair = collections.namedtuple("Pair", ["left", "right"])
-A, B, C = tf.constant(1.0), tf.constant([2.0, 3.0]), tf.constant([4])
+A, B = tf.constant(1.0), tf.constant([2.0, 3.0])
 
 
 def ignored() -> None: ...
-
-
-@pytest.mark.parametrize("eager", [True, False])
-def test_nested_inputs(eager: bool) -> None:
-    given = [{"b": A, "a": [B, Pair(C, A)]}, B, ()]
-    inputs = read_inputs(given, eager, pack_lists=False)
-    assert inputs.count == 3
-    assert inputs.nested
-    assert [id(tensor) for tensor in inputs.flat] == [id(t) for t in (B, C, A, A, B)]
-    expected = [{"a": [0, Pair(1, 2)], "b": 3}, 4, ()]
-    assert inputs.pack(range(5)) == expected
-    assert inputs.pack_specs(list("vwxyz")) == [{"a": ["v", Pair("w", "x")], "b": "y"}, "z", ()]
 
 
 def test_lists_are_packed_where_tensorflow_can() -> None:

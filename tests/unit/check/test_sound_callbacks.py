@@ -1,13 +1,12 @@
 """Nothing is found in sound callbacks, and what should be tried is."""
 
-from __future__ import annotations
-
 import collections
 import concurrent.futures
 import functools
 from collections.abc import Iterator
 from typing import Any
 
+import jax.numpy as jnp
 import numba
 import numpy as np
 import pytest
@@ -245,6 +244,7 @@ SOUND: dict[str, tuple[Any, ...]] = {
         _TRIED,
         MATRIX,
     ),
+    "arrays of JAX": (lambda: pure_like(np.sin), (*_PURE, "jax"), jnp.ones(3)),
     "for processes": (
         lambda: pure_like(executor_functions.doubled, executor=PROCESS),
         ("call", "pickling", "name", "compiled"),

@@ -1,7 +1,5 @@
 """kernel_hook: of which functions TensorFlow asks Python what takes their place."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

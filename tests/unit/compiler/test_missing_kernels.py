@@ -1,7 +1,5 @@
 """missing_kernels: what is found before XLA compiles a function, against what XLA says."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """hostcall._compiler.overlap: which calls begin early, and what their results are taken after."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """hostcall._compiler.partition.placement: which parts of a function run on its device."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -16,9 +16,6 @@ from tests.support.helpers import assert_says, gradient_of
 X = tf.TensorSpec([3], tf.float32)
 calls: list[str] = []
 
-# Each test says itself which route is asked for.
-pytestmark = pytest.mark.usefixtures("auto_route")
-
 
 def unique(x: np.ndarray) -> np.ndarray:
     calls.append("unique")
@@ -152,25 +149,6 @@ def test_gradients_are_explained_where_their_forward_ops_stand() -> None:
     assert backward.location == forward.location
     assert len(forward.results) == 1  # the number of the state is hidden
     assert backward.follows == forward.node
-
-
-def test_what_happens_is_what_is_explained(run_python: Any) -> None:
-    """XLA compiles the clusters that an explanation lists, and nothing else."""
-    script = f"""
-import os, sys, tempfile
-dump = tempfile.mkdtemp()
-os.environ["XLA_FLAGS"] = "--xla_dump_to=" + dump
-sys.path.insert(0, {os.path.dirname(__file__)!r})
-import tensorflow as tf, hostcall, test_explaining
-from hostcall._tf import function_defs
-program = tf.function(test_explaining.partitioned_program, jit_compile=True)
-clusters = hostcall.explain(program, test_explaining.X).clusters
-program(tf.constant([1.0, 2.0, 3.0]))
-modules = [name for name in os.listdir(dump) if name.endswith(".before_optimizations.txt")]
-names = [function_defs.without_number(c.name) for c in clusters]
-print(len(modules), all(any(name in module for module in modules) for name in names))
-"""
-    assert run_python(script).split() == ["2", "True"]
 
 
 def test_the_same_for_a_concrete_function_a_method_and_arguments_by_name() -> None:

@@ -126,14 +126,6 @@ def test_a_name_is_one_of_a_kind_while_its_callback_lives() -> None:
     make()
 
 
-@pytest.mark.parametrize("no_function", [3, "name", [len]])
-def test_no_function(no_function: Any) -> None:
-    with pytest.raises(TypeError, match=r"hostcall\.callback wants a function"):
-        hostcall.callback(no_function, result=[])
-    with pytest.raises(TypeError, match=r"hostcall\.callback wants a function"):
-        hostcall.callback(result=[])(no_function)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -1,7 +1,5 @@
 """hostcall.inspect: the Python functions that files of another process name."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

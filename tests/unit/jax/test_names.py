@@ -1,7 +1,5 @@
 """hostcall.jax._names: the private names of JAX, each with the feature that needs it."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
@@ -25,10 +23,7 @@ def _title(name: Name) -> str:
     return f"{name}: {name.feature}"
 
 
-each_name = pytest.mark.parametrize("name", _names.NAMES, ids=_title)
-
-
-@each_name
+@pytest.mark.parametrize("name", _names.NAMES, ids=_title)
 def test_the_installed_jax_has_what_a_feature_needs(name: Name) -> None:
     assert name.exists(), f"{name.feature} needs {name}. Without it, {name.without}"
 

@@ -1,7 +1,5 @@
 """hostcall.jax._patches: what is replaced of JAX, and what comes back."""
 
-from __future__ import annotations
-
 import gc
 import json
 import re
@@ -105,9 +103,7 @@ def described() -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
 
 
 @pytest.mark.parametrize("program", stock_programs.PROGRAMS)
-def test_programs_without_calls_are_compiled_and_run_as_without_hostcall(
-    program: str, described: tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]
-) -> None:
+def test_programs_without_calls_are_as_without_hostcall(program: str, described: Any) -> None:
     stock, ours = (each[program] for each in described)
     assert ours == stock
     assert ("error" in stock) == ("error" in program or "io_callback" in program)

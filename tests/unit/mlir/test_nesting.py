@@ -1,7 +1,5 @@
 """Programs that are nested deep, or whose functions call one another again and again."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sysconfig

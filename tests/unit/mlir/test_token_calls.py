@@ -1,7 +1,5 @@
 """hostcall_mlir.passes.tokens: functions that take tokens alone."""
 
-from __future__ import annotations
-
 import pytest
 from jaxlib.mlir import ir
 

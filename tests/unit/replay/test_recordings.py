@@ -1,7 +1,5 @@
 """plugin/hostcall/_replay: values, damaged files, threads, processes and interrupts."""
 
-from __future__ import annotations
-
 import contextlib
 import pathlib
 import sqlite3

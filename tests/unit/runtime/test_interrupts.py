@@ -1,7 +1,5 @@
 """Ctrl-C that waits until Python's library has given its locks back."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import signal
 import threading

@@ -1,7 +1,5 @@
 """hostcall_runtime._shared_memory: arrays on their way to processes of this machine, and back."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import functools
 import importlib

@@ -1,7 +1,5 @@
 """hostcall._saving.writing: what is said and recorded of functions when models are saved."""
 
-from __future__ import annotations
-
 import ctypes
 import re
 from pathlib import Path
