@@ -22,16 +22,6 @@ each_kind = pytest.mark.parametrize("kind", ["numpy", "eager"])
 Point = collections.namedtuple("Point", ["x", "y"])
 
 
-@each_mode
-@each_kind
-def test_it_is_called_on_tensors(mode: Any, kind: str) -> None:
-    @hostcall.callback(result=lambda x, y: tf.TensorSpec(x.shape, x.dtype), kind=kind)
-    def scaled(x: Any, y: Any) -> Any:
-        return x * y
-
-    np.testing.assert_array_equal(mode(lambda x: scaled(x, 2.0) + 1.0)(X), 2.0 * X + 1.0)
-
-
 RESULTS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "spec": (tf.TensorSpec([2, 3], tf.float32), lambda x: x),
     "rule": (lambda x: tf.TensorSpec(x.shape, x.dtype), lambda x: x),
