@@ -150,7 +150,7 @@ def test_every_kind_of_callable(function: Any) -> None:
 
 
 def test_declarations_keep_nothing_alive() -> None:
-    """Neither what is declared, nor what a rule refers to."""
+    """What is declared and what a rule refers to die with their last other reference."""
 
     def function() -> None: ...
 

@@ -39,7 +39,7 @@ def _node(concrete: Any) -> Any:
 
 
 def _drop(results: Any) -> None:
-    """The op stays in the graph."""
+    """Drop the results, and keep the op in the graph."""
 
 
 class Altered:

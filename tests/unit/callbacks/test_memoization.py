@@ -282,7 +282,7 @@ def test_equal_arrays_in_other_structures_are_other_inputs(mode: Any) -> None:
 
 @each_mode
 def test_results_that_are_read_in_two_ways(mode: Any) -> None:
-    """As two results, and as one that is stacked."""
+    """A list of two arrays is read as two results, and as one stacked array."""
     counted, calls = counting(lambda x: [(x, x + 1.0)])
     hostcall.declare(counted, memo=True)
 

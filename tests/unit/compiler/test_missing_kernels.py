@@ -110,7 +110,7 @@ def test_all_are_named() -> None:
 
 
 def test_what_has_an_effect_is_named_alone() -> None:
-    """It is what the user has written, and the rest need not be looked for."""
+    """The op that the user has written is named, and those that it needs are not looked for."""
 
     def program(x: tf.Tensor) -> Any:
         tf.print(_text(x))

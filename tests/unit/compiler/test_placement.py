@@ -19,7 +19,7 @@ X = tf.TensorSpec([4], tf.float32)
 
 @pytest.fixture(autouse=True)
 def tpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where XLA compiles for TPUs, whose programs cannot call the host."""
+    """XLA compiles for TPUs, whose programs cannot call the host."""
     compile_for_tpus(monkeypatch)
 
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("auto")
 
 @pytest.fixture
 def auto() -> Iterator[None]:
-    """Whatever the route of the whole test run is."""
+    """Configure the route "auto", whatever that of the test run is."""
     configured = requested_routes.current()
     hostcall.configure(route="auto")
     yield

@@ -67,17 +67,6 @@ def test_arguments_can_be_structures(mode: Any, kind: str) -> None:
     assert set(map(str, structures)) == {str((["a", "b"], Point))}
 
 
-@each_mode
-@each_kind
-def test_variables_are_read(mode: Any, kind: str) -> None:
-    variable = tf.Variable([1.0, 2.0])
-    double = hostcall.callback(lambda v: v + v, result=lambda v: v, kind=kind)
-    program = mode(lambda: double(variable))
-    np.testing.assert_array_equal(program(), [2.0, 4.0])
-    variable.assign([5.0, 6.0])
-    np.testing.assert_array_equal(program(), [10.0, 12.0])
-
-
 def test_what_a_callback_says_of_itself() -> None:
     @hostcall.callback(result=lambda x: x, name="test_callback.documented", stateful=False)
     def documented(x: Any) -> Any:

@@ -22,7 +22,7 @@ _RUN = "import hostcall; from tests.support.saved import files; print(files.{}({
 
 @pytest.fixture(scope="module")
 def folder(fresh_python: Template, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a file of each kind, which another process has written."""
+    """A folder with a file of each kind, which another process has written."""
     path = tmp_path_factory.mktemp("files")
     ended = fresh_python.run_program(_RUN.format("write", str(path)))
     assert ended.status == 0, ended.said
@@ -144,7 +144,7 @@ def test_keras_class_of_a_module_that_is_not_here(folder: Path, tmp_path: Path) 
 
 
 def test_nothing_is_imported(fresh_python: Template, folder: Path, tmp_path: Path) -> None:
-    """Not even from modules that are allowed, and here."""
+    """No module is imported, even if it is allowed and can be found."""
     (tmp_path / "hostcall_tests_not_imported.py").write_text("raise SystemExit('imported')")
     shutil.copytree(folder, tmp_path / "copy")
     for name in ("model/saved_model.pb", "frozen.pb"):

@@ -88,7 +88,7 @@ def test_an_interrupt_in_the_lines_of_the_stock_kernel_is_found(node: str) -> No
 
 
 class _RemembersWhenDroppedError(ValueError):
-    """Its end waits for another thread, whose callback fails."""
+    """An exception whose end waits for a thread that remembers another one."""
 
     in_time: ClassVar[list[bool]] = []
 

@@ -125,7 +125,7 @@ def altered_op(node: Any) -> None:
 
 
 def exchanged(node: Any) -> None:
-    """The token of the function of the other kind, of which this process knows what it is."""
+    """Use the token of a function of the other kind, which this process knows."""
     node.attr["token"].s = known_tokens[node.op == "PyFunc"]
 
 
@@ -135,7 +135,7 @@ known_tokens: dict[bool, bytes] = {}
 @pytest.mark.parametrize("kind", ["array", "tensor"])
 @pytest.mark.parametrize("alter", [altered_kind, altered_op, exchanged])
 def test_no_op_of_tensors_calls_functions_of_arrays(tmp_path: Any, alter: Any, kind: str) -> None:
-    """A function that takes either would compute something, and it may be something else."""
+    """An altered graph is refused, even where its functions take arrays and tensors alike."""
     hostcall.allow(users.__name__)
     call = tf.numpy_function if kind == "array" else tf.py_function
 

@@ -81,7 +81,7 @@ def test_what_was_replaced_in_a_loop_is_not_written(tmp_path: Path) -> None:
 
 
 def test_models_loaded_here_call_the_functions_that_were_saved(tmp_path: Path) -> None:
-    """Not what has come to lie in their places since, and not those of one another."""
+    """Each model calls its own functions, whatever has their names now."""
     hostcall.register(first := lambda v: v + 1, "ns::f")
     one = saved(lambda x: tf.numpy_function(first, [x], tf.float32), tmp_path / "1")
     hostcall.register(second := lambda v: v + 2, "ns::f")
@@ -161,7 +161,7 @@ FLOATS = ctypes.POINTER(ctypes.c_float)
 
 
 def native(result: Any, sizes: int = 2) -> Any:
-    """A function of one array; what it does is of no account, as nothing calls it."""
+    """A function of one array, which nothing calls."""
     function = native_code.functions()["next_float32"]
     function.argtypes = [FLOATS, FLOATS] + [ctypes.c_int64] * sizes
     function.restype = None
