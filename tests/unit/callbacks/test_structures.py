@@ -20,9 +20,8 @@ def ignored() -> None: ...
 
 
 def test_lists_are_packed_where_tensorflow_can() -> None:
-    inputs = read_inputs(
-        [[A, 5.0], [1, 2], (B, B), [A, B], [{"x": A}], Pair(A, A), Pair(A, B)], eager=False
-    )
+    given = [[A, 5.0], [1, 2], (B, B), [A, B], [{"x": A}], Pair(A, A), Pair(A, B)]
+    inputs = read_inputs(given, eager=False)
     shapes = [tensor.shape.as_list() for tensor in inputs.flat[:3]]
     assert shapes == [[2], [2], [2, 2]]
     # Of different shapes or with a dict: these stay structures.

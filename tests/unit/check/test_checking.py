@@ -47,10 +47,8 @@ def test_report_shows_what_to_write_what_passed_and_what_was_not_checked() -> No
     assert re.match(r".*<lambda> \(.*test_checking.py:\d+\): 1 finding of \d+ checks\n", text)
     assert "\n    result=lambda x: tf.TensorSpec([x.shape[0] - 1], tf.float32)\n" in text
     assert "Passed: call, count, dtypes" in text
-    (together,) = re.findall(
-        r"Not checked: ([\w, \n]+): first comes what was found by shapes", text
-    )
-    assert {"gradient", "threads", "compiled"} <= {*together.replace(",", "").split()}
+    (named,) = re.findall(r"Not checked: ([\w, \n]+): first comes what was found by shapes", text)
+    assert {"gradient", "threads", "compiled"} <= {*named.replace(",", "").split()}
     assert f"The function was called {report.calls} times." in text
     assert not report.ok
 

@@ -125,6 +125,5 @@ def test_no_cluster_returns_a_handle() -> None:
 
     for function in functions_of(rewritten(program)):
         if "_XlaMustCompile" in function.attr:
-            assert tf.resource.as_datatype_enum not in [
-                result.type for result in function.signature.output_arg
-            ]
+            returned = [result.type for result in function.signature.output_arg]
+            assert tf.resource.as_datatype_enum not in returned

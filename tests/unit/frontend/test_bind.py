@@ -142,9 +142,8 @@ def test_deferred_captures_are_asked_for_in_each_call(usual_calls: list[Any]) ->
     @tf.function(jit_compile=True)
     def scaled(x: tf.Tensor) -> tf.Tensor:
         graph = tf.compat.v1.get_default_graph()
-        factor = graph.capture_call_time_value(
-            lambda: tf.constant(value[0]), tf.TensorSpec([], tf.float32)
-        )
+        spec = tf.TensorSpec([], tf.float32)
+        factor = graph.capture_call_time_value(lambda: tf.constant(value[0]), spec)
         return x * factor
 
     bound = hostcall.bind(scaled, SPEC)
@@ -276,9 +275,7 @@ def test_a_bound_function_keeps_alive_what_it_needs_and_dies_with_it() -> None:
 def test_functions_of_a_saved_model_are_bound(tmp_path: Path) -> None:
     module = tf.Module()
     module.weights = tf.Variable(X)
-    module.call = tf.function(
-        lambda x: x * module.weights + 1.0, input_signature=[SPEC], jit_compile=True
-    )
+    module.call = tf.function(lambda x: x * module.weights + 1.0, [SPEC], jit_compile=True)
     tf.saved_model.save(module, str(tmp_path), signatures=module.call)
     loaded = tf.saved_model.load(str(tmp_path))
     bound = hostcall.bind(loaded.call, SPEC)

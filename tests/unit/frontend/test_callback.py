@@ -28,10 +28,7 @@ RESULTS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
     "the input's spec": (lambda x: x, lambda x: x),
     "tuple": (lambda x: (x, tf.TensorSpec([], tf.int32)), lambda x: (x, np.int32(7))),
     "list": (lambda x: [x, x], lambda x: [x, x + x]),
-    "dict": (
-        lambda x: {"b": x, "a": tf.TensorSpec([2], tf.float32)},
-        lambda x: {"a": x[:, 0], "b": x},
-    ),
+    "dict": (lambda x: {"b": x, "a": tf.TensorSpec([2])}, lambda x: {"a": x[:, 0], "b": x}),
     "named tuple": (lambda x: Point(x, x), lambda x: Point(x=x, y=x + x)),
     "nested": (lambda x: {"p": Point([x], x), "q": x}, lambda x: {"p": Point([x], x), "q": x}),
 }
@@ -77,12 +74,10 @@ def test_what_a_callback_says_of_itself() -> None:
     assert isinstance(documented, hostcall.Callback)
     assert documented.name == "test_callback.documented"
     assert (documented.kind, documented.stateful) == ("numpy", False)
-    assert_says(
-        repr(documented), "<hostcall.callback test_callback.documented of ", "test_callback.py"
-    )
-    unnamed = repr(hostcall.callback(np.sort, result=lambda x: x))
+    said, unnamed = map(repr, (documented, hostcall.callback(np.sort, result=lambda x: x)))
+    assert_says(said, "<hostcall.callback test_callback.documented of ", "test_callback.py")
     assert unnamed.startswith("<hostcall.callback of sort (")
-    assert "  " not in repr(documented) + unnamed
+    assert "  " not in said + unnamed
 
 
 @each_mode
@@ -119,9 +114,7 @@ def test_options_that_are_refused(options: dict[str, Any], message: str) -> None
 
 
 @each_mode
-@pytest.mark.parametrize(
-    "result", [[2, 3], lambda x: x.shape, lambda x: [x.shape, x.shape], (None, 3)]
-)
+@pytest.mark.parametrize("result", [[2, 3], lambda x: x.shape, lambda x: [x.shape] * 2, (None, 3)])
 def test_a_result_without_a_dtype(mode: Any, result: Any) -> None:
     called = hostcall.callback(lambda x: x, result=result)
     with pytest.raises(TypeError, match="a result must say its dtype"):

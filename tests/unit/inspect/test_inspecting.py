@@ -63,11 +63,8 @@ def test_saved_model_tells_what_was_declared(folder: Path) -> None:
     assert double.given_name == "tests::inspected_double"
     assert double.declared == {"shape_function": True, "timeout": 5.0}
     (use,) = double.uses
-    assert (use.kind, use.arguments, use.results) == (
-        "hostcall.callback",
-        ("float32(4,)",),
-        ("float32(4,)",),
-    )
+    floats = ("float32(4,)",)
+    assert (use.kind, use.arguments, use.results) == ("hostcall.callback", floats, floats)
 
 
 def test_inspection_says_what_is_missing_and_what_to_write(folder: Path) -> None:

@@ -151,10 +151,8 @@ except ImportError as error:
 """
 
 
-@pytest.mark.parametrize(
-    ("module", "needs"), [("hostcall.jax", "JAX"), ("hostcall_mlir", "jaxlib")]
-)
-def test_older_versions_are_refused(module: str, needs: str, run_python: Any) -> None:
+@pytest.mark.parametrize(("module", "what"), [("hostcall.jax", "JAX"), ("hostcall_mlir", "jaxlib")])
+def test_older_versions_are_refused(module: str, what: str, run_python: Any) -> None:
     said = run_python(_OLD.format(module=module))
-    assert f"{module} needs {needs} 0.8 or later, and this is 0.7.2" in said
+    assert f"{module} needs {what} 0.8 or later, and this is 0.7.2" in said
     assert "pip install 'jax>=0.8,<0.13'" in said

@@ -1,7 +1,6 @@
 """hostcall_runtime._scheduling: which nodes are compiled together."""
 
 import random
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -11,9 +10,7 @@ from hostcall_runtime._scheduling import Place, assign, sink
 H, C, E = Place.HOST, Place.COMPILED, Place.EITHER
 
 
-def clusters(
-    places: list[Place], before: list[list[int]], groups: Sequence[list[int]] = ()
-) -> list[int]:
+def clusters(places: list[Place], before: list[list[int]], groups: Any = ()) -> list[int]:
     steps = assign(places, before, groups)
     compiled = {i for i, place in enumerate(places) if place is C}
     return sink(before, steps, compiled.difference(*groups))
@@ -33,12 +30,7 @@ def in_clusters(steps: list[int]) -> list[set[int]]:
 CASES = {
     "identities follow what they wait for": ([C, E, H, E, C], chain(5), [], [{0, 1}, {4}]),
     # Node 1 waits for nothing, and only the last cluster uses it; node 2 waits for the first.
-    "a value that is used late": (
-        [C, C, C, H, C],
-        [[], [], [0], [0], [1, 2, 3]],
-        [],
-        [{0, 2}, {1, 4}],
-    ),
+    "a value used late": ([C, C, C, H, C], [[], [], [0], [0], [1, 2, 3]], [], [{0, 2}, {1, 4}]),
     # Nodes 0 and 3 pass a value that cannot leave a program; 3 needs the host's result.
     "a group waits for its last member": (
         [C, C, H, C, C],

@@ -32,9 +32,8 @@ class Target:
 def program(callback: int) -> Callable[..., Any]:
     """An XLA program of one call, from two floats to two floats."""
     names = ("dynamic_operands", "dynamic_results", "sub_byte_operands", "sub_byte_results")
-    config = ", ".join(
-        [f"callback = {callback} : i64", *[f"{name} = array<i64>" for name in names]]
-    )
+    empty = [f"{name} = array<i64>" for name in names]
+    config = ", ".join([f"callback = {callback} : i64", *empty])
     module = f"""
       func.func public @main(%x: tensor<2xf32>) -> tensor<2xf32> {{
         %y = stablehlo.custom_call @hostcall(%x)

@@ -25,11 +25,9 @@ CALL = Record(
     at="model.py:7",
     function=Function(place=f"{users.__name__}:cube"),
     declared=Declared(timeout=5.0),
-    static=["float32"],
+    static=[{"spec": ["float32", [4]]}],
+    plain=[{"spec": ["float32", None]}],
     differentiable=True,
-)
-CALL = msgspec.structs.replace(
-    CALL, static=[{"spec": ["float32", [4]]}], plain=[{"spec": ["float32", None]}]
 )
 GRADIENT = Record(
     id="pyfunc_1_12345678",
