@@ -136,7 +136,7 @@ KINDS = [Model.of_the_class, Model.static, Model(), Model, Slotted()]
 KINDS += [functools.partial(min, 3), len, np.sin]
 
 
-@pytest.mark.parametrize("function", KINDS, ids=str)
+@pytest.mark.parametrize("function", KINDS)
 def test_every_kind_of_callable(function: Any) -> None:
     hostcall.declare(function, result=SPEC)
     assert result_of(function) is SPEC
