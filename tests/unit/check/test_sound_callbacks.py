@@ -242,7 +242,7 @@ SOUND: dict[str, tuple[Any, ...]] = {
         _TRIED,
         MATRIX,
     ),
-    "arrays of JAX": (lambda: pure_like(np.sin), (*_PURE, "jax"), jnp.ones(3)),
+    "arrays of JAX": (lambda: pure_like(np.sin), ("compiled", "partitioned", "jax"), jnp.ones(3)),
     "for processes": (
         lambda: pure_like(executor_functions.doubled, executor=PROCESS),
         ("call", "pickling", "name", "compiled"),
