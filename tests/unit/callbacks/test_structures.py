@@ -80,34 +80,25 @@ def test_bounded_specs_are_values() -> None:
     assert spec not in (BoundedSpec([3, 4], FLOAT, [0]), BoundedSpec([3, 4], tf.float64, [1]))
     with pytest.raises(AttributeError):
         spec.shape = (5,)  # type: ignore[misc]
-    assert [*map(str, (spec, BoundedSpec([3], FLOAT), BoundedSpec([], FLOAT, [])))] == [
-        "(3, <=4)",
-        "(<=3,)",
-        "()",
-    ]
+    shown = [str(one) for one in (spec, BoundedSpec([3], FLOAT), BoundedSpec([], FLOAT, []))]
+    assert shown == ["(3, <=4)", "(<=3,)", "()"]
     assert spec.tensor_spec() == tf.TensorSpec([3, None], FLOAT)
     with pytest.raises(TypeError, match="no dtype"):
         BoundedSpec([3], "no dtype")
 
 
+def known(*shape: int | None) -> tf.TensorSpec:
+    return tf.TensorSpec(shape, FLOAT)
+
+
 @pytest.mark.parametrize(
     ("value", "shape"),
-    [
-        ([2, None], [2, None]),
-        ((2,), [2]),
-        ([], []),
-        (tf.TensorShape([4]), [4]),
-        (tf.TensorSpec([5], FLOAT), [5]),
-    ],
+    [([2, None], [2, None]), ((2,), [2]), ([], []), (tf.TensorShape([4]), [4]), (known(5), [5])],
 )
 def test_shapes_become_specs(value: Any, shape: Any) -> None:
     spec = structures.as_spec(value, FLOAT)
     assert spec.shape.as_list() == shape
     assert spec.dtype == FLOAT
-
-
-def known(*shape: int | None) -> tf.TensorSpec:
-    return tf.TensorSpec(shape, FLOAT)
 
 
 def bounded(*shape: int, dims: Any = (0,)) -> BoundedSpec:

@@ -32,12 +32,7 @@ CASES = {
     # Node 1 waits for nothing, and only the last cluster uses it; node 2 waits for the first.
     "a value used late": ([C, C, C, H, C], [[], [], [0], [0], [1, 2, 3]], [], [{0, 2}, {1, 4}]),
     # Nodes 0 and 3 pass a value that cannot leave a program; 3 needs the host's result.
-    "a group waits for its last member": (
-        [C, C, H, C, C],
-        [[], [], [1], [0, 2], [3]],
-        [[0, 3]],
-        [{1}, {0, 3, 4}],
-    ),
+    "a group waits": ([C, C, H, C, C], [[], [], [1], [0, 2], [3]], [[0, 3]], [{1}, {0, 3, 4}]),
     "a group around a host node is on the host": ([C, H, C], [[], [0], [0, 1]], [[0, 2]], []),
 }
 
