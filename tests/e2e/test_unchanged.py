@@ -33,6 +33,9 @@ AUTO_CLUSTERING = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"
 
 # Environment variables.
 MODES: dict[str, dict[str, str]] = {
+    "disabled": {"HOSTCALL_DISABLE": "1"},
+    "switched off": {"SWITCH": "disable"},
+    "switched off again": {"SWITCH": "disable enable disable"},
     "enabled": {},
     "auto-clustering by flag": {"TF_XLA_FLAGS": AUTO_CLUSTERING},
     "auto-clustering by option": {"TF_XLA_FLAGS": "--tf_xla_cpu_global_jit", "SET_JIT": "1"},

@@ -8,8 +8,6 @@ the tests run once on the sources as they are.
 """
 # ruff: noqa: T201 - it prints its report
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil

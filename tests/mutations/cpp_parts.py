@@ -1,7 +1,5 @@
 """The functions of a C++ file, and their parts: found by brackets, not by C++'s grammar."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Mutations: the function that each one changes, and what it does to it."""
 
-from __future__ import annotations
-
 import dataclasses
 import tomllib
 from pathlib import Path
@@ -12,12 +10,12 @@ from tests.mutations.parts import Parts, Span, places_of
 from tests.mutations.python_parts import python_parts
 
 ROOT = Path(__file__).resolve().parents[2]
-# What mutations do to functions; the second ones also say what something `becomes`.
+# What mutations do to functions; the second ones say what is replaced, and what it becomes.
 _ALONE, _REPLACING = ("returns", "drop"), ("statement", "condition", "value", "text")
 
 
 class MutationError(ValueError):
-    """A mutation that does not fit the sources, or says what nobody knows."""
+    """A mutation that does not fit the sources, or whose fields are wrong."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,12 +88,21 @@ def read(name: str, fields: dict[str, Any]) -> Mutation:
     said = [key for key in (*_ALONE, *_REPLACING) if key in fields]
     if len(said) != 1:
         raise MutationError(f"{name}: it does not do one thing, but {said}")
-    expected = {"function", "tests", *said, *(["becomes"] if said[0] in _REPLACING else [])}
-    if wrong := expected ^ set(fields):
+    if wrong := {"function", "tests", *said} ^ set(fields):
         raise MutationError(f"{name}: fields that are unknown or missing: {sorted(wrong)}")
+    (operation,) = said
+    match fields[operation]:
+        case str(target) if operation in _ALONE:
+            becomes = ""
+        case [str(target), str(becomes)] if operation in _REPLACING:
+            pass
+        case other:
+            wanted = (
+                "no text" if operation in _ALONE else "not what is replaced and what it becomes"
+            )
+            raise MutationError(f"{name}: {operation} = {other!r} is {wanted}")
     file, _, function = fields["function"].partition("::")
-    becomes = fields.get("becomes", "")
-    return Mutation(name, file, function, said[0], fields[said[0]], becomes, fields["tests"])
+    return Mutation(name, file, function, operation, target, becomes, fields["tests"])
 
 
 def _innermost(spans: list[Span], places: set[Span]) -> set[Span]:

@@ -1,7 +1,5 @@
 """What a function is made of, for mutations: its tokens and its parts."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

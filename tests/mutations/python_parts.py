@@ -1,7 +1,5 @@
 """The functions of a Python file, and their parts."""
 
-from __future__ import annotations
-
 import ast
 import itertools
 from collections.abc import Iterator

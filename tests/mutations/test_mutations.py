@@ -7,6 +7,10 @@ import pytest
 from tests.mutations.mutation import ROOT, Mutation, MutationError, load, read
 
 PYTHON = '''\
+# LIMIT = 3
+FIRST, LIMIT = 1, 3
+
+
 class Line:
     """Hold calls; self.waiting is a list."""
 
@@ -73,73 +77,55 @@ def test_each_fix_can_be_undone(mutation: Mutation) -> None:
         assert (ROOT / file).exists()
 
 
-def make(function: str, **fields: str) -> Mutation:
+def make(function: str, **fields: Any) -> Mutation:
     """Return a mutation of one of the files above."""
     return read("one", {"function": function, "tests": [], **fields})
 
 
-def check(mutation: Mutation, text: str, old: str, new: str) -> None:
-    """Apply a mutation: it replaces what stands once in the text, and nothing else."""
-    assert text.count(old) == 1
-    assert mutation.applied(text) == text.replace(old, new)
-
-
 @pytest.mark.parametrize(
     ("function", "fields", "old", "new"),
     [
-        ("Line.put.undo", {"returns": ""}, "self.waiting.remove(call)", "return"),
-        ("Line.put.undo", {"returns": "1"}, "self.waiting.remove(call)", "return 1"),
-        ("Line.put", {"drop": "append"}, "self.waiting.append(call)", "pass"),
-        ("Line.put", {"drop": "Full"}, 'raise Full("limit", limit=self.limit)', "pass"),
-        ("Line.put", {"statement": "append", "becomes": "if call:\n    self.put(call)"},
+        ("line.py", {"value": ["LIMIT", "1, 4"]}, "1, 3", "1, 4"),
+        ("line.py::Line.put.undo", {"returns": ""}, "self.waiting.remove(call)", "return"),
+        ("line.py::Line.put.undo", {"returns": "1"}, "self.waiting.remove(call)", "return 1"),
+        ("line.py::Line.put", {"drop": "append"}, "self.waiting.append(call)", "pass"),
+        ("line.py::Line.put", {"drop": "Full"}, 'raise Full("limit", limit=self.limit)', "pass"),
+        ("line.py::Line.put", {"statement": ["append", "if call:\n    self.put(call)"]},
          "self.waiting.append(call)", "if call:\n            self.put(call)"),
-        ("Line.put", {"condition": "is_full", "becomes": "False"}, "if self.is_full() and",
-         "if False and"),
-        ("Line.put", {"condition": "is_full() and", "becomes": "False"},
+        ("line.py::Line.put", {"condition": ["is_full", "False"]},
+         "if self.is_full() and", "if False and"),
+        ("line.py::Line.put", {"condition": ["is_full() and", "False"]},
          "if self.is_full() and not force", "if False"),
-        ("Line.put", {"condition": "lives", "becomes": "True"}, "if one.lives", "if True"),
-        ("Line.put", {"condition": "is_kept", "becomes": "True"}, "if call.is_kept", "if True"),
-        ("Line.put", {"value": "limit", "becomes": "0"}, "limit=self.limit", "limit=0"),
-        ("Line.put", {"value": "self.waiting", "becomes": "[]"},
+        ("line.py::Line.put", {"condition": ["lives", "True"]}, "if one.lives", "if True"),
+        ("line.py::Line.put", {"condition": ["is_kept", "True"]}, "if call.is_kept", "if True"),
+        ("line.py::Line.put", {"value": ["limit", "0"]}, "limit=self.limit", "limit=0"),
+        ("line.py::Line.put", {"value": ["self.waiting", "[]"]},
          "[one for one in self.waiting if one.lives]", "[]"),
-        ("Line.put", {"text": "force=False", "becomes": "force=True"}, "force=False", "force=True"),
-        ("Line", {"drop": "limit: int"}, "limit: int = 3", "pass"),
+        ("line.py::Line.put", {"text": ["force=False", "force=True"]}, "force=False", "force=True"),
+        ("line.py::Line", {"drop": "limit: int"}, "limit: int = 3", "pass"),
+        ("line.cc::Line::~Line", {"returns": ""}, "{ End(); }", "{ return; }"),
+        ("line.cc::Line::Entry::Free", {"drop": "id"}, "id = -1;", "{}"),
+        ("line.cc::Line::Line", {"drop": "Begin"}, "Begin();", "{}"),
+        ("line.cc::Line::IsFull", {"condition": ["forced_", "true"]}, "(forced_ ||", "(true ||"),
+        ("line.cc::Doubled", {"text": ["2", "3"]}, "return 2", "return 3"),
+        ("line.cc::Line::Put", {"statement": ["Prepare", "Forget();"]},
+         'Prepare("; }");', "Forget();"),
+        ("line.cc::Line::Put", {"condition": ["IsFull", "false"]}, "if (IsFull())", "if (false)"),
+        ("line.cc::Line::Put", {"drop": "Full()"}, "return Full();", "{}"),
+        ("line.cc::Line::Put", {"drop": "Forget"}, "Forget(entry.id);", "{}"),
+        ("line.cc::Line::Put", {"condition": ["id > 0", "true"]}, "id > 0", "true"),
+        ("line.cc::Line::Put", {"condition": ["id > 0 &&", "true"]},
+         "id > 0 && id < limit_", "true"),
+        ("line.cc::Line::Put", {"condition": ["call.id", "true"]},
+         "Refuse(call.id()", "Refuse(true"),
+        ("line.cc::Line::Put", {"value": ["last_", "0"]}, "Of(id, call)", "0"),
     ],
     ids=str,
 )  # fmt: skip
-def test_operations_on_python(function: str, fields: dict[str, str], old: str, new: str) -> None:
-    check(make(f"line.py::{function}", **fields), PYTHON, old, new)
-
-
-@pytest.mark.parametrize(
-    ("function", "fields", "old", "new"),
-    [
-        ("Line::~Line", {"returns": ""}, "{ End(); }", "{ return; }"),
-        ("Line::Entry::Free", {"drop": "id"}, "id = -1;", "{}"),
-        ("Line::Line", {"drop": "Begin"}, "Begin();", "{}"),
-        ("Line::IsFull", {"condition": "forced_", "becomes": "true"}, "(forced_ ||", "(true ||"),
-        ("Doubled", {"text": "2", "becomes": "3"}, "return 2", "return 3"),
-        ("Line::Put", {"statement": "Prepare", "becomes": "Forget();"}, 'Prepare("; }");',
-         "Forget();"),
-        ("Line::Put", {"condition": "IsFull", "becomes": "false"}, "if (IsFull())", "if (false)"),
-        ("Line::Put", {"drop": "Full()"}, "return Full();", "{}"),
-        ("Line::Put", {"drop": "Forget"}, "Forget(entry.id);", "{}"),
-        ("Line::Put", {"condition": "id > 0", "becomes": "true"}, "id > 0", "true"),
-        ("Line::Put", {"condition": "id > 0 &&", "becomes": "true"}, "id > 0 && id < limit_",
-         "true"),
-        ("Line::Put", {"condition": "call.id", "becomes": "true"}, "Refuse(call.id()",
-         "Refuse(true"),
-        ("Line::Put", {"value": "last_", "becomes": "0"}, "Of(id, call)", "0"),
-    ],
-    ids=str,
-)  # fmt: skip
-def test_operations_on_cpp(function: str, fields: dict[str, str], old: str, new: str) -> None:
-    check(make(f"csrc/line.cc::{function}", **fields), CPP, old, new)
-
-
-def test_a_constant_of_a_file() -> None:
-    text = "# LIMIT = 3\nFIRST, LIMIT = 1, 3\nprint(LIMIT)\n"
-    check(make("line.py", value="LIMIT", becomes="1, 4"), text, "1, 3", "1, 4")
+def test_operations(function: str, fields: dict[str, Any], old: str, new: str) -> None:
+    text = PYTHON if ".py" in function else CPP
+    assert text.count(old) == 1
+    assert make(function, **fields).applied(text) == text.replace(old, new)
 
 
 @pytest.mark.parametrize(
@@ -151,8 +137,8 @@ def test_a_constant_of_a_file() -> None:
         ("line.cc::Doubled", {"returns": ""}, "one: .* is found 2 times in Doubled"),
         ("line.py::Line.put", {"drop": "waiting"}, "one: .*'waiting' is found 3 times"),
         ("line.py::Line.put", {"drop": "wait"}, "one: .*drop 'wait' is found 0 times in Line.put"),
-        ("line.py::Line.put", {"condition": "append", "becomes": ""}, "is found 0 times"),
-        ("line.cc::Line::Put", {"text": "call", "becomes": "x"}, "'call' is found 4 times"),
+        ("line.py::Line.put", {"condition": ["append", ""]}, "is found 0 times"),
+        ("line.cc::Line::Put", {"text": ["call", "x"]}, "'call' is found 4 times"),
     ],
     ids=str,
 )
@@ -167,13 +153,13 @@ def test_what_does_not_fit_the_sources(function: str, fields: dict[str, Any], er
     [
         ({}, r"one: it does not do one thing, but \[\]"),
         ({"drop": "a", "returns": ""}, r"one: it does not do one thing, but \['returns', 'drop'\]"),
-        ({"drop": "a", "becomes": "b"}, r"one: .*unknown or missing: \['becomes'\]"),
-        ({"value": "a"}, r"one: .*unknown or missing: \['becomes'\]"),
+        ({"drop": ["a", "b"]}, r"one: drop = \['a', 'b'\] is no text"),
+        ({"value": "ab"}, "one: value = 'ab' is not what is replaced and what it becomes"),
         ({"drop": "a", "test": "b"}, r"one: .*unknown or missing: \['test'\]"),
     ],
     ids=str,
 )
-def test_fields_that_nobody_knows(fields: dict[str, str], error: str) -> None:
+def test_fields_that_nobody_knows(fields: dict[str, Any], error: str) -> None:
     with pytest.raises(MutationError, match=error):
         make("line.py::Line.put", **fields)
 

@@ -1,7 +1,5 @@
 """The public names of hostcall, some of which are there only when they are asked for."""
 
-from __future__ import annotations
-
 import pytest
 
 import hostcall

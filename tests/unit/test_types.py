@@ -1,7 +1,5 @@
 """Tests of how precise the annotations of `plugin/` are."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,7 @@
 """A script that runs all programs of some files and prints their outcomes as JSON.
 
 Environment variables: PROGRAMS names the files, V1 that of the function of
-`tf.compat.v1` that makes the process one of TensorFlow 1.
+`tf.compat.v1` that makes the process one of TensorFlow 1, SWITCH those of hostcall to call first.
 """
 
 import importlib
@@ -39,7 +39,10 @@ def outcome_of(function: Callable[[], Any]) -> Any:
 
 if __name__ == "__main__":
     if os.environ.get("WITH_HOSTCALL") == "1":
-        import hostcall  # noqa: F401
+        import hostcall
+
+        for switch in os.environ.get("SWITCH", "").split():
+            getattr(hostcall, switch)()
     if os.environ.get("SET_JIT") == "1":
         tf.config.optimizer.set_jit(True)
     if "V1" in os.environ:

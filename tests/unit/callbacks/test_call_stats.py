@@ -1,7 +1,5 @@
 """hostcall.collect_stats and hostcall.stats; and what TensorFlow's profiler sees."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import dataclasses
 import multiprocessing
@@ -18,6 +16,7 @@ import hostcall
 from hostcall import CallbackStats
 from tests.support import executor_functions as functions
 from tests.support.helpers import assert_says, failure, jitted, like, plain, raising
+from tests.support.native_code.programs import NEXT, of
 from tests.support.threads import PATIENCE, in_threads
 
 X = tf.constant([1.0, 2.0, 3.0, 4.0])
@@ -96,16 +95,23 @@ def test_gradient_calls_are_counted() -> None:
     assert sorted(row.calls for row in hostcall.stats()) == [1, 1]
 
 
-def test_the_profiler_shows_calls(tmp_path: Path) -> None:
-    def named_in_profiles(v: Any) -> Any:
-        return v
+def named_in_profiles(v: Any) -> Any:
+    return v
 
-    program = same(tf.numpy_function, named_in_profiles)
+
+@pytest.mark.parametrize(
+    ("make", "shown"),
+    [
+        (lambda: named_in_profiles, b"tf.numpy_function of named_in_profiles"),
+        (lambda: of("next_float32", *NEXT), b"<hostcall.native next_float32>"),
+    ],
+)
+def test_the_profiler_shows_calls(make: Any, shown: bytes, tmp_path: Path) -> None:
+    program = same(tf.numpy_function, make())
     program(X)
     with tf.profiler.experimental.Profile(str(tmp_path)):
         program(X)
-    profiles = b"".join(file.read_bytes() for file in tmp_path.rglob("*.xplane.pb"))
-    assert b"tf.numpy_function of test_the_profiler_shows_calls.<locals>.named_in" in profiles
+    assert shown in b"".join(file.read_bytes() for file in tmp_path.rglob("*.xplane.pb"))
 
 
 def test_calls_on_executors_are_counted(route: str) -> None:

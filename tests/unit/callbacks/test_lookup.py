@@ -39,7 +39,7 @@ def _node(concrete: Any) -> Any:
 
 
 def _drop(results: Any) -> None:
-    """The op stays in the graph."""
+    """Drop the results, and keep the op in the graph."""
 
 
 class Altered:
@@ -104,9 +104,8 @@ def test_the_gradient_of_an_op_with_another_function_is_refused(jit_compile: boo
 def test_a_function_whose_results_are_kept_is_refused_before_it_is_called() -> None:
     calls: list[Any] = []
     kept = hostcall.declare(calls.append, memo=True, result=lambda a: [BOTH, BOTH])
-    altered = Altered(
-        tf.numpy_function, "auto", tf.numpy_function, lambda op: op(kept, [X], [BOTH] * 2)
-    )
+    op = tf.numpy_function
+    altered = Altered(op, "auto", op, lambda op: op(kept, [X], [BOTH] * 2))
     error = failure(tf.function(altered.program, jit_compile=True))
     assert "was made for another op" in error.message
     assert not calls

@@ -1,7 +1,5 @@
 """Each callback with one fault gets the one finding that it deserves, with the line to write."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import threading

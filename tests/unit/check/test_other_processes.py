@@ -1,7 +1,5 @@
 """Checks that a fresh process finds the function."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import sys

@@ -1,13 +1,12 @@
 """Nothing is found in sound callbacks, and what should be tried is."""
 
-from __future__ import annotations
-
 import collections
 import concurrent.futures
 import functools
 from collections.abc import Iterator
 from typing import Any
 
+import jax.numpy as jnp
 import numba
 import numpy as np
 import pytest
@@ -180,6 +179,7 @@ _TRIED = ("call", "count", "dtypes", "shapes", "compiled", "partitioned")
 _PURE = (*_TRIED, "purity", "aliasing", "threads", "layout")
 _BORROWED = (*_TRIED, "borrowed")
 _OUT = (*_TRIED, "out")
+_EAGER = (*_TRIED, "gradient", "arguments")
 _DECLARED = (*_TRIED, "arguments", "empty")
 # What makes a callback, checks that must have been made, and what it is tried with (or a vector).
 SOUND: dict[str, tuple[Any, ...]] = {
@@ -201,7 +201,7 @@ SOUND: dict[str, tuple[Any, ...]] = {
     "on threads": (lambda: like(lambda x: x[::-1], executor=THREADS), _TRIED),
     "eager": (
         lambda: like(lambda x: tf.sin(x) * x, kind="eager"),
-        (*_TRIED, "gradient", "arguments"),
+        _EAGER,
     ),
     "eager without gradient": (lambda: like(lambda x: np.round(x.numpy()), kind="eager"), _TRIED),
     "a gradient": (_given_gradient, (*_PURE, "gradient"), VECTOR, np.float32(2)),
@@ -221,10 +221,7 @@ SOUND: dict[str, tuple[Any, ...]] = {
     ),
     "writes strings": (lambda: pure_like(_copied, out=True), _OUT, WORDS),
     "nothing in it": (_borrows, _OUT, np.zeros([0, 2])),
-    "where arrays lie": (
-        lambda: pure_like(lambda x: np.from_dlpack(x) * 2, memory="device"),
-        _BORROWED,
-    ),
+    "in memory": (lambda: pure_like(lambda x: np.from_dlpack(x) * 2, memory="device"), _BORROWED),
     "caches": (_caches, _PURE),
     "logs": (_logs, ("call", "count", "compiled", "partitioned")),
     "is not waited for": (lambda: _logs(wait=False), ("call", "compiled", "partitioned")),
@@ -245,6 +242,7 @@ SOUND: dict[str, tuple[Any, ...]] = {
         _TRIED,
         MATRIX,
     ),
+    "arrays of JAX": (lambda: pure_like(np.sin), ("compiled", "partitioned", "jax"), jnp.ones(3)),
     "for processes": (
         lambda: pure_like(executor_functions.doubled, executor=PROCESS),
         ("call", "pickling", "name", "compiled"),

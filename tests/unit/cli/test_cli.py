@@ -153,13 +153,6 @@ def same_sum(one: Any, other: Any) -> None:
     np.testing.assert_allclose(one(X)["sum"], other(X)["sum"], rtol=1e-6)
 
 
-def test_rewrite_without_python_functions(saved: Path, tmp_path: Path, run_python: Any) -> None:
-    out = tmp_path / "out"
-    in_another_process(run_python, "rewrite", saved, out)
-    old, new = tf.saved_model.load(str(saved)), tf.saved_model.load(str(out))
-    same_sum(new.partitioned, old.partitioned)
-
-
 def test_rewrite_by_a_route(saved: Path, tmp_path: Path) -> None:
     changed = answer("rewrite", saved, tmp_path / "partition", "--route", "partition")["rewritten"]
     assert len(changed) == 2

@@ -50,7 +50,7 @@ def test_a_function_of_nothing() -> None:
 
 
 def test_a_shape_may_come_of_it() -> None:
-    """It is a constant for TensorFlow, too."""
+    """The result is a constant for TensorFlow, too."""
     sizes, _ = memoized(lambda n: np.array([n, 2 * n], np.int32), tf.TensorSpec([2], tf.int32))
     program = jitted(lambda x: tf.zeros(sizes(3)) + x[0])
     np.testing.assert_array_equal(program(X), np.ones([3, 6]))
@@ -250,7 +250,7 @@ def test_a_call_that_the_program_does_not_come_to() -> None:
 
 
 def test_a_function_that_runs_the_program_itself() -> None:
-    """TensorFlow holds a lock while it compiles."""
+    """It does not wait for the lock that TensorFlow holds while it compiles."""
 
     def less(v: np.ndarray) -> np.ndarray:
         return np.float32(program(tf.constant(-1.0))) + v

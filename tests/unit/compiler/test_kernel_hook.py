@@ -1,7 +1,5 @@
 """kernel_hook: of which functions TensorFlow asks Python what takes their place."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -89,25 +87,20 @@ print(run(plain))
 _BACKWARD = "__backward_partitioned"
 # Programs that follow on the one above, and the lines that they print.
 CASES = {
-    "not functions without callbacks, before and after a partitioning": (
-        _UNASKED,
-        ["None None None"] * 2,
-    ),
-    "not the clusters of a partitioned function": ("print(run(partitioned))", ["partitioned"]),
-    "the gradient of a partitioned function": (
+    "not_functions_without_callbacks": (_UNASKED, ["None None None"] * 2),
+    "not_the_clusters_of_a_partitioned_function": ("print(run(partitioned))", ["partitioned"]),
+    "the_gradient_of_a_partitioned_function": (
         _GRADIENTS,
         [
             *[f"partitioned {_BACKWARD}"] * 2,
             f"partitioned {_BACKWARD} __backward_{_BACKWARD} {_BACKWARD}",
         ],
     ),
-    "a gradient whose forward function another graph has": (_GRADIENT_ALONE, [_BACKWARD]),
-    "functions whose ops are for the host": (_FOR_THE_HOST, ["printing", "None"]),
+    "a_gradient_whose_forward_function_another_graph_has": (_GRADIENT_ALONE, [_BACKWARD]),
+    "functions_whose_ops_are_for_the_host": (_FOR_THE_HOST, ["printing", "None"]),
 }
 
 
-@pytest.mark.parametrize(
-    ("program", "printed"), CASES.values(), ids=[name.replace(" ", "_") for name in CASES]
-)
+@pytest.mark.parametrize(("program", "printed"), CASES.values(), ids=CASES)
 def test_python_is_asked_for(program: str, printed: list[str], run_python: Any) -> None:
     assert run_python(_ASKED + program).splitlines() == printed

@@ -147,9 +147,7 @@ def test_nothing_is_kept_for_gradients_that_nobody_asks_for() -> None:
     slope = hostcall.callback(
         lambda x, upstream: upstream * tf.cos(x), result=lambda x, upstream: x, kind="eager"
     )
-    call = hostcall.callback(
-        np.sin, result=lambda x: x, grad=lambda inputs, results, up: slope(inputs[0], up)
-    )
+    call = hostcall.callback(np.sin, result=lambda x: x, grad=lambda i, r, up: slope(i[0], up))
 
     @tf.function(jit_compile=True)
     def program(x: tf.Tensor) -> tf.Tensor:

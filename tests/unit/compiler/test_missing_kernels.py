@@ -1,7 +1,5 @@
 """missing_kernels: what is found before XLA compiles a function, against what XLA says."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -24,7 +22,7 @@ def _text(x: tf.Tensor) -> Any:
 _CALLED = tf.function(_text)
 
 
-def _needed_by_nothing(x: tf.Tensor) -> Any:
+def _unneeded(x: tf.Tensor) -> Any:
     _text(x)
     return x * 2.0
 
@@ -48,12 +46,10 @@ def _of_a_constant_that_a_loop_passes_on(x: tf.Tensor) -> Any:
 
 CASES: dict[str, Callable[..., Any]] = {
     "needed": _text,
-    "needed by nothing": _needed_by_nothing,
-    "needed by nothing in a call": lambda x: tf.function(_needed_by_nothing)(x),
+    "needed by nothing": _unneeded,
+    "needed by nothing in a call": lambda x: tf.function(_unneeded)(x),
     "called for nothing": lambda x: [tf.function(_text)(x), x * 2.0][1],
-    "needed by nothing in a branch": lambda x: tf.cond(
-        x[0] > 0.0, lambda: _needed_by_nothing(x), lambda: x
-    ),
+    "needed by nothing in a branch": lambda x: tf.cond(x[0] > 0.0, lambda: _unneeded(x), lambda: x),
     "with an effect": lambda x: [tf.print("constant"), x * 2.0][1],
     "of constants": lambda x: x + _text(tf.constant(3.0)),
     "of a known size": lambda x: x + _text(tf.shape(x)[0]),
@@ -64,12 +60,8 @@ CASES: dict[str, Callable[..., Any]] = {
     "for an argument that nothing needs": lambda x: tf.function(lambda _, y: y * 2.0)(_text(x), x),
     "for an argument of an inner call": _for_an_argument_of_an_inner_call,
     "in a branch": lambda x: tf.cond(x[0] > 0.0, lambda: _text(x), lambda: x),
-    "in a branch that is not taken": lambda x: tf.cond(
-        tf.constant(True), lambda: x, lambda: _text(x)
-    ),
-    "in a case that is not taken": lambda x: tf.switch_case(
-        tf.constant(0), [lambda: x, lambda: _text(x)]
-    ),
+    "in a branch not taken": lambda x: tf.cond(tf.constant(True), lambda: x, lambda: _text(x)),
+    "in a case not taken": lambda x: tf.switch_case(tf.constant(0), [lambda: x, lambda: _text(x)]),
     "of a constant that a loop changes": _of_a_constant_that_a_loop_changes,
     "of a constant that a loop passes on": _of_a_constant_that_a_loop_passes_on,
     "with a dtype that has no kernel": lambda x: tf.math.real(tf.linalg.eigvals(tf.linalg.diag(x))),
@@ -112,7 +104,7 @@ def test_all_are_named() -> None:
 
 
 def test_what_has_an_effect_is_named_alone() -> None:
-    """It is what the user has written, and the rest need not be looked for."""
+    """The op that the user has written is named, and those that it needs are not looked for."""
 
     def program(x: tf.Tensor) -> Any:
         tf.print(_text(x))

@@ -1,7 +1,5 @@
 """Functions that stand in one another, or call one another twice, again and again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

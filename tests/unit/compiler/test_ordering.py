@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -149,30 +148,3 @@ def test_no_function_that_is_compiled_has_one() -> None:
     ordered = Ordered(function)
     assert b"NoOp" in ordered.serialized
     assert "NoOp" not in {node.op for node in ordered.nodes}
-
-
-def test_effects_on_variables_keep_their_order() -> None:
-    """Keep the order of effects that are connected only by a NoOp in a FunctionDef."""
-
-    def program() -> list[Any]:
-        v, seen = tf.Variable(1.0), []
-
-        def note(x: Any) -> Any:
-            seen.append(float(x))
-            return x * np.float32(2)
-
-        def run() -> tf.Tensor:
-            first = tf.ensure_shape(tf.numpy_function(note, [v.read_value()], tf.float32), [])
-            with tf.control_dependencies([tf.group(v.assign(first + 1.0))]):
-                second = tf.ensure_shape(tf.numpy_function(note, [v.read_value()], tf.float32), [])
-            with tf.control_dependencies([tf.group(v.assign(second * 10.0))]):
-                return v.read_value() + first
-
-        return [run, v, seen]
-
-    results = []
-    for compiled in (False, True):
-        run, v, seen = program()
-        result = tf.function(run, jit_compile=compiled)()
-        results.append((float(result), float(v), seen))
-    assert results[0] == results[1] == (62.0, 60.0, [1.0, 3.0])

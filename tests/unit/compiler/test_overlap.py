@@ -1,7 +1,5 @@
 """hostcall._compiler.overlap: which calls begin early, and what their results are taken after."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -71,10 +69,8 @@ def test_independent_calls_begin_before_any_is_waited_for() -> None:
     (gate,) = program.gates()
     assert sorted(gate) == [f"call{i}/hostcall_start" for i in ("", "_1", "_2")]
     for done in program.nodes(async_calls.DONE):
-        assert list(done.input[-2:]) == [
-            f"{done.name}/hostcall_start:handle:0",
-            "hostcall_gate_0:gate:0",
-        ]
+        start = f"{done.name}/hostcall_start:handle:0"
+        assert list(done.input[-2:]) == [start, "hostcall_gate_0:gate:0"]
 
 
 def test_a_call_is_waited_for_after_what_is_heavy() -> None:

@@ -1,7 +1,5 @@
 """hostcall._compiler.partition.placement: which parts of a function run on its device."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -21,7 +19,7 @@ X = tf.TensorSpec([4], tf.float32)
 
 @pytest.fixture(autouse=True)
 def tpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where XLA compiles for TPUs, whose programs cannot call the host."""
+    """XLA compiles for TPUs, whose programs cannot call the host."""
     compile_for_tpus(monkeypatch)
 
 
@@ -127,6 +125,5 @@ def test_no_cluster_returns_a_handle() -> None:
 
     for function in functions_of(rewritten(program)):
         if "_XlaMustCompile" in function.attr:
-            assert tf.resource.as_datatype_enum not in [
-                result.type for result in function.signature.output_arg
-            ]
+            returned = [result.type for result in function.signature.output_arg]
+            assert tf.resource.as_datatype_enum not in returned

@@ -1,7 +1,5 @@
 """hostcall.configure, hostcall.scope and declare(route=): which route a script op takes."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Iterator
@@ -24,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("auto")
 
 @pytest.fixture
 def auto() -> Iterator[None]:
-    """Whatever the route of the whole test run is."""
+    """Configure the route "auto", whatever that of the test run is."""
     configured = requested_routes.current()
     hostcall.configure(route="auto")
     yield
@@ -98,23 +96,6 @@ def test_a_declaration_takes_precedence_over_both() -> None:
     hostcall.declare(own, route="auto")
     with hostcall.scope(route="partition"):
         assert not is_partitioned(jitted(lambda x: known(x, own)))
-
-
-def of_a_string(x: tf.Tensor) -> tf.Tensor:
-    return tf.strings.length(tf.numpy_function(str, [x], tf.TensorSpec([], tf.string)))
-
-
-@pytest.mark.parametrize(
-    ("program", "reason"),
-    [
-        (unknown, "the shape of result 0"),
-        (of_a_string, "a string cannot enter or leave an XLA program"),
-    ],
-)
-def test_a_forced_custom_call_says_why_it_cannot_be(program: Any, reason: str) -> None:
-    with hostcall.scope(route="custom_call"):
-        message = failure(jitted(program), X).message
-    assert_says(message, reason, "route='custom_call'", "route='auto'", __file__)
 
 
 def test_a_program_that_is_compiled_as_a_whole_whatever_was_asked_for() -> None:

@@ -14,10 +14,6 @@ from tests.support.helpers import jitted
 X = tf.TensorSpec([3], tf.float32)
 
 
-# Each test says itself which route is asked for.
-pytestmark = pytest.mark.usefixtures("auto_route")
-
-
 def unique(x: np.ndarray) -> np.ndarray:
     return np.unique(x)
 
@@ -139,19 +135,3 @@ def test_a_size_that_follows_from_the_inputs_stays_a_blank() -> None:
     assert "tf.TensorSpec([...], tf.float32))" in _advised(program, x)
     program(tf.constant([1.0, 1.0]))
     assert "hostcall.BoundedSpec([2], tf.float32, [0]))" in _advised(program, x)
-
-
-def test_the_line_of_what_was_seen_makes_it_one_program() -> None:
-    def without_zeros(x: np.ndarray) -> np.ndarray:
-        return x[x != 0.0]
-
-    def program(x: tf.Tensor) -> Any:
-        return 2.0 * tf.numpy_function(without_zeros, [x], tf.float32)
-
-    first = jitted(program)
-    inputs = [tf.constant(values) for values in ([1.0, 0.0, 3.0], [0.0, 0.0, 1.0])]
-    expected = [first(x).numpy().tolist() for x in inputs]
-    exec(_advised(first, X), {"hostcall": hostcall, "tf": tf, "without_zeros": without_zeros})
-    second = jitted(program)
-    assert hostcall.explain(second, X).boundaries == ()
-    assert [second(x).numpy().tolist() for x in inputs] == expected

@@ -1,7 +1,5 @@
 """Programs of StableHLO in TensorFlow's functions: what is said of them, and who keeps them."""
 
-from __future__ import annotations
-
 import gc
 from pathlib import Path
 from typing import Any

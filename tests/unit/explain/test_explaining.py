@@ -16,9 +16,6 @@ from tests.support.helpers import assert_says, gradient_of
 X = tf.TensorSpec([3], tf.float32)
 calls: list[str] = []
 
-# Each test says itself which route is asked for.
-pytestmark = pytest.mark.usefixtures("auto_route")
-
 
 def unique(x: np.ndarray) -> np.ndarray:
     calls.append("unique")

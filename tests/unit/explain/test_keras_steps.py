@@ -13,10 +13,6 @@ X, Y = np.zeros((5, 4)), np.zeros((5, 2))
 calls: list[str] = []
 
 
-# Each test says itself which route is asked for.
-pytestmark = pytest.mark.usefixtures("auto_route")
-
-
 def noise(x: np.ndarray) -> np.ndarray:
     calls.append("noise")
     return x

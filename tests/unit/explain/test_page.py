@@ -28,10 +28,6 @@ needs_chromium = pytest.mark.skipif(
 )
 
 
-# Each test says itself which route is asked for.
-pytestmark = pytest.mark.usefixtures("auto_route")
-
-
 def unique(x: np.ndarray) -> np.ndarray:
     return np.unique(x)
 

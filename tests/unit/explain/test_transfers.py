@@ -1,7 +1,5 @@
 """hostcall.explain: what crosses between a device and the host."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

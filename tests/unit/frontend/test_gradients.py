@@ -73,26 +73,3 @@ def test_slices_become_a_tensor(mode: Any) -> None:
     (slope,) = g.inside(mode, lambda table: tf.py_function(gathered, [table], spec))(table)
     (expected,) = g.inside(plain, gathered)(table)
     np.testing.assert_array_equal(slope, tf.convert_to_tensor(expected))
-
-
-@each_mode
-def test_the_callbacks_variables_stay_out_of_the_users_tape(mode: Any) -> None:
-    hidden, own = tf.Variable(2.0), tf.Variable([3.0, 4.0])
-    program = mode(lambda: g.by_py_function(lambda x: x * hidden, own * 1.0))
-    with tf.GradientTape() as tape:
-        y = program()
-    assert [variable.ref() for variable in tape.watched_variables()] == [own.ref()]
-    np.testing.assert_array_equal(tape.gradient(y, own), [2.0, 2.0])
-
-
-@each_mode
-def test_numpy_function_has_none(mode: Any) -> None:
-    @mode
-    def program(x: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = tf.ensure_shape(tf.numpy_function(np.square, [x], tf.float32), [2])
-        assert tape.gradient(y, x) is None
-        return y
-
-    np.testing.assert_array_equal(program(tf.constant([1.0, 2.0])), [1.0, 4.0])

@@ -1,7 +1,5 @@
 """hostcall.inspect: the Python functions that files of another process name."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path
@@ -24,7 +22,7 @@ _RUN = "import hostcall; from tests.support.saved import files; print(files.{}({
 
 @pytest.fixture(scope="module")
 def folder(fresh_python: Template, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """With a file of each kind, which another process has written."""
+    """A folder with a file of each kind, which another process has written."""
     path = tmp_path_factory.mktemp("files")
     ended = fresh_python.run_program(_RUN.format("write", str(path)))
     assert ended.status == 0, ended.said
@@ -65,11 +63,8 @@ def test_saved_model_tells_what_was_declared(folder: Path) -> None:
     assert double.given_name == "tests::inspected_double"
     assert double.declared == {"shape_function": True, "timeout": 5.0}
     (use,) = double.uses
-    assert (use.kind, use.arguments, use.results) == (
-        "hostcall.callback",
-        ("float32(4,)",),
-        ("float32(4,)",),
-    )
+    floats = ("float32(4,)",)
+    assert (use.kind, use.arguments, use.results) == ("hostcall.callback", floats, floats)
 
 
 def test_inspection_says_what_is_missing_and_what_to_write(folder: Path) -> None:
@@ -146,7 +141,7 @@ def test_keras_class_of_a_module_that_is_not_here(folder: Path, tmp_path: Path) 
 
 
 def test_nothing_is_imported(fresh_python: Template, folder: Path, tmp_path: Path) -> None:
-    """Not even from modules that are allowed, and here."""
+    """No module is imported, even if it is allowed and can be found."""
     (tmp_path / "hostcall_tests_not_imported.py").write_text("raise SystemExit('imported')")
     shutil.copytree(folder, tmp_path / "copy")
     for name in ("model/saved_model.pb", "frozen.pb"):

@@ -1,7 +1,5 @@
 """hostcall.jax._names: the private names of JAX, each with the feature that needs it."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
@@ -25,10 +23,7 @@ def _title(name: Name) -> str:
     return f"{name}: {name.feature}"
 
 
-each_name = pytest.mark.parametrize("name", _names.NAMES, ids=_title)
-
-
-@each_name
+@pytest.mark.parametrize("name", _names.NAMES, ids=_title)
 def test_the_installed_jax_has_what_a_feature_needs(name: Name) -> None:
     assert name.exists(), f"{name.feature} needs {name}. Without it, {name.without}"
 
@@ -156,10 +151,8 @@ except ImportError as error:
 """
 
 
-@pytest.mark.parametrize(
-    ("module", "needs"), [("hostcall.jax", "JAX"), ("hostcall_mlir", "jaxlib")]
-)
-def test_older_versions_are_refused(module: str, needs: str, run_python: Any) -> None:
+@pytest.mark.parametrize(("module", "what"), [("hostcall.jax", "JAX"), ("hostcall_mlir", "jaxlib")])
+def test_older_versions_are_refused(module: str, what: str, run_python: Any) -> None:
     said = run_python(_OLD.format(module=module))
-    assert f"{module} needs {needs} 0.8 or later, and this is 0.7.2" in said
+    assert f"{module} needs {what} 0.8 or later, and this is 0.7.2" in said
     assert "pip install 'jax>=0.8,<0.13'" in said

@@ -1,7 +1,5 @@
 """MLIR contexts, of a megabyte each, go with what they were made for."""
 
-from __future__ import annotations
-
 import gc
 import io
 from collections.abc import Callable
@@ -88,9 +86,7 @@ USERS: list[Callable[[Path], None]] = [
 
 
 @pytest.mark.parametrize("use", USERS, ids=lambda use: use.__name__)
-def test_no_context_is_left(
-    use: Callable[[Path], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_context_is_left(use: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", io.StringIO())
     use(tmp_path)
     before = living_contexts()

@@ -1,7 +1,5 @@
 """Programs that are nested deep, or whose functions call one another again and again."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sysconfig
@@ -54,11 +52,8 @@ def functions(levels: int, times: int = 1, inside: bool = False) -> str:
         lines = [f"%v{i} = func.call @f{level + 1}(%x, %p) : {TYPES}" for i in range(times)]
         lines.append(f"%s = stablehlo.add %v0, %v{times - 1} : tensor<f32>")
         inner = "\n".join(lines)
-        body = (
-            branch("%r", inner, "%s")
-            if inside
-            else f"{inner}\n%r = stablehlo.sine %s : tensor<f32>"
-        )
+        straight = f"{inner}\n%r = stablehlo.sine %s : tensor<f32>"
+        body = branch("%r", inner, "%s") if inside else straight
         texts.append(function(f"private @f{level}", body))
     texts.append(function(f"private @f{levels}", f"%r = {CALL}"))
     return function("@main", f"%r = call @f0(%x, %p) : {TYPES}") + "".join(texts)
@@ -80,13 +75,11 @@ TOO_DEEP = {
     "types": f"func.func private @f({around('tuple<', 'i1', '>')})",
     "attributes": f"module attributes {{a.b = {around('[', '', ']')}}} {{}}",
     "locations": "module {} loc(" + around("callsite(", '"a"', ' at "b")') + ")",
-    "names of types": names(
-        "!t0 = i1", "!t{new} = tuple<!t{old}>", "func.func private @f(!t20000)"
-    ),
-    "names of attributes": names(
+    "type names": names("!t0 = i1", "!t{new} = tuple<!t{old}>", "func.func private @f(!t20000)"),
+    "attribute names": names(
         "#a0 = 1 : i32", "#a{new} = [#a{old}]", "module attributes {a.b = #a20000} {}"
     ),
-    "names of locations": names(
+    "location names": names(
         '#l0 = loc("a")', '#l{new} = loc("b"(#l{old}))', "module {} loc(#l20000)"
     ),
 }
@@ -182,7 +175,5 @@ def test_functions_without_host_calls_are_not_inlined() -> None:
 
 
 def test_long_chains_of_functions_are_inlined() -> None:
-    assert (
-        hostcall_mlir.transform(functions(3000), "hostcall-partition").count("stablehlo.sine")
-        == 3000
-    )
+    text = hostcall_mlir.transform(functions(3000), "hostcall-partition")
+    assert text.count("stablehlo.sine") == 3000

@@ -26,13 +26,7 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, st
     """The result of lit for each file: its code and its output."""
     folder = tmp_path_factory.mktemp("lit")
     lit = [sys.executable, "-c", "from lit.main import main; main()"]
-    options = [
-        "--quiet",
-        "--output",
-        str(folder / "results.json"),
-        "--param",
-        f"exec_root={folder}",
-    ]
+    options = ["--quiet", f"--output={folder / 'results.json'}", f"--param=exec_root={folder}"]
     done = subprocess.run(
         [*lit, *options, TESTS], capture_output=True, text=True, timeout=600, check=False
     )

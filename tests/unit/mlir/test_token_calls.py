@@ -1,7 +1,5 @@
 """hostcall_mlir.passes.tokens: functions that take tokens alone."""
 
-from __future__ import annotations
-
 import pytest
 from jaxlib.mlir import ir
 
@@ -61,9 +59,8 @@ def test_private_functions_get_a_number_beside_their_tokens() -> None:
     copy.operation.verify()
     assert str(module) == before
     text = str(copy)
-    assert (
-        f"func.func private @alone(%arg0: {TOKEN} {{jax.token = true}}, %arg1: tensor<i32>)" in text
-    )
+    alone = f"func.func private @alone(%arg0: {TOKEN} {{jax.token = true}}, %arg1: tensor<i32>)"
+    assert alone in text
     assert f"func.func private @two(%arg0: {TOKEN}, %arg1: {TOKEN}, %arg2: tensor<i32>)" in text
     assert f"func.func private @beside(%arg0: tensor<f32>, %arg1: {TOKEN})" in text
     assert f"func.func public @entry(%arg0: {TOKEN})" in text

@@ -1,7 +1,5 @@
 """plugin/hostcall/_replay: values, damaged files, threads, processes and interrupts."""
 
-from __future__ import annotations
-
 import contextlib
 import pathlib
 import sqlite3
@@ -275,9 +273,7 @@ def test_calls_that_overlapped_come_in_any_order(file: str) -> None:
 
 
 def test_a_call_is_found_behind_many_alike_of_another_op(file: str) -> None:
-    first, second = (
-        Site("module:pure", "pure", np.negative, node, ordered=False) for node in ("a", "b")
-    )
+    first, second = (Site("module:pure", "pure", np.negative, node, ordered=False) for node in "ab")
     with recording(file) as recorder:
         for _ in range(100):
             recorder.call(first, np.negative, [X], {})

@@ -1,7 +1,5 @@
 """hostcall_runtime._mapped_calls: structures of arrays that are divided and put together."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

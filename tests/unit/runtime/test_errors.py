@@ -80,15 +80,6 @@ def test_numbers_of_threads_never_collide() -> None:
     assert len(set(numbers)) == len(numbers) == 4000
 
 
-def test_a_ctrl_c_is_told_from_other_failures() -> None:
-    interrupt = KeyboardInterrupt()
-    _, text = _errors.describe(raised(interrupt))
-    assert _errors.interrupt_behind(text) is interrupt
-    _, text = _errors.describe(raised(ValueError("blah")))
-    assert _errors.interrupt_behind(text) is None
-    assert _errors.interrupt_behind("blah") is None
-
-
 @pytest.mark.parametrize("node", ["", "{{function_node __inference_f_3}} "])
 def test_an_interrupt_in_the_lines_of_the_stock_kernel_is_found(node: str) -> None:
     text = f'{node}KeyboardInterrupt: \nTraceback (most recent call last):\n\n  File "a.py", line 1'
@@ -97,7 +88,7 @@ def test_an_interrupt_in_the_lines_of_the_stock_kernel_is_found(node: str) -> No
 
 
 class _RemembersWhenDroppedError(ValueError):
-    """Its end waits for another thread, whose callback fails."""
+    """An exception whose end waits for a thread that remembers another one."""
 
     in_time: ClassVar[list[bool]] = []
 

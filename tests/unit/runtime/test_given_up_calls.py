@@ -1,7 +1,5 @@
 """Tests of the calls that Ctrl-C gives up: those of the main thread's programs running then."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Ctrl-C that waits until Python's library has given its locks back."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import signal
 import threading
@@ -19,7 +17,7 @@ INTERRUPT = signal.SIGINT
 
 @pytest.fixture(autouse=True)
 def handler() -> Iterator[None]:
-    """Python's own, as where a person works."""
+    """Python's own handler of Ctrl-C."""
     before = signal.signal(INTERRUPT, signal.default_int_handler)
     yield
     signal.signal(INTERRUPT, before)

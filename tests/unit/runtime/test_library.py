@@ -25,9 +25,7 @@ def test_a_missing_module_lists_paths(monkeypatch: pytest.MonkeyPatch, tmp_path:
     monkeypatch.setattr(hostcall, "__path__", [*hostcall.__path__, str(tmp_path)])
     with pytest.raises(ImportError, match=r"hostcall\._missing was not found") as caught:
         load("hostcall._missing")
-    tried = [
-        Path(folder, f"_missing{end}") for folder in hostcall.__path__ for end in EXTENSION_SUFFIXES
-    ]
+    tried = [Path(at, f"_missing{end}") for at in hostcall.__path__ for end in EXTENSION_SUFFIXES]
     assert candidates("hostcall._missing") == tried
     version = f"({sys.version_info.major}.{sys.version_info.minor})"
     assert_says(caught.value, *(f"    {path}\n" for path in tried), version, "make clean venv")

@@ -1,7 +1,5 @@
 """hostcall_runtime._shared_memory: arrays on their way to processes of this machine, and back."""
 
-from __future__ import annotations
-
 import concurrent.futures
 import functools
 import importlib
@@ -95,9 +93,8 @@ def test_what_a_function_keeps_stays(pool: Any) -> None:
 def test_what_is_returned_of_an_argument_does_not_keep_it(pool: Any) -> None:
     before = functions.open_blocks(0)
     for first in range(40):
-        np.testing.assert_array_equal(
-            called(pool, functions.first_row, array(first)), array(first)[0]
-        )
+        row = called(pool, functions.first_row, array(first))
+        np.testing.assert_array_equal(row, array(first)[0])
     assert functions.open_blocks(0) <= before + 1
 
 
@@ -165,11 +162,9 @@ def test_late_calls_keep_their_arguments(tmp_path: Path) -> None:
     runs, waits = Pipes(tmp_path / "runs"), Pipes(tmp_path / "waits")
     with workers() as made, workers() as other:
         called(made, functions.doubled, array())
-        for number, late in enumerate((runs, waits)):
+        for first, late in ((5.0, runs), (6.0, waits)):
             with pytest.raises(DeadlineExceededError, match="It still runs"):
-                called(
-                    made, late.waiting(functions.sums_when_told), array(5.0 + number), timeout=0.2
-                )
+                called(made, late.waiting(functions.sums_when_told), array(first), timeout=0.2)
         for _ in range(5):  # which take other memory
             called(other, functions.doubled, array())
         assert runs.told() == array(5.0).sum()

@@ -1,7 +1,5 @@
 """Tests of the places of programs under way (hostcall_runtime/_locks.py)."""
 
-from __future__ import annotations
-
 import threading
 from contextlib import ExitStack
 

@@ -1,7 +1,5 @@
 """hostcall._saving.functions: which functions saved graphs may call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,13 +53,7 @@ def test_callbacks_are_found_by_their_names() -> None:
 def test_environment_names_modules(run_python: Callable[..., str], tmp_path: Path) -> None:
     script = "import hostcall; from hostcall._saving import functions as f; "
     script += "print(*[f.is_allowed(m) for m in ('a', 'a.b', 'b.c', 'b', 'ab')])"
-    assert run_python(script, HOSTCALL_ALLOW="a, b.c").split() == [
-        "True",
-        "True",
-        "True",
-        "False",
-        "False",
-    ]
+    assert run_python(script, HOSTCALL_ALLOW="a, b.c") == "True True True False False\n"
 
 
 def test_error_names_the_function_the_call_and_the_line_to_write() -> None:
@@ -78,12 +70,7 @@ def test_error_names_the_function_the_call_and_the_line_to_write() -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("nothing", "does not exist"),
-        ("CONSTANT", "is no function, but a int"),
-        ("Scale", "is no function, but a type"),
         ("os", "is no function, but a module"),
-        ("os.system", "is no function of a module or of a class in it"),
-        ("system", "comes from posix, which is not allowed"),
         ("halve.__globals__", "is no function of a module"),
         ("halve.__globals__.get", "is no function of a module"),
         ("__builtins__", "does not exist"),

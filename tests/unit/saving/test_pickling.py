@@ -1,7 +1,5 @@
 """hostcall._saving.pickled_functions: functions as bytes, and what must not become bytes."""
 
-from __future__ import annotations
-
 import functools
 import os
 import sys

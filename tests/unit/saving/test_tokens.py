@@ -1,11 +1,7 @@
 """hostcall._saving.tokens: structures as JSON, and what is read of files of anybody."""
 
-from __future__ import annotations
-
 import collections
 import json
-import random
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -29,11 +25,9 @@ CALL = Record(
     at="model.py:7",
     function=Function(place=f"{users.__name__}:cube"),
     declared=Declared(timeout=5.0),
-    static=["float32"],
+    static=[{"spec": ["float32", [4]]}],
+    plain=[{"spec": ["float32", None]}],
     differentiable=True,
-)
-CALL = msgspec.structs.replace(
-    CALL, static=[{"spec": ["float32", [4]]}], plain=[{"spec": ["float32", None]}]
 )
 GRADIENT = Record(
     id="pyfunc_1_12345678",
@@ -107,26 +101,6 @@ def test_record_that_makes_no_sense_is_an_error(what: str) -> None:
         decoding.resolve(changed(**SENSELESS[what]))
 
 
-def test_flipped_bits_are_an_error_or_another_name() -> None:
-    """Nothing but the module that is allowed is ever imported, and nothing else is raised."""
-    hostcall.allow(users.__name__)
-    data, loaded = tokens.encode(GRADIENT).encode(), {*sys.modules}
-    choice = random.Random(16)
-    outcomes = []
-    for _ in range(400):
-        flipped = bytearray(data)
-        place = choice.randrange(len(b"hostcall:"), len(data))
-        flipped[place] ^= 1 << choice.randrange(8)
-        try:
-            decoding.resolve(bytes(flipped).decode(errors="replace"))
-            outcomes.append("found")
-        except SavedFunctionError:
-            outcomes.append("refused")
-    assert outcomes.count("refused") > 200
-    # TensorFlow and Python load parts of their own when they are first needed.
-    assert [name for name in {*sys.modules} - loaded if name.startswith("tests")] == []
-
-
 def saved(path: Any, program: Any) -> Path:
     """The file of a model with a function of four floats."""
     module = tf.Module()
@@ -134,25 +108,6 @@ def saved(path: Any, program: Any) -> Path:
     module.program = tf.function(program, input_signature=[spec], autograph=False)
     tf.saved_model.save(module, str(path))
     return Path(path, "saved_model.pb")
-
-
-def test_damaged_graph_is_an_error_when_it_is_called(tmp_path: Any) -> None:
-    file = saved(tmp_path, lambda x: tf.numpy_function(users.halve, [x], tf.float32))
-    data = file.read_bytes()
-    assert data.count(b'"kind":"numpy"') >= 1
-    for old, new, match in [
-        (b'"kind":"numpy"', b'"kind":"\xff\xfempy"', "damaged or altered"),
-        (b":halve", b":hblve", "not allowed"),
-    ]:
-        file.write_bytes(data.replace(old, new.ljust(len(old))[: len(old)]))
-        with pytest.warns(UserWarning, match="cannot be called here") as warned:
-            loaded = tf.saved_model.load(str(tmp_path))
-        assert len(warned) == 1
-        for jit in (False, True):
-            called = tf.function(loaded.program, jit_compile=jit)
-            # What is no text fails in TensorFlow's kernel, before hostcall is asked.
-            with pytest.raises(tf.errors.OpError, match=f"{match}|well-formed UTF-8"):
-                called(tf.zeros([4]))
 
 
 def altered_kind(node: Any) -> None:
@@ -168,7 +123,7 @@ def altered_op(node: Any) -> None:
 
 
 def exchanged(node: Any) -> None:
-    """The token of the function of the other kind, of which this process knows what it is."""
+    """Use the token of a function of the other kind, which this process knows."""
     node.attr["token"].s = known_tokens[node.op == "PyFunc"]
 
 
@@ -178,7 +133,7 @@ known_tokens: dict[bool, bytes] = {}
 @pytest.mark.parametrize("kind", ["array", "tensor"])
 @pytest.mark.parametrize("alter", [altered_kind, altered_op, exchanged])
 def test_no_op_of_tensors_calls_functions_of_arrays(tmp_path: Any, alter: Any, kind: str) -> None:
-    """A function that takes either would compute something, and it may be something else."""
+    """An altered graph is refused, even where its functions take arrays and tensors alike."""
     hostcall.allow(users.__name__)
     call = tf.numpy_function if kind == "array" else tf.py_function
 

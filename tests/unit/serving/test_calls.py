@@ -1,7 +1,5 @@
 """hostcall._serving.session: what a worker keeps."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

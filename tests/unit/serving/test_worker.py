@@ -1,7 +1,5 @@
 """hostcall._serving.worker: where a worker listens, and what keeps it from beginning."""
 
-from __future__ import annotations
-
 import os
 import socket
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The attributes on nodes and functions: each is written in one place for Python and C++."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """hostcall._tf.concrete_functions: TensorFlow's cache, and functions that others own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """hostcall._tf.function_defs: the order of nodes, names of functions, and digests in them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import pytest

@@ -1,11 +1,9 @@
 """hostcall._tf.patches: what hostcall puts into TensorFlow comes out again, and goes in again."""
 
-from __future__ import annotations
-
 import functools
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,7 +16,6 @@ from hostcall._tf import eager_execution, features
 from hostcall_runtime._patching import Replacement
 
 _TABLE = _installation.TABLE
-X = tf.constant([1.0, 2.0, 3.0])
 
 
 @pytest.fixture(autouse=True)
@@ -106,73 +103,6 @@ def test_each_patch_says_what_it_is_for() -> None:
     for what, why in _installation.PERMANENT.items():
         assert what
         assert why.endswith(".")
-
-
-_STOCK_PROGRAMS = """
-import os, tempfile
-import numpy as np, tensorflow as tf
-from tensorflow.python.ops import script_ops
-{hostcall}
-x = tf.constant([1.0, 2.0, 3.0])
-
-def outcome(function, *args):
-    try:
-        return function(*args)
-    except Exception as error:
-        lines = str(error).splitlines()
-        return type(error).__name__, [line for line in lines if "File" not in line]
-
-cube = lambda x: tf.py_function(lambda x: x ** 3, [x], tf.float32)
-def gradient(function):
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = function(x)
-    return y.numpy(), tape.gradient(y, x).numpy()
-
-print(outcome(gradient, cube), outcome(gradient, tf.function(cube)))
-twice = lambda x: tf.numpy_function(lambda x: 2 * x, [x], tf.float32)
-print(outcome(lambda: (twice(x).numpy(), tf.function(twice)(x).numpy())))
-
-def fails(x):
-    raise ValueError("no such value")
-
-for op in (tf.numpy_function, tf.py_function, tf.compat.v1.py_func):
-    call = lambda x, op=op: op(fails, [x], tf.float32)
-    print(outcome(call, x))
-    print(outcome(tf.function(call), x))
-print(outcome(tf.function(lambda x: tf.py_function(lambda x: (x, x), [x], tf.float32)), x))
-
-def numbers():
-    yield from range(3)
-
-data = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([], tf.int64))
-print([int(n) for n in data], [int(n) for n in data.map(lambda n: n + 1)])
-
-with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-    given = tf.compat.v1.placeholder(tf.float32, [3])
-    y = tf.py_function(lambda x: x * x, [given], tf.float32)
-    print(session.run([y, *tf.gradients(y, given)], {{given: [1.0, 2.0, 3.0]}}))
-    failing = tf.numpy_function(fails, [given], tf.float32)
-    print(outcome(session.run, failing, {{given: [1.0, 2.0, 3.0]}}))
-
-module = tf.Module()
-module.call = tf.function(cube, input_signature=[tf.TensorSpec([3], tf.float32)])
-with tempfile.TemporaryDirectory() as folder:
-    tf.saved_model.save(module, folder)
-    loaded = tf.saved_model.load(folder)
-    print(loaded.call(x).numpy())
-print([op.get_attr("token") for op in module.call.get_concrete_function().graph.get_operations()
-       if op.type == "EagerPyFunc"])
-print(outcome(tf.function(lambda x: x / 2, jit_compile=True), x))
-"""
-
-
-def test_disabled_stock_programs_are_as_without_hostcall(run_python: Callable[..., str]) -> None:
-    stock = run_python(_STOCK_PROGRAMS.format(hostcall=""))
-    assert "ValueError: no such value" in stock
-    off = "import hostcall; hostcall.disable()"
-    for switches in (off, f"{off}; hostcall.enable(); hostcall.disable()"):
-        assert run_python(_STOCK_PROGRAMS.format(hostcall=switches)) == stock
 
 
 def test_somebody_elses_patch_of_tensorflow_survives(monkeypatch: pytest.MonkeyPatch) -> None:

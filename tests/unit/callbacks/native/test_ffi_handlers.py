@@ -1,7 +1,5 @@
 """hostcall.native: handlers of XLA's typed FFI, in capsules as JAX makes them."""
 
-from __future__ import annotations
-
 import ctypes
 import importlib
 import pathlib

@@ -1,7 +1,5 @@
 """hostcall.native: C functions that programs call without Python."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

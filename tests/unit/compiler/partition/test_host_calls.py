@@ -66,17 +66,3 @@ def test_texts_that_look_like_ours(text: str) -> None:
     raised = failure(failing(RuntimeError(text)), X)
     assert type(raised) is tf.errors.UnknownError
     assert f"RuntimeError: {text}" in raised.message or not text
-
-
-def test_a_rule_is_asked_for_the_shapes_that_there_are() -> None:
-    half = hostcall.declare(lambda x: x[:3], result=lambda x: [x.shape[0] // 2])
-    program = tf.function(
-        lambda x: tf.numpy_function(half, [x], tf.float32),
-        input_signature=[tf.TensorSpec([None], tf.float32)],
-        jit_compile=True,
-    )
-    for size in (6, 7):
-        assert program(tf.zeros([size])).shape == [3]
-    error = failure(program, tf.zeros([9]))
-    assert "has shape (3,), but its declared shape is (4,)" in error.message
-    assert error.message.startswith("0-th value returned by pyfunc_")

@@ -1,7 +1,5 @@
 """Values that may differ from call to call though all shapes are the same (`VaryingValues`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 
