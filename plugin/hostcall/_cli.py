@@ -286,7 +286,7 @@ _VERSIONS = {
 def _doctor_text(report: dict[str, Any], names: bool = False) -> str:
     """Return a report as a page for the terminal, which lists each private name if `names`."""
     variables = [f"{name}={value}" for name, value in report["environment"].items()]
-    sections = {
+    sections: dict[str, list[Any]] = {
         "Versions": _version_lines(report),
         "Compiled functions": _compiler(report),
         "Extension modules": [*map(Code, report["modules"])],

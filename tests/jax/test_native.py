@@ -76,7 +76,7 @@ def test_in_loops_and_branches(ordered: bool, pure: bool) -> None:
     ("name", "x", "wrong", "text"),
     [
         ("later", X, -X, "negative, and late"),
-        ("fail", np.int32([0]), np.int32([3]), "no signal from sensor 3"),
+        ("fail", np.zeros(1, np.int32), np.full(1, 3, np.int32), "no signal from sensor 3"),
     ],
     ids=["later", "fail"],
 )
