@@ -131,12 +131,14 @@ demo: $(if $(wildcard $(BUILT)),$(BUILT),$(DEMO_BUILT))  ## Run examples/quickst
 test: $(BUILT)  ## Run a sample of the tests, in some minutes; SEED=1 draws another sample
 	@$(TEST) --part sample --seed $(SEED)
 
-# Each run comes whatever those before it say.
+# Each run comes whatever those before it say. `make test-rest` draws a sample for the other routes and
+# devices: all their tests have run on the usual ones.
+DRAWN = --part $(if $(filter rest,$(PART)),sample,all) --seed $(SEED)
 LEGS := test-legs --no-print-directory --keep-going --jobs=1
 test-all: $(BUILT)  ## Run all tests; those of the contract also with partitioning forced, and in part on other devices
 	@$(MAKE) $(LEGS) PART=all
 
-test-rest: $(BUILT)  ## Run what `make test` leaves out of `make test-all`
+test-rest: $(BUILT)  ## Run what `make test` leaves out, and a sample of `make test-all`'s other routes and devices
 	@$(MAKE) $(LEGS) PART=rest
 
 test-legs: test-part test-partition test-device test-jax
@@ -146,14 +148,14 @@ test-part: $(BUILT)
 
 test-partition: $(BUILT)
 	@echo "With graph partitioning forced:"
-	@$(TEST) --route partition $(CONTRACT)
+	@$(TEST) $(DRAWN) --route partition $(CONTRACT)
 
 test-device: $(BUILT)
 	@echo "On XLA_CPU:0, which TensorFlow takes for an accelerator:"
-	@HOSTCALL_TEST_DEVICE=XLA_CPU:0 $(TEST) $(if $(filter 2.19,$(TENSORFLOW)),--route partition) $(ON_DEVICE)
+	@HOSTCALL_TEST_DEVICE=XLA_CPU:0 $(TEST) $(DRAWN) $(if $(filter 2.19,$(TENSORFLOW)),--route partition) $(ON_DEVICE)
 ifeq (,$(filter 2.19 2.20,$(TENSORFLOW)))
 	@echo "On a GPU:0 that is none, which TensorFlow takes for one:"
-	@HOSTCALL_TEST_DEVICE=GPU:0 HOSTCALL_TEST_GPU=fake $(TEST) $(ON_FAKE_GPU)
+	@HOSTCALL_TEST_DEVICE=GPU:0 HOSTCALL_TEST_GPU=fake $(TEST) $(DRAWN) $(ON_FAKE_GPU)
 else
 	@echo "Left out: the GPU:0 that is none, whose streams are behind before TensorFlow 2.21."
 endif

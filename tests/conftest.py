@@ -28,9 +28,20 @@ if TENSORFLOW:
     )
 
 
-# The folders of tests that kill processes, send signals, take ports, race clocks or fill memory. In
-# other folders the mark `full_run` says so.
-FULL_RUN = frozenset({"stress", "executors", "executors_heavy", "serving", "wheels", "upstream"})
+# The folders of tests that kill processes, send signals, take ports, race clocks, fill memory or take
+# minutes. In other folders the mark `full_run` says so.
+FULL_RUN = frozenset(
+    {
+        "dynamic",
+        "executors",
+        "executors_heavy",
+        "kernels",
+        "serving",
+        "stress",
+        "upstream",
+        "wheels",
+    }
+)
 # The number of cases of one test in a sample.
 CASES = 4
 

@@ -90,6 +90,7 @@ def test_functions_that_are_traced_and_dropped(ours: Worker, program: Any, way: 
     nothing_is_left(left(ours, program, way, 60), FLAT_FUNCTIONS)
 
 
+@pytest.mark.full_run("takes long: hundreds of programs")
 @pytest.mark.parametrize("program", [cases.by_py_function, cases.in_a_branch])
 def test_functions_that_are_differentiated_and_dropped(ours: Worker, program: Any) -> None:
     # With the first ones TensorFlow's own memory grows, without hostcall as well: 14 KB for each.
@@ -146,6 +147,7 @@ def check_calls(
     nothing_is_left(result, flat)
 
 
+@pytest.mark.full_run("takes long: 10,000 runs")
 @pytest.mark.parametrize(("jit_compile", "count"), [(True, 10_000), (False, 1_000)])
 def test_passes_under_a_tape(ours: Worker, jit_compile: bool, count: int) -> None:
     check_calls(ours, cases.by_py_function, TAPE, jit_compile, count, FLAT)

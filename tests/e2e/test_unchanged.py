@@ -74,6 +74,7 @@ def others(fresh_python: Template) -> Any:
     }
 
 
+@pytest.mark.full_run("takes long: a process of TensorFlow 1 for each file")
 @pytest.mark.parametrize(("file", "name"), [(file, n) for file in OTHERS for n in names(file)])
 def test_results_and_processes_of_tensorflow_1_are_the_same(
     others: Any, file: str, name: str
@@ -162,6 +163,7 @@ def _programs_of_xla(folder: Path) -> list[str]:
     return sorted(texts)
 
 
+@pytest.mark.full_run("takes long: two processes of many programs")
 @pytest.mark.custom_call  # a partitioned program differs from that of stock
 def test_random_programs_are_the_same_with_hostcall(
     run_python: Callable[..., str], tmp_path: Path

@@ -74,6 +74,7 @@ assert "tensorflow" not in sys.modules
 
 
 @reads_programs_of_jax
+@pytest.mark.full_run("starts processes that import both frameworks")
 def test_tensorflow_is_imported_by_nobody_else_and_works_from_then_on() -> None:
     code = """
 import tensorflow as tf
@@ -90,6 +91,7 @@ print("works")
     assert run_python(_BEGINNING + code) == "works\n"
 
 
+@pytest.mark.full_run("starts processes that import both frameworks")
 def test_switched_off_before_a_name_of_hostcalls_imports_tensorflow_and_on_after() -> None:
     code = """
 hostcall.disable()
@@ -114,6 +116,7 @@ print(tripled(tf))
     assert run_python(_BEGINNING + code) == "True\n[3.0, 3.0]\n[3.0, 3.0]\n"
 
 
+@pytest.mark.full_run("starts processes that import both frameworks")
 def test_a_tensorflow_that_hostcall_was_not_built_for_is_imported_with_a_warning() -> None:
     code = """
 import importlib.metadata, warnings
