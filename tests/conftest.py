@@ -28,8 +28,8 @@ if TENSORFLOW:
     )
 
 
-# The folders of tests that kill processes, send signals, take ports, race clocks, fill memory or take
-# minutes. In other folders the mark `full_run` says so.
+# The folders of tests that kill processes, send signals, take ports, race clocks, fill memory or
+# take minutes. In other folders the mark `full_run` says so.
 FULL_RUN = frozenset(
     {
         "dynamic",

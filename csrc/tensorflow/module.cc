@@ -115,8 +115,12 @@ NB_MODULE(_tensorflow, m) {
       "programs for a platform, such as CUDA. Needs no device of it. Raises ImportError when XLA "
       "refuses it, as it does a second handler of the name.");
   m.def(
-      "register_region_handler", [] { RegisterHandler(&HostcallRegionHandler, "hostcall_region"); },
-      "Registers the handler of regions. Raises ImportError when XLA refuses it.");
+      "register_own_handlers",
+      [] {
+        RegisterHandler(&HostcallRegionHandler, "hostcall_region");
+        RegisterHandler(&HostcallOrderHandler, "hostcall_order");
+      },
+      "Registers the handlers of regions and barriers. Raises ImportError when XLA refuses one.");
   m.def("describe_handler", &DescribeHandler, nb::arg("handler"),
         "The address of an FFI handler in a capsule, the FFI API version (major, minor) that it "
         "was built with, and whether it makes a state. Raises ValueError when it does not say so, "

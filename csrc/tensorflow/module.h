@@ -26,3 +26,7 @@ void InstallKernelCreator();
 // address of the launch's RegionScope, the inputs of the region, and perhaps a token. Its attribute
 // `region` is the index of the region in the scope.
 extern "C" XLA_FFI_Error* HostcallRegionHandler(XLA_FFI_CallFrame* frame);
+
+// Custom call target "hostcall_order", a barrier between calls with side effects and a loop or a
+// branch that holds some. Its operands are an integer, which it returns, and a token.
+extern "C" XLA_FFI_Error* HostcallOrderHandler(XLA_FFI_CallFrame* frame);

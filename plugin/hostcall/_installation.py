@@ -59,7 +59,7 @@ def _prepare() -> None:
     for target, handler in runtime.early_handlers().items():
         bindings.register_handler(handler, target)
     bindings.set_starters(_runs.runs, _runs.captures, _runs.begin)
-    bindings.register_region_handler()
+    bindings.register_own_handlers()
     bindings.install_kernel_creator()
     calls.add(eager_execution.wait_for_ops)
     token_registry.renew_nonce()

@@ -101,6 +101,35 @@ class FunctionEdits:
         return True
 
 
+def insert(repeated: Any, position: int, message: Any) -> None:
+    """Insert a message into a repeated field."""
+    rest = [protos.copy_of(each) for each in repeated[position:]]
+    del repeated[position:]
+    repeated.extend([message, *rest])
+
+
+def insert_argument(function: FunctionDef, position: int, name: str, dtype: int) -> None:
+    """Insert an argument of a dtype, given by TensorFlow's number, into a function's signature."""
+    insert(function.signature.input_arg, position, _named(function, name, dtype))
+    for index in sorted(function.arg_attr, reverse=True):
+        if index >= position:
+            attributes = protos.copy_of(function.arg_attr[index])
+            del function.arg_attr[index]
+            function.arg_attr[index + 1].CopyFrom(attributes)
+    for index in sorted(function.resource_arg_unique_id, reverse=True):
+        if index >= position:
+            function.resource_arg_unique_id[index + 1] = function.resource_arg_unique_id.pop(index)
+
+
+def insert_result(function: FunctionDef, position: int, name: str, dtype: int) -> None:
+    """Insert a result of a dtype into a function's signature."""
+    insert(function.signature.output_arg, position, _named(function, name, dtype))
+
+
+def _named(function: Any, name: str, dtype: int) -> Any:
+    return type(function.signature).ArgDef(name=name, type=dtype)
+
+
 def add_control_output(function: FunctionDef, node: str) -> None:
     """Make the nodes that follow a call of a function follow one of its nodes, too."""
     if node not in function.control_ret.values():

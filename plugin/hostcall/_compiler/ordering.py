@@ -10,13 +10,19 @@ condition of a loop, the branch of a conditional. Each unit begins with a token 
 call is inlined into the unit around it, so that its ops follow those of the caller; a function that
 is called twice needs a copy for each call.
 
+XLA's programs for a CPU lose the order of a loop or a branch and of the calls beside it, since the
+bridge wraps its token (`csrc/tensorflow/order_barrier.cc`). So a loop or branch that is not alone
+in its unit also carries an integer. A barrier in front of it, one behind it and one at the end of
+its functions write the integer when their token is there.
+
 Before TensorFlow 2.20, XLA makes a loop or a branch wait for its operands, but not for tokens. If
 its unit holds other calls with side effects, the loop or branch becomes a host op.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -122,28 +128,30 @@ def marked(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
     if is_kept(library, entry):
         return library
     copy: FunctionDefLibrary = protos.copy_of(library)
-    for node in Units(copy).losing(entry):
+    for node in Units(defs.by_name(copy)).losing(entry):
         node.attr[attributes.LOSES_ORDER].b = True
     return copy
 
 
 def is_kept(library: FunctionDefLibrary, entry: str) -> bool:
     """Return whether XLA keeps the order of all calls of a function that becomes one program."""
-    return _versions.keeps_order(tf.__version__) or not any(Units(library).losing(entry))
+    return _versions.keeps_order(tf.__version__) or not any(
+        Units(defs.by_name(library)).losing(entry)
+    )
 
 
 class Units:
     """The units of a function, and the nodes with side effects in each."""
 
-    def __init__(self, library: FunctionDefLibrary) -> None:
-        self._functions = defs.by_name(library)
-        self._effects = Effects(self._functions)
+    def __init__(self, functions: Mapping[str, Any]) -> None:
+        self._functions = functions
+        self._effects = Effects(functions)
 
     def losing(self, entry: str) -> Iterator[NodeDef]:
         """Yield the loops and branches whose calls may change places with others of their unit."""
         pending, seen = [entry], {entry}
         while pending:
-            effects = [*self._unit(pending.pop(), frozenset())]
+            effects = [*self.nodes(pending.pop())]
             flow = [node for node in effects if node.op in defs.CONTROL_FLOW_OPS]
             # The condition of a loop is computed before it, too.
             conditions = [node.attr["cond"].func.name for node in flow if "cond" in node.attr]
@@ -154,8 +162,11 @@ class Units:
                 pending.extend(name for name in dict.fromkeys(called) if name not in seen)
                 seen.update(called)
 
-    def _unit(self, name: str, inside: frozenset[str]) -> Iterator[NodeDef]:
+    def nodes(self, name: str) -> Iterator[NodeDef]:
         """Yield the nodes with side effects in a unit, with those that plain calls inline."""
+        return self._unit(name, frozenset())
+
+    def _unit(self, name: str, inside: frozenset[str]) -> Iterator[NodeDef]:
         if name in inside or name not in self._functions:
             return
         for node in self._functions[name].node_def:
@@ -196,13 +207,14 @@ SUFFIX = "__hostcall"  # the suffix of the names of new functions
 
 
 def order_side_effects(
-    library: FunctionDefLibrary, entry: str, suffix: str = SUFFIX
+    library: FunctionDefLibrary, entry: str, suffix: str = SUFFIX, barriers: bool = True
 ) -> tuple[Any, str]:
     """Write the order of side effects into copies of a function and of all that it reaches."""
+    # Without `barriers`, the order is right in programs whose tokens are not wrapped.
     # Returned are the new functions, and the name of the one that replaces `entry`: equal for equal
     # input. TensorFlow keeps functions by name, so a library that was prepared in another way needs
     # another suffix.
-    orderer = _Orderer(library, suffix)
+    orderer = _Orderer(library, suffix, barriers)
     name = orderer.entry(entry)
     for function in orderer.ordered.function:
         bypass(function)
@@ -216,11 +228,20 @@ class _Branches(NamedTuple):
     functions: tuple[str, ...]
 
 
+class _Carried(NamedTuple):
+    """The place of the integer of barriers in the signature of a loop's or a branch's function."""
+
+    argument: int  # the position of the argument
+    result: int | None  # the position of the result; None for the condition of a loop
+
+
 class _Orderer:
-    def __init__(self, library: FunctionDefLibrary, suffix: str) -> None:
+    def __init__(self, library: FunctionDefLibrary, suffix: str, barriers: bool) -> None:
         self._suffix = suffix
         self._functions = defs.by_name(library)
-        self._units: dict[tuple[str, frozenset[str], _Branches | None], str] = {}
+        self._units: dict[tuple[str, frozenset[str], _Branches | None, _Carried | None], str] = {}
+        self._barriers = barriers
+        self._is_shared = False  # whether a loop or branch would not be alone in this unit
         self._effects = Effects(self._functions)
         self._may_record = any(defs.nodes_of(f, {op_kinds.EAGER_PY_FUNC}) for f in library.function)
         self._entry = ""
@@ -243,43 +264,60 @@ class _Orderer:
                 self._copy(new, new)  # the others are copied when they are called
         function = self._copy(name, self._entry)
         self._is_cluster = attributes.CLUSTER in function.attr
+        self._is_shared = self._has_several(name)
         self._order(function, "", _UNIT_TOKEN, self._returned(function, function.ret))
         function.attr[attributes.TRACKS_RUN].b = self._tracks_run
         return str(function.signature.name)
 
-    def _unit(self, name: str, escaping: frozenset[str], compared: _Branches | None) -> str:
+    def _has_several(self, name: str) -> bool:
+        nodes = Units(self._functions).nodes(name) if self._barriers else iter(())
+        return len([*itertools.islice(nodes, 2)]) > 1
+
+    def _unit(
+        self,
+        name: str,
+        escaping: frozenset[str],
+        compared: _Branches | None,
+        carried: _Carried | None,
+    ) -> str:
         """Return the name of the ordered copy of a loop's body or condition, or of a branch."""
-        key = (name, escaping, compared)
+        key = (name, escaping, compared, carried)
         if key not in self._units:
             # Two programs may reach the same function, and need different copies of it.
             self._units[key] = f"{self._entry}__{len(self._units)}_{name}"
             function = self._copy(name, self._units[key])
-            level, self._level = self._level, 0
-            self._order(function, "", _UNIT_TOKEN, self._returned(function, escaping))
-            self._level = level
+            outer = self._level, self._is_shared
+            self._level = 0
+            self._is_shared = carried is not None or self._has_several(name)
+            returned = self._returned(function, escaping)
+            self._order(function, "", _UNIT_TOKEN, returned, carried)
+            self._level, self._is_shared = outer
             if compared is not None:
                 control_flow.compare_results(function, *compared)
         return self._units[key]
 
-    def _order(self, function: FunctionDef, path: str, last: str, escaping: set[str]) -> str:
+    def _order(
+        self,
+        function: FunctionDef,
+        path: str,
+        last: str,
+        escaping: set[str],
+        carried: _Carried | None = None,
+    ) -> str:
         """Chain the ops of `function` in place, from the token `last`; return the last one."""
         # `path` is the prefix that inlining will put before the names of its nodes. `escaping` are
         # the values in it that become results of the whole program.
         consumed = self._consumed(function)
         previous: Any = None
         for node in self._effects_of(function):
-            token = f"{path}{node.name}"
+            token, steps = f"{path}{node.name}", [node]
             if op_kinds.is_ordered(node):
                 last = _chain(node, last, token)
                 self._mark_recording(node, consumed, escaping)
             elif node.op in defs.CONTROL_FLOW_OPS:
-                branches = tuple(callee.name for callee in defs.callees(node))
-                is_branch = node.op in op_kinds.BRANCH_OPS
-                compared = _Branches(node.name, branches) if is_branch else None
-                for callee in defs.callees(node):
-                    returned = self._escaping_of(node, callee, escaping)
-                    callee.name = self._unit(callee.name, returned, compared)
-                last = _chain(node, last, token)
+                steps = self._order_units(function, node, escaping)
+                for step in steps:
+                    last = _chain(step, last, f"{path}{step.name}")
             else:
                 copy = self._copy_callee(node, function.signature.name)
                 returned = self._escaping_of(node, copy.signature, escaping)
@@ -288,12 +326,28 @@ class _Orderer:
                 last = self._order(copy, f"{token}/", last, self._returned(copy, returned))
                 self._level -= 1
             # The bridge looks tokens up as it visits nodes in its own order; edges fix that order.
-            if previous is not None and f"^{previous.name}" not in node.input:
-                node.input.append(f"^{previous.name}")
-            previous = node
+            for step in steps:
+                if previous is not None and f"^{previous.name}" not in step.input:
+                    step.input.append(f"^{previous.name}")
+                previous = step
+        if carried is not None:
+            previous = _carry(function, carried, previous, last) or previous
         if previous is not None:
             function_edits.add_control_output(function, previous.name)
         return last
+
+    def _order_units(self, function: FunctionDef, node: NodeDef, escaping: set[str]) -> list[Any]:
+        """Order the functions of a loop or branch; return it with the barriers that it needs."""
+        branches = tuple(callee.name for callee in defs.callees(node))
+        compared = _Branches(node.name, branches) if node.op in op_kinds.BRANCH_OPS else None
+        condition = node.attr["cond"].func.name if "cond" in node.attr else ""
+        place = _place(node)
+        for callee in defs.callees(node):
+            returned = self._escaping_of(node, callee, escaping)
+            result = None if callee.name == condition else place.result
+            carried = place._replace(result=result) if self._is_shared else None
+            callee.name = self._unit(callee.name, returned, compared, carried)
+        return _between_barriers(function, node, place) if self._is_shared else [node]
 
     def _effects_of(self, function: FunctionDef) -> list[Any]:
         """Return the nodes of a function with side effects, callees included, in their order."""
@@ -377,6 +431,70 @@ def _chain(node: NodeDef, last: str, token: str) -> str:
     node.attr[_TOKEN_INPUTS].list.s[:] = [last.encode()]
     node.attr[_TOKEN_NAME].s = token.encode()
     return token
+
+
+_INTEGER = "hostcall_order"  # the argument and the result that barriers write
+_INT32, _RESOURCE = tf.int32.as_datatype_enum, tf.resource.as_datatype_enum
+
+
+def _barrier(function: FunctionDef, name: str, value: str) -> Any:
+    return function.node_def.add(name=name, op="HostcallOrder", input=[value])
+
+
+def _place(node: NodeDef) -> _Carried:
+    """Return where a loop or branch takes and returns the integer of its barriers."""
+    if node.op not in op_kinds.LOOP_OPS:
+        taken = node.attr["Tin"].list.type
+        return _Carried(_before_resources(taken), len(node.attr["Tout"].list.type))
+    position = _before_resources(node.attr["T"].list.type)
+    return _Carried(position, position)
+
+
+def _before_resources(types: Sequence[int]) -> int:
+    # TensorFlow moves resources behind all other arguments, and may crash where a function is used
+    # twice. They are there already, unless the user's values are mixed.
+    resources = [dtype == _RESOURCE for dtype in types]
+    first = resources.index(True) if True in resources else len(types)
+    return first if all(resources[first:]) else len(types)
+
+
+def _between_barriers(function: FunctionDef, node: Any, place: _Carried) -> list[Any]:
+    """Let a loop or branch carry the integer from one barrier to another; return all three."""
+    zero = function.node_def.add(name=f"{node.name}/hostcall_zero", op="Const")
+    zero.attr["dtype"].type = _INT32
+    zero.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0, tf.int32))
+    before = _barrier(function, f"{node.name}/hostcall_before", f"{zero.name}:output:0")
+    is_loop = node.op in op_kinds.LOOP_OPS
+    # The first input of a branch selects it.
+    node.input.insert(place.argument + (not is_loop), f"{before.name}:output:0")
+    result = place.result or 0
+    returned = node.attr["T" if is_loop else "Tout"].list.type
+    for i in reversed(range(result, len(returned))):
+        defs.replace_value(function, f"{node.name}:output:{i}", f"{node.name}:output:{i + 1}")
+    shapes = node.attr["output_shapes"].list.shape
+    if shapes and len(shapes) == len(returned):
+        function_edits.insert(shapes, result, tf.TensorShape([]).as_proto())
+    returned.insert(result, _INT32)
+    if not is_loop:
+        node.attr["Tin"].list.type.insert(place.argument, _INT32)
+    after = _barrier(function, f"{node.name}/hostcall_after", f"{node.name}:output:{result}")
+    return [before, node, after]
+
+
+def _carry(function: FunctionDef, carried: _Carried, previous: Any, last: str) -> Any | None:
+    """Carry the integer in a function; return the barrier at its end, if it has one."""
+    function_edits.insert_argument(function, carried.argument, _INTEGER, _INT32)
+    if carried.result is None:
+        return None
+    function_edits.insert_result(function, carried.result, _INTEGER, _INT32)
+    function.ret[_INTEGER] = _INTEGER
+    if previous is None:
+        return None
+    end = _barrier(function, "hostcall_end", _INTEGER)
+    _chain(end, last, end.name)
+    end.input.append(f"^{previous.name}")
+    function.ret[_INTEGER] = f"{end.name}:output:0"
+    return end
 
 
 def _values_of(function: FunctionDef, results: Iterable[str]) -> set[str]:

@@ -105,7 +105,7 @@ def _compiled(traced: ConcreteFunction, captured: _Captured, place: str) -> Any:
         raise NotExportableError(_BOUNDED.format(place=place, reasons=reasons))
     marked = analysis.marked(library, name, whole=True, compiled=True)
     # XLA's text does not pass the kernel creator, which otherwise substitutes ordered functions.
-    ordered, name = ordering.order_side_effects(marked, name, "__exported")
+    ordered, name = ordering.order_side_effects(marked, name, "__exported", barriers=False)
     ordered.function.extend(analysis.new_functions(library, marked))
     try:
         with _lock:  # another thread may export the same function
