@@ -188,7 +188,7 @@ def _sum_of_slices(part_of: Callable[[tf.Tensor], Any], turns: int, start: Any) 
     return tf.while_loop(lambda i, _: i < turns, body, (0, start))[1]
 
 
-def test_slices_of_a_loop() -> None:
+def test_slices_of_a_loop(every_cluster: None) -> None:
     def program(x: tf.Tensor) -> Any:
         _print(x)
         return _sum_of_slices(lambda i: x[i : i + 3], 6, 0.0)

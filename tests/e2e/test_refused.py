@@ -192,6 +192,7 @@ def test_the_log_says_it_once(caplog: pytest.LogCaptureFixture) -> None:
     assert_says(line, "UniqueWithCounts", "test_refused.py:", "uncompilable='error'")
 
 
+@pytest.mark.usefixtures("every_cluster")
 def test_the_log_names_a_loop_that_is_alone_on_the_host(caplog: pytest.LogCaptureFixture) -> None:
     def growing(x: tf.Tensor) -> Any:
         return tf.while_loop(

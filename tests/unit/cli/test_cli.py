@@ -89,6 +89,7 @@ def test_explain_shows_every_signature(saved: Path, monkeypatch: pytest.MonkeyPa
         assert part in text
 
 
+@pytest.mark.usefixtures("every_cluster")
 def test_explain_knows_the_ops_whose_attributes_a_saved_model_leaves_out(saved: Path) -> None:
     (only,) = answer("explain", saved, "--signature", "serving_default")
     assert only["name"] == "serving_default"
@@ -102,6 +103,7 @@ def test_explain_a_model_without_signatures(tmp_path: Path) -> None:
     assert sorted(routes) == ["custom_call", "partition"]
 
 
+@pytest.mark.usefixtures("every_cluster")
 def test_explain_writes_a_page(saved: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     assert run("explain", saved, "--html", page).exit_code == 0
@@ -126,6 +128,7 @@ def test_another_process_tells_functions_that_it_may_not_call(saved: Path, run_p
     assert second["script_ops"][0]["results"][0]["shape"] == "(3,)"
 
 
+@pytest.mark.usefixtures("every_cluster")
 def test_rewrite_writes_a_model_that_computes_the_same(saved: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     (changed,) = answer("rewrite", saved, out)["rewritten"]
