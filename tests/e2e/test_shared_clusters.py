@@ -14,7 +14,7 @@ from tests.support.helpers import jitted, plain
 from tests.support.threads import in_threads
 
 pytestmark = [
-    pytest.mark.usefixtures("auto_route"),
+    pytest.mark.usefixtures("auto_route", "every_cluster"),
     pytest.mark.cpu("clusters of an accelerator are placed, each for its program"),
 ]
 

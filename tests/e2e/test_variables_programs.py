@@ -96,6 +96,7 @@ def test_random_state_goes_on_as_without_callbacks() -> None:
     assert_equal(numbers(touch), numbers(lambda: None))
 
 
+@pytest.mark.usefixtures("every_cluster")
 def test_one_variable_given_twice_is_what_it_is_without_callbacks() -> None:
     def build(callback: Callable[..., None]) -> Any:
         handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[], shared_name="given_twice")

@@ -287,7 +287,7 @@ def _other_route(node: NodeDef) -> str:
 def write(op: Operation) -> None:
     """Store the shapes of a script op's results on the op, once its graph is traced."""
     shapes = [shape.as_proto() for shape in of_op(op)]
-    protos.set_attr(op, attributes.SHAPES, list=protos.ListValue(shape=shapes))
+    protos.set_attr(op, attributes.SHAPES, list=protos.list_value(shape=shapes))
 
 
 def of_op(op: Operation) -> list[tf.TensorShape]:

@@ -14,7 +14,6 @@ attr_value_pb2 = features.attr_value_pb2
 function_pb2 = features.function_pb2
 node_def_pb2 = features.node_def_pb2
 tensor_pb2 = features.tensor_pb2
-ListValue = attr_value_pb2.AttrValue.ListValue
 _Message = TypeVar("_Message")
 
 
@@ -44,7 +43,12 @@ def pairs(node: NodeDef, name: str) -> list[tuple[int, int]]:
 def set_pairs(node: NodeDef, name: str, pairs: Iterable[tuple[int, int]]) -> None:
     """Set an attribute of a node to pairs of integers."""
     numbers = [number for pair in pairs for number in pair]
-    node.attr[name].list.CopyFrom(ListValue(i=numbers))
+    node.attr[name].list.CopyFrom(list_value(i=numbers))
+
+
+def list_value(**values: Any) -> Any:
+    """Return the value of an attribute that is a list."""
+    return attr_value_pb2.AttrValue.ListValue(**values)
 
 
 def encoded(spec: tf.TypeSpec) -> bytes:
