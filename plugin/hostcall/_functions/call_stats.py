@@ -69,7 +69,7 @@ class ClusterStats:
       >>> @tf.function(jit_compile=True)
       ... def of_many_sizes(n):
       ...     y = tf.numpy_function(lambda k: np.ones(k), [n], tf.float64)
-      ...     return tf.reduce_sum(y * 2.0)
+      ...     return tf.reduce_sum(tf.sqrt(tf.abs(y * 4.0)))
       >>> [float(of_many_sizes(tf.constant(n))) for n in (1, 2, 3)]
       [2.0, 4.0, 6.0]
       >>> [row] = [r for r in hostcall.stats().compilations if "of_many_sizes" in r.cluster]
