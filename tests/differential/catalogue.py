@@ -1,5 +1,7 @@
 """The catalogue of the ops that random programs are made of, and which values they can take."""
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import itertools

@@ -1,5 +1,7 @@
 """Draws random programs."""
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import itertools
