@@ -91,7 +91,8 @@ def partition_pass(route: str = requested_routes.AUTO) -> Callable[[Any], Any]:
     Examples:
       >>> @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([4], tf.float32)])
       ... def program(x):
-      ...     return 2.0 * tf.numpy_function(np.unique, [x], tf.float32)
+      ...     y = tf.numpy_function(np.unique, [x], tf.float32)
+      ...     return tf.exp(-y) * tf.tanh(y)
       >>> spec = tf.TensorSpec([4], tf.float32)
       >>> caller = tf.function(lambda x: program(x)).get_concrete_function(spec)
       >>> graph_def = caller.graph.as_graph_def()
