@@ -126,6 +126,7 @@ USES: dict[str, tuple[Callable[[Any], Any], set[str]]] = {
 
 
 @one_program
+@pytest.mark.usefixtures("every_cluster")
 @pytest.mark.parametrize(("use", "on_host"), USES.values(), ids=USES)
 def test_uses_of_a_mask(use: Callable[[Any], Any], on_host: set[str]) -> None:
     def program(x: tf.Tensor, mask: tf.Tensor) -> Any:
