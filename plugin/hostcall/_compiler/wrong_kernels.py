@@ -9,6 +9,7 @@ that shows each error, and a test fails when a kernel is mended.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias
 
@@ -67,11 +68,25 @@ def _complex_to_bool(writer: Writer) -> str:
 def _safe_gradient(writer: Writer) -> str:
     """Write a gradient that is zero where the incoming gradient is, whatever the derivative."""
     y, gradient = writer.inputs
-    if writer.node.attr["T"].type in _PARTS_OF_COMPLEX:
-        y = writer.add("Conj", y)
+    is_complex = writer.node.attr["T"].type in _PARTS_OF_COMPLEX
+    found = functools.partial(_gradient_of_complex, writer) if is_complex else writer.again
     zeros = writer.add("ZerosLike", gradient)
     is_zero = writer.add("Equal", gradient, zeros)
-    return writer.add("SelectV2", is_zero, zeros, writer.again(y, gradient))
+    return writer.add("SelectV2", is_zero, zeros, found(y, gradient))
+
+
+def _gradient_of_complex(writer: Writer, y: str, gradient: str) -> str:
+    """Write the gradient with a conjugate; it is right by the kernels of XLA and of TensorFlow."""
+    y = writer.add("Conj", y)
+    dtype = writer.node.attr["T"].type
+    if writer.node.op == "SqrtGrad":
+        half = writer.add("Mul", gradient, writer.constant(0.5, dtype))
+        return writer.add("RealDiv", half, y)
+    square = writer.add("Mul", y, y)
+    if writer.node.op == "ReciprocalGrad":
+        return writer.add("Neg", writer.add("Mul", gradient, square))
+    cube = writer.add("Mul", square, y)
+    return writer.add("Mul", writer.add("Mul", gradient, writer.constant(-0.5, dtype)), cube)
 
 
 def _selu_gradient(writer: Writer) -> str:
