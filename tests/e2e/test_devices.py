@@ -177,18 +177,19 @@ def test_an_exception_in_one_replica() -> None:
 
     strategy = STRATEGIES["mirrored on two"]()
     step = jitted(lambda x: tf.ensure_shape(tf.numpy_function(refuse, [x], tf.float32), []))
+    in_each = tf.function(lambda x: strategy.run(step, args=(x,)))
 
-    @tf.function
-    def program(x: tf.Tensor) -> Any:
-        replica = tf.distribute.get_replica_context
-        return strategy.run(lambda: step(x * tf.cast(replica().replica_id_in_sync_group, x.dtype)))
+    def run(*values: float) -> Any:
+        given = strategy.experimental_distribute_values_from_function(
+            lambda context: tf.constant(values[context.replica_id_in_sync_group])
+        )
+        return strategy.experimental_local_results(in_each(given))
 
-    error = failure(program, tf.constant(10.0))
+    error = failure(run, 1.0, 10.0)
     assert isinstance(error, tf.errors.InvalidArgumentError)
     assert_says(error, "DetailedError: too much")
     assert isinstance(hostcall.last_error(error), DetailedError)
-    results = strategy.experimental_local_results(program(tf.constant(2.0)))
-    assert [float(result) for result in results] == [0.0, 2.0]
+    assert [float(result) for result in run(1.0, 2.0)] == [1.0, 2.0]
 
 
 def test_strings_are_on_the_host() -> None:
