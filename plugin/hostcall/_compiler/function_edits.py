@@ -101,16 +101,9 @@ class FunctionEdits:
         return True
 
 
-def insert(repeated: Any, position: int, message: Any) -> None:
-    """Insert a message into a repeated field."""
-    rest = [protos.copy_of(each) for each in repeated[position:]]
-    del repeated[position:]
-    repeated.extend([message, *rest])
-
-
-def insert_argument(function: FunctionDef, position: int, name: str, dtype: int) -> None:
+def insert_argument(function: Any, position: int, name: str, dtype: int) -> None:
     """Insert an argument of a dtype, given by TensorFlow's number, into a function's signature."""
-    insert(function.signature.input_arg, position, _named(function, name, dtype))
+    function.signature.input_arg.insert(position, _named(function, name, dtype))
     for index in sorted(function.arg_attr, reverse=True):
         if index >= position:
             attributes = protos.copy_of(function.arg_attr[index])
@@ -121,9 +114,9 @@ def insert_argument(function: FunctionDef, position: int, name: str, dtype: int)
             function.resource_arg_unique_id[index + 1] = function.resource_arg_unique_id.pop(index)
 
 
-def insert_result(function: FunctionDef, position: int, name: str, dtype: int) -> None:
+def insert_result(function: Any, position: int, name: str, dtype: int) -> None:
     """Insert a result of a dtype into a function's signature."""
-    insert(function.signature.output_arg, position, _named(function, name, dtype))
+    function.signature.output_arg.insert(position, _named(function, name, dtype))
 
 
 def _named(function: Any, name: str, dtype: int) -> Any:

@@ -143,9 +143,9 @@ def is_kept(library: FunctionDefLibrary, entry: str) -> bool:
 class Units:
     """The units of a function, and the nodes with side effects in each."""
 
-    def __init__(self, functions: Mapping[str, Any]) -> None:
+    def __init__(self, functions: Mapping[str, Any], effects: Effects | None = None) -> None:
         self._functions = functions
-        self._effects = Effects(functions)
+        self._effects = effects or Effects(functions)
 
     def losing(self, entry: str) -> Iterator[NodeDef]:
         """Yield the loops and branches whose calls may change places with others of their unit."""
@@ -270,7 +270,9 @@ class _Orderer:
         return str(function.signature.name)
 
     def _has_several(self, name: str) -> bool:
-        nodes = Units(self._functions).nodes(name) if self._barriers else iter(())
+        if not self._barriers:
+            return False
+        nodes = Units(self._functions, self._effects).nodes(name)
         return len([*itertools.islice(nodes, 2)]) > 1
 
     def _unit(
@@ -473,7 +475,7 @@ def _between_barriers(function: FunctionDef, node: Any, place: _Carried) -> list
         defs.replace_value(function, f"{node.name}:output:{i}", f"{node.name}:output:{i + 1}")
     shapes = node.attr["output_shapes"].list.shape
     if shapes and len(shapes) == len(returned):
-        function_edits.insert(shapes, result, tf.TensorShape([]).as_proto())
+        shapes.insert(result, tf.TensorShape([]).as_proto())
     returned.insert(result, _INT32)
     if not is_loop:
         node.attr["Tin"].list.type.insert(place.argument, _INT32)
