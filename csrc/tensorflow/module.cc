@@ -119,8 +119,9 @@ NB_MODULE(_tensorflow, m) {
       [] {
         RegisterHandler(&HostcallRegionHandler, "hostcall_region");
         RegisterHandler(&HostcallOrderHandler, "hostcall_order");
+        RegisterHandler(&HostcallWhereHandler, "hostcall_where");
       },
-      "Registers the handlers of regions and barriers. Raises ImportError when XLA refuses one.");
+      "Registers the handlers of regions, barriers and masks. Raises ImportError when XLA refuses one.");
   m.def("describe_handler", &DescribeHandler, nb::arg("handler"),
         "The address of an FFI handler in a capsule, the FFI API version (major, minor) that it "
         "was built with, and whether it makes a state. Raises ValueError when it does not say so, "

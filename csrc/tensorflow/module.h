@@ -30,3 +30,7 @@ extern "C" XLA_FFI_Error* HostcallRegionHandler(XLA_FFI_CallFrame* frame);
 // Custom call target "hostcall_order", a barrier between calls with side effects and a loop or a
 // branch that holds some. Its operands are an integer, which it returns, and a token.
 extern "C" XLA_FFI_Error* HostcallOrderHandler(XLA_FFI_CallFrame* frame);
+
+// Custom call target "hostcall_where", which looks for the elements of a mask that are true. Its
+// operands are the mask and its sizes, its results the places of these elements and their number.
+extern "C" XLA_FFI_Error* HostcallWhereHandler(XLA_FFI_CallFrame* frame);

@@ -184,11 +184,6 @@ def untested(version: str) -> str | None:
     return _named(_UNTESTED, version)
 
 
-def keeps_order(version: str) -> bool:
-    """Return whether XLA's loops and branches wait for calls before them, not for values alone."""
-    return _is_at_least(version, "2.20")
-
-
 def runs_on_the_caller(version: str) -> bool:
     """Return whether XLA's CPU programs run on the calling thread, and not on one of a stream."""
     return _is_at_least(version, "2.20")

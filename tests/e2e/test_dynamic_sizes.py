@@ -139,6 +139,40 @@ def test_uses_of_a_mask(use: Callable[[Any], Any], on_host: set[str]) -> None:
     is_right(*((X, mask) for mask in MASKS))(program)()
 
 
+_VALUES = tf.constant([0.0, -0.0, 1.0, 2.0, 0.0, 3.0] * 4)
+_DTYPES = (tf.bool, tf.int8, tf.uint16, tf.int64, tf.float32, tf.float64, tf.complex64)
+
+
+@pytest.mark.parametrize("shape", [[24], [4, 6], [2, 3, 4], [2, 1, 3, 1, 2, 1, 2, 1], [0, 3]])
+def test_places_in_arrays_of_each_rank_and_dtype(shape: list[int]) -> None:
+    def program(x: tf.Tensor) -> Any:
+        _print(x)
+        shaped = tf.reshape(x[: np.prod(shape)], shape)
+        return [tf.where(tf.cast(shaped, dtype)) for dtype in _DTYPES]
+
+    is_right((_VALUES,), (tf.zeros_like(_VALUES),), (tf.ones_like(_VALUES),))(program)()
+
+
+@is_right(*((X, mask) for mask in MASKS))
+def test_places_in_arrays_of_unknown_size(x: tf.Tensor, mask: tf.Tensor) -> Any:
+    _print(x)
+    return tf.where(tf.math.log(tf.boolean_mask(x, mask))), tf.where(tf.boolean_mask(x, mask) < 0.5)
+
+
+@is_right((X,), (-X,))
+def test_places_in_a_loop_and_a_branch(x: tf.Tensor) -> Any:
+    def found(i: tf.Tensor) -> tf.Tensor:
+        return tf.reduce_sum(tf.where(x > 0.1 * tf.cast(i, tf.float32)))
+
+    _print(x)
+    total = tf.while_loop(
+        lambda i, _: i < 3,
+        lambda i, total: (i + 1, total + found(i)),
+        (0, tf.constant(0, tf.int64)),
+    )[1]
+    return total + tf.cond(x[0] > 0.0, lambda: found(1), lambda: tf.constant(-1, tf.int64))
+
+
 @is_right(*((X, mask) for mask in MASKS))
 def test_values_that_leave_a_cluster_twice_have_their_sizes(x: tf.Tensor, mask: tf.Tensor) -> Any:
     y = tf.boolean_mask(x, mask) * 2.0

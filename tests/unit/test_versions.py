@@ -82,13 +82,12 @@ def test_nothing_is_said_of_versions_that_were_tested(version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "keeps"),
+    ("version", "is_newer"),
     [("2.19.1", False), ("2.20.0-rc0", True), ("2.20.0", True), ("2.21.0", True)],
 )
-def test_which_versions_keep_the_order_of_calls(version: str, keeps: bool) -> None:
-    assert _versions.keeps_order(version) == keeps
-    assert _versions.runs_on_the_caller(version) == keeps
-    assert _versions.stablehlo(version) == ("1.13.0" if keeps else "1.9.0")
+def test_what_came_with_a_version(version: str, is_newer: bool) -> None:
+    assert _versions.runs_on_the_caller(version) == is_newer
+    assert _versions.stablehlo(version) == ("1.13.0" if is_newer else "1.9.0")
 
 
 def test_pyproject_and_the_page_of_versions_name_those_that_were_tested() -> None:

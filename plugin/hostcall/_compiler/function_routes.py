@@ -19,7 +19,7 @@ from hostcall._callbacks import lookup, requested_routes, result_contract, setti
 from hostcall._callbacks.array_specs import NativeSpec
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.structures import BoundedSpec
-from hostcall._compiler import ordering, refusals, route_selection
+from hostcall._compiler import refusals, route_selection
 from hostcall._compiler.bounded import analysis, sources
 from hostcall._compiler.partition import placement
 from hostcall._compiler.partition.host_ops import Rules
@@ -159,8 +159,7 @@ def partitioner_for(
     # In a cluster too: the functions that it calls may be TensorFlow's own, without the marks.
     library = _with_shape_agnostic(library, entry)
     if taken and attributes.CLUSTER not in function.attr:
-        library = analysis.marked_for_host(library, entry, compiled)
-        library = ordering.marked(library, entry)
+        library = analysis.marked_for_host(library, entry, compiled, device)
     if refusal:
         library = refusals.marked(library, refusal)
         refusals.mark_found(library, refusal)

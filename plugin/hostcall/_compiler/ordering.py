@@ -14,9 +14,6 @@ XLA's programs for a CPU lose the order of a loop or a branch and of the calls b
 bridge wraps its token (`csrc/tensorflow/order_barrier.cc`). So a loop or branch that is not alone
 in its unit also carries an integer. A barrier in front of it, one behind it and one at the end of
 its functions write the integer when their token is there.
-
-Before TensorFlow 2.20, XLA makes a loop or a branch wait for its operands, but not for tokens. If
-its unit holds other calls with side effects, the loop or branch becomes a host op.
 """
 
 from __future__ import annotations
@@ -27,7 +24,6 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from hostcall import _versions
 from hostcall._callbacks.tape_residuals import Recording
 from hostcall._compiler import control_flow, function_edits
 from hostcall._tf import attributes, op_kinds, protos
@@ -123,63 +119,6 @@ def _users(function: FunctionDef, controls: Iterable[str]) -> dict[str, list[Any
     return users
 
 
-def marked(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
-    """Return the library, or a copy that marks loops and branches that would break the order."""
-    if is_kept(library, entry):
-        return library
-    copy: FunctionDefLibrary = protos.copy_of(library)
-    for node in Units(defs.by_name(copy)).losing(entry):
-        node.attr[attributes.LOSES_ORDER].b = True
-    return copy
-
-
-def is_kept(library: FunctionDefLibrary, entry: str) -> bool:
-    """Return whether XLA keeps the order of all calls of a function that becomes one program."""
-    return _versions.keeps_order(tf.__version__) or not any(
-        Units(defs.by_name(library)).losing(entry)
-    )
-
-
-class Units:
-    """The units of a function, and the nodes with side effects in each."""
-
-    def __init__(self, functions: Mapping[str, Any], effects: Effects | None = None) -> None:
-        self._functions = functions
-        self._effects = effects or Effects(functions)
-
-    def losing(self, entry: str) -> Iterator[NodeDef]:
-        """Yield the loops and branches whose calls may change places with others of their unit."""
-        pending, seen = [entry], {entry}
-        while pending:
-            effects = [*self.nodes(pending.pop())]
-            flow = [node for node in effects if node.op in defs.CONTROL_FLOW_OPS]
-            # The condition of a loop is computed before it, too.
-            conditions = [node.attr["cond"].func.name for node in flow if "cond" in node.attr]
-            if len(effects) > 1 or any(map(self._effects.of_function, conditions)):
-                yield from flow
-            for node in flow:
-                called = defs.called_functions(node, self._functions)
-                pending.extend(name for name in dict.fromkeys(called) if name not in seen)
-                seen.update(called)
-
-    def nodes(self, name: str) -> Iterator[NodeDef]:
-        """Yield the nodes with side effects in a unit, with those that plain calls inline."""
-        return self._unit(name, frozenset())
-
-    def _unit(self, name: str, inside: frozenset[str]) -> Iterator[NodeDef]:
-        if name in inside or name not in self._functions:
-            return
-        for node in self._functions[name].node_def:
-            if op_kinds.is_ordered(node):
-                yield node
-            elif self._effects.of_callees(node):
-                if node.op in defs.CONTROL_FLOW_OPS:
-                    yield node
-                    continue
-                for callee in defs.called_functions(node, self._functions):
-                    yield from self._unit(callee, inside | {name})
-
-
 # The most calls that are inlined into one program; XLA takes hours even for fewer.
 _MOST_COPIES = 50_000
 # The most levels of calls that TensorFlow inlines. Stock TensorFlow crashes on more.
@@ -272,8 +211,21 @@ class _Orderer:
     def _has_several(self, name: str) -> bool:
         if not self._barriers:
             return False
-        nodes = Units(self._functions, self._effects).nodes(name)
-        return len([*itertools.islice(nodes, 2)]) > 1
+        return len([*itertools.islice(self._in_unit(name, frozenset()), 2)]) > 1
+
+    def _in_unit(self, name: str, inside: frozenset[str]) -> Iterator[NodeDef]:
+        """Yield the nodes with side effects in a unit, with those that plain calls inline."""
+        if name in inside or name not in self._functions:
+            return
+        for node in self._functions[name].node_def:
+            if op_kinds.is_ordered(node):
+                yield node
+            elif self._effects.of_callees(node):
+                if node.op in defs.CONTROL_FLOW_OPS:
+                    yield node
+                    continue
+                for callee in defs.called_functions(node, self._functions):
+                    yield from self._in_unit(callee, inside | {name})
 
     def _unit(
         self,

@@ -14,7 +14,9 @@ BLOCKER = "_hostcall_blocker"  # why it cannot be part of a program, for the use
 PREDICTED = "_hostcall_predicted"  # the (result, dimension) pairs that were assumed to be bounded
 LATER = "_hostcall_later"  # it is compiled apart from the nodes of its function without this mark
 WRONG = "_hostcall_wrong"  # the error in the results of XLA's kernel, for the user
-LOSES_ORDER = "_hostcall_loses_order"  # XLA would not order the calls in it with those outside
+
+# On an op, and TensorFlow's own.
+KERNEL = "_kernel"  # the label of the kernel that it takes
 
 # On a script op.
 ROUTE = "_hostcall_route"  # the requested route, if it is not "auto"

@@ -69,6 +69,16 @@ def test_what_the_host_alone_uses_stays_there() -> None:
     assert found["Const"] == {CPU}
 
 
+@pytest.mark.parametrize("device", [CPU, DEVICE])
+def test_programs_for_the_cpu_find_places_by_a_kernel_of_ours(device: str) -> None:
+    def program(x: Any) -> Any:
+        return sort(x), tf.reduce_sum(tf.where(x > 0.0))
+
+    library = tf.compat.v1.GraphDef().library.FromString(rewritten(program, device).library)
+    (node,) = (n for f in library.function for n in f.node_def if n.op == "Where")
+    assert node.attr["_kernel"].s == (b"hostcall" if device == CPU else b"")
+
+
 def test_variables_are_read_where_they_are() -> None:
     with tf.device(CPU.replace("worker", "localhost").replace("task:3", "task:0")):
         variable = tf.Variable([1.0, 2.0, 3.0, 4.0])

@@ -82,9 +82,12 @@ _TAKES_SIZES = "it takes a size that is only bounded in a compiled program: {rea
 _WRONG = "XLA computes something else than TensorFlow: {reason}"
 
 
-def marked_for_host(library: FunctionDefLibrary, entry: str, compiled: bool = False) -> Any:
+def marked_for_host(
+    library: FunctionDefLibrary, entry: str, compiled: bool = False, device: str = ""
+) -> Any:
     """Return a copy with marks for the host on ops that XLA, if `compiled`, would get wrong."""
-    copy = marked(library, entry, compiled=compiled)
+    # The full name of the `device` is "" for the CPU.
+    copy = marked(library, entry, compiled=compiled, labeled=compiled and not device)
     for function in copy.function:
         for node in defs.nodes_of(function, _FOR_HOST):
             if reason := wrong_kernels.reason(node):
@@ -104,12 +107,17 @@ def risks(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
 
 
 def marked(
-    library: FunctionDefLibrary, entry: str, whole: bool = False, compiled: bool = False
+    library: FunctionDefLibrary,
+    entry: str,
+    whole: bool = False,
+    compiled: bool = False,
+    labeled: bool = False,
 ) -> Any:
     """Return a copy with marks on the ops that the sizes they make or take force onto the host."""
     # If `whole`, no op can be on the host. If XLA gets exactly the functions that are returned,
     # `compiled`, facts that only XLA can tell are checked there, say equal branch sizes; and
-    # changed functions get new names.
+    # changed functions get new names. If `labeled`, ops take the kernels of hostcall's that are
+    # faster than XLA's.
     copy = protos.copy_of(library)
     search = _Search(copy, entry, _never if whole else route_selection.is_on_host)
     search.run()
@@ -119,6 +127,8 @@ def marked(
         checked = set[str]()
         if search.has(_CHECKED):
             checked = _add_checks(search)
+        if labeled:
+            checked |= _label(search)
         _rename(search.functions, search.replaced | checked, entry)
     return copy
 
@@ -395,6 +405,18 @@ def _add_checks(search: _Search) -> set[str]:
                 _check_list(edits, node)
         if edits.write():
             changed.add(name)
+    return changed
+
+
+def _label(search: _Search) -> set[str]:
+    """Let ops in functions to compile take hostcall's kernels; return the changed names."""
+    # csrc/tensorflow/where.cc
+    changed = set()
+    for name, function in search.compiled.items():
+        for node in defs.nodes_of(function, {"Where"}):
+            if (name, node.name) not in search.blocked:
+                node.attr[attributes.KERNEL].s = b"hostcall"
+                changed.add(name)
     return changed
 
 

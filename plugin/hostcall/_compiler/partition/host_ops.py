@@ -208,7 +208,7 @@ _MADE_UP = frozenset({"FakeParam"})
 # Reads of values that loops keep for their gradients, made up or not.
 _LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack"})
 # Marks of nodes that must be on the host in any case.
-_FOR_HOST = (attributes.BLOCKER, attributes.LOSES_ORDER, attributes.WRONG)
+_FOR_HOST = (attributes.BLOCKER, attributes.WRONG)
 
 _ENDS_PROCESS = (
     "hostcall: the branches of op '{node}' return different shapes, and hold calls with side "
@@ -218,12 +218,6 @@ _ENDS_PROCESS = (
 _NOT_RIGHT = (
     "hostcall: op '{node}' ({op}){where} cannot be in one program: {reason}. Let the function be "
     "partitioned: with route='auto' and hostcall.configure(uncompilable='partition')."
-)
-_LOSES_ORDER = (
-    "hostcall: op '{node}' holds calls with side effects, and so does the function around it. XLA "
-    "before TensorFlow 2.20 does not keep their order. Let the function be partitioned, with "
-    "route='auto' and hostcall.configure(uncompilable='partition'), call with stateful=False, or "
-    "install TensorFlow 2.20 or later."
 )
 
 
@@ -298,8 +292,6 @@ class HostOps:
             for node in function.node_def:
                 if self._ends_process(node):
                     raise LoweringError(_ENDS_PROCESS.format(node=node.name))
-                if attributes.LOSES_ORDER in node.attr:
-                    raise LoweringError(_LOSES_ORDER.format(node=node.name))
                 self._check_right(name, node)
 
     def _check_right(self, function: str, node: NodeDef) -> None:
@@ -376,8 +368,6 @@ class HostOps:
             return choice.reason if choice.route == "partition" else ""
         if self._ends_process(node):
             return "its branches return different shapes, and hold calls with side effects"
-        if attributes.LOSES_ORDER in node.attr:
-            return "XLA before TensorFlow 2.20 does not keep the order of calls in it and beside it"
         for mark in (attributes.REFUSED, attributes.BLOCKER, attributes.WRONG):
             if reason := protos.text(node, mark):
                 return reason

@@ -1,0 +1,141 @@
+// Kernels of the `Where` nodes that _compiler/bounded/analysis.py labels, for programs on a CPU.
+//
+// XLA's own kernel computes a prefix sum and scatters each place, which takes up to five times as
+// long as TensorFlow's kernel. These programs call a function that looks at each element once.
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "functions/wrapped_kernel.h"
+#include "module.h"
+#include "runtime/handler_result.h"
+#include "tensorflow/compiler/tf2xla/xla_op_registry.h"
+#include "tensorflow/core/framework/op_kernel.h"
+#include "xla/hlo/builder/lib/constants.h"
+#include "xla/shape_util.h"
+
+namespace hostcall {
+namespace {
+
+constexpr char kTarget[] = "hostcall_where";
+constexpr char kLabel[] = "hostcall";
+constexpr int kMostDimensions = 8;  // that TensorFlow's kernel takes
+
+class WhereXlaKernel : public tensorflow::XlaOpKernel {
+ public:
+  using XlaOpKernel::XlaOpKernel;
+
+  void Compile(tensorflow::XlaOpKernelContext* ctx) override { OP_REQUIRES_OK(ctx, Emit(ctx)); }
+
+ private:
+  static absl::Status Emit(tensorflow::XlaOpKernelContext* ctx) {
+    TF_ASSIGN_OR_RETURN(const xla::Shape shape, ctx->InputXlaShape(0));
+    const auto rank = static_cast<int64_t>(shape.dimensions().size());
+    if (rank < 1 || rank > kMostDimensions) {
+      return absl::UnimplementedError("hostcall: tf.where takes one to eight dimensions");
+    }
+    xla::XlaOp input = ctx->Input(0);
+    int64_t elements = 1;
+    // XLA passes the padded buffer of a bounded operand, so its sizes are operands, too.
+    std::vector<xla::XlaOp> operands(1);
+    for (int64_t dim = 0; dim < rank; ++dim) {
+      operands.push_back(xla::GetDimensionSize(ctx->Input(0), dim));
+      if (shape.is_dynamic_dimension(dim)) input = xla::RemoveDynamicDimension(input, dim);
+      elements *= shape.dimensions(dim);
+    }
+    if (elements == 0) {  // XLA has no place for the true size of a result without elements
+      ctx->SetOutput(
+          0, xla::Zeros(ctx->builder(), xla::ShapeUtil::MakeShape(xla::S64, {elements, rank})));
+      return absl::OkStatus();
+    }
+    operands[0] = xla::Ne(input, xla::ZerosLike(input));
+    const xla::Shape results = xla::ShapeUtil::MakeTupleShape(
+        {xla::ShapeUtil::MakeShapeWithDescendingLayout(xla::S64, {elements, rank}),
+         xla::ShapeUtil::MakeScalarShape(xla::S32)});
+    const xla::XlaOp call = xla::CustomCall(
+        ctx->builder(), kTarget, operands, results, /*opaque=*/"", /*has_side_effect=*/false,
+        /*output_operand_aliasing=*/{}, /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
+        xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+    ctx->SetOutput(
+        0, xla::SetDimensionSize(xla::GetTupleElement(call, 0), xla::GetTupleElement(call, 1), 0));
+    return absl::OkStatus();
+  }
+};
+
+// TensorFlow's own kernel, for nodes that TensorFlow runs.
+class WhereKernel : public tensorflow::OpKernel {
+ public:
+  explicit WhereKernel(tensorflow::OpKernelConstruction* ctx) : OpKernel(ctx) {
+    tensorflow::NodeDef node = ctx->def();
+    node.mutable_attr()->erase("_kernel");
+    absl::Status status;
+    stock_ = tensorflow::CreateOpKernel(ctx->device_type(), ctx->device(),
+                                        ctx->device()->GetAllocator({}), node,
+                                        ctx->graph_def_version(), &status);
+    OP_REQUIRES_OK(ctx, status);
+  }
+
+  void Compute(tensorflow::OpKernelContext* ctx) override {
+    OP_REQUIRES_OK(ctx, ComputeWith(ParamsOf(*ctx), stock_.get(), ctx));
+  }
+
+ private:
+  std::unique_ptr<tensorflow::OpKernel> stock_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("Where").Device(tensorflow::DEVICE_CPU_XLA_JIT).Label(kLabel),
+                        WhereXlaKernel);
+REGISTER_KERNEL_BUILDER(Name("Where").Device(tensorflow::DEVICE_CPU).Label(kLabel), WhereKernel);
+
+// Writes the places of a mask's elements that are true, and zeros behind them; returns their count.
+template <int kRank>
+int64_t Find(const XLA_FFI_CallFrame& frame, const XLA_FFI_Buffer& mask, int64_t* places) {
+  std::array<int64_t, kRank> sizes, strides, place{};
+  bool is_empty = false;
+  for (int dim = kRank - 1; dim >= 0; --dim) {
+    const auto* size = static_cast<const XLA_FFI_Buffer*>(frame.args.args[dim + 1]);
+    sizes[dim] = *static_cast<const int32_t*>(size->data);
+    strides[dim] = dim == kRank - 1 ? 1 : strides[dim + 1] * mask.dims[dim + 1];
+    is_empty |= sizes[dim] == 0;
+  }
+  int64_t* next = places;
+  while (!is_empty) {
+    const uint8_t* row = static_cast<const uint8_t*>(mask.data);
+    for (int dim = 0; dim + 1 < kRank; ++dim) row += place[dim] * strides[dim];
+    // A branch for each element would be mispredicted often. There is room for one more place
+    // until the last element, since no more were found than were looked at.
+    for (int64_t& i = place[kRank - 1] = 0; i < sizes[kRank - 1]; ++i) {
+      std::copy(place.begin(), place.end(), next);
+      next += row[i] ? kRank : 0;
+    }
+    int dim = kRank - 2;
+    while (dim >= 0 && ++place[dim] == sizes[dim]) place[dim--] = 0;
+    is_empty = dim < 0;
+  }
+  return (next - places) / kRank;
+}
+
+Result FindPlaces(const XLA_FFI_CallFrame& frame) {
+  using Finder = int64_t (*)(const XLA_FFI_CallFrame&, const XLA_FFI_Buffer&, int64_t*);
+  static constexpr std::array<Finder, kMostDimensions> kFinders = {
+      Find<1>, Find<2>, Find<3>, Find<4>, Find<5>, Find<6>, Find<7>, Find<8>};
+  const auto& mask = *static_cast<const XLA_FFI_Buffer*>(frame.args.args[0]);
+  const auto& result = *static_cast<const XLA_FFI_Buffer*>(frame.rets.rets[0]);
+  auto* places = static_cast<int64_t*>(result.data);
+  const int64_t found = kFinders.at(mask.rank - 1)(frame, mask, places);
+  std::memset(places + found * mask.rank, 0,
+              (result.dims[0] - found) * mask.rank * sizeof(int64_t));
+  const auto* count = static_cast<const XLA_FFI_Buffer*>(frame.rets.rets[1]);
+  *static_cast<int32_t*>(count->data) = static_cast<int32_t>(found);
+  return {};
+}
+
+}  // namespace
+}  // namespace hostcall
+
+extern "C" XLA_FFI_Error* HostcallWhereHandler(XLA_FFI_CallFrame* frame) {
+  return hostcall::Answer(frame, hostcall::FindPlaces);
+}
