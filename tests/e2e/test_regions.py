@@ -287,6 +287,11 @@ def in_a_loop_with_a_region(x: tf.Tensor) -> Any:
     return tf.while_loop(lambda i, _: i < 2, body, [0, x])[1]
 
 
+@_case(tf.constant(b"no image"))
+def an_image(data: tf.Tensor) -> Any:
+    return tf.cast(tf.io.decode_jpeg(data, channels=3, name="image"), tf.float32) * 2.0
+
+
 @_case(tf.constant([1.0, 2.0, 3.0]))
 def a_table(x: tf.Tensor) -> Any:
     table = tf.lookup.experimental.MutableHashTable(tf.int64, tf.float32, -1.0)

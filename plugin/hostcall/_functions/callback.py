@@ -25,6 +25,7 @@ from hostcall._functions.options import (
     check_takes_tensors,
     options_of,
     takes,
+    unconverted,
 )
 from hostcall._functions.user_function import UserFunction
 from hostcall_runtime import _executors, _mapped_calls, register
@@ -400,9 +401,10 @@ def callback(
         declared = of_native(decorated, given.renewed())
         return Callback(decorated, declared, kind, stateful, name, grad)
 
-    return decorate if function is None else decorate(function)
+    return unconverted(decorate) if function is None else decorate(function)
 
 
+@unconverted
 def mapped(
     fn: Callable[..., Any], *, executor: object = None, in_axes: Any = 0, chunks: int | None = None
 ) -> Any:

@@ -10,7 +10,14 @@ from collections.abc import Callable
 from typing import Any, TypeVar, Unpack, overload
 
 from hostcall._functions.native_code import Native, check_declared
-from hostcall._functions.options import DeclareOptions, Options, check_function, options_of, takes
+from hostcall._functions.options import (
+    DeclareOptions,
+    Options,
+    check_function,
+    options_of,
+    takes,
+    unconverted,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -82,7 +89,7 @@ def declare(function: object = None, **options: Any) -> Any:
     """
     declared = options_of("declare", DeclareOptions, options)
     if function is None:
-        return lambda decorated: _declare(decorated, declared.renewed())
+        return unconverted(lambda decorated: _declare(decorated, declared.renewed()))
     return _declare(function, declared)
 
 

@@ -540,6 +540,13 @@ def options_of(who: str, kind: type, options: Mapping[str, Any], **others: Any) 
     return Options(**options, **others)
 
 
+def unconverted(function: F) -> F:
+    """Have AutoGraph call a function as it is: to convert hostcall's code takes it a second."""
+    # tf.autograph.experimental.do_not_convert sets it, too; here TensorFlow may be missing.
+    function.autograph_info__ = None  # type: ignore[attr-defined]
+    return function
+
+
 def takes(way: str, options: type) -> Callable[[F], F]:
     """Give the public function `way` the signature and the documentation of its `**options`."""
     names = options.__annotations__
@@ -559,7 +566,7 @@ def takes(way: str, options: type) -> Callable[[F], F]:
             text = "\n".join(_documented(way, one) for one in fields)
             documentation = inspect.cleandoc(function.__doc__)
             function.__doc__ = documentation.replace("  **options: {options}", text)
-        return function
+        return unconverted(function)
 
     return give
 

@@ -1,6 +1,7 @@
 """hostcall._functions.callback: `hostcall.callback`, its objects and its errors."""
 
 import collections
+import concurrent.futures
 import gc
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.autograph.impl import api as autograph_api
 
 import hostcall
 from tests.support.helpers import assert_equal, assert_says, jitted, plain
@@ -144,3 +146,29 @@ def test_no_arguments_and_no_results(mode: Any, kind: str) -> None:
     note = hostcall.callback(lambda: entries.append(1), result=[], kind=kind)
     mode(lambda: [note(), tf.constant(1)][1])()
     assert entries == [1]
+
+
+def test_autograph_converts_nothing_of_hostcall(monkeypatch: pytest.MonkeyPatch) -> None:
+    converted: list[Any] = []
+    convert = autograph_api._convert_actual
+
+    def spy(entity: Any, *rest: Any) -> Any:
+        converted.append(entity.__module__)
+        return convert(entity, *rest)
+
+    monkeypatch.setattr(autograph_api, "_convert_actual", spy)
+
+    @tf.function
+    def program(x: tf.Tensor) -> Any:
+        spec = tf.TensorSpec([2, 3], tf.float32)
+        doubled = hostcall.callback(lambda v: 2 * v, result=spec)
+        squared = hostcall.callback(result=spec, kind="eager")(lambda v: v * v)
+        halved = hostcall.declare(result=spec)(lambda v: v / 2)
+        mapped = hostcall.map(np.negative, executor=pool)
+        y = tf.numpy_function(halved, [doubled(x) + squared(x)], tf.float32)
+        return tf.numpy_function(mapped, [y], tf.float32)
+
+    pool = concurrent.futures.ThreadPoolExecutor(1)
+    np.testing.assert_allclose(program(X), -(2 * X + X * X) / 2)
+    assert converted
+    assert not [module for module in converted if module.startswith("hostcall")]
