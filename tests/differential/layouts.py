@@ -114,9 +114,14 @@ def _concat_columns(x: Any) -> Any:
     return tf.concat([y, tf.ones([tf.shape(y)[0], 2], tf.float64)], 1)
 
 
+def _shaped_like(x: Any, y: Any) -> Any:
+    # In plain graph mode, a vector whose shape is ensured to be of any rank is an error.
+    return y if x.shape.rank is None else tf.ensure_shape(y, x.shape)
+
+
 register_all({
     "same_size": (
-        "f a -> f a", lambda name, x: tf.ensure_shape(tame(SAME_SIZE[name](x)), x.shape), SAME_SIZE
+        "f a -> f a", lambda name, x: _shaped_like(x, tame(SAME_SIZE[name](x))), SAME_SIZE
     ),
     "without": (
         "f a -> f a~", lambda end, x: x[1:] * 1.0 if end == "first" else x[:-1], ("first", "last")
@@ -140,8 +145,7 @@ register_all({
     "stitch": ("f a, f b -> f a+b",
         lambda x, y: tf.dynamic_stitch([_places(x), _places(y) + tf.size(x)], [x, y])),
     "same_sizes": (
-        "f a b -> f a b", lambda name, x: tf.ensure_shape(tame(MATRICES[name](x)), x.shape),
-        MATRICES,
+        "f a b -> f a b", lambda name, x: _shaped_like(x, tame(MATRICES[name](x))), MATRICES
     ),
     "columns": ("f a b -> f b", _columns, ("reduce_sum", "reduce_min", "reduce_mean")),
     "concat_columns": ("f a b -> f b a+2", _concat_columns),
