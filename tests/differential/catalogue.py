@@ -123,6 +123,13 @@ def _build(
     return function(*[context] * stateful, *[param] * has_param, *args)
 
 
+def like(y: Any, start: Any) -> Any:
+    """Return a value with the static shape of another one."""
+    if start.shape.rank is None:
+        return tf.identity(y)  # for TensorFlow's EnsureShape an unknown rank is one of -1
+    return tf.ensure_shape(tf.identity(y), start.shape)
+
+
 def tame(x: tf.Tensor) -> tf.Tensor:
     """Keep the values small."""
     return tf.clip_by_value(x, tf.cast(-BOUND, x.dtype), tf.cast(BOUND, x.dtype))

@@ -12,7 +12,7 @@ from tests.differential import (  # noqa: F401 - they fill the catalogue
     script_ops,
     sources,
 )
-from tests.differential.catalogue import OPS
+from tests.differential.catalogue import OPS, like
 from tests.differential.program import Block, Context, Statement
 
 MOST_ITERATIONS = 3
@@ -127,13 +127,6 @@ def function(context: Context, param: Any, args: Any, bodies: Any) -> list[Any]:
     for _ in range(times):
         results = called(*args)
     return list(results)
-
-
-def like(y: Any, start: Any) -> Any:
-    """Return the next value of a loop's variable, with the variable's initial shape."""
-    if start.shape.rank is None:
-        return tf.identity(y)  # for TensorFlow's EnsureShape an unknown rank is one of -1
-    return tf.ensure_shape(tf.identity(y), start.shape)
 
 
 FORMS: dict[str, Form] = {

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from tests.differential.catalogue import op, register_all, tame, with_one
+from tests.differential.catalogue import like, op, register_all, tame, with_one
 from tests.differential.program import Context
 
 # Means in eighths are rounded after adding this, so that none is near a half.
@@ -114,14 +114,9 @@ def _concat_columns(x: Any) -> Any:
     return tf.concat([y, tf.ones([tf.shape(y)[0], 2], tf.float64)], 1)
 
 
-def _shaped_like(x: Any, y: Any) -> Any:
-    # In plain graph mode, a vector whose shape is ensured to be of any rank is an error.
-    return y if x.shape.rank is None else tf.ensure_shape(y, x.shape)
-
-
 register_all({
     "same_size": (
-        "f a -> f a", lambda name, x: _shaped_like(x, tame(SAME_SIZE[name](x))), SAME_SIZE
+        "f a -> f a", lambda name, x: like(tame(SAME_SIZE[name](x)), x), SAME_SIZE
     ),
     "without": (
         "f a -> f a~", lambda end, x: x[1:] * 1.0 if end == "first" else x[:-1], ("first", "last")
@@ -145,7 +140,7 @@ register_all({
     "stitch": ("f a, f b -> f a+b",
         lambda x, y: tf.dynamic_stitch([_places(x), _places(y) + tf.size(x)], [x, y])),
     "same_sizes": (
-        "f a b -> f a b", lambda name, x: _shaped_like(x, tame(MATRICES[name](x))), MATRICES
+        "f a b -> f a b", lambda name, x: like(tame(MATRICES[name](x)), x), MATRICES
     ),
     "columns": ("f a b -> f b", _columns, ("reduce_sum", "reduce_min", "reduce_mean")),
     "concat_columns": ("f a b -> f b a+2", _concat_columns),

@@ -3,6 +3,8 @@
 import contextlib
 from collections.abc import Iterator
 
+import tensorflow as tf
+
 import hostcall
 from tests.differential.outcomes import NoReferenceError, Outcome, build, call, compare
 from tests.differential.program import Context, Program
@@ -125,7 +127,12 @@ def in_program_order(program: Program, graph: list[Outcome]) -> list[Outcome]:
         return graph
     context = Context(jit=False)
     context.reset()
-    eager = [call(context, build(program, context, eager=True), *args) for args in program.inputs]
+    tf.config.run_functions_eagerly(True)  # those within the program, too
+    try:
+        function = build(program, context, eager=True)
+        eager = [call(context, function, *args) for args in program.inputs]
+    finally:
+        tf.config.run_functions_eagerly(False)
     return [
         one if one.journal != other.journal or (counts and compare(one, other)) else other
         for one, other in zip(eager, graph, strict=True)

@@ -39,7 +39,7 @@ def test_programs_of_jax() -> None:
 
 
 def test_functions_of_jax() -> None:
-    empty = _left(lambda: _compiled_by_jax(_FEW, False), 100) / _FEW
+    empty = _left(lambda: _compiled_by_jax(_FEW, False), 30) / _FEW
     assert _left(lambda: _compiled_by_jax(_FEW), 100) / _FEW < empty + A_FUNCTION
 
 
