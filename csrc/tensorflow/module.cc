@@ -121,7 +121,8 @@ NB_MODULE(_tensorflow, m) {
         RegisterHandler(&HostcallOrderHandler, "hostcall_order");
         RegisterHandler(&HostcallWhereHandler, "hostcall_where");
       },
-      "Registers the handlers of regions, barriers and masks. Raises ImportError when XLA refuses one.");
+      "Registers the handlers of regions, barriers and masks. Raises ImportError when XLA refuses "
+      "one.");
   m.def("describe_handler", &DescribeHandler, nb::arg("handler"),
         "The address of an FFI handler in a capsule, the FFI API version (major, minor) that it "
         "was built with, and whether it makes a state. Raises ValueError when it does not say so, "
