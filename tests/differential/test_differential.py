@@ -15,7 +15,6 @@ from tests.differential.generator import programs
 from tests.differential.program import Program
 from tests.differential.running import check
 from tests.differential.unjitted import Unjitted
-from tests.support.versions import one_program_keeps_the_order
 
 
 def the_same_each_time(count: int) -> Any:
@@ -36,7 +35,6 @@ def test_all_routes_agree_with_plain_graph_mode(program: Program) -> None:
         event(text)
 
 
-@one_program_keeps_the_order
 @the_same_each_time(6)
 @given(programs(whole=True))
 def test_all_loads_agree_with_the_compiled_function(program: Program) -> None:

@@ -11,7 +11,6 @@ import hostcall
 from hostcall._callbacks import settings
 from tests.support.helpers import assert_close, assert_says, failure, gradient_of, jitted, plain
 from tests.support.threads import in_threads
-from tests.support.versions import one_program_keeps_the_order
 
 # The number of runs with a size before it is compiled, when another one was.
 WAITING = 8
@@ -184,7 +183,6 @@ def noting(calls: list[Any], route: str = "auto") -> Any:
 
 
 @one_compilation
-@one_program_keeps_the_order
 @pytest.mark.cpu("counts what is compiled for the CPU")
 def test_a_cluster_that_calls_python() -> None:
     def program(calls: list[Any]) -> Callable[..., Any]:

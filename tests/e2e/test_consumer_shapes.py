@@ -27,7 +27,6 @@ from tests.support.helpers import (
     to_numpy,
 )
 from tests.support.places import here
-from tests.support.versions import one_program_keeps_the_order
 
 FLOAT = tf.float32
 
@@ -367,7 +366,6 @@ def test_the_rest_is_checked(op: Any, returned: Any) -> None:
         failure(run, 0.0)
 
 
-@one_program_keeps_the_order
 @each_of_all_ops
 def test_in_a_loop_and_in_a_branch(op: Any) -> None:
     function = Returns(6)

@@ -10,7 +10,7 @@ import tensorflow as tf
 import hostcall
 from tests.support.device import DEVICE
 from tests.support.helpers import DetailedError, assert_equal, assert_says, failure, jitted
-from tests.support.versions import calls_from_the_device, one_program_keeps_the_order
+from tests.support.versions import calls_from_the_device
 
 DTYPES = ["float32", "int32", "int64", "bool", "complex64", "bfloat16"]
 ROUTES = [pytest.param("custom_call", marks=calls_from_the_device), "partition"]
@@ -203,7 +203,6 @@ def test_strings_are_on_the_host() -> None:
     assert_is_there(results[2])
 
 
-@one_program_keeps_the_order
 @each_route
 @pytest.mark.parametrize("name", ["float8_e5m2", "float8_e4m3fn"])
 def test_a_loop_and_a_branch_with_floats_of_eight_bits(name: str, route: str) -> None:

@@ -8,7 +8,6 @@ import tensorflow as tf
 import hostcall
 from tests.support.e2e.journals import Journal, in_order, same_order
 from tests.support.helpers import gradient_of, jitted
-from tests.support.versions import one_program_keeps_the_order
 
 
 @in_order(["first", "second", "third"] * 4, tf.constant([1.0]))
@@ -142,7 +141,6 @@ def test_a_number_of_iterations_that_is_known(iterations: int) -> None:
     assert same_order(program, tf.constant(1.0)) == expected
 
 
-@one_program_keeps_the_order
 @pytest.mark.parametrize("loops", [1, 2])
 def test_calls_around_loops_with_variables(loops: int) -> None:
     """TensorFlow makes no edge between such a loop and a call; eagerly there is an order."""

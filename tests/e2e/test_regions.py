@@ -23,7 +23,6 @@ from tests.support.helpers import (
     to_numpy,
 )
 from tests.support.threads import in_threads
-from tests.support.versions import one_program_keeps_the_order
 
 X = tf.constant([1.0, 3.0, 2.0, 3.0])
 
@@ -177,7 +176,6 @@ def test_an_iterator_goes_on_from_call_to_call() -> None:
             program([0.0])
 
 
-@one_program_keeps_the_order
 @pytest.mark.usefixtures("one_program")
 def test_effects_keep_the_order_of_the_program(tmp_path: Path) -> None:
     def build(stream: str, journal: list[str]) -> Callable[..., Any]:

@@ -17,11 +17,11 @@ from docs.pictures import draw
 from tests.support import notebooks, pages
 from tests.support.pages import ROOT, read
 from tests.support.stress.template import Template
-from tests.support.versions import marked, one_program_keeps_the_order, reads_programs_of_jax
+from tests.support.versions import marked, reads_programs_of_jax
 
 PAGES = pages.names()
 OTHERS = ["CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md"]
-LATER = {"docs/jax.md": reads_programs_of_jax, "docs/recipes.md": one_program_keeps_the_order}
+LATER = {"docs/jax.md": reads_programs_of_jax}
 NOTEBOOKS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/notebooks/*.ipynb"))
 WITH_CONTENTS = ["guide", "parallel", "distributed", "sharp-bits", "recipes", "migration"]
 RECIPES = re.split(r"^## ", read("docs/recipes.md"), flags=re.MULTILINE)[1:]

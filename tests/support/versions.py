@@ -30,9 +30,6 @@ calls_from_the_device = pytest.mark.skipif(
     is_older_than("2.20") and DEVICE.startswith("XLA_CPU"),
     reason="XLA runs programs on threads of its own there, and hostcall partitions them",
 )
-one_program_keeps_the_order = pytest.mark.tensorflow(
-    "2.20", "XLA has loops and branches wait for the values that they use alone"
-)
 reads_programs_of_jax = pytest.mark.tensorflow(
     "2.20", "JAX's programs are of a newer version than TensorFlow reads"
 )

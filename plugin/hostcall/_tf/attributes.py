@@ -15,9 +15,6 @@ PREDICTED = "_hostcall_predicted"  # the (result, dimension) pairs that were ass
 LATER = "_hostcall_later"  # it is compiled apart from the nodes of its function without this mark
 WRONG = "_hostcall_wrong"  # the error in the results of XLA's kernel, for the user
 
-# On an op, and TensorFlow's own.
-KERNEL = "_kernel"  # the label of the kernel that it takes
-
 # On a script op.
 ROUTE = "_hostcall_route"  # the requested route, if it is not "auto"
 SHAPES = "_hostcall_shapes"  # the shapes at the end of tracing, one for each result

@@ -26,6 +26,8 @@ EAGER_PY_FUNC = "EagerPyFunc"
 # Stands for a region of host ops with side effects, which a program calls.
 REGION = "HostcallRegion"
 XLA_CALL_MODULE = "XlaCallModule"
+# TensorFlow's attribute of an op: the label of the kernel that it takes.
+KERNEL = "_kernel"
 # All ops that may have to run in program order.
 ORDERED_OPS = STATEFUL_SCRIPT_OPS | {REGION, XLA_CALL_MODULE}
 

@@ -14,7 +14,6 @@ import tensorflow as tf
 import hostcall
 from hostcall._explain.pictures import arrange
 from tests.support.helpers import assert_says
-from tests.support.versions import one_program_keeps_the_order
 
 X = tf.TensorSpec([3], tf.float32)
 
@@ -103,7 +102,6 @@ def test_loops_and_branches_are_drawn_in_their_boxes() -> None:
     assert sorted(titles, key=text.index) == titles
 
 
-@one_program_keeps_the_order
 def test_loops_of_a_compiled_program_are_drawn_around_their_script_ops() -> None:
     @tf.function(jit_compile=True)
     def whole(x: tf.Tensor) -> tf.Tensor:

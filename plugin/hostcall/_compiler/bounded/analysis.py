@@ -415,7 +415,7 @@ def _label(search: _Search) -> set[str]:
     for name, function in search.compiled.items():
         for node in defs.nodes_of(function, {"Where"}):
             if (name, node.name) not in search.blocked:
-                node.attr[attributes.KERNEL].s = b"hostcall"
+                node.attr[op_kinds.KERNEL].s = b"hostcall"
                 changed.add(name)
     return changed
 

@@ -105,7 +105,7 @@ _INT4_ARRAY = np.dtype(_INT4.as_numpy_dtype)
 
 def take_own_kernel(node: NodeDef) -> None:
     """Give a script op the kernel of host_script_op.cc."""
-    node.attr[attributes.KERNEL].s = b"hostcall"
+    node.attr[op_kinds.KERNEL].s = b"hostcall"
 
 
 def redirect(functions: Iterable[Any], are_regions: bool = False) -> None:
