@@ -116,6 +116,9 @@ DIFFERENTIAL_EXAMPLES ?= 2000
 CHECKED_EXAMPLES ?= 1000
 KILLS ?= 200
 
+# Where it is set, each process that a test starts would compile TensorFlow's sources anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DELETE_ON_ERROR:
 .PHONY: help venv demo test test-all test-rest test-legs test-part test-partition test-device test-oldest test-jax test-gpu devices lint bench bench-compare bench-gpu sanitize fuzz stress differential dynamic kernels upstream mutations executors wheels test-wheel test-newest test-aarch64 docs notebooks format clean
 
