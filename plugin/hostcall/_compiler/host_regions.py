@@ -20,7 +20,6 @@ from hostcall._callbacks import lookup, requested_routes, result_shapes
 from hostcall._callbacks.structures import BoundedSpec
 from hostcall._compiler import function_edits
 from hostcall._compiler.ordering import Effects
-from hostcall._compiler.partition import host_calls
 from hostcall._compiler.partition.host_ops import HostOps
 from hostcall._compiler.partition.partitioner import Partitioner, place_of
 from hostcall._tf import attributes, op_kinds, protos
@@ -341,7 +340,7 @@ class _FunctionBody:
         for node in function.node_def:
             node.attr.pop("_class", None)
             if node.op in op_kinds.SCRIPT_OPS:
-                host_calls.take_own_kernel(node)
+                op_kinds.take_own_kernel(node)
         names = [node.name for node in members]
         index = self._program.add_region(self._name, function, names, taken)
         call = protos.node_def_pb2.NodeDef(

@@ -26,8 +26,6 @@ EAGER_PY_FUNC = "EagerPyFunc"
 # Stands for a region of host ops with side effects, which a program calls.
 REGION = "HostcallRegion"
 XLA_CALL_MODULE = "XlaCallModule"
-# TensorFlow's attribute of an op: the label of the kernel that it takes.
-KERNEL = "_kernel"
 # All ops that may have to run in program order.
 ORDERED_OPS = STATEFUL_SCRIPT_OPS | {REGION, XLA_CALL_MODULE}
 
@@ -144,3 +142,8 @@ def call_module(tensors: list[Any], module: bytes, results: list[Any]) -> list[A
         disabled_checks=["custom_call:hostcall"],
     )
     return list(called) if isinstance(called, list | tuple) else []
+
+
+def take_own_kernel(node: NodeDef) -> None:
+    """Give an op the kernel of hostcall's: that of host_script_op.cc or of where.cc."""
+    node.attr["_kernel"].s = b"hostcall"

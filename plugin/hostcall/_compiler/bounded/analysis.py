@@ -410,12 +410,11 @@ def _add_checks(search: _Search) -> set[str]:
 
 def _label(search: _Search) -> set[str]:
     """Let ops in functions to compile take hostcall's kernels; return the changed names."""
-    # csrc/tensorflow/where.cc
     changed = set()
     for name, function in search.compiled.items():
         for node in defs.nodes_of(function, {"Where"}):
             if (name, node.name) not in search.blocked:
-                node.attr[op_kinds.KERNEL].s = b"hostcall"
+                op_kinds.take_own_kernel(node)
                 changed.add(name)
     return changed
 

@@ -103,11 +103,6 @@ _INT4 = tf.as_dtype("int4")
 _INT4_ARRAY = np.dtype(_INT4.as_numpy_dtype)
 
 
-def take_own_kernel(node: NodeDef) -> None:
-    """Give a script op the kernel of host_script_op.cc."""
-    node.attr[op_kinds.KERNEL].s = b"hostcall"
-
-
 def redirect(functions: Iterable[Any], are_regions: bool = False) -> None:
     """Give the script ops on the host tokens of entries that keep the contract above."""
     for function in functions:

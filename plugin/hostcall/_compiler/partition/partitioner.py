@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from hostcall._compiler import function_edits
-from hostcall._compiler.partition import host_calls, placement
+from hostcall._compiler.partition import placement
 from hostcall._compiler.partition.costs import TRIVIAL_OPS, Costs
 from hostcall._compiler.partition.host_ops import Findings, HostOps, Rules
 from hostcall._tf import attributes, op_kinds, protos
@@ -179,7 +179,7 @@ class Partitioner:
     def _partition_callees(self, node: NodeDef, after_branch: bool) -> None:
         """Make a host op run on the host, with clusters in the functions that it calls."""
         if node.op in op_kinds.SCRIPT_OPS:
-            host_calls.take_own_kernel(node)
+            op_kinds.take_own_kernel(node)
             return
         for callee in defs.callees(node):
             callee.attr.pop(defs.MUST_COMPILE, None)
