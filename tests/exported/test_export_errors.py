@@ -255,3 +255,23 @@ def test_a_jax_function_is_called_by_its_name() -> None:
             hostcall.export(function, F3)
     program = hostcall.export(hostcall.jax.to_tf(jnp.sin), F3)
     assert program.manifest.function == "sin"
+
+
+def test_a_concatenation_that_begins_with_a_fixed_size_is_an_error_and_no_crash() -> None:
+    """TensorFlow ends the process where StableHLO's concatenation has its first size fixed."""
+    result = hostcall.BoundedSpec([3], tf.float32, [0])
+
+    def program(x: tf.Tensor, *, is_first: bool = False) -> tf.Tensor:
+        bounded = hostcall.callback(user_code.unique, result=result)(x)
+        return tf.concat([bounded, x] if is_first else [x, bounded], 0)
+
+    with pytest.raises(ValueError, match=r"op 'concat' joins an array of fixed size"):
+        hostcall.export(program, F3)
+    assert hostcall.export(functools.partial(program, is_first=True), F3).artifact
+
+
+def test_an_op_without_stablehlo_is_an_error() -> None:
+    """A vector of bounded size becomes a matrix of one row."""
+    bounded = hostcall.callback(user_code.unique, result=hostcall.BoundedSpec([3], tf.float32, [0]))
+    with pytest.raises(ValueError, match="TensorFlow has no StableHLO for an op of it"):
+        hostcall.export(lambda x: tf.reshape(bounded(x), [1, -1]), F3)

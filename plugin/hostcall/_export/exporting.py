@@ -8,7 +8,7 @@ import importlib.metadata
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -50,6 +50,11 @@ _BOUNDED = """\
 {place}: it cannot be one program:
 {reasons}
 Export a function without such an op, or do its work in the callback."""
+
+
+_CONCATENATES = """\
+{place}: op '{op}' joins an array of fixed size and, behind it, one whose size is only bounded, and
+TensorFlow has no StableHLO for it. Join them in the callback, or begin with the other one."""
 
 
 def export(function: object, specs: Sequence[Any], variables: str) -> Program:
@@ -107,17 +112,37 @@ def _compiled(traced: ConcreteFunction, captured: _Captured, place: str) -> Any:
     # XLA's text does not pass the kernel creator, which otherwise substitutes ordered functions.
     ordered, name = ordering.order_side_effects(marked, name, "__exported", barriers=False)
     ordered.function.extend(analysis.new_functions(library, marked))
+
+    def text(stage: Literal["hlo", "stablehlo"]) -> str:
+        try:
+            with _lock:  # another thread may export the same function
+                return concrete_functions.compiler_ir(traced, list(ordered.function), name, stage)
+        except (ValueError, tf.errors.OpError) as error:
+            # XLA's message without TensorFlow's frame around it.
+            reason = re.sub(
+                r"^Failed getting HLO text: '(.*)'$", r"\1", str(error), flags=re.DOTALL
+            )
+            raise NotExportableError(f"{place}: XLA cannot compile it:\n{reason}") from error
+
+    _check_concatenations(text("hlo"), place)
     try:
-        with _lock:  # another thread may export the same function
-            text = concrete_functions.stablehlo_of(traced, list(ordered.function), name)
-    except (ValueError, tf.errors.OpError) as error:
-        # XLA's message without TensorFlow's frame around it.
-        reason = re.sub(r"^Failed getting HLO text: '(.*)'$", r"\1", str(error), flags=re.DOTALL)
-        raise NotExportableError(f"{place}: XLA cannot compile it:\n{reason}") from error
-    module = portable.parse(text)
+        module = portable.parse(text("stablehlo"))
+    except PassError as error:
+        raise NotExportableError(
+            f"{place}: TensorFlow has no StableHLO for an op of it:\n{error}"
+        ) from error
     if len(portable.signature_of(module).inputs) != captured.inputs:
         raise NotExportableError(f"{place}: XLA has left out arguments, so their order is unknown.")
     return module
+
+
+def _check_concatenations(hlo: str, place: str) -> None:
+    """Raise an error for a concatenation that cannot be StableHLO."""
+    # TensorFlow ends the process where a size is bounded, and that of the first operand is not.
+    bounded, fixed = r"\w+\[[^\]]*<=[^\]]*\]", r"\w+\[[\d,]*\]"
+    if found := re.search(rf"= {bounded}\S* concatenate\({fixed}.*", hlo):
+        op = re.search(r'op_name="([^"]*)"', found[0])
+        raise NotExportableError(_CONCATENATES.format(place=place, op=op[1] if op else "concat"))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tensorflow as tf
 
@@ -144,8 +144,10 @@ def exact_check(specs: list[Any]) -> Callable[[Any], bool]:
     return fit
 
 
-def stablehlo_of(concrete: Concrete, functions: list[FunctionDef], name: str) -> str:
-    """Return the StableHLO that TensorFlow makes of the function `name`, as text."""
+def compiler_ir(
+    concrete: Concrete, functions: list[FunctionDef], name: str, stage: Literal["hlo", "stablehlo"]
+) -> str:
+    """Return the HLO or StableHLO that TensorFlow makes of the function `name`, as text."""
     # It takes the arguments and captures of `concrete`. `functions` are in the context for this
     # call only. A ValueError or tf.errors.OpError says that XLA cannot compile it.
     features.EXPORTING.require()
@@ -162,7 +164,7 @@ def stablehlo_of(concrete: Concrete, functions: list[FunctionDef], name: str) ->
             function_name=name,
             flat_args=[a for a in arguments if isinstance(a, tf.TensorSpec)],
             captured_inputs=concrete.captured_inputs,
-            stage="stablehlo",
+            stage=stage,
         )
     finally:
         for function in new:
