@@ -210,8 +210,8 @@ def of_batch(
     spec: callback_spec.CallbackSpec,
     inputs: Inputs,
     level: int,
-    divided: Sequence[bool] | None = None,
-    grad: Callable[..., Any] | None = None,
+    divided: Sequence[bool] | None,
+    grad: Callable[..., Any] | None,
 ) -> callback_spec.CallbackSpec:
     """Return the spec of one call for all elements of a batch, which `level` identifies."""
     # The first axis of the `inputs` is the batch axis. Its size is 1 for an argument that is the

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import types
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -23,7 +22,6 @@ from hostcall._tf.types import NodeDef
 from hostcall_runtime import Target, _errors, _interception, _locks, _registry
 from hostcall_runtime._errors import counted
 
-_NONE_FREE: ShapeAgnosticResults = types.MappingProxyType({})
 ShapeFunction = Callable[[Sequence[structures.Spec]], Sequence[structures.Spec | None]]
 _lock = _locks.new_lock()
 
@@ -95,12 +93,12 @@ class CallbackSpec:
         # A weak reference to the op, where it is in a graph.
         self.op: weakref.ref[Any] | None = None
         self._targets: dict[tuple[Any, ...], tuple[Any, int]] = {}
-        self._host_op_entries: dict[Any, Any] = {}
+        self._host_op_entries: dict[bool, Any] = {}
         # The shapes that calls have returned, where a function is partitioned because nothing
         # declares them; else None.
         self.seen_shapes: SeenShapes | None = None
 
-    def target_id(self, recording: Recording, free: ShapeAgnosticResults = _NONE_FREE) -> int:
+    def target_id(self, recording: Recording, free: ShapeAgnosticResults) -> int:
         """Return the callback id for compiled programs; results in `free` may have any shape."""
         key = (recording, *sorted(free.items()))
         with _lock:  # several threads may compile the same op
@@ -166,13 +164,13 @@ class CallbackSpec:
     ) -> None:
         """Raise a LoweringError if a compiled program may not call the function."""
 
-    def host_op_entry(self, make: Callable[[Any, Any], Any], node: NodeDef) -> Any:
-        """Return what the stock kernel calls in a partitioned function; `make` makes it once."""
+    def host_op_entry(self, make: Callable[..., Any], node: NodeDef, is_in_region: bool) -> Any:
+        """Return what the stock kernel calls for a host op; `make` makes it once."""
         with _lock:
-            if make not in self._host_op_entries:
-                entry = self._host_op_entries[make] = make(self, node)
+            if is_in_region not in self._host_op_entries:
+                entry = self._host_op_entries[is_in_region] = make(self, node, is_in_region)
                 token_registry.register_token(entry.title, entry)
-            return self._host_op_entries[make]
+            return self._host_op_entries[is_in_region]
 
     def host_function(self, recording: Recording) -> Callable[..., Any]:
         """Return the function that a compiled program calls."""

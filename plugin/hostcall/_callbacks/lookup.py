@@ -7,13 +7,13 @@ import dataclasses
 import functools
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from hostcall._callbacks import result_shapes
-from hostcall._callbacks.callback_spec import CallbackSpec, EagerSpec, NumpySpec, ShapeFunction
+from hostcall._callbacks.callback_spec import CallbackSpec, EagerSpec, NumpySpec
 from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._functions.declarations import declaration_of
 from hostcall._functions.options import Options
@@ -50,25 +50,17 @@ def own_callbacks(nodes: Iterable[Any]) -> None:
                 patches.give_gradient_to(op)
 
 
-def wrap(
-    entry: Any,
-    token: str,
-    inputs: Inputs,
-    outputs: Outputs,
-    make_shape_function: Callable[[Any, Inputs, Outputs], ShapeFunction | None],
-) -> CallbackSpec:
+def _wrap(entry: Any, token: str, inputs: Inputs, outputs: Outputs) -> CallbackSpec:
     """Return a spec for what TensorFlow registered before hostcall was imported."""
     # The `entry` is a function or EagerFunc. The gradient of a py_function stays TensorFlow's.
-    # `make_shape_function` returns the declared shape function of the user's function, if any.
     eager = isinstance(entry, token_registry.EagerFunc)
     users = autograph.unwrapped(entry._func if eager else entry)
     specs = vars(entry).setdefault("__hostcall_specs__", {})  # the specs live as long as the entry
     wrapped = specs.get((inputs.size, *outputs.dtypes))
+    shape_function = result_shapes.declared_shape_function(users, inputs, outputs)
     if isinstance(wrapped, CallbackSpec):
-        wrapped.shape_function = make_shape_function(
-            users, inputs, outputs
-        )  # the user may have declared it since the last call
-        wrapped.pending = [wrapped.shape_function is not None] * len(outputs.dtypes)
+        wrapped.shape_function = shape_function  # it may be declared since the last call
+        wrapped.pending = [shape_function is not None] * len(outputs.dtypes)
         return wrapped
     function = entry
     if eager:
@@ -87,7 +79,7 @@ def wrap(
         called_as=PY_FUNCTION if eager else NUMPY_FUNCTION,
     )
     user = dataclasses.replace(named.described(""), function=function)
-    spec = NumpySpec(user, inputs, outputs, make_shape_function(users, inputs, outputs))
+    spec = NumpySpec(user, inputs, outputs, shape_function)
     spec.title = token
     specs[inputs.size, *outputs.dtypes] = spec
     return spec
@@ -100,7 +92,7 @@ def spec_of(node: NodeDef) -> CallbackSpec | None:
         return entry
     inputs = Inputs([None] * len(node.attr["Tin"].list.type), False)
     outputs = Outputs([tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type])
-    return wrap(entry, token_of(node), inputs, outputs, result_shapes.declared_shape_function)
+    return _wrap(entry, token_of(node), inputs, outputs)
 
 
 def existing_spec_of(node: NodeDef) -> CallbackSpec:

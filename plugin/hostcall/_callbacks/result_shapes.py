@@ -60,10 +60,9 @@ def _answers_for_less(
 def _made_smaller(operand: Spec, less: int) -> Spec:
     if not isinstance(operand, BoundedSpec):
         return operand
-    bounds = operand.shape.as_list()
     sizes = [
         max(bound - less, 0) if dim in operand.dynamic_dims else bound
-        for dim, bound in enumerate(bounds)
+        for dim, bound in enumerate(operand.shape.as_list())
     ]
     return BoundedSpec(sizes, operand.dtype, operand.dynamic_dims)
 
@@ -184,9 +183,7 @@ def resolve(spec: CallbackSpec, node: NodeDef, operands: Sequence[Spec]) -> list
     )
     for index, said in enumerate(resolved):
         if not is_known(said):
-            asked_for = requested_routes.asked(node) == requested_routes.CUSTOM_CALL
-            error = LoweringError if asked_for else NotInProgramError
-            raise error(_unknown_shape(spec, node, index, resolved))
+            raise _unknown_shape(spec, node, index, resolved)
     return resolved
 
 
@@ -266,22 +263,21 @@ def _merge(spec: CallbackSpec, index: int, said: Sequence[tuple[str, Spec | None
     return merged
 
 
-def _unknown_shape(spec: CallbackSpec, node: NodeDef, index: int, known: Sequence[Spec]) -> str:
-    return (
+def _unknown_shape(
+    spec: CallbackSpec, node: NodeDef, index: int, known: Sequence[Spec]
+) -> Exception:
+    asked_for = requested_routes.asked(node) == requested_routes.CUSTOM_CALL
+    asked = "route='custom_call' was asked for. With route='auto' or" if asked_for else "With"
+    error = LoweringError if asked_for else NotInProgramError
+    return error(
         f"hostcall: the shape of result {index} of op '{node.name}', {spec.description}, is not "
         "known when XLA compiles the function around it; "
         f"{advice.what_is_known(known[index])}. XLA needs every size.\n\n"
         f"{advice.in_lines(spec, known)}\n\n"
         "If only an upper bound is known, use hostcall.BoundedSpec(shape, dtype, dynamic_dims) "
-        f"there.\n\n{_other_route(node)}"
+        f"there.\n\n{asked} route='partition' nothing has to be known: the function is partitioned "
+        "around the call."
     )
-
-
-def _other_route(node: NodeDef) -> str:
-    routes = "With route='partition'"
-    if requested_routes.asked(node) == requested_routes.CUSTOM_CALL:
-        routes = "route='custom_call' was asked for. With route='auto' or route='partition'"
-    return f"{routes} nothing has to be known: the function is partitioned around the call."
 
 
 def write(op: Operation) -> None:

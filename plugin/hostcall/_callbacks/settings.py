@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from hostcall._functions.options import AUTO, ROUTES
@@ -90,19 +91,15 @@ def configure(
         name: _checked(name, value, name) for name, value in given.items() if value is not None
     }
     _values.update(checked)
-    for name in _SETTERS.keys() & checked:
-        _tell(_library.load("hostcall._tensorflow"), name)
+    if changed := _SETTERS.keys() & checked:
+        tell(_library.load("hostcall._tensorflow"), changed)
 
 
-def tell(bindings: Any) -> None:
-    """Give the bindings the settings that C++ reads."""
-    for name in _SETTERS:
-        _tell(bindings, name)
-
-
-def _tell(bindings: Any, name: str) -> None:
-    value = _values[name]
-    getattr(bindings, _SETTERS[name])(value == CHECKED if name == "dynamic_sizes" else value)
+def tell(bindings: Any, names: Iterable[str] = _SETTERS) -> None:
+    """Give the bindings the settings that C++ reads, or some of them."""
+    for name in names:
+        value = _values[name]
+        getattr(bindings, _SETTERS[name])(value == CHECKED if name == "dynamic_sizes" else value)
 
 
 def route() -> str:

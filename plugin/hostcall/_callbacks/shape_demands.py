@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -43,8 +43,6 @@ _ASSIGNMENTS = frozenset({"AssignVariableOp", "AssignAddVariableOp", "AssignSubV
 _OPTIMIZERS = "ResourceApply"
 _STEPS = frozenset({"grad", "delta"})
 
-_RESHAPE = "Reshape"
-
 
 class Taken(NamedTuple):
     """A tensor that an op of a graph takes."""
@@ -58,7 +56,7 @@ def concern(op: Operation) -> bool:
     """Return whether an op may demand a shape or a number of elements."""
     kind = op.type
     known = kind in _KEEP_SHAPE or kind in _RULES or kind in _ASSIGNMENTS
-    return known or kind == _RESHAPE or kind.startswith(_OPTIMIZERS)
+    return known or kind == "Reshape" or kind.startswith(_OPTIMIZERS)
 
 
 def keeps_shape(taken: Taken) -> bool:
@@ -76,7 +74,7 @@ def shape_of(taken: Taken) -> tf.TensorShape:
 
 def count_of(taken: Taken) -> int | None:
     """Return the number of elements that the op demands, or None if it takes any."""
-    if taken.op.type != _RESHAPE or taken.number != 0:
+    if taken.op.type != "Reshape" or taken.number != 0:
         return None
     count: int | None = taken.results[0].num_elements()
     return count
@@ -85,12 +83,10 @@ def count_of(taken: Taken) -> int | None:
 def _of_new_value(taken: Taken) -> tf.TensorShape:
     """Return the shape of a value that updates a variable, or that an optimizer's step uses."""
     op, index = taken.op, taken.number
-    if op.type in _ASSIGNMENTS:
-        checks = op.type != "AssignVariableOp" or op.get_attr("validate_shape")
-        return (
-            script_op_graphs.shape_of_variable(op.inputs[0]) if index == 1 and checks else UNKNOWN
-        )
-    if op.type.startswith(_OPTIMIZERS) and index > 0:
+    if op.type in _ASSIGNMENTS and index == 1:
+        if op.type != "AssignVariableOp" or op.get_attr("validate_shape"):
+            return script_op_graphs.shape_of_variable(op.inputs[0])
+    elif op.type.startswith(_OPTIMIZERS) and index > 0:
         arguments = op_kinds.op_def(op.type).input_arg
         if len(arguments) == len(op.inputs) and arguments[index].name in _STEPS:
             return script_op_graphs.shape_of_variable(op.inputs[0])
@@ -319,16 +315,10 @@ def _running(func_graph: FuncGraph, ops: Iterable[Operation]) -> set[Operation]:
         op = pending.pop()
         if op not in found:
             found.add(op)
-            pending.extend(_before(op))
+            pending += [*op.control_inputs, *(tensor.op for tensor in op.inputs)]
     return found
 
 
 def _is_stateful(op: Operation) -> bool:
     definition = op_kinds.op_def_or_none(op.type)
     return definition is None or bool(definition.is_stateful)
-
-
-def _before(op: Operation) -> Iterator[Operation]:
-    yield from op.control_inputs
-    for tensor in op.inputs:
-        yield tensor.op

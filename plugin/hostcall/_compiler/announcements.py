@@ -29,8 +29,6 @@ _IS_REFUSED = (
     "hostcall: XLA does not compile {what} as it is: {reason}. On the host: {ops}; {rest}. "
     "hostcall.explain shows it; hostcall.configure(uncompilable='error') makes it an error."
 )
-# For a cluster in which the search found an op that XLA refuses without naming it.
-_REST_OF_PART = "the rest is compiled"
 _expected: dict[str, tuple[str, str]] = {}
 
 _IS_OUTGROWN = (
@@ -81,17 +79,13 @@ def expect_clusters(entry: str, refusal: str, plans: Iterable[PartitionedFunctio
     ops = ops or {op for plan in plans for op in plan.calls_on_host}
     count = sum(len(plan.clusters) for plan in plans)
     compiled = f"the rest runs in {counted(count, 'compiled cluster')}"
-    rest = compiled if count else "nothing of it is compiled"
-    if SUFFIX in entry:
-        rest = _REST_OF_PART
-    _expected[entry] = _line(entry, refusal, ops, rest)
+    _expect(entry, refusal, ops, compiled if count else "nothing of it is compiled")
 
 
 def expect_regions(entry: str, refusal: str, functions: Iterable[FunctionDef]) -> None:
     """Prepare the log line on a function that XLA refuses, now a program with regions."""
     ops = {node.op for function in functions for node in function.node_def if node.op != "Const"}
-    rest = _REST_OF_PART if SUFFIX in entry else "the rest is one program, which calls them"
-    _expected[entry] = _line(entry, refusal, ops, rest)
+    _expect(entry, refusal, ops, "the rest is one program, which calls them")
 
 
 def tell(entry: str) -> None:
@@ -102,13 +96,15 @@ def tell(entry: str) -> None:
         _log.warning("%s", line)
 
 
-def _line(entry: str, refusal: str, ops: Iterable[str], rest: str) -> tuple[str, str]:
-    """Return the subject of a log line, and the line."""
+def _expect(entry: str, refusal: str, ops: Iterable[str], rest: str) -> None:
+    """Prepare a log line, with its subject."""
+    if SUFFIX in entry:  # a cluster, in which the search found an op that XLA does not name
+        rest = "the rest is compiled"
     name = function_defs.plain(entry)
     place = refusals.line_of(refusal)
     what = f"{name} ({place})" if place else name
     named = sorted(ops)
     listed = ", ".join(named[:_MANY_OPS]) + (", ..." if len(named) > _MANY_OPS else "")
-    return what, _IS_REFUSED.format(
-        what=what, reason=refusals.in_words(refusal), ops=listed or _NOTHING, rest=rest
-    )
+    reason = refusals.in_words(refusal)
+    line = _IS_REFUSED.format(what=what, reason=reason, ops=listed or _NOTHING, rest=rest)
+    _expected[entry] = what, line

@@ -222,9 +222,7 @@ def note_partitioned(entry: str) -> None:
     _partitioned.add(entry)
 
 
-def uncompiling_partitioner(
-    library: FunctionDefLibrary, suffix: str, device: str = ""
-) -> Partitioner:
+def uncompiling_partitioner(library: FunctionDefLibrary, suffix: str, device: str) -> Partitioner:
     """Return a partitioner that compiles nothing."""
     choice = route_selection.Choice(requested_routes.PARTITION, "its cluster is not compiled")
     rules = Rules(lambda _: choice, has_kernel=lambda _: False, marked=lambda _: False)

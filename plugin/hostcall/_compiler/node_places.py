@@ -18,7 +18,7 @@ from hostcall._tf.types import Functions, Graph
 
 
 def find(functions: Functions, function: str, node: str, op: str) -> str:
-    """Return `file:line` of the code that created a node of type `op` in a function, or ""."""
+    """Return " at " and `file:line` of what created a node of type `op` in a function, or ""."""
     for definition in functions.values():
         for script_op in defs.nodes_of(definition, op_kinds.SCRIPT_OPS):
             spec = lookup.unchecked_entry_of(script_op)
@@ -27,7 +27,7 @@ def find(functions: Functions, function: str, node: str, op: str) -> str:
                 continue
             for graph in _graphs_around(created.graph, function):
                 if place := _in_graph(graph, node, op):
-                    return place
+                    return f" at {place}"
     return ""
 
 

@@ -347,7 +347,21 @@ class _Orderer:
 
     def _returned(self, function: FunctionDef, results: Iterable[str]) -> set[str]:
         """Return the values behind the named results, if one may be a tape residual's handle."""
-        return _values_of(function, results) if self._may_record else set()
+        if not self._may_record:
+            return set()
+        identities = {
+            f"{node.name}:output:{i}": value
+            for node in defs.nodes_of(function, op_kinds.IDENTITIES)
+            for i, value in enumerate(node.input)
+        }
+        values = {function.ret[name] for name in results}
+        pending = list(values)
+        while pending:
+            value = identities.get(pending.pop())
+            if value is not None and value not in values:
+                values.add(value)
+                pending.append(value)
+        return values
 
     def _consumed(self, function: FunctionDef) -> set[str]:
         """Return the values that have users, if one may be a tape residual's handle."""
@@ -449,20 +463,3 @@ def _carry(function: FunctionDef, carried: _Carried, previous: Any, last: str) -
     end.input.append(f"^{previous.name}")
     function.ret[_INTEGER] = f"{end.name}:output:0"
     return end
-
-
-def _values_of(function: FunctionDef, results: Iterable[str]) -> set[str]:
-    """Return the values that become the named results, directly or through identities."""
-    identities = {
-        f"{node.name}:output:{i}": value
-        for node in defs.nodes_of(function, op_kinds.IDENTITIES)
-        for i, value in enumerate(node.input)
-    }
-    values = {function.ret[name] for name in results}
-    pending = list(values)
-    while pending:
-        value = identities.get(pending.pop())
-        if value is not None and value not in values:
-            values.add(value)
-            pending.append(value)
-    return values

@@ -152,9 +152,8 @@ class _LiveNodes:
     def _need_argument(self, caller: str, call: NodeDef, callee: str, name: str) -> None:
         """Note that a call needs its operand for one argument, given by the argument's name."""
         arguments = self._functions[callee].signature.input_arg
-        index = next((i for i, a in enumerate(arguments) if a.name == name), len(arguments))
-        data = [value for value in call.input if value[0] != "^"]
-        self._need(caller, data[index : index + 1])
+        pairs = zip(arguments, defs.data_inputs(call), strict=False)
+        self._need(caller, [value for argument, value in pairs if argument.name == name])
 
 
 def _roots(function: FunctionDef, functions: Functions) -> Iterator[str]:

@@ -34,11 +34,7 @@ class Writer(NodeWriter):
     def __init__(self, node: NodeDef) -> None:
         super().__init__(f"{node.name}/hostcall", node.device)
         self.node = node
-
-    @property
-    def inputs(self) -> list[str]:
-        """The values that the node takes."""
-        return [value for value in self.node.input if not value.startswith("^")]
+        self.inputs = defs.data_inputs(node)
 
     def add(self, op: str, *inputs: str, **types: int) -> str:
         """Add a node with attributes `types`, or else the node's `T`; return its first result."""
@@ -60,9 +56,8 @@ def _abs(writer: Writer) -> str:
 def _complex_to_bool(writer: Writer) -> str:
     complex_type = writer.node.attr["SrcT"].type
     (x,), real = writer.inputs, _PARTS_OF_COMPLEX[complex_type]
-    return writer.add(
-        "Cast", writer.add("Real", x, T=complex_type, Tout=real), SrcT=real, DstT=_BOOL
-    )
+    part = writer.add("Real", x, T=complex_type, Tout=real)
+    return writer.add("Cast", part, SrcT=real, DstT=_BOOL)
 
 
 def _safe_gradient(writer: Writer) -> str:

@@ -358,16 +358,15 @@ def _is_replaced(node: NodeDef) -> bool:
 def output_types(node: NodeDef, functions: Mapping[str, Any]) -> dict[str, list[int]]:
     """Return the types of a node's results, by the names of the results in FunctionDefs."""
     definition = definition_of(node, functions)
-    return {result.name: _types(node, definition, result) for result in definition.output_arg}
+    return {result.name: types_of(node, definition, result) for result in definition.output_arg}
 
 
-def _types(node: NodeDef, definition: OpDef, argument: ArgDef) -> list[int]:
+def types_of(node: NodeDef, definition: OpDef, argument: ArgDef) -> list[int]:
+    """Return the types of the values of a node that belong to an argument or result of its op."""
     if argument.type_list_attr:
         return list(_attr(node, definition, argument.type_list_attr).list.type)
-    if argument.type_attr:
-        dtype = _attr(node, definition, argument.type_attr).type
-    else:
-        dtype = argument.type
+    named = argument.type_attr
+    dtype = _attr(node, definition, named).type if named else argument.type
     count = _attr(node, definition, argument.number_attr).i if argument.number_attr else 1
     return [dtype] * count
 

@@ -79,26 +79,22 @@ _kernels: dict[tuple[Any, ...], bool] = {}
 
 def has_xla_kernel(node: NodeDef, device_type: str = "CPU") -> bool:
     """Return whether XLA has a kernel for an op on a device; functions that it calls aside."""
-    key = (device_type, *_kind(node))
-    if key not in _kernels:
-        bindings = _library.load("hostcall._tensorflow")
-        _kernels[key] = bindings.has_xla_kernel(node.SerializeToString(), device_type)
-    return _kernels[key]
+    return _ask("has_xla_kernel", node, device_type)
 
 
 def has_kernel(node: NodeDef) -> bool:
     """Return whether TensorFlow has a kernel for an op on the CPU."""
-    key = _kind(node)
-    if key not in _kernels:
-        bindings = _library.load("hostcall._tensorflow")
-        _kernels[key] = bindings.has_kernel(node.SerializeToString())
-    return _kernels[key]
+    return _ask("has_kernel", node)
 
 
-def _kind(node: NodeDef) -> tuple[Any, ...]:
-    """Return a node's op and dtypes, by which kernels are chosen."""
+def _ask(question: str, node: NodeDef, *device_type: str) -> bool:
+    """Ask TensorFlow once for each op and its dtypes, by which kernels are chosen."""
     types = ((name, attr.type or tuple(attr.list.type)) for name, attr in node.attr.items())
-    return (node.op, *sorted(one for one in types if one[1]))
+    key = (question, *device_type, node.op, *sorted(one for one in types if one[1]))
+    if key not in _kernels:
+        ask = getattr(_library.load("hostcall._tensorflow"), question)
+        _kernels[key] = ask(node.SerializeToString(), *device_type)
+    return _kernels[key]
 
 
 _constants: dict[str | tuple[str, int], list[int]] = {}

@@ -40,16 +40,10 @@ from hostcall_runtime._errors import LoweringError
 _LIST = "HostcallList"
 _VARIANT = tf.variant.as_datatype_enum
 # Ops that read or write the elements of a list.
-LIST_OPS = {
-    "TensorListConcat",
-    "TensorListConcatV2",
-    "TensorListGather",
-    "TensorListGetItem",
-    "TensorListPopBack",
-    "TensorListPushBack",
-    "TensorListSetItem",
-    "TensorListStack",
-}
+LIST_OPS = frozenset(
+    {"TensorListConcat", "TensorListConcatV2", "TensorListGather", "TensorListGetItem"}
+    | {"TensorListPopBack", "TensorListPushBack", "TensorListSetItem", "TensorListStack"}
+)
 # Ops that get a check.
 _CHECKED = LIST_OPS | op_kinds.BRANCH_OPS
 
@@ -304,8 +298,7 @@ def _ends_sizes(offence: Offence, source: Source) -> bool:
 def _reason(offence: Offence, source: Source, functions: Functions) -> str:
     if (offence.function, offence.node) == source:
         return f"the size of its results is only bounded in a compiled program: {offence.reason}"
-    place = node_places.find(functions, offence.function, offence.node, offence.op)
-    where = f" at {place}" if place else ""
+    where = node_places.find(functions, offence.function, offence.node, offence.op)
     return (
         f"a size of its results is only bounded and reaches op '{offence.node}' ({offence.op})"
         f"{where}, which XLA may get wrong: {offence.reason}"

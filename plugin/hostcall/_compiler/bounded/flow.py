@@ -34,9 +34,7 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDef, NodeDef
 
-_KEPT = """
-Cast CheckNumerics Identity IdentityN PreventGradient Snapshot StopGradient
-"""
+_KEPT = "Cast CheckNumerics Identity IdentityN PreventGradient Snapshot StopGradient"
 _ELEMENTWISE = """
 Abs Acos Acosh AddN Angle Asin Asinh Atan Atan2 Atanh BesselI0e BesselI1e BitwiseAnd BitwiseOr
 BitwiseXor Ceil ClipByValue Complex Conj Cos Cosh Digamma Div DivNoNan Elu EluGrad Equal Erf Erfc
@@ -86,7 +84,7 @@ RULES: dict[str, Rule] = {
     "GatherNd": rules.gather_nd,
     "GatherV2": rules.gather,
     "InvertPermutation": rules.inverted,
-    "L2Loss": rules.to_scalar,
+    "L2Loss": lambda _, __: [Tensor(())],
     "LogSoftmax": rules.like_first,
     "MatMul": rules.matmul,
     "NonMaxSuppressionV3": rules.suppression,

@@ -197,11 +197,6 @@ def product_reduction(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     return [dataclasses.replace(result, contents=(product(contents),))]
 
 
-def to_scalar(_: Site, __: Sequence[Tensor]) -> list[Tensor]:
-    """Infer the shape of a full reduction."""
-    return [Tensor(())]
-
-
 def arg_reduction(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     """Infer the shape of ArgMax and ArgMin, which TensorFlow refuses if there are no elements."""
     shape = shape_of(operands[0])
@@ -387,11 +382,8 @@ def split_by_sizes(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 def _split(site: Site, shape: Shape, axis: int) -> list[Tensor]:
     check_fixed(shape[axis])
     axis %= len(shape)
-    results = []
-    for known in site.shapes:
-        size: Size = None if known is None else known[axis]
-        results.append(Tensor((*shape[:axis], size, *shape[axis + 1 :])))
-    return results
+    sizes = [None if known is None else known[axis] for known in site.shapes]
+    return [Tensor((*shape[:axis], size, *shape[axis + 1 :])) for size in sizes]
 
 
 def expand_dims(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
@@ -629,15 +621,11 @@ def gradient_axes(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     first, second = (sizes_in(operand) for operand in operands)
     rank = max(len(first), len(second))
     padded = [(1,) * (rank - len(sizes)) + sizes for sizes in (first, second)]
-    axes: tuple[list[int], list[int]] = ([], [])
-    for dim, (one, other) in enumerate(zip(*padded, strict=True)):
+    for one, other in zip(*padded, strict=True):
         if one is None or other is None or not (one == other or 1 in (one, other)):
             raise UnprovenError(_DIFFER)
-        if one == 1:
-            axes[0].append(dim)
-        if other == 1:
-            axes[1].append(dim)
-    return [Tensor((len(found),), tuple(found)) for found in axes]
+    axes = [tuple(dim for dim, size in enumerate(sizes) if size == 1) for sizes in padded]
+    return [Tensor((len(found),), found) for found in axes]
 
 
 # Kind ("one" element or a "part" of a dimension, or a "new" dimension), begin, end and stride.

@@ -22,7 +22,7 @@ from hostcall._tf import attributes, op_kinds
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, Functions, NodeDef
 
-REASON = "its branches return different sizes, which are only bounded in a compiled program"
+_REASON = "its branches return different sizes, which are only bounded in a compiled program"
 
 
 def find(functions: Functions) -> dict[Source, str]:
@@ -31,7 +31,7 @@ def find(functions: Functions) -> dict[Source, str]:
     for name, function in functions.items():
         for node in defs.nodes_of(function, op_kinds.BRANCH_OPS):
             if _may_differ(node) and _differ(node, functions):
-                found[name, node.name] = REASON
+                found[name, node.name] = _REASON
     return found
 
 

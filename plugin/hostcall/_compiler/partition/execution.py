@@ -69,22 +69,19 @@ class _Shared:
 
     def name_of(self, name: str) -> str:
         """Return the new name of a function that may be shared."""
-        if name not in self._names:
-            self._names[name] = self._add(self._all[name])
-        return self._names[name]
-
-    def _add(self, function: FunctionDef) -> str:
-        copy: FunctionDef = protos.copy_of(function)
+        if name in self._names:
+            return self._names[name]
+        copy: FunctionDef = protos.copy_of(self._all[name])
         _number_arguments(copy)
         for node in copy.node_def:
             for callee in defs.callees(node):
                 callee.name = self.name_of(callee.name)
         copy.signature.name = ""
         digest = hashlib.sha256(copy.SerializeToString(deterministic=True)).hexdigest()
-        name = f"{defs.without_number(function.signature.name)}_{digest[:_DIGITS]}"
-        copy.signature.name = name
-        self.functions[name] = copy
-        return name
+        new_name = f"{defs.without_number(name)}_{digest[:_DIGITS]}"
+        copy.signature.name = self._names[name] = new_name
+        self.functions[new_name] = copy
+        return new_name
 
 
 def _number_arguments(function: FunctionDef) -> None:
@@ -94,8 +91,7 @@ def _number_arguments(function: FunctionDef) -> None:
         argument.name = new[argument.name]
     for node in function.node_def:
         node.input[:] = [_renamed(value, new) for value in node.input]
-    for result, value in list(function.ret.items()):
-        function.ret[result] = _renamed(value, new)
+    defs.edit_results(function, lambda value: _renamed(value, new))
 
 
 def _renamed(value: str, new: Mapping[str, str]) -> str:

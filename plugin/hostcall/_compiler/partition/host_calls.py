@@ -120,23 +120,18 @@ def _redirect(node: NodeDef, is_in_region: bool) -> None:
     entry = lookup.entry_of(node)
     if entry is None:
         raise lookup.missing(node)
-    make: Any = None
-    if isinstance(entry, EagerSpec):
-        make = _EagerRegionOp if is_in_region else _EagerHostOp
-    elif isinstance(entry, NumpySpec):
-        make = _NumpyRegionOp if is_in_region else _NumpyHostOp
-    if make is not None:
-        node.attr["token"].s = entry.host_op_entry(make, node).title.encode()
+    if isinstance(entry, CallbackSpec):
+        make = _EagerHostOp if isinstance(entry, EagerSpec) else _NumpyHostOp
+        node.attr["token"].s = entry.host_op_entry(make, node, is_in_region).title.encode()
 
 
 class _HostOp:
     """An entry of TensorFlow's registry for an op that calls a spec, which owns it."""
 
-    _place = "host"
-    _expect = staticmethod(result_shapes.known)
-
-    def __init__(self, spec: CallbackSpec, node: NodeDef) -> None:
-        self.title = f"{spec.title}/{self._place}"
+    def __init__(self, spec: CallbackSpec, node: NodeDef, is_in_region: bool) -> None:
+        self.title = f"{spec.title}/{'region' if is_in_region else 'host'}"
+        # The program of a region is compiled for the shapes that consumers demand.
+        self._declared = result_shapes.demanded if is_in_region else result_shapes.known
         self.spec: Any = spec
         self.__hostcall_stands_for__ = spec
         self._node = node
@@ -151,7 +146,7 @@ class _HostOp:
         latest = self._latest
         if latest is None or latest.inputs != shapes:
             operands = [tf.TensorSpec(s, d) for s, d in zip(shapes, self._dtypes, strict=True)]
-            declared = self._expect(self.spec, self._node, operands)
+            declared = self._declared(self.spec, self._node, operands)
             contract = result_contract.of(self.spec.title, self.spec.description, declared)
             latest = self._latest = _Expected(shapes, declared, contract)
         return latest
@@ -186,8 +181,8 @@ class _Expected:
 class _NumpyHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
     """An EagerFunc of a function of arrays: the registry converts the results of others again."""
 
-    def __init__(self, spec: NumpySpec, node: NodeDef) -> None:
-        super().__init__(spec, node)
+    def __init__(self, spec: NumpySpec, node: NodeDef, is_in_region: bool) -> None:
+        super().__init__(spec, node, is_in_region)
         self._function = spec.host_function(Recording.NO)
         self._unshared_inputs = _library.load("hostcall._tensorflow").unshared_inputs
 
@@ -217,8 +212,8 @@ class _NumpyHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
 class _EagerHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
     """An entry for a function from EagerTensors to tensors."""
 
-    def __init__(self, spec: EagerSpec, node: NodeDef) -> None:
-        super().__init__(spec, node)
+    def __init__(self, spec: EagerSpec, node: NodeDef, is_in_region: bool) -> None:
+        super().__init__(spec, node, is_in_region)
         self._run = spec.dispatched()
 
     @raises_carrier
@@ -237,21 +232,6 @@ class _EagerHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
         expected.contract.check_shapes(shapes)
         self._note(expected.inputs, shapes)
         return spec.for_kernel(values, handle(), device)
-
-
-class _InRegion:
-    """An entry in a region, whose program is compiled for the shapes that consumers demand."""
-
-    _place = "region"
-    _expect = staticmethod(result_shapes.demanded)
-
-
-class _NumpyRegionOp(_InRegion, _NumpyHostOp):
-    pass
-
-
-class _EagerRegionOp(_InRegion, _EagerHostOp):
-    pass
 
 
 def _own(array: Any, unshared: bool) -> Any:

@@ -78,12 +78,9 @@ class _DataConstants:
 
 def _operand_name(node: NodeDef, position: int) -> str:
     """Return the name that an op has for its operand at a position."""
-    for argument in op_kinds.op_def(node.op).input_arg:
-        count = 1
-        if argument.number_attr:
-            count = node.attr[argument.number_attr].i
-        elif argument.type_list_attr:
-            count = len(node.attr[argument.type_list_attr].list.type)
+    definition = op_kinds.op_def(node.op)
+    for argument in definition.input_arg:
+        count = len(defs.types_of(node, definition, argument))
         if position < count:
             return str(argument.name)
         position -= count
@@ -278,7 +275,7 @@ class HostOps:
             return self.choose(node).route == "partition"
         if self._marked(node) or self._ends_process(node):
             return True
-        return bool(self._marks) and any(mark in node.attr for mark in self._marks)
+        return any(mark in node.attr for mark in self._marks)
 
     def _ends_process(self, node: NodeDef) -> bool:
         """Return whether XLA ends the process when it compiles a node."""
@@ -296,11 +293,10 @@ class HostOps:
 
     def _check_right(self, function: str, node: NodeDef) -> None:
         """Check that XLA gets a node right; script ops are reported elsewhere."""
-        for mark in (attributes.BLOCKER, attributes.WRONG):
+        for mark in _FOR_HOST:
             reason = protos.text(node, mark)
             if reason and node.op not in op_kinds.SCRIPT_OPS:
-                place = node_places.find(self._functions, function, node.name, node.op)
-                where = f" at {place}" if place else ""
+                where = node_places.find(self._functions, function, node.name, node.op)
                 raise LoweringError(
                     _NOT_RIGHT.format(node=node.name, op=node.op, where=where, reason=reason)
                 )
@@ -361,7 +357,7 @@ class HostOps:
                 return reason
         return ""
 
-    def own_obstacle(self, node: NodeDef, inside_loop: bool = False) -> str:
+    def own_obstacle(self, node: NodeDef, inside_loop: bool) -> str:
         """Return the reason in a node itself why it is not compiled, or an empty text."""
         if node.op in op_kinds.SCRIPT_OPS:
             choice = self.choose(node)

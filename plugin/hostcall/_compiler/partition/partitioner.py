@@ -337,19 +337,19 @@ class _Division:
         for node in nodes:
             if node.name in self._cluster_of:
                 self._members[self._cluster_of[node.name]].append(node)
-        self._call_names = self._unused_names(self._members)
+        self._call_names = self._unused_names()
         # For each cluster, its values and nodes that other clusters or the host wait for.
         self._exports: dict[int, dict[str, int]] = defaultdict(dict)
         self._awaited: dict[int, dict[str, None]] = defaultdict(dict)
         self._find_exports()
 
-    def _unused_names(self, numbers: Iterable[int]) -> dict[int, str]:
+    def _unused_names(self) -> dict[int, str]:
         taken = {node.name for node in self._function.node_def}
         taken.update(arg.name for arg in self._function.signature.input_arg)
         prefix = "hostcall_cluster"
-        while any(f"{prefix}_{number}" in taken for number in numbers):
+        while any(f"{prefix}_{number}" in taken for number in self._members):
             prefix += "_"
-        return {number: f"{prefix}_{number}" for number in numbers}
+        return {number: f"{prefix}_{number}" for number in self._members}
 
     def _find_exports(self) -> None:
         consumers = [(node.input, self._cluster_of.get(node.name)) for node in self._host]
@@ -392,7 +392,9 @@ class _Division:
             host.ret[name] = self._outside([value])[0]
         for name, node in self._function.control_ret.items():
             host.control_ret[name] = self._outside([f"^{node}"])[0][1:]
-        self._add_constants(host)
+        used = {defs.source(value) for node in host.node_def for value in node.input}
+        used.update(map(defs.source, host.ret.values()), host.control_ret.values())
+        host.node_def.extend(node for name, node in self._constants.items() if name in used)
         return host, clusters
 
     def _outside(self, values: Iterable[str]) -> list[str]:
@@ -424,8 +426,3 @@ class _Division:
             function.control_ret[name] = name
             signature.control_output.append(name)
         return function, self._outside([*part.taken, *part.controls])
-
-    def _add_constants(self, host: FunctionDef) -> None:
-        used = {defs.source(value) for node in host.node_def for value in node.input}
-        used.update(map(defs.source, host.ret.values()), host.control_ret.values())
-        host.node_def.extend(node for name, node in self._constants.items() if name in used)
