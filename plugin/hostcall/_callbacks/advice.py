@@ -35,19 +35,15 @@ def in_lines(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
     if _name_of_varying(spec.function):
         return f"{_BOUND}, before the call:\n\n    import hostcall\n    {declaration(spec, known)}"
     text = "Write the sizes in the place of each `...`; [] is a scalar."
-    constants = _constants(spec, known)
-    if constants is not None:
+    if (constants := _constants(spec, known)) is not None:
         set_shapes, tout = constants
         lines = "".join(f"    {line}\n" for line in set_shapes)
         text += f" If they are constants, after the call, where y is what it returns:\n\n{lines}\n"
         text += f"or in the call:\n\n    {tout}\n\n"
-    traced = (
-        ' (or result="trace", if TensorFlow may trace the function to find them)'
-        if isinstance(spec, EagerSpec)
-        else ""
-    )
-    text += f"If they follow from {_sources(spec)}, before the call{traced}:\n\n"
-    text += f"    import hostcall\n    {declaration(spec, known)}"
+    text += f"If they follow from {_sources(spec)}, before the call"
+    if isinstance(spec, EagerSpec):
+        text += ' (or result="trace", if TensorFlow may trace the function to find them)'
+    text += f":\n\n    import hostcall\n    {declaration(spec, known)}"
     unnamed = _name_to_write(spec.function) == _UNNAMED
     return f"{text}    # give the function a name, and the name to the op" if unnamed else text
 
@@ -57,14 +53,12 @@ def in_one_line(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
     if _name_of_varying(spec.function):
         return f"{_BOUND[0].lower()}{_BOUND[1:]}, before the call: {declaration(spec, known)}"
     text = "write the sizes in the place of each `...` ([] is a scalar). "
-    constants = _constants(spec, known)
-    if constants is not None:
+    if (constants := _constants(spec, known)) is not None:
         set_shapes, tout = constants
         text += f"If they are constants: {'; '.join(set_shapes)} after the call, where y is what "
         text += f"it returns; or {tout} in the call. "
-    return (
-        f"{text}If they follow from {_sources(spec)}, before the call: {declaration(spec, known)}"
-    )
+    text += f"If they follow from {_sources(spec)}, before the call: "
+    return text + declaration(spec, known)
 
 
 def what_is_known(spec: Spec) -> str:

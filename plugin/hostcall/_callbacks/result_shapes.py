@@ -23,6 +23,7 @@ from hostcall._callbacks.structures import (
     as_spec,
     is_known,
     is_leaf,
+    is_shape,
     is_shape_function,
     merge,
     static_shape,
@@ -123,7 +124,7 @@ def make_shape_function(
 def flatten_result(result: object, dtypes: Sequence[tf.DType]) -> list[Spec | None]:
     """Return the spec of each result; raise a ValueError for another number or dtype."""
     none = isinstance(result, list | tuple) and not result and not dtypes
-    leaves = [] if none else _trees.leaves(result, _is_one_result)
+    leaves = [] if none else _trees.leaves(result, lambda part: is_leaf(part) or is_shape(part))
     if len(leaves) != len(dtypes):
         raise ValueError(f"{len(leaves)} results are declared, but Tout has {len(dtypes)}.")
     specs = [as_spec(leaf, dtype) for leaf, dtype in zip(leaves, dtypes, strict=True)]
@@ -133,14 +134,6 @@ def flatten_result(result: object, dtypes: Sequence[tf.DType]) -> list[Spec | No
                 f"result {index} is declared as {spec.dtype.name}, but Tout says {dtype.name}."
             )
     return list(specs)
-
-
-def _is_one_result(value: object) -> bool:
-    """Return whether a value is a spec, or a shape such as [2, 3], (None, 3), or [] of a scalar."""
-    is_shape = isinstance(value, list | tuple) and all(
-        dim is None or isinstance(dim, int) for dim in value
-    )
-    return is_shape or is_leaf(value)
 
 
 def trace(

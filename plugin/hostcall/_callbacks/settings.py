@@ -131,9 +131,8 @@ def _checked(name: str, value: object, what: str) -> Any:
     """Return a value for a setting; raise a ValueError, which names `what`, if it is none."""
     choices = _CHOICES.get(name)
     if choices is not None and value not in choices:
-        raise ValueError(
-            f"hostcall: {what}={value!r} is not one of {', '.join(map(repr, choices))}."
-        )
+        listed = ", ".join(map(repr, choices))
+        raise ValueError(f"hostcall: {what}={value!r} is not one of {listed}.")
     if name == "assertions":
         return bool(value)
     if name == "max_compilations":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -188,13 +188,9 @@ class _Demand:
 _Demands = dict[Any, _Demand]  # the keys are references of tensors
 
 
-def note(func_graph: FuncGraph) -> None:
+def note(func_graph: FuncGraph, of_outputs: Sequence[_Demand] = ()) -> None:
     """Store the demands on the specs of the script ops in a traced graph."""
-    _note(func_graph, {})
-
-
-def _note(func_graph: FuncGraph, of_outputs: Mapping[int, _Demand]) -> None:
-    """Store the same, given the demands on the graph's outputs by their indices."""
+    # For a branch, `of_outputs` are the demands on its outputs.
     wanted = [
         (op, spec)
         for op in script_op_graphs.script_ops_of(func_graph)
@@ -204,8 +200,8 @@ def _note(func_graph: FuncGraph, of_outputs: Mapping[int, _Demand]) -> None:
     ops = func_graph.get_operations() if wanted or branches else []
     if not ops or any(op.type in function_defs.FRAME_OPS for op in ops):
         return  # TensorFlow 1's control flow is inline: a consumer in a branch may never run
-    outputs = enumerate(func_graph.outputs)
-    demands = {output.ref(): of_outputs[i] for i, output in outputs if i in of_outputs}
+    outputs = zip(func_graph.outputs, of_outputs, strict=False)
+    demands = {output.ref(): demand for output, demand in outputs}
     _add_demands(func_graph, ops, [*(op for op, _ in wanted), *branches], demands)
     for op, spec in wanted:
         results = op.outputs[: len(spec.outputs.dtypes)]
@@ -214,9 +210,9 @@ def _note(func_graph: FuncGraph, of_outputs: Mapping[int, _Demand]) -> None:
         spec.element_counts = [one.count for one in found]
         spec.shape_reasons = [*filter(None, map(_reason, range(len(found)), results, found))]
     for op, bodies in branches.items():
-        of_results = {i: _demand_of(result, demands) for i, result in enumerate(op.outputs)}
+        of_results = [_demand_of(result, demands) for result in op.outputs]
         for body in bodies:
-            _note(body, of_results)
+            note(body, of_results)
 
 
 def _spec_of(op: Operation) -> CallbackSpec | None:

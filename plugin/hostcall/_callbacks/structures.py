@@ -351,15 +351,16 @@ def specs_for(result: Any, inputs: Inputs) -> Any:
 
 def result_leaves(result: object) -> Any:
     """Return a declared result with each leaf as a spec that has a dtype."""
-    return _trees.map_leaves(
-        lambda leaf: as_spec(leaf, None), result, lambda part: is_leaf(part) or _is_shape(part)
-    )
+
+    def is_one(part: object) -> bool:
+        return is_leaf(part) or (is_shape(part) and part not in ([], ()))
+
+    return _trees.map_leaves(lambda leaf: as_spec(leaf, None), result, is_one)
 
 
-def _is_shape(value: object) -> bool:
-    if not isinstance(value, list | tuple) or not value:
-        return False
-    return all(dim is None or isinstance(dim, int) for dim in value)
+def is_shape(value: object) -> bool:
+    """Return whether a value is a shape such as [2, 3] or (None, 3), or [] of a scalar."""
+    return isinstance(value, list | tuple) and all(n is None or isinstance(n, int) for n in value)
 
 
 def _with_ones(shape: tf.TensorShape) -> tf.TensorShape:

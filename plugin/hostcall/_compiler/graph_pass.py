@@ -108,9 +108,8 @@ def partition_pass(route: str = requested_routes.AUTO) -> Callable[[Any], Any]:
     def run(graph_def: tf.compat.v1.GraphDef) -> Any:
         return rewrite(graph_def, route)
 
-    run.__name__ = run.__qualname__ = "hostcall_partition" + (
-        "" if route == requested_routes.AUTO else f"_{route}"
-    )
+    suffix = "" if route == requested_routes.AUTO else f"_{route}"
+    run.__name__ = run.__qualname__ = f"hostcall_partition{suffix}"
     return run
 
 

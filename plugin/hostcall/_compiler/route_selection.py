@@ -70,10 +70,8 @@ def without_host_calls(node: NodeDef, reason: str) -> Choice:
     """Return the route where a device cannot call; raise a LoweringError for a custom call."""
     if requested_routes.asked(node) == requested_routes.CUSTOM_CALL:
         raise _no_custom_call(node, reason, "it is called between compiled clusters.")
-    choice = choose(node)
-    if choice.route == requested_routes.PARTITION:
-        return choice
-    return Choice(requested_routes.PARTITION, reason)
+    choice, wanted = choose(node), requested_routes.PARTITION
+    return choice if choice.route == wanted else Choice(wanted, reason)
 
 
 def _obstacle(node: NodeDef) -> str:

@@ -159,13 +159,12 @@ class Bound:
 
     def _flattened(self, args: tuple[Any, ...]) -> list[Any]:
         try:
-            flat: list[Any] = features.flatten_up_to(self.input_specs, args)
+            return list(features.flatten_up_to(self.input_specs, args))
         except (TypeError, ValueError) as error:
             raise TypeError(
                 f"The arguments of {self!r} have another structure than its specs, which are "
                 f"{self.input_specs}: {error}"
             ) from error
-        return flat
 
     def _converted(self, value: object, index: int) -> Any:
         """Convert a non-tensor."""

@@ -149,9 +149,7 @@ def _checked(results: list[Any], spec: CallbackSpec, mapped: MappedOp) -> list[A
 def _unstacked(mapped: MappedOp, spec: CallbackSpec) -> _Results:
     """Emit one call that is the same for all elements."""
     results = _again(mapped.op, spec, [tensor for tensor, _ in mapped.inputs])
-    if _is_op(results):
-        return results
-    return [Converted(result, False) for result in results]
+    return results if _is_op(results) else [Converted(result, False) for result in results]
 
 
 def _one_by_one(mapped: MappedOp, spec: CallbackSpec) -> _Results:

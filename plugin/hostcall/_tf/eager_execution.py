@@ -90,8 +90,7 @@ def gradients(
     is_flat = all(type(value) is features.EagerTensor for value in values)
     if not features.QUICK_GRADIENTS.available or not is_flat or tape._recording:
         return list(tape.gradient(targets, sources, upstream, zero))
-    found = features.imperative_grad(tape._tape, targets, sources, upstream, sources, zero)
-    return list(found)
+    return list(features.imperative_grad(tape._tape, targets, sources, upstream, sources, zero))
 
 
 def orders_recorded(tensors: Sequence[tf.Tensor]) -> int:

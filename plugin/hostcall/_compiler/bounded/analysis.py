@@ -118,9 +118,7 @@ def marked(
     for name, function in search.functions.items():
         _mark(name, function, search)
     if compiled:
-        checked = set[str]()
-        if search.has(_CHECKED):
-            checked = _add_checks(search)
+        checked = _add_checks(search) if search.has(_CHECKED) else set[str]()
         if labeled:
             checked |= _label(search)
         _rename(search.functions, search.replaced | checked, entry)

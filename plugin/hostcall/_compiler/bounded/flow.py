@@ -38,12 +38,12 @@ _KEPT = "Cast CheckNumerics Identity IdentityN PreventGradient Snapshot StopGrad
 _ELEMENTWISE = """
 Abs Acos Acosh AddN Angle Asin Asinh Atan Atan2 Atanh BesselI0e BesselI1e BitwiseAnd BitwiseOr
 BitwiseXor Ceil ClipByValue Complex Conj Cos Cosh Digamma Div DivNoNan Elu EluGrad Equal Erf Erfc
-Erfinv Exp Expm1 Floor Greater GreaterEqual Imag Inv Invert
-IsFinite IsInf IsNan LeakyRelu LeakyReluGrad LeftShift Less LessEqual Lgamma Log Log1p LogicalAnd
-LogicalNot LogicalOr MulNoNan Ndtri NextAfter NotEqual Pow Real RealDiv
-Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad RightShift Rint Round Rsqrt RsqrtGrad
-SelectV2 Selu Sigmoid SigmoidGrad Sign Sin Sinh Softplus SoftplusGrad Softsign SoftsignGrad
-Sqrt SqrtGrad Square SquaredDifference Tan Tanh TanhGrad TruncateDiv TruncateMod Xdivy Xlogy
+Erfinv Exp Expm1 Floor Greater GreaterEqual Imag Inv Invert IsFinite IsInf IsNan LeakyRelu
+LeakyReluGrad LeftShift Less LessEqual Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr MulNoNan
+Ndtri NextAfter NotEqual Pow Real RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad
+RightShift Rint Round Rsqrt RsqrtGrad SelectV2 Selu Sigmoid SigmoidGrad Sign Sin Sinh Softplus
+SoftplusGrad Softsign SoftsignGrad Sqrt SqrtGrad Square SquaredDifference Tan Tanh TanhGrad
+TruncateDiv TruncateMod Xdivy Xlogy
 """
 _REDUCTIONS = "All Any Max Mean Min Sum"
 _SCATTERS = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -90,13 +91,9 @@ def product(sizes: Iterable[Size]) -> Size:
 
 
 def _bound(factors: Iterable[int | Symbol]) -> int | None:
-    total = 1
-    for factor in factors:
-        bound = factor.bound if isinstance(factor, Symbol) else factor
-        if bound is None:
-            return None
-        total *= bound
-    return total
+    bounds = [factor.bound if isinstance(factor, Symbol) else factor for factor in factors]
+    known = [bound for bound in bounds if bound is not None]
+    return math.prod(known) if len(known) == len(bounds) else None
 
 
 def broadcast(shapes: Sequence[Shape]) -> Shape:

@@ -12,13 +12,12 @@ their results have equal bits from run to run.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from hostcall._compiler.bounded.sizes import Inferred, argument_shapes
+from hostcall._compiler.bounded.sizes import Inferred, argument_shapes, product
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDef, NodeDef
@@ -102,9 +101,7 @@ class Costs:
         if self._inferred is None:
             shapes = argument_shapes(self._function)
             self._inferred = Inferred(self._function, shapes, self._functions)
-        total = 0
-        for shape in self._inferred.shapes(node):
-            if shape is None or not all(isinstance(size, int) for size in shape):
-                return None
-            total += math.prod(size for size in shape if isinstance(size, int))
-        return total
+        shapes = self._inferred.shapes(node)
+        counts = [None if shape is None else product(shape) for shape in shapes]
+        known = [count for count in counts if isinstance(count, int)]
+        return sum(known) if len(known) == len(counts) else None
