@@ -62,8 +62,7 @@ def first_steps(
     steps: list[int] = []
     floors = floors or [0] * len(places)
     for place, before, floor in zip(places, predecessors, floors, strict=True):
-        step = max((steps[i] for i in before), default=1)
-        step = max(step, floor)
+        step = max(1, floor, *(steps[i] for i in before))
         if (place is Place.HOST and step % 2 == 0) or (place is Place.COMPILED and step % 2 == 1):
             step += 1
         steps.append(step)
