@@ -16,7 +16,6 @@ from hostcall_mlir.passes.pipeline import PASSES
 
 _SEPARATOR = "// -----"
 
-
 _Flags = Mapping[str, Any]  # by click's names of the options
 
 

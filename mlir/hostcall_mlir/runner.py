@@ -249,8 +249,7 @@ def _program(
             results = body([_enter(type_, arrays) for type_ in types])
             returned = [array for result in results for array in _leave(result)]
             func.ReturnOp(returned)
-        type_ = ir.FunctionType.get(inputs, [array.type for array in returned])
-        main.attributes["function_type"] = ir.TypeAttr.get(type_)
+        traversal.set_type(main.operation, inputs, [array.type for array in returned])
     return program, program.body
 
 

@@ -135,6 +135,12 @@ def type_of(function: ir.Operation) -> ir.FunctionType:
     return ir.FunctionType(ir.TypeAttr(function.attributes["function_type"]).value)
 
 
+def set_type(function: ir.Operation, inputs: Sequence[ir.Type], results: Sequence[ir.Type]) -> None:
+    """Set the argument and result types of a function."""
+    type_ = ir.FunctionType.get(inputs, results)
+    function.attributes["function_type"] = ir.TypeAttr.get(type_)
+
+
 def is_private(function: ir.Operation) -> bool:
     """Return whether only its own module can call a function."""
     attribute = attribute_of(function, "sym_visibility")

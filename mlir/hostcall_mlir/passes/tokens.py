@@ -129,8 +129,7 @@ def _give_number(call: ir.Operation, number: ir.Type) -> None:
 def _take_number(function: ir.Operation, number: ir.Type) -> None:
     attributes = function.attributes
     type_ = traversal.type_of(function)
-    taken = ir.FunctionType.get([*type_.inputs, number], type_.results)
-    attributes["function_type"] = ir.TypeAttr.get(taken)
+    traversal.set_type(function, [*type_.inputs, number], type_.results)
     if private.attribute_of(function, "arg_attrs") is not None:
         of_arguments = [*ir.ArrayAttr(attributes["arg_attrs"]), ir.DictAttr.get({})]
         attributes["arg_attrs"] = ir.ArrayAttr.get(of_arguments)

@@ -6,7 +6,7 @@ holds results of bounded size, and callback numbers that are valid only in the e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 from jaxlib.mlir import ir
@@ -150,7 +150,7 @@ def _set_constants(main: ir.Operation, constants: Mapping[int, np.ndarray]) -> N
     for number in sorted(constants, reverse=True):
         block.erase_argument(number)
     inputs = [argument.type for argument in block.arguments]
-    set_type(main, inputs, traversal.type_of(main).results)
+    traversal.set_type(main, inputs, traversal.type_of(main).results)
     for kept in ("arg_attrs", "res_attrs"):
         if kept in main.attributes:
             del main.attributes[kept]
@@ -170,7 +170,7 @@ def _return_sizes(main: ir.Operation) -> list[tuple[int, int]]:
         ir.Operation.create("func.return", [], [*values, *sizes])
     returning.erase()
     types = [value.type for value in [*values, *sizes]]
-    set_type(main, traversal.type_of(main).inputs, types)
+    traversal.set_type(main, traversal.type_of(main).inputs, types)
     return found
 
 
@@ -194,11 +194,6 @@ def _without_state(call: ir.Operation) -> None:
         element.results[0].replace_all_uses_with(value)
         element.erase()
     call.erase()
-
-
-def set_type(main: ir.Operation, inputs: Sequence[ir.Type], results: Sequence[ir.Type]) -> None:
-    """Set the argument and result types of a function."""
-    main.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, results))
 
 
 _BOUNDED = """\
@@ -243,7 +238,7 @@ def _widen(main: ir.Operation) -> None:
             if (wide := _wide_type(value.type)) is not None:
                 returning.operands[number] = stablehlo.convert(wide, value)
     types = ([value.type for value in values] for values in (block.arguments, returning.operands))
-    set_type(main, *types)
+    traversal.set_type(main, *types)
 
 
 def _wide_type(type_: ir.Type) -> ir.Type | None:
@@ -259,23 +254,22 @@ def _take_token(main: ir.Operation) -> bool:
     block = main.regions[0].blocks[0]
     *ops, returning = (op.operation for op in block)
     created = [op for op in ops if op.name == "stablehlo.create_token"]
+    others = [op for op in ops if op.name != "stablehlo.create_token"]
     if not created:
         return False
     token = created[0].results[0].type
     argument = block.add_argument(token, ir.Location.unknown())
-    erased = {private.address(op) for op in created}
-    ops = [op for op in ops if private.address(op) not in erased]
     for op in created:
         op.results[0].replace_all_uses_with(argument)
         op.erase()
     with ir.InsertionPoint(returning):
-        last = [token for op in ops for token in _last_tokens(op)]
+        last = [token for op in others for token in _last_tokens(op)]
         joined = ir.Operation.create("stablehlo.after_all", [token], [argument, *last])
         values = [*returning.operands, joined.results[0]]
         ir.Operation.create("func.return", [], values)
     returning.erase()
     inputs = [value.type for value in block.arguments]
-    set_type(main, inputs, [value.type for value in values])
+    traversal.set_type(main, inputs, [value.type for value in values])
     return True
 
 
