@@ -12,8 +12,6 @@
 #include "runtime/frame_attributes.h"
 #include "runtime/handler_result.h"
 #include "runtime/native_function.h"
-#include "worker/worker_client.h"
-#include "worker_status.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace ffi = xla::ffi;

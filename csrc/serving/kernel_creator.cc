@@ -5,7 +5,6 @@
 #include <unordered_map>
 
 #include "absl/log/log.h"
-#include "absl/strings/str_cat.h"
 #include "functions/call_kernel.h"
 #include "functions/fallback_kernel.h"
 #include "functions/reachable.h"

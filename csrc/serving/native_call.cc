@@ -1,16 +1,15 @@
 // Keep unrelated code out of this file: including the definitions of XLA's contexts makes it slow
 // to compile.
-#include "native_call.h"
-
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "callee.h"
 #include "compat/contexts.h"
 #include "compat/xla_api.h"
 #include "runtime/failure.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
+#include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
 #include "tensorflow/core/platform/errors.h"
 #include "tensorflow/core/platform/statusor.h"

@@ -7,11 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "callee.h"
 #include "kernels.h"
-#include "native_call.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
-#include "worker/worker_client.h"
-#include "worker_status.h"
 
 namespace hostcall::serving {
 namespace {

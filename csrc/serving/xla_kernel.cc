@@ -18,8 +18,6 @@
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor_shape.h"
-#include "worker/worker_client.h"
-#include "worker_status.h"
 #include "xla/hlo/builder/xla_builder.h"
 #include "xla/shape_util.h"
 

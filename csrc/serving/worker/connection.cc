@@ -1,7 +1,6 @@
 #include "connection.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "failure.h"
