@@ -13,7 +13,6 @@
 #include "pages.h"
 
 namespace nb = nanobind;
-namespace ffi = xla::ffi;
 
 namespace hostcall {
 namespace {

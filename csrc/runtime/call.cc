@@ -3,16 +3,12 @@
 #include <chrono>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "arguments.h"
 #include "deferred_decref.h"
-#include "failure.h"
 #include "gil.h"
-#include "gone.h"
 #include "host_api.h"
 #include "nesting.h"
-#include "registry.h"
 #include "results.h"
 #include "stats.h"
 #include "text.h"
@@ -39,15 +35,12 @@ nb::object FindTarget(const HostCall& call) {
   return target;
 }
 
-// Interns the name of a target's attribute. Leaked like everything that holds Python objects.
-PyObject* Intern(const char* name) { return PyUnicode_InternFromString(name); }
-
 nb::handle Attribute(nb::handle object, PyObject* name, DeferredDecrefScope& decrefs) {
   return decrefs.Defer(UntilExit([&] { return PyObject_GetAttr(object.ptr(), name); }));
 }
 
 std::string TextOf(nb::handle target, const char* name, DeferredDecrefScope& decrefs) {
-  return Text(Attribute(target, decrefs.Defer(Intern(name)).ptr(), decrefs));
+  return Text(Attribute(target, decrefs.Defer(PyUnicode_InternFromString(name)).ptr(), decrefs));
 }
 
 struct ReleaseTensor {
@@ -120,28 +113,19 @@ bool StoreAsDeclared(nb::handle returned, const HostCall& call, DeferredDecrefSc
 
 void StoreResults(nb::handle returned, const HostCall& call, nb::handle target,
                   DeferredDecrefScope& decrefs) {
-  static PyObject* const to_arrays = Intern("to_arrays");
+  static PyObject* const to_arrays = PyUnicode_InternFromString("to_arrays");
   const auto title = [&] { return TextOf(target, "title", decrefs); };
   if (call.callback->convention().on_device) {
     if (call.device != nullptr) return StoreOnDevice(returned, call, title, decrefs);
     returned = WithArraysOfHost(returned, title, decrefs);
   }
   if (StoreAsDeclared(returned, call, decrefs)) return;
-  const Who who = title;
   if (call.callback->convention().takes_tensors) {
     PyObject* convert = Attribute(target, to_arrays, decrefs).ptr();
     returned =
         decrefs.Defer(UntilExit([&] { return PyObject_CallOneArg(convert, returned.ptr()); }));
   }
-  std::vector<DeclaredResult> declared;
-  for (const Buffer& result : call.results) declared.push_back(DeclaredAs(result));
-  // Checks all results before copying a byte of any.
-  const std::vector<nb::handle> arrays = ConvertResults(returned, declared, who, decrefs);
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    // Checked again: copying may let other threads in, which may hold the next array.
-    CheckArray(arrays[i], declared[i], i, who);
-    CopyOut(arrays[i], call.results[i]);
-  }
+  ConvertAndStore(returned, call.results, title, decrefs);
 }
 
 // Returns the error if describing the exception fails, as at the end of Python's recursion limit.
@@ -194,9 +178,8 @@ class ProgramMemory {
 // Calls the function and stores its results.
 void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
             DeferredDecrefScope& decrefs, Stopwatch& watch) {
-  static PyObject* const host_function = Intern("host_function");
-  nb::handle function =
-      decrefs.Defer(UntilExit([&] { return PyObject_GetAttr(target.ptr(), host_function); }));
+  static PyObject* const host_function = PyUnicode_InternFromString("host_function");
+  nb::handle function = Attribute(target, host_function, decrefs);
   if (call.elsewhere && binder.is_valid()) {
     function = decrefs.Defer(UntilExit([&] {
       return PyObject_CallFunction(binder.ptr(), "OLLk", function.ptr(),

@@ -8,14 +8,65 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <random>
+#include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "failure.h"
 #include "fork.h"
-#include "ids.h"
+#include "host_api.h"
 #include "thread_uses.h"
 
 namespace hostcall {
+
+// Returns the first callback id of a process. It is random, so that a program of another process
+// (from a saved model, say) finds nothing under its ids, rather than something else. It is
+// positive, with room for more ids than a process can use.
+inline int64_t FirstId() {
+  std::random_device random;
+  return (static_cast<int64_t>(random() & 0x3fffffff) << 32) + 1;
+}
+
+// The ids of a table, each given once.
+class Ids {
+ public:
+  // Returns `wanted` unless it is 0: an id that another process with the same function has, too. If
+  // it was given already, returns the next one of a series that is the same in each process.
+  int64_t Next(int64_t wanted) {
+    if (wanted == 0) return next_++;
+    while (!given_.insert(wanted).second) wanted = After(wanted);
+    return wanted;
+  }
+
+ private:
+  static constexpr int64_t kMask = INT64_MAX >> 1;
+
+  static int64_t After(int64_t id) {
+    return static_cast<int64_t>(static_cast<uint64_t>(id) * 0x9e3779b97f4a7c15u + 1) & kMask;
+  }
+
+  int64_t next_ = FirstId();
+  std::unordered_set<int64_t> given_;
+};
+
+// Returns the failure for a callback that is gone. Frames name no framework: without TensorFlow in
+// the process, it is JAX.
+inline Failure Gone(const char* kind, int64_t id) {
+  const bool has_tensorflow = Host().tensors.make != nullptr;
+  return Failure(
+      xla::ffi::ErrorCode::kFailedPrecondition,
+      std::string("The ") + kind + " function of the host callback with the id " +
+          std::to_string(id) + " is gone: what this program was compiled from, " +
+          (has_tensorflow ? "a graph of TensorFlow's or a jitted function of JAX's, "
+                          : "a jitted function, ") +
+          "has been deleted, or the program is another process's. Keep " +
+          (has_tensorflow ? "the tf.function (or the model), or what jax.jit has returned, "
+                          : "what jax.jit or lower(...).compile() has returned ") +
+          "for as long as its program runs; from one process to another, programs go by "
+          "hostcall.export.");
+}
 
 // The base of a `Table` of T. Ids are never used again, so that a program compiled for an object
 // that is gone can never reach another one; none is 0. No member needs the GIL.

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <mutex>
-#include <utility>
 
 #include "failure.h"
 #include "fork.h"

@@ -1,6 +1,5 @@
 #define HOSTCALL_DEFINES_NUMPY
 #include <utility>
-#include <vector>
 
 #include "failure.h"
 #include "gil.h"

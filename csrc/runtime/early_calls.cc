@@ -15,11 +15,11 @@
 
 #include "call.h"
 #include "call_frame.h"
+#include "call_table.h"
 #include "failure.h"
 #include "fork.h"
 #include "gil.h"
 #include "handler_result.h"
-#include "ids.h"
 #include "interrupts.h"
 #include "pool.h"
 #include "registry.h"

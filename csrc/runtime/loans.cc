@@ -15,7 +15,6 @@
 #include "numpy.h"
 
 namespace nb = nanobind;
-namespace ffi = xla::ffi;
 
 namespace hostcall {
 namespace {

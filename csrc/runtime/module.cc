@@ -1,7 +1,6 @@
 // The extension module `hostcall_runtime._runtime`.
 #include "module.h"
 
-#include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 

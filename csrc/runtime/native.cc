@@ -13,7 +13,6 @@
 
 #include "capsules.h"
 #include "frame_attributes.h"
-#include "gone.h"
 #include "handler.h"
 #include "handler_result.h"
 #include "module.h"

@@ -66,18 +66,10 @@ class Run {
 };
 
 void Store(nb::handle returned, const NativeFrame& frame, const std::string& label) {
-  const Who who = [&] { return label; };
   DeferredDecrefScope decrefs;
-  std::vector<Buffer> results;
-  std::vector<DeclaredResult> declared;
+  Buffers results;
   for (const XLA_FFI_Buffer* result : frame.results) results.emplace_back(*result);
-  for (const Buffer& result : results) declared.push_back(DeclaredAs(result));
-  const std::vector<nb::handle> arrays = ConvertResults(returned, declared, who, decrefs);
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    // Checked again: making the others may have let in threads that hold this one.
-    CheckArray(arrays[i], declared[i], i, who);
-    CopyOut(arrays[i], results[i]);
-  }
+  ConvertAndStore(returned, results, [&] { return label; }, decrefs);
 }
 
 // Returns an owner that takes the GIL to drop the object.

@@ -51,6 +51,18 @@ void CopyScalarOut(nb::handle value, const Buffer& result) {
   }
 }
 
+void ConvertAndStore(nb::handle returned, const Buffers& results, const Who& who,
+                     DeferredDecrefScope& decrefs) {
+  std::vector<DeclaredResult> declared;
+  for (const Buffer& result : results) declared.push_back(DeclaredAs(result));
+  const std::vector<nb::handle> arrays = ConvertResults(returned, declared, who, decrefs);
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    // Checked again: converting and copying may let in other threads, which may hold this one.
+    CheckArray(arrays[i], declared[i], i, who);
+    CopyOut(arrays[i], results[i]);
+  }
+}
+
 void StoreBytes(const void* data, size_t size, const Buffer& result) {
   ExpectToFillResult(result.data, size);
   if (size > 0) std::memcpy(result.data, data, size);

@@ -27,6 +27,10 @@ void CopyScalarOut(nanobind::handle value, const Buffer& result);
 // hold the array, and change its shape. Python's values reach XLA's memory in this file alone.
 void CopyOut(nanobind::handle array, const Buffer& result);
 
+// Converts the values that a callback returned, checks all of them, and then copies them.
+void ConvertAndStore(nanobind::handle returned, const Buffers& results, const Who& who,
+                     DeferredDecrefScope& decrefs);
+
 // Copies data with the memory layout of the whole result.
 void StoreBytes(const void* data, size_t size, const Buffer& result);
 
