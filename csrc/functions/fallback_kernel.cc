@@ -1,7 +1,6 @@
 #include "fallback_kernel.h"
 
 #include <atomic>
-#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -16,7 +15,6 @@ namespace {
 
 using tensorflow::AsyncOpKernel;
 using tensorflow::DeviceCompilationProfiler;
-using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 
 // TensorFlow's message before the name of the function that it cannot convert to a program.
@@ -85,7 +83,7 @@ class FallbackKernel : public AsyncOpKernel {
   // Attempt to launch, which goes on when the launch has ended and its kernel has returned: until
   // then, the kernel may hold the locks of variables, for which the fallback would wait.
   struct Attempt {
-    Attempt(OpKernelContext& outer, OpKernel* kernel) : inner(outer, kernel) {}
+    Attempt(OpKernelContext& outer, tensorflow::OpKernel* kernel) : inner(outer, kernel) {}
     bool IsSecond() { return has_first.exchange(true); }
 
     InnerContext inner;

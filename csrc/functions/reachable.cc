@@ -14,7 +14,6 @@
 namespace hostcall {
 namespace {
 
-using tensorflow::AttrValue;
 using tensorflow::FunctionLibraryDefinition;
 using tensorflow::NodeDef;
 using Names = std::unordered_set<std::string>;

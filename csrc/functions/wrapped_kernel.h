@@ -65,6 +65,19 @@ absl::Status WrapKernel(const KernelRequest& request, KernelPtr* launch, Args&&.
   return WrapKernelBetween<Kernel>(inputs, outputs, request, launch, std::forward<Args>(args)...);
 }
 
+// Creates TensorFlow's own kernel for a node that has one of hostcall's, by its label. Constant
+// folding has no function library, and of the device only its base.
+inline absl::Status CreateStockKernel(tensorflow::OpKernelConstruction* labelled,
+                                      KernelPtr* stock) {
+  tensorflow::NodeDef node = labelled->def();
+  node.mutable_attr()->erase("_kernel");
+  tensorflow::DeviceBase* device = labelled->device();
+  absl::Status status;
+  *stock = tensorflow::CreateOpKernel(labelled->device_type(), device, device->GetAllocator({}),
+                                      node, labelled->graph_def_version(), &status);
+  return status;
+}
+
 // Copies the parameters of a context, for the context of another kernel.
 inline tensorflow::OpKernelContext::Params ParamsOf(const tensorflow::OpKernelContext& ctx) {
   tensorflow::OpKernelContext::Params params =
@@ -87,9 +100,12 @@ class InnerContext {
   tensorflow::OpKernelContext* get() { return &context_; }
 
   // Moves the status or the outputs to `outer`.
-  void HandOver(tensorflow::OpKernelContext* outer) {
-    if (!context_.status().ok()) {
-      outer->SetStatus(context_.status());
+  void HandOver(tensorflow::OpKernelContext* outer) { HandOver(outer, context_.status()); }
+
+  // Does the same with another status than the context's own.
+  void HandOver(tensorflow::OpKernelContext* outer, const absl::Status& status) {
+    if (!status.ok()) {
+      outer->SetStatus(status);
       return;
     }
     for (int i = 0; i < outer->num_outputs(); ++i) {

@@ -38,7 +38,6 @@ namespace {
 using tensorflow::AsyncOpKernel;
 using tensorflow::FunctionLibraryDefinition;
 using tensorflow::NodeDef;
-using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 
 // Programs of one function on one device. XLA makes one for each *signature*: the shapes of all

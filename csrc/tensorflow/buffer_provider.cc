@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "forwarding_device.h"
+#include "module.h"
 #include "runtime/fork.h"
 #include "tensorflow/core/framework/allocator.h"
 #include "tensorflow/core/framework/resource_mgr.h"

@@ -5,12 +5,9 @@
 // references, and memory that it allocates, by an allocator that checks before it frees.
 #pragma once
 
-#include <nanobind/nanobind.h>
-
 #include <memory>
 #include <vector>
 
-#include "runtime/host_api.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
@@ -36,11 +33,5 @@ class BorrowingRun {
   tensorflow::DeviceBase* const device_;
   std::vector<tensorflow::Tensor> inputs_;
 };
-
-// Keeps the memory for the runtime.
-extern const BufferProviderApi kBufferProvider;
-
-// Defines the Python side: a count of the memory.
-void DefineBufferProvider(nanobind::module_& m);
 
 }  // namespace hostcall

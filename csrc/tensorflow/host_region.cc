@@ -15,15 +15,12 @@
 
 namespace hostcall {
 
-using tensorflow::AllocatorAttributes;
 using tensorflow::FunctionDef;
 using tensorflow::FunctionLibraryRuntime;
 using tensorflow::NodeDef;
 using tensorflow::NodeProperties;
-using tensorflow::OpKernel;
 using tensorflow::OpKernelContext;
 using tensorflow::Tensor;
-using tensorflow::TensorValue;
 
 bool IsReference(tensorflow::DataType dtype) {
   return dtype == tensorflow::DT_STRING || dtype == tensorflow::DT_VARIANT ||
@@ -144,7 +141,7 @@ absl::Status Region::Run(const OpKernelContext& outer, std::vector<Tensor> input
 
 absl::Status Region::RunStep(const Step& step, OpKernelContext::Params& params,
                              std::vector<Tensor>& slots) const {
-  std::vector<TensorValue> inputs;
+  std::vector<tensorflow::TensorValue> inputs;
   inputs.reserve(step.inputs.size());
   for (const int slot : step.inputs) inputs.emplace_back(&slots[slot]);
   params.inputs = inputs;

@@ -3,9 +3,10 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -15,6 +16,7 @@
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "tensorflow/core/framework/tensor.h"
+#include "tensorflow/core/framework/tensor_shape.h"
 
 namespace hostcall {
 
@@ -97,5 +99,14 @@ class RegionScope {
 
 // Returns true if a program has references in the place of values of a dtype.
 bool IsReference(tensorflow::DataType dtype);
+
+// Function that returns the value of a region's input, if it is known at compile time.
+using KnownValue = std::function<std::optional<tensorflow::Tensor>(int input)>;
+
+// Infers the shapes of a region's results for inputs of the given shapes. Asks `known_value` only
+// for inputs whose values a shape function needs.
+absl::StatusOr<std::vector<tensorflow::PartialTensorShape>> InferRegionShapes(
+    const tensorflow::FunctionDef& region, int graph_def_version,
+    const std::vector<tensorflow::PartialTensorShape>& inputs, const KnownValue& known_value);
 
 }  // namespace hostcall

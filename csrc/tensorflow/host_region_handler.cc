@@ -1,6 +1,5 @@
 // The custom call by which a compiled program calls a region.
 #include <cstring>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "functions/fallback_kernel.h"
 #include "host_region.h"
-#include "host_region_shapes.h"
 #include "node_tokens.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/core/framework/function.h"

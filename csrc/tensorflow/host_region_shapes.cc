@@ -1,5 +1,4 @@
-#include "host_region_shapes.h"
-
+// Shapes of a region's results, as TensorFlow's own shape functions tell them.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -12,6 +11,7 @@
 #include "functions/reachable.h"
 #include "host_region.h"
 #include "hostcall_attributes.h"
+#include "module.h"
 #include "python_hooks.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -30,7 +30,6 @@ using tensorflow::NodeDef;
 using tensorflow::PartialTensorShape;
 using tensorflow::Tensor;
 using tensorflow::shape_inference::InferenceContext;
-using tensorflow::shape_inference::ShapeHandle;
 
 // Returns true for ops whose shape functions tell other shapes than their kernels return.
 bool HasWrongShapes(const NodeDef& node) {

@@ -29,9 +29,6 @@
 namespace hostcall {
 namespace {
 
-// Attribute of a node: the label of the kernel that it wants.
-constexpr char kLabel[] = "_kernel";
-
 // Bits for the first inputs of the op that this thread runs: 1 if the memory is the op's alone, so
 // that the function may write to it.
 thread_local uint64_t unshared_inputs = 0;
@@ -134,11 +131,7 @@ class InterruptibleCall {
     if (has_ended_) return;
     const absl::Status status = RunStock(stock_.get(), token_, unshared_, run_, inner_->get());
     if (!TakeOp()) return;
-    if (status.ok()) {
-      inner_->HandOver(ctx_);
-    } else {
-      ctx_->SetStatus(status);
-    }
+    inner_->HandOver(ctx_, status);
     done_();
   }
 
@@ -170,20 +163,9 @@ class HostScriptOp : public tensorflow::AsyncOpKernel {
   explicit HostScriptOp(tensorflow::OpKernelConstruction* construction)
       : AsyncOpKernel(construction) {
     OP_REQUIRES_OK(construction, construction->GetAttr("token", &token_));
-    tensorflow::NodeDef node = def();
-    node.mutable_attr()->erase(kLabel);
-    std::shared_ptr<const tensorflow::NodeProperties> props;
-    OP_REQUIRES_OK(construction, tensorflow::NodeProperties::CreateFromNodeDef(
-                                     std::move(node), tensorflow::OpRegistry::Global(), &props));
-    // Constant folding has no function library, and of the device only its base.
-    tensorflow::DeviceBase* device = construction->device();
-    tensorflow::OpKernel* stock = nullptr;
-    OP_REQUIRES_OK(construction,
-                   tensorflow::CreateOpKernel(
-                       construction->device_type(), device, device->GetAllocator({}),
-                       construction->function_library(), construction->resource_manager(), props,
-                       construction->graph_def_version(), &stock));
-    stock_.reset(stock);
+    KernelPtr stock;
+    OP_REQUIRES_OK(construction, CreateStockKernel(construction, &stock));
+    stock_ = std::move(stock);
   }
 
   void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
@@ -215,13 +197,8 @@ class HostScriptOp : public tensorflow::AsyncOpKernel {
   // Runs in a separate context, whose status is not the one to show the user.
   void Run(tensorflow::OpKernelContext* ctx) {
     InnerContext inner(*ctx, stock_.get());
-    const absl::Status status =
-        RunStock(stock_.get(), token_, UnsharedInputs(*ctx), StartedRunOf(*ctx), inner.get());
-    if (status.ok()) {
-      inner.HandOver(ctx);
-    } else {
-      ctx->SetStatus(status);
-    }
+    inner.HandOver(
+        ctx, RunStock(stock_.get(), token_, UnsharedInputs(*ctx), StartedRunOf(*ctx), inner.get()));
   }
 
   std::string token_;

@@ -1,7 +1,6 @@
 #include "interruptible_run.h"
 
 #include <string>
-#include <utility>
 
 #include "module.h"
 

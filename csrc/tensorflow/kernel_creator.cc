@@ -11,7 +11,6 @@
 #include "hostcall_attributes.h"
 #include "launches.h"
 #include "module.h"
-#include "partitioned_function_kernel.h"
 #include "python_hooks.h"
 #include "run_tracking.h"
 #include "starters.h"

@@ -2,7 +2,6 @@
 // ops and the graph pass.
 #include "module.h"
 
-#include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -12,15 +11,10 @@
 #include <string_view>
 #include <utility>
 
-#include "buffer_provider.h"
 #include "compat/xla_api.h"
 #include "functions/reachable.h"
-#include "host_region_shapes.h"
-#include "python_hooks.h"
 #include "run_devices.h"
-#include "run_tracking.h"
 #include "runtime/capsules.h"
-#include "runtime/host_api.h"
 #include "starters.h"
 #include "tsl/profiler/lib/traceme.h"
 #include "xla/ffi/api/c_api.h"

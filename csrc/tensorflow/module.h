@@ -10,12 +10,17 @@ namespace hostcall {
 // The functions of the runtime; set before hostcall is enabled.
 inline const RuntimeApi* runtime = nullptr;
 
-// EagerTensors for the runtime, which knows no TensorFlow.
+// For the runtime, which knows no TensorFlow: EagerTensors, and memory that callbacks borrow.
 extern const TensorApi kEagerTensors;
+extern const BufferProviderApi kBufferProvider;
 
-void DefineCompilations(nanobind::module_& m);  // of clusters: their bound and counts
-void DefineEagerTensors(nanobind::module_& m);  // copies of arrays as tensors
-void DefineHostScriptOp(nanobind::module_& m);  // the script op of a partitioned function that runs
+void DefineBufferProvider(nanobind::module_& m);  // a count of the borrowed memory
+void DefineCompilations(nanobind::module_& m);    // of clusters: their bound and counts
+void DefineEagerTensors(nanobind::module_& m);    // copies of arrays as tensors
+void DefineHostScriptOp(nanobind::module_& m);    // the script op of partitioned functions
+void DefinePythonHooks(nanobind::module_& m);     // the functions that decide
+void DefineRegionShapes(nanobind::module_& m);  // the shapes of regions' results, for explanations
+void DefineRunTracking(nanobind::module_& m);   // what is kept for as long as a program runs
 
 // Puts hostcall's kernel creator in the place of TensorFlow's, to which it delegates.
 void InstallKernelCreator();

@@ -1,5 +1,4 @@
-#include "partitioned_function_kernel.h"
-
+// The kernel of a partitioned function, which runs on the host with compiled clusters in it.
 #include <functional>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "functions/reachable.h"
 #include "hostcall_attributes.h"
 #include "interruptible_run.h"
+#include "launches.h"
 #include "run_tracking.h"
 #include "tensorflow/core/common_runtime/device.h"
 #include "tensorflow/core/framework/node_def_util.h"
@@ -121,11 +121,7 @@ class PartitionedCall : public tensorflow::AsyncOpKernel {
     auto inner = std::make_shared<InnerContext>(params, ctx->num_outputs(), call_.get());
     call_->AsAsync()->ComputeAsync(inner->get(), [this, ctx, inner, run, done = std::move(done)] {
       const absl::Status status = inner->get()->status();
-      if (status.ok()) {
-        inner->HandOver(ctx);
-      } else {
-        ctx->SetStatus(InFunction(AsRaised(status, function_), entry_));
-      }
+      inner->HandOver(ctx, status.ok() ? status : InFunction(AsRaised(status, function_), entry_));
       done();
     });
   }

@@ -8,10 +8,10 @@
 #include <atomic>
 #include <tuple>
 #include <type_traits>
-#include <utility>
 
 #include "functions/call_kernel.h"
 #include "functions/fallback_kernel.h"
+#include "module.h"
 #include "runtime/deferred_decref.h"
 #include "runtime/gil.h"
 #include "runtime/text.h"

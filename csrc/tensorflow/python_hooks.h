@@ -1,8 +1,6 @@
 // Bridge to Python: the functions there that decide, and their answers in C++.
 #pragma once
 
-#include <nanobind/nanobind.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -99,8 +97,5 @@ absl::StatusOr<RewrittenFunction> PlainFunction(const std::string& library,
 
 // Tells Python that no more signatures of a function are compiled.
 void TellOutgrown(const std::string& function);
-
-// Defines the Python side of the above.
-void DefinePythonHooks(nanobind::module_& m);
 
 }  // namespace hostcall

@@ -2,7 +2,6 @@
 
 #define EIGEN_USE_THREADS
 
-#include <cstdint>
 #include <utility>
 #include <variant>
 

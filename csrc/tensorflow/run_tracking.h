@@ -12,8 +12,6 @@
 // Memory that callbacks borrow is kept while they hold on to it: see buffer_provider.h.
 #pragma once
 
-#include <nanobind/nanobind.h>
-
 #include <functional>
 
 #include "functions/wrapped_kernel.h"
@@ -32,8 +30,5 @@ absl::Status TrackRuns(const RunTracking& scope, const KernelRequest& request, K
 // Runs a task that may hold its thread for long: on this thread, unless it is TensorFlow's own, and
 // else on one of the pool's. Returns an error if no thread could be had.
 absl::Status RunBesideTensorFlow(std::function<void()> task);
-
-// Defines the Python side.
-void DefineRunTracking(nanobind::module_& m);
 
 }  // namespace hostcall

@@ -1,7 +1,6 @@
 // XLA kernels of the three script ops: an op becomes one typed-FFI custom call, or two if it goes
 // on while its program does (runtime/early_calls.h).
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>

@@ -6,7 +6,6 @@
 // takes the values of its variables when it starts, assigns them when it has ended, and holds no
 // lock in between.
 #include <set>
-#include <string>
 #include <utility>
 #include <vector>
 

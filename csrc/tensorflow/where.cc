@@ -6,7 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
-#include <memory>
 #include <vector>
 
 #include "functions/wrapped_kernel.h"
@@ -69,13 +68,7 @@ class WhereXlaKernel : public tensorflow::XlaOpKernel {
 class WhereKernel : public tensorflow::OpKernel {
  public:
   explicit WhereKernel(tensorflow::OpKernelConstruction* ctx) : OpKernel(ctx) {
-    tensorflow::NodeDef node = ctx->def();
-    node.mutable_attr()->erase("_kernel");
-    absl::Status status;
-    stock_ = tensorflow::CreateOpKernel(ctx->device_type(), ctx->device(),
-                                        ctx->device()->GetAllocator({}), node,
-                                        ctx->graph_def_version(), &status);
-    OP_REQUIRES_OK(ctx, status);
+    OP_REQUIRES_OK(ctx, CreateStockKernel(ctx, &stock_));
   }
 
   void Compute(tensorflow::OpKernelContext* ctx) override {
@@ -83,7 +76,7 @@ class WhereKernel : public tensorflow::OpKernel {
   }
 
  private:
-  std::unique_ptr<tensorflow::OpKernel> stock_;
+  KernelPtr stock_;
 };
 
 REGISTER_KERNEL_BUILDER(Name("Where").Device(tensorflow::DEVICE_CPU_XLA_JIT).Label(kLabel),
@@ -94,15 +87,15 @@ REGISTER_KERNEL_BUILDER(Name("Where").Device(tensorflow::DEVICE_CPU).Label(kLabe
 template <int kRank>
 int64_t Find(const XLA_FFI_CallFrame& frame, const XLA_FFI_Buffer& mask, int64_t* places) {
   std::array<int64_t, kRank> sizes, strides, place{};
-  bool is_empty = false;
+  bool is_over = false;
   for (int dim = kRank - 1; dim >= 0; --dim) {
     const auto* size = static_cast<const XLA_FFI_Buffer*>(frame.args.args[dim + 1]);
     sizes[dim] = *static_cast<const int32_t*>(size->data);
     strides[dim] = dim == kRank - 1 ? 1 : strides[dim + 1] * mask.dims[dim + 1];
-    is_empty |= sizes[dim] == 0;
+    is_over |= sizes[dim] == 0;
   }
   int64_t* next = places;
-  while (!is_empty) {
+  while (!is_over) {
     const uint8_t* row = static_cast<const uint8_t*>(mask.data);
     for (int dim = 0; dim + 1 < kRank; ++dim) row += place[dim] * strides[dim];
     // A branch for each element would be mispredicted often. There is room for one more place
@@ -113,7 +106,7 @@ int64_t Find(const XLA_FFI_CallFrame& frame, const XLA_FFI_Buffer& mask, int64_t
     }
     int dim = kRank - 2;
     while (dim >= 0 && ++place[dim] == sizes[dim]) place[dim--] = 0;
-    is_empty = dim < 0;
+    is_over = dim < 0;
   }
   return (next - places) / kRank;
 }
