@@ -381,9 +381,6 @@ def test_explain_names_what_xla_may_get_wrong() -> None:
     for shown in (str(explained), explained.to_html()):
         assert "What XLA may get wrong" in shown
         assert "dynamic_sizes" in shown
-
-
-def test_a_function_without_risks_has_none() -> None:
     assert not hostcall.explain(jitted(lambda x: tf.reduce_mean(x**2)), X).risks
 
 

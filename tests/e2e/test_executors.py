@@ -118,7 +118,8 @@ def test_a_worker_that_dies_fails_its_call_alone(mode: Any) -> None:
     raised = refusal(mode(lambda x: ends(x)), X)
     assert isinstance(raised.__cause__, concurrent.futures.BrokenExecutor)
     next_call = "The next call has a new executor."
-    assert_says(raised, "of ends (", "was terminated abruptly", next_call)
+    retries = "for pure functions alone, with retries=2"
+    assert_says(raised, "of ends (", "was terminated abruptly", next_call, retries)
     np.testing.assert_array_equal(mode(on(processes, functions.doubled))(X), 2.0 * X)
 
 
@@ -248,11 +249,6 @@ def test_the_last_death_is_told(mode: Any) -> None:
     times = "The call was made 3 times, as often as its retries allow."
     assert_says(raised, "was terminated abruptly", times)
     assert len(process_pools.made) >= before + 2
-
-
-def test_without_retries_the_error_says_how_to_get_them() -> None:
-    raised = raised_by(on(processes, functions.ends), X)
-    assert "for pure functions alone, with retries=2" in str(raised)
 
 
 @each_mode

@@ -111,36 +111,19 @@ def test_the_wrong_one_of_several_results_is_named(op: Any) -> None:
 
 @pytest.mark.parametrize("build", MODES)
 def test_composite_tensors_go_in_and_out(build: Any) -> None:
-    def program(values: tf.Tensor) -> Any:
-        ragged = tf.RaggedTensor.from_row_splits(values, [0, 1, 4])
-        sparse = tf.sparse.from_dense(tf.constant([[0.0, 5.0], [6.0, 0.0]]))
-        return tf.py_function(look, [ragged, sparse], tf.TensorSpec([3], tf.float32))
-
-    def look(ragged: Any, sparse: Any) -> Any:
-        assert isinstance(ragged, tf.RaggedTensor)
-        assert isinstance(sparse, tf.SparseTensor)
-        dense = tf.sparse.to_dense(sparse)
-        return tf.stack([ragged[1, 2], dense[0, 1], tf.cast(tf.size(ragged), tf.float32)])
-
-    result = build(program)(tf.constant([1.0, 2.0, 3.0, 4.0]))
-    assert result.numpy().tolist() == [4, 5, 4]
-
-
-@pytest.mark.parametrize("build", MODES)
-def test_composite_results_of_declared_parts(build: Any) -> None:
     parts = [tf.TensorSpec([4], FLOAT), tf.TensorSpec([3], tf.int64)]
     double = hostcall.declare(lambda ragged: ragged * 2.0, result=lambda ragged: parts)
 
-    def twice(sparse: tf.SparseTensor) -> tf.SparseTensor:
-        return sparse.with_values(sparse.values * 2.0)
+    def scaled(sparse: tf.SparseTensor, ragged: tf.RaggedTensor) -> tf.SparseTensor:
+        return sparse.with_values(sparse.values * ragged[0, 0])
 
-    hostcall.declare(twice, result=lambda sparse: sparse)
+    hostcall.declare(scaled, result=lambda sparse, ragged: sparse)
 
     def program(values: tf.Tensor) -> Any:
         ragged = tf.RaggedTensor.from_row_splits(values, tf.constant([0, 1, 4], tf.int64))
         rows = tf.py_function(double, [ragged], tf.RaggedTensorSpec([2, None], FLOAT))
         sparse = tf.SparseTensor([[0, 1], [1, 0], [1, 1], [2, 2]], values, [3, 3])
-        result = tf.py_function(twice, [sparse], tf.SparseTensorSpec([3, 3], FLOAT))
+        result = tf.py_function(scaled, [sparse, rows], tf.SparseTensorSpec([3, 3], FLOAT))
         return rows.flat_values, rows.row_splits, result.indices, result.values, result.dense_shape
 
     twos = np.array([2, 4, 6, 8], np.float32)
