@@ -42,7 +42,6 @@ def _assert_same_as_plain(program: Program, *args: Any, rtol: float = 0.0) -> No
 # `test_bounded_ops.py` proves the ops one by one; these are results, and what makes steps of them.
 CONSUMERS: dict[str, Program] = {
     "itself": lambda u, x: u,
-    "concat": lambda u, x: tf.concat([x, u, 10.0 * u, x], axis=0),
     "loop variable": lambda u, x: tf.while_loop(
         lambda i, v: i < 3, lambda i, v: (i + 1, v * 2.0), [0, u]
     ),

@@ -114,7 +114,6 @@ def everything(
     ("build", "options"),
     [
         (sequential, {}),
-        (functional, {}),
         (Subclassed, {}),
         (lambda: sequential(batch_size=BATCH // 2), {"batch_size": BATCH // 2}),
         (sequential, {"steps_per_execution": 2}),

@@ -11,13 +11,6 @@ from tests.support.helpers import gradient_of
 KINDS = ["numpy", "eager", "v1"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@in_order([str(i) for i in range(10)], tf.zeros([4]))
-def test_independent_calls_keep_program_order(journal: Any, x: tf.Tensor, *, kind: str) -> Any:
-    results = [getattr(journal, kind)(str(i), x + float(i)) for i in range(10)]
-    return results[::-1]
-
-
 @in_order(["first", "second"], tf.eye(50))
 def test_a_later_call_with_ready_inputs_waits_for_an_earlier_one(journal: Any, x: Any) -> Any:
     slow = x

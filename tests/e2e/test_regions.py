@@ -39,12 +39,6 @@ def several_results(x: tf.Tensor) -> Any:
     return tf.abs(values) + 1.0, tf.abs(vectors) * 2.0
 
 
-def in_a_loop(x: tf.Tensor) -> Any:
-    for _ in tf.range(3):
-        x = text_of(x) * 0.5
-    return x
-
-
 def strings_in_a_loop(x: tf.Tensor) -> Any:
     text = tf.constant("")
     for i in tf.range(3):
@@ -89,11 +83,9 @@ def a_variable(x: tf.Tensor) -> Any:
 
 
 PROGRAMS: dict[str, Callable[[tf.Tensor], Any]] = {
-    "no effect": lambda x: text_of(x * 2.0) + 1.0,
     "without a kernel for the dtype": refused_programs.PROGRAMS["without_a_kernel_for_its_dtype"],
     "several results": several_results,
     "several regions": lambda x: (tf.cos(text_of(tf.sin(text_of(x)))), text_of(x + 1.0)),
-    "in a loop": in_a_loop,
     "in a loop's condition": lambda x: tf.while_loop(
         lambda y: tf.reduce_sum(text_of(tf.abs(y))) < 100.0, lambda y: y * 2.0, [x]
     ),

@@ -50,22 +50,6 @@ def test_stateful_calls_run_once_each_in_order_in_each_run() -> None:
     assert entries == [[], [0.0], [1.0], [1.0]] * 2
 
 
-def test_tf_gradients_through_a_compiled_function() -> None:
-    def cube(x: tf.Tensor) -> tf.Tensor:
-        return x**3 if tf.reduce_sum(x) > 0.0 else -x
-
-    def program(x: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_sum(shaped(tf.py_function(cube, [2.0 * x], tf.float32), x))
-
-    x = v1.placeholder(tf.float32, [2])
-    plain = tf.gradients(program(x), x)[0]
-    compiled = tf.gradients(tf.function(program, jit_compile=True)(x), x)[0]
-    for value, slope in (([1.0, 2.0], [24.0, 96.0]), ([-1.0, -2.0], [-2.0, -2.0])):
-        expected, actual = run(plain, compiled, feed={x: value})
-        np.testing.assert_array_equal(expected, slope)
-        np.testing.assert_array_equal(actual, slope)
-
-
 def test_an_exception_comes_out_of_the_session_and_leaves_it_sound() -> None:
     class WrongError(TypeError):
         pass

@@ -13,7 +13,6 @@ import hostcall
 from tests.support.threads import meeting
 
 Array = np.ndarray
-CONSTANT = 3
 Pair = collections.namedtuple("Pair", ["low", "high"])
 
 
