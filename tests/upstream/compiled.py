@@ -15,15 +15,7 @@ import functools
 import shutil
 from pathlib import Path
 
-from tests.upstream.running import (
-    TOO_LONG,
-    WHOLE_FILE,
-    Outcome,
-    in_turn,
-    known_of,
-    run,
-    run_forked,
-)
+from tests.upstream.running import TOO_LONG, WHOLE_FILE, Outcome, in_turn, known_of, run, run_forked
 from tests.upstream.suites import Suite, areas
 
 JOURNALS = Path("build/upstream").resolve()

@@ -39,7 +39,17 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     return write
 
 
-def test_what_fails_or_ends_its_process_when_it_is_compiled_differs(write: Write) -> None:
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two known differences, one of which is none any more."""
+    names = ("test_f_fails_of_old", "test_g_passes_again")
+    known = {"a reason": {SUITE.file: [f"upstream_written_test.T.{name}" for name in names]}}
+    monkeypatch.setattr(running, "known_differences", {"compiled": known}.get)
+
+
+def test_what_fails_or_ends_its_process_when_it_is_compiled_differs(
+    write: Write, known: None
+) -> None:
     source = write("""
         def test_a_passes(self): self.assertEqual(3, tf.add(1, 2).numpy())
         def test_b_ends_the_process(self):
@@ -47,15 +57,18 @@ def test_what_fails_or_ends_its_process_when_it_is_compiled_differs(write: Write
         def test_c_fails(self): self.assertFalse(is_compiled(), tf.add(1, 2))
         def test_d_fails_with_stock_tensorflow(self): self.fail(tf.add(1, 2))
         def test_e_calls_nothing(self): pass
+        def test_f_fails_of_old(self): self.assertFalse(is_compiled(), tf.add(1, 2))
+        def test_g_passes_again(self): tf.add(1, 2)
     """)
     result = compare(SUITE, source)
-    assert result.row() == [1, 3, 2, 1, 0, 2]
-    ends, fails = result.differences
+    assert result.row() == [1, 5, 4, 1, 1, 3]
+    ends, fails, mended = result.differences
     assert "DIFFERS: upstream_written_test.T.test_b_ends_the_process" in ends
     assert "compiled with hostcall: ended the process with 3" in ends
     assert "compiled without it: ended the process with 3" in ends
     assert "DIFFERS: upstream_written_test.T.test_c_fails" in fails
     assert "compiled with hostcall: failed with AssertionError" in fails
+    assert "DIFFERS NO MORE: upstream_written_test.T.test_g_passes_again" in mended
 
 
 def test_each_function_and_each_eager_op_is_compiled(write: Write) -> None:
@@ -105,20 +118,6 @@ def test_a_file_that_cannot_be_imported_is_told(write: Write) -> None:
     result = compare(SUITE, write("import nothing_of_that_name"))
     assert result.row() == [0] * 6
     assert "nothing_of_that_name" in result.note
-
-
-def test_a_known_difference_is_counted_apart(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("test_fails_of_old", "test_passes_again")
-    known = {"a reason": {SUITE.file: [f"upstream_written_test.T.{name}" for name in names]}}
-    monkeypatch.setattr(running, "known_differences", {"compiled": known}.get)
-    source = write("""
-        def test_fails_of_old(self): self.assertFalse(is_compiled(), tf.add(1, 2))
-        def test_passes_again(self): tf.add(1, 2)
-    """)
-    result = compare(SUITE, source)
-    assert result.known == 1
-    (difference,) = result.differences
-    assert "DIFFERS NO MORE: upstream_written_test.T.test_passes_again" in difference
 
 
 def test_a_difference_is_the_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
