@@ -3,7 +3,6 @@
 And that it computes the same in a process without TensorFlow, whole and partitioned.
 """
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,11 @@ import hostcall.jax
 import hostcall_mlir
 from tests.support.exported import across, exported, functions, user_code
 from tests.support.exported.exported import F3, I, X
-from tests.support.helpers import assert_same, jitted, plain, to_numpy
+from tests.support.helpers import assert_same, eagerly, jitted, plain, to_numpy
 from tests.support.stress.processes import Worker
 from tests.support.versions import reads_programs_of_jax
 
-
-def eager(function: Callable[..., Any]) -> Callable[..., Any]:
-    return function
-
-
-MODES = [eager, plain, jitted]
+MODES = [eagerly, plain, jitted]
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +79,7 @@ def test_integers_of_four_bits(dtype: Any, tmp_path: Path) -> None:
         return [tf.identity(variable), *exported.several_dtypes(*tensors)]
 
     loaded = export_and_load(tmp_path, function, *specs, variables="inputs")
-    for mode in (eager, plain):
+    for mode in (eagerly, plain):
         for returned, array in zip(mode(loaded)(*arrays), [arrays[0], *arrays], strict=True):
             assert_same(returned.numpy(), array)
 

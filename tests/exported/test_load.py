@@ -241,11 +241,7 @@ ERRORS: dict[str, tuple[Any, dict[str, Any], str]] = {
         {},
         f"0-th value returned by {FUNCTIONS}:triple is int16, but expects float",
     ),
-    "shape": (
-        lambda x: np.zeros(7, x.dtype),
-        {},
-        "has shape (7,), but its declared shape is (3,)",
-    ),
+    "shape": (lambda x: np.zeros(7, x.dtype), {}, "has shape (7,), but its declared shape is (3,)"),
     "no value": (lambda x: None, {}, "returns 0 values, but expects to see 1 values"),
     "two values": (functions.both, {}, "returns 2 values, but expects to see 1 values"),
     "structure": (

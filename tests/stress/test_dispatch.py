@@ -109,17 +109,8 @@ def on_threads(body: str, flavour: str) -> None:
     in_threads(8, lambda _: _in_a_row(program, rounds=8))
 
 
-WAYS = {
-    way.__name__: way
-    for way in (
-        eagerly,
-        jitted,
-        compiled_before,
-        with_what_is_given_away,
-        in_front_of_others,
-        on_threads,
-    )
-}
+EACH = (eagerly, jitted, compiled_before, with_what_is_given_away, in_front_of_others, on_threads)
+WAYS = {way.__name__: way for way in EACH}
 
 
 @pytest.mark.parametrize("flavour", ["unordered", "ordered", "pure"])

@@ -71,8 +71,7 @@ async def generator(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "function",
-    [coroutine, generator, functools.partial(coroutine, 1), Awaited(), Awaited().method],
+    "function", [coroutine, generator, functools.partial(coroutine, 1), Awaited(), Awaited().method]
 )
 def test_an_async_function_is_refused_where_it_is_declared(function: Any) -> None:
     for declare in (hostcall.declare, hostcall.callback):

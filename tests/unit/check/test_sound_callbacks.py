@@ -199,10 +199,7 @@ SOUND: dict[str, tuple[Any, ...]] = {
     "native": (_native, _PURE),
     "vectorized": (_vectorized, (*_PURE, "vectorization"), MATRIX, MATRIX),
     "on threads": (lambda: like(lambda x: x[::-1], executor=THREADS), _TRIED),
-    "eager": (
-        lambda: like(lambda x: tf.sin(x) * x, kind="eager"),
-        _EAGER,
-    ),
+    "eager": (lambda: like(lambda x: tf.sin(x) * x, kind="eager"), _EAGER),
     "eager without gradient": (lambda: like(lambda x: np.round(x.numpy()), kind="eager"), _TRIED),
     "a gradient": (_given_gradient, (*_PURE, "gradient"), VECTOR, np.float32(2)),
     "a kinked gradient": (
