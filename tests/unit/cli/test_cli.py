@@ -112,15 +112,10 @@ def test_explain_writes_a_page(saved: Path, tmp_path: Path) -> None:
     assert_says(text, "serving_default", "cluster 0")
 
 
-def in_another_process(run_python: Any, *args: Any) -> Any:
-    """Run a command in a process without the functions of this file, and return its answer."""
-    arguments = [*map(str, args), "--json"]
-    script = f"from hostcall_command import commands; commands({arguments!r})"
-    return json.loads(run_python(script, HOSTCALL_ROUTE="auto"))
-
-
 def test_another_process_tells_functions_that_it_may_not_call(saved: Path, run_python: Any) -> None:
-    first, second = in_another_process(run_python, "explain", saved)
+    arguments = ["explain", str(saved), "--json"]
+    script = f"from hostcall_command import commands; commands({arguments!r})"
+    first, second = json.loads(run_python(script, HOSTCALL_ROUTE="auto"))
     for explanation, name in ((first, "numpy:unique"), (second, "numpy:sort")):
         (op,) = explanation["script_ops"]
         assert (op["callback"], op["file"]) == (name, "test_cli.py")

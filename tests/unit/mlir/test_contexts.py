@@ -27,9 +27,6 @@ USES = 4
 
 def transform(folder: Path) -> None:
     hostcall_mlir.transform(TRIPLE, "builtin.module(hostcall-dce)")
-
-
-def transform_what_cannot_be_parsed(folder: Path) -> None:
     with pytest.raises(hostcall_mlir.PassError):
         hostcall_mlir.transform(BROKEN, "builtin.module(hostcall-dce)")
 
@@ -42,14 +39,10 @@ def run_the_command(folder: Path) -> None:
             opt.main([str(file), "--pass-pipeline=hostcall-dce"], standalone_mode=False)
 
 
-def load_a_program(folder: Path) -> None:
-    program = load(make(TRIPLE), folder)
-    np.testing.assert_array_equal(program.call(F3), 3 * F3)
-
-
-def load_a_partitioned_program(folder: Path) -> None:
-    program = load(make(TRIPLE), folder, partitioned=True)
-    np.testing.assert_array_equal(program.call(F3), 3 * F3)
+def load_programs(folder: Path) -> None:
+    for partitioned in (False, True):
+        program = load(make(TRIPLE), folder, partitioned=partitioned)
+        np.testing.assert_array_equal(program.call(F3), 3 * F3)
 
 
 def read_what_is_damaged(folder: Path) -> None:
@@ -75,10 +68,8 @@ def compile_pure_calls_of_jax(folder: Path) -> None:
 
 USERS: list[Callable[[Path], None]] = [
     transform,
-    transform_what_cannot_be_parsed,
     run_the_command,
-    load_a_program,
-    load_a_partitioned_program,
+    load_programs,
     read_what_is_damaged,
     export_from_tensorflow,
     compile_pure_calls_of_jax,
