@@ -26,9 +26,11 @@ IMPORTS = ["import jax", "import tensorflow as tf", "import hostcall.jax"]
 
 
 AFTER_A_PROGRAM = "import jax; jax.numpy.ones(3).sum()", *IMPORTS[1:]
+# Since hostcall.jax imports JAX, both orders that begin with it are one.
+ORDERS = [*itertools.permutations(IMPORTS)][:5]
 
 
-@pytest.mark.parametrize("order", [*itertools.permutations(IMPORTS), AFTER_A_PROGRAM], ids=str)
+@pytest.mark.parametrize("order", [*ORDERS, AFTER_A_PROGRAM], ids=str)
 def test_import_orders(order: tuple[str, ...]) -> None:
     assert run_python("\n".join(order) + PROGRAM) == "same\n"
 

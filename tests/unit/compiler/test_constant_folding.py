@@ -109,7 +109,7 @@ DTYPES = [
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [[], [3], [2, 0], [2, 3]])
+@pytest.mark.parametrize("shape", [[], [2, 0], [2, 3]])
 def test_dtypes(dtype: Any, shape: list[int]) -> None:
     # Not counting up: what XLA makes of such constants of float8, TensorFlow 2.20 cannot compile.
     value = np.arange(np.prod(shape, dtype=int))[::-1].reshape(shape).astype(dtype)
