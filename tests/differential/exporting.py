@@ -32,6 +32,7 @@ _GRADIENT = "the program computes its gradient, which only the process knows"
 # An op takes such sizes or makes them, and XLA may get it wrong.
 _DYNAMIC = "only bounded"
 _NO_STABLEHLO = "TensorFlow has no StableHLO for"
+_GROWS = "writes to a list that may grow"
 _BOUNDED = "arrays whose sizes are known only when it runs"
 
 
@@ -72,7 +73,7 @@ class Original:
         try:
             return hostcall.export(self.function, *_specs(size), variables="inputs")
         except ValueError as error:
-            for reason in (_NOT_COMPILED, _GRADIENT, _DYNAMIC, _NO_STABLEHLO):
+            for reason in (_NOT_COMPILED, _GRADIENT, _DYNAMIC, _NO_STABLEHLO, _GROWS):
                 if reason in str(error):
                     raise _RefusedError(reason) from error
             raise

@@ -275,3 +275,14 @@ def test_an_op_without_stablehlo_is_an_error() -> None:
     bounded = hostcall.callback(user_code.unique, result=hostcall.BoundedSpec([3], tf.float32, [0]))
     with pytest.raises(ValueError, match="TensorFlow has no StableHLO for an op of it"):
         hostcall.export(lambda x: tf.reshape(bounded(x), [1, -1]), F3)
+
+
+def test_a_list_that_grows_is_an_error_and_does_not_lose_what_is_written() -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        rows = tf.TensorArray(tf.float32, 0, dynamic_size=True, element_shape=[3])
+        for i in range(3):
+            rows = rows.write(i, x)
+        return rows.stack()
+
+    with pytest.raises(ValueError, match="writes to a list that may grow"):
+        hostcall.export(program, F3)

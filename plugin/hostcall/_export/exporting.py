@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from hostcall import _versions
 from hostcall._callbacks import callback_spec
-from hostcall._compiler import ordering
+from hostcall._compiler import ordering, refusals
 from hostcall._compiler.bounded import analysis
 from hostcall._functions import callback, source_location
 from hostcall._functions.user_function import Source
@@ -34,7 +34,7 @@ from hostcall_mlir.exporting import (
     structures,
 )
 from hostcall_runtime import _locks
-from hostcall_runtime._errors import NotExportableError
+from hostcall_runtime._errors import LoweringError, NotExportableError
 from hostcall_runtime._registry import target_of
 
 # A tf.function may call it, so autograph must not convert it.
@@ -108,6 +108,11 @@ def _compiled(traced: ConcreteFunction, captured: _Captured, place: str) -> Any:
     if blocked := analysis.find(library, name):
         reasons = "\n".join(f"    {reason}" for reason in dict.fromkeys(blocked.values()))
         raise NotExportableError(_BOUNDED.format(place=place, reasons=reasons))
+    try:
+        refusals.check_lists(library)
+    except LoweringError as error:
+        reason = str(error).removeprefix("hostcall: ")
+        raise NotExportableError(f"{place}: {reason}") from error
     marked = analysis.marked(library, name, whole=True, compiled=True)
     # XLA's text does not pass the kernel creator, which otherwise substitutes ordered functions.
     ordered, name = ordering.order_side_effects(marked, name, "__exported", barriers=False)
