@@ -122,10 +122,12 @@ def rewrite_saved_model(path: Path, out: Path, route: str) -> list[str]:
         rewritten = graph_pass.rewrite(graph.graph_def, route)
         names = _changed(graph.graph_def.library, rewritten.library)
         graph.graph_def.CopyFrom(rewritten)
-        _compile_no_more(graph.object_graph_def, names)
+        for node in graph.object_graph_def.nodes:
+            if set(node.function.concrete_functions) & set(names):
+                # TensorFlow would compile its wrapper of the function when it loads it.
+                node.function.function_spec.ClearField("jit_compile")
         changed += names
-    skipped = shutil.ignore_patterns(_FINGERPRINT, _MODEL, _TEXT_MODEL)
-    shutil.copytree(path, out, ignore=skipped)
+    shutil.copytree(path, out, ignore=shutil.ignore_patterns(_FINGERPRINT, _MODEL, _TEXT_MODEL))
     (out / _MODEL).write_bytes(model.SerializeToString(deterministic=True))
     return changed
 
@@ -137,13 +139,6 @@ def _changed(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list[str]
         for f in after.function
         if f.signature.name in compiled and not defs.is_compiled(f)
     ]
-
-
-def _compile_no_more(objects: Any, names: list[str]) -> None:
-    """Keep TensorFlow from compiling its wrappers of the functions when it loads them."""
-    for node in objects.nodes:
-        if set(node.function.concrete_functions) & set(names):
-            node.function.function_spec.ClearField("jit_compile")
 
 
 def _roots(library: FunctionDefLibrary) -> Iterator[str]:
@@ -283,7 +278,7 @@ _VERSIONS = {
 }
 
 
-def _doctor_text(report: dict[str, Any], names: bool = False) -> str:
+def _doctor_text(report: dict[str, Any], names: bool) -> str:
     """Return a report as a page for the terminal, which lists each private name if `names`."""
     variables = [f"{name}={value}" for name, value in report["environment"].items()]
     sections: dict[str, list[Any]] = {
@@ -349,8 +344,7 @@ def _features(names: list[dict[str, Any]], all_names: bool) -> list[str]:
     lines = []
     for feature in dict.fromkeys(name["feature"] for name in names):
         own = [name for name in names if name["feature"] == feature]
-        missing = [name for name in own if not name["found"]]
-        if missing:
+        if missing := [name for name in own if not name["found"]]:
             listed = ", ".join(name["name"] for name in missing)
             why = f"switched off. Missing: {listed}. Without it, {missing[0]['without']}"
         else:

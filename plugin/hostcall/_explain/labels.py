@@ -44,11 +44,6 @@ def title(function: Function) -> str:
     return f"{short_name(function.name)}{where}: {function.mode}"
 
 
-def role(function: Function) -> str:
-    """Return the role of a function in the loop or branch that runs it, or else its name."""
-    return role_of(function.path) or short_name(function.name)
-
-
 def role_of(path: str) -> str:
     """Return the role that the last step of a path names."""
     name = path.rpartition(" > ")[2].rpartition(":")[2]
@@ -59,9 +54,8 @@ def parts_of(step: Step, functions: Mapping[str, Function]) -> list[Function]:
     """Return the functions worth showing that a loop or branch on the host runs."""
     if not isinstance(step, HostOp) or step.op not in _CONTROL_FLOW:
         return []
-    found = [functions[name] for name in step.calls if name in functions]
-    shown = [function for function in found if worth_showing(function)]
-    return sorted(shown, key=lambda function: rank(function.path))
+    found = (functions[name] for name in step.calls if name in functions)
+    return sorted(filter(worth_showing, found), key=lambda function: rank(function.path))
 
 
 def rank(path: str) -> int:

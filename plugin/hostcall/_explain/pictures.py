@@ -210,8 +210,7 @@ def of(
     within = {part.name for step in steps for part in labels.parts_of(step, by_name)}
     for function in filter(labels.worth_showing, functions):
         if function.name not in within:
-            marker = f"hostcall-arrow-{next(_marker_numbers)}"
-            drawing = _drawing(function, inside, by_name, marker)
+            drawing = _drawing(function, inside, by_name, f"hostcall-arrow-{next(_marker_numbers)}")
             drawn = drawing.draw(0.0, 0.0, drawing.layout.width)
             yield function, "\n".join([_opening(function, drawing), drawn, "</g></svg>"])
 
@@ -229,7 +228,8 @@ def _drawing(
     for step in steps:
         for part in labels.parts_of(step, others):
             drawing = _drawing(part, inside, others, marker)
-            boxes[step.node].within.append(_part(labels.role(part), drawing))
+            role = labels.role_of(part.path) or labels.short_name(part.name)
+            boxes[step.node].within.append(_part(role, drawing))
     waits = [(step.node, step.takes_from, step.waits_for) for step in function.steps]
     edges = through(waits, set(boxes))
     before = {name: list(edges[name]) for name in boxes}

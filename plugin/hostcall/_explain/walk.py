@@ -27,7 +27,6 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
-_NOT_COMPILED = "the function is not compiled"
 _LEADS_ON = "TensorFlow runs it on the host"
 _MODULE = "it is a program of its own, compiled along with the function"
 _CALLED = "the program calls TensorFlow's own kernel, since XLA has none for it"
@@ -133,8 +132,10 @@ class Walk:
     def _compiled_node(self, node: NodeDef, place: Place, cluster: str) -> None:
         """Note the script ops that a node of a compiled function is, or leads to."""
         if op_kinds.calls_python(node):
-            is_script_op = node.op in op_kinds.SCRIPT_OPS
-            reason = _reason_of_call(node) if is_script_op else _MODULE
+            reason = _MODULE
+            if node.op in op_kinds.SCRIPT_OPS:
+                choice = route_selection.choose(node)
+                reason = choice.reason + (f": {_CALLED_FOR_IT}" if choice.fits_region else "")
             self._script_op(node, place, "custom_call", reason, cluster=cluster)
         elif self._bodies.mattering.of_node(node):
             for role, callee in called(node, self._bodies.functions):
@@ -149,7 +150,7 @@ class Walk:
         nodes = bodies[place.function].nodes
         matters = bodies.mattering.of_node
         edges = sources(nodes, {node.name for node in nodes if matters(node)})
-        route, reason = ("partition", why) if why else ("plain", _NOT_COMPILED)
+        route, reason = ("partition", why) if why else ("plain", "the function is not compiled")
         steps: list[facts.Step] = []
         for node, at in self._in_order(place):
             if op_kinds.calls_python(node):
@@ -343,11 +344,6 @@ class Walk:
         new = (mode, name) not in self._seen
         self._seen.add((mode, name))
         return new
-
-
-def _reason_of_call(node: NodeDef) -> str:
-    choice = route_selection.choose(node)
-    return f"{choice.reason}: {_CALLED_FOR_IT}" if choice.fits_region else choice.reason
 
 
 def _stem(cluster: str) -> str:

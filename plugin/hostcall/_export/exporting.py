@@ -69,11 +69,11 @@ def export(function: object, specs: Sequence[Any], variables: str) -> Program:
     captured = _captured_by(traced, place)
     module = _compiled(traced, captured, place)
     updates = portable.take_updates(module)
-    kept = captured.variables if variables == "inputs" else {}
+    kept, fixed = (captured.variables, {}) if variables == "inputs" else ({}, captured.variables)
     if assigned := [captured.names[number] for number in updates.values() if number not in kept]:
         raise NotExportableError(_ASSIGNS.format(place=place, names=", ".join(map(repr, assigned))))
     callbacks = _find_callbacks(portable.callbacks_in(module), place)
-    constants = captured.values_but_for(kept)
+    constants = captured.constants | {number: one.numpy() for number, one in fixed.items()}
     try:
         sizes = portable.finish(module, name, constants, callbacks.with_states)
         called = portable.set_names(module, callbacks.names)
@@ -158,11 +158,6 @@ class _Captured:
     constants: dict[int, np.ndarray]
     variables: dict[int, tf.Variable]
     names: dict[int, str]  # unique names of the variables
-
-    def values_but_for(self, kept: Mapping[int, Any]) -> dict[int, np.ndarray]:
-        """Return the values of all captured tensors and variables, except those in `kept`."""
-        others = {n: v.numpy() for n, v in self.variables.items() if n not in kept}
-        return self.constants | others
 
 
 def _trace(function: Any, specs: Sequence[Any]) -> tuple[Any, str, str]:

@@ -90,9 +90,8 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
         outputs = self.manifest.outputs
         state = [variable.read_value() for variable in self._variables.values()]
         specs = [_tensor_spec(output.spec) for output in outputs]
-        wide = defs.wide
-        inputs = [tf.cast(tensor, wide(tensor.dtype)) for tensor in (*tensors, *state)]
-        wanted = [tf.TensorSpec(spec.shape, wide(spec.dtype)) for spec in specs]
+        inputs = [tf.cast(tensor, defs.wide(tensor.dtype)) for tensor in (*tensors, *state)]
+        wanted = [tf.TensorSpec(spec.shape, defs.wide(spec.dtype)) for spec in specs]
         with self._module.called():
             values = op_kinds.call_module(inputs, self._artifact, wanted)
         results = []

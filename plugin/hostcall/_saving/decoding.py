@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from typing import Any, NoReturn
+from typing import Any
 
 import tensorflow as tf
 
@@ -130,18 +130,18 @@ def _with_leave(
 def _check_op(record: tokens.Record, node: Any) -> None:
     """Check that the function in a token fits the op; in an altered graph it may not."""
     of_tensors = node.op == op_kinds.EAGER_PY_FUNC
+    count = len(node.attr["Tin"].list.type)
     if (record.kind != "numpy") != of_tensors:
         takes, has = ("tensors", "arrays") if of_tensors else ("arrays", "tensors")
-        raise tokens.SavedFunctionError(
-            f"hostcall: the graph was damaged or altered: op '{node.name}' ({node.op}) calls a "
-            f"function of {takes}, and its token names one of {has}, {record.users.label}"
-        )
-    if isinstance(record.inputs, int) and record.inputs != len(node.attr["Tin"].list.type):
-        raise tokens.SavedFunctionError(
-            f"hostcall: the graph was damaged or altered: op '{node.name}' ({node.op}) has "
-            f"{len(node.attr['Tin'].list.type)} inputs, and its token names a function of "
-            f"{record.inputs}, {record.users.label}"
-        )
+        wrong = f"calls a function of {takes}, and its token names one of {has}"
+    elif isinstance(record.inputs, int) and record.inputs != count:
+        wrong = f"has {count} inputs, and its token names a function of {record.inputs}"
+    else:
+        return
+    raise tokens.SavedFunctionError(
+        f"hostcall: the graph was damaged or altered: op '{node.name}' ({node.op}) {wrong}, "
+        f"{record.users.label}"
+    )
 
 
 def spec_of_call(record: tokens.Record) -> CallbackSpec:
@@ -217,8 +217,7 @@ def _with_keywords(
     fixed = {name: ast.literal_eval(text) for name, text in saved.fixed.items()}
     arguments = callback.of_saved(function, count, tuple(saved.keywords), fixed)
     called: Any = arguments.of_function(function)
-    result = arguments.of_shape_function(options.result)
-    return called, options.of_call(result, called.key)
+    return called, options.of_call(arguments.of_shape_function(options.result), called.key)
 
 
 def _complete(spec: CallbackSpec, record: tokens.Record) -> None:
@@ -253,8 +252,7 @@ def _options(record: tokens.Record, here: Options | None, carried: Any) -> Optio
     then = Options(result, **{name: getattr(saved, name) for name in tokens.OPTIONS})
     if here is None:
         return then
-    differing = _differences(saved, here, result)
-    if differing:
+    if differing := _differences(saved, here, result):
         warnings.warn(
             f"hostcall: {record.users.label}, which a graph from another process calls, is "
             f"declared otherwise here than where the graph was made: {'; '.join(differing)}. What "
@@ -273,8 +271,7 @@ def _differences(saved: tokens.Declared, here: Options, result: object) -> list[
     ]
     ours = here.result
     if isinstance(result, list) and ours is not None and not isinstance(ours, str):
-        dtypes = [one.dtype for one in result]
-        said = None if callable(ours) else _flat(ours, dtypes)
+        said = None if callable(ours) else _flat(ours, [one.dtype for one in result])
         if said is not None and said != result:
             differing.append(f"result={said} here, and {result} there")
     return differing
@@ -295,7 +292,15 @@ _lock = _locks.new_lock()
 def resolve(token: str) -> Any:
     """Return the spec for another process's token, None for ours, or raise a SavedFunctionError."""
     if token_registry.is_of_other_process(token):
-        _refuse(token)
+        raise tokens.SavedFunctionError(
+            f"hostcall: Could not find callback with key={token} in the registry. The graph comes "
+            "from another process, which had no name for this Python function: it is a lambda, a "
+            "function in a function, a method of an object, or from the script that ran there. "
+            "Define it at the top level of a module that this process can import, too. Or give it "
+            "a name there, and a function for the name here:\n\n"
+            '    hostcall.register(function, "mymodel::function")\n'
+            '    hostcall.provide("mymodel::function", function)'
+        )
     if not token_registry.is_qualified(token):
         return None
     # Not under the lock: the import may wait for an import on a thread that waits for the lock.
@@ -333,14 +338,3 @@ def _rebuilt(token: str) -> Any:
     spec.saved = record
     spec.title = token_registry.title_of(token)
     return spec
-
-
-def _refuse(token: str) -> NoReturn:
-    raise tokens.SavedFunctionError(
-        f"hostcall: Could not find callback with key={token} in the registry. The graph comes from "
-        "another process, which had no name for this Python function: it is a lambda, a function "
-        "in a function, a method of an object, or from the script that ran there. Define it at the "
-        "top level of a module that this process can import, too. Or give it a name there, and a "
-        'function for the name here:\n\n    hostcall.register(function, "mymodel::function")\n'
-        '    hostcall.provide("mymodel::function", function)'
-    )

@@ -82,8 +82,7 @@ def _bound(path: str) -> socket.socket:
 
 
 def _cannot_listen(path: str, error: OSError) -> ListeningError:
-    reason = error.strerror or error
-    return ListeningError(f"hostcall: no worker can listen at {path}: {reason}.")
+    return ListeningError(f"hostcall: no worker can listen at {path}: {error.strerror or error}.")
 
 
 _log = logging.getLogger("hostcall.worker")
@@ -159,7 +158,9 @@ class Worker:
             if not full:
                 self._sessions[thread] = connection
         if full:
-            self._send_away(connection)
+            text = f"hostcall: the worker has {self._max_connections} clients, and takes no more."
+            with connection:
+                _send_error(connection, _serving_wire.RESOURCE_EXHAUSTED, text)
         else:
             thread.start()
 
@@ -169,11 +170,6 @@ class Worker:
         finally:
             with self._lock:
                 del self._sessions[threading.current_thread()]
-
-    def _send_away(self, connection: socket.socket) -> None:
-        text = f"hostcall: the worker has {self._max_connections} clients, and takes no more."
-        with connection:
-            _send_error(connection, _serving_wire.RESOURCE_EXHAUSTED, text)
 
     def _end(self) -> None:
         with self._lock:
@@ -262,14 +258,6 @@ def _pong(connection: socket.socket, worker: Worker, frame: Frame) -> None:
     _serving_wire.send(connection, Kind.PONG, frame.number, health)
 
 
-def exit_now() -> None:
-    """End the process, whatever its threads do."""
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(0)
-
-
 @contextlib.contextmanager
 def _signals() -> Iterator[socket.socket]:
     """Yield a socket that is readable once the process has got SIGTERM or SIGINT."""
@@ -319,7 +307,10 @@ def run(
             source = stack.enter_context(_handed_over(control))
         worker.run(source, hands_over=path is None)
     # Neither a function that does not end nor an exit handler of a library must keep the process.
-    exit_now()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(0)
 
 
 def _handed_over(control: int | None) -> socket.socket:
