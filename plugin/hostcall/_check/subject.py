@@ -37,14 +37,6 @@ _NO_KEYWORDS = (
     "hostcall.check: kwargs= is for a hostcall.callback, and script ops pass no arguments by "
     "keyword. Write hostcall.check(hostcall.callback({name}, result=...), ..., kwargs=...)."
 )
-_TWICE = (
-    "hostcall.check: {option}= is for plain functions, and {function!r} says it itself. Take "
-    "{option}= away."
-)
-_PROGRAM = (
-    "hostcall.check tries a function that programs call, and {function!r} is a program. "
-    "hostcall.explain shows what becomes of it."
-)
 _UNSIZED = (
     "out=True makes the arrays for the results before the call, and the sizes of result {index} "
     "are not declared"
@@ -102,7 +94,10 @@ def subject_of(
         given = {"result": result, "kind": kind, "stateful": stateful}
         for option, value in given.items():
             if value is not None:
-                raise TypeError(_TWICE.format(option=option, function=function))
+                raise TypeError(
+                    f"hostcall.check: {option}= is for plain functions, and {function!r} says it "
+                    f"itself. Take {option}= away."
+                )
         return _of_callback(function, args, kwargs)
     if kwargs:
         raise TypeError(_NO_KEYWORDS.format(name=getattr(function, "__name__", "f")))
@@ -125,7 +120,10 @@ def _of_function(
     function: Any, args: tuple[Any, ...], result: object, kind: str, stateful: bool | None
 ) -> Subject:
     if hasattr(function, "get_concrete_function"):
-        raise TypeError(_PROGRAM.format(function=function))
+        raise TypeError(
+            f"hostcall.check tries a function that programs call, and {function!r} is a program. "
+            "hostcall.explain shows what becomes of it."
+        )
     check_function(function, "hostcall.check")
     options = declaration_of(function) or Options()
     eager = kind == "eager"
@@ -199,8 +197,7 @@ class Subject:
             try:
                 result(*self.inputs.pack_specs(self.arguments.base.specs))
             except Exception:  # the check of shapes reports it
-                called = self.call(self.arguments.base)
-                return tf.nest.map_structure(_spec_of, called.returned)
+                return tf.nest.map_structure(_spec_of, self.call(self.arguments.base).returned)
         return structures.specs_for(result, self.inputs)
 
     @property
@@ -242,8 +239,7 @@ class Subject:
 
     def specs(self, known: Sequence[Spec]) -> list[Spec]:
         """Return the declared specs of the results, flat, for the specs of arguments."""
-        said = self._shape_function(known)
-        pairs = zip(said, self.outputs.dtypes, strict=True)
+        pairs = zip(self._shape_function(known), self.outputs.dtypes, strict=True)
         return [tf.TensorSpec(None, dtype) if one is None else one for one, dtype in pairs]
 
     def out_specs(self, sample: Sample) -> list[Spec]:
@@ -273,9 +269,7 @@ class Subject:
         called = self.call_on(self.values(sample), specs)
         return dataclasses.replace(called, sample=sample, seconds=time.monotonic() - began)
 
-    def call_on(
-        self, values: Sequence[Any], specs: Sequence[Spec] = (), poison: int = POISON
-    ) -> Called:
+    def call_on(self, values: Sequence[Any], specs: Sequence[Spec], poison: int = POISON) -> Called:
         """Call the function once on arrays (or EagerTensors) that are given flat."""
         # `specs` are those of the arrays of `out`, which the byte `poison` fills before the call.
         self.calls += 1

@@ -129,13 +129,6 @@ def through(
     return edges
 
 
-_ASKED_FOR = "take route='partition' away, where hostcall.configure, scope or declare says it"
-_BY_CALLER = "nothing here: it is on the host because of what calls it"
-_BY_OTHERS = "nothing here: one program calls it where nothing else is on the host"
-_NO_STRINGS = "nothing helps: XLA has no strings or variants. Pass numbers, such as indices"
-_GONE = "nothing can be said: this process does not have the Python function"
-_PRINT = "hostcall.callback(print, result=[])(x)    # in the place of tf.print(x)"
-_CHECK = "leave it out where the program can do without: XLA has no {op}"
 _DATA = "nothing, where it is data. Otherwise give it as a Python number, or compute it from shapes"
 _NO_KERNEL = (
     "nothing helps: XLA cannot compile {op}. Do it before or after the compiled function, or in a "
@@ -147,15 +140,15 @@ def _of_script_op(node: NodeDef, spec: CallbackSpec) -> str:
     """Return the advice for a script op on the host; `spec` is its registered entry, or None."""
     choice = route_selection.choose(node)
     if requested_routes.asked(node) == requested_routes.PARTITION:
-        return _ASKED_FOR
+        return "take route='partition' away, where hostcall.configure, scope or declare says it"
     if choice.route != requested_routes.PARTITION:
-        return _BY_CALLER
+        return "nothing here: it is on the host because of what calls it"
     if choice.is_bounded:
         return "let the function return an array of a fixed size, padded, and declare that"
     if not isinstance(spec, CallbackSpec):
-        return _GONE
+        return "nothing can be said: this process does not have the Python function"
     if choice.fits_region:
-        return _BY_OTHERS
+        return "nothing here: one program calls it where nothing else is on the host"
     return advice.declaration_as_seen(spec, route_selection.known_results(spec, node))
 
 
@@ -164,13 +157,13 @@ def of_host_op(node: NodeDef, reason: str, calls: Sequence[str]) -> str:
     if calls:
         return ""  # the ops in these functions have their own advice
     if node.op in ("PrintV2", "StringFormat"):
-        return _PRINT
+        return "hostcall.callback(print, result=[])(x)    # in the place of tf.print(x)"
     if reason.startswith("XLA would drop"):
-        return _CHECK.format(op=node.op)
+        return f"leave it out where the program can do without: XLA has no {node.op}"
     if "depends on data" in reason:
         return _DATA
     if "string" in reason:
-        return _NO_STRINGS
+        return "nothing helps: XLA has no strings or variants. Pass numbers, such as indices"
     return _NO_KERNEL.format(op=node.op) if "no XLA kernel" in reason else ""
 
 

@@ -49,13 +49,6 @@ _NO_BATCH = (
     "step of fit, hostcall.explain(model, x) that of predict, with arrays or tf.TensorSpecs."
 )
 
-_BUILD = "_symbolic_build"  # a private method of Keras 3, which creates the variables of a step
-
-_CANNOT_BUILD = (
-    "hostcall.explain: this version of Keras has no {name}, by which the variables of a step are "
-    "made. Train the model on one batch first, model.train_on_batch(x, y), and explain it then."
-)
-
 
 def explain(function: object, *args: Any, **kwargs: Any) -> Explanation:
     """Find out how a function and all that it calls will run, without running it.
@@ -118,11 +111,9 @@ def explain_library(
     notes = []
     if walk.script_ops and not _control.is_enabled():
         notes.append(_DISABLED)
-    absent = [op.node for op in walk.script_ops if not op.callback]
-    if absent:
+    if absent := [op.node for op in walk.script_ops if not op.callback]:
         notes.append(_ABSENT.format(ops=", ".join(map(repr, absent))))
-    refused = {op.callback: op.problem for op in walk.script_ops if op.problem}
-    if refused:
+    if refused := {op.callback: op.problem for op in walk.script_ops if op.problem}:
         listed = "; ".join(f"{name}: {problem}" for name, problem in refused.items())
         notes.append(_REFUSED.format(listed=listed))
     if placement.type_of(device) == "GPU" and not function_routes.knows_gpus():
@@ -212,10 +203,14 @@ def _build(model: Any, specs: tuple[Any, ...]) -> None:
     if len(specs) == 1:
         if not model.built:
             model.build(tuple(specs[0].shape))
-    elif hasattr(model, _BUILD):
-        getattr(model, _BUILD)(data_batch=specs)
+    elif hasattr(model, "_symbolic_build"):  # a private method of Keras 3
+        model._symbolic_build(data_batch=specs)
     elif not (model.built and model.optimizer.built):
-        raise TypeError(_CANNOT_BUILD.format(name=_BUILD))
+        raise TypeError(
+            "hostcall.explain: this version of Keras has no _symbolic_build, by which the "
+            "variables of a step are made. Train the model on one batch first, "
+            "model.train_on_batch(x, y), and explain it then."
+        )
 
 
 def _spec_of(value: Any) -> Any:

@@ -29,10 +29,6 @@ from hostcall._tf import autograph
 # The bytecode in a pickle is for this version only: another version may crash on it.
 PYTHON = ".".join(platform.python_version_tuple()[:2])
 
-_INSTALL = (
-    "hostcall: {what} needs cloudpickle, which is not installed here: "
-    "pip install 'hostcall[pickle]', or cloudpickle alone."
-)
 _COPY = "it would be a copy in the process that loads the model. Pass its value as an argument"
 
 # Objects that TensorFlow saves with a model: variables, layers, tables. Containers count as such
@@ -181,7 +177,10 @@ def _cloudpickle(what: str) -> Any:
     try:
         return importlib.import_module("cloudpickle")
     except ImportError as error:
-        raise ImportError(_INSTALL.format(what=what)) from error
+        raise ImportError(
+            f"hostcall: {what} needs cloudpickle, which is not installed here: "
+            "pip install 'hostcall[pickle]', or cloudpickle alone."
+        ) from error
 
 
 def _why_not(value: object) -> str | None:
