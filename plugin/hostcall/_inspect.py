@@ -193,8 +193,7 @@ def _parts(inspection: Inspection) -> Iterator[str | Table]:
         ]
         columns = {"function": folded(3), "used": folded(5), "here": folded(3)}
         yield Table(columns, rows, options={"show_lines": True})
-    lines = dict.fromkeys(function.write for function in inspection.functions if function.write)
-    if lines:
+    if lines := dict.fromkeys(one.write for one in inspection.functions if one.write):
         yield "\nIf you trust the file, write:\n"
         yield from (Code(f"    {line}") for line in lines)
 
@@ -356,8 +355,7 @@ def _functions(
             _spec_text(tf.TensorSpec(shape_of(function, value), tf.as_dtype(dtype)))
             for value, dtype in zip(inputs, node.attr["Tin"].list.type, strict=False)
         )
-        names = tuple(f"{name}{tags}" for name in of)
-        use = Use(KINDS[node.op], names, node.name, arguments)
+        use = Use(KINDS[node.op], tuple(f"{name}{tags}" for name in of), node.name, arguments)
         found.append(_called_by(node, use, directory))
     return found
 

@@ -28,9 +28,9 @@ class Table:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def folded(ratio: int, **options: Any) -> dict[str, Any]:
+def folded(ratio: int) -> dict[str, Any]:
     """Return the options of a column whose cells are folded, not cut off."""
-    return {"overflow": "fold", "ratio": ratio, **options}
+    return {"overflow": "fold", "ratio": ratio}
 
 
 def as_text(parts: Iterable[str | Table]) -> str:

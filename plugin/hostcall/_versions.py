@@ -169,8 +169,7 @@ def check() -> None:
     if not _is_at_least(installed.tensorflow, TESTED[0]):
         raise ImportError(_named(_TOO_OLD, installed.tensorflow), name="hostcall")
     choose(installed.tensorflow)
-    problems = mismatches(built(), installed)
-    if problems:
+    if problems := mismatches(built(), installed):
         listed = "\n".join(f"  - {problem}" for problem in problems)
         raise ImportError(_MISMATCH.format(mismatches=listed, rebuild=REBUILD), name="hostcall")
     if said := untested(installed.tensorflow):

@@ -150,8 +150,7 @@ def _made(name: str, check: Check, trial: Trial) -> list[Outcome]:
     except SkipError as skipped:
         outcomes.append(NotChecked(name, str(skipped)))
     except Exception as error:  # from the check, or from user code in an unexpected place
-        why = f"the check itself has failed: {described(error)}"
-        outcomes.append(NotChecked(name, why))
+        outcomes.append(NotChecked(name, f"the check itself has failed: {described(error)}"))
     has_found = any(isinstance(one, Finding) for one in outcomes)
     if name in _COMPARING and has_found and not trial.still_repeats():
         return [NotChecked(name, _CHANGED)]

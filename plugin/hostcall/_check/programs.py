@@ -409,8 +409,7 @@ def _of_batch(trial: Trial, shared: int | None) -> tuple[str, str] | None:
 
 def _batch_call(trial: Trial, elements: Sequence[Sample], shared: int | None) -> Called:
     subject = trial.subject
-    tensors = []
-    for number, parts in enumerate(zip(*(sample.tensors for sample in elements), strict=True)):
-        tensors.append(tf.stack(parts[:1] if number == shared else parts))
+    parts = zip(*(sample.tensors for sample in elements), strict=True)
+    tensors = [tf.stack(one[:1] if i == shared else one) for i, one in enumerate(parts)]
     specs = [array_specs.led(spec, _BATCH) for spec in subject.out_specs(elements[0])]
     return subject.call_on(subject.values(Sample(tuple(tensors))), specs)

@@ -302,8 +302,7 @@ def huge(trial: Trial) -> Iterator[Outcome]:
         if outcomes:
             yield from outcomes
             return
-        is_much = seconds * _GROWTH > _MOST_SECONDS or size * _GROWTH > _MOST_BYTES
-        if is_much or subject.eager:
+        if seconds * _GROWTH > _MOST_SECONDS or size * _GROWTH > _MOST_BYTES or subject.eager:
             cost = f"{seconds:.2g} seconds and {size / 2**20:.2g} MiB"
             costs_much = f"a call with {rows:,} takes {cost}"
 

@@ -12,7 +12,6 @@ from hostcall_runtime import _executors as executors
 from hostcall_runtime import _fire_and_forget, _library, _locks
 
 _runtime = _library.load("hostcall_runtime._runtime")
-_NANOSECOND = 1e-9
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,7 +229,7 @@ def stats(*, reset: bool = False) -> Stats:
     """
     found: dict[str, CallbackStats] = {}
     for label, calls, errors, *times, size in _runtime.stats(reset):
-        waiting, function, copying = (nanoseconds * _NANOSECOND for nanoseconds in times)
+        waiting, function, copying = (1e-9 * nanoseconds for nanoseconds in times)
         _add(found, CallbackStats(label, calls, errors, waiting, function, copying, size))
     with _lock:
         between = list(_between.values())

@@ -123,8 +123,7 @@ class CFunction:
         arrays = [*inputs, *results]
         # As in a compiled program, the address of an array without elements is null.
         addresses = [array.ctypes.data if array.size else None for array in arrays]
-        status = function(*addresses, *sizes)
-        if status:
+        if status := function(*addresses, *sizes):
             raise RuntimeError(
                 f"The native function {self.name} returned status {status}, and not 0 for success. "
                 "If it returns nothing, its declaration has to say so: `restype = None` in ctypes, "

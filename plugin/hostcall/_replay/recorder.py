@@ -146,8 +146,7 @@ class Recorder:
 
     def call(self, site: Site, function: Function, args: Sequence[Any], given: Given) -> Any:
         """Call the function, record the call, and return the results; see `Interceptor`."""
-        chosen = self._selection.has(site)
-        if not chosen or _interception.is_within_call() or not self._records():
+        if not self._selection.has(site) or _interception.is_within_call() or not self._records():
             return function(*args, **given)
         with _interception.within_call():  # garbage collection may run the user's code here, too
             return self._call(site, function, args, given)
@@ -204,8 +203,7 @@ class Recorder:
         if site.new_handle is None:
             return calls.Returned(values.encode(returned))
         *results, last = returned
-        handle = int(np.asarray(last))
-        if handle:
+        if handle := int(np.asarray(last)):
             self._handles[handle] = number
         return calls.Returned(values.encode(results), bool(handle))
 
@@ -234,8 +232,7 @@ class Recorder:
             return  # the file belongs to the parent process
         with calls.LOCK:
             left = len(self._in_flight)
-        complete = self._failure is None
-        self._writer.close(complete)
+        self._writer.close(complete=self._failure is None)
         if self._failure is not None:
             raise self._failure
         if names := self._selection.without_calls():

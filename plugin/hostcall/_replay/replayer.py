@@ -414,8 +414,7 @@ class Replayer:
 
     def _named(self, site: Site, call: Call) -> str:
         name = self._reader.names[call.callback]
-        number = self._queues[name].number_of(call)
-        return f"call {number} of {name} ({site.description})"
+        return f"call {self._queues[name].number_of(call)} of {name} ({site.description})"
 
     def _ambiguous(self, site: Site, queue: Queue, one: Call, other: Call) -> str:
         return (

@@ -97,7 +97,6 @@ def encode_argument(value: object) -> Value:
 
 
 def _encode_object(value: Any) -> Value:
-    name = f"{type(value).__module__}.{type(value).__qualname__}"
     with contextlib.suppress(Exception):  # for example a TensorFlow resource
         if _is_tensor(value):
             return _encode_array(value.numpy(), "tensor")
@@ -105,7 +104,7 @@ def _encode_object(value: Any) -> Value:
             return _encode_array(value, "array")
         if hasattr(value, "__dlpack__"):
             return _encode_array(np.from_dlpack(value), "array")
-    return Unknown(name)
+    return Unknown(f"{type(value).__module__}.{type(value).__qualname__}")
 
 
 def _is_tensor(value: object) -> bool:
@@ -179,9 +178,8 @@ def _dtype_of(name: str) -> np.dtype[Any]:
     if _BUILTIN_DTYPE.fullmatch(name):
         return np.dtype(name)
     found = getattr(ml_dtypes, name.removeprefix(_ML_DTYPES), None)
-    if not name.startswith(_ML_DTYPES) or not (
-        isinstance(found, type) and issubclass(found, np.generic)
-    ):
+    is_dtype = isinstance(found, type) and issubclass(found, np.generic)
+    if not (name.startswith(_ML_DTYPES) and is_dtype):
         raise ValueError(f"there is no dtype {name!r}")
     return np.dtype(found)
 

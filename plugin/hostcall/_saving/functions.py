@@ -205,8 +205,7 @@ def problem_of(function: Function) -> Problem | None:
         return Problem("no function has this name here", provide)
     module = place.partition(":")[0]
     if not is_allowed(module):
-        line = f'hostcall.allow("{module}")'
-        line += f"    # or {_ENVIRONMENT}={module} in the environment"
+        line = f'hostcall.allow("{module}")    # or {_ENVIRONMENT}={module} in the environment'
         return Problem(f"not allowed to import {module}", line)
     if not has_module(module):
         top = module.partition(".")[0]

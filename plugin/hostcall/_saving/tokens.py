@@ -77,10 +77,9 @@ def _write_leaf(leaf: Any) -> Any:
         except Exception as error:  # another library's class may raise anything
             raise UnwritableError(f"{leaf!r} cannot be written") from error
     try:
-        name: str = tf.as_dtype(leaf).name
+        return tf.as_dtype(leaf).name
     except TypeError:
         raise UnwritableError(f"{type(leaf).__name__} objects cannot be written") from None
-    return name
 
 
 def _key(key: object) -> Any:

@@ -463,8 +463,7 @@ def _function(spec: CallbackSpec) -> tokens.Function:
         else:
             raise tokens.UnwritableError(reason(function))
     written = {key: callback.literal(value) for key, value in fixed.items()}
-    wrong = [key for key, text in written.items() if text is None]
-    if wrong:
+    if wrong := [key for key, text in written.items() if text is None]:
         raise tokens.UnwritableError(
             f"{wrong[0]}={fixed[wrong[0]]!r}, which it is passed, cannot be written"
         )
