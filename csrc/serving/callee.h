@@ -17,8 +17,6 @@ class OpKernelContext;
 
 namespace hostcall::serving {
 
-using Shapes = std::vector<std::vector<int64_t>>;
-
 // A function: native code, or if `native` is null, a Python function that workers call.
 struct Callee {
   std::string text;  // the token

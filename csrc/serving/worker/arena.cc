@@ -52,6 +52,13 @@ std::string Packed(const std::vector<std::string_view>& strings) {
   return packed;
 }
 
+// Returns true if the size of an array of numbers is that of `count` elements.
+bool Fits(const ArrayPlace& place, int64_t count) {
+  const size_t element = ElementSize(place.dtype);
+  return element > 0 && place.size % element == 0 &&
+         place.size / element == static_cast<uint64_t>(count);
+}
+
 ArrayPlace PlaceOf(const Argument& argument, size_t index) {
   const int64_t count = CountElements(argument.shape);
   ArrayPlace place{argument.dtype, argument.shape, 0, 0};
@@ -61,12 +68,8 @@ ArrayPlace PlaceOf(const Argument& argument, size_t index) {
     for (const std::string_view text : argument.strings) place.size += text.size();
     return place;
   }
-  const size_t element = ElementSize(argument.dtype);
   place.size = argument.bytes.size();
-  if (count < 0 || element == 0 || place.size % element != 0 ||
-      place.size / element != static_cast<size_t>(count)) {
-    throw NotAnArray(index);
-  }
+  if (count < 0 || !Fits(place, count)) throw NotAnArray(index);
   return place;
 }
 
@@ -118,11 +121,7 @@ void Arena::Read(const std::vector<ArrayPlace>& results, uint64_t limit, ResultS
       ReadStrings(i, place, count, sink);
       continue;
     }
-    const size_t element = ElementSize(place.dtype);
-    if (element == 0 || place.size % element != 0 ||
-        place.size / element != static_cast<uint64_t>(count)) {
-      throw BadFrame("a result has another size than its shape");
-    }
+    if (!Fits(place, count)) throw BadFrame("a result has another size than its shape");
     char* bytes = sink.Allocate(i, place.shape, place.size);
     if (bytes == nullptr) throw RefusedResult(i);
     ReadAt(place.offset, bytes, place.size);

@@ -48,8 +48,7 @@ Outcome Connection::Call(const WorkerCall& call, ResultSink& sink, Clock::time_p
   return {};
 }
 
-Outcome Connection::AskShapes(const WorkerCall& call, std::vector<std::vector<int64_t>>& shapes,
-                              Clock::time_point end) {
+Outcome Connection::AskShapes(const WorkerCall& call, Shapes& shapes, Clock::time_point end) {
   std::vector<ArrayPlace> places;
   for (const Argument& argument : call.arguments) {
     places.push_back({argument.dtype, argument.shape, 0, 0});

@@ -19,8 +19,7 @@ class Connection {
   // Throw Closed, BadFrame or DEADLINE_EXCEEDED if the connection has become unusable, and another
   // Failure if the call cannot be made. The worker's answer is the Outcome.
   Outcome Call(const WorkerCall& call, ResultSink& sink, Clock::time_point end);
-  Outcome AskShapes(const WorkerCall& call, std::vector<std::vector<int64_t>>& shapes,
-                    Clock::time_point end);
+  Outcome AskShapes(const WorkerCall& call, Shapes& shapes, Clock::time_point end);
 
   bool IsQuiet() const { return channel_.IsQuiet(); }
   int64_t pid() const { return pid_; }  // the worker's, as it reports

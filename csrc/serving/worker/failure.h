@@ -11,7 +11,6 @@ namespace hostcall::serving {
 
 // Codes of absl::StatusCode.
 enum Code : int {
-  kUnknown = 2,
   kInvalidArgument = 3,
   kDeadlineExceeded = 4,
   kResourceExhausted = 8,

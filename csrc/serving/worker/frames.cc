@@ -180,11 +180,8 @@ int64_t CountElements(const std::vector<int64_t>& shape) {
   bool empty = false;
   for (const int64_t size : shape) {
     if (size < 0 || (size > 0 && product > kMost / size)) return -1;
-    if (size == 0) {
-      empty = true;
-    } else {
-      product *= size;
-    }
+    empty |= size == 0;
+    product *= std::max<int64_t>(size, 1);
   }
   return empty ? 0 : product;
 }

@@ -46,28 +46,26 @@ class Pool::Place {
     const Settings& settings = pool.settings_;
     if (pool.running_ >= settings.calls) Wait(lock, end, call);
     ++pool.running_;
-    member_ = static_cast<size_t>(std::min_element(pool.members_.begin(), pool.members_.end(),
-                                                   [](const Member& one, const Member& other) {
-                                                     return one.busy < other.busy;
-                                                   }) -
-                                  pool.members_.begin());
-    ++member().busy;
+    member_ = std::min_element(
+        pool.members_.begin(), pool.members_.end(),
+        [](const Member& one, const Member& other) { return one.busy < other.busy; });
+    ++member_->busy;
   }
   Place(const Place&) = delete;
   Place& operator=(const Place&) = delete;
   ~Place() {
     const std::lock_guard<std::mutex> lock(pool_.mutex_);
-    --member().busy;
+    --member_->busy;
     --pool_.running_;
     pool_.changed_.notify_one();
   }
 
-  Worker& worker() { return *member().worker; }
+  Worker& worker() { return *member_->worker; }
 
   // Returns an idle connection whose worker is still there, or null.
   std::unique_ptr<Connection> TakeIdle() {
     const std::lock_guard<std::mutex> lock(pool_.mutex_);
-    auto& idle = member().idle;
+    auto& idle = member_->idle;
     while (!idle.empty()) {
       std::unique_ptr<Connection> last = std::move(idle.back());
       idle.pop_back();
@@ -78,19 +76,17 @@ class Pool::Place {
 
   void GiveBack(std::unique_ptr<Connection> connection) {
     const std::lock_guard<std::mutex> lock(pool_.mutex_);
-    member().idle.push_back(std::move(connection));
+    member_->idle.push_back(std::move(connection));
   }
 
   void MoveToNext() {
     const std::lock_guard<std::mutex> lock(pool_.mutex_);
-    --member().busy;
-    member_ = (member_ + 1) % pool_.members_.size();
-    ++member().busy;
+    --member_->busy;
+    if (++member_ == pool_.members_.end()) member_ = pool_.members_.begin();
+    ++member_->busy;
   }
 
  private:
-  Member& member() { return pool_.members_[member_]; }
-
   void Wait(std::unique_lock<std::mutex>& lock, Clock::time_point end, const WorkerCall& call) {
     if (pool_.waiting_ >= pool_.settings_.queue) {
       throw Failure(kResourceExhausted,
@@ -111,7 +107,7 @@ class Pool::Place {
   }
 
   Pool& pool_;
-  size_t member_ = 0;
+  std::vector<Member>::iterator member_;
 };
 
 Pool::Pool(Settings settings) : settings_(std::move(settings)) {
@@ -130,7 +126,7 @@ Outcome Pool::Call(const WorkerCall& call, ResultSink& sink) {
   });
 }
 
-Outcome Pool::AskShapes(const WorkerCall& call, std::vector<std::vector<int64_t>>& shapes) {
+Outcome Pool::AskShapes(const WorkerCall& call, Shapes& shapes) {
   return With(call, [&](Connection& connection, Clock::time_point end) {
     return connection.AskShapes(call, shapes, end);
   });

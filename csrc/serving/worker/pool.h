@@ -19,7 +19,7 @@ class Pool {
 
   // Act like `CallWorker` and `AskShapes`, but throw a Failure or std::bad_alloc.
   Outcome Call(const WorkerCall& call, ResultSink& sink);
-  Outcome AskShapes(const WorkerCall& call, std::vector<std::vector<int64_t>>& shapes);
+  Outcome AskShapes(const WorkerCall& call, Shapes& shapes);
 
  private:
   struct Member {

@@ -62,7 +62,7 @@ Outcome CallWorker(const WorkerCall& call, ResultSink& sink) {
   return WithPool([&](Pool& pool) { return pool.Call(call, sink); });
 }
 
-Outcome AskShapes(const WorkerCall& call, std::vector<std::vector<int64_t>>& shapes) {
+Outcome AskShapes(const WorkerCall& call, Shapes& shapes) {
   return WithPool([&](Pool& pool) { return pool.AskShapes(call, shapes); });
 }
 

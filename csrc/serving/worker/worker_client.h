@@ -43,6 +43,8 @@ class ResultSink {
   virtual void SetString(size_t index, size_t element, std::string_view text) = 0;
 };
 
+using Shapes = std::vector<std::vector<int64_t>>;
+
 // Outcome of one call.
 struct Outcome {
   int code = 0;  // 0 is success
@@ -58,7 +60,7 @@ Outcome CallWorker(const WorkerCall& call, ResultSink& sink);
 
 // Asks a worker, for a compiler, for the result shapes of a call. Its arguments have shapes, but no
 // bytes or strings. All sizes are known, or the Outcome is an error that says how to fix it.
-Outcome AskShapes(const WorkerCall& call, std::vector<std::vector<int64_t>>& shapes);
+Outcome AskShapes(const WorkerCall& call, Shapes& shapes);
 
 // Returns the function's name for messages: the name in its token, or the token's first bytes.
 std::string LabelOfToken(std::string_view token);
