@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
 #include "functions/call_kernel.h"
 #include "functions/reachable.h"
 #include "tensorflow/core/common_runtime/device.h"
@@ -39,12 +38,10 @@ class Region::Builder {
       region_->keeps_inputs_ |= IsKept(arg.type());
     }
     for (const NodeDef& node : function.node_def()) {
-      if (node.op() != "Const") continue;
-      TF_RETURN_IF_ERROR(AddConstant(node));
+      if (node.op() == "Const") TF_RETURN_IF_ERROR(AddConstant(node));
     }
     for (const NodeDef& node : function.node_def()) {
-      if (node.op() == "Const") continue;
-      TF_RETURN_IF_ERROR(AddStep(node));
+      if (node.op() != "Const") TF_RETURN_IF_ERROR(AddStep(node));
     }
     for (const auto& result : function.signature().output_arg()) {
       TF_ASSIGN_OR_RETURN(region_->results_.emplace_back(),
@@ -148,13 +145,7 @@ absl::Status Region::RunStep(const Step& step, OpKernelContext::Params& params,
   params.op_kernel = step.kernel.get();
   params.output_attr_array = step.output_attributes.data();
   OpKernelContext ctx(&params, step.kernel->num_outputs());
-  if (tensorflow::AsyncOpKernel* async = step.kernel->AsAsync(); async != nullptr) {
-    absl::Notification done;
-    async->ComputeAsync(&ctx, [&done] { done.Notify(); });
-    done.WaitForNotification();
-  } else {
-    step.kernel->Compute(&ctx);
-  }
+  step.kernel->Compute(&ctx);  // waits, if the kernel is asynchronous
   if (!ctx.status().ok()) return ctx.status();
   for (int i = 0; i < step.kernel->num_outputs(); ++i) {
     const std::unique_ptr<Tensor> output(ctx.release_output(i).tensor);

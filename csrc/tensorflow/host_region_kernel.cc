@@ -82,9 +82,7 @@ class RegionXlaKernel : public tensorflow::XlaOpKernel {
       return Refusal(absl::StrCat("the shape of a result is not known when XLA compiles: ",
                                   inferred.DebugString()));
     }
-    const auto dims = inferred.dim_sizes();
-    return xla::ShapeUtil::MakeShapeWithDescendingLayout(
-        type, std::vector<int64_t>(dims.begin(), dims.end()));
+    return xla::ShapeUtil::MakeShapeWithDescendingLayout(type, inferred.dim_sizes());
   }
 
   absl::Status Emit(XlaOpKernelContext* ctx, std::vector<xla::Shape> results) {

@@ -65,27 +65,23 @@ absl::Status Carried(const absl::Status& status) {
 // all that holds Python objects.
 nanobind::object& refusal = *new nanobind::object();
 
-// Converts the answer of that function: None, or a status code and a text.
-absl::Status ToStatus(nanobind::handle refused) {
-  if (refused.is_none()) return absl::OkStatus();
-  return absl::Status(static_cast<absl::StatusCode>(nanobind::cast<int>(refused[0])),
-                      Text(refused[1]));
-}
-
 // Checks that a call can be made from here. TensorFlow's kernel must not find out itself: if Python
 // reaches its recursion limit in there, the process may end.
 absl::Status CheckNesting(const NestedCall& call, const std::string& token) {
   if (!call.is_nested() || !PythonIsRunning()) return absl::OkStatus();
   const std::string complaint = call.LacksStack() ? call.Complaint() : "";
   GilHold gil;
-  PyObject* refused = UntilExit(
-      [&] { return PyObject_CallFunction(refusal.ptr(), "ss", token.c_str(), complaint.c_str()); });
-  if (refused == nullptr) {
+  const nanobind::object refused = nanobind::steal(UntilExit([&] {
+    return PyObject_CallFunction(refusal.ptr(), "ss", token.c_str(), complaint.c_str());
+  }));
+  if (!refused.is_valid()) {
     PyErr_Clear();
     return absl::UnknownError(
         "RecursionError: maximum recursion depth exceeded\n\t [[{{node hostcall}}]]");
   }
-  return ToStatus(nanobind::steal(refused));
+  if (refused.is_none()) return absl::OkStatus();
+  return absl::Status(static_cast<absl::StatusCode>(nanobind::cast<int>(refused[0])),
+                      Text(refused[1]));
 }
 
 // Runs the stock kernel of an op on this thread.

@@ -63,11 +63,6 @@ class Runs : public HeldAcrossFork<Runs> {
 // of it, and its exception would be lost.
 class TapeResiduals {
  public:
-  static TapeResiduals& Global() {
-    static auto* residuals = new TapeResiduals();  // leaked like all that holds Python objects
-    return *residuals;
-  }
-
   // Returns true if no residual is kept. Most runs keep none, and need no GIL to find that out.
   bool empty() const { return empty_; }
 
@@ -101,10 +96,13 @@ class TapeResiduals {
   std::atomic<bool> empty_{true};
 };
 
+// Leaked like all that holds Python objects.
+TapeResiduals& residuals = *new TapeResiduals();
+
 void DropBefore(int64_t moment) {
-  if (TapeResiduals::Global().empty() || !PythonIsRunning()) return;
+  if (residuals.empty() || !PythonIsRunning()) return;
   GilHold gil;
-  TapeResiduals::Global().DropBefore(moment);
+  residuals.DropBefore(moment);
 }
 
 // TensorFlow's functions that tell and change whether tapes record on a thread. Leaked like all
@@ -114,12 +112,8 @@ struct Recording {
   nb::object resume;
   nb::object stop;
   nb::object has_no_tapes;
-
-  static Recording& Global() {
-    static auto* recording = new Recording();
-    return *recording;
-  }
 };
+Recording& recording = *new Recording();
 
 // Scope in which callbacks may run on a thread that Python knows.
 //
@@ -132,7 +126,6 @@ class CallbackThread {
   CallbackThread() {
     if (!PythonIsRunning()) return;
     GilHold gil;
-    const Recording& recording = Recording::Global();
     if (!Ask(recording.is_stopped)) return;
     Ask(recording.resume);
     resumed_ = Ask(recording.has_no_tapes);
@@ -142,7 +135,7 @@ class CallbackThread {
   ~CallbackThread() {
     if (!resumed_ || !PythonIsRunning()) return;
     GilHold gil;
-    Ask(Recording::Global().stop);
+    Ask(recording.stop);
   }
   CallbackThread(const CallbackThread&) = delete;
   CallbackThread& operator=(const CallbackThread&) = delete;
@@ -280,14 +273,14 @@ void DefineRunTracking(nb::module_& m) {
   m.def(
       "set_recording",
       [](nb::object is_stopped, nb::object resume, nb::object stop, nb::object has_no_tapes) {
-        Recording::Global() = Recording{std::move(is_stopped), std::move(resume), std::move(stop),
-                                        std::move(has_no_tapes)};
+        recording = Recording{std::move(is_stopped), std::move(resume), std::move(stop),
+                              std::move(has_no_tapes)};
       },
       nb::arg("is_stopped"), nb::arg("resume"), nb::arg("stop"), nb::arg("has_no_tapes"),
       "Sets TensorFlow's functions that say and change whether tapes record on this thread.");
   m.def(
-      "set_table", [](nb::dict table) { TapeResiduals::Global().SetTable(std::move(table)); },
-      nb::arg("table"), "Sets the dict that `drop_after_run` removes from.");
+      "set_table", [](nb::dict table) { residuals.SetTable(std::move(table)); }, nb::arg("table"),
+      "Sets the dict that `drop_after_run` removes from.");
   m.def(
       "now", [] { return Runs::Global().Now(); },
       "The moment, by a clock that each run of a program that keeps something advances.");
@@ -295,8 +288,7 @@ void DefineRunTracking(nb::module_& m) {
       "was_running", [](int64_t moment) { return Runs::Global().WasRunning(moment); },
       nb::arg("moment"), "Whether a program still runs that ran at the moment.");
   m.def(
-      "drop_after_run", [](int64_t handle) { TapeResiduals::Global().Add(handle); },
-      nb::arg("handle"),
+      "drop_after_run", [](int64_t handle) { residuals.Add(handle); }, nb::arg("handle"),
       "Removes a handle from the table when the programs have ended that run now.");
 }
 

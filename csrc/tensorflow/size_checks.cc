@@ -11,6 +11,7 @@
 #include "functions/fallback_kernel.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
+#include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/resource_mgr.h"
 #include "xla/shape_util.h"
@@ -43,10 +44,7 @@ REGISTER_OP("HostcallList")
     .Output("output: variant")
     .Attr("dtype: type")
     .Attr("user: string")
-    .SetShapeFn([](InferenceContext* context) {
-      context->set_output(0, context->Scalar());
-      return absl::OkStatus();
-    });
+    .SetShapeFn(tensorflow::shape_inference::ScalarShape);
 
 // Kernel of both ops if TensorFlow's kernels run a function.
 class PassKernel : public tensorflow::OpKernel {
