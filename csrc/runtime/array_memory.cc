@@ -162,12 +162,6 @@ class Allocating {
   PyObject* const before_;
 };
 
-nb::object Empty(Dims dims, nb::object descr) {
-  return Checked(PyArray_NewFromDescr(
-      &PyArray_Type, AsDescr(descr.release()), static_cast<int>(dims.size()),
-      const_cast<npy_intp*>(dims.begin()), nullptr, nullptr, /*flags=*/0, nullptr));
-}
-
 bool IsLarge(Dims dims, nb::handle descr) {
   size_t size = static_cast<size_t>(PyDataType_ELSIZE(AsDescr(descr)));
   for (const int64_t dim : dims) {
@@ -181,7 +175,9 @@ bool IsLarge(Dims dims, nb::handle descr) {
 nb::object EmptyArray(Dims dims, nb::object descr) {
   std::optional<Allocating> allocating;
   if (kComesBack && IsLarge(dims, descr)) allocating.emplace();
-  return Empty(dims, std::move(descr));
+  return Checked(PyArray_NewFromDescr(
+      &PyArray_Type, AsDescr(descr.release()), static_cast<int>(dims.size()),
+      const_cast<npy_intp*>(dims.begin()), nullptr, nullptr, /*flags=*/0, nullptr));
 }
 
 void* TakeMemory(size_t size) {

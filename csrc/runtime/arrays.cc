@@ -1,6 +1,5 @@
 #include "arrays.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -50,8 +49,6 @@ nb::object BorrowedView(const Buffer& buffer, Dims true_dims, int flags) {
 
 }  // namespace
 
-bool IsEmpty(Dims dims) { return std::find(dims.begin(), dims.end(), 0) != dims.end(); }
-
 nb::tuple TupleOf(Dims dims) {
   nb::list items;
   for (const int64_t dim : dims) items.append(dim);
@@ -79,8 +76,7 @@ void CopyInto(nb::handle to, nb::handle from) {
 
 nb::object ToNumpy(const Buffer& buffer) {
   const Dims dims = buffer.shape();
-  nb::object descr = DtypeOf(buffer.dtype).descr;
-  nb::object array = EmptyArray(dims, std::move(descr));
+  nb::object array = EmptyArray(dims, DtypeOf(buffer.dtype).descr);
   if (const auto size = static_cast<size_t>(PyArray_NBYTES(AsArray(array))); size > 0) {
     if (buffer.true_dims == nullptr) {
       std::memcpy(PyArray_DATA(AsArray(array)), buffer.data, size);
@@ -134,8 +130,7 @@ OutArray MakeOutArray(const Buffer& result, bool share) {
       return {std::move(view), true};
     }
   }
-  nb::object descr = DtypeOf(result.visible_dtype).descr;
-  return {EmptyArray(result.dims, std::move(descr)), false};
+  return {EmptyArray(result.dims, DtypeOf(result.visible_dtype).descr), false};
 }
 
 int64_t SizeInBytes(const Buffer& buffer) {

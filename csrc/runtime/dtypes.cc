@@ -12,13 +12,6 @@ namespace ffi = xla::ffi;
 namespace hostcall {
 namespace {
 
-bool HoldsStrings(nb::handle array) {
-  const int type = PyArray_TYPE(AsArray(array));
-  return type == NPY_STRING || type == NPY_UNICODE;
-}
-
-bool HoldsObjects(nb::handle array) { return PyArray_TYPE(AsArray(array)) == NPY_OBJECT; }
-
 // Returns the first object in an array that is no string to TensorFlow, or nothing.
 nb::object FirstForeign(nb::handle array) {
   for (nb::handle item : nb::object(array.attr("flat"))) {
@@ -52,13 +45,6 @@ Failure NoDtype(ffi::DataType code) {
                      "tensor to another dtype around the callback.");
 }
 
-const Dtype* FindDtype(const std::string& name) {
-  for (const Dtype& dtype : *dtypes) {
-    if (dtype.descr.is_valid() && dtype.name == name) return &dtype;
-  }
-  return nullptr;
-}
-
 bool HasDtype(nb::handle array, const Dtype& dtype) {
   if (dtype.convert.is_valid()) return NameOfDtype(array) == dtype.name;
   PyArray_Descr* actual = PyArray_DESCR(AsArray(array));
@@ -73,8 +59,9 @@ std::string NameOfDtype(nb::handle array) {
   for (const Dtype& dtype : *dtypes) {
     if (dtype.descr.is_valid() && HasDtype(array, dtype)) return dtype.name;
   }
-  if (HoldsStrings(array)) return "string";
-  if (HoldsObjects(array)) {
+  const int type = PyArray_TYPE(AsArray(array));
+  if (type == NPY_STRING || type == NPY_UNICODE) return "string";
+  if (type == NPY_OBJECT) {
     const nb::object foreign = FirstForeign(array);
     if (!foreign.is_valid()) return "string";
     throw Failure(ffi::ErrorCode::kInternal, std::string("Unsupported object type ") +

@@ -39,9 +39,6 @@ inline const Dtype& DtypeOf(xla::ffi::DataType code) {
   return (*dtypes)[index];
 }
 
-// Returns the dtype with this name in messages, or null.
-const Dtype* FindDtype(const std::string& name);
-
 // Returns whether an array has a dtype, in any byte order. Strings go by their name.
 bool HasDtype(nanobind::handle array, const Dtype& dtype);
 
@@ -75,9 +72,6 @@ inline bool AreSame(Dims one, Dims other) {
   }
   return true;
 }
-
-// True if a size is 0: XLA has no address then, and NumPy takes null for "allocate yourself".
-bool IsEmpty(Dims dims);
 
 // Returns an array over `buffer`'s memory without a copy, to be dropped before the call ends.
 // `true_dims` may be smaller than the allocated sizes, which the strides then step over.

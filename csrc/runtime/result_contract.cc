@@ -153,7 +153,9 @@ nb::object& result_error = *new nb::object();
 
 // Returns a dtype by its name. A dtype that arrays lack is that of strings, or fits no array.
 Dtype DtypeNamed(const std::string& name, nb::handle convert) {
-  if (const Dtype* known = FindDtype(name)) return *known;
+  for (const Dtype& known : *dtypes) {
+    if (known.descr.is_valid() && known.name == name) return known;
+  }
   PyObject* objects = reinterpret_cast<PyObject*>(PyArray_DescrFromType(NPY_OBJECT));
   return {nb::steal(objects), name, nb::borrow(convert)};
 }

@@ -1,5 +1,6 @@
 #include "results.h"
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -10,6 +11,13 @@ namespace nb = nanobind;
 namespace ffi = xla::ffi;
 
 namespace hostcall {
+namespace {
+
+// True if a size is 0: XLA has no address then, and NumPy takes null for "allocate yourself".
+bool IsEmpty(Dims dims) { return std::find(dims.begin(), dims.end(), 0) != dims.end(); }
+
+}  // namespace
+
 DeclaredResult DeclaredAs(const Buffer& result) {
   DeclaredResult declared{&DtypeOf(result.visible_dtype), result.dims};
   if (result.sizes == nullptr) return declared;

@@ -71,7 +71,7 @@ void CallPython(const Callee& callee, const NativeFrame& frame, std::string_view
                 Types argument_types, Types result_types) {
   if (frame.operands.size() != argument_types.size() ||
       frame.results.size() != result_types.size()) {
-    throw Failure::InvalidArgument("hostcall: malformed custom call.");
+    throw Failure::Malformed();
   }
   WorkerCall call{op, callee.text, {}, {result_types.begin(), result_types.end()}};
   for (size_t i = 0; i < frame.operands.size(); ++i) {

@@ -91,12 +91,6 @@ std::string DisorderIn(const std::string& function, const FunctionLibraryDefinit
   return "";
 }
 
-// Returns why TensorFlow's kernels must run a function that XLA would take, or "".
-std::string ReasonAgainst(const std::string& function, const FunctionLibraryDefinition& library) {
-  const std::string refused = RefusedValue(function, library);
-  return refused.empty() ? DisorderIn(function, library) : refused;
-}
-
 class ServingKernelCreator : public tensorflow::CustomKernelCreator {
  public:
   bool CanCreateKernel(const FunctionLibraryRuntime& runtime,
@@ -114,9 +108,9 @@ class ServingKernelCreator : public tensorflow::CustomKernelCreator {
                 << ", and XLA does not: " << why;
       return CreatePlainCallKernel(request, function, plain);
     };
-    if (const std::string reason = ReasonAgainst(function, request.library()); !reason.empty()) {
-      return make_plain(reason, kernel);
-    }
+    std::string reason = RefusedValue(function, request.library());
+    if (reason.empty()) reason = DisorderIn(function, request.library());
+    if (!reason.empty()) return make_plain(reason, kernel);
     TF_RETURN_IF_ERROR(xla_.CreateKernel(runtime, props, kernel));
     const bool calls_host = ReachesScriptOp(props->node_def, request.library());
     return FallBackOnRefusal(request, {function, function, {}, calls_host}, make_plain,

@@ -32,19 +32,21 @@ class Buffers {
                                                      tensorflow::DataTypeString(tensor.dtype())));
     }
     const auto sizes = tensor.shape().dim_sizes();
-    shapes_.push_back(std::make_unique<std::vector<int64_t>>(sizes.begin(), sizes.end()));
+    std::vector<int64_t>& shape = shapes_.emplace_back(sizes.begin(), sizes.end());
     XLA_FFI_Buffer buffer{};
     buffer.struct_size = XLA_FFI_Buffer_STRUCT_SIZE;
     buffer.dtype = static_cast<XLA_FFI_DataType>(type);
     buffer.data = tensor.NumElements() == 0 ? nullptr : tensor.data();
-    buffer.rank = static_cast<int64_t>(shapes_.back()->size());
-    buffer.dims = shapes_.back()->data();
+    buffer.rank = static_cast<int64_t>(shape.size());
+    buffer.dims = shape.data();  // stays there when `shapes_` grows
     buffers_.push_back(std::make_unique<XLA_FFI_Buffer>(buffer));
     pointers_.push_back(buffers_.back().get());
     arg_types_.push_back(XLA_FFI_ArgType_BUFFER);
     ret_types_.push_back(XLA_FFI_RetType_BUFFER);
     return absl::OkStatus();
   }
+
+  const Shapes& shapes() const { return shapes_; }
 
   // Return the two sides of a call frame. They live no longer than this object.
   XLA_FFI_Args args() {
@@ -57,21 +59,12 @@ class Buffers {
  private:
   int64_t size() const { return static_cast<int64_t>(pointers_.size()); }
 
-  std::vector<std::unique_ptr<std::vector<int64_t>>> shapes_;
+  Shapes shapes_;
   std::vector<std::unique_ptr<XLA_FFI_Buffer>> buffers_;
   std::vector<void*> pointers_;
   std::vector<XLA_FFI_ArgType> arg_types_;
   std::vector<XLA_FFI_RetType> ret_types_;
 };
-
-absl::Status AddInputs(OpKernelContext* ctx, Buffers& buffers, Shapes& shapes) {
-  for (int i = 0; i < ctx->num_inputs(); ++i) {
-    TF_RETURN_IF_ERROR(buffers.Add(ctx->input(i)));
-    const auto sizes = ctx->input(i).shape().dim_sizes();
-    shapes.emplace_back(sizes.begin(), sizes.end());
-  }
-  return absl::OkStatus();
-}
 
 absl::Status AllocateOutputs(OpKernelContext* ctx, const Shapes& shapes, Buffers& buffers) {
   for (size_t i = 0; i < shapes.size(); ++i) {
@@ -98,9 +91,8 @@ absl::Status StatusOf(NativeOutcome outcome) {
 
 absl::Status CallNative(const Callee& callee, OpKernelContext* ctx) {
   Buffers operands, results;
-  Shapes inputs;
-  TF_RETURN_IF_ERROR(AddInputs(ctx, operands, inputs));
-  TF_ASSIGN_OR_RETURN(const Shapes shapes, callee.NativeShapes(inputs));
+  for (int i = 0; i < ctx->num_inputs(); ++i) TF_RETURN_IF_ERROR(operands.Add(ctx->input(i)));
+  TF_ASSIGN_OR_RETURN(const Shapes shapes, callee.NativeShapes(operands.shapes()));
   if (shapes.size() != static_cast<size_t>(ctx->num_outputs())) {
     return absl::InvalidArgumentError(absl::StrCat(
         "hostcall: the native function ", callee.token.label, " has ", shapes.size(),

@@ -72,21 +72,16 @@ class Outputs : public ResultSink {
   Tensor* texts_ = nullptr;
 };
 
-// Returns false for values that the arena cannot hold: lists, resources, 4-bit numbers.
-bool IsSendable(tensorflow::DataType dtype) {
-  return dtype == tensorflow::DT_STRING || tensorflow::DataTypeCanUseMemcpy(dtype);
-}
-
 // Has a worker call a Python function with the inputs of a kernel, and sets the kernel's outputs.
 absl::Status CallWorkerWith(const Callee& callee, OpKernelContext* ctx) {
-  WorkerCall call;
-  call.op = ctx->op_kernel().type_string_view();
-  call.token = callee.text;
+  WorkerCall call{ctx->op_kernel().type_string_view(), callee.text, {}, {}};
   for (int i = 0; i < ctx->num_inputs(); ++i) {
-    if (!IsSendable(ctx->input_dtype(i))) {
-      return absl::UnimplementedError(absl::StrCat(
-          "hostcall: the Python function ", callee.token.label, " takes a ",
-          tensorflow::DataTypeString(ctx->input_dtype(i)), ", which cannot be sent to a worker."));
+    const tensorflow::DataType dtype = ctx->input_dtype(i);
+    // The arena cannot hold lists, resources and 4-bit numbers.
+    if (dtype != tensorflow::DT_STRING && !tensorflow::DataTypeCanUseMemcpy(dtype)) {
+      return absl::UnimplementedError(
+          absl::StrCat("hostcall: the Python function ", callee.token.label, " takes a ",
+                       tensorflow::DataTypeString(dtype), ", which cannot be sent to a worker."));
     }
     call.arguments.push_back(ToArgument(ctx->input(i)));
   }

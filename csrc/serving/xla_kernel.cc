@@ -63,13 +63,10 @@ std::optional<Shapes> KnownShapes(const Callee& callee, const CompiledOp& op) {
 
 absl::StatusOr<Shapes> AskedShapes(const Callee& callee, const CompiledOp& op,
                                    const Shapes& inputs) {
-  WorkerCall call;
-  call.op = op.node.op();
-  call.token = callee.text;
+  WorkerCall call{op.node.op(), callee.text, {}, {op.output_types.begin(), op.output_types.end()}};
   for (size_t i = 0; i < inputs.size(); ++i) {
     call.arguments.push_back({static_cast<int32_t>(op.input_types[i]), inputs[i], {}, {}});
   }
-  call.result_dtypes.assign(op.output_types.begin(), op.output_types.end());
   Shapes shapes;
   TF_RETURN_IF_ERROR(StatusOf(AskShapes(call, shapes)));
   const bool is_known = std::all_of(shapes.begin(), shapes.end(), [](const auto& shape) {
