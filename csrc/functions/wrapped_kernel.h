@@ -94,6 +94,8 @@ class InnerContext {
       : params_(params), context_(&ForKernel(params_, kernel), outputs) {}
   InnerContext(tensorflow::OpKernelContext& outer, tensorflow::OpKernel* kernel)
       : InnerContext(ParamsOf(outer), outer.num_outputs(), kernel) {}
+  InnerContext(const InnerContext&) = delete;
+  InnerContext& operator=(const InnerContext&) = delete;
 
   tensorflow::OpKernelContext* get() { return &context_; }
 

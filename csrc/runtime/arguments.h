@@ -18,6 +18,8 @@ class Arguments {
   // Makes the arguments for `target`, that of the callback. Gives all new Python objects to
   // `decrefs`, which has to outlive this.
   Arguments(const HostCall& call, nanobind::handle target, DeferredDecrefScope& decrefs);
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
 
   // Calls the function and returns its value.
   nanobind::handle Call(nanobind::handle function, DeferredDecrefScope& decrefs) const;

@@ -77,6 +77,8 @@ class EarlyCall {
       result.data = results_.emplace_back(SizeInBytes(result)).data();
     }
   }
+  EarlyCall(const EarlyCall&) = delete;
+  EarlyCall& operator=(const EarlyCall&) = delete;
 
   // Ends the call, with an error if any, or gives it up.
   void End(std::optional<ffi::Error> error) {

@@ -23,6 +23,9 @@ class Loan {
   // Lends a device's memory, which nothing can keep from being freed.
   Loan(const Buffer& buffer, const Place& place);
 
+  Loan(const Loan&) = delete;
+  Loan& operator=(const Loan&) = delete;
+
   bool is_over() const { return over_; }
   const std::vector<int64_t>& shape() const { return shape_; }
   const std::vector<int64_t>& strides() const { return strides_; }  // in elements

@@ -42,6 +42,8 @@ class NativeFunction {
  public:
   explicit NativeFunction(std::string label) : label_(std::move(label)) {}
   virtual ~NativeFunction() = default;
+  NativeFunction(const NativeFunction&) = delete;
+  NativeFunction& operator=(const NativeFunction&) = delete;
 
   // Calls the code. Throws Failure.
   virtual NativeOutcome Call(const NativeFrame& frame) const = 0;

@@ -76,6 +76,8 @@ class RegionScope {
   RegionScope(const tensorflow::OpKernelContext* outer,
               const std::vector<std::unique_ptr<Region>>* regions)
       : outer_(outer), regions_(regions) {}
+  RegionScope(const RegionScope&) = delete;
+  RegionScope& operator=(const RegionScope&) = delete;
 
   const tensorflow::OpKernelContext& outer() const { return *outer_; }
   // Returns the run, by which the starter of the launch is found.

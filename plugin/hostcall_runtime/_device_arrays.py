@@ -220,10 +220,17 @@ _CODES: dict[np.dtype[Any], tuple[int, int]] = {
         *("float16", "float32", "float64", "complex64", "complex128"),
     )
 }
-_CODES[np.dtype(ml_dtypes.bfloat16)] = 4, 16
-_FLOAT8 = "e3m4 e4m3 e4m3b11fnuz e4m3fn e4m3fnuz e5m2 e5m2fnuz e8m0fnu"
-for _code, _name in enumerate(_FLOAT8.split(), 7):
-    _CODES[np.dtype(getattr(ml_dtypes, f"float8_{_name}"))] = _code, 8
+_CODES |= {
+    np.dtype(ml_dtypes.bfloat16): (4, 16),
+    np.dtype(ml_dtypes.float8_e3m4): (7, 8),
+    np.dtype(ml_dtypes.float8_e4m3): (8, 8),
+    np.dtype(ml_dtypes.float8_e4m3b11fnuz): (9, 8),
+    np.dtype(ml_dtypes.float8_e4m3fn): (10, 8),
+    np.dtype(ml_dtypes.float8_e4m3fnuz): (11, 8),
+    np.dtype(ml_dtypes.float8_e5m2): (12, 8),
+    np.dtype(ml_dtypes.float8_e5m2fnuz): (13, 8),
+    np.dtype(ml_dtypes.float8_e8m0fnu): (14, 8),
+}
 DTYPES = {code: dtype for dtype, code in _CODES.items()}
 
 

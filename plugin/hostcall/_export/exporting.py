@@ -51,7 +51,6 @@ _BOUNDED = """\
 {reasons}
 Export a function without such an op, or do its work in the callback."""
 
-
 _CONCATENATES = """\
 {place}: op '{op}' joins an array of fixed size and, behind it, one whose size is only bounded, and
 TensorFlow has no StableHLO for it. Join them in the callback, or begin with the other one."""
