@@ -134,9 +134,9 @@ demo: $(if $(wildcard $(BUILT)),$(BUILT),$(DEMO_BUILT))  ## Run examples/quickst
 test: $(BUILT)  ## Run a sample of the tests, in some minutes; SEED=1 draws another sample
 	@$(TEST) --part sample --seed $(SEED)
 
-# Each run comes whatever those before it say. `make test-rest` draws a sample for the other routes and
-# devices: all their tests have run on the usual ones.
-DRAWN = --part $(if $(filter rest,$(PART)),sample,all) --seed $(SEED)
+# Each run comes whatever those before it say. `make test-rest` draws a case of each test for the other
+# routes and devices, and where TensorFlow is not installed: all have run on the usual ones.
+DRAWN = --part $(if $(filter rest,$(PART)),sample --cases 1,all) --seed $(SEED)
 LEGS := test-legs --no-print-directory --keep-going --jobs=1
 test-all: $(BUILT)  ## Run all tests; those of the contract also with partitioning forced, and in part on other devices
 	@$(MAKE) $(LEGS) PART=all
@@ -168,7 +168,7 @@ test-oldest:  ## Run all tests on the oldest Python, with the newest JAX for it
 
 test-jax: $(JAX_BUILT)  ## Run JAX's tests where TensorFlow is not installed, with a version of JAX: JAX=0.8
 	@echo "Without TensorFlow, with JAX $(JAX):"
-	@$(JAX_VENV)/bin/python -m pytest -q -p no:cacheprovider $(SHARED) tests/jax tests/exported/test_runner.py tests/unit/mlir
+	@$(JAX_VENV)/bin/python -m pytest -q -p no:cacheprovider $(SHARED) $(DRAWN) tests/jax tests/exported/test_runner.py tests/unit/mlir
 
 test-gpu: $(BUILT)  ## Run the tests that want a GPU; says what it finds, and fails with status 77 where there is none
 	@$(BIN)/python -m tests.gpu $(ON_DEVICE)

@@ -3,9 +3,11 @@
 import contextlib
 import gc
 import inspect
+import itertools
 import os
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -42,7 +44,7 @@ FULL_RUN = frozenset(
         "wheels",
     }
 )
-# The number of cases of one test in a sample.
+# How many cases of one test are in a sample, where --cases does not say it.
 CASES = 4
 
 
@@ -57,9 +59,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--part",
         choices=["all", "sample", "rest"],
         default="all",
-        help=f"'sample' leaves out what depends on the machine, and all but {CASES} cases of each "
-        "test; 'rest' is what it leaves out",
+        help="'sample' leaves out what depends on the machine, and all but some cases of each test; "
+        "'rest' is what it leaves out, and of tests that are marked `pairwise` enough cases",
     )
+    parser.addoption("--cases", type=int, default=CASES, help="of each test, in a sample")
     parser.addoption("--seed", default="0", help="of the sample's cases")
 
 
@@ -80,24 +83,50 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     others = {item for item in items if any(map(item.get_closest_marker, left_out))}
     others |= {item for item in items if any(map(_wants_newer, item.iter_markers("tensorflow")))}
     if (part := config.getoption("--part")) != "all":
-        sample = _sample([item for item in items if item not in others], config.getoption("--seed"))
-        others |= sample if part == "rest" else {*items} - sample
+        left = [item for item in items if item not in others]
+        sample = _sample(left, config.getoption("--seed"), config.getoption("--cases"))
+        others |= sample | _superfluous(left) if part == "rest" else {*items} - sample
     config.hook.pytest_deselected(items=[*others])
     items[:] = [item for item in items if item not in others]
 
 
-def _sample(items: list[pytest.Item], seed: str) -> set[pytest.Item]:
+def _sample(items: list[pytest.Item], seed: str, cases: int) -> set[pytest.Item]:
     """Return the tests that do not depend on the machine, with few cases of each."""
-    cases: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        folder = item.nodeid.split("/")[1]  # of tests
-        if folder not in FULL_RUN and not item.get_closest_marker("full_run"):
-            cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for_sample = [
+        item
+        for item in items
+        if item.nodeid.split("/")[1] not in FULL_RUN and not item.get_closest_marker("full_run")
+    ]
     return {
         item
-        for name, several in cases.items()
-        for item in random.Random(f"{seed} {name}").sample(several, min(CASES, len(several)))
+        for name, several in _by_test(for_sample).items()
+        for item in random.Random(f"{seed} {name}").sample(several, min(cases, len(several)))
     }
+
+
+def _superfluous(items: list[pytest.Item]) -> set[pytest.Item]:
+    """Return cases of tests marked `pairwise` without which each pair of values still has a case."""
+    superfluous = set()
+    for several in _by_test([i for i in items if i.get_closest_marker("pairwise")]).values():
+        left = {case: _pairs(case) for case in several}
+        while pairs := max(left.values(), key=len, default=()):
+            left = {case: other - pairs for case, other in left.items() if other is not pairs}
+        superfluous |= {*left}
+    return superfluous
+
+
+def _pairs(case: Any) -> set[tuple[tuple[str, str], ...]]:
+    """Return the pairs of a case's parameters, each with its name."""
+    values = [(name, repr(value)) for name, value in case.callspec.params.items()]
+    return {*itertools.combinations(values, 2)}
+
+
+def _by_test(items: list[pytest.Item]) -> dict[str, list[pytest.Item]]:
+    """Return the cases of each test."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    return cases
 
 
 def _wants_newer(marker: pytest.Mark) -> bool:

@@ -28,7 +28,7 @@ def the_same_each_time(count: int) -> Any:
     )
 
 
-@the_same_each_time(40)
+@the_same_each_time(16)
 @given(programs())
 def test_all_routes_agree_with_plain_graph_mode(program: Program) -> None:
     for text in check(program):
@@ -48,7 +48,7 @@ def unjitted() -> Iterator[Unjitted]:
         yield processes
 
 
-@the_same_each_time(10)
+@the_same_each_time(5)
 @given(program=programs(stock=True))
 def test_without_compilation_hostcall_changes_nothing(unjitted: Unjitted, program: Program) -> None:
     for text in unjitted.check(program):

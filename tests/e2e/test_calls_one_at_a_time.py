@@ -77,6 +77,7 @@ def with_loops_and_branches(call: Callable[..., Any]) -> Callable[..., Any]:
     return program
 
 
+@pytest.mark.pairwise
 @each_size
 @each_way
 @pytest.mark.parametrize("mode", [jitted, partitioned, inside_a_plain_function])

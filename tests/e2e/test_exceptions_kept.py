@@ -220,6 +220,7 @@ def in_a_group(error: Any) -> None:
     raise ExceptionGroup("it failed: several", [error, KeyError("another")])
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("change", [from_it, beside_it, without_it, with_a_note, in_a_group])
 def test_what_is_made_of_an_inner_error_does_not_double_it(
     build: Any, op: Any, change: Any

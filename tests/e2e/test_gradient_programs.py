@@ -345,6 +345,7 @@ def assert_same(actual: Any, expected: Any) -> None:
             assert one == other
 
 
+@pytest.mark.pairwise
 @each_op
 @pytest.mark.parametrize("name", WITHOUT_STRINGS)
 @pytest.mark.parametrize(

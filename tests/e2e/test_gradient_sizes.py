@@ -25,6 +25,7 @@ def while_loop(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
     return tf.while_loop(lambda i, x: i < 5, body, [0, x], maximum_iterations=5)[1]
 
 
+@pytest.mark.pairwise
 @g.each_size
 @g.each_wrapper
 @pytest.mark.parametrize(("program", "dtype"), [(while_loop, "float64"), (g.loop, "float32")])
@@ -32,6 +33,7 @@ def test_loops(program: Any, dtype: str, call: Any, size: int) -> None:
     g.check(g.inside, call, program, [g.values(size, dtype)])
 
 
+@pytest.mark.pairwise
 @g.each_size
 @g.each_place
 @g.each_wrapper
@@ -65,6 +67,7 @@ def row_by_row(factor: float, x: tf.Tensor) -> tf.Tensor:
     return tf.sin(factor * x) * tf.reverse(x, [1])
 
 
+@pytest.mark.pairwise
 @g.each_size
 @two_of_each
 @pytest.mark.parametrize("vectorized", [True, False])
@@ -193,6 +196,7 @@ def check_given(place: Any, call: Any, program: Any, size: int) -> None:
     g.check(place, call, program, [g.values(size, "float64")], lambda factor, x: uneven(x))
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize(
     ("program", "place", "kind", "size"),
     [
@@ -217,6 +221,7 @@ def test_a_persistent_tape_and_a_jacobian_of_given_gradients(slope: str, place: 
     check_given(functools.partial(place, ask=ask), given(slope, "numpy"), g.once, 4)
 
 
+@pytest.mark.pairwise
 @each_differentiable_slope
 @pytest.mark.parametrize(
     ("program", "kind", "inner", "size"),

@@ -135,7 +135,7 @@ def cases(draw: st.DrawFn) -> Case:
     )
 
 
-@settings(max_examples=400, deadline=None, derandomize=True, suppress_health_check=[*HealthCheck])
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[*HealthCheck])
 @given(cases())
 def test_jitted_equals_plain(case: Case) -> None:
     compiled = case.run(jit_compile=True)

@@ -113,6 +113,7 @@ EACH = (eagerly, jitted, compiled_before, with_what_is_given_away, in_front_of_o
 WAYS = {way.__name__: way for way in EACH}
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("flavour", ["unordered", "ordered", "pure"])
 @pytest.mark.parametrize("body", BODIES)
 @pytest.mark.parametrize("way", WAYS)

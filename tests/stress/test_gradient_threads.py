@@ -81,6 +81,7 @@ def inputs_and_gradients(program: str, size: int, number: int) -> list[Any]:
     return [(x, slope(x)) for x in inputs]
 
 
+@pytest.mark.pairwise
 @each_program
 @each_size
 @pytest.mark.parametrize("threads", [4, 16], ids=["when warm", "at the first compilation"])

@@ -99,6 +99,7 @@ def assert_sound(function: Callable[..., Any], size: str) -> None:
     programs.assert_no_states()
 
 
+@pytest.mark.pairwise
 @in_worker
 @each_size
 @each_kind

@@ -176,6 +176,7 @@ def one_thread() -> Iterator[Worker]:
 _warm: dict[tuple[str, str, str], Callable[..., Any]] = {}
 
 
+@pytest.mark.pairwise
 @pytest.mark.runs_in("worker")
 @pytest.mark.parametrize("callers", CALLERS)
 @pytest.mark.parametrize("size", SIZES)
@@ -198,6 +199,7 @@ def test_a_callback_may(action: str, kind: str, size: str, callers: str) -> None
         call_in_threads(function, 16, 2, elements)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("inter_op", ["worker", "one_thread"])
 @pytest.mark.parametrize("callers", [1, 4])
 @pytest.mark.parametrize("action", ACTIONS)

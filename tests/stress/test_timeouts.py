@@ -101,6 +101,7 @@ def assert_late(error: tf.errors.OpError, compiled: bool = True) -> None:
     assert isinstance(hostcall.last_error(error), TimeoutError)
 
 
+@pytest.mark.pairwise
 @pytest.mark.parametrize("mode", [compiled, plain, eagerly])
 @each_size
 @each_kind
@@ -218,6 +219,7 @@ def test_threads_of_which_some_are_late(gate: Gate, kind: str) -> None:
     check(in_time(function, -10.0 * x), -10.0 * x)
 
 
+@pytest.mark.pairwise
 @each_mode
 @each_size
 @each_kind
