@@ -6,6 +6,7 @@ met.
 """
 
 import json
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,36 @@ def goals(answer: Answer) -> str:
     return f"### {answer['title']}\n\n{table}\n\n{_machine(answer['machine'])}"
 
 
+# The ways whose ratios to graph mode the pages show, for each of the real programs.
+RATIOS = {
+    "hostcall": "hostcall",
+    "hostcall.bind": "`hostcall.bind`",
+    "clusters by hand": "clusters by hand",
+    "stock jit": "stock jit",
+    "first call by hostcall": "first call, hostcall",
+    "first call by stock jit": "first call, stock jit",
+}
+
+
+def real_programs(answer: Answer) -> str:
+    """Return the section of the real programs: their ratios to graph mode, and the goal."""
+    ratios = {row["name"]: row["ratio"]["median"] for row in _compared(answer)}
+    ours = {row["name"]: row for row in answer["rows"] if row["goal"]}
+
+    def cells(program: str) -> list[str]:
+        found = (ratios.get(f"{program}, {way}") for way in RATIOS)
+        return ["error" if ratio is None else f"{ratio:.2f}" for ratio in found]
+
+    names = [name.removesuffix(", hostcall") for name in ours]
+    table = _table(("beside graph mode", *RATIOS.values()), [[n, *cells(n)] for n in names])
+    above = sum(row["met"] is False for row in ours.values())
+    goal = (
+        f"Median of hostcall: {statistics.median(ratios[name] for name in ours):.2f}. "
+        f"Goal: at most 1.05 in each; {above} of {len(ours)} are above it."
+    )
+    return f"### {answer['title']}\n\n{table}\n\n{goal}\n\n{_machine(answer['machine'])}"
+
+
 # The real programs that README.md shows, and the ways to run them.
 SHOWN = (
     "DETR's matcher, with gradients",
@@ -76,7 +107,14 @@ def milliseconds(answers: Mapping[str, Answer]) -> str:
 
 
 def _of_each(section: Callable[[Answer], str]) -> Callable[[Mapping[str, Answer]], str]:
-    return lambda answers: "\n\n".join(filter(None, map(section, answers.values())))
+    """Return what makes a section of each question; that of the real programs has one form."""
+
+    def sections(answers: Mapping[str, Answer]) -> str:
+        makers = {"programs": real_programs}
+        made = (makers.get(name, section)(answer) for name, answer in answers.items())
+        return "\n\n".join(filter(None, made))
+
+    return sections
 
 
 # What makes the figures of a page, and the question that it cannot do without.

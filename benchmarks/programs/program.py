@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+import hostcall
+
 Function = Callable[..., Any]
 Decorator = Callable[[Function], Function]
 
@@ -39,6 +41,10 @@ class Program:
     def in_graph(self) -> Callable[[], Any]:
         """Return the step in graph mode."""
         return self._step(tf.function(self.build(_as_it_is)))
+
+    def bound(self) -> Callable[[], Any]:
+        """Return the compiled step without what `tf.function` does in Python for each call."""
+        return self._step(hostcall.bind(self.build(_as_it_is), *self.arguments))
 
     def by_hand(self) -> Callable[[], Any]:
         """Return the step in graph mode with compiled parts, as one writes it without hostcall."""

@@ -40,6 +40,7 @@ def test_question_answers_with_rows_that_name_their_peers(name: str, capsys: Any
 def test_real_programs_compute_the_same_by_each_way(program: Program) -> None:
     wanted = program.in_graph()()
     assert programs.agree(program.compiled()(), wanted)
+    assert programs.agree(program.bound()(), wanted)
     assert programs.agree(program.by_hand()(), wanted)
 
 
@@ -139,8 +140,30 @@ def test_readme_has_the_milliseconds_of_real_programs(answers: Path) -> None:
     assert written.count("| 1.00 | error | 3.00 |\n") == len(page.SHOWN)
 
 
+def test_pages_have_a_row_for_each_real_program(answers: Path) -> None:
+    samples = {
+        f"{one}, {way}": Samples([1.0]) for one in "ab" for way in ("graph mode", "hostcall")
+    }
+    samples["a, hostcall"] = Samples([3.0])
+    rows = [
+        report.beside(samples, f"{one}, hostcall", f"{one}, graph mode", at_most(1.05))
+        for one in "ab"
+    ]
+    machine = json.loads(answers.read_text(encoding="utf-8"))["machine"]
+    report.write("programs", programs.TITLE, rows, machine)
+    for name in ("docs/performance.md", "benchmarks/README.md"):
+        written = page.rewritten(f"{page.BEGIN}\n{page.END}\n", name, answers.parent)
+        assert "| a | 3.00 | error | error | error | error | error |\n" in written
+        assert (
+            "Median of hostcall: 2.00. Goal: at most 1.05 in each; 1 of 2 are above it." in written
+        )
+
+
 def test_readme_shows_programs_that_there_are() -> None:
     assert {*page.SHOWN} <= {program.name for program in programs.programs()}
+    ways = [programs.COMPILED, programs.BOUND, programs.BY_HAND, programs.STOCK]
+    first = [f"{programs.FIRST} {way}" for way in (programs.COMPILED, programs.STOCK)]
+    assert [*page.RATIOS] == [*ways, *first]
 
 
 def test_page_without_the_marks_is_refused(answers: Path) -> None:
