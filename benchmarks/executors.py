@@ -53,7 +53,7 @@ def _overhead(executors, effort: Effort) -> list[Row]:
 
 
 def _processes(stack, effort: Effort) -> list[Row]:
-    """Measure 8 calls of pure Python by 1 process, and by 2."""
+    """Measure 8 calls of pure Python by 1 process, and by 2, beside the same pool's own map."""
     starts = np.arange(1.0, 1.0 + CALLS * effort.of(STARTS), dtype=np.float32)
     programs = {}
     for count in (2, 1):
@@ -61,9 +61,18 @@ def _processes(stack, effort: Effort) -> list[Row]:
         name = f"{CALLS} calls of pure Python, {count} process{'es' * (count > 1)}"
         mapped = hostcall.map(collatz, executor=pool, chunks=CALLS)
         programs[name] = _run(mapped, tf.constant(starts))
+        programs[f"{name}, bare map"] = functools.partial(_bare_map, pool, starts)
     samples = measure(programs, effort)
-    two, one = programs
-    return [alone(two, samples[two]), beside(samples, one, two, at_least(1.7))]
+    two, bare, one, _ = programs
+    return [
+        alone(bare, samples[bare]),
+        beside(samples, two, bare, at_most(1.05)),
+        beside(samples, one, two, at_least(1.7)),
+    ]
+
+
+def _bare_map(pool, starts):
+    return np.concatenate([*pool.map(collatz, np.split(starts, CALLS))])
 
 
 def _compiled(x, **how):
