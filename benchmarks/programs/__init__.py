@@ -59,6 +59,9 @@ def rows_of(program: Program, effort: Effort) -> list[Row]:
         BY_HAND: program.by_hand,
     }
     steps = {way: make() for way, make in ways.items()}
+    wanted = steps[GRAPH]()
+    if wrong := [way for way, step in steps.items() if not agree(step(), wanted)]:
+        raise ValueError(f"{program.name} does not come to the same by {wrong}")
     firsts = {way: partial(first_call, ways[way]) for way in (GRAPH, COMPILED)}
     if (without := stock(program)) is not None:
         steps[STOCK] = without
