@@ -59,8 +59,8 @@ def rows_of(program: Program, effort: Effort) -> list[Row]:
         BY_HAND: program.by_hand,
     }
     steps = {way: make() for way, make in ways.items()}
-    wanted = steps[GRAPH]()
-    if wrong := [way for way, step in steps.items() if not agree(step(), wanted)]:
+    found = {way: step() for way, step in steps.items()}
+    if wrong := [way for way, result in found.items() if not agree(result, found[GRAPH])]:
         raise ValueError(f"{program.name} does not come to the same by {wrong}")
     firsts = {way: partial(first_call, ways[way]) for way in (GRAPH, COMPILED)}
     if (without := stock(program)) is not None:
