@@ -39,7 +39,7 @@ def test_results_in_every_structure() -> None:
     one, two = np.float32(1), np.float32(2)
     for declared, returned in [
         (spec, one),
-        ([spec], [one]),
+        ([spec], (one,)),
         ((spec, spec), [one, two]),
         (Point(spec, spec), Point(one, two)),
         ([], None),
@@ -47,6 +47,7 @@ def test_results_in_every_structure() -> None:
         called = hostcall.callback(lambda r=returned: r, result=declared)
         result = jax.jit(lambda called=called: called())()
         assert jax.tree.structure(result) == jax.tree.structure(declared)
+        assert jax.tree.leaves(result) == jax.tree.leaves(returned)
 
 
 def test_without_arguments_it_runs_when_the_program_does() -> None:
