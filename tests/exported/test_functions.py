@@ -140,6 +140,8 @@ def test_function_that_is_given_has_to_take_the_arguments(tmp_path: Path) -> Non
     given = {f"{FUNCTIONS}:triple": lambda x, y: x}
     text = problem_of(program_of("triple"), tmp_path, callbacks=given)
     assert "calls it with 1 argument, and the function in callbacks takes (x, y)" in text
+    none = problem_of(program_of("triple"), tmp_path, callbacks={f"{FUNCTIONS}:triple": None})
+    assert "a NoneType is there, which cannot be called" in none
     text = problem_of(program_of("triple", out=True), tmp_path, callbacks=given)
     assert "calls it with 1 argument and out=…, and the function" in text
 
@@ -148,11 +150,6 @@ def test_function_that_is_given_has_to_take_the_arguments(tmp_path: Path) -> Non
 def test_callbacks_have_to_be_a_dict(given: Any, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"callbacks is .*, and has to be a dict from the names of"):
         load(program_of("triple"), tmp_path, callbacks=given)
-
-
-def test_none_is_no_function(tmp_path: Path) -> None:
-    problem = problem_of(program_of("triple"), tmp_path, callbacks={f"{FUNCTIONS}:triple": None})
-    assert "a NoneType is there, which cannot be called" in problem
 
 
 def test_function_of_eager_tensors_has_to_be_given(tmp_path: Path) -> None:

@@ -82,15 +82,6 @@ def test_each_part_runs_where_it_can_and_each_value_crosses_once(kind: str) -> N
     np.testing.assert_array_equal(results, [-3 * F3, -4 * F3])
 
 
-def test_values_are_marked_where_they_cross(kind: str) -> None:
-    marks = hostcall_mlir.transform(CROSSING, "hostcall-partition")
-    first, second = (line for line in marks.split("\n") if "@hostcall" in line)
-    assert "hostcall.to_host = array<i64: 0, 12>}" in first
-    assert "hostcall.to_device" not in first
-    assert "hostcall.to_device = array<i64: 0, 12>}" in second
-    assert "hostcall.to_host" not in second
-
-
 def test_arguments_come_from_anywhere_and_stay_what_they_are(kind: str) -> None:
     device = device_of(kind)
     program = load(make(CROSSING), kind)

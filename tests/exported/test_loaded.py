@@ -122,13 +122,6 @@ def test_a_result_of_another_shape_names_the_call(folder: Path) -> None:
 each_load = pytest.mark.parametrize("load", [hostcall.load, hostcall_mlir.load])
 
 
-@pytest.fixture
-def tripled(tmp_path: Path) -> Path:
-    triple = hostcall.callback(functions.triple, result=lambda x: x)
-    hostcall.export(triple, tf.TensorSpec([3])).save(tmp_path)
-    return tmp_path
-
-
 def test_both_take_the_same_parameters() -> None:
     ours, theirs = (
         [one.replace(annotation=one.empty) for one in inspect.signature(load).parameters.values()]
@@ -139,15 +132,12 @@ def test_both_take_the_same_parameters() -> None:
 
 
 @each_load
-def test_what_is_loaded_is_called_the_same_way(load: Any, tripled: Path) -> None:
-    loaded = load(tripled)
+def test_what_is_loaded_is_called_the_same_way(load: Any, tmp_path: Path) -> None:
+    triple = hostcall.callback(functions.triple, result=lambda x: x)
+    hostcall.export(triple, tf.TensorSpec([3])).save(tmp_path)
+    loaded = load(tmp_path)
     np.testing.assert_array_equal(loaded(X), 3 * X)
     np.testing.assert_array_equal(loaded.call(X), 3 * X)
-
-
-@each_load
-def test_other_arguments_are_the_same_error(load: Any, tripled: Path) -> None:
-    loaded = load(tripled)
     for expected in (TypeError, ValueError):
         with pytest.raises(expected, match=r"should be \(x\), and there is a tuple of 2"):
             loaded(X, X)

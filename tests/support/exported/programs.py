@@ -81,7 +81,8 @@ def make(
         )
         first = len(inputs) - len(variables)
         count = len(outputs) - len(assigns) - len(sizes)
-        specs = [_bounded(spec, [d for o, d in sizes if o == n]) for n, spec in enumerate(outputs)]
+        bounds = [tuple(sorted(d for o, d in sizes if o == n)) for n in range(len(outputs))]
+        specs = [Spec(s.dtype, s.shape, dims) for s, dims in zip(outputs, bounds, strict=True)]
         manifest = Manifest(
             {"hostcall": "0.1.0", "jaxlib": "0.10.2"},
             "predict",
@@ -106,10 +107,6 @@ def _spec_of(type_: ir.Type) -> Spec:
     spec = manifests.spec_of(type_)
     assert spec is not None  # of a token, which no main function takes or returns
     return spec
-
-
-def _bounded(spec: Spec, dims: Sequence[int]) -> Spec:
-    return Spec(spec.dtype, spec.shape, tuple(sorted(dims)))
 
 
 def _callbacks(module: ir.Module, fields: Mapping[str, Any]) -> list[Callback]:
