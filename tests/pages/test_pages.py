@@ -4,13 +4,11 @@ And what the pages say of tests, recipes and versions holds.
 """
 
 import ast
-import functools
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-import nbformat
 import pytest
 
 from docs.pictures import draw
@@ -46,14 +44,6 @@ def test_blocks_run_and_print_what_the_page_says(
             assert printed[number] == expected, f"block {number + 1} of {page}"
 
 
-def test_readme_names_the_two_commands_and_has_an_example() -> None:
-    text = read("README.md")
-    assert "make demo" in text
-    assert "make test" in text
-    assert pages.expected_outputs(text)[0] is not None
-    assert (ROOT / "examples" / "quickstart.py").exists()  # which `make demo` runs
-
-
 @pytest.mark.parametrize("page", PAGES + OTHERS + NOTEBOOKS)
 def test_relative_links_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)]+)\)", read(page)):
@@ -80,11 +70,6 @@ def test_files_that_architecture_and_its_pictures_name_exist() -> None:
     assert named - found == set()
 
 
-@pytest.mark.parametrize("picture", draw.PICTURES)
-def test_pictures_are_those_of_the_script(picture: str) -> None:
-    assert read(f"docs/pictures/{picture}.svg") == draw.draw(picture)
-
-
 @pytest.mark.parametrize("page", WITH_CONTENTS)
 def test_contents_of_a_page_are_complete(page: str) -> None:
     text = read(f"docs/{page}.md")
@@ -93,13 +78,9 @@ def test_contents_of_a_page_are_complete(page: str) -> None:
 
 
 # docs/recipes.md: the page is run as one program, in which a recipe could use what an earlier one
-# defines; but each stands alone, and shows that it is one compiled program.
+# defines; but each stands alone.
 
 RUFF = [sys.executable, "-m", "ruff", "check", "--isolated", "--select=F821", "-"]
-SHOWN = re.compile(
-    r"hostcall\.explain\(.*\)\.headline\)\n```\n\n```text\n(?:.*\n)*?"
-    r"one compiled program with \d script ops? in it\n```"
-)
 
 
 def test_names_are_defined_in_the_recipe_that_uses_them() -> None:
@@ -107,13 +88,6 @@ def test_names_are_defined_in_the_recipe_that_uses_them() -> None:
         blocks = re.findall(r"^```python\n(.*?)^```$", recipe, re.MULTILINE | re.DOTALL)
         said = subprocess.run(RUFF, input="".join(blocks), capture_output=True, text=True).stdout
         assert said == "All checks passed!\n", recipe.splitlines()[0]
-
-
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.splitlines()[0])
-def test_recipe_shows_that_it_is_one_program(recipe: str) -> None:
-    programs = recipe.count("```python\n")
-    assert programs > 0
-    assert len(SHOWN.findall(recipe)) == programs
 
 
 # docs/versions.md: which tests older versions of TensorFlow leave out, and why.
@@ -128,43 +102,16 @@ def test_the_page_says_what_older_versions_cannot_do(since: str, reason: str) ->
     assert any(reason in row for row in rows)
 
 
-# docs/jax-behaviours.md: every test that it names is there, and every test for it is named.
-
-BEHAVIOURS = read("docs/jax-behaviours.md")
-TEST = re.compile(r"`([\w/]+)::(test_\w+)`")
-NAMED = set(TEST.findall(BEHAVIOURS.split("## Values")[1]))
-TESTS_OF_BEHAVIOURS = [
-    str(path.relative_to(ROOT / "tests").with_suffix(""))
-    for path in sorted(ROOT.glob("tests/*/test_behaviours*.py"))
-]
-
-
-@functools.cache
-def in_file(file: str) -> set[tuple[str, str]]:
-    """The file and the name of each test in it; it is not run."""
-    functions = ast.parse(read(f"tests/{file}.py")).body
-    names = {node.name for node in functions if isinstance(node, ast.FunctionDef)}
-    return {(file, name) for name in names if name.startswith("test_")}
-
-
-def test_named_tests_exist() -> None:
-    there = {test for file, _ in NAMED for test in in_file(file)}
-    assert NAMED - there == set()
-
-
-@pytest.mark.parametrize("file", TESTS_OF_BEHAVIOURS)
-def test_tests_for_the_page_are_named(file: str) -> None:
-    assert in_file(file) - NAMED == set()
-
-
-def test_rows_name_tests_or_say_why_not() -> None:
-    lines = [line for line in BEHAVIOURS.splitlines() if line.startswith("| ")]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    for behaviour, *cells, note in rows:
-        if behaviour == "Behaviour" or behaviour.startswith("---"):
-            continue
-        assert all(cell == "-" or TEST.search(cell) for cell in cells), behaviour
-        assert note or "-" not in cells, behaviour
+def test_tests_that_the_page_of_behaviours_names_exist() -> None:
+    named = set(re.findall(r"`([\w/]+)::(test_\w+)`", read("docs/jax-behaviours.md")))
+    assert len(named) > 100
+    there = {
+        (file, node.name)
+        for file in {file for file, _ in named}
+        for node in ast.parse(read(f"tests/{file}.py")).body
+        if isinstance(node, ast.FunctionDef)
+    }
+    assert named - there == set()
 
 
 @pytest.mark.full_run("takes long, and its kernels take ports")
@@ -174,14 +121,6 @@ def test_cells_run_and_print_what_the_notebook_shows(name: str) -> None:
     ran = [cell for cell in notebooks.run(name).cells if cell.cell_type == "code"]
     for number, (before, after) in enumerate(zip(shown, ran, strict=True), start=1):
         assert notebooks.printed(after) == notebooks.printed(before), f"cell {number} of {name}"
-
-
-@pytest.mark.parametrize("name", notebooks.FILES)
-def test_notebook_is_kept_as_the_script_writes_it(name: str) -> None:
-    text = (notebooks.FOLDER / name).read_text(encoding="utf-8")
-    notebook = notebooks.read(name)
-    nbformat.validate(notebook)
-    assert notebooks.as_text(notebooks.stored(notebook)) == text
 
 
 def test_every_notebook_is_in_the_site() -> None:
