@@ -23,6 +23,7 @@ def add(x: Any, y: Any) -> Any:
     return x + y
 
 
+@pytest.mark.pairwise
 @each_mode
 @each_method
 @pytest.mark.parametrize(
@@ -36,11 +37,8 @@ def test_axes(mode: Any, method: str, in_axes: Any, out_axes: int) -> None:
         # Lone rows broadcast against batches of them.
         return call(add, y, x, y, vmap_method=method)
 
-    def plain(x: Any, y: Any) -> Any:
-        return x + y
-
     rows = [v if axis is not None else v[0] for v, axis in zip((x, y), in_axes, strict=True)]
-    expected = jax.vmap(plain, in_axes, out_axes)(*rows)
+    expected = jax.vmap(add, in_axes, out_axes)(*rows)
     np.testing.assert_array_equal(mode(jax.vmap(program, in_axes, out_axes))(*rows), expected)
 
 
@@ -87,15 +85,10 @@ def test_a_vectorized_function_that_returns_the_shape_of_one_element(mode: Any) 
 
 
 @each_method
-def test_batches_of_nothing(method: str) -> None:
-    program = jax.vmap(lambda x: call(lambda v: v, x, x, vmap_method=method))
-    assert program(jnp.zeros([0, 3])).shape == (0, 3)
-
-
-@each_method
-def test_packed_dtypes(method: str) -> None:
-    x = jnp.arange(6).reshape(2, 3).astype(ml_dtypes.int4)
+def test_batches_of_nothing_and_of_packed_dtypes(method: str) -> None:
     program = jax.vmap(lambda x: call(lambda v: v[..., ::-1], x, x, vmap_method=method))
+    assert program(jnp.zeros([0, 3])).shape == (0, 3)
+    x = jnp.arange(6).reshape(2, 3).astype(ml_dtypes.int4)
     np.testing.assert_array_equal(np.asarray(program(x)).astype(int), [[2, 1, 0], [5, 4, 3]])
 
 

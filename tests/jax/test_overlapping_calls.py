@@ -278,19 +278,15 @@ LARGE = jnp.arange(100_000, dtype=jnp.float32)
 CALLS = 12
 
 
-def one_pure(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda x: hostcall.jax.call(function, x, x, pure=True)
-
-
-def effect(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda x: hostcall.jax.call(function, x, x)
-
-
-def one_callback(function: Callable[..., Any]) -> Callable[..., Any]:
-    return hostcall.callback(function, result=lambda x: x, stateful=False)
-
-
-each_way = pytest.mark.parametrize("way", [one_pure, effect, one_callback])
+each_way = pytest.mark.parametrize(
+    "way",
+    [
+        lambda f: pure(f, concurrent=False),
+        lambda f: lambda x: hostcall.jax.call(f, x, x),
+        lambda f: hostcall.callback(f, result=lambda x: x, stateful=False),
+    ],
+    ids=["pure", "effect", "callback"],
+)
 each_size = pytest.mark.parametrize("x", [X, LARGE], ids=["small", "large"])
 
 
