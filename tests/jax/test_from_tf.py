@@ -37,32 +37,24 @@ def test_structures(mode: Any, jit_compile: bool) -> None:
     assert_same(called, {"cos": np.cos(X), "rest": (np.int32(4), [X[0]])})
 
 
-@each_compilation
-def test_loops_and_branches(jit_compile: bool) -> None:
-    called = from_tf(tf.function(sin, jit_compile=jit_compile))
-
-    @jax.jit
-    def program(x: Any) -> Any:
-        x = jax.lax.fori_loop(0, 3, lambda _, x: called(x), x)
-        return jax.lax.cond(x[1] > 0, called, lambda x: x, x)
-
-    expected = np.sin(np.sin(np.sin(np.sin(X))))
-    np.testing.assert_allclose(program(X), expected, rtol=1e-6)
-
-
 @each_mode
 @each_compilation
-def test_gradients(mode: Any, jit_compile: bool) -> None:
+def test_values_and_gradients_in_loops_and_branches(mode: Any, jit_compile: bool) -> None:
     def function(x: Any, n: Any) -> Any:
         return sin(x) * tf.cast(n, tf.float32), n
 
     called = from_tf(tf.function(function, jit_compile=jit_compile))
 
-    def loss(x: Any) -> Any:
-        return jax.lax.fori_loop(0, 2, lambda _, x: called(x, 2)[0], x).sum()
+    def in_a_loop(x: Any) -> Any:
+        return jax.lax.fori_loop(0, 2, lambda _, x: called(x, 2)[0], x)
 
+    def loss(x: Any) -> Any:
+        return jax.lax.cond(x[1] > 0, in_a_loop, lambda x: x, x).sum()
+
+    value, slope = mode(jax.value_and_grad(loss))(X)
+    np.testing.assert_allclose(value, (2 * np.sin(2 * np.sin(X))).sum(), rtol=1e-6)
     expected = 2 * np.cos(X) * 2 * np.cos(2 * np.sin(X))
-    np.testing.assert_allclose(mode(jax.grad(loss))(X), expected, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(slope, expected, rtol=1e-5, atol=1e-6)
 
 
 @each_mode
