@@ -17,7 +17,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.stress.processes import Worker
-from tests.support.stress.programs import SIZES, like
+from tests.support.stress.programs import SIZES, like, numpy_function, stateless
 from tests.support.threads import in_threads
 
 Action = Callable[[np.ndarray], np.ndarray]
@@ -120,19 +120,15 @@ ACTIONS: dict[str, Callable[[], Action]] = {
 }
 
 
-def numpy_function(action: Action, x: tf.Tensor) -> tf.Tensor:
-    return tf.numpy_function(action, [x], like(x))
-
-
 def py_function(action: Action, x: tf.Tensor) -> tf.Tensor:
     return tf.py_function(lambda value: action(value.numpy()), [x], like(x))
 
 
-def stateless_callback(action: Action, x: tf.Tensor) -> tf.Tensor:
-    return hostcall.callback(action, result=like, stateful=False)(x)
-
-
-KINDS = {kind.__name__: kind for kind in (numpy_function, py_function, stateless_callback)}
+KINDS: dict[str, Callable[..., Any]] = {
+    "numpy_function": numpy_function,
+    "py_function": py_function,
+    "stateless": stateless,
+}
 
 
 def program(action: Action, kind: Callable[..., Any], callbacks: int) -> Callable[..., Any]:
