@@ -70,6 +70,11 @@ def test_files_that_architecture_and_its_pictures_name_exist() -> None:
     assert named - found == set()
 
 
+@pytest.mark.parametrize("picture", draw.PICTURES)
+def test_pictures_are_those_of_the_script(picture: str) -> None:
+    assert read(f"docs/pictures/{picture}.svg") == draw.draw(picture)
+
+
 @pytest.mark.parametrize("page", WITH_CONTENTS)
 def test_contents_of_a_page_are_complete(page: str) -> None:
     text = read(f"docs/{page}.md")
@@ -78,9 +83,13 @@ def test_contents_of_a_page_are_complete(page: str) -> None:
 
 
 # docs/recipes.md: the page is run as one program, in which a recipe could use what an earlier one
-# defines; but each stands alone.
+# defines; but each stands alone, and shows that it is one compiled program.
 
 RUFF = [sys.executable, "-m", "ruff", "check", "--isolated", "--select=F821", "-"]
+SHOWN = re.compile(
+    r"hostcall\.explain\(.*\)\.headline\)\n```\n\n```text\n(?:.*\n)*?"
+    r"one compiled program with \d script ops? in it\n```"
+)
 
 
 def test_names_are_defined_in_the_recipe_that_uses_them() -> None:
@@ -88,6 +97,13 @@ def test_names_are_defined_in_the_recipe_that_uses_them() -> None:
         blocks = re.findall(r"^```python\n(.*?)^```$", recipe, re.MULTILINE | re.DOTALL)
         said = subprocess.run(RUFF, input="".join(blocks), capture_output=True, text=True).stdout
         assert said == "All checks passed!\n", recipe.splitlines()[0]
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.splitlines()[0])
+def test_recipe_shows_that_it_is_one_program(recipe: str) -> None:
+    programs = recipe.count("```python\n")
+    assert programs > 0
+    assert len(SHOWN.findall(recipe)) == programs
 
 
 # docs/versions.md: which tests older versions of TensorFlow leave out, and why.
