@@ -22,9 +22,6 @@ from tests.support.e2e.every_op import X, returning_tensors, without_kernel
 
 ONE_PROGRAM, BOUNDARY, CANNOT_BE = "one program", "boundary", "cannot be"
 
-# The class of an op whose operands and results XLA can hold.
-OF_NUMBERS = ONE_PROGRAM
-
 NUMBERS = "Numbers go in and come out, and the shapes follow from what is known at compile time"
 DEPENDS = "Numbers go in and come out, and the shape of a result depends on values"
 UNKNOWN = "Numbers go in and come out, and which shapes fit is not known"
@@ -91,7 +88,7 @@ def classify(definition: Any) -> Class:
     known = every_shapes.are_known(definition)
     if known is None:
         return Class(BOUNDARY, UNKNOWN)
-    return Class(OF_NUMBERS, NUMBERS) if known else Class(BOUNDARY, DEPENDS)
+    return Class(ONE_PROGRAM, NUMBERS) if known else Class(BOUNDARY, DEPENDS)
 
 
 def _impossible(definition: Any) -> str:

@@ -55,7 +55,6 @@ gradient_cases(
     ScaleAndTranslate=lambda x: tf.image.resize(image(x), [3, 2], "lanczos3"),
     CropAndResize=lambda x: tf.image.crop_and_resize(image(x), _BOXES, [0] * 4, [2, 2]),
 )
-raw_case("ResizeBicubic", gradient=True, images=image, size=[5, 6])
 _MOVED: dict[str, Any] = {
     "images": image,
     "transforms": [[1.0, 0.1, 0.0, 0.0, 1.0, 0.5, 0.0, 0.0]],

@@ -52,9 +52,8 @@ def _special(function: Any) -> Any:
 
 
 for _name in _SPECIAL:
-    _inside = _name in ("BesselI0", "Dawsn", "Expint")  # one is like the other
-    _function = _special(getattr(tf.raw_ops, _name))
-    case(_name, _function, gradient=True, loop=_inside, branch=_inside)
+    _nested = _name in ("BesselI0", "Dawsn", "Expint")  # one is like the other
+    case(_name, _special(getattr(tf.raw_ops, _name)), gradient=True, nested=_nested)
 
 gradient_cases(
     EuclideanNorm=lambda x: tf.math.reduce_euclidean_norm(x) * 2.0,

@@ -29,7 +29,7 @@ class Case:
       program: a function of what `setup` returns, if there is one, and of a vector of four floats.
       gradient: whether it is differentiable with respect to the vector.
       tape_outside: whether graph mode can differentiate a function that has it from outside.
-      loop, branch: whether it makes sense in a loop and in a branch.
+      nested: whether it is tried in a loop and in a branch.
       setup: makes what the op works on, out of a folder that is empty: a table, a queue, a writer.
       effects: what can be seen of it afterwards; called with what `setup` has returned.
     """
@@ -38,8 +38,7 @@ class Case:
     program: Callable[..., Any]
     gradient: bool = False
     tape_outside: bool = True
-    loop: bool = True
-    branch: bool = True
+    nested: bool = True
     setup: Callable[[Path], Any] | None = None
     effects: Callable[[Any], Any] | None = None
 
@@ -164,6 +163,11 @@ def in_a_branch(program: Callable[..., Any]) -> Callable[..., Any]:
     return lambda x: tf.cond(x[0] > 2.0, lambda: digest(program(x)), lambda: -1.0)
 
 
+def in_a_branch_of_a_loop(program: Callable[..., Any]) -> Callable[..., Any]:
+    """The program in one of two iterations."""
+    return in_a_loop(in_a_branch(program))
+
+
 def differentiated(program: Callable[..., Any]) -> Callable[..., Any]:
     """The gradient of the program, with the tape inside."""
 
@@ -183,17 +187,6 @@ def differentiable(results: Any) -> tf.Tensor:
         for t in tensors(results)
         if t.dtype.is_floating or t.dtype.is_complex
     ])  # fmt: skip
-
-
-def compare(case: Case, form: Any, folder: Path, calls: int = 2) -> None:
-    """Check that results and effects of a case, in a form, are those of graph mode."""
-    expected, expected_effects = case.prepared(folder / "graph")
-    actual, actual_effects = case.prepared(folder / "compiled")
-    graph = tf.function(returning_tensors(form(expected)), autograph=False)
-    compiled = tf.function(returning_tensors(form(actual)), autograph=False, jit_compile=True)
-    for x in (X, X[::-1])[:calls]:
-        assert_close(compiled(x), graph(x))
-        assert repr(actual_effects()) == repr(expected_effects())
 
 
 def returning_tensors(program: Callable[..., Any]) -> Callable[..., Any]:

@@ -109,7 +109,6 @@ gradient_cases(
         tf.SparseTensor([[0, 0], [0, 1], [2, 0], [2, 2]], x, [4, 3]), 7.0
     )[0],
 )
-case("UniqueWithCounts", lambda x: tf.unique_with_counts(tf.strings.as_string(x)).count * 2)
 raw_case(
     "RaggedFillEmptyRows",
     value_rowids=lambda x: tf.constant([0, 0, 2, 2], tf.int64),

@@ -27,12 +27,6 @@ def _table(_: Path) -> Any:
     return table
 
 
-def _dense_table(_: Path) -> Any:
-    table = tf.lookup.experimental.DenseHashTable(tf.int64, tf.float32, -1.0, -1, -2)
-    table.insert(tf.constant([1, 7], tf.int64), tf.constant([10.0, 70.0]))
-    return table
-
-
 def _exported(table: Any) -> Any:
     keys, values = (t.numpy() for t in table.export())
     return sorted(zip(keys.tolist(), values.tolist(), strict=True))
@@ -42,7 +36,6 @@ _on_table: dict[str, Any] = {"setup": _table, "effects": _exported}
 
 
 @case("LookupTableInsertV2", **_on_table)
-@case("LookupTableInsertV2", setup=_dense_table, effects=_exported)
 def _insert(table: Any, x: tf.Tensor) -> None:
     table.insert(_longs(x), x * 2.0)
 
@@ -92,12 +85,6 @@ def _queue(_: Path) -> Any:
     return queue
 
 
-def _priorities(_: Path) -> Any:
-    queue = tf.queue.PriorityQueue(100, [tf.float32], [[]])
-    queue.enqueue_many([tf.range(40, 0, -1, dtype=tf.int64), tf.range(40.0)])
-    return queue
-
-
 def _left(queue: Any) -> Any:
     return int(queue.size())
 
@@ -106,7 +93,6 @@ _on_queue: dict[str, Any] = {"setup": _queue, "effects": _left}
 case("QueueEnqueueV2", lambda q, x: q.enqueue(x[1]), **_on_queue)
 case("QueueEnqueueManyV2", lambda q, x: q.enqueue_many([x * 2.0]), **_on_queue)
 case("QueueDequeueV2", lambda q, x: q.dequeue() * x, **_on_queue)
-case("QueueDequeueV2", lambda q, x: q.dequeue()[1] * x, setup=_priorities, effects=_left)
 case("QueueDequeueManyV2", lambda q, x: q.dequeue_many(3) + x[0], **_on_queue)
 case("QueueDequeueUpToV2", lambda q, x: q.dequeue_up_to(tf.cast(x[1], tf.int32)) * 2.0, **_on_queue)
 case("QueueSizeV2", lambda q, x: (q.enqueue(x[0]), q.size() * 2)[1], **_on_queue)

@@ -64,8 +64,6 @@ cases(
         tf.io.serialize_many_sparse(_sparse(x)), tf.float32, rank=2
     ),
 )
-case("AsString", lambda x: tf.strings.as_string(x > 1.0))
-case("StringToNumber", lambda x: tf.strings.to_number(tf.strings.as_string(_ints(x)), tf.int64))
 raw_case("StringToHashBucket", string_tensor=words, num_buckets=9)
 raw_case(
     "ShardedFilename", basename=lambda x: words(x)[0], shard=lambda x: _ints(x)[1], num_shards=5
@@ -123,12 +121,6 @@ case(
     "ParseExampleV2",
     lambda x: tf.io.parse_example(
         tf.stack([_example(x), _example(x + 1.0)]), {"a": tf.io.VarLenFeature(tf.float32)}
-    ),
-)
-case(
-    "ParseSequenceExampleV2",
-    lambda x: tf.io.parse_single_sequence_example(
-        _example(x), {"a": tf.io.FixedLenFeature([4], tf.float32)}
     ),
 )
 
