@@ -32,9 +32,9 @@ def test_a_sample_of_uses_is_right() -> None:
 
 
 # Users' programs: running totals of what a mask keeps, a tail of it, its one element broadcast,
-# a gradient of a concatenation, the last beside a callback, rows in an array, a gradient of
-# branches that differ. Of the last two, one has an op of XLA's own in a cluster, and one a
-# factorization that computes no vectors.
+# a gradient of a concatenation, the last beside a callback, places in what a mask keeps, rows in an
+# array, gradients of branches that differ. Of the last two, one has an op of XLA's own in a
+# cluster, and one a factorization that computes no vectors.
 USERS = (
     "mask/cumsum/print/none",
     "mask/chain/print/none",
@@ -43,6 +43,10 @@ USERS = (
     "mask/concat_self/print/inside",
     "mask/last/numpy/none",
     "mask/roll/numpy/none",
+    "free_mask/where_index/print/none",
+    "mask_in_loop/where_index/print/none",
+    "mask_in_branch/where_index/print/none",
+    "cond_sizes/chain/print/outside",
     "array_concat/sum/print/none",
     "cond_sizes/matmul/numpy/inside",
     "bounded_rows/tf_slice/partition/inside",

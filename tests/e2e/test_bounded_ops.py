@@ -331,10 +331,6 @@ PROOFS: dict[str, list[Program]] = {
 pytestmark = pytest.mark.custom_call("between clusters no size is bounded")
 
 BOUND = 5
-SIZES = (BOUND, 0, 1, 3)
-
-# The values of elements beyond the true size, after the addition in `_bounded`.
-PADDING = (9.0, -9.0)
 
 # The shapes of inputs: -1 stands for the size, -2 for the size, but at most 4.
 SHAPES = {"m": [-1, 3], "c": [3, -1], "s": [-1, -2]}
@@ -382,12 +378,6 @@ def _with_gradients(programs: Sequence[Program]) -> Program:
         return results, [tf.convert_to_tensor(g) for g in gradients if g is not None]
 
     return run
-
-
-def _assert_right(actual: Any, expected: Any) -> None:
-    for size, padding in itertools.product(SIZES, PADDING):
-        args = (tf.constant(size), tf.constant(padding))
-        assert_alike(actual(*args), expected(*args), rtol=2e-5, atol=2e-5)
 
 
 class _Noting(dict[str, Any]):
@@ -450,4 +440,8 @@ def _assert_right_in_one_program(programs: Sequence[Program]) -> None:
     explained = hostcall.explain(concrete)
     assert [found.reason for found in explained.script_ops if found.route == "partition"] == []
     assert [function.mode for function in explained.functions] == ["compiled"]
-    _assert_right(concrete, tf.function(program, autograph=False))
+    expected = tf.function(program, autograph=False)
+    # The padding is what elements beyond the true size are, after the addition in `_bounded`.
+    for size, padding in itertools.product((BOUND, 0, 1, 3), (9.0, -9.0)):
+        args = (tf.constant(size), tf.constant(padding))
+        assert_alike(concrete(*args), expected(*args), rtol=2e-5, atol=2e-5)

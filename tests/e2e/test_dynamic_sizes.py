@@ -5,7 +5,6 @@ That the values are right is tested in tests/dynamic, for all kinds of sources a
 
 import functools
 import inspect
-import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -51,23 +50,19 @@ def _on_host(function: Any, *args: Any) -> set[str]:
     return kinds - {"PrintV2", "StringFormat", "NoOp", "Identity", "Const", "Reshape", "Shape"}
 
 
-def _assert_right(program: Callable[..., Any], *args: Any) -> None:
-    is_right(args)(program)()
-
-
 def is_right(*arguments: tuple[Any, ...], any_size: bool = False) -> Any:
-    """Make a test of a program: compiled for each of these arguments, it is right.
+    """Make a test of a program: compiled, it is right for each of these arguments.
 
-    Or it is traced once, for vectors of any size.
+    It may be traced once, for vectors of any size.
     """
 
     def test_of(program: Callable[..., Any]) -> Callable[[], None]:
         def test() -> None:
             signature = [tf.TensorSpec([None] * arg.shape.rank, arg.dtype) for arg in arguments[0]]
-            traced_once = tf.function(program, jit_compile=True, input_signature=signature)
+            how = {"input_signature": signature} if any_size else {}
+            compiled, graph = tf.function(program, jit_compile=True, **how), plain(program)
             for args in arguments:
-                compiled = traced_once if any_size else jitted(program)
-                _assert_close(compiled(*args), plain(program)(*args))
+                _assert_close(compiled(*args), graph(*args))
 
         return test
 
@@ -101,10 +96,8 @@ def test_a_size_that_a_shape_function_takes_from_a_bounded_one_is_bounded(
         y = tf.numpy_function(called, [tf.boolean_mask(x, mask)], tf.float32)
         return y, tf.reduce_sum(y), tf.size(y)
 
-    compiled = jitted(program)
-    for mask in MASKS:
-        _assert_close(compiled(X, mask), plain(program)(X, mask))
-    assert not _on_host(compiled, X, MASKS[0])
+    is_right(*((X, mask) for mask in MASKS))(program)()
+    assert not _on_host(jitted(program), X, MASKS[0])
 
 
 # Each with the ops that it has on the host.
@@ -139,38 +132,16 @@ def test_uses_of_a_mask(use: Callable[[Any], Any], on_host: set[str]) -> None:
     is_right(*((X, mask) for mask in MASKS))(program)()
 
 
-_VALUES = tf.constant([0.0, -0.0, 1.0, 2.0, 0.0, 3.0] * 4)
-_DTYPES = (tf.bool, tf.int8, tf.uint16, tf.int64, tf.float32, tf.float64, tf.complex64)
-
-
 @pytest.mark.parametrize("shape", [[24], [4, 6], [2, 3, 4], [2, 1, 3, 1, 2, 1, 2, 1], [0, 3]])
 def test_places_in_arrays_of_each_rank_and_dtype(shape: list[int]) -> None:
     def program(x: tf.Tensor) -> Any:
         _print(x)
         shaped = tf.reshape(x[: np.prod(shape)], shape)
-        return [tf.where(tf.cast(shaped, dtype)) for dtype in _DTYPES]
+        dtypes = (tf.bool, tf.int8, tf.uint16, tf.int64, tf.float32, tf.float64, tf.complex64)
+        return [tf.where(tf.cast(shaped, dtype)) for dtype in dtypes]
 
-    is_right((_VALUES,), (tf.zeros_like(_VALUES),), (tf.ones_like(_VALUES),))(program)()
-
-
-@is_right(*((X, mask) for mask in MASKS))
-def test_places_in_arrays_of_unknown_size(x: tf.Tensor, mask: tf.Tensor) -> Any:
-    _print(x)
-    return tf.where(tf.math.log(tf.boolean_mask(x, mask))), tf.where(tf.boolean_mask(x, mask) < 0.5)
-
-
-@is_right((X,), (-X,))
-def test_places_in_a_loop_and_a_branch(x: tf.Tensor) -> Any:
-    def found(i: tf.Tensor) -> tf.Tensor:
-        return tf.reduce_sum(tf.where(x > 0.1 * tf.cast(i, tf.float32)))
-
-    _print(x)
-    total = tf.while_loop(
-        lambda i, _: i < 3,
-        lambda i, total: (i + 1, total + found(i)),
-        (0, tf.constant(0, tf.int64)),
-    )[1]
-    return total + tf.cond(x[0] > 0.0, lambda: found(1), lambda: tf.constant(-1, tf.int64))
+    values = tf.constant([0.0, -0.0, 1.0, 2.0, 0.0, 3.0] * 4)
+    is_right((values,), (tf.zeros_like(values),), (tf.ones_like(values),))(program)()
 
 
 @is_right(*((X, mask) for mask in MASKS))
@@ -228,7 +199,7 @@ def test_slices_of_a_loop(every_cluster: None) -> None:
         _print(x)
         return _sum_of_slices(lambda i: x[i : i + 3], 6, 0.0)
 
-    _assert_right(program, X)
+    is_right((X,))(program)()
     (op,) = (op for op in hostcall.explain(jitted(program), X).host_ops if op.op == "StridedSlice")
     assert "write tf.slice(x, [begin], [size])" in op.reason
 
@@ -238,21 +209,8 @@ def test_slices_of_a_constant_size_in_a_loop() -> None:
     def program(x: tf.Tensor) -> Any:
         return _sum_of_slices(lambda i: tf.slice(x, [i], [3]), 3, _sorted(x)[0])
 
-    _assert_right(program, X)
+    is_right((X,))(program)()
     assert not _on_host(jitted(program), X)
-
-
-def test_a_gradient_from_outside_of_branches_that_differ() -> None:
-    def program(x: tf.Tensor) -> tf.Tensor:
-        return tf.cond(x[0] > 0.0, lambda: x[:5] * 2.0, lambda: x[:2] ** 2)
-
-    def gradient(function: Any, x: tf.Tensor) -> Any:
-        return gradient_of(lambda x: tf.reduce_sum(tf.sin(function(x))), x)
-
-    compiled, graph = jitted(program), plain(program)
-    for x in (X, -X, X):
-        _assert_close(compiled(x), graph(x))
-        _assert_close(gradient(compiled, x), gradient(graph, x))
 
 
 @pytest.mark.parametrize("where", ["inside", "outside"])
@@ -358,12 +316,6 @@ def test_what_must_be_one_program_is_an_error_that_names_the_op(
     assert_says(error, boolean_mask, f"op 'Roll' (Roll) at {__file__}:{LINE + 2}")
 
 
-@one_program
-def test_export_names_the_op() -> None:
-    with pytest.raises(hostcall.NotExportableError, match=re.escape(f"{__file__}:{LINE + 2}")):
-        hostcall.export(jitted(_blocked), X)
-
-
 # Functions that stock TensorFlow compiles.
 
 
@@ -385,16 +337,12 @@ def test_explain_names_what_xla_may_get_wrong() -> None:
 
 
 @pytest.mark.usefixtures("checked")
-def test_checked_functions_are_right() -> None:
-    _assert_right(_stock, X)
-    explained = hostcall.explain(jitted(_stock), X)
-    assert (explained.functions[0].mode, [*explained.risks]) == ("partitioned", [])
-
-
-@pytest.mark.usefixtures("checked")
-def test_checked_functions_without_risks_are_the_stock_programs() -> None:
-    explained = hostcall.explain(jitted(lambda x: tf.boolean_mask(x, x < 0) * 2.0), X)
-    assert (explained.functions[0].mode, [*explained.risks]) == ("compiled", [])
+def test_checked_functions_are_right_and_those_without_risks_are_the_stock_programs() -> None:
+    is_right((X,))(_stock)()
+    without_risks = lambda x: tf.boolean_mask(x, x < 0) * 2.0  # noqa: E731
+    for program, mode in ((_stock, "partitioned"), (without_risks, "compiled")):
+        explained = hostcall.explain(jitted(program), X)
+        assert (explained.functions[0].mode, [*explained.risks]) == (mode, [])
 
 
 def test_dynamic_sizes_has_two_values() -> None:
@@ -438,9 +386,10 @@ def test_wrong_kernels_are_written_in_others(program: Callable[..., Any], x: lis
         z = tf.numpy_function(np.sort, [x], tf.TensorSpec([None], tf.float32))
         return program(x), tf.ensure_shape(z, x.shape)
 
-    _assert_right(beside_a_callback, tf.constant(x))
+    test = is_right((tf.constant(x),))(beside_a_callback)
+    test()
     with hostcall.scope(route="partition"):  # TensorFlow's kernels run what XLA's are replaced in
-        _assert_right(beside_a_callback, tf.constant(x))
+        test()
 
 
 @one_program
@@ -449,7 +398,7 @@ def test_a_wrong_kernel_is_called_by_the_program() -> None:
     x = tf.random.stateless_normal([2, 5, 6, 2], [1, 2])
     explained = hostcall.explain(jitted(program), x)
     assert [op.op for op in explained.host_ops if op.in_program] == ["ResizeBilinear"]
-    _assert_right(program, x)
+    is_right((x,))(program)()
 
 
 @is_right((X,), (-X,), (tf.abs(X),))
