@@ -37,9 +37,6 @@ OPS: dict[str, tuple[Callable[..., Any], bool]] = {
 }
 
 
-ROUTES = [eagerly, plain, jitted, partitioned]
-
-
 def _program(op: Callable[..., Any], variable: tf.Variable) -> Callable[..., Any]:
     """Overwrites an argument, a variable's value and a computed one, and returns what they are."""
 
@@ -55,7 +52,7 @@ def _program(op: Callable[..., Any], variable: tf.Variable) -> Callable[..., Any
 
 
 @pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("route", [eagerly, plain, jitted, partitioned])
 @pytest.mark.parametrize("name", OPS)
 def test_what_a_function_writes_into_its_arrays(name: str, route: Any, size: int) -> None:
     if DEVICE and route is plain:

@@ -4,7 +4,7 @@ called, and other libraries take them and give them back.
 
 import concurrent.futures
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,12 +20,11 @@ from tests.support.e2e.borrowed_views_programs import (
     every_size,
     every_way,
     in_programs,
-    like,
     numbers,
     values,
 )
 from tests.support.e2e.borrowed_views_programs import one as one_borrowing
-from tests.support.helpers import assert_same, assert_says, failure, gradient_of, jitted
+from tests.support.helpers import assert_same, assert_says, failure, gradient_of, jitted, like
 
 jax_array = jax.dlpack.from_dlpack
 
@@ -176,10 +175,7 @@ class Elsewhere:
         raise AssertionError("it is not asked")
 
 
-class Interface:
-    """The same for CUDA's libraries."""
-
-    __cuda_array_interface__: ClassVar[dict[str, Any]] = {}
+Interface = type("Interface", (), {"__cuda_array_interface__": {}})  # the same for CUDA's libraries
 
 
 @every_way

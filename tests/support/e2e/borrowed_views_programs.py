@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import eagerly, jitted, partitioned, plain
+from tests.support.helpers import eagerly, jitted, like, partitioned, plain
 
 # Smaller arrays are copies, in every way.
 SIZES = [0, 4, 1 << 14]
@@ -19,10 +19,6 @@ WAYS = [jitted, partitioned, plain, eagerly]
 every_way = pytest.mark.parametrize("way", WAYS)
 every_size = pytest.mark.parametrize("size", SIZES)
 in_programs = pytest.mark.custom_call("between clusters TensorFlow keeps the memory that is lent")
-
-
-def like(x: Any) -> Any:
-    return x
 
 
 def values(size: int) -> tf.Tensor:
