@@ -31,11 +31,7 @@ def _told_anew(auto_route: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @dataclasses.dataclass
 class Case:
-    """A function whose result has no known shape.
-
-    `constants` go into the blanks of the lines for constants, one after the other, and `rule` into
-    those of the rule.
-    """
+    """A function whose result has no known shape, and what goes into the blanks of the lines."""
 
     function: Callable[..., Any]
     tout: Any
@@ -43,14 +39,6 @@ class Case:
     constants: list[str]
     rule: list[str]
     op: Any = tf.numpy_function
-
-
-def total(table: Any) -> Any:
-    return table.sum()
-
-
-def quantiles(values: Any, levels: Any) -> Any:
-    return np.quantile(values, levels).astype(np.float32)
 
 
 class Model:
@@ -67,9 +55,10 @@ def corners(tf: Any) -> Any:  # a name that the rule needs for itself
 
 FLOAT = tf.float32
 CASES = {
-    "a scalar": Case(total, FLOAT, [COSTS], [""], [""]),
+    "a scalar": Case(lambda table: table.sum(), FLOAT, [COSTS], [""], [""]),
     "no relation to the input": Case(
-        quantiles, FLOAT, [COSTS, tf.constant([0.5])], ["1"], ["levels.shape[0]"]
+        lambda values, levels: np.quantile(values, levels).astype(np.float32),
+        *(FLOAT, [COSTS, tf.constant([0.5])], ["1"], ["levels.shape[0]"]),
     ),
     "a matching": Case(
         matching, [tf.int64, tf.int64], [COSTS], ["2", "2"], [f"min({PARAMETER}.shape)"] * 2
@@ -94,11 +83,6 @@ CASES = {
 }
 # NumPy before 2.2, which is what TensorFlow 2.19 takes, does not name the parameters of its ufuncs.
 named = pytest.mark.tensorflow("2.20", "NumPy does not name the parameters of its ufuncs")
-each_case = pytest.mark.parametrize(
-    "case",
-    [pytest.param(case, marks=[named] * (name == "a ufunc")) for name, case in CASES.items()],
-    ids=CASES,
-)
 
 
 def _program(case: Case, tout: Any = None, after: Callable[[Any], None] = lambda y: None) -> Any:
@@ -153,7 +137,11 @@ def _names(case: Case) -> dict[str, Any]:
     return {"tf": tf, "hostcall": hostcall, "the_object": model, **called}
 
 
-@each_case
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(case, marks=[named] * (name == "a ufunc")) for name, case in CASES.items()],
+    ids=CASES,
+)
 def test_the_advised_lines_work(case: Case, caplog: pytest.LogCaptureFixture) -> None:
     advice = _told(case, caplog)
     lines = _filled(advice["set_shape"], case.constants)

@@ -45,14 +45,14 @@ def of_numbers(x: tf.Tensor) -> tf.Tensor:
     return tf.debugging.check_numerics(tf.math.log(x), "must be positive") * 2.0
 
 
-each_program = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     "program", [straight, in_a_loop, in_a_branch, of_numbers], ids=lambda program: program.__name__
 )
-
-
-@pytest.mark.usefixtures("checked")
-@each_program
-def test_they_are_checked_in_one_program(program: Any) -> None:
+def test_xla_drops_them_or_they_are_checked_in_one_program(
+    program: Any, request: pytest.FixtureRequest
+) -> None:
+    jitted(program)(-X)
+    request.getfixturevalue("checked")
     function = jitted(program)
     assert_same(function(X).numpy(), plain(program)(X).numpy())
     assert hostcall.explain(function, X).functions[0].mode == MODE_OF_REGIONS
@@ -78,11 +78,6 @@ def test_beside_a_callback() -> None:
     with pytest.raises(tf.errors.InvalidArgumentError, match="must be positive"):
         program(-X)
     assert calls == [1.0, 10.0, -1.0]
-
-
-@each_program
-def test_xla_drops_them_by_default(program: Any) -> None:
-    jitted(program)(-X)
 
 
 def test_the_environment_variable(run_python: Any) -> None:

@@ -43,6 +43,11 @@ def with_effects(*ops: Any) -> Callable[..., Any]:
     return of
 
 
+def callbacks_with_and_without_effects(function: Callable[..., Any]) -> Callable[..., Any]:
+    in_turn = itertools.cycle([callback(function), hostcall.callback(function, result=like)])
+    return lambda x: next(in_turn)(x)
+
+
 def inside_a_plain_function(program: Callable[..., Any]) -> Callable[..., Any]:
     inner = jitted(program)
     return plain(lambda x: inner(x))
@@ -56,9 +61,9 @@ WAYS = {
     "numpy_function": with_effects(tf.numpy_function),
     "py_function": with_effects(tf.py_function),
     "both ops in turn": with_effects(tf.numpy_function, tf.py_function),
+    "callbacks in turn": callbacks_with_and_without_effects,
 }
 each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-each_size = pytest.mark.parametrize("x", [SMALL, LARGE], ids=["small", "large"])
 
 
 def several(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -78,7 +83,7 @@ def with_loops_and_branches(call: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @pytest.mark.pairwise
-@each_size
+@pytest.mark.parametrize("x", [SMALL, LARGE], ids=["small", "large"])
 @each_way
 @pytest.mark.parametrize("mode", [jitted, partitioned, inside_a_plain_function])
 @pytest.mark.parametrize("program", [several, with_loops_and_branches])
@@ -115,16 +120,6 @@ def test_calls_of_a_small_program_run_on_its_thread(way: Any) -> None:
     assert threads == {threading.get_ident()}
 
 
-@each_size
-def test_calls_with_side_effects_do_not_overlap_the_others(x: tf.Tensor) -> None:
-    alone = Alone()
-    pure, effect = callback(alone), hostcall.callback(alone, result=like)
-    function = jitted(lambda x: [(pure, effect)[i % 2](x + float(i)) for i in range(CALLS)])
-    for _ in range(3):
-        function(x)
-    assert (alone.overlaps, alone.calls) == (0, 3 * CALLS)
-
-
 def test_a_concurrent_call_waits_for_no_other() -> None:
     """The other one ends when it has run."""
     told = threading.Event()
@@ -136,17 +131,6 @@ def test_a_concurrent_call_waits_for_no_other() -> None:
     waits = hostcall.callback(wait, result=like, stateful=False, concurrent=True)
     tells = callback(lambda x: (told.set(), x)[1])
     np.testing.assert_array_equal(jitted(lambda x: waits(x) + tells(x))(SMALL), 2.0 * SMALL)
-
-
-@each_size
-def test_a_call_may_run_the_very_program_that_it_is_of(x: tf.Tensor) -> None:
-    call = hostcall.callback(
-        lambda x, depth: x if depth == 0 else program(x, depth - 1)[0].numpy(),
-        result=like,
-        stateful=False,
-    )
-    program = jitted(lambda x, depth: [call(x + float(i), depth) for i in range(3)])
-    np.testing.assert_array_equal(program(x, tf.constant(3))[2], x + 2.0)
 
 
 def test_runs_on_several_threads_do_not_wait_for_one_another() -> None:

@@ -12,12 +12,11 @@ from tests.support.device import DEVICE
 from tests.support.helpers import DetailedError, assert_equal, assert_says, failure, jitted
 from tests.support.versions import calls_from_the_device
 
-DTYPES = ["float32", "int32", "int64", "bool", "complex64", "bfloat16"]
-ROUTES = [pytest.param("custom_call", marks=calls_from_the_device), "partition"]
-
 # The device of the tests, and another one.
 HERE, THERE = (f"/device:{name}" for name in ((DEVICE, "CPU:0") if DEVICE else ("CPU:0", "CPU:1")))
 
+DTYPES = ["float32", "int32", "int64", "bool", "complex64", "bfloat16"]
+ROUTES = [pytest.param("custom_call", marks=calls_from_the_device), "partition"]
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 each_route = pytest.mark.parametrize("route", ROUTES)
 

@@ -200,7 +200,8 @@ def test_eager_functions_want_threads() -> None:
     assert "is no ThreadPoolExecutor" in str(raised)
 
 
-FORKED = """
+def test_a_forked_child_makes_its_own(run_python: Callable[..., str]) -> None:
+    script = """
 import concurrent.futures, os, sys
 import tensorflow as tf, hostcall
 
@@ -222,10 +223,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 assert float(double(3.0)) == 6.0
 print("both")
 """
-
-
-def test_a_forked_child_makes_its_own(run_python: Callable[..., str]) -> None:
-    assert run_python(FORKED) == "both\n"
+    assert run_python(script) == "both\n"
 
 
 # `retries=`: calls of pure functions are made again where their worker has died.
@@ -269,7 +267,10 @@ def test_the_timeout_is_for_all_attempts_together() -> None:
     assert isinstance(raised_by(lasts, tf.constant(0.5)), TimeoutError)
 
 
-def test_stateful_functions_are_refused(threads: Any) -> None:
+def test_stateful_functions_and_what_is_no_number_of_calls_are_refused(threads: Any) -> None:
+    for retries in (-1, 1.0, True, "2"):
+        with pytest.raises(ValueError, match="must be a non-negative integer"):
+            hostcall.declare(executor=processes, pure=True, retries=retries)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"retries=2 .* stateful=False"):
         on(processes, np.cumsum, retries=2)
 
@@ -282,12 +283,6 @@ def test_stateful_functions_are_refused(threads: Any) -> None:
             op(double, [X], tf.float32)
     result = tf.numpy_function(double, [X], tf.float32, stateful=False)
     np.testing.assert_array_equal(result, 2.0 * X)
-
-
-@pytest.mark.parametrize("retries", [-1, 1.0, True, "2"])
-def test_what_is_no_number_of_calls(retries: Any) -> None:
-    with pytest.raises(ValueError, match="must be a non-negative integer"):
-        hostcall.declare(executor=processes, pure=True, retries=retries)
 
 
 # Large arguments of compiled calls to other processes: they lie where these read them.

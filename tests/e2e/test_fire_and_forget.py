@@ -24,10 +24,9 @@ from tests.support.versions import on_the_callers_thread
 X = tf.constant([1.0, 2.0, 3.0])
 
 
-MODES = [plain, jitted, eagerly, partitioned]
 gates: list[Gate] = []
 numbers = itertools.count()
-each_mode = pytest.mark.parametrize("mode", MODES)
+each_mode = pytest.mark.parametrize("mode", [plain, jitted, eagerly, partitioned])
 # Where it is partitioned, threads of TensorFlow's wait, and the main one for them.
 WAITS_ITSELF = [on_the_callers_thread, pytest.mark.cpu("the function is partitioned")]
 each_kind = pytest.mark.parametrize("kind", ["numpy", "eager"])

@@ -20,21 +20,14 @@ def one_program(x: tf.Tensor) -> tf.Tensor:
     return 2.0 * tf.ensure_shape(tf.numpy_function(increased, [x], tf.float32), [])
 
 
-def partitioned(x: tf.Tensor) -> tf.Tensor:
-    return 2.0 * tf.numpy_function(increased, [x], tf.float32)
-
-
-def with_regions(x: tf.Tensor) -> tf.Tensor:
-    return 2.0 * tf.strings.to_number(tf.strings.as_string(x))
-
-
-def loop(x: tf.Tensor) -> tf.Tensor:
-    return tf.while_loop(
+BODIES: dict[str, Body] = {
+    "one_program": one_program,
+    "partitioned": lambda x: 2.0 * tf.numpy_function(increased, [x], tf.float32),
+    "with_regions": lambda x: 2.0 * tf.strings.to_number(tf.strings.as_string(x)),
+    "loop": lambda x: tf.while_loop(
         lambda i, _: i < 3, lambda i, y: (i + 1, one_program(y)), [tf.constant(0), x]
-    )[1]
-
-
-BODIES = {body.__name__: body for body in (one_program, partitioned, with_regions, loop)}
+    )[1],
+}
 
 
 def compiled(body: Body, **how: Any) -> Any:
