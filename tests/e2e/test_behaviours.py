@@ -23,20 +23,6 @@ def shaped(op: Any, function: Any, x: Any) -> Any:
     return tf.ensure_shape(op(function, [x], x.dtype), x.shape)
 
 
-@pytest.mark.parametrize("iterations", [0, 1, 2])
-@pytest.mark.parametrize("result_is_used", [True, False])
-def test_loops_whose_length_xla_knows(iterations: int, result_is_used: bool) -> None:
-    def program(journal: Any, x: tf.Tensor) -> Any:
-        def body(i: tf.Tensor, y: tf.Tensor) -> Any:
-            journal.say("iteration")
-            return i + 1, journal.numpy("value", y)
-
-        _, y = tf.while_loop(lambda i, _: i < iterations, body, [0, x])
-        return y if result_is_used else x
-
-    assert same_order(program, tf.constant(1.0)) == ["iteration", "value"] * iterations
-
-
 @pytest.mark.parametrize("taken", [True, False])
 @pytest.mark.parametrize("is_known", [True, False])
 def test_the_same_call_in_both_branches(taken: bool, is_known: bool) -> None:

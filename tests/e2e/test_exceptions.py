@@ -16,8 +16,8 @@ from tests.support.helpers import (
     MODES,
     OPS,
     DetailedError,
+    each_decorator,
     each_mode,
-    each_op,
     failure,
     gradient_of,
     jitted,
@@ -132,13 +132,6 @@ def test_each_error_leads_to_its_own_exception(mode: Any) -> None:
     assert hostcall.last_error() is second
 
 
-def test_executing_eagerly() -> None:
-    raised = DetailedError("blah")
-    error = failure(tf.py_function, raising(raised), [X], tf.float32)
-    assert type(error) is tf.errors.InvalidArgumentError
-    assert hostcall.last_error(error) is raised
-
-
 # Where the call is: each takes a program, and makes one of it.
 NESTS: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "function": lambda run: lambda x: jitted(jitted(run))(x),
@@ -158,7 +151,7 @@ NESTS: dict[str, Callable[[Any], Callable[..., Any]]] = {
 
 
 @pytest.mark.parametrize("nest", NESTS)
-@each_op
+@each_decorator
 def test_nested_calls_fail_alike(op: Any, nest: str) -> None:
     raised = DetailedError("blah")
     run = jitted(NESTS[nest](on_two(op, raising(raised))))

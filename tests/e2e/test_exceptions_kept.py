@@ -175,9 +175,10 @@ def nested(build: Any, op: Any, change: Callable[[Any], Any] | None = None) -> C
     return lambda depth: failure(run, tf.constant(float(depth)))
 
 
-def test_each_level_adds_the_same_few_lines(build: Any, op: Any) -> None:
+def test_each_level_adds_the_same_few_lines_and_has_its_exception(build: Any, op: Any) -> None:
     failure_at, depths = nested(build, op), (13, 15, 17)
-    texts = [str(failure_at(depth)) for depth in depths]
+    errors: list[Any] = [failure_at(depth) for depth in depths]
+    texts = [*map(str, errors)]
     lengths = [len(text) for text in texts]
     assert abs((lengths[2] - lengths[1]) - (lengths[1] - lengths[0])) < 20
     for depth, text in zip(depths, texts, strict=True):
@@ -187,11 +188,8 @@ def test_each_level_adds_the_same_few_lines(build: Any, op: Any) -> None:
     if build is jitted:
         lines = [len(text.splitlines()) for text in texts]
         assert lines[2] - lines[0] == depths[2] - depths[0]
-
-
-def test_each_level_leads_to_its_own_exception(build: Any, op: Any) -> None:
-    error = nested(build, op)(7)
-    for _ in range(7):
+    error = errors[0]
+    for _ in range(depths[0]):
         error = hostcall.last_error(error)
         assert isinstance(error, tf.errors.OpError)
     innermost = hostcall.last_error(error)

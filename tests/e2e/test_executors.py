@@ -268,9 +268,10 @@ def test_the_timeout_is_for_all_attempts_together() -> None:
 
 
 def test_stateful_functions_and_what_is_no_number_of_calls_are_refused(threads: Any) -> None:
-    for retries in (-1, 1.0, True, "2"):
+    no_numbers: Any = (-1, 1.0, True, "2")
+    for retries in no_numbers:
         with pytest.raises(ValueError, match="must be a non-negative integer"):
-            hostcall.declare(executor=processes, pure=True, retries=retries)  # type: ignore[arg-type]
+            hostcall.declare(executor=processes, pure=True, retries=retries)
     with pytest.raises(ValueError, match=r"retries=2 .* stateful=False"):
         on(processes, np.cumsum, retries=2)
 
