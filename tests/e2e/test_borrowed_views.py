@@ -393,14 +393,10 @@ def test_results_outlive_their_program() -> None:
 
 
 def test_nothing_of_a_run_is_used_when_it_has_ended(run_python: Callable[..., str]) -> None:
-    """TensorFlow starts such programs on threads, several at a time, and again and again.
-
-    In a process where memory that is freed is overwritten at once.
-    """
+    """Runs are started on threads of TensorFlow's, and memory that is freed is overwritten."""
     run_python("""
 import ctypes
-M_PERTURB = -6
-assert ctypes.CDLL(None).mallopt(M_PERTURB, 165)
+assert ctypes.CDLL(None).mallopt(-6, 165)  # M_PERTURB
 
 import tensorflow as tf
 from tests.support.e2e.borrowed_views_programs import LARGE, double, one, values

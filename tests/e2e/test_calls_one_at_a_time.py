@@ -95,15 +95,6 @@ def test_calls_do_not_overlap(program: Any, mode: Any, way: Any, x: tf.Tensor) -
     assert (alone.overlaps, alone.calls) == (0, 3 * CALLS)
 
 
-def test_the_check_for_overlaps_can_fail() -> None:
-    alone = Alone()
-    call = hostcall.callback(alone, result=like, stateful=False, concurrent=True)
-    function = jitted(several(call))
-    for _ in range(4):
-        function(LARGE)
-    assert alone.overlaps > 0
-
-
 @pytest.mark.custom_call("TensorFlow's kernels change threads")
 @each_way
 def test_calls_of_a_small_program_run_on_its_thread(way: Any) -> None:
