@@ -106,7 +106,7 @@ CONTRACT := $(filter-out $(ONE_WAY),$(wildcard tests/e2e/test_*.py)) tests/stres
 ON_DEVICE := $(filter-out tests/e2e/test_partition_sequence.py tests/e2e/test_partition_effects.py,\
   $(wildcard tests/e2e/test_order*.py tests/e2e/test_partition*.py)) \
   $(foreach name,arguments bounded_routes devices exceptions gradient_calls gradient_orders idioms \
-  nesting property results settings_of_threads shapes fire_and_forget variables_programs,tests/e2e/test_$(name).py)
+  nesting results settings_of_threads shapes fire_and_forget variables_programs,tests/e2e/test_$(name).py)
 # The fake GPU runs each op of a program for a GPU, and few of the ops beside it.
 ON_FAKE_GPU := $(foreach name,arguments devices exceptions gradient_calls order order_nested \
   partition_memory results settings_of_threads,tests/e2e/test_$(name).py)
