@@ -3,7 +3,6 @@
 import functools
 import json
 import re
-import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,70 +17,54 @@ from tests.support.stress.template import Template
 SCRIPT = Path(__file__).parents[1] / "support" / "e2e" / "unchanged_run.py"
 
 
-def names(file: str) -> list[str]:
-    return list(runpy.run_path(str(SCRIPT.with_name(f"{file}.py")))["PROGRAMS"])
-
-
-def run(template: Template, file: str, **variables: str) -> Any:
-    """The outcomes of the programs of a file in a process with these environment variables."""
-    ended = template.run_program(SCRIPT.read_text(), str(SCRIPT), PROGRAMS=file, **variables)
-    assert ended.status == 0, f"{variables}:\n{ended.said}"
-    return json.loads(ended.printed.splitlines()[-1])
-
-
 AUTO_CLUSTERING = "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"
 
 # Environment variables.
 MODES: dict[str, dict[str, str]] = {
     "disabled": {"HOSTCALL_DISABLE": "1"},
-    "switched off": {"SWITCH": "disable"},
     "switched off again": {"SWITCH": "disable enable disable"},
     "enabled": {},
     "auto-clustering by flag": {"TF_XLA_FLAGS": AUTO_CLUSTERING},
     "auto-clustering by option": {"TF_XLA_FLAGS": "--tf_xla_cpu_global_jit", "SET_JIT": "1"},
 }
+# Programs, environment variables with hostcall and without it, and those with it alone.
+CASES = [
+    *(pytest.param("unchanged_programs", {}, how, id=mode) for mode, how in MODES.items()),
+    *(
+        pytest.param(
+            *(file, both, {}),
+            marks=pytest.mark.full_run("takes long: processes for each file"),
+            id=f"{file} {both}",
+        )
+        for file, both in (
+            ("unchanged_results", {}),
+            ("unchanged_v1_programs", {"V1": "disable_eager_execution"}),
+            ("unchanged_v1_programs", {"V1": "disable_v2_behavior"}),
+        )
+    ),
+]
 
 
 @pytest.fixture(scope="module")
-def run_programs(fresh_python: Template, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    folder = str(tmp_path_factory.mktemp("models"))
-    return functools.partial(run, fresh_python, "unchanged_programs", SCRATCH=folder)
+def run(fresh_python: Template) -> Any:
+    """Runs the programs of a file in a process with these variables; returns their outcomes."""
+
+    @functools.cache
+    def run(file: str, variables: frozenset[tuple[str, str]]) -> Any:
+        how = dict(variables)
+        ended = fresh_python.run_program(SCRIPT.read_text(), str(SCRIPT), PROGRAMS=file, **how)
+        assert ended.status == 0, f"{how}:\n{ended.said}"
+        return json.loads(ended.printed.splitlines()[-1])
+
+    return lambda file, **variables: run(file, frozenset(variables.items()))
 
 
-@pytest.fixture(scope="module")
-def stock(run_programs: Any) -> Any:
-    return run_programs(WITH_HOSTCALL="0")
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_same_as_stock(run_programs: Any, stock: Any, mode: str) -> None:
+@pytest.mark.parametrize(("file", "both", "ours"), CASES)
+def test_same_as_stock(run: Any, file: str, both: dict[str, str], ours: dict[str, str]) -> None:
+    """Of programs, of all values that functions return, and of processes of TensorFlow 1."""
+    stock = run(file, WITH_HOSTCALL="0", **both)
     assert {name for name, outcome in stock.items() if "raised" in outcome} == set()
-    assert run_programs(WITH_HOSTCALL="1", **MODES[mode]) == stock
-
-
-OTHERS: dict[str, list[dict[str, str]]] = {
-    "unchanged_results": [{}],
-    "unchanged_v1_programs": [{"V1": "disable_eager_execution"}, {"V1": "disable_v2_behavior"}],
-}
-
-
-@pytest.fixture(scope="module")
-def others(fresh_python: Template) -> Any:
-    """The outcomes of the programs of other files, without hostcall and with it, by mode."""
-    return {
-        file: [[run(fresh_python, file, WITH_HOSTCALL=w, **v) for w in ("0", "1")] for v in modes]
-        for file, modes in OTHERS.items()
-    }
-
-
-@pytest.mark.full_run("takes long: a process of TensorFlow 1 for each file")
-@pytest.mark.parametrize(("file", "name"), [(file, n) for file in OTHERS for n in names(file)])
-def test_results_and_processes_of_tensorflow_1_are_the_same(
-    others: Any, file: str, name: str
-) -> None:
-    for stock, ours in others[file]:
-        assert "raised" not in stock[name], stock[name]
-        assert ours[name] == stock[name]
+    assert run(file, WITH_HOSTCALL="1", **both, **ours) == stock
 
 
 _CLUSTERED = """
@@ -112,7 +95,7 @@ def test_auto_clustering_takes_the_neighbours_of_a_script_op_and_not_it(run_pyth
     assert output.splitlines() == ["[57.0]", "['PyFunc', '_XlaRun']"]
 
 
-_COUNT = 40
+_COUNT = 20
 
 # Compiles programs and calls them; another test is about the errors of those that XLA refuses.
 _SCRIPT = """

@@ -1,10 +1,7 @@
 """Programs that stock TensorFlow runs; `test_unchanged.py` runs them with hostcall and without."""
 
 import collections
-import gc
-import os
 import re
-import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -52,17 +49,6 @@ def strings_of_unknown_shapes() -> Any:
         return tf.shape(unique), tf.py_function(lambda v: v[:1], [unique], tf.string)
 
     return [f(tf.constant(x)) for x in (["a", "bc", "a"], [["b"], ["c"]], "text")]
-
-
-@program
-def ragged_and_sparse() -> Any:
-    @tf.function
-    def f(ragged: tf.RaggedTensor, sparse: tf.SparseTensor) -> Any:
-        spec = tf.RaggedTensorSpec([None, None], tf.int32)
-        doubled = tf.py_function(lambda r: r * 2, [ragged], spec)
-        return doubled.to_tensor(), tf.py_function(tf.sparse.to_dense, [sparse], tf.int32)
-
-    return f(tf.ragged.constant([[1], [2, 3]]), tf.sparse.from_dense([[0, 1], [2, 0]]))
 
 
 @program
@@ -116,22 +102,6 @@ def script_ops_between_what_can_be_clustered() -> Any:
         return x
 
     return f(X)
-
-
-@program
-def saved_models_that_outlive_the_original() -> Any:
-    def saved(op: Callable[..., Any]) -> str:
-        module, spec = tf.Module(), tf.TensorSpec([None], tf.float32)
-        module.f = tf.function(lambda x: op(increment, [x], tf.float32), input_signature=[spec])
-        directory = tempfile.mkdtemp(dir=os.environ.get("SCRATCH"))
-        tf.saved_model.save(module, directory)
-        results.append(tf.saved_model.load(directory).f(X))
-        return directory
-
-    results: list[Any] = []
-    directories = [saved(op) for op in (tf.numpy_function, tf.py_function)]
-    gc.collect()
-    return results, [tf.saved_model.load(directory).f(X) for directory in directories]
 
 
 def raised(call: Callable[[], Any]) -> Any:

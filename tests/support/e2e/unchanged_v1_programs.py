@@ -42,19 +42,6 @@ def variables_of_both_kinds() -> Any:
 
 
 @program
-def imported_graph() -> Any:
-    x = v1.placeholder(tf.float32, [3], name="x")
-    y = v1.py_func(lambda x: x + np.float32(1), [x], tf.float32)
-    z = tf.py_function(lambda x: x * 2.0, [y], tf.float32)
-    tf.identity(z, name="z")
-    definition = v1.get_default_graph().as_graph_def()
-    with tf.Graph().as_default():
-        constant = tf.constant(X)
-        (z,) = tf.import_graph_def(definition, {"x": constant}, ["z:0"])
-        return run(z)
-
-
-@program
 def operations_of_the_graph() -> Any:
     x = tf.constant(X)
     last = []
