@@ -115,10 +115,6 @@ def eagerly_with_a_gradient(program: Program) -> None:
     tape.gradient(y, X)
 
 
-def traced(program: Program) -> None:
-    _new(program).get_concrete_function(SPEC)
-
-
 def jitted_and_traced(program: Program) -> None:
     _new(program, jit_compile=True).get_concrete_function(SPEC)
 
