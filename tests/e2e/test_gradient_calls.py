@@ -113,7 +113,7 @@ def loop(call: Any, x: tf.Tensor) -> tf.Tensor:
     return x
 
 
-@g.each_size
+@g.small_and_large
 @g.each_place
 @g.each_wrapper
 def test_a_pure_function_may_run_once_more(call: Any, place: Any, size: int) -> None:

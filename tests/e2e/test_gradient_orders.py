@@ -37,15 +37,19 @@ def inner_function(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
     return inner(inner(x))
 
 
-@g.small_and_large
-@pytest.mark.parametrize("dtype", g.TOLERANCES)
-def test_up_to_the_third_with_all_tapes_inside(size: int, dtype: str) -> None:
-    g.check(g.tapes(3, 3), g.by_py_function, g.once, [g.values(size, dtype)])
-
-
-@g.small_and_large
+@g.each_wrapper
 @pytest.mark.parametrize(
-    ("call", "inner"), [(g.by_callback, 0), (g.by_py_function, 1), (g.by_callback, 2)]
+    ("orders", "size", "dtype"), [(4, 4, "float64"), (3, 4, "float32"), (3, 65_536, "float64")]
+)
+def test_up_to_the_fourth_with_all_tapes_inside(
+    call: Any, orders: int, size: int, dtype: str
+) -> None:
+    g.check(g.tapes(orders, orders), call, g.once, [g.values(size, dtype)])
+
+
+@pytest.mark.parametrize(
+    ("call", "inner", "size"),
+    [(g.by_callback, 0, 4), (g.by_py_function, 1, 65_536), (g.by_callback, 2, 4)],
 )
 def test_up_to_the_third_with_tapes_outside(call: Any, size: int, inner: int) -> None:
     g.check(g.tapes(inner, 3), call, g.once, [g.values(size, "float64")])
@@ -59,17 +63,15 @@ def test_mixed_ones_of_two_inputs(call: Any, size: int, inner: int) -> None:
     g.check(g.tapes(inner, 2), call, of_two_inputs, args)
 
 
-@g.small_and_large
 @pytest.mark.parametrize(
-    "program", [chain, g.loop, loop_between_clusters, g.branches, inner_function]
+    ("program", "size"),
+    [
+        *((program, 4) for program in (chain, loop_between_clusters, inner_function)),
+        *((program, 65_536) for program in (g.loop, g.branches)),
+    ],
 )
 def test_of_programs(program: Any, size: int) -> None:
     g.check(g.tapes(2, 2), g.by_py_function, program, [g.values(size, "float64")])
-
-
-@g.each_wrapper
-def test_a_fourth_one_inside_of_the_function(call: Any) -> None:
-    g.check(g.tapes(4, 4), call, g.once, [g.values(4, "float64")])
 
 
 @pytest.mark.parametrize("inner", [0, 2])
