@@ -8,9 +8,9 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.support.helpers import each_mode, like
 
 Call = Callable[[Callable[[Any], Any], tf.Tensor], tf.Tensor]
-
 X = tf.constant([1.0, 2.0, 3.0])
 
 
@@ -21,50 +21,33 @@ def _by(op: Any) -> Call:
     return call
 
 
-_numpy_function, _v1_py_func = _by(tf.numpy_function), _by(tf.compat.v1.py_func)
-
-
 def _callback(function: Callable[[Any], Any], x: tf.Tensor) -> tf.Tensor:
-    return hostcall.callback(function, result=lambda x: x, stateful=False)(x)
+    return hostcall.callback(function, result=like, stateful=False)(x)
 
 
-def _noting(entries: list[str]) -> Callable[[str], Callable[[np.ndarray], np.ndarray]]:
-    return lambda tag: lambda x: (entries.append(tag), x * np.float32(2.0))[1]
-
-
-each_way = pytest.mark.parametrize("call", [_numpy_function, _v1_py_func, _callback])
-each_mode = pytest.mark.parametrize("jit_compile", [False, True], ids=["plain", "jitted"])
+CALLS = {"numpy_function": _by(tf.numpy_function), "py_func": _by(tf.compat.v1.py_func)}
+CALLS["callback"] = _callback
+each_way = pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 
 
 @each_mode
 @each_way
-def test_an_unused_call_does_not_run(call: Call, jit_compile: bool) -> None:
+def test_an_unused_call_and_one_of_a_branch_not_taken_do_not_run(call: Call, mode: Any) -> None:
     entries: list[str] = []
-    note = _noting(entries)
 
-    @tf.function(jit_compile=jit_compile)
-    def program(x: tf.Tensor) -> tf.Tensor:
+    def note(tag: str) -> Callable[[Any], Any]:
+        return lambda x: (entries.append(tag), x * np.float32(2.0))[1]
+
+    @mode
+    def program(x: tf.Tensor, choice: tf.Tensor) -> tf.Tensor:
         call(note("unused"), x)
         call(note("unused of unused"), call(note("only used there"), x))
-        return call(note("used"), x)
+        y = call(note("used"), x)
+        return tf.cond(choice, lambda: call(note("yes"), y), lambda: call(note("no"), y))
 
     for runs in (1, 2):
-        np.testing.assert_array_equal(program(X), 2.0 * X)
-        assert entries == ["used"] * runs
-
-
-@each_mode
-@each_way
-def test_a_call_of_a_branch_not_taken_does_not_run(call: Call, jit_compile: bool) -> None:
-    entries: list[str] = []
-    note = _noting(entries)
-
-    @tf.function(jit_compile=jit_compile)
-    def program(x: tf.Tensor, choice: tf.Tensor) -> tf.Tensor:
-        return tf.cond(choice, lambda: call(note("yes"), x), lambda: call(note("no"), x))
-
-    np.testing.assert_array_equal(program(X, tf.constant(False)), 2.0 * X)
-    assert entries == ["no"]
+        np.testing.assert_array_equal(program(X, tf.constant(False)), 4.0 * X)
+        assert entries == ["used", "no"] * runs
 
 
 @each_way
