@@ -274,7 +274,7 @@ def test_a_result_may_change_after_the_call(op: Any) -> None:
 
 
 @each_op
-@pytest.mark.parametrize("count", [1, 2, 300, 700])
+@pytest.mark.parametrize("count", [1, 700])
 def test_hundreds_of_operands_and_results(op: Any, count: int) -> None:
     dtypes = [np.float32, np.int8, np.complex128, np.bool_, np.float16, np.uint64]
     rng = np.random.default_rng(0)
