@@ -113,7 +113,6 @@ def everything(
 @pytest.mark.parametrize(
     ("build", "options"),
     [
-        (sequential, {}),
         (Subclassed, {}),
         (lambda: sequential(batch_size=BATCH // 2), {"batch_size": BATCH // 2}),
         (sequential, {"steps_per_execution": 2}),

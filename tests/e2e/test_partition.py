@@ -106,7 +106,7 @@ def test_it_computes_what_plain_graph_mode_does(program: Any, mode: Any) -> None
 
 
 @each_caller
-@each_program
+@pytest.mark.parametrize("program", [straight, nested_loops, strings, nested_calls])
 def test_called_by(program: Any, caller: Any) -> None:
     assert_as_plain_called_by(caller, program, X)
 

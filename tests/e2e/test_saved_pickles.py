@@ -83,16 +83,11 @@ def test_altered_pickles_are_refused(
 # SavedModels that were damaged or written by an attacker: nothing is imported, nothing is run.
 
 
-@pytest.fixture
-def path(fresh_python: Template, tmp_path: Any) -> tuple[str, Any]:
-    """The path of a SavedModel of another process, and its results there."""
+def test_flipped_bits_are_an_error_or_change_nothing(fresh_python: Template, tmp_path: Any) -> None:
     path = str(tmp_path / "model")
-    return path, told(fresh_python, f"hostile.write({path!r})")
-
-
-def test_flipped_bits_are_an_error_or_change_nothing(fresh_python: Template, path: Any) -> None:
-    (intact, *flipped), imported = told(fresh_python, f"hostile.flip({path[0]!r})")
-    assert intact[0] == path[1]
+    results = told(fresh_python, f"hostile.write({path!r})")
+    (intact, *flipped), imported = told(fresh_python, f"hostile.flip({path!r})")
+    assert intact[0] == results
     assert imported == []
     refused = [said for said, _ in flipped if isinstance(said, str)]
     assert all(said == intact[0] for said, _ in flipped if not isinstance(said, str))

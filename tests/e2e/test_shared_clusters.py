@@ -1,7 +1,6 @@
 """Programs that are compiled more than once: their clusters are compiled once."""
 
 import gc
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -76,31 +75,6 @@ def test_each_trace_compiles_its_size_at_once() -> None:
         np.testing.assert_allclose(function(x), plain(of_a_size)(x), rtol=1e-6)
     rows = [row for row in hostcall.stats().compilations if "of_a_size" in row.cluster]
     assert {row.uncompiled_runs for row in rows} == {0}
-
-
-_SCRIPT = """
-import os, tempfile
-dump = tempfile.mkdtemp()
-os.environ["XLA_FLAGS"] = "--xla_dump_to=" + dump
-import hostcall, numpy as np, tensorflow as tf
-from hostcall._compiler.partition import costs
-costs.LAUNCH = 0.0  # each cluster is compiled
-
-def program(x):
-    y = tf.numpy_function(lambda v: v * 2.0, [tf.sqrt(x)], tf.float32)
-    return tf.while_loop(lambda y: tf.reduce_sum(y) > 1.0, lambda y: y * 0.5, [y])[0]
-
-for _ in range(COUNT):
-    result = tf.function(program, jit_compile=True)(tf.ones([2]))
-    np.testing.assert_allclose(result, [0.5, 0.5])
-print(sum(name.endswith(".before_optimizations.txt") for name in os.listdir(dump)))
-"""
-
-
-def test_what_xla_compiles(run_python: Callable[..., str]) -> None:
-    once = int(run_python(_SCRIPT.replace("COUNT", "1")))
-    assert once >= 2
-    assert int(run_python(_SCRIPT.replace("COUNT", "3"))) == once
 
 
 def test_what_differs_in_a_constant() -> None:
