@@ -212,7 +212,7 @@ def test_a_given_gradient(slope: str, program: Any, place: Any, kind: str, size:
 
 
 @pytest.mark.parametrize(
-    ("slope", "place"), zip(SLOPES, itertools.cycle(g.PLACES.values()), strict=False)
+    ("slope", "place"), [*zip(SLOPES, itertools.cycle(g.PLACES.values()), strict=False)]
 )
 def test_a_persistent_tape_and_a_jacobian_of_given_gradients(slope: str, place: Any) -> None:
     def ask(tape: tf.GradientTape, y: Any, args: Any) -> Any:
