@@ -59,7 +59,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--part",
         choices=["all", "sample", "rest"],
         default="all",
-        help="'sample' leaves out what depends on the machine, and all but some cases of each test; "
+        help="'sample' leaves out what depends on the machine, and has some cases of each test; "
         "'rest' is what it leaves out, and of tests that are marked `pairwise` enough cases",
     )
     parser.addoption("--cases", type=int, default=CASES, help="of each test, in a sample")
@@ -105,7 +105,7 @@ def _sample(items: list[pytest.Item], seed: str, cases: int) -> set[pytest.Item]
 
 
 def _superfluous(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Return cases of tests marked `pairwise` without which each pair of values still has a case."""
+    """Return cases of `pairwise` tests without which each pair of values still has a case."""
     superfluous = set()
     for several in _by_test([i for i in items if i.get_closest_marker("pairwise")]).values():
         left = {case: _pairs(case) for case in several}
