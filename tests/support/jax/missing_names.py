@@ -1,4 +1,4 @@
-"""hostcall.jax as it is with a JAX that lacks one of the private names that it uses."""
+"""hostcall.jax as it is with a JAX that lacks some of the private names that it uses."""
 
 import concurrent.futures
 import contextlib
@@ -43,10 +43,15 @@ def taken_away(module: str, attribute: str) -> Iterator[None]:
     setattr(sys.modules[package], name, real)
 
 
-def report(module: str, attribute: str, checks: list[str]) -> None:
-    """Imports hostcall.jax without a name, and prints as JSON what comes of that and of checks."""
+def report(names: list[list[str]], checks: list[str]) -> None:
+    """Imports hostcall.jax without some names, each a module and an attribute, and runs checks.
+
+    Prints as JSON what comes of that.
+    """
     found: dict[str, str] = {}
-    with taken_away(module, attribute), warnings.catch_warnings(record=True) as said:
+    with contextlib.ExitStack() as stack, warnings.catch_warnings(record=True) as said:
+        for module, attribute in names:
+            stack.enter_context(taken_away(module, attribute))
         warnings.simplefilter("always", RuntimeWarning)
         try:
             importlib.import_module("hostcall.jax")
