@@ -1,5 +1,6 @@
 """The command line: hostcall explain, rewrite and doctor."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -14,8 +15,9 @@ import tensorflow as tf
 from click.testing import CliRunner, Result
 
 import hostcall
+from hostcall import _versions
 from hostcall._callbacks import requested_routes
-from hostcall_command import ROUTES, commands
+from hostcall_command import ROUTES, commands, main
 from tests.support.helpers import assert_says
 
 X = tf.constant([1.0, 2.0, 1.0])
@@ -57,17 +59,6 @@ def run(*args: Any) -> Result:
     result = CliRunner().invoke(commands, list(map(str, args)))
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
     return result
-
-
-def python(*args: str, check: bool = True, **environment: str) -> Any:
-    """Run a Python process with these arguments, and return the completed process."""
-    return subprocess.run(
-        [sys.executable, *args],
-        env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", **environment},
-        capture_output=True,
-        text=True,
-        check=check,
-    )
 
 
 def answer(*args: Any) -> Any:
@@ -265,37 +256,45 @@ def test_doctor_without_a_tried_jax(version: str | None, monkeypatch: pytest.Mon
     assert said in run("doctor").stdout
 
 
-def test_doctor_of_a_process_where_hostcall_is_off() -> None:
-    off: dict[str, Any] = {"HOSTCALL_DISABLE": "1", "HOSTCALL_ROUTE": "partition"}
-    report = json.loads(python("-m", "hostcall", "doctor", "--json", **off).stdout)
+_DOCTOR = """
+import runpy, sys
+sys.argv = ["hostcall", "doctor", "--json"]
+runpy.run_module("hostcall", run_name="__main__")
+"""
+
+
+def test_doctor_of_a_process_where_hostcall_is_off(run_python: Any) -> None:
+    off = {"HOSTCALL_DISABLE": "1", "HOSTCALL_ROUTE": "partition"}
+    report = json.loads(run_python(_DOCTOR, **off))
     assert (report["enabled"], report["route"], report["targets"]) == (False, "partition", {})
     assert report["environment"]["HOSTCALL_DISABLE"] == "1"
 
 
-_MISMATCHED = """
-import dataclasses, sys
-from hostcall import _versions  # the check of this process, which has passed
-found = _versions.found()
-_versions.found = lambda: dataclasses.replace(found, tensorflow="2.99.0")
-sys.modules.pop("hostcall._cli", None)
-import hostcall_command
 class Checking:
-    def find_spec(self, name, path=None, target=None):
+    """Finds no module, and checks the versions where hostcall's part of the command is imported."""
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         if name == "hostcall._cli":
             _versions.check()
-sys.meta_path.insert(0, Checking())
-hostcall_command.main()
-"""
 
 
 @pytest.mark.parametrize("as_json", [True, False])
-def test_the_command_where_hostcall_cannot_be_imported(as_json: bool) -> None:
-    done = python("-c", _MISMATCHED, "doctor", *(["--json"] if as_json else []), check=False)
-    assert done.returncode == 1
-    text = json.loads(done.stdout)["error"] if as_json else done.stderr
+def test_the_command_where_hostcall_cannot_be_imported(
+    as_json: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = dataclasses.replace(_versions.found(), tensorflow="2.99.0")
+    monkeypatch.setattr(_versions, "found", lambda: found)
+    monkeypatch.delitem(sys.modules, "hostcall._cli", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Checking(), *sys.meta_path])
+    monkeypatch.setattr(sys, "argv", ["hostcall", "doctor", *(["--json"] if as_json else [])])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    said = capsys.readouterr()
+    text = json.loads(said.out)["error"] if as_json else said.err
     assert "found 2.99.0" in text
     assert "pip install" in text
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in said.err
 
 
 _HELP = """
@@ -319,7 +318,9 @@ finally:
     ],
 )
 def test_help_comes_without_tensorflow(arguments: list[str], said: str) -> None:
-    done = python("-c", _HELP, *arguments, COLUMNS="100")
+    command = [sys.executable, "-c", _HELP, *arguments]
+    wide = {**os.environ, "COLUMNS": "100"}
+    done = subprocess.run(command, env=wide, capture_output=True, text=True, check=True)
     assert said in " ".join(done.stdout.split())
     assert done.stdout.endswith("imported:\n")
 
