@@ -27,19 +27,6 @@ def test_tensorflow_has_the_name_and_a_feature_needs_it(name: Name) -> None:
     assert name.feature in {feature.title for feature in features.ALL}
 
 
-def test_no_name_is_listed_twice_for_a_feature() -> None:
-    ids = [_id(name) for name in features.NAMES]
-    assert len(ids) == len(set(ids))
-
-
-@pytest.mark.parametrize("feature", features.ALL, ids=lambda feature: feature.title)
-def test_each_feature_needs_a_name_and_says_what_is_without_it(feature: features.Feature) -> None:
-    assert any(name.feature == feature.title for name in features.NAMES)
-    assert feature.available
-    assert feature.without.endswith(".")
-    feature.require()
-
-
 def _private_attributes(file: Path) -> set[str]:
     """The attributes with an underscore that a module uses, but for its own and hostcall's."""
     found = set()

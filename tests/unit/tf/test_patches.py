@@ -96,15 +96,6 @@ def test_enabled_each_attribute_is_ours_again() -> None:
             assert patch.current() is enabled[patch.target], patch.target
 
 
-def test_each_patch_says_what_it_is_for() -> None:
-    for patch in _TABLE.patches:
-        assert patch.target.startswith("tensorflow.")
-        assert patch.why.endswith(".")
-    for what, why in _installation.PERMANENT.items():
-        assert what
-        assert why.endswith(".")
-
-
 def test_somebody_elses_patch_of_tensorflow_survives(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
     ours = tf.compat.v1.Session.run
