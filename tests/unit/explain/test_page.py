@@ -27,6 +27,9 @@ needs_chromium = pytest.mark.skipif(
 )
 
 
+LOADING = {"script", "link", "img", "iframe", "object", "embed", "image", "use"}
+
+
 def unique(x: np.ndarray) -> np.ndarray:
     return np.unique(x)
 
@@ -67,7 +70,7 @@ class Page(HTMLParser):
         return [attributes for tag, attributes in self.tags if tag == name]
 
 
-def test_the_page_draws_clusters_host_ops_and_what_is_between_them() -> None:
+def test_the_page_draws_the_program_says_what_to_write_and_needs_nothing_else() -> None:
     explanation = hostcall.explain(program, X)
     text = explanation.to_html()
     page = Page(text)
@@ -79,7 +82,13 @@ def test_the_page_draws_clusters_host_ops_and_what_is_between_them() -> None:
     arrows = [path for path in page.named("path") if "marker-end" in path]
     assert {path["class"] for path in arrows} == {"value", "order"}
     words = ("unique", "sort", "test_page.py:", "cluster 0", "Sin", "While", "PrintV2")
-    assert_says(text, *words)
+    line = "hostcall.declare(unique, result=lambda x: tf.TensorSpec([...], tf.float32))"
+    between = "What stands between compiled clusters"
+    assert_says(text, *words, between, f"<code>{line}</code>")
+    assert not {tag for tag, _ in page.tags} & LOADING
+    for _, attributes in page.tags:
+        assert not {name for name in attributes if name.startswith("on")}
+        assert not {"src", "href"} & set(attributes)
 
 
 @tf.function(jit_compile=True)
@@ -115,24 +124,6 @@ def test_loops_of_a_compiled_program_are_drawn_around_their_script_ops() -> None
     assert text.index(">sin<") < text.index("the body of the loop") < text.index(">sort<")
 
 
-def test_the_page_says_what_to_write_for_each_boundary() -> None:
-    text = hostcall.explain(program, X).to_html()
-    assert "What stands between compiled clusters" in text
-    line = "hostcall.declare(unique, result=lambda x: tf.TensorSpec([...], tf.float32))"
-    assert f"<code>{line}</code>" in text
-    whole = tf.function(lambda x: x, jit_compile=True)
-    assert "What stands between" not in hostcall.explain(whole, X).to_html()
-
-
-def test_the_page_needs_nothing_else() -> None:
-    page = Page(hostcall.explain(program, X).to_html())
-    tags = {tag for tag, _ in page.tags}
-    assert not tags & {"script", "link", "img", "iframe", "object", "embed", "image", "use"}
-    for _, attributes in page.tags:
-        assert not {name for name in attributes if name.startswith("on")}
-        assert not {"src", "href"} & set(attributes)
-
-
 def test_notebooks_get_the_same_without_the_frame_and_with_ids_of_its_own() -> None:
     explanation = hostcall.explain(program, X)
     fragment = explanation._repr_html_()
@@ -158,7 +149,9 @@ def test_what_comes_from_the_user_is_escaped() -> None:
 @pytest.mark.parametrize("jit_compile", [False, True])
 def test_functions_without_anything_to_draw_have_a_page_too(jit_compile: bool) -> None:
     function = tf.function(lambda x: x, jit_compile=jit_compile)
-    assert Page(hostcall.explain(function, X).to_html()).open == []
+    text = hostcall.explain(function, X).to_html()
+    assert Page(text).open == []
+    assert "What stands between" not in text
 
 
 def test_boxes_stand_below_what_they_wait_for_and_beside_each_other() -> None:

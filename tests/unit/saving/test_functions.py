@@ -24,15 +24,12 @@ def test_function_of_an_allowed_module_is_found() -> None:
     assert find(f"{users.__name__}:Scale.triple") is users.Scale.triple
 
 
-def test_packages_are_allowed_with_all_that_is_in_them() -> None:
-    hostcall.allow("tests.support")
-    assert find(PLACE) is users.halve
-
-
-def test_package_is_no_prefix_of_letters() -> None:
+def test_packages_are_allowed_by_whole_names_with_all_that_is_in_them() -> None:
     hostcall.allow("tests.sup", "test")
     with pytest.raises(SavedFunctionError, match=r"not allowed to import tests\.support"):
         find(PLACE)
+    hostcall.allow("tests.support")
+    assert find(PLACE) is users.halve
 
 
 def test_what_is_provided_or_registered_is_found_without_leave() -> None:
