@@ -34,14 +34,6 @@ def library(folder: Path, *options: str, name: str = "_module.so") -> Path:
     return folder / name
 
 
-def wheel(folder: Path, *files: tuple[Path | None, str]) -> Path:
-    path = folder / "hostcall-1.0-cp311-cp311-linux_x86_64.whl"
-    with zipfile.ZipFile(path, "w") as archive:
-        for file, name in files:
-            archive.writestr(name, file.read_bytes() if file else b"")
-    return path
-
-
 def test_the_installed_libraries_look_beside_themselves_alone() -> None:
     modules = [
         _library.load(name) for name in ("hostcall_runtime._runtime", "hostcall._tensorflow")
@@ -66,8 +58,11 @@ def test_what_users_may_not_have_is_found(options: list[str], problem: str, tmp_
     library(tmp_path, name="libother.so")
     path = library(tmp_path, *(option.format(tmp_path) for option in options))
     assert libraries.problems(path) == [problem]
+    wheel = tmp_path / "hostcall-1.0-cp311-cp311-linux_x86_64.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.write(path, "hostcall/_built/tensorflow_2_21/_module.so")
     with pytest.raises(ValueError, match=re.escape(problem)):
-        libraries.check(wheel(tmp_path, (path, "hostcall/_built/tensorflow_2_21/_module.so")))
+        libraries.check(wheel)
 
 
 def stand_in(folder: Path, tag: str, version: str = "1.0", minor: str = "2_21") -> Path:
