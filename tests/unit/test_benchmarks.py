@@ -7,17 +7,11 @@ from typing import Any
 
 import pytest
 
-import benchmarks
 from benchmarks import ON_GPU, QUESTIONS, compare, gpu, history, page, programs, report
 from benchmarks.programs.program import Program
-from benchmarks.report import Spread, at_most
+from benchmarks.report import at_most
 from benchmarks.timing import QUICK, Samples
 from tests.gpu import found
-
-FILES = {path.stem for folder in benchmarks.__path__ for path in Path(folder).glob("*.py")}
-PACKAGES = {"programs"}
-HELPERS = {"__init__", "__main__", "compare", "executor_functions", "history", "jax_programs"}
-HELPERS |= {"native_programs", "page", "plot", "report", "steps", "timing"}
 
 
 @pytest.mark.full_run("takes long: each benchmark runs")
@@ -39,10 +33,6 @@ def test_real_programs_compute_the_same_as_in_graph_mode(program: Program) -> No
     assert programs.agree(program.compiled()(), program.in_graph()())
 
 
-def test_every_file_is_a_question_or_a_helper() -> None:
-    assert {*QUESTIONS, *ON_GPU, *HELPERS} == FILES | PACKAGES
-
-
 @pytest.mark.parametrize(
     ("kind", "first"), [("tensorflow", {gpu.TENSORFLOW}), ("jax", {gpu.JAX, gpu.PEER})]
 )
@@ -59,14 +49,6 @@ def test_without_a_gpu_there_are_no_figures(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(SystemExit) as ended:
         gpu.main(QUICK)
     assert ended.value.code == found.NO_GPU
-
-
-def test_ratios_are_taken_within_a_round() -> None:
-    # The machine gets ten times slower after the first round, and the ratio stays.
-    fast, slow = Samples([1.0, 10.0, 10.0]), Samples([2.0, 20.0, 20.0])
-    row = report.beside({"fast": fast, "slow": slow}, "slow", "fast", at_most(2))
-    assert row.ratio == Spread(2.0, 2.0, 2.0)
-    assert row.met
 
 
 SAMPLES = {"bare": Samples([1e-6, 1e-6]), "ours": Samples([2e-6, 4e-6])}
