@@ -2,6 +2,7 @@
 
 import csv
 import importlib
+import json
 from pathlib import Path
 from typing import Any
 
