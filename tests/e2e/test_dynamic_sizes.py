@@ -5,6 +5,7 @@ That the values are right is tested in tests/dynamic, for all kinds of sources a
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -314,6 +315,12 @@ def test_what_must_be_one_program_is_an_error_that_names_the_op(
     assert isinstance(error, tf.errors.InvalidArgumentError)
     boolean_mask = f"op 'boolean_mask/Where' (Where) at {__file__}:{LINE + 1}"
     assert_says(error, boolean_mask, f"op 'Roll' (Roll) at {__file__}:{LINE + 2}")
+
+
+@one_program
+def test_export_names_the_op() -> None:
+    with pytest.raises(hostcall.NotExportableError, match=re.escape(f"{__file__}:{LINE + 2}")):
+        hostcall.export(jitted(_blocked), X)
 
 
 # Functions that stock TensorFlow compiles.

@@ -112,3 +112,15 @@ def test_callbacks_see_what_was_done_before_them(name: str, explicit: bool, tmp_
         eager(x)
         compiled(x)
         assert seen == expected
+
+
+def test_prints_go_where_those_of_graph_mode_go(capfd: pytest.CaptureFixture[str]) -> None:
+    def program(x: tf.Tensor) -> None:
+        for i in range(3):
+            tf.print("line", i, "of", x, summarize=2)
+
+    said = []
+    for jit in (False, True):
+        tf.function(program, jit_compile=jit or None)(X)
+        said.append(capfd.readouterr().err)
+    assert said[1] == said[0] == "".join(f"line {i} of [1 3 2 3]\n" for i in range(3))
