@@ -361,8 +361,7 @@ def _run(
     *args: Any,
 ) -> Any:
     """Call the function, in the worker."""
-    # `how` has the blocks, the first one for results, and whether to reply with the times.
-    # Arguments are packed if large arrays among them are in the blocks.
+    # Arguments are packed if large arrays among them are in the blocks. The first is for results.
     addresses, timed = how
     blocks: list[Block] = []
     lent: list[Lent] = []
@@ -383,10 +382,8 @@ def _run(
         raise
     del args
     if packed is None and not _holds_large(returned):
-        if not timed:
-            return returned
         reply.value = returned
-        return reply
+        return reply if timed else returned
     try:
         results = blocks[0] if blocks else attach(addresses[0])
         reply.packed = _pack(returned, [results], in_place=False)

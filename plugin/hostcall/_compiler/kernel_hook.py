@@ -93,8 +93,7 @@ def rewrite_for_kernel(
     )
     before, library = library, partitioner.library
     changed = analysis.new_functions(before, library)
-    script_ops = [*_script_ops(library)]
-    for node in script_ops:
+    for node in _script_ops(library):
         route_selection.check_forced(node)
     holds_host_ops = said or partitioner.must_partition(entry)
     # Regions read the program's values in place, so these must be in the host's memory.
@@ -105,6 +104,19 @@ def rewrite_for_kernel(
         partitioner.host_ops.check_whole()
     if partitioner.must_partition(entry):
         return _in_clusters(partitioner, entry, where, said, changed)
+    return _in_one_program(before, library, entry, digest, where, changed)
+
+
+def _in_one_program(
+    before: FunctionDefLibrary,
+    library: FunctionDefLibrary,
+    entry: str,
+    digest: str,
+    where: _Where,
+    changed: list[Any],
+) -> RewrittenFunction:
+    """Return the function with its side effects in order, or as it is where it has none."""
+    script_ops = [*_script_ops(library)]
     sizes_vary = function_routes.takes_bounded_sizes(library, entry)
     functions = function_defs.by_name(library)
     analysis.keep_apart(functions[entry], functions)

@@ -15,6 +15,7 @@ from hostcall._functions import frameworks, source_location, specs
 from hostcall._functions.options import (
     MAP,
     SEQUENTIAL,
+    Options,
     SharedOptions,
     check_no_results,
     check_side_effects,
@@ -166,13 +167,7 @@ def call(
     called_as = f"{name}, " if name is not None else ""
     called_as += source_location.of_function(fn)
     place = f"hostcall.jax.call of {called_as}, called at {source_location.caller()}"
-    divided = MAP if vmap_method == MAP else None
-    declared = options_of("call", SharedOptions, dict(options), vmap_method=divided)
-    effect = effect_of(ordered, declared.pure, title)
-    who = f"hostcall.jax.call of {title}"
-    check_side_effects(declared, who, "pure=True", ordered=ordered, pure=declared.pure)
-    if divided is None:
-        check_vmap_method(vmap_method, title)
+    declared, effect = _checked_options(options, ordered, vmap_method, title)
     leaves, in_tree = jax.tree.flatten(args)
     arrays = [as_array(leaf, place) for leaf in leaves]
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
@@ -203,6 +198,20 @@ def call(
     whole = jax.tree.unflatten(in_tree, structs), jax.tree.unflatten(out_tree, results)
     division = _sharding.read(sharding, *whole, place)
     return jax.tree.unflatten(out_tree, _sharding.bind(division, bind, arrays, results))
+
+
+def _checked_options(
+    options: Any, ordered: bool, vmap_method: str | None, title: str
+) -> tuple[Options, Any | None]:
+    """Return the declared options and the effect of a call; raise a ValueError if they disagree."""
+    divided = MAP if vmap_method == MAP else None
+    declared = options_of("call", SharedOptions, dict(options), vmap_method=divided)
+    effect = effect_of(ordered, declared.pure, title)
+    who = f"hostcall.jax.call of {title}"
+    check_side_effects(declared, who, "pure=True", ordered=ordered, pure=declared.pure)
+    if divided is None:
+        check_vmap_method(vmap_method, title)
+    return declared, effect
 
 
 def check_vmap_method(method: str | None, title: str) -> None:

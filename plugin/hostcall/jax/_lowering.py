@@ -108,9 +108,8 @@ def emit_call(
     sharding: Any = None,
 ) -> Sequence[Any]:
     """Emit a custom call of the typed FFI, and return its results."""
-    # The attributes, ints and lists of ints, become 64-bit ones. XLA may drop a call without an
-    # effect. An ordered effect adds a token, as the last operand and the last result. The sharding
-    # is as `jax.pure_callback` takes it.
+    # Attributes become 64-bit ones. XLA may drop a call without an effect. An ordered effect adds a
+    # token, the last operand and result. The sharding is as `jax.pure_callback` takes it.
     place = _callback._callback_op_sharding(
         context.module_context.axis_context, sharding, avals_out
     )
