@@ -1,8 +1,8 @@
 """`python -m benchmarks [QUESTION ...]`: asks the named questions, or all; writes JSON and tables.
 
 Each question runs in its own process, so that none inherits the threads and caches of another. Each
-figure is added to history.csv. The answer to `programs` renews the table of README.md; a run of all
-questions renews the other pages and the plots, too.
+figure is added to history.csv. The answer to `programs` renews its tables on the pages; a run of
+all questions renews the pages whole, and the plots.
 """
 
 import importlib
@@ -23,7 +23,8 @@ def ask(name: str) -> None:
     if "HOSTCALL_BENCHMARKS" not in os.environ:
         history.append(history.entries(name, rows, facts))
         if name == "programs":
-            page.renew("README.md", report.DIRECTORY)
+            for name in page.PAGES:
+                page.renew(name, report.DIRECTORY)
 
 
 def run(*module: str) -> None:

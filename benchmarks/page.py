@@ -6,6 +6,7 @@ met.
 """
 
 import json
+import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -126,9 +127,12 @@ PAGES: dict[str, tuple[Callable[[Mapping[str, Answer]], str], str | None]] = {
 
 
 def rewritten(text: str, page: str, directory: Path) -> str:
-    """Return a page, one of `PAGES`, with the figures of a directory of answers."""
+    """Return a page, one of `PAGES`, with the figures of a directory of answers.
+
+    Where a question has no answer there, its section stays as it is.
+    """
     before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    old, end, after = rest.partition(END)
     if not begin or not end:
         raise ValueError(
             f"{page} has lost one of the two lines that the figures stand between. "
@@ -137,7 +141,20 @@ def rewritten(text: str, page: str, directory: Path) -> str:
     (make, question), answers = PAGES[page], read_answers(directory)
     if question is not None and question not in answers:
         return text
-    return before + "\n\n".join([BEGIN, make(answers), END]) + after
+    made = make(answers)
+    if question is None and len(answers) < len(QUESTIONS):
+        made = _merged(old, made)
+    return before + "\n\n".join([BEGIN, made, END]) + after
+
+
+def _merged(old: str, new: str) -> str:
+    """Return the sections of both; one in `new` replaces that of its title, or comes first."""
+    olds, news = (
+        {section.partition("\n")[0]: f"### {section.strip()}" for section in sections}
+        for sections in (re.split("^### ", text, flags=re.MULTILINE)[1:] for text in (old, new))
+    )
+    added = {title: text for title, text in news.items() if title not in olds}
+    return "\n\n".join((added | olds | news).values())
 
 
 def renew(page: str, directory: Path) -> None:

@@ -3,6 +3,7 @@
 import csv
 import importlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -87,8 +88,13 @@ def test_pages_have_a_row_for_each_real_program(answers: Path) -> None:
     empty = f"{page.BEGIN}\n{page.END}\n"
     written = page.rewritten(empty, "README.md", answers.parent)
     assert f"| {page.SHOWN[0]} | 1.00 | error | 3.00 |\n" in written
+    old = f"{page.BEGIN}\n\n### A loop\n\nold\n\n### A question\n\nunanswered\n\n{page.END}\n"
     for name in ("docs/performance.md", "benchmarks/README.md"):
-        written = page.rewritten(empty, name, answers.parent)
+        written = page.rewritten(old, name, answers.parent)
+        titles = re.findall("^### (.*)", written, re.MULTILINE)
+        assert titles == [programs.TITLE, "A loop", "A question"]
+        assert written.endswith(f"unanswered\n\n{page.END}\n")
+        assert "old" not in written
         assert f"| {page.SHOWN[0]} | 3.00 | error | error | error | error | error |\n" in written
         assert "Median of hostcall: 1.00. Goal: at most 1.05 in each; 1 of 10 are above" in written
 
