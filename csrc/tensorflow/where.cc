@@ -11,9 +11,11 @@
 #include "functions/wrapped_kernel.h"
 #include "module.h"
 #include "runtime/handler_result.h"
+#include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/op_kernel.h"
 #include "xla/hlo/builder/lib/constants.h"
+#include "xla/hlo/builder/xla_builder.h"
 #include "xla/shape_util.h"
 
 namespace hostcall {
