@@ -33,8 +33,8 @@ def test_a_sample_of_uses_is_right() -> None:
 
 # Users' programs: running totals of what a mask keeps, a tail of it, its one element broadcast,
 # a gradient of a concatenation, the last beside a callback, places in what a mask keeps, rows in an
-# array, gradients of branches that differ. Of the last two, one has an op of XLA's own in a
-# cluster, and one a factorization that computes no vectors.
+# array, gradients of branches that differ. Of the last three, one has an op of XLA's own in a
+# cluster, one a factorization that computes no vectors, and one an argument that XLA knows.
 USERS = (
     "mask/cumsum/print/none",
     "mask/chain/print/none",
@@ -51,6 +51,7 @@ USERS = (
     "cond_sizes/matmul/numpy/inside",
     "bounded_rows/tf_slice/partition/inside",
     "fill/singular_values/numpy/outside",
+    "repeat/where_zeros/print/outside",
 )
 
 

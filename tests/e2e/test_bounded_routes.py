@@ -148,6 +148,17 @@ def test_one_value_of_bounded_size_is_returned_twice(use: Callable[[tf.Tensor], 
 NUMBERS = tf.constant([3.0, 1.0, 2.0, 4.0, 0.0])
 
 
+def test_one_value_is_returned_twice_where_xla_knows_the_argument() -> None:
+    def program(x: tf.Tensor) -> Any:
+        tf.print(x, output_stream="file:///dev/null")  # stock XLA refuses it
+        y = tf.repeat(x, tf.cast(x, tf.int32))  # which is a constant of the program
+        return y, y, tf.identity(y)
+
+    compiled, expected = jitted(program), plain(program)
+    for x in (NUMBERS, NUMBERS - 3.0, NUMBERS * 0.0, NUMBERS + 1.0):
+        assert_equal(compiled(x), expected(x))
+
+
 def test_the_gradient_of_a_function_outside_of_it() -> None:
     def program(x: tf.Tensor) -> Any:
         spec = hostcall.BoundedSpec([BOUND], tf.float32)

@@ -42,13 +42,6 @@ class NodeWriter:
         self.nodes[-1].attr["value"].tensor.CopyFrom(tensor)
         return result
 
-    def join(self, first: str, second: str, dtype: int) -> str:
-        """Add the concatenation of two vectors of a dtype; return it."""
-        axis = self.constant(0, _INT32)
-        result = self.add("ConcatV2", first, second, axis, T=dtype, Tidx=_INT32)
-        self.nodes[-1].attr["N"].i = 2
-        return result
-
 
 class FunctionEdits:
     """Planned changes to a FunctionDef, in the order of its side effects; `write` makes them."""

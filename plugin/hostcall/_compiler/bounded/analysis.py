@@ -456,11 +456,6 @@ def _rename(functions: Functions, changed: Collection[str], entry: str) -> None:
 
 
 _INT32, _FLOAT = tf.int32.as_datatype_enum, tf.float32.as_datatype_enum
-_FLOATS = frozenset(t.as_datatype_enum for t in (tf.half, tf.bfloat16, tf.float32, tf.float64))
-_NUMBERS = _FLOATS | {
-    t.as_datatype_enum
-    for t in (tf.bool, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32)
-}
 # The modulus, a power of two, for which squares of integers never leave the remainders below.
 _ENDS = 4096
 # The beginning of the selecting nodes' names.
@@ -475,8 +470,7 @@ def keep_apart(function: FunctionDef, functions: Functions) -> None:
     # sizes there. XLA merges equal values, so it cannot be known in advance which results become
     # one. So each result is selected by a condition of its own. It always holds, but XLA cannot see
     # that: it says that a square does not end in certain binary digits, which no square ends in.
-    # XLA must not know the squared number, so it is an element of an argument. If the arguments
-    # have no elements, XLA knows the whole program, and draws the number at random.
+    # XLA must not know the squared number, so the program draws it at random.
     results = [r for r in function.signature.output_arg if r.type not in defs.NO_ARRAYS]
     if len(results) > 1:
         touched = _touched(function, functions)
@@ -489,7 +483,7 @@ def keep_apart(function: FunctionDef, functions: Functions) -> None:
     while any(node.name.startswith(prefix) for node in function.node_def):
         prefix += "_"
     nodes = NodeWriter(prefix)
-    number = _opaque_number(function, nodes)
+    number = _opaque_number(nodes)
     for i, result in enumerate(results):
         value = function.ret[result.name]
         ends = nodes.add("Mul", number, number, T=_INT32)
@@ -515,25 +509,13 @@ def join_again(function: FunctionDef) -> None:
     function.node_def.extend(kept)
 
 
-def _opaque_number(function: FunctionDef, nodes: NodeWriter) -> str:
-    """Add an int32 scalar that XLA cannot know; it knows sizes, so floats come first."""
-    # XLA drops the random number from programs whose argument has elements.
-    zero, one = nodes.constant([0], _INT32), nodes.constant([1], _INT32)
-    drawn = nodes.add("RandomUniform", one, T=_INT32, dtype=_FLOAT)
+def _opaque_number(nodes: NodeWriter) -> str:
+    """Add an int32 scalar that XLA cannot know: an argument may be a constant of the program."""
+    drawn = nodes.add("RandomUniform", nodes.constant([], _INT32, [0]), T=_INT32, dtype=_FLOAT)
     for seed in ("seed", "seed2"):  # deterministic mode refuses random ops without seeds
         nodes.nodes[-1].attr[seed].i = 1
     drawn = nodes.add("Mul", drawn, nodes.constant(1e9, _FLOAT), T=_FLOAT)
-    candidates = nodes.add("Cast", drawn, SrcT=_FLOAT, DstT=_INT32)
-    arguments = sorted(function.signature.input_arg, key=lambda arg: arg.type not in _FLOATS)
-    argument = next((arg for arg in arguments if arg.type in _NUMBERS), None)
-    if argument is not None:
-        flat_shape = nodes.constant([-1], _INT32)
-        flat = nodes.add("Reshape", argument.name, flat_shape, T=argument.type, Tshape=_INT32)
-        some = nodes.add("StridedSlice", flat, zero, one, one, T=argument.type, Index=_INT32)
-        some = nodes.add("Cast", some, SrcT=argument.type, DstT=_INT32)
-        candidates = nodes.join(some, candidates, _INT32)
-    first = nodes.add("Slice", candidates, zero, one, T=_INT32, Index=_INT32)
-    return nodes.add("Reshape", first, nodes.constant([], _INT32, [0]), T=_INT32, Tshape=_INT32)
+    return nodes.add("Cast", drawn, SrcT=_FLOAT, DstT=_INT32)
 
 
 def _touched(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
