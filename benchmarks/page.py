@@ -91,7 +91,7 @@ SHOWN = (
     "a median for each row",
     "k-means",
 )
-WAYS = ("graph mode", "stock jit", "hostcall")
+WAYS = ("graph mode", "stock jit", "hostcall", "hostcall.bind")
 
 
 def milliseconds(answers: Mapping[str, Answer]) -> str:

@@ -87,7 +87,7 @@ def test_pages_have_a_row_for_each_real_program(answers: Path) -> None:
     report.write("programs", programs.TITLE, rows, machine)
     empty = f"{page.BEGIN}\n{page.END}\n"
     written = page.rewritten(empty, "README.md", answers.parent)
-    assert f"| {page.SHOWN[0]} | 1.00 | error | 3.00 |\n" in written
+    assert f"| {page.SHOWN[0]} | 1.00 | error | 3.00 | error |\n" in written
     old = f"{page.BEGIN}\n\n### A loop\n\nold\n\n### A question\n\nunanswered\n\n{page.END}\n"
     for name in ("docs/performance.md", "benchmarks/README.md"):
         written = page.rewritten(old, name, answers.parent)
