@@ -23,8 +23,8 @@ def ask(name: str) -> None:
     if "HOSTCALL_BENCHMARKS" not in os.environ:
         history.append(history.entries(name, rows, facts))
         if name == "programs":
-            for name in page.PAGES:
-                page.renew(name, report.DIRECTORY)
+            for one in page.PAGES:
+                page.renew(one, report.DIRECTORY)
 
 
 def run(*module: str) -> None:
