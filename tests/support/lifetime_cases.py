@@ -5,7 +5,6 @@ For processes of their own, some of them without hostcall: nothing here imports 
 
 import ctypes
 import gc
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -16,8 +15,6 @@ from tensorflow.python.ops import script_ops
 
 X = tf.constant([1.0, 2.0])
 SPEC = tf.TensorSpec([2], tf.float32)
-
-_libc = ctypes.CDLL(None)
 
 # The collector need not look at TensorFlow itself again and again.
 gc.freeze()
@@ -179,11 +176,11 @@ def left_of_calls(program: str, way: str, jit_compile: bool, count: int) -> dict
 def _left(do: Callable[[], None], count: int, warm_up: int) -> dict[str, Any]:
     for _ in range(warm_up):
         do()
-    before, memory = tables(), _resident()
+    before, memory = tables(), _in_use()
     for _ in range(count):
         do()
     after = tables()
-    return {"bytes": (_resident() - memory) / count, "before": before, "after": after}
+    return {"bytes": (_in_use() - memory) / count, "before": before, "after": after}
 
 
 def tables() -> dict[str, int]:
@@ -218,12 +215,33 @@ def left_in_the_library(program: str, way: str) -> list[str]:
     return sorted(set(functions_in_the_library()) - set(before))
 
 
-def _resident() -> int:
-    """The memory of the process in bytes, without what its allocator could give back."""
+class _Heap(ctypes.Structure):
+    """The result of the C library's mallinfo2."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks",
+            "fordblks", "keepcost",
+        )
+    ]  # fmt: skip
+
+
+_heap = ctypes.CDLL(None).mallinfo2
+_heap.restype = _Heap
+
+# Bytes, on average.
+_BLOCK_OF_PYTHON = 64
+
+
+def _in_use() -> int:
+    """The bytes that C and C++ hold, and Python's blocks, which lie outside of that heap.
+
+    The resident memory of the process depends on how other threads have split up the heap.
+    """
     gc.collect()
-    _libc.malloc_trim(0)
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    heap = _heap()
+    return int(heap.uordblks + heap.hblkhd + _BLOCK_OF_PYTHON * sys.getallocatedblocks())
 
 
 def _hostcall() -> Any:
