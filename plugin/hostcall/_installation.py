@@ -8,7 +8,7 @@ from hostcall._callbacks import lookup, settings, tape_residuals
 from hostcall._compiler import announcements, host_regions, kernel_hook, lowering
 from hostcall._compiler.bounded import analysis
 from hostcall._compiler.partition import host_calls
-from hostcall._frontend import gradients, script_ops, vectorizing
+from hostcall._frontend import gradients, repeated_calls, script_ops, vectorizing
 from hostcall._functions import native_code, source_location
 from hostcall._replay import calls
 from hostcall._saving import decoding, writing
@@ -86,7 +86,11 @@ def _all() -> list[Patch]:
         eager_execution.patch(),
         patches.trace_hook(script_ops.finish),
         patches.frames_left_out(*source_location.directories_of("hostcall", "hostcall_runtime")),
-        patches.first_calls(lambda: settings.uncompilable() != settings.ERROR),
+        patches.function_calls(
+            lambda: settings.uncompilable() != settings.ERROR,
+            repeated_calls.find,
+            repeated_calls.learn,
+        ),
         *parallel_for.conversions(vectorizing.convert),
         parallel_for.effects(vectorizing.has_effect),
         patches.removed_functions(),

@@ -81,6 +81,28 @@ def _runs_later(context: Any) -> bool:
         features.delete_executor(executor)
 
 
+def has_scope() -> bool:
+    """Return whether a strategy's scope, or a save, may have functions traced anew."""
+    return bool(
+        features.get_default_graph()._distribution_strategy_stack or features.in_save_context()
+    )
+
+
+def depends_on_its_captures(function: Any) -> bool:
+    """Return whether a `tf.function` is traced anew for other types of what it captures."""
+    return bool(function._function_captures.capture_types)
+
+
+def traced(
+    function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Concrete, list[Any]]:
+    """Return the traced function that a call of a `tf.function` runs, and the tensors it gets."""
+    concrete = function._get_concrete_function_garbage_collected(*args, **kwargs)
+    bound = function._function_type.bind_with_defaults(args, kwargs, function._default_values)
+    own = concrete.function_type
+    return concrete, own.unpack_inputs(own.bind(*bound.args, **bound.kwargs))
+
+
 def unrecorded_call(concrete: Concrete) -> Callable[[list[Any]], Any] | None:
     """Return a short form of a ConcreteFunction's `_call_flat` for when `calls_are_plain`."""
     # It takes the input EagerTensors, captured ones last. There is none if TensorFlow does more:

@@ -162,6 +162,10 @@ BOUND_CALLS = Feature(
     "the short way of bound functions (hostcall.bind)",
     "bound functions work, and their calls take as long as those of a ConcreteFunction.",
 )
+REPEATED_CALLS = Feature(
+    "the short way of calls that repeat an earlier one",
+    "calls of compiled functions take as long as TensorFlow's Python does.",
+)
 REWRITING = Feature(
     "functions made anew (hostcall.partition_pass)", "hostcall.partition_pass raises an error."
 )
@@ -281,6 +285,14 @@ PolymorphicFunction = _find(_F, _POLYMORPHIC, "Function", "_call")
 _stored(_F, _POLYMORPHIC, "Function.__init__._function_type", "Function.__init__._default_values")
 _stored(_F, _POLYMORPHIC, "Function.__init__._created_variables")
 _stored(_F, _POLYMORPHIC, "Function._initialize._concrete_variable_creation_fn")
+
+# Calls that repeat an earlier one.
+_F = REPEATED_CALLS
+_members(_F, _POLYMORPHIC, "Function", "_get_concrete_function_garbage_collected")
+_stored(_F, _POLYMORPHIC, "Function.__init__._jit_compile", "Function.__init__._function_captures")
+_find(_F, "tensorflow.core.function.capture.capture_container", "FunctionCaptures.capture_types")
+in_save_context = _find(_F, _PYTHON + "saved_model.save_context", "in_save_context")
+_members(_F, _OPS, "Graph", "_distribution_strategy_stack")
 
 # Gradients.
 _F = GRADIENTS

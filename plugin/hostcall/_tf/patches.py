@@ -33,17 +33,29 @@ from hostcall_runtime._patching import Patch, Replacement
 _REFUSAL = "We failed to lift variable creations out of this tf.function"
 
 
-def first_calls(may_run: Callable[[], bool]) -> Patch:
-    """Return the patch that runs, if `may_run`, functions that TensorFlow and XLA refuse."""
+def function_calls(
+    may_run: Callable[[], bool], find: Callable[..., Any], learn: Callable[..., None]
+) -> Patch:
+    """Return the patch of the calls of `tf.function`s."""
+    # It runs, if `may_run`, functions that TensorFlow and XLA refuse. `find` returns a call that
+    # repeats an earlier one and its tensors, or None; `learn` is told of each call that has run.
 
     def wrap(method: Callable[..., Any], patch: Replacement) -> Any:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+            is_compiled = patch.installed and self._jit_compile
+            if is_compiled and (found := find(self, args, kwargs)) is not None:
+                run, tensors = found
+                return run(tensors)
             try:
-                return method(self, *args, **kwargs)
+                result = method(self, *args, **kwargs)
             except tf.errors.UnimplementedError as error:
                 refused = error.message.startswith(_REFUSAL)
                 if not (refused and patch.installed and may_run()):
                     raise
+            else:
+                if is_compiled:
+                    learn(self, args, kwargs)
+                return result
             return _initialize_and_run(self, functools.partial(method, self), args, kwargs)
 
         # Traced ops keep the frames of a call, for messages. TensorFlow leaves out frames of its
@@ -52,7 +64,10 @@ def first_calls(may_run: Callable[[], bool]) -> Patch:
         call.__code__ = call.__code__.replace(co_filename=file)
         return functools.update_wrapper(call, method)
 
-    why = "TensorFlow compiles no function whose variables get initial values of its arguments."
+    why = (
+        "TensorFlow compiles no function whose variables get initial values of its arguments, and "
+        "takes longer to find the traced function of a call than many programs to run."
+    )
     return attribute(features.PolymorphicFunction, "_call", wrap, features.FIRST_CALLS, why)
 
 

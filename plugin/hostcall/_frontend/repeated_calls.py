@@ -1,0 +1,166 @@
+"""Calls of a `tf.function` that repeat an earlier one, without the Python that TensorFlow runs.
+
+For each call, TensorFlow makes a type of all arguments, looks up the function that was traced for
+it, and binds the arguments anew, which takes 100 us and more. A call with the same Python values,
+and with tensors or arrays of the same dtypes and shapes, comes to the same traced function. Only
+functions that hostcall has taken are called in this way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from hostcall._callbacks import tape_residuals
+from hostcall._tf import concrete_functions, eager_execution, script_op_graphs
+from hostcall_runtime import _library
+
+_ATTRIBUTE = "_hostcall_repeated_calls"
+
+# The most look-ups for one function. Each takes as long as a call by TensorFlow's way.
+_MOST = 64
+# A function that hostcall has not taken has two: a later trace of it may call Python.
+_COST_OF_ANOTHER = _MOST // 2
+
+_VALUES = frozenset({bool, int, float, str, bytes, type(None)})
+_DTYPES = {
+    np.dtype(dtype.as_numpy_dtype): dtype
+    for dtype in (
+        tf.bool, tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32, tf.uint64,
+        tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64, tf.complex128,
+    )
+}  # fmt: skip
+
+
+class RepeatedCalls:
+    """The ways to run a function, by the arguments of its calls; a copy begins with none."""
+
+    def __init__(self) -> None:
+        self.left = _MOST
+        self.runs: dict[tuple[Any, ...], Callable[[list[Any]], Any]] = {}
+
+    def __reduce__(self) -> tuple[type, tuple[()]]:
+        return RepeatedCalls, ()
+
+
+class _Arguments(NamedTuple):
+    """The arguments of a call."""
+
+    key: tuple[Any, ...]  # tells calls apart that may come to different traced functions
+    tensors: list[Any]  # and arrays
+
+
+def find(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Return how to run a call of a `tf.function` like an earlier one, and its tensors; or None."""
+    calls = function.__dict__.get(_ATTRIBUTE)
+    if calls is None or not calls.runs or not _is_plain():
+        return None
+    arguments = _arguments(args, kwargs)
+    if arguments is None or (run := calls.runs.get(arguments.key)) is None:
+        return None
+    return run, [_as_tensor(value) for value in arguments.tensors]
+
+
+def learn(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Look up the traced function that a call of a compiled `tf.function` has just run."""
+    calls = function.__dict__.get(_ATTRIBUTE)
+    if calls is None:
+        calls = function.__dict__[_ATTRIBUTE] = RepeatedCalls()
+    if calls.left <= 0 or not concrete_functions.owned or not _is_plain():
+        return
+    if concrete_functions.depends_on_its_captures(function):
+        calls.left = 0
+        return
+    args, kwargs = _stand_in(args), _stand_in(kwargs)
+    if (arguments := _arguments(args, kwargs)) is None:
+        return
+    calls.left -= 1
+    concrete, inputs = concrete_functions.traced(function, args, kwargs)
+    if concrete.inference_fn.name.decode() not in concrete_functions.owned:
+        calls.left -= _COST_OF_ANOTHER
+        return
+    in_order = [*map(id, inputs)] == [*map(id, arguments.tensors)]
+    if in_order and (run := _run_of(concrete)) is not None:
+        calls.runs[arguments.key] = run
+
+
+def _is_plain() -> bool:
+    return concrete_functions.calls_are_plain() and not concrete_functions.has_scope()
+
+
+def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arguments | None:
+    """Return the arguments of a call, or None if one is of a type that only TensorFlow knows."""
+    found = _Arguments((), [])
+    key: list[Any] = [len(args)]
+    for value in args:
+        if not _enter(value, key, found.tensors):
+            return None
+    for name, value in kwargs.items():
+        key.append(name)
+        if not _enter(value, key, found.tensors):
+            return None
+    return found._replace(key=tuple(key))
+
+
+def _enter(value: Any, key: list[Any], tensors: list[Any]) -> bool:
+    """Add an argument, or a part of one, to a key; return whether its type is known."""
+    kind = type(value)
+    if kind is eager_execution.EagerTensor:
+        key.append((value._datatype_enum(), value._shape_tuple()))
+        tensors.append(value)
+        return True
+    if kind is np.ndarray:
+        if (dtype := _DTYPES.get(value.dtype)) is None:
+            return False
+        key.append((dtype.as_datatype_enum, value.shape))
+        tensors.append(value)
+        return True
+    key.append(kind)
+    if kind in _VALUES:
+        key.append(value)
+        return bool(value == value)  # TensorFlow traces a NaN anew
+    if kind is tuple or kind is list:
+        key.append(len(value))
+        return all(_enter(part, key, tensors) for part in value)
+    if kind is dict and all(type(name) is str for name in value):
+        names = sorted(value)  # TensorFlow's order
+        key.append((*names,))
+        return all(_enter(value[name], key, tensors) for name in names)
+    return False
+
+
+def _stand_in(value: Any) -> Any:
+    """Return an argument with a tensor of its own at each place, which tells the order of these."""
+    kind = type(value)
+    if kind is tuple or kind is list:
+        return kind(map(_stand_in, value))
+    if kind is dict:
+        return {name: _stand_in(part) for name, part in value.items()}
+    if kind is eager_execution.EagerTensor or (kind is np.ndarray and value.dtype in _DTYPES):
+        return tf.identity(value)
+    return value
+
+
+def _as_tensor(value: Any) -> Any:
+    if type(value) is eager_execution.EagerTensor:
+        return value
+    copy_on_cpu = _library.load("hostcall._tensorflow").copy_of_array
+    return eager_execution.copy_of(value, _DTYPES[value.dtype], copy_on_cpu)
+
+
+def _run_of(concrete: Any) -> Callable[[list[Any]], Any] | None:
+    """Return how to run a ConcreteFunction on its tensors while calls are plain, or None."""
+    run = concrete_functions.unrecorded_call(concrete)
+    if run is None:
+        return None
+    tokens = script_op_graphs.tokens_of(concrete.graph)
+
+    def call(tensors: list[Any]) -> Any:
+        if tokens and tape_residuals.may_be_recorded(tokens):
+            return concrete._call_flat(tensors, concrete.captured_inputs)
+        return run([*tensors, *concrete_functions.captured_by(concrete)])
+
+    return call
