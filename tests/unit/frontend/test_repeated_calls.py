@@ -268,6 +268,18 @@ def test_tapes_record_and_the_gradient_is_right(calls: Calls) -> None:
     np.testing.assert_allclose(tape.gradient(y, X), 6 * X**2, rtol=1e-6)
 
 
+def test_tapes_record_functions_without_callbacks(capfd: pytest.CaptureFixture[str]) -> None:
+    def cubed(x: tf.Tensor) -> tf.Tensor:
+        tf.print("cubed")
+        return x**3
+
+    program = jitted(cubed)
+    for x in (X, Y, X):
+        program(x)
+        np.testing.assert_allclose(gradient(program, x), 3 * x**2, rtol=1e-6)
+    assert capfd.readouterr().err.count("cubed") == 6
+
+
 def test_variables_are_watched(calls: Calls) -> None:
     state = tf.Variable(2.0)
     program = jitted(lambda x: state * tf.py_function(lambda v: v * v, [x], tf.TensorSpec([3])))
