@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks import tape_residuals
-from hostcall._tf import concrete_functions, eager_execution, script_op_graphs
+from hostcall._tf import concrete_functions, eager_execution, features, script_op_graphs
 from hostcall_runtime import _library
 
 _ATTRIBUTE = "_hostcall_repeated_calls"
@@ -25,6 +25,7 @@ _MOST = 64
 # A function that hostcall has not taken has two: a later trace of it may call Python.
 _COST_OF_ANOTHER = _MOST // 2
 
+_FEATURES = (features.REPEATED_CALLS, features.BOUND_CALLS)
 _VALUES = frozenset({bool, int, float, str, bytes, type(None)})
 _DTYPES = {
     np.dtype(dtype.as_numpy_dtype): dtype
@@ -39,7 +40,8 @@ class RepeatedCalls:
     """The ways to run a function, by the arguments of its calls; a copy begins with none."""
 
     def __init__(self) -> None:
-        self.left = _MOST
+        # The look-ups that are left.
+        self.left = _MOST if all(feature.available for feature in _FEATURES) else 0
         self.runs: dict[tuple[Any, ...], Callable[[list[Any]], Any]] = {}
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
