@@ -11,7 +11,7 @@ from benchmarks.timing import FULL, Effort, Samples
 TITLE = "Import, each in a process of its own"
 
 # Each framework, hostcall's module for it, and the most seconds that this module may take.
-IMPORTS = [("tensorflow", "hostcall", 0.15), ("jax", "hostcall.jax", 0.06)]
+IMPORTS = [("tensorflow", "hostcall", 0.1), ("jax", "hostcall.jax", 0.06)]
 
 # Measured in one process: a framework's time varies between processes by more than hostcall takes.
 SCRIPT = """

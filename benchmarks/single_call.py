@@ -56,7 +56,7 @@ def main(effort: Effort = FULL) -> list[Row]:
     samples = measure(calls, effort.times(3))  # differences need more rounds than ratios do
     return [
         alone(ONE_KERNEL, samples[ONE_KERNEL]),
-        beside(samples, NUMPY, ONE_KERNEL, at_most_more(3e-6)),
+        beside(samples, NUMPY, ONE_KERNEL, at_most_more(2e-6)),
         beside(samples, EAGER, ONE_KERNEL, at_most_more(12e-6)),
         beside(samples, KERNELS, ONE_KERNEL),
         beside(samples, NUMPY, KERNELS),

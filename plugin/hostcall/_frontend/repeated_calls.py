@@ -18,8 +18,6 @@ from hostcall._callbacks import tape_residuals
 from hostcall._tf import concrete_functions, eager_execution, features, script_op_graphs
 from hostcall_runtime import _library
 
-_ATTRIBUTE = "_hostcall_repeated_calls"
-
 # The most look-ups for one function. Each takes as long as a call by TensorFlow's way.
 _MOST = 64
 # A function that hostcall has not taken has two: a later trace of it may call Python.
@@ -37,15 +35,42 @@ _DTYPES = {
 
 
 class RepeatedCalls:
-    """The ways to run a function, by the arguments of its calls; a copy begins with none."""
+    """The ways to run a `tf.function`, by the arguments of its calls; a copy begins with none."""
 
-    def __init__(self) -> None:
+    def __init__(self, function: Any = None) -> None:
+        is_compiled = function is None or function._jit_compile
         # The look-ups that are left.
-        self.left = _MOST if all(feature.available for feature in _FEATURES) else 0
+        self.left = _MOST if is_compiled and all(f.available for f in _FEATURES) else 0
         self.runs: dict[tuple[Any, ...], Callable[[list[Any]], Any]] = {}
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return RepeatedCalls, ()
+
+    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return how to run a call like an earlier one, and its tensors; None without one."""
+        if not _is_plain() or (arguments := _arguments(args, kwargs)) is None:
+            return None
+        run = self.runs.get(arguments.key)
+        return None if run is None else (run, [*map(_as_tensor, arguments.tensors)])
+
+    def learn(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Look up the traced function that a call has just run."""
+        if not concrete_functions.owned or not _is_plain():
+            return
+        if concrete_functions.depends_on_its_captures(function):
+            self.left = 0
+            return
+        args, kwargs = _stand_in(args), _stand_in(kwargs)
+        if (arguments := _arguments(args, kwargs)) is None:
+            return
+        self.left -= 1
+        concrete, inputs = concrete_functions.traced(function, args, kwargs)
+        if concrete.inference_fn.name.decode() not in concrete_functions.owned:
+            self.left -= _COST_OF_ANOTHER
+            return
+        in_order = [*map(id, inputs)] == [*map(id, arguments.tensors)]
+        if in_order and (run := _run_of(concrete)) is not None:
+            self.runs[arguments.key] = run
 
 
 class _Arguments(NamedTuple):
@@ -53,40 +78,6 @@ class _Arguments(NamedTuple):
 
     key: tuple[Any, ...]  # tells calls apart that may come to different traced functions
     tensors: list[Any]  # and arrays
-
-
-def find(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return how to run a call of a `tf.function` like an earlier one, and its tensors; or None."""
-    calls = function.__dict__.get(_ATTRIBUTE)
-    if calls is None or not calls.runs or not _is_plain():
-        return None
-    arguments = _arguments(args, kwargs)
-    if arguments is None or (run := calls.runs.get(arguments.key)) is None:
-        return None
-    return run, [_as_tensor(value) for value in arguments.tensors]
-
-
-def learn(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Look up the traced function that a call of a compiled `tf.function` has just run."""
-    calls = function.__dict__.get(_ATTRIBUTE)
-    if calls is None:
-        calls = function.__dict__[_ATTRIBUTE] = RepeatedCalls()
-    if calls.left <= 0 or not concrete_functions.owned or not _is_plain():
-        return
-    if concrete_functions.depends_on_its_captures(function):
-        calls.left = 0
-        return
-    args, kwargs = _stand_in(args), _stand_in(kwargs)
-    if (arguments := _arguments(args, kwargs)) is None:
-        return
-    calls.left -= 1
-    concrete, inputs = concrete_functions.traced(function, args, kwargs)
-    if concrete.inference_fn.name.decode() not in concrete_functions.owned:
-        calls.left -= _COST_OF_ANOTHER
-        return
-    in_order = [*map(id, inputs)] == [*map(id, arguments.tensors)]
-    if in_order and (run := _run_of(concrete)) is not None:
-        calls.runs[arguments.key] = run
 
 
 def _is_plain() -> bool:

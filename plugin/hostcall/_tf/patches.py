@@ -33,28 +33,32 @@ from hostcall_runtime._patching import Patch, Replacement
 _REFUSAL = "We failed to lift variable creations out of this tf.function"
 
 
-def function_calls(
-    may_run: Callable[[], bool], find: Callable[..., Any], learn: Callable[..., None]
-) -> Patch:
+_REPEATED = "_hostcall_repeated_calls"
+
+
+def function_calls(may_run: Callable[[], bool], new_table: Callable[[Any], Any]) -> Patch:
     """Return the patch of the calls of `tf.function`s."""
-    # It runs, if `may_run`, functions that TensorFlow and XLA refuse. `find` returns a call that
-    # repeats an earlier one and its tensors, or None; `learn` is told of each call that has run.
+    # It runs, if `may_run`, functions that TensorFlow and XLA refuse. `new_table` returns the
+    # table of a function's calls. Most functions have an empty one, with no look-ups left.
 
     def wrap(method: Callable[..., Any], patch: Replacement) -> Any:
         def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            is_compiled = patch.installed and self._jit_compile
-            if is_compiled and (found := find(self, args, kwargs)) is not None:
+            if not patch.installed:
+                return method(self, *args, **kwargs)
+            table = self.__dict__.get(_REPEATED)
+            if table is None:
+                table = self.__dict__[_REPEATED] = new_table(self)
+            elif table.runs and (found := table.find(args, kwargs)) is not None:
                 run, tensors = found
                 return run(tensors)
             try:
                 result = method(self, *args, **kwargs)
             except tf.errors.UnimplementedError as error:
-                refused = error.message.startswith(_REFUSAL)
-                if not (refused and patch.installed and may_run()):
+                if not (error.message.startswith(_REFUSAL) and patch.installed and may_run()):
                     raise
             else:
-                if is_compiled:
-                    learn(self, args, kwargs)
+                if table.left > 0:
+                    table.learn(self, args, kwargs)
                 return result
             return _initialize_and_run(self, functools.partial(method, self), args, kwargs)
 
