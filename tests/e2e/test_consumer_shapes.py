@@ -223,6 +223,23 @@ def test_branches_and_loops(op: Any, name: str) -> None:
         _both_fail(run, expected, tf.constant(2.0))
 
 
+def test_what_another_branch_has_for_the_gradient_demands_nothing() -> None:
+    def doubled(v: tf.Tensor) -> tf.Tensor:
+        return tf.ensure_shape(tf.py_function(lambda w: 2.0 * w, [v], FLOAT), [None])
+
+    def program(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            v = tf.boolean_mask(x, x > 0.0)
+            branches = [lambda: tf.sin(doubled(v)), lambda: tf.cos(doubled(v * 2.0))]
+            y = tf.reduce_sum(tf.cond(tf.reduce_sum(x) > 0.0, *branches))
+        return y, tape.gradient(y, x)
+
+    compiled = jitted(program)
+    for x in ([-3.0, 1.0, 1.0], [-3.0, 1.0, -1.0], [3.0, 1.0, -1.0], [-1.0, -2.0, -3.0]):
+        assert_close(compiled(tf.constant(x)), plain(program)(tf.constant(x)))
+
+
 def test_a_demand_that_contradicts_what_is_declared_is_an_error_of_the_op() -> None:
     function = hostcall.declare(Returns(2, 4), result=tf.TensorSpec([2, None], FLOAT))
     program = _program(tf.numpy_function, function, lambda y: tf.stack([y, PAIR]))

@@ -28,6 +28,8 @@ _NUMBERS = (
     row("RsqrtGrad ReciprocalGrad", [np.inf], [0], T=floating),
     row("SqrtGrad RsqrtGrad ReciprocalGrad", [1 + 2j], [1], T=_COMPLEX),
     row("SeluGrad", [1], [0], T=floating),
+    row("InTopKV2", [[-1, -2]], [2], 1),
+    row("InTopKV2", [[1, np.inf]], [0], 2),
     row("StridedSliceGrad", [1], [1], [0], [2], [], T=tf.float32, end_mask=1),
 )  # fmt: skip
 

@@ -190,7 +190,8 @@ _Demands = dict[Any, _Demand]  # the keys are references of tensors
 
 def note(func_graph: FuncGraph, of_outputs: Sequence[_Demand] = ()) -> None:
     """Store the demands on the specs of the script ops in a traced graph."""
-    # For a branch, `of_outputs` are the demands on its outputs.
+    # For a branch, `of_outputs` are the demands on its outputs. Where another branch alone has a
+    # value for the gradient, TensorFlow puts a FakeParam, with the size 0 for each unknown one.
     wanted = [
         (op, spec)
         for op in script_op_graphs.script_ops_of(func_graph)
@@ -211,6 +212,10 @@ def note(func_graph: FuncGraph, of_outputs: Sequence[_Demand] = ()) -> None:
         spec.shape_reasons = [*filter(None, map(_reason, range(len(found)), results, found))]
     for op, bodies in branches.items():
         of_results = [_demand_of(result, demands) for result in op.outputs]
+        for body in bodies:
+            for index, output in enumerate(body.outputs):
+                if output.op.type == "FakeParam":
+                    of_results[index] = _Demand()
         for body in bodies:
             note(body, of_results)
 

@@ -20,6 +20,7 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf.types import Functions, NodeDef
 
 _BOOL = tf.bool.as_datatype_enum
+_INT32, _FLOAT = tf.int32.as_datatype_enum, tf.float32.as_datatype_enum
 _PARTS_OF_COMPLEX = {
     tf.complex64.as_datatype_enum: tf.float32.as_datatype_enum,
     tf.complex128.as_datatype_enum: tf.float64.as_datatype_enum,
@@ -101,6 +102,26 @@ def _cut_to_shape(writer: Writer) -> str:
     return writer.add("Slice", writer.again(shape, *rest), begin, shape, T=dtype, Index=index)
 
 
+def _in_top_k(writer: Writer) -> str:
+    """Write a result that is false where the target is no class or a score is not finite."""
+    scores, targets, _ = writer.inputs
+    dtype = writer.node.attr["T"].type
+    one, two = writer.constant([1], _INT32, [1]), writer.constant([2], _INT32, [1])
+    shape = writer.add("Shape", scores, T=_FLOAT, out_type=dtype)
+    classes = writer.add("StridedSlice", shape, one, two, one, T=dtype, Index=_INT32)
+    writer.nodes[-1].attr["shrink_axis_mask"].i = 1
+    is_finite = writer.add("IsFinite", scores, T=_FLOAT)
+    conditions = [
+        writer.add("GreaterEqual", targets, writer.constant(0, dtype)),
+        writer.add("Less", targets, classes),
+        writer.add("All", is_finite, one, Tidx=_INT32),
+    ]
+    found, no = writer.again(*writer.inputs), writer.constant(False, _BOOL)
+    for condition in conditions:
+        found = writer.add("SelectV2", condition, found, no, T=_BOOL)
+    return found
+
+
 def _ones_like(writer: Writer) -> str:
     dtype = writer.node.attr["T"].type
     zeros = writer.add("ZerosLike", *writer.inputs)
@@ -110,6 +131,7 @@ def _ones_like(writer: Writer) -> str:
 TABLE: Mapping[str, Callable[[Writer], str]] = {
     "Abs": _abs,
     "Cast": _complex_to_bool,
+    "InTopKV2": _in_top_k,
     "ReciprocalGrad": _safe_gradient,
     "RsqrtGrad": _safe_gradient,
     "SeluGrad": _selu_gradient,
@@ -254,6 +276,10 @@ WRONG_KERNELS: dict[str, tuple[WrongKernel, ...]] = {
     "FakeQuantWithMinMaxVarsGradient": _ZERO_POINT,
     "FakeQuantWithMinMaxVarsPerChannel": _ZERO_POINT,
     "FakeQuantWithMinMaxVarsPerChannelGradient": _ZERO_POINT,
+    "InTopKV2": _error(
+        "XLA takes a target that is no class for one with the score 0, and finds targets beside "
+        "scores that are not finite"
+    ),
     "MaxPool3DGradGrad": _NEAR_VALUES,
     "MaxPoolGradGrad": _NEAR_VALUES,
     "MaxPoolGradGradV2": _NEAR_VALUES,
