@@ -87,7 +87,7 @@ def _all() -> list[Patch]:
         patches.trace_hook(script_ops.finish),
         patches.frames_left_out(*source_location.directories_of("hostcall", "hostcall_runtime")),
         patches.function_calls(
-            lambda: settings.uncompilable() != settings.ERROR, repeated_calls.RepeatedCalls
+            lambda: settings.current.uncompilable != settings.ERROR, repeated_calls.RepeatedCalls
         ),
         *parallel_for.conversions(vectorizing.convert),
         parallel_for.effects(vectorizing.has_effect),

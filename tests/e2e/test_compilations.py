@@ -18,7 +18,7 @@ WAITING = 8
 
 @pytest.fixture(autouse=True)
 def _bound(auto_route: None, every_cluster: None) -> Iterator[None]:
-    bound = settings.max_compilations()
+    bound = settings.current.max_compilations
     yield
     hostcall.configure(max_compilations=bound)
 
@@ -261,10 +261,10 @@ def test_threads_with_many_sizes() -> None:
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 2.5, "many"])
 def test_a_bound_that_is_none(wrong: Any) -> None:
-    before = settings.max_compilations()
+    before = settings.current.max_compilations
     with pytest.raises(ValueError, match="is no count: give a positive int"):
         hostcall.configure(route="partition", max_compilations=wrong)
-    assert settings.max_compilations() == before
+    assert settings.current.max_compilations == before
 
 
 def test_the_environment_variable(run_python: Callable[..., str]) -> None:

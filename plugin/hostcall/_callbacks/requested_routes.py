@@ -45,7 +45,7 @@ def scope(*, route: str) -> Iterator[None]:
 
 def current() -> str:
     """Return the route of script ops created now, for functions that declare none."""
-    return _scoped.get() or settings.route()
+    return _scoped.get() or settings.current.route
 
 
 def mark(op: Operation, route: str) -> None:

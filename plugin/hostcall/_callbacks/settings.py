@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterable
 from typing import Any
@@ -12,13 +13,18 @@ from hostcall_runtime import _library
 PARTITION, ERROR = "partition", "error"
 STOCK, CHECKED = "stock", "checked"
 _CHOICES = {"route": ROUTES, "uncompilable": (PARTITION, ERROR), "dynamic_sizes": (STOCK, CHECKED)}
-_DEFAULTS: dict[str, Any] = {
-    "route": AUTO,
-    "uncompilable": PARTITION,
-    "max_compilations": 10,  # as for the clusters of TensorFlow's auto-clustering
-    "assertions": False,
-    "dynamic_sizes": STOCK,
-}
+
+
+@dataclasses.dataclass
+class Settings:
+    """The settings of a process, as `configure` describes them."""
+
+    route: str = AUTO
+    uncompilable: str = PARTITION
+    max_compilations: int = 10  # as for the clusters of TensorFlow's auto-clustering
+    assertions: bool = False
+    dynamic_sizes: str = STOCK
+
 
 # The settings that C++ reads, with the functions that set them there.
 _SETTERS = {
@@ -90,7 +96,7 @@ def configure(
     checked = {
         name: _checked(name, value, name) for name, value in given.items() if value is not None
     }
-    _values.update(checked)
+    vars(current).update(checked)
     if changed := _SETTERS.keys() & checked:
         tell(_library.load("hostcall._tensorflow"), changed)
 
@@ -98,33 +104,8 @@ def configure(
 def tell(bindings: Any, names: Iterable[str] = _SETTERS) -> None:
     """Give the bindings the settings that C++ reads, or some of them."""
     for name in names:
-        value = _values[name]
+        value = getattr(current, name)
         getattr(bindings, _SETTERS[name])(value == CHECKED if name == "dynamic_sizes" else value)
-
-
-def route() -> str:
-    """Return the route of script ops outside of every `hostcall.scope`."""
-    return str(_values["route"])
-
-
-def uncompilable() -> str:
-    """Return the treatment of functions that XLA refuses: "partition" or "error"."""
-    return str(_values["uncompilable"])
-
-
-def max_compilations() -> int:
-    """Return the number of combinations of sizes for which one cluster is compiled."""
-    return int(_values["max_compilations"])
-
-
-def assertions() -> bool:
-    """Return whether compiled functions check assertions, which XLA would drop."""
-    return bool(_values["assertions"])
-
-
-def dynamic_sizes() -> str:
-    """Return the treatment of functions that stock XLA compiles: "stock" or "checked"."""
-    return str(_values["dynamic_sizes"])
 
 
 def _checked(name: str, value: object, what: str) -> Any:
@@ -143,12 +124,14 @@ def _checked(name: str, value: object, what: str) -> Any:
     return value
 
 
-def _of_environment(name: str) -> Any:
+def _of_environment(name: str, default: Any) -> Any:
     variable = f"HOSTCALL_{name.upper()}"
     given = os.environ.get(variable, "")
     if name == "assertions":
         return given not in ("", "0")
-    return _checked(name, given or _DEFAULTS[name], variable)
+    return _checked(name, given or default, variable)
 
 
-_values = {name: _of_environment(name) for name in _DEFAULTS}
+current = Settings(
+    **{one.name: _of_environment(one.name, one.default) for one in dataclasses.fields(Settings)}
+)

@@ -66,7 +66,7 @@ def of_script_ops(library: FunctionDefLibrary) -> None:
 def of_outgrown(cluster: str) -> None:
     """Log, once for each function, that one of its clusters is not compiled for new sizes."""
     name = function_defs.plain(cluster)
-    times = counted(settings.max_compilations(), "time")
+    times = counted(settings.current.max_compilations, "time")
     if (line := _IS_OUTGROWN % (name, times)) not in _told:
         _told.add(line)
         _log.warning("%s", line)

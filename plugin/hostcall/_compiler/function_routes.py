@@ -198,7 +198,8 @@ def is_taken(library: FunctionDefLibrary, entry: str) -> bool:
         return True
     if any(map(_asks_for_partition, nodes)):
         return True
-    if settings.dynamic_sizes() == settings.CHECKED and any(n.op in analysis.KINDS for n in nodes):
+    checks_sizes = settings.current.dynamic_sizes == settings.CHECKED
+    if checks_sizes and any(n.op in analysis.KINDS for n in nodes):
         return True
     forward = _forward_library(library, entry)
     name = "" if forward is None else forward.function[0].signature.name

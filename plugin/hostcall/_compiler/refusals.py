@@ -206,7 +206,7 @@ _LIST = (
 
 def may_partition(library: FunctionDefLibrary) -> bool:
     """Return whether the user allows partitioning of a function that XLA refuses."""
-    if settings.uncompilable() == settings.ERROR:
+    if settings.current.uncompilable == settings.ERROR:
         return False
     nodes = (node for function in library.function for node in function.node_def)
     return not any(
@@ -233,7 +233,7 @@ def of_silence(library: FunctionDefLibrary) -> str:
     if any(map(op_kinds.lets_list_grow, found)):
         return _GROWING
     checks = any(node.op in op_kinds.CHECKS for node in found)
-    return _DROPPED if checks and settings.assertions() else ""
+    return _DROPPED if checks and settings.current.assertions else ""
 
 
 def check_lists(library: FunctionDefLibrary) -> None:

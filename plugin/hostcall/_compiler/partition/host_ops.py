@@ -371,7 +371,7 @@ class HostOps:
             return "route='partition' was asked for, and it has no XLA kernel"
         if node.op in op_kinds.CHECKS:
             # A compiled loop is not divided for it.
-            dropped = inside_loop and not settings.assertions()
+            dropped = inside_loop and not settings.current.assertions
             return "" if dropped else f"XLA would drop the {op_kinds.CHECKS[node.op]}"
         if op_kinds.lets_list_grow(node):
             return "XLA would not let the list grow"
