@@ -13,7 +13,7 @@ import pytest
 from jax.experimental import serialize_executable
 
 import hostcall.jax
-from hostcall.jax import _disk_cache
+from hostcall.jax import _compilation
 from tests.support.jax import disk_programs
 from tests.support.jax.disk_programs import OTHERS, PROGRAMS
 from tests.support.jax.helpers import X, assert_same, run_python
@@ -106,7 +106,7 @@ def test_ids_of_calls_are_the_same_in_each_process(tmp_path: Path) -> None:
 
 
 def test_which_functions_lie_where_another_process_finds_them() -> None:
-    has_place = _disk_cache._has_place
+    has_place = _compilation._has_place
     assert has_place(disk_programs.negate)
     assert has_place(json.dumps)
     assert not has_place(lambda x: x)

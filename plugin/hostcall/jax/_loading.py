@@ -15,7 +15,7 @@ import jax
 from jax._src import config as _config
 
 from hostcall._functions import frameworks
-from hostcall.jax import _call, _disk_cache, _names, _patches, _primitive, _rules, _values
+from hostcall.jax import _call, _compilation, _names, _patches, _primitive, _rules, _values
 from hostcall_runtime import _fire_and_forget, _patching, _registry, _runs
 
 # The states of the trace itself, and the guard that keeps JAX to one thread: no user settings.
@@ -99,7 +99,7 @@ def load() -> None:
     _rules.register()
     # A running program may still hand over calls.
     _fire_and_forget.programs_end.append(jax.effects_barrier)
-    _registry.caches.append(_disk_cache.is_on)
+    _registry.caches.append(_compilation.is_on)
     _patches.hide_frames()
     carry()
     _patching.add(_patches.TABLE)

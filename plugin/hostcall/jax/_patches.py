@@ -17,7 +17,7 @@ from typing import Any
 from jax import lax
 from jax._src import effects as _jax_effects
 
-from hostcall.jax import _control_flow, _disk_cache, _drift, _names, _overlap, _primitive
+from hostcall.jax import _compilation, _control_flow, _drift, _names, _primitive
 from hostcall_runtime._patching import Patch, PatchTable, Replacement
 
 _BATCHERS = ("jax.interpreters.batching", "fancy_primitive_batchers")
@@ -90,7 +90,7 @@ def _no_tracing(stock: object) -> Any:
 
 _FLOW = _names.CONTROL_FLOW
 
-_WITH_WRAPPERS = "_control_flow _disk_cache _execution _no_tracing _overlap _rules _sharding"
+_WITH_WRAPPERS = "_compilation _control_flow _execution _no_tracing _rules _sharding"
 
 TABLE = PatchTable(
     "JAX",
@@ -161,7 +161,7 @@ TABLE = PatchTable(
         _patch(
             "jax._src.compiler",
             "backend_compile_and_load",
-            _overlap.overlapping,
+            _compilation.overlapping,
             "backend module executable_devices options host_callbacks",
             why="A program would wait for each call of a pure function before it goes on.",
             feature=_names.OVERLAP,
@@ -176,7 +176,7 @@ TABLE = PatchTable(
         _patch(
             "jax._src.compiler",
             "_compile_and_write_cache",
-            _disk_cache.unwritten,
+            _compilation.unwritten,
             "backend computation executable_devices compile_options host_callbacks module_name "
             "cache_key",
             why="The cache on disk would get programs that no other process can use.",

@@ -19,7 +19,7 @@ from hostcall._functions import native_code, specs
 from hostcall._functions.native_code import FfiHandler, Native, NativeEntry, contradiction
 from hostcall._functions.options import MAP, OF_BATCHES
 from hostcall._functions.specs import ArraySpec
-from hostcall.jax import _disk_cache, _lowering, _names, _primitive, _sharding
+from hostcall.jax import _compilation, _lowering, _names, _primitive, _sharding
 from hostcall.jax._control_flow import refusal
 from hostcall.jax._functions import Function
 from hostcall.jax._primitive import call_p
@@ -152,7 +152,7 @@ def _lower(
     if function.is_native and platforms == ("cpu",) and not _lowering.has_several_devices(context):
         return _lower_native(context, operands, function, effect)
     target, callback_id = function.register_entry(
-        effect is _primitive.ORDERED, _disk_cache.identity(function, context)
+        effect is _primitive.ORDERED, _compilation.identity(function, context)
     )
     if _lowering.has_several_devices(context):
         target.host_function = _sharding.marking(target.host_function)
