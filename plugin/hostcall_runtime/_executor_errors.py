@@ -145,7 +145,7 @@ def _attempts(sent: Sent) -> str:
 
 def _unsendable(sent: Sent, executor: Executor, error: BaseException) -> str:
     text = f"{name(executor)} cannot send "
-    pickler = _pickler(executor)
+    pickler = pickler_of(executor)
     if why := _refuses(pickler, sendable(sent.function)):
         advice = _BY_NAME if pickler is pickle else _BY_VALUE
         return f"{text}the function of {sent.description}: {why}. {advice}"
@@ -158,7 +158,7 @@ def _unsendable(sent: Sent, executor: Executor, error: BaseException) -> str:
     )
 
 
-def _pickler(executor: Executor) -> Any:
+def pickler_of(executor: Executor) -> Any:
     """Return the module by whose rules an executor pickles."""
     of_mpi = type(executor).__module__.startswith("mpi4py.")
     if of_mpi or isinstance(executor, concurrent.futures.ProcessPoolExecutor):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import hashlib
-import importlib.util
 import inspect
 import json
 import os
-import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +15,7 @@ from hostcall._check.trial import Outcome, SkipError, Trial, skip_if
 from hostcall._functions import declarations
 from hostcall._functions.native_code import Native
 from hostcall._saving.functions import qualified_name, reason
+from hostcall_runtime._executor_errors import pickler_of
 from hostcall_runtime._executors import has_threads
 from hostcall_runtime._processes import sendable
 
@@ -94,10 +92,6 @@ def _run(program: str, *arguments: str, given: bytes = b"") -> str:
     return ended.stdout.decode()
 
 
-# Executors of these libraries send functions by value.
-_BY_VALUE = ("loky", "distributed", "ray")
-
-
 def pickling(trial: Trial) -> Iterator[Outcome]:
     """Check that the executor's processes can read the function."""
     provider = trial.subject.options.executor
@@ -106,9 +100,8 @@ def pickling(trial: Trial) -> Iterator[Outcome]:
     executor = provider.executor()
     skip_if(has_threads(executor), "the executor has threads of this process")
     function = trial.subject.function
-    sent = sendable(function)
     try:
-        packed = _packed(sent, executor)
+        packed = pickler_of(executor).dumps(sendable(function))
     except Exception as error:  # pickling runs user code
         what = f"it cannot be sent to processes of the executor: {type(error).__name__}: {error}"
         cause = f"they find functions by module and name, and this one is {reason(function)}"
@@ -152,15 +145,3 @@ def name(trial: Trial) -> Iterator[Outcome]:
         what = f"a fresh process finds another function under {place}"
         cause = "it is defined in two ways, and this process took the other one; or was replaced"
         yield trial.finding(what, cause, line)
-
-
-def _packed(sent: Any, executor: object) -> bytes:
-    """Return what the executor sends, pickled as it does it."""
-    library = type(executor).__module__.partition(".")[0]
-    is_of_python = isinstance(executor, concurrent.futures.ProcessPoolExecutor)
-    by_value = library in _BY_VALUE or not is_of_python
-    if by_value and importlib.util.find_spec("cloudpickle") is not None:
-        import cloudpickle
-
-        return bytes(cloudpickle.dumps(sent))
-    return pickle.dumps(sent)
