@@ -13,7 +13,7 @@ import os
 import platform
 import shutil
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ from hostcall._explain.explanation import Explanation, page
 from hostcall._inspect import InspectionError
 from hostcall._report import Code
 from hostcall._serving import worker as serving_worker
-from hostcall._serving.worker import Worker
 from hostcall._tf import function_defs as defs
 from hostcall._tf import protos
 from hostcall._tf.types import FunctionDefLibrary, Functions, MetaGraphDef, NodeDef
@@ -69,23 +68,8 @@ def doctor(names: bool, as_json: bool) -> str:
     return json.dumps(report, indent=2) if as_json else _doctor_text(report, names)
 
 
-def serving_library() -> str:
-    """Return the path of the library for servers without Python."""
-    return _versions.serving_library()
-
-
-def worker(
-    socket: str | None,
-    control_fd: int | None,
-    allow: Sequence[str],
-    imports: Sequence[str],
-    max_bytes: int,
-    connections: int,
-    say: Callable[[str], None],
-) -> str:
-    """Call Python functions for other processes, until it is told to end; see `worker.run`."""
-    serving_worker.run(socket, control_fd, allow, imports, Worker(max_bytes, connections), say)
-    return ""
+# These commands are functions of other modules as they are.
+serving_library, worker = _versions.serving_library, serving_worker.run
 
 
 # The files with the model, and TensorFlow's with a checksum, which is wrong for a copy.

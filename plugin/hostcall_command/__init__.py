@@ -90,8 +90,8 @@ def serving_library() -> None:
 
 
 @commands.command()
-@click.option("--socket", type=click.Path(), help="The path to listen at, or to --check.")
-@click.option("--control-fd", type=click.IntRange(min=0), hidden=True)
+@click.option("--socket", "path", type=click.Path(), help="The path to listen at, or to --check.")
+@click.option("--control-fd", "control", type=click.IntRange(min=0), hidden=True)
 @click.option("--allow", multiple=True, help="A module to allow, beside HOSTCALL_ALLOW.")
 @click.option(
     "--import", "imports", multiple=True, envvar="HOSTCALL_WORKER_IMPORT", help="Import it first."
@@ -114,12 +114,12 @@ def serving_library() -> None:
 @click.option("--check", is_flag=True, help="Say whether a worker listens there, and end.")
 def worker(allow: tuple[str, ...], imports: tuple[str, ...], check: bool, **options: Any) -> None:
     """Call Python functions of allowed modules for processes without Python, such as servers."""
-    if (options["socket"] is None) == (options["control_fd"] is None):
+    if (options["path"] is None) == (options["control"] is None):
         raise click.UsageError("Say --socket PATH.")
     if check:
-        _check_worker(str(options["socket"]))
+        _check_worker(str(options["path"]))
     else:
-        _run("worker", allow=_names(allow), imports=_names(imports), say=click.echo, **options)
+        _run("worker", allowed=_names(allow), imported=_names(imports), say=click.echo, **options)
 
 
 def _names(given: tuple[str, ...]) -> list[str]:

@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn
 
 from hostcall import _control
 from hostcall._saving import functions
@@ -280,9 +281,10 @@ def run(
     control: int | None,
     allowed: Sequence[str],
     imported: Sequence[str],
-    worker: Worker,
+    max_bytes: int,
+    connections: int,
     say: Callable[[str], None],
-) -> None:
+) -> NoReturn:
     """Run a worker until it stops; then end the process instead of returning."""
     # It listens at `path`, which `say` tells the user. Without a path, the process that started
     # this one hands clients over, by the descriptor `control`. A ValueError says that an option
@@ -305,7 +307,7 @@ def run(
             say(f"hostcall worker: process {os.getpid()} listens at {path}. Allowed: {listed}.")
         else:
             source = stack.enter_context(_handed_over(control))
-        worker.run(source, hands_over=path is None)
+        Worker(max_bytes, connections).run(source, hands_over=path is None)
     # Neither a function that does not end nor an exit handler of a library must keep the process.
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):

@@ -9,7 +9,7 @@ import pytest
 from hostcall import _control
 from hostcall._saving import functions
 from hostcall._serving import worker
-from hostcall._serving.worker import ListeningError, Worker, listening_at
+from hostcall._serving.worker import ListeningError, listening_at
 
 
 def test_nothing_is_left_behind(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(path: str | None, control: int | None = None, imported: tuple[str, ...] = ()) -> None:
     said: list[str] = []
-    worker.run(path, control, (), imported, Worker(1 << 20, 8), said.append)
+    worker.run(path, control, (), imported, 1 << 20, 8, said.append)
     raise AssertionError(f"a worker has begun: {said}")
 
 
