@@ -202,13 +202,9 @@ def _trace(exception: BaseException, head: str) -> str:
         marks = set(MARK.findall(part))
         again = marks <= seen if marks else len(part) > _LONG and part.strip()[-_LONG:] in head
         seen |= marks
-        parts.append(_first_line(part) if again else part)
+        first_line = part.partition("\n")[0]
+        parts.append(f"{first_line[:_LONG]} (... as above)\n" if again else part)
     return "\n".join(parts)
-
-
-def _first_line(part: str) -> str:
-    line = part.partition("\n")[0]
-    return f"{line[:_LONG]} (... as above)\n"
 
 
 def _is_own(filename: str) -> bool:
@@ -223,7 +219,6 @@ RESOURCE_EXHAUSTED = 8
 OUT_OF_RANGE = 11
 UNIMPLEMENTED = 12
 UNKNOWN = 2
-INTERNAL = 13
 DEADLINE_EXCEEDED = 4
 
 

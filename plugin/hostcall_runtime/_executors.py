@@ -430,6 +430,12 @@ class Callee:
     lends: bool = False  # whether results are dropped soon, so that they may lie in shared memory
     label: str = ""  # under which calls are counted; "" for the description
 
+    def __call__(self, *args: Any) -> Any:
+        """Call the function on its executor, and wait for the result."""
+        if runs_here(self.provider):
+            return self.at_once(*args)
+        return self.start(*args).result()
+
     def start(self, *args: Any) -> StartedCall:
         """Start a call, which the executor makes at once or as soon as it can."""
         return StartedCall(self, args)
@@ -445,14 +451,3 @@ class Callee:
         if self.timeout is None:
             return self.local
         return _threads.within(self.timeout, self.local, self.description)
-
-
-def on_executor(callee: Callee) -> Callable[..., Any]:
-    """Return a function that calls the callee on its executor, and waits for the result."""
-
-    def call(*args: Any) -> Any:
-        if runs_here(callee.provider):
-            return callee.at_once(*args)
-        return callee.start(*args).result()
-
-    return call

@@ -22,6 +22,7 @@ class KeywordCall:
         fixed: Mapping[str, Any] = {},
     ) -> None:
         self.function = function
+        self.__wrapped__ = function  # for messages, which name the function and its definition
         self.names = tuple(names)
         self.fixed = {name: _copied(value) for name, value in fixed.items()}
         self.key: Hashable = (self.names, _frozen(self.fixed))
@@ -47,11 +48,6 @@ class KeywordCall:
     @property
     def __name__(self) -> str:
         return str(self.function.__name__)
-
-    # For messages, which name the function and its definition.
-    @property
-    def __wrapped__(self) -> Callable[..., Any]:
-        return self.function
 
     @property
     def __signature__(self) -> inspect.Signature:

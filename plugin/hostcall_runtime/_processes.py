@@ -307,14 +307,10 @@ class _ByValue:
         raise AssertionError("a worker has the function in its place")
 
 
+@functools.cache
 def _run_once() -> Callable[..., Any]:
     with _lock:  # a module's registration in cloudpickle is for all threads
-        return _packed_once()
-
-
-@functools.cache
-def _packed_once() -> Callable[..., Any]:
-    return _ByValue(run_once_on_dask)
+        return _ByValue(run_once_on_dask)
 
 
 def _plugin() -> Any:

@@ -20,20 +20,9 @@ def within(seconds: float, function: Callable[..., Any], description: str) -> Ca
     # does not keep the process alive.
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        started = Call(functools.partial(function, *args, **kwargs))
-        try:
-            return started.result(seconds)
-        except _NotDoneError:
-            raise DeadlineExceededError(
-                f"{description} has not returned within its timeout of {seconds} s. It still runs, "
-                f"and what it returns will be thrown away. This is where it was:\n{started.stack()}"
-            ) from None
+        return Call(functools.partial(function, *args, **kwargs)).result(seconds, description)
 
     return call
-
-
-class _NotDoneError(Exception):
-    pass
 
 
 class Work:
@@ -93,10 +82,13 @@ class Call(Work):
         super().__call__()
         self._done.set()
 
-    def result(self, timeout: float | None) -> Any:
-        """Return or raise the call's outcome; raise _NotDoneError when the time is over."""
+    def result(self, timeout: float | None = None, description: str = "") -> Any:
+        """Return or raise the call's outcome; raise an error when the time is over."""
         if not self._done.wait(timeout):
-            raise _NotDoneError
+            raise DeadlineExceededError(
+                f"{description} has not returned within its timeout of {timeout} s. It still runs, "
+                f"and what it returns will be thrown away. This is where it was:\n{self.stack()}"
+            )
         return self.outcome()
 
 

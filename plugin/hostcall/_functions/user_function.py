@@ -103,17 +103,15 @@ class UserFunction:
         """Wrap `function` so that it runs on the declared executor, within the declared timeout."""
         options = self.options
         if options.executor is not None:
-            return _executors.on_executor(
-                _executors.Callee(
-                    options.executor,
-                    self.function,
-                    self.description,
-                    options.timeout,
-                    in_thread=function,
-                    threads_only=self.takes_tensors,
-                    retries=options.retries,
-                    lends=lends,
-                )
+            return _executors.Callee(
+                options.executor,
+                self.function,
+                self.description,
+                options.timeout,
+                in_thread=function,
+                threads_only=self.takes_tensors,
+                retries=options.retries,
+                lends=lends,
             )
         if options.timeout is None:
             return function

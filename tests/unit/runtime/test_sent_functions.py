@@ -54,7 +54,7 @@ def test_keywords_go_along() -> None:
 def test_first_calls_of_several_threads_send_the_same_function() -> None:
     with switching_often():
         for _ in range(20):
-            _processes._packed_once.cache_clear()
+            _processes._run_once.cache_clear()
             together = threading.Barrier(4)
             sent: list[Any] = []
 
