@@ -172,7 +172,9 @@ class LoadedProgram:
         self.manifest: Manifest = program.manifest
         self.text = program.text
         functions, self._classes = function_lookup.find(self.manifest, callbacks, imports)
-        self._device = device if device is not None else _default_device()
+        if device is None:  # that on which JAX puts arrays by default
+            (device,) = jax.device_put(np.zeros((), np.bool_)).devices()
+        self._device = device
         module = program.module()
         with module.context, ir.Location.unknown():
             # Kept here, since the runtime holds callbacks weakly.
@@ -246,12 +248,6 @@ class LoadedProgram:
     def _read(self, value: Any, entry: Input) -> jax.Array:
         what = f"{entry.kind} '{entry.name}' of {self.manifest.function}"
         return runner.to_device(value, entry.spec, self._device, what)
-
-
-def _default_device() -> jax.Device:
-    """Return the device on which JAX puts arrays by default."""
-    (device,) = jax.device_put(np.zeros((), np.bool_)).devices()
-    return device
 
 
 def _raising_causes(run: Run, arrays: Sequence[Any]) -> list[Any]:

@@ -61,7 +61,7 @@ class BorrowingSpec(callback_spec.NumpySpec):
         returned = function(*arrays, **given)
         if outs:
             self._check_is_out(returned, given["out"])
-        returned = None if outs else _detached(returned, views)
+        returned = None if outs else detached(returned, views)
         self._check_let_go(borrowed, before)
         return list(outs) if outs else returned
 
@@ -110,10 +110,10 @@ def _more(objects: list[Any], before: list[int]) -> bool:
     return any(now > then for now, then in zip(_references(objects), before, strict=True))
 
 
-def _detached(returned: object, views: list[np.ndarray]) -> Any:
+def detached(returned: object, views: Sequence[np.ndarray]) -> Any:
     """Copy each returned array that may share memory with a borrowed one."""
     if isinstance(returned, list | tuple):
-        return [_detached(value, views) for value in returned]
+        return [detached(value, views) for value in returned]
     if isinstance(returned, np.ndarray) and any(
         np.may_share_memory(returned, array) for array in views
     ):

@@ -121,7 +121,7 @@ class CallbackSpec:
         target.node, target.definition = self.node, self.definition
         target.site = self.site(recording)
         if self.takes_tensors:
-            target.to_tensor = functools.partial(eager_execution.to_eager_tensor, dtype=None)
+            target.to_tensor = eager_execution.to_eager_tensor
             target.to_arrays = result_contract.making_vectors(self.to_arrays(recording), free)
         identity = (recording.name, result_contract.suffix_of(free))
         return target, self.user.register(target, name, identity)
@@ -411,7 +411,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         weak = weakref.ref(self)
         return dataclasses.replace(
             super().site(),
-            to_tensor=functools.partial(eager_execution.to_eager_tensor, dtype=None),
+            to_tensor=eager_execution.to_eager_tensor,
             new_handle=(
                 (lambda: keep(tape_residuals.TapeResidual(weak(), [], [], [])))
                 if self.differentiable

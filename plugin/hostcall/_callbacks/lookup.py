@@ -68,7 +68,7 @@ def _wrap(entry: Any, token: str, inputs: Inputs, outputs: Outputs) -> CallbackS
         @functools.wraps(users)
         def function(*arrays: Any) -> list[Any]:
             with eager_execution.eager_mode():
-                tensors = [eager_execution.to_eager_tensor(array, None) for array in arrays]
+                tensors = list(map(eager_execution.to_eager_tensor, arrays))
             returned = entry(None, token, tensors)
             values = returned if isinstance(returned, list) else [returned]
             return [value.numpy() for value in values if value is not None]

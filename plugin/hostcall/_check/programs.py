@@ -79,30 +79,26 @@ def _runner(trial: Trial, route: str, jit_compile: bool | None = None) -> Run:
 
     def call(*tensors: Any) -> Any:
         # TensorFlow mishandles four-bit integers, so they go in and out as eight-bit ones.
-        inputs = [_cast(one, like.dtype) for one, like in zip(tensors, given, strict=True)]
+        inputs = [tf.cast(one, like.dtype) for one, like in zip(tensors, given, strict=True)]
         results = subject.program(*subject.nested(inputs))
         if not subject.outputs.dtypes:
             return []  # not the op that a call without results returns
         flat = tf.nest.flatten(results, expand_composites=True)
-        return [_cast(result, defs.wide(result.dtype)) for result in flat]
+        return [tf.cast(result, defs.wide(result.dtype)) for result in flat]
 
     program = tf.function(call, jit_compile=jit_compile, autograph=False)
 
     def run() -> list[np.ndarray]:
-        tensors = [tf.identity(_cast(one, defs.wide(one.dtype))) for one in given]
+        tensors = [tf.identity(tf.cast(one, defs.wide(one.dtype))) for one in given]
         with requested_routes.scope(route=route):
             # TensorFlow warns of functions that a call traces and that are then thrown away.
             results = program.get_concrete_function(*tensors)(*tensors)
         if subject.options.line is not None:
             _fire_and_forget.barrier()
         pairs = zip(results, subject.outputs.dtypes, strict=True)
-        return [np.array(_cast(tensor, dtype).numpy()) for tensor, dtype in pairs]
+        return [np.array(tf.cast(tensor, dtype).numpy()) for tensor, dtype in pairs]
 
     return run
-
-
-def _cast(tensor: Any, dtype: tf.DType) -> Any:
-    return tensor if tensor.dtype == dtype else tf.cast(tensor, dtype)
 
 
 def _compared(trial: Trial, runs: dict[str, Run]) -> Iterator[Outcome]:

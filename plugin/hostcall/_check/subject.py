@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import result_shapes, structures
+from hostcall._callbacks import array_specs, result_shapes, structures
 from hostcall._callbacks.structures import Spec, is_leaf
 from hostcall._check.arguments import Arguments, Sample
 from hostcall._functions import callback as functions_callback
@@ -315,7 +315,8 @@ class Subject:
         if outs:
             returned = None
         else:
-            returned = tf.nest.map_structure(functools.partial(_detached, lent), returned)
+            copied = functools.partial(array_specs.detached, views=lent)
+            returned = tf.nest.map_structure(copied, returned)
         # Garbage collection takes time, and only the first call's `kept` is read.
         if _references(lent) > before and self.calls == 1:
             gc.collect()
@@ -363,12 +364,6 @@ def _is_out(returned: object, out: object) -> bool:
 
 def _references(arrays: Sequence[np.ndarray]) -> int:
     return sum(map(sys.getrefcount, arrays))
-
-
-def _detached(lent: Sequence[np.ndarray], value: Any) -> Any:
-    """Copy an array that may share memory with one that was lent."""
-    is_array = isinstance(value, np.ndarray)
-    return value.copy() if is_array and any(np.may_share_memory(value, a) for a in lent) else value
 
 
 def _spec_of(value: object) -> tf.TensorSpec:

@@ -330,7 +330,12 @@ def _captured_by(traced: ConcreteFunction, place: str) -> _Captured:
     """Return the captures of a function; raise a NotExportableError unless XLA has all of them."""
     known = {id(variable.handle): variable for variable in traced.variables}
     first = len(traced.inputs) - len(traced.captured_inputs)
-    passed = [tensor for tensor in traced.captured_inputs if not _is_left_out(tensor)]
+    # TensorFlow writes values without elements into the program, instead of passing them.
+    passed = [
+        tensor
+        for tensor in traced.captured_inputs
+        if not _holds_values(tensor) or tensor.shape.num_elements() != 0
+    ]
     captured = _Captured(first + len(passed), {}, {}, {})
     for number, tensor in enumerate(passed, first):
         if _holds_values(tensor):
@@ -352,11 +357,6 @@ def _captured_by(traced: ConcreteFunction, place: str) -> _Captured:
 
 def _holds_values(tensor: tf.Tensor) -> bool:
     return tensor.dtype not in (tf.resource, tf.variant)
-
-
-def _is_left_out(tensor: tf.Tensor) -> bool:
-    """Return whether TensorFlow writes the tensor into the program, instead of passing it."""
-    return _holds_values(tensor) and tensor.shape.num_elements() == 0
 
 
 def _source_of(callback_id: int) -> Source:

@@ -186,11 +186,11 @@ def as_array(tensor: tf.Tensor) -> Any:
     return tensor._numpy()
 
 
-def to_eager_tensor(value: object, dtype: tf.DType | None) -> Any:
+def to_eager_tensor(value: object) -> Any:
     """Return an EagerTensor of an array that no other code writes to; share memory if possible."""
     ctx = features.context()
     ctx.ensure_initialized()
-    return features.convert_to_eager_tensor(value, ctx, dtype)
+    return features.convert_to_eager_tensor(value, ctx, None)
 
 
 def copy_of(array: Any, dtype: tf.DType, copy_on_cpu: Callable[[Any, int], Any]) -> Any:
@@ -201,7 +201,7 @@ def copy_of(array: Any, dtype: tf.DType, copy_on_cpu: Callable[[Any, int], Any])
         tensor = copy_on_cpu(array, dtype.as_datatype_enum)
         if tensor is not None:
             return tensor
-    return to_eager_tensor(array, None)
+    return to_eager_tensor(array)
 
 
 @functools.cache
@@ -230,4 +230,4 @@ def apart(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     # on this one, as while it runs a function. A tape would silently record nothing there.
     if executing_eagerly() and not tapes_are_stopped():
         return function(*args, **kwargs)
-    return Call(functools.partial(function, *args, **kwargs)).result(None)
+    return Call(functools.partial(function, *args, **kwargs)).result()

@@ -57,10 +57,7 @@ def _as_struct(leaf: Any, place: str) -> jax.ShapeDtypeStruct:
     if _values.is_key(dtype):
         return jax.ShapeDtypeStruct(_sizes(leaf.shape, place), dtype)
     check_numbers(dtype, place)
-    try:
-        _values.check_dtype(dtype)
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}") from None
+    _values.check_dtype(dtype, place)
     return jax.ShapeDtypeStruct(_sizes(leaf.shape, place), dtype)
 
 

@@ -14,14 +14,14 @@ from hostcall.jax import _names
 from hostcall_runtime._errors import ResultError
 
 
-def check_dtype(dtype: Any) -> None:
+def check_dtype(dtype: Any, place: str) -> None:
     """Raise a ValueError for a dtype that JAX lacks in its current configuration."""
     wanted = np.dtype(dtype)
     if jax.dtypes.canonicalize_dtype(wanted) != wanted:
         raise ValueError(
-            f"a result is declared as {wanted.name}, which JAX only has with jax_enable_x64: write "
-            'jax.config.update("jax_enable_x64", True) at the start of the program, or declare '
-            f"{jax.dtypes.canonicalize_dtype(wanted).name}."
+            f"{place}: a result is declared as {wanted.name}, which JAX only has with "
+            'jax_enable_x64: write jax.config.update("jax_enable_x64", True) at the start of the '
+            f"program, or declare {jax.dtypes.canonicalize_dtype(wanted).name}."
         )
 
 

@@ -245,7 +245,7 @@ def _own(array: Any, unshared: bool) -> Any:
 
 def _tidy(tensor: Any) -> Any:
     with eager_execution.eager_mode():
-        return eager_execution.to_eager_tensor(_own(tensor.numpy(), unshared=False), None)
+        return eager_execution.to_eager_tensor(_own(tensor.numpy(), unshared=False))
 
 
 def _unshared(arrays: list[np.ndarray], given: set[int]) -> list[np.ndarray]:
