@@ -5,21 +5,28 @@ place while it waits for another one. If XLA queued programs with calls, the pro
 could take all places, or all of XLA's threads. Then a call would wait for one forever. XLA runs a
 program with callbacks at once when nothing is left to wait for. So hostcall waits for the inputs
 before XLA would, and runs each program first on an execution stream of its own.
+
+Where it can, JAX runs a compiled program without Python, and assumes that a program that reaches
+Python must be traced. Programs with calls reach Python each time. So `jax.no_tracing` is replaced
+by a switch under which those that have been traced still run.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
+import sys
 import weakref
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import jax
+from jax._src import pjit as _pjit
 from jax._src.interpreters import pxla as _pxla
 from jax._src.lib import _jax as _jaxlib
 
-from hostcall.jax import _sharding
+from hostcall.jax import _primitive, _sharding
 from hostcall.jax._lowering import Owned
 from hostcall_runtime import _runs
 from hostcall_runtime._locks import PLACES
@@ -78,3 +85,38 @@ def waiting(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
 def _called_by(executable: Any) -> list[int]:
     """Return the ids of the callbacks that an executable calls."""
     return [one.callback_id for one in executable.host_callbacks if isinstance(one, Owned)]
+
+
+# The name of JAX's function that runs a jitted function when the fast path cannot, and its local
+# variables that hold the function and the arguments.
+_SLOW_PATH = "cache_miss"
+_GIVEN = ("fun", "jit_info", "args", "kwargs")
+
+
+class NoTracing:
+    """JAX's switch, which is off for programs with calls that have been traced."""
+
+    def __init__(self, stock: Any) -> None:
+        self._stock = stock
+
+    @property
+    def value(self) -> Any:
+        """The value of the switch: whether the code that reads it must not trace."""
+        return self._stock.value and not _runs_what_was_traced(sys._getframe(1))
+
+    def __call__(self, *args: Any) -> Any:
+        return self._stock(*args)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stock, name)
+
+
+def _runs_what_was_traced(frame: FrameType) -> bool:
+    if frame.f_globals is not vars(_pjit) or frame.f_code.co_name != _SLOW_PATH:
+        return False
+    given = [frame.f_locals.get(name) for name in _GIVEN]
+    try:
+        params, _ = _pjit._infer_params(*given)
+    except Exception:  # from the switch, which is read once more, or from an argument
+        return False
+    return _primitive.holds_call(params.params["jaxpr"].jaxpr)

@@ -83,14 +83,14 @@ def _waiting(stock: Any) -> Any:
 
 
 def _no_tracing(stock: object) -> Any:
-    from hostcall.jax import _no_tracing  # needs private names that JAX may lack
+    from hostcall.jax import _execution  # as above
 
-    return _no_tracing.NoTracing(stock)
+    return _execution.NoTracing(stock)
 
 
 _FLOW = _names.CONTROL_FLOW
 
-_WITH_WRAPPERS = "_compilation _control_flow _execution _no_tracing _rules _sharding"
+_WITH_WRAPPERS = "_compilation _control_flow _execution _rules _sharding"
 
 TABLE = PatchTable(
     "JAX",
