@@ -180,7 +180,6 @@ class LoadedProgram:
             # Kept here, since the runtime holds callbacks weakly.
             self._targets, keep = register(module, self.manifest, functions, self._classes)
             self._run = _compile(module, self._device, partitioned, keep)
-        self._arguments = self.manifest.inputs_of("argument")
         self._variables = self.manifest.inputs_of("variable")
         self._lock = threading.Lock()
         self.variables: dict[str, Any] = {**program.variables}
@@ -208,8 +207,8 @@ class LoadedProgram:
           jax.errors.JaxRuntimeError: if a callback fails; the callback's exception is the
             cause, and `hostcall_mlir.last_error` returns it.
         """
-        arrays = [*self._read_arguments(args), *self._read_variables()]
-        outputs = _raising_causes(self._run, arrays)
+        arguments = [self._read(value, entry) for entry, value in self.manifest.with_inputs(args)]
+        outputs = _raising_causes(self._run, [*arguments, *self._read_variables()])
         assigned = {
             entry.name: output
             for entry, output in zip(self.manifest.outputs, outputs, strict=True)
@@ -221,14 +220,6 @@ class LoadedProgram:
         return structures.pack(self.manifest.results, results, self._classes)
 
     call = __call__  # the name in `hostcall.load`'s functions, too
-
-    def _read_arguments(self, args: tuple[Any, ...]) -> list[jax.Array]:
-        who = f"the arguments of {self.manifest.function}"
-        names = [entry.name for entry in self._arguments]
-        flat = structures.flatten(self.manifest.arguments, args, who, names)
-        return [
-            self._read(value, entry) for value, entry in zip(flat, self._arguments, strict=True)
-        ]
 
     def _read_variables(self) -> list[jax.Array]:
         """Return the values of all variables at one moment."""

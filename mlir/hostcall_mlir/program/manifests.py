@@ -123,6 +123,13 @@ class Manifest(_Record, frozen=True):
         """Return the inputs of a kind, in their order."""
         return [entry for entry in self.inputs if entry.kind == kind]
 
+    def with_inputs(self, args: tuple[Any, ...]) -> list[tuple[Input, Any]]:
+        """Return each argument of the program with its value, from those of the function."""
+        inputs = self.inputs_of("argument")
+        names = [entry.name for entry in inputs]
+        who = f"the arguments of {self.function}"
+        return [*zip(inputs, structures.flatten(self.arguments, args, who, names), strict=True)]
+
     def outputs_of(self, kind: str) -> list[Output]:
         """Return the outputs of a kind, in their order."""
         return [entry for entry in self.outputs if entry.kind == kind]

@@ -72,13 +72,9 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
           TypeError: when the arguments are of another structure (also a ValueError).
           ValueError: when one is of another dtype or shape.
         """
-        who = f"the arguments of {self.manifest.function}"
-        entries = self.manifest.inputs_of("argument")
-        names = [entry.name for entry in entries]
-        flat = structures.flatten(self.manifest.arguments, args, who, names)
         tensors = [
             _as_tensor(value, entry.spec, f"{self.manifest.function}: argument '{entry.name}'")
-            for value, entry in zip(flat, entries, strict=True)
+            for entry, value in self.manifest.with_inputs(args)
         ]
         results = self._flat(*tensors)
         return structures.pack(self.manifest.results, results, self._classes)
