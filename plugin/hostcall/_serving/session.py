@@ -23,15 +23,16 @@ from hostcall._callbacks.structures import BoundedSpec
 from hostcall._saving import tokens
 from hostcall._saving.tokens import SavedFunctionError
 from hostcall._tf import eager_execution, protos, token_registry
-from hostcall_runtime._errors import INVALID_ARGUMENT, UNKNOWN, LoweringError
+from hostcall_runtime._errors import (
+    INVALID_ARGUMENT,
+    RESOURCE_EXHAUSTED,
+    UNKNOWN,
+    LoweringError,
+)
 from hostcall_runtime._serving_wire import ELEMENT_SIZES, Array, Call, ProtocolError
 
 _ALIGNMENT = 64
 _LENGTH = np.dtype("<u8")
-
-
-class ArenaFullError(Exception):
-    """The error of results that need more memory than the client or the worker allows."""
 
 
 class Arena:
@@ -71,16 +72,18 @@ class Arena:
             pieces.append(content)
             end = array.offset + len(content)
         if end > self.limit:
-            raise ArenaFullError(
+            raise CallError(
+                RESOURCE_EXHAUSTED,
                 f"hostcall: the results of a Python function have {end} bytes, and a worker may "
                 f"return {self.limit}: HOSTCALL_WORKER_BYTES of the process that calls it, and "
-                "--bytes of the worker, set the limit."
+                "--bytes of the worker, set the limit.",
             )
         try:
             for array, content in zip(arrays, pieces, strict=True):
                 self._write(array.offset, content)
         except OSError as error:
-            raise ArenaFullError(f"hostcall: the arena cannot be written: {error}") from error
+            text = f"hostcall: the arena cannot be written: {error}"
+            raise CallError(RESOURCE_EXHAUSTED, text) from error
         return arrays
 
     def _numbers(self, array: Array) -> Any:

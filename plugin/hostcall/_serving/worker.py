@@ -20,7 +20,7 @@ from typing import NoReturn
 from hostcall import _control
 from hostcall._saving import functions
 from hostcall._serving import session
-from hostcall._serving.session import Arena, ArenaFullError
+from hostcall._serving.session import Arena
 from hostcall_runtime import _serving_wire
 from hostcall_runtime._serving_wire import ClosedError, Frame, Health, Kind, ProtocolError
 
@@ -240,7 +240,7 @@ def _answer(connection: socket.socket, worker: Worker, arena: Arena, frame: Fram
             returned = session.run(call, arena.read(call.arguments))
             results = arena.write(returned, call.result_dtypes)
         kind, body = Kind.RESULTS, _serving_wire.encode_results(results)
-    except (session.CallError, ArenaFullError, MemoryError, ValueError) as error:
+    except (session.CallError, MemoryError, ValueError) as error:
         kind, body = Kind.ERROR, _serving_wire.encode_error(_code_of(error), str(error))
     worker.count(kind == Kind.ERROR)
     _serving_wire.send(connection, kind, frame.number, body)
