@@ -63,25 +63,20 @@ class Patch:
 _UNKNOWN = object()  # of a replacement that was never installed
 
 
+@dataclasses.dataclass(eq=False)
 class Replacement:
     """A value of ours in the place of a framework's, which `wrap` makes from that."""
 
     # If other code has replaced our value in turn, its value stays on removal. It may still call
     # ours, so ours checks `installed`, and acts as the framework's value while that is false.
 
-    def __init__(
-        self,
-        read: Callable[[], Any],
-        write: Callable[[Any], None],
-        wrap: Callable[[Any, Replacement], Any],
-    ) -> None:
-        self.installed = False
-        self.read = read
-        self._write = write
-        self._wrap = wrap
-        self._stock: Any = _UNKNOWN
-        self._ours: Any = _UNKNOWN
-        self._is_inside = False  # whether other code has replaced our value
+    read: Callable[[], Any]
+    write: Callable[[Any], None]
+    wrap: Callable[[Any, Replacement], Any]
+    installed: bool = False
+    _stock: Any = _UNKNOWN
+    _ours: Any = _UNKNOWN
+    _is_inside: bool = False  # whether other code has replaced our value
 
     def patch(
         self, target: str, why: str, feature: str, misfit: Callable[[], str] = _fits
@@ -96,15 +91,15 @@ class Replacement:
         if now is self._ours or (self._is_inside and now is not self._stock):
             return
         if now is not self._stock:
-            self._stock, self._ours = now, self._wrap(now, self)
-        self._write(self._ours)
+            self._stock, self._ours = now, self.wrap(now, self)
+        self.write(self._ours)
 
     def uninstall(self) -> None:
         """Put the framework's value back, unless other code has replaced ours."""
         self.installed = False
         self._is_inside = self.read() is not self._ours
         if not self._is_inside:
-            self._write(self._stock)
+            self.write(self._stock)
 
 
 def _nothing() -> None:

@@ -136,7 +136,9 @@ class Recorder:
         self._process = os.getpid()
         self._ids = itertools.count(1)
         self._ticks = itertools.count(1)
-        self._functions = _Numbers()
+        # For each function its number and a reference, which holds it only where it has to.
+        self._functions: dict[Any, tuple[int, Any]] = {}
+        self._numbers = itertools.count(1)
         self._threads: dict[int, int] = {}
         self._in_flight: set[int] = set()
         # The call that returned each handle.
@@ -194,10 +196,27 @@ class Recorder:
             number = next(self._ids)
             self._in_flight.add(number)
             thread = self._threads.setdefault(threading.get_ident(), len(self._threads) + 1)
-            function, began = self._functions.of(site.function), next(self._ticks)
+            function, began = self._number_of(site.function), next(self._ticks)
             place = (site.description, site.node, function, thread, site.ordered)
             begun = calls.Call(number, 0, *place, began, ended=0, digest=digest, checksum=0)
         return begun, arguments
+
+    def _number_of(self, function: Any) -> int:
+        """Return the number that a function keeps while it lives; 0 for None."""
+        if function is None:
+            return 0
+        # A method is made anew whenever it is looked up.
+        is_method = hasattr(function, "__func__")
+        anchor, code = (function.__self__, function.__func__) if is_method else (function, None)
+        key = id(anchor), id(code)
+        if key not in self._functions:
+            forget = self._functions.pop
+            try:
+                kept: Any = weakref.ref(anchor, lambda _: forget(key, None))
+            except TypeError:
+                kept = anchor
+            self._functions[key] = next(self._numbers), kept
+        return self._functions[key][0]
 
     def _returned(self, site: Site, number: int, returned: Any) -> calls.Returned:
         if site.new_handle is None:
@@ -251,28 +270,3 @@ class Recorder:
 
 def _warn(text: str, level: int = 4) -> None:
     warnings.warn(text, RuntimeWarning, stacklevel=level + 1)
-
-
-class _Numbers:
-    """The numbers of objects; each object keeps its number while it lives."""
-
-    def __init__(self) -> None:
-        self._next = itertools.count(1)
-        self._numbers: dict[Any, tuple[int, Any]] = {}
-
-    def of(self, thing: Any) -> int:
-        """Return the number of an object; 0 for None."""
-        if thing is None:
-            return 0
-        # A method is made anew whenever it is looked up.
-        is_method = hasattr(thing, "__func__")
-        anchor, function = (thing.__self__, thing.__func__) if is_method else (thing, None)
-        key = id(anchor), id(function)
-        if key not in self._numbers:
-            forget = self._numbers.pop
-            try:
-                kept: Any = weakref.ref(anchor, lambda _: forget(key, None))
-            except TypeError:
-                kept = anchor
-            self._numbers[key] = next(self._next), kept
-        return self._numbers[key][0]
