@@ -424,11 +424,8 @@ def line_for(wait: object, queue: object, when_full: object) -> Line | None:
 _lines_of: weakref.WeakValueDictionary[tuple[object, ...], Line] = weakref.WeakValueDictionary()
 
 
-def line_of(
-    function: Callable[..., Any], wait: object, queue: object, when_full: object
-) -> Line | None:
-    """Return a line as `line_for` does, but the same one each time for the same function."""
-    new = line_for(wait, queue, when_full)
+def line_of(function: Callable[..., Any], new: Line | None) -> Line | None:
+    """Return the line that a function got before in place of one like this, or else this one."""
     if new is None:
         return None
     key = id(function), new.size, new.when_full

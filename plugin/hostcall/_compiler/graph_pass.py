@@ -129,7 +129,7 @@ class _Rewriter:
     def __init__(self, library: types.FunctionDefLibrary, route: str) -> None:
         self._library = library
         self._route = route
-        self._functions = {function.signature.name: function for function in library.function}
+        self._functions = defs.by_name(library)
 
     def run(self, nodes: Iterable[Any]) -> None:
         """Rewrite the functions, and the calls of them in the functions and in `nodes`."""
@@ -137,8 +137,8 @@ class _Rewriter:
         outside = [f.node_def for f in self._functions.values() if not defs.is_compiled(f)]
         calls = [n for n in itertools.chain(nodes, *outside) if defs.is_compiled(n)]
         # Functions that are compiled because a call of them is, not by themselves.
-        called = {name for node in calls for name in self._called(node)} - set(entries)
-        starts = [*entries, *sorted(called)]
+        called = {name for n in calls for name in defs.called_functions(n, self._functions)}
+        starts = [*entries, *sorted(called & self._functions.keys() - set(entries))]
         reached = {n: None for name in starts for n in defs.reachable_in(self._functions, name)}
         if self._route == requested_routes.CUSTOM_CALL:
             self._keep_whole(reached, starts)
@@ -154,10 +154,6 @@ class _Rewriter:
                 self._add(partitioner.functions, new_names[name], name if name in entries else "")
         for node in calls:
             self._redirect(node, new_names, set(entries))
-
-    def _called(self, node: types.NodeDef) -> list[str]:
-        names = defs.called_functions(node, self._functions)
-        return [name for name in names if name in self._functions]
 
     def _keep_whole(self, names: Iterable[str], entries: list[str]) -> None:
         """Mark ops that would otherwise be partitioned as custom calls; or raise a ValueError."""
@@ -207,8 +203,7 @@ class _Rewriter:
         self, node: types.NodeDef, new_names: Mapping[str, str], replaced: set[str]
     ) -> None:
         """Turn a compiled call into a plain call of the partitioned function."""
-        partitioned = [name for name in self._called(node) if name in new_names]
-        if not partitioned:
+        if new_names.keys().isdisjoint(defs.called_functions(node, self._functions)):
             return
         node.attr.pop(defs.MUST_COMPILE, None)
         for callee in defs.callees(node):

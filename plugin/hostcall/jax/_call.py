@@ -173,7 +173,7 @@ def call(
     results, out_tree = flatten_results(result, place)
     fn = hashable(fn)
     # All calls of a function share a line.
-    line = _fire_and_forget.line_of(fn, declared.wait, declared.queue, declared.when_full)
+    line = _fire_and_forget.line_of(fn, declared.line)
     check_no_results(line, [spec.dtype for spec in results], not declared.pure, place)
     function = Function(
         fn,
