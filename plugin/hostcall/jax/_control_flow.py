@@ -85,9 +85,8 @@ def loop_with_its_condition(entry: Any) -> Any:
     @functools.wraps(stock)
     def lower(context: Any, *args: Any, **params: Any) -> Any:
         condition = params["cond_jaxpr"]
-        if not have_effectful_calls([condition]):
-            return stock(context, *args, **params)
-        if any(map(_primitive.is_ordered, condition.effects)):
+        is_ordered = any(map(_primitive.is_ordered, condition.effects))
+        if is_ordered or not have_effectful_calls([condition]):
             return stock(context, *args, **params)
         carrying = functools.partial(_loop_that_carries_its_condition, **params)
         return mlir.lower_fun(carrying)(context, *args)
