@@ -397,7 +397,7 @@ def reached_from(graph: GraphDef, roots: Mapping[str, list[str]]) -> dict[str, l
             at = pending.pop()
             reached[at] = list(dict.fromkeys([*reached.get(at, []), *names]))
             inputs = nodes[at].input if at in nodes else ()
-            steps = [defs.source(value) for value in inputs]
+            steps = [value.removeprefix("^").partition(":")[0] for value in inputs]
             inside = functions[at].node_def if at in functions else [nodes[at]] * (at in nodes)
             steps += [name for node in inside for name in defs.called_functions(node, functions)]
             pending += [step for step in steps if step not in seen]

@@ -393,15 +393,13 @@ def record_of(spec: Any, asked: Asked) -> tokens.Record:
 
 def asked_of(specs: list[Any]) -> Asked:
     """Return an `Asked` that tells which derivatives the gradients among a graph's specs need."""
-    asked: dict[CallbackSpec, tuple[int, bool]] = {}
-    for spec in specs:
-        if isinstance(spec, GradientSpec):
-            asked[spec.parent] = (asked.get(spec.parent, (0, False))[0], True)
-            root = spec.root
-            orders, recorded = asked.get(root, (0, False))
-            asked[root] = (max(orders, spec.order), recorded)
+    gradients = [spec for spec in specs if isinstance(spec, GradientSpec)]
+    recorded = {spec.parent for spec in gradients}
+    orders: dict[CallbackSpec, int] = {}
+    for spec in gradients:
+        orders[spec.root] = max(orders.get(spec.root, 0), spec.order)
     return lambda spec: (
-        asked.get(spec, (0, False)) if isinstance(spec, CallbackSpec) else (0, False)
+        (orders.get(spec, 0), spec in recorded) if isinstance(spec, CallbackSpec) else (0, False)
     )
 
 
