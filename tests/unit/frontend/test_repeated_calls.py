@@ -5,7 +5,6 @@ import contextlib
 import copy
 import gc
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import tracing_compilation
 
 import hostcall
-from tests.support.helpers import failure, jitted, raising
+from tests.support.helpers import failure, gradient_of, jitted, raising
 from tests.support.threads import in_threads
 
 X, Y = tf.constant([1.0, 2.0, 3.0]), tf.constant([4.0, 5.0, 6.0])
@@ -60,6 +59,15 @@ def check(calls: Calls, program: Any, *args: Any, usual: int = 0, **kwargs: Any)
     found = program(*args, **kwargs)
     assert (calls.usual, len(calls.traces)) == (usual, traces)
     tf.nest.map_structure(np.testing.assert_allclose, found, expected)
+
+
+@pytest.fixture(name="program")
+def _program(calls: Calls) -> Any:
+    """One of a tensor that was called before, and that repeats that call."""
+    program = jitted(calls.program)
+    program(X)
+    check(calls, program, X)
+    return program
 
 
 @pytest.mark.parametrize(
@@ -244,19 +252,12 @@ def test_values_that_are_captured_at_each_call(calls: Calls) -> None:
         assert program(X) == 6.0 + value[0]
 
 
-def gradient(program: Any, x: tf.Tensor) -> Any:
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        y = program(x)
-    return tape.gradient(y, x)
-
-
 def test_tapes_record_and_the_gradient_is_right(calls: Calls) -> None:
     program = jitted(lambda x: tf.py_function(lambda v: v**3, [x], tf.TensorSpec([3])))
     for x in (X, Y, X):
         program(x)
         np.testing.assert_allclose(program(x), x**3)
-        np.testing.assert_allclose(gradient(program, x), 3 * x**2, rtol=1e-6)
+        np.testing.assert_allclose(gradient_of(program, x), 3 * x**2, rtol=1e-6)
         with tf.autodiff.ForwardAccumulator(x, tf.ones_like(x)) as accumulator:
             y = program(x)
         np.testing.assert_allclose(accumulator.jvp(y), 3 * x**2, rtol=1e-6)
@@ -276,7 +277,7 @@ def test_tapes_record_functions_without_callbacks(capfd: pytest.CaptureFixture[s
     program = jitted(cubed)
     for x in (X, Y, X):
         program(x)
-        np.testing.assert_allclose(gradient(program, x), 3 * x**2, rtol=1e-6)
+        np.testing.assert_allclose(gradient_of(program, x), 3 * x**2, rtol=1e-6)
     assert capfd.readouterr().err.count("cubed") == 6
 
 
@@ -300,29 +301,20 @@ def test_variables_are_watched(calls: Calls) -> None:
     ],
     ids=["function", "compiled", "strategy"],
 )
-def test_calls_in_graphs_and_scopes_go_tensorflows_way(calls: Calls, around: Any) -> None:
-    program = jitted(calls.program)
-    program(X)
-    check(calls, program, X)
-    calls.usual = 0
-    expected = calls.program(Y)
-    np.testing.assert_allclose(around(lambda: program(Y)), expected)
+def test_calls_in_graphs_and_scopes_go_tensorflows_way(
+    calls: Calls, program: Any, around: Any
+) -> None:
+    np.testing.assert_allclose(around(lambda: program(Y)), calls.program(Y))
     assert calls.usual > 0
 
 
-def test_a_strategys_scope_traces_anew_as_without_hostcall(calls: Calls) -> None:
-    program = jitted(calls.program)
-    program(X)
-    program(X)
+def test_a_strategys_scope_traces_anew_as_without_hostcall(calls: Calls, program: Any) -> None:
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
-        calls.usual = 0
         np.testing.assert_allclose(program(Y), calls.program(Y))
     assert calls.usual == 1
 
 
-def test_an_init_scope_in_a_trace(calls: Calls) -> None:
-    program = jitted(calls.program)
-    program(X)
+def test_an_init_scope_in_a_trace(calls: Calls, program: Any) -> None:
     found = []
 
     @tf.function
@@ -334,10 +326,7 @@ def test_an_init_scope_in_a_trace(calls: Calls) -> None:
     np.testing.assert_allclose(found[0], calls.program(Y))
 
 
-def test_functions_that_run_eagerly(calls: Calls) -> None:
-    program = jitted(calls.program)
-    program(X)
-    program(X)
+def test_functions_that_run_eagerly(calls: Calls, program: Any) -> None:
     before = len(calls.traces)
     tf.config.run_functions_eagerly(True)
     try:
@@ -347,28 +336,19 @@ def test_functions_that_run_eagerly(calls: Calls) -> None:
     assert len(calls.traces) == before + 1
 
 
-def test_asynchronous_calls(calls: Calls) -> None:
-    program = jitted(calls.program)
-    program(X)
+def test_asynchronous_calls(calls: Calls, program: Any) -> None:
     tf.config.experimental.set_synchronous_execution(False)
     try:
-        calls.usual = 0
-        np.testing.assert_allclose(program(Y), 15.0)
-        assert calls.usual == 1
+        check(calls, program, Y, usual=1)
     finally:
         tf.config.experimental.set_synchronous_execution(True)
     check(calls, program, Y)
 
 
-def test_disable_takes_it_out(calls: Calls) -> None:
-    program = jitted(calls.program)
-    program(X)
-    check(calls, program, Y)
+def test_disable_takes_it_out(calls: Calls, program: Any) -> None:
     hostcall.disable()
     try:
-        calls.usual = 0
-        program(X)  # a program that is compiled already
-        assert calls.usual == 1
+        check(calls, program, X, usual=1)  # a program that is compiled already
     finally:
         hostcall.enable()
     check(calls, program, Y)
@@ -380,8 +360,10 @@ def test_errors_are_those_of_the_first_call(calls: Calls) -> None:
     def maybe(x: np.ndarray) -> np.ndarray:
         return raising(KeyError("no such word"))(x) if fail[0] else x
 
-    program = jitted(lambda x: tf.numpy_function(maybe, [x], tf.TensorSpec([3])) + 1.0)
-    other = jitted(lambda x: tf.numpy_function(maybe, [x], tf.TensorSpec([3])) + 1.0)
+    def added(x: tf.Tensor) -> Any:
+        return tf.numpy_function(maybe, [x], tf.TensorSpec([3])) + 1.0
+
+    program, other = jitted(added), jitted(added)
     program(X)
     fail[0] = True
     first, repeated = failure(other, X), failure(program, X)
@@ -390,9 +372,7 @@ def test_errors_are_those_of_the_first_call(calls: Calls) -> None:
     assert "test_repeated_calls.py" in str(repeated)
     assert isinstance(hostcall.last_error(), KeyError)
     fail[0] = False
-    calls.usual = 0
-    np.testing.assert_allclose(program(Y), Y + 1.0)
-    assert calls.usual == 0
+    check(calls, program, Y)
 
 
 def test_methods_of_objects_are_told_apart(calls: Calls) -> None:
@@ -407,20 +387,15 @@ def test_methods_of_objects_are_told_apart(calls: Calls) -> None:
     models = [Model(1.0), Model(2.0)]
     for model in models:
         model.step(X)
-    calls.usual = 0
-    assert [float(model.step(Y)) for model in models] == [15.0, 30.0]
-    assert calls.usual == 0
+    for model in models:
+        check(calls, model.step, Y)
 
 
-def test_copies_begin_anew(calls: Calls) -> None:
-    program = jitted(calls.program)
-    program(X)
-    program(X)
-    copied = copy.copy(program)
-    np.testing.assert_allclose(copied(Y), program(Y))
+def test_copies_begin_anew(program: Any) -> None:
+    np.testing.assert_allclose(copy.copy(program)(Y), program(Y))
 
 
-def test_a_function_and_its_graph_end_as_ever(calls: Calls) -> None:
+def test_a_function_and_its_graph_end_as_ever() -> None:
     program = jitted(lambda x: tf.numpy_function(np.sort, [x], tf.TensorSpec([3])))
     for _ in range(3):
         program(X)
@@ -435,7 +410,6 @@ def test_a_function_and_its_graph_end_as_ever(calls: Calls) -> None:
 def test_many_threads(calls: Calls) -> None:
     program = jitted(calls.program)
     inputs = [tf.fill([1 + number % 3], float(number)) for number in range(24)]
-
     expected = [float(tf.reduce_sum(x)) for x in inputs]
 
     def run(number: int) -> None:
@@ -445,9 +419,8 @@ def test_many_threads(calls: Calls) -> None:
     in_threads(8, run)
 
 
-def test_the_user_may_replace_the_arguments(calls: Calls) -> None:
+def test_the_user_may_replace_the_arguments(program: Any) -> None:
     """A call keeps none of its tensors."""
-    program: Callable[[Any], Any] = jitted(calls.program)
     x = tf.constant([1.0, 2.0])
     program(x)
     program(x)
