@@ -79,8 +79,7 @@ def test_the_memory_of_a_device_is_not_lent(how: str) -> None:
         target = Target(function, convention={how: True, "shares_memory": True})
         for _ in range(3):
             done = call_on_gpu(target, [operand], [result])
-            assert (done.code, done.message) == (0, "")
-            np.testing.assert_array_equal(done.array(), -large)
+            done.assert_returned(-large)
     finally:
         runtime.install(lender)
     # They are the function's to keep.

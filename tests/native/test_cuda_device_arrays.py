@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.native import frames
 from tests.support.native.frames import (
     DTYPES,
     INT4,
@@ -53,8 +54,7 @@ def gpu() -> Iterator[None]:
 def test_arrays_stay_on_the_device(how: str, foreign: bool) -> None:
     native.fail_cuda("cuMemcpyHtoDAsync_v2")
     done = on_gpu(lambda x: MAKERS[how](READERS[how](x) * 2), foreign=foreign)
-    assert (done.code, done.message) == (0, "")
-    np.testing.assert_array_equal(done.array(), VALUES * 2)
+    done.assert_returned(VALUES * 2)
 
 
 def test_every_dtype_of_dlpack() -> None:
@@ -71,7 +71,7 @@ def test_every_dtype_of_dlpack() -> None:
             [Buffer(code, [3, 2], values.tobytes())],
             [Buffer.result((3, 2), dtype)],
         )
-        assert (done.code, done.message) == (0, "")
+        done.assert_returned()
         assert done.array().tobytes() == values[::-1].tobytes()
         tried += 1
     assert tried == 23
@@ -90,8 +90,7 @@ def test_shapes(shape: Any) -> None:
             return MAKERS[how](READERS[how](x) + np.int16(1))
 
         done = on_gpu(function, [Buffer.of(values)], [Buffer.result(shape, np.int16)])
-        assert (done.code, done.message) == (0, "")
-        np.testing.assert_array_equal(done.array(), values + 1 if values.size else values)
+        done.assert_returned(values + 1 if values.size else values)
         assert seen == [(shape, np.dtype(np.int16), "cuda:0", (CUDA, 0))]
 
 
@@ -117,21 +116,15 @@ def test_the_interface_says_the_stream_of_the_program() -> None:
 def test_results_are_taken_in_the_order_of_their_stream(how: str) -> None:
     stream = native.create_stream()
     done = on_gpu(lambda x: MAKERS[how](by_dlpack(x) + 1, stream=stream))
-    assert (done.code, done.message) == (0, "")
-    np.testing.assert_array_equal(done.array(), VALUES + 1)
+    done.assert_returned(VALUES + 1)
     # DLPack has the library do it; of the other the runtime has waited for the stream.
     assert native.destroy_stream(stream) == (1 if how == "dlpack" else 0)
 
 
 def test_results_that_name_no_stream_are_those_of_the_default_one() -> None:
-    class Unsaid(ByInterface):
-        @property
-        def __cuda_array_interface__(self) -> dict[str, Any]:
-            return {**super().__cuda_array_interface__, "stream": None}
-
-    done = on_gpu(lambda x: Unsaid(by_dlpack(x) + 1, stream=DEFAULT_STREAM))
-    assert (done.code, done.message) == (0, "")
-    np.testing.assert_array_equal(done.array(), VALUES + 1)
+    said = {"stream": None}
+    done = on_gpu(lambda x: ByInterface(by_dlpack(x) + 1, stream=DEFAULT_STREAM, said=said))
+    done.assert_returned(VALUES + 1)
 
 
 def test_what_is_on_the_default_stream_is_done_when_a_call_ends() -> None:
@@ -146,18 +139,12 @@ def test_arrays_of_numpy_go_to_the_device() -> None:
 
     results = [Y, Buffer.result((3, 2)), Buffer.result((), np.int64), Buffer.result((2,), float)]
     done = on_gpu(function, [X], results)
-    assert (done.code, done.message) == (0, "")
-    np.testing.assert_array_equal(done.array(0), VALUES)
-    np.testing.assert_array_equal(done.array(1), VALUES.T[:, ::-1])
-    assert done.array(2).item() == 7
-    assert done.array(3).tolist() == [1.0, 2.0]
+    done.assert_returned(VALUES, VALUES.T[:, ::-1], 7, [1.0, 2.0])
 
 
 def test_arrays_that_are_given_back() -> None:
     done = on_gpu(lambda x, y: [y, x], [X, Buffer.of(-VALUES)], [Y, Y])
-    assert (done.code, done.message) == (0, "")
-    np.testing.assert_array_equal(done.array(0), -VALUES)
-    np.testing.assert_array_equal(done.array(1), VALUES)
+    done.assert_returned(-VALUES, VALUES)
 
 
 @pytest.mark.parametrize("size", [0, 2, 3])
@@ -206,8 +193,9 @@ def test_what_keeps_the_memory_after_the_call_is_an_error(how: str) -> None:
         return ByDlpack(VALUES)
 
     done = on_gpu(function)
-    assert done.code == INVALID_ARGUMENT
-    assert "something still has the memory of an array that it was lent" in done.message
+    frames.assert_fails(
+        done, INVALID_ARGUMENT, "something still has the memory of an array that it was lent"
+    )
     kept.clear()
 
 
@@ -231,7 +219,7 @@ def test_numpy_does_not_read_the_device() -> None:
 def test_functions_may_turn_to_another_device() -> None:
     for foreign in (False, True):
         done = on_gpu(lambda x: (native.leave_context(), ByDlpack(VALUES))[1], foreign=foreign)
-        assert (done.code, done.message) == (0, "")
+        done.assert_returned(VALUES)
 
 
 def test_calls_within_calls() -> None:
@@ -239,14 +227,13 @@ def test_calls_within_calls() -> None:
         inner = on_gpu(lambda x: ByDlpack(by_dlpack(x) + 1))
         return ByDlpack(by_dlpack(x) + inner.array())
 
-    done = on_gpu(outer)
-    np.testing.assert_array_equal(done.array(), 2 * VALUES + 1)
+    on_gpu(outer).assert_returned(2 * VALUES + 1)
 
 
 def test_an_array_on_a_device_is_no_result_of_a_program_on_the_cpu() -> None:
     done = call(Target(lambda x: ByDlpack(VALUES), convention={"on_device": True}), [X], [Y])
-    assert done.code == INVALID_ARGUMENT
-    assert "ByDlpack on CUDA device 0, and the program runs on cpu" in done.message
+    text = "ByDlpack on CUDA device 0, and the program runs on cpu"
+    frames.assert_fails(done, INVALID_ARGUMENT, text)
 
 
 @pytest.mark.parametrize(
@@ -272,12 +259,8 @@ def test_results_that_are_not_as_declared(returned: Any, text: str) -> None:
 
 
 def test_an_address_that_is_no_device_s() -> None:
-    class Wrong(ByInterface):
-        @property
-        def __cuda_array_interface__(self) -> dict[str, Any]:
-            return {**super().__cuda_array_interface__, "data": (4096, False)}
-
-    assert_fails(on_gpu(lambda x: Wrong(VALUES)), "does not lie on the device of the program")
+    done = on_gpu(lambda x: ByInterface(VALUES, said={"data": (4096, False)}))
+    assert_fails(done, "does not lie on the device of the program")
 
 
 def test_errors_of_the_function_and_of_the_library() -> None:
@@ -330,9 +313,8 @@ def test_failures_of_the_driver(
     target = Target(double, convention={"on_device": True})
     native.fail_cuda(function, first)
     done = call_on_gpu(target, [X], [Y, Y, Y], foreign=foreign)
-    assert done.code == INTERNAL
-    assert f"hostcall: {doing} for a host callback failed" in done.message
-    assert "This is a test." in done.message
+    text = f"hostcall: {doing} for a host callback failed"
+    frames.assert_fails(done, INTERNAL, text, "This is a test.")
     assert bool(calls) == ran
     again = call_on_gpu(target, [X], [Y, Y, Y], foreign=foreign)
     assert (again.code, again.message, again.array(2)[1, 2]) == (0, "", 5)

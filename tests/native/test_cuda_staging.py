@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.errors import raising
 from tests.support.native.frames import Buffer, Target, call_on_gpu, fake_gpu, native
 from tests.support.threads import in_threads
 
@@ -46,9 +47,7 @@ def test_values_that_share_memory() -> None:
     results = [Buffer.result(array.shape, np.uint8) for array in arrays]
     target = Target(lambda *xs: [x + np.uint8(1) for x in xs])
     done = call_on_gpu(target, list(map(Buffer.of, arrays)), results)
-    assert (done.code, done.message) == (0, "")
-    for index, array in enumerate(arrays):
-        np.testing.assert_array_equal(done.array(index), array + np.uint8(1))
+    done.assert_returned(*(array + np.uint8(1) for array in arrays))
 
 
 def test_memory_of_a_size_is_found_again() -> None:
@@ -80,9 +79,7 @@ def test_what_cannot_be_pinned_lies_in_ordinary_memory() -> None:
 
 
 def test_memory_returns_where_a_call_fails() -> None:
-    def fail(x: Any) -> Any:
-        raise ValueError("no")
-
+    fail = raising(ValueError("no"))
     pinned, _ = take(100_000)
     for _ in range(3):
         done = call_on_gpu(Target(fail), [zeros(100_000)], [Buffer.result((), np.uint8)])
@@ -103,8 +100,7 @@ def test_calls_at_the_same_time_have_memory_of_their_own() -> None:
     def calls(index: int) -> None:
         x = np.full(50_000, index, np.int32)
         done = call_on_gpu(Target(meet), [Buffer.of(x)], [Buffer.result(x.shape, x.dtype)])
-        assert done.code == 0
-        assert (done.array() == index + 1).all()
+        done.assert_returned(x + 1)
 
     for _ in range(3):
         in_threads(4, calls)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.errors import raising
 from tests.support.native.early_frames import DONE, GATE, HANDLE, START, described, start, take
 from tests.support.native.frames import INT64, Buffer, Target, attributes, call, native, runtime
 from tests.support.threads import in_threads
@@ -26,7 +27,7 @@ def _nothing_is_left() -> Iterator[None]:
 
 def begun(*args: Any, **how: Any) -> int:
     outcome = start(*args, **how)
-    assert (outcome.code, outcome.message) == (0, "")
+    outcome.assert_returned()
     return int(outcome.array())
 
 
@@ -37,9 +38,7 @@ def test_results_are_those_of_the_call(foreign: bool, runs: int) -> None:
     results = [Y, Buffer.result((), np.int32)]
     for _ in range(runs):
         done = take(begun(target, [X], results, foreign=foreign), results, foreign)
-        assert done.code == 0
-        np.testing.assert_array_equal(done.array(0), 2.0 * np.arange(1000, dtype=np.float32))
-        assert done.array(1) == 7
+        done.assert_returned(2.0 * np.arange(1000, dtype=np.float32), 7)
 
 
 def test_calls_overlap_and_may_be_taken_in_any_order() -> None:
@@ -79,10 +78,7 @@ def test_many_threads_keep_their_calls_apart() -> None:
 
 
 def test_an_error_is_told_to_who_takes_the_results() -> None:
-    def fail(x: Any) -> Any:
-        raise ValueError("no such sensor")
-
-    target = Target(fail)
+    target = Target(raising(ValueError("no such sensor")))
     for _ in range(3):
         done = take(begun(target, [X], [Y]), [Y])
         assert (done.code, done.untouched) == (3, True)

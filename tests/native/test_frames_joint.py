@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.errors import raising
 from tests.support.native.frames import (
     INT32,
     Buffer,
@@ -76,14 +77,12 @@ def test_runs_do_not_mix(devices: Devices) -> None:
 
 
 def test_who_waits_or_arrives_in_a_run_that_has_failed_gets_its_error(devices: Devices) -> None:
-    def fail(_: Any) -> Any:
-        raise ValueError("no such thing")
-
     called: list[Any] = []
     target = Target(lambda x: [called.append(x), x][1])
     waits = devices.begin(target, 0, array(0), 1, 2, run=80)
     other = devices.begin(target, 0, array(0), 1, 2, run=81)
-    devices.meet(Target(fail), [(0, array(0))], run=80)  # by itself
+    failing = Target(raising(ValueError("no such thing")))
+    devices.meet(failing, [(0, array(0))], run=80)  # by itself
     arrives = devices.begin(target, 0, array(0), 1, 2, run=80)
     for one in (waits, arrives):
         assert "no such thing" in one.result(TIMEOUT).message

@@ -16,6 +16,7 @@ from tests.support.native.frames import (
     INT64,
     Buffer,
     Outcome,
+    assert_fails,
     call,
     native,
     run_python,
@@ -72,8 +73,7 @@ X = np.array([1.0, 2.0, 3.0], np.float32)
 def test_c_functions(token: bool, foreign: bool) -> None:
     add_one = c_function("add_one", 3, takes_sizes=True)
     done = call_native(add_one, [Buffer.of(X)], [Buffer.result((3,))], token=token, foreign=foreign)
-    assert (done.code, done.message) == (0, "")
-    np.testing.assert_array_equal(done.array(), X + 1)
+    done.assert_returned(X + 1)
 
 
 @both_threads
@@ -81,10 +81,8 @@ def test_a_status_is_an_error(foreign: bool) -> None:
     status = c_function("status", 1, returns_status=True)
     for value in (0, 1, -7):
         done = call_native(status, [Buffer.of(np.int32(value))], token=True, foreign=foreign)
-        assert done.code == (2 if value else 0)
-        if value:
-            assert f"returned status {value}, and not 0" in done.message
-            assert "This is the C function status." in done.message
+        said = f"returned status {value}, and not 0", "This is the C function status."
+        assert_fails(done, 2, *said) if value else done.assert_returned()
     ignored = c_function("status", 1)
     assert call_native(ignored, [Buffer.of(np.int32(5))]).code == 0
 
@@ -94,8 +92,8 @@ def test_other_numbers_of_buffers_than_arguments() -> None:
     for shape, results in (((3,), 2), ((3,), 0), ((3, 1), 1)):
         operand = Buffer.of(np.zeros(shape, np.float32))
         done = call_native(add_one, [operand], [Buffer.result(shape)] * results)
-        assert (done.code, done.untouched) == (3, True)
-        assert "a native function of 3 arguments was to be called with" in done.message
+        assert_fails(done, 3, "a native function of 3 arguments was to be called with")
+        assert done.untouched
     with pytest.raises(ValueError, match="too many arguments"):
         c_function("add_one", runtime.MAX_NATIVE_ARGUMENTS + 1)
 
@@ -104,13 +102,11 @@ def test_other_numbers_of_buffers_than_arguments() -> None:
 @pytest.mark.parametrize("token", [False, True], ids=["no token", "token"])
 def test_handlers(token: bool, foreign: bool) -> None:
     done = call_native(scale(), [Buffer.of(X)], [Buffer.result((3,))], token=token, foreign=foreign)
-    assert (done.code, done.message) == (0, "")
-    np.testing.assert_array_equal(done.array(), X * 2 - 1)
+    done.assert_returned(X * 2 - 1)
     failed = call_native(scale(fails=True), [Buffer.of(X)], [Buffer.result((3,))], token=token)
     assert (failed.code, failed.message) == (15, "grüße, länger als sechzehn")
     wrong = call_native(scale(), [Buffer.of(X.astype(np.float64))], [Buffer.result((3,))])
-    assert wrong.code == 3
-    assert "Wrong buffer dtype" in wrong.message
+    assert_fails(wrong, 3, "Wrong buffer dtype")
     with pytest.raises(ValueError, match="wrong size"):
         runtime.register_ffi_handler("", CODE["scale"], [("x", INT64, bytes(17))])
 
@@ -126,8 +122,8 @@ def test_code_that_is_gone(foreign: bool) -> None:
     add_one = c_function("add_one", 3, takes_sizes=True)
     assert let_go(add_one)() is None
     done = call_native(add_one, [Buffer.of(X)], [Buffer.result((3,))], foreign=foreign)
-    assert (done.code, done.untouched) == (9, True)
-    assert f"host callback with the id {add_one} is gone" in done.message
+    assert_fails(done, 9, f"host callback with the id {add_one} is gone")
+    assert done.untouched
     let_go(add_one)  # once more is no error
     assert c_function("add_one", 3) > add_one
 
@@ -267,8 +263,7 @@ def test_answers_that_will_not_do(
     add_one: int, foreign: bool, answer: Answer, code: int, text: str
 ) -> None:
     done = answered(add_one, answer, foreign)
-    assert done.code == code, done.message
-    assert text in done.message
+    assert_fails(done, code, text)
     assert done.untouched
 
 

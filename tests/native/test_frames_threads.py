@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support.errors import raising
 from tests.support.native.frames import (
     Buffer,
     Outcome,
@@ -234,10 +235,7 @@ def test_calls_of_other_runs_and_of_concurrent_callbacks_overlap() -> None:
 
 
 def test_a_call_that_fails_gives_its_turn_back() -> None:
-    def fail(x: Any) -> Any:
-        raise KeyError("no such sensor")
-
-    failing, right = Target(fail), Target(lambda x: x + 1)
+    failing, right = Target(raising(KeyError("no such sensor"))), Target(lambda x: x + 1)
     for foreign in (False, True):
         assert "no such sensor" in call(failing, [X], [Y], foreign=foreign, run=3).message
         assert call(right, [X], [Y], foreign=foreign, run=3).array()[0] == 1

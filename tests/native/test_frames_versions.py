@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.support.native.frames import Buffer, Target, call, handler, native, runtime
+from tests.support.native.frames import Buffer, Target, assert_fails, call, handler, native, runtime
 
 AGES = {0: (0, 2), 1: (0, 1)}
 
@@ -29,8 +29,7 @@ def test_calls_return(foreign: bool) -> None:
     x = np.array([1.0, 2.0], np.float32)
     target = Target(lambda x: x + 1)
     done = call(target, [Buffer.of(x)], [Buffer.result(x.shape)], foreign=foreign)
-    assert (done.code, done.message) == (0, "")
-    np.testing.assert_array_equal(done.array(), x + 1)
+    done.assert_returned(x + 1)
     assert native.live_objects() == 0
 
 
@@ -40,6 +39,5 @@ def test_calls_fail(foreign: bool) -> None:
         raise ValueError("no such value")
 
     done = call(Target(fail), foreign=foreign)
-    assert done.code == 3
-    assert "no such value" in done.message
+    assert_fails(done, 3, "no such value")
     assert native.live_objects() == 0

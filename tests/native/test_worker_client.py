@@ -31,9 +31,7 @@ def call(path: Any, answer: fake_worker.Answer, dtypes: Any = (np.float32,)) -> 
 
 def test_results_are_read(tmp_path: Path) -> None:
     answer = saying(welcome(), results([Array(1, (3,), 64, 12)]), arena=b" " * 64 + X.tobytes())
-    outcome = call(tmp_path, answer)
-    assert (outcome.code, outcome.message) == (0, "")
-    np.testing.assert_array_equal(outcome.results[0], X)
+    np.testing.assert_array_equal(call(tmp_path, answer).result(), X)
 
 
 @pytest.mark.parametrize(
@@ -52,8 +50,7 @@ def test_results_are_read(tmp_path: Path) -> None:
 )
 def test_results_that_are_none_are_an_error(tmp_path: Path, place: Array, says: str) -> None:
     outcome = call(tmp_path, saying(welcome(), results([place]), arena=bytes(64)))
-    assert outcome.code == UNAVAILABLE
-    assert says in outcome.message
+    outcome.assert_fails(UNAVAILABLE, says)
 
 
 @pytest.mark.parametrize(
@@ -71,16 +68,14 @@ def test_strings_that_are_none_are_an_error(
     arena = np.array(lengths, np.uint64).tobytes() + bytes(40)
     answer = saying(welcome(), results([Array(7, (2,), 0, size)]), arena=arena)
     outcome = call(tmp_path, answer, [object])
-    assert outcome.code == UNAVAILABLE
-    assert says in outcome.message
+    outcome.assert_fails(UNAVAILABLE, says)
     assert outcome.results == []
 
 
 def test_results_that_overlap_do_not_ask_for_more_than_there_is(tmp_path: Path) -> None:
     many = results([Array(1, (1024,), 0, 4096)] * 4)
     outcome = call(tmp_path, saying(welcome(), many, arena=bytes(4096)), [np.float32] * 4)
-    assert outcome.code == UNAVAILABLE
-    assert "larger than the shared memory" in outcome.message
+    outcome.assert_fails(UNAVAILABLE, "larger than the shared memory")
 
 
 @pytest.mark.parametrize(
@@ -103,9 +98,7 @@ def test_results_that_overlap_do_not_ask_for_more_than_there_is(tmp_path: Path) 
 )
 def test_replies_that_are_none_are_an_error(tmp_path: Path, reply: bytes, says: str) -> None:
     outcome = call(tmp_path, saying(welcome(), reply))
-    assert outcome.code == UNAVAILABLE
-    assert "in a call of the Python function m:f" in outcome.message
-    assert says in outcome.message
+    outcome.assert_fails(UNAVAILABLE, "in a call of the Python function m:f", says)
 
 
 @pytest.mark.parametrize(
@@ -125,9 +118,7 @@ def test_replies_that_are_none_are_an_error(tmp_path: Path, reply: bytes, says: 
 def test_a_worker_that_does_not_welcome_is_an_error(
     tmp_path: Path, reply: bytes, code: int, says: str
 ) -> None:
-    outcome = call(tmp_path, saying(reply))
-    assert outcome.code == code
-    assert says in outcome.message
+    call(tmp_path, saying(reply)).assert_fails(code, says)
 
 
 @pytest.mark.parametrize(
@@ -159,11 +150,8 @@ def test_the_limits_of_a_call_are_errors(tmp_path: Path) -> None:
             (TOKEN, [X] * 1025, [], "a number of arguments"),
             (TOKEN, [], [np.float32] * 1025, "a number of results"),
         ):
-            outcome = client.call(token, arrays, dtypes)
-            assert outcome.code == RESOURCE_EXHAUSTED
-            assert says in outcome.message
-        outcome = client.call(TOKEN, [], [], op="NoOp")
-        assert outcome.code == INVALID_ARGUMENT
+            client.call(token, arrays, dtypes).assert_fails(RESOURCE_EXHAUSTED, says)
+        client.call(TOKEN, [], [], op="NoOp").assert_fails(INVALID_ARGUMENT)
 
 
 @pytest.mark.parametrize(
@@ -185,12 +173,10 @@ def test_variables_that_make_no_sense_are_errors(variables: dict[str, str], says
 
 def test_no_worker_at_all_is_an_error_with_the_lines_to_write() -> None:
     outcome = NativeClient({}).call(TOKEN, [X], [np.float32])
-    assert outcome.code == FAILED_PRECONDITION
-    assert "the Python function m:f" in outcome.message
-    assert "hostcall worker --socket" in outcome.message
-    assert "export HOSTCALL_WORKER_PYTHON=" in outcome.message
+    said = "hostcall worker --socket", "export HOSTCALL_WORKER_PYTHON="
+    outcome.assert_fails(FAILED_PRECONDITION, "the Python function m:f", *said)
     too_long = NativeClient({"HOSTCALL_WORKER_SOCKET": "/" * 200})
-    assert too_long.call(TOKEN, [], []).code == FAILED_PRECONDITION
+    too_long.call(TOKEN, [], []).assert_fails(FAILED_PRECONDITION)
 
 
 @pytest.mark.parametrize(
@@ -249,9 +235,8 @@ def test_many_threads_get_their_own_results(tmp_path: Path) -> None:
     def run(number: int) -> None:
         for step in range(50):
             given = np.full(3, number * 100 + step, np.float32)
-            outcome = clients[0].call(TOKEN, [given], [np.float32])
-            assert outcome.code == 0, outcome.message
-            np.testing.assert_array_equal(outcome.results[0], given)
+            result = clients[0].call(TOKEN, [given], [np.float32]).result()
+            np.testing.assert_array_equal(result, given)
 
     with contextlib.ExitStack() as stack:
         for path in paths:

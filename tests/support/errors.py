@@ -1,4 +1,4 @@
-"""Functions that raise."""
+"""Functions that raise, and what errors say."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,3 +15,9 @@ def raising(error: BaseException) -> Callable[..., Any]:
         raise error
 
     return raise_it
+
+
+def assert_says(text: Any, *parts: str) -> None:
+    """The text, or that of an error, has all these parts."""
+    for part in parts:
+        assert part in str(text), f"{part!r} is missing in: {text}"

@@ -10,6 +10,7 @@ import tensorflow as tf
 import hostcall
 from tests.support.device import DEVICE
 from tests.support.errors import DetailedError as DetailedError
+from tests.support.errors import assert_says as assert_says
 from tests.support.errors import raising as raising
 
 
@@ -147,12 +148,6 @@ each_caller = pytest.mark.parametrize("caller", CALLERS.values(), ids=CALLERS)
 def assert_as_plain_called_by(caller: Any, program: Callable[..., Any], x: tf.Tensor) -> None:
     """Compile the program; called so, it has bitwise the results of the plain graph."""
     assert_same(to_numpy(caller(jitted(program), x)), to_numpy(plain(program)(x)))
-
-
-def assert_says(text: Any, *parts: str) -> None:
-    """The text, or that of an error, has all these parts."""
-    for part in parts:
-        assert part in str(text), f"{part!r} is missing in: {text}"
 
 
 def assert_equal(actual: Any, expected: Any) -> None:

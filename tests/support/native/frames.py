@@ -113,6 +113,12 @@ class Outcome:
         result = self.results[index]
         return np.frombuffer(self.data[index], DTYPES[result.code]).reshape(result.dims)
 
+    def assert_returned(self, *expected: Any) -> None:
+        """All went well, and these are the first results."""
+        assert (self.code, self.message) == (0, "")
+        for index, array in enumerate(expected):
+            np.testing.assert_array_equal(self.array(index), array)
+
     @property
     def untouched(self) -> bool:
         return all(set(data) <= {0xA5} for data in self.data)

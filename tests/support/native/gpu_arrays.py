@@ -1,11 +1,13 @@
 """Arrays on the GPU that there is not, as libraries like CuPy, Numba and Torch have them."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from hostcall_runtime import _device_arrays
 from hostcall_runtime._device_arrays import _is_contiguous
+from tests.support.native import frames
 from tests.support.native.frames import Buffer, Outcome, Target, call_on_gpu, native, runtime
 
 CPU, CUDA = _device_arrays.CPU, _device_arrays.CUDA
@@ -68,7 +70,11 @@ class ByDlpack(GpuArray):
 
 
 class ByInterface(GpuArray):
-    """One with `__cuda_array_interface__`."""
+    """One with `__cuda_array_interface__`, which says besides what is `said`."""
+
+    def __init__(self, *args: Any, said: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.said = said or {}
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -80,6 +86,7 @@ class ByInterface(GpuArray):
             "strides": tuple(s * size for s in self.strides) or None,
             "version": 3,
             "stream": self.stream,
+            **self.said,
         }
 
 
@@ -118,9 +125,7 @@ def on_gpu(function: Any, operands: Any = (X,), results: Any = (Y,), **options: 
 
 
 def assert_fails(done: Outcome, *texts: str, code: int = INVALID_ARGUMENT) -> None:
-    assert done.code == code, done.message
-    for text in texts:
-        assert text in done.message, done.message
+    frames.assert_fails(done, code, *texts)
     assert done.untouched
     again = on_gpu(lambda x: ByDlpack(-by_dlpack(x)))
     assert (again.code, again.array()[1, 2]) == (0, -5)

@@ -19,14 +19,6 @@ def double(x: Any) -> Any:
     return x * 2
 
 
-def reverse(texts: Any) -> Any:
-    return np.array([text[::-1] for text in texts.flat], object).reshape(texts.shape)
-
-
-def nothing() -> None:
-    return None
-
-
 def ones(count: Any) -> Any:
     return np.ones(count, np.float32)
 

@@ -25,6 +25,16 @@ class Outcome:
     message: str
     results: list[Any]
 
+    def result(self) -> Any:
+        """Return the first result of a call that went well."""
+        assert (self.code, self.message) == (0, "")
+        return self.results[0]
+
+    def assert_fails(self, code: int, *texts: str) -> None:
+        assert self.code == code, self.message
+        for text in texts:
+            assert text in self.message, self.message
+
 
 class NativeClient:
     """A pool of workers as environment variables describe it; None is that of the process."""

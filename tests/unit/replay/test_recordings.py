@@ -18,6 +18,7 @@ from hostcall._replay.recorder import Recorder
 from hostcall._replay.replayer import Reader, Replayer
 from hostcall_runtime import _interception
 from hostcall_runtime._interception import Site
+from tests.support.errors import raising
 from tests.support.threads import in_threads
 
 SITE = Site("module:function", "function, called at file.py:1")
@@ -298,11 +299,8 @@ def test_functions_that_nothing_tells_apart_are_refused(file: str) -> None:
 
 
 def test_an_interrupt_is_no_result(file: str) -> None:
-    def interrupted(x: Any) -> Any:
-        raise KeyboardInterrupt
-
     with recording(file) as recorder, pytest.raises(KeyboardInterrupt):
-        recorder.call(PURE, interrupted, [X], {})
+        recorder.call(PURE, raising(KeyboardInterrupt()), [X], {})
     assert Reader(file).calls == []
 
 
