@@ -1,5 +1,6 @@
 """Tests of the places of programs under way (hostcall_runtime/_locks.py)."""
 
+import functools
 import threading
 from contextlib import ExitStack
 
@@ -8,6 +9,15 @@ import pytest
 from hostcall_runtime._locks import Places
 from hostcall_runtime._threads import Call
 from tests.support.threads import PATIENCE, in_threads
+
+
+def outcome(places: Places) -> str:
+    """Take a place for a moment, or be told that nobody would leave one."""
+    try:
+        with places.taken():
+            return "taken"
+    except RuntimeError:
+        return "told"
 
 
 def test_threads_wait_for_a_place() -> None:
@@ -32,41 +42,28 @@ def test_who_would_wait_for_itself_is_told() -> None:
             taken.enter_context(places.taken())
         with pytest.raises(RuntimeError, match="each waits for one more"), places.taken():
             pass
-    with places.taken():
-        pass
+    assert outcome(places) == "taken"
 
 
 def test_the_last_of_those_that_wait_for_each_other_is_told() -> None:
     places = Places(4)
     both = threading.Barrier(2)
-    told: list[int] = []
+    outcomes: list[str] = []
 
-    def work(number: int) -> None:
+    def work(_: int) -> None:
         with places.taken(), places.taken():
             both.wait(PATIENCE)
-            try:
-                with places.taken():
-                    pass
-            except RuntimeError:
-                told.append(number)
+            outcomes.append(outcome(places))
 
     in_threads(2, work)
-    assert len(told) == 1
+    assert sorted(outcomes) == ["taken", "told"]
 
 
 def test_a_call_on_another_thread_is_inside_of_the_one_that_waits_for_it() -> None:
     places = Places(1)
-
-    def take() -> str:
-        try:
-            with places.taken():
-                return "taken"
-        except RuntimeError:
-            return "told"
-
     with places.taken():
-        assert Call(take).result(PATIENCE) == "told"
-    assert Call(take).result(PATIENCE) == "taken"
+        assert Call(functools.partial(outcome, places)).result(PATIENCE) == "told"
+    assert Call(functools.partial(outcome, places)).result(PATIENCE) == "taken"
 
 
 def test_a_place_is_left_when_the_work_fails() -> None:
