@@ -1,6 +1,5 @@
 """Exported programs that are missing, damaged or made up: errors, never a crash."""
 
-import json
 import os
 import pickle
 import sys
@@ -16,7 +15,7 @@ from jaxlib.mlir import ir
 import hostcall_mlir
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.program import files
-from tests.support.exported.programs import TOKEN, call, load, make
+from tests.support.exported.programs import TOKEN, call, change, error_of, load, make
 
 LOOP = f"""
 func.func @main(%a: tensor<3xf32>, %b: tensor<i64>) -> (tensor<3xf32>, tensor<i64>) {{
@@ -48,19 +47,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "program"
 
 
-def error_of(folder: Path) -> str:
-    with pytest.raises(hostcall_mlir.ProgramError) as raised:
-        hostcall_mlir.load(folder)
-    assert str(raised.value).startswith(f"{folder}: ")
-    return str(raised.value)
-
-
 def sign(folder: Path, name: str) -> None:
     """Has the manifest have the hash of a file as it is."""
-    fields = json.loads((folder / "manifest.json").read_text())
-    entry = fields["program" if name.endswith("stablehlo") else "variables"]
-    entry["sha256"] = files._sha256((folder / name).read_bytes())
-    (folder / "manifest.json").write_text(json.dumps(fields))
+    entry = "program" if name.endswith("stablehlo") else "variables"
+    sha256 = files._sha256((folder / name).read_bytes())
+    change(folder, lambda m: m[entry].update(sha256=sha256))
 
 
 def artifact_of(text: str) -> bytes:
@@ -113,9 +104,7 @@ def test_manifest_that_is_cut_short_is_an_error(folder: Path) -> None:
     ["../program.stablehlo", "/etc/passwd", "sub/program", "..", ".", "", "a\\b", "c:x", "a\0"],
 )
 def test_path_that_leads_out_of_the_directory_is_refused(path: str, folder: Path) -> None:
-    fields = json.loads((folder / "manifest.json").read_text())
-    fields["program"]["path"] = path
-    (folder / "manifest.json").write_text(json.dumps(fields))
+    change(folder, lambda m: m["program"].update(path=path))
     assert "is not the plain name of a file beside manifest.json" in error_of(folder)
 
 
@@ -295,7 +284,6 @@ def test_program_that_cannot_run_here_is_refused(what: str, folder: Path) -> Non
 def test_program_cannot_reuse_the_memory_of_its_callers_arrays(
     attribute: str, tmp_path: Path
 ) -> None:
-
     text = f"""
 module attributes {{mhlo.num_replicas = 2 : i32}} {{
   func.func public @main(%x: tensor<3xf32> {{{attribute}}}) -> tensor<3xf32> {{

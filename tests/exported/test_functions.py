@@ -11,9 +11,7 @@ import pytest
 import hostcall_mlir
 from hostcall_mlir.program.function_lookup import signature_of
 from tests.support.exported import functions
-from tests.support.exported.programs import FUNCTIONS, call, load, make
-
-F3 = np.array([1, -2, 3], np.float32)
+from tests.support.exported.programs import F3, FUNCTIONS, call, load, make
 
 
 def program_of(*names: str, **of_callbacks: Any) -> Any:

@@ -14,6 +14,7 @@ import tensorflow as tf
 import hostcall
 import hostcall_mlir
 from hostcall_runtime import prepared
+from tests.support.errors import raising
 from tests.support.exported import exported, functions
 from tests.support.exported.exported import F3, I, X
 from tests.support.helpers import jitted, plain
@@ -53,9 +54,7 @@ def test_what_tensorflow_converts_is_taken(folder: Path) -> None:
 
 
 def test_an_exception_comes_back(folder: Path) -> None:
-    def fail(x: np.ndarray) -> np.ndarray:
-        raise KeyError("no such wave")
-
+    fail = raising(KeyError("no such wave"))
     loaded = hostcall.load(folder, callbacks={"tests.support.exported.user_code:sine": fail})
     for mode in (plain, jitted):
         with pytest.raises(tf.errors.OpError, match="no such wave") as caught:

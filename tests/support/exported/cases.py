@@ -13,6 +13,7 @@ from hostcall_mlir.program.files import Program
 from tests.support.exported import functions
 from tests.support.exported.programs import F3, call, from_jax, make
 
+ONE = "(%x: tensor<3xf32>) -> tensor<3xf32>"
 # Bodies of `@main` in StableHLO, of what JAX does not write.
 _NEXT = "(tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)"
 _PAIR = "tuple<tensor<3xf32>, tensor<3xf32>, !stablehlo.token>"
@@ -34,33 +35,32 @@ def _next(operands: str) -> str:
 
 
 # A value of bounded size that goes from cluster to cluster, through a loop and a branch.
+_UP_TO_5 = "tensor<?xf32, #stablehlo.bounds<5>>"
 BOUNDED = f"""
   %p:2 = {_POSITIVE}
   %d = stablehlo.set_dimension_size %p#0, %p#1, dim = 0
-    : (tensor<5xf32>, tensor<i32>) -> tensor<?xf32, #stablehlo.bounds<5>>
+    : (tensor<5xf32>, tensor<i32>) -> {_UP_TO_5}
   %zero = stablehlo.constant dense<0> : tensor<i32>
-  %w:2 = stablehlo.while(%i = %zero, %v = %d) : tensor<i32>, tensor<?xf32, #stablehlo.bounds<5>>
+  %w:2 = stablehlo.while(%i = %zero, %v = %d) : tensor<i32>, {_UP_TO_5}
   cond {{
     %two = stablehlo.constant dense<2> : tensor<i32>
     %b = stablehlo.compare LT, %i, %two : (tensor<i32>, tensor<i32>) -> tensor<i1>
     stablehlo.return %b : tensor<i1>
   }} do {{
-    %s = stablehlo.get_dimension_size %v, dim = 0
-      : (tensor<?xf32, #stablehlo.bounds<5>>) -> tensor<i32>
+    %s = stablehlo.get_dimension_size %v, dim = 0 : ({_UP_TO_5}) -> tensor<i32>
     %five = stablehlo.constant dense<5> : tensor<i32>
     %q = stablehlo.set_dimension_size %v, %five, dim = 0
-      : (tensor<?xf32, #stablehlo.bounds<5>>, tensor<i32>) -> tensor<5xf32>
+      : ({_UP_TO_5}, tensor<i32>) -> tensor<5xf32>
     %t = {_TOTAL}
-    %n = stablehlo.negate %v : tensor<?xf32, #stablehlo.bounds<5>>
+    %n = stablehlo.negate %v : {_UP_TO_5}
     %one = stablehlo.constant dense<1> : tensor<i32>
     %j = stablehlo.add %i, %one : tensor<i32>
-    stablehlo.return %j, %n : tensor<i32>, tensor<?xf32, #stablehlo.bounds<5>>
+    stablehlo.return %j, %n : tensor<i32>, {_UP_TO_5}
   }}
-  %s = stablehlo.get_dimension_size %w#1, dim = 0
-    : (tensor<?xf32, #stablehlo.bounds<5>>) -> tensor<i32>
+  %s = stablehlo.get_dimension_size %w#1, dim = 0 : ({_UP_TO_5}) -> tensor<i32>
   %five = stablehlo.constant dense<5> : tensor<i32>
   %r = stablehlo.set_dimension_size %w#1, %five, dim = 0
-    : (tensor<?xf32, #stablehlo.bounds<5>>, tensor<i32>) -> tensor<5xf32>
+    : ({_UP_TO_5}, tensor<i32>) -> tensor<5xf32>
   return %r, %s : tensor<5xf32>, tensor<i32>
 """
 
@@ -133,10 +133,6 @@ TOKEN_LOOP = f"""
 """
 
 
-def like(x: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(x.shape, x.dtype)
-
-
 class Case(NamedTuple):
     """A program, what it is called with, what it returns and what the functions log."""
 
@@ -152,17 +148,17 @@ def of_jax(
     return lambda: from_jax(function, *args, called=called)
 
 
-def of_text(body: str, signature: str, **more: Any) -> Callable[[], Program]:
+def of_text(body: str, signature: str = ONE, **more: Any) -> Callable[[], Program]:
     return lambda: make(f"func.func public @main{signature} {{\n{body}\n}}", **more)
 
 
 def pure(x: Any) -> Any:
-    return jnp.sin(jax.pure_callback(functions.triple, like(x), jnp.cos(x)))
+    return jnp.sin(jax.pure_callback(functions.triple, x, jnp.cos(x)))
 
 
 def ordered_loop(x: Any) -> Any:
     def body(i: Any, y: Any) -> Any:
-        return io_callback(functions.next_number, like(x), y + i, ordered=True)
+        return io_callback(functions.next_number, x, y + i, ordered=True)
 
     return jax.lax.fori_loop(0, 3, body, x)
 
@@ -171,7 +167,7 @@ def nested_loops(x: Any) -> Any:
     def body(carried: Any) -> Any:
         i, z, y = carried
         after = jax.lax.fori_loop(
-            0, i, lambda _, v: io_callback(functions.next_number, like(x), v, ordered=True), y
+            0, i, lambda _, v: io_callback(functions.next_number, x, v, ordered=True), y
         )
         return i + 1, after, z  # `after` comes into the place of `z`, and must not hide it
 
@@ -181,7 +177,7 @@ def nested_loops(x: Any) -> Any:
 
 def called_condition(x: Any) -> Any:
     def goes_on(y: Any) -> Any:
-        return jax.pure_callback(functions.triple, like(x), y)[0] < 20
+        return jax.pure_callback(functions.triple, x, y)[0] < 20
 
     return jax.lax.while_loop(goes_on, lambda y: y + 1, x)
 
@@ -192,7 +188,7 @@ def branches(x: Any, i: Any) -> Any:
         return y
 
     def numbered(y: Any) -> Any:
-        return io_callback(functions.next_number, like(y), y, ordered=True)
+        return io_callback(functions.next_number, y, y, ordered=True)
 
     y = jax.lax.switch(i, [log, jnp.negative, numbered], x)
     return jax.lax.cond(y[0] > 0, numbered, lambda v: v * 2, y)
@@ -263,21 +259,11 @@ CASES = {
         [np.array([0, 1, -1, 2], np.int8).astype(ml_dtypes.int4)],
         np.array([0, 4, -4, -8], np.int8).astype(ml_dtypes.int4),
     ),
-    "tuples": Case(
-        of_text(TUPLES, "(%x: tensor<3xf32>) -> tensor<3xf32>"),
-        [F3],
-        F3 * 2 - 1,
-        [[-1.0, 2.0, -3.0]],
-    ),
+    "tuples": Case(of_text(TUPLES), [F3], F3 * 2 - 1, [[-1.0, 2.0, -3.0]]),
     "token_loop": Case(
-        of_text(TOKEN_LOOP, "(%x: tensor<3xf32>) -> tensor<3xf32>"),
-        [F3],
-        (F3 + 1) * 32 + 2,
-        [[1.0, -2.0, 3.0], [64.0, -32.0, 128.0]],
+        of_text(TOKEN_LOOP), [F3], (F3 + 1) * 32 + 2, [[1.0, -2.0, 3.0], [64.0, -32.0, 128.0]]
     ),
-    "no_host_call": Case(
-        of_text("return %x : tensor<3xf32>", "(%x: tensor<3xf32>) -> tensor<3xf32>"), [F3], F3
-    ),
+    "no_host_call": Case(of_text("return %x : tensor<3xf32>"), [F3], F3),
     "nothing_at_all": Case(of_text("return", "()"), [], ()),
     "no_results": Case(
         of_text(

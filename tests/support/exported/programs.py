@@ -1,10 +1,12 @@
 """Exported programs that are made without TensorFlow: of StableHLO, and of JAX functions."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from jaxlib.mlir import ir
 
 import hostcall_mlir
@@ -168,6 +170,22 @@ def _drop_shardings(module: ir.Module) -> None:
             n for n in op.attributes if n.startswith("sdy.") or n in ("arg_attrs", "res_attrs")
         ]:
             del op.attributes[name]
+
+
+def error_of(folder: Path) -> str:
+    """The error of loading what is in a folder, which it names."""
+    with pytest.raises(hostcall_mlir.ProgramError) as raised:
+        hostcall_mlir.load(folder)
+    assert str(raised.value).startswith(f"{folder}: ")
+    return str(raised.value)
+
+
+def change(folder: Path, edit: Callable[[Any], Any]) -> None:
+    """Edits the manifest's JSON in place, or puts what `edit` returns in its place."""
+    path = folder / "manifest.json"
+    fields = json.loads(path.read_text())
+    edited = edit(fields)
+    path.write_text(json.dumps(fields if edited is None else edited))
 
 
 def load(program: Program, folder: Path, **options: Any) -> Any:
