@@ -11,7 +11,7 @@ from jax import lax
 
 import hostcall.jax
 from tests.support.jax.flavours import Log, each_effect, each_flavour
-from tests.support.jax.helpers import X, each_mode, failure, struct
+from tests.support.jax.helpers import X, each_mode, failure, noting_shapes, struct
 
 call = hostcall.jax.call
 
@@ -44,11 +44,7 @@ def test_axes(mode: Any, method: str, in_axes: Any, out_axes: int) -> None:
 
 @each_method
 def test_one_vmap_in_another(method: str) -> None:
-    shapes: list[Any] = []
-
-    def noted(x: Any, y: Any) -> Any:
-        shapes.append((np.shape(x), np.shape(y)))
-        return x + y
+    noted, shapes = noting_shapes(add)
 
     def program(x: Any, y: Any) -> Any:
         return call(noted, struct([]), x, y, vmap_method=method)
@@ -63,11 +59,7 @@ def test_one_vmap_in_another(method: str) -> None:
 
 
 def test_the_old_way_gives_a_lone_argument_as_it_is() -> None:
-    shapes: list[Any] = []
-
-    def noted(x: Any, y: Any) -> Any:
-        shapes.append((np.shape(x), np.shape(y)))
-        return x + y
+    noted, shapes = noting_shapes(add)
 
     program = jax.vmap(
         lambda x, y: call(noted, x, x, y, vmap_method="legacy_vectorized"),

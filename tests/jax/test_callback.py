@@ -11,7 +11,7 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.helpers import assert_same, jitted
-from tests.support.jax.helpers import X, each_mode
+from tests.support.jax.helpers import X, each_mode, noting_shapes
 
 Point = collections.namedtuple("Point", ["x", "y"])
 
@@ -76,15 +76,10 @@ def test_ordered_calls_of_a_batch_are_refused() -> None:
 
 @pytest.mark.parametrize("stateful", [False, True])
 @pytest.mark.parametrize(
-    ("method", "shapes"), [("expand_dims", [(4,), (1,)]), ("broadcast_all", [(4,), (4,)])]
+    ("method", "shapes"), [("expand_dims", ((4,), (1,))), ("broadcast_all", ((4,), (4,)))]
 )
 def test_one_call_for_a_batch(method: str, shapes: Any, stateful: bool) -> None:
-    calls: list[Any] = []
-
-    def scaled(x: Any, y: Any) -> Any:
-        calls.append([x.shape, y.shape])
-        return x * y
-
+    scaled, calls = noting_shapes(lambda x, y: x * y)
     call = hostcall.callback(
         scaled,
         result=lambda x, y: tf.TensorSpec(x.shape, x.dtype),
@@ -101,17 +96,12 @@ def test_one_call_for_a_batch(method: str, shapes: Any, stateful: bool) -> None:
 
 
 def test_stateless_calls_are_pure() -> None:
-    calls = []
-
-    @hostcall.callback(result=lambda x: tf.TensorSpec(x.shape, x.dtype), stateful=False)
-    def cos(x: Any) -> Any:
-        calls.append(x.shape)
-        return np.cos(x)
-
+    noted, calls = noting_shapes(np.cos)
+    cos = hostcall.callback(noted, result=lambda x: x, stateful=False)
     jax.jit(lambda x: [cos(x), x][1])(X).block_until_ready()
     assert calls == []
     np.testing.assert_array_equal(jax.vmap(cos)(X), np.cos(X))
-    assert calls == [()] * 4
+    assert calls == [((),)] * 4
 
 
 @each_mode

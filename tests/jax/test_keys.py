@@ -122,11 +122,7 @@ def test_results_that_are_kept() -> None:
 
 def test_shards() -> None:
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
-
-    def shard(keys: Any) -> Any:
-        return call(turned, keys, keys, pure=True)
-
-    divided = jax.shard_map(shard, mesh=mesh, in_specs=jax.P("i"), out_specs=jax.P("i"))
+    divided = jax.shard_map(by_call, mesh=mesh, in_specs=jax.P("i"), out_specs=jax.P("i"))
     assert_same_keys(jax.jit(divided)(KEYS), turned_keys(KEYS))
     sharding = jax.NamedSharding(mesh, jax.P("i"))
     joint = jax.jit(lambda keys: call(turned, keys, keys, sharding=sharding))

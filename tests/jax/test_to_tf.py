@@ -16,7 +16,7 @@ from jax.experimental import io_callback
 
 import hostcall.jax
 from tests.support.fate import Fate
-from tests.support.helpers import DetailedError, assert_same, jitted, plain, raising
+from tests.support.helpers import DetailedError, assert_same, gradient_of, jitted, plain, raising
 from tests.support.jax.helpers import eagerly, struct
 from tests.support.versions import reads_programs_of_jax
 
@@ -29,6 +29,14 @@ to_tf = hostcall.jax.to_tf
 
 each_mode = pytest.mark.parametrize("mode", [eagerly, plain, jitted])
 in_graphs = pytest.mark.parametrize("mode", [plain, jitted])
+
+KINDS: dict[str, Callable[..., Any]] = {
+    "pure_callback": jax.pure_callback,
+    "io_callback": io_callback,
+    "ordered": functools.partial(io_callback, ordered=True),
+}
+
+each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
 @jax.custom_jvp
@@ -51,13 +59,6 @@ def tan(x: Any) -> Any:
 
 
 tan.defvjp(lambda x: (tan(x), tan(x)), lambda kept, upstream: (upstream * (1 + kept * kept),))
-
-
-def gradient(function: Callable[..., Any], *args: Any) -> Any:
-    with tf.GradientTape() as tape:
-        tape.watch(args)
-        y = function(*args)
-    return tape.gradient(y, args)
 
 
 @each_mode
@@ -102,22 +103,22 @@ def test_gradients(mode: Any) -> None:
         return sin(x) * n, n
 
     converted = to_tf(function)
-    upstream = mode(lambda x: gradient(lambda x: converted(x, 3)[0], x))(tf.constant(X))
-    np.testing.assert_allclose(upstream[0], 3 * np.cos(X), rtol=1e-6)
+    upstream = mode(lambda x: gradient_of(lambda x: converted(x, 3)[0], x))(tf.constant(X))
+    np.testing.assert_allclose(upstream, 3 * np.cos(X), rtol=1e-6)
 
 
 @each_mode
 def test_second_derivatives(mode: Any) -> None:
     converted = to_tf(sin)
-    twice = mode(lambda x: gradient(lambda x: gradient(converted, x)[0], x)[0])(tf.constant(X))
+    twice = mode(lambda x: gradient_of(lambda x: gradient_of(converted, x), x))(tf.constant(X))
     np.testing.assert_allclose(twice, -np.sin(X), rtol=1e-6, atol=1e-7)
 
 
 @each_mode
 def test_complex_gradients_are_tensorflows(mode: Any) -> None:
     z = tf.constant([1 + 2j, 3 - 1j], tf.complex64)
-    ours = mode(lambda z: gradient(lambda z: tf.abs(to_tf(lambda z: z * z * 1j)(z)), z)[0])(z)
-    theirs = gradient(lambda z: tf.abs(z * z * 1j), z)[0]
+    ours = mode(lambda z: gradient_of(lambda z: tf.abs(to_tf(lambda z: z * z * 1j)(z)), z))(z)
+    theirs = gradient_of(lambda z: tf.abs(z * z * 1j), z)
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
@@ -129,31 +130,22 @@ def test_side_effects_happen_once_with_gradients_too(mode: Any) -> None:
         jax.debug.callback(lambda v: log.append(float(v)), x[1])
         return tan(x) * 2
 
-    program = mode(lambda x: gradient(to_tf(function), x)[0])
+    program = mode(lambda x: gradient_of(to_tf(function), x))
     np.testing.assert_allclose(program(tf.constant(X)), 2 * (1 + np.tan(X) ** 2), rtol=1e-5)
     assert log == [1.0]
 
 
 @each_mode
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        (jax.pure_callback, "Pure callbacks do not support JVP"),
-        (io_callback, "JAX has no gradient of it: IO callbacks do not support"),
-        (
-            functools.partial(io_callback, ordered=True),
-            "JAX has no gradient of it: IO callbacks do not support",
-        ),
-    ],
-    ids=["pure", "io", "ordered"],
-)
-def test_a_function_without_a_gradient(mode: Any, kind: Any, text: str) -> None:
+@each_kind
+def test_a_function_without_a_gradient(mode: Any, kind: Any) -> None:
     def function(x: Any) -> Any:
         return kind(lambda v: np.asarray(v) * 2, x, x)
 
+    pure = kind is jax.pure_callback
+    text = "Pure" if pure else "JAX has no gradient of it: IO"
     assert_same(mode(to_tf(function))(tf.constant(X)), X * 2)
-    with pytest.raises(ValueError, match=text):
-        mode(lambda x: gradient(to_tf(function), x))(tf.constant(X))
+    with pytest.raises(ValueError, match=f"{text} callbacks do not support"):
+        mode(lambda x: gradient_of(to_tf(function), x))(tf.constant(X))
 
 
 @each_mode
@@ -168,7 +160,7 @@ def test_side_effects_in_loops_happen_once_with_gradients_too(mode: Any) -> None
 
     ours = to_tf(lambda x: function(x, lambda i: hostcall.jax.call(note, None, i, ordered=True)))
     jaxs = to_tf(lambda x: function(x, lambda i: io_callback(note, None, i, ordered=True)))
-    program = mode(lambda x: gradient(ours, x)[0])
+    program = mode(lambda x: gradient_of(ours, x))
     expected = np.cos(X) * np.cos(np.sin(X)) * np.cos(np.sin(np.sin(X)))
     np.testing.assert_allclose(program(tf.constant(X)), expected, rtol=1e-5)
     assert log == [0, 1, 2]
@@ -176,7 +168,7 @@ def test_side_effects_in_loops_happen_once_with_gradients_too(mode: Any) -> None
     np.testing.assert_allclose(mode(jaxs)(X), np.sin(np.sin(np.sin(X))), rtol=1e-6)
     assert log == [0, 1, 2] * 2
     with pytest.raises(ValueError, match=r"leaves out some calls .* Use hostcall.jax.call"):
-        mode(lambda x: gradient(jaxs, x))(tf.constant(X))
+        mode(lambda x: gradient_of(jaxs, x))(tf.constant(X))
 
 
 def test_the_second_derivative_of_side_effects() -> None:
@@ -185,7 +177,7 @@ def test_the_second_derivative_of_side_effects() -> None:
         return jnp.sin(x)
 
     with pytest.raises(ValueError, match="second derivative is asked for, and it has side effects"):
-        gradient(lambda x: gradient(to_tf(function), x)[0], tf.constant(X))
+        gradient_of(lambda x: gradient_of(to_tf(function), x), tf.constant(X))
 
 
 @in_graphs
@@ -214,7 +206,7 @@ def test_gradients_of_a_batch(mode: Any) -> None:
     for function in (sin, tan):
         converted = to_tf(function, polymorphic_shapes="batch, ...")
         program = tf.function(
-            lambda x, converted=converted: gradient(converted, x)[0],
+            lambda x, converted=converted: gradient_of(converted, x),
             input_signature=[tf.TensorSpec([None], tf.float32)],
             jit_compile=mode is jitted,
         )
@@ -348,11 +340,7 @@ def test_a_callback_reads_and_assigns_variables_of_the_program(mode: Any) -> Non
 @in_graphs
 def test_a_callback_has_tapes_of_its_own(mode: Any) -> None:
     def slope(x: Any) -> Any:
-        x = tf.constant(np.asarray(x))
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = x**3
-        return tape.gradient(y, x).numpy()
+        return gradient_of(lambda x: x**3, tf.constant(np.asarray(x))).numpy()
 
     for convert in (
         lambda x: hostcall.jax.call(slope, x, x, pure=True),
@@ -385,18 +373,9 @@ def test_a_gradient_that_needs_nothing_of_an_argument_but_its_size(mode: Any) ->
         return x.sum() * 2
 
     converted = to_tf(program, polymorphic_shapes="batch")
-    slope = mode(lambda x: gradient(converted, x)[0])
+    slope = mode(lambda x: gradient_of(converted, x))
     np.testing.assert_array_equal(slope(tf.constant(X)), [2, 2, 2, 2])
     assert log == [4]
-
-
-KINDS: dict[str, Callable[..., Any]] = {
-    "pure_callback": jax.pure_callback,
-    "io_callback": io_callback,
-    "ordered": functools.partial(io_callback, ordered=True),
-}
-
-each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 
 
 def plus_one(v: Any) -> Any:

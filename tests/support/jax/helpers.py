@@ -25,6 +25,12 @@ def struct(shape: Any, dtype: Any = np.float32) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(tuple(shape), dtype)
 
 
+def noting_shapes(function: Callable[..., Any]) -> tuple[Callable[..., Any], list[Any]]:
+    """The function, and the shapes of the arguments of each of its calls."""
+    shapes: list[Any] = []
+    return lambda *args: (shapes.append((*map(np.shape, args),)), function(*args))[1], shapes
+
+
 def assert_same(actual: Any, expected: Any) -> None:
     """Both are the same structure of bitwise equal arrays."""
     assert jax.tree.structure(actual) == jax.tree.structure(expected)
