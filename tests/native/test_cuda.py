@@ -127,11 +127,10 @@ def test_errors_of_the_callback(foreign: bool) -> None:
         raise ValueError(f"no {x[1, 2]}")
 
     done = call_on_gpu(Target(fail), [X], [Y], foreign=foreign)
-    assert_fails(done, INVALID_ARGUMENT, "ValueError: no 5.0")
-    assert done.untouched
+    done.assert_fails_untouched(INVALID_ARGUMENT, "ValueError: no 5.0")
     done = call_on_gpu(Target(lambda x: (-x, x[0])), [X], [Y, Y], foreign=foreign)
-    assert_fails(done, INVALID_ARGUMENT, "1-th value returned by callback has shape (3,)")
-    assert done.untouched
+    said = "1-th value returned by callback has shape (3,)"
+    done.assert_fails_untouched(INVALID_ARGUMENT, said)
     assert_works()
 
 

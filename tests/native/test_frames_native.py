@@ -92,8 +92,7 @@ def test_other_numbers_of_buffers_than_arguments() -> None:
     for shape, results in (((3,), 2), ((3,), 0), ((3, 1), 1)):
         operand = Buffer.of(np.zeros(shape, np.float32))
         done = call_native(add_one, [operand], [Buffer.result(shape)] * results)
-        assert_fails(done, 3, "a native function of 3 arguments was to be called with")
-        assert done.untouched
+        done.assert_fails_untouched(3, "a native function of 3 arguments was to be called with")
     with pytest.raises(ValueError, match="too many arguments"):
         c_function("add_one", runtime.MAX_NATIVE_ARGUMENTS + 1)
 
@@ -122,8 +121,7 @@ def test_code_that_is_gone(foreign: bool) -> None:
     add_one = c_function("add_one", 3, takes_sizes=True)
     assert let_go(add_one)() is None
     done = call_native(add_one, [Buffer.of(X)], [Buffer.result((3,))], foreign=foreign)
-    assert_fails(done, 9, f"host callback with the id {add_one} is gone")
-    assert done.untouched
+    done.assert_fails_untouched(9, f"host callback with the id {add_one} is gone")
     let_go(add_one)  # once more is no error
     assert c_function("add_one", 3) > add_one
 
@@ -262,9 +260,7 @@ def answered(number: int, answer: Answer | None, foreign: bool = False) -> Outco
 def test_answers_that_will_not_do(
     add_one: int, foreign: bool, answer: Answer, code: int, text: str
 ) -> None:
-    done = answered(add_one, answer, foreign)
-    assert_fails(done, code, text)
-    assert done.untouched
+    answered(add_one, answer, foreign).assert_fails_untouched(code, text)
 
 
 def test_the_code_runs_once_and_within_the_call(add_one: int) -> None:

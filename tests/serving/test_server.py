@@ -16,6 +16,7 @@ import pytest
 
 import hostcall
 from hostcall._saving import tokens
+from tests.support.errors import assert_says
 from tests.support.servers.inputs import FOUR, NATIVE_INPUTS, PYTHON_INPUTS
 from tests.support.servers.server import ROOT, Altered, Server, ServingError, Site, build
 
@@ -110,8 +111,7 @@ def test_the_death_of_a_worker_is_an_error_of_the_calls_under_way(worker_server:
     succeeded, failed, wrong, message = worker_server.serve(*DYING, 1000, 2.0, 0.0)
     assert (succeeded + failed, wrong) == (1000, 0)
     assert 1 <= failed <= 8, message  # of each thread one
-    assert "the Python worker was lost" in message
-    assert "functions:die_once" in message
+    assert_says(message, "the Python worker was lost", "functions:die_once")
     assert worker_server.serve(*DYING, 100, 2.0, 0.0) == (100, 0, 0, "")
 
 
@@ -126,9 +126,7 @@ def test_a_library_has_to_be_allowed(site: Site, bare_server: Server, mode: str)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_python_function_needs_a_worker(native_server: Server, mode: str) -> None:
     message = native_server.failure("python", f"double_{mode}", FOUR).message
-    assert "functions:double" in message
-    assert "HOSTCALL_WORKER_SOCKET=" in message
-    assert "HOSTCALL_WORKER_PYTHON=" in message
+    assert_says(message, "functions:double", "HOSTCALL_WORKER_SOCKET=", "HOSTCALL_WORKER_PYTHON=")
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -141,8 +139,7 @@ def test_what_a_python_function_raises(worker_server: Server, mode: str) -> None
 @pytest.mark.parametrize("mode", MODES)
 def test_what_native_code_returns(native_server: Server, mode: str) -> None:
     error = native_server.failure("native", f"root_{mode}", -1.0)
-    assert "returned status 7" in error.message
-    assert "functions:root" in error.message
+    assert_says(error.message, "returned status 7", "functions:root")
     late = native_server.failure("native", f"later_{mode}", [-1.0, 2.0, 3.0, 4.0])
     assert "negative, and late" in late.message
 

@@ -119,6 +119,11 @@ class Outcome:
         for index, array in enumerate(expected):
             np.testing.assert_array_equal(self.array(index), array)
 
+    def assert_fails_untouched(self, code: int, *texts: str) -> None:
+        """It fails so, and no byte of a result was written."""
+        assert_fails(self, code, *texts)
+        assert self.untouched
+
     @property
     def untouched(self) -> bool:
         return all(set(data) <= {0xA5} for data in self.data)

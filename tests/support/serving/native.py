@@ -8,6 +8,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tests.support.errors import assert_says
 from tests.support.native.modules import BUILD, load_file, module_file
 
 module = load_file("_worker_client", module_file(BUILD, "tests/cpp/worker/_worker_client"))
@@ -32,8 +33,7 @@ class Outcome:
 
     def assert_fails(self, code: int, *texts: str) -> None:
         assert self.code == code, self.message
-        for text in texts:
-            assert text in self.message, self.message
+        assert_says(self.message, *texts)
 
 
 class NativeClient:
