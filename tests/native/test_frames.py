@@ -2,7 +2,6 @@
 
 import random
 import weakref
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,24 +14,14 @@ from tests.support.native.frames import (
     INT8,
     TOKEN_BUFFER,
     Buffer,
-    Outcome,
+    Call,
     Target,
     call,
-    calling,
     random_array,
 )
+from tests.support.native.frames import call_there as call_there
 
 SHAPES = [(), (1,), (0,), (3, 0, 2), (2, 3), (1, 1, 1, 1, 1, 1), (7, 1, 5), (1000, 33)]
-
-
-Call = Callable[..., Outcome]
-
-
-@pytest.fixture(params=["host", "gpu"])
-def call_there(request: pytest.FixtureRequest) -> Iterator[Call]:
-    """Calls from a program on the CPU, and from one on a GPU that there is not."""
-    with calling(request.param) as call_of_place:
-        yield call_of_place
 
 
 def values(shape: Any, dtype: Any = np.float32) -> np.ndarray:

@@ -6,7 +6,7 @@ Calls of one run take turns, unless their callback is concurrent.
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -16,30 +16,21 @@ import pytest
 from tests.support.errors import raising
 from tests.support.native.frames import (
     Buffer,
+    Call,
     Outcome,
     Target,
     call,
-    calling,
     native,
     run_python,
     runtime,
 )
+from tests.support.native.frames import call_there as call_there
 from tests.support.threads import PATIENCE, Alone, in_threads, running, switching_often
 
 SLOW = 0.002  # ten times the duration from which a callback is worth another thread
 
 X = Buffer.of(np.arange(1000, dtype=np.float32))
 Y = Buffer.result((1000,))
-
-
-Call = Callable[..., Outcome]
-
-
-@pytest.fixture(params=["host", "gpu"])
-def call_there(request: pytest.FixtureRequest) -> Iterator[Call]:
-    """Calls from a program on the CPU, and from one on a GPU that there is not."""
-    with calling(request.param) as call_of_place:
-        yield call_of_place
 
 
 def spin() -> None:

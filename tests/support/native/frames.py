@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, Self
 
 import numpy as np
+import pytest
 
 from tests.support.native.modules import BUILD, ROOT, load_file, module_file
 
@@ -172,10 +173,13 @@ def fake_gpu() -> Iterator[None]:
     assert left == (0, 0, 0), left
 
 
-@contextlib.contextmanager
-def calling(place: str) -> Iterator[Callable[..., Outcome]]:
-    """Gives `call` for the place "host", and for "gpu" what calls on a GPU that there is not."""
-    if place == "host":
+Call = Callable[..., Outcome]
+
+
+@pytest.fixture(params=["host", "gpu"])
+def call_there(request: pytest.FixtureRequest) -> Iterator[Call]:
+    """Calls from a program on the CPU, and from one on a GPU that there is not."""
+    if request.param == "host":
         yield call
         return
     with fake_gpu():
