@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.support.helpers import gradient_of, jitted, on_two
 
 pytestmark = pytest.mark.runs_in("template", limit=60.0)
 
@@ -71,14 +72,7 @@ class Differentiates:
 
 
 def slope_of(function: Any) -> Any:
-    @tf.function(jit_compile=True)
-    def slope(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = tf.ensure_shape(tf.py_function(function, [x], tf.float32), [2])
-        return tape.gradient(y, x)
-
-    return slope
+    return jitted(lambda x: gradient_of(on_two(tf.py_function, function), x))
 
 
 def test_garbage_that_differentiates() -> None:

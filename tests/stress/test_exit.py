@@ -20,9 +20,10 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.support.helpers import gradient_of
 from tests.support.stress import programs, template
 from tests.support.stress.processes import run_alone
-from tests.support.stress.programs import check, compiled, gradient, like, program
+from tests.support.stress.programs import check, compiled, double, like, program
 from tests.support.stress.template import Template
 from tests.support.threads import PATIENCE
 
@@ -233,7 +234,7 @@ def test_a_call_that_drops_what_a_gradient_kept() -> None:
         weakref.finalize(x, enter_and_linger).atexit = False
         return x * x
 
-    function = compiled(lambda x: gradient(lambda x: programs.py_function(square, x), x))
+    function = compiled(lambda x: gradient_of(lambda x: programs.py_function(square, x), x))
     in_background(function, tf.constant(X))
 
 
@@ -243,7 +244,7 @@ def test_a_call_that_differentiates() -> None:
     def square(x: tf.Tensor) -> Any:
         return x * x, enter_and_linger
 
-    function = compiled(lambda x: gradient(lambda x: programs.py_function(square, x), x))
+    function = compiled(lambda x: gradient_of(lambda x: programs.py_function(square, x), x))
     in_background(function, tf.constant(X))
 
 
@@ -253,10 +254,6 @@ def test_a_call_that_waits_in_a_plain_function() -> None:
     in_background(
         compiled(program(lambda x: inner(x), "callback", "large")), programs.values("large")
     )
-
-
-def double(x: Any) -> Any:
-    return x * np.float32(2.0)
 
 
 def every_program() -> list[Any]:
@@ -331,7 +328,7 @@ def test_handlers_at_exit() -> None:
             check(function(x), x)
         x = programs.values("small")
         np.testing.assert_array_equal(
-            gradient(compiled(program(double, "py_function", "small")), x), tf.fill([4], 2.0)
+            gradient_of(compiled(program(double, "py_function", "small")), x), tf.fill([4], 2.0)
         )
         sys.stdout.write("right\n")
 

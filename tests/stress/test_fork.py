@@ -19,15 +19,12 @@ import tensorflow as tf
 
 import hostcall
 from hostcall_runtime import _threads
+from tests.support.helpers import gradient_of
 from tests.support.stress import fork_targets, programs
-from tests.support.stress.programs import KINDS, SIZES, check, compiled, gradient, like, program
-from tests.support.threads import PATIENCE, running
+from tests.support.stress.programs import KINDS, SIZES, check, compiled, double, like, program
+from tests.support.threads import PATIENCE, running, switching_often
 
 pytestmark = pytest.mark.runs_in("template", limit=300.0)
-
-
-def double(x: Any) -> Any:
-    return x * np.float32(2.0)
 
 
 def run_all() -> list[Any]:
@@ -38,7 +35,7 @@ def run_all() -> list[Any]:
         functions.append(compiled(program(lambda x: double(x), kind, size)))
         check(functions[-1](x), x)
         if kind == "py_function":
-            slope = gradient(functions[-1], x)
+            slope = gradient_of(functions[-1], x)
             np.testing.assert_array_equal(slope, tf.fill(x.shape, 2.0 * SIZES[size][1]))
     return functions
 
@@ -152,13 +149,10 @@ def test_with_calls_that_come_and_go() -> None:
         except BaseException as failure:
             failures.append(failure)
 
-    steps = [fail_once, fail_once, lambda: gradient(doubling, x), lambda: stateless(x)]
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    with running([functools.partial(work, step) for step in steps], stop):
+    steps = [fail_once, fail_once, lambda: gradient_of(doubling, x), lambda: stateless(x)]
+    with switching_often(), running([functools.partial(work, step) for step in steps], stop):
         for _ in range(10):
             in_child(what_hostcall_keeps)
-    sys.setswitchinterval(interval)
     assert failures == []
 
 

@@ -19,6 +19,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.support.errors import raising
+from tests.support.helpers import gradient_of
 from tests.support.stress import programs
 from tests.support.stress.processes import interrupt, interrupt_main_thread, start
 from tests.support.stress.programs import KINDS, SIZES, WAYS, check, compiled, program
@@ -84,7 +86,7 @@ class Interrupted:
 def others(size: str) -> tuple[Any, Any]:
     """A function that nobody has interrupted, and its gradient in a compiled program."""
     run = program(lambda x: x * np.float32(2.0), "py_function", size)
-    return compiled(run), compiled(lambda x: programs.gradient(run, x))
+    return compiled(run), compiled(lambda x: gradient_of(run, x))
 
 
 def assert_sound(function: Callable[..., Any], size: str) -> None:
@@ -95,7 +97,7 @@ def assert_sound(function: Callable[..., Any], size: str) -> None:
     call, slope = others(size)
     expected = np.full(x.shape, 2.0 * programs.SIZES[size][1], np.float32)
     np.testing.assert_array_equal(slope(x), expected)
-    np.testing.assert_array_equal(programs.gradient(call, x), expected)
+    np.testing.assert_array_equal(gradient_of(call, x), expected)
     programs.assert_no_states()
 
 
@@ -184,7 +186,7 @@ def test_a_gradient(mode: str, inside: bool) -> None:
     }[mode]
     run = program(double, "py_function", "small")
     call = run if inside else make(run)
-    slope: Callable[..., Any] = lambda x: programs.gradient(call, x)  # noqa: E731
+    slope: Callable[..., Any] = lambda x: gradient_of(call, x)  # noqa: E731
     slope = make(slope) if inside else slope
     x = programs.values("small")
     with pytest.raises(KeyboardInterrupt):
@@ -274,7 +276,7 @@ def test_a_program_that_computes(gradient: bool) -> None:
         function(x)
         assert sent.wait(PATIENCE)  # should the program be quicker than the sender
 
-    function = compiled((lambda x: programs.gradient(call, x)) if gradient else call)
+    function = compiled((lambda x: gradient_of(call, x)) if gradient else call)
     x = tf.random.stateless_uniform([700, 700], [1, 2])
     expected = function(x)
     returned.clear()
@@ -345,10 +347,7 @@ def test_a_handler_that_calls_the_function() -> None:
             failing(x)
         assert isinstance(hostcall.last_error(caught.value), ValueError)
 
-    def fail(x: Any) -> None:
-        raise ValueError("blah")
-
-    failing = compiled(program(fail, "numpy_function", "small"))
+    failing = compiled(program(raising(ValueError("blah")), "numpy_function", "small"))
     interrupted = Interrupted(raise_here)
     function = compiled(program(interrupted, "py_function", "small"))
     signal.signal(signal.SIGINT, handle)

@@ -11,9 +11,9 @@ import tensorflow as tf
 
 import hostcall
 from hostcall_runtime import DeadlineExceededError, within
-from tests.support.helpers import eagerly, failure
+from tests.support.helpers import assert_says, eagerly, failure, gradient_of
 from tests.support.stress import programs
-from tests.support.stress.programs import KINDS, SIZES, check, compiled, plain, program
+from tests.support.stress.programs import KINDS, SIZES, check, compiled, double, plain, program
 from tests.support.threads import PATIENCE, in_threads
 
 # Seconds. Only calls that are late for certain take so long; the others are trivial.
@@ -96,8 +96,7 @@ def assert_late(error: tf.errors.OpError, compiled: bool = True) -> None:
     assert type(error) is kind, error
     assert f"has not returned within its timeout of {LIMIT} s" in error.message
     # The stack of the late call.
-    assert "with self._gate:" in error.message
-    assert "self._open.wait(PATIENCE)" in error.message
+    assert_says(error.message, "with self._gate:", "self._open.wait(PATIENCE)")
     assert isinstance(hostcall.last_error(error), TimeoutError)
 
 
@@ -182,14 +181,13 @@ def test_a_late_gradient(gate: Gate, how: str, mode: Any, inside: bool) -> None:
     run = program(make(gate), "py_function", "small", timeout=LIMIT, **declared)
     outer, inner = (mode, lambda run: run) if inside else (lambda run: run, mode)
     call = inner(run)
-    slope = outer(lambda x: programs.gradient(call, x))
+    slope = outer(lambda x: gradient_of(call, x))
     x = programs.values("small")
 
     error = failure(slope, x)
     assert type(error) is (tf.errors.DeadlineExceededError if mode is compiled
                            else tf.errors.UnknownError)  # fmt: skip
-    assert "the gradient of tf.py_function" in error.message
-    assert "self._open.wait(PATIENCE)" in error.message
+    assert_says(error.message, "the gradient of tf.py_function", "self._open.wait(PATIENCE)")
     gate.open()
     for _ in range(2):
         np.testing.assert_array_equal(in_time(slope, x), tf.fill([4], 2.0))
@@ -228,7 +226,7 @@ def test_a_late_call_keeps_its_arguments_and_its_result_is_thrown_away(
 ) -> None:
     late = Late(gate)
     function = mode(program(late, kind, size, timeout=LIMIT))
-    doubling = compiled(program(lambda x: x * np.float32(2.0), kind, size))
+    doubling = compiled(program(lambda x: double(x), kind, size))
     x = programs.values(size)
     failure(function, x)
     for i in range(10):  # may use the memory that the failed program had
@@ -323,8 +321,8 @@ def test_a_late_call_keeps_nothing_for_a_gradient(gate: Gate, mode: Any) -> None
     function = mode(program(Late(gate), "py_function", "small", timeout=LIMIT))
     x = programs.values("small")
     with pytest.raises(tf.errors.OpError):
-        programs.gradient(function, x)
+        gradient_of(function, x)
     gate.open()
-    slope = in_time(programs.gradient, function, x)
+    slope = in_time(gradient_of, function, x)
     np.testing.assert_array_equal(slope, tf.fill([4], 2.0))
     programs.assert_no_states()

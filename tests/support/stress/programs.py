@@ -9,10 +9,11 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._callbacks import tape_residuals
+from tests.support.helpers import like as like
 
 
-def like(x: Any) -> tf.TensorSpec:
-    return tf.TensorSpec(x.shape, x.dtype)
+def double(x: Any) -> Any:
+    return x * np.float32(2.0)
 
 
 def numpy_function(function: Callable[..., Any], x: tf.Tensor, **options: Any) -> tf.Tensor:
@@ -93,13 +94,6 @@ WAYS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 def check(results: Any, x: Any) -> None:
     for i, result in enumerate(results):
         np.testing.assert_array_equal(result, (np.asarray(x) + np.float32(i)) * np.float32(2.0))
-
-
-def gradient(function: Callable[..., Any], x: tf.Tensor) -> Any:
-    with tf.GradientTape() as tape:
-        tape.watch(x)
-        results = function(x)
-    return tape.gradient(results, x)
 
 
 def assert_no_states() -> None:
