@@ -83,7 +83,7 @@ def compare(samples: Mapping[str, Samples], function: Function) -> list[Row]:
         alone(limit, samples[limit]),
         alone(on_tensor, samples[on_tensor]),
         beside(samples, array_op, limit, at_most(3)),
-        beside(samples, tensor_op, tensor_limit, at_most(15)),
+        beside(samples, tensor_op, tensor_limit, at_most(6)),
         beside(samples, native, array_op),
         beside(samples, least, limit),
         beside(samples, array_op, least),
