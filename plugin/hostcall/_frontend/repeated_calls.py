@@ -9,7 +9,7 @@ functions that hostcall has taken are called in this way.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -50,8 +50,9 @@ class RepeatedCalls:
         """Return how to run a call like an earlier one, and its tensors; None without one."""
         if not _is_plain() or (arguments := _arguments(args, kwargs)) is None:
             return None
-        run = self.runs.get(arguments.key)
-        return None if run is None else (run, [*map(_as_tensor, arguments.tensors)])
+        key, tensors = arguments
+        run = self.runs.get(key)
+        return None if run is None else (run, [*map(_as_tensor, tensors)])
 
     def learn(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Look up the traced function that a call has just run."""
@@ -68,34 +69,23 @@ class RepeatedCalls:
         if concrete.inference_fn.name.decode() not in concrete_functions.owned:
             self.left -= _COST_OF_ANOTHER
             return
-        in_order = [*map(id, inputs)] == [*map(id, arguments.tensors)]
+        key, tensors = arguments
+        in_order = [*map(id, inputs)] == [*map(id, tensors)]
         if in_order and (run := _run_of(concrete)) is not None:
-            self.runs[arguments.key] = run
-
-
-class _Arguments(NamedTuple):
-    """The arguments of a call."""
-
-    key: tuple[Any, ...]  # tells calls apart that may come to different traced functions
-    tensors: list[Any]  # and arrays
+            self.runs[key] = run
 
 
 def _is_plain() -> bool:
     return concrete_functions.calls_are_plain() and not concrete_functions.has_scope()
 
 
-def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Arguments | None:
-    """Return the arguments of a call, or None if one is of a type that only TensorFlow knows."""
-    found = _Arguments((), [])
-    key: list[Any] = [len(args)]
-    for value in args:
-        if not _enter(value, key, found.tensors):
-            return None
-    for name, value in kwargs.items():
-        key.append(name)
-        if not _enter(value, key, found.tensors):
-            return None
-    return found._replace(key=tuple(key))
+def _arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]] | None:
+    """Return the key of a call and its tensors; None for arguments that only TensorFlow knows."""
+    # Calls have the same key if TensorFlow has one traced function for them.
+    key: list[Any] = [len(args), *kwargs]
+    tensors: list[Any] = []
+    known = all(_enter(value, key, tensors) for value in (*args, *kwargs.values()))
+    return (tuple(key), tensors) if known else None
 
 
 def _enter(value: Any, key: list[Any], tensors: list[Any]) -> bool:
