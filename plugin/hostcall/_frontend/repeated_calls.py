@@ -122,9 +122,9 @@ def _stand_in(value: Any) -> Any:
         return kind(map(_stand_in, value))
     if kind is dict:
         return {name: _stand_in(part) for name, part in value.items()}
-    if kind is eager_execution.EagerTensor or (kind is np.ndarray and value.dtype in _DTYPES):
-        return tf.identity(value)
-    return value
+    if kind is eager_execution.EagerTensor:
+        return eager_execution.another(value)
+    return _as_tensor(value) if kind is np.ndarray and value.dtype in _DTYPES else value
 
 
 def _as_tensor(value: Any) -> Any:

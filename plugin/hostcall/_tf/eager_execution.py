@@ -210,6 +210,11 @@ def _has_cpus_alone() -> bool:
     return {device.device_type for device in tf.config.list_logical_devices()} == {"CPU"}
 
 
+def another(tensor: Any) -> Any:
+    """Return another EagerTensor with the values of one; it runs no op, which others may hook."""
+    return tensor._copy_to_device(tensor.backing_device)
+
+
 def over_array(array: object, dtype: tf.DType) -> Any:
     """Return an EagerTensor that takes over an array, on the innermost `tf.device`."""
     ctx = features.context()

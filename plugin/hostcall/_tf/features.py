@@ -293,6 +293,7 @@ _stored(_F, _POLYMORPHIC, "Function.__init__._jit_compile", "Function.__init__._
 _find(_F, "tensorflow.core.function.capture.capture_container", "FunctionCaptures.capture_types")
 in_save_context = _find(_F, _PYTHON + "saved_model.save_context", "in_save_context")
 _members(_F, _OPS, "Graph", "_distribution_strategy_stack")
+_members(_F, _OPS, "EagerTensor", "_copy_to_device", "backing_device")
 
 # Gradients.
 _F = GRADIENTS

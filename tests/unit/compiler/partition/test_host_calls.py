@@ -28,7 +28,7 @@ ERRORS = [
     (MemoryError("blah"), tf.errors.ResourceExhaustedError),
     (NotImplementedError("blah"), tf.errors.UnimplementedError),
     (_errors.DeadlineExceededError("blah"), tf.errors.DeadlineExceededError),
-    (_errors.ResultError("blah", _errors.INTERNAL), tf.errors.InternalError),
+    (_errors.ResultError("blah", tf.errors.INTERNAL), tf.errors.InternalError),
     (hostcall.LoweringError("blah"), tf.errors.InvalidArgumentError),
 ]
 
