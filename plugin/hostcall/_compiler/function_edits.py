@@ -12,7 +12,6 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import FunctionDef, NodeDef
 
-_INT32 = tf.int32.as_datatype_enum
 _COMPARISONS = frozenset({"Equal", "NotEqual"})
 
 

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import tape_residuals
 from hostcall._callbacks.structures import check_integers
-from hostcall._tf import concrete_functions, eager_execution, features, script_op_graphs
+from hostcall._frontend import repeated_calls
+from hostcall._tf import concrete_functions, eager_execution, features
 from hostcall._tf.types import ConcreteFunction
-from hostcall_runtime import _library
 from hostcall_runtime._errors import counted
 
 # Types that TensorFlow converts to the requested dtype; all others have a dtype of their own.
@@ -99,12 +98,10 @@ class Bound:
         self._owned = (fn, concrete_function.variables)
         self._specs: list[Any] = tf.nest.flatten(input_specs)
         self._is_flat = not any(map(tf.nest.is_nested, input_specs))
-        self._tokens = script_op_graphs.tokens_of(concrete_function.graph)
         self._run = None
         if all(isinstance(spec, tf.TensorSpec) for spec in self._specs):
-            self._run = concrete_functions.unrecorded_call(concrete_function)
+            self._run = repeated_calls.plain_call(concrete_function)
             self._fit = concrete_functions.exact_check(self._specs)
-            self._copy_on_cpu = _library.load("hostcall._tensorflow").copy_of_array
 
     def __call__(self, *args: Any) -> Any:
         """Call the function.
@@ -127,11 +124,9 @@ class Bound:
         if run is None:
             return self.concrete_function(*args)
         tensors = self._tensors(args)
-        if not concrete_functions.calls_are_plain() or (
-            self._tokens and tape_residuals.may_be_recorded(self._tokens)
-        ):
+        if not concrete_functions.calls_are_plain():
             return self.concrete_function(*tf.nest.pack_sequence_as(self.input_specs, tensors))
-        return run([*tensors, *concrete_functions.captured_by(self.concrete_function)])
+        return run(tensors)
 
     def __repr__(self) -> str:
         inputs = zip(_names(self), self._specs, strict=True)
@@ -171,7 +166,7 @@ class Bound:
         spec = self._specs[index]
         try:
             if isinstance(value, np.ndarray) and tf.executing_eagerly():
-                return eager_execution.copy_of(value, spec.dtype, self._copy_on_cpu)
+                return eager_execution.copy_of(value, spec.dtype)
             # NumPy's float64 is a subclass of float, but has a dtype.
             is_python = isinstance(value, _PYTHON_VALUES) and not isinstance(value, np.generic)
             if is_python:

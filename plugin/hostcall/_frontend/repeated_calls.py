@@ -8,7 +8,7 @@ functions that hostcall has taken are called in this way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from hostcall._callbacks import tape_residuals
 from hostcall._tf import concrete_functions, eager_execution, features, script_op_graphs
-from hostcall_runtime import _library
 
 # The most look-ups for one function. Each takes as long as a call by TensorFlow's way.
 _MOST = 64
@@ -41,7 +40,7 @@ class RepeatedCalls:
         is_compiled = function is None or function._jit_compile
         # The look-ups that are left.
         self.left = _MOST if is_compiled and all(f.available for f in _FEATURES) else 0
-        self.runs: dict[tuple[Any, ...], Callable[[list[Any]], Any]] = {}
+        self.runs: dict[tuple[Any, ...], Callable[[Sequence[Any]], Any]] = {}
 
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return RepeatedCalls, ()
@@ -71,7 +70,7 @@ class RepeatedCalls:
             return
         key, tensors = arguments
         in_order = [*map(id, inputs)] == [*map(id, tensors)]
-        if in_order and (run := _run_of(concrete)) is not None:
+        if in_order and (run := plain_call(concrete)) is not None:
             self.runs[key] = run
 
 
@@ -130,20 +129,20 @@ def _stand_in(value: Any) -> Any:
 def _as_tensor(value: Any) -> Any:
     if type(value) is eager_execution.EagerTensor:
         return value
-    copy_on_cpu = _library.load("hostcall._tensorflow").copy_of_array
-    return eager_execution.copy_of(value, _DTYPES[value.dtype], copy_on_cpu)
+    return eager_execution.copy_of(value, _DTYPES[value.dtype])
 
 
-def _run_of(concrete: Any) -> Callable[[list[Any]], Any] | None:
+def plain_call(concrete: Any) -> Callable[[Sequence[Any]], Any] | None:
     """Return how to run a ConcreteFunction on its tensors while calls are plain, or None."""
+    # A call that may be recorded for a gradient goes TensorFlow's way even then.
     run = concrete_functions.unrecorded_call(concrete)
     if run is None:
         return None
     tokens = script_op_graphs.tokens_of(concrete.graph)
 
-    def call(tensors: list[Any]) -> Any:
+    def call(tensors: Sequence[Any]) -> Any:
         if tokens and tape_residuals.may_be_recorded(tokens):
-            return concrete._call_flat(tensors, concrete.captured_inputs)
+            return concrete._call_flat([*tensors], concrete.captured_inputs)
         return run([*tensors, *concrete_functions.captured_by(concrete)])
 
     return call

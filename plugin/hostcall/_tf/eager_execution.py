@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from hostcall._tf import features, op_kinds, script_op_graphs
 from hostcall._tf.types import Operation
-from hostcall_runtime import _patching
+from hostcall_runtime import _library, _patching
 from hostcall_runtime._threads import Call
 
 # Tape residuals of calls. TensorFlow's keys are tokens (bytes), hostcall's are handles.
@@ -193,15 +193,21 @@ def to_eager_tensor(value: object) -> Any:
     return features.convert_to_eager_tensor(value, ctx, None)
 
 
-def copy_of(array: Any, dtype: tf.DType, copy_on_cpu: Callable[[Any, int], Any]) -> Any:
+def copy_of(array: Any, dtype: tf.DType) -> Any:
     """Return an EagerTensor with a copy of a NumPy array that other code may still write to."""
-    # The tensor has the dtype of the array; `dtype` is the expected one. `copy_on_cpu` makes a
-    # tensor on a CPU, or None, from an array and the number of its dtype.
+    # The tensor has the dtype of the array; `dtype` is the expected one.
     if array.dtype == dtype.as_numpy_dtype and not device_in_scope() and _has_cpus_alone():
-        tensor = copy_on_cpu(array, dtype.as_datatype_enum)
+        tensor = _copy_on_cpu()(array, dtype.as_datatype_enum)
         if tensor is not None:
             return tensor
     return to_eager_tensor(array)
+
+
+@functools.cache
+def _copy_on_cpu() -> Callable[[Any, int], Any]:
+    """Return what makes a tensor on a CPU, or None, from an array and the number of its dtype."""
+    copy: Callable[[Any, int], Any] = _library.load("hostcall._tensorflow").copy_of_array
+    return copy
 
 
 @functools.cache
