@@ -218,7 +218,8 @@ def _has_cpus_alone() -> bool:
 
 def another(tensor: Any) -> Any:
     """Return another EagerTensor with the values of one; it runs no op, which others may hook."""
-    return tensor._copy_to_device(tensor.backing_device)
+    # The name is without the job, which changes when a process joins a cluster.
+    return tensor._copy_to_device("/" + tensor.backing_device.rpartition("/")[2])
 
 
 def over_array(array: object, dtype: tf.DType) -> Any:
