@@ -14,6 +14,7 @@ from tensorflow.python.eager.polymorphic_function import tracing_compilation
 
 import hostcall
 from tests.support.helpers import failure, gradient_of, jitted, raising
+from tests.support.stress.template import Template
 from tests.support.threads import in_threads
 
 X, Y = tf.constant([1.0, 2.0, 3.0]), tf.constant([4.0, 5.0, 6.0])
@@ -417,6 +418,25 @@ def test_many_threads(calls: Calls) -> None:
         np.testing.assert_allclose(found, expected[number:])
 
     in_threads(8, run)
+
+
+_JOINS_A_CLUSTER = """
+import numpy as np, tensorflow as tf, hostcall
+from tensorflow.core.protobuf import cluster_pb2, tensorflow_server_pb2
+from tensorflow.python.eager import context
+program = tf.function(lambda x: tf.numpy_function(np.sort, [x], tf.float32), jit_compile=True)
+x = tf.constant([2.0, 1.0])
+job = cluster_pb2.JobDef(name="worker", tasks={0: "localhost:0"})
+context.context().enable_collective_ops(tensorflow_server_pb2.ServerDef(
+    cluster=cluster_pb2.ClusterDef(job=[job]), job_name="worker", protocol="grpc"))
+for _ in range(3):
+    print(program(x).numpy())
+"""
+
+
+def test_a_tensor_from_before_the_process_joins_a_cluster(fresh_python: Template) -> None:
+    ended = fresh_python.run_program(_JOINS_A_CLUSTER)
+    assert (ended.status, ended.printed) == (0, "[1. 2.]\n" * 3), ended.said
 
 
 def test_the_user_may_replace_the_arguments(program: Any) -> None:
