@@ -86,6 +86,7 @@ def test_a_worker_that_ends(mode: Any, kind: str, tmp_path: Path) -> None:
     assert process in said or kind != "dask"
     assert "of functools.partial" in said or "exits" in said
     assert_next_call_works(kind)
+    executors.close_dask()
 
 
 @each_kind
@@ -156,6 +157,7 @@ def test_an_executor_of_dask_that_is_shut_down(mode: Any, tmp_path: Path) -> Non
     assert "its client or its cluster was closed" in said
     assert "was shut down" in said_by(mode(on(executor, functions.doubled)))
     assert_next_call_works("dask")
+    executors.close_dask()
 
 
 def test_what_dask_loses(tmp_path: Path) -> None:

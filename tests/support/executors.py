@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import dask.config
 import distributed
 import loky
 import numpy as np
@@ -25,9 +24,6 @@ from tests.support.helpers import jitted, plain
 X = tf.constant([1.0, 2.0, 3.0])
 
 _made: list[Any] = []
-
-# A busy machine takes its time to start a worker again, and Dask gives the worker up meanwhile.
-dask.config.set({"distributed.deploy.lost-worker-timeout": "600s"})
 
 
 def threads() -> Any:
@@ -123,10 +119,18 @@ def none_left() -> Iterator[None]:
     finally:
         while _made:
             _made.pop().shutdown(cancel_futures=True)
-        if _client.cache_info().currsize:
-            client = _client()
-            cluster = client.cluster
-            client.close()
-            cluster.close()
-            _client.cache_clear()
+        close_dask()
         loky.get_reusable_executor().shutdown(kill_workers=True)
+
+
+def close_dask() -> None:
+    """Close the cluster, so that the next test has one whose workers all live.
+
+    Dask starts a worker again that has ended, but on a busy machine it may give up.
+    """
+    if _client.cache_info().currsize:
+        client = _client()
+        cluster = client.cluster
+        client.close()
+        cluster.close()
+        _client.cache_clear()
