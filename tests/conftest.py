@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.device import DEVICE, on_device  # before TensorFlow, for which it sets a flag
 from tests.support.installed import TENSORFLOW
-from tests.support.stress.processes import Worker
+from tests.support.stress.processes import LIMIT, Worker
 from tests.support.stress.template import Template
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -144,7 +144,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     process = pyfuncitem._request.getfixturevalue(fixture)
     names = inspect.signature(pyfuncitem.function).parameters
     args = [pyfuncitem.funcargs[name] for name in names]
-    ended = process.run(pyfuncitem.function, *args, limit=mark.kwargs.get("limit", 30.0))
+    ended = process.run(pyfuncitem.function, *args, limit=mark.kwargs.get("limit", LIMIT))
     if isinstance(process, Template):
         ended.assert_well(mark.kwargs.get("prints", ""))
     return True

@@ -23,7 +23,7 @@ for name in ("HOSTCALL_TEST_DEVICE", "HOSTCALL_TEST_GPU", "HOSTCALL_ROUTE"):
 from tests.support import fake_gpu
 fake_gpu.install()
 """
-pytestmark = [has_a_fake_gpu, pytest.mark.runs_in("worker", limit=120.0)]
+pytestmark = [has_a_fake_gpu, pytest.mark.runs_in("worker")]
 
 GPU, CPU = "/device:GPU:0", "/device:CPU:0"
 

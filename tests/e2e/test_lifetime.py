@@ -36,7 +36,7 @@ def ours() -> Iterator[Worker]:
 
 
 def left(worker: Worker, program: Any, way: Any, count: int) -> dict[str, Any]:
-    return worker.run(cases.left_of, program.__name__, way.__name__, count, limit=90.0)
+    return worker.run(cases.left_of, program.__name__, way.__name__, count)
 
 
 def nothing_is_left(result: dict[str, Any], flat: float) -> None:
@@ -131,7 +131,7 @@ def check_calls(
     worker: Worker, program: Any, way: Any, jit_compile: bool, count: int, flat: float
 ) -> None:
     names = program.__name__, way.__name__
-    result = worker.run(cases.left_of_calls, *names, jit_compile, count, limit=90.0)
+    result = worker.run(cases.left_of_calls, *names, jit_compile, count)
     nothing_is_left(result, flat)
 
 

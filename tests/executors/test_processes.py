@@ -83,7 +83,7 @@ def test_ctrl_c(kind: str, in_a_terminal: bool, tmp_path: Path) -> None:
     """The workers get it too in a terminal, and go on elsewhere, as in a notebook."""
     for mode in MODES:
         os.mkfifo(tmp_path / mode)
-    process = start(is_interrupted, kind, str(tmp_path), limit=45.0, group=in_a_terminal)
+    process = start(is_interrupted, kind, str(tmp_path), group=in_a_terminal)
     for mode in MODES:
         assert (tmp_path / mode).read_text()
         gate = tmp_path / f"{mode}.gate"
@@ -108,7 +108,7 @@ def test_ctrl_c(kind: str, in_a_terminal: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", [pytest.param("compiled", marks=on_the_callers_thread), "eager"])
 def test_ctrl_c_anywhere(mode: str) -> None:
     """Python's pools of threads may keep a lock for ever that they hold when it comes."""
-    run_alone(is_interrupted_anywhere, mode, 1000, limit=100.0)
+    run_alone(is_interrupted_anywhere, mode, 1000)
 
 
 def is_interrupted_anywhere(mode: str, calls: int) -> None:
@@ -153,7 +153,7 @@ def failing_quietly(program: Callable[..., Any]) -> None:
 @each_kind
 def test_a_process_that_ends_with_calls_in_flight(kind: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "begun")
-    process = start(ends_with_calls_in_flight, kind, str(tmp_path), limit=45.0)
+    process = start(ends_with_calls_in_flight, kind, str(tmp_path))
     assert read(process) == "ends"
     (tmp_path / "gate").touch()  # Python waits for calls on threads and processes
     finish(process)
@@ -199,4 +199,4 @@ def made_in_a_child(kind: str) -> Any:
 
 @each_kind
 def test_forks(kind: str) -> None:
-    run_alone(forks, kind, limit=45.0)
+    run_alone(forks, kind)

@@ -402,4 +402,4 @@ def save(folder: Path, name: str) -> Path:
 def test_the_same_without_tensorflow(name: str, tmp_path: Path, worker: Worker) -> None:
     folder = save(tmp_path, name)
     for partitioned in (False, True):
-        worker.run(across.check, str(folder), partitioned, limit=60.0)
+        worker.run(across.check, str(folder), partitioned)

@@ -31,7 +31,7 @@ from hostcall_mlir import loading
 loading._WITH_HOST_CALLS = ()
 """
 pytestmark = [
-    pytest.mark.runs_in("worker", limit=60.0),
+    pytest.mark.runs_in("worker"),
     pytest.mark.parametrize("kind", ["device", "platform"]),
 ]
 

@@ -19,7 +19,7 @@ from tests.support.threads import PATIENCE, Alone, in_threads
 
 # All of this runs in a process of eight devices.
 PREPARATION = 'import os; os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"'
-pytestmark = pytest.mark.runs_in("worker", limit=60.0)
+pytestmark = pytest.mark.runs_in("worker")
 
 call = hostcall.jax.call
 P = jax.P

@@ -10,7 +10,7 @@ import tensorflow as tf
 import hostcall
 from tests.support.helpers import gradient_of, jitted, on_two
 
-pytestmark = pytest.mark.runs_in("template", limit=60.0)
+pytestmark = pytest.mark.runs_in("template")
 
 X = tf.constant([1.0, 2.0])
 

@@ -53,7 +53,7 @@ def loop(call: Any, function: Any, x: tf.Tensor) -> tf.Tensor:
 PROGRAMS = {"twice": twice, "loop": loop}
 CALLS = 2
 
-pytestmark = pytest.mark.runs_in("worker", limit=60.0)
+pytestmark = pytest.mark.runs_in("worker")
 each_size = pytest.mark.parametrize("size", [4, 65_536])
 # XLA has no way out of a compiled program for what a loop keeps for its gradient.
 each_program = pytest.mark.parametrize(

@@ -288,7 +288,7 @@ def test_a_late_call_that_fails_in_the_end(
     assert capfd.readouterr() == ("", "")
 
 
-@pytest.mark.runs_in("template", limit=60.0)
+@pytest.mark.runs_in("template")
 def test_late_calls_while_garbage_is_collected() -> None:
     """A collection of thread-local objects while the error looks where the call is."""
     go_on, over = threading.Event(), threading.Event()

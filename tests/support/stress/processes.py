@@ -25,6 +25,10 @@ _BANNER = re.compile(
 # Ignores the warning of a TensorFlow that is newer than the tested ones.
 _NEWER = "ignore:hostcall was tested with TensorFlow:RuntimeWarning"
 
+# The seconds after which a function in a process hangs. They are many: on a busy machine, all takes
+# several times as long, and only a test that fails waits for them.
+LIMIT = 150.0
+
 # The seconds for a process that ends neither by itself nor by its own limit.
 _GRACE = 20.0
 
@@ -40,7 +44,7 @@ class Worker:
         self._process: subprocess.Popen[str] | None = None
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed by `close`
 
-    def run(self, function: Callable[..., Any], *args: Any, limit: float = 30.0) -> Any:
+    def run(self, function: Callable[..., Any], *args: Any, limit: float = LIMIT) -> Any:
         """The result of the function, called in the process; both it and `args` are JSON."""
         grace = _GRACE
         if self._process is None:
@@ -83,7 +87,7 @@ class Worker:
 
 
 def start(
-    function: Callable[..., Any], *args: Any, limit: float = 30.0, group: bool = False
+    function: Callable[..., Any], *args: Any, limit: float = LIMIT, group: bool = False
 ) -> subprocess.Popen[str]:
     """Starts a process that calls one function with JSON, and then exits by itself.
 
@@ -107,7 +111,7 @@ def interrupt_main_thread() -> None:
     signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
 
-def finish(process: subprocess.Popen[str], limit: float = 30.0) -> str:
+def finish(process: subprocess.Popen[str], limit: float = LIMIT) -> str:
     """Wait for a process to end with status 0 and without a message, and return its output."""
     try:
         printed, said = process.communicate(timeout=limit + _START + _GRACE)
@@ -119,7 +123,7 @@ def finish(process: subprocess.Popen[str], limit: float = 30.0) -> str:
     return printed
 
 
-def run_alone(function: Callable[..., Any], *args: Any, limit: float = 30.0) -> str:
+def run_alone(function: Callable[..., Any], *args: Any, limit: float = LIMIT) -> str:
     """Call a function in a process of its own, which must exit without error; return its output."""
     return finish(start(function, *args, limit=limit), limit)
 

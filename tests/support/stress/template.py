@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.stress import child, processes
+from tests.support.stress.processes import LIMIT
 
 _ROOT = Path(__file__).resolve().parents[3]
 _SCRIPT = "from tests.support.stress import template; template.serve({}, {})"
@@ -56,7 +57,7 @@ class Template:
         script = _SCRIPT.format(modules, ends_soon)
         self._process = processes.python("-c", script, cwd=_ROOT)
 
-    def run(self, function: Callable[..., Any], *args: Any, limit: float = 30.0) -> Ended:
+    def run(self, function: Callable[..., Any], *args: Any, limit: float = LIMIT) -> Ended:
         files = [str(Path(self._folder.name, name)) for name in ("printed", "said")]
         call = json.loads(processes._call(function, args, limit))
         print(json.dumps({**call, "files": files}), file=self._process.stdin, flush=True)

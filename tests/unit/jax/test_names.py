@@ -101,7 +101,7 @@ def _found_without(
     """Return the names of a feature, and what becomes of the checks where JAX has none of them."""
     hidden = [name for name in _names.NAMES if name.feature == feature]
     names = [[name.module, name.attribute] for name in hidden]
-    ended = fresh_jax.run(report, names, checks, limit=120.0)
+    ended = fresh_jax.run(report, names, checks)
     assert ended.status == 0, ended.said
     found: dict[str, Any] = json.loads(ended.printed.splitlines()[-1])
     assert found["tensorflow"] == "[-1. -2.]"

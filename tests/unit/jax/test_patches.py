@@ -40,7 +40,7 @@ def disabled() -> None:
 @pytest.fixture(scope="module")
 def changes(fresh_jax: Template) -> dict[str, list[str]]:
     """The differences of JAX from before the import of hostcall.jax, state by state."""
-    ended = fresh_jax.run(stock_state.report, limit=120.0)
+    ended = fresh_jax.run(stock_state.report)
     assert ended.status == 0, ended.said
     found: dict[str, list[str]] = json.loads(ended.printed.splitlines()[-1])
     return found
