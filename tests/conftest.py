@@ -7,10 +7,12 @@ import itertools
 import os
 import random
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support import process_pools
 from tests.support.device import DEVICE, on_device  # before TensorFlow, for which it sets a flag
 from tests.support.installed import TENSORFLOW
 from tests.support.stress.processes import LIMIT, Worker
@@ -173,12 +175,18 @@ def _collect_quickly() -> None:
     gc.freeze()
 
 
+@pytest.fixture(scope="module")
+def pools_end() -> Iterator[None]:
+    """Pools of processes end with the file."""
+    yield
+    process_pools.end_pools()
+
+
 @pytest.fixture(scope="session")
 def fresh_python() -> Iterator[Template]:
     """Runs programs in processes of their own, which have imported TensorFlow and no more."""
-    template = Template("tensorflow", ends_soon=True)
-    yield template
-    template.close()
+    with contextlib.closing(Template("tensorflow", ends_soon=True)) as template:
+        yield template
 
 
 @pytest.fixture
@@ -191,6 +199,39 @@ def run_python(fresh_python: Template) -> Callable[..., str]:
         return ended.printed
 
     return run
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    """The file of a recording."""
+    return str(tmp_path / "run.hostcall")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder that the tests of a file share."""
+    return str(tmp_path_factory.mktemp("shared"))
+
+
+@pytest.fixture
+def enabled_again() -> Iterator[None]:
+    """hostcall is on after the test, for one that switches it off."""
+    import hostcall
+
+    yield
+    hostcall.enable()
+
+
+@pytest.fixture
+def collected_stats() -> Iterator[None]:
+    """Calls are counted, from none on."""
+    import hostcall
+
+    hostcall.stats(reset=True)
+    hostcall.collect_stats()
+    yield
+    hostcall.collect_stats(False)
+    hostcall.stats(reset=True)
 
 
 @pytest.fixture

@@ -1,19 +1,12 @@
 """Fixtures of recordings, of settings and of executors."""
 
 import concurrent.futures
-import pathlib
 from collections.abc import Iterator
 
 import pytest
 
 import hostcall
-from tests.support.process_pools import end_pools
 from tests.support.recordings import Machine
-
-
-@pytest.fixture
-def file(tmp_path: pathlib.Path) -> str:
-    return str(tmp_path / "run.hostcall")
 
 
 @pytest.fixture
@@ -35,10 +28,3 @@ def threads() -> Iterator[concurrent.futures.ThreadPoolExecutor]:
     """A pool of three threads."""
     with concurrent.futures.ThreadPoolExecutor(3, "executor") as pool:
         yield pool
-
-
-@pytest.fixture(scope="module")
-def pools_end() -> Iterator[None]:
-    """Pools of processes end with the file."""
-    yield
-    end_pools()

@@ -258,6 +258,7 @@ def test_functions_may_write_to_their_arrays() -> None:
     assert_same(to_numpy(jitted(program)(X)), (np.full(3, 7.0, np.float32), X.numpy() * 2))
 
 
+@pytest.mark.usefixtures("collected_stats")
 @pytest.mark.parametrize("stateful", [True, False])
 def test_each_call_of_a_callback_of_hostcalls_own_is_made_and_counted(stateful: bool) -> None:
     def moved(x: np.ndarray, how: bytes) -> np.ndarray:
@@ -268,13 +269,8 @@ def test_each_call_of_a_callback_of_hostcalls_own_is_made_and_counted(stateful: 
     def program(x: tf.Tensor) -> Any:
         return move(x, tf.constant("up")) + move(x * 2.0, tf.constant("down"))
 
-    hostcall.collect_stats()
-    try:
-        found = jitted(program)(X).numpy()
-        rows = [row for row in hostcall.stats(reset=True) if "moved" in row.callback]
-    finally:
-        hostcall.collect_stats(False)
-    assert sum(row.calls for row in rows) == 2
+    found = jitted(program)(X).numpy()
+    assert sum(row.calls for row in hostcall.stats() if "moved" in row.callback) == 2
     assert_same(found, plain(program)(X).numpy())
 
 

@@ -12,11 +12,6 @@ from tests.support.stress.template import Template
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(tmp_path_factory.mktemp("pickled"))
-
-
-@pytest.fixture(scope="module")
 def saved(fresh_python: Template, folder: str) -> Any:
     """The results of two versions, and of a graph of TensorFlow 1, where they were saved."""
     return told(fresh_python, f"pickled.save({folder!r})")

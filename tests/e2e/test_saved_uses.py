@@ -11,11 +11,6 @@ from tests.support.stress.template import Template
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(tmp_path_factory.mktemp("uses"))
-
-
-@pytest.fixture(scope="module")
 def here(fresh_python: Template, folder: str) -> Any:
     return told(fresh_python, f"uses.write({folder!r})")
 

@@ -299,6 +299,7 @@ def test_undeclared_functions_loop_with_a_warning(caplog: pytest.LogCaptureFixtu
         assert not [r.message for r in caplog.records if "hostcall" in r.message]
 
 
+@pytest.mark.usefixtures("enabled_again")
 @pytest.mark.cpu("XLA compiles plain functions on XLA_CPU")
 def test_map_fn_loops_and_so_does_tensorflow_while_hostcall_is_disabled() -> None:
     noted = Noted(lambda x: x * 2)
@@ -308,10 +309,7 @@ def test_map_fn_loops_and_so_does_tensorflow_while_hostcall_is_disabled() -> Non
     assert noted.shapes == [((2,),)] * 3
     noted.shapes.clear()
     hostcall.disable()
-    try:
-        np.testing.assert_array_equal(tf.vectorized_map(call, XS, warn=False), 2 * XS)
-    finally:
-        hostcall.enable()
+    np.testing.assert_array_equal(tf.vectorized_map(call, XS, warn=False), 2 * XS)
     assert noted.shapes == [((2,),)] * 4  # once more for the body of the loop
 
 

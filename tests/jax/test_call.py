@@ -142,14 +142,11 @@ def test_eager_calls_of_one_line_share_a_program() -> None:
     np.testing.assert_array_equal(values[3], 2 * (X + 3))
 
 
+@pytest.mark.usefixtures("collected_stats")
 def test_the_name_is_in_the_statistics() -> None:
-    hostcall.collect_stats()
     program = jax.jit(lambda x: call(np.cos, x, x, name="my cosine"))
-    try:
-        program(X).block_until_ready()
-        (row,) = (row for row in hostcall.stats(reset=True) if "of my cosine, cos" in row.callback)
-    finally:
-        hostcall.collect_stats(False)
+    program(X).block_until_ready()
+    (row,) = (row for row in hostcall.stats() if "of my cosine, cos" in row.callback)
     assert (row.calls, row.errors, row.bytes) == (1, 0, 2 * 4 * 4)
 
 

@@ -1,7 +1,6 @@
 """`hostcall.map` and `retries=` in JAX programs."""
 
 import functools
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,11 @@ import pytest
 
 import hostcall.jax
 from tests.support import executor_functions as functions
-from tests.support.process_pools import end_pools
 from tests.support.process_pools import two_processes as processes
 
+pytestmark = pytest.mark.usefixtures("pools_end")
+
 X = np.arange(14, dtype=np.float32).reshape(7, 2)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _no_processes_left() -> Iterator[None]:
-    yield
-    end_pools()
 
 
 def test_a_batch_is_divided_among_processes() -> None:

@@ -45,6 +45,7 @@ def test_eager_calls() -> None:
         assert_same(sine(X), expected)
 
 
+@pytest.mark.usefixtures("enabled_again")
 def test_other_programs_do_as_without_hostcall() -> None:
     logging = jax.jit(lambda x: [jax.debug.callback(len, x), x][1])
     logging(X)
@@ -52,12 +53,9 @@ def test_other_programs_do_as_without_hostcall() -> None:
     plain(X)
     for is_enabled in (True, False):
         hostcall.enable() if is_enabled else hostcall.disable()
-        try:
-            with jax.no_tracing(True):
-                assert_same(plain(X), plain(X))
-                with pytest.raises(RuntimeError, match=r"re-tracing function <lambda> at .*:"):
-                    logging(X)  # JAX takes it for one that is to be traced
-                with pytest.raises(RuntimeError, match=r"re-tracing function cos at .*:"):
-                    jax.jit(jnp.cos)(X)
-        finally:
-            hostcall.enable()
+        with jax.no_tracing(True):
+            assert_same(plain(X), plain(X))
+            with pytest.raises(RuntimeError, match=r"re-tracing function <lambda> at .*:"):
+                logging(X)  # JAX takes it for one that is to be traced
+            with pytest.raises(RuntimeError, match=r"re-tracing function cos at .*:"):
+                jax.jit(jnp.cos)(X)

@@ -1,6 +1,5 @@
 """hostcall.record and hostcall.replay of JAX programs."""
 
-import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -22,9 +21,8 @@ def machine() -> Machine:
     return Machine()
 
 
-def replayed(folder: pathlib.Path, machine: Machine, run: Callable[[], Any]) -> None:
+def replayed(file: str, machine: Machine, run: Callable[[], Any]) -> None:
     """Records and replays; nobody waits for the results before the end."""
-    file = str(folder / "run.hostcall")
     with hostcall.record(file):
         first = run()
     machine.is_there = False
@@ -40,7 +38,7 @@ def like(x: Any) -> Any:
 
 
 @pytest.mark.parametrize("how", [{"ordered": True}, {}, {"pure": True}], ids=str)
-def test_calls_of_programs(how: Any, tmp_path: pathlib.Path, machine: Machine) -> None:
+def test_calls_of_programs(how: Any, file: str, machine: Machine) -> None:
     def measure(x: Any) -> Any:
         factor = np.float32(2) if how.get("pure") else machine.use()
         machine.use()
@@ -56,19 +54,19 @@ def test_calls_of_programs(how: Any, tmp_path: pathlib.Path, machine: Machine) -
         return steps, [hostcall.jax.call(measure, like(x), x + i, **how) for i in range(3)]
 
     program(X)  # compiled before
-    replayed(tmp_path, machine, lambda: [program(X), program(X + 1)])
+    replayed(file, machine, lambda: [program(X), program(X + 1)])
 
 
-def test_calls_outside_of_programs_and_callbacks(tmp_path: pathlib.Path, machine: Machine) -> None:
+def test_calls_outside_of_programs_and_callbacks(file: str, machine: Machine) -> None:
     callback = hostcall.callback(
         lambda tree: {"sum": tree["a"] + tree["b"] * machine.use()},
         result=lambda tree: {"sum": tree["a"]},
     )
     given = {"a": X, "b": X.astype(jnp.float32)}
-    replayed(tmp_path, machine, lambda: [callback(given), jax.jit(callback)(given)])
+    replayed(file, machine, lambda: [callback(given), jax.jit(callback)(given)])
 
 
-def test_batches_and_gradients(tmp_path: pathlib.Path, machine: Machine) -> None:
+def test_batches_and_gradients(file: str, machine: Machine) -> None:
     def sine(x: Any) -> Any:
         return np.sin(x) * machine.use()
 
@@ -78,11 +76,11 @@ def test_batches_and_gradients(tmp_path: pathlib.Path, machine: Machine) -> None
 
     measured.defvjp(lambda x: (measured(x), x), lambda x, dy: (dy * jnp.cos(x),))
     run = jax.jit(jax.vmap(jax.value_and_grad(measured)))
-    replayed(tmp_path, machine, lambda: run(X))
+    replayed(file, machine, lambda: run(X))
 
 
 @reads_programs_of_jax
-def test_programs_in_tensorflow(tmp_path: pathlib.Path, machine: Machine) -> None:
+def test_programs_in_tensorflow(file: str, machine: Machine) -> None:
     def measure(x: Any) -> Any:
         return x * machine.use()
 
@@ -93,4 +91,4 @@ def test_programs_in_tensorflow(tmp_path: pathlib.Path, machine: Machine) -> Non
     compiled = tf.function(hostcall.jax.to_tf(program), jit_compile=True)
     plain = tf.function(hostcall.jax.to_tf(program))
     given = tf.constant([1.0, 2.0])
-    replayed(tmp_path, machine, lambda: [compiled(given).numpy(), plain(given).numpy()])
+    replayed(file, machine, lambda: [compiled(given).numpy(), plain(given).numpy()])

@@ -1,5 +1,6 @@
 """The fixtures that the stress tests share."""
 
+import contextlib
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,5 @@ from tests.support.stress.template import Template
 
 @pytest.fixture(scope="session")
 def template() -> Iterator[Template]:
-    template = Template("hostcall", "keras")
-    yield template
-    template.close()
+    with contextlib.closing(Template("hostcall", "keras")) as template:
+        yield template

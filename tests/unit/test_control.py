@@ -18,13 +18,9 @@ from hostcall._callbacks import tape_residuals
 from hostcall._control import when_imported
 from tests.support.helpers import each_public_op, gradient_of, jitted
 
+pytestmark = pytest.mark.usefixtures("enabled_again")
+
 X = tf.constant([1.0, 2.0, 3.0])
-
-
-@pytest.fixture(autouse=True)
-def _enabled() -> Iterator[None]:
-    yield
-    hostcall.enable()
 
 
 def _jitted(op: Any) -> Any:

@@ -40,6 +40,10 @@ def assert_same(actual: Any, expected: Any) -> None:
         assert one.tobytes() == other.tobytes(), f"{one} != {other}"
 
 
+def plus_one(v: Any) -> Any:
+    return np.asarray(v) + np.float32(1)
+
+
 def failure(function: Callable[..., Any], *args: Any) -> jax.errors.JaxRuntimeError:
     """The error of JAX's that a call raises, at the latest when its results are waited for."""
     with pytest.raises(jax.errors.JaxRuntimeError) as caught:

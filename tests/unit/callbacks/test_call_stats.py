@@ -15,9 +15,9 @@ import tensorflow as tf
 import hostcall
 from hostcall import CallbackStats
 from tests.support import executor_functions as functions
-from tests.support.helpers import assert_says, failure, jitted, like, plain, raising
+from tests.support.helpers import assert_says, failure, gradient_of, jitted, like, plain, raising
 from tests.support.native_code.programs import NEXT, of
-from tests.support.threads import PATIENCE, in_threads
+from tests.support.threads import PATIENCE, in_threads, running
 
 X = tf.constant([1.0, 2.0, 3.0, 4.0])
 
@@ -85,13 +85,8 @@ def test_the_one_that_takes_most_comes_first(route: str) -> None:
 
 
 def test_gradient_calls_are_counted() -> None:
-    def program(x: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = tf.ensure_shape(tf.py_function(lambda v: v * v, [x], tf.float32), [4])
-        return tape.gradient(y, x)
-
-    np.testing.assert_array_equal(jitted(program)(X), 2.0 * X)
+    square = lambda x: tf.py_function(lambda v: v * v, [x], tf.TensorSpec([4], tf.float32))  # noqa: E731
+    np.testing.assert_array_equal(jitted(lambda x: gradient_of(square, x))(X), 2.0 * X)
     assert sorted(row.calls for row in hostcall.stats()) == [1, 1]
 
 
@@ -124,13 +119,10 @@ def test_calls_on_executors_are_counted(route: str) -> None:
 
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         program = jitted(hostcall.callback(waits, result=like, executor=pool))
-        thread = threading.Thread(target=program, args=(X,))
-        thread.start()
-        assert entered.wait(PATIENCE)
-        [row] = hostcall.stats(reset=True).executors
-        assert (row.calls, row.unfinished) == (0, 1)
-        may_end.set()
-        thread.join(PATIENCE)
+        with running([lambda: program(X)], may_end):
+            assert entered.wait(PATIENCE)
+            [row] = hostcall.stats(reset=True).executors
+            assert (row.calls, row.unfinished) == (0, 1)
         fails = hostcall.callback(raising(ValueError("blah")), result=like, executor=pool)
         failure(jitted(fails), X)
     failed, row = sorted(hostcall.stats().executors, key=lambda row: "waits (" in row.callback)

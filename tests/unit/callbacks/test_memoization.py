@@ -12,6 +12,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._functions.declarations import declaration_of
+from tests.support.fate import Fate
 from tests.support.helpers import failure, jitted
 from tests.support.memo import MODES, counting, declared, each_but_jitted, each_mode
 from tests.support.threads import in_threads
@@ -122,10 +123,9 @@ def test_the_methods_of_two_objects() -> None:
             program = mode(lambda x, n=number: models[n].scale(x))
             np.testing.assert_array_equal(program(X), X * factor)
     assert [model.calls for model in models] == [1, 1]
-    dead = weakref.ref(models.pop())
+    fate = Fate(models.pop())
     del program
-    gc.collect()
-    assert dead() is None
+    fate.assert_goes()
 
 
 def test_a_call_may_ask_for_another() -> None:
@@ -310,14 +310,12 @@ def test_inputs_are_not_kept_and_the_function_dies_with_its_graphs(mode: Any) ->
     program(X)
     gc.collect()
     assert [reference() for reference in inputs] == [None]
-    dead = weakref.ref(double)
     options = declaration_of(double)
     assert options is not None
-    table = weakref.ref(options.table)
+    fates = [Fate(double), Fate(options.table)]
     del double, program, options
-    gc.collect()
-    assert dead() is None
-    assert table() is None
+    for fate in fates:
+        fate.assert_goes()
 
 
 @each_mode

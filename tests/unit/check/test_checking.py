@@ -237,12 +237,10 @@ def test_check_that_fails_itself_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
     assert report.passed == ("call",)
 
 
+@pytest.mark.usefixtures("enabled_again")
 def test_disabled_hostcall_is_named() -> None:
     hostcall.disable()
-    try:
-        report = hostcall.check(doubling(), VECTOR)
-    finally:
-        hostcall.enable()
+    report = hostcall.check(doubling(), VECTOR)
     assert "hostcall.enable()" in reasons(report, "compiled")[0]
 
 

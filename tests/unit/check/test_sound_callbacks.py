@@ -3,7 +3,6 @@
 import collections
 import concurrent.futures
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -252,12 +251,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _end_pools() -> Iterator[None]:
-    yield
-    process_pools.end_pools()
-
-
+@pytest.mark.usefixtures("pools_end")
 @pytest.mark.parametrize("name", SOUND)
 def test_nothing_is_found(name: str) -> None:
     make, passed, *args = SOUND[name]

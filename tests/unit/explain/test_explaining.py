@@ -224,14 +224,11 @@ def test_functions_that_are_gone_are_said_to_be() -> None:
     assert "not allowed" in op.problem
 
 
+@pytest.mark.usefixtures("enabled_again")
 def test_a_disabled_hostcall_is_said() -> None:
     concrete = tf.function(whole_program, jit_compile=True).get_concrete_function(X)
     hostcall.disable()
-    try:
-        explanation = hostcall.explain(concrete)
-    finally:
-        hostcall.enable()
-    assert "hostcall is disabled" in explanation.notes[0]
+    assert "hostcall is disabled" in hostcall.explain(concrete).notes[0]
 
 
 def test_what_is_no_function_of_tensorflows_is_refused() -> None:

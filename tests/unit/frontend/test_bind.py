@@ -1,7 +1,6 @@
 """`hostcall.bind`: what bound functions take and return, and when they leave the short way."""
 
 import gc
-import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ import tensorflow as tf
 import hostcall
 from hostcall._tf import eager_execution
 from hostcall_runtime import _library
+from tests.support.fate import Fate
 from tests.support.helpers import failure, gradient_of, raising, value_and_gradient
 from tests.support.threads import in_threads
 
@@ -266,10 +266,9 @@ def test_a_bound_function_keeps_alive_what_it_needs_and_dies_with_it() -> None:
     del model
     gc.collect()
     np.testing.assert_array_equal(bound(X), X * X + 1)
-    graph = weakref.ref(bound.concrete_function.graph)
+    graph = Fate(bound.concrete_function.graph)
     del bound
-    gc.collect()
-    assert graph() is None
+    graph.assert_goes()
 
 
 def test_functions_of_a_saved_model_are_bound(tmp_path: Path) -> None:
@@ -288,14 +287,12 @@ def test_functions_of_a_saved_model_are_bound(tmp_path: Path) -> None:
         hostcall.bind(signature, SPEC)
 
 
+@pytest.mark.usefixtures("enabled_again")
 def test_bound_functions_go_on_after_disable() -> None:
     bound = hostcall.bind(program, SPEC)
     bound(X)
     hostcall.disable()
-    try:
-        np.testing.assert_array_equal(bound(X), (X + 1) * 2)
-    finally:
-        hostcall.enable()
+    np.testing.assert_array_equal(bound(X), (X + 1) * 2)
 
 
 @pytest.mark.parametrize("recorded", [False, True])

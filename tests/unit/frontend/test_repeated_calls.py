@@ -3,8 +3,6 @@
 import collections
 import contextlib
 import copy
-import gc
-import weakref
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ import tensorflow as tf
 from tensorflow.python.eager.polymorphic_function import tracing_compilation
 
 import hostcall
+from tests.support.fate import Fate
 from tests.support.helpers import failure, gradient_of, jitted, raising
 from tests.support.stress.template import Template
 from tests.support.threads import in_threads
@@ -346,12 +345,11 @@ def test_asynchronous_calls(calls: Calls, program: Any) -> None:
     check(calls, program, Y)
 
 
+@pytest.mark.usefixtures("enabled_again")
 def test_disable_takes_it_out(calls: Calls, program: Any) -> None:
     hostcall.disable()
-    try:
-        check(calls, program, X, usual=1)  # a program that is compiled already
-    finally:
-        hostcall.enable()
+    check(calls, program, X, usual=1)  # a program that is compiled already
+    hostcall.enable()
     check(calls, program, Y)
 
 
@@ -400,12 +398,10 @@ def test_a_function_and_its_graph_end_as_ever() -> None:
     program = jitted(lambda x: tf.numpy_function(np.sort, [x], tf.TensorSpec([3])))
     for _ in range(3):
         program(X)
-    graph = weakref.ref(program.get_concrete_function(X).graph)
-    function = weakref.ref(program)
+    fates = [Fate(program), Fate(program.get_concrete_function(X).graph)]
     del program
-    gc.collect()
-    assert function() is None
-    assert graph() is None
+    for fate in fates:
+        fate.assert_goes()
 
 
 def test_many_threads(calls: Calls) -> None:
@@ -444,7 +440,6 @@ def test_the_user_may_replace_the_arguments(program: Any) -> None:
     x = tf.constant([1.0, 2.0])
     program(x)
     program(x)
-    alive = weakref.ref(x)
+    fate = Fate(x)
     del x
-    gc.collect()
-    assert alive() is None
+    fate.assert_goes()

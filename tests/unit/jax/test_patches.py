@@ -1,10 +1,7 @@
 """hostcall.jax._patches: what is replaced of JAX, and what comes back."""
 
-import gc
 import json
 import re
-import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +14,16 @@ from jax import lax
 import hostcall
 import hostcall.jax
 from hostcall.jax import _names, _patches, _primitive
+from tests.support.fate import Fate
 from tests.support.jax import stock_programs, stock_state
 from tests.support.jax.helpers import X, run_python
 from tests.support.stress.template import Template
 
 call = hostcall.jax.call
 
+pytestmark = pytest.mark.usefixtures("enabled_again")
+
 STOCK_PROGRAMS = str(Path(stock_programs.__file__))
-
-
-@pytest.fixture(autouse=True)
-def _enabled() -> Iterator[None]:
-    yield
-    hostcall.enable()
 
 
 @pytest.fixture
@@ -101,11 +95,10 @@ def test_programs_without_calls_are_as_without_hostcall(program: str, described:
 def test_what_is_known_of_a_jaxpr_does_not_keep_it_alive() -> None:
     jaxpr = jax.make_jaxpr(jnp.sin)(1.0).jaxpr
     assert not _primitive.holds_call(jaxpr)
-    alive = weakref.ref(jaxpr)
+    fate = Fate(jaxpr)
     del jaxpr
     jax.clear_caches()
-    gc.collect()
-    assert alive() is None
+    fate.assert_goes()
 
 
 @pytest.mark.usefixtures("disabled")

@@ -1,6 +1,5 @@
-"""The file of a recording, and its databases, which are closed: some tests end with an error."""
+"""The databases of recordings are closed: some tests end with an error."""
 
-import pathlib
 import sqlite3
 from collections.abc import Iterator
 from typing import Any
@@ -20,8 +19,3 @@ def _closed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for database in opened:
         database.close()
-
-
-@pytest.fixture
-def file(tmp_path: pathlib.Path) -> str:
-    return str(tmp_path / "run.hostcall")

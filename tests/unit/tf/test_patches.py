@@ -3,7 +3,6 @@
 import functools
 import json
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,14 +14,9 @@ from hostcall import _installation
 from hostcall._tf import eager_execution, features
 from hostcall_runtime._patching import Replacement
 
+pytestmark = pytest.mark.usefixtures("enabled_again")
+
 _TABLE = _installation.TABLE
-
-
-@pytest.fixture(autouse=True)
-def _enabled() -> Iterator[None]:
-    yield
-    hostcall.enable()
-
 
 # Looks up what a patch names, `a.module.Class.attribute` or `a.module.object["key"]`.
 _LOOK_UP = """

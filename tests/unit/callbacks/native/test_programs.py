@@ -3,7 +3,6 @@
 import ctypes
 import gc
 import pathlib
-import weakref
 from typing import Any
 
 import numba
@@ -12,6 +11,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.support.fate import Fate
 from tests.support.helpers import MODES, failure, jitted, plain
 from tests.support.native_code import functions, functions_with_gil
 from tests.support.native_code.programs import (
@@ -121,39 +121,37 @@ def test_explain_shows_that_nothing_is_copied() -> None:
     assert (op.callback, op.route, op.bytes_copied) == expected
 
 
-def new_native() -> tuple[Any, Any, weakref.ref[Any]]:
-    """A native function, its code, and a reference that tells whether the code is kept."""
+def new_native() -> tuple[Any, Any, Fate]:
+    """A native function, its code, and the fate of the code."""
     function = functions()["next_float32"]
     function.argtypes, function.restype = NEXT, None
-    return hostcall.native(function, result=lambda x: x), function, weakref.ref(function)
+    return hostcall.native(function, result=lambda x: x), function, Fate(function)
 
 
 @pytest.mark.parametrize("mode", [plain, jitted])
 def test_code_lives_as_long_as_its_graph(mode: Any) -> None:
-    native, function, alive = new_native()
+    native, function, fate = new_native()
     program = mode(called_on(native))
     concrete = program.get_concrete_function(tf.TensorSpec([2], tf.float32))
     del function, native, program
     gc.collect()
-    assert alive() is not None
+    assert fate.lives()
     np.testing.assert_array_equal(concrete(tf.zeros([2])), [1.0, 1.0])
     del concrete
-    gc.collect()
-    assert alive() is None
+    fate.assert_goes()
 
 
 def test_code_that_refers_to_its_program() -> None:
-    native, function, alive = new_native()
+    native, function, fate = new_native()
     program = jitted(called_on(native))
     np.testing.assert_array_equal(program(tf.zeros([2])), [1.0, 1.0])
     function.program = program
     del function, native, program
-    gc.collect()
-    assert alive() is None
+    fate.assert_goes()
 
 
 def test_eager_calls_leave_nothing() -> None:
-    native, function, alive = new_native()
+    native, function, fate = new_native()
     hostcall.declare(native, route="auto")
     called = hostcall.callback(native, result=lambda x: x)
     for _ in range(3):
@@ -161,8 +159,7 @@ def test_eager_calls_leave_nothing() -> None:
         called(tf.zeros([2]))
         tf.numpy_function(native, [tf.zeros([2])], tf.float32)
     del function, native, called
-    gc.collect()
-    assert alive() is None
+    fate.assert_goes()
 
 
 def test_a_process_that_ends_while_code_runs(run_python: Any) -> None:
