@@ -21,22 +21,17 @@ IN_MAIN = {"func.call", "func.return", "stablehlo.get_tuple_element", "stablehlo
 IN_MAIN |= {"stablehlo.while", "stablehlo.case", "stablehlo.if", "stablehlo.custom_call"}
 
 
+@pytest.mark.parametrize("before", ["hostcall-check", "hostcall-cse-pure,hostcall-dce,cse"])
 @settings(max_examples=60, deadline=None)
 @given(st.randoms(use_true_random=False), st.integers(1, 12))
-def test_partitioned_program_computes_the_same_in_the_same_order(random: Random, size: int) -> None:
+def test_partitioned_program_computes_the_same_in_the_same_order(
+    before: str, random: Random, size: int
+) -> None:
     text = Program(random, size).text
-    changed = hostcall_mlir.transform(text, "hostcall-check,hostcall-partition,hostcall-check")
-    assert evaluate(changed, 2.0, -3.0) == pytest.approx(evaluate(text, 2.0, -3.0), rel=0, abs=0)
+    changed = hostcall_mlir.transform(text, f"{before},hostcall-partition,hostcall-check")
+    for args in ((2.0, -3.0), (0.5, 4.0)):
+        assert evaluate(changed, *args) == pytest.approx(evaluate(text, *args), rel=0, abs=0)
     check_form(changed)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.randoms(use_true_random=False), st.integers(1, 12))
-def test_other_passes_before_change_nothing(random: Random, size: int) -> None:
-    text = Program(random, size).text
-    passes = "hostcall-cse-pure,hostcall-dce,cse,hostcall-partition,hostcall-check"
-    changed = hostcall_mlir.transform(text, passes)
-    assert evaluate(changed, 0.5, 4.0) == pytest.approx(evaluate(text, 0.5, 4.0), rel=0, abs=0)
 
 
 @settings(max_examples=20, deadline=None)
