@@ -9,7 +9,15 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._callbacks import settings
-from tests.support.helpers import assert_close, assert_says, failure, gradient_of, jitted, plain
+from tests.support.helpers import (
+    assert_close,
+    assert_says,
+    failure,
+    gradient_of,
+    jitted,
+    numbers,
+    plain,
+)
 from tests.support.threads import in_threads
 
 # The number of runs with a size before it is compiled, when another one was.
@@ -29,11 +37,6 @@ def _one() -> None:
 
 
 one_compilation = pytest.mark.usefixtures("_one")
-
-
-def numbers(n: tf.Tensor) -> tf.Tensor:
-    """As many as are asked for."""
-    return tf.numpy_function(lambda k: np.arange(k, dtype=np.float32), [n], tf.float32)
 
 
 def total(n: tf.Tensor) -> Any:
@@ -296,11 +299,6 @@ def in_a_branch(x: tf.Tensor, i: tf.Tensor) -> Any:
     return y + tf.reduce_sum(tf.exp(x)[:, :i]) if x[0, 0] < 1.0 else y * 2.0
 
 
-@tf.function
-def _inner(x: tf.Tensor, i: tf.Tensor) -> Any:
-    return tf.exp(x * 0.1)[:, i] + 1.0
-
-
 def in_a_loop_on_the_host(x: tf.Tensor, i: tf.Tensor) -> Any:
     y = tf.constant(0.0)
     for j in tf.range(i):
@@ -308,6 +306,7 @@ def in_a_loop_on_the_host(x: tf.Tensor, i: tf.Tensor) -> Any:
     return y
 
 
+_inner = tf.function(lambda x, i: tf.exp(x * 0.1)[:, i] + 1.0)
 PROGRAMS: dict[str, Callable[..., Any]] = {
     "sliced": lambda x, i: tf.reduce_sum(tf.exp(tf.slice(x, [0, 1], [4, i]))) + same(x) * 2.0,
     "indexed": lambda x, i: tf.math.log(tf.nn.softmax(x)[0, i]) + tf.reduce_sum(same(x) * 2.0),

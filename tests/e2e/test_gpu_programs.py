@@ -11,7 +11,7 @@ import tensorflow as tf
 import hostcall
 from hostcall._compiler import function_routes
 from hostcall_runtime import _library, prepared
-from tests.support.helpers import assert_equal
+from tests.support.helpers import assert_equal, distinct, jitted
 from tests.support.versions import has_a_fake_gpu
 
 # All of this runs in a process that looks for devices and routes itself: TensorFlow has to be told
@@ -143,9 +143,7 @@ def test_loops_and_branches_on_the_host_have_their_clusters_on_the_device() -> N
 
 def test_an_explanation_says_what_happens() -> None:
     known = tf.function(lambda x: call(np.sin, x, 3), jit_compile=True)
-    unknown = tf.function(
-        lambda x: tf.numpy_function(np.unique, [tf.sin(x)], tf.float32), jit_compile=True
-    )
+    unknown = jitted(lambda x: distinct(tf.sin(x)))
     with tf.device(GPU):
         one = hostcall.explain(known, tf.TensorSpec([3]))
         other = hostcall.explain(unknown, tf.TensorSpec([3]))

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 import hostcall
-from tests.support.factors import Factor, living, none_from_before, quick_collector  # noqa: F401
+from tests.support.factors import Factor, living, none_from_before  # noqa: F401
 from tests.support.helpers import each_mode, gradient_of, jitted, like, plain
 
 SPEC = tf.TensorSpec([2], tf.float32)

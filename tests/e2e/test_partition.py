@@ -11,6 +11,7 @@ import hostcall
 from tests.support.helpers import (
     assert_as_plain_called_by,
     assert_same,
+    distinct,
     each_caller,
     gradient_of,
     jitted,
@@ -21,11 +22,6 @@ from tests.support.helpers import (
 from tests.support.versions import calls_from_the_device
 
 X = tf.constant([3.0, 1.0, 2.0, 2.0])
-
-
-def distinct(x: tf.Tensor) -> tf.Tensor:
-    """Return the distinct values, as a vector whose size depends on the values."""
-    return tf.numpy_function(np.unique, [x], x.dtype)
 
 
 def straight(x: tf.Tensor) -> Any:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -10,6 +9,7 @@ import hostcall
 from tests.support.helpers import (
     MODES,
     assert_same,
+    distinct,
     failure,
     gradient_of,
     jitted,
@@ -19,10 +19,6 @@ from tests.support.helpers import (
 )
 
 X = tf.constant([3.0, 1.0, 2.0, 2.0])
-
-
-def distinct(x: tf.Tensor) -> tf.Tensor:
-    return tf.numpy_function(np.unique, [x], x.dtype)
 
 
 def test_assertions_hold_as_in_plain_graph_mode() -> None:

@@ -12,6 +12,8 @@ import hostcall
 from tests.support.helpers import (
     assert_close,
     assert_same,
+    compilations,
+    distinct,
     gradient_of,
     jitted,
     partitioned,
@@ -19,15 +21,6 @@ from tests.support.helpers import (
     stateless_py_func,
     to_numpy,
 )
-
-
-def distinct(x: tf.Tensor) -> tf.Tensor:
-    return tf.numpy_function(np.unique, [x], tf.float32)
-
-
-def compilations(name: str) -> list[int]:
-    rows = hostcall.stats().compilations
-    return [row.compilations for row in rows if row.cluster.startswith(f"__inference_{name}_")]
 
 
 def test_clusters_are_compiled_once_for_each_shape(every_cluster: None) -> None:

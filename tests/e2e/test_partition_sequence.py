@@ -67,11 +67,7 @@ def test_resources_of_another_device() -> None:
         keys = tf.lookup.KeyValueTensorInitializer([1, 2], [10.0, 20.0], tf.int64)
         table = tf.lookup.StaticHashTable(keys, -1.0)
         there = tf.Variable([1.0, 2.0])
-
-    @jitted
-    def program(x: tf.Tensor) -> tf.Tensor:
-        return host(table.lookup(tf.cast(host(x), tf.int64))) + 1.0
-
+    program = jitted(lambda x: host(table.lookup(tf.cast(host(x), tf.int64))) + 1.0)
     with tf.device("CPU:0"):
         for _ in range(2):
             np.testing.assert_array_equal(program(X), [11.0, 21.0])

@@ -13,6 +13,7 @@ import tensorflow as tf
 import hostcall
 from tests.support.device import IS_FAKE_GPU
 from tests.support.helpers import eagerly, jitted, like
+from tests.support.stress.programs import under_a_tape
 from tests.support.threads import in_threads
 
 SMALL, LARGE = tf.constant([1.0, 2.0]), tf.range(100_000, dtype=tf.float32)
@@ -102,17 +103,6 @@ def test_calls_that_nobody_waits_for_see_what_those_who_hand_them_over_see() -> 
     assert [name for _, name in look.seen] == ["handed over"]
 
 
-def under_a_tape(program: Any) -> Callable[..., Any]:
-    """It runs on another thread: on this one the tape would note what its calls do."""
-
-    def run(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            return program(x)
-
-    return run
-
-
 def of_tensors(look: Any) -> Callable[..., Any]:
     return lambda x: tf.py_function(look, [x], like(x))
 
@@ -139,6 +129,7 @@ def in_clusters(look: Any) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("x", [SMALL, LARGE[:1000]], ids=["small", "large"])
+# Under a tape a program runs on another thread: on this one the tape would note what its calls do.
 @pytest.mark.parametrize("wrap", [eagerly, under_a_tape], ids=["plain", "tape"])
 @pytest.mark.parametrize("way", [with_effects, of_tensors, of_strings, in_clusters, concurrently])
 def test_on_whatever_thread(way: Any, wrap: Any, x: tf.Tensor) -> None:

@@ -9,7 +9,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 import hostcall
-from tests.support.helpers import jitted, plain
+from tests.support.helpers import compilations, jitted, numbers, plain
 from tests.support.threads import in_threads
 
 pytestmark = [
@@ -18,17 +18,6 @@ pytestmark = [
 ]
 
 THREE = tf.constant(3)
-
-
-def numbers(n: tf.Tensor) -> tf.Tensor:
-    return tf.numpy_function(lambda k: np.arange(k, dtype=np.float32), [n], tf.float32)
-
-
-def compilations(name: str) -> list[int]:
-    """Return the compilations of each living cluster of the functions of that name."""
-    gc.collect()
-    rows = hostcall.stats().compilations
-    return [row.compilations for row in rows if row.cluster.startswith(f"__inference_{name}_")]
 
 
 def library() -> set[str]:

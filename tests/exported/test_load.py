@@ -26,9 +26,9 @@ from tests.support.threads import in_threads
 ROOT = Path(__file__).parents[2]
 
 
-def given(function: Any) -> dict[str, Any]:
+def given(function: Any, name: str = "triple") -> dict[str, Any]:
     """A function in the place of the one that programs call."""
-    return {f"{FUNCTIONS}:triple": function}
+    return {f"{FUNCTIONS}:{name}": function}
 
 
 def test_process_never_imports_tensorflow_or_hostcall(tmp_path: Path) -> None:
@@ -335,12 +335,16 @@ func.func public @main(%x: tensor<f32>, %v: tensor<f32>, %w: tensor<2xi64>)
   return %1, %0 : tensor<f32>, tensor<f32>
 }}
 """
-VARIABLES: dict[str, np.ndarray] = {"v": np.array(10, np.float32), "w": np.arange(2)}
+
+
+def counting() -> Any:
+    variables: dict[str, np.ndarray] = {"v": np.array(10, np.float32), "w": np.arange(2)}
+    return make(COUNTER, variables=variables, assigns=["v"])
 
 
 @pytest.fixture
 def counter(loaded: Any) -> Any:
-    return loaded(make(COUNTER, variables=VARIABLES, assigns=["v"]))
+    return loaded(counting())
 
 
 def test_variables_are_read_and_assigned(counter: Any) -> None:
@@ -388,10 +392,7 @@ def test_failing_call_assigns_nothing_and_leaves_the_program_sound(loaded: Any) 
         return x + y
 
     calls: list[Any] = []
-    program = loaded(
-        make(COUNTER, variables=VARIABLES, assigns=["v"]),
-        callbacks={f"{FUNCTIONS}:plus": fails_once},
-    )
+    program = loaded(counting(), callbacks=given(fails_once, "plus"))
     with pytest.raises(jax.errors.JaxRuntimeError):
         program.call(np.float32(1))
     assert program.variables["v"] == 10
@@ -416,9 +417,7 @@ def test_callback_may_call_the_program_itself(loaded: Any) -> None:
     def descend(x: Any) -> Any:
         return np.float32(0) if x <= 0 else np.float32(x + float(program.call(np.float32(x - 1))))
 
-    program = loaded(
-        make(with_call("triple", "tensor<f32>")), callbacks={f"{FUNCTIONS}:triple": descend}
-    )
+    program = loaded(make(with_call("triple", "tensor<f32>")), callbacks=given(descend))
     assert program.call(np.float32(4)) == 10
 
 
@@ -450,7 +449,7 @@ def test_program_that_cannot_be_written_leaves_the_one_before(
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="No space left on device"):
-        make(COUNTER, variables=VARIABLES, assigns=["v"]).save(tmp_path)
+        counting().save(tmp_path)
     assert files_in(tmp_path) == before
     program = hostcall_mlir.load(tmp_path)
     np.testing.assert_array_equal(program.call(F3), 3 * F3)
@@ -458,7 +457,7 @@ def test_program_that_cannot_be_written_leaves_the_one_before(
 
 def test_program_replaces_one_with_more_files_and_leaves_those_of_others(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    make(COUNTER, variables=VARIABLES, assigns=["v"]).save(tmp_path)
+    counting().save(tmp_path)
     assert "variables.npz" in files_in(tmp_path)
     made = make(with_call("triple"))
     made.save(tmp_path)

@@ -12,13 +12,9 @@ from jax import lax
 
 import hostcall.jax
 from tests.support.jax.flavours import FLAVOURS, Log, each_effect, each_flavour
-from tests.support.jax.helpers import X, each_mode, struct
+from tests.support.jax.helpers import X, each_mode, plus_one, struct
 
 call = hostcall.jax.call
-
-
-def plus_one(v: Any) -> Any:
-    return v + np.float32(1)
 
 
 @each_mode

@@ -5,7 +5,6 @@ true of real numbers is not true of those of a computer.
 """
 # ruff: noqa: E731 - each call has a short function of its own
 
-import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -179,10 +178,6 @@ def _common_and_special(
         yield Call(op, numbers, function=function, **options, **more)
 
 
-def _cast(x: Any, kinds: tuple[tf.DType, ...]) -> Any:
-    return functools.reduce(tf.cast, kinds, x)
-
-
 def _chains_of_casts(data: Data) -> Iterator[Call]:
     kinds = (*_INTEGERS, *_UNSIGNED, *_FLOATS, tf.bool)
     for source in (*_INTEGERS, *_UNSIGNED, *_FLOATS):
@@ -195,7 +190,7 @@ def _chains_of_casts(data: Data) -> Iterator[Call]:
             if source.is_integer and middle.is_floating:
                 # What is near to a power of two is out of range after it is rounded.
                 values = data.normal(source, 24) if middle == tf.half else values // 2
-            function = lambda x, middle=middle, source=source: _cast(x, (middle, source))
+            function = lambda x, middle=middle, source=source: tf.cast(tf.cast(x, middle), source)
             note = f"{source.name} to {middle.name} and back"
             yield Call("Cast", (values,), function=function, ulps=0, note=note)
 

@@ -1,6 +1,7 @@
 """Calls of the ops that stand for XLA's own, and of those that only XLA has kernels for."""
 # ruff: noqa: E731 - each call has a short function of its own
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -14,12 +15,11 @@ from tests.kernels.data import Data, ints, words
 XLA_ALONE = "an op of XLA's"
 
 
-def _one(op: str, inputs: tuple[Any, ...], attrs: dict[str, Any] | None = None) -> Call:
-    return Call(op, inputs, attrs or {}, ulps=64, scale=ARRAY, kind=XLA_ALONE)
+_one = functools.partial(Call, ulps=64, scale=ARRAY, kind=XLA_ALONE)
 
 
 def _by(op: str, inputs: tuple[Any, ...], function: Callable[..., Any]) -> Call:
-    return Call(op, inputs, function=function, ulps=64, scale=ARRAY, kind=XLA_ALONE)
+    return _one(op, inputs, function=function)
 
 
 def _shapes(data: Data) -> Iterator[Call]:

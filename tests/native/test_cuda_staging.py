@@ -1,6 +1,5 @@
 """The memory that calls from GPUs copy through: pinned, bounded, and kept from call to call."""
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,7 +8,7 @@ import pytest
 
 from tests.support.errors import raising
 from tests.support.native.frames import Buffer, Target, call_on_gpu, fake_gpu, native
-from tests.support.threads import in_threads
+from tests.support.threads import in_threads, meeting
 
 MOST = 256 << 20
 LEAST = 1 << 16
@@ -91,16 +90,12 @@ def test_memory_returns_where_a_call_fails() -> None:
 
 
 def test_calls_at_the_same_time_have_memory_of_their_own() -> None:
-    together = threading.Barrier(4)
-
-    def meet(x: np.ndarray) -> np.ndarray:
-        together.wait(60)
-        return x + 1
+    meet = meeting(4)
 
     def calls(index: int) -> None:
         x = np.full(50_000, index, np.int32)
         done = call_on_gpu(Target(meet), [Buffer.of(x)], [Buffer.result(x.shape, x.dtype)])
-        done.assert_returned(x + 1)
+        done.assert_returned(x + x)
 
     for _ in range(3):
         in_threads(4, calls)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support.native.frames import Buffer, Target, call, run_python, runtime
+from tests.support.native.frames import given, run_python, runtime
 from tests.support.threads import in_threads
 
 MOST_KEPT = 1 << 28
@@ -21,13 +21,6 @@ comes_back = pytest.mark.skipif(
 
 def values(seed: int, size: int = LARGE) -> np.ndarray:
     return np.random.default_rng(seed).random(size, np.float32)
-
-
-def given(array: np.ndarray, foreign: bool = False) -> np.ndarray:
-    """The argument that a callback is given for the array, which it keeps."""
-    kept: list[np.ndarray] = []
-    assert call(Target(kept.append), [Buffer.of(array)], foreign=foreign).code == 0
-    return kept[0]
 
 
 def allocator(array: np.ndarray | None = None) -> str:

@@ -6,7 +6,7 @@ counted without it only.
 
 import gc
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ml_dtypes
@@ -65,15 +65,6 @@ CASES: dict[str, Callable[[bool], Any]] = {
     "duplicate name": lambda foreign: refuse(),
     "dtype": lambda foreign: runtime.set_dtype(INT4, np.dtype(ml_dtypes.int4), "int4"),
 }
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick_collection() -> Iterator[None]:
-    """Keeps the collector from all that is there already, TensorFlow say: it takes its time."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])

@@ -16,6 +16,7 @@ from tests.support.native.frames import (
     INT64,
     Buffer,
     Outcome,
+    Owner,
     assert_fails,
     call,
     native,
@@ -27,10 +28,6 @@ CODE = native.native_code
 NATIVE = runtime.native_handler()
 
 both_threads = pytest.mark.parametrize("foreign", [False, True], ids=["own", "foreign"])
-
-
-class Owner:
-    """An owner of native code."""
 
 
 def let_go(number: int) -> weakref.ref[Owner]:

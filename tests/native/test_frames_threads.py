@@ -25,7 +25,7 @@ from tests.support.native.frames import (
     runtime,
 )
 from tests.support.native.frames import call_there as call_there
-from tests.support.threads import PATIENCE, Alone, in_threads, running, switching_often
+from tests.support.threads import PATIENCE, Alone, in_threads, meeting, running, switching_often
 
 SLOW = 0.002  # ten times the duration from which a callback is worth another thread
 
@@ -212,12 +212,7 @@ def test_calls_of_a_run_do_not_overlap(foreign: bool, token: bool) -> None:
 
 
 def test_calls_of_other_runs_and_of_concurrent_callbacks_overlap() -> None:
-    together = threading.Barrier(4)
-
-    def meet(x: Any) -> Any:
-        together.wait(PATIENCE)
-        return x
-
+    meet = meeting(4)
     one, other = Target(meet), Target(meet, convention={"concurrent": True})
     calls = [(one, 1), (one, 2), (other, 1), (other, 1)]
     with ThreadPoolExecutor(4) as pool:

@@ -55,10 +55,7 @@ def _calling(flavour: str) -> Program:
 def _nested(flavour: str) -> Program:
     inner = jax.jit(_calling(flavour))
 
-    def run(x: Any) -> Any:
-        return np.asarray(inner(x))
-
-    return lambda x: FLAVOURS[flavour](run, x, x)
+    return lambda x: FLAVOURS[flavour](lambda x: np.asarray(inner(x)), x, x)
 
 
 def _from_tf(flavour: str) -> Program:
@@ -175,11 +172,8 @@ def test_programs_in_programs(ordered: bool) -> None:
 
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_exported_programs(tmp_path: str, partitioned: bool) -> None:
-    @tf.function(jit_compile=True)
-    def function(x: tf.Tensor) -> tf.Tensor:
-        return in_tf(x @ x / SIZE) @ x / SIZE
-
     in_tf = hostcall.callback(in_jax, name="in_jax", result=tf.TensorSpec([SIZE, SIZE]))
+    function = tf.function(lambda x: in_tf(x @ x / SIZE) @ x / SIZE, jit_compile=True)
     hostcall.export(function, tf.TensorSpec([SIZE, SIZE])).save(tmp_path)
     program = hostcall_mlir.load(tmp_path, callbacks={"in_jax": in_jax}, partitioned=partitioned)
     _in_a_row(program.call)

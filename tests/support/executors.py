@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import functools
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -19,30 +18,19 @@ import tensorflow as tf
 
 import hostcall
 from tests.support import executor_functions as functions
+from tests.support import process_pools
 from tests.support.helpers import jitted, plain
 
 X = tf.constant([1.0, 2.0, 3.0])
 
-_made: list[Any] = []
-
 
 def threads() -> Any:
-    _made.append(concurrent.futures.ThreadPoolExecutor(1, "executor"))
-    return _made[-1]
+    process_pools.made.append(concurrent.futures.ThreadPoolExecutor(1, "executor"))
+    return process_pools.made[-1]
 
 
 def spawn() -> Any:
-    return _processes("spawn")
-
-
-def forkserver() -> Any:
-    return _processes("forkserver")
-
-
-def _processes(method: str) -> Any:
-    context = multiprocessing.get_context(method)
-    _made.append(concurrent.futures.ProcessPoolExecutor(1, mp_context=context))
-    return _made[-1]
+    return process_pools.one_process("spawn")
 
 
 def loky_pool() -> Any:
@@ -90,7 +78,7 @@ def separate_cluster(folder: Path) -> Iterator[tuple[Any, Any, Any]]:
 KINDS: dict[str, Callable[[], Any]] = {
     "threads": threads,
     "spawn": spawn,
-    "forkserver": forkserver,
+    "forkserver": process_pools.one_process,
     "loky": loky_pool,
     "dask": on_dask,
 }
@@ -117,8 +105,7 @@ def none_left() -> Iterator[None]:
     try:
         yield
     finally:
-        while _made:
-            _made.pop().shutdown(cancel_futures=True)
+        process_pools.end_pools()
         close_dask()
         loky.get_reusable_executor().shutdown(kill_workers=True)
 

@@ -2,7 +2,6 @@
 
 import gc
 import weakref
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,15 +28,6 @@ def living() -> int:
     return len(Factor.living)
 
 
-@pytest.fixture(scope="module")
-def quick_collector() -> Iterator[None]:
-    """The collector need not look at TensorFlow itself again and again."""
-    gc.collect()
-    gc.freeze()
-    yield
-    gc.unfreeze()
-
-
 @pytest.fixture(autouse=True)
-def none_from_before(quick_collector: None) -> None:
+def none_from_before() -> None:
     assert living() == 0

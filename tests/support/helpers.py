@@ -1,5 +1,6 @@
 """Helpers that several test files share."""
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -91,6 +92,23 @@ def like(x: Any, *_: Any) -> Any:
 def on_two(op: Any, function: Callable[..., Any]) -> Callable[..., Any]:
     """A program of one callback, from two floats to two floats."""
     return lambda x: tf.ensure_shape(op(function, [x], tf.float32), [2])
+
+
+def distinct(x: tf.Tensor) -> tf.Tensor:
+    """Return the distinct values, as a vector whose size depends on the values."""
+    return tf.numpy_function(np.unique, [x], x.dtype)
+
+
+def numbers(n: tf.Tensor) -> tf.Tensor:
+    """As many as are asked for."""
+    return tf.numpy_function(lambda k: np.arange(k, dtype=np.float32), [n], tf.float32)
+
+
+def compilations(name: str) -> list[int]:
+    """Return the compilations of each living cluster of the functions of that name."""
+    gc.collect()
+    rows = hostcall.stats().compilations
+    return [row.compilations for row in rows if row.cluster.startswith(f"__inference_{name}_")]
 
 
 def touch(*tensors: tf.Tensor) -> None:

@@ -2,26 +2,23 @@
 
 import concurrent.futures
 import multiprocessing
+from typing import Any
 
 # In the order of their making.
-made: list[concurrent.futures.ProcessPoolExecutor] = []
+made: list[concurrent.futures.Executor] = []
 
 
-def one_process() -> concurrent.futures.ProcessPoolExecutor:
+def one_process(method: str = "forkserver", workers: int = 1) -> Any:
     """One worker, so that tests know which process runs a call."""
-    return _pool(1)
+    context = multiprocessing.get_context(method)
+    made.append(concurrent.futures.ProcessPoolExecutor(workers, mp_context=context))
+    return made[-1]
 
 
-def two_processes() -> concurrent.futures.ProcessPoolExecutor:
-    return _pool(2)
+def two_processes() -> Any:
+    return one_process(workers=2)
 
 
 def end_pools() -> None:
     while made:
         made.pop().shutdown(cancel_futures=True)
-
-
-def _pool(workers: int) -> concurrent.futures.ProcessPoolExecutor:
-    context = multiprocessing.get_context("forkserver")
-    made.append(concurrent.futures.ProcessPoolExecutor(workers, mp_context=context))
-    return made[-1]

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tests.support.native.frames import INT64, Buffer, Target, call, native, runtime
+from tests.support.native.frames import INT64, Buffer, Owner, call, given, native, runtime
 
 SIZE = 300_000  # floats
 
@@ -25,21 +25,10 @@ def in_both(works: Callable[[], bool]) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def given(array: np.ndarray) -> np.ndarray:
-    """The argument that a callback is given for the array, which it keeps."""
-    kept: list[np.ndarray] = []
-    assert call(Target(kept.append), [Buffer.of(array)]).code == 0
-    return kept[0]
-
-
 def while_an_array_is_kept() -> None:
     first, second = (np.random.default_rng(seed).random(SIZE, np.float32) for seed in range(2))
     array = given(first)
     in_both(lambda: np.array_equal(array, first) and np.array_equal(given(second), second))
-
-
-class Owner:
-    """An owner of native code."""
 
 
 def lets_go() -> bool:

@@ -59,6 +59,8 @@ DRIVER = BUILD / "tests" / "cpp" / "cuda" / "libfake_cuda.so"
 
 DTYPES = {code: np.dtype(dtype) for code, dtype, _ in _prepared.DTYPES}
 QUANTIZED = {code for code, _, _ in _prepared.QUANTIZED_DTYPES}
+# From 50 on there are codes of ours, which XLA never passes.
+UNKNOWN_DTYPES = sorted(set(range(64)) - set(DTYPES) - {TOKEN, *QUANTIZED})
 CODES = {dtype: code for code, dtype in DTYPES.items()}
 
 
@@ -230,6 +232,17 @@ def attributes(
     said: list[Attribute] = [(name, INT64, True, [number]) for name, number in numbers.items()]
     said += [(name, INT64, False, list(values)) for name, values in lists.items()]
     return sorted(said)
+
+
+def given(array: np.ndarray, foreign: bool = False) -> np.ndarray:
+    """The argument that a callback is given for the array, which it keeps."""
+    kept: list[np.ndarray] = []
+    assert call(Target(kept.append), [Buffer.of(array)], foreign=foreign).code == 0
+    return kept[0]
+
+
+class Owner:
+    """An owner of native code."""
 
 
 def assert_fails(done: Outcome, code: int, *texts: str) -> None:

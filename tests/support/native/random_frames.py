@@ -14,13 +14,11 @@ from tests.support.native import gpu_arrays, random_results
 from tests.support.native.early_frames import start_and_take
 from tests.support.native.frames import (
     CODES,
-    DTYPES,
     INT4,
     INT8,
     INT32,
     PAIRS,
-    QUANTIZED,
-    TOKEN,
+    UNKNOWN_DTYPES,
     Attribute,
     Buffer,
     Outcome,
@@ -32,7 +30,6 @@ from tests.support.native.frames import (
 from tests.support.native.gpu_arrays import ByDlpack, ByInterface
 
 DEPTH = 3  # how deep callbacks make calls themselves
-UNKNOWN_DTYPES = sorted(set(range(64)) - set(DTYPES) - {TOKEN, *QUANTIZED})
 
 
 @dataclasses.dataclass

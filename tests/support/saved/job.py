@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from tests.support.saved import functions
@@ -124,20 +123,12 @@ def data_service(address: str) -> list[list[float]]:
     return [[float(value) for value in element] for element in elements]
 
 
-def not_allowed() -> Any:
-    """A function of a module that nobody has allowed the worker to import."""
+def calling(function: Callable[[Any], Any]) -> Any:
+    """A compiled function on the worker that calls this one."""
 
     @tf.function(jit_compile=True)
     def program(x: Any) -> Any:
-        return tf.numpy_function(np.sin, [x], tf.TensorSpec([], tf.float32))
-
-    return _on_worker(lambda: program(tf.constant(1.0)))
-
-
-def not_named() -> Any:
-    @tf.function(jit_compile=True)
-    def program(x: Any) -> Any:
-        return tf.numpy_function(lambda v: v, [x], tf.TensorSpec([], tf.float32))
+        return tf.numpy_function(function, [x], tf.TensorSpec([], tf.float32))
 
     return _on_worker(lambda: program(tf.constant(1.0)))
 

@@ -1,7 +1,5 @@
 """hostcall.rewrite and hostcall.partition_pass: graph partitioning as a pass over graphs."""
 
-import gc
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +9,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._tf.function_defs import is_compiled
+from tests.support.fate import Fate
 from tests.support.helpers import raising
 
 X = tf.TensorSpec([3], tf.float32)
@@ -108,7 +107,7 @@ def test_variables_and_captured_tensors_are_shared() -> None:
 
 
 def test_nothing_is_kept_of_functions_that_are_dropped() -> None:
-    def program() -> weakref.ref[Any]:
+    def program() -> Fate:
         def distinct(x: np.ndarray) -> np.ndarray:
             return np.unique(x)
 
@@ -116,11 +115,9 @@ def test_nothing_is_kept_of_functions_that_are_dropped() -> None:
         hostcall.explain(original)
         hostcall.explain(hostcall.rewrite(original))
         hostcall.rewrite(original)(VALUE)
-        return weakref.ref(distinct)
+        return Fate(distinct)
 
-    dropped = program()
-    gc.collect()
-    assert dropped() is None
+    program().assert_goes()
 
 
 def test_a_function_that_need_not_be_partitioned_is_given_back() -> None:
