@@ -93,7 +93,8 @@ def _compare(data: str, actual: Any, expected: Any) -> Outcome:
     if isinstance(expected, Exception):
         return Outcome(BOTH_REFUSE if isinstance(actual, Exception) else GRAPH_REFUSES)
     if isinstance(actual, Exception):
-        return Outcome(ERROR, f"{data}: {type(actual).__name__}: {_shortened(str(actual))}")
+        text = " ".join(str(actual).split())[:600]
+        return Outcome(ERROR, f"{data}: {type(actual).__name__}: {text}")
     pairs = zip(actual, expected, strict=True)
     for i, (one, other) in enumerate(pairs):
         if not _alike(one, other):
@@ -112,10 +113,6 @@ def _alike(one: np.ndarray, other: np.ndarray) -> bool:
 def _described(array: np.ndarray) -> str:
     values = array.ravel()[:8].tolist()
     return f"{array.dtype}{list(array.shape)} {values}"
-
-
-def _shortened(text: str) -> str:
-    return " ".join(text.split())[:600]
 
 
 def _how(case: Case, compiled: Any) -> str:

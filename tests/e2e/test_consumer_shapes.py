@@ -1,5 +1,6 @@
 """Shapes that nobody declares: what the ops tell that take the results, if any looks at them."""
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,6 +26,7 @@ from tests.support.helpers import (
     plain,
     stateless_py_func,
     to_numpy,
+    value_and_gradient,
 )
 from tests.support.places import here
 
@@ -227,14 +229,12 @@ def test_what_another_branch_has_for_the_gradient_demands_nothing() -> None:
     def doubled(v: tf.Tensor) -> tf.Tensor:
         return tf.ensure_shape(tf.py_function(lambda w: 2.0 * w, [v], FLOAT), [None])
 
-    def program(x: tf.Tensor) -> Any:
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            v = tf.boolean_mask(x, x > 0.0)
-            branches = [lambda: tf.sin(doubled(v)), lambda: tf.cos(doubled(v * 2.0))]
-            y = tf.reduce_sum(tf.cond(tf.reduce_sum(x) > 0.0, *branches))
-        return y, tape.gradient(y, x)
+    def total(x: tf.Tensor) -> Any:
+        v = tf.boolean_mask(x, x > 0.0)
+        branches = [lambda: tf.sin(doubled(v)), lambda: tf.cos(doubled(v * 2.0))]
+        return tf.reduce_sum(tf.cond(tf.reduce_sum(x) > 0.0, *branches))
 
+    program = functools.partial(value_and_gradient, total)
     compiled = jitted(program)
     for x in ([-3.0, 1.0, 1.0], [-3.0, 1.0, -1.0], [3.0, 1.0, -1.0], [-1.0, -2.0, -3.0]):
         assert_close(compiled(tf.constant(x)), plain(program)(tf.constant(x)))

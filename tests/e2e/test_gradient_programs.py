@@ -188,10 +188,7 @@ def test_nothing_is_kept_once_a_gradient_can_no_longer_be_asked_for(mode: Any, a
     def forward(x: tf.Tensor) -> tf.Tensor:
         return g.by_py_function(square, g.by_py_function(square, x))
 
-    def program(x: tf.Tensor) -> Any:
-        return gradient_of(forward, x) if asked == "inside" else forward(x)
-
-    function = mode(program)
+    function = mode(lambda x: gradient_of(forward, x) if asked == "inside" else forward(x))
     for _ in range(5):
         with tf.GradientTape() as tape:
             tape.watch(X)

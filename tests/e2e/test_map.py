@@ -23,7 +23,7 @@ from tests.support.helpers import (
     like,
 )
 from tests.support.process_pools import two_processes as processes
-from tests.support.threads import PATIENCE, meeting
+from tests.support.threads import PATIENCE, meeting, running
 
 X = tf.reshape(tf.range(14.0), [7, 2])
 pytestmark = pytest.mark.usefixtures("pools_end")
@@ -190,12 +190,9 @@ def test_if_a_chunk_fails_no_other_begins_or_is_left_running() -> None:
         was_over.append(is_over.is_set())
         executor.make(1)
 
-    thread = threading.Thread(target=make_calls)
-    thread.start()
-    with pytest.raises(ValueError, match="5"):
-        hostcall.map(functions.fails_at_5, executor=executor, chunks=3)(np.arange(5.0, 8.0))
-    is_over.set()
-    thread.join(PATIENCE)
+    mapped = hostcall.map(functions.fails_at_5, executor=executor, chunks=3)
+    with running([make_calls], is_over), pytest.raises(ValueError, match="5"):
+        mapped(np.arange(5.0, 8.0))
     assert executor.futures[2].cancelled()
     assert executor.futures[1].done()
     assert was_over == [False]

@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import failure, jitted
+from tests.support.helpers import assert_says, failure, jitted
 from tests.support.versions import calls_from_the_device, on_the_callers_thread
 
 SPEC = tf.TensorSpec([], tf.float32)
@@ -76,9 +76,7 @@ def test_calls_are_refused_before_the_stack_ends(nested: Any, stack_kib: int) ->
     named = re.search(r"the stack of their thread \((\d+) KiB\)", text)
     assert named is not None
     assert stack_kib <= int(named[1]) <= 4 * stack_kib
-    assert "threading.stack_size(" in text
-    assert "_step (" in text
-    assert f"called at {__file__}:" in text
+    assert_says(text, "threading.stack_size(", "_step (", f"called at {__file__}:")
     assert text.count("Passed on by") > 2
 
 

@@ -175,10 +175,7 @@ def test_the_gradient_of_such_a_loop(journal: Any, x: tf.Tensor) -> Any:
     def body(i: tf.Tensor, y: tf.Tensor) -> Any:
         return i + 1, tf.ensure_shape(tf.py_function(tf.square, [y], y.dtype), [])
 
-    def loop(x: tf.Tensor) -> tf.Tensor:
-        return tf.while_loop(condition, body, [0, x], maximum_iterations=5)[1]
-
-    return gradient_of(loop, x)
+    return gradient_of(lambda x: tf.while_loop(condition, body, [0, x], maximum_iterations=5)[1], x)
 
 
 def test_constants_and_sizes_stay_known_in_the_loop() -> None:

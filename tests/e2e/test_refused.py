@@ -306,10 +306,6 @@ def _beside_a_list(x: tf.Tensor) -> Any:
     return array.stack()
 
 
-def _incremented(x: tf.Tensor) -> tf.Tensor:
-    return tf.numpy_function(lambda v: v + np.float32(1), [x], tf.TensorSpec([3], tf.float32))
-
-
 UNNAMED: dict[str, Callable[[tf.Tensor], Any]] = {
     "alone": lambda x: tf.sort(tf.random.shuffle(x)),
     "among_others": _among_others,
@@ -321,7 +317,9 @@ UNNAMED: dict[str, Callable[[tf.Tensor], Any]] = {
     "in_a_branch": lambda x: tf.cond(x[0] > 0.0, lambda: tf.sort(_shuffled(x)), lambda: x) + 1.0,
     "in_a_call": lambda x: tf.sort(tf.function(_shuffled)(x)) + 1.0,
     "beside_a_list": _beside_a_list,
-    "beside_a_callback": lambda x: tf.sort(_shuffled(_incremented(x))) + 1.0,
+    "beside_a_callback": lambda x: (
+        tf.sort(_shuffled(tf.numpy_function(np.square, [x], tf.TensorSpec([3])))) + 1.0
+    ),
     "beside_an_op_without_a_kernel": lambda x: (
         tf.sort(_shuffled(x)) + tf.strings.to_number(tf.strings.as_string(x))
     ),

@@ -59,12 +59,11 @@ def test_an_exception_comes_out_of_the_session_and_leaves_it_sound() -> None:
             raise WrongError("negative")
         return np.sqrt(x)
 
-    @tf.function(jit_compile=True)
-    def program(x: tf.Tensor) -> tf.Tensor:
-        return shaped(v1.py_func(picky, [x], tf.float32), x)
-
     x = v1.placeholder(tf.float32, [])
-    result = program(x)
+    function = tf.function(
+        lambda x: shaped(v1.py_func(picky, [x], tf.float32), x), jit_compile=True
+    )
+    result = function(x)
     with v1.Session() as session:
         with pytest.raises(tf.errors.InvalidArgumentError, match="WrongError: negative") as caught:
             session.run(result, {x: -1.0})

@@ -126,10 +126,7 @@ def test_sparse_updates_in_a_callback_do_not_reach_the_program_that_runs() -> No
         v.scatter_add(tf.IndexedSlices([10.0], [1]))
         return x
 
-    @jitted
-    def run(x: tf.Tensor) -> tf.Tensor:
-        return tf.py_function(update, [x], SCALAR) + tf.reduce_sum(v)
-
+    run = jitted(lambda x: tf.py_function(update, [x], SCALAR) + tf.reduce_sum(v))
     assert [run(tf.constant(0.0)).numpy() for _ in range(3)] == [10.0, 20.0, 30.0]
     assert v.numpy().tolist() == [5.0, 32.0, 3.0]
 

@@ -17,7 +17,7 @@ from tests.support.fate import Fate
 from tests.support.installed import TENSORFLOW
 from tests.support.jax.flavours import each_effect, each_flavour
 from tests.support.jax.helpers import X, each_mode, failure, run_python, struct
-from tests.support.threads import PATIENCE, in_threads
+from tests.support.threads import PATIENCE, in_threads, running
 
 call = hostcall.jax.call
 
@@ -111,11 +111,8 @@ def test_the_barrier_waits_for_effects(flavour: Any) -> None:
 
     program = jax.jit(lambda x: [flavour(slow, None, x), x + 1][1])
     # A thread of its own: XLA may run so small a program on the thread that calls it.
-    caller = threading.Thread(target=lambda: [program(2.0), jax.effects_barrier()])
-    caller.start()
-    assert log == []
-    go_on.set()
-    caller.join()
+    with running([lambda: [program(2.0), jax.effects_barrier()]], go_on):
+        assert log == []
     assert log == [2]
 
 
@@ -153,17 +150,11 @@ def test_a_program_that_is_dropped_while_it_runs() -> None:
         return v + 1
 
     results: list[Any] = []
-
-    def run() -> None:
-        results.append(jax.jit(lambda x: call(slow, x, x))(X))
-
-    caller = threading.Thread(target=run)
-    caller.start()
-    assert started.wait(PATIENCE)
-    jax.clear_caches()
-    gc.collect()
-    go_on.set()
-    caller.join()
+    run = lambda: results.append(jax.jit(lambda x: call(slow, x, x))(X))  # noqa: E731
+    with running([run], go_on):
+        assert started.wait(PATIENCE)
+        jax.clear_caches()
+        gc.collect()
     np.testing.assert_array_equal(results[0], X + 1)
 
 

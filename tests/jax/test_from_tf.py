@@ -101,10 +101,7 @@ def test_the_order_of_side_effects() -> None:
 def test_variables(mode: Any) -> None:
     total = tf.Variable(tf.zeros(4))
 
-    def add(x: Any) -> Any:
-        return total.assign_add(numpy_op(np.cos, x))
-
-    called = mode(from_tf(add, ordered=True))
+    called = mode(from_tf(lambda x: total.assign_add(numpy_op(np.cos, x)), ordered=True))
     for i in range(1, 4):
         np.testing.assert_allclose(called(X), i * np.cos(X), rtol=1e-6)
     np.testing.assert_allclose(total, 3 * np.cos(X), rtol=1e-6)

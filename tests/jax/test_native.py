@@ -1,8 +1,8 @@
 """hostcall.native in JAX programs, which call it without Python."""
 
 import ctypes
+import functools
 import gc
-import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import hostcall.jax
+from tests.support.fate import Fate
 from tests.support.native_code import functions, handlers, headers_of_ours
 
 FLOATS = ctypes.POINTER(ctypes.c_float)
@@ -171,24 +172,20 @@ def test_derivatives_are_refused_as_of_python_functions() -> None:
 def test_with_an_executor_python_calls_it() -> None:
     add = next_float32()
     with ThreadPoolExecutor(1) as pool:
-
-        def program(x: jax.Array) -> jax.Array:
-            return hostcall.jax.call(add, x, x, executor=pool)
-
+        program = functools.partial(hostcall.jax.call, add, X, executor=pool)
         assert f"@{TARGET}(" not in lowered(program, X)
         np.testing.assert_array_equal(jax.jit(program)(X), X + 1)
 
 
 def test_a_program_owns_the_code() -> None:
     add = next_float32()
-    owner = weakref.ref(add.owner)
+    fate = Fate(add.owner)
     program = jax.jit(add)
     program(X)
     del add
     gc.collect()
-    assert owner() is not None
+    assert fate.lives()
     np.testing.assert_array_equal(program(X), X + 1)
     del program
     jax.clear_caches()
-    gc.collect()
-    assert owner() is None
+    fate.assert_goes()

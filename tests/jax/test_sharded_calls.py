@@ -2,7 +2,6 @@
 
 import collections
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 from unittest import mock
@@ -15,7 +14,7 @@ from jax import lax
 
 import hostcall.jax
 from tests.support.installed import TENSORFLOW
-from tests.support.threads import PATIENCE, Alone, in_threads
+from tests.support.threads import Alone, in_threads, meeting
 
 # All of this runs in a process of eight devices.
 PREPARATION = 'import os; os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"'
@@ -364,19 +363,14 @@ def test_with_the_older_partitioner_of_xla() -> None:
 
 
 def test_calls_for_shards_take_turns_unless_they_are_concurrent() -> None:
-    alone, together = Alone(), threading.Barrier(4)
-
-    def meet(v: Any) -> Any:
-        together.wait(PATIENCE)
-        return v
-
+    alone, meet = Alone(), meeting(4)
     how: Any = {"sharding": over("i"), "pure": True}
     jax.block_until_ready(
         jax.jit(lambda x: [call(alone, x, x + k, **how) for k in (0, 1)])(halves())
     )
     assert (alone.overlaps, alone.calls) == (0, 8)
     met = jax.jit(lambda x: call(meet, x, x, concurrent=True, **how))(halves())
-    np.testing.assert_array_equal(met, X)
+    np.testing.assert_array_equal(met, 2 * X)
 
 
 FOUR = np.arange(4, dtype=np.float32)

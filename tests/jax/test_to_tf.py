@@ -17,7 +17,7 @@ from jax.experimental import io_callback
 import hostcall.jax
 from tests.support.fate import Fate
 from tests.support.helpers import DetailedError, assert_same, gradient_of, jitted, plain, raising
-from tests.support.jax.helpers import eagerly, struct
+from tests.support.jax.helpers import eagerly, plus_one, struct
 from tests.support.versions import reads_programs_of_jax
 
 pytestmark = reads_programs_of_jax
@@ -99,10 +99,7 @@ def test_all_kinds_of_callbacks(mode: Any, capfd: Any) -> None:
 
 @each_mode
 def test_gradients(mode: Any) -> None:
-    def function(x: Any, n: Any) -> Any:
-        return sin(x) * n, n
-
-    converted = to_tf(function)
+    converted = to_tf(lambda x, n: (sin(x) * n, n))
     upstream = mode(lambda x: gradient_of(lambda x: converted(x, 3)[0], x))(tf.constant(X))
     np.testing.assert_allclose(upstream, 3 * np.cos(X), rtol=1e-6)
 
@@ -236,11 +233,9 @@ def test_exceptions(mode: Any) -> None:
 
 @each_mode
 def test_wrong_results(mode: Any) -> None:
-    def function(x: Any) -> Any:
-        return jax.pure_callback(lambda v: np.zeros(3, np.float32), x, x)
-
+    converted = to_tf(lambda x: jax.pure_callback(lambda v: np.zeros(3, np.float32), x, x))
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"has shape \(3,\)") as caught:
-        mode(to_tf(function))(X)
+        mode(converted)(X)
     assert "jax.pure_callback of test_wrong_results" in str(caught.value)
     assert f"called at {__file__}" in str(caught.value)
 
@@ -376,10 +371,6 @@ def test_a_gradient_that_needs_nothing_of_an_argument_but_its_size(mode: Any) ->
     slope = mode(lambda x: gradient_of(converted, x))
     np.testing.assert_array_equal(slope(tf.constant(X)), [2, 2, 2, 2])
     assert log == [4]
-
-
-def plus_one(v: Any) -> Any:
-    return np.asarray(v) + np.float32(1)
 
 
 def structures(kind: Any, x: Any) -> Any:

@@ -14,7 +14,7 @@ from hostcall_runtime import DeadlineExceededError, within
 from tests.support.helpers import assert_says, eagerly, failure, gradient_of
 from tests.support.stress import programs
 from tests.support.stress.programs import KINDS, SIZES, check, compiled, double, plain, program
-from tests.support.threads import PATIENCE, in_threads
+from tests.support.threads import PATIENCE, in_threads, running
 
 # Seconds. Only calls that are late for certain take so long; the others are trivial.
 LIMIT = 0.5
@@ -301,16 +301,13 @@ def test_late_calls_while_garbage_is_collected() -> None:
 
     gc.freeze()
     gc.set_threshold(3)
-    leaving = threading.Thread(target=leave_garbage, daemon=True)
-    leaving.start()
     places: list[str] = []
-    for _ in range(400):
-        with pytest.raises(DeadlineExceededError) as caught:
-            slow()
-        places.append(str(caught.value))
+    with running([leave_garbage], over):
+        for _ in range(400):
+            with pytest.raises(DeadlineExceededError) as caught:
+                slow()
+            places.append(str(caught.value))
     assert any("self._returned = function(*args)" in place for place in places)
-    over.set()
-    leaving.join()
     go_on.set()
     assert gc.isenabled()
     assert within(600.0, lambda: "in time", "a call")() == "in time"

@@ -108,8 +108,7 @@ def test_absent_tensorflow_names_both_extras(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     with pytest.raises(ImportError, match="no TensorFlow") as caught:
         check()
-    assert "pip install 'hostcall[cpu]'" in str(caught.value)
-    assert "pip install 'hostcall[gpu]'" in str(caught.value)
+    assert_says(caught.value, "pip install 'hostcall[cpu]'", "pip install 'hostcall[gpu]'")
     assert caught.value.name == "tensorflow"
 
 

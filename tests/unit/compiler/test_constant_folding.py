@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import jitted, raising
+from tests.support.helpers import failure, gradient_of, jitted, raising, value_and_gradient
 from tests.support.memo import calls_in, counting, declared
 
 # A function that is partitioned has its script ops on the host.
@@ -136,11 +136,7 @@ def test_functions_that_use_tensorflow() -> None:
     inner = jitted(lambda v: v * 2.0)
 
     def derivative(v: Any) -> Any:
-        x = tf.constant(v)
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = inner(x) * x + variable
-        return tape.gradient(y, x).numpy()
+        return gradient_of(lambda x: inner(x) * x + variable, tf.constant(v)).numpy()
 
     slope, calls = declared(derivative)
 
@@ -149,11 +145,9 @@ def test_functions_that_use_tensorflow() -> None:
         variable.assign_add(x)
         return slope(tf.constant([3.0, 4.0])) * x
 
-    with tf.GradientTape() as tape:
-        tape.watch(X)
-        y = program(X)
+    y, gradient = value_and_gradient(program, X)
     np.testing.assert_array_equal(y, [12.0, 32.0])
-    np.testing.assert_array_equal(tape.gradient(y, X), [12.0, 16.0])
+    np.testing.assert_array_equal(gradient, [12.0, 16.0])
     assert len(calls) == 1
     np.testing.assert_array_equal(variable, [2.0, 3.0])
 
@@ -235,9 +229,8 @@ def test_wrong_results_are_those_of_the_run(wrong: Any) -> None:
     for constant in (True, False):
         checked, _ = declared(lambda v: wrong, result=[2])
         program = jitted(lambda x, f=checked, c=constant: f(tf.constant([3.0, 4.0]) if c else x))
-        with pytest.raises(tf.errors.OpError) as caught:
-            program(X)
-        errors.append((type(caught.value), caught.value.message.partition(" is ")[2][:20]))
+        error = failure(program, X)
+        errors.append((type(error), error.message.partition(" is ")[2][:20]))
     assert errors[0] == errors[1]
 
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 import hostcall  # noqa: F401 - its script ops are what is ordered
 from hostcall._compiler import ordering
 from hostcall._tf import attributes, function_defs, protos
+from tests.support.helpers import gradient_of
 
 X = tf.constant([1.0, 2.0])
 
@@ -77,10 +78,7 @@ def test_a_call_is_recorded_only_where_a_gradient_asks_for_it() -> None:
 
     def step(x: tf.Tensor) -> Any:
         unwanted = eager("unwanted", x)
-        with tf.GradientTape() as tape:
-            tape.watch(x)
-            y = forward(x)
-        return tape.gradient(y, x), unwanted
+        return gradient_of(forward, x), unwanted
 
     recorded = _recordings(step)
     assert recorded["unwanted"] == 0

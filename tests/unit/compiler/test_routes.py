@@ -1,7 +1,6 @@
 """hostcall.configure, hostcall.scope and declare(route=): which route a script op takes."""
 
 import logging
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +13,7 @@ import hostcall
 from hostcall._callbacks import requested_routes
 from tests.support.helpers import assert_says, failure, jitted
 from tests.support.stress.template import Template
+from tests.support.threads import in_threads
 
 X = tf.constant([2.0, 1.0, 2.0])
 
@@ -79,9 +79,7 @@ def test_what_counts_is_when_a_function_is_traced() -> None:
 def test_a_scope_is_of_its_thread() -> None:
     seen: list[str] = []
     with hostcall.scope(route="partition"):
-        thread = threading.Thread(target=lambda: seen.append(requested_routes.current()))
-        thread.start()
-        thread.join()
+        in_threads(1, lambda _: seen.append(requested_routes.current()))
     assert seen == ["auto"]
 
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._explain.facts import Function
-from tests.support.helpers import jitted
+from tests.support.helpers import assert_says, jitted
 from tests.support.tpu import compile_for_tpus
 
 X = tf.TensorSpec([256], tf.float32)
@@ -80,8 +80,6 @@ def test_it_says_why_and_where() -> None:
 def test_the_table_and_the_page_show_it() -> None:
     explanation = explained(lambda x: host(tf.sin(x)) + 1.0)
     for shown in (str(explanation), explanation.to_html()):
-        assert "what one call copies between TPU:0 and the host" in shown
-        assert "Sin:y:0" in shown
-        assert "1.0 KiB" in shown
+        assert_says(shown, "what one call copies between TPU:0 and the host", "Sin:y:0", "1.0 KiB")
     transfers = explanation.to_dict()["functions"][0]["transfers"]
     assert [transfer["to"] for transfer in transfers] == ["host", "device"]

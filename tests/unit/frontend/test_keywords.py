@@ -173,11 +173,7 @@ def test_results_are_kept_for_each_value(mode: Any) -> None:
 def test_a_list_that_is_changed_after_the_call_is_as_it_was() -> None:
     scale, seen = noting()
     weights = [1]
-
-    @tf.function
-    def program(x: Any) -> Any:
-        return scale(x, mode=weights)
-
+    program = tf.function(lambda x: scale(x, mode=weights))
     program(X)
     weights.append(2)
     program(X)

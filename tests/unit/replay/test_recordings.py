@@ -19,20 +19,23 @@ from hostcall._replay.replayer import Reader, Replayer
 from hostcall_runtime import _interception
 from hostcall_runtime._interception import Site
 from tests.support.errors import raising
-from tests.support.threads import in_threads
+from tests.support.executor_functions import doubled
+from tests.support.threads import in_threads, meeting, running
 
 SITE = Site("module:function", "function, called at file.py:1")
 
 
-def double(x: Any) -> Any:
-    return 2 * x
+@contextlib.contextmanager
+def recording(file: str) -> Iterator[Recorder]:
+    recorder = Recorder(file, overwrite=False)
+    yield recorder
+    recorder.close()
 
 
 def record(file: str, *numbers: float) -> None:
-    recorder = Recorder(file, overwrite=False)
-    for number in numbers:
-        recorder.call(SITE, double, [np.full(3, number)], {})
-    recorder.close()
+    with recording(file) as recorder:
+        for number in numbers:
+            recorder.call(SITE, doubled, [np.full(3, number)], {})
 
 
 (NAN,) = struct.unpack("<d", bytes.fromhex("010000000000f87f"))
@@ -102,11 +105,10 @@ def test_large_values_are_divided(file: str, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(values, "_PART", 1000)
     monkeypatch.setattr(calls, "PIECE", 700)
     numbers = np.random.default_rng(0).integers(0, 256, 5000, np.uint8)
-    recorder = Recorder(file, overwrite=False)
-    recorder.call(SITE, lambda x: x[::-1], [numbers], {})
-    recorder.close()
+    with recording(file) as recorder:
+        recorder.call(SITE, lambda x: x[::-1], [numbers], {})
     replayer = Replayer(file)
-    found = replayer.call(SITE, double, [numbers], {})
+    found = replayer.call(SITE, doubled, [numbers], {})
     np.testing.assert_array_equal(found, numbers[::-1])
     replayer.close(None)
 
@@ -170,7 +172,7 @@ def replay(file: str, *numbers: float) -> Replayer:
     """Replay calls of these numbers, whose results are the recorded ones."""
     replayer = Replayer(file)
     for number in numbers:
-        found = replayer.call(SITE, double, [np.full(3, number)], {})
+        found = replayer.call(SITE, doubled, [np.full(3, number)], {})
         np.testing.assert_array_equal(found, np.full(3, 2 * number))
     return replayer
 
@@ -224,11 +226,11 @@ def test_no_module_is_imported_and_no_class_called_that_is_no_exception(file: st
 
 def test_a_full_disk_ends_the_recording_and_not_the_program(file: str) -> None:
     recorder = Recorder(file, overwrite=False)
-    recorder.call(SITE, double, [np.full(3, 1.0)], {})
+    recorder.call(SITE, doubled, [np.full(3, 1.0)], {})
     recorder._writer._database.execute("PRAGMA max_page_count = 1")
     with pytest.warns(RuntimeWarning, match=r"full.*holds the 1 calls.*Recording ends here"):
-        recorder.call(SITE, double, [np.zeros(100_000)], {})
-    assert recorder.call(SITE, double, [np.full(3, 2.0)], {}).tolist() == [4.0] * 3
+        recorder.call(SITE, doubled, [np.zeros(100_000)], {})
+    assert recorder.call(SITE, doubled, [np.full(3, 2.0)], {}).tolist() == [4.0] * 3
     with pytest.raises(RecordingError, match="full"):
         recorder.close()
     with pytest.warns(RuntimeWarning, match=r"was not ended.*holds the 1 calls"):
@@ -242,13 +244,6 @@ PURE = Site("module:pure", "pure", ordered=False)
 ORDERED = Site("module:stateful", "stateful")
 
 
-@contextlib.contextmanager
-def recording(file: str) -> Iterator[Recorder]:
-    recorder = Recorder(file, overwrite=False)
-    yield recorder
-    recorder.close()
-
-
 def refused(replayer: Replayer, site: Site, *args: Any) -> str:
     with pytest.raises(ReplayError) as error:
         replayer.call(site, np.negative, args, {})
@@ -256,18 +251,13 @@ def refused(replayer: Replayer, site: Site, *args: Any) -> str:
 
 
 def test_calls_that_overlapped_come_in_any_order(file: str) -> None:
-    both = threading.Barrier(2)
-
-    def meet(x: Any) -> Any:
-        both.wait()
-        return -x
-
+    meet = meeting(2)
     with recording(file) as recorder:
         for first in (1, 3):
             in_threads(2, lambda i, n=first: recorder.call(ORDERED, meet, [X + n + i], {}))  # type: ignore[misc]
     replayer = Replayer(file)
     for i in (2, 1, 4, 3):
-        np.testing.assert_array_equal(replayer.call(ORDERED, np.abs, [X + i], {}), -X - i)
+        np.testing.assert_array_equal(replayer.call(ORDERED, np.abs, [X + i], {}), 2 * (X + i))
     replayer.close(None)
     replayer = Replayer(file)
     assert "come in another order" in refused(replayer, ORDERED, X + 3)
@@ -314,15 +304,10 @@ def test_a_call_that_has_not_ended_is_told_of(file: str) -> None:
         go_on.wait()
         return -x
 
-    thread = threading.Thread(
-        target=lambda: results.append(recorder.call(PURE, wait, [X], {})), daemon=True
-    )
-    thread.start()
-    began.wait()
-    with pytest.warns(RuntimeWarning, match="1 call had not ended at the end"):
-        recorder.close()
-    go_on.set()
-    thread.join()
+    with running([lambda: results.append(recorder.call(PURE, wait, [X], {}))], go_on):
+        began.wait()
+        with pytest.warns(RuntimeWarning, match="1 call had not ended at the end"):
+            recorder.close()
     np.testing.assert_array_equal(results, [-X])
     np.testing.assert_array_equal(recorder.call(PURE, np.negative, [X], {}), -X)
     assert Reader(file).calls == []

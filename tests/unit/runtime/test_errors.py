@@ -1,15 +1,14 @@
 """hostcall_runtime._errors: the text that an exception travels as, and the way back from it."""
 
-import gc
 import threading
 import traceback
-import weakref
 from typing import ClassVar
 
 import pytest
 
 import hostcall
 from hostcall_runtime import _errors, _registry
+from tests.support.fate import Fate
 from tests.support.helpers import DetailedError, assert_says
 from tests.support.threads import PATIENCE, in_threads, switching_often
 
@@ -39,10 +38,9 @@ def test_only_the_latest_sixteen_are_kept() -> None:
     assert numbers == list(range(numbers[0], numbers[0] + 17))
     found = [hostcall.last_error(RuntimeError(f"[hostcall error {n}]")) for n in numbers]
     assert found == [None, *errors[1:]]
-    reference = weakref.ref(errors[0])
+    fate = Fate(errors[0])
     errors.clear()
-    gc.collect()
-    assert reference() is None
+    fate.assert_goes()
 
 
 def test_a_mark_is_a_note_that_does_not_pile_up() -> None:

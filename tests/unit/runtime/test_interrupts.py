@@ -2,13 +2,13 @@
 
 import concurrent.futures
 import signal
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from hostcall_runtime._locks import Ended, Flag, Postponed
+from tests.support.threads import in_threads
 
 pytestmark = pytest.mark.full_run("sends signals")
 
@@ -57,14 +57,12 @@ def test_what_is_not_handled_in_python_is_left_alone(action: Any) -> None:
 
 
 def test_other_threads_leave_it_alone() -> None:
-    def run() -> None:
+    def run(_: int) -> None:
         with Postponed():
             seen.append(signal.getsignal(INTERRUPT))
 
     seen: list[Any] = []
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
+    in_threads(1, run)
     assert seen == [signal.default_int_handler]
 
 

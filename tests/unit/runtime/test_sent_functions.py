@@ -1,7 +1,6 @@
 """hostcall_runtime._processes: how another process finds the functions that it is sent."""
 
 import pickle
-import threading
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from hostcall_runtime import _processes
 from hostcall_runtime._keyword_call import KeywordCall
 from hostcall_runtime._processes import sendable
 from tests.support import executor_functions as functions
-from tests.support.threads import PATIENCE, in_threads, switching_often
+from tests.support.threads import in_threads, switching_often
 
 
 @hostcall.callback(result=lambda x, **_: x)
@@ -55,13 +54,7 @@ def test_first_calls_of_several_threads_send_the_same_function() -> None:
     with switching_often():
         for _ in range(20):
             _processes._run_once.cache_clear()
-            together = threading.Barrier(4)
             sent: list[Any] = []
-
-            def send(_: int, together: Any = together, sent: Any = sent) -> None:
-                together.wait(PATIENCE)
-                sent.append(pickle.dumps(_processes._run_once()))
-
-            in_threads(4, send)
+            in_threads(4, lambda _, s=sent: s.append(pickle.dumps(_processes._run_once())))  # type: ignore[misc]
             assert len(set(sent)) == 1
     assert pickle.loads(sent[0]).__name__ == _processes.run_once_on_dask.__name__

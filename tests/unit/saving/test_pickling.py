@@ -16,6 +16,7 @@ import tensorflow as tf
 import hostcall
 from hostcall._saving import decoding, pickled_functions, tokens
 from hostcall._saving.tokens import Function, SavedFunctionError
+from tests.support.errors import assert_says
 
 SPEC = tf.TensorSpec([2], tf.float32)
 X = np.array([1.0, 2.0], np.float32)
@@ -98,9 +99,7 @@ def test_one_error_lists_the_functions_that_cannot_be_carried(tmp_path: Path) ->
         saved(tmp_path, lambda v: v * variable, lambda v: (v, lock)[0], lambda v: v)
     text = str(caught.value)
     assert text.count("  - tf.numpy_function of ") == 2
-    assert "test_pickling.py" in text
-    assert "variable, a ResourceVariable" in text
-    assert "lock, a lock" in text
+    assert_says(text, "test_pickling.py", "variable, a ResourceVariable", "lock, a lock")
 
 
 def test_an_absent_cloudpickle_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
