@@ -238,10 +238,8 @@ def gate(awaited: Sequence[ir.Value], like: ir.Operation) -> ir.Value:
 
 def done(call: ir.Operation, handle: ir.Value, gate_value: ir.Value) -> Sequence[ir.Value]:
     """Take the results of a call that has begun, at the current insertion point."""
-    attributes = _attributes(call, DONE, {})
-    for name in _OF_RESULTS:
-        if (attribute := attribute_of(call, name)) is not None:
-            attributes[name] = attribute
+    kept = {n: value for n, value in attributes_of(call).items() if n in _OF_RESULTS}
+    attributes = kept | _attributes(call, DONE, {})
     if "result_layouts" in attributes:
         attributes["operand_layouts"] = _scalar_layouts(2)
     types = [result.type for result in call.results]

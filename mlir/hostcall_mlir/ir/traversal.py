@@ -202,6 +202,13 @@ def _has_own_effect(op: ir.Operation) -> bool:
     return op.name.split(".")[0] not in _PURE_DIALECTS or op.name in _EFFECTS
 
 
+def replace(op: ir.Operation, values: Iterable[ir.Value]) -> None:
+    """Erase an op, and use other values instead of its results."""
+    for result, value in zip(op.results, values, strict=True):
+        result.replace_all_uses_with(value)
+    op.erase()
+
+
 def is_used(value: ir.Value) -> bool:
     """Return whether a value has uses."""
     return next(iter(value.uses), None) is not None

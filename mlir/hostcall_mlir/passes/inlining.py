@@ -139,11 +139,9 @@ def _inline(call: ir.Operation, callee: ir.Operation) -> Sequence[ir.Operation]:
     *body, terminator = [op.operation for op in block]
     for op in body:
         op.move_before(call)
-    for result, value in zip(call.results, terminator.operands, strict=True):
-        result.replace_all_uses_with(value)
+    traversal.replace(call, terminator.operands)
     ops.pop()
     terminator.erase()
-    call.erase()
     return ops
 
 

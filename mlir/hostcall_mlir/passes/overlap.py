@@ -181,6 +181,4 @@ def _write(
                 values = [v for j in awaited for v in ([handles[j]] if j in handles else beside[j])]
                 opened.append(custom_calls.gate([*values, *opened[-1:]], op))
             results = custom_calls.done(op, handles[i], opened[-1])
-        for old, new in zip(op.results, results, strict=True):
-            old.replace_all_uses_with(new)
-        op.erase()
+        traversal.replace(op, results)

@@ -27,10 +27,8 @@ def _merge_equal(module: ir.Module, _options: passes.Options) -> None:
         same = next((calls[b, call] for b in _blocks_around(op) if (b, call) in calls), None)
         if same is None:
             calls[op.block, call] = op
-            continue
-        for old, new in zip(op.results, same.results, strict=True):
-            old.replace_all_uses_with(new)
-        op.erase()
+        else:
+            traversal.replace(op, same.results)
 
 
 def _identity(op: ir.Operation) -> Hashable:

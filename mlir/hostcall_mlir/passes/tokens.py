@@ -121,9 +121,7 @@ def _give_number(call: ir.Operation, number: ir.Type) -> None:
             operands=[*call.operands, custom_calls.constant(np.zeros((), np.int32), number)],
             attributes={name: call.attributes[name] for name in call.attributes},
         )
-    for old, result in zip(call.results, new.results, strict=True):
-        old.replace_all_uses_with(result)
-    call.erase()
+    traversal.replace(call, new.results)
 
 
 def _take_number(function: ir.Operation, number: ir.Type) -> None:

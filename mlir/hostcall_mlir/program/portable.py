@@ -125,20 +125,16 @@ def _translate(module: ir.Module) -> None:
         if custom_calls.is_host_call(op):
             custom_calls.restore_arrays(op)  # XlaCallModule's programs have tensors there
         elif op.name == "mhlo.copy":  # the copy differs only in XLA's buffer
-            _replace(op, op.operands[0])
+            traversal.replace(op, op.operands)
         elif op.name in _RENAMED:
             with ir.InsertionPoint(op), op.location:
                 types = [result.type for result in op.results]
-                _replace(op, ir.Operation.create(_RENAMED[op.name], types, op.operands).results[0])
+                renamed = ir.Operation.create(_RENAMED[op.name], types, op.operands)
+            traversal.replace(op, renamed.results)
         elif op.name.startswith("mhlo."):
             unknown.append(op)
     lacking = "is an op of XLA's own, which StableHLO does not have"
     report_all((op, f"'{op.name}' {lacking}") for op in unknown)
-
-
-def _replace(op: ir.Operation, value: ir.Value) -> None:
-    op.results[0].replace_all_uses_with(value)
-    op.erase()
 
 
 def _set_constants(main: ir.Operation, constants: Mapping[int, np.ndarray]) -> None:
@@ -191,8 +187,7 @@ def _without_state(call: ir.Operation) -> None:
                 value = custom_calls.constant(np.zeros([], np.int64), element.results[0].type)
             else:
                 value = stablehlo.get_tuple_element(new.result, index - (index > last))
-        element.results[0].replace_all_uses_with(value)
-        element.erase()
+        traversal.replace(element, [value])
     call.erase()
 
 
@@ -260,8 +255,7 @@ def _take_token(main: ir.Operation) -> bool:
     token = created[0].results[0].type
     argument = block.add_argument(token, ir.Location.unknown())
     for op in created:
-        op.results[0].replace_all_uses_with(argument)
-        op.erase()
+        traversal.replace(op, [argument])
     with ir.InsertionPoint(returning):
         last = [token for op in others for token in _last_tokens(op)]
         joined = ir.Operation.create("stablehlo.after_all", [token], [argument, *last])
