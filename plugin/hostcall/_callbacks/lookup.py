@@ -57,7 +57,8 @@ def _wrap(entry: Any, token: str, inputs: Inputs, outputs: Outputs) -> CallbackS
     users = autograph.unwrapped(entry._func if eager else entry)
     specs = vars(entry).setdefault("__hostcall_specs__", {})  # the specs live as long as the entry
     wrapped = specs.get((inputs.size, *outputs.dtypes))
-    shape_function = result_shapes.declared_shape_function(users, inputs, outputs)
+    declared = declaration_of(users) or Options()
+    shape_function = result_shapes.make_shape_function(declared, users, inputs, outputs)
     if isinstance(wrapped, CallbackSpec):
         wrapped.shape_function = shape_function  # it may be declared since the last call
         wrapped.pending = [shape_function is not None] * len(outputs.dtypes)
@@ -75,7 +76,7 @@ def _wrap(entry: Any, token: str, inputs: Inputs, outputs: Outputs) -> CallbackS
 
     named = UserFunction(
         users,
-        (None if eager else declaration_of(users)) or Options(),
+        Options() if eager else declared,
         called_as=PY_FUNCTION if eager else NUMPY_FUNCTION,
     )
     user = dataclasses.replace(named.described(""), function=function)

@@ -28,7 +28,6 @@ from hostcall._callbacks.structures import (
     merge,
     static_shape,
 )
-from hostcall._functions.declarations import declaration_of
 from hostcall._functions.options import TRACE, Options
 from hostcall._tf import attributes, protos
 from hostcall._tf.types import NodeDef, Operation
@@ -88,20 +87,12 @@ def _bounded(said: Spec | None, for_less: Sequence[Spec | None]) -> Spec | None:
 _tracing_shape_functions: weakref.WeakSet[ShapeFunction] = weakref.WeakSet()
 
 
-def declared_shape_function(
-    function: Callable[..., Any], inputs: Inputs, outputs: Outputs
-) -> ShapeFunction | None:
-    """Return the shape function that the user has declared for a function, or None."""
-    options = declaration_of(function)
-    if options is None or options.result is None:
-        return None
-    return make_shape_function(options, function, inputs, outputs)
-
-
 def make_shape_function(
     options: Options, function: Callable[..., Any], inputs: Inputs, outputs: Outputs
-) -> ShapeFunction:
-    """Make the shape function of a declaration."""
+) -> ShapeFunction | None:
+    """Make the shape function of a declaration, or None if it declares no result."""
+    if options.result is None:
+        return None
     traced: dict[tuple[Any, ...], list[Spec | None]] = {}
     traces = isinstance(options.result, str) and options.result == TRACE
 

@@ -239,6 +239,7 @@ class Subject:
 
     def specs(self, known: Sequence[Spec]) -> list[Spec]:
         """Return the declared specs of the results, flat, for the specs of arguments."""
+        assert self._shape_function is not None  # a check needs a declared result
         pairs = zip(self._shape_function(known), self.outputs.dtypes, strict=True)
         return [tf.TensorSpec(None, dtype) if one is None else one for one, dtype in pairs]
 
@@ -248,10 +249,9 @@ class Subject:
 
     def nested(self, tensors: Sequence[Any]) -> list[Any]:
         """Return tensors in the structure in which the user passes them to the program."""
-        nested: list[Any] = tf.nest.pack_sequence_as(
-            self._structure, list(tensors), expand_composites=True
+        return list(
+            tf.nest.pack_sequence_as(self._structure, list(tensors), expand_composites=True)
         )
-        return nested
 
     def values(self, sample: Sample) -> list[Any]:
         """Return new values of arguments, flat, as programs pass them."""
@@ -329,8 +329,7 @@ class Subject:
         if called.outs:
             return list(called.outs)
         function, composite = self.function, self.inputs.composite
-        results: list[Any] = self.outputs.flatten(called.returned, function, composite)
-        return results
+        return list(self.outputs.flatten(called.returned, function, composite))
 
     def arrays(self, called: Called) -> list[np.ndarray]:
         """Return the results of a call as new arrays; they must be as declared."""

@@ -126,9 +126,7 @@ def _spec_for(
     user: UserFunction, inputs: structures.Inputs, outputs: structures.Outputs
 ) -> CallbackSpec:
     func, options = user.function, user.options
-    shape_function = None
-    if options.result is not None:
-        shape_function = result_shapes.make_shape_function(options, func, inputs, outputs)
+    shape_function = result_shapes.make_shape_function(options, func, inputs, outputs)
     route = options.route or requested_routes.current()
     if not user.takes_tensors:
         kind = array_specs.class_for(user)

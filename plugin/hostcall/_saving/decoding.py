@@ -157,9 +157,7 @@ def spec_of_call(record: tokens.Record) -> CallbackSpec:
         check_no_results(options.line, outputs.dtypes, True, record.users.label)
     except ValueError as error:  # the graph itself is intact
         raise tokens.SavedFunctionError(str(error)) from None
-    shape_function = None
-    if options.result is not None:
-        shape_function = result_shapes.make_shape_function(options, called, inputs, outputs)
+    shape_function = result_shapes.make_shape_function(options, called, inputs, outputs)
     for _ in record.levels:
         shape_function = array_specs.shapes_of_batch(shape_function, [None] * len(outputs.dtypes))
     user = _user_function(record, called, options)
