@@ -164,10 +164,7 @@ class NativeSpec(callback_spec.NumpySpec):
     function: Native
 
     def _call(self, lends: bool) -> Callable[..., Any]:
-        return self._run
-
-    def _run(self, *arrays: Any) -> list[np.ndarray]:
-        return self.function.run(arrays, self.inputs.pack_specs)
+        return lambda *arrays: self.function.run(arrays, self.inputs.pack_specs)
 
     def _register(
         self, recording: callback_spec.Recording, free: ShapeAgnosticResults

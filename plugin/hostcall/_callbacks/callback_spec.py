@@ -259,14 +259,10 @@ class NumpySpec(CallbackSpec):
         if self.options.table is not None:
             # The stock kernel may share the memory of an array.
             returned = memoization.private_copy(returned)
-        if isinstance(returned, list | tuple):
-            values = [_native(value) for value in returned]
-            self.check_static([np.shape(value) for value in values if value is not None])
-            return values
-        value = _native(returned)
-        if value is not None:
-            self.check_static([np.shape(value)])
-        return value
+        are_several = isinstance(returned, list | tuple)
+        values = [_native(value) for value in (returned if are_several else [returned])]
+        self.check_static([np.shape(value) for value in values if value is not None])
+        return values if are_several else values[0]
 
     def own(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """Return the arguments in plain graph mode as arrays that the function may write to."""

@@ -36,11 +36,8 @@ def scope(*, route: str) -> Iterator[None]:
       >>> values.numpy()
       array([2., 6.], dtype=float32)
     """
-    token = _scoped.set(checked(route))
-    try:
+    with settings.scoped(_scoped, checked(route)):
         yield
-    finally:
-        _scoped.reset(token)
 
 
 def current() -> str:

@@ -1,10 +1,12 @@
-"""`hostcall.configure`: the user's settings for the whole process."""
+"""`hostcall.configure`: the user's settings for the whole process; and settings of contexts."""
 
 from __future__ import annotations
 
+import contextlib
+import contextvars
 import dataclasses
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from hostcall._functions.options import AUTO, ROUTES
@@ -24,6 +26,16 @@ class Settings:
     max_compilations: int = 10  # as for the clusters of TensorFlow's auto-clustering
     assertions: bool = False
     dynamic_sizes: str = STOCK
+
+
+@contextlib.contextmanager
+def scoped(variable: contextvars.ContextVar[Any], value: object) -> Iterator[None]:
+    """Set a variable inside the context."""
+    before = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(before)
 
 
 # The settings that C++ reads, with the functions that set them there.

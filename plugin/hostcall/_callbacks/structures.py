@@ -163,15 +163,13 @@ class Inputs:
         if not self.nested:
             return list(specs)
         remaining = iter(specs)
-        packed: list[Any] = nest.map_structure(
-            lambda leaf: (
-                [next(remaining) for _ in nest.flatten(leaf, expand_composites=True)]
-                if self._expand and _is_composite(leaf)
-                else next(remaining)
-            ),
-            self.structure,
-        )
-        return packed
+
+        def packed(leaf: Any) -> Any:
+            if not (self._expand and _is_composite(leaf)):
+                return next(remaining)
+            return [next(remaining) for _ in nest.flatten(leaf, expand_composites=True)]
+
+        return list(nest.map_structure(packed, self.structure))
 
 
 def _form_of_leaf(leaf: object) -> Hashable:

@@ -6,7 +6,6 @@ TensorFlow leaves to others, so that it is copied with the SavedModel.
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
 import hashlib
 import importlib
@@ -18,10 +17,12 @@ import platform
 import secrets
 import types
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import tensorflow as tf
 
+from hostcall._callbacks import settings
 from hostcall._functions.native_code import Native
 from hostcall._saving.tokens import Pickled, Problem, SavedFunctionError
 from hostcall._tf import autograph
@@ -42,8 +43,7 @@ pickles_functions = contextvars.ContextVar("hostcall_save_pickles", default=Fals
 allows_pickles = contextvars.ContextVar("hostcall_allow_pickle", default=False)
 
 
-@contextlib.contextmanager
-def save_options(*, pickle: bool = False) -> Iterator[None]:
+def save_options(*, pickle: bool = False) -> AbstractContextManager[None]:
     """Set how this thread saves models inside the context.
 
     The options hold for every way to write a SavedModel: `tf.saved_model.save`, Keras's
@@ -72,12 +72,10 @@ def save_options(*, pickle: bool = False) -> Iterator[None]:
       >>> with hostcall.save_options(pickle=True):
       ...     tf.saved_model.save(module, directory)
     """
-    with _set(pickles_functions, pickle is True):
-        yield
+    return settings.scoped(pickles_functions, pickle is True)
 
 
-@contextlib.contextmanager
-def load_options(*, allow_pickle: bool = False) -> Iterator[None]:
+def load_options(*, allow_pickle: bool = False) -> AbstractContextManager[None]:
     """Set how this thread loads models inside the context.
 
     Args:
@@ -103,17 +101,7 @@ def load_options(*, allow_pickle: bool = False) -> Iterator[None]:
       >>> float(model.halve(tf.constant(3.0)))
       1.5
     """
-    with _set(allows_pickles, allow_pickle is True):
-        yield
-
-
-@contextlib.contextmanager
-def _set(variable: contextvars.ContextVar[bool], value: bool) -> Iterator[None]:
-    before = variable.set(value)
-    try:
-        yield
-    finally:
-        variable.reset(before)
+    return settings.scoped(allows_pickles, allow_pickle is True)
 
 
 class UnpicklableError(ValueError):
