@@ -3,8 +3,6 @@
 The rest of the package is only for the package itself, its command and its tests.
 """
 
-from __future__ import annotations
-
 from hostcall_mlir.ir import custom_calls as custom_calls
 from hostcall_mlir.ir import jaxlib_names as jaxlib_names
 from hostcall_mlir.passes import overlap as overlap

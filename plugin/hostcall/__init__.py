@@ -110,33 +110,25 @@ __all__ = [
 ]
 
 
-# The homes of the names that need TensorFlow. They are imported when they are asked for, since most
-# programs ask for few.
-_HOMES = {
-    "Bound": "_frontend.bind",
-    "CheckError": "_check.report",
-    "CheckReport": "_check.report",
-    "Explanation": "_explain.explanation",
-    "Finding": "_check.report",
-    "Inspection": "_inspect",
-    "allow": "_saving.functions",
-    "bind": "_frontend.bind",
-    "check": "_check.checking",
-    "configure": "_callbacks.settings",
-    "explain": "_explain.explaining",
-    "export": "_export.entry_points",
-    "inspect": "_inspect",
-    "load": "_export.entry_points",
-    "load_options": "_saving.pickled_functions",
-    "name_functions": "_saving.writing",
-    "partition_pass": "_compiler.graph_pass",
-    "provide": "_saving.functions",
-    "register": "_saving.functions",
-    "rewrite": "_compiler.graph_pass",
-    "save_options": "_saving.pickled_functions",
-    "scope": "_callbacks.requested_routes",
-    "serving_library": "_versions",
+# The names that need TensorFlow, by their homes. They are imported when they are asked for, since
+# most programs ask for few.
+_NAMES = {
+    "_callbacks.requested_routes": "scope",
+    "_callbacks.settings": "configure",
+    "_check.checking": "check",
+    "_check.report": "CheckError CheckReport Finding",
+    "_compiler.graph_pass": "partition_pass rewrite",
+    "_explain.explaining": "explain",
+    "_explain.explanation": "Explanation",
+    "_export.entry_points": "export load",
+    "_frontend.bind": "Bound bind",
+    "_inspect": "Inspection inspect",
+    "_saving.functions": "allow provide register",
+    "_saving.pickled_functions": "load_options save_options",
+    "_saving.writing": "name_functions",
+    "_versions": "serving_library",
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:

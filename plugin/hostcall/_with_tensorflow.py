@@ -4,8 +4,6 @@ It is imported with TensorFlow, whichever of hostcall and TensorFlow comes first
 """
 # ruff: noqa: E402
 
-from __future__ import annotations
-
 import warnings
 
 from hostcall import _versions

@@ -402,11 +402,8 @@ def hand_over(error: BaseException, text: Any) -> None:
 
 def _find(number: int, error: BaseException | None = None) -> BaseException | None:
     taken = [vars(e).get(_TOLD, {}) for e in (error, _tellers.get(number)) if e is not None]
-    for kept in (_exceptions, _interrupts, *taken):
-        if number in kept:
-            found: BaseException = kept[number]
-            return found
-    return None
+    tables = (_exceptions, _interrupts, *taken)
+    return next((table[number] for table in tables if number in table), None)
 
 
 def for_stock_kernel(exception: BaseException, call: Call) -> BaseException:

@@ -40,10 +40,6 @@ class Name:
         return True
 
 
-def _fits() -> str:
-    return ""
-
-
 @dataclasses.dataclass(frozen=True)
 class Patch:
     """One object of a framework that hostcall replaces, if the feature that needs it is there."""
@@ -57,7 +53,7 @@ class Patch:
     feature: str
     # Returns, before the installation, why hostcall's object cannot replace the one that is there,
     # such as "f(x, y), and not f(x)"; "" if it can.
-    misfit: Callable[[], str] = _fits
+    misfit: Callable[[], str] = str
 
 
 _UNKNOWN = object()  # of a replacement that was never installed
@@ -78,9 +74,7 @@ class Replacement:
     _ours: Any = _UNKNOWN
     _is_inside: bool = False  # whether other code has replaced our value
 
-    def patch(
-        self, target: str, why: str, feature: str, misfit: Callable[[], str] = _fits
-    ) -> Patch:
+    def patch(self, target: str, why: str, feature: str, misfit: Callable[[], str] = str) -> Patch:
         """Return its entry in a table of patches."""
         return Patch(target, self.install, self.uninstall, self.read, why, feature, misfit)
 
@@ -102,10 +96,6 @@ class Replacement:
             self.write(self._stock)
 
 
-def _nothing() -> None:
-    pass
-
-
 @dataclasses.dataclass(eq=False)
 class PatchTable:
     """The private names and the patches of one framework, in the order of their installation.
@@ -117,9 +107,9 @@ class PatchTable:
     names: Sequence[Name]
     patches: tuple[Patch, ...]
     # Further actions around the patches; `prepare` may refuse by raising.
-    prepare: Callable[[], None] = _nothing
-    on: Callable[[], None] = _nothing
-    off: Callable[[], None] = _nothing
+    prepare: Callable[[], None] = lambda: None
+    on: Callable[[], None] = lambda: None
+    off: Callable[[], None] = lambda: None
     installed: tuple[Patch, ...] = ()
     enabled: bool = False
 

@@ -167,8 +167,7 @@ def _call_flat(
         )
 
     called.defvjp(lambda *flat: (called(*flat), flat), backward)
-    returned: list[Any] = called(*arrays)
-    return returned
+    return list(called(*arrays))
 
 
 def _struct(shape: Any, dtype: Any) -> jax.ShapeDtypeStruct:

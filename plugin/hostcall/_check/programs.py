@@ -249,10 +249,8 @@ def _by_tape(trial: Trial, upstream: Sequence[Any]) -> list[Any]:
         tape.watch([tensor for tensor in tensors if tensor.dtype.is_floating])
         results = tf.nest.flatten(subject.program(*subject.nested(tensors)))
     real = [i for i, dtype in enumerate(subject.outputs.dtypes) if dtype.is_floating]
-    gradients: list[Any] = tape.gradient(
-        [results[i] for i in real], tensors, [upstream[i] for i in real]
-    )
-    return gradients
+    taped, given = [results[i] for i in real], [upstream[i] for i in real]
+    return list(tape.gradient(taped, tensors, given))
 
 
 def _of_directions(

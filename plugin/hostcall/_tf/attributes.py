@@ -4,8 +4,6 @@ Python and C++ share them: the build turns each line `NAME = "_hostcall_..."` in
 header `hostcall_attributes.h`.
 """
 
-from __future__ import annotations
-
 # On any op.
 REFUSED = "_hostcall_refused"  # the refusal that XLA gave when it tried to compile the op
 REPLACED = "_hostcall_replaced"  # other ops have replaced it, so it must not run

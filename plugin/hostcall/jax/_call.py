@@ -273,8 +273,7 @@ def call_with_gradient(
         return tuple(_as_cotangent(*pair) for pair in zip(given, flat, strict=True))
 
     called.defvjp(forward, backward)
-    results: list[Any] = called(*arrays)
-    return results
+    return list(called(*arrays))
 
 
 def _gradients(
