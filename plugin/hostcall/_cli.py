@@ -127,7 +127,7 @@ def _changed(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list[str]
 
 def _roots(library: FunctionDefLibrary) -> Iterator[str]:
     functions = defs.by_name(library)
-    nodes = (node for function in library.function for node in function.node_def)
+    nodes = defs.all_nodes(library)
     called = {name for node in nodes for name in defs.called_functions(node, functions)}
     return (name for name in functions if name not in called)
 

@@ -45,8 +45,7 @@ _MANY_OPS = 8  # the most ops that one line names
 
 def of_script_ops(library: FunctionDefLibrary) -> None:
     """Log, once for each place, that a callback partitions functions without a request for it."""
-    nodes = (node for function in library.function for node in function.node_def)
-    for node in (node for node in nodes if node.op in op_kinds.SCRIPT_OPS):
+    for node in function_defs.all_nodes(library, op_kinds.SCRIPT_OPS):
         choice = route_selection.choose(node)
         spec = lookup.entry_of(node)
         if not isinstance(spec, CallbackSpec) or spec.description in _told:

@@ -29,7 +29,6 @@ from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime import _scheduling
 
 START, DONE, GATE = "HostcallStart", "HostcallDone", "HostcallGate"
-_INT64 = tf.int64.as_datatype_enum
 
 
 def free(library: FunctionDefLibrary) -> None:
@@ -103,8 +102,7 @@ def begin_early(ordered: FunctionDefLibrary, entry: str, library: FunctionDefLib
     # The `ordered` copies, `entry` among them, change in place. Functions of `library` in which
     # calls overlap are added to them as copies.
     # The ordered functions are made from these, so they hold no other calls.
-    script_ops = (node for f in library.function for node in defs.nodes_of(f, op_kinds.SCRIPT_OPS))
-    if any(map(op_kinds.has_no_effect, script_ops)):
+    if any(map(op_kinds.has_no_effect, defs.all_nodes(library, op_kinds.SCRIPT_OPS))):
         functions = {f.signature.name: f for f in (*library.function, *ordered.function)}
         _Overlapping(ordered, entry, functions).rewritten(entry)
 
@@ -255,7 +253,7 @@ def _take_results(call: NodeDef, gate: str) -> None:
     call.input[:] = [*values, _handle(call.name), gate, *controls]
     _refer(call, call)
     call.op = DONE
-    call.attr["Tawaited"].list.type[:] = [_INT64, _INT64]
+    call.attr["Tawaited"].list.type[:] = [defs.INT64, defs.INT64]
 
 
 def _refer(node: NodeDef, call: NodeDef) -> None:

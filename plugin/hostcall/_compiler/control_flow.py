@@ -18,15 +18,11 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
-
 from hostcall._compiler import function_edits
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import FunctionDef, NodeDef
 
-_BOOL = tf.bool.as_datatype_enum
-_RESOURCE = tf.resource.as_datatype_enum
 # Also the name of the argument and of the result that carry the condition.
 _CARRIED = "hostcall_condition"
 _ITERATION = "hostcall_iteration"
@@ -64,8 +60,8 @@ def _must_carry(
     results = functions[node.attr["cond"].func.name].signature.output_arg
     body = functions[node.attr["body"].func.name]
     arguments = enumerate(body.signature.input_arg)
-    resources = {number for number, argument in arguments if argument.type == _RESOURCE}
-    return [result.type for result in results] == [_BOOL] and resources <= invariants(body)
+    resources = {number for number, argument in arguments if argument.type == defs.RESOURCE}
+    return [result.type for result in results] == [defs.BOOL] and resources <= invariants(body)
 
 
 def invariants(body: FunctionDef) -> set[int]:
@@ -90,7 +86,7 @@ def _carry(function: FunctionDef, index: int, functions: Mapping[str, Any], stem
     values, order = list(loop.input[:count]), list(loop.input[count:])
     first = _call(f"{loop.name}/{_CARRIED}", condition, [*values, *order])
     loop.input[:] = [*values, f"{first.name}:output:0", *order]
-    loop.attr["T"].list.type.append(_BOOL)
+    loop.attr["T"].list.type.append(defs.BOOL)
     if loop.attr["output_shapes"].list.shape:
         loop.attr["output_shapes"].list.shape.add()  # the shape of a scalar
     carried = _condition(condition, f"{stem}__condition")
@@ -107,7 +103,7 @@ def _carry(function: FunctionDef, index: int, functions: Mapping[str, Any], stem
 def _condition(condition: FunctionDef, name: str) -> Any:
     """Return a condition that returns its last argument."""
     new = _new(name, condition)
-    new.signature.output_arg.add(name=_CARRIED, type=_BOOL)
+    new.signature.output_arg.add(name=_CARRIED, type=defs.BOOL)
     new.ret[_CARRIED] = _CARRIED
     return new
 
@@ -132,7 +128,7 @@ def _body(
     new = _new(name, body)
     new.signature.is_stateful = True
     new.signature.output_arg.extend(body.signature.output_arg)
-    new.signature.output_arg.add(name=_CARRIED, type=_BOOL)
+    new.signature.output_arg.add(name=_CARRIED, type=defs.BOOL)
     arguments = [argument.name for argument in body.signature.input_arg]
     called = _call(_ITERATION, iteration, arguments)
     outputs = itertools.count()
@@ -155,7 +151,7 @@ def _new(name: str, function: FunctionDef) -> Any:
     new = protos.function_pb2.FunctionDef()
     new.signature.name = name
     new.signature.input_arg.extend(function.signature.input_arg)
-    new.signature.input_arg.add(name=_CARRIED, type=_BOOL)
+    new.signature.input_arg.add(name=_CARRIED, type=defs.BOOL)
     for number, attributes in function.arg_attr.items():
         new.arg_attr[number].CopyFrom(attributes)
     # TensorFlow adds an attribute that is missing, and then takes the function for another one.

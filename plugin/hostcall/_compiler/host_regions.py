@@ -31,10 +31,6 @@ from hostcall_runtime._scheduling import Groups, Place
 # The name of each function's argument for the address of the launch's scope.
 SCOPE = "hostcall_scope"
 
-_INT64, _RESOURCE, _STRING, _VARIANT = (
-    dtype.as_datatype_enum for dtype in (tf.int64, tf.resource, tf.string, tf.variant)
-)
-_HELD = (_STRING, _RESOURCE, _VARIANT)
 # Ops that pass on references as they are.
 _PASSED_ON = frozenset({"Identity", "IdentityN"})
 # They see data that other ops have written, but TensorFlow does not call them stateful.
@@ -115,7 +111,7 @@ def write(library: FunctionDefLibrary, entry: str, host_ops: HostOps, suffix: st
     def is_host_op(node: NodeDef) -> bool:
         if _is_call(node, functions) or node.op == "Const":
             return False
-        of_strings = node.op not in _PASSED_ON and defs.handles(node, _STRING, functions)
+        of_strings = node.op not in _PASSED_ON and defs.handles(node, defs.STRING, functions)
         if of_strings and node.op not in op_kinds.SCRIPT_OPS:
             return True
         if not host_ops.own_obstacle(node, inside_loop=True):
@@ -158,8 +154,7 @@ def _compiled(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
 
 
 def _check(functions: Mapping[str, Any], entry: str) -> None:
-    signature = functions[entry].signature
-    if any(arg.type == _VARIANT for arg in (*signature.input_arg, *signature.output_arg)):
+    if defs.VARIANT in defs.fixed_types(functions[entry].signature):
         raise NotWholeError("it takes or returns a value of dtype variant")
     for node in (node for function in functions.values() for node in function.node_def):
         if node.op in defs.FRAME_OPS:
@@ -207,15 +202,15 @@ class _Rewriter:
         signature, old = function.signature, self.old_functions[name]
         for i, arg in enumerate(signature.input_arg):
             if self.references.holds(name, arg.name):
-                arg.type = _INT64
+                arg.type = defs.INT64
                 function.arg_attr.pop(i, None)
                 function.resource_arg_unique_id.pop(i, None)
         for result in signature.output_arg:
             if self.references.holds(name, old.ret[result.name]):
-                result.type = _INT64
-        signature.input_arg.add(name=SCOPE, type=_INT64)
+                result.type = defs.INT64
+        signature.input_arg.add(name=SCOPE, type=defs.INT64)
         if is_body:
-            signature.output_arg.add(name=SCOPE, type=_INT64)
+            signature.output_arg.add(name=SCOPE, type=defs.INT64)
             function.ret[SCOPE] = SCOPE
 
     def redirect(self, node: NodeDef) -> None:
@@ -290,7 +285,7 @@ class _FunctionBody:
 
     def _type_of(self, value: str) -> int:
         """Return the dtype that a value has in the program, by its old name."""
-        return _INT64 if self._holds(value) else self._types.of(value)
+        return defs.INT64 if self._holds(value) else self._types.of(value)
 
     def _retype(self, node: NodeDef) -> None:
         """Change the attributes of a node that passes values on."""
@@ -314,10 +309,10 @@ class _FunctionBody:
             if is_loop and len(shapes):
                 shapes.add()
         if is_loop:
-            node.attr["T"].list.type[:] = [*taken, _INT64]
+            node.attr["T"].list.type[:] = [*taken, defs.INT64]
         elif node.op not in self._program.old_functions:
             selects = node.op in op_kinds.BRANCH_OPS  # the first input selects the branch
-            node.attr["Tin"].list.type[:] = [*taken[selects:], _INT64]
+            node.attr["Tin"].list.type[:] = [*taken[selects:], defs.INT64]
             node.attr["Tout"].list.type[:] = map(self._type_of, results)
         self._program.redirect(node)
 
@@ -363,7 +358,7 @@ class _FunctionBody:
             self._types.definition_of(node).is_stateful
             or node.op in _FILE_OPS
             or any(value.startswith("^") for value in node.input)
-            or any(self._types.of(value) == _RESOURCE for value in defs.data_inputs(node))
+            or any(self._types.of(value) == defs.RESOURCE for value in defs.data_inputs(node))
             for node in members
         )
 
@@ -471,7 +466,7 @@ class _References:
             values = {arg.name: arg.type for arg in function.signature.input_arg}
             for node in function.node_def:
                 values |= self._types[name].results_of(node.name)
-            held = {value: dtype for value, dtype in values.items() if dtype in _HELD}
+            held = {value: dtype for value, dtype in values.items() if dtype in defs.NO_ARRAYS}
             self._dtypes |= {(name, value): dtype for value, dtype in held.items()}
         for name, function in functions.items():
             for node in function.node_def:
@@ -484,7 +479,7 @@ class _References:
         key = (function, value)
         if key not in self._dtypes:
             return False
-        return self._dtypes[key] == _STRING or self._groups.root(key) in self._found
+        return self._dtypes[key] == defs.STRING or self._groups.root(key) in self._found
 
     def _read(self, function: str, node: NodeDef) -> None:
         if _is_call(node, self._functions):
@@ -540,7 +535,7 @@ class _References:
             for function, node in users[root]:
                 if node.name in self.host_ops[function]:
                     continue
-                if self._dtypes[root] == _RESOURCE:
+                if self._dtypes[root] == defs.RESOURCE:
                     raise NotWholeError(
                         f"{node.name} of the program and ops on the host use one resource"
                     )

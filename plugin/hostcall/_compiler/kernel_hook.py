@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import tensorflow as tf
@@ -93,7 +93,7 @@ def rewrite_for_kernel(
     )
     before, library = library, partitioner.library
     changed = analysis.new_functions(before, library)
-    for node in _script_ops(library):
+    for node in function_defs.all_nodes(library, op_kinds.SCRIPT_OPS):
         route_selection.check_forced(node)
     holds_host_ops = said or partitioner.must_partition(entry)
     # Regions read the program's values in place, so these must be in the host's memory.
@@ -116,11 +116,12 @@ def _in_one_program(
     changed: list[Any],
 ) -> RewrittenFunction:
     """Return the function with its side effects in order, or as it is where it has none."""
-    script_ops = [*_script_ops(library)]
+    script_ops = [*function_defs.all_nodes(library, op_kinds.SCRIPT_OPS)]
+    calls_python = map(op_kinds.calls_python, function_defs.all_nodes(library))
     sizes_vary = function_routes.takes_bounded_sizes(library, entry)
     functions = function_defs.by_name(library)
     analysis.keep_apart(functions[entry], functions)
-    if not (script_ops or analysis.is_changed(before, library, entry) or _calls_python(library)):
+    if not (script_ops or analysis.is_changed(before, library, entry) or any(calls_python)):
         return RewrittenFunction(b"", entry, partitioned=False, sizes_vary=sizes_vary)
     new, name = ordering.order_side_effects(library, entry, digest + ordering.SUFFIX)
     # On GPUs, XLA waits for each custom call.
@@ -164,7 +165,7 @@ def _library_of(serialized: bytes) -> FunctionDefLibrary:
     library: FunctionDefLibrary = protos.function_pb2.FunctionDefLibrary.FromString(serialized)
     if attributes.REPLACED.encode() in serialized:  # ten times as fast as a look at the nodes
         function_defs.drop_replaced(library)
-    for node in _script_ops(library):
+    for node in function_defs.all_nodes(library, op_kinds.SCRIPT_OPS):
         if node.device:
             wanted = tf.DeviceSpec.from_string(node.device)
             node.device = wanted.replace(job=None, replica=None, task=None).to_string()
@@ -185,7 +186,8 @@ def _with_regions(
     analysis.keep_apart(functions[program.name], functions)
     new, name = ordering.order_side_effects(program.library, program.name)
     async_calls.begin_early(new, name, program.library)
-    _mark_entry(_script_ops(program.library), function_defs.by_name(new)[name])
+    script_ops = function_defs.all_nodes(program.library, op_kinds.SCRIPT_OPS)
+    _mark_entry(script_ops, function_defs.by_name(new)[name])
     new.function.extend(program.library.function)  # effect-free ones have no copies
     host_calls.redirect(program.functions, are_regions=True)
     new.function.extend(program.functions)
@@ -261,13 +263,3 @@ def _mark_entry(script_ops: Iterable[Any], entry: Any) -> None:
     )
     # Calls with side effects are ordered by their tokens.
     entry.attr[attributes.TAKES_TURNS].b = any(map(async_calls.takes_turns, nodes))
-
-
-def _script_ops(library: FunctionDefLibrary) -> Iterator[Any]:
-    for function in library.function:
-        yield from function_defs.nodes_of(function, op_kinds.SCRIPT_OPS)
-
-
-def _calls_python(library: FunctionDefLibrary) -> bool:
-    nodes = (node for function in library.function for node in function.node_def)
-    return any(map(op_kinds.calls_python, nodes))

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
@@ -160,11 +160,8 @@ def order_side_effects(
     return orderer.ordered, name
 
 
-class _Branches(NamedTuple):
-    """A conditional: the name of its node, and the names of its branch functions."""
-
-    node: str
-    functions: tuple[str, ...]
+# A conditional: the name of its node, and the names of its branch functions.
+_Branches: TypeAlias = tuple[str, tuple[str, ...]]
 
 
 class _Carried(NamedTuple):
@@ -293,7 +290,7 @@ class _Orderer:
     def _order_units(self, function: FunctionDef, node: NodeDef, escaping: set[str]) -> list[Any]:
         """Order the functions of a loop or branch; return it with the barriers that it needs."""
         branches = tuple(callee.name for callee in defs.callees(node))
-        compared = _Branches(node.name, branches) if node.op in op_kinds.BRANCH_OPS else None
+        compared = (node.name, branches) if node.op in op_kinds.BRANCH_OPS else None
         condition = node.attr["cond"].func.name if "cond" in node.attr else ""
         place = _place(node)
         for callee in defs.callees(node):
@@ -402,7 +399,6 @@ def _chain(node: NodeDef, last: str, token: str) -> str:
 
 
 _INTEGER = "hostcall_order"  # the argument and the result that barriers write
-_INT32, _RESOURCE = tf.int32.as_datatype_enum, tf.resource.as_datatype_enum
 
 
 def _barrier(function: FunctionDef, name: str, value: str) -> Any:
@@ -421,7 +417,7 @@ def _place(node: NodeDef) -> _Carried:
 def _before_resources(types: Sequence[int]) -> int:
     # TensorFlow moves resources behind all other arguments, and may crash where a function is used
     # twice. They are there already, unless the user's values are mixed.
-    resources = [dtype == _RESOURCE for dtype in types]
+    resources = [dtype == defs.RESOURCE for dtype in types]
     first = resources.index(True) if True in resources else len(types)
     return first if all(resources[first:]) else len(types)
 
@@ -429,7 +425,7 @@ def _before_resources(types: Sequence[int]) -> int:
 def _between_barriers(function: FunctionDef, node: Any, place: _Carried) -> list[Any]:
     """Let a loop or branch carry the integer from one barrier to another; return all three."""
     zero = function.node_def.add(name=f"{node.name}/hostcall_zero", op="Const")
-    zero.attr["dtype"].type = _INT32
+    zero.attr["dtype"].type = defs.INT32
     zero.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0, tf.int32))
     before = _barrier(function, f"{node.name}/hostcall_before", f"{zero.name}:output:0")
     is_loop = node.op in op_kinds.LOOP_OPS
@@ -442,19 +438,19 @@ def _between_barriers(function: FunctionDef, node: Any, place: _Carried) -> list
     shapes = node.attr["output_shapes"].list.shape
     if shapes and len(shapes) == len(returned):
         shapes.insert(result, tf.TensorShape([]).as_proto())
-    returned.insert(result, _INT32)
+    returned.insert(result, defs.INT32)
     if not is_loop:
-        node.attr["Tin"].list.type.insert(place.argument, _INT32)
+        node.attr["Tin"].list.type.insert(place.argument, defs.INT32)
     after = _barrier(function, f"{node.name}/hostcall_after", f"{node.name}:output:{result}")
     return [before, node, after]
 
 
 def _carry(function: FunctionDef, carried: _Carried, previous: Any, last: str) -> Any | None:
     """Carry the integer in a function; return the barrier at its end, if it has one."""
-    function_edits.insert_argument(function, carried.argument, _INTEGER, _INT32)
+    function_edits.insert_argument(function, carried.argument, _INTEGER, defs.INT32)
     if carried.result is None:
         return None
-    function_edits.insert_result(function, carried.result, _INTEGER, _INT32)
+    function_edits.insert_result(function, carried.result, _INTEGER, defs.INT32)
     function.ret[_INTEGER] = _INTEGER
     if previous is None:
         return None

@@ -176,7 +176,6 @@ def _ends(function: FunctionDef) -> Iterator[str]:
 _NODE = re.compile(r"(?:\{\{function_node (?P<function>[^}]+)\}\})?\{\{node (?P<node>[^}]+)\}\}")
 _NODE_IN_WORDS = re.compile(r"\bnode `(?P<node>[^`]+)`")
 _LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
-_HOST_DTYPES = (tf.string.as_datatype_enum, tf.variant.as_datatype_enum)
 
 # Begins the text that TensorFlow adds to XLA's own message.
 _STACK = "\n\nStack trace for op definition:"
@@ -186,7 +185,6 @@ _MANY_OPS = 4
 
 # Begins the message about a variable on another device. It names the variable, but no node.
 _ELSEWHERE = "Trying to access resource "
-_RESOURCE = tf.resource.as_datatype_enum
 
 # Begins the refusals of host_region_kernel.cc.
 _OF_REGION = "hostcall: ops on the host cannot be called from one program"
@@ -208,11 +206,10 @@ def may_partition(library: FunctionDefLibrary) -> bool:
     """Return whether the user allows partitioning of a function that XLA refuses."""
     if settings.current.uncompilable == settings.ERROR:
         return False
-    nodes = (node for function in library.function for node in function.node_def)
     return not any(
         node.op not in op_kinds.SCRIPT_OPS
         and requested_routes.asked(node) == requested_routes.CUSTOM_CALL
-        for node in nodes
+        for node in defs.all_nodes(library)
     )
 
 
@@ -229,7 +226,7 @@ def is_of_device(refusal: str) -> bool:
 def of_silence(library: FunctionDefLibrary) -> str:
     """Return an error that XLA makes silently: a list cannot grow, or a check is dropped; or ""."""
     kinds = {op_kinds.LIST_WRITE, *op_kinds.CHECKS}
-    found = [node for function in library.function for node in defs.nodes_of(function, kinds)]
+    found = [*defs.all_nodes(library, kinds)]
     if any(map(op_kinds.lets_list_grow, found)):
         return _GROWING
     checks = any(node.op in op_kinds.CHECKS for node in found)
@@ -238,9 +235,8 @@ def of_silence(library: FunctionDefLibrary) -> str:
 
 def check_lists(library: FunctionDefLibrary) -> None:
     """Raise a LoweringError if a list may grow in a compiled function: XLA's lists cannot."""
-    for function in library.function:
-        for node in filter(op_kinds.lets_list_grow, function.node_def):
-            raise LoweringError(_LIST.format(node=node.name))
+    for node in filter(op_kinds.lets_list_grow, defs.all_nodes(library)):
+        raise LoweringError(_LIST.format(node=node.name))
 
 
 def marked(library: FunctionDefLibrary, refusal: str) -> Any:
@@ -294,8 +290,9 @@ def line_of(refusal: str) -> str:
 def predicted(library: FunctionDefLibrary, entry: str, device_type: str = "CPU") -> str:
     """Return the refusal of a function if it is known before XLA compiles the function, or ""."""
     signature = defs.by_name(library)[entry].signature
-    values = [("argument", arg) for arg in signature.input_arg if arg.type in _HOST_DTYPES]
-    values += [("result", r) for r in signature.output_arg if r.type in _HOST_DTYPES[1:]]
+    host_dtypes = (defs.STRING, defs.VARIANT)
+    values = [("argument", arg) for arg in signature.input_arg if arg.type in host_dtypes]
+    values += [("result", r) for r in signature.output_arg if r.type == defs.VARIANT]
     for what, value in values:
         name = tf.as_dtype(value.type).name
         return f"{what} '{value.name}' is of dtype {name}, which XLA has no values for"
@@ -332,13 +329,11 @@ def _users_of_resources(library: FunctionDefLibrary) -> list[NodeDef]:
     functions = defs.by_name(library)
     return [
         node
-        for function in library.function
-        for node in function.node_def
-        if defs.handles(node, _RESOURCE, functions) and not defs.called_functions(node, functions)
+        for node in defs.all_nodes(library)
+        if defs.handles(node, defs.RESOURCE, functions)
+        and not defs.called_functions(node, functions)
     ]
 
-
-_VARIANT = tf.variant.as_datatype_enum
 
 # The types of the ops that the search has found, by XLA's message.
 _found: defaultdict[str, set[str]] = defaultdict(set)
@@ -347,9 +342,8 @@ _found: defaultdict[str, set[str]] = defaultdict(set)
 def mark_found(library: FunctionDefLibrary, refusal: str) -> None:
     """Mark the ops that XLA has refused before with the same message, in place."""
     said = summary(refusal)
-    for function in library.function:
-        for node in defs.nodes_of(function, _found.get(said, ())):
-            mark(node, refusal)
+    for node in defs.all_nodes(library, _found.get(said, ())):
+        mark(node, refusal)
 
 
 def narrow(library: FunctionDefLibrary, entry: str, refusal: str) -> None:
@@ -362,7 +356,7 @@ def narrow(library: FunctionDefLibrary, entry: str, refusal: str) -> None:
     trivial = {"Const", *TRIVIAL_OPS}
     work = [i for i, node in enumerate(ordered) if node.op not in trivial]
     # Lists that nodes pass each other cannot leave a program.
-    passes_lists = any(defs.handles(node, _VARIANT, functions) for node in function.node_def)
+    passes_lists = any(defs.handles(node, defs.VARIANT, functions) for node in function.node_def)
     if len(work) > 1 and not passes_lists:
         for node in ordered[work[len(work) // 2] :]:
             node.attr[attributes.LATER].b = True

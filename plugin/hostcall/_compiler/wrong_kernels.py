@@ -19,8 +19,6 @@ from hostcall._compiler.function_edits import FunctionEdits, NodeWriter
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import Functions, NodeDef
 
-_BOOL = tf.bool.as_datatype_enum
-_INT32, _FLOAT = tf.int32.as_datatype_enum, tf.float32.as_datatype_enum
 _PARTS_OF_COMPLEX = {
     tf.complex64.as_datatype_enum: tf.float32.as_datatype_enum,
     tf.complex128.as_datatype_enum: tf.float64.as_datatype_enum,
@@ -58,7 +56,7 @@ def _complex_to_bool(writer: Writer) -> str:
     complex_type = writer.node.attr["SrcT"].type
     (x,), real = writer.inputs, _PARTS_OF_COMPLEX[complex_type]
     part = writer.add("Real", x, T=complex_type, Tout=real)
-    return writer.add("Cast", part, SrcT=real, DstT=_BOOL)
+    return writer.add("Cast", part, SrcT=real, DstT=defs.BOOL)
 
 
 def _safe_gradient(writer: Writer) -> str:
@@ -106,26 +104,26 @@ def _in_top_k(writer: Writer) -> str:
     """Write a result that is false where the target is no class or a score is not finite."""
     scores, targets, _ = writer.inputs
     dtype = writer.node.attr["T"].type
-    one, two = writer.constant([1], _INT32, [1]), writer.constant([2], _INT32, [1])
-    shape = writer.add("Shape", scores, T=_FLOAT, out_type=dtype)
-    classes = writer.add("StridedSlice", shape, one, two, one, T=dtype, Index=_INT32)
+    one, two = writer.constant([1], defs.INT32, [1]), writer.constant([2], defs.INT32, [1])
+    shape = writer.add("Shape", scores, T=defs.FLOAT, out_type=dtype)
+    classes = writer.add("StridedSlice", shape, one, two, one, T=dtype, Index=defs.INT32)
     writer.nodes[-1].attr["shrink_axis_mask"].i = 1
-    is_finite = writer.add("IsFinite", scores, T=_FLOAT)
+    is_finite = writer.add("IsFinite", scores, T=defs.FLOAT)
     conditions = [
         writer.add("GreaterEqual", targets, writer.constant(0, dtype)),
         writer.add("Less", targets, classes),
-        writer.add("All", is_finite, one, Tidx=_INT32),
+        writer.add("All", is_finite, one, Tidx=defs.INT32),
     ]
-    found, no = writer.again(*writer.inputs), writer.constant(False, _BOOL)
+    found, no = writer.again(*writer.inputs), writer.constant(False, defs.BOOL)
     for condition in conditions:
-        found = writer.add("SelectV2", condition, found, no, T=_BOOL)
+        found = writer.add("SelectV2", condition, found, no, T=defs.BOOL)
     return found
 
 
 def _ones_like(writer: Writer) -> str:
     dtype = writer.node.attr["T"].type
     zeros = writer.add("ZerosLike", *writer.inputs)
-    return writer.add("Cast", writer.add("Equal", zeros, zeros), SrcT=_BOOL, DstT=dtype)
+    return writer.add("Cast", writer.add("Equal", zeros, zeros), SrcT=defs.BOOL, DstT=dtype)
 
 
 TABLE: Mapping[str, Callable[[Writer], str]] = {

@@ -63,7 +63,7 @@ class Bodies:
         self.functions = defs.by_name(library)  # the FunctionDefs by name
         self._bodies: dict[str, Body] = {}
         # What calls Python or a compiled function, and what calls Python in program order.
-        kinds = {node.op for function in library.function for node in function.node_def}
+        kinds = {node.op for node in defs.all_nodes(library)}
         self.mattering = Effects(self.functions, _matters_itself, kinds)
         self.effects = Effects(self.functions)
 

@@ -41,9 +41,6 @@ _CALLS_COMPILED = "it calls a compiled function"
 # not known before XLA compiles.
 _VARIANT = re.compile(rf"{SUFFIX}(?:_anywhere|_on_[A-Z_]+_\d+)?(?:_[0-9a-f]{{8}})?(?=_)")
 
-# Strings live in the host's memory, and so do the handles of resources and variants on a device.
-_NEVER_SENT = frozenset(dtype.as_datatype_enum for dtype in (tf.string, tf.resource, tf.variant))
-
 _NO_EDGES: Edges = {}
 
 
@@ -230,10 +227,11 @@ class Walk:
             for node in new.node_def
             if node.device and not placement.is_accelerator(node.device)
         }
+        # The host's memory holds strings, and the handles of resources and variants on a device.
         return tuple(
             facts.Transfer(value, to, described(value))
             for value, to in _crossing(old, on_host)
-            if types.of(value) not in _NEVER_SENT
+            if types.of(value) not in defs.NO_ARRAYS
         )
 
     def _cluster(

@@ -15,7 +15,7 @@ import hashlib
 import heapq
 import itertools
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -35,7 +35,7 @@ from hostcall._tf.types import (
 def with_defaults(library: FunctionDefLibrary) -> Any:
     """Return a copy of a library with all attributes on its nodes: kernels are chosen by them."""
     copy = protos.copy_of(library)
-    for node in (node for function in copy.function for node in function.node_def):
+    for node in all_nodes(copy):
         definition = op_kinds.op_def_or_none(node.op)
         for attr in definition.attr if definition is not None else ():
             if attr.HasField("default_value") and attr.name not in node.attr:
@@ -92,8 +92,13 @@ _CONTEXT = "_construction_context"
 CALL_OPS = op_kinds.CALL_OPS
 CONTROL_FLOW_OPS = op_kinds.LOOP_OPS | op_kinds.BRANCH_OPS
 
+# The numbers of dtypes in nodes and signatures.
+BOOL, FLOAT, INT32, INT64, RESOURCE, STRING, VARIANT = (
+    dtype.as_datatype_enum
+    for dtype in (tf.bool, tf.float32, tf.int32, tf.int64, tf.resource, tf.string, tf.variant)
+)
 # XLA has no arrays of these dtypes.
-NO_ARRAYS = frozenset(t.as_datatype_enum for t in (tf.resource, tf.variant, tf.string))
+NO_ARRAYS = frozenset({RESOURCE, STRING, VARIANT})
 
 # The ops of TensorFlow 1's loops and branches, which work only together. Sessions turn newer loops
 # and branches into them. XLA compiles none of them.
@@ -241,6 +246,12 @@ def reachable_in(functions: Mapping[str, Any], entry: str) -> dict[str, Any]:
 def nodes_of(function: FunctionDef, kinds: Collection[str]) -> list[Any]:
     """Return the nodes of a function of these kinds, faster than by a call for each node."""
     return [node for node in function.node_def if node.op in kinds]
+
+
+def all_nodes(library: FunctionDefLibrary, kinds: Collection[str] | None = None) -> Iterator[Any]:
+    """Yield the nodes of all functions of a library, or those of some kinds."""
+    for function in library.function:
+        yield from function.node_def if kinds is None else nodes_of(function, kinds)
 
 
 def has_frames(function: FunctionDef) -> bool:
@@ -404,9 +415,8 @@ def edit_results(function: FunctionDef, edit: Callable[[str], str]) -> None:
 def handles(node: NodeDef, dtype: int, functions: Mapping[str, Any]) -> bool:
     """Return whether a node takes or returns values of a type."""
     if node.op in functions:
-        signature = functions[node.op].signature
-        return any(arg.type == dtype for arg in (*signature.input_arg, *signature.output_arg))
-    if dtype in _fixed_types(node.op):
+        return dtype in fixed_types(functions[node.op].signature)
+    if dtype in _fixed_types_of(node.op):
         return True
     for attr in _type_attrs(node.op):
         value = node.attr.get(attr)
@@ -415,10 +425,14 @@ def handles(node: NodeDef, dtype: int, functions: Mapping[str, Any]) -> bool:
     return False
 
 
+def fixed_types(signature: OpDef) -> frozenset[int]:
+    """Return the types of an op's or a function's values that do not depend on the node."""
+    return frozenset(arg.type for arg in (*signature.input_arg, *signature.output_arg))
+
+
 @functools.cache
-def _fixed_types(op: str) -> frozenset[int]:
-    definition = op_kinds.op_def(op)
-    return frozenset(arg.type for arg in (*definition.input_arg, *definition.output_arg))
+def _fixed_types_of(op: str) -> frozenset[int]:
+    return fixed_types(op_kinds.op_def(op))
 
 
 @functools.cache

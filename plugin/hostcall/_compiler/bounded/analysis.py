@@ -38,7 +38,6 @@ from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeD
 from hostcall_runtime._errors import LoweringError
 
 _LIST = "HostcallList"
-_VARIANT = tf.variant.as_datatype_enum
 # Ops that read or write the elements of a list.
 LIST_OPS = frozenset(
     {"TensorListConcat", "TensorListConcatV2", "TensorListGather", "TensorListGetItem"}
@@ -392,7 +391,7 @@ def _add_checks(search: _Search) -> set[str]:
             if (name, node.name) not in search.blocked:
                 _check_results(edits, node, search.bounded.get((name, node.name), set()))
         for node in defs.nodes_of(function, LIST_OPS):
-            if node.attr["element_dtype"].type != _VARIANT:
+            if node.attr["element_dtype"].type != defs.VARIANT:
                 _check_list(edits, node)
         if edits.write():
             changed.add(name)
@@ -455,7 +454,6 @@ def _rename(functions: Functions, changed: Collection[str], entry: str) -> None:
             functions[name].signature.name = new_names[name]
 
 
-_INT32, _FLOAT = tf.int32.as_datatype_enum, tf.float32.as_datatype_enum
 # The modulus, a power of two, for which squares of integers never leave the remainders below.
 _ENDS = 4096
 # The beginning of the selecting nodes' names.
@@ -486,10 +484,10 @@ def keep_apart(function: FunctionDef, functions: Functions) -> None:
     number = _opaque_number(nodes)
     for i, result in enumerate(results):
         value = function.ret[result.name]
-        ends = nodes.add("Mul", number, number, T=_INT32)
-        ends = nodes.add("BitwiseAnd", ends, nodes.constant(_ENDS - 1, _INT32), T=_INT32)
-        other = nodes.constant(_NEVER_ENDS[i % len(_NEVER_ENDS)], _INT32)
-        holds = nodes.add("NotEqual", ends, other, T=_INT32)
+        ends = nodes.add("Mul", number, number, T=defs.INT32)
+        ends = nodes.add("BitwiseAnd", ends, nodes.constant(_ENDS - 1, defs.INT32), T=defs.INT32)
+        other = nodes.constant(_NEVER_ENDS[i % len(_NEVER_ENDS)], defs.INT32)
+        holds = nodes.add("NotEqual", ends, other, T=defs.INT32)
         zeros = nodes.add("ZerosLike", value, T=result.type)
         function.ret[result.name] = nodes.add("SelectV2", holds, value, zeros, T=result.type)
     function.node_def.extend(nodes.nodes)
@@ -511,11 +509,12 @@ def join_again(function: FunctionDef) -> None:
 
 def _opaque_number(nodes: NodeWriter) -> str:
     """Add an int32 scalar that XLA cannot know: an argument may be a constant of the program."""
-    drawn = nodes.add("RandomUniform", nodes.constant([], _INT32, [0]), T=_INT32, dtype=_FLOAT)
+    scalar = nodes.constant([], defs.INT32, [0])
+    drawn = nodes.add("RandomUniform", scalar, T=defs.INT32, dtype=defs.FLOAT)
     for seed in ("seed", "seed2"):  # deterministic mode refuses random ops without seeds
         nodes.nodes[-1].attr[seed].i = 1
-    drawn = nodes.add("Mul", drawn, nodes.constant(1e9, _FLOAT), T=_FLOAT)
-    return nodes.add("Cast", drawn, SrcT=_FLOAT, DstT=_INT32)
+    drawn = nodes.add("Mul", drawn, nodes.constant(1e9, defs.FLOAT), T=defs.FLOAT)
+    return nodes.add("Cast", drawn, SrcT=defs.FLOAT, DstT=defs.INT32)
 
 
 def _touched(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:

@@ -58,8 +58,8 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(_SCATTERS.split(), rules.scatter),
     **dict.fromkeys(_SEGMENTS.split(), rules.segments),
     "AddV2": rules.arithmetic(operator.add),
-    "FloorDiv": rules.arithmetic(rules.floor_divided),
-    "FloorMod": rules.arithmetic(rules.remainder),
+    "FloorDiv": rules.arithmetic(rules.or_zero(operator.floordiv)),
+    "FloorMod": rules.arithmetic(rules.or_zero(operator.mod)),
     "Maximum": rules.arithmetic(max),
     "Minimum": rules.arithmetic(min),
     "Mul": rules.arithmetic(operator.mul),
@@ -333,7 +333,7 @@ class Flow:
             raise UnprovenError(_NOT_LISTED)
         if any(operands[i].tainted for i in op_kinds.constant_operands(site.node)):
             raise UnprovenError("it takes a size, which XLA would have to know")
-        return site.fixed()
+        return [Tensor(shape) for shape in site.shapes]
 
     def offend(
         self,

@@ -41,10 +41,6 @@ class Site:
     def symbol(self, dim: int, bound: int | None = None, result: int = 0) -> Symbol:
         return Symbol((self.path, result, dim), bound)
 
-    def fixed(self) -> list[Tensor]:
-        """Return the results, none of whose sizes are bounded."""
-        return [Tensor(shape) for shape in self.shapes]
-
     def flag(self, name: str) -> bool:
         """Return the value of an attribute, or False if the op lacks it."""
         # Reading a missing attribute would add it.
@@ -125,14 +121,9 @@ def arithmetic(operate: Callable[..., int]) -> Rule:
     return rule
 
 
-def floor_divided(number: int, divisor: int) -> int:
-    """Compute FloorDiv, or 0 if the divisor is 0."""
-    return number // divisor if divisor else 0
-
-
-def remainder(number: int, divisor: int) -> int:
-    """Compute FloorMod, or 0 if the divisor is 0."""
-    return number % divisor if divisor else 0
+def or_zero(divide: Callable[[int, int], int]) -> Callable[[int, int], int]:
+    """Make a division that returns 0 if the divisor is 0."""
+    return lambda number, divisor: divide(number, divisor) if divisor else 0
 
 
 def alike(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:

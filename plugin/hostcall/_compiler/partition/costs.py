@@ -15,8 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import tensorflow as tf
-
 from hostcall._compiler.bounded.sizes import Inferred, argument_shapes, product
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
@@ -43,9 +41,6 @@ _SLOW = frozenset(
 )
 _IS_SLOW = "XLA's kernel takes much longer than TensorFlow's"
 _SOME_SIZE = 4096  # elements of a result, below which the launch of one more cluster costs more
-
-_RESOURCE = tf.resource.as_datatype_enum
-_VARIANT = tf.variant.as_datatype_enum
 
 
 class Costs:
@@ -89,12 +84,12 @@ class Costs:
             return False
         if "Random" in node.op or node.op.startswith("Stateless"):
             return False  # XLA draws other numbers
-        if defs.handles(node, _VARIANT, self._functions):
+        if defs.handles(node, defs.VARIANT, self._functions):
             return False  # lists cannot leave a program
         definition = op_kinds.op_def_or_none(node.op)
         if definition is None or not op_kinds.has_kernel(node):
             return False
-        return not definition.is_stateful or defs.handles(node, _RESOURCE, self._functions)
+        return not definition.is_stateful or defs.handles(node, defs.RESOURCE, self._functions)
 
     def _elements(self, node: str) -> int | None:
         """Return the number of elements of a node's results; None if it is not known."""

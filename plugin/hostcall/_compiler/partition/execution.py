@@ -25,7 +25,6 @@ from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
 
-_RESOURCE = tf.resource.as_datatype_enum
 _DIGITS = 32  # of a digest
 
 
@@ -108,7 +107,7 @@ def _has_state(node: NodeDef) -> bool:
         return True
     if not definition.is_stateful or node.op in op_kinds.CHECKS or defs.callees(node):
         return False
-    return not defs.handles(node, _RESOURCE, {})
+    return not defs.handles(node, defs.RESOURCE, {})
 
 
 # On a function: TensorFlow passes it the rendezvous of the calling kernel.

@@ -14,8 +14,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from hostcall._callbacks import settings
 from hostcall._compiler import async_calls, control_flow, node_places
 from hostcall._compiler.ordering import Effects
@@ -24,8 +22,6 @@ from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
 from hostcall_runtime._errors import LoweringError
-
-_VARIANT = tf.variant.as_datatype_enum
 
 # Ops that compute indices and sizes. They take less time than starting a program.
 _INDEX_OPS = frozenset(
@@ -71,7 +67,7 @@ class _DataConstants:
             return []  # only XLA has a kernel, or the called functions are checked
         operands = op_kinds.constant_operands(node)
         # Lists cannot leave a compiled program, so all their users would have to move too.
-        if not operands or defs.handles(node, _VARIANT, self._functions):
+        if not operands or defs.handles(node, defs.VARIANT, self._functions):
             return []
         return [i for i in operands if self._varying.includes(function, node.input[i])]
 
@@ -175,7 +171,7 @@ class VaryingValues:
         found.update(
             i
             for i, argument in enumerate(arguments)
-            if argument.type != _VARIANT and i not in invariants
+            if argument.type != defs.VARIANT and i not in invariants
         )
         self._pass([body, node.attr["cond"].func.name], found)
         return found
@@ -185,7 +181,7 @@ class VaryingValues:
         found = {i for callee in called for i in self._results[callee]}
         if inputs[0]:  # the choice of the branch varies
             results = self._functions[called[0]].signature.output_arg
-            found.update(i for i, result in enumerate(results) if result.type != _VARIANT)
+            found.update(i for i, result in enumerate(results) if result.type != defs.VARIANT)
         return found
 
     def _pass(self, called: Iterable[str], positions: Iterable[int]) -> None:
@@ -200,7 +196,6 @@ def _positions(flags: Iterable[bool]) -> list[int]:
     return [i for i, flag in enumerate(flags) if flag]
 
 
-_STRING = tf.string.as_datatype_enum
 _MADE_UP = frozenset({"FakeParam"})
 # Reads of values that loops keep for their gradients, made up or not.
 _LIST_READS = frozenset({"TensorListPopBack", "TensorListGetItem", "TensorListStack"})
@@ -310,7 +305,7 @@ class HostOps:
         reasons = {}
         for node in function.node_def:
             reason = self._obstacle(node, inside_loop=False)
-            if not reason and defs.handles(node, _STRING, self._functions):
+            if not reason and defs.handles(node, defs.STRING, self._functions):
                 reason = "it works on strings"
             if reason:
                 reasons[node.name] = reason

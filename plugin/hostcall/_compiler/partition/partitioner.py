@@ -35,10 +35,6 @@ _EITHER_OPS = op_kinds.IDENTITIES | {"NoOp"}
 # Returns whether a cluster of some nodes saves more time than its launch takes.
 Pays: TypeAlias = Callable[[list[Any]], bool]
 
-_INT32 = tf.int32.as_datatype_enum
-# Values of this dtype exist inside a compiled program, which can neither take nor return them.
-_VARIANT = tf.variant.as_datatype_enum
-
 
 @dataclasses.dataclass(frozen=True)
 class PartitionedFunction:
@@ -97,8 +93,7 @@ class Partitioner:
 
     def _passes_inner_values(self, name: str) -> bool:
         """Return whether a function takes or returns values that exist only inside a program."""
-        signature = self._old[name].signature
-        return any(arg.type == _VARIANT for arg in (*signature.input_arg, *signature.output_arg))
+        return defs.VARIANT in defs.fixed_types(self._old[name].signature)
 
     def _findings(self, name: str) -> Findings:
         return self.host_ops.find(self._old[name], self._gradient)
@@ -201,16 +196,15 @@ class Partitioner:
 def _widen(host: FunctionDef, clusters: list[Any]) -> None:
     """Cast the sub-byte values that clusters take and return at their boundaries."""
     for cluster in clusters:
-        signature = cluster.signature
-        if any(arg.type in defs.WIDE for arg in (*signature.input_arg, *signature.output_arg)):
+        if defs.fixed_types(cluster.signature) & defs.WIDE.keys():
             function_edits.take_wide(cluster, defs.WIDE)
             calls = (n for n in host.node_def if "f" in n.attr)
-            call = next(n for n in calls if n.attr["f"].func.name == signature.name)
+            call = next(n for n in calls if n.attr["f"].func.name == cluster.signature.name)
             function_edits.pass_wide(host, call, defs.WIDE)
 
 
 def _reason_of_partition(node: NodeDef, functions: Mapping[str, Any]) -> str:
-    if defs.handles(node, _VARIANT, functions):
+    if defs.handles(node, defs.VARIANT, functions):  # a program can neither take nor return them
         return "its values cannot leave a compiled program"
     return "a launch of it would take longer"
 
@@ -228,20 +222,20 @@ def _replace_made_up(function: FunctionDef) -> None:
     # branches' values. On the host, a made-up variant is empty, and TensorFlow cannot make zeros of
     # it. A list serves as well, since nothing reads it.
     for node in defs.nodes_of(function, {"FakeParam"}):
-        if node.attr["dtype"].type != _VARIANT:
+        if node.attr["dtype"].type != defs.VARIANT:
             continue
         name = f"{node.name}/hostcall_any"
         controls = [value for value in node.input if value.startswith("^")]
         # The controls make it run where the node does, perhaps in a branch of TensorFlow 1.
         unknown = protos.node_def_pb2.NodeDef(name=name, op="Const", input=controls)
-        unknown.attr["dtype"].type = _INT32
+        unknown.attr["dtype"].type = defs.INT32
         unknown.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(-1, tf.int32))
         function.node_def.append(unknown)
         defs.replace_value(function, f"{node.name}:output:0", f"{node.name}:handle:0")
         node.op = "EmptyTensorList"
         node.attr.clear()
         node.attr["element_dtype"].type = tf.float32.as_datatype_enum
-        node.attr["shape_type"].type = _INT32
+        node.attr["shape_type"].type = defs.INT32
         node.input[:] = [f"{name}:output:0", f"{name}:output:0", *controls]
 
 
@@ -296,14 +290,14 @@ def _groups(
     """Group nodes by values that cannot leave a compiled program; outside values mean the host."""
     groups = _scheduling.Groups[int]()
     position = {node.name: i for i, node in enumerate(nodes)}
-    returned = {defs.source(v) for v in function.ret.values() if types.of(v) == _VARIANT}
+    returned = {defs.source(v) for v in function.ret.values() if types.of(v) == defs.VARIANT}
     for i, node in enumerate(nodes):
         if node.name in returned:
             places[i] = Place.HOST
-        if not types.handles(node, _VARIANT):
+        if not types.handles(node, defs.VARIANT):
             continue
         for value in defs.data_inputs(node):
-            if types.of(value) != _VARIANT:
+            if types.of(value) != defs.VARIANT:
                 continue
             producer = position.get(defs.source(value))
             if producer is None:

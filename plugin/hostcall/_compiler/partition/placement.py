@@ -58,7 +58,6 @@ def _call_with_wide(
 
 _CPU = "CPU"
 _LOWER_ATTR = "_lower_using_switch_merge"
-_RESOURCE = tf.resource.as_datatype_enum
 
 
 def is_accelerator(device: str) -> bool:
@@ -99,7 +98,7 @@ def place(
             node.device = device
             # Otherwise TensorFlow moves integers of 32 bits to and from the host's memory.
             node.attr[defs.MUST_COMPILE].b = True
-        elif defs.called_functions(node, functions) or defs.handles(node, _RESOURCE, functions):
+        elif defs.called_functions(node, functions) or defs.handles(node, defs.RESOURCE, functions):
             continue  # these run where the called functions run, or where the resource is
         elif node.name in host_ops:
             node.device = host
@@ -116,7 +115,7 @@ def return_handles_themselves(function: FunctionDef, functions: Mapping[str, Any
     identities = {
         f"{node.name}:output:0": node.input[0]
         for node in function.node_def
-        if node.op == "Identity" and defs.handles(node, _RESOURCE, functions)
+        if node.op == "Identity" and defs.handles(node, defs.RESOURCE, functions)
     }
 
     def origin(value: str) -> str:
