@@ -1,5 +1,5 @@
-// The headers of TensorFlow that most files include, compiled once for all of them. Files include what
-// they use all the same: wheels are built without this.
+// The headers of TensorFlow that most files include, compiled once for all of them. Files include
+// what they use all the same: wheels are built without this.
 #pragma once
 
 #define EIGEN_USE_THREADS  // run_devices.cc wants Eigen's thread pools

@@ -1,5 +1,6 @@
-// The headers of XLA's compiler, compiled once for the kernels, which need them. They take most of the
-// build, and with them each file takes seconds more than with precompiled.h, even if it uses nothing.
+// The headers of XLA's compiler, compiled once for the kernels, which need them. They take most of
+// the build, and with them each file takes seconds more than with precompiled.h, even if it uses
+// nothing.
 #pragma once
 
 #include "tensorflow/compiler/tf2xla/xla_compiler.h"
