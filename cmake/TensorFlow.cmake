@@ -5,13 +5,34 @@
 #   tensorflow_python  what makes EagerTensors
 
 set(HOSTCALL_TENSORFLOW "" CACHE PATH "An unpacked wheel of the TensorFlow to build against")
-execute_process(
-  COMMAND "${CMAKE_COMMAND}" -E env TF_CPP_MIN_LOG_LEVEL=3 TF_ENABLE_ONEDNN_OPTS=0
-          "${Python_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/find_tensorflow.py" ${HOSTCALL_TENSORFLOW}
-  OUTPUT_STRIP_TRAILING_WHITESPACE
-  OUTPUT_VARIABLE answer
-  COMMAND_ERROR_IS_FATAL ANY)
-string(REPLACE "\n" ";" answer "${answer}")
+
+# Sets `variable` to what tells one TensorFlow from another: who imports it, and the file of its library.
+function(identify variable library_dir)
+  set(library "${library_dir}/libtensorflow_framework.so.2")
+  if(EXISTS "${library}")
+    file(SIZE "${library}" size)
+    file(TIMESTAMP "${library}" time)
+    set(${variable} "${Python_EXECUTABLE} ${HOSTCALL_TENSORFLOW} ${size} ${time}" PARENT_SCOPE)
+  endif()
+endfunction()
+
+# It takes seconds to answer, so it is asked once.
+list(GET HOSTCALL_TENSORFLOW_ANSWER 1 library_dir)
+identify(identity "${library_dir}")
+if(NOT HOSTCALL_TENSORFLOW_ANSWER OR NOT identity STREQUAL HOSTCALL_TENSORFLOW_IDENTITY)
+  execute_process(
+    COMMAND "${CMAKE_COMMAND}" -E env TF_CPP_MIN_LOG_LEVEL=3 TF_ENABLE_ONEDNN_OPTS=0
+            "${Python_EXECUTABLE}" "${CMAKE_CURRENT_LIST_DIR}/find_tensorflow.py" ${HOSTCALL_TENSORFLOW}
+    OUTPUT_STRIP_TRAILING_WHITESPACE
+    OUTPUT_VARIABLE answer
+    COMMAND_ERROR_IS_FATAL ANY)
+  string(REPLACE "\n" ";" answer "${answer}")
+  set(HOSTCALL_TENSORFLOW_ANSWER "${answer}" CACHE INTERNAL "")
+  list(GET answer 1 library_dir)
+  identify(identity "${library_dir}")
+  set(HOSTCALL_TENSORFLOW_IDENTITY "${identity}" CACHE INTERNAL "")
+endif()
+set(answer "${HOSTCALL_TENSORFLOW_ANSWER}")
 list(POP_FRONT answer TENSORFLOW_VERSION library_dir)
 set(definitions ${answer})
 set(include_dir "${library_dir}/include")
