@@ -21,7 +21,7 @@
 namespace hostcall {
 namespace {
 
-constexpr char kTarget[] = "hostcall_where";
+constexpr char kWhereTarget[] = "hostcall_where";
 constexpr char kLabel[] = "hostcall";
 constexpr int kMostDimensions = 8;  // that TensorFlow's kernel takes
 
@@ -57,7 +57,7 @@ class WhereXlaKernel : public tensorflow::XlaOpKernel {
         {xla::ShapeUtil::MakeShapeWithDescendingLayout(xla::S64, {elements, rank}),
          xla::ShapeUtil::MakeScalarShape(xla::S32)});
     const xla::XlaOp call = xla::CustomCall(
-        ctx->builder(), kTarget, operands, results, /*opaque=*/"", /*has_side_effect=*/false,
+        ctx->builder(), kWhereTarget, operands, results, /*opaque=*/"", /*has_side_effect=*/false,
         /*output_operand_aliasing=*/{}, /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
         xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
     ctx->SetOutput(
