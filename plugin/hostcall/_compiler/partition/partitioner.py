@@ -234,7 +234,7 @@ def _replace_made_up(function: FunctionDef) -> None:
         defs.replace_value(function, f"{node.name}:output:0", f"{node.name}:handle:0")
         node.op = "EmptyTensorList"
         node.attr.clear()
-        node.attr["element_dtype"].type = tf.float32.as_datatype_enum
+        node.attr["element_dtype"].type = defs.FLOAT
         node.attr["shape_type"].type = defs.INT32
         node.input[:] = [f"{name}:output:0", f"{name}:output:0", *controls]
 
