@@ -1,7 +1,8 @@
 """`python -m tests.gpu FILE ...`: runs the tests that want a GPU, on what there is.
 
-TensorFlow runs the files that are named, JAX those of tests/jax. The exit status is 0 where all
-tests have passed, 1 where some have failed, and 77 where there is no GPU, so that nothing was run.
+TensorFlow runs the files that are named, JAX those of tests/gpu and tests/jax. The exit status is 0
+where all tests have passed, 1 where some have failed, and 77 where there is no GPU, so that nothing
+was run.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def main(files: list[str]) -> int:
     if found.tensorflow:
         runs.append(("TensorFlow on GPU:0", files, {"HOSTCALL_TEST_DEVICE": "GPU:0"}))
     if found.jax:
-        runs.append(("JAX on its GPUs", ["tests/jax"], {"JAX_PLATFORMS": "cuda,cpu"}))
+        runs.append(("JAX on its GPUs", ["tests/gpu", "tests/jax"], {"JAX_PLATFORMS": "cuda,cpu"}))
     if not runs:
         say(
             "No GPU found: nothing was run. TensorFlow needs the package tensorflow[and-cuda], JAX "
