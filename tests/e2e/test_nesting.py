@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from tests.support.device import DEVICE
 from tests.support.helpers import assert_says, failure, jitted
 from tests.support.versions import calls_from_the_device, on_the_callers_thread
 
@@ -97,7 +98,12 @@ def test_a_single_call_is_not_refused_on_a_small_stack(build: Any) -> None:
 
 @on_the_callers_thread  # each of the others is one more
 @pytest.mark.parametrize("op", [tf.numpy_function, tf.py_function])
-def test_wherever_pythons_recursion_ends_there_is_an_error(build: Any, op: Any) -> None:
+def test_wherever_pythons_recursion_ends_there_is_an_error(
+    build: Any, op: Any, request: Any
+) -> None:
+    if DEVICE.startswith("GPU") and request.node.callspec.params["build"] == "partition":
+        pytest.skip("each level runs on a thread of its own, and a recursion ends on none")
+
     def step(x: Any) -> Any:
         return run(tf.constant(float(x) - 1.0)).numpy()
 
