@@ -52,7 +52,7 @@ def by_torch() -> Callable[[Any], Any]:
 def by_numba() -> Callable[[Any], Any]:
     cuda = pytest.importorskip("numba.cuda")
 
-    @cuda.jit  # type: ignore[untyped-decorator]
+    @cuda.jit
     def kernel(x: Any, y: Any) -> None:
         i = cuda.grid(1)
         if i < x.size:
