@@ -16,14 +16,8 @@ from tests.support.native.modules import ROOT
 NO_GPU = 77
 
 _DRIVER = "libcuda.so.1"
-_WHEELS = [
-    "tensorflow",
-    "tensorflow-cpu",
-    "jax",
-    "jaxlib",
-    "jax-cuda12-plugin",
-    "jax-cuda13-plugin",
-]
+_PLUGINS = ["jax-cuda12-plugin", "jax-cuda13-plugin"]
+_WHEELS = ["tensorflow", "tensorflow-cpu", "jax", "jaxlib", *_PLUGINS]
 # tests.support.device comes first, since it may add a GPU that is none.
 _TENSORFLOW = """
 import tests.support.device, json, tensorflow as tf
@@ -37,15 +31,7 @@ print(json.dumps([str(gpu) for gpu in jax.devices("cuda")]))
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What this machine has.
-
-    Attributes:
-      driver: NVIDIA's driver, and its version; or its error.
-      gpus: the names of the driver's devices.
-      wheels: the installed packages, with their versions.
-      tensorflow: the GPUs that TensorFlow sees.
-      jax: those that JAX sees.
-    """
+    """What this machine has: the driver or its error, and the GPUs that each of them sees."""
 
     driver: str
     gpus: tuple[str, ...]
@@ -55,13 +41,10 @@ class Found:
 
     def __str__(self) -> str:
         wheels = [f"{name} {version}" for name, version in self.wheels.items()]
-        named = [
-            ("GPUs", self.gpus),
-            ("wheels", wheels),
-            ("TensorFlow sees", self.tensorflow),
-            ("JAX sees", self.jax),
-        ]
-        lines = [f"{title}: {', '.join(names) or 'none'}" for title, names in named]
+        titles = ("GPUs", "wheels", "TensorFlow sees", "JAX sees")
+        lists = (self.gpus, wheels, self.tensorflow, self.jax)
+        pairs = zip(titles, lists, strict=True)
+        lines = [f"{title}: {', '.join(names) or 'none'}" for title, names in pairs]
         return "\n".join([f"driver: {self.driver}", *lines])
 
 
