@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.support import process_pools
-from tests.support.device import DEVICE, on_device  # before TensorFlow, for which it sets a flag
+from tests.support.device import DEVICE, JAX_IS_ON_A_GPU, on_device  # before TensorFlow: a flag
 from tests.support.installed import TENSORFLOW
 from tests.support.stress.processes import LIMIT, Worker
 from tests.support.stress.template import Template
@@ -81,7 +81,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out = {"custom_call"} if config.getoption("--route") == "partition" else set()
-    left_out |= {"cpu"} if DEVICE else set()
+    left_out |= {"cpu"} if DEVICE or JAX_IS_ON_A_GPU else set()
     others = {item for item in items if any(map(item.get_closest_marker, left_out))}
     others |= {item for item in items if any(map(_wants_newer, item.iter_markers("tensorflow")))}
     if (part := config.getoption("--part")) != "all":

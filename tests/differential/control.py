@@ -119,9 +119,7 @@ def growing_loop(context: Context, _: Any, args: Any, bodies: Any) -> list[Any]:
 def function(context: Context, param: Any, args: Any, bodies: Any) -> list[Any]:
     jitted, times = param
     called = tf.function(
-        lambda *values: bodies[0](*values),
-        jit_compile=context.jit and jitted,
-        autograph=False,
+        lambda *values: bodies[0](*values), jit_compile=context.jit and jitted, autograph=False
     )
     context.keep.append(called)
     for _ in range(times):

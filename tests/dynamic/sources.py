@@ -122,9 +122,7 @@ def _segments(x: Any, m: Any) -> Any:
 
 def _sliced_in_loop(x: Any, m: Any, use: Use) -> Any:
     return tf.while_loop(
-        lambda i, _: i <= positives(x),
-        lambda i, total: (i + 1, total + use(x[:i])),
-        (1, 0.0),
+        lambda i, _: i <= positives(x), lambda i, total: (i + 1, total + use(x[:i])), (1, 0.0)
     )[1]
 
 

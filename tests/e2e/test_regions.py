@@ -13,15 +13,7 @@ import tensorflow as tf
 import hostcall
 from tests.support.device import DEVICE, MODE_OF_REGIONS
 from tests.support.e2e import refused_programs
-from tests.support.helpers import (
-    MODES,
-    assert_same,
-    assert_says,
-    failure,
-    jitted,
-    plain,
-    to_numpy,
-)
+from tests.support.helpers import MODES, assert_same, assert_says, failure, jitted, plain, to_numpy
 from tests.support.threads import in_threads
 
 X = tf.constant([1.0, 3.0, 2.0, 3.0])

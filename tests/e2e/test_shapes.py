@@ -9,13 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.helpers import (
-    assert_close,
-    each_mode,
-    each_public_op,
-    gradient_of,
-    jitted,
-)
+from tests.support.helpers import assert_close, each_mode, each_public_op, gradient_of, jitted
 
 X = tf.constant([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 

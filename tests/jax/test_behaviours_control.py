@@ -147,7 +147,7 @@ _ONLY_CALLS: dict[str, Callable[[Callable[[Any], None], Any], Any]] = {
         x[0].astype(int), [lambda n=n: tell(n) for n in (0, -1, -2)]
     ),
     "platforms": lambda tell, x: lax.platform_dependent(
-        cpu=lambda: tell(0), default=lambda: tell(-1)
+        cpu=lambda: tell(0), cuda=lambda: tell(0), default=lambda: tell(-1)
     ),
     "nested": lambda tell, x: lax.cond(
         x[0] > 9, lambda: None, lambda: lax.cond(x[1] > 0, lambda: tell(0), lambda: tell(-1))

@@ -76,6 +76,7 @@ def test_a_vectorized_function_that_returns_the_shape_of_one_element(mode: Any) 
     assert r"shape (), but its declared shape is (4,)" in str(failure(program, X))
 
 
+@pytest.mark.cpu("XLA slices no packed dtypes on a GPU")
 @each_method
 def test_batches_of_nothing_and_of_packed_dtypes(method: str) -> None:
     program = jax.vmap(lambda x: call(lambda v: v[..., ::-1], x, x, vmap_method=method))

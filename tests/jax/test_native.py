@@ -22,6 +22,8 @@ X = np.array([1.0, 2.0, 3.0], np.float32)
 
 TARGET = "hostcall_native"
 
+pytestmark = pytest.mark.cpu("programs for GPUs have no target of their own for it")
+
 
 def same(x: Any) -> Any:
     return x

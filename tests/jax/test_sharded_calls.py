@@ -16,8 +16,9 @@ import hostcall.jax
 from tests.support.installed import TENSORFLOW
 from tests.support.threads import Alone, in_threads, meeting
 
-# All of this runs in a process of eight devices.
-PREPARATION = 'import os; os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"'
+# All of this runs in a process of eight devices of the CPU.
+PREPARATION = """import os; os.environ["JAX_PLATFORMS"] = "cpu"
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8" """
 pytestmark = pytest.mark.runs_in("worker")
 
 call = hostcall.jax.call

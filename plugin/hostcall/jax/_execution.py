@@ -22,6 +22,7 @@ from types import FrameType
 from typing import Any
 
 import jax
+from jax._src import dispatch as _dispatch
 from jax._src import pjit as _pjit
 from jax._src.interpreters import pxla as _pxla
 from jax._src.lib import _jax as _jaxlib
@@ -39,8 +40,24 @@ _streams = itertools.count(1 << 40)
 _programs: weakref.WeakKeyDictionary[Any, Program] = weakref.WeakKeyDictionary()
 
 
-class WaitingExecution(_pxla.ExecuteReplicated):  # type: ignore[misc]
-    """JAX's entry into a compiled program, with the waiting that the module describes."""
+class Execution(_pxla.ExecuteReplicated):  # type: ignore[misc]
+    """JAX's entry into a compiled program, which may come after one that has failed."""
+
+    __slots__ = ()
+
+    def _add_tokens_to_inputs(self, input_bufs: Any) -> Any:
+        try:
+            return super()._add_tokens_to_inputs(input_bufs)
+        except jax.errors.JaxRuntimeError:
+            # On a GPU, JAX learns here that the program before has failed. JAX before 0.12 would
+            # keep the tokens of that one, and no later call with the effect could be made.
+            for effect in self.ordered_effects:
+                _dispatch.runtime_tokens.current_tokens.pop(effect, None)
+            raise
+
+
+class WaitingExecution(Execution):
+    """The entry into a program for the CPU, with the waiting that the module describes."""
 
     __slots__ = ()
 
@@ -68,14 +85,17 @@ class WaitingExecution(_pxla.ExecuteReplicated):  # type: ignore[misc]
 
 
 def waiting(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Wrap JAX's `build_unsafe_call` so that CPU programs with calls run by `WaitingExecution`."""
+    """Wrap JAX's `build_unsafe_call` so that programs with calls run by the classes above."""
 
     @functools.wraps(stock)
     def build_unsafe_call(self: Any) -> Any:
         run = stock(self)
-        if self.host_callbacks and self.backend.platform == "cpu" and _called_by(self):
+        called = _called_by(self)
+        if called and self.backend.platform != "cpu":
+            run.__class__ = Execution
+        elif called:
             run.__class__ = WaitingExecution
-            _programs[run] = Program(_called_by(self))
+            _programs[run] = Program(called)
             run.has_unordered_effects = True  # or JAX would run pure ones without Python
         return run
 
@@ -84,7 +104,7 @@ def waiting(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _called_by(executable: Any) -> list[int]:
     """Return the ids of the callbacks that an executable calls."""
-    return [one.callback_id for one in executable.host_callbacks if isinstance(one, Owned)]
+    return [one.callback_id for one in executable.host_callbacks or () if isinstance(one, Owned)]
 
 
 # The name of JAX's function that runs a jitted function when the fast path cannot, and its local

@@ -84,6 +84,7 @@ _NAMES: dict[str, dict[str, str]] = {
     },
     REDUCERS: {"jax._src.interpreters.mlir": "_lowerings"},
     EXECUTION: {
+        "jax._src.dispatch": "runtime_tokens.current_tokens",
         "jax._src.interpreters.pxla": "ExecuteReplicated._add_tokens_to_inputs "
         "ExecuteReplicated._handle_token_bufs UnloadedMeshExecutable.build_unsafe_call",
         "jax._src.lib": "_jax.get_execution_stream_id _jax.set_execution_stream_id",

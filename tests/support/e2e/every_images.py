@@ -88,10 +88,7 @@ def _gif(x: tf.Tensor) -> tf.Tensor:
     )
 
 
-cases(
-    DecodeBmp=lambda x: tf.io.decode_bmp(_bmp(x)),
-    DecodeGif=lambda x: tf.io.decode_gif(_gif(x)),
-)
+cases(DecodeBmp=lambda x: tf.io.decode_bmp(_bmp(x)), DecodeGif=lambda x: tf.io.decode_gif(_gif(x)))
 
 
 def _sound(x: tf.Tensor) -> tf.Tensor:

@@ -42,11 +42,7 @@ and XLA has none:
 | Op | Attribute | Dtypes |
 | --- | --- | --- |
 """
-_TITLES = {
-    ONE_PROGRAM: "One program",
-    BOUNDARY: "Boundary",
-    CANNOT_BE: "Cannot be",
-}
+_TITLES = {ONE_PROGRAM: "One program", BOUNDARY: "Boundary", CANNOT_BE: "Cannot be"}
 
 
 def text() -> str:
