@@ -223,6 +223,16 @@ def enabled_again() -> Iterator[None]:
 
 
 @pytest.fixture
+def stock_errors() -> Iterator[None]:
+    """Functions that XLA refuses are errors, as in stock TensorFlow."""
+    import hostcall
+
+    hostcall.configure(uncompilable="error")
+    yield
+    hostcall.configure(uncompilable="partition")
+
+
+@pytest.fixture
 def collected_stats() -> Iterator[None]:
     """Calls are counted, from none on."""
     import hostcall

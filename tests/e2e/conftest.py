@@ -1,11 +1,10 @@
-"""Fixtures of recordings, of settings and of executors."""
+"""Fixtures of recordings and of executors."""
 
 import concurrent.futures
 from collections.abc import Iterator
 
 import pytest
 
-import hostcall
 from tests.support.recordings import Machine
 
 
@@ -13,14 +12,6 @@ from tests.support.recordings import Machine
 def machine() -> Machine:
     """A machine that a function measures with."""
     return Machine()
-
-
-@pytest.fixture
-def stock_errors() -> Iterator[None]:
-    """Functions that XLA refuses are errors, as in stock TensorFlow."""
-    hostcall.configure(uncompilable="error")
-    yield
-    hostcall.configure(uncompilable="partition")
 
 
 @pytest.fixture

@@ -1,9 +1,9 @@
 """`python -m tests.gpu FILE ...`: runs the tests that want a GPU, on what there is.
 
 TensorFlow runs the files that are named, JAX those of tests/gpu and tests/jax. The exit status is 0
-where all tests have passed, 1 where some have failed, and 77 where there is no GPU, so that nothing
-was run.
+where all tests have passed, 1 where some have failed, and 77 where there is no GPU.
 """
+# ruff: noqa: T201 - it prints its report
 
 from __future__ import annotations
 
@@ -18,34 +18,24 @@ _SHARED = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "XLA_PYTHON_CLIENT_PREALLOCATE":
 
 
 def main(files: list[str]) -> int:
-    found = find()
-    say(str(found))
-    runs = []
+    print(found := find())
+    statuses = []
     if found.tensorflow:
-        runs.append(("TensorFlow on GPU:0", files, {"HOSTCALL_TEST_DEVICE": "GPU:0"}))
+        statuses += [_run("TensorFlow on GPU:0", files, HOSTCALL_TEST_DEVICE="GPU:0")]
     if found.jax:
-        runs.append(("JAX on its GPUs", ["tests/gpu", "tests/jax"], {"JAX_PLATFORMS": "cuda,cpu"}))
-    if not runs:
-        say(
-            "No GPU found: nothing was run. TensorFlow needs the package tensorflow[and-cuda], JAX "
-            "jax[cuda12], and both NVIDIA's driver."
-        )
+        statuses += [_run("JAX on its GPUs", ["tests/gpu", "tests/jax"], JAX_PLATFORMS="cuda,cpu")]
+    if not statuses:
+        print("No GPU: nothing was run. It takes tensorflow[and-cuda] or jax[cuda12].")
         return NO_GPU
-    statuses = [_run(title, chosen, variables) for title, chosen, variables in runs]
     return int(any(statuses))
 
 
-def _run(title: str, files: list[str], variables: dict[str, str]) -> int:
-    say(f"\n{title}:")
+def _run(title: str, files: list[str], **variables: str) -> int:
+    print(f"\n{title}:", flush=True)
     pytest = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     shared = ["--numprocesses=auto", "--maxprocesses=4", "--dist=loadfile"]
     environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "2", **_SHARED, **variables}
     return subprocess.run([*pytest, *shared, *files], env=environment, check=False).returncode
-
-
-def say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

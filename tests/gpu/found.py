@@ -70,8 +70,8 @@ def _ask_driver() -> tuple[str, tuple[str, ...]]:
         name = ctypes.create_string_buffer(256)
         driver.cuDeviceGetName(name, len(name), device)
         names.append(name.value.decode())
-    version = f"{number.value // 1000}.{number.value % 1000 // 10}"
-    return f"{_DRIVER}, for CUDA {version}", tuple(names)
+    major, rest = divmod(number.value, 1000)
+    return f"{_DRIVER}, for CUDA {major}.{rest // 10}", tuple(names)
 
 
 def _seen(script: str, **variables: str) -> tuple[str, ...]:

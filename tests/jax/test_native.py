@@ -21,7 +21,6 @@ SIZE = ctypes.c_int64
 X = np.array([1.0, 2.0, 3.0], np.float32)
 
 TARGET = "hostcall_native"
-
 pytestmark = pytest.mark.cpu("programs for GPUs have no target of their own for it")
 
 

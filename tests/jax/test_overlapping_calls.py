@@ -22,7 +22,6 @@ from tests.support.jax.helpers import X, failure
 from tests.support.threads import PATIENCE, Alone, meeting
 
 pytestmark = pytest.mark.cpu("on a GPU XLA waits for each call")
-
 W = jnp.arange(16, dtype=jnp.float32).reshape(4, 4)
 
 

@@ -15,7 +15,6 @@ from typing import Any
 DEVICE = os.environ.get("HOSTCALL_TEST_DEVICE", "")
 
 IS_FAKE_GPU = os.environ.get("HOSTCALL_TEST_GPU") == "fake"
-
 JAX_IS_ON_A_GPU = "cuda" in os.environ.get("JAX_PLATFORMS", "")
 
 _FLAG = "--tf_xla_enable_xla_devices"

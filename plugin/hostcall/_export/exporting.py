@@ -114,7 +114,7 @@ def _compiled(traced: ConcreteFunction, captured: _Captured, place: str) -> Any:
         raise NotExportableError(f"{place}: {reason}") from error
     marked = analysis.marked(library, name, whole=True, compiled=True)
     # XLA's text does not pass the kernel creator, which otherwise substitutes ordered functions.
-    ordered, name = ordering.order_side_effects(marked, name, "__exported", barriers=False)
+    ordered, name = ordering.order_side_effects(marked, name, barriers=False)
     ordered.function.extend(analysis.new_functions(library, marked))
 
     def text(stage: Literal["hlo", "stablehlo"]) -> str:

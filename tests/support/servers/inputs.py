@@ -16,6 +16,7 @@ NATIVE_INPUTS: dict[str, Any] = {
     "in_order_loop": 5.0,
     "in_order_batches": [1.0, 2.0, 3.0],
     "printed": FOUR,
+    "table": FOUR,
     "scale": [1.0, 2.0],
     "scale_in_batches": [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]],
     "later": FOUR,

@@ -19,6 +19,9 @@ SCALAR = tf.TensorSpec([], tf.float32)
 
 Body = Callable[[tf.Tensor], Any]
 
+_KEYS = tf.range(2, dtype=tf.int64)
+TABLE = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(_KEYS, _KEYS), -1)
+
 
 def call(function: Any, x: tf.Tensor, result: Any = None, stateful: bool = True) -> Any:
     return tf.numpy_function(function, [x], x.dtype if result is None else result, stateful)
@@ -66,6 +69,11 @@ def _printed(x: tf.Tensor) -> Any:
     return call(functions.plus_one, x)
 
 
+def _table(x: tf.Tensor) -> Any:
+    tf.while_loop(lambda i: i < 3, lambda i: (TABLE.lookup(i), (i + 1,))[1], [_KEYS[0]])
+    return call(functions.plus_one, x)
+
+
 def _in_batches(function: Any, x: tf.Tensor) -> Any:
     return 1.0 + tf.vectorized_map(lambda row: call(function, row), x)
 
@@ -81,6 +89,7 @@ NATIVE: dict[str, tuple[Body, tf.TensorSpec]] = {
     "in_order_loop": (_in_order_loop, SCALAR),
     "in_order_batches": (_in_order_batches, ANY),
     "printed": (_printed, VECTOR),
+    "table": (_table, VECTOR),
     "scale": (lambda x: call(functions.scale, x), ANY),
     "scale_in_batches": (lambda x: _in_batches(functions.scale_batches, x), BATCH),
     "later": (lambda x: call(functions.later, x), VECTOR),
@@ -112,6 +121,7 @@ class Model(tf.Module):
     def __init__(self, bodies: dict[str, tuple[Body, tf.TensorSpec]]) -> None:
         super().__init__()
         self.served: dict[str, Any] = {}
+        self.table = TABLE
         for name, (body, spec) in bodies.items():
             body.__name__ = f"_{name}"  # which the server's log tells
             for compiled in (False, True):

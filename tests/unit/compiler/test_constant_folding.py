@@ -74,6 +74,7 @@ def test_in_a_loop(inside: bool) -> None:
         assert calls_in(program, X) == 0
 
 
+@pytest.mark.usefixtures("stock_errors")
 def test_the_order_of_other_calls_stays() -> None:
     journal: list[int] = []
     double, calls = declared(lambda v: v * 2.0)
