@@ -1,4 +1,4 @@
-"""The execution of programs with calls on CPUs: on the thread that starts them, to their end.
+"""The execution of programs with calls; on CPUs on the thread that starts them, to their end.
 
 A call may run JAX programs. XLA has a fixed number of places for programs, and a program keeps its
 place while it waits for another one. If XLA queued programs with calls, the programs behind them
