@@ -178,8 +178,8 @@ class ProgramMemory {
 // Calls the function and stores its results.
 void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
             DeferredDecrefScope& decrefs, Stopwatch& watch) {
-  static PyObject* const host_function = PyUnicode_InternFromString("host_function");
-  nb::handle function = Attribute(target, host_function, decrefs);
+  nb::handle function =
+      decrefs.Defer(UntilExit([&] { return call.callback->HostFunction(target); }));
   if (call.elsewhere && binder.is_valid()) {
     function = decrefs.Defer(UntilExit([&] {
       return PyObject_CallFunction(binder.ptr(), "OLLk", function.ptr(),
@@ -188,12 +188,12 @@ void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
     }));
   }
   nb::handle returned;
-  if (call.ordered && !call.elsewhere) {
-    returned = arguments.Call(function, decrefs);
-  } else {
+  if (call.is_timed) {
     const auto start = std::chrono::steady_clock::now();
     returned = arguments.Call(function, decrefs);
     call.callback->SetDuration(std::chrono::steady_clock::now() - start);
+  } else {
+    returned = arguments.Call(function, decrefs);
   }
   watch.Lap(&Stats::function);
   const ProgramMemory memory(call);
@@ -279,7 +279,7 @@ const std::string& LabelOf(const HostCall& call) {
 }  // namespace
 
 void HostCall::RunsElsewhere() {
-  elsewhere = true;
+  elsewhere = is_timed = true;
   if (PyGILState_GetThisThreadState() != nullptr) thread = PyThread_get_thread_ident();
 }
 

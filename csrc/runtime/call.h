@@ -34,6 +34,9 @@ struct HostCall {
   // that it came on, if Python knows that.
   bool elsewhere = false;
   unsigned long thread = 0;
+  // Its duration tells on which thread the callback's next call runs. Not measured for the others:
+  // to read a clock twice costs as much as a small function.
+  bool is_timed = false;
   Abandonment* abandonment = nullptr;  // null if the program waits for the call
   CudaDevice* device = nullptr;        // the buffers lie in its memory; null for the host's
   Buffers operands;

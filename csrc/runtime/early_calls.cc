@@ -230,6 +230,7 @@ Result Start(const XLA_FFI_CallFrame& frame) {
   const Attributes attributes(frame.attrs);
   HostCall call = ReadFrame(frame, attributes.callback);
   call.ordered = false;
+  call.is_timed = true;
   call.run = turns::RunOf(frame.api, frame.ctx).number;
   call.in_program_memory = false;
   int64_t* handle = HandleIn(call.results);

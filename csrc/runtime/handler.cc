@@ -25,10 +25,12 @@ namespace {
 // Returns whether this thread may run a call. One that Python knows came from Python and has
 // nothing else to do. Any other is one of XLA's few: if callbacks held all, a callback that runs a
 // program would wait for ever. If XLA goes on here since a call has ended, only calls known to be
-// short run at once: Ctrl-C could not end them, and others may wait for this thread.
+// short run at once: Ctrl-C could not end them, and others may wait for this thread. Without an
+// interpreter the call ends with an error at once, and no thread can be made ready for it.
 bool MayRunHere(const HostCall& call) {
-  if (PyGILState_GetThisThreadState() == nullptr) return false;
-  return !XlaGoesOnHere() || call.callback == nullptr || call.callback->WasShort();
+  if (PyGILState_GetThisThreadState() == nullptr) return !PythonIsRunning();
+  if (!call.elsewhere || !XlaGoesOnHere()) return true;
+  return call.callback == nullptr || call.callback->WasShort() || !PythonIsRunning();
 }
 
 bool IsConcurrent(const HostCall& call) {
@@ -119,9 +121,10 @@ Result Handle(const XLA_FFI_CallFrame& frame) {
   HostCall call = ReadFrame(frame, attributes.callback);
   ReadAttributes(call, attributes);
   call.run = run.number;
-  // Without an interpreter the call ends with an error, and no thread can be made ready for it.
-  if (!PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
-  if (IsConcurrent(call)) return RunBesideOthers(call);
+  if (IsConcurrent(call)) {
+    call.is_timed = true;
+    return RunBesideOthers(call);
+  }
   return run.takes_turns ? RunInTurn(call) : RunBesideOthers(call);
 }
 

@@ -39,10 +39,11 @@ struct Convention {
 class Callback {
  public:
   Callback(std::string name, std::string label, nanobind::object weak_target,
-           const Convention& convention)
+           const Convention& convention, Py_ssize_t slot)
       : name_(std::move(name)),
         label_(std::move(label)),
         convention_(convention),
+        slot_(slot),
         weak_target_(std::move(weak_target)) {}
 
   const std::string& name() const { return name_; }
@@ -55,6 +56,9 @@ class Callback {
 
   // Returns a strong reference, or a null object if the target has died. Needs the GIL.
   nanobind::object Target() const;
+
+  // Returns the function of the living target: a new reference, or null with a Python error.
+  PyObject* HostFunction(nanobind::handle target) const;
 
   // Takes out the Python object; the caller drops it with the GIL.
   nanobind::object Release() { return std::move(weak_target_); }
@@ -72,6 +76,7 @@ class Callback {
   const std::string name_;
   const std::string label_;
   const Convention convention_;
+  const Py_ssize_t slot_;  // the offset of the function in the target; 0 if it is in no slot
   Stats stats_;
   nanobind::object weak_target_;
   std::atomic<std::chrono::nanoseconds> duration_{kNever};
