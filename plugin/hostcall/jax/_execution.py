@@ -27,7 +27,7 @@ from jax._src import pjit as _pjit
 from jax._src.interpreters import pxla as _pxla
 from jax._src.lib import _jax as _jaxlib
 
-from hostcall.jax import _primitive, _sharding
+from hostcall.jax import _names, _primitive, _sharding
 from hostcall.jax._lowering import Owned
 from hostcall_runtime import _runs
 from hostcall_runtime._locks import PLACES
@@ -51,8 +51,9 @@ class Execution(_pxla.ExecuteReplicated):  # type: ignore[misc]
         except jax.errors.JaxRuntimeError:
             # On a GPU, JAX learns here that the program before has failed. JAX before 0.12 would
             # keep the tokens of that one, and no later call with the effect could be made.
-            for effect in self.ordered_effects:
-                _dispatch.runtime_tokens.current_tokens.pop(effect, None)
+            if _names.has(_names.FAILED_TOKENS):
+                for effect in self.ordered_effects:
+                    _dispatch.runtime_tokens.current_tokens.pop(effect, None)
             raise
 
 

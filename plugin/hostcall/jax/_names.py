@@ -21,6 +21,7 @@ VMAP = "jax.vmap of calls"
 CONTROL_FLOW = "calls with side effects in branches and loops"
 REDUCERS = "errors for calls in reducers"
 EXECUTION = "calls that run JAX programs"
+FAILED_TOKENS = "ordered calls on a GPU after one that has failed"
 OVERLAP = "calls that overlap"
 DISK = "programs in JAX's cache on disk"
 NO_TRACING = "programs with calls under jax.no_tracing"
@@ -41,6 +42,7 @@ _WITHOUT = {
     CONTROL_FLOW: "JAX refuses calls without pure=True in branches and loops.",
     REDUCERS: "XLA ends the process where a reducer calls a jitted function that makes a call.",
     EXECUTION: "many calls at once that run JAX programs may wait for each other forever.",
+    FAILED_TOKENS: "each later one of its thread raises the same error, before JAX 0.12.",
     OVERLAP: "a program waits for each call of a pure function before it goes on.",
     DISK: "JAX's cache on disk grows by programs that no other process can use.",
     NO_TRACING: "jax.no_tracing refuses programs with calls, also where they have been traced.",
@@ -83,8 +85,8 @@ _NAMES: dict[str, dict[str, str]] = {
         "config_ext.Config.swap_local config_ext.unset trace_context"
     },
     REDUCERS: {"jax._src.interpreters.mlir": "_lowerings"},
+    FAILED_TOKENS: {"jax._src.dispatch": "runtime_tokens.current_tokens"},
     EXECUTION: {
-        "jax._src.dispatch": "runtime_tokens.current_tokens",
         "jax._src.interpreters.pxla": "ExecuteReplicated._add_tokens_to_inputs "
         "ExecuteReplicated._handle_token_bufs UnloadedMeshExecutable.build_unsafe_call",
         "jax._src.lib": "_jax.get_execution_stream_id _jax.set_execution_stream_id",

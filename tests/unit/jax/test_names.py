@@ -83,6 +83,7 @@ _CHECKS: dict[str, dict[str, str]] = {
     },
     _names.REDUCERS: {"reducer": "NotImplementedError: hostcall.jax.call of add"},
     _names.EXECUTION: {},
+    _names.FAILED_TOKENS: {},
     _names.OVERLAP: {},
     _names.DISK: {},
     _names.NO_TRACING: {"no_tracing": "RuntimeError: re-tracing function _negated at "},
