@@ -25,12 +25,17 @@ namespace {
 // Returns whether this thread may run a call. One that Python knows came from Python and has
 // nothing else to do. Any other is one of XLA's few: if callbacks held all, a callback that runs a
 // program would wait for ever. If XLA goes on here since a call has ended, only calls known to be
-// short run at once: Ctrl-C could not end them, and others may wait for this thread. Without an
-// interpreter the call ends with an error at once, and no thread can be made ready for it.
+// short run at once: Ctrl-C could not end them, and others may wait for this thread.
 bool MayRunHere(const HostCall& call) {
-  if (PyGILState_GetThisThreadState() == nullptr) return !PythonIsRunning();
+  if (PyGILState_GetThisThreadState() == nullptr) return false;
   if (!call.elsewhere || !XlaGoesOnHere()) return true;
-  return call.callback == nullptr || call.callback->WasShort() || !PythonIsRunning();
+  return call.callback == nullptr || call.callback->WasShort();
+}
+
+// Returns an error if a thread of the pool cannot run the call, which then ends at once: without an
+// interpreter none can be made ready.
+std::optional<ffi::Error> EndedWithPython(const HostCall& call) {
+  return PythonIsRunning() ? std::nullopt : RunHostCall(call);
 }
 
 bool IsConcurrent(const HostCall& call) {
@@ -92,6 +97,7 @@ Result RunBesideOthers(HostCall& call) {
   const bool is_worth_a_thread =
       !call.ordered && call.callback != nullptr && call.callback->WasLong();
   if (MayRunHere(call) && !is_worth_a_thread) return {std::nullopt, RunHostCall(call)};
+  if (auto error = EndedWithPython(call)) return {std::nullopt, std::move(error)};
   const auto later = std::make_shared<LaterCall>(std::move(call));
   ffi::Future future = later->Begin();
   RunOnPool([later] { later->End(later->Run()); });
@@ -105,6 +111,7 @@ Result RunInTurn(HostCall& call) {
     turns::End(run);
     return {std::nullopt, std::move(error)};
   }
+  if (auto error = EndedWithPython(call)) return {std::nullopt, std::move(error)};
   const auto later = std::make_shared<LaterCall>(std::move(call));
   ffi::Future future = later->Begin();
   turns::RunInTurn(run, [run, later] {
