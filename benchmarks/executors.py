@@ -95,7 +95,7 @@ def _processes_of(count: int):
 
 @contextlib.contextmanager
 def _dask():
-    how = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": None}
+    how = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(**how) as cluster, distributed.Client(cluster) as client:
         yield client.get_executor(pure=False)
 
