@@ -14,8 +14,7 @@ from tests.dynamic.outcomes import RIGHT, TOO_LONG, Outcome
 from tests.dynamic.running import run
 from tests.support.helpers import assert_alike, jitted, plain, value_and_gradient
 
-SEED = 20
-SAMPLE = 25
+SEED, SAMPLE = 20, 25
 
 X = tf.constant([0.1, -0.1, 0.6, 0.1, -0.5, 0.4])
 SQUARE = tf.reshape(tf.range(4.0), [2, 2, 1, 1])
