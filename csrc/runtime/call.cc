@@ -178,8 +178,7 @@ class ProgramMemory {
 // Calls the function and stores its results.
 void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
             DeferredDecrefScope& decrefs, Stopwatch& watch) {
-  nb::handle function =
-      decrefs.Defer(UntilExit([&] { return call.callback->HostFunction(target); }));
+  nb::handle function = decrefs.Defer(call.callback->HostFunction(target));
   if (call.elsewhere && binder.is_valid()) {
     function = decrefs.Defer(UntilExit([&] {
       return PyObject_CallFunction(binder.ptr(), "OLLk", function.ptr(),

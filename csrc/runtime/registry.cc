@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "gil.h"
 #include "text.h"
 
 namespace nb = nanobind;
@@ -41,7 +42,7 @@ PyObject* Callback::HostFunction(nb::handle target) const {
     const char* slot = reinterpret_cast<const char*>(target.ptr()) + slot_;
     if (PyObject* function = *reinterpret_cast<PyObject* const*>(slot)) return Py_NewRef(function);
   }
-  return PyObject_GetAttr(target.ptr(), HostFunctionName());
+  return UntilExit([&] { return PyObject_GetAttr(target.ptr(), HostFunctionName()); });
 }
 
 nb::object Callback::Target() const {
