@@ -28,8 +28,7 @@ namespace {
 // short run at once: Ctrl-C could not end them, and others may wait for this thread.
 bool MayRunHere(const HostCall& call) {
   if (PyGILState_GetThisThreadState() == nullptr) return false;
-  if (!call.elsewhere || !XlaGoesOnHere()) return true;
-  return call.callback == nullptr || call.callback->WasShort();
+  return !XlaGoesOnHere() || call.callback == nullptr || call.callback->WasShort();
 }
 
 // Returns an error if a thread of the pool cannot run the call, which then ends at once: without an

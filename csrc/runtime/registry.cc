@@ -29,7 +29,7 @@ PyObject* HostFunctionName() {
 // there, it costs a call ten times less than by its name.
 Py_ssize_t SlotIn(PyTypeObject* type) {
   if (type->tp_getattro != &PyObject_GenericGetAttr) return 0;
-  const nb::object slot = nb::getattr(nb::handle((PyObject*)type), HostFunctionName(), nb::none());
+  const nb::object slot = nb::getattr(nb::handle(type), HostFunctionName(), nb::none());
   if (!Py_IS_TYPE(slot.ptr(), &PyMemberDescr_Type)) return 0;
   const PyMemberDef* member = reinterpret_cast<PyMemberDescrObject*>(slot.ptr())->d_member;
   return member->type == T_OBJECT_EX ? member->offset : 0;
