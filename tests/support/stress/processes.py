@@ -72,7 +72,7 @@ class Worker:
     def close(self) -> None:
         """Lets the process exit, which must go without a hitch."""
         if self._process is not None:
-            self._process.communicate(timeout=_GRACE)
+            self._process.communicate(timeout=LIMIT)
             assert self._process.returncode == 0, self._said()
         self._errors.close()
 
