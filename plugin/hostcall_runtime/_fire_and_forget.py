@@ -179,7 +179,7 @@ class Queue:
             return None
         if line.when_full == DROP_OLDEST:
             return self._drop_oldest(line)
-        _moved.wait_for(lambda: len(line.waiting) < line.size)
+        _wait_until(lambda: len(line.waiting) < line.size)
         return None
 
     def _drop_oldest(self, line: Line) -> Call:
@@ -301,10 +301,14 @@ def _unfinished(number: int) -> list[Call]:
     return [call for queue in _queues for call in queue.unfinished(number)]
 
 
+def _wait_until(is_so: Callable[[], bool], timeout: float | None = None) -> None:
+    _locks.wait_in_parts(lambda seconds: _moved.wait_for(is_so, seconds), timeout)
+
+
 def wait_for(number: int, timeout: float | None = None) -> list[Call]:
     """Wait until the calls up to that number have ended; return those that have not in time."""
     with lock:
-        _moved.wait_for(lambda: not _unfinished(number), timeout)
+        _wait_until(lambda: not _unfinished(number), timeout)
         return _unfinished(number)
 
 

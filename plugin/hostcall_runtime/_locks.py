@@ -12,7 +12,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any, TypeAlias
@@ -62,6 +62,27 @@ class Postponed:
             self._handler(*came)
 
 
+# Seconds between two looks for a Ctrl-C.
+_FIRST_PAUSE, _LAST_PAUSE = 0.002, 2.0
+
+
+def wait_in_parts(comes_within: Callable[[float], bool], seconds: float | None) -> bool:
+    """Wait by repeated calls of `comes_within`, and return whether one has returned True.
+
+    Python misses a Ctrl-C that comes just before a wait, or on a thread other than the main one: it
+    would raise KeyboardInterrupt only when the wait is over.
+    """
+    end = None if seconds is None else time.monotonic() + seconds
+    pause = _FIRST_PAUSE
+    while True:
+        left = pause if end is None else min(pause, max(0.0, end - time.monotonic()))
+        if comes_within(left):
+            return True
+        if left < pause:
+            return False
+        pause = min(2 * pause, _LAST_PAUSE)
+
+
 class Flag:
     """A `threading.Event` for one waiting thread, made of a lock that no other thread needs."""
 
@@ -81,11 +102,10 @@ class Flag:
 
     def wait(self, seconds: float | None) -> bool:
         """Wait until the flag is set, and return whether it is."""
-        return self._is_set or self._lock.acquire(timeout=-1 if seconds is None else seconds)
+        return self._is_set or wait_in_parts(self._comes_within, seconds)
 
-
-# Seconds between two looks for a Ctrl-C: Python misses one that comes just before a wait.
-_FIRST_PAUSE, _LAST_PAUSE = 0.002, 2.0
+    def _comes_within(self, seconds: float) -> bool:
+        return self._lock.acquire(timeout=seconds)
 
 
 class Ended:
@@ -100,19 +120,11 @@ class Ended:
 
     def wait(self, seconds: float | None) -> bool:
         """Wait for the end of the future, and return whether it came."""
-        end = None if seconds is None else time.monotonic() + seconds
-        pause = _FIRST_PAUSE
-        while True:
-            left = pause if end is None else min(pause, max(0.0, end - time.monotonic()))
-            if self._comes_within(left):
-                return True
-            if left < pause:
-                return False
-            pause = min(2 * pause, _LAST_PAUSE)
-
-    def _comes_within(self, seconds: float) -> bool:
         if self._flag is not None:
             return self._flag.wait(seconds)
+        return wait_in_parts(self._comes_within, seconds)
+
+    def _comes_within(self, seconds: float) -> bool:
         try:
             self._future.exception(seconds)
         except concurrent.futures.TimeoutError:
@@ -166,7 +178,7 @@ class Places:
                     # One thread of each chain waits, so no chain will leave a place.
                     if inside and self._waiting >= self._chains:
                         raise RuntimeError(_ALL_TAKEN)
-                    self._changed.wait()
+                    self._changed.wait(_LAST_PAUSE)
             finally:
                 self._waiting -= inside
             self._free -= 1
