@@ -242,15 +242,8 @@ def test_ctrl_c_ends_the_wait_for_room(mode: Any) -> None:
     run = mode(lambda x: call(log, x))
     run(X)
     assert gate.has_begun.wait(PATIENCE)
-    is_interrupted = threading.Event()
-
-    def interrupt_once(*_: Any) -> None:
-        if not is_interrupted.is_set():
-            is_interrupted.set()
-            raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, interrupt_once)
-    who = threading.Thread(target=interrupt_main_thread_that_waits_for_room, args=[is_interrupted])
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    who = threading.Thread(target=interrupt_main_thread_that_waits_for_room)
     who.start()
     try:
         with pytest.raises(KeyboardInterrupt):
@@ -264,13 +257,11 @@ def test_ctrl_c_ends_the_wait_for_room(mode: Any) -> None:
     assert len(gate.seen) == 3  # without the one that has waited for room
 
 
-def interrupt_main_thread_that_waits_for_room(is_interrupted: threading.Event) -> None:
+def interrupt_main_thread_that_waits_for_room() -> None:
     """Not before: finalizers of TensorFlow's, where one would be lost, run at the end of a call."""
     while not _fire_and_forget._moved._waiters:  # type: ignore[attr-defined]
         pass
-    while not is_interrupted.is_set():  # a signal just before Python's lock waits does not wake it
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-        is_interrupted.wait(0.1)
+    signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # which does not end a wait of Python
 
 
 @each_mode

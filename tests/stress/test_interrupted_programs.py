@@ -107,14 +107,8 @@ def barrier(simulate: Simulation) -> Callable[[], Any]:
     return lambda: (run(), simulate.begun.wait(), hostcall.barrier())
 
 
-def full_queue(simulate: Simulation) -> Callable[[], Any]:
-    log = hostcall.callback(lambda x: simulate(x) and None, result=[], wait=False, queue=1)
-    return lambda: (hostcall.barrier(), log(0.0), simulate.begun.wait(), log(0.0), log(0.0))
-
-
 FRAMEWORKS = {"tf": in_tensorflow, "jax": in_jax}
-WAITS = {wait.__name__: wait for wait in (barrier, full_queue)}
-OTHERS = {made.__name__: made for made in (partitioned_loop, partitioned_call_of_tensors)} | WAITS
+OTHERS = {made.__name__: made for made in (partitioned_loop, partitioned_call_of_tensors, barrier)}
 
 
 def made(name: str, simulate: Simulation) -> Callable[[], Any]:
@@ -143,7 +137,7 @@ def interrupt_and_go_on(name: str) -> None:
 
     def interrupt() -> None:
         simulate.begun.wait()
-        while name in WAITS and not waits(main):
+        while name == "barrier" and not waits(main):
             time.sleep(0.001)
         # Not on the main thread, which may as well be about to wait: nothing wakes it then.
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
