@@ -67,7 +67,7 @@ def test_all_calls_are_made_before_the_process_ends(fresh_python: Template) -> N
 
 
 HANGS = """
-_fire_and_forget._NOTICES = 0.01, 60.0
+_fire_and_forget._NOTICES = 0.01, 600.0
 was_told = threading.Event()
 signal.signal(signal.SIGINT, signal.default_int_handler)
 tell = _fire_and_forget.write

@@ -72,7 +72,10 @@ class Worker:
     def close(self) -> None:
         """Lets the process exit, which must go without a hitch."""
         if self._process is not None:
-            self._process.communicate(timeout=LIMIT)
+            try:
+                self._process.communicate(timeout=LIMIT)
+            finally:
+                self._process.kill()  # if it hangs
             assert self._process.returncode == 0, self._said()
         self._errors.close()
 
