@@ -102,10 +102,7 @@ class Flag:
 
     def wait(self, seconds: float | None) -> bool:
         """Wait until the flag is set, and return whether it is."""
-        return self._is_set or wait_in_parts(self._comes_within, seconds)
-
-    def _comes_within(self, seconds: float) -> bool:
-        return self._lock.acquire(timeout=seconds)
+        return self._is_set or wait_in_parts(lambda part: self._lock.acquire(timeout=part), seconds)
 
 
 class Ended:
