@@ -359,6 +359,11 @@ class StartedCall:
             self._watch.hand_over()
         with _locks.Postponed() if _submits_soon(executor) else contextlib.nullcontext():
             self._future = submit(*content)
+            if self._task is None:
+                # `submit` of a pool wakes its manager before it starts a worker that is missing, so
+                # the manager may not watch that worker, and would not see its end.
+                with contextlib.suppress(AttributeError, OSError):  # private, or shut down
+                    executor._executor_manager_thread_wakeup.wakeup()
             self._ended = _locks.Ended(self._future)
 
     def _content_for(self, executor: Executor) -> tuple[Any, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
+import multiprocessing
 import os
 import signal
 import threading
@@ -87,6 +88,23 @@ def test_a_worker_that_ends(mode: Any, kind: str, tmp_path: Path) -> None:
     assert "of functools.partial" in said or "exits" in said
     assert_next_call_works(kind)
     executors.close_dask()
+
+
+@each_mode
+def test_a_worker_that_ends_before_its_pool_watches_it(mode: Any, tmp_path: Path) -> None:
+    given: Any = concurrent.futures.ProcessPoolExecutor(2, multiprocessing.get_context("spawn"))
+    given.submit(time.sleep, 600)  # the pool ends it, too
+    start = given._adjust_process_count
+
+    def start_late() -> None:
+        while given._executor_manager_thread_wakeup._reader.poll():
+            pass
+        start()
+
+    given._adjust_process_count = start_late
+    ends = functools.partial(functions.exits, str(tmp_path / "journal"))
+    error = in_thread(mode(on(given, ends))).exception(PATIENCE)
+    assert isinstance(hostcall.last_error(error), hostcall.ExecutorError)
 
 
 @each_kind
