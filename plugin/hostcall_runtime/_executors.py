@@ -359,11 +359,7 @@ class StartedCall:
             self._watch.hand_over()
         with _locks.Postponed() if _submits_soon(executor) else contextlib.nullcontext():
             self._future = submit(*content)
-            if self._task is None:
-                # `submit` of a pool wakes its manager before it starts a worker that is missing, so
-                # the manager may not watch that worker, and would not see its end.
-                with contextlib.suppress(AttributeError, OSError):  # private, or shut down
-                    executor._executor_manager_thread_wakeup.wakeup()
+            _wake_manager(executor)
             self._ended = _locks.Ended(self._future)
 
     def _content_for(self, executor: Executor) -> tuple[Any, ...]:
@@ -381,6 +377,17 @@ def _submits_soon(executor: Executor) -> bool:
     """Return whether `submit` only queues a call; in other executors it may run the call."""
     module = getattr(executor.submit, "__module__", None) or ""
     return module.partition(".")[0] in ("concurrent", "loky")
+
+
+def _wake_manager(executor: Executor) -> None:
+    """Let the manager of a pool of processes see the workers that `submit` has just started.
+
+    `submit` wakes it before it starts a missing worker, whose end it would not see otherwise.
+    """
+    wakeup = getattr(executor, "_executor_manager_thread_wakeup", None)
+    if wakeup is not None:
+        with contextlib.suppress(OSError):  # shut down
+            wakeup.wakeup()
 
 
 def _late(sent: Sent, executor: Executor, future: Future, task: _ThreadTask | None) -> str:
