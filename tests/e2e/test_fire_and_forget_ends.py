@@ -68,7 +68,7 @@ def test_all_calls_are_made_before_the_process_ends(fresh_python: Template) -> N
 
 HANGS = """
 _fire_and_forget._NOTICES = 0.01, 600.0
-was_told = threading.Event()
+has_begun, was_told = threading.Event(), threading.Event()
 signal.signal(signal.SIGINT, signal.default_int_handler)
 tell = _fire_and_forget.write
 def tell_and_go_on(text):
@@ -77,11 +77,13 @@ def tell_and_go_on(text):
 _fire_and_forget.write = tell_and_go_on
 
 def hangs(i):
+    has_begun.set()
     was_told.wait()
     signal.pthread_kill(threading.get_ident(), signal.SIGINT)  # which does not end a wait of Python
     threading.Event().wait()
 
 later(hangs)(3)
+has_begun.wait()
 """
 
 
