@@ -44,10 +44,14 @@ def pool(request: pytest.FixtureRequest) -> Iterator[Any]:
     made.shutdown()
 
 
-def called(executor: Any, function: Callable[..., Any], *args: Any, **how: Any) -> Any:
+def started(executor: Any, function: Callable[..., Any], *args: Any, **how: Any) -> Any:
     provider = provider_of(executor)
     assert provider is not None
-    return Callee(provider, function, function.__name__, **how).start(*args).result()
+    return Callee(provider, function, function.__name__, **how).start(*args)
+
+
+def called(executor: Any, function: Callable[..., Any], *args: Any, **how: Any) -> Any:
+    return started(executor, function, *args, **how).result()
 
 
 def array(first: float = 0.0, dtype: Any = np.float32) -> Any:
@@ -163,8 +167,13 @@ def test_late_calls_keep_their_arguments(tmp_path: Path) -> None:
     with workers() as made, workers() as other:
         called(made, functions.doubled, array())
         for first, late in ((5.0, runs), (6.0, waits)):
+            function = late.waiting(functions.sums_when_told)
+            call = started(made, function, array(first), timeout=0.01)
+            while not call._future.running():  # the pool has not sent it to its worker
+                pass
             with pytest.raises(DeadlineExceededError, match="It still runs"):
-                called(made, late.waiting(functions.sums_when_told), array(first), timeout=0.2)
+                call.result()
+            del call  # which alone may hold the memory
         for _ in range(5):  # which take other memory
             called(other, functions.doubled, array())
         assert runs.told() == array(5.0).sum()
