@@ -169,7 +169,7 @@ def test_late_calls_keep_their_arguments(tmp_path: Path) -> None:
         for first, late in ((5.0, runs), (6.0, waits)):
             function = late.waiting(functions.sums_when_told)
             call = started(made, function, array(first), timeout=0.01)
-            while not call._future.running():  # the pool has not sent it to its worker
+            while not (call._future.running() or call._future.done()):  # no worker has it yet
                 pass
             with pytest.raises(DeadlineExceededError, match="It still runs"):
                 call.result()
