@@ -33,14 +33,6 @@ bool LetsListGrow(const NodeDef& node) {
   return node.op() == "TensorListSetItem" && HasFlag(node, "resize_if_index_out_of_bounds");
 }
 
-std::atomic<bool> checks_assertions{false};
-
-// Returns true for an assertion to check. XLA drops assertions, which the user may not want.
-bool IsCheckedAssertion(const NodeDef& node) {
-  return checks_assertions.load(std::memory_order_relaxed) &&
-         (node.op() == "Assert" || node.op() == "CheckNumerics");
-}
-
 // Leaked: kernels may be created while the process ends.
 struct Table {
   std::mutex mutex;
@@ -58,12 +50,17 @@ bool WasRefused(const std::string& function) {
   return table.refused.count(function) > 0;
 }
 
-std::atomic<bool> checks_sizes{false};
+std::atomic<Examined> examined_functions{Examined::kNone};
 
-// Returns the ops that Python examines.
-std::shared_ptr<const Names> ExaminedOps() {
+// Returns the ops for which Python examines a function that calls no Python.
+std::shared_ptr<const Names> ExaminedOps(const std::string& function,
+                                         const FunctionLibraryDefinition& library) {
   static const auto* none = new std::shared_ptr<const Names>(std::make_shared<const Names>());
-  if (!checks_sizes.load(std::memory_order_relaxed)) return *none;
+  const Examined examined = examined_functions.load(std::memory_order_relaxed);
+  if (examined == Examined::kNone) return *none;
+  const auto record = library.FindRecord(function);
+  const bool is_cluster = record != nullptr && HasFlag(record->fdef(), attributes::CLUSTER);
+  if (examined == Examined::kClusters && !is_cluster) return *none;
   Table& table = GlobalTable();
   std::lock_guard<std::mutex> lock(table.mutex);
   return table.at_risk;
@@ -93,9 +90,7 @@ bool AnyNode(const Names& roots, const FunctionLibraryDefinition& library, Predi
 
 }  // namespace
 
-void SetChecksAssertions(bool value) { checks_assertions = value; }
-
-void SetChecksSizes(bool value) { checks_sizes = value; }
+void SetExamined(Examined functions) { examined_functions = functions; }
 
 void SetOpsAtRisk(const std::vector<std::string>& ops) {
   Table& table = GlobalTable();
@@ -132,10 +127,10 @@ bool ReachesScriptOp(const NodeDef& node, const FunctionLibraryDefinition& libra
 }
 
 bool MayBeRewritten(const std::string& function, const FunctionLibraryDefinition& library) {
-  const std::shared_ptr<const Names> examined = ExaminedOps();
+  const std::shared_ptr<const Names> examined = ExaminedOps(function, library);
   const auto wants_rewriting = [&examined](const NodeDef& node) {
     return CallsPython(node) || IsMarkedForHost(node) || LetsListGrow(node) ||
-           IsCheckedAssertion(node) || examined->count(node.op()) > 0;
+           examined->count(node.op()) > 0;
   };
   Names seen;
   std::string name = function;

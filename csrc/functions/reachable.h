@@ -11,14 +11,12 @@
 
 namespace hostcall {
 
-// Sets whether functions with assertions are rewritten, so that the assertions are checked.
-void SetChecksAssertions(bool value);
-
-// Sets the ops that XLA may compile wrongly.
+// Sets the ops that XLA may compile to something else than TensorFlow runs.
 void SetOpsAtRisk(const std::vector<std::string>& ops);
 
-// Sets whether Python looks for these ops in functions that XLA compiles unchanged.
-void SetChecksSizes(bool value);
+// The functions in which Python looks for these ops, besides those that call Python.
+enum class Examined { kNone, kClusters, kAll };
+void SetExamined(Examined functions);
 
 // Notes that something else has replaced a function because XLA refuses it.
 void NoteRefused(const std::string& function);

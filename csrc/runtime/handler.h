@@ -34,6 +34,17 @@ extern "C" XLA_FFI_Error* HostcallCudaHandler(XLA_FFI_CallFrame* frame);
 // counts for the whole run.
 extern "C" XLA_FFI_Error* HostcallJointHandler(XLA_FFI_CallFrame* frame);
 
+// Custom call target "hostcall_raise", FFI API 0.2, platform Host. Its first operand is an int32, the
+// number of an error, or 0 if there is none; there may be a token, too. Its attribute `errors` has
+// the errors, between record separators: the number and the status code of each and its message,
+// between colons. Ends the program with the error.
+extern "C" XLA_FFI_Error* HostcallRaiseHandler(XLA_FFI_CallFrame* frame);
+
+// Custom call target "hostcall_any", FFI API 0.2, platform Host. Its operands are integers of 32 or
+// 64 bits, and a limit of the same dtype. Its result tells whether any of the integers is what the
+// attribute `kind` says: "outside" [0, limit), "equal" to the limit, or "at_least" the limit.
+extern "C" XLA_FFI_Error* HostcallAnyHandler(XLA_FFI_CallFrame* frame);
+
 // Custom call target "hostcall_native", FFI API 0.2, platform Host. Attribute:
 //   callback  i64: the id of the function in the table
 // Operands and results: the function's own, and perhaps a token. All have static shapes, and types

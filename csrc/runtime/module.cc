@@ -168,6 +168,15 @@ NB_MODULE(_runtime, m) {
   m.def(
       "joint_handler", [] { return Capsule(&HostcallJointHandler); },
       "That of calls which the devices of one program make together.");
+  m.def(
+      "value_handlers",
+      [] {
+        nb::dict handlers;
+        handlers["hostcall_any"] = Capsule(&HostcallAnyHandler);
+        handlers["hostcall_raise"] = Capsule(&HostcallRaiseHandler);
+        return handlers;
+      },
+      "Returns the FFI handlers that find and raise the errors of values, by custom call targets.");
   m.def("begin_run", &hostcall::BeginRun,
         "A run of a program with such calls begins. Returns its number.");
   m.def("end_run", &hostcall::EndRun, nb::arg("run"),

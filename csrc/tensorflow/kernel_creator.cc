@@ -20,7 +20,6 @@
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/node_properties.h"
 #include "tensorflow/core/framework/op_kernel.h"
-#include "tensorflow/core/graph/graph_debug_info_builder.h"
 
 namespace hostcall {
 namespace {
@@ -54,13 +53,8 @@ Where WhereItRuns(const FunctionLibraryRuntime& runtime) {
 
 // Returns where the user's code has made a node, in TensorFlow's format; "" if it is unknown.
 std::string CreatedAt(const MissingKernel& missing, const FunctionLibraryDefinition& library) {
-  const auto record = library.FindRecord(missing.function);
-  if (record == nullptr) return "";
-  const auto trace = record->stack_traces().find(missing.node);
-  if (trace == record->stack_traces().end() || trace->second == nullptr) return "";
-  tensorflow::AbstractStackTrace::TracePrintingOptions options;
-  options.drop_internal_frames = true;
-  return absl::StrCat("\nThe op is created at:\n", trace->second->ToString(options));
+  const std::string trace = TraceOf(missing.function, missing.node, library);
+  return trace.empty() ? "" : absl::StrCat("\nThe op is created at:\n", trace);
 }
 
 // Returns XLA's message if an op that it gets to see has no kernel for the device of the runtime;
@@ -185,6 +179,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
   static RewriteForPlace Rewriter(const KernelRequest& request, const Refusal& refusal) {
     return [request, refusal](const Where& where) {
       const std::string& function = CalledFunction(request.props->node_def);
+      const RewriteScope scope(request.library());
       return Add(request.library(),
                  RewriteFunction(SerializedReachable(function, request.library()), function, where,
                                  refusal.message, refusal.whole));
@@ -246,8 +241,9 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
     launched.elsewhere = &starters::OfItsStarter;
     TF_RETURN_IF_ERROR(FallBackOnRefusal(request, launched, fallback, announce, kernel));
     if (!launched.is_cluster && !launched.is_bounded) return absl::OkStatus();
-    const auto make_plain = [this, request, calls_host = function.calls_host](auto* plain) {
-      return calls_host
+    const bool calls_python = CallsPython(request, function);
+    const auto make_plain = [this, request, calls_python](auto* plain) {
+      return calls_python
                  ? CreatePlain(request, plain)
                  : CreatePlainCallKernel(request, CalledFunction(request.props->node_def), plain);
     };
@@ -257,6 +253,12 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
   static bool IsCluster(const KernelRequest& request) {
     const auto called = request.library().FindRecord(CalledFunction(request.props->node_def));
     return called != nullptr && HasFlag(called->fdef(), attributes::CLUSTER);
+  }
+
+  // Returns true if a program calls the host for more than the errors of its values.
+  static bool CallsPython(const KernelRequest& request, const LaunchedFunction& function) {
+    if (!function.calls_host) return false;
+    return !HasFlag(*request.library().Find(function.name), attributes::ONLY_RAISES);
   }
 
   // Creates the kernel that XLA makes of a function, and wraps it in hostcall's own.
@@ -273,7 +275,7 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
       TF_ASSIGN_OR_RETURN(program.props, RegionLaunchNode(props, *definition));
     }
     TF_RETURN_IF_ERROR(xla_.CreateKernel(program.runtime, program.props, kernel));
-    if (!function.calls_host) return absl::OkStatus();
+    if (!CallsPython(request, function)) return absl::OkStatus();
     TF_RETURN_IF_ERROR(RunOnCopies(program, kernel));
     TF_RETURN_IF_ERROR(TrackRuns(ScopeOf(*definition), program, kernel));
     if (function.regions.empty()) return absl::OkStatus();

@@ -139,11 +139,18 @@ NB_MODULE(_tensorflow, m) {
       },
       nb::arg("api"), "Sets the runtime: a pointer to a RuntimeApi (runtime/host_api.h).");
   m.def("set_ops_at_risk", &hostcall::SetOpsAtRisk, nb::arg("ops"),
-        "Sets the ops that XLA may get wrong.");
-  m.def("set_checks_sizes", &hostcall::SetChecksSizes, nb::arg("value"),
-        "Sets whether these are looked for in functions that XLA compiles as they are.");
-  m.def("set_checks_assertions", &hostcall::SetChecksAssertions, nb::arg("value"),
-        "Sets whether functions with assertions are rewritten, so that these are checked.");
+        "Sets the ops that XLA may compile to something else than TensorFlow runs.");
+  m.def(
+      "set_examined",
+      [](const std::string& functions) {
+        using hostcall::Examined;
+        hostcall::SetExamined(functions == "all"        ? Examined::kAll
+                              : functions == "clusters" ? Examined::kClusters
+                                                        : Examined::kNone);
+      },
+      nb::arg("functions"),
+      "Sets in which functions these are looked for, besides those that call Python: \"none\", "
+      "\"clusters\" or \"all\".");
   m.def("install_kernel_creator", &hostcall::InstallKernelCreator,
         "Puts hostcall between TensorFlow and the kernels of must-compile functions.");
 }

@@ -16,6 +16,7 @@
 #include "runtime/gil.h"
 #include "runtime/text.h"
 #include "tensorflow/core/framework/tensor.pb.h"
+#include "tensorflow/core/graph/graph_debug_info_builder.h"
 
 namespace nb = nanobind;
 
@@ -126,6 +127,28 @@ tensorflow::NodeDef ParseNode(const nb::bytes& bytes) {
 }
 
 }  // namespace
+
+namespace {
+thread_local const tensorflow::FunctionLibraryDefinition* rewritten_library = nullptr;
+}  // namespace
+
+RewriteScope::RewriteScope(const tensorflow::FunctionLibraryDefinition& library)
+    : outer_(rewritten_library) {
+  rewritten_library = &library;
+}
+
+RewriteScope::~RewriteScope() { rewritten_library = outer_; }
+
+std::string TraceOf(const std::string& function, const std::string& node,
+                    const tensorflow::FunctionLibraryDefinition& library) {
+  const auto record = library.FindRecord(function);
+  if (record == nullptr) return "";
+  const auto trace = record->stack_traces().find(node);
+  if (trace == record->stack_traces().end() || trace->second == nullptr) return "";
+  tensorflow::AbstractStackTrace::TracePrintingOptions options;
+  options.drop_internal_frames = true;
+  return trace->second->ToString(options);
+}
 
 bool IsEnabled() { return enabled.load(std::memory_order_relaxed); }
 
@@ -245,6 +268,14 @@ void DefinePythonHooks(nb::module_& m) {
   m.def(
       "constant_operands", [](const nb::bytes& node) { return ConstantOperands(ParseNode(node)); },
       nb::arg("node"), "The positions of the operands that XLA wants to know when it compiles.");
+  m.def(
+      "trace_of",
+      [](const std::string& function, const std::string& node) {
+        return rewritten_library == nullptr ? "" : TraceOf(function, node, *rewritten_library);
+      },
+      nb::arg("function"), nb::arg("node"),
+      "Returns the frames that made a node, in TensorFlow's format, while Python rewrites the "
+      "functions of its library; \"\" if they are unknown.");
   m.def(
       "set_enabled", [](bool value) { enabled = value; }, nb::arg("value"),
       "Switches the kernels and the rewriting on or off.");

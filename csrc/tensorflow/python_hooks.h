@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/function.pb.h"
 #include "tensorflow/core/framework/node_def.pb.h"
 #include "tensorflow/core/framework/tensor.h"
@@ -50,6 +51,23 @@ struct Where {
   std::string device;   // the function's own
   bool others = false;  // true if parts of it run on others, too
 };
+
+// Scope in which Python rewrites functions of a library, on this thread.
+class RewriteScope {
+ public:
+  explicit RewriteScope(const tensorflow::FunctionLibraryDefinition& library);
+  ~RewriteScope();
+  RewriteScope(const RewriteScope&) = delete;
+  RewriteScope& operator=(const RewriteScope&) = delete;
+
+ private:
+  const tensorflow::FunctionLibraryDefinition* const outer_;
+};
+
+// Returns the frames of the user's code that made a node of a function, in TensorFlow's format; ""
+// if they are unknown.
+std::string TraceOf(const std::string& function, const std::string& node,
+                    const tensorflow::FunctionLibraryDefinition& library);
 
 // Returns true between hostcall.enable() and hostcall.disable().
 bool IsEnabled();

@@ -56,7 +56,7 @@ def _prepare() -> None:
     bindings.register_handler(runtime.handler(), "hostcall")
     bindings.register_handler(runtime.cuda_handler(), "hostcall", "CUDA")
     bindings.register_handler(runtime.native_handler(), native_code.TARGET)
-    for target, handler in runtime.early_handlers().items():
+    for target, handler in (runtime.early_handlers() | runtime.value_handlers()).items():
         bindings.register_handler(handler, target)
     bindings.set_starters(_runs.runs, _runs.captures, _runs.begin)
     bindings.register_own_handlers()

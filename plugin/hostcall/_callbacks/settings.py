@@ -6,15 +6,24 @@ import contextlib
 import contextvars
 import dataclasses
 import os
-from collections.abc import Iterable, Iterator
+import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from hostcall._functions.options import AUTO, ROUTES
 from hostcall_runtime import _library
 
 PARTITION, ERROR = "partition", "error"
-STOCK, CHECKED = "stock", "checked"
-_CHOICES = {"route": ROUTES, "uncompilable": (PARTITION, ERROR), "dynamic_sizes": (STOCK, CHECKED)}
+GRAPH, XLA = "graph", "xla"
+TAKEN, ALL = "taken", "all"
+_CHOICES = {
+    "route": ROUTES,
+    "uncompilable": (PARTITION, ERROR),
+    "semantics": (GRAPH, XLA),
+    "functions": (TAKEN, ALL),
+    "random_numbers": (GRAPH, XLA),
+    "dynamic_sizes": ("stock", "checked"),
+}
 
 
 @dataclasses.dataclass
@@ -24,8 +33,15 @@ class Settings:
     route: str = AUTO
     uncompilable: str = PARTITION
     max_compilations: int = 10  # as for the clusters of TensorFlow's auto-clustering
-    assertions: bool = False
-    dynamic_sizes: str = STOCK
+    semantics: str = GRAPH
+    functions: str = TAKEN
+    random_numbers: str = GRAPH
+
+    def examined(self) -> str:
+        """Return in which functions without callbacks C++ looks for ops that XLA gets wrong."""
+        if self.functions == ALL:
+            return "all"
+        return "clusters" if self.semantics == GRAPH else "none"
 
 
 @contextlib.contextmanager
@@ -38,12 +54,11 @@ def scoped(variable: contextvars.ContextVar[Any], value: object) -> Iterator[Non
         variable.reset(before)
 
 
-# The settings that C++ reads, with the functions that set them there.
-_SETTERS = {
-    "max_compilations": "set_max_compilations",
-    "assertions": "set_checks_assertions",
-    "dynamic_sizes": "set_checks_sizes",
-}
+_REPLACED = (
+    "hostcall: {name}= is deprecated: functions that hostcall takes have graph mode's values and "
+    "errors by default, and hostcall.configure(functions='all') extends this to all compiled "
+    "functions."
+)
 
 
 def configure(
@@ -51,14 +66,17 @@ def configure(
     route: str | None = None,
     uncompilable: str | None = None,
     max_compilations: int | None = None,
+    semantics: str | None = None,
+    functions: str | None = None,
+    random_numbers: str | None = None,
     assertions: bool | None = None,
     dynamic_sizes: str | None = None,
 ) -> None:
     """Set hostcall's defaults for all threads. Arguments that are left out keep their values.
 
     The environment variables `HOSTCALL_ROUTE`, `HOSTCALL_UNCOMPILABLE`,
-    `HOSTCALL_MAX_COMPILATIONS`, `HOSTCALL_ASSERTIONS` (1 or 0) and `HOSTCALL_DYNAMIC_SIZES` set the
-    defaults for a process that does not call this function.
+    `HOSTCALL_MAX_COMPILATIONS`, `HOSTCALL_SEMANTICS`, `HOSTCALL_FUNCTIONS` and
+    `HOSTCALL_RANDOM_NUMBERS` set the defaults for a process that does not call this function.
 
     Args:
       route: the route of the script ops that are traced from now on, one of
@@ -80,16 +98,26 @@ def configure(
         run the cluster. Compiled programs are kept. Clusters are always compiled if they draw
         random numbers by a seed, or have ops which only XLA knows or callbacks of route
         "custom_call".
-      assertions: whether functions that are compiled from now on check `tf.debugging.assert_*`,
-        `tf.debugging.Assert` and `tf.debugging.check_numerics`, which XLA drops. The program calls
-        TensorFlow's kernels for them. False by default.
-      dynamic_sizes: the treatment of functions that XLA compiles without hostcall's help, but may
-        compile wrongly. This concerns sizes that only the run knows, as those of `tf.boolean_mask`,
-        and the ops that docs/sharp-bits.md lists. For functions compiled from now on, one of
+      semantics: the values and the errors of programs for the CPU, in functions compiled from now
+        on. One of
 
-        - `"stock"`: they are compiled as they are without hostcall. The default;
-        - `"checked"`: the ops that XLA may compile wrongly run on the host, as in all functions
-          that hostcall takes: those with callbacks, and those that XLA refuses.
+        - `"graph"`: those of the same function without `jit_compile=True`. Where TensorFlow's
+          kernel raises an error for values (an index out of range, an integer divided by zero, an
+          assertion), the program raises one of the same class, before it returns results or assigns
+          variables. What XLA computes otherwise (docs/sharp-bits.md lists it) is written in other
+          ops, or the program calls TensorFlow's kernel. The default;
+        - `"xla"`: XLA's, but for the results that XLA gets plainly wrong.
+      functions: the functions in which `semantics` holds, one of
+
+        - `"taken"`: those that hostcall takes: functions with callbacks, and those that XLA
+          refuses. All others are compiled as they are without hostcall. The default;
+        - `"all"`: all compiled functions.
+      random_numbers: the random numbers of functions with `semantics="graph"`, one of
+
+        - `"graph"`: those that graph mode draws from the same seeds. The default;
+        - `"xla"`: XLA's own, which may be faster.
+      assertions: deprecated; `True` is `functions="all"`, `False` is `functions="taken"`.
+      dynamic_sizes: deprecated; `"checked"` is `functions="all"`, `"stock"` is `functions="taken"`.
 
     Raises:
       ValueError: when an argument has another value; then nothing is set.
@@ -102,22 +130,33 @@ def configure(
         "route": route,
         "uncompilable": uncompilable,
         "max_compilations": max_compilations,
-        "assertions": assertions,
-        "dynamic_sizes": dynamic_sizes,
+        "semantics": semantics,
+        "functions": functions,
+        "random_numbers": random_numbers,
     }
+    if assertions is not None or dynamic_sizes is not None:
+        given["functions"] = functions or _replacing(assertions, dynamic_sizes)
     checked = {
         name: _checked(name, value, name) for name, value in given.items() if value is not None
     }
     vars(current).update(checked)
-    if changed := _SETTERS.keys() & checked:
-        tell(_library.load("hostcall._tensorflow"), changed)
+    if checked.keys() & {"max_compilations", "semantics", "functions"}:
+        tell(_library.load("hostcall._tensorflow"))
 
 
-def tell(bindings: Any, names: Iterable[str] = _SETTERS) -> None:
-    """Give the bindings the settings that C++ reads, or some of them."""
-    for name in names:
-        value = getattr(current, name)
-        getattr(bindings, _SETTERS[name])(value == CHECKED if name == "dynamic_sizes" else value)
+def tell(bindings: Any) -> None:
+    """Give the bindings the settings that C++ reads."""
+    bindings.set_max_compilations(current.max_compilations)
+    bindings.set_examined(current.examined())
+
+
+def _replacing(assertions: object, dynamic_sizes: str | None) -> str:
+    """Return the value of `functions` that deprecated settings stand for, with a warning."""
+    name = "assertions" if dynamic_sizes is None else "dynamic_sizes"
+    if dynamic_sizes is not None:
+        _checked(name, dynamic_sizes, name)
+    warnings.warn(_REPLACED.format(name=name), DeprecationWarning, stacklevel=3)
+    return ALL if assertions or dynamic_sizes == "checked" else TAKEN
 
 
 def _checked(name: str, value: object, what: str) -> Any:
@@ -126,8 +165,6 @@ def _checked(name: str, value: object, what: str) -> Any:
     if choices is not None and value not in choices:
         listed = ", ".join(map(repr, choices))
         raise ValueError(f"hostcall: {what}={value!r} is not one of {listed}.")
-    if name == "assertions":
-        return bool(value)
     if name == "max_compilations":
         if isinstance(value, str) and value.isdecimal():
             value = int(value)
@@ -139,9 +176,15 @@ def _checked(name: str, value: object, what: str) -> Any:
 def _of_environment(name: str, default: Any) -> Any:
     variable = f"HOSTCALL_{name.upper()}"
     given = os.environ.get(variable, "")
-    if name == "assertions":
-        return given not in ("", "0")
+    if name == "functions" and not given and _asks_for_all():
+        return ALL
     return _checked(name, given or default, variable)
+
+
+def _asks_for_all() -> bool:
+    """Return whether one of the variables that `HOSTCALL_FUNCTIONS` replaces is set."""
+    checked = os.environ.get("HOSTCALL_DYNAMIC_SIZES", "") == "checked"
+    return checked or os.environ.get("HOSTCALL_ASSERTIONS", "") not in ("", "0")
 
 
 current = Settings(

@@ -18,6 +18,8 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from hostcall._compiler import function_edits
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
@@ -75,6 +77,42 @@ def invariants(body: FunctionDef) -> set[int]:
         if value == body.signature.input_arg[number].name:
             found.add(number)
     return found
+
+
+def before_resources(types: Sequence[int]) -> int:
+    """Return the position in front of the resources, or behind all if values are mixed."""
+    # TensorFlow moves resources behind all other arguments, and may crash where a function is used
+    # twice. They are there already, unless the user's values are mixed.
+    resources = [dtype == defs.RESOURCE for dtype in types]
+    first = resources.index(True) if True in resources else len(types)
+    return first if all(resources[first:]) else len(types)
+
+
+def carry_through(function: FunctionDef, loop: NodeDef, value: str, dtype: int) -> str:
+    """Let a loop carry one more scalar, before its resources; return the scalar behind the loop."""
+    types = loop.attr["T"].list.type
+    position = before_resources(types)
+    loop.input.insert(position, value)
+    for i in reversed(range(position, len(types))):
+        defs.replace_value(function, f"{loop.name}:output:{i}", f"{loop.name}:output:{i + 1}")
+    _insert_shape(loop, position, len(types))
+    types.insert(position, dtype)
+    return f"{loop.name}:output:{position}"
+
+
+def add_result(node: NodeDef, dtype: int) -> str:
+    """Let a branch or a call return one more scalar, behind its results; return the scalar."""
+    types = node.attr["Tout"].list.type
+    _insert_shape(node, len(types), len(types))
+    types.append(dtype)
+    return f"{node.name}:output:{len(types) - 1}"
+
+
+def _insert_shape(node: NodeDef, position: int, count: int) -> None:
+    """Insert the shape of a scalar into the shapes of a node's results, if it has all of them."""
+    shapes = node.attr["output_shapes"].list.shape if "output_shapes" in node.attr else ()
+    if shapes and len(shapes) == count:
+        shapes.insert(position, tf.TensorShape([]).as_proto())
 
 
 def _carry(function: FunctionDef, index: int, functions: Mapping[str, Any], stem: str) -> list[Any]:

@@ -50,6 +50,7 @@ class FunctionEdits:
         self._before: dict[str, list[Any]] = {}
         self._after: dict[str, list[Any]] = {}
         self._values: dict[str, str] = {}
+        self._last: list[Any] = []
 
     @functools.cached_property
     def _names(self) -> set[str]:
@@ -70,13 +71,17 @@ class FunctionEdits:
         """Add NodeDefs behind a node; they take changed values as they were."""
         self._after.setdefault(node, []).extend(new)
 
+    def at_end(self, new: Iterable[Any]) -> None:
+        """Add NodeDefs behind all others; they take changed values as they were."""
+        self._last.extend(new)
+
     def change(self, old: str, new: str) -> None:
         """Replace a value wherever it is used, except in the nodes that `after` adds."""
         self._values[old] = new
 
     def write(self) -> bool:
         """Apply the changes to the function; return whether there were any."""
-        if not (self._before or self._after or self._values):
+        if not (self._before or self._after or self._values or self._last):
             return False
         nodes = []
         for node in self._function.node_def:
@@ -86,6 +91,7 @@ class FunctionEdits:
                     if value in self._values:
                         each.input[index] = self._values[value]
             nodes += [*taking, *self._after.get(node.name, ())]
+        nodes += self._last
         defs.edit_results(self._function, lambda value: self._values.get(value, value))
         copies = [protos.copy_of(node) for node in nodes]
         del self._function.node_def[:]

@@ -198,8 +198,7 @@ def is_taken(library: FunctionDefLibrary, entry: str) -> bool:
         return True
     if any(map(_asks_for_partition, nodes)):
         return True
-    checks_sizes = settings.current.dynamic_sizes == settings.CHECKED
-    if checks_sizes and any(n.op in analysis.KINDS for n in nodes):
+    if settings.current.functions == settings.ALL and any(n.op in analysis.KINDS for n in nodes):
         return True
     forward = _forward_library(library, entry)
     name = "" if forward is None else forward.function[0].signature.name

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import tensorflow as tf
 
-from hostcall._callbacks import lookup
+from hostcall._callbacks import lookup, settings
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import (
     announcements,
@@ -24,6 +24,7 @@ from hostcall._compiler.host_regions import NotWholeError
 from hostcall._compiler.partition import execution, host_calls, placement
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
 from hostcall._compiler.refusals import MissingKernel
+from hostcall._compiler.semantics import failures
 from hostcall._tf import attributes, concrete_functions, function_defs, op_kinds, protos
 from hostcall._tf.types import FunctionDefLibrary
 from hostcall_runtime._errors import LoweringError
@@ -98,7 +99,9 @@ def rewrite_for_kernel(
     holds_host_ops = said or partitioner.must_partition(entry)
     # Regions read the program's values in place, so these must be in the host's memory.
     whole = whole and not (where.accelerator or refusals.is_of_device(said))
-    if holds_host_ops and whole and (program := _with_regions(partitioner, entry, digest, said)):
+    if holds_host_ops and whole and (
+        program := _with_regions(partitioner, entry, digest, said, where)
+    ):
         return program
     if not refusals.may_partition(library):
         partitioner.host_ops.check_whole()
@@ -117,19 +120,32 @@ def _in_one_program(
 ) -> RewrittenFunction:
     """Return the function with its side effects in order, or as it is where it has none."""
     script_ops = [*function_defs.all_nodes(library, op_kinds.SCRIPT_OPS)]
-    calls_python = map(op_kinds.calls_python, function_defs.all_nodes(library))
     sizes_vary = function_routes.takes_bounded_sizes(library, entry)
     functions = function_defs.by_name(library)
     analysis.keep_apart(functions[entry], functions)
-    if not (script_ops or analysis.is_changed(before, library, entry) or any(calls_python)):
+    calls_python = any(map(op_kinds.calls_python, function_defs.all_nodes(library)))
+    library, raising = _raising(library, entry, where)
+    if not (calls_python or analysis.is_changed(before, library, entry)):
         return RewrittenFunction(b"", entry, partitioned=False, sizes_vary=sizes_vary)
-    new, name = ordering.order_side_effects(library, entry, digest + ordering.SUFFIX)
+    if raising:
+        changed = analysis.new_functions(before, library)
+    new, name = ordering.order_side_effects(library, entry, digest + raising + ordering.SUFFIX)
     # On GPUs, XLA waits for each custom call.
     if placement.type_of(where.accelerator) != function_routes.GPU:
         async_calls.begin_early(new, name, library)
     _mark_entry(script_ops, function_defs.by_name(new)[name])
+    function_defs.by_name(new)[name].attr[attributes.ONLY_RAISES].b = not calls_python
     new.function.extend(changed)
     return _replacement(entry, new, name, partitioned=False, sizes_vary=sizes_vary)
+
+
+def _raising(library: FunctionDefLibrary, entry: str, where: _Where) -> tuple[Any, str]:
+    """Return a library whose program raises graph mode's errors, and a suffix for names of it."""
+    # TensorFlow's kernels for GPUs do not raise, either.
+    if where.accelerator or settings.current.semantics == settings.XLA:
+        return library, ""
+    raising = failures.add(library, entry)
+    return raising, "__raising" if raising is not library else ""
 
 
 def _replacement(
@@ -174,7 +190,7 @@ def _library_of(serialized: bytes) -> FunctionDefLibrary:
 
 
 def _with_regions(
-    partitioner: Partitioner, entry: str, digest: str, said: str
+    partitioner: Partitioner, entry: str, digest: str, said: str, where: _Where
 ) -> RewrittenFunction | None:
     """Return the function as one program that calls regions; None if it cannot be one."""
     suffix = f"{digest}__regions_{refusals.digest(partitioner.library, said)}"
@@ -184,11 +200,12 @@ def _with_regions(
         return None
     functions = function_defs.by_name(program.library)
     analysis.keep_apart(functions[program.name], functions)
-    new, name = ordering.order_side_effects(program.library, program.name)
-    async_calls.begin_early(new, name, program.library)
-    script_ops = function_defs.all_nodes(program.library, op_kinds.SCRIPT_OPS)
+    library, raising = _raising(program.library, program.name, where)
+    new, name = ordering.order_side_effects(library, program.name, raising + ordering.SUFFIX)
+    async_calls.begin_early(new, name, library)
+    script_ops = function_defs.all_nodes(library, op_kinds.SCRIPT_OPS)
     _mark_entry(script_ops, function_defs.by_name(new)[name])
-    new.function.extend(program.library.function)  # effect-free ones have no copies
+    new.function.extend(library.function)  # effect-free ones have no copies
     host_calls.redirect(program.functions, are_regions=True)
     new.function.extend(program.functions)
     if refusals.is_of_xla(said):

@@ -19,7 +19,7 @@ its functions write the integer when their token is there.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
@@ -140,7 +140,7 @@ _TOKEN_NAME = "_xla_original_oc_node_name"
 _UNIT_TOKEN = "_xla_token_arg_node"
 
 # The ops, other than functions, that may have side effects or call functions with side effects.
-_EFFECT_OPS = op_kinds.ORDERED_OPS | defs.CONTROL_FLOW_OPS | defs.CALL_OPS
+_EFFECT_OPS = op_kinds.ORDERED_OPS | op_kinds.SCRIPT_OPS | defs.CONTROL_FLOW_OPS | defs.CALL_OPS
 
 SUFFIX = "__hostcall"  # the suffix of the names of new functions
 
@@ -262,6 +262,10 @@ class _Orderer:
         previous: Any = None
         for node in self._effects_of(function):
             token, steps = f"{path}{node.name}", [node]
+            if attributes.AFTER_RAISE in node.attr:
+                _chain(node, last, token)
+                node.input.append(f"^{previous.name}")
+                continue
             if op_kinds.is_ordered(node):
                 last = _chain(node, last, token)
                 self._mark_recording(node, consumed, escaping)
@@ -307,7 +311,9 @@ class _Orderer:
         found = [
             node
             for node in may_have_some
-            if op_kinds.is_ordered(node) or self._effects.of_callees(node)
+            if op_kinds.is_ordered(node)
+            or attributes.AFTER_RAISE in node.attr
+            or self._effects.of_callees(node)
         ]
         if len(found) < 2:
             return found
@@ -409,17 +415,9 @@ def _place(node: NodeDef) -> _Carried:
     """Return where a loop or branch takes and returns the integer of its barriers."""
     if node.op not in op_kinds.LOOP_OPS:
         taken = node.attr["Tin"].list.type
-        return _Carried(_before_resources(taken), len(node.attr["Tout"].list.type))
-    position = _before_resources(node.attr["T"].list.type)
+        return _Carried(control_flow.before_resources(taken), len(node.attr["Tout"].list.type))
+    position = control_flow.before_resources(node.attr["T"].list.type)
     return _Carried(position, position)
-
-
-def _before_resources(types: Sequence[int]) -> int:
-    # TensorFlow moves resources behind all other arguments, and may crash where a function is used
-    # twice. They are there already, unless the user's values are mixed.
-    resources = [dtype == defs.RESOURCE for dtype in types]
-    first = resources.index(True) if True in resources else len(types)
-    return first if all(resources[first:]) else len(types)
 
 
 def _between_barriers(function: FunctionDef, node: Any, place: _Carried) -> list[Any]:
@@ -428,20 +426,14 @@ def _between_barriers(function: FunctionDef, node: Any, place: _Carried) -> list
     zero.attr["dtype"].type = defs.INT32
     zero.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(0, tf.int32))
     before = _barrier(function, f"{node.name}/hostcall_before", f"{zero.name}:output:0")
-    is_loop = node.op in op_kinds.LOOP_OPS
-    # The first input of a branch selects it.
-    node.input.insert(place.argument + (not is_loop), f"{before.name}:output:0")
-    result = place.result or 0
-    returned = node.attr["T" if is_loop else "Tout"].list.type
-    for i in reversed(range(result, len(returned))):
-        defs.replace_value(function, f"{node.name}:output:{i}", f"{node.name}:output:{i + 1}")
-    shapes = node.attr["output_shapes"].list.shape
-    if shapes and len(shapes) == len(returned):
-        shapes.insert(result, tf.TensorShape([]).as_proto())
-    returned.insert(result, defs.INT32)
-    if not is_loop:
+    begin = f"{before.name}:output:0"
+    if node.op in op_kinds.LOOP_OPS:
+        end = control_flow.carry_through(function, node, begin, defs.INT32)
+    else:
+        node.input.insert(place.argument + 1, begin)  # the first input selects the branch
         node.attr["Tin"].list.type.insert(place.argument, defs.INT32)
-    after = _barrier(function, f"{node.name}/hostcall_after", f"{node.name}:output:{result}")
+        end = control_flow.add_result(node, defs.INT32)
+    after = _barrier(function, f"{node.name}/hostcall_after", end)
     return [before, node, after]
 
 

@@ -193,7 +193,6 @@ _OF_REGION = "hostcall: ops on the host cannot be called from one program"
 _UNINITIALIZED = "Uninitialized arguments"
 
 _GROWING = "XLA would not let the list of a tf.TensorArray grow"
-_DROPPED = "XLA would drop its assertions"
 _LIST = (
     "hostcall: op '{node}' writes to a list that may grow, such as that of a tf.TensorArray with "
     "dynamic_size=True. XLA would not let the list grow, and what is written behind its end would "
@@ -224,13 +223,9 @@ def is_of_device(refusal: str) -> bool:
 
 
 def of_silence(library: FunctionDefLibrary) -> str:
-    """Return an error that XLA makes silently: a list cannot grow, or a check is dropped; or ""."""
-    kinds = {op_kinds.LIST_WRITE, *op_kinds.CHECKS}
-    found = [*defs.all_nodes(library, kinds)]
-    if any(map(op_kinds.lets_list_grow, found)):
-        return _GROWING
-    checks = any(node.op in op_kinds.CHECKS for node in found)
-    return _DROPPED if checks and settings.current.assertions else ""
+    """Return an error that XLA makes silently: a list cannot grow; or ""."""
+    found = defs.all_nodes(library, {op_kinds.LIST_WRITE})
+    return _GROWING if any(map(op_kinds.lets_list_grow, found)) else ""
 
 
 def check_lists(library: FunctionDefLibrary) -> None:

@@ -20,6 +20,7 @@ SHAPE_AGNOSTIC_RESULTS = (
     "_hostcall_shape_agnostic_results"  # (result, number of elements) pairs: any shape fits them
 )
 UNORDERED = "_hostcall_unordered"  # its function is declared pure, so no call waits for it
+AFTER_RAISE = "_hostcall_after_raise"  # it waits for the errors of values before it
 RECORD = "_hostcall_record"  # a Recording: whether the program can ask for the call's gradient
 
 # On an op that calls Python and is not a script op.
@@ -29,6 +30,7 @@ MODULE = "_hostcall_module"  # the key of its program, as bytes
 
 # On a function.
 CLUSTER = "_hostcall_cluster"  # partitioning has made it, and it is compiled unchanged
+ONLY_RAISES = "_hostcall_only_raises"  # its program calls the host for errors of values alone
 SEQUENTIAL = "_hostcall_sequential"  # its nodes run one after the other, on one thread
 TRACKS_RUN = "_hostcall_tracks_run"  # its calls keep something until the program has run
 SHARES_MEMORY = "_hostcall_shares_memory"  # arrays of callbacks may lie in the program's memory

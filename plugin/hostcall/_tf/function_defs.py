@@ -71,6 +71,11 @@ def without_digests(function: str) -> str:
     return _DIGESTS.sub("", function)
 
 
+def before_digest(function: str) -> str:
+    """Return the name of the function that hostcall has made another one of."""
+    return function.partition(_DIGEST)[0]
+
+
 def plain(function: str) -> str:
     """Return the user's name for a function, derived from TensorFlow's name."""
     match = _NAME.fullmatch(function)

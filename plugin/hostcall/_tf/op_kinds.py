@@ -26,8 +26,11 @@ EAGER_PY_FUNC = "EagerPyFunc"
 # Stands for a region of host ops with side effects, which a program calls.
 REGION = "HostcallRegion"
 XLA_CALL_MODULE = "XlaCallModule"
+# Raises an error of values: csrc/tensorflow/value_errors_kernel.cc.
+RAISE = "HostcallRaise"
+_ALWAYS_ORDERED = frozenset({RAISE, REGION})
 # All ops that may have to run in program order.
-ORDERED_OPS = STATEFUL_SCRIPT_OPS | {REGION, XLA_CALL_MODULE}
+ORDERED_OPS = STATEFUL_SCRIPT_OPS | {RAISE, REGION, XLA_CALL_MODULE}
 
 
 def calls_python(node: NodeDef) -> bool:
@@ -53,7 +56,7 @@ def is_ordered(node: NodeDef) -> bool:
     op = node.op
     if op == XLA_CALL_MODULE:
         return protos.is_true(node, attributes.HAS_TOKEN)
-    return op == REGION or has_effect(node)
+    return op in _ALWAYS_ORDERED or has_effect(node)
 
 
 def lets_list_grow(node: NodeDef) -> bool:

@@ -364,10 +364,9 @@ class HostOps:
                 return reason
         if self._marked(node):
             return "route='partition' was asked for, and it has no XLA kernel"
-        if node.op in op_kinds.CHECKS:
+        if node.op in op_kinds.CHECKS and settings.current.semantics == settings.XLA:
             # A compiled loop is not divided for it.
-            dropped = inside_loop and not settings.current.assertions
-            return "" if dropped else f"XLA would drop the {op_kinds.CHECKS[node.op]}"
+            return "" if inside_loop else f"XLA would drop the {op_kinds.CHECKS[node.op]}"
         if op_kinds.lets_list_grow(node):
             return "XLA would not let the list grow"
         if node.op not in self._functions and not self._has_kernel(node):

@@ -1,0 +1,437 @@
+"""Checks: what makes TensorFlow's CPU kernel of an op raise an error for its operands' values.
+
+XLA has no errors for values. It moves an index that is out of range into range, say, or gives some
+number for a division by zero. Each check writes a scalar that is true where the CPU kernel raises,
+out of ops that are right in XLA with sizes that only the run knows. `failures.py` makes errors of
+these scalars. `python -m tests.kernels raising` goes through all kernels to find what raises.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from hostcall._compiler.function_edits import NodeWriter
+from hostcall._tf import function_defs as defs
+from hostcall._tf.types import NodeDef
+
+INVALID_ARGUMENT, OUT_OF_RANGE = 3, 11  # status codes
+_INT8, _INT16, _UINT8, _UINT16, _UINT32, _UINT64 = (
+    dtype.as_datatype_enum
+    for dtype in (tf.int8, tf.int16, tf.uint8, tf.uint16, tf.uint32, tf.uint64)
+)
+_SIGNED = frozenset({_INT8, _INT16, defs.INT32, defs.INT64})
+_INTEGERS = _SIGNED | {_UINT8, _UINT16, _UINT32, _UINT64}
+_SHAPES = frozenset({defs.INT32, defs.INT64})
+
+
+class CheckWriter(NodeWriter):
+    """A writer of the nodes that look at the operands of one node."""
+
+    def __init__(self, node: NodeDef, nodes: Mapping[str, Any], types: defs.Types) -> None:
+        super().__init__(f"{node.name}/hostcall_check", node.device)
+        self.node = node
+        self.inputs = defs.data_inputs(node)
+        self._nodes = nodes
+        self._types = types
+
+    def dtype(self, value: str) -> int:
+        """Return the dtype of an operand of the node."""
+        return self._types.of(value)
+
+    def source(self, value: str) -> Any:
+        """Return the node that an operand comes from; None for an argument of the function."""
+        return self._nodes.get(defs.source(value))
+
+    def known(self, value: str) -> Any:
+        """Return an operand as an array if it is a constant, else None."""
+        node = self.source(value)
+        if node is None or node.op != "Const":
+            return None
+        return tf.make_ndarray(node.attr["value"].tensor)
+
+    def shape(self, value: str, dtype: int, out_type: int = defs.INT32) -> str:
+        """Write the shape of a value."""
+        result = self.add("Shape", value, T=dtype, out_type=out_type)
+        return result
+
+    def element(self, vector: str, index: int, dtype: int) -> str:
+        """Write an element of a vector; negative indices count from its end."""
+        begin, end, one = (self.constant([i], defs.INT32, [1]) for i in (index, index + 1, 1))
+        value = self.add("StridedSlice", vector, begin, end, one, T=dtype, Index=defs.INT32)
+        self.nodes[-1].attr["shrink_axis_mask"].i = 1
+        return value
+
+    def size(self, value: str, dimension: int, out_type: int = defs.INT32) -> str:
+        """Write the size of a dimension of an operand."""
+        return self.element(self.shape(value, self.dtype(value), out_type), dimension, out_type)
+
+    def cast(self, value: str, source: int, target: int) -> str:
+        """Write a value as one of another dtype."""
+        return value if source == target else self.add("Cast", value, SrcT=source, DstT=target)
+
+    def any_is(self, kind: str, values: str, limit: str, dtype: int) -> str:
+        """Write whether an integer is "outside" [0, limit), "equal" to it or "at_least" it."""
+        result = self.add("HostcallAny", values, limit, T=dtype)
+        self.nodes[-1].attr["kind"].s = kind.encode()
+        return result
+
+    def any(self, condition: str) -> str:
+        """Write whether an element of a value of booleans is true."""
+        zero, one = self.constant(0, defs.INT32), self.constant(1, defs.INT32)
+        axes = self.add("Range", zero, self.add("Rank", condition, T=defs.BOOL), one, Tidx=defs.INT32)
+        return self.add("Any", condition, axes, Tidx=defs.INT32)
+
+    def both(self, one: str, other: str) -> str:
+        """Write whether one of two scalars is true; "" stands for false."""
+        return self.add("LogicalOr", one, other) if one and other else one or other
+
+
+# Writes whether a node raises; "" if its constants say that it never does.
+Failing = Callable[[CheckWriter], str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """A check of an op's operands, and the error that it stands for."""
+
+    failing: Failing
+    message: str | Callable[[CheckWriter], str]
+    code: int = INVALID_ARGUMENT
+
+    def text(self, writer: CheckWriter) -> str:
+        """Return the message for the writer's node."""
+        return self.message if isinstance(self.message, str) else self.message(writer)
+
+
+def _dtype_of_indices(writer: CheckWriter, indices: str) -> int:
+    """Return the dtype in which indices are compared with a size."""
+    dtype = writer.dtype(indices)
+    return dtype if dtype in _SHAPES else defs.INT64
+
+
+def _outside(writer: CheckWriter, indices: str, limit: str) -> str:
+    """Write whether an index is not in [0, limit); the limit is of the dtype of indices."""
+    dtype = _dtype_of_indices(writer, indices)
+    return writer.any_is("outside", writer.cast(indices, writer.dtype(indices), dtype), limit, dtype)
+
+
+def _outside_dimension(writer: CheckWriter, indices: str, values: str, dimension: int) -> str:
+    dtype = _dtype_of_indices(writer, indices)
+    known = writer.known(indices)
+    if known is not None and not known.size:
+        return ""
+    return _outside(writer, indices, writer.size(values, dimension, dtype))
+
+
+def _gather_along_axis(writer: CheckWriter) -> str:
+    values, indices, axis = writer.inputs
+    known = writer.known(axis)
+    if known is not None:
+        return _outside_dimension(writer, indices, values, int(known))
+    dtype, axis_dtype = _dtype_of_indices(writer, indices), writer.dtype(axis)
+    axis = writer.cast(axis, axis_dtype, defs.INT32)
+    rank = writer.add("Rank", values, T=writer.dtype(values))
+    axis = writer.add("FloorMod", axis, rank, T=defs.INT32)
+    shape, zero = writer.shape(values, writer.dtype(values), dtype), writer.constant(0, defs.INT32)
+    types = {"Tparams": dtype, "Tindices": defs.INT32, "Taxis": defs.INT32}
+    return _outside(writer, indices, writer.add("GatherV2", shape, axis, zero, **types))
+
+
+def _in_first(values: int, indices: int) -> Failing:
+    """Return a check of indices into the first dimension of an operand."""
+    return lambda writer: _outside_dimension(
+        writer, writer.inputs[indices], writer.inputs[values], 0
+    )
+
+
+def _in_variable(indices: int) -> Failing:
+    """Return a check of indices into the first dimension of the variable that a node takes."""
+
+    def failing(writer: CheckWriter) -> str:
+        dtype = _dtype_of_indices(writer, writer.inputs[indices])
+        shape = writer.add("VariableShape", writer.inputs[0], out_type=dtype)
+        return _outside(writer, writer.inputs[indices], writer.element(shape, 0, dtype))
+
+    return failing
+
+
+# Writes the shape of the array that rows of indices are places in, in a dtype.
+ShapeWriter = Callable[[CheckWriter, int], str]
+
+
+def _shape_of(position: int) -> ShapeWriter:
+    def write(writer: CheckWriter, dtype: int) -> str:
+        value = writer.inputs[position]
+        return writer.shape(value, writer.dtype(value), dtype)
+
+    return write
+
+
+def _shape_in(position: int) -> ShapeWriter:
+    """Return what writes the shape that an operand holds."""
+
+    def write(writer: CheckWriter, dtype: int) -> str:
+        value = writer.inputs[position]
+        return writer.cast(value, writer.dtype(value), dtype)
+
+    return write
+
+
+def _shape_of_variable(writer: CheckWriter, dtype: int) -> str:
+    return writer.add("VariableShape", writer.inputs[0], out_type=dtype)
+
+
+def _in_shape(shape_of: ShapeWriter, indices: int) -> Failing:
+    """Return a check of an operand whose rows are places in an array."""
+
+    def failing(writer: CheckWriter) -> str:
+        node = writer.node
+        if "bad_indices_policy" in node.attr and node.attr["bad_indices_policy"].s == b"IGNORE":
+            return ""
+        rows = writer.inputs[indices]
+        dtype = _dtype_of_indices(writer, rows)
+        one, zero = (writer.constant([number], defs.INT32, [1]) for number in (1, 0))
+        depth = writer.element(writer.shape(rows, writer.dtype(rows)), -1, defs.INT32)
+        axis = writer.constant(0, defs.INT32)
+        end = writer.add("ExpandDims", depth, axis, T=defs.INT32, Tdim=defs.INT32)
+        shape = shape_of(writer, dtype)
+        limits = writer.add("StridedSlice", shape, zero, end, one, T=dtype, Index=defs.INT32)
+        rows = writer.cast(rows, writer.dtype(rows), dtype)
+        low = writer.add("Less", rows, writer.constant(0, dtype), T=dtype)
+        high = writer.add("GreaterEqual", rows, limits, T=dtype)
+        return writer.any(writer.add("LogicalOr", low, high))
+
+    return failing
+
+
+def _segment_at_least(writer: CheckWriter) -> str:
+    """Write whether a segment id is too large; TensorFlow drops negative ones."""
+    _, ids, count = writer.inputs
+    dtype = _dtype_of_indices(writer, ids)
+    ids = writer.cast(ids, writer.dtype(ids), dtype)
+    return writer.any_is("at_least", ids, writer.cast(count, writer.dtype(count), dtype), dtype)
+
+
+def _division_by_zero(writer: CheckWriter) -> str:
+    dtype = writer.node.attr["T"].type
+    if dtype not in _INTEGERS:
+        return ""
+    divisor = writer.inputs[1]
+    known = writer.known(divisor)
+    if known is not None and not (known == 0).any():
+        return ""
+    return writer.any_is("equal", divisor, writer.constant(0, dtype), dtype)
+
+
+def _negative_power(writer: CheckWriter) -> str:
+    dtype = writer.node.attr["T"].type
+    if dtype not in _SIGNED:
+        return ""
+    exponent = writer.inputs[1]
+    known = writer.known(exponent)
+    if known is not None and not (known < 0).any():
+        return ""
+    # As unsigned integers, the negative ones are not less than the least of them.
+    least = np.iinfo(tf.as_dtype(dtype).as_numpy_dtype).min
+    return writer.any_is("outside", exponent, writer.constant(least, dtype), dtype)
+
+
+def _assertion(writer: CheckWriter) -> str:
+    return writer.add("LogicalNot", writer.inputs[0])
+
+
+def _text_of_assertion(writer: CheckWriter) -> str:
+    texts = [writer.known(value) for value in writer.inputs[1:]]
+    words = [
+        f"[{text.item().decode(errors='replace') if text.dtype == object else text}]"
+        for text in texts
+        if text is not None
+    ]
+    return f"assertion failed: {' '.join(words)}"
+
+
+def _not_finite(writer: CheckWriter) -> str:
+    dtype = writer.node.attr["T"].type
+    finite = writer.add("IsFinite", writer.inputs[0], T=dtype)
+    return writer.any(writer.add("LogicalNot", finite))
+
+
+def _text_of_check(writer: CheckWriter) -> str:
+    message = writer.node.attr["message"].s.decode(errors="replace")
+    return f"{message} : Tensor had NaN or Inf values"
+
+
+def _taken_index(start: int) -> Failing:
+    """Return a check of the indices `x[i]` of a strided slice; `start` is the operand with them."""
+
+    def failing(writer: CheckWriter) -> str:
+        found = ""
+        for value, dimension in _single_indices(writer, writer.inputs[start]):
+            dtype = writer.node.attr["Index"].type
+            size = writer.size(writer.inputs[0], dimension, dtype)
+            # Indices from -size on count from the end.
+            moved = writer.add("AddV2", value, size, T=dtype)
+            limit = writer.add("AddV2", size, size, T=dtype)
+            found = writer.both(found, writer.any_is("outside", moved, limit, dtype))
+        return found
+
+    return failing
+
+
+def _single_indices(writer: CheckWriter, begin: str) -> list[tuple[str, int]]:
+    """List the indices that are no constants and take one element, with their dimensions."""
+    node, dtype = writer.node, writer.node.attr["Index"].type
+    shrinks = node.attr["shrink_axis_mask"].i
+    source = writer.source(begin)
+    if not shrinks or (source is not None and source.op == "Const"):
+        return []
+    packed = defs.data_inputs(source) if source is not None and source.op == "Pack" else None
+    count = len(packed) if packed is not None else shrinks.bit_length()
+    ellipsis, added = node.attr["ellipsis_mask"].i, node.attr["new_axis_mask"].i
+    found = []
+    for i in range(count):
+        if not shrinks >> i & 1:
+            continue
+        if packed is not None and writer.known(packed[i]) is not None:
+            continue  # XLA checks it when it compiles
+        before = sum(1 for j in range(i) if not (added >> j & 1))
+        after = sum(1 for j in range(i, count) if not (added >> j & 1))
+        dimension = -after if ellipsis & ((1 << i) - 1) else before
+        value = packed[i] if packed is not None else writer.element(begin, i, dtype)
+        found.append((value, dimension))
+    return found
+
+
+def _outside_slice(writer: CheckWriter) -> str:
+    """Write whether a slice does not lie in its operand."""
+    values, begin, size = writer.inputs
+    dtype = writer.node.attr["Index"].type
+    if writer.known(begin) is not None:
+        return ""  # XLA checks it when it compiles
+    zero = writer.constant(0, dtype)
+    shape = writer.shape(values, writer.node.attr["T"].type, dtype)
+    end = writer.add("AddV2", begin, writer.add("Maximum", size, zero, T=dtype), T=dtype)
+    low = writer.add("Less", begin, zero, T=dtype)
+    high = writer.add("Greater", end, shape, T=dtype)
+    return writer.any(writer.add("LogicalOr", low, high))
+
+
+def _label_outside(writer: CheckWriter) -> str:
+    logits, labels = writer.inputs
+    return _outside_dimension(writer, labels, logits, -1)
+
+
+def _too_long(writer: CheckWriter) -> str:
+    values, lengths = writer.inputs
+    dtype = _dtype_of_indices(writer, lengths)
+    size = writer.size(values, writer.node.attr["seq_dim"].i, dtype)
+    limit = writer.add("AddV2", size, writer.constant(1, dtype), T=dtype)
+    return _outside(writer, lengths, limit)
+
+
+def _in_list(indices: int) -> Failing:
+    """Return a check of indices of elements of a list."""
+
+    def failing(writer: CheckWriter) -> str:
+        length = writer.add("TensorListLength", writer.inputs[0])
+        return _outside(writer, writer.inputs[indices], length)
+
+    return failing
+
+
+def _in_list_of_fixed_size(writer: CheckWriter) -> str:
+    grows = writer.node.attr["resize_if_index_out_of_bounds"].b
+    return "" if grows else _in_list(1)(writer)
+
+
+def _singular_triangle(writer: CheckWriter) -> str:
+    dtype = writer.node.attr["T"].type
+    diagonal = writer.add("MatrixDiagPart", writer.inputs[0], T=dtype)
+    zeros = writer.add("ZerosLike", diagonal, T=dtype)
+    return writer.any(writer.add("Equal", diagonal, zeros, T=dtype))
+
+
+def _empty_range(low: int) -> Failing:
+    """Return a check of the bounds of random integers, which are operands `low` and the next."""
+
+    def failing(writer: CheckWriter) -> str:
+        dtype = writer.dtype(writer.inputs[low])
+        return writer.add("GreaterEqual", *writer.inputs[low : low + 2], T=dtype)
+
+    return failing
+
+
+def _no_permutation(writer: CheckWriter) -> str:
+    """Write whether values are not each of 0 to n - 1 once."""
+    (values,) = writer.inputs
+    dtype = writer.node.attr["T"].type
+    size = writer.size(values, 0, dtype)
+    ones = writer.add("OnesLike", values, T=dtype)
+    types = {"T": dtype, "Tindices": dtype, "Tnumsegments": dtype}
+    counts = writer.add("UnsortedSegmentSum", ones, values, size, **types)
+    is_other = writer.add("NotEqual", counts, ones, T=dtype)
+    return writer.both(_outside(writer, values, size), writer.any(is_other))
+
+
+_INDICES = "indices are not all in [0, n), where n is the size of the dimension that they index"
+_ROWS = "indices do not all point into the shape that they index"
+_SEGMENTS = "segment_ids are not all below num_segments"
+_ZERO = "Integer division by zero"
+_BOUNDS = "Need minval < maxval"
+
+
+def _for(ops: str, check: Check) -> dict[str, Check]:
+    return dict.fromkeys(ops.split(), check)
+
+
+CHECKS: Mapping[str, Check] = {
+    "Assert": Check(_assertion, _text_of_assertion),
+    **_for("CheckNumerics CheckNumericsV2", Check(_not_finite, _text_of_check)),
+    **_for("Div FloorDiv FloorMod Mod TruncateDiv TruncateMod", Check(_division_by_zero, _ZERO)),
+    "Pow": Check(_negative_power, "Integers to negative integer powers are not allowed"),
+    "GatherV2": Check(_gather_along_axis, _INDICES),
+    "Gather": Check(_in_first(0, 1), _INDICES),
+    "ResourceGather": Check(_in_variable(1), _INDICES),
+    "GatherNd": Check(_in_shape(_shape_of(0), 1), _ROWS),
+    "ResourceGatherNd": Check(_in_shape(_shape_of_variable, 1), _ROWS),
+    "ScatterNd": Check(_in_shape(_shape_in(2), 0), _ROWS),
+    **_for(
+        "TensorScatterUpdate TensorScatterAdd TensorScatterSub TensorScatterMin TensorScatterMax",
+        Check(_in_shape(_shape_of(0), 1), _ROWS),
+    ),
+    **_for(
+        "ResourceScatterAdd ResourceScatterSub ResourceScatterMul ResourceScatterDiv "
+        "ResourceScatterMin ResourceScatterMax ResourceScatterUpdate",
+        Check(_in_variable(1), _INDICES),
+    ),
+    **_for(
+        "ResourceScatterNdAdd ResourceScatterNdSub ResourceScatterNdUpdate "
+        "ResourceScatterNdMin ResourceScatterNdMax",
+        Check(_in_shape(_shape_of_variable, 1), _ROWS),
+    ),
+    **_for(
+        "UnsortedSegmentSum UnsortedSegmentProd UnsortedSegmentMin UnsortedSegmentMax",
+        Check(_segment_at_least, _SEGMENTS),
+    ),
+    "StridedSlice": Check(_taken_index(1), "slice index out of bounds"),
+    "Slice": Check(_outside_slice, "the slice does not lie in its operand"),
+    "SparseSoftmaxCrossEntropyWithLogits": Check(
+        _label_outside, "Received a label value which is outside the valid range of [0, classes)"
+    ),
+    "ReverseSequence": Check(_too_long, "seq_lengths are not all in [0, the size of seq_dim]"),
+    "TensorListGetItem": Check(_in_list(1), "Trying to access an element outside of the list"),
+    "TensorListSetItem": Check(
+        _in_list_of_fixed_size, "Trying to modify an element outside of the list"
+    ),
+    "TensorListGather": Check(_in_list(1), "Trying to gather elements outside of the list"),
+    "MatrixTriangularSolve": Check(_singular_triangle, "Input matrix is not invertible."),
+    "InvertPermutation": Check(_no_permutation, "the values are no permutation of 0 to n - 1"),
+    "RandomUniformInt": Check(_empty_range(1), _BOUNDS),
+    "StatelessRandomUniformInt": Check(_empty_range(2), _BOUNDS),
+    "StatelessRandomUniformIntV2": Check(_empty_range(4), _BOUNDS),
+}

@@ -1,0 +1,358 @@
+"""Failures: errors of values, which a program raises before the next side effect, or at its end.
+
+Each check of an op gives a scalar that is true where TensorFlow's kernel of the op raises. The
+program makes one number of these scalars, that of the first error in program order, or 0. Functions
+return this number, loops carry it along, and branches return that of the branch that was taken. So
+nothing is called while all is well but a custom call that looks at the number: before each call of
+Python that comes later in program order, and at the end, before results are returned or variables
+assigned.
+
+A loop ends at a failure too, unless it counts its iterations: what it computes after the failure
+need not end it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from hostcall._compiler import control_flow, function_edits
+from hostcall._compiler.function_edits import FunctionEdits, NodeWriter
+from hostcall._compiler.ordering import Effects
+from hostcall._compiler.semantics import places
+from hostcall._compiler.semantics.checks import CHECKS, CheckWriter
+from hostcall._tf import function_defs as defs
+from hostcall._tf import attributes, op_kinds, protos
+from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
+
+_CALLING = defs.CALL_OPS | defs.CONTROL_FLOW_OPS
+_FAILURE = "hostcall_failure"  # the argument and the result with the number of an error
+_CALL, _BODY, _CONDITION = "call", "body", "condition"  # the uses of a function
+_SUFFIX = "__raising"
+
+
+class Found(NamedTuple):
+    """A check of a node: the nodes that it adds, its scalar, and the error that it stands for."""
+
+    node: Any
+    added: list[Any]
+    failing: str
+    code: int
+    text: str
+
+
+class _Pending(NamedTuple):
+    """A failure that was not raised yet: a scalar of one error, or a number of any of several."""
+
+    value: str
+    errors: tuple[int, ...]
+    is_number: bool
+
+
+def find(library: FunctionDefLibrary, entry: str) -> dict[str, list[Found]]:
+    """Find the checks of a program, by the names of its functions."""
+    functions = {
+        name: protos.copy_of(function) for name, function in defs.reachable(library, entry).items()
+    }
+    for function in functions.values():
+        if not defs.has_frames(function):
+            defs.drop_dead_nodes(function, functions)
+    return {name: _checks_of(function, functions) for name, function in functions.items()}
+
+
+def _checks_of(function: FunctionDef, functions: Mapping[str, Any]) -> list[Found]:
+    nodes = defs.nodes_of(function, CHECKS)
+    if not nodes or defs.has_frames(function):
+        return []
+    by_name = {node.name: node for node in function.node_def}
+    types = defs.Types(function, functions)
+    found = []
+    for node in nodes:
+        check = CHECKS[node.op]
+        writer = CheckWriter(node, by_name, types)
+        if failing := check.failing(writer):
+            what = f"{check.text(writer)} (op {node.name!r}, {node.op}{places.of(node, function)})"
+            text = f"{what}\n\t [[{{{{node {node.name}}}}}]]"
+            found.append(Found(node, writer.nodes, failing, check.code, text))
+    return found
+
+
+def add(library: FunctionDefLibrary, entry: str) -> Any:
+    """Return a library whose program raises the errors of its values; itself if it has none."""
+    found = find(library, entry)
+    if not any(found.values()):
+        return library
+    copy = protos.copy_of(library)
+    functions = defs.by_name(copy)
+    fails = _Fails(found, functions)
+    functions = control_flow.carry(functions, fails.of_function, f"{entry}{_SUFFIX}")
+    program = _Program(functions, found)
+    program.write_entry(entry)
+    defs.by_name(copy)[entry].CopyFrom(functions[entry])
+    known = {function.signature.name for function in copy.function}
+    copy.function.extend(f for name, f in functions.items() if name not in known)
+    copy.function.extend(program.new.values())
+    return copy
+
+
+class _Fails:
+    """The functions of a program that have checks, or call functions that have some."""
+
+    def __init__(self, found: Mapping[str, list[Found]], functions: Mapping[str, Any]) -> None:
+        self._functions = functions
+        self._known = {name: True for name, checks in found.items() if checks}
+
+    def of_function(self, name: str) -> bool:
+        """Return whether a function may fail."""
+        if name not in self._known:
+            self._known[name] = False  # XLA compiles no recursion
+            function = self._functions.get(name)
+            if function is not None and not defs.has_frames(function):
+                calls = defs.calls_in(function, self._functions)
+                self._known[name] = any(map(self.of_node, calls))
+        return self._known[name]
+
+    def of_node(self, node: NodeDef) -> bool:
+        """Return whether a node calls a function that may fail."""
+        if node.op not in self._functions and node.op not in _CALLING:
+            return False
+        return any(map(self.of_function, defs.called_functions(node, self._functions)))
+
+
+class _Variant(NamedTuple):
+    """A function that also returns the number of its failure."""
+
+    name: str
+    errors: tuple[int, ...]
+
+
+class _Program:
+    """A program that learns to raise; its functions get variants, named by their contents."""
+
+    def __init__(self, functions: dict[str, Any], found: Mapping[str, list[Found]]) -> None:
+        self.functions = functions
+        self.effects = Effects(functions)
+        self.fails = _Fails(found, functions)
+        self.found = found
+        self.errors: dict[int, str] = {}  # the errors by number, as the op wants them
+        self.new: dict[str, Any] = {}
+        self._variants: dict[tuple[str, str, bool], _Variant] = {}
+
+    def write_entry(self, name: str) -> None:
+        """Let the entry raise its failures at its end, in place."""
+        body = _Body(self, name, self.functions[name])
+        body.write()
+        body.raise_pending("")
+        body.edits.write()
+
+    def number(self, found: Found) -> int:
+        """Return a new number for an error."""
+        number = len(self.errors) + 1
+        self.errors[number] = f"{number}:{found.code}:{found.text}"
+        return number
+
+    def variant(self, name: str, use: str, ends: bool = False) -> _Variant:
+        """Return the variant of a function for a use: in a loop, one that `ends` at a failure."""
+        key = (name, use, ends)
+        if key not in self._variants:
+            function: Any = protos.copy_of(self.functions[name])
+            body = _Body(self, name, function)
+            body.write()
+            errors = body.return_failure(use, ends)
+            body.edits.write()
+            digest = defs.of_contents([function])
+            function.signature.name = f"{defs.without_digests(name)}{_SUFFIX}_{use}{digest}"
+            self.new[function.signature.name] = function
+            self._variants[key] = _Variant(function.signature.name, errors)
+        return self._variants[key]
+
+
+class _Body:
+    """The nodes of a function that learns to raise, or to return its failure."""
+
+    def __init__(self, program: _Program, name: str, function: Any) -> None:
+        self._program = program
+        self._function = function
+        self._checks = {one.node.name: one for one in program.found.get(name, ())}
+        self._pending: list[_Pending] = []
+        self._raised = 0
+        self.edits = FunctionEdits(function)
+
+    def write(self) -> None:
+        """Add the checks, and raise what is pending before each side effect."""
+        if defs.has_frames(self._function):
+            return
+        if self._checks:
+            defs.drop_dead_nodes(self._function, self._program.functions)
+        for name, found in self._checks.items():
+            self.edits.before(name, found.added)
+        self.edits.write()
+        self.edits = FunctionEdits(self._function)
+        for node in defs.program_order(self._function):
+            if found := self._checks.get(node.name):
+                number = self._program.number(found)
+                self._pending.append(_Pending(found.failing, (number,), is_number=False))
+            if self._program.effects.of_node(node):
+                self.raise_pending(node.name)
+            elif self._pending and op_kinds.has_no_effect(node):
+                self.raise_pending(node.name)
+                node.attr[attributes.AFTER_RAISE].b = True
+            if self._program.fails.of_node(node):
+                self._pending.append(self._call(node))
+
+    def raise_pending(self, before: str) -> None:
+        """Raise the pending failures in front of a node, or at the end of the function."""
+        if not self._pending:
+            return
+        writer = NodeWriter(f"{_FAILURE}_{self._raised}")
+        self._raised += 1
+        number = self._combined(writer)
+        node = protos.node_def_pb2.NodeDef(
+            name=f"hostcall_raise_{self._raised}", op=op_kinds.RAISE, input=[number]
+        )
+        errors = sorted({error for one in self._pending for error in one.errors})
+        texts = [self._program.errors[error].encode() for error in errors]
+        node.attr["errors"].list.s.extend(texts)
+        self._add([*writer.nodes, node], before)
+        self._pending = []
+
+    def return_failure(self, use: str, ends: bool) -> tuple[int, ...]:
+        """Return the failure of the function, and list the errors that it may be."""
+        errors = {error for one in self._pending for error in one.errors}
+        writer = NodeWriter(_FAILURE)
+        function = self._function
+        if use == _CONDITION:
+            self._take_failure()
+            if ends:
+                self._end_at_failure(writer)
+            return ()
+        number = self._combined(writer)
+        position = len(function.signature.output_arg)
+        if use == _BODY:
+            position = self._take_failure()
+            if not ends:  # else the loop has ended at the first failure
+                zero = writer.constant(0, defs.INT32)
+                failed = writer.add("NotEqual", _FAILURE, zero, T=defs.INT32)
+                number = writer.add("SelectV2", failed, _FAILURE, number, T=defs.INT32)
+        function_edits.insert_result(function, position, _FAILURE, defs.INT32)
+        function.ret[_FAILURE] = number
+        self._add(writer.nodes, "")
+        return tuple(sorted(errors))
+
+    def _take_failure(self) -> int:
+        """Add the argument with the failure of earlier iterations; return its position."""
+        types = [argument.type for argument in self._function.signature.input_arg]
+        position = control_flow.before_resources(types)
+        function_edits.insert_argument(self._function, position, _FAILURE, defs.INT32)
+        return position
+
+    def _end_at_failure(self, writer: NodeWriter) -> None:
+        (result,) = self._function.signature.output_arg
+        goes_on = self._function.ret[result.name]
+        is_right = writer.add("Equal", _FAILURE, writer.constant(0, defs.INT32), T=defs.INT32)
+        self._function.ret[result.name] = writer.add("LogicalAnd", goes_on, is_right)
+        self._add(writer.nodes, "")
+
+    def _combined(self, writer: NodeWriter) -> str:
+        """Write the number of the first pending failure, or 0."""
+        number = writer.constant(0, defs.INT32)
+        for one in reversed(self._pending):
+            if one.is_number:
+                zero = writer.constant(0, defs.INT32)
+                failed = writer.add("NotEqual", one.value, zero, T=defs.INT32)
+                number = writer.add("SelectV2", failed, one.value, number, T=defs.INT32)
+            else:
+                error = writer.constant(one.errors[0], defs.INT32)
+                number = writer.add("SelectV2", one.value, error, number, T=defs.INT32)
+        return number
+
+    def _call(self, node: Any) -> _Pending:
+        """Make a node call functions that return their failure, and return it as pending."""
+        program = self._program
+        if node.op in op_kinds.LOOP_OPS:
+            return self._loop(node)
+        if node.op in program.functions:
+            called = program.variant(node.op, _CALL)
+            node.op = called.name
+            return _Pending(f"{node.name}:{_FAILURE}:0", called.errors, is_number=True)
+        errors: set[int] = set()
+        for callee in defs.callees(node):
+            called = program.variant(callee.name, _CALL)
+            callee.name = called.name
+            errors.update(called.errors)
+        result = control_flow.add_result(node, defs.INT32)
+        return _Pending(result, tuple(sorted(errors)), is_number=True)
+
+    def _loop(self, node: Any) -> _Pending:
+        condition, body = node.attr["cond"].func, node.attr["body"].func
+        functions = self._program.functions
+        ends = self._program.effects.of_function(body.name) or not _counts(
+            functions[condition.name], functions[body.name]
+        )
+        called = self._program.variant(body.name, _BODY, ends)
+        condition.name = self._program.variant(condition.name, _CONDITION, ends).name
+        body.name = called.name
+        zero = NodeWriter(f"{node.name}/{_FAILURE}")
+        none = zero.constant(0, defs.INT32)
+        self._add(zero.nodes, node.name)
+        result = control_flow.carry_through(self._function, node, none, defs.INT32)
+        return _Pending(result, called.errors, is_number=True)
+
+    def _add(self, nodes: Sequence[Any], before: str) -> None:
+        """Add nodes in front of a node, or at the end of the function."""
+        if before:
+            self.edits.before(before, nodes)
+        else:
+            self.edits.at_end(nodes)
+
+
+def _counts(condition: FunctionDef, body: FunctionDef) -> bool:
+    """Return whether a loop ends whatever its iterations compute, since it counts them."""
+    nodes = {node.name: node for node in condition.node_def}
+    arguments = [argument.name for argument in condition.signature.input_arg]
+    pending = [*condition.ret.values()]
+    while pending:
+        node = nodes.get(defs.source(pending.pop()))
+        if node is None:
+            continue
+        if node.op in {"Identity", "LogicalAnd"}:
+            pending.extend(defs.data_inputs(node))
+        elif node.op == "Less" and _is_bounded(node, nodes, arguments, body):
+            return True
+    return False
+
+
+def _is_bounded(
+    less: NodeDef, nodes: Mapping[str, Any], arguments: list[str], body: FunctionDef
+) -> bool:
+    """Return whether the first operand of a comparison counts up to the second, which stays."""
+    number, limit = (_behind_identities(value, nodes) for value in defs.data_inputs(less))
+    if number not in arguments:
+        return False
+    stays = limit in arguments and arguments.index(limit) in control_flow.invariants(body)
+    is_constant = limit in nodes and nodes[limit].op == "Const"
+    return (stays or is_constant) and _counts_up(body, arguments.index(number))
+
+
+def _counts_up(body: FunctionDef, position: int) -> bool:
+    """Return whether a body adds a positive constant to one of its arguments."""
+    nodes = {node.name: node for node in body.node_def}
+    result = body.signature.output_arg[position].name
+    node = nodes.get(_behind_identities(body.ret[result], nodes))
+    if node is None or node.op not in {"Add", "AddV2"}:
+        return False
+    operands = [_behind_identities(value, nodes) for value in defs.data_inputs(node)]
+    argument = body.signature.input_arg[position].name
+    steps = [nodes[o] for o in operands if o in nodes and nodes[o].op == "Const"]
+    positive = any(tf.make_ndarray(step.attr["value"].tensor) > 0 for step in steps)
+    return argument in operands and positive
+
+
+def _behind_identities(value: str, nodes: Mapping[str, Any]) -> str:
+    """Return the name of the node or argument that a value comes from."""
+    name = defs.source(value)
+    while name in nodes and nodes[name].op == "Identity":
+        name = defs.source(nodes[name].input[0])
+    return name
