@@ -5,8 +5,13 @@ from __future__ import annotations
 import os
 
 from hostcall._callbacks import lookup, settings, tape_residuals
-from hostcall._compiler import announcements, host_regions, kernel_hook, lowering
-from hostcall._compiler.bounded import analysis
+from hostcall._compiler import (
+    announcements,
+    function_routes,
+    host_regions,
+    kernel_hook,
+    lowering,
+)
 from hostcall._compiler.partition import host_calls
 from hostcall._frontend import gradients, repeated_calls, script_ops, vectorizing
 from hostcall._functions import native_code, source_location
@@ -48,7 +53,7 @@ def _prepare() -> None:
         tell_outgrown=_errors.with_interrupts(announcements.of_outgrown),
         shapes_in_region=_errors.with_interrupts(host_regions.of_results),
     )
-    bindings.set_ops_at_risk(sorted(analysis.KINDS))
+    bindings.set_ops_at_risk(sorted(function_routes.EXAMINED))
     settings.tell(bindings)
     bindings.set_refusal(host_calls.refusal)
     bindings.set_recording(*eager_execution.recording_functions)

@@ -24,10 +24,14 @@ from hostcall._compiler.bounded import analysis, sources
 from hostcall._compiler.partition import placement
 from hostcall._compiler.partition.host_ops import Rules
 from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
+from hostcall._compiler.semantics.checks import CHECKS
 from hostcall._tf import attributes, concrete_functions, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime._errors import LoweringError
+
+# The ops that XLA may compile to something else than TensorFlow runs.
+EXAMINED = analysis.KINDS | CHECKS.keys()
 
 GPU = "GPU"
 _XLA_CPU = "XLA_CPU"
@@ -198,7 +202,7 @@ def is_taken(library: FunctionDefLibrary, entry: str) -> bool:
         return True
     if any(map(_asks_for_partition, nodes)):
         return True
-    if settings.current.functions == settings.ALL and any(n.op in analysis.KINDS for n in nodes):
+    if settings.current.functions == settings.ALL and any(n.op in EXAMINED for n in nodes):
         return True
     forward = _forward_library(library, entry)
     name = "" if forward is None else forward.function[0].signature.name

@@ -17,9 +17,10 @@ import tensorflow as tf
 
 from hostcall._compiler.function_edits import NodeWriter
 from hostcall._tf import function_defs as defs
+from hostcall._tf import op_kinds
 from hostcall._tf.types import NodeDef
 
-INVALID_ARGUMENT, OUT_OF_RANGE = 3, 11  # status codes
+INVALID_ARGUMENT, OUT_OF_RANGE, INTERNAL = 3, 11, 13  # status codes
 _INT8, _INT16, _UINT8, _UINT16, _UINT32, _UINT64 = (
     dtype.as_datatype_enum
     for dtype in (tf.int8, tf.int16, tf.uint8, tf.uint16, tf.uint32, tf.uint64)
@@ -86,7 +87,24 @@ class CheckWriter(NodeWriter):
         axes = self.add("Range", zero, self.add("Rank", condition, T=defs.BOOL), one, Tidx=defs.INT32)
         return self.add("Any", condition, axes, Tidx=defs.INT32)
 
-    def both(self, one: str, other: str) -> str:
+    def result(self) -> str:
+        """Return the first result of the node."""
+        return f"{self.node.name}:{op_kinds.op_def(self.node.op).output_arg[0].name}:0"
+
+    def count(self, value: str, dtype: int) -> str:
+        """Write the number of elements of a value of a dtype."""
+        return self.add("Size", value, T=dtype, out_type=defs.INT32)
+
+    def if_any(self, failing: str, value: str, dtype: int) -> str:
+        """Write whether a scalar is true and a value has elements; "" stands for false."""
+        if not failing:
+            return failing
+        has_some = self.add(
+            "Greater", self.count(value, dtype), self.constant(0, defs.INT32), T=defs.INT32
+        )
+        return self.add("LogicalAnd", failing, has_some)
+
+    def either(self, one: str, other: str) -> str:
         """Write whether one of two scalars is true; "" stands for false."""
         return self.add("LogicalOr", one, other) if one and other else one or other
 
@@ -128,7 +146,13 @@ def _outside_dimension(writer: CheckWriter, indices: str, values: str, dimension
     return _outside(writer, indices, writer.size(values, dimension, dtype))
 
 
-def _gather_along_axis(writer: CheckWriter) -> str:
+def _gather(writer: CheckWriter) -> str:
+    failing = _outside_axis(writer) if writer.node.op == "GatherV2" else _in_first(0, 1)(writer)
+    values = writer.inputs[0]
+    return writer.if_any(failing, writer.result(), writer.dtype(values))
+
+
+def _outside_axis(writer: CheckWriter) -> str:
     values, indices, axis = writer.inputs
     known = writer.known(axis)
     if known is not None:
@@ -147,6 +171,10 @@ def _in_first(values: int, indices: int) -> Failing:
     return lambda writer: _outside_dimension(
         writer, writer.inputs[indices], writer.inputs[values], 0
     )
+
+
+def _gather_of_variable(writer: CheckWriter) -> str:
+    return writer.if_any(_in_variable(1)(writer), writer.result(), writer.node.attr["dtype"].type)
 
 
 def _in_variable(indices: int) -> Failing:
@@ -211,10 +239,12 @@ def _in_shape(shape_of: ShapeWriter, indices: int) -> Failing:
 
 def _segment_at_least(writer: CheckWriter) -> str:
     """Write whether a segment id is too large; TensorFlow drops negative ones."""
-    _, ids, count = writer.inputs
+    values, ids, count = writer.inputs
     dtype = _dtype_of_indices(writer, ids)
     ids = writer.cast(ids, writer.dtype(ids), dtype)
-    return writer.any_is("at_least", ids, writer.cast(count, writer.dtype(count), dtype), dtype)
+    count = writer.cast(count, writer.dtype(count), dtype)
+    failing = writer.any_is("at_least", ids, count, dtype)
+    return writer.if_any(failing, values, writer.dtype(values))
 
 
 def _division_by_zero(writer: CheckWriter) -> str:
@@ -225,7 +255,8 @@ def _division_by_zero(writer: CheckWriter) -> str:
     known = writer.known(divisor)
     if known is not None and not (known == 0).any():
         return ""
-    return writer.any_is("equal", divisor, writer.constant(0, dtype), dtype)
+    failing = writer.any_is("equal", divisor, writer.constant(0, dtype), dtype)
+    return writer.if_any(failing, writer.inputs[0], dtype)
 
 
 def _negative_power(writer: CheckWriter) -> str:
@@ -238,7 +269,20 @@ def _negative_power(writer: CheckWriter) -> str:
         return ""
     # As unsigned integers, the negative ones are not less than the least of them.
     least = np.iinfo(tf.as_dtype(dtype).as_numpy_dtype).min
-    return writer.any_is("outside", exponent, writer.constant(least, dtype), dtype)
+    failing = writer.any_is("outside", exponent, writer.constant(least, dtype), dtype)
+    return writer.if_any(failing, writer.inputs[0], dtype)
+
+
+def _negative(values: int) -> Failing:
+    """Return a check of integers that must not be negative."""
+
+    def failing(writer: CheckWriter) -> str:
+        value = writer.inputs[values]
+        dtype = writer.dtype(value)
+        least = np.iinfo(tf.as_dtype(dtype).as_numpy_dtype).min
+        return writer.any_is("outside", value, writer.constant(least, dtype), dtype)
+
+    return failing
 
 
 def _assertion(writer: CheckWriter) -> str:
@@ -271,16 +315,24 @@ def _taken_index(start: int) -> Failing:
 
     def failing(writer: CheckWriter) -> str:
         found = ""
+        dtype = writer.node.attr["Index"].type
         for value, dimension in _single_indices(writer, writer.inputs[start]):
-            dtype = writer.node.attr["Index"].type
-            size = writer.size(writer.inputs[0], dimension, dtype)
+            size = _size_of_sliced(writer, dimension, dtype)
             # Indices from -size on count from the end.
             moved = writer.add("AddV2", value, size, T=dtype)
             limit = writer.add("AddV2", size, size, T=dtype)
-            found = writer.both(found, writer.any_is("outside", moved, limit, dtype))
+            found = writer.either(found, writer.any_is("outside", moved, limit, dtype))
         return found
 
     return failing
+
+
+def _size_of_sliced(writer: CheckWriter, dimension: int, dtype: int) -> str:
+    sliced = writer.inputs[0]
+    if writer.node.op == "StridedSliceGrad":  # the operand is the shape
+        return writer.element(sliced, dimension, dtype)
+    known = dtype if dtype in _SHAPES else defs.INT32
+    return writer.cast(writer.size(sliced, dimension, known), known, dtype)
 
 
 def _single_indices(writer: CheckWriter, begin: str) -> list[tuple[str, int]]:
@@ -317,8 +369,10 @@ def _outside_slice(writer: CheckWriter) -> str:
     shape = writer.shape(values, writer.node.attr["T"].type, dtype)
     end = writer.add("AddV2", begin, writer.add("Maximum", size, zero, T=dtype), T=dtype)
     low = writer.add("Less", begin, zero, T=dtype)
+    high = writer.add("Greater", begin, shape, T=dtype)  # alone, as the end may wrap around
+    outside = writer.add("LogicalOr", low, high)
     high = writer.add("Greater", end, shape, T=dtype)
-    return writer.any(writer.add("LogicalOr", low, high))
+    return writer.any(writer.add("LogicalOr", outside, high))
 
 
 def _label_outside(writer: CheckWriter) -> str:
@@ -332,6 +386,30 @@ def _too_long(writer: CheckWriter) -> str:
     size = writer.size(values, writer.node.attr["seq_dim"].i, dtype)
     limit = writer.add("AddV2", size, writer.constant(1, dtype), T=dtype)
     return _outside(writer, lengths, limit)
+
+
+def _partition_outside(writer: CheckWriter) -> str:
+    count = writer.constant(writer.node.attr["num_partitions"].i, defs.INT32)
+    return _outside(writer, writer.inputs[1], count)
+
+
+def _not_broadcast(writer: CheckWriter) -> str:
+    """Write whether a size of the operand is neither 1 nor that of the wanted shape."""
+    value, wanted = writer.inputs
+    dtype = writer.dtype(wanted)
+    sizes = writer.shape(value, writer.dtype(value), dtype)
+    count = writer.add("Size", wanted, T=dtype, out_type=defs.INT32)
+    rank = writer.add("Rank", value, T=writer.dtype(value))
+    axis = writer.constant(0, defs.INT32)
+    begin, end = (
+        writer.add("ExpandDims", number, axis, T=defs.INT32, Tdim=defs.INT32)
+        for number in (writer.add("Sub", count, rank, T=defs.INT32), count)
+    )
+    one = writer.constant([1], defs.INT32, [1])
+    last = writer.add("StridedSlice", wanted, begin, end, one, T=dtype, Index=defs.INT32)
+    differs = writer.add("NotEqual", sizes, last, T=dtype)
+    is_more = writer.add("NotEqual", sizes, writer.constant(1, dtype), T=dtype)
+    return writer.any(writer.add("LogicalAnd", differs, is_more))
 
 
 def _in_list(indices: int) -> Failing:
@@ -349,19 +427,80 @@ def _in_list_of_fixed_size(writer: CheckWriter) -> str:
     return "" if grows else _in_list(1)(writer)
 
 
-def _singular_triangle(writer: CheckWriter) -> str:
-    dtype = writer.node.attr["T"].type
-    diagonal = writer.add("MatrixDiagPart", writer.inputs[0], T=dtype)
-    zeros = writer.add("ZerosLike", diagonal, T=dtype)
-    return writer.any(writer.add("Equal", diagonal, zeros, T=dtype))
+def _empty_list(writer: CheckWriter) -> str:
+    length = writer.add("TensorListLength", writer.inputs[0])
+    return writer.add("Equal", length, writer.constant(0, defs.INT32), T=defs.INT32)
+
+
+def _other_sum(writer: CheckWriter) -> str:
+    """Write whether the lengths of a list's elements are not all of a tensor together."""
+    values, _, lengths = writer.inputs
+    total = writer.add(
+        "Sum", lengths, writer.constant(0, defs.INT32), T=defs.INT64, Tidx=defs.INT32
+    )
+    return writer.add("NotEqual", total, writer.size(values, 0, defs.INT64), T=defs.INT64)
+
+
+def _in_array(writer: CheckWriter) -> str:
+    """Write whether an index is outside of a TensorArray of TensorFlow 1."""
+    size = writer.add("TensorArraySizeV3", writer.inputs[0], writer.inputs[-1])
+    return _outside(writer, writer.inputs[1], size)
+
+
+def _threshold(writer: CheckWriter) -> str:
+    """Write whether a threshold is not in [0, 1]."""
+    threshold = writer.inputs[3]
+    dtype = writer.dtype(threshold)
+    low = writer.add("GreaterEqual", threshold, writer.constant(0.0, dtype), T=dtype)
+    high = writer.add("LessEqual", threshold, writer.constant(1.0, dtype), T=dtype)
+    return writer.add("LogicalNot", writer.add("LogicalAnd", low, high))
+
+
+def _no_sparse_indices(writer: CheckWriter) -> str:
+    """Write whether indices lie outside of a shape or, if they are validated, are not in order."""
+    indices, shape, *_ = writer.inputs
+    dtype = writer.node.attr["Tindices"].type
+    low = writer.add("Less", indices, writer.constant(0, dtype), T=dtype)
+    high = writer.add("GreaterEqual", indices, shape, T=dtype)
+    outside = writer.any(writer.add("LogicalOr", low, high))
+    if not writer.node.attr["validate_indices"].b:
+        return outside
+    indices, shape = (writer.cast(value, dtype, defs.INT64) for value in (indices, shape))
+    return writer.either(outside, _not_increasing(writer, indices, shape))
+
+
+def _not_increasing(writer: CheckWriter, indices: str, shape: str) -> str:
+    """Write whether rows of indices, of dtype int64 as the shape, are not in strict order."""
+    zero, one = writer.constant(0, defs.INT32), writer.constant(1, defs.INT32)
+    strides = writer.add("Cumprod", shape, zero, T=defs.INT64, Tidx=defs.INT32)
+    for name in ("exclusive", "reverse"):
+        writer.nodes[-1].attr[name].b = True
+    depth, rest = writer.count(shape, defs.INT64), writer.constant(-1, defs.INT32)
+    wanted = writer.add("Pack", rest, depth, T=defs.INT32)
+    writer.nodes[-1].attr["N"].i = 2
+    rows = writer.add("Reshape", indices, wanted, T=defs.INT64, Tshape=defs.INT32)
+    places = writer.add("Mul", rows, strides, T=defs.INT64)
+    places = writer.add("Sum", places, one, T=defs.INT64, Tidx=defs.INT32)
+    begin, second, step = (writer.constant([n], defs.INT32, [1]) for n in (0, 1, 1))
+    last = writer.constant([-1], defs.INT32, [1])
+    types = {"T": defs.INT64, "Index": defs.INT32}
+    before = writer.add("StridedSlice", places, begin, last, step, **types)
+    after = writer.add("StridedSlice", places, second, begin, step, **types)
+    writer.nodes[-1].attr["end_mask"].i = 1
+    return writer.any(writer.add("LessEqual", after, before, T=defs.INT64))
 
 
 def _empty_range(low: int) -> Failing:
     """Return a check of the bounds of random integers, which are operands `low` and the next."""
 
     def failing(writer: CheckWriter) -> str:
-        dtype = writer.dtype(writer.inputs[low])
-        return writer.add("GreaterEqual", *writer.inputs[low : low + 2], T=dtype)
+        dtype, shape = writer.dtype(writer.inputs[low]), writer.inputs[0]
+        failing = writer.add("GreaterEqual", *writer.inputs[low : low + 2], T=dtype)
+        one = writer.constant(0, defs.INT32)
+        count = writer.add("Prod", shape, one, T=writer.dtype(shape), Tidx=defs.INT32)
+        zero = writer.constant(0, writer.dtype(shape))
+        has_some = writer.add("Greater", count, zero, T=writer.dtype(shape))
+        return writer.add("LogicalAnd", failing, has_some)
 
     return failing
 
@@ -375,13 +514,15 @@ def _no_permutation(writer: CheckWriter) -> str:
     types = {"T": dtype, "Tindices": dtype, "Tnumsegments": dtype}
     counts = writer.add("UnsortedSegmentSum", ones, values, size, **types)
     is_other = writer.add("NotEqual", counts, ones, T=dtype)
-    return writer.both(_outside(writer, values, size), writer.any(is_other))
+    return writer.either(_outside(writer, values, size), writer.any(is_other))
 
 
 _INDICES = "indices are not all in [0, n), where n is the size of the dimension that they index"
 _ROWS = "indices do not all point into the shape that they index"
 _SEGMENTS = "segment_ids are not all below num_segments"
 _ZERO = "Integer division by zero"
+_ARRAY = "an index is outside of the TensorArray"
+_TRUNCATED = "Unexpected error in binary operator (only integer div and mod should have errors)"
 _BOUNDS = "Need minval < maxval"
 
 
@@ -392,11 +533,11 @@ def _for(ops: str, check: Check) -> dict[str, Check]:
 CHECKS: Mapping[str, Check] = {
     "Assert": Check(_assertion, _text_of_assertion),
     **_for("CheckNumerics CheckNumericsV2", Check(_not_finite, _text_of_check)),
-    **_for("Div FloorDiv FloorMod Mod TruncateDiv TruncateMod", Check(_division_by_zero, _ZERO)),
+    **_for("Div FloorDiv FloorMod Mod", Check(_division_by_zero, _ZERO)),
+    **_for("TruncateDiv TruncateMod", Check(_division_by_zero, _TRUNCATED, INTERNAL)),
     "Pow": Check(_negative_power, "Integers to negative integer powers are not allowed"),
-    "GatherV2": Check(_gather_along_axis, _INDICES),
-    "Gather": Check(_in_first(0, 1), _INDICES),
-    "ResourceGather": Check(_in_variable(1), _INDICES),
+    **_for("Gather GatherV2", Check(_gather, _INDICES)),
+    "ResourceGather": Check(_gather_of_variable, _INDICES),
     "GatherNd": Check(_in_shape(_shape_of(0), 1), _ROWS),
     "ResourceGatherNd": Check(_in_shape(_shape_of_variable, 1), _ROWS),
     "ScatterNd": Check(_in_shape(_shape_in(2), 0), _ROWS),
@@ -418,18 +559,29 @@ CHECKS: Mapping[str, Check] = {
         "UnsortedSegmentSum UnsortedSegmentProd UnsortedSegmentMin UnsortedSegmentMax",
         Check(_segment_at_least, _SEGMENTS),
     ),
-    "StridedSlice": Check(_taken_index(1), "slice index out of bounds"),
+    **_for("StridedSlice StridedSliceGrad", Check(_taken_index(1), "slice index out of bounds")),
     "Slice": Check(_outside_slice, "the slice does not lie in its operand"),
     "SparseSoftmaxCrossEntropyWithLogits": Check(
         _label_outside, "Received a label value which is outside the valid range of [0, classes)"
     ),
+    "BroadcastTo": Check(_not_broadcast, "Incompatible shapes: its operand and the wanted shape"),
+    "DynamicPartition": Check(_partition_outside, "partitions are not all in [0, num_partitions)"),
     "ReverseSequence": Check(_too_long, "seq_lengths are not all in [0, the size of seq_dim]"),
     "TensorListGetItem": Check(_in_list(1), "Trying to access an element outside of the list"),
     "TensorListSetItem": Check(
         _in_list_of_fixed_size, "Trying to modify an element outside of the list"
     ),
     "TensorListGather": Check(_in_list(1), "Trying to gather elements outside of the list"),
-    "MatrixTriangularSolve": Check(_singular_triangle, "Input matrix is not invertible."),
+    "TensorListPopBack": Check(_empty_list, "Trying to pop from an empty list."),
+    "TensorListSplit": Check(_other_sum, "lengths are not together the length of the tensor"),
+    **_for("TensorArrayReadV3 TensorArrayGatherV3", Check(_in_array, _ARRAY)),
+    **_for("TensorArrayWriteV3 TensorArrayScatterV3", Check(_in_array, _ARRAY)),
+    "SparseToDense": Check(_no_sparse_indices, "indices are out of bounds, repeated or unsorted"),
+    **_for(
+        "NonMaxSuppressionV3 NonMaxSuppressionV4",
+        Check(_threshold, "iou_threshold must be in [0, 1]"),
+    ),
+    **_for("Bincount DenseBincount", Check(_negative(0), "Input arr must be non-negative!")),
     "InvertPermutation": Check(_no_permutation, "the values are no permutation of 0 to n - 1"),
     "RandomUniformInt": Check(_empty_range(1), _BOUNDS),
     "StatelessRandomUniformInt": Check(_empty_range(2), _BOUNDS),

@@ -53,6 +53,8 @@ class _Pending(NamedTuple):
 
 def find(library: FunctionDefLibrary, entry: str) -> dict[str, list[Found]]:
     """Find the checks of a program, by the names of its functions."""
+    if not any(True for _ in defs.all_nodes(library, CHECKS)):
+        return {}
     functions = {
         name: protos.copy_of(function) for name, function in defs.reachable(library, entry).items()
     }
@@ -187,7 +189,7 @@ class _Body:
         if self._checks:
             defs.drop_dead_nodes(self._function, self._program.functions)
         for name, found in self._checks.items():
-            self.edits.before(name, found.added)
+            self.edits.after(name, found.added)
         self.edits.write()
         self.edits = FunctionEdits(self._function)
         for node in defs.program_order(self._function):
