@@ -1,7 +1,9 @@
 // Ops that pass values on, and that XLA compiles to nothing. Once XLA knows all shapes, they refuse
 // values that it would get wrong silently, or end the process for. _compiler/bounded/analysis.py
 // and _compiler/control_flow.py add them.
+#include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "functions/fallback_kernel.h"
+#include "host_region.h"
 #include "tensorflow/compiler/tf2xla/type_util.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
@@ -210,14 +213,61 @@ class BranchResultsKernel : public tensorflow::XlaOpKernel {
   int64_t branches_ = 1;
 };
 
+// The operands of an op whose XLA kernel ends the process for some constants. `op` is a serialized
+// FunctionDef of that op alone. The op waits for this one, which refuses what the op's shape
+// function finds wrong.
+REGISTER_OP("HostcallGuard")
+    .Input("operands: T")
+    .Attr("T: list(type) >= 1")
+    .Attr("op: string")
+    .SetIsStateful()
+    .SetShapeFn(tensorflow::shape_inference::NoOutputs);
+
+class GuardKernel : public tensorflow::XlaOpKernel {
+ public:
+  explicit GuardKernel(OpKernelConstruction* ctx) : XlaOpKernel(ctx) {
+    std::string serialized;
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("op", &serialized));
+    OP_REQUIRES(ctx, op_.ParseFromString(serialized),
+                absl::InternalError("hostcall: the op of a guard does not parse"));
+  }
+
+  void Compile(XlaOpKernelContext* ctx) override {
+    std::vector<tensorflow::PartialTensorShape> shapes;
+    for (int i = 0; i < num_inputs(); ++i) {
+      absl::StatusOr<xla::Shape> shape = ctx->InputXlaShape(i);
+      OP_REQUIRES_OK(ctx, shape.status());
+      std::vector<int64_t> sizes(shape->dimensions().begin(), shape->dimensions().end());
+      for (size_t dim = 0; dim < sizes.size(); ++dim) {
+        if (shape->is_dynamic_dimension(static_cast<int>(dim))) sizes[dim] = -1;
+      }
+      shapes.emplace_back(sizes);
+    }
+    const auto known_value = [ctx](int input) -> std::optional<tensorflow::Tensor> {
+      absl::StatusOr<tensorflow::Tensor> value = ctx->ConstantInputTensor(input);
+      return value.ok() ? std::optional(*std::move(value)) : std::nullopt;
+    };
+    const auto inferred =
+        InferRegionShapes(op_, ctx->function_library()->graph_def_version(), shapes, known_value);
+    OP_REQUIRES(ctx, inferred.ok(),
+                RefusalOfOurs(absl::StrCat("hostcall: node `", op_.node_def(0).name(),
+                                           "`: ", inferred.status().message())));
+  }
+
+ private:
+  tensorflow::FunctionDef op_;
+};
+
+REGISTER_KERNEL_BUILDER(Name("HostcallGuard").Device(tensorflow::DEVICE_DEFAULT), PassKernel);
 REGISTER_KERNEL_BUILDER(Name("HostcallKnownSizes").Device(tensorflow::DEVICE_DEFAULT), PassKernel);
 REGISTER_KERNEL_BUILDER(Name("HostcallList").Device(tensorflow::DEVICE_DEFAULT), PassKernel);
 
-#define HOSTCALL_REGISTER(device)                                                       \
-  REGISTER_KERNEL_BUILDER(Name("HostcallKnownSizes").Device(tensorflow::device),        \
-                          KnownSizesKernel);                                            \
-  REGISTER_KERNEL_BUILDER(Name("HostcallList").Device(tensorflow::device), ListKernel); \
-  REGISTER_KERNEL_BUILDER(Name("HostcallBranchResults").Device(tensorflow::device),     \
+#define HOSTCALL_REGISTER(device)                                                         \
+  REGISTER_KERNEL_BUILDER(Name("HostcallGuard").Device(tensorflow::device), GuardKernel); \
+  REGISTER_KERNEL_BUILDER(Name("HostcallKnownSizes").Device(tensorflow::device),          \
+                          KnownSizesKernel);                                              \
+  REGISTER_KERNEL_BUILDER(Name("HostcallList").Device(tensorflow::device), ListKernel);   \
+  REGISTER_KERNEL_BUILDER(Name("HostcallBranchResults").Device(tensorflow::device),       \
                           BranchResultsKernel)
 HOSTCALL_REGISTER(DEVICE_CPU_XLA_JIT);
 HOSTCALL_REGISTER(DEVICE_GPU_XLA_JIT);

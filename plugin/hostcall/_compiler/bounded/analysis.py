@@ -26,7 +26,7 @@ import tensorflow as tf
 from hostcall._callbacks import lookup, result_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.structures import BoundedSpec, Spec
-from hostcall._compiler import node_places, route_selection, wrong_kernels
+from hostcall._compiler import function_edits, node_places, route_selection, wrong_kernels
 from hostcall._compiler.bounded import sources
 from hostcall._compiler.bounded.flow import ANY_DIMENSION, Flow, Offence, SymbolMaker, symbol_maker
 from hostcall._compiler.bounded.sizes import Shape, Size, Source, Symbol, Tensor
@@ -43,8 +43,22 @@ LIST_OPS = frozenset(
     {"TensorListConcat", "TensorListConcatV2", "TensorListGather", "TensorListGetItem"}
     | {"TensorListPopBack", "TensorListPushBack", "TensorListSetItem", "TensorListStack"}
 )
+# Ops whose XLA kernels end the process where these operands, if constants of the program, do not
+# fit the others.
+_GUARDED: Mapping[str, int] = {
+    "BatchToSpaceND": 1,
+    "MatrixDiagPartV2": 1,
+    "MatrixDiagPartV3": 1,
+    "MatrixSetDiagV2": 2,
+    "MatrixSetDiagV3": 2,
+    "TopKV2": 1,
+    "UnsortedSegmentMax": 2,
+    "UnsortedSegmentMin": 2,
+    "UnsortedSegmentProd": 2,
+    "UnsortedSegmentSum": 2,
+}
 # Ops that get a check.
-_CHECKED = LIST_OPS | op_kinds.BRANCH_OPS
+_CHECKED = LIST_OPS | op_kinds.BRANCH_OPS | _GUARDED.keys()
 
 # Functions without any of these ops need no analysis.
 KINDS = frozenset(
@@ -393,6 +407,12 @@ def _add_checks(search: _Search) -> set[str]:
         for node in defs.nodes_of(function, LIST_OPS):
             if node.attr["element_dtype"].type != defs.VARIANT:
                 _check_list(edits, node)
+        if guarded := defs.nodes_of(function, _GUARDED):
+            constants = {node.name for node in defs.nodes_of(function, {"Const"})}
+            types = defs.Types(function, search.functions)
+            for node in guarded:
+                if defs.source(node.input[_GUARDED[node.op]]) not in constants:
+                    _guard(edits, node, types)
         if edits.write():
             changed.add(name)
     return changed
@@ -434,6 +454,22 @@ def _check_list(edits: FunctionEdits, node: NodeDef) -> None:
     check.attr["user"].s = node.name.encode()
     node.input[0] = f"{check.name}:output:0"
     edits.before(node.name, [check])
+
+
+def _guard(edits: FunctionEdits, node: NodeDef, types: defs.Types) -> None:
+    """Let a node wait for one that refuses operands for which XLA would end the process."""
+    alone = function_edits.part_of([node], {}, types)
+    result = op_kinds.op_def(node.op).output_arg[0]
+    dtype = defs.types_of(node, op_kinds.op_def(node.op), result)[0]
+    alone.function.signature.output_arg.add(name="hostcall_result", type=dtype)
+    alone.function.ret["hostcall_result"] = f"{node.name}:{result.name}:0"
+    guard = protos.node_def_pb2.NodeDef(
+        name=edits.unused(f"{node.name}/guard"), op="HostcallGuard", input=alone.taken
+    )
+    guard.attr["T"].list.type.extend(map(types.of, alone.taken))
+    guard.attr["op"].s = alone.function.SerializeToString()
+    edits.before(node.name, [guard])
+    node.input.append(f"^{guard.name}")
 
 
 def _rename(functions: Functions, changed: Collection[str], entry: str) -> None:
