@@ -99,8 +99,10 @@ def rewrite_for_kernel(
     holds_host_ops = said or partitioner.must_partition(entry)
     # Regions read the program's values in place, so these must be in the host's memory.
     whole = whole and not (where.accelerator or refusals.is_of_device(said))
-    if holds_host_ops and whole and (
-        program := _with_regions(partitioner, entry, digest, said, where)
+    if (
+        holds_host_ops
+        and whole
+        and (program := _with_regions(partitioner, entry, digest, said, where))
     ):
         return program
     if not refusals.may_partition(library):

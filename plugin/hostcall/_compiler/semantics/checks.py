@@ -39,6 +39,13 @@ class CheckWriter(NodeWriter):
         self.inputs = defs.data_inputs(node)
         self._nodes = nodes
         self._types = types
+        self._taken = 0
+
+    def take(self) -> list[Any]:
+        """Return the nodes that were added since the last call."""
+        taken = self.nodes[self._taken :]
+        self._taken = len(self.nodes)
+        return taken
 
     def dtype(self, value: str) -> int:
         """Return the dtype of an operand of the node."""
@@ -57,8 +64,7 @@ class CheckWriter(NodeWriter):
 
     def shape(self, value: str, dtype: int, out_type: int = defs.INT32) -> str:
         """Write the shape of a value."""
-        result = self.add("Shape", value, T=dtype, out_type=out_type)
-        return result
+        return self.add("Shape", value, T=dtype, out_type=out_type)
 
     def element(self, vector: str, index: int, dtype: int) -> str:
         """Write an element of a vector; negative indices count from its end."""
@@ -84,7 +90,9 @@ class CheckWriter(NodeWriter):
     def any(self, condition: str) -> str:
         """Write whether an element of a value of booleans is true."""
         zero, one = self.constant(0, defs.INT32), self.constant(1, defs.INT32)
-        axes = self.add("Range", zero, self.add("Rank", condition, T=defs.BOOL), one, Tidx=defs.INT32)
+        axes = self.add(
+            "Range", zero, self.add("Rank", condition, T=defs.BOOL), one, Tidx=defs.INT32
+        )
         return self.add("Any", condition, axes, Tidx=defs.INT32)
 
     def result(self) -> str:
@@ -135,7 +143,9 @@ def _dtype_of_indices(writer: CheckWriter, indices: str) -> int:
 def _outside(writer: CheckWriter, indices: str, limit: str) -> str:
     """Write whether an index is not in [0, limit); the limit is of the dtype of indices."""
     dtype = _dtype_of_indices(writer, indices)
-    return writer.any_is("outside", writer.cast(indices, writer.dtype(indices), dtype), limit, dtype)
+    return writer.any_is(
+        "outside", writer.cast(indices, writer.dtype(indices), dtype), limit, dtype
+    )
 
 
 def _outside_dimension(writer: CheckWriter, indices: str, values: str, dimension: int) -> str:
@@ -299,15 +309,25 @@ def _text_of_assertion(writer: CheckWriter) -> str:
     return f"assertion failed: {' '.join(words)}"
 
 
-def _not_finite(writer: CheckWriter) -> str:
-    dtype = writer.node.attr["T"].type
-    finite = writer.add("IsFinite", writer.inputs[0], T=dtype)
-    return writer.any(writer.add("LogicalNot", finite))
+def _has(*kinds: str) -> Failing:
+    """Return a check that finds elements of each of some kinds, such as "IsNan"."""
+
+    def failing(writer: CheckWriter) -> str:
+        dtype, (value,) = writer.node.attr["T"].type, writer.inputs
+        found = [writer.any(writer.add(kind, value, T=dtype)) for kind in kinds]
+        return found[0] if len(found) == 1 else writer.add("LogicalAnd", *found)
+
+    return failing
 
 
-def _text_of_check(writer: CheckWriter) -> str:
-    message = writer.node.attr["message"].s.decode(errors="replace")
-    return f"{message} : Tensor had NaN or Inf values"
+def _numbers(words: str, *kinds: str) -> Check:
+    """Return a check of CheckNumerics, whose message holds that of the node."""
+    return Check(
+        _has(*kinds),
+        lambda writer: (
+            f"{writer.node.attr['message'].s.decode(errors='replace')} : Tensor had {words} values"
+        ),
+    )
 
 
 def _taken_index(start: int) -> Failing:
@@ -526,21 +546,26 @@ _TRUNCATED = "Unexpected error in binary operator (only integer div and mod shou
 _BOUNDS = "Need minval < maxval"
 
 
-def _for(ops: str, check: Check) -> dict[str, Check]:
-    return dict.fromkeys(ops.split(), check)
+def _for(ops: str, check: Check) -> dict[str, tuple[Check, ...]]:
+    return dict.fromkeys(ops.split(), (check,))
 
 
-CHECKS: Mapping[str, Check] = {
-    "Assert": Check(_assertion, _text_of_assertion),
-    **_for("CheckNumerics CheckNumericsV2", Check(_not_finite, _text_of_check)),
+# The checks of each op, in the order in which its kernel makes them.
+CHECKS: Mapping[str, tuple[Check, ...]] = {
+    **_for("Assert", Check(_assertion, _text_of_assertion)),
+    "CheckNumerics": (
+        _numbers("Inf and NaN", "IsInf", "IsNan"),
+        _numbers("NaN", "IsNan"),
+        _numbers("Inf", "IsInf"),
+    ),
     **_for("Div FloorDiv FloorMod Mod", Check(_division_by_zero, _ZERO)),
     **_for("TruncateDiv TruncateMod", Check(_division_by_zero, _TRUNCATED, INTERNAL)),
-    "Pow": Check(_negative_power, "Integers to negative integer powers are not allowed"),
+    **_for("Pow", Check(_negative_power, "Integers to negative integer powers are not allowed")),
     **_for("Gather GatherV2", Check(_gather, _INDICES)),
-    "ResourceGather": Check(_gather_of_variable, _INDICES),
-    "GatherNd": Check(_in_shape(_shape_of(0), 1), _ROWS),
-    "ResourceGatherNd": Check(_in_shape(_shape_of_variable, 1), _ROWS),
-    "ScatterNd": Check(_in_shape(_shape_in(2), 0), _ROWS),
+    **_for("ResourceGather", Check(_gather_of_variable, _INDICES)),
+    **_for("GatherNd", Check(_in_shape(_shape_of(0), 1), _ROWS)),
+    **_for("ResourceGatherNd", Check(_in_shape(_shape_of_variable, 1), _ROWS)),
+    **_for("ScatterNd", Check(_in_shape(_shape_in(2), 0), _ROWS)),
     **_for(
         "TensorScatterUpdate TensorScatterAdd TensorScatterSub TensorScatterMin TensorScatterMax",
         Check(_in_shape(_shape_of(0), 1), _ROWS),
@@ -560,30 +585,52 @@ CHECKS: Mapping[str, Check] = {
         Check(_segment_at_least, _SEGMENTS),
     ),
     **_for("StridedSlice StridedSliceGrad", Check(_taken_index(1), "slice index out of bounds")),
-    "Slice": Check(_outside_slice, "the slice does not lie in its operand"),
-    "SparseSoftmaxCrossEntropyWithLogits": Check(
-        _label_outside, "Received a label value which is outside the valid range of [0, classes)"
+    **_for("Slice", Check(_outside_slice, "the slice does not lie in its operand")),
+    **_for(
+        "SparseSoftmaxCrossEntropyWithLogits",
+        Check(
+            _label_outside,
+            "Received a label value which is outside the valid range of [0, classes)",
+        ),
     ),
-    "BroadcastTo": Check(_not_broadcast, "Incompatible shapes: its operand and the wanted shape"),
-    "DynamicPartition": Check(_partition_outside, "partitions are not all in [0, num_partitions)"),
-    "ReverseSequence": Check(_too_long, "seq_lengths are not all in [0, the size of seq_dim]"),
-    "TensorListGetItem": Check(_in_list(1), "Trying to access an element outside of the list"),
-    "TensorListSetItem": Check(
-        _in_list_of_fixed_size, "Trying to modify an element outside of the list"
+    **_for(
+        "BroadcastTo",
+        Check(_not_broadcast, "Incompatible shapes: its operand and the wanted shape"),
     ),
-    "TensorListGather": Check(_in_list(1), "Trying to gather elements outside of the list"),
-    "TensorListPopBack": Check(_empty_list, "Trying to pop from an empty list."),
-    "TensorListSplit": Check(_other_sum, "lengths are not together the length of the tensor"),
+    **_for(
+        "DynamicPartition",
+        Check(_partition_outside, "partitions are not all in [0, num_partitions)"),
+    ),
+    **_for(
+        "ReverseSequence", Check(_too_long, "seq_lengths are not all in [0, the size of seq_dim]")
+    ),
+    **_for(
+        "TensorListGetItem", Check(_in_list(1), "Trying to access an element outside of the list")
+    ),
+    **_for(
+        "TensorListSetItem",
+        Check(_in_list_of_fixed_size, "Trying to modify an element outside of the list"),
+    ),
+    **_for("TensorListGather", Check(_in_list(1), "Trying to gather elements outside of the list")),
+    **_for("TensorListPopBack", Check(_empty_list, "Trying to pop from an empty list.")),
+    **_for(
+        "TensorListSplit", Check(_other_sum, "lengths are not together the length of the tensor")
+    ),
     **_for("TensorArrayReadV3 TensorArrayGatherV3", Check(_in_array, _ARRAY)),
     **_for("TensorArrayWriteV3 TensorArrayScatterV3", Check(_in_array, _ARRAY)),
-    "SparseToDense": Check(_no_sparse_indices, "indices are out of bounds, repeated or unsorted"),
+    **_for(
+        "SparseToDense",
+        Check(_no_sparse_indices, "indices are out of bounds, repeated or unsorted"),
+    ),
     **_for(
         "NonMaxSuppressionV3 NonMaxSuppressionV4",
         Check(_threshold, "iou_threshold must be in [0, 1]"),
     ),
     **_for("Bincount DenseBincount", Check(_negative(0), "Input arr must be non-negative!")),
-    "InvertPermutation": Check(_no_permutation, "the values are no permutation of 0 to n - 1"),
-    "RandomUniformInt": Check(_empty_range(1), _BOUNDS),
-    "StatelessRandomUniformInt": Check(_empty_range(2), _BOUNDS),
-    "StatelessRandomUniformIntV2": Check(_empty_range(4), _BOUNDS),
+    **_for(
+        "InvertPermutation", Check(_no_permutation, "the values are no permutation of 0 to n - 1")
+    ),
+    **_for("RandomUniformInt", Check(_empty_range(1), _BOUNDS)),
+    **_for("StatelessRandomUniformInt", Check(_empty_range(2), _BOUNDS)),
+    **_for("StatelessRandomUniformIntV2", Check(_empty_range(4), _BOUNDS)),
 }

@@ -13,6 +13,7 @@ need not end it.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -23,8 +24,8 @@ from hostcall._compiler.function_edits import FunctionEdits, NodeWriter
 from hostcall._compiler.ordering import Effects
 from hostcall._compiler.semantics import places
 from hostcall._compiler.semantics.checks import CHECKS, CheckWriter
-from hostcall._tf import function_defs as defs
 from hostcall._tf import attributes, op_kinds, protos
+from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
 _CALLING = defs.CALL_OPS | defs.CONTROL_FLOW_OPS
@@ -72,13 +73,18 @@ def _checks_of(function: FunctionDef, functions: Mapping[str, Any]) -> list[Foun
     types = defs.Types(function, functions)
     found = []
     for node in nodes:
-        check = CHECKS[node.op]
         writer = CheckWriter(node, by_name, types)
-        if failing := check.failing(writer):
-            what = f"{check.text(writer)} (op {node.name!r}, {node.op}{places.of(node, function)})"
-            text = f"{what}\n\t [[{{{{node {node.name}}}}}]]"
-            found.append(Found(node, writer.nodes, failing, check.code, text))
+        for check in CHECKS[node.op]:
+            if failing := check.failing(writer):
+                found.append(Found(node, writer.take(), failing, check.code, check.text(writer)))
     return found
+
+
+def _message(found: Found, function: FunctionDef) -> str:
+    """Return the message of an error, with the op and its place in the user's code."""
+    node = found.node
+    op = f"op {node.name!r}, {node.op}{places.of(node, function)}"
+    return f"{found.text} ({op})\n\t [[{{{{node {node.name}}}}}]]"
 
 
 def add(library: FunctionDefLibrary, entry: str) -> Any:
@@ -149,10 +155,10 @@ class _Program:
         body.raise_pending("")
         body.edits.write()
 
-    def number(self, found: Found) -> int:
-        """Return a new number for an error."""
+    def number(self, found: Found, function: FunctionDef) -> int:
+        """Return a new number for an error in a function."""
         number = len(self.errors) + 1
-        self.errors[number] = f"{number}:{found.code}:{found.text}"
+        self.errors[number] = f"{number}:{found.code}:{_message(found, function)}"
         return number
 
     def variant(self, name: str, use: str, ends: bool = False) -> _Variant:
@@ -177,7 +183,9 @@ class _Body:
     def __init__(self, program: _Program, name: str, function: Any) -> None:
         self._program = program
         self._function = function
-        self._checks = {one.node.name: one for one in program.found.get(name, ())}
+        self._checks: dict[str, list[Found]] = defaultdict(list)
+        for one in program.found.get(name, ()):
+            self._checks[one.node.name].append(one)
         self._pending: list[_Pending] = []
         self._raised = 0
         self.edits = FunctionEdits(function)
@@ -188,13 +196,13 @@ class _Body:
             return
         if self._checks:
             defs.drop_dead_nodes(self._function, self._program.functions)
-        for name, found in self._checks.items():
-            self.edits.after(name, found.added)
+        for name, checks in self._checks.items():
+            self.edits.after(name, [node for found in checks for node in found.added])
         self.edits.write()
         self.edits = FunctionEdits(self._function)
         for node in defs.program_order(self._function):
-            if found := self._checks.get(node.name):
-                number = self._program.number(found)
+            for found in self._checks.get(node.name, ()):
+                number = self._program.number(found, self._function)
                 self._pending.append(_Pending(found.failing, (number,), is_number=False))
             if self._program.effects.of_node(node):
                 self.raise_pending(node.name)
