@@ -1,0 +1,1 @@
+"""Graph mode's values and errors in compiled programs."""
