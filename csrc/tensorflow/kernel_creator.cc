@@ -275,7 +275,8 @@ class HostcallKernelCreator : public tensorflow::CustomKernelCreator {
       TF_ASSIGN_OR_RETURN(program.props, RegionLaunchNode(props, *definition));
     }
     TF_RETURN_IF_ERROR(xla_.CreateKernel(program.runtime, program.props, kernel));
-    if (!CallsPython(request, function)) return absl::OkStatus();
+    if (!function.calls_host) return absl::OkStatus();
+    if (!CallsPython(request, function)) return KeepValues(program, kernel);
     TF_RETURN_IF_ERROR(RunOnCopies(program, kernel));
     TF_RETURN_IF_ERROR(TrackRuns(ScopeOf(*definition), program, kernel));
     if (function.regions.empty()) return absl::OkStatus();

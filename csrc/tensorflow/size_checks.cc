@@ -220,7 +220,6 @@ REGISTER_OP("HostcallGuard")
     .Input("operands: T")
     .Attr("T: list(type) >= 1")
     .Attr("op: string")
-    .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs);
 
 class GuardKernel : public tensorflow::XlaOpKernel {
