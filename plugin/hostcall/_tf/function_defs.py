@@ -336,10 +336,9 @@ def definition_of(node: NodeDef, functions: Mapping[str, Any]) -> Any:
     return called.signature if called is not None else op_kinds.op_def(node.op)
 
 
-def drop_dead_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> None:
-    """Remove the nodes that neither a result nor a stateful op of a function needs."""
-    # Stateful ops that were replaced are removed, too. TensorFlow and XLA do not run these nodes
-    # either, and some of them may not even be able to run.
+def live_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
+    """Return the names of the nodes that a result or a stateful op of a function needs."""
+    # Stateful ops that were replaced are not needed.
     nodes = {node.name: node for node in function.node_def}
     pending = [*map(source, function.ret.values()), *function.control_ret.values()]
     pending += [
@@ -353,8 +352,15 @@ def drop_dead_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> None
         if name in nodes and name not in live:
             live.add(name)
             pending.extend(map(source, nodes[name].input))
-    if len(live) < len(nodes):
-        kept = [node for name, node in nodes.items() if name in live]
+    return live
+
+
+def drop_dead_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> None:
+    """Remove the nodes that neither a result nor a stateful op of a function needs."""
+    # TensorFlow and XLA do not run these nodes either, and some may not even be able to run.
+    live = live_nodes(function, functions)
+    if len(live) < len(function.node_def):
+        kept = [protos.copy_of(node) for node in function.node_def if node.name in live]
         del function.node_def[:]
         function.node_def.extend(kept)
 

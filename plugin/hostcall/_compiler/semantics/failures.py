@@ -29,6 +29,7 @@ from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
 _CALLING = defs.CALL_OPS | defs.CONTROL_FLOW_OPS
+_RELEVANT = _CALLING | op_kinds.ORDERED_OPS | op_kinds.SCRIPT_OPS
 _FAILURE = "hostcall_failure"  # the argument and the result with the number of an error
 _CALL, _BODY, _CONDITION = "call", "body", "condition"  # the uses of a function
 _SUFFIX = "__raising"
@@ -56,12 +57,7 @@ def find(library: FunctionDefLibrary, entry: str) -> dict[str, list[Found]]:
     """Find the checks of a program, by the names of its functions."""
     if not any(True for _ in defs.all_nodes(library, CHECKS)):
         return {}
-    functions = {
-        name: protos.copy_of(function) for name, function in defs.reachable(library, entry).items()
-    }
-    for function in functions.values():
-        if not defs.has_frames(function):
-            defs.drop_dead_nodes(function, functions)
+    functions = defs.reachable(library, entry)
     return {name: _checks_of(function, functions) for name, function in functions.items()}
 
 
@@ -71,8 +67,9 @@ def _checks_of(function: FunctionDef, functions: Mapping[str, Any]) -> list[Foun
         return []
     by_name = {node.name: node for node in function.node_def}
     types = defs.Types(function, functions)
+    live = defs.live_nodes(function, functions)
     found = []
-    for node in nodes:
+    for node in (node for node in nodes if node.name in live):
         writer = CheckWriter(node, by_name, types)
         for check in CHECKS[node.op]:
             if failing := check.failing(writer):
@@ -200,7 +197,7 @@ class _Body:
             self.edits.after(name, [node for found in checks for node in found.added])
         self.edits.write()
         self.edits = FunctionEdits(self._function)
-        for node in defs.program_order(self._function):
+        for node in self._in_order():
             for found in self._checks.get(node.name, ()):
                 number = self._program.number(found, self._function)
                 self._pending.append(_Pending(found.failing, (number,), is_number=False))
@@ -211,6 +208,15 @@ class _Body:
                 node.attr[attributes.AFTER_RAISE].b = True
             if self._program.fails.of_node(node):
                 self._pending.append(self._call(node))
+
+    def _in_order(self) -> list[Any]:
+        """Return the nodes with checks or effects, and those that call, in their order."""
+        known = self._program.functions
+        return [
+            node
+            for node in defs.program_order(self._function)
+            if node.op in _RELEVANT or node.op in known or node.name in self._checks
+        ]
 
     def raise_pending(self, before: str) -> None:
         """Raise the pending failures in front of a node, or at the end of the function."""
