@@ -99,13 +99,13 @@ def first_call_of_stock(program: Program) -> float:
 
 
 def main(effort: Effort = FULL) -> list[Row]:
-    with quiet("hostcall"), _quiet_tensorflow():
+    with quiet("hostcall"), quiet_tensorflow():
         some = programs()[: effort.of(len(programs()))]
         return [row for program in some for row in rows_of(program, effort)]
 
 
 @contextlib.contextmanager
-def _quiet_tensorflow() -> Iterator[None]:
+def quiet_tensorflow() -> Iterator[None]:
     logger = tf.get_logger()
     level = logger.level
     logger.setLevel(logging.ERROR)

@@ -19,7 +19,7 @@ from hostcall_mlir import runner
 from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.diagnostics import Collector, Failure
-from hostcall_mlir.passes import overlap, pipeline, tokens
+from hostcall_mlir.passes import overlap, pipeline, tokens, value_errors
 from hostcall_mlir.program import files as _program
 from hostcall_mlir.program import function_lookup, manifests, structures
 from hostcall_mlir.program.function_lookup import Function
@@ -33,11 +33,12 @@ _programs = itertools.count(1)
 
 @functools.cache
 def register_handlers() -> None:
-    """Register the CPU handlers for host calls and for the custom calls of `hostcall-overlap`."""
+    """Register the CPU handlers for the custom calls of programs and of `hostcall-overlap`."""
     runtime = hostcall_runtime.prepared()
     for target, handler in {
         custom_calls.TARGET: runtime.handler(),
         **runtime.early_handlers(),
+        **runtime.value_handlers(),
     }.items():
         jax.ffi.register_ffi_target(target, handler, platform="cpu", api_version=1)
 
@@ -288,6 +289,8 @@ def _compile_whole(module: ir.Module, device: jax.Device, keep: Sequence[int]) -
     program = Program(one for one in called if isinstance(one, int))
     if device.platform in _WITH_HOST_CALLS:
         module = overlap.overlapping(module, keep) or module
+    else:  # TensorFlow's kernels for accelerators raise no errors for values, either
+        value_errors.drop(module)
     module = tokens.with_numbers(module) or module
     executable = private.compile_for(private.bytecode_of(module), device, bool(called))
     return lambda arrays: private.execute_to_end(executable, arrays, program)

@@ -344,7 +344,7 @@ class _Planner:
             results = self._new(self._on_device, op.results)
             # The device may still run it when this returns.
             return [_apply(partial(private.execute, executable), operands, results)]
-        if custom_calls.is_host_call(op):
+        if custom_calls.runs_on_host(op):
             executable = self._compiled(host_call(op), self._host, calls=True)
             before = self._to_host(op)
             operands = self._of(self._on_host, op.operands)

@@ -65,14 +65,6 @@ func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) {
 
 // -----
 
-func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) {
-  // expected-error@below {{a call that takes a token has to have has_side_effect = true}}
-  %0:2 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
-  return
-}
-
-// -----
-
 func.func @main(%t: !stablehlo.token) {
   %0 = stablehlo.custom_call @hostcall(%t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
   // expected-error@below {{this op and another take the same token}}
@@ -122,13 +114,13 @@ func.func @main(%x: tensor<3xf32>) {
 
 // The example of the documentation.
 func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) -> tensor<3xf32> {
-  // expected-error@below {{a call that takes a token has to have has_side_effect = true}}
-  %0:2 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32,
+  // expected-error@below {{a call that takes a token has to return one}}
+  %0 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32, has_side_effect = true,
     backend_config = {callback = "np:sin",
       dynamic_operands = array<i64>, dynamic_results = array<i64>,
       sub_byte_operands = array<i64>, sub_byte_results = array<i64>}}
-    : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
-  return %0#0 : tensor<3xf32>
+    : (tensor<3xf32>, !stablehlo.token) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
 }
 
 // -----
@@ -161,5 +153,48 @@ func.func @main(%x: tensor<3xi4>, %y: tensor<3xi8>) {
   // expected-error@below {{sub_byte_operands is about operand 0, which has to be of f8E4M3FN, not tensor<3xi8>}}
   // expected-error@below {{sub_byte_results has element type 26; it can be '21', '22', '60', '61', '62'}}
   %1 = stablehlo.custom_call @hostcall(%y) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64: 0, 62>, sub_byte_results = array<i64: 0, 26>}} : (tensor<3xi8>) -> tensor<3xi8>
+  return
+}
+
+// -----
+
+// The calls for errors of values.
+func.func @main(%x: tensor<3xi32>, %n: tensor<i32>, %m: tensor<i64>, %b: tensor<3xi8>, %c: tensor<i8>, %t: !stablehlo.token) {
+  // expected-error@below {{it has to take a tensor<i32>, and may take and return a token}}
+  stablehlo.custom_call @hostcall_raise(%x) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:3:one"}} : (tensor<3xi32>) -> ()
+  // expected-error@below {{it has to take a tensor<i32>, and may take and return a token}}
+  stablehlo.custom_call @hostcall_raise(%n, %t) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:3:one"}} : (tensor<i32>, !stablehlo.token) -> ()
+  // expected-error@below {{it has to take a tensor<i32>, and may take and return a token}}
+  %0 = stablehlo.custom_call @hostcall_raise(%n, %n) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:3:one"}} : (tensor<i32>, tensor<i32>) -> tensor<i32>
+  // expected-error@below {{it has to take a tensor<i32>, and may take and return a token}}
+  stablehlo.custom_call @hostcall_raise() {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:3:one"}} : () -> ()
+  // expected-error@below {{a call that raises errors has to have has_side_effect = true}}
+  stablehlo.custom_call @hostcall_raise(%n) {api_version = 4 : i32, backend_config = {errors = "1:3:one"}} : (tensor<i32>) -> ()
+  // expected-error@below {{api_version has to be 4 : i32}}
+  stablehlo.custom_call @hostcall_raise(%n) {api_version = 2 : i32, has_side_effect = true, backend_config = ""} : (tensor<i32>) -> ()
+  // expected-error@below {{backend_config has to be {errors = ...}, a number, a code and a message of each}}
+  stablehlo.custom_call @hostcall_raise(%n) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = ""}} : (tensor<i32>) -> ()
+  // expected-error@below {{backend_config has to be {errors = ...}, a number, a code and a message of each}}
+  stablehlo.custom_call @hostcall_raise(%n) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "0:3:one"}} : (tensor<i32>) -> ()
+  // expected-error@below {{backend_config has to be {errors = ...}, a number, a code and a message of each}}
+  stablehlo.custom_call @hostcall_raise(%n) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:17:one"}} : (tensor<i32>) -> ()
+  // expected-error@below {{backend_config has to be {errors = ...}, a number, a code and a message of each}}
+  stablehlo.custom_call @hostcall_raise(%n) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:3:one\1Etwo"}} : (tensor<i32>) -> ()
+  // expected-error@below {{backend_config has to be {errors = ...}, a number, a code and a message of each}}
+  stablehlo.custom_call @hostcall_raise(%n) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = 1 : i64}} : (tensor<i32>) -> ()
+  // expected-error@below {{backend_config has to be {errors = ...}, a number, a code and a message of each}}
+  stablehlo.custom_call @hostcall_raise(%n) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:3:one", more = 1 : i64}} : (tensor<i32>) -> ()
+  // expected-error@below {{backend_config has to be {errors = ...}, a number, a code and a message of each}}
+  stablehlo.custom_call @hostcall_raise(%n) {api_version = 4 : i32, has_side_effect = true, backend_config = {}} : (tensor<i32>) -> ()
+  // expected-error@below {{it has to take an array of i32 or i64 and one such number}}
+  %1 = stablehlo.custom_call @hostcall_any(%x, %m) {api_version = 4 : i32, backend_config = {kind = "equal"}} : (tensor<3xi32>, tensor<i64>) -> tensor<i1>
+  // expected-error@below {{it has to take an array of i32 or i64 and one such number}}
+  %2 = stablehlo.custom_call @hostcall_any(%b, %c) {api_version = 4 : i32, backend_config = {kind = "equal"}} : (tensor<3xi8>, tensor<i8>) -> tensor<i1>
+  // expected-error@below {{and to return a tensor<i1>}}
+  %3 = stablehlo.custom_call @hostcall_any(%x, %n) {api_version = 4 : i32, backend_config = {kind = "equal"}} : (tensor<3xi32>, tensor<i32>) -> tensor<3xi1>
+  // expected-error@below {{it has to take an array of i32 or i64 and one such number}}
+  %4 = stablehlo.custom_call @hostcall_any() {api_version = 4 : i32, backend_config = {kind = "equal"}} : () -> tensor<i1>
+  // expected-error@below {{backend_config has to be {kind = ...}, one of outside, equal, at_least}}
+  %5 = stablehlo.custom_call @hostcall_any(%x, %n) {api_version = 4 : i32, backend_config = {kind = "above"}} : (tensor<3xi32>, tensor<i32>) -> tensor<i1>
   return
 }

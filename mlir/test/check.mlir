@@ -41,3 +41,23 @@ func.func @less_than_a_byte(%x: tensor<3xi8>, %y: tensor<3xf8E4M3FN>) -> tensor<
   %0 = stablehlo.custom_call @hostcall(%x, %y) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64: 0, 60, 1, 62>, sub_byte_results = array<i64: 0, 61>}} : (tensor<3xi8>, tensor<3xf8E4M3FN>) -> tensor<3xui8>
   return %0 : tensor<3xui8>
 }
+
+// CHECK-LABEL: func.func @errors_of_values
+func.func @errors_of_values(%x: tensor<3x2xi64>, %limit: tensor<i64>, %n: tensor<i32>) -> tensor<i1> {
+  %0 = stablehlo.custom_call @hostcall_any(%x, %limit) {api_version = 4 : i32, backend_config = {kind = "outside"}} : (tensor<3x2xi64>, tensor<i64>) -> tensor<i1>
+  stablehlo.custom_call @hostcall_raise(%n) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:3:one\0A\1E2:11:two: 2"}} : (tensor<i32>) -> ()
+  %t = stablehlo.create_token : !stablehlo.token
+  %1 = stablehlo.custom_call @hostcall_raise(%n, %t) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:3:one"}} : (tensor<i32>, !stablehlo.token) -> tuple<!stablehlo.token>
+  return %0 : tensor<i1>
+}
+
+// Pure calls wait for a token that another op takes.
+// CHECK-LABEL: func.func @pure_calls_that_wait
+func.func @pure_calls_that_wait(%x: tensor<3xf32>, %n: tensor<i32>) -> tensor<3xf32> {
+  %t = stablehlo.create_token : !stablehlo.token
+  %0 = stablehlo.custom_call @hostcall_raise(%n, %t) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:3:one"}} : (tensor<i32>, !stablehlo.token) -> !stablehlo.token
+  %1:2 = stablehlo.custom_call @hostcall(%x, %0) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
+  %2:2 = stablehlo.custom_call @hostcall(%1#0, %0) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<3xf32>, !stablehlo.token) -> (tensor<3xf32>, !stablehlo.token)
+  %3 = stablehlo.custom_call @hostcall(%0) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:g", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
+  return %2#0 : tensor<3xf32>
+}

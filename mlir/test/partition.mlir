@@ -252,6 +252,34 @@ func.func @main(%arg0: tensor<f32>) -> tensor<f32> {
 
 // -----
 
+// Errors are raised on the host, and looked for on the device.
+// CHECK-LABEL: func.func @main
+// CHECK-NEXT: %0 = stablehlo.create_token
+// CHECK-NEXT: %1 = call @cluster_0(%arg0, %arg1)
+// CHECK-NEXT: %2 = stablehlo.custom_call @hostcall_raise(%1, %0) {{.*}}hostcall.to_host = array<i64: 0, 4>
+// CHECK-NEXT: %3:2 = stablehlo.custom_call @hostcall(%arg1, %2)
+// CHECK-NEXT: return %3#0
+// CHECK-LABEL: func.func private @cluster_0
+// CHECK-NOT: @hostcall_any
+// CHECK: %[[X:.*]] = stablehlo.convert %arg0 : (tensor<3x2xi64>) -> tensor<3x2xui64>
+// CHECK-NEXT: %[[LIMIT:.*]] = stablehlo.convert %arg1 : (tensor<i64>) -> tensor<ui64>
+// CHECK-NEXT: %[[LIMITS:.*]] = stablehlo.broadcast_in_dim %[[LIMIT]], dims = []
+// CHECK-NEXT: %[[FOUND:.*]] = stablehlo.compare GE, %[[X]], %[[LIMITS]]
+// CHECK: stablehlo.reduce(%[[FOUND]] init: %{{.*}}) applies stablehlo.or across dimensions = [0, 1]
+// CHECK: stablehlo.compare GE, %arg0, %{{.*}} : (tensor<3x2xi64>
+func.func @main(%arg0: tensor<3x2xi64>, %arg1: tensor<i64>) -> tensor<i64> {
+  %0 = stablehlo.custom_call @hostcall_any(%arg0, %arg1) {api_version = 4 : i32, backend_config = {kind = "outside"}} : (tensor<3x2xi64>, tensor<i64>) -> tensor<i1>
+  %1 = stablehlo.custom_call @hostcall_any(%arg0, %arg1) {api_version = 4 : i32, backend_config = {kind = "at_least"}} : (tensor<3x2xi64>, tensor<i64>) -> tensor<i1>
+  %2 = stablehlo.or %0, %1 : tensor<i1>
+  %3 = stablehlo.convert %2 : (tensor<i1>) -> tensor<i32>
+  %4 = stablehlo.create_token : !stablehlo.token
+  %5 = stablehlo.custom_call @hostcall_raise(%3, %4) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:3:one"}} : (tensor<i32>, !stablehlo.token) -> !stablehlo.token
+  %6:2 = stablehlo.custom_call @hostcall(%arg1, %5) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "pkg:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<i64>, !stablehlo.token) -> (tensor<i64>, !stablehlo.token)
+  return %6#0 : tensor<i64>
+}
+
+// -----
+
 // Constants of which jaxlib's Python cannot see the value are passed.
 // CHECK-LABEL: func.func @main
 // CHECK-NEXT: %0:3 = call @cluster_0()

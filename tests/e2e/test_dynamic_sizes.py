@@ -338,7 +338,7 @@ def test_explain_names_what_xla_may_get_wrong() -> None:
     line = inspect.getsourcelines(_stock)[1] + 2
     assert {risk.location for risk in explained.risks} == {f"{__file__}:{line}"}
     for shown in (str(explained), explained.to_html()):
-        assert_says(shown, "What XLA may get wrong", "dynamic_sizes")
+        assert_says(shown, "What XLA may get wrong", "functions=")
     assert not hostcall.explain(jitted(lambda x: tf.reduce_mean(x**2)), X).risks
 
 

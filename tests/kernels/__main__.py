@@ -1,6 +1,7 @@
 """Runs the calls of all kernels.
 
 python -m tests.kernels compare [--only OP] [--seed N]
+python -m tests.kernels raising [--only OP] [--seed N] [--mode stock]
 python -m tests.kernels sources
 python -m tests.kernels missing
 """
@@ -12,18 +13,22 @@ import sys
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Runs the calls of all kernels.")
-    parser.add_argument("command", choices=["compare", "sources", "missing"])
+    parser.add_argument("command", choices=["compare", "raising", "sources", "missing"])
     parser.add_argument("--only", default="", help="the op whose calls are run, or several: A,B")
     parser.add_argument("--seed", type=int, default=0, help="of the random numbers")
+    parser.add_argument("--mode", default="stock,hostcall", help="what compiles what may raise")
     arguments = parser.parse_args()
-    from tests.kernels import catalogue, compare, sources
+    from tests.kernels import catalogue, compare, raising, sources
 
+    only = {*filter(None, arguments.only.split(","))}
     if arguments.command == "sources":
         sources.report()
     elif arguments.command == "missing":
         print(*catalogue.missing())
+    elif arguments.command == "raising":
+        raising.run(arguments.seed, only, arguments.mode.split(","))
     else:
-        compare.run(arguments.seed, {*filter(None, arguments.only.split(","))})
+        compare.run(arguments.seed, only)
     return 0
 
 

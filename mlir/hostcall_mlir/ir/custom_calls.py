@@ -7,6 +7,9 @@ exported program. Results are the op's own, or one tuple of them, as TensorFlow 
 result FFI's code of the element type, the rank and the sizes. `@hostcall_gate` does nothing, but
 XLA computes its operands before any op that takes its result. `@hostcall_done` has the results of
 the call. Start and done have side effects, since XLA must neither repeat nor drop nor merge them.
+
+`@hostcall_raise` raises the error of a number, and `@hostcall_any` finds the values for which there
+is one: see passes/value_errors.py.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from hostcall_mlir.ir.jaxlib_names import attribute_of, attributes_of
 from hostcall_runtime._registry import DTYPES
 
 TARGET = "hostcall"
+RAISE, ANY = "hostcall_raise", "hostcall_any"
 # JAX's place for the attributes of typed FFI calls; its `backend_config` is empty.
 OF_JAX = "mhlo.backend_config"
 ARRAYS = ("dynamic_operands", "dynamic_results", "sub_byte_operands", "sub_byte_results")
@@ -75,6 +79,11 @@ def target_of(op: ir.Operation) -> str | None:
 def is_host_call(op: ir.Operation) -> bool:
     """Return whether the op is a custom call `@hostcall`."""
     return target_of(op) == TARGET
+
+
+def runs_on_host(op: ir.Operation) -> bool:
+    """Return whether a partitioned program runs the op, a custom call, on the host."""
+    return target_of(op) in (TARGET, RAISE)
 
 
 def host_calls(root: ir.Module | ir.Operation) -> list[ir.Operation]:

@@ -19,7 +19,7 @@ from jaxlib.mlir import ir
 from hostcall_mlir.ir import custom_calls
 from hostcall_mlir.ir.diagnostics import Diagnostic, report_all
 from hostcall_mlir.ir.jaxlib_names import attribute_of, is_token
-from hostcall_mlir.passes import Options, Pass, read_map, tokens
+from hostcall_mlir.passes import Options, Pass, read_map, tokens, value_errors
 
 _KEYS = {"callback", *custom_calls.ARRAYS}
 
@@ -29,13 +29,14 @@ def _run(module: ir.Module, options: Options) -> None:
     ops = custom_calls.walk(module)
     calls = filter(custom_calls.is_host_call, ops)
     problems = [(call, text) for call in calls for text in _check(call, known)]
+    problems += [(op, text) for op in ops for text in value_errors.problems_of(op)]
     problems += tokens.misuses(ops)
     report_all((op, f"{PASS.name}: {text}") for op, text in problems)
 
 
 PASS = Pass(
     "hostcall-check",
-    "verify the custom calls @hostcall",
+    "verify the custom calls @hostcall, @hostcall_raise and @hostcall_any",
     _run,
     {
         "known": "the functions that there are: pkg.mod:fn,pkg.mod:other",
@@ -103,8 +104,6 @@ def _check_tokens(op: ir.Operation) -> Iterator[str]:
         yield "a token has to be the last operand and the last result"
     elif any(operands) != any(results):
         yield "a call that takes a token has to return one, and the other way round"
-    elif any(operands) and not custom_calls.has_side_effect(op):
-        yield "a call that takes a token has to have has_side_effect = true"
 
 
 def _check_layouts(op: ir.Operation) -> Iterator[str]:

@@ -16,11 +16,11 @@ _MOST_OPS = 500_000  # the limit on ops in one function; XLA takes minutes for m
 
 
 def inline_host_callers(module: ir.Module, entry: ir.Operation, of: str) -> None:
-    """Inline into `entry` each function that makes host calls, directly or not."""
+    """Inline into `entry` each function that runs custom calls on the host, directly or not."""
     # Private functions that only inlined ones called are erased. Errors name the pass `of`.
     functions = traversal.functions(module)
     bodies = {name: custom_calls.walk(op)[1:] for name, op in functions.items()}
-    direct = [name for name, ops in bodies.items() if any(map(custom_calls.is_host_call, ops))]
+    direct = [name for name, ops in bodies.items() if any(map(custom_calls.runs_on_host, ops))]
     callers = traversal.reaching(bodies, direct)
     _check(functions, bodies, callers, of)
     _check_size(bodies, callers, entry, of)

@@ -23,10 +23,10 @@ _HEAVY = (
 )
 _OPS = {"chlo.top_k", *(f"stablehlo.{name}" for name in _HEAVY.split())}
 
-# Custom calls that only annotate their operand.
-_NOTES = {
+# Custom calls that only annotate their operand, or look at each of its elements once.
+_LIGHT = {
     *("LayoutConstraint", "Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape"),
-    *("annotate_device_placement", "shape_assertion"),
+    *("annotate_device_placement", "shape_assertion", custom_calls.RAISE, custom_calls.ANY),
 }
 
 
@@ -39,7 +39,7 @@ def _heavy_functions(module: ir.Module) -> set[str]:
 
 def _is_heavy(op: ir.Operation) -> bool:
     target = custom_calls.target_of(op)
-    return op.name in _OPS if target is None else target not in _NOTES
+    return op.name in _OPS if target is None else target not in _LIGHT
 
 
 _MOST_VALUES = 16  # the most values of one op that a gate takes

@@ -17,7 +17,7 @@ from jaxlib.mlir.dialects import func
 from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir.diagnostics import Failure, report, report_all
 from hostcall_mlir.ir.jaxlib_names import address, attribute_of, bounds_of, is_token, padded_type
-from hostcall_mlir.passes import Options, Pass
+from hostcall_mlir.passes import Options, Pass, value_errors
 from hostcall_mlir.passes.inlining import inline_host_callers
 from hostcall_runtime import _scheduling
 from hostcall_runtime._scheduling import Place
@@ -105,7 +105,7 @@ def mark(block: ir.Block, on_host: frozenset[ir.Value] = frozenset()) -> None:
     """Mark the ops of a partitioned block, where the values in `on_host` are on the host, too."""
     known = {*on_host}
     for op in (op.operation for op in block):
-        if custom_calls.is_host_call(op):
+        if custom_calls.runs_on_host(op):
             _mark_operands(op, range(len(op.operands)), known)
             _mark_results(op, known)
         elif op.name in _BRANCHES or (op.name == "stablehlo.return" and _is_condition(block)):
@@ -163,7 +163,7 @@ def _results(op: ir.Operation) -> Iterator[tuple[ir.Type, list[ir.Value]]]:
 def _is_for_device(use: ir.OpOperand) -> bool:
     """Return whether a use of a value is on the device, or passes it out of a block."""
     op = use.owner.operation
-    if op.name in _BRANCHES or custom_calls.is_host_call(op):
+    if op.name in _BRANCHES or custom_calls.runs_on_host(op):
         return False
     return not (op.name == "stablehlo.return" and _is_condition(op.block))
 
@@ -199,6 +199,7 @@ def _run(module: ir.Module, options: Options) -> None:
     if entry is None or not entry.regions[0].blocks:
         report(module.operation, f"{PASS.name}: there is no function @{name} with a body")
         raise Failure
+    value_errors.write_searches(module)
     inline_host_callers(module, entry, PASS.name)
     traversal.drop_unused(module)
     ops = custom_calls.walk(entry)
@@ -227,7 +228,7 @@ def _control(ops: Sequence[ir.Operation], entry: ir.Operation) -> list[ir.Operat
     """Return the ops with regions that hold host calls, the outer ones first."""
     found: set[int] = set()
     problems = []
-    for call in filter(custom_calls.is_host_call, ops):
+    for call in filter(custom_calls.runs_on_host, ops):
         op = call.parent.operation
         while op != entry and address(op) not in found:
             if op.name not in _CONTROL:
@@ -250,7 +251,7 @@ def _host_ops(
     host = {*map(address, control)}
     own = {*blocks}
     for op in ops[1:]:
-        if op.block in own and (custom_calls.is_host_call(op) or _is_plumbing(op, host)):
+        if op.block in own and (custom_calls.runs_on_host(op) or _is_plumbing(op, host)):
             host.add(address(op))
     return host
 

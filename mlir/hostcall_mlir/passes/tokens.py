@@ -55,9 +55,16 @@ def _misuses_of(token: ir.Value, order: dict[int, int]) -> Iterator[tuple[ir.Ope
         again = next((op for op, _ in path[:-1] if op.name not in _BRANCHES), None)
         if again is not None:
             yield user, _AGAIN.format(again.name)
+        elif _only_waits(user):
+            continue
         elif any(not _exclusive(path, other) for other in taken):
             yield user, _TWICE
         taken.append(path)
+
+
+def _only_waits(op: ir.Operation) -> bool:
+    """Return whether an op waits for its token, and nothing has to wait for the op."""
+    return custom_calls.is_host_call(op) and not custom_calls.has_side_effect(op)
 
 
 def _block_of(value: ir.Value) -> ir.Block:

@@ -324,9 +324,9 @@ def _specs(
 
 
 def _effect_of(op: ir.Operation) -> Effect:
-    if any(is_token(operand.type) for operand in op.operands):
-        return "ordered"
-    return "unordered" if custom_calls.has_side_effect(op) else "pure"
+    if not custom_calls.has_side_effect(op):
+        return "pure"
+    return "ordered" if any(is_token(operand.type) for operand in op.operands) else "unordered"
 
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")

@@ -268,12 +268,14 @@ def _take_token(main: ir.Operation) -> bool:
 
 
 def _last_tokens(op: ir.Operation) -> Iterator[ir.Value]:
-    """Yield the tokens among an op's results that no op takes."""
+    """Yield the tokens among an op's results that no op takes; pure calls may be dropped."""
+    if custom_calls.is_host_call(op) and not custom_calls.has_side_effect(op):
+        return
     for result in op.results:
         if private.is_token(result.type):
             if not [*result.uses]:
                 yield result
-        elif custom_calls.is_host_call(op) and isinstance(result.type, ir.TupleType):
+        elif custom_calls.runs_on_host(op) and isinstance(result.type, ir.TupleType):
             last = ir.TupleType(result.type).num_types - 1
             taken = {
                 ir.IntegerAttr(use.owner.operation.attributes["index"]).value for use in result.uses

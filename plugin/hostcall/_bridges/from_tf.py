@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import tensorflow as tf
 
+from hostcall._bridges import four_bits
 from hostcall._functions import source_location, specs
 from hostcall._tf import eager_execution
 from hostcall.jax import _call, _primitive, _values
@@ -89,6 +90,8 @@ class _FlatFunction:
         traced = eager_execution.apart(self.traced.get_concrete_function, *known)
         # `outputs` also gets the values that gradients need.
         outputs = list(traced.structured_outputs or ())
+        if four_bits.has_four_bits(value.dtype for value in (*known, *outputs)):
+            four_bits.check_compiled(traced, place)
         if declared is not None:
             return self._checked(declared, outputs, place)
         for output in outputs:

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall import _versions
+from hostcall._bridges import four_bits
 from hostcall._callbacks.lookup import Module
 from hostcall._functions import source_location
 from hostcall._tf import autograph, eager_execution
@@ -318,6 +319,7 @@ class Program:
     """
 
     exported: Any
+    crossing: Any  # the same, but for wide integers at its border if that one has narrow ones
     callbacks: Callbacks
     module: Module
 
@@ -334,6 +336,12 @@ def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
 
     from hostcall_mlir.exporting import jaxlib_names  # slow to import, and few programs cross
 
+    border = four_bits.border_of(jitted, args, kwargs)
+    _, name, defined_at, _ = source_location.split_description(
+        f"f of {source_location.of_function(jitted)}"
+    )
+    if border is not None:
+        jitted, args, kwargs, _ = border
     callbacks = Callbacks()
     rules: dict[Any, Callable[..., Any]] = {call_p: functools.partial(_lower_call, callbacks)}
     if _names.has(_names.JAX_CALLBACKS):
@@ -346,21 +354,24 @@ def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
     )(*args, **kwargs)
     version = _versions.stablehlo(tf.__version__)
     code = jaxlib_names.rewritten(exported.mlir_module_serialized, version)
-    exported = dataclasses.replace(exported, mlir_module_serialized=code)
-    _, name, defined_at, _ = source_location.split_description(
-        f"f of {source_location.of_function(jitted)}"
-    )
+    exported = crossing = dataclasses.replace(exported, mlir_module_serialized=code)
+    if border is not None:
+        in_avals, out_avals = map(tuple, border.narrow(exported))
+        exported = dataclasses.replace(exported, in_avals=in_avals, out_avals=out_avals)
     has_token = bool(exported.ordered_effects)
     module = Module("hostcall.jax.to_tf", name, defined_at, callbacks.targets, has_token)
-    return Program(exported, callbacks, module)
+    return Program(exported, crossing, callbacks, module)
 
 
 def run(program: Program, tensors: Sequence[Any]) -> list[Any]:
     """Run a program on flat tensors, and return its results: in a graph, those of an op."""
     from jax.experimental.jax2tf import jax2tf  # imports TensorFlow, which call() does not need
 
+    is_wide = program.crossing is not program.exported
+    given = four_bits.cast(tensors) if is_wide else tensors
     with program.module.called():
-        return list(jax2tf._run_exported_as_tf(tensors, program.exported))
+        results = list(jax2tf._run_exported_as_tf(given, program.crossing))
+    return four_bits.cast_back(results, program.exported.out_avals) if is_wide else results
 
 
 def _rules_of_jax_callbacks(callbacks: Callbacks, jaxpr: Any) -> dict[Any, Callable[..., Any]]:

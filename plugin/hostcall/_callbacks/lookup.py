@@ -192,7 +192,7 @@ class Module:
         """Mark the op that is created inside the context as one that calls Python."""
         script_op_graphs.own(self)
         marks: dict[str, bool | bytes] = {}
-        if self.targets:
+        if self.targets or self.has_token:  # without targets, it raises errors of values
             marks = {attributes.CALLS_PYTHON: True, attributes.MODULE: self._key}
             if self.has_token:
                 marks[attributes.HAS_TOKEN] = True

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from hostcall._callbacks import advice, lookup, settings
 from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._compiler import refusals, route_selection
+from hostcall._compiler import node_places, refusals, route_selection
 from hostcall._compiler.partition.partitioner import SUFFIX, PartitionedFunction
 from hostcall._tf import function_defs, op_kinds
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary
@@ -100,7 +100,7 @@ def _expect(entry: str, refusal: str, ops: Iterable[str], rest: str) -> None:
     if SUFFIX in entry:  # a cluster, in which the search found an op that XLA does not name
         rest = "the rest is compiled"
     name = function_defs.plain(entry)
-    place = refusals.line_of(refusal)
+    place = node_places.in_message(refusal)
     what = f"{name} ({place})" if place else name
     named = sorted(ops)
     listed = ", ".join(named[:_MANY_OPS]) + (", ..." if len(named) > _MANY_OPS else "")

@@ -223,7 +223,8 @@ def takes_bounded_sizes(library: FunctionDefLibrary, entry: str) -> bool:
 
 def note_partitioned(entry: str) -> None:
     """Note that a function was partitioned for a refusal, so that its gradient will be, too."""
-    _partitioned.add(entry)
+    # A gradient knows its forward function by the name before that one got a caller that casts.
+    _partitioned.update({entry, defs.before_digest(entry)})
 
 
 def uncompiling_partitioner(library: FunctionDefLibrary, suffix: str, device: str) -> Partitioner:

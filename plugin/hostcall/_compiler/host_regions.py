@@ -125,8 +125,24 @@ def write(library: FunctionDefLibrary, entry: str, host_ops: HostOps, suffix: st
     if not rewriter.regions:
         raise NotWholeError("nothing of it is on the host")
     regions = [rewriter.functions.pop(region.name) for region in rewriter.regions]
+    _widen(rewriter.functions.values(), regions)
     compiled = protos.function_pb2.FunctionDefLibrary(function=rewriter.functions.values())
     return Program(name, compiled, regions, rewriter.regions)
+
+
+def _widen(compiled: Iterable[Any], regions: Iterable[Any]) -> None:
+    """Cast the sub-byte values that regions take and return at their boundaries."""
+    narrow = set()
+    for region in regions:
+        if not defs.WIDE.keys().isdisjoint(defs.fixed_types(region.signature)):
+            narrow.add(region.signature.name)
+            function_edits.take_wide(region, defs.WIDE)
+            nodes = [protos.copy_of(node) for node in defs.program_order(region)]
+            del region.node_def[:]
+            region.node_def.extend(nodes)  # its kernels are run in the order of its nodes
+    for function in compiled if narrow else ():
+        for node in [n for n in function.node_def if protos.text(n, "region") in narrow]:
+            function_edits.pass_wide(function, node, defs.WIDE)
 
 
 def _is_call(node: NodeDef, functions: Mapping[str, Any]) -> bool:

@@ -13,6 +13,7 @@ from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._compiler import (
     announcements,
     async_calls,
+    four_bits,
     function_routes,
     host_regions,
     ordering,
@@ -89,6 +90,8 @@ def rewrite_for_kernel(
         analysis.join_again(function_defs.by_name(library)[entry])
     where = _where(library, device, others)
     digest = function_defs.of_contents(library.function)
+    if four_bits.cross(function_defs.by_name(library)[entry]) and not where.accelerator:
+        return _with_four_bits(library, entry, digest, where, said)
     partitioner = function_routes.partitioner_for(
         library, entry, digest + SUFFIX + where.suffix, said, where.accelerator, compiled=True
     )
@@ -110,6 +113,20 @@ def rewrite_for_kernel(
     if partitioner.must_partition(entry):
         return _in_clusters(partitioner, entry, where, said, changed)
     return _in_one_program(before, library, entry, digest, where, changed)
+
+
+def _with_four_bits(
+    library: FunctionDefLibrary, entry: str, digest: str, where: _Where, said: str
+) -> RewrittenFunction:
+    """Return the function as one on the host, which casts and calls a must-compile function."""
+    function = function_defs.by_name(library)[entry]
+    caller, called = four_bits.called_wide(function, digest, where.suffix)
+    execution.bring_rendezvous({caller.signature.name: caller})
+    caller.attr[attributes.SEQUENTIAL].b = where.is_one_device
+    if said:
+        function_routes.note_partitioned(entry)  # XLA will refuse the other function as well
+    new = protos.function_pb2.FunctionDefLibrary(function=[caller, called])
+    return _replacement(entry, new, caller.signature.name, partitioned=True)
 
 
 def _in_one_program(

@@ -7,14 +7,40 @@ script ops of a program lead to these graphs.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._tf import autograph, op_kinds, script_op_graphs
 from hostcall._tf import function_defs as defs
-from hostcall._tf.types import Functions, Graph
+from hostcall._tf.types import ConcreteFunction, Functions, Graph
+
+_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
+
+
+def in_message(message: str) -> str:
+    """Return `file:line` of the user's code that made the op in a message of XLA's, or ""."""
+    # The innermost frame of the first trace; the later traces are about the functions around.
+    head, *_ = message.partition("tf2xla conversion failed")
+    lines = list(_LINE.finditer(head))
+    return f"{lines[-1]['file']}:{lines[-1]['line']}" if lines else ""
+
+
+def locator(concrete: ConcreteFunction) -> Callable[[str, str], str]:
+    """Return a function that finds the `file:line` of a node, by the names of function and node."""
+    graphs = script_op_graphs.graphs_of(concrete.graph)
+    graphs[concrete.function_def.signature.name] = concrete.graph
+
+    def locate(function: str, node: str) -> str:
+        try:
+            op = graphs[function].get_operation_by_name(node)
+        except KeyError:
+            return ""
+        return autograph.of_op(op)
+
+    return locate
 
 
 def find(functions: Functions, function: str, node: str, op: str) -> str:

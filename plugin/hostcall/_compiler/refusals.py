@@ -175,7 +175,6 @@ def _ends(function: FunctionDef) -> Iterator[str]:
 # A node in a message of TensorFlow's, with the node's function if that was another one.
 _NODE = re.compile(r"(?:\{\{function_node (?P<function>[^}]+)\}\})?\{\{node (?P<node>[^}]+)\}\}")
 _NODE_IN_WORDS = re.compile(r"\bnode `(?P<node>[^`]+)`")
-_LINE = re.compile(r'File "(?P<file>[^"]+)", line (?P<line>\d+)')
 
 # Begins the text that TensorFlow adds to XLA's own message.
 _STACK = "\n\nStack trace for op definition:"
@@ -272,14 +271,6 @@ def in_words(refusal: str) -> str:
         return f"{summary(refusal)!r}"
     ops = [*dict.fromkeys(_UNSUPPORTED_OP.findall(refusal))]
     return f"it has no kernels for {', '.join(ops[:_MANY_OPS])}" if ops else summary(refusal)
-
-
-def line_of(refusal: str) -> str:
-    """Return `file:line` of the user's code that made the op in a message, or ""."""
-    # The innermost frame of the first trace; the later traces are about the functions around.
-    head, *_ = refusal.partition("tf2xla conversion failed")
-    lines = list(_LINE.finditer(head))
-    return f"{lines[-1]['file']}:{lines[-1]['line']}" if lines else ""
 
 
 def predicted(library: FunctionDefLibrary, entry: str, device_type: str = "CPU") -> str:

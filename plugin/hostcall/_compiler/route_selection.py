@@ -12,6 +12,7 @@ from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.result_shapes import with_consumers
 from hostcall._callbacks.structures import Spec, merge
 from hostcall._tf import attributes, protos
+from hostcall._tf import function_defs as defs
 from hostcall._tf.types import NodeDef
 from hostcall_runtime._errors import LoweringError
 
@@ -76,7 +77,7 @@ def without_host_calls(node: NodeDef, reason: str) -> Choice:
 
 def _obstacle(node: NodeDef) -> str:
     for dtype in (*node.attr["Tin"].list.type, *node.attr["Tout"].list.type):
-        if dtype in HOST_DTYPES:
+        if dtype in HOST_DTYPES | defs.UNKNOWN_TO_XLA:
             return f"a {tf.as_dtype(dtype).name} cannot enter or leave an XLA program"
     return protos.text(node, attributes.BLOCKER)
 
@@ -111,6 +112,9 @@ def _fits_region(node: NodeDef) -> bool:
     """Return whether XLA may know the shapes of all results of an op that it can hold."""
     spec = lookup.spec_of(node)
     if spec is None or attributes.BLOCKER in node.attr:
+        return False
+    dtypes = {*node.attr["Tin"].list.type, *node.attr["Tout"].list.type}
+    if dtypes & defs.UNKNOWN_TO_XLA:
         return False
     unknown = unknown_results(spec, known_results(spec, node)).values()
     return all(said.dtype.as_datatype_enum in HOST_DTYPES for said in unknown)

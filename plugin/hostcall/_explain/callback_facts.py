@@ -67,7 +67,12 @@ class Bodies:
         self.mattering = Effects(self.functions, _matters_itself, kinds)
         self.effects = Effects(self.functions)
 
+    def original(self, name: str) -> str:
+        """Return the name of the user's function that a function is, or that it is a copy of."""
+        return name if name in self.functions else defs.before_digest(name)
+
     def __getitem__(self, name: str) -> Body:
+        name = self.original(name)
         if name not in self._bodies:
             self._bodies[name] = Body(self.functions[name], self.functions)
         return self._bodies[name]
@@ -159,7 +164,7 @@ def of_host_op(node: NodeDef, reason: str, calls: Sequence[str]) -> str:
     if node.op in ("PrintV2", "StringFormat"):
         return "hostcall.callback(print, result=[])(x)    # in the place of tf.print(x)"
     if reason.startswith("XLA would drop"):
-        return f"leave it out where the program can do without: XLA has no {node.op}"
+        return "hostcall.configure(semantics='graph'), the default, keeps it in the program"
     if "depends on data" in reason:
         return _DATA
     if "string" in reason:
@@ -212,10 +217,10 @@ def _of_module(node: NodeDef) -> dict[str, Any]:
     """Return the facts on an op that holds a program of JAX's which calls Python."""
     module = lookup.module_of(node)
     shapes, dtypes = node.attr["Sout"].list.shape, node.attr["Tout"].list.type
-    called = list(dict.fromkeys(target.title for target in module.targets)) if module else []
+    called = ", ".join(dict.fromkeys(target.title for target in module.targets)) if module else ""
     return {
         "kind": module.kind if module else node.op,
-        "callback": f"{module.name}, which calls {', '.join(called)}" if module else "",
+        "callback": f"{module.name}{called and f', which calls {called}'}" if module else "",
         "defined_at": module.defined_at if module else "",
         "stateful": op_kinds.is_ordered(node),
         "results": tuple(

@@ -8,12 +8,12 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall import _control
-from hostcall._compiler import function_routes, kernel_hook
+from hostcall._compiler import function_routes, kernel_hook, node_places
 from hostcall._compiler.partition import placement
 from hostcall._explain.callback_facts import SHAPES, Locate
 from hostcall._explain.explanation import Explanation
 from hostcall._explain.walk import Walk
-from hostcall._tf import autograph, concrete_functions, eager_execution, script_op_graphs
+from hostcall._tf import concrete_functions, eager_execution
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import ConcreteFunction, FunctionDefLibrary
 
@@ -68,8 +68,10 @@ def explain(function: object, *args: Any, **kwargs: Any) -> Explanation:
     Returns:
       An `Explanation`. Each script op has its place in your code, route, reason, shapes, order and
       the bytes that a call copies. Clusters list their ops. A function partitioned for another
-      device than the CPU lists the values that cross between the device and the host. Risks are the
-      ops that XLA may get wrong in functions that hostcall does not change.
+      device than the CPU lists the values that cross between the device and the host. In functions
+      that hostcall takes, each op is listed whose errors of values the program raises, and each
+      that is rewritten, since XLA would compute something else. Risks are the ops that XLA may get
+      wrong in functions that hostcall does not change.
 
     Raises:
       TypeError: for another `function`, if a `ConcreteFunction` comes with arguments, or if
@@ -92,7 +94,7 @@ def explain(function: object, *args: Any, **kwargs: Any) -> Explanation:
     title = title or getattr(getattr(function, "python_function", None), "__name__", "") or name
     device = eager_execution.device_in_scope()
     device = device if placement.is_accelerator(device) else ""
-    return explain_library(library_of(concrete), name, _locator(concrete), title, device)
+    return explain_library(library_of(concrete), name, node_places.locator(concrete), title, device)
 
 
 @kernel_hook.limited
@@ -124,6 +126,8 @@ def explain_library(
         tuple(walk.script_ops),
         tuple(notes),
         tuple(walk.risks),
+        walk.semantics.checks,
+        walk.semantics.rewritten,
     )
 
 
@@ -157,21 +161,6 @@ def library_of(concrete: ConcreteFunction) -> Any:
         known.ClearField("shape")
         known.shape.append(tf.TensorShape(tensor.shape).as_proto())
     return library
-
-
-def _locator(concrete: ConcreteFunction) -> Locate:
-    """Return a `Locate` for the nodes of the graphs that Python still holds."""
-    graphs = script_op_graphs.graphs_of(concrete.graph)
-    graphs[concrete.function_def.signature.name] = concrete.graph
-
-    def locate(function: str, node: str) -> str:
-        try:
-            op = graphs[function].get_operation_by_name(node)
-        except KeyError:
-            return ""
-        return autograph.of_op(op)
-
-    return locate
 
 
 def _step_of(model: Any, batch: tuple[Any, ...], **by_name: Any) -> tuple[Any, str]:

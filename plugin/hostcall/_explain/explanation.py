@@ -7,7 +7,8 @@ program is escaped.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
 from html import escape
 from typing import Any
 
@@ -28,6 +29,10 @@ class Explanation:
       script_ops: all script ops that the function reaches.
       notes: further facts that the user needs.
       risks: the ops that XLA may get wrong, in functions that stock TensorFlow compiles.
+      checks: the errors of values that compiled programs raise as graph mode does, one for each op
+        that has some, in functions that hostcall takes.
+      rewritten: the ops there that XLA computes otherwise than graph mode, and which are therefore
+        written in other ops or computed on the host.
 
     Examples:
       >>> @tf.function(jit_compile=True)
@@ -42,6 +47,8 @@ class Explanation:
     script_ops: tuple[facts.ScriptOp, ...]
     notes: tuple[str, ...] = ()
     risks: tuple[facts.Risk, ...] = ()
+    checks: tuple[facts.ValueCheck, ...] = ()
+    rewritten: tuple[facts.Rewritten, ...] = ()
 
     @property
     def clusters(self) -> tuple[facts.Cluster, ...]:
@@ -123,6 +130,14 @@ def _tables(explanation: Explanation) -> Iterator[Table]:
             ],
             "What XLA may get wrong",
         )
+    if explanation.checks:
+        errors = ((one, f"{one.error}: {one.message}") for one in explanation.checks)
+        columns = {"op": folded(4), "raises, as in graph mode": folded(5)}
+        yield Table(columns, _by_kind(errors), "Checks of values")
+    if explanation.rewritten:
+        reasons = ((one, _rewriting(one)) for one in explanation.rewritten)
+        columns = {"op": folded(4), "why, and how": folded(5)}
+        yield Table(columns, _by_kind(reasons), "What XLA would compute otherwise")
     yield from (_transfer_table(one) for one in explanation.functions if one.transfers)
 
 
@@ -146,6 +161,28 @@ def _script_op_table(explanation: Explanation) -> Table:
         for op in explanation.script_ops
     ]
     return Table(columns, rows, "Script ops", {"show_lines": True})
+
+
+def _rewriting(op: facts.Rewritten) -> str:
+    how = "TensorFlow's kernel computes it" if op.on_host else "it is written in other ops"
+    return f"{op.difference}: {how}"
+
+
+def _by_kind(
+    ops: Iterable[tuple[facts.ValueCheck | facts.Rewritten, str]],
+) -> list[tuple[str, str]]:
+    """Return a row for each type of op and text, with the places of all these ops."""
+    places: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for op, text in ops:
+        places[op.op, text][op.location] += 1
+    return [(_with_places(kind, found), text) for (kind, text), found in places.items()]
+
+
+def _with_places(kind: str, places: Counter[str]) -> str:
+    """Return the type of some ops, their number and their places."""
+    known = ", ".join(_report.relative(place) for place in places if place)
+    count = f"{kind}, {places.total()} ops" if places.total() > 1 else kind
+    return f"{count}, at {known}" if known else count
 
 
 def _steps(function: facts.Function) -> Table:

@@ -35,16 +35,12 @@ class _Located:
       node: its name in the function that contains it.
       function: the name of that function.
       file, line: the place in the user's code that created it, or "" and None.
-      reason: why it runs as it does.
-      advice: the line to write so that it runs in a better way, or why nothing helps; or "".
     """
 
     node: str
     function: str
     file: str
     line: int | None
-    reason: str
-    advice: str = ""
 
     @property
     def location(self) -> str:
@@ -53,7 +49,20 @@ class _Located:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ScriptOp(_Located):
+class _Explained(_Located):
+    """Facts on such an op, and on the way in which it runs.
+
+    Attributes:
+      reason: why it runs as it does.
+      advice: the line to write so that it runs in a better way, or why nothing helps; or "".
+    """
+
+    reason: str
+    advice: str = ""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScriptOp(_Explained):
     """A call of Python: `tf.py_function`, `tf.numpy_function`, `hostcall.callback` and so on.
 
     Attributes:
@@ -129,7 +138,7 @@ class Cluster:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class HostOp(_Located):
+class HostOp(_Explained):
     """An op that runs on the host and is no script op.
 
     Attributes:
@@ -190,7 +199,37 @@ class Function:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Risk(_Located):
+class Risk(_Explained):
     """An op, `op` by its type, that XLA may get wrong in a function that hostcall leaves alone."""
 
     op: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ValueCheck(_Located):
+    """An error of values that a compiled program raises, as TensorFlow's own kernel does.
+
+    Attributes:
+      op: the type of the op.
+      error: the name of the error's class in `tf.errors`.
+      message: the beginning of its message.
+    """
+
+    op: str
+    error: str
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rewritten(_Located):
+    """An op whose value XLA's kernel computes otherwise, and which has graph mode's all the same.
+
+    Attributes:
+      op: the type of the op.
+      difference: what XLA's kernel does.
+      on_host: whether TensorFlow's kernel computes it on the host; else it is written in other ops.
+    """
+
+    op: str
+    difference: str
+    on_host: bool

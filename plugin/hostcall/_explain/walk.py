@@ -21,6 +21,7 @@ from hostcall._compiler.partition.partitioner import SUFFIX, PartitionedFunction
 from hostcall._explain import callback_facts as ops
 from hostcall._explain import facts
 from hostcall._explain.callback_facts import Bodies, Edges, called, sources, value_of
+from hostcall._explain.graph_semantics import GraphSemantics, called_nodes
 from hostcall._explain.labels import is_plumbing, joined
 from hostcall._functions import call_stats
 from hostcall._tf import function_defs as defs
@@ -30,10 +31,10 @@ from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 _LEADS_ON = "TensorFlow runs it on the host"
 _MODULE = "it is a program of its own, compiled along with the function"
 _CALLED = "the program calls TensorFlow's own kernel, since XLA has none for it"
+_CALLED_FOR_VALUE = "the program calls TensorFlow's own kernel, since XLA's computes something else"
 _CALLED_FOR_IT = "the program calls TensorFlow's own kernel, which takes it"
-_CHECK_SIZES = (
-    "hostcall.configure(dynamic_sizes='checked'), before the function is first called, puts it "
-    "right"
+_TAKE_ALL = (
+    "hostcall.configure(functions='all'), before the function is first called, puts it right"
 )
 _CALLS_COMPILED = "it calls a compiled function"
 
@@ -71,6 +72,7 @@ class Walk:
         self.functions: list[facts.Function] = []
         self.script_ops: list[facts.ScriptOp] = []
         self.risks: list[facts.Risk] = []
+        self.semantics = GraphSemantics(self._bodies, self._located)
 
     def function(self, name: str) -> None:
         """Explain a function as it runs when eager code calls it."""
@@ -85,37 +87,53 @@ class Walk:
         if not self._is_new("program", name):
             return
         partitioner = function_routes.predicted_partitioner(self._library, name, self._device)
-        if not partitioner.must_partition(name):
-            if not function_routes.is_taken(self._library, name):
-                self._note_risks(name)
+        must_partition = partitioner.must_partition(name)
+        if not must_partition and not function_routes.is_taken(self._library, name):
+            self._note_risks(name)
             self._one_program(place, ())
+            return
+        if not self._device:
+            self.semantics.note_rewritten(name)
+        if not must_partition:
+            self._taken_program(place, partitioner, ())
             return
         program = None
         if not self._device:
             program = predicted_program(partitioner, name, self._bodies.shape_of)
         if program is not None:
-            self._one_program(place, program.regions)
-        else:
-            partitioner.partition(name)
-            self._partitioned(place, partitioner)
+            self._taken_program(place, partitioner, program.regions)
+            return
+        new_name = partitioner.partition(name)
+        if not self._device:
+            self.semantics.note_clusters(partitioner)
+        self._partitioned(place, partitioner, new_name)
+
+    def _taken_program(
+        self, place: Place, partitioner: Partitioner, regions: Sequence[Region]
+    ) -> None:
+        """Note a function that hostcall makes one program of."""
+        if not self._device:
+            self.semantics.note_program(partitioner.library, place.function, regions)
+        self._one_program(place, regions)
 
     def _note_risks(self, entry: str) -> None:
         """Note the ops that XLA may get wrong in a function that stock TensorFlow compiles."""
         for (function, name), reason in sorted(analysis.risks(self._library, entry).items()):
             found = self._located(name, function)
-            self.risks.append(facts.Risk(reason=reason, advice=_CHECK_SIZES, **found))
+            self.risks.append(facts.Risk(reason=reason, advice=_TAKE_ALL, **found))
 
     def _one_program(self, place: Place, regions: Sequence[Region]) -> None:
         """Note a function that is one program, and the host ops that it calls."""
         name = place.function
         members = tuple(facts.Op(node.name, node.op) for node in self._bodies[name].nodes)
         cluster = facts.Cluster(name, name, name, place.path, members)
-        kernels = [
-            self._host_op(node, Place(region.function), _CALLED, in_program=True)
-            for region in regions
-            for node in map(self._bodies[region.function].node, region.nodes)
-            if node.op not in op_kinds.SCRIPT_OPS
-        ]
+        rewritten = {(op.function, op.node) for op in self.semantics.rewritten}
+        kernels = []
+        for function, node_name in called_nodes(regions, self._bodies):
+            node = self._bodies[function].node(node_name)
+            if node.op not in op_kinds.SCRIPT_OPS:
+                reason = _CALLED_FOR_VALUE if (function, node_name) in rewritten else _CALLED
+                kernels.append(self._host_op(node, Place(function), reason, in_program=True))
         host_ops = [op for op in kernels if not is_plumbing(op)]
         self.functions.append(facts.Function(name, place.path, "compiled", (cluster, *host_ops)))
         self._compiled(place, name)
@@ -169,19 +187,22 @@ class Walk:
                         self._on_host(callee, why)
         self.functions[position] = facts.Function(place.function, place.path, "host", tuple(steps))
 
-    def _partitioned(self, place: Place, partitioner: Partitioner) -> None:
+    def _partitioned(self, place: Place, partitioner: Partitioner, new_name: str) -> None:
         """Explain a partitioned function and the functions that it calls."""
         if not self._is_new(partitioner, place.function):
             return
         position = self._room()
-        plan = next(plan for plan in partitioner.plans if plan.name == place.function)
+        plan = next(plan for plan in partitioner.plans if plan.new_name == new_name)
         places = {node.name: at for node, at in self._in_order(place)}
         nodes = defs.program_order(partitioner.functions[plan.new_name])
-        shown = [node for node in nodes if node.op != "Const"]
+        # What the compiler adds to rewrite a node is a part of that.
+        calls_cluster = {node.name for node in nodes if _callee(node) in plan.clusters}
+        known = places.keys() | calls_cluster
+        shown = [node for node in nodes if node.op != "Const" and node.name in known]
         edges = sources(nodes, {node.name for node in shown})
         steps: list[facts.Step] = []
         for node in shown:
-            callee = node.attr["f"].func.name if node.op in defs.CALL_OPS else ""
+            callee = _callee(node)
             if callee in plan.clusters:
                 members = defs.program_order(partitioner.functions[callee])
                 steps.append(self._cluster(node, callee, members, place, places, edges[node.name]))
@@ -194,14 +215,14 @@ class Walk:
             calls = [inside.function for inside, _ in callees]
             advice = ops.of_host_op(node, reason, calls)
             steps.append(self._host_op(node, at, reason, edges[node.name], calls, advice=advice))
-            for inside, is_partitioned in callees:
-                if is_partitioned:
-                    self._partitioned(inside, partitioner)
+            for inside, partitioned in callees:
+                if partitioned:
+                    self._partitioned(inside, partitioner, partitioned)
                 else:
                     self._on_host(inside, reason)
         sent = self._transfers(plan, steps, partitioner)
         self.functions[position] = facts.Function(
-            plan.name, place.path, "partitioned", tuple(steps), partitioner.device, sent
+            place.function, place.path, "partitioned", tuple(steps), partitioner.device, sent
         )
 
     def _transfers(
@@ -260,14 +281,17 @@ class Walk:
 
     def _callees(
         self, node: NodeDef, place: Place, partitioner: Partitioner
-    ) -> list[tuple[Place, bool]]:
-        """Return the functions to explain that a host op calls, and whether each is partitioned."""
+    ) -> list[tuple[Place, str]]:
+        """Return the functions to explain that a host op calls, and what they are partitioned to.
+
+        That is "" for a function that is not partitioned.
+        """
         bodies = self._bodies
         partitioned = {plan.new_name for plan in partitioner.plans}
         original = called(bodies[place.function].node(node.name), bodies.functions)
-        now = called(node, {**bodies.functions, **partitioner.functions})
+        now = called(node, {**defs.by_name(partitioner.library), **partitioner.functions})
         return [
-            (place.inside(node, role, callee), name in partitioned)
+            (place.inside(node, role, callee), name if name in partitioned else "")
             for (role, callee), (_, name) in zip(original, now, strict=True)
             if name in partitioned or bodies.mattering.of_function(callee)
         ]
@@ -342,6 +366,10 @@ class Walk:
         new = (mode, name) not in self._seen
         self._seen.add((mode, name))
         return new
+
+
+def _callee(node: NodeDef) -> str:
+    return str(node.attr["f"].func.name) if node.op in defs.CALL_OPS else ""
 
 
 def _stem(cluster: str) -> str:

@@ -18,6 +18,7 @@ from hostcall import _versions
 from hostcall._callbacks import callback_spec
 from hostcall._compiler import ordering, refusals
 from hostcall._compiler.bounded import analysis
+from hostcall._export import graph_semantics
 from hostcall._functions import callback, source_location
 from hostcall._functions.user_function import Source
 from hostcall._saving.functions import qualified_name, reason
@@ -112,10 +113,12 @@ def _compiled(traced: ConcreteFunction, captured: _Captured, place: str) -> Any:
     except LoweringError as error:
         reason = str(error).removeprefix("hostcall: ")
         raise NotExportableError(f"{place}: {reason}") from error
-    marked = analysis.marked(library, name, whole=True, compiled=True)
     # XLA's text does not pass the kernel creator, which otherwise substitutes ordered functions.
-    ordered, name = ordering.order_side_effects(marked, name, barriers=False)
-    ordered.function.extend(analysis.new_functions(library, marked))
+    written, suffix = graph_semantics.written(library, traced, place)
+    ordered, name = ordering.order_side_effects(
+        written, name, f"{suffix}{ordering.SUFFIX}", barriers=False
+    )
+    ordered.function.extend(analysis.new_functions(library, written))
 
     def text(stage: Literal["hlo", "stablehlo"]) -> str:
         try:

@@ -46,12 +46,15 @@ def with_defaults(library: FunctionDefLibrary) -> Any:
 _DIGEST = "__digest_"
 _BYTES = 8
 
+# The end of the name of a function that takes and returns integers of eight bits for those of four.
+OF_EIGHT_BITS = "__of_eight_bits"
+
 # The form of the name that TensorFlow, and then a partitioning, makes of a function's name.
 _NAME = re.compile(
     r"(?:__(?:inference|forward|backward)_)?(?P<name>.+?)(?:_\d+)?"
-    rf"(?:{_DIGEST}[0-9a-f]+)?(?P<part>__partitioned.*)?"
+    rf"(?:{_DIGEST}[0-9a-f]+(?:{OF_EIGHT_BITS})?)*(?P<part>__partitioned.*)?"
 )
-_DIGESTS = re.compile(rf"{_DIGEST}[0-9a-f]+")
+_DIGESTS = re.compile(rf"{_DIGEST}[0-9a-f]+(?:{OF_EIGHT_BITS})?")
 
 
 def of_contents(functions: Iterable[FunctionDef]) -> str:
@@ -156,6 +159,16 @@ WIDE = {
     tf.as_dtype(sub_byte).as_datatype_enum: tf.as_dtype(wide).as_datatype_enum
     for sub_byte, wide in (("int4", "int8"), ("uint4", "uint8"))
 }
+
+
+def _numbers(*names: str) -> Iterator[int]:
+    for name in names:
+        with contextlib.suppress(TypeError):  # this TensorFlow lacks it
+            yield tf.as_dtype(name).as_datatype_enum
+
+
+# Other sub-byte dtypes: no XLA kernel of TensorFlow's takes or returns them, and no op casts them.
+UNKNOWN_TO_XLA = frozenset(_numbers("int2", "uint2", "float4_e2m1fn"))
 
 
 def wide(dtype: tf.DType) -> tf.DType:

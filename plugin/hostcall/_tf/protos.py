@@ -29,6 +29,12 @@ def is_true(marked: NodeDef | FunctionDef, name: str) -> bool:
     return name in marked.attr and bool(marked.attr[name].b)
 
 
+def integer(node: NodeDef, name: str) -> int:
+    """Return the integer that an attribute of a node holds, 0 without the attribute."""
+    # A look at an attribute that is not there would add one without a value.
+    return int(node.attr[name].i) if name in node.attr else 0
+
+
 def text(node: NodeDef, name: str) -> str:
     """Return the text that an attribute of a node holds, "" without the attribute."""
     return node.attr[name].s.decode() if name in node.attr else ""

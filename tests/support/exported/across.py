@@ -1,7 +1,8 @@
 """Checks of exported programs for a process that never imports TensorFlow.
 
 A directory has a program in `program`, and in `expected.npz` its arguments (`in_0`, ...), its
-results (`out_0`, ...) and what its effects were (`seen`).
+results (`out_0`, ...) and what its effects were (`seen`). If it raises an error for other
+arguments (`bad_0`, ...), there are what that says (`says`), and the effects before (`notes`).
 """
 
 import itertools
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import pytest
 
 import hostcall_mlir
 from tests.support.exported import user_code
@@ -33,3 +35,23 @@ def check(directory: str, partitioned: bool) -> None:
             np.testing.assert_allclose(np.asarray(value), wanted, rtol=1e-6)
         np.testing.assert_allclose(user_code.seen, arrays["seen"], rtol=1e-6)
     assert not {"tensorflow", "hostcall"} & sys.modules.keys()
+
+
+def check_failing(directory: str, partitioned: bool) -> None:
+    folder = Path(directory)
+    arrays = dict(np.load(folder / "expected.npz"))
+    loaded = hostcall_mlir.load(folder / "program", partitioned=partitioned)
+    for prefix in ("in", "bad", "in", "bad", "in"):
+        user_code.seen.clear()
+        arguments = numbered(arrays, prefix)
+        if prefix == "in":
+            returned = jax.tree.leaves(loaded.call(*arguments))
+            for value, wanted in zip(returned, numbered(arrays, "out"), strict=True):
+                np.testing.assert_allclose(np.asarray(value), wanted, rtol=1e-6)
+            continue
+        with pytest.raises(jax.errors.JaxRuntimeError, match="INVALID_ARGUMENT: ") as raised:
+            loaded.call(*arguments)
+        for part in arrays["says"].tolist():
+            assert part in str(raised.value)
+        assert raised.value.__cause__ is None
+        assert len(user_code.seen) == arrays["notes"], user_code.seen

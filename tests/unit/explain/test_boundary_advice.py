@@ -59,7 +59,6 @@ def asserting(x: Any) -> Any:
         (of_strings, "unique", "declare(unique, result=lambda x: tf.TensorSpec([...]"),
         (beside_a_boundary, "len", "nothing here: one program calls it"),
         (printing, "PrintV2", "hostcall.callback(print, result=[])(x)"),
-        (asserting, "Assert", "leave it out where the program can do without"),
     ],
 )
 def test_the_line_to_write(program: Callable[[Any], Any], op: str, advice: str) -> None:
@@ -70,6 +69,21 @@ def test_the_line_to_write(program: Callable[[Any], Any], op: str, advice: str) 
     }
     assert advice in found[op]
     assert advice.split("(")[0] in str(explanation)
+
+
+def test_assertions_stand_between_clusters_only_where_xla_would_drop_them() -> None:
+    explanation = hostcall.explain(jitted(asserting), X)
+    assert [op for op in explanation.boundaries if isinstance(op, HostOp)] == []
+    assert [check.op for check in explanation.checks] == ["Assert"]
+    try:
+        hostcall.configure(semantics="xla")
+        explanation = hostcall.explain(jitted(asserting), X)
+    finally:
+        hostcall.configure(semantics="graph")
+    (assertion,) = (op for op in explanation.boundaries if isinstance(op, HostOp))
+    assert assertion.op == "Assert"
+    assert "semantics='graph'" in assertion.advice
+    assert explanation.checks == ()
 
 
 def test_printing_by_a_callback_works(capfd: pytest.CaptureFixture[str]) -> None:

@@ -26,11 +26,19 @@ import tensorflow as tf
 from hostcall._callbacks import lookup, result_shapes
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.structures import BoundedSpec, Spec
-from hostcall._compiler import function_edits, node_places, route_selection, wrong_kernels
+from hostcall._compiler import (
+    four_bits,
+    function_edits,
+    node_places,
+    ops,
+    route_selection,
+    wrong_kernels,
+)
 from hostcall._compiler.bounded import sources
 from hostcall._compiler.bounded.flow import ANY_DIMENSION, Flow, Offence, SymbolMaker, symbol_maker
 from hostcall._compiler.bounded.sizes import Shape, Size, Source, Symbol, Tensor
 from hostcall._compiler.function_edits import FunctionEdits, NodeWriter
+from hostcall._compiler.semantics import random_numbers
 from hostcall._functions.options import TRACE
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
@@ -61,11 +69,7 @@ _GUARDED: Mapping[str, int] = {
 _CHECKED = LIST_OPS | op_kinds.BRANCH_OPS | _GUARDED.keys()
 
 # Functions without any of these ops need no analysis.
-KINDS = frozenset(
-    sources.ALWAYS | sources.BY_OPERANDS.keys() | _CHECKED | wrong_kernels.WRONG_KERNELS.keys()
-)
-# The other ops get replacements, which may contain the same op and so must not be marked.
-_FOR_HOST = wrong_kernels.WRONG_KERNELS.keys() - wrong_kernels.TABLE.keys()
+KINDS = frozenset(sources.ALWAYS | sources.BY_OPERANDS.keys() | _CHECKED | ops.DIFFERENT)
 
 
 def new_functions(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list[Any]:
@@ -94,11 +98,17 @@ def marked_for_host(
 ) -> Any:
     """Return a copy with marks for the host on ops that XLA, if `compiled`, would get wrong."""
     # The full name of the `device` is "" for the CPU.
-    copy = marked(library, entry, compiled=compiled, labeled=compiled and not device)
+    separated = random_numbers.are_those_of_graph_mode() and not device
+    labeled = compiled and not device
+    copy = marked(library, entry, compiled=compiled, labeled=labeled, separated=separated)
     for function in copy.function:
-        for node in defs.nodes_of(function, _FOR_HOST):
-            if reason := wrong_kernels.reason(node):
+        found = defs.nodes_of(function, ops.FOR_HOST)
+        nodes = {node.name: node for node in function.node_def} if found else {}
+        for node in found:
+            if wrong_kernels.goes_to_host(node, nodes):
+                reason = wrong_kernels.reason(node, nodes)
                 node.attr[attributes.WRONG].s = _WRONG.format(reason=reason).encode()
+    four_bits.mark_variables(copy)
     return copy
 
 
@@ -107,7 +117,7 @@ def risks(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
     found = {}
     for name, function in defs.reachable(library, entry).items():
         nodes = {node.name: node for node in function.node_def}
-        for node in defs.nodes_of(function, wrong_kernels.WRONG_KERNELS):
+        for node in defs.nodes_of(function, ops.DIFFERENT):
             if reason := wrong_kernels.reason(node, nodes):
                 found[name, node.name] = _WRONG.format(reason=reason)
     return found | _Search(protos.copy_of(library), entry).at_risk()
@@ -119,14 +129,19 @@ def marked(
     whole: bool = False,
     compiled: bool = False,
     labeled: bool = False,
+    separated: bool = False,
+    of_graph: bool = True,
 ) -> Any:
     """Return a copy with marks on the ops that the sizes they make or take force onto the host."""
     # If `whole`, no op can be on the host. If XLA gets exactly the functions that are returned,
     # `compiled`, facts that only XLA can tell are checked there, say equal branch sizes; and
     # changed functions get new names. If `labeled`, ops take the kernels of hostcall's that are
-    # faster than XLA's.
+    # faster than XLA's. If it `draws`, its random numbers are those of graph mode. Unless it is
+    # `of_graph`, its values are XLA's where these are not plainly wrong, whatever the settings.
     copy = protos.copy_of(library)
-    search = _Search(copy, entry, _never if whole else route_selection.is_on_host)
+    drawing = random_numbers.separate(copy, entry) if separated else set[str]()
+    is_on_host = _never if whole else route_selection.is_on_host
+    search = _Search(copy, entry, is_on_host, of_graph)
     search.run()
     for name, function in search.functions.items():
         _mark(name, function, search)
@@ -134,7 +149,7 @@ def marked(
         checked = _add_checks(search) if search.has(_CHECKED) else set[str]()
         if labeled:
             checked |= _label(search)
-        _rename(search.functions, search.replaced | checked, entry)
+        _rename(search.functions, search.replaced | checked | drawing, entry)
     return copy
 
 
@@ -168,7 +183,11 @@ class _Search:
     """A search for bounded sizes in a program. It rewrites ops that XLA gets wrong in other ops."""
 
     def __init__(
-        self, library: FunctionDefLibrary, entry: str, is_on_host: Callable[[Any], bool] = _never
+        self,
+        library: FunctionDefLibrary,
+        entry: str,
+        is_on_host: Callable[[Any], bool] = _never,
+        of_graph: bool = True,
     ) -> None:
         # The functions that the entry reaches, by name.
         self.functions = defs.reachable(library, entry)
@@ -178,14 +197,15 @@ class _Search:
         self._kinds = {n.op for function in self.functions.values() for n in function.node_def}
         self._entry = entry
         self._is_on_host = is_on_host
+        self._of_graph = of_graph
         self.blocked: dict[Source, str] = {}  # the reasons why ops cannot be in the program
         # For other sources, the (result, dimension)s whose size may be bounded.
         self.bounded: Mapping[Source, set[tuple[int, int]]] = {}
         self.replaced: set[str] = set()  # the functions with rewritten ops
 
     def run(self) -> None:
-        if self.has(wrong_kernels.TABLE):
-            self.replaced |= wrong_kernels.replace(self.compiled)
+        if self.has(ops.DIFFERENT):
+            self.replaced |= wrong_kernels.replace(self.compiled, self._of_graph)
         if self.has(op_kinds.BRANCH_OPS):
             self.blocked.update(sources.find(self.functions))
         if not self._any_may_be_bounded():

@@ -3,16 +3,15 @@
 It goes function by function and node by node, through calls, branches and loops.
 
 XLA pads tensors of bounded size. Some of its ops, and some of TensorFlow's lowerings to them,
-ignore the padding. `RULES` lists the ops that heed it, each with the rule for its sizes. A rule
-raises an UnprovenError where the op is not proven right. tests/e2e/test_bounded_ops.py proves each
-op, and fails for an op without a proof.
+ignore the padding. The table of ops (`ops.py`) has a rule for the sizes of each op that heeds it,
+which raises an UnprovenError where the op is not proven right. tests/e2e/test_bounded_ops.py proves
+each op, and fails for an op without a proof.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -30,96 +29,12 @@ from hostcall._compiler.bounded.sizes import (
     has_symbol,
     join,
 )
+from hostcall._compiler.ops import OPS
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDef, NodeDef
 
-_KEPT = "Cast CheckNumerics Identity IdentityN PreventGradient Snapshot StopGradient"
-_ELEMENTWISE = """
-Abs Acos Acosh AddN Angle Asin Asinh Atan Atan2 Atanh BesselI0e BesselI1e BitwiseAnd BitwiseOr
-BitwiseXor Ceil ClipByValue Complex Conj Cos Cosh Digamma Div DivNoNan Elu EluGrad Equal Erf Erfc
-Erfinv Exp Expm1 Floor Greater GreaterEqual Imag Inv Invert IsFinite IsInf IsNan LeakyRelu
-LeakyReluGrad LeftShift Less LessEqual Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr MulNoNan
-Ndtri NextAfter NotEqual Pow Real RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad
-RightShift Rint Round Rsqrt RsqrtGrad SelectV2 Selu Sigmoid SigmoidGrad Sign Sin Sinh Softplus
-SoftplusGrad Softsign SoftsignGrad Sqrt SqrtGrad Square SquaredDifference Tan Tanh TanhGrad
-TruncateDiv TruncateMod Xdivy Xlogy
-"""
-_REDUCTIONS = "All Any Max Mean Min Sum"
-_SCATTERS = """
-TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TensorScatterUpdate
-"""
-_SEGMENTS = "UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum"
-
-RULES: dict[str, Rule] = {
-    **dict.fromkeys(_KEPT.split(), rules.kept),
-    **dict.fromkeys(_ELEMENTWISE.split(), rules.elementwise),
-    **dict.fromkeys(_REDUCTIONS.split(), rules.reduction),
-    **dict.fromkeys(_SCATTERS.split(), rules.scatter),
-    **dict.fromkeys(_SEGMENTS.split(), rules.segments),
-    "AddV2": rules.arithmetic(operator.add),
-    "FloorDiv": rules.arithmetic(rules.or_zero(operator.floordiv)),
-    "FloorMod": rules.arithmetic(rules.or_zero(operator.mod)),
-    "Maximum": rules.arithmetic(max),
-    "Minimum": rules.arithmetic(min),
-    "Mul": rules.arithmetic(operator.mul),
-    "Neg": rules.arithmetic(operator.neg),
-    "Sub": rules.arithmetic(operator.sub),
-    "ArgMax": rules.arg_reduction,
-    "ArgMin": rules.arg_reduction,
-    "BatchMatMulV2": rules.matmul,
-    "BiasAdd": rules.bias_add,
-    "BiasAddGrad": rules.bias_add_grad,
-    "BroadcastGradientArgs": rules.gradient_axes,
-    "BroadcastTo": rules.broadcast_to,
-    "ConcatOffset": rules.concat_offset,
-    "ConcatV2": rules.concat,
-    "Cumprod": rules.along_axis,
-    "Cumsum": rules.along_axis,
-    "DynamicStitch": rules.stitched,
-    "DynamicPartition": rules.partition,
-    "EnsureShape": rules.ensure_shape,
-    "ExpandDims": rules.expand_dims,
-    "Fill": rules.filled,
-    "GatherNd": rules.gather_nd,
-    "GatherV2": rules.gather,
-    "InvertPermutation": rules.inverted,
-    "L2Loss": lambda _, __: [Tensor(())],
-    "LogSoftmax": rules.like_first,
-    "MatMul": rules.matmul,
-    "NonMaxSuppressionV3": rules.suppression,
-    "OneHot": rules.one_hot,
-    "Pack": rules.pack,
-    "Pad": rules.pad,
-    "PadV2": rules.pad,
-    "Prod": rules.product_reduction,
-    "Range": rules.counted,
-    "Rank": rules.rank,
-    "Reshape": rules.reshape,
-    "ReverseV2": rules.along_any_axis,
-    "ScatterNd": rules.scatter_nd,
-    "Select": rules.select,
-    "Shape": rules.shapes,
-    "ShapeN": rules.shapes,
-    "Size": rules.size,
-    "Slice": rules.slice_,
-    "Softmax": rules.like_first,
-    "SoftmaxCrossEntropyWithLogits": rules.cross_entropy,
-    "SparseSoftmaxCrossEntropyWithLogits": rules.sparse_cross_entropy,
-    "Split": rules.split,
-    "SplitV": rules.split_by_sizes,
-    "Squeeze": rules.squeeze,
-    "StridedSlice": rules.strided_slice,
-    "StridedSliceGrad": rules.strided_slice_grad,
-    "Tile": rules.tile,
-    "TopKV2": rules.top,
-    "Transpose": rules.transpose,
-    "Unique": rules.unique,
-    "UniqueV2": rules.unique,
-    "Unpack": rules.unpack,
-    "Where": rules.where,
-    "ZerosLike": rules.zeros_like,
-}
+RULES: Mapping[str, Rule] = {name: getattr(rules, op.sizes) for name, op in OPS.items() if op.sizes}
 
 _NOT_LISTED = "it is not known to be right there"
 _OF_DATA = "its sizes depend on data, and XLA bounds them at best"

@@ -8,6 +8,7 @@ anyway.
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -124,6 +125,20 @@ def arithmetic(operate: Callable[..., int]) -> Rule:
 def or_zero(divide: Callable[[int, int], int]) -> Callable[[int, int], int]:
     """Make a division that returns 0 if the divisor is 0."""
     return lambda number, divisor: divide(number, divisor) if divisor else 0
+
+
+added = arithmetic(operator.add)
+divided = arithmetic(or_zero(operator.floordiv))
+maximum, minimum = arithmetic(max), arithmetic(min)
+multiplied = arithmetic(operator.mul)
+negated = arithmetic(operator.neg)
+remainder = arithmetic(or_zero(operator.mod))
+subtracted = arithmetic(operator.sub)
+
+
+def scalar(_: Site, __: Sequence[Tensor]) -> list[Tensor]:
+    """Return one scalar."""
+    return [Tensor(())]
 
 
 def alike(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:

@@ -18,6 +18,7 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._compiler.bounded.sizes import Inferred, Shape, Source, argument_shapes
+from hostcall._compiler.ops import OPS
 from hostcall._tf import attributes, op_kinds
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, Functions, NodeDef
@@ -75,22 +76,13 @@ def _sizes_differ(one: Shape | None, other: Shape | None) -> bool:
     return any(None not in pair and pair[0] != pair[1] for pair in zip(one, other, strict=True))
 
 
-# Sources whatever their operands are.
-ALWAYS = frozenset(
-    {"DynamicPartition", "NonMaxSuppressionV3", "Unique", "UniqueV2", "Where"}
-    | {"XlaSetDynamicDimensionSize"}
-)
-
-# Sources if XLA does not know one of these operands when it compiles. XLA wants to know an operand
-# of other ops too, and bounds their sizes as well if it finds a bound of that operand.
+# Sources whatever their operands are, and those of others that are open.
+ALWAYS = frozenset(name for name, op in OPS.items() if op.is_bounded)
 BY_OPERANDS: Mapping[str, tuple[int, ...]] = {
-    "Slice": (1, 2),
-    "StridedSlice": (1, 2),
-    "TopKV2": (1,),
+    name: op.bounded_by for name, op in OPS.items() if op.bounded_by
 }
-
 # Ops whose results XLA always knows when it compiles, and ops whose results it never knows.
-SHAPE_OPS = frozenset({"Rank", "Shape", "ShapeN", "Size"})
+SHAPE_OPS = frozenset(name for name, op in OPS.items() if op.is_of_shapes)
 OPAQUE_OPS = op_kinds.BRANCH_OPS | op_kinds.LOOP_OPS | op_kinds.SCRIPT_OPS
 
 

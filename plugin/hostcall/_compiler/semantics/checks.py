@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from hostcall._compiler.function_edits import NodeWriter
 from hostcall._tf import function_defs as defs
-from hostcall._tf import op_kinds
+from hostcall._tf import op_kinds, protos
 from hostcall._tf.types import NodeDef
 
 INVALID_ARGUMENT, OUT_OF_RANGE, INTERNAL = 3, 11, 13  # status codes
@@ -153,7 +153,21 @@ def _outside_dimension(writer: CheckWriter, indices: str, values: str, dimension
     known = writer.known(indices)
     if known is not None and not known.size:
         return ""
+    if _are_masked(writer, indices, values, dimension):
+        return ""
     return _outside(writer, indices, writer.size(values, dimension, dtype))
+
+
+def _are_masked(writer: CheckWriter, indices: str, values: str, dimension: int) -> bool:
+    """Return whether a mask keeps indices inside of a constant."""
+    source, known = writer.source(indices), writer.known(values)
+    if known is None or source is None or source.op != "BitwiseAnd":
+        return False
+    masks = [writer.known(value) for value in source.input[:2]]
+    size = known.shape[dimension]
+    return any(
+        mask is not None and mask.size and 0 <= mask.min() <= mask.max() < size for mask in masks
+    )
 
 
 def _gather(writer: CheckWriter) -> str:
@@ -358,13 +372,13 @@ def _size_of_sliced(writer: CheckWriter, dimension: int, dtype: int) -> str:
 def _single_indices(writer: CheckWriter, begin: str) -> list[tuple[str, int]]:
     """List the indices that are no constants and take one element, with their dimensions."""
     node, dtype = writer.node, writer.node.attr["Index"].type
-    shrinks = node.attr["shrink_axis_mask"].i
+    shrinks = protos.integer(node, "shrink_axis_mask")
     source = writer.source(begin)
     if not shrinks or (source is not None and source.op == "Const"):
         return []
     packed = defs.data_inputs(source) if source is not None and source.op == "Pack" else None
     count = len(packed) if packed is not None else shrinks.bit_length()
-    ellipsis, added = node.attr["ellipsis_mask"].i, node.attr["new_axis_mask"].i
+    ellipsis, added = (protos.integer(node, f"{kind}_mask") for kind in ("ellipsis", "new_axis"))
     found = []
     for i in range(count):
         if not shrinks >> i & 1:
@@ -443,13 +457,8 @@ def _in_list(indices: int) -> Failing:
 
 
 def _in_list_of_fixed_size(writer: CheckWriter) -> str:
-    grows = writer.node.attr["resize_if_index_out_of_bounds"].b
+    grows = protos.is_true(writer.node, "resize_if_index_out_of_bounds")
     return "" if grows else _in_list(1)(writer)
-
-
-def _empty_list(writer: CheckWriter) -> str:
-    length = writer.add("TensorListLength", writer.inputs[0])
-    return writer.add("Equal", length, writer.constant(0, defs.INT32), T=defs.INT32)
 
 
 def _other_sum(writer: CheckWriter) -> str:
@@ -483,7 +492,9 @@ def _no_sparse_indices(writer: CheckWriter) -> str:
     low = writer.add("Less", indices, writer.constant(0, dtype), T=dtype)
     high = writer.add("GreaterEqual", indices, shape, T=dtype)
     outside = writer.any(writer.add("LogicalOr", low, high))
-    if not writer.node.attr["validate_indices"].b:
+    if "validate_indices" in writer.node.attr and not protos.is_true(
+        writer.node, "validate_indices"
+    ):
         return outside
     indices, shape = (writer.cast(value, dtype, defs.INT64) for value in (indices, shape))
     return writer.either(outside, _not_increasing(writer, indices, shape))
@@ -612,7 +623,6 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
         Check(_in_list_of_fixed_size, "Trying to modify an element outside of the list"),
     ),
     **_for("TensorListGather", Check(_in_list(1), "Trying to gather elements outside of the list")),
-    **_for("TensorListPopBack", Check(_empty_list, "Trying to pop from an empty list.")),
     **_for(
         "TensorListSplit", Check(_other_sum, "lengths are not together the length of the tensor")
     ),

@@ -79,9 +79,9 @@ def _checks_of(function: FunctionDef, functions: Mapping[str, Any]) -> list[Foun
 
 def _message(found: Found, function: FunctionDef) -> str:
     """Return the message of an error, with the op and its place in the user's code."""
-    node = found.node
-    op = f"op {node.name!r}, {node.op}{places.of(node, function)}"
-    return f"{found.text} ({op})\n\t [[{{{{node {node.name}}}}}]]"
+    name = places.name_of(found.node)
+    op = f"op {name!r}, {found.node.op}{places.of(found.node, function)}"
+    return f"{found.text} ({op})\n\t [[{{{{node {name}}}}}]]"
 
 
 def add(library: FunctionDefLibrary, entry: str) -> Any:
@@ -203,9 +203,10 @@ class _Body:
                 self._pending.append(_Pending(found.failing, (number,), is_number=False))
             if self._program.effects.of_node(node):
                 self.raise_pending(node.name)
-            elif self._pending and op_kinds.has_no_effect(node):
+            elif op_kinds.has_no_effect(node):
                 self.raise_pending(node.name)
-                node.attr[attributes.AFTER_RAISE].b = True
+                if self._raised:
+                    node.attr[attributes.AFTER_RAISE].b = True
             if self._program.fails.of_node(node):
                 self._pending.append(self._call(node))
 

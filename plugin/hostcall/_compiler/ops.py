@@ -1,0 +1,403 @@
+"""The table of ops: how XLA's kernels differ from TensorFlow's, and what is done about it.
+
+`OPS` has a row for each op: the differences between the kernels, with the replacement that is
+written in the op's place; the checks for values for which TensorFlow's kernel raises errors; and
+what becomes of sizes that only the run knows. An op with a difference and no replacement goes to
+the host.
+
+`python -m tests.kernels compare` and `edges` found the differences on TensorFlow 2.21. A test has a
+call that shows each of them, and fails when a kernel is mended.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from hostcall._compiler.semantics import random_numbers, values
+from hostcall._compiler.semantics.checks import CHECKS, Check
+from hostcall._compiler.semantics.values import Writer
+from hostcall._tf import features, protos
+from hostcall._tf import function_defs as defs
+from hostcall._tf.types import NodeDef
+
+# The nodes of a function by their names, if they are known.
+Nodes: TypeAlias = Mapping[str, Any] | None
+Condition: TypeAlias = Callable[[NodeDef, Nodes], bool]
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """A difference of an XLA kernel, in a sentence, and whether a node may have it."""
+
+    reason: str
+    applies: Condition = lambda node, nodes: True  # noqa: ARG005 - as the others
+    replacement: Callable[[Writer], str | tuple[str, ...]] | None = None
+    of_graph: bool = False  # whether it counts only where graph mode's semantics are wanted
+
+
+@dataclasses.dataclass(frozen=True)
+class Op:
+    """What is known of an op.
+
+    Attributes:
+      differences: the differences of XLA's kernel.
+      checks: the checks for values for which TensorFlow's kernel raises errors.
+      sizes: the name of its rule in `bounded/rules.py` for sizes that are only bounded, if it is
+        proved right with them.
+      is_bounded: whether its results always have such sizes.
+      bounded_by: the operands for which they have if XLA does not know them when it compiles.
+      is_of_shapes: whether XLA always knows its results when it compiles.
+    """
+
+    differences: tuple[Difference, ...] = ()
+    checks: tuple[Check, ...] = ()
+    sizes: str = ""
+    is_bounded: bool = False
+    bounded_by: tuple[int, ...] = ()
+    is_of_shapes: bool = False
+
+
+def _always(node: NodeDef, nodes: Nodes) -> bool:  # noqa: ARG001 - as the others
+    return True
+
+
+def _is(*dtypes: tf.DType, attr: str = "T") -> Condition:
+    numbers: Collection[int] = {dtype.as_datatype_enum for dtype in dtypes}
+    return lambda node, _: attr in node.attr and node.attr[attr].type in numbers
+
+
+_FLOATS = (tf.half, tf.bfloat16, tf.float32, tf.float64)
+_INTEGERS = (tf.int8, tf.int16, tf.int32, tf.int64)
+_UNSIGNED = (tf.uint8, tf.uint16, tf.uint32, tf.uint64)
+_COMPLEX = (tf.complex64, tf.complex128)
+_is_float, _is_signed = _is(*_FLOATS), _is(*_INTEGERS)
+
+
+def _is_cast(sources: Collection[tf.DType], targets: Collection[tf.DType]) -> Condition:
+    source, target = _is(*sources, attr="SrcT"), _is(*targets, attr="DstT")
+    return lambda node, nodes: source(node, nodes) and target(node, nodes)
+
+
+def _may_leave_out(node: NodeDef, nodes: Nodes) -> bool:
+    """Return whether a StridedSliceGrad may have strides other than 1."""
+    strides = _operand(node, 3, nodes)
+    if strides is None or strides.op != "Const":
+        return True
+    return bool((tf.make_ndarray(strides.attr["value"].tensor) != 1).any())
+
+
+def _is_product_with_itself(node: NodeDef, nodes: Nodes) -> bool:
+    return _is_signed(node, nodes) and node.input[0] == node.input[1]
+
+
+def _is_power_of_two(node: NodeDef, nodes: Nodes) -> bool:
+    exponent = _operand(node, 1, nodes)
+    if not _is_signed(node, nodes) or exponent is None or exponent.op != "Const":
+        return False
+    value = tf.make_ndarray(exponent.attr["value"].tensor)
+    return bool(value.ndim == 0 and value == 2)
+
+
+def _is_of_onednn(node: NodeDef, nodes: Nodes) -> bool:
+    is_of_its_dtypes = _is(tf.half, tf.bfloat16, tf.float32)(node, nodes)
+    return is_of_its_dtypes and features.VALUES.available and bool(features.uses_onednn())
+
+
+def _is_variable(position: int) -> Condition:
+    """Return a condition that an operand is no constant."""
+
+    def applies(node: NodeDef, nodes: Nodes) -> bool:
+        operand = _operand(node, position, nodes)
+        return operand is None or operand.op != "Const"
+
+    return applies
+
+
+def _operand(node: NodeDef, position: int, nodes: Nodes) -> Any:
+    """Return the node that an operand comes from, if it is known."""
+    return None if nodes is None else nodes.get(defs.source(node.input[position]))
+
+
+def _of_graph(
+    reason: str,
+    applies: Condition = _always,
+    replacement: Callable[[Writer], str | tuple[str, ...]] | None = None,
+) -> Difference:
+    return Difference(reason, applies, replacement, of_graph=True)
+
+
+_CONJUGATE = Difference(
+    "XLA leaves out the conjugate in the gradient of a complex number",
+    _is(*_COMPLEX),
+    values.safe_gradient,
+)
+_UNSAFE = Difference(
+    "XLA gives NaN where the incoming gradient is zero and the derivative is infinite, not zero",
+    _is_float,
+    values.safe_gradient,
+)
+_NEAR_VALUES = Difference(
+    "XLA compares the inputs in 16 bits, and takes the gradient of another one that is near"
+)
+_ZERO_POINT = Difference(
+    "XLA rounds the zero point down where it lies halfway, and gives NaN for an empty range"
+)
+_PRECISION = Difference("XLA stops at the precision of float32", _is(tf.float64, tf.complex128))
+_SKIPS_NAN = _of_graph("XLA skips elements that are NaN", _is_float, values.reduction)
+_TAKES_OTHER = _of_graph(
+    "XLA takes the first operand where the second is NaN", _is_float, values.extreme
+)
+_TAKES_NAN = _of_graph("XLA takes NaN for the extreme", _is_float, values.index_of_extreme)
+_SHIFTS = _of_graph(
+    "XLA gives 0 or -1 for counts that are negative or no less than the number of bits",
+    _always,
+    values.shift,
+)
+_SINGULAR = _of_graph("XLA raises no error for singular matrices")
+
+_DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
+    "AdjustHue": (Difference("XLA makes pixels whose channels are all negative nearly gray"),),
+    "ArgMax": (_TAKES_NAN,),
+    "ArgMin": (_TAKES_NAN,),
+    "Cast": (
+        Difference(
+            "XLA compares the imaginary part with zero as well as the real part",
+            _is_cast(_COMPLEX, [tf.bool]),
+            values.complex_to_bool,
+        ),
+        _of_graph(
+            "XLA moves numbers out of range into range, and makes NaN 0",
+            _is_cast(_FLOATS, [*_INTEGERS, *_UNSIGNED]),
+            values.cast,
+        ),
+    ),
+    "ConjugateTranspose": (
+        Difference(
+            "XLA makes complex numbers of real ones, whose halves are taken for the result",
+            _is(tf.float32, tf.float64),
+        ),
+    ),
+    "FakeQuantWithMinMaxVars": (_ZERO_POINT,),
+    "FakeQuantWithMinMaxVarsGradient": (_ZERO_POINT,),
+    "FakeQuantWithMinMaxVarsPerChannel": (_ZERO_POINT,),
+    "FakeQuantWithMinMaxVarsPerChannelGradient": (_ZERO_POINT,),
+    "InTopKV2": (
+        Difference(
+            "XLA takes a target that is no class for one with the score 0, and finds targets "
+            "beside scores that are not finite",
+            _always,
+            values.in_top_k,
+        ),
+    ),
+    "LeftShift": (_SHIFTS,),
+    "MatrixInverse": (_SINGULAR,),
+    "MatrixSolve": (_SINGULAR,),
+    "Max": (_SKIPS_NAN,),
+    "MaxPool3DGradGrad": (_NEAR_VALUES,),
+    "MaxPoolGradGrad": (_NEAR_VALUES,),
+    "MaxPoolGradGradV2": (_NEAR_VALUES,),
+    "Maximum": (_TAKES_OTHER,),
+    "Mean": (
+        Difference("XLA adds up in 32 bits, and the sum wraps around", _is(tf.int32, tf.uint32)),
+    ),
+    "Min": (_SKIPS_NAN,),
+    "Minimum": (_TAKES_OTHER,),
+    "MirrorPadGrad": (
+        _of_graph("XLA raises no error for paddings that are too large", _is_variable(1)),
+    ),
+    "Mul": (
+        Difference(
+            "XLA takes the square of an integer for positive, also where it wraps around",
+            _is_product_with_itself,
+            values.square,
+        ),
+    ),
+    "Pow": (
+        Difference(
+            "XLA takes the square of an integer for positive, also where it wraps around",
+            _is_power_of_two,
+            values.square,
+        ),
+    ),
+    "ReciprocalGrad": (_CONJUGATE, _UNSAFE),
+    "ResizeBilinear": (
+        Difference("XLA takes a wrong pixel at some sizes, where a sample falls on a pixel"),
+    ),
+    "ResizeBilinearGrad": (
+        Difference(
+            "XLA adds to a wrong pixel at some sizes, and reads foreign memory but for float32",
+            lambda node, _: not protos.is_true(node, "align_corners"),
+        ),
+    ),
+    "RightShift": (_SHIFTS,),
+    "RsqrtGrad": (_CONJUGATE, _UNSAFE),
+    "SelfAdjointEigV2": (
+        Difference(
+            "XLA gives real eigenvalues where complex ones are expected, and foreign memory",
+            _is(*_COMPLEX),
+        ),
+        _PRECISION,
+        _of_graph("XLA raises no error for matrices that hold NaN"),
+    ),
+    "SeluGrad": (
+        Difference(
+            "XLA takes the slope of negative numbers where the result is zero",
+            _always,
+            values.selu_gradient,
+        ),
+    ),
+    "Sign": (_of_graph("XLA gives -0.0 for -0.0", _is_float, values.sign),),
+    "Softmax": (
+        _of_graph("XLA makes all of a row NaN where a number is", _is_of_onednn, values.softmax),
+    ),
+    "SqrtGrad": (_CONJUGATE, _UNSAFE),
+    "Square": (
+        Difference(
+            "XLA takes the square of an integer for positive, also where it wraps around",
+            _is_signed,
+            values.square,
+        ),
+    ),
+    "StridedSliceGrad": (
+        Difference(
+            "XLA makes the result too large where the slice is empty and has a stride",
+            _may_leave_out,
+            values.cut_to_shape,
+        ),
+    ),
+    "Svd": (_PRECISION,),
+    "TopKV2": (_of_graph("XLA takes -0.0 for less than 0.0", _is_float, values.top_k),),
+    **{
+        op: (_of_graph(row.reason, random_numbers.differ, row.replacement),)
+        for op, row in random_numbers.ROWS.items()
+    },
+}
+
+# The rules for sizes that are only bounded in a program, of ops that are proved right with them.
+_KEPT = "Cast CheckNumerics Identity IdentityN PreventGradient Snapshot StopGradient"
+_ELEMENTWISE = """
+Abs Acos Acosh AddN Angle Asin Asinh Atan Atan2 Atanh BesselI0e BesselI1e BitwiseAnd BitwiseOr
+BitwiseXor Ceil ClipByValue Complex Conj Cos Cosh Digamma Div DivNoNan Elu EluGrad Equal Erf Erfc
+Erfinv Exp Expm1 Floor Greater GreaterEqual Imag Inv Invert IsFinite IsInf IsNan LeakyRelu
+LeakyReluGrad LeftShift Less LessEqual Lgamma Log Log1p LogicalAnd LogicalNot LogicalOr MulNoNan
+Ndtri NextAfter NotEqual Pow Real RealDiv Reciprocal ReciprocalGrad Relu Relu6 Relu6Grad ReluGrad
+RightShift Rint Round Rsqrt RsqrtGrad SelectV2 Selu Sigmoid SigmoidGrad Sign Sin Sinh Softplus
+SoftplusGrad Softsign SoftsignGrad Sqrt SqrtGrad Square SquaredDifference Tan Tanh TanhGrad
+TruncateDiv TruncateMod Xdivy Xlogy
+"""
+_REDUCTIONS = "All Any Max Mean Min Sum"
+_SCATTERS = """
+TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TensorScatterUpdate
+"""
+_SEGMENTS = "UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum"
+
+_SIZES: Mapping[str, str] = {
+    **dict.fromkeys(_KEPT.split(), "kept"),
+    **dict.fromkeys(_ELEMENTWISE.split(), "elementwise"),
+    **dict.fromkeys(_REDUCTIONS.split(), "reduction"),
+    **dict.fromkeys(_SCATTERS.split(), "scatter"),
+    **dict.fromkeys(_SEGMENTS.split(), "segments"),
+    "AddV2": "added",
+    "FloorDiv": "divided",
+    "FloorMod": "remainder",
+    "Maximum": "maximum",
+    "Minimum": "minimum",
+    "Mul": "multiplied",
+    "Neg": "negated",
+    "Sub": "subtracted",
+    "ArgMax": "arg_reduction",
+    "ArgMin": "arg_reduction",
+    "BatchMatMulV2": "matmul",
+    "BiasAdd": "bias_add",
+    "BiasAddGrad": "bias_add_grad",
+    "BroadcastGradientArgs": "gradient_axes",
+    "BroadcastTo": "broadcast_to",
+    "ConcatOffset": "concat_offset",
+    "ConcatV2": "concat",
+    "Cumprod": "along_axis",
+    "Cumsum": "along_axis",
+    "DynamicStitch": "stitched",
+    "DynamicPartition": "partition",
+    "EnsureShape": "ensure_shape",
+    "ExpandDims": "expand_dims",
+    "Fill": "filled",
+    "GatherNd": "gather_nd",
+    "GatherV2": "gather",
+    "InvertPermutation": "inverted",
+    "L2Loss": "scalar",
+    "LogSoftmax": "like_first",
+    "MatMul": "matmul",
+    "NonMaxSuppressionV3": "suppression",
+    "OneHot": "one_hot",
+    "Pack": "pack",
+    "Pad": "pad",
+    "PadV2": "pad",
+    "Prod": "product_reduction",
+    "Range": "counted",
+    "Rank": "rank",
+    "Reshape": "reshape",
+    "ReverseV2": "along_any_axis",
+    "ScatterNd": "scatter_nd",
+    "Select": "select",
+    "Shape": "shapes",
+    "ShapeN": "shapes",
+    "Size": "size",
+    "Slice": "slice_",
+    "Softmax": "like_first",
+    "SoftmaxCrossEntropyWithLogits": "cross_entropy",
+    "SparseSoftmaxCrossEntropyWithLogits": "sparse_cross_entropy",
+    "Split": "split",
+    "SplitV": "split_by_sizes",
+    "Squeeze": "squeeze",
+    "StridedSlice": "strided_slice",
+    "StridedSliceGrad": "strided_slice_grad",
+    "Tile": "tile",
+    "TopKV2": "top",
+    "Transpose": "transpose",
+    "Unique": "unique",
+    "UniqueV2": "unique",
+    "Unpack": "unpack",
+    "Where": "where",
+    "ZerosLike": "zeros_like",
+}
+
+# Ops whose results have bounded sizes whatever their operands are.
+_ALWAYS_BOUNDED = """
+DynamicPartition NonMaxSuppressionV3 Unique UniqueV2 Where XlaSetDynamicDimensionSize
+"""
+# Ops whose results have bounded sizes if XLA does not know one of these operands when it compiles.
+# XLA wants to know an operand of other ops too, and bounds their sizes as well if it finds a bound
+# of that operand.
+_BOUNDED_BY: Mapping[str, tuple[int, ...]] = {
+    "Slice": (1, 2),
+    "StridedSlice": (1, 2),
+    "TopKV2": (1,),
+}
+# Ops whose results XLA always knows when it compiles.
+_OF_SHAPES = "Rank Shape ShapeN Size"
+
+
+def _row(name: str) -> Op:
+    return Op(
+        _DIFFERENCES.get(name, ()),
+        CHECKS.get(name, ()),
+        _SIZES.get(name, ""),
+        name in _ALWAYS_BOUNDED.split(),
+        _BOUNDED_BY.get(name, ()),
+        name in _OF_SHAPES.split(),
+    )
+
+
+OPS: Mapping[str, Op] = {
+    name: _row(name)
+    for name in sorted({*_DIFFERENCES, *CHECKS, *_SIZES, *_BOUNDED_BY, *_ALWAYS_BOUNDED.split()})
+}
+# The ops with differences, and those of them that may have to go to the host.
+DIFFERENT = frozenset(name for name, op in OPS.items() if op.differences)
+FOR_HOST = frozenset(
+    name for name, op in OPS.items() if any(d.replacement is None for d in op.differences)
+)

@@ -1,0 +1,269 @@
+"""Replacements: ops in whose place compiled programs have others, with graph mode's values.
+
+XLA computes some ops otherwise than TensorFlow's kernels do, for NaN, infinity, zeros, numbers out
+of range. Each function here writes nodes that both compute alike, so a cluster has the same values
+whichever of them runs it. `_compiler/ops.py` says which ops get which.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import tensorflow as tf
+
+from hostcall._compiler.function_edits import NodeWriter
+from hostcall._tf import function_defs as defs
+from hostcall._tf.types import NodeDef
+
+_PARTS_OF_COMPLEX = {
+    tf.complex64.as_datatype_enum: tf.float32.as_datatype_enum,
+    tf.complex128.as_datatype_enum: tf.float64.as_datatype_enum,
+}
+_UINT32, _UINT64 = (dtype.as_datatype_enum for dtype in (tf.uint32, tf.uint64))
+_OF_BOOLEANS = frozenset({"LogicalAnd", "LogicalNot"})
+# The constants of tf.nn.selu.
+_SCALE, _SCALE_ALPHA = 1.0507009873554805, 1.7580993408473768
+
+
+class Writer(NodeWriter):
+    """A writer of the nodes that replace one node; their dtype is by default that of the node."""
+
+    def __init__(self, node: NodeDef) -> None:
+        super().__init__(f"{node.name}/hostcall", node.device)
+        self.node = node
+        self.inputs = defs.data_inputs(node)
+
+    def add(self, op: str, *inputs: str, **types: int) -> str:
+        """Add a node with attributes `types`, or else the node's `T`; return its first result."""
+        if op not in _OF_BOOLEANS:
+            types = types or {"T": self.node.attr["T"].type}
+        return super().add(op, *inputs, **types)
+
+    def again(self, *inputs: str) -> str:
+        """Add the same op with other operands; return its result."""
+        value = self.add(self.node.op, *inputs)
+        for name, attribute in self.node.attr.items():
+            self.nodes[-1].attr[name].CopyFrom(attribute)
+        return value
+
+
+def absolute(writer: Writer) -> str:
+    """Write an absolute number so that XLA does not take the square of an integer for positive."""
+    (x,) = writer.inputs
+    return writer.add("Maximum", x, writer.add("Neg", x))
+
+
+def complex_to_bool(writer: Writer) -> str:
+    """Write whether the real part of complex numbers is not zero."""
+    complex_type = writer.node.attr["SrcT"].type
+    (x,), real = writer.inputs, _PARTS_OF_COMPLEX[complex_type]
+    part = writer.add("Real", x, T=complex_type, Tout=real)
+    return writer.add("Cast", part, SrcT=real, DstT=defs.BOOL)
+
+
+def safe_gradient(writer: Writer) -> str:
+    """Write a gradient that is zero where the incoming gradient is, whatever the derivative."""
+    y, gradient = writer.inputs
+    is_complex = writer.node.attr["T"].type in _PARTS_OF_COMPLEX
+    found = functools.partial(_gradient_of_complex, writer) if is_complex else writer.again
+    zeros = writer.add("ZerosLike", gradient)
+    is_zero = writer.add("Equal", gradient, zeros)
+    return writer.add("SelectV2", is_zero, zeros, found(y, gradient))
+
+
+def _gradient_of_complex(writer: Writer, y: str, gradient: str) -> str:
+    """Write the gradient with a conjugate; it is right by the kernels of XLA and of TensorFlow."""
+    y = writer.add("Conj", y)
+    dtype = writer.node.attr["T"].type
+    if writer.node.op == "SqrtGrad":
+        half = writer.add("Mul", gradient, writer.constant(0.5, dtype))
+        return writer.add("RealDiv", half, y)
+    square = writer.add("Mul", y, y)
+    if writer.node.op == "ReciprocalGrad":
+        return writer.add("Neg", writer.add("Mul", gradient, square))
+    cube = writer.add("Mul", square, y)
+    return writer.add("Mul", writer.add("Mul", gradient, writer.constant(-0.5, dtype)), cube)
+
+
+def selu_gradient(writer: Writer) -> str:
+    """Write the gradient of `tf.nn.selu` with the slope of zero as TensorFlow takes it."""
+    gradients, outputs = writer.inputs
+    dtype = writer.node.attr["T"].type
+    is_negative = writer.add("Less", outputs, writer.constant(0.0, dtype))
+    slope = writer.add("AddV2", outputs, writer.constant(_SCALE_ALPHA, dtype))
+    slope = writer.add("SelectV2", is_negative, slope, writer.constant(_SCALE, dtype))
+    return writer.add("Mul", gradients, slope)
+
+
+def cut_to_shape(writer: Writer) -> str:
+    """Write the gradient of a strided slice, cut to its shape."""
+    shape, *rest = writer.inputs
+    index = writer.node.attr["Index"].type
+    begin = writer.add("ZerosLike", shape, T=index)
+    dtype = writer.node.attr["T"].type
+    return writer.add("Slice", writer.again(shape, *rest), begin, shape, T=dtype, Index=index)
+
+
+def in_top_k(writer: Writer) -> str:
+    """Write a result that is false where the target is no class or a score is not finite."""
+    scores, targets, _ = writer.inputs
+    dtype = writer.node.attr["T"].type
+    one, two = writer.constant([1], defs.INT32, [1]), writer.constant([2], defs.INT32, [1])
+    shape = writer.add("Shape", scores, T=defs.FLOAT, out_type=dtype)
+    classes = writer.add("StridedSlice", shape, one, two, one, T=dtype, Index=defs.INT32)
+    writer.nodes[-1].attr["shrink_axis_mask"].i = 1
+    is_finite = writer.add("IsFinite", scores, T=defs.FLOAT)
+    conditions = [
+        writer.add("GreaterEqual", targets, writer.constant(0, dtype)),
+        writer.add("Less", targets, classes),
+        writer.add("All", is_finite, one, Tidx=defs.INT32),
+    ]
+    found, no = writer.again(*writer.inputs), writer.constant(False, defs.BOOL)
+    for condition in conditions:
+        found = writer.add("SelectV2", condition, found, no, T=defs.BOOL)
+    return found
+
+
+def ones_like(writer: Writer) -> str:
+    """Write ones that have the true size of a value of bounded size."""
+    dtype = writer.node.attr["T"].type
+    zeros = writer.add("ZerosLike", *writer.inputs)
+    return writer.add("Cast", writer.add("Equal", zeros, zeros), SrcT=defs.BOOL, DstT=dtype)
+
+
+def reduction(writer: Writer) -> str:
+    """Write a largest or least element, which is NaN where an element is."""
+    (x, axes), dtype = writer.inputs, writer.node.attr["T"].type
+    # XLA's reduction skips NaN. A sum of zeros is NaN where one of them is replaced by NaN.
+    nan = writer.constant(np.nan, dtype)
+    is_nan = writer.add("IsNan", x)
+    found = writer.add("SelectV2", is_nan, nan, writer.constant(0.0, dtype))
+    total = writer.add("Sum", found, axes)
+    for name in {"keep_dims", "Tidx"}.intersection(writer.node.attr):
+        writer.nodes[-1].attr[name].CopyFrom(writer.node.attr[name])
+    writer.nodes[-1].attr["T"].type = dtype
+    largest = writer.again(x, axes)
+    return writer.add("SelectV2", writer.add("IsNan", total), total, largest)
+
+
+def extreme(writer: Writer) -> str:
+    """Write the larger or the lesser of two numbers, which is NaN where the second is."""
+    x, y = writer.inputs  # XLA keeps a NaN of the first
+    return writer.add("SelectV2", writer.add("IsNan", y), y, writer.again(x, y))
+
+
+def index_of_extreme(writer: Writer) -> str:
+    """Write the place of the largest or least number, or 0; it is never that of a NaN."""
+    (x, axis), dtype = writer.inputs, writer.node.attr["T"].type
+    is_largest = writer.node.op == "ArgMax"
+    least, most = _finite(dtype)
+    last = writer.constant(least if is_largest else most, dtype)
+    numbers = writer.add("SelectV2", writer.add("IsNan", x), last, x)
+    numbers = writer.add("Maximum" if is_largest else "Minimum", numbers, last)
+    return writer.again(numbers, axis)
+
+
+def _finite(dtype: int) -> tuple[float, float]:
+    """Return the least and the largest finite number of a dtype."""
+    kind = tf.as_dtype(dtype)
+    return float(kind.min), float(kind.max)
+
+
+def sign(writer: Writer) -> str:
+    """Write a sign that is 0.0, not -0.0, for zeros."""
+    (x,), dtype = writer.inputs, writer.node.attr["T"].type
+    zero = writer.constant(0.0, dtype)
+    return writer.add("SelectV2", writer.add("Equal", x, zero), zero, writer.again(x))
+
+
+def shift(writer: Writer) -> str:
+    """Write a shift by a count that is moved into the bits of the dtype."""
+    (x, count), dtype = writer.inputs, writer.node.attr["T"].type
+    most = writer.constant(8 * tf.as_dtype(dtype).size - 1, dtype)
+    count = writer.add("Minimum", count, most)
+    return writer.again(x, writer.add("Maximum", count, writer.constant(0, dtype)))
+
+
+def square(writer: Writer) -> str:
+    """Write the square of integers so that XLA does not take it for positive: it may wrap."""
+    x = writer.inputs[0]
+    return writer.add("Neg", writer.add("Mul", x, writer.add("Neg", x)))
+
+
+def top_k(writer: Writer) -> tuple[str, str]:
+    """Write the largest numbers, where 0.0 and -0.0 are equal, and their places."""
+    x, k = writer.inputs
+    dtype = writer.node.attr["T"].type
+    zero = writer.constant(0.0, dtype)
+    keys = writer.add("SelectV2", writer.add("Equal", x, zero), zero, x)
+    values = writer.again(keys, k)
+    places = values.replace(":values:", ":indices:")
+    flat, found = (_as_rows(writer, v, t) for v, t in ((x, dtype), (places, defs.INT32)))
+    types = {"Tparams": dtype, "Tindices": defs.INT32, "Taxis": defs.INT32}
+    taken = writer.add("GatherV2", flat, found, writer.constant(1, defs.INT32), **types)
+    writer.nodes[-1].attr["batch_dims"].i = 1
+    shape = writer.add("Shape", values, T=dtype, out_type=defs.INT32)
+    return writer.add("Reshape", taken, shape, T=dtype, Tshape=defs.INT32), places
+
+
+def _as_rows(writer: Writer, value: str, dtype: int) -> str:
+    """Write a value as a matrix with the same last dimension."""
+    shape = writer.add("Shape", value, T=dtype, out_type=defs.INT32)
+    last, one = writer.constant([-1], defs.INT32, [1]), writer.constant([1], defs.INT32, [1])
+    size = writer.add("StridedSlice", shape, last, one, one, T=defs.INT32, Index=defs.INT32)
+    writer.nodes[-1].attr["end_mask"].i = 1
+    axis = writer.constant(0, defs.INT32)
+    wanted = writer.add("ConcatV2", last, size, axis, T=defs.INT32, Tidx=defs.INT32)
+    writer.nodes[-1].attr["N"].i = 2
+    return writer.add("Reshape", value, wanted, T=dtype, Tshape=defs.INT32)
+
+
+def softmax(writer: Writer) -> str:
+    """Write a softmax as oneDNN's: beside NaN, numbers whose distance is known become 0."""
+    (x,), dtype = writer.inputs, writer.node.attr["T"].type
+    result = writer.again(x)
+    last = writer.constant([-1], defs.INT32, [1])
+    most = writer.add("Max", x, last, T=dtype, Tidx=defs.INT32)
+    writer.nodes[-1].attr["keep_dims"].b = True
+    distance = writer.add("Sub", x, most)
+    is_known = writer.add("LogicalNot", writer.add("IsNan", distance))
+    lost = writer.add("LogicalAnd", writer.add("IsNan", result), is_known)
+    return writer.add("SelectV2", lost, writer.constant(0.0, dtype), result)
+
+
+def cast(writer: Writer) -> str:
+    """Write a cast of floats to integers as processors make it."""
+    (x,) = writer.inputs
+    source, target = (writer.node.attr[name].type for name in ("SrcT", "DstT"))
+    if target == _UINT64:
+        return _to_uint64(writer, x, source)
+    wide = defs.INT64 if target in (defs.INT64, _UINT32) else defs.INT32
+    integer = _to_signed(writer, x, source, wide)
+    return integer if wide == target else writer.add("Cast", integer, SrcT=wide, DstT=target)
+
+
+def _to_signed(writer: Writer, x: str, source: int, target: int) -> str:
+    """Write floats as integers of 32 or 64 bits: the least one for NaN and all out of range."""
+    bits = 8 * tf.as_dtype(target).size
+    fits = writer.add("Less", x, _limit(writer, bits - 1, source), T=source)
+    integer = writer.add("Cast", x, SrcT=source, DstT=target)
+    least = writer.constant(-(2 ** (bits - 1)), target)
+    return writer.add("SelectV2", fits, integer, least, T=target)
+
+
+def _limit(writer: Writer, exponent: int, dtype: int) -> str:
+    """Write a power of two, or infinity where a dtype of floats has no number as large."""
+    is_number = dtype != tf.half.as_datatype_enum
+    return writer.constant(2.0**exponent if is_number else np.inf, dtype)
+
+
+def _to_uint64(writer: Writer, x: str, source: int) -> str:
+    signed = _to_signed(writer, x, source, defs.INT64)
+    low = writer.add("Cast", signed, SrcT=defs.INT64, DstT=_UINT64)
+    high = writer.add("Cast", x, SrcT=source, DstT=_UINT64)
+    fits = writer.add("Less", x, _limit(writer, 64, source), T=source)
+    middle = writer.constant(2**63, _UINT64)
+    high = writer.add("SelectV2", fits, high, middle, T=_UINT64)
+    is_low = writer.add("Less", x, _limit(writer, 63, source), T=source)
+    return writer.add("SelectV2", is_low, low, high, T=_UINT64)

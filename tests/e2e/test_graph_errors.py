@@ -1,0 +1,388 @@
+"""Graph mode's errors in compiled programs: loops, branches, functions, gradients, and callers."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import hostcall
+from tests.support.helpers import (
+    assert_alike,
+    assert_equal,
+    assert_same,
+    failure,
+    jitted,
+    numbers,
+    outcome,
+    plain,
+    to_numpy,
+    value_and_gradient,
+)
+
+pytestmark = pytest.mark.cpu("programs for accelerators have no errors of values")
+
+INVALID = tf.errors.InvalidArgumentError
+X = tf.constant([1.0, 2.0, 3.0])
+GOOD, BAD = tf.constant(1), tf.constant(7)
+
+Note = Callable[[tf.Tensor], tf.Tensor]
+
+
+class Notes:
+    """A callback with side effects, which returns its argument, and what it was called with."""
+
+    def __init__(self, **declared: Any) -> None:
+        self.seen: list[float] = []
+        self.note = hostcall.callback(self._call, result=lambda v: v, **declared)
+
+    def _call(self, v: np.ndarray) -> np.ndarray:
+        self.seen.append(float(v))
+        return v
+
+    def taken(self) -> list[float]:
+        """Return what the callback was called with since the last call of this."""
+        seen, self.seen = self.seen, []
+        return seen
+
+
+@pytest.fixture
+def notes() -> Notes:
+    return Notes()
+
+
+@pytest.fixture
+def xla_semantics() -> Iterator[None]:
+    hostcall.configure(semantics="xla")
+    yield
+    hostcall.configure(semantics="graph")
+
+
+@pytest.fixture
+def everywhere() -> Iterator[None]:
+    hostcall.configure(functions="all")
+    yield
+    hostcall.configure(functions="taken")
+
+
+def beside(program: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the program with a callback, so that hostcall takes it."""
+
+    def run(*args: Any) -> Any:
+        tf.numpy_function(lambda: None, [], [])
+        return tf.autograph.to_graph(program)(*args)
+
+    return run
+
+
+def assert_raises_as_plain(program: Callable[..., Any], good: Any, bad: Any) -> None:
+    """Compiled beside a callback, the program has graph mode's results and class of error."""
+    function, expected = jitted(beside(program)), plain(program)
+    assert_alike(function(*good), expected(*good))
+    assert type(failure(function, *bad)) is type(failure(expected, *bad))
+    assert_alike(function(*good), expected(*good))
+
+
+def counted(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    total = tf.constant(0.0)
+    for k in tf.range(3):
+        total += tf.gather(x, i - k)
+    return total
+
+
+def by_a_condition(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    while tf.gather(x, i) < 3.0:
+        i += 1
+    return i
+
+
+def without_an_end(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    """A loop that garbage would never end: XLA's gather takes the last element for all others."""
+    while i > 0:
+        i = tf.cast(tf.gather(x, i), tf.int32)
+    return i
+
+
+def nested_loops(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    total = tf.constant(0.0)
+    for k in tf.range(2):
+        for j in tf.range(2):
+            total += x[i - k - j]
+    return total
+
+
+def a_branch(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    return tf.gather(x, i) if i > 0 else x[0]
+
+
+def a_branch_in_a_loop(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    total = tf.constant(0.0)
+    for k in tf.range(3):
+        if k > 0:
+            total += tf.gather(x, i - k)
+        else:
+            total += 1.0
+    return total
+
+
+def a_switch(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    branches = [lambda: x[0], lambda: tf.gather(x, i * 5), lambda: x[1] * 2.0]
+    return tf.switch_case(i, branches)
+
+
+def a_map(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    return tf.map_fn(lambda k: tf.gather(x, k) * 2.0, i - tf.range(2), tf.float32)
+
+
+def a_vectorized_map(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    return tf.vectorized_map(lambda k: tf.gather(x, k) * 2.0, i - tf.range(2))
+
+
+def a_while_loop_over_two_values(x: tf.Tensor, i: tf.Tensor) -> Any:
+    return tf.while_loop(
+        lambda k, y: tf.reduce_all(tf.stack([k < 4, tf.reduce_sum(y) < 1e3])),
+        lambda k, y: (k + 1, tf.tensor_scatter_nd_update(y, [[i]], [tf.cast(k, tf.float32)])),
+        [tf.constant(0), x],
+    )
+
+
+@tf.function
+def called(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    return tf.gather(x, i) * 2.0
+
+
+@tf.function
+def calling(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    return called(x, 0 * i) + called(x, i)
+
+
+@tf.function(jit_compile=True)
+def compiled(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    return calling(x, i) + 1.0
+
+
+def functions_in_functions(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    return calling(x, 0 * i) + calling(x, i)
+
+
+def a_compiled_function(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    return compiled(x, i) * 2.0
+
+
+def without_inlining(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    function = tf.function(
+        lambda x, i: tf.gather(x, i), experimental_attributes={"_noinline": True}
+    )
+    return function(x, i) + function(x, 0 * i)
+
+
+def a_recomputed_function(x: tf.Tensor, i: tf.Tensor) -> Any:
+    function = tf.recompute_grad(lambda y: tf.gather(y, i) ** 2.0)
+    return tf.gradients(function(x), x)
+
+
+def behind_a_mask(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    """The size of what is indexed is known to the run alone: 2."""
+    return tf.gather(tf.boolean_mask(x, x > 1.5), [i, 0])
+
+
+def of_indices_behind_a_mask(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    """What the masked places of the indices hold is not looked at."""
+    indices = tf.stack([i, 0, 9])
+    return tf.reduce_sum(tf.gather(x, tf.boolean_mask(indices, indices < 9)))
+
+
+def of_no_indices(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    indices = tf.boolean_mask([9, 8, 9], tf.stack([i > 1, i > 2, i > 3]))
+    return tf.reduce_sum(tf.gather(x, indices))
+
+
+PROGRAMS = [
+    counted,
+    by_a_condition,
+    without_an_end,
+    nested_loops,
+    a_branch,
+    a_branch_in_a_loop,
+    a_map,
+    a_vectorized_map,
+    a_while_loop_over_two_values,
+    functions_in_functions,
+    a_compiled_function,
+    without_inlining,
+    a_recomputed_function,
+    behind_a_mask,
+    of_indices_behind_a_mask,
+    of_no_indices,
+]
+GOOD_INDICES = {
+    counted: 2, without_an_end: 0, nested_loops: 2, a_branch_in_a_loop: 2
+}  # fmt: skip
+each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.__name__)
+
+
+@each_program
+@pytest.mark.parametrize("bad", [3, 7], ids=["the next", "beyond"])
+def test_it_raises_as_graph_mode_does(program: Any, bad: int) -> None:
+    good = tf.constant(GOOD_INDICES.get(program, 1))
+    assert_raises_as_plain(program, (X, good), (X, tf.constant(bad)))
+
+
+@each_program
+@pytest.mark.usefixtures("everywhere")
+def test_without_a_callback_where_all_functions_are_taken(program: Any) -> None:
+    good, function = tf.constant(GOOD_INDICES.get(program, 1)), jitted(program)
+    assert_alike(function(X, good), plain(program)(X, good))
+    assert type(failure(function, X, BAD)) is type(failure(plain(program), X, BAD))
+
+
+@pytest.mark.parametrize("index", [0, 2, 5])
+def test_branches_that_are_not_taken_raise_nothing(index: int) -> None:
+    i = tf.constant(index)  # the last branch is also taken for other indices
+    assert_same(to_numpy(jitted(beside(a_switch))(X, i)), to_numpy(plain(a_switch)(X, i)))
+    i = tf.constant(-index)
+    assert_same(to_numpy(jitted(beside(a_branch))(X, i)), to_numpy(plain(a_branch)(X, i)))
+
+
+def test_a_branch_of_several_that_is_taken_raises() -> None:
+    assert_raises_as_plain(a_switch, (X, tf.constant(0)), (X, tf.constant(1)))
+
+
+def test_what_nothing_uses_raises_nothing(notes: Notes) -> None:
+    @jitted
+    def program(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        tf.gather(x, i)
+        return notes.note(x[0]) + 1.0
+
+    assert program(X, BAD) == 2.0
+
+
+def test_later_iterations_of_a_loop_call_nothing(notes: Notes) -> None:
+    def program(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        total = tf.constant(0.0)
+        for k in tf.range(6):
+            total += notes.note(tf.gather(x, i + k))
+        return total
+
+    function = jitted(program)
+    assert type(failure(function, X, GOOD)) is INVALID
+    assert notes.taken() == [2.0, 3.0]
+    assert type(failure(function, X, BAD)) is INVALID
+    assert notes.taken() == []
+    assert function(tf.range(9.0), GOOD) == 21.0
+    assert notes.taken() == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+
+
+def test_a_loop_raises_before_a_call_behind_it(notes: Notes) -> None:
+    def program(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        notes.note(x[0])
+        return counted(x, i) + notes.note(x[1])
+
+    function = jitted(tf.autograph.to_graph(program))
+    assert type(failure(function, X, BAD)) is INVALID
+    assert notes.taken() == [1.0]
+    assert function(X, tf.constant(2)) == 8.0
+
+
+def test_a_function_raises_before_a_call_behind_it(notes: Notes) -> None:
+    @jitted
+    def program(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        y = calling(x, 0 * i) + notes.note(x[0])
+        z = calling(x, i)
+        return y + z + notes.note(x[1])
+
+    assert type(failure(program, X, BAD)) is INVALID
+    assert notes.taken() == [1.0]
+
+
+def test_a_function_that_calls_python_raises_between_its_calls(notes: Notes) -> None:
+    @tf.function
+    def inner(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        return notes.note(x[0]) + notes.note(tf.gather(x, i)) + notes.note(x[1])
+
+    @jitted
+    def program(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        return inner(x, 0 * i) + inner(x, i) + notes.note(x[2])
+
+    assert type(failure(program, X, BAD)) is INVALID
+    assert notes.taken() == [1.0, 1.0, 2.0, 1.0]
+
+
+def test_a_branch_raises_before_its_next_call(notes: Notes) -> None:
+    @jitted
+    def program(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        def branch() -> tf.Tensor:
+            return notes.note(tf.gather(x, i)) + notes.note(x[1])
+
+        return tf.cond(i > 0, branch, lambda: x[0]) + notes.note(x[2])
+
+    assert type(failure(program, X, BAD)) is INVALID
+    assert notes.taken() == []
+    assert program(X, tf.constant(-7)) == 4.0
+    assert notes.taken() == [3.0]
+
+
+def test_the_first_error_in_program_order_is_raised() -> None:
+    @jitted
+    def program(x: tf.Tensor, i: tf.Tensor, j: tf.Tensor) -> Any:
+        tf.numpy_function(lambda: None, [], [])
+        first = tf.gather(x, i, name="first")
+        looped = counted(x, j)
+        last = tf.cast(x, tf.int32) // i
+        return last, looped, first
+
+    program = jitted(tf.autograph.to_graph(program.python_function))
+    two, nine, zero = tf.constant(2), tf.constant(9), tf.constant(0)
+    assert "node first" in failure(program, X, nine, nine).message
+    assert "node while/GatherV2" in failure(program, X, two, nine).message
+    assert "Integer division by zero" in failure(program, X, zero, two).message
+
+
+@pytest.mark.parametrize("declared", [{}, {"concurrent": True}], ids=["alone", "concurrent"])
+def test_calls_without_side_effects_do_not_run_for_garbage(declared: Any) -> None:
+    pure = Notes(stateful=False, **declared)
+
+    @jitted
+    def program(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        y = tf.gather(x, i)
+        return pure.note(y) + pure.note(y * 2.0)
+
+    assert type(failure(program, X, BAD)) is INVALID
+    assert pure.taken() == []
+    assert program(X, GOOD) == 6.0
+    assert sorted(pure.taken()) == [2.0, 4.0]
+
+
+def test_variables_are_not_assigned_when_the_program_raises() -> None:
+    first, second = tf.Variable(1.0), tf.Variable([1.0, 2.0])
+
+    @jitted
+    def program(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        tf.numpy_function(lambda: None, [], [])
+        first.assign(5.0)
+        y = tf.gather(x, i)
+        second.scatter_add(tf.IndexedSlices(y, 0))
+        return y
+
+    assert type(failure(program, X, BAD)) is INVALID
+    assert (first.numpy(), second.numpy().tolist()) == (1.0, [1.0, 2.0])
+    program(X, GOOD)
+    assert (first.numpy(), second.numpy().tolist()) == (5.0, [3.0, 2.0])
+
+
+def test_what_python_has_done_before_stays(notes: Notes) -> None:
+    variable = tf.Variable(0.0)
+
+    @jitted
+    def program(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        y = notes.note(x[0])
+        variable.assign_add(y)
+        return tf.gather(x, i) + notes.note(y + 1.0)
+
+    for _ in range(3):
+        assert type(failure(program, X, BAD)) is INVALID
+    assert notes.taken() == [1.0] * 3
+    program(X, GOOD)
+    assert (notes.taken(), variable.numpy()) == ([1.0, 2.0], 1.0)
