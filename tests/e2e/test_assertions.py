@@ -1,4 +1,4 @@
-"""Assertions in compiled functions: dropped, as XLA does, or checked in one program."""
+"""Assertions in compiled functions: dropped, as XLA does, or checked in the program."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,6 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from tests.support.device import MODE_OF_REGIONS
 from tests.support.helpers import assert_same, jitted, plain
 
 X = tf.constant([1.0, 2.0])
@@ -18,9 +17,9 @@ pytestmark = pytest.mark.usefixtures("auto_route")
 
 @pytest.fixture
 def checked() -> Iterator[None]:
-    hostcall.configure(assertions=True)
+    hostcall.configure(functions="all")
     yield
-    hostcall.configure(assertions=False)
+    hostcall.configure(functions="taken")
 
 
 def straight(x: tf.Tensor) -> tf.Tensor:
@@ -48,21 +47,25 @@ def of_numbers(x: tf.Tensor) -> tf.Tensor:
 @pytest.mark.parametrize(
     "program", [straight, in_a_loop, in_a_branch, of_numbers], ids=lambda program: program.__name__
 )
-def test_xla_drops_them_or_they_are_checked_in_one_program(
+def test_xla_drops_them_or_the_program_checks_them(
     program: Any, request: pytest.FixtureRequest
 ) -> None:
     jitted(program)(-X)
     request.getfixturevalue("checked")
+    hostcall.configure(semantics="xla")
+    jitted(program)(-X)
+    hostcall.configure(semantics="graph")
     function = jitted(program)
     assert_same(function(X).numpy(), plain(program)(X).numpy())
-    assert hostcall.explain(function, X).functions[0].mode == MODE_OF_REGIONS
+    explained = hostcall.explain(function, X)
+    assert explained.functions[0].mode == "compiled"
+    assert not explained.host_ops
     for run in (function, plain(program)):
         with pytest.raises(tf.errors.InvalidArgumentError, match="must be positive"):
             run(-X)
     assert_same(function(X).numpy(), plain(program)(X).numpy())
 
 
-@pytest.mark.usefixtures("checked")
 def test_beside_a_callback() -> None:
     calls: list[float] = []
     note = hostcall.callback(lambda v: calls.append(float(v[0])) or v, result=lambda v: v)
@@ -93,4 +96,4 @@ try:
 except tf.errors.InvalidArgumentError as error:
     print("must be positive" in error.message)
 """
-    assert run_python(script, HOSTCALL_ASSERTIONS="1", HOSTCALL_ROUTE="auto") == "True\n"
+    assert run_python(script, HOSTCALL_FUNCTIONS="all", HOSTCALL_ROUTE="auto") == "True\n"

@@ -32,9 +32,9 @@ one_program = pytest.mark.custom_call("it is about what can be in one program")
 
 @pytest.fixture
 def checked() -> Iterator[None]:
-    hostcall.configure(dynamic_sizes="checked")
+    hostcall.configure(functions="all")
     yield
-    hostcall.configure(dynamic_sizes="stock")
+    hostcall.configure(functions="taken")
 
 
 def _print(x: tf.Tensor) -> None:
@@ -349,11 +349,6 @@ def test_checked_functions_are_right_and_those_without_risks_are_the_stock_progr
     for program, mode in ((_stock, "partitioned"), (without_risks, "compiled")):
         explained = hostcall.explain(jitted(program), X)
         assert (explained.functions[0].mode, [*explained.risks]) == (mode, [])
-
-
-def test_dynamic_sizes_has_two_values() -> None:
-    with pytest.raises(ValueError, match="'stock', 'checked'"):
-        hostcall.configure(dynamic_sizes="other")
 
 
 # Kernels of XLA's that are wrong whatever the sizes.

@@ -1,6 +1,7 @@
 """Random numbers of compiled programs: bit for bit those of graph mode, in the same order."""
 
 import functools
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -219,9 +220,7 @@ def an_inner_function(_: tf.Tensor) -> Any:
 
 
 def an_inner_function_that_is_not_inlined(_: tf.Tensor) -> Any:
-    inner = tf.function(
-        lambda: tf.random.uniform([3]), experimental_attributes={"_noinline": True}
-    )
+    inner = tf.function(lambda: tf.random.uniform([3]), experimental_attributes={"_noinline": True})
     return inner(), inner()
 
 
@@ -377,24 +376,19 @@ def test_numbers_and_states_of_generators(name: str, state: Any, mode: Any) -> N
     assert_same(drawn(mode), drawn(plain))
 
 
-@pytest.mark.parametrize("jit_compile", [True, False])
-def test_keras_drops_the_same_units_in_fit(jit_compile: bool) -> None:
+@pytest.mark.parametrize("steps", [1, 3])
+def test_keras_drops_the_same_units_in_fit(steps: int) -> None:
     masks: dict[bool, list[np.ndarray]] = {True: [], False: []}
 
     class Record(keras.layers.Layer):
-        def __init__(self, found: list[np.ndarray]) -> None:
-            super().__init__()
-            self.found = found
-
         def call(self, inputs: tf.Tensor) -> tf.Tensor:
-            tf.numpy_function(lambda x: self.found.append(x.copy()), [inputs], [])
+            tf.numpy_function(lambda x: found.append(x.copy()), [inputs], [])
             return inputs
 
     for compiled, found in masks.items():
         keras.utils.set_random_seed(7)
-        layers = [keras.layers.Dropout(0.5), keras.layers.GaussianNoise(1.0), Record(found)]
+        layers = [keras.layers.Dropout(0.5), keras.layers.GaussianNoise(1.0), Record()]
         model = keras.Sequential([keras.Input([6]), *layers, keras.layers.Dense(1)])
-        steps = 2 if jit_compile else 1
         how = {"jit_compile": compiled, "steps_per_execution": steps}
         model.compile(optimizer="sgd", loss="mse", **how)
         model.fit(np.ones([24, 6]), np.ones([24, 1]), batch_size=8, epochs=2, verbose=0)
@@ -441,7 +435,7 @@ def test_threefry_remains_xla_s() -> None:
 
     seed = tf.constant(SEED)
     assert_same(jitted(seeded(draw))(seed).numpy(), jitted(draw)(seed).numpy())
-    with pytest.raises(tf.errors.InvalidArgumentError, match="ThreeFry"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="counter"):
         plain(draw)(seed)
 
 
@@ -457,11 +451,8 @@ EQUAL = {
 
 
 def test_all_random_ops_that_xla_has_are_known() -> None:
-    words = ("Random", "Normal", "Multinomial", "Shuffle", "Uniform", "Rng", "Binomial", "Poisson")
-    found = set()
-    for name in dir(raw):
-        if any(word in name for word in words) and not name.startswith("_"):
-            found |= {name} if _has_kernel(name) else set()
+    words = re.compile("Random|Normal$|NormalV2|Multinomial|Shuffle|Stateful|Rng|Binomial|Poisson")
+    found = {name for name in dir(raw) if words.search(name) and _has_kernel(name)}
     assert found - EQUAL == {op for op in found if op in OPS and OPS[op].differences}
     assert found > EQUAL
 

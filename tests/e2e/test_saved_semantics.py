@@ -16,7 +16,7 @@ def here(fresh_python: Template, folder: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def there(fresh_python: Template, folder: str, here: Any) -> Any:  # noqa: ARG001 - it is saved
+def there(fresh_python: Template, folder: str, here: Any) -> Any:
     """The outcomes in a process that loads."""
     return told(fresh_python, f"failing.load({folder!r})")
 

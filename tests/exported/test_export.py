@@ -67,7 +67,6 @@ def test_every_dtype(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.uint4])
 def test_integers_of_four_bits(dtype: Any, tmp_path: Path) -> None:
-    """Not compiled once more: TensorFlow itself mistakes what goes in and out there."""
     arrays = [np.array(a, np.int8).astype(dtype) for a in ([1, -2, 7], 5, [])]
     variable = tf.Variable(arrays[0], name="v")
     specs = [tf.TensorSpec(array.shape, array.dtype) for array in arrays]
@@ -76,7 +75,7 @@ def test_integers_of_four_bits(dtype: Any, tmp_path: Path) -> None:
         return [tf.identity(variable), *exported.several_dtypes(*tensors)]
 
     loaded = export_and_load(tmp_path, function, *specs, variables="inputs")
-    for mode in (eagerly, plain):
+    for mode in MODES:
         assert_same(to_numpy(mode(loaded)(*arrays)), [arrays[0], *arrays])
 
 

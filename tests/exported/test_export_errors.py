@@ -152,6 +152,14 @@ def test_what_cannot_be_exported(name: str) -> None:
     assert "HLO text" not in str(caught.value)
 
 
+@pytest.mark.tensorflow("2.21", "TensorFlow has them from then on")
+@pytest.mark.parametrize("dtype", ["int2", "uint2", "float4_e2m1fn"])
+def test_numbers_of_less_than_a_byte(dtype: str) -> None:
+    with pytest.raises(ValueError, match=f"argument 'x' is of dtype {dtype}, for which") as caught:
+        hostcall.export(lambda x: x, tf.TensorSpec([3], dtype))
+    assert "array.astype(np.int8)" in str(caught.value)
+
+
 def test_an_unknown_choice_for_variables() -> None:
     with pytest.raises(ValueError, match="variables='saved' is neither 'constants' nor 'inputs'"):
         hostcall.export(exported.straight, F3, variables="saved")

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -35,6 +36,36 @@ def test_structures(mode: Any, jit_compile: bool) -> None:
     called = mode(from_tf(function))(X, {"n": jnp.int32(3)})
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(called))
     assert_same(called, {"cos": np.cos(X), "rest": (np.int32(4), [X[0]])})
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        ml_dtypes.int4,
+        ml_dtypes.uint4,
+        pytest.param(ml_dtypes.int2, marks=pytest.mark.tensorflow("2.21", "TensorFlow has it now")),
+    ],
+)
+@each_mode
+@each_compilation
+def test_integers_of_less_than_a_byte(mode: Any, jit_compile: bool, dtype: Any) -> None:
+    @tf.function(jit_compile=jit_compile)
+    def function(x: Any) -> Any:
+        return x, numpy_op(lambda v: v[::-1], x)
+
+    x = jnp.asarray(np.array([1, 0, 1, -2, -1, 0, 1], np.int8).astype(dtype))
+    assert_same(mode(from_tf(function))(x), (x, x[::-1]))
+
+
+def test_four_bits_that_stock_tensorflow_compiles_are_an_error() -> None:
+    x = jnp.asarray(np.array([1, 2, 3], ml_dtypes.int4))
+    same = tf.function(lambda x: tf.identity(x), jit_compile=True)
+    for function in (same, tf.function(lambda x: same(x))):
+        with pytest.raises(ValueError, match="would hand over its int4 to XLA wrongly"):
+            from_tf(function)(x)
+    inside = tf.function(lambda x: tf.cast(tf.cast(x, "int4"), tf.int8), jit_compile=True)
+    assert_same(from_tf(inside)(jnp.arange(3, dtype=jnp.int8)), np.arange(3, dtype=np.int8))
+    assert_same(from_tf(tf.function(lambda x: tf.identity(x)))(x), x)
 
 
 @each_mode
@@ -177,3 +208,18 @@ def test_calls_after_a_gradient(mode: Any, function: Any) -> None:
         np.testing.assert_allclose(mode(lambda x: called(x))(like), np.sin(np.sin(like)), rtol=1e-6)
         mode(jax.grad(lambda x: called(x).sum()))(like)
     np.testing.assert_allclose(mode(lambda x: called(x))(like), np.sin(np.sin(like)), rtol=1e-6)
+
+
+@each_mode
+def test_values_and_errors_are_those_of_graph_mode(mode: Any) -> None:
+    @tf.function(jit_compile=True)
+    def function(x: Any, i: Any) -> Any:
+        return numpy_op(np.cos, x), tf.gather(x, i), tf.cast(x * 1e30, tf.int32)
+
+    called = mode(from_tf(function))
+    for _ in range(2):
+        values = called(X, jnp.int32(1))
+        assert_same([*values][1:], [X[1], np.asarray(tf.cast(np.asarray(X) * 1e30, tf.int32))])
+        text = str(failure(called, X, jnp.int32(len(X))))
+        assert "InvalidArgumentError" in text
+        assert f"GatherV2 at {__file__}:" in text

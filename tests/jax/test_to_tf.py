@@ -16,7 +16,15 @@ from jax.experimental import io_callback
 
 import hostcall.jax
 from tests.support.fate import Fate
-from tests.support.helpers import DetailedError, assert_same, gradient_of, jitted, plain, raising
+from tests.support.helpers import (
+    DetailedError,
+    assert_same,
+    gradient_of,
+    jitted,
+    plain,
+    raising,
+    to_numpy,
+)
 from tests.support.jax.helpers import eagerly, plus_one, struct
 from tests.support.versions import reads_programs_of_jax
 
@@ -248,6 +256,22 @@ def test_results_of_64_bits_are_narrowed_as_in_jax(mode: Any) -> None:
     assert_same(mode(to_tf(function))(X), np.float32(6))
 
 
+@in_graphs
+def test_values_and_errors_are_those_of_each_framework(mode: Any) -> None:
+    """JAX's indices are moved into range, and those of TensorFlow raise errors."""
+    taking = to_tf(lambda x, i: x[i] + hostcall.jax.call(plus_one, x, x))
+
+    def function(x: Any, i: Any) -> Any:
+        return taking(x, i), tf.gather(x, i // 2)
+
+    function = mode(function)
+    for _ in range(2):
+        taken, gathered = function(X, 7)
+        assert_same([taken.numpy(), gathered.numpy()], [X[3] + X + 1, X[3]])
+        with pytest.raises(tf.errors.InvalidArgumentError, match="GatherV2"):
+            function(X, 8)
+
+
 def test_arguments() -> None:
     with pytest.raises(TypeError, match="wants a function, and not 3"):
         to_tf(3)  # type: ignore[arg-type]
@@ -442,6 +466,51 @@ def test_values_are_those_of_jax(kind: Any, program: Any) -> None:
     function = functools.partial(program, kind)
     expected = jax.tree.map(np.asarray, jax.jit(function)(X))
     assert_same(jitted(to_tf(function))(tf.constant(X)), expected)
+
+
+FOUR_BITS = [ml_dtypes.int4, ml_dtypes.uint4]
+
+
+@pytest.mark.cpu("TensorFlow copies no integers of four bits to other devices")
+@pytest.mark.parametrize("mode", [eagerly, plain])
+@pytest.mark.parametrize("dtype", FOUR_BITS)
+def test_integers_of_four_bits(mode: Any, dtype: Any) -> None:
+    def function(x: Any, *, rest: Any) -> Any:
+        flipped = jax.pure_callback(lambda v: np.asarray(v)[::-1], x, x)
+        io_callback(lambda _: None, None, x, ordered=True)
+        return {"x": x, "flipped": (flipped, flipped.astype(jnp.int32))}, rest[0].astype(x.dtype)
+
+    x = np.array([1, 2, 3, -4, 5, 6, 7], np.int8).astype(dtype)
+    rest = np.arange(3, dtype=np.int8)
+    called = mode(lambda x, rest: to_tf(function)(x, rest=[rest, 1.5]))(x, rest)
+    results = {"x": x, "flipped": (x[::-1], x[::-1].astype(np.int32))}
+    assert_same(to_numpy(called), (results, rest.astype(dtype)))
+
+
+@pytest.mark.cpu("TensorFlow copies no integers of four bits to other devices")
+@each_mode
+@pytest.mark.parametrize("effects", [False, True])
+def test_gradients_beside_integers_of_four_bits(mode: Any, effects: bool) -> None:
+    def function(x: Any, small: Any) -> Any:
+        seen = hostcall.jax.call(lambda v: v[::-1], small, small, pure=not effects)
+        return x * x * seen.astype(x.dtype)
+
+    small = tf.constant(np.array([1, -2, 3], np.int8).astype(ml_dtypes.int4))
+    x = tf.constant([1.0, 2.0, 3.0])
+    slope = mode(lambda x: gradient_of(lambda x: to_tf(function)(x, small), x))(x)
+    assert_same(slope.numpy(), np.array([6.0, -8.0, 6.0], np.float32))
+
+
+@pytest.mark.tensorflow("2.21", "TensorFlow has them from then on")
+@each_mode
+@pytest.mark.parametrize("name", ["int2", "uint2", "float4_e2m1fn"])
+def test_other_values_of_less_than_a_byte_are_errors(mode: Any, name: str) -> None:
+    x = tf.constant(np.zeros(2).astype(name))
+    with pytest.raises(TypeError, match=rf"argument \['y'\]\[1\] is of dtype {name}") as caught:
+        mode(lambda: to_tf(lambda y: y)(y=[1.0, x]))()
+    assert f"x.astype(jnp.{name})" in str(caught.value)
+    with pytest.raises(TypeError, match=rf"result \['r'\] is of dtype {name}"):
+        mode(lambda: to_tf(lambda x: {"r": x.astype(name)})(1.0))()
 
 
 def of_rows(x: Any) -> Any:

@@ -15,9 +15,14 @@ _DOUBLES = Each(tf.float32, tf.float64)
 _COMPLEX = Each(tf.complex64, tf.complex128)
 _NUMBERS = (
     *(
-        row("Abs", [number], T=dtype, function=lambda x: tf.abs(x * x), note="abs(x * x)")
+        part
         for dtype, number in (
             (tf.int8, 12), (tf.int16, 200), (tf.int32, 50000), (tf.int64, 3037000500)
+        )
+        for part in (
+            row("Mul", [number], [0], T=dtype, function=lambda x, _: tf.abs(x * x), note="x * x"),
+            row("Square", [number], T=dtype, function=lambda x: tf.abs(tf.square(x))),
+            row("Pow", [number], [0], T=dtype, function=lambda x, _: tf.abs(tf.pow(x, 2))),
         )
     ),
     row("Cast", [1j, 1, 0], SrcT=_COMPLEX, DstT=tf.bool),
@@ -77,6 +82,26 @@ _MATRICES = (
     matrix("SelfAdjointEigV2", _SQUARE, T=tf.float64, function=calls_linear.product_of_eigh),
     matrix("SelfAdjointEigV2", _SQUARE, T=_COMPLEX, compute_v=False, results=(0,)),
 )
+
+
+_NAN, _INF = np.nan, np.inf
+_OF_GRAPH = (
+    row("ArgMax ArgMin", [_NAN, 1.0, _NAN], 0, T=floating),
+    row("Cast", [_NAN, 1e20], SrcT=tf.float32, DstT=Each(tf.int32, tf.uint8)),
+    row("CumulativeLogsumexp", [_INF, _INF], 0, T=_DOUBLES),
+    row("EluGrad", [0.5], [_NAN], T=floating),
+    row("LeftShift", [1], [-1], T=tf.int32),
+    row("RightShift", [4], [-1], T=tf.int32),
+    row("Max Min", [1.0, _NAN, 3.0], 0, T=floating),
+    row("Maximum Minimum", [1.0], [_NAN], T=floating),
+    row("ReluGrad Relu6Grad", [_NAN] * 8, [-1.0] * 8, T=tf.float32),
+    row("TopKV2", [-0.0, 0.0, 1.0], 3, T=tf.float32, results=(1,)),
+)
+
+
+def of_graph() -> list[Call]:
+    """Return calls whose values XLA computes as well as graph mode, but otherwise."""
+    return [call for part in _OF_GRAPH for call in part(Data())]
 
 
 def cases() -> list[Call]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from hostcall._callbacks import lookup
 from hostcall._callbacks.callback_spec import CallbackSpec
+from hostcall._functions import source_location
 from hostcall._tf import autograph, op_kinds, script_op_graphs
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import ConcreteFunction, Functions, Graph
@@ -25,7 +26,7 @@ def in_message(message: str) -> str:
     # The innermost frame of the first trace; the later traces are about the functions around.
     head, *_ = message.partition("tf2xla conversion failed")
     lines = list(_LINE.finditer(head))
-    return f"{lines[-1]['file']}:{lines[-1]['line']}" if lines else ""
+    return source_location.innermost((at["file"], int(at["line"])) for at in reversed(lines))
 
 
 def locator(concrete: ConcreteFunction) -> Callable[[str, str], str]:
@@ -69,6 +70,7 @@ def _in_graph(graph: Graph, node: str, op: str) -> str:
 def _graphs_around(graph: Graph, function: str) -> Iterator[Any]:
     """Yield the graphs that a function may have been traced as, the likeliest one first."""
     graphs = script_op_graphs.graphs_of(script_op_graphs.outermost(graph))
+    graphs |= script_op_graphs.graphs_of(graph)
     if function in graphs:
         yield graphs[function]
     yield graph

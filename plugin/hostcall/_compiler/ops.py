@@ -107,6 +107,10 @@ def _is_of_onednn(node: NodeDef, nodes: Nodes) -> bool:
     return is_of_its_dtypes and features.VALUES.available and bool(features.uses_onednn())
 
 
+def _is_unsorted(node: NodeDef, nodes: Nodes) -> bool:  # noqa: ARG001 - as the others
+    return "sorted" in node.attr and not node.attr["sorted"].b
+
+
 def _is_variable(position: int) -> Condition:
     """Return a condition that an operand is no constant."""
 
@@ -157,6 +161,11 @@ _SHIFTS = _of_graph(
     _always,
     values.shift,
 )
+_LOSES_NAN = _of_graph(
+    "XLA gives 0.0 for a gradient that is infinite or NaN where none passes",
+    _is_float,
+    values.relu_gradient,
+)
 _SINGULAR = _of_graph("XLA raises no error for singular matrices")
 
 _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
@@ -181,6 +190,8 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
             _is(tf.float32, tf.float64),
         ),
     ),
+    "CumulativeLogsumexp": (_of_graph("XLA loses NaN and infinity, and numbers beside them"),),
+    "EluGrad": (_of_graph("XLA gives NaN where an output is NaN", _is_float, values.elu_gradient),),
     "FakeQuantWithMinMaxVars": (_ZERO_POINT,),
     "FakeQuantWithMinMaxVarsGradient": (_ZERO_POINT,),
     "FakeQuantWithMinMaxVarsPerChannel": (_ZERO_POINT,),
@@ -224,6 +235,8 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
         ),
     ),
     "ReciprocalGrad": (_CONJUGATE, _UNSAFE),
+    "Relu6Grad": (_LOSES_NAN,),
+    "ReluGrad": (_LOSES_NAN,),
     "ResizeBilinear": (
         Difference("XLA takes a wrong pixel at some sizes, where a sample falls on a pixel"),
     ),
@@ -270,7 +283,10 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
         ),
     ),
     "Svd": (_PRECISION,),
-    "TopKV2": (_of_graph("XLA takes -0.0 for less than 0.0", _is_float, values.top_k),),
+    "TopKV2": (
+        _of_graph("XLA sorts the results, also without sorted=True", _is_unsorted),
+        _of_graph("XLA takes -0.0 for less than 0.0", _is_float, values.top_k),
+    ),
     **{
         op: (_of_graph(row.reason, random_numbers.differ, row.replacement),)
         for op, row in random_numbers.ROWS.items()

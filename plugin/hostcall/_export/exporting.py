@@ -229,6 +229,12 @@ def _check(traced: ConcreteFunction, place: str) -> None:
                 f"{place}: {what} is of dtype {dtype.name}, which compiled programs do not have. "
                 "Export what is between such tensors: a function of numbers."
             )
+        if dtype.as_datatype_enum in defs.UNKNOWN_TO_XLA:
+            raise NotExportableError(
+                f"{place}: {what} is of dtype {dtype.name}, for which TensorFlow has no XLA "
+                "kernels, and no casts. Let the function take and return int8, or floats, and "
+                "convert the arrays outside of it: array.astype(np.int8)."
+            )
 
 
 def _unknown_sizes(traced: ConcreteFunction) -> list[tf.TensorSpec]:

@@ -19,7 +19,7 @@ from hostcall._functions import callback
 from hostcall._functions.declarations import declaration_of
 from hostcall._functions.options import Options, check_no_results
 from hostcall._functions.user_function import CALLBACK, NUMPY_FUNCTION, PY_FUNCTION, UserFunction
-from hostcall._saving import functions, pickled_functions, tokens
+from hostcall._saving import functions, pickled_functions, server_programs, tokens
 from hostcall._tf import op_kinds, script_op_graphs, token_registry
 from hostcall_runtime import _locks
 
@@ -38,13 +38,15 @@ _UNNAMED = tokens.Problem(
 _DAMAGED = "# save the model again"
 
 
-def check(model: object, path: str) -> None:
+def check(model: Any, path: str) -> None:
     """Warn of the functions of a SavedModel that cannot be called here, in one warning."""
     # This is no error: the user may want only variables, other signatures or parts of the model. A
     # function can also be allowed or provided until its first call, which raises the error. Nothing
     # is imported or unpickled. If the user allows pickles, the model's tokens are changed to say
     # so, and it is a SavedFunctionError that one is missing or was altered.
     problems: dict[str, tokens.Problem] = {}
+    for graph in model.meta_graphs:
+        server_programs.drop(graph.graph_def)  # the kernel hook makes its own
     for token, nodes in _nodes_by_token(model).items():
         label, problem, here = _checked(token, nodes, path)
         if problem is not None:

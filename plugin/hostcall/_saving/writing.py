@@ -25,7 +25,7 @@ from hostcall._callbacks.result_shapes import flatten_result
 from hostcall._callbacks.structures import is_shape_function
 from hostcall._frontend.gradients import GradientSpec, RecomputingSpec
 from hostcall._functions import callback, declarations, native_code, source_location
-from hostcall._saving import decoding, pickled_functions, tokens
+from hostcall._saving import decoding, pickled_functions, server_programs, tokens
 from hostcall._saving.functions import qualified_name, reason
 from hostcall._tf import (
     attributes,
@@ -111,7 +111,9 @@ def name_in_saved_model(meta_graph: MetaGraphDef, directory: str | None) -> None
     function_defs.drop_replaced(meta_graph.graph_def.library)
     nodes = list(script_op_graphs.nodes_of(meta_graph.graph_def))
     _refuse_modules(nodes)
-    unnamed = _name(nodes, directory)
+    programs = server_programs.programs_of(meta_graph.graph_def)
+    unnamed = _name([*nodes, *server_programs.nodes_of(programs)], directory)
+    server_programs.attach(meta_graph.graph_def, programs)
     _pinned.update((token, entry) for token, entry, _ in unnamed)
     _warn("SavedModel", unnamed, _OR_PICKLES)
 

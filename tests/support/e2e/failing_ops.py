@@ -60,13 +60,14 @@ def _use(
     on_variable: bool = False,
     made_by: Callable[..., Any] | None = None,
 ) -> None:
-    arguments = [tuple(map(tf.constant, values)) for values in (good, bad)]
+    constants = [tuple(map(tf.constant, values)) for values in (good, bad)]
     lines = [line for *_, line in (made_by or run).__code__.co_lines() if line]
     count = sum(use.op == op for use in USES.values())
     USES[f"{op} {count + 1}" if count else op] = Use(
         op,
         _on_variable(run) if on_variable else run,
-        *arguments,
+        constants[0],
+        constants[1],
         (min(lines), max(lines)),
         is_seen=op in _SEEN,
         is_compiled=op not in _ON_HOST,

@@ -250,14 +250,19 @@ def _box_muller(writer: RandomWriter, one: str, other: str, dtype: int) -> list[
     one = writer.combine("Maximum", dtype, one, _LEAST)
     angle = writer.cast(other, dtype, _DOUBLE)
     angle = writer.combine("Mul", _DOUBLE, angle, 2 * math.pi)
-    if dtype == _DOUBLE:
-        logarithm = writer.add("Log", one, T=dtype)
-        ways = [writer.add(op, angle, T=dtype) for op in ("Sin", "Cos")]
-    else:
-        logarithm = _logarithm(writer, one)
-        ways = _sine_and_cosine(writer, writer.cast(angle, _DOUBLE, dtype))
+    logarithm = writer.add("Log", one, T=dtype) if dtype == _DOUBLE else _logarithm(writer, one)
     radius = writer.add("Sqrt", writer.combine("Mul", dtype, logarithm, -2.0), T=dtype)
-    return [writer.combine("Mul", dtype, way, radius) for way in ways]
+    if dtype == _DOUBLE:
+        ways = (writer.add(op, angle, T=dtype) for op in ("Sin", "Cos"))
+        return [writer.combine("Mul", dtype, way, radius) for way in ways]
+    drawn = []
+    for way, sign in _sine_and_cosine(writer, writer.cast(angle, _DOUBLE, dtype)):
+        # XLA would join the product to a later sum, and not round it, but for bits of the sign.
+        product = writer.add("Mul", way, radius, T=dtype)
+        bits = writer.add("Bitcast", product, T=dtype, type=defs.INT32)
+        bits = writer.add("BitwiseXor", bits, sign, T=defs.INT32)
+        drawn.append(writer.add("Bitcast", bits, T=defs.INT32, type=dtype))
+    return drawn
 
 
 def _logarithm(writer: RandomWriter, x: str) -> str:
@@ -289,8 +294,11 @@ def _logarithm(writer: RandomWriter, x: str) -> str:
     return writer.cast(terms, _DOUBLE, defs.FLOAT)
 
 
-def _sine_and_cosine(writer: RandomWriter, angle: str) -> list[str]:
-    """Write the sines and cosines of floats in [0, 2 pi], as glibc's `sincosf` has them."""
+def _sine_and_cosine(writer: RandomWriter, angle: str) -> list[tuple[str, str]]:
+    """Write the sine and cosine of floats in [0, 2 pi], as glibc's `sincosf` has them.
+
+    Each is a float and an integer, whose bit for the sign is set where the float is to be negated.
+    """
     number = _Doubles(writer)
     x = writer.cast(angle, defs.FLOAT, _DOUBLE)
     quadrant = writer.cast(number.product(x, _QUADRANTS), _DOUBLE, defs.INT32)
@@ -301,20 +309,16 @@ def _sine_and_cosine(writer: RandomWriter, angle: str) -> list[str]:
     x = number.sum(x, turned)
     square = number.product(x, x)
     sine, cosine = _sine(number, x, square), _cosine(number, square)
-    is_odd = _has_bit(writer, quadrant, 1)
+    is_odd = writer.combine("BitwiseAnd", defs.INT32, quadrant, 1)
+    is_odd = writer.combine("NotEqual", defs.INT32, is_odd, 0)
     next_one = writer.combine("AddV2", defs.INT32, quadrant, 1)
     results = []
     for even, odd, signs in ((sine, cosine, quadrant), (cosine, sine, next_one)):
         value = writer.add("SelectV2", is_odd, odd, even, T=_DOUBLE)
-        negative = writer.add("Neg", value, T=_DOUBLE)
-        value = writer.add("SelectV2", _has_bit(writer, signs, 2), negative, value, T=_DOUBLE)
-        results.append(writer.cast(value, _DOUBLE, defs.FLOAT))
+        sign = writer.combine("BitwiseAnd", defs.INT32, signs, 2)
+        sign = writer.combine("LeftShift", defs.INT32, sign, 30)
+        results.append((writer.cast(value, _DOUBLE, defs.FLOAT), sign))
     return results
-
-
-def _has_bit(writer: RandomWriter, number: str, bit: int) -> str:
-    found = writer.combine("BitwiseAnd", defs.INT32, number, bit)
-    return writer.combine("NotEqual", defs.INT32, found, 0)
 
 
 def _sine(number: _Doubles, x: str, square: str) -> str:

@@ -170,6 +170,29 @@ def _finite(dtype: int) -> tuple[float, float]:
     return float(kind.min), float(kind.max)
 
 
+def elu_gradient(writer: Writer) -> str:
+    """Write the gradient of `tf.nn.elu`, which passes through where an output is NaN."""
+    gradients, outputs = writer.inputs
+    dtype = writer.node.attr["T"].type
+    one = writer.constant(1.0, dtype)
+    is_negative = writer.add("Less", outputs, writer.constant(0.0, dtype))
+    slope = writer.add("SelectV2", is_negative, writer.add("AddV2", outputs, one), one)
+    return writer.add("Mul", gradients, slope)
+
+
+def relu_gradient(writer: Writer) -> str:
+    """Write the gradient of `tf.nn.relu` or `relu6` with products, which keep NaN and signs."""
+    gradients, features = writer.inputs
+    dtype = writer.node.attr["T"].type
+    zero = writer.constant(0.0, dtype)
+    passes = writer.add("Greater", features, zero)
+    if writer.node.op == "Relu6Grad":
+        is_less = writer.add("Less", features, writer.constant(6.0, dtype))
+        passes = writer.add("LogicalAnd", passes, is_less)
+    # XLA makes a selection of zero out of a product with a condition.
+    return writer.add("SelectV2", passes, gradients, writer.add("Mul", gradients, zero))
+
+
 def sign(writer: Writer) -> str:
     """Write a sign that is 0.0, not -0.0, for zeros."""
     (x,), dtype = writer.inputs, writer.node.attr["T"].type
