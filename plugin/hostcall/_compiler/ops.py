@@ -90,8 +90,45 @@ def _may_leave_out(node: NodeDef, nodes: Nodes) -> bool:
     return bool((tf.make_ndarray(strides.attr["value"].tensor) != 1).any())
 
 
-def _is_product_with_itself(node: NodeDef, nodes: Nodes) -> bool:
-    return _is_signed(node, nodes) and node.input[0] == node.input[1]
+def _may_be_square(node: NodeDef, nodes: Nodes) -> bool:
+    """Return whether the operands of a product may be the same value, also if XLA finds that."""
+    if not _is_signed(node, nodes):
+        return False
+    return nodes is None or _are_alike(*defs.data_inputs(node), nodes, _DEPTH)
+
+
+def _are_alike(first: str, second: str, nodes: Mapping[str, Any], depth: int) -> bool:
+    """Return whether two values may be the same, computed once or twice."""
+    one, other = (_behind_shapes(value, nodes) for value in (first, second))
+    if one == other or not depth:
+        return True
+    nodes_of_both = [nodes.get(defs.source(value)) for value in (one, other)]
+    if None in nodes_of_both:  # an argument of the function is not another one
+        return False
+    first_node, second_node = nodes_of_both
+    if first_node.op != second_node.op or len(first_node.input) != len(second_node.input):
+        return False
+    if first_node.op == "Const":
+        tensors = (node.attr["value"].tensor for node in nodes_of_both)
+        return next(tensors) == next(tensors)
+    inputs = zip(first_node.input, second_node.input, strict=True)
+    return all(_are_alike(*pair, nodes, depth - 1) for pair in inputs)
+
+
+def _behind_shapes(value: str, nodes: Mapping[str, Any]) -> str:
+    """Return the value whose elements, perhaps in another shape, a value has."""
+    node = nodes.get(defs.source(value))
+    while node is not None and node.op in _SAME_ELEMENTS:
+        value = node.input[0]
+        node = nodes.get(defs.source(value))
+    return value
+
+
+# How many ops back two values are compared.
+_DEPTH = 8
+_SAME_ELEMENTS = frozenset(
+    {"BroadcastTo", "EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze"}
+)
 
 
 def _is_power_of_two(node: NodeDef, nodes: Nodes) -> bool:
@@ -100,6 +137,16 @@ def _is_power_of_two(node: NodeDef, nodes: Nodes) -> bool:
         return False
     value = tf.make_ndarray(exponent.attr["value"].tensor)
     return bool(value.ndim == 0 and value == 2)
+
+
+def _may_be_large_power(node: NodeDef, nodes: Nodes) -> bool:
+    """Return whether an integer's exponent may be 64 or more."""
+    exponent = _operand(node, 1, nodes)
+    if not _is_signed(node, nodes):
+        return False
+    if exponent is None or exponent.op != "Const":
+        return True
+    return bool((tf.make_ndarray(exponent.attr["value"].tensor) >= 64).any())
 
 
 def _is_of_onednn(node: NodeDef, nodes: Nodes) -> bool:
@@ -166,9 +213,21 @@ _LOSES_NAN = _of_graph(
     _is_float,
     values.relu_gradient,
 )
+_WRAPS = Difference(
+    "XLA takes the square of an integer for positive, also where it wraps around",
+    _is_signed,
+    values.opaque,
+)
 _SINGULAR = _of_graph("XLA raises no error for singular matrices")
 
 _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
+    "Abs": (
+        Difference(
+            "XLA takes the least integer for positive, since its absolute number should be",
+            _is_signed,
+            values.opaque,
+        ),
+    ),
     "AdjustHue": (Difference("XLA makes pixels whose channels are all negative nearly gray"),),
     "ArgMax": (_TAKES_NAN,),
     "ArgMin": (_TAKES_NAN,),
@@ -183,6 +242,11 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
             _is_cast(_FLOATS, [*_INTEGERS, *_UNSIGNED]),
             values.cast,
         ),
+        _of_graph(
+            "XLA makes 0.0 of the product of a condition that is false with NaN and infinity",
+            _is_cast([tf.bool], _FLOATS),
+            values.bool_to_float,
+        ),
     ),
     "ConjugateTranspose": (
         Difference(
@@ -191,11 +255,19 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
         ),
     ),
     "CumulativeLogsumexp": (_of_graph("XLA loses NaN and infinity, and numbers beside them"),),
+    "Cumprod": (_WRAPS,),
     "EluGrad": (_of_graph("XLA gives NaN where an output is NaN", _is_float, values.elu_gradient),),
     "FakeQuantWithMinMaxVars": (_ZERO_POINT,),
     "FakeQuantWithMinMaxVarsGradient": (_ZERO_POINT,),
     "FakeQuantWithMinMaxVarsPerChannel": (_ZERO_POINT,),
     "FakeQuantWithMinMaxVarsPerChannelGradient": (_ZERO_POINT,),
+    "FloorDiv": (
+        _of_graph(
+            "XLA does not round the quotient of 16 bits",
+            _is(tf.bfloat16),
+            values.floor_division,
+        ),
+    ),
     "InTopKV2": (
         Difference(
             "XLA takes a target that is no class for one with the score 0, and finds targets "
@@ -223,8 +295,8 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
     "Mul": (
         Difference(
             "XLA takes the square of an integer for positive, also where it wraps around",
-            _is_product_with_itself,
-            values.square,
+            _may_be_square,
+            values.opaque,
         ),
     ),
     "Pow": (
@@ -233,7 +305,9 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
             _is_power_of_two,
             values.square,
         ),
+        Difference("XLA takes the exponent of an integer modulo 64", _may_be_large_power),
     ),
+    "Prod": (_WRAPS,),
     "ReciprocalGrad": (_CONJUGATE, _UNSAFE),
     "Relu6Grad": (_LOSES_NAN,),
     "ReluGrad": (_LOSES_NAN,),
@@ -268,13 +342,8 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
         _of_graph("XLA makes all of a row NaN where a number is", _is_of_onednn, values.softmax),
     ),
     "SqrtGrad": (_CONJUGATE, _UNSAFE),
-    "Square": (
-        Difference(
-            "XLA takes the square of an integer for positive, also where it wraps around",
-            _is_signed,
-            values.square,
-        ),
-    ),
+    "Square": (_WRAPS,),
+    "SquaredDifference": (_WRAPS,),
     "StridedSliceGrad": (
         Difference(
             "XLA makes the result too large where the slice is empty and has a stride",

@@ -1,11 +1,11 @@
 """What servers without Python compile in the place of a SavedModel's functions.
 
-A server has no Python that rewrites a function when TensorFlow creates its kernel. So the first
-node of a function that would be rewritten has an attribute in the file: either the program that the
-server compiles in its place, a FunctionDefLibrary whose first function is the entry, or the reason
-why TensorFlow's kernels are to run it. The library for servers (csrc/serving/kernel_creator.cc)
-reads both, and nothing else does. TensorFlow refuses to load functions with other attributes of
-their own than it knows. The function itself stays as it is.
+A server has no Python that rewrites a function when TensorFlow creates its kernel. So a node of a
+function that would be rewritten has an attribute in the file: either the program that the server
+compiles in the function's place, a FunctionDefLibrary whose first function is the entry, or the
+reason why TensorFlow's kernels are to run it. The library for servers
+(csrc/serving/kernel_creator.cc) reads both, and nothing else does. TensorFlow would refuse to load
+functions with such attributes of their own. The function itself stays as it is.
 
 TensorFlow has no ops of hostcall's, so in these programs HostcallRaise and HostcallAny are script
 ops with tokens that only the library for servers knows (csrc/serving/xla_kernel.cc).
@@ -70,14 +70,24 @@ def attach(graph_def: GraphDef, programs: Mapping[str, Program]) -> None:
     drop(graph_def)
     functions = defs.by_name(graph_def.library)
     for name, program in programs.items():
-        first = functions[name].node_def[0]
+        node = _lasting_node(functions[name])
         if isinstance(program, str):
-            first.attr[_UNCOMPILED].s = program.encode()
+            node.attr[_UNCOMPILED].s = program.encode()
             continue
         for function in program:
             _without_own_ops(function)
         library = protos.function_pb2.FunctionDefLibrary(function=program)
-        first.attr[_PROGRAM].s = library.SerializeToString()
+        node.attr[_PROGRAM].s = library.SerializeToString()
+
+
+def _lasting_node(function: FunctionDef) -> Any:
+    """Return a node that TensorFlow's optimizations do not remove: constants may go."""
+    nodes = list(function.node_def)
+    returned = {defs.source(value) for value in function.ret.values()}
+    for kinds in (op_kinds.STATEFUL_SCRIPT_OPS, op_kinds.SCRIPT_OPS):
+        for node in defs.nodes_of(function, kinds):
+            return node
+    return next((node for node in nodes if node.name in returned), nodes[0])
 
 
 def drop(graph_def: GraphDef) -> None:

@@ -411,6 +411,14 @@ _SEEDED = frozenset(
     {"Multinomial", "ParameterizedTruncatedNormal", "RandomShuffle", "RandomStandardNormal"}
     | {"RandomUniform", "RandomUniformInt", "TruncatedNormal"}
 )
+# Other such ops, for which XLA has no kernels.
+_SEEDED_ON_HOST = frozenset(
+    {"RandomCrop", "RandomGamma", "RandomPoisson", "RandomPoissonV2", "SampleDistortedBoundingBox"}
+    | {"SampleDistortedBoundingBoxV2", "FractionalAvgPool", "FractionalMaxPool"}
+    | {"AllCandidateSampler", "FixedUnigramCandidateSampler", "LearnedUnigramCandidateSampler"}
+    | {"LogUniformCandidateSampler", "ThreadUnsafeUnigramCandidateSampler"}
+    | {"UniformCandidateSampler"}
+)
 
 
 class Row(NamedTuple):
@@ -456,7 +464,7 @@ def differ(node: NodeDef, nodes: Mapping[str, Any] | None = None) -> bool:
 
 
 def _is_seeded(node: NodeDef) -> bool:
-    """Return whether a node of `_SEEDED` draws the same numbers in each run of a program."""
+    """Return whether a node with two seeds draws the same numbers in each run of a program."""
     return bool(node.attr["seed"].i or node.attr["seed2"].i)
 
 
@@ -474,7 +482,7 @@ def _is_threefry(node: NodeDef, nodes: Mapping[str, Any]) -> bool:
 def separate(library: FunctionDefLibrary, entry: str) -> set[str]:
     """Give each call of a function its own copy of the states in it; return changed functions."""
     functions = defs.by_name(library)
-    drawing = Effects(functions, _is_seeded, _SEEDED)
+    drawing = Effects(functions, _is_seeded, _SEEDED | _SEEDED_ON_HOST)
     if not drawing.of_function(entry):
         return set()
     changed, called, pending = set[str](), set[str](), [entry]

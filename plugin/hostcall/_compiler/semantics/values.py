@@ -214,6 +214,28 @@ def square(writer: Writer) -> str:
     return writer.add("Neg", writer.add("Mul", x, writer.add("Neg", x)))
 
 
+def opaque(writer: Writer) -> str:
+    """Write the same op so that XLA does not take its integers for positive: they may wrap."""
+    zero = writer.constant(0, writer.node.attr["T"].type)
+    return writer.add("BitwiseXor", writer.again(*writer.inputs), zero)
+
+
+def bool_to_float(writer: Writer) -> str:
+    """Write 1 or 0 so that XLA does not make a selection of a product with it, which loses NaN."""
+    dtype = writer.node.attr["DstT"].type
+    one, zero = writer.constant(1.0, dtype), writer.constant(0.0, dtype)
+    return writer.add("SelectV2", writer.inputs[0], one, zero, T=dtype)
+
+
+def floor_division(writer: Writer) -> str:
+    """Write the floor of a quotient that is rounded to its 16 bits first, as by a kernel."""
+    dtype, bits = writer.node.attr["T"].type, tf.int16.as_datatype_enum
+    # XLA goes on with 32 bits, unless integers come between.
+    quotient = writer.add("Bitcast", writer.add("RealDiv", *writer.inputs), T=dtype, type=bits)
+    quotient = writer.add("BitwiseXor", quotient, writer.constant(0, bits), T=bits)
+    return writer.add("Floor", writer.add("Bitcast", quotient, T=bits, type=dtype))
+
+
 def top_k(writer: Writer) -> tuple[str, str]:
     """Write the largest numbers, where 0.0 and -0.0 are equal, and their places."""
     x, k = writer.inputs
