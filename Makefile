@@ -209,11 +209,12 @@ fuzz: build/asan/built  ## Call the runtime, and the workers' client, with rando
 stress: $(BUILT)  ## Kill KILLS (200) workers of executors at random while calls go on
 	@HOSTCALL_TEST_KILLS=$(KILLS) TF_CPP_MIN_LOG_LEVEL=2 $(PYTEST) tests/stress/test_killed_workers.py
 
-differential: $(BUILT)  ## Run DIFFERENTIAL_EXAMPLES (2000) random programs by all routes, exported, unjitted, and with checked sizes
+differential: $(BUILT)  ## Run DIFFERENTIAL_EXAMPLES (2000) random programs by all routes, exported, unjitted, with checked sizes, and with values that raise
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES)
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES) --exported
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES) --unjitted
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(CHECKED_EXAMPLES) --checked
+	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.differential $(DIFFERENTIAL_EXAMPLES) --raising
 
 dynamic: $(BUILT)  ## Run DYNAMIC_CASES (all) uses of sizes that only the run knows, and as many with dynamic_sizes="checked"
 	@TF_CPP_MIN_LOG_LEVEL=2 $(BIN)/python -m tests.dynamic $(if $(DYNAMIC_CASES),--sample $(DYNAMIC_CASES))

@@ -1,12 +1,14 @@
 """Runs thousands of random programs in all ways, and shows the smallest ones that differ.
 
-    python -m tests.differential [COUNT] [--seed FIRST] [--exported | --unjitted | --checked]
+    python -m tests.differential [COUNT] [--seed FIRST]
+                                 [--exported | --unjitted | --checked | --raising]
 
 With --exported they are exported, loaded in all ways and compared with the compiled functions; what
 cannot be exported for a reason that the guide tells is counted as refused. With --unjitted they are
 not compiled: processes with hostcall and without it run them, in eager mode, in functions and in
 sessions of TensorFlow 1. With --checked they have neither callbacks nor ops that XLA lacks, and are
-compiled with `hostcall.configure(dynamic_sizes="checked")`.
+compiled with `hostcall.configure(functions="all")`. With --raising they have ops that graph mode
+refuses for some values, and errors are compared.
 
 The programs run in rounds, each with a seed and a process of its own, so that a crash and a hang
 are found as well. `python -m tests.differential ROUND --seed SEED` repeats one round.
@@ -46,7 +48,7 @@ def main() -> int:
     parser.add_argument("count", nargs="?", type=int, default=2000, help="how many programs")
     parser.add_argument("--seed", type=int, default=None, help="of the first round")
     kinds = parser.add_mutually_exclusive_group()
-    for kind in ("exported", "unjitted", "checked"):
+    for kind in ("exported", "unjitted", "checked", "raising"):
         kinds.add_argument(f"--{kind}", dest="kind", action="store_const", const=kind)
     parser.set_defaults(kind="routes")
     arguments = parser.parse_args()

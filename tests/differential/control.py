@@ -9,6 +9,7 @@ from tests.differential import (  # noqa: F401 - they fill the catalogue
     host_ops,
     layouts,
     ops,
+    raising_ops,
     script_ops,
     sources,
 )

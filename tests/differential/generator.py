@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.differential.catalogue import OPS
 from tests.differential.control import FORMS
 from tests.differential.program import Block, Program, Statement, Type
+from tests.differential.raising_ops import RAISING
 from tests.differential.script_ops import BEHAVIOURS, is_stock
 from tests.differential.sources import SOURCES
 
@@ -60,6 +61,7 @@ class Drawing:
       stock: whether it leaves out calls that only hostcall has.
       callbacks: whether it has script ops.
       dynamic: whether values have sizes that only the run knows.
+      raising: whether ops raise for values.
     """
 
     draw: Any
@@ -68,6 +70,7 @@ class Drawing:
     stock: bool = False
     callbacks: bool = True
     dynamic: bool = True
+    raising: bool = False
     sizes: itertools.count[int] = dataclasses.field(default_factory=itertools.count)
 
     def one_of(self, choices: Any) -> Any:
@@ -103,11 +106,13 @@ class Drawing:
         kinds = ["form", "script op"] if self.whole else ["op", "script op"]
         kinds = ["op", "script op", *kinds, "form"] if self.callbacks else ["op", "op", "form"]
         kind = self.one_of([*kinds, "source", "source"] if self.dynamic else kinds)
+        kind = self.one_of([kind, "raising"]) if self.raising else kind
         if kind == "form" and depth < DEEPEST:
             return self.form(types, depth)
         among = {n for n in OPS if (n in _SCRIPT_OPS) == (kind == "script op")}
         among -= set() if self.dynamic else {*SOURCES}
         among &= {*SOURCES} if kind == "source" else among
+        among = {*RAISING} if kind == "raising" else among - {*RAISING}
         among -= _NOT_DIFFERENTIATED if self.gradient else set()
         among -= _ON_THE_HOST if self.whole else set()
         among -= _NOT_IN_SESSIONS if self.stock else set()
@@ -238,18 +243,20 @@ def programs(
     stock: bool = False,
     callbacks: bool = True,
     dynamic: bool = True,
+    raising: bool = False,
 ) -> Program:
     """Random programs, each with two inputs.
 
     `whole` leaves out what XLA cannot compile, and `stock` what only hostcall has. Without
     `callbacks` there are no script ops, and without `dynamic` no sizes that only the run knows.
+    Those of ops that are `raising` may raise in graph mode.
     """
     gradient = draw(st.sampled_from([None, None, None, None, "inside", "outside"]))
     exported = whole and callbacks
     # XLA gets much wrong for sizes that only the run knows, so that few such programs are exported.
     some = draw(st.sampled_from([False, False, True] if exported else [True, False]))
     dynamic = dynamic and (some or not callbacks)
-    drawing = Drawing(draw, gradient is not None, whole, stock, callbacks, dynamic)
+    drawing = Drawing(draw, gradient is not None, whole, stock, callbacks, dynamic, raising)
     body, _ = drawing.block(INPUTS, 7, 0, None)
     vectors = st.lists(st.integers(-4, 4), max_size=4).map(tuple)
     inputs = st.tuples(vectors, st.integers(-1, 4))

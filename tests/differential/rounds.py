@@ -13,6 +13,7 @@ from tests.differential.exporting import check_exported
 from tests.differential.generator import programs
 from tests.differential.outcomes import keep_quiet
 from tests.differential.program import Program
+from tests.differential.raising import check_raising
 from tests.differential.running import check, check_sizes
 from tests.differential.unjitted import Unjitted
 
@@ -22,6 +23,7 @@ KINDS = {
     "exported": programs(whole=True),
     "unjitted": programs(stock=True),
     "checked": programs(whole=True, callbacks=False),
+    "raising": programs(whole=True, dynamic=False, raising=True),
 }
 
 
@@ -55,6 +57,7 @@ def run_round(number: int, count: int, journal: str, kind: str) -> dict[str, Any
             "exported": check_exported,
             "unjitted": unjitted.check,
             "checked": check_sizes,
+            "raising": check_raising,
         }
         try:
             run()

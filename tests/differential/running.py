@@ -120,11 +120,11 @@ def planned_events(program: Program, reference: Context, expected: list[Outcome]
 @contextlib.contextmanager
 def sizes_checked() -> Iterator[None]:
     """Has the ops that XLA may get wrong on the host, in functions without callbacks, too."""
-    hostcall.configure(dynamic_sizes="checked")
+    hostcall.configure(functions="all")
     try:
         yield
     finally:
-        hostcall.configure(dynamic_sizes="stock")
+        hostcall.configure(functions="taken")
 
 
 def in_program_order(program: Program, graph: list[Outcome]) -> list[Outcome]:

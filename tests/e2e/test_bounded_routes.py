@@ -57,7 +57,7 @@ UNPROVEN: dict[str, tuple[str, Callable[[tf.Tensor], Any]]] = {
     "gradient of a concatenation": ("ConcatOffset", _gradient(lambda u: tf.concat([u, u * u], 0))),
     "gradient of a pad": ("Slice", _gradient(lambda u: tf.pad(u, [[1, 2]]))),
     "a random tensor": (
-        "StatelessRandomUniformV2",
+        "StatelessRandomUniformFullIntV2",  # of which the numbers are made
         lambda u: tf.shape(tf.random.stateless_uniform(tf.shape(u), [1, 2])),
     ),
     "counting down": ("Range", lambda u: tf.range(tf.size(u) - 1, -1, -1)),

@@ -73,6 +73,7 @@ PROGRAMS: dict[str, Callable[[tf.Tensor], Any]] = {
         tf.strings.length(tf.strings.as_string(tf.cast(wide(x), tf.int32))),
         flipped(x),
     ),
+    "without a call": lambda x: (tf.strings.length(tf.strings.as_string(wide(x))), x),
     "compiled inside": lambda x: jitted(lambda v: (flipped(v), v))(flipped(x)),
     "tensors": lambda x: tf.ensure_shape(tf.py_function(tf.identity, [x], x.dtype), x.shape),
 }

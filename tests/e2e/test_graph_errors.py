@@ -15,6 +15,7 @@ from tests.support.helpers import (
     assert_same,
     failure,
     jitted,
+    outcome,
     plain,
     to_numpy,
 )
@@ -216,7 +217,7 @@ each_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda one: one.
 
 
 @each_program
-@pytest.mark.parametrize("bad", [3, 7], ids=["the next", "beyond"])
+@pytest.mark.parametrize("bad", [3, 7], ids=["next", "beyond"])
 def test_it_raises_as_graph_mode_does(program: Any, bad: int) -> None:
     good = tf.constant(GOOD_INDICES.get(program, 1))
     assert_raises_as_plain(program, (X, good), (X, tf.constant(bad)))
@@ -268,6 +269,57 @@ def test_what_nothing_uses_raises_nothing(notes: Notes) -> None:
         return notes.note(x[0]) + 1.0
 
     assert program(X, BAD) == 2.0
+
+
+@pytest.mark.parametrize(
+    "take",
+    [tf.gather, lambda x, i: x[i], lambda x, i: tf.linalg.inv(x[:1, None] * 0.0)[0, 0]],
+    ids=["gather", "at", "on the host"],
+)
+def test_iterations_that_do_not_run_raise_nothing(take: Any) -> None:
+    """XLA moves what does not change in a loop out of it."""
+
+    def program(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        total = tf.constant(0.0)
+        for _ in tf.range(tf.cast(x[0], tf.int32)):
+            total += take(x, i)
+        return total
+
+    function, expected = jitted(beside(program)), plain(program)
+    assert_same(function(X - 1.0, BAD).numpy(), expected(X - 1.0, BAD).numpy())
+    assert type(failure(function, X, BAD)) is type(failure(expected, X, BAD))
+
+
+@in_order
+def test_an_op_on_the_host_raises_between_the_calls_around_it(notes: Notes) -> None:
+    @jitted
+    def program(x: tf.Tensor) -> Any:
+        first = notes.note(x[0])
+        inverse = tf.linalg.inv(x[:2, None] * x[None, :2])
+        return inverse, first + notes.note(x[1])
+
+    assert type(failure(program, X)) is INVALID
+    assert notes.taken() == [1.0]
+
+
+def test_results_without_elements_raise_nothing() -> None:
+    def program(x: tf.Tensor, i: tf.Tensor) -> Any:
+        nothing = tf.zeros([0], tf.int32)
+        return tf.gather(tf.zeros([3, 0]), i), nothing // (i - 7), tf.pow(nothing, -i), x
+
+    for i in (GOOD, BAD):
+        assert_same(to_numpy(jitted(beside(program))(X, i)), to_numpy(plain(program)(X, i)))
+
+
+@pytest.mark.parametrize("least", [0.0, 1.5, 5.0], ids=["all", "some", "none"])
+def test_indices_into_what_is_behind_a_mask(least: float) -> None:
+    def program(x: tf.Tensor, i: tf.Tensor) -> Any:
+        masked = tf.boolean_mask(x, x > least)
+        return tf.gather(masked, [i]), tf.gather(masked, tf.range(tf.size(masked)))
+
+    function, expected = jitted(beside(program)), plain(program)
+    for i in map(tf.constant, (0, 1, 2, 3)):
+        assert_same(outcome(function, X, i), outcome(expected, X, i))
 
 
 def test_later_iterations_of_a_loop_call_nothing(notes: Notes) -> None:

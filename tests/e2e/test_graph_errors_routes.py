@@ -148,3 +148,17 @@ def test_in_all_functions(use: Use) -> None:
     if use.is_compiled:
         assert_names_the_op(use, raised)
     assert_alike(program(ZERO, *use.good), value)
+
+
+@pytest.mark.usefixtures("everywhere")
+def test_a_program_without_calls_that_fails_assigns_no_variable() -> None:
+    variable = tf.Variable(tf.ones([1000]))
+
+    @jitted
+    def program(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        variable.assign_add(tf.ones([1000]))
+        return tf.gather(x, i)
+
+    program(tf.ones([2]), tf.constant(1))
+    assert type(failure(program, tf.ones([2]), tf.constant(2))) is tf.errors.InvalidArgumentError
+    assert variable.numpy().tolist() == [2.0] * 1000

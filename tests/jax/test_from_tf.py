@@ -43,7 +43,9 @@ def test_structures(mode: Any, jit_compile: bool) -> None:
     [
         ml_dtypes.int4,
         ml_dtypes.uint4,
-        pytest.param(ml_dtypes.int2, marks=pytest.mark.tensorflow("2.21", "TensorFlow has it now")),
+        pytest.param(
+            ml_dtypes.int2, marks=pytest.mark.tensorflow("2.21", "TensorFlow has them from then on")
+        ),
     ],
 )
 @each_mode

@@ -20,14 +20,14 @@ from tests.kernels.data import Data, words
 # Compositions raise what their ops raise.
 _MODULES = words("raising lookup state linear elementwise quantized xla layout windows")
 # So many of an op are drawn at most.
-_MOST = {"dtypes": 5, "shapes": 12, "attributes": 12, "use": 12}
+_MOST = {"dtypes": 5, "shapes": 8, "attributes": 8, "use": 12}
 
-# Inputs that say how large something is: the largest numbers would fill the memory.
-_SIZES = {
-    *words("""block_shape count crops depth dims element_shape fft_length filter_sizes input_sizes k
-    lengths limit max_num_elements max_output_size most multiples num num_cols num_elements num_rows
-    num_samples num_segments output_shape paddings shape size sizes start""")
-}
+# What the names of inputs that say how large something is hold: the largest numbers would fill the
+# memory.
+_SIZES = words(
+    "count crops depth dims fft_length k lengths limit most multiples num paddings start"
+)
+_WORDS_OF_SIZES = words("max_ num_ shape size")
 _LARGE = 1000
 # With more than that in each dimension, a tensor is large.
 _MOST_IN_ALL = 9
@@ -106,7 +106,7 @@ def trials(call: Call) -> Iterator[Trial]:
         if not array.size:
             continue
         seen = {array.tobytes()}
-        for what, other in _others(array, names[n] in _SIZES, sizes):
+        for what, other in _others(array, _is_size(names[n]), sizes):
             if other.tobytes() not in seen:
                 seen.add(other.tobytes())
                 yield Trial(names[n], what, [*arrays[:n], other, *arrays[n + 1 :]])
@@ -125,6 +125,10 @@ def places(call: Call) -> list[str]:
         return [f"input {n}" for n in range(len(call.flat()))]
     counts = [len(tf.nest.flatten([value])) for value in call.inputs]
     return [name for name, count in zip(names, counts, strict=True) for _ in range(count)]
+
+
+def _is_size(name: str) -> bool:
+    return name in _SIZES or any(word in name for word in _WORDS_OF_SIZES)
 
 
 def _others(array: Any, is_size: bool, sizes: set[int]) -> Iterator[tuple[str, Any]]:

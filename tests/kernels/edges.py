@@ -20,8 +20,7 @@ import tensorflow as tf
 from tests.kernels import difference, running
 from tests.kernels.call import Call
 from tests.kernels.calls_elementwise import BINARY, UNARY
-from tests.kernels.data import Data, ints, pairs, special, words
-from tests.kernels.difference import Difference
+from tests.kernels.data import ints, pairs, special, words
 from tests.kernels.registry import dtypes
 from tests.support.stress.processes import Worker
 
@@ -163,22 +162,25 @@ def _casts() -> Iterator[Edge]:
 
 def _others() -> Iterator[Edge]:
     for dtype in dtypes("ClipByValue"):
-        if dtype.is_complex:
-            continue
-        for low, high in ((1, 3), (3, 1)):
-            one = dtype.as_numpy_dtype
-            f = lambda x, low=one(low), high=one(high): tf.raw_ops.ClipByValue(  # noqa: E731
-                t=x, clip_value_min=low, clip_value_max=high
-            )
-            yield Edge(
-                Call("ClipByValue", (edges(dtype),), {}, f, note=f"{low} {high}"), True, dtype.name
-            )
-        a, b, c = map(np.ravel, np.meshgrid(*[edges(dtype)[::3]] * 3))
-        yield _alone("ClipByValue", dtype, a, b, c)
+        if not dtype.is_complex:
+            for low, high in ((1, 3), (3, 1)):
+                clip = functools.partial(_clipped, low, high)
+                call = Call("ClipByValue", (edges(dtype),), {}, clip, note=f"{low} {high}")
+                yield Edge(call, True, dtype.name)
+            a, b, c = map(np.ravel, np.meshgrid(*[edges(dtype)[::3]] * 3))
+            yield _alone("ClipByValue", dtype, a, b, c)
     for alpha in (0.0, 0.3, 1.5, -0.5):
         for dtype in dtypes("LeakyRelu"):
             yield _alone("LeakyRelu", dtype, edges(dtype), attrs={"alpha": alpha})
             yield _alone("LeakyReluGrad", dtype, *pairs(edges(dtype)), attrs={"alpha": alpha})
+
+
+def _clipped(low: float, high: float, x: Any) -> Any:
+    limits = (tf.constant(limit, x.dtype) for limit in (low, high))
+    return tf.raw_ops.ClipByValue(t=x, clip_value_min=next(limits), clip_value_max=next(limits))
+
+
+def _of_several() -> Iterator[Edge]:
     for dtype in dtypes("Betainc"):
         v = np.array([0, 1, -1, 2.5, 0.5, np.inf, np.nan, 1e-30, 1e30], dtype.as_numpy_dtype)
         yield _alone("Betainc", dtype, *map(np.ravel, np.meshgrid(v, v, v)), ulps=512)
@@ -188,30 +190,22 @@ def _others() -> Iterator[Edge]:
     for dtype in dtypes("SelectV2"):
         v = edges(dtype)[:60]
         yield _alone("SelectV2", dtype, np.arange(len(v)) % 2 == 0, v, v[::-1].copy(), ulps=0)
+
+
+def _compared() -> Iterator[Edge]:
     for dtype in dtypes("ApproximateEqual"):
         yield _alone("ApproximateEqual", dtype, *pairs(_few(dtype)))
     for dtype in dtypes("Bucketize"):
         for bounds in ([0.0, 1.0, 2.0], [-np.inf, 0.0, np.inf], []):
             yield _alone("Bucketize", dtype, edges(dtype), attrs={"boundaries": bounds})
     for dtype in dtypes("AddN"):
-        yield (
-            _alone("AddN", dtype, *[])
-            if False
-            else Edge(
-                Call(
-                    "AddN", pairs(_few(dtype)), {}, lambda x, y: tf.raw_ops.AddN(inputs=[x, y, y])
-                ),
-                True,
-                dtype.name,
-            )
-        )
+        call = Call("AddN", pairs(_few(dtype)), {}, lambda x, y: tf.raw_ops.AddN(inputs=[x, y, y]))
+        yield Edge(call, True, dtype.name)
     for dtype in dtypes("CheckNumerics"):
         v = edges(dtype)
         yield _alone(
             "CheckNumerics", dtype, v[np.isfinite(v.astype(np.float64))], attrs={"message": "m"}
         )
-    for op in ("Dequantize",):
-        pass
 
 
 def _rows(dtype: tf.DType, lengths: Any = (1, 3, 4, 17, 64)) -> Iterator[Any]:
@@ -276,6 +270,9 @@ def _sorts() -> Iterator[Edge]:
     for dtype in dtypes("ApproxTopK"):
         for x in _rows(dtype):
             yield Edge(Call("ApproxTopK", (x, ints(1)), {"is_max_k": True}), False, dtype.name)
+
+
+def _searches() -> Iterator[Edge]:
     for op in ("UpperBound", "LowerBound"):
         for dtype in dtypes(op):
             v = edges(dtype)
@@ -385,6 +382,9 @@ def _norms() -> Iterator[Edge]:
     for op in words("LRN"):
         for x in _rows(tf.float32, (4, 17)):
             yield Edge(Call(op, (x[:, None, None, :],), ulps=256), False, "float32")
+
+
+def _images() -> Iterator[Edge]:
     for op in words("RGBToHSV HSVToRGB"):
         for dtype in dtypes(op):
             v = edges(dtype)[::2]
@@ -455,11 +455,17 @@ def _makers() -> Iterator[Edge]:
                 (1e8, 1e8 + 50, 3),
             ):
                 yield Edge(Call("Range", (one(a), one(b), one(c))), False, dtype.name)
+
+
+def _counts() -> Iterator[Edge]:
     for dtype in dtypes("Bincount"):
         for n in (4, 1):
             x = ints([0, 1, 1, 7, 3, 0, 2])
             w = edges(dtype)[:7] if len(edges(dtype)) > 6 else np.ones(7, dtype.as_numpy_dtype)
             yield Edge(Call("Bincount", (x, ints(n), w)), False, dtype.name)
+
+
+def _products() -> Iterator[Edge]:
     for op in ("Cross",):
         for dtype in dtypes(op):
             rng = np.random.default_rng(3)
@@ -476,6 +482,9 @@ def _makers() -> Iterator[Edge]:
                 yield Edge(
                     Call(op, (x[:40], x[:40].T.copy()), ulps=256, scale="array"), False, dtype.name
                 )
+
+
+def _resized() -> Iterator[Edge]:
     for op in words("ResizeNearestNeighbor ResizeBilinear"):
         for dtype in dtypes(op):
             for x in _rows(dtype, (4,)):
@@ -489,25 +498,14 @@ def _makers() -> Iterator[Edge]:
 
 
 PARTS = (
-    _unary,
-    _binary,
-    _casts,
-    _others,
-    _reductions,
-    _scans,
-    _sorts,
-    _softmaxes,
-    _segments,
-    _pools,
-    _norms,
-    _quantized,
-    _makers,
+    *(_unary, _binary, _casts, _others, _of_several, _compared, _reductions, _scans, _sorts),
+    *(_searches, _softmaxes, _segments, _pools, _norms, _images, _quantized, _makers, _counts),
+    *(_products, _resized),
 )
 
 
 @functools.cache
 def all_edges() -> list[Edge]:
-    _ = Data
     return [edge for part in PARTS for edge in part()]
 
 
@@ -580,66 +578,43 @@ def _by_xla(calls: list[Edge], done: dict[int, Any], out: list[Any]) -> None:
 def _elementwise(
     number: int, edge: Edge, cpu: Any, xla: Any, chance: Any, every: Any, out: list[Any]
 ) -> None:
-    if chance.any():
-        wide = [
-            difference.compare(edge.call, [every[i]], [np.full_like(every[i], every[i][0])])
-            for i in np.nonzero(chance)[0]
-        ]
-        kinds = collections.Counter(one.what for found in wide for one in found)
-        for i, found in zip(np.nonzero(chance)[0], wide, strict=True):
-            for one in found:
-                if kinds[one.what]:
-                    args = [str(c[i]) for c in edge.call.inputs]
-                    values = sorted({str(v) for v in every[i]})
-                    out.append(
-                        [
-                            number,
-                            f"{CHANCE}: {one.what}",
-                            f"({', '.join(args)}): {values}, XLA {xla[i]}",
-                            0,
-                            kinds[one.what],
-                        ]
-                    )
-                    kinds[one.what] = 0
-    seen: collections.Counter[str] = collections.Counter()
+    counts: collections.Counter[str] = collections.Counter()
     examples: dict[str, list[str]] = collections.defaultdict(list)
     for i in range(len(cpu)):
-        for one in difference.compare(edge.call, [every[i]], [np.full_like(every[i], xla[i])]):
-            whats = {one.what}
-            # Where some places agree, chance decides.
-            agree = (
-                any(
-                    not difference.compare(edge.call, [every[i][j : j + 1]], [xla[i : i + 1]])
-                    for j in (0, 3, len(every[i]) - 1)
-                )
-                if chance[i]
-                else False
-            )
-            what = f"{one.what}{' (sometimes)' if agree else ''}"
-            seen[what] += 1
+        of_place = every[i]
+        found = difference.compare(edge.call, [of_place], [np.full_like(of_place, xla[i])])
+        # Where the value agrees in some places, chance decides.
+        where = CHANCE if chance[i] and _agrees_somewhere(edge, of_place, xla[i : i + 1]) else ""
+        for one in found:
+            what = f"{where}: {one.what}" if where else one.what
+            counts[what] += 1
             if len(examples[what]) < 4:
-                args = ", ".join(str(c[i]) for c in edge.call.inputs)
-                examples[what].append(f"({args}): {cpu[i]} {xla[i]}")
-            del whats
-    for what, count in seen.items():
+                operands = ", ".join(str(column[i]) for column in edge.call.inputs)
+                values = sorted({str(value) for value in of_place})
+                examples[what].append(f"({operands}): {' or '.join(values)}, {xla[i]} by XLA")
+    for what, count in counts.items():
         out.append([number, what, "; ".join(examples[what]), 0, count])
 
 
+def _agrees_somewhere(edge: Edge, of_place: Any, value: Any) -> bool:
+    ends = (of_place[:1], of_place[1:2], of_place[-1:])
+    return any(not difference.compare(edge.call, [each], [value]) for each in ends)
+
+
 def run(only: set[str]) -> None:
+    """Compare the calls, or those of some ops, in a process that may end; print what differs."""
     calls = all_edges()
-    numbers = [n for n, e in enumerate(calls) if not only or e.call.op in only]
-    print(len(numbers), "calls", flush=True)
-    rows: list[Any] = []
+    numbers = [n for n, edge in enumerate(calls) if not only or edge.call.op in only]
+    counts: collections.Counter[str] = collections.Counter()
     with contextlib.closing(Worker()) as worker:
         for begin in range(0, len(numbers), _BATCH):
-            rows += _batch(worker, numbers[begin : begin + _BATCH])
-            for row in rows:
-                edge = calls[row[0]]
-                print(
-                    f"{edge.call.op} | {edge.dtype} | {row[1]} | {row[4]} | {edge.call.text()[:100]} | {row[2]}",
-                    flush=True,
-                )
-            rows = []
+            for number, what, text, _, count in _batch(worker, numbers[begin : begin + _BATCH]):
+                edge = calls[number]
+                counts[what] += 1
+                said = f"{edge.call.op} | {edge.dtype} | {what} | {count} | "
+                print(f"{said}{edge.call.text()[:100]} | {text}", flush=True)
+    said = ", ".join(f"{count} {what}" for what, count in counts.most_common())
+    print(f"== of {len(numbers)} calls differ: {said or 'none'}")
 
 
 def _batch(worker: Worker, numbers: list[int]) -> list[Any]:
@@ -651,6 +626,3 @@ def _batch(worker: Worker, numbers: list[int]) -> list[Any]:
         if len(numbers) == 1:
             return [[numbers[0], difference.CRASH, "", 0, 1]]
         return [row for n in numbers for row in _batch(worker, [n])]
-
-
-_ = Difference

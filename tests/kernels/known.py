@@ -25,6 +25,12 @@ _NUMBERS = (
             row("Pow", [number], [0], T=dtype, function=lambda x, _: tf.abs(tf.pow(x, 2))),
         )
     ),
+    row("Abs", [-(2**31)], T=tf.int32, function=lambda x: tf.abs(x) < 0),
+    row("SquaredDifference", [50000], [0], T=tf.int32,
+        function=lambda x, y: tf.math.squared_difference(x, y) < 0),
+    row("Prod", [50000], 0, T=tf.int32, function=lambda x, _: tf.reduce_prod([x, x], 0) < 0),
+    row("Cumprod", [50000], 0, T=tf.int32, function=lambda x, _: tf.math.cumprod([x, x])[1] < 0),
+    row("Pow", [3], [64], T=tf.int32),
     row("Cast", [1j, 1, 0], SrcT=_COMPLEX, DstT=tf.bool),
     row("Mean", [2**31 - 1] * 3, 0, T=tf.int32),
     row("Mean", [2**32 - 1] * 3, 0, T=tf.uint32),
@@ -85,11 +91,27 @@ _MATRICES = (
 
 
 _NAN, _INF = np.nan, np.inf
+
+
+def _masked(mask: Any, dtype: tf.DType) -> Any:
+    nan = tf.where(mask, tf.zeros([], dtype), tf.constant(_NAN, dtype))
+    return nan * tf.cast(mask, dtype)
+
+
+def _zero_is_at_most(x: Any) -> Any:
+    return tf.less_equal(tf.zeros([], x.dtype), x)
+
+
 _OF_GRAPH = (
     row("ArgMax ArgMin", [_NAN, 1.0, _NAN], 0, T=floating),
     row("Cast", [_NAN, 1e20], SrcT=tf.float32, DstT=Each(tf.int32, tf.uint8)),
+    row("ClipByValue", [2.0, 0.5], [_NAN, 3.0], [3.0, 1.0], T=floating),
     row("CumulativeLogsumexp", [_INF, _INF], 0, T=_DOUBLES),
     row("EluGrad", [0.5], [_NAN], T=floating),
+    row("Cast", [False], SrcT=tf.bool, DstT=tf.float32, function=lambda x: _masked(x, tf.float32)),
+    row("FloorDiv", [0.5], [0.1], T=tf.bfloat16),
+    row("GreaterEqual", [_NAN], [0], T=floating, function=lambda x, _: tf.abs(x) >= 0),
+    row("LessEqual", [0], [_NAN], T=floating, function=lambda _, x: _zero_is_at_most(tf.abs(x))),
     row("LeftShift", [1], [-1], T=tf.int32),
     row("RightShift", [4], [-1], T=tf.int32),
     row("Max Min", [1.0, _NAN, 3.0], 0, T=floating),

@@ -20,7 +20,7 @@ from tests.support.stress.processes import Worker
 
 _BATCH = 40
 # A process gives back the memory of its programs when it ends.
-_BATCHES_A_PROCESS = 12
+_BATCHES_A_PROCESS = 8
 _SECONDS_A_BATCH = 600.0
 _PREPARATION = {trying.STOCK: "", trying.HOSTCALL: "import hostcall"}
 

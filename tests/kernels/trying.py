@@ -30,7 +30,7 @@ DIFFERENCES = (CRASH, SILENT, OTHER, REFUSED, UNNAMED, LATE)
 # So many values of one input that graph mode refuses in the same words are tried compiled.
 _ALIKE = 2
 # A kernel that takes a value for a size must not fill the memory of the machine.
-_MEMORY = 16 << 30
+_MEMORY = 12 << 30
 _NUMBER = r"-?(\b|(?<=_))(\d+(\.\d+)?(e[+-]?\d+)?|inf|nan)\b"
 _NUMBERS = re.compile(rf"{_NUMBER}(,? ?{_NUMBER})*")
 _NODE = re.compile(r"\{\{node ([^}]*)\}\}")
@@ -93,7 +93,7 @@ class _Tries:
             if error is None:
                 continue
             is_meant = trial.place or self._call.kind
-            if isinstance(error, Exception) and is_meant and _NO_KERNEL not in str(error):
+            if isinstance(error, Exception) and is_meant and not _is_of_system(error):
                 yield from self._compiled(trial, error)
             if not trial.place:
                 break
@@ -203,6 +203,11 @@ def _by_chance(tensor: Any) -> Any:
 def _by_python(tensor: Any) -> Any:
     same = tf.numpy_function(lambda array: array, [tensor], tensor.dtype)
     return tf.ensure_shape(same, tensor.shape)
+
+
+def _is_of_system(error: Exception) -> bool:
+    """Return whether an error is none of values: no kernel, or no memory."""
+    return _NO_KERNEL in str(error) or isinstance(error, tf.errors.ResourceExhaustedError)
 
 
 def _arrays(call: Call) -> list[Any]:

@@ -13,11 +13,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tensorflow.core.protobuf import saved_model_pb2
 
 import hostcall
 from hostcall._saving import tokens
+from hostcall._tf import attributes
 from tests.support.errors import assert_says
-from tests.support.servers.inputs import FOUR, NATIVE_INPUTS, PYTHON_INPUTS
+from tests.support.servers.inputs import (
+    CHECKED_INPUTS,
+    FOUR,
+    NATIVE_INPUTS,
+    PYTHON_INPUTS,
+    VALUE_INPUTS,
+)
 from tests.support.servers.server import ROOT, Altered, Server, ServingError, Site, build
 
 MODES = ("plain", "compiled")
@@ -101,6 +109,84 @@ def test_a_program_assigns_variables(native_server: Server) -> None:
     for count in (1, 2, 3):
         got = native_server.computed("variable", "add", FOUR)
         np.testing.assert_array_equal(got, count * (np.asarray(FOUR) + 1))
+
+
+# What TensorFlow's kernels run, and why.
+UNCOMPILED = {
+    "_before_loop": "it checks values before a function, a loop or a branch that calls Python",
+    "_inverse": "(MatrixInverse): XLA computes something else than TensorFlow",
+    "_added": "it may assign variables before it raises an error",
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", CHECKED_INPUTS)
+def test_errors_of_values(site: Site, worker_server: Server, name: str, mode: str) -> None:
+    good, bad = CHECKED_INPUTS[name]
+    signature = f"{name}_{mode}"
+    for _ in range(2):
+        got = worker_server.computed("checked", signature, good)
+        np.testing.assert_allclose(got, site.said["values"][name], rtol=1e-6)
+        error = worker_server.failure("checked", signature, bad)
+        assert error.code == 3
+        is_program = mode == "compiled" and f"_{name}" not in UNCOMPILED
+        assert (" at /" in error.message) == is_program, error.message
+        assert re.search(r"{{node [^}]*(GatherV2|floordiv|MatrixInverse)}}", error.message)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_error_comes_before_later_calls(worker_server: Server, mode: str) -> None:
+    worker_server.failure("checked", f"in_order_checked_{mode}", 0.0)
+    assert worker_server.computed("checked", f"appended_{mode}", 7.0) == 127
+
+
+def test_an_error_comes_before_variables_are_assigned(worker_server: Server) -> None:
+    first = worker_server.computed("checked", "add", FOUR)
+    worker_server.failure("checked", "add", [1.0, 10.0, 3.0, 4.0])
+    second = worker_server.computed("checked", "add", FOUR)
+    np.testing.assert_array_equal(second - first, 1.0 + np.asarray(FOUR))
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("name", VALUE_INPUTS)
+def test_graph_modes_values(site: Site, worker_server: Server, name: str, mode: str) -> None:
+    got = worker_server.computed("checked", f"{name}_{mode}", VALUE_INPUTS[name])
+    np.testing.assert_array_equal(got, site.said["values"][name])
+
+
+def test_programs_with_checks_are_compiled(worker_server: Server) -> None:
+    for name, (good, _) in CHECKED_INPUTS.items():
+        worker_server.computed("checked", f"{name}_compiled", good)
+    worker_server.computed("checked", "add", FOUR)
+    for name, why in UNCOMPILED.items():
+        said = rf"kernels run the function __inference_{name}_\d+, and XLA does not: .*"
+        assert why in re.findall(said, worker_server.log())[0]
+    for name in (f"_{name}" for name in [*CHECKED_INPUTS, *VALUE_INPUTS]):
+        assert name in UNCOMPILED or f"__inference_{name}_" not in worker_server.log()
+
+
+@pytest.mark.parametrize("change", ["damaged", "of another function"])
+def test_a_program_that_does_not_fit(
+    site: Site, native_server: Server, tmp_path: Path, change: str
+) -> None:
+    """TensorFlow's kernels run the function instead, which a tool may have changed."""
+    (folder,) = (tmp_path / "model",)
+    shutil.copytree(site.model("checked"), folder)
+    model = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
+    library = model.meta_graphs[0].graph_def.library
+    nodes = [n for f in library.function for n in f.node_def if attributes.PROGRAM in n.attr]
+    programs = [node.attr[attributes.PROGRAM].s for node in nodes]
+    for node, other in zip(nodes, programs[1:] + programs[:1], strict=True):
+        node.attr[attributes.PROGRAM].s = b"\xff" if change == "damaged" else other
+    (folder / "saved_model.pb").write_bytes(model.SerializeToString())
+    endpoints = site.said["checked"]
+    for name in ("looked_up", "in_order_checked"):
+        good, bad = CHECKED_INPUTS[name]
+        got = native_server.run(str(folder), endpoints[f"{name}_compiled"], good)[1]
+        np.testing.assert_allclose([*map(float, got)], np.ravel(site.said["values"][name]))
+        with pytest.raises(ServingError, match="node (GatherV2|floordiv)"):
+            native_server.run(str(folder), endpoints[f"{name}_compiled"], bad)
+    assert "the program that the graph has for it" in native_server.log()
 
 
 @pytest.mark.parametrize("mode", MODES)

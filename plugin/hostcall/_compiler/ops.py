@@ -149,8 +149,34 @@ def _may_be_large_power(node: NodeDef, nodes: Nodes) -> bool:
     return bool((tf.make_ndarray(exponent.attr["value"].tensor) >= 64).any())
 
 
+def _is_never_negative(number: int, zero: int) -> Condition:
+    """Return a condition that a float is compared with 0, and one that is never less, or NaN."""
+
+    def applies(node: NodeDef, nodes: Nodes) -> bool:
+        if not _is_float(node, nodes):
+            return False
+        limit = _operand(node, zero, nodes)
+        if limit is None or limit.op != "Const":
+            return False
+        if (tf.make_ndarray(limit.attr["value"].tensor).astype(float) != 0).any():
+            return False
+        value = _behind_shapes(node.input[number], nodes or {})
+        source = (nodes or {}).get(defs.source(value))
+        return source is not None and source.op in _NEVER_NEGATIVE
+
+    return applies
+
+
+# Ops whose results XLA knows not to be negative, perhaps by their operands.
+_NEVER_NEGATIVE = frozenset(
+    {"Abs", "ComplexAbs", "Exp", "Max", "Maximum", "Mul", "Pow", "Relu", "Relu6", "Rsqrt", "Select"}
+    | {"SelectV2", "Sigmoid", "Softmax", "Softplus", "Sqrt", "Square", "SquaredDifference", "Sum"}
+)
+
+
 def _is_of_onednn(node: NodeDef, nodes: Nodes) -> bool:
-    is_of_its_dtypes = _is(tf.half, tf.bfloat16, tf.float32)(node, nodes)
+    # It takes tf.half on few processors only, which are not told from others here.
+    is_of_its_dtypes = _is(tf.bfloat16, tf.float32)(node, nodes)
     return is_of_its_dtypes and features.VALUES.available and bool(features.uses_onednn())
 
 
@@ -213,6 +239,7 @@ _LOSES_NAN = _of_graph(
     _is_float,
     values.relu_gradient,
 )
+_NAN_IS_POSITIVE = "XLA takes a square, an absolute number, an exponential for at least 0, also NaN"
 _WRAPS = Difference(
     "XLA takes the square of an integer for positive, also where it wraps around",
     _is_signed,
@@ -248,6 +275,13 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
             values.bool_to_float,
         ),
     ),
+    "ClipByValue": (
+        _of_graph(
+            "XLA takes limits that are NaN for the result, and the upper one of two that cross",
+            _is(*_FLOATS, *_INTEGERS, *_UNSIGNED),
+            values.clip,
+        ),
+    ),
     "ConjugateTranspose": (
         Difference(
             "XLA makes complex numbers of real ones, whose halves are taken for the result",
@@ -268,6 +302,7 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
             values.floor_division,
         ),
     ),
+    "GreaterEqual": (_of_graph(_NAN_IS_POSITIVE, _is_never_negative(0, 1), values.at_least_zero),),
     "InTopKV2": (
         Difference(
             "XLA takes a target that is no class for one with the score 0, and finds targets "
@@ -277,6 +312,7 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
         ),
     ),
     "LeftShift": (_SHIFTS,),
+    "LessEqual": (_of_graph(_NAN_IS_POSITIVE, _is_never_negative(1, 0), values.at_least_zero),),
     "MatrixInverse": (_SINGULAR,),
     "MatrixSolve": (_SINGULAR,),
     "Max": (_SKIPS_NAN,),

@@ -35,6 +35,7 @@ _ERRORS, _KIND = (f"{token_registry.QUALIFIED}{kind}:" for kind in ("errors", "a
 _NEXT_ERROR = b"\x1e"
 _SEARCHED = frozenset({defs.INT32, defs.INT64})  # the dtypes of the custom call's operands
 _READING = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"})
+_FLEETING = op_kinds.IDENTITIES | {"Const", "NoOp"}
 
 _ORDER = (
     "it checks values before a function, a loop or a branch that calls Python, and XLA would not "
@@ -70,7 +71,7 @@ def attach(graph_def: GraphDef, programs: Mapping[str, Program]) -> None:
     drop(graph_def)
     functions = defs.by_name(graph_def.library)
     for name, program in programs.items():
-        node = _lasting_node(functions[name])
+        node = _lasting_node(functions[name], functions)
         if isinstance(program, str):
             node.attr[_UNCOMPILED].s = program.encode()
             continue
@@ -80,14 +81,14 @@ def attach(graph_def: GraphDef, programs: Mapping[str, Program]) -> None:
         node.attr[_PROGRAM].s = library.SerializeToString()
 
 
-def _lasting_node(function: FunctionDef) -> Any:
-    """Return a node that TensorFlow's optimizations do not remove: constants may go."""
-    nodes = list(function.node_def)
-    returned = {defs.source(value) for value in function.ret.values()}
-    for kinds in (op_kinds.STATEFUL_SCRIPT_OPS, op_kinds.SCRIPT_OPS):
-        for node in defs.nodes_of(function, kinds):
-            return node
-    return next((node for node in nodes if node.name in returned), nodes[0])
+def _lasting_node(function: FunctionDef, functions: Functions) -> Any:
+    """Return a node that TensorFlow's optimizations leave alone, unlike constants, say."""
+    live = defs.live_nodes(function, functions)
+    nodes = [node for node in function.node_def if node.name in live and node.op not in _FLEETING]
+    kinds = (op_kinds.STATEFUL_SCRIPT_OPS, op_kinds.SCRIPT_OPS)
+    script_ops = [node for kind in kinds for node in nodes if node.op in kind]
+    calls = [node for node in defs.calls_in(function, functions) if node.name in live]
+    return [*script_ops, *calls, *nodes, *function.node_def][0]
 
 
 def drop(graph_def: GraphDef) -> None:

@@ -44,6 +44,7 @@ USES: dict[str, Use] = {}
 _SEEN = {"Slice", "StridedSlice", "StridedSliceGrad"}
 _ON_HOST = {
     "BroadcastTo",  # to a size that only the run knows
+    "Pow",  # of which XLA takes exponents modulo 64
     "ResourceGatherNd",
     "ResourceScatterNdMax",
     "ResourceScatterNdMin",
@@ -63,14 +64,15 @@ def _use(
     constants = [tuple(map(tf.constant, values)) for values in (good, bad)]
     lines = [line for *_, line in (made_by or run).__code__.co_lines() if line]
     count = sum(use.op == op for use in USES.values())
-    USES[f"{op} {count + 1}" if count else op] = Use(
+    name = f"{op}_{count + 1}" if count else op
+    USES[name] = Use(
         op,
         _on_variable(run) if on_variable else run,
         constants[0],
         constants[1],
         (min(lines), max(lines)),
         is_seen=op in _SEEN,
-        is_compiled=op not in _ON_HOST,
+        is_compiled=name not in _ON_HOST,
     )
 
 
@@ -117,6 +119,12 @@ _use("Mod", lambda x, y: tf.raw_ops.Mod(x=x, y=y) + 1, *_DIVIDED)
 _use("TruncateDiv", lambda x, y: tf.truncatediv(x, y) + 1, *_DIVIDED)
 _use("TruncateMod", lambda x, y: tf.truncatemod(x, y) + 1, *_DIVIDED)
 _use("Pow", lambda x, y: tf.pow(x, y) + 1, ([2, 3], [3, 0]), ([2, 3], [3, -1]))
+_use(
+    "Pow",
+    lambda x, mask: tf.pow(tf.boolean_mask(x, mask), -3) + 1,
+    ([2, 3], [False, False]),
+    ([2, 3], [True, False]),
+)
 
 # Rows that indices take, and rows that they replace.
 _TAKEN, _PLACED = ((_ROWS, [0, 2]), (_ROWS, [0, 3])), ((_ROWS, [[0], [2]]), (_ROWS, [[0], [-1]]))

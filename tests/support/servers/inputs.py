@@ -24,6 +24,19 @@ NATIVE_INPUTS: dict[str, Any] = {
     "root": 4.0,
     "stateless": [1.0, 2.0],
 }
+# For functions with graph mode's errors: what they compute something of, and what they refuse.
+CHECKED_INPUTS: dict[str, tuple[Any, Any]] = {
+    "looked_up": ([0.0, 9.0, 3.0, 3.0], [0.0, 10.0, 3.0, 3.0]),
+    "looked_up_often": (FOUR, [-1.0, 2.0, 3.0, 4.0]),
+    "divided": (FOUR, [1.0, 0.0, 3.0, 4.0]),
+    "in_loop": (FOUR, [8.0, 2.0, 3.0, 4.0]),
+    "before_loop": (FOUR, [10.0, 2.0, 3.0, 4.0]),
+    "in_order_checked": (1.0, 0.0),
+    "inverse": (FOUR, [1.0, 0.0, 3.0, 4.0]),
+    "by_python": (FOUR, [1.0, 12.0, 3.0, 4.0]),
+}
+# XLA would compute something else.
+VALUE_INPUTS: dict[str, Any] = {"casts": [2.0, float("nan"), -0.5, float("nan")]}
 PYTHON_INPUTS: dict[str, Any] = {
     "double": FOUR,
     "thrice": [[1.0, 2.0, 3.0]],

@@ -10,7 +10,12 @@ import tensorflow as tf
 
 import hostcall
 from tests.support.servers import functions
-from tests.support.servers.inputs import NATIVE_INPUTS, PYTHON_INPUTS
+from tests.support.servers.inputs import (
+    CHECKED_INPUTS,
+    NATIVE_INPUTS,
+    PYTHON_INPUTS,
+    VALUE_INPUTS,
+)
 
 VECTOR = tf.TensorSpec([4], tf.float32)
 BATCH = tf.TensorSpec([None, 3], tf.float32)
@@ -108,6 +113,64 @@ PYTHON: dict[str, tuple[Body, tf.TensorSpec]] = {
     "in_batches": (lambda x: _in_batches(functions.of_batches, x), BATCH),
     "on_device": (lambda x: 1.0 + call(functions.on_device, x), VECTOR),
 }
+TEN = tf.range(10.0)
+
+
+def _integers(x: tf.Tensor) -> Any:
+    return tf.cast(x, tf.int32)
+
+
+def _looked_up_often(x: tf.Tensor) -> Any:
+    indices = tf.cast(x[0], tf.int64) // tf.range(1, 6000, dtype=tf.int64)
+    return call(functions.plus_one, x) * tf.reduce_sum(tf.gather(TEN, indices))
+
+
+def _divided(x: tf.Tensor) -> Any:
+    quotients = tf.cast(6, tf.int16) // tf.cast(x, tf.int16)
+    return call(functions.plus_one, tf.cast(quotients, tf.float32))
+
+
+def _checked_loop(x: tf.Tensor) -> Any:
+    def body(i: Any, y: Any) -> Any:
+        y += tf.gather(TEN, i + _integers(x[0]))
+        y = call(functions.plus_one, y)
+        y.set_shape([4])
+        return i + 1, y
+
+    return tf.while_loop(lambda i, _: i < 3, body, [0, x])[1]
+
+
+def _checked_in_order(x: tf.Tensor) -> Any:
+    for digit in (0.0, 1.0, 2.0):
+        _append(digit + 0.0 * x)
+    y = tf.cast(1 // _integers(x), tf.float32)
+    return _append(3.0 + 0.0 * y)
+
+
+def _casts(x: tf.Tensor) -> Any:
+    large = tf.cast(tf.cast(x * 1e30, tf.int32), tf.float32)
+    return call(functions.plus_one, tf.stack([large[0], large[1], large[2], tf.reduce_max(x[2:])]))
+
+
+# Functions with graph mode's values and errors, and one to see what was called.
+CHECKED: dict[str, tuple[Body, tf.TensorSpec]] = {
+    "looked_up": (lambda x: call(functions.plus_one, tf.gather(TEN, _integers(x))), VECTOR),
+    "looked_up_often": (_looked_up_often, VECTOR),
+    "divided": (_divided, VECTOR),
+    "in_loop": (_checked_loop, VECTOR),
+    "before_loop": (lambda x: _loop(x + tf.gather(TEN, _integers(x[0]))), VECTOR),
+    "in_order_checked": (_checked_in_order, SCALAR),
+    "inverse": (
+        lambda x: call(functions.plus_one, tf.linalg.diag_part(tf.linalg.inv(tf.linalg.diag(x)))),
+        VECTOR,
+    ),
+    "by_python": (
+        lambda x: call(functions.double, tf.gather(TEN, _integers(x)), VECTOR),
+        VECTOR,
+    ),
+    "casts": (_casts, VECTOR),
+    "appended": (_append, SCALAR),
+}
 # These are not called where they are saved.
 BAD: dict[str, tuple[Body, tf.TensorSpec]] = {
     "hoped": (lambda x: call(functions.plus_one, x, VECTOR), ANY),
@@ -143,6 +206,24 @@ class WithVariable(tf.Module):
     @tf.function(jit_compile=True)
     def _added(self, x: tf.Tensor) -> Any:
         return self.total.assign_add(call(functions.plus_one, x, VECTOR))
+
+
+class Checked(Model):
+    """The functions with checks, and one that assigns a variable before it fails."""
+
+    def __init__(self) -> None:
+        super().__init__(CHECKED)
+        self.total = tf.Variable(tf.zeros([4]))
+        self.served["add"] = self.add
+
+    @tf.function(input_signature=[VECTOR])
+    def add(self, x: tf.Tensor) -> Any:
+        return {"result": self._added(x)}
+
+    @tf.function(jit_compile=True)
+    def _added(self, x: tf.Tensor) -> Any:
+        self.total.assign_add(call(functions.plus_one, x, VECTOR))
+        return self.total + tf.gather(TEN, _integers(x))
 
 
 def _signature(body: Body, spec: tf.TensorSpec, compiled: bool) -> Any:
@@ -182,12 +263,16 @@ def main(root: str) -> None:
     for name, bodies in models.items():
         save(Model(bodies), f"{root}/{name}")
         said[name] = endpoints(f"{root}/{name}")
+    save(Checked(), f"{root}/checked")
+    said["checked"] = endpoints(f"{root}/checked")
     save(WithVariable(), f"{root}/variable")
     said["variable"] = endpoints(f"{root}/variable")
     said["values"] = {
         name: _computed(*{**NATIVE, **PYTHON}[name], x)
         for name, x in {**NATIVE_INPUTS, **PYTHON_INPUTS}.items()
     }
+    checked = {name: good for name, (good, _) in CHECKED_INPUTS.items()} | VALUE_INPUTS
+    said["values"] |= {name: _computed(*CHECKED[name], x) for name, x in checked.items()}
     hostcall.disable()
     stock = tf.Module()
     stock.served = {"stock": _signature(lambda x: call(functions.double, x), VECTOR, False)}

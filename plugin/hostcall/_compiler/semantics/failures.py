@@ -208,7 +208,9 @@ class _Body:
                 if self._raised:
                     node.attr[attributes.AFTER_RAISE].b = True
             if self._program.fails.of_node(node):
-                self._pending.append(self._call(node))
+                called = self._call(node)
+                if called.errors:  # else all of them are raised in there
+                    self._pending.append(called)
 
     def _in_order(self) -> list[Any]:
         """Return the nodes with checks or effects, and those that call, in their order."""

@@ -170,6 +170,13 @@ def _finite(dtype: int) -> tuple[float, float]:
     return float(kind.min), float(kind.max)
 
 
+def clip(writer: Writer) -> str:
+    """Write numbers moved between two limits, where a limit that is NaN is none."""
+    x, low, high = writer.inputs
+    x = writer.add("SelectV2", writer.add("Less", high, x), high, x)
+    return writer.add("SelectV2", writer.add("Less", x, low), low, x)
+
+
 def elu_gradient(writer: Writer) -> str:
     """Write the gradient of `tf.nn.elu`, which passes through where an output is NaN."""
     gradients, outputs = writer.inputs
@@ -234,6 +241,14 @@ def floor_division(writer: Writer) -> str:
     quotient = writer.add("Bitcast", writer.add("RealDiv", *writer.inputs), T=dtype, type=bits)
     quotient = writer.add("BitwiseXor", quotient, writer.constant(0, bits), T=bits)
     return writer.add("Floor", writer.add("Bitcast", quotient, T=bits, type=dtype))
+
+
+def at_least_zero(writer: Writer) -> str:
+    """Write a comparison with zero that XLA does not take for true of NaN, too."""
+    x, y = writer.inputs
+    is_reversed = writer.node.op == "LessEqual"
+    number, zero = (y, x) if is_reversed else (x, y)
+    return writer.add("LessEqual", writer.add("Neg", number), zero)
 
 
 def top_k(writer: Writer) -> tuple[str, str]:
