@@ -212,8 +212,8 @@ class LaunchOnCopies : public AsyncOpKernel {
   const KernelPtr launch_;
 };
 
-// Launch of a program that may raise an error of values at its end. XLA would write a variable's new
-// value into the memory of the old one, unless that has another owner.
+// Launch of a program that may raise an error of values at its end. XLA would write a variable's
+// new value into the memory of the old one, unless that has another owner.
 class LaunchKeepingValues : public AsyncOpKernel {
  public:
   LaunchKeepingValues(OpKernelConstruction* construction, std::vector<int> resources,

@@ -98,6 +98,10 @@ def test_elements_of_one_operand(name: str, dtype: tf.DType, mode: Any) -> None:
 OF_ROWS: dict[str, Callable[..., Any]] = {
     "max": lambda x: (tf.reduce_max(x, 1), tf.reduce_max(x, 0), tf.reduce_max(x)),
     "min": lambda x: (tf.reduce_min(x, 1), tf.reduce_min(x, 0), tf.reduce_min(x)),
+    "segments": lambda x: (
+        tf.math.unsorted_segment_max(x, [0, 0, 3, 3, 1], 5),
+        tf.math.unsorted_segment_min(x, [0, 0, 3, 3, 1], 5),
+    ),
     "argmax": lambda x: (tf.argmax(x, 1), tf.argmax(x, 0)),
     "argmin": lambda x: (tf.argmin(x, 1), tf.argmin(x, 0)),
 }
@@ -115,6 +119,16 @@ def test_rows_with_nan(name: str, dtype: tf.DType, mode: Any) -> None:
 def test_softmax_of_nan_and_infinity(dtype: tf.DType, mode: Any) -> None:
     # Where numbers are not finite, so that no result is rounded.
     assert_as_graph_mode(mode, tf.nn.softmax, tf.constant(ROWS[:3], dtype))
+
+
+@each_route
+def test_the_place_of_nan_among_numbers(mode: Any) -> None:
+    def program(x: tf.Tensor) -> Any:
+        return tf.searchsorted([0.0, 1.0, 2.0], x, side="right"), raw.Bucketize(
+            input=x, boundaries=[0.0, 1.0]
+        )
+
+    assert_as_graph_mode(mode, program, tf.constant(NUMBERS))
 
 
 @each_route

@@ -27,6 +27,7 @@ from tests.support.stress.processes import Worker
 _LENGTH = 19  # of the vectors with one value
 _BATCH = 30
 _SECONDS_A_BATCH = 900.0
+_SUMS: dict[str, Any] = {"ulps": 64, "scale": "array"}
 CHANCE = "left to chance by the CPU"
 
 
@@ -46,9 +47,9 @@ def edges(dtype: tf.DType) -> Any:
         return np.array(sorted(kept), object).astype(numpy)
     if dtype.is_floating:
         big = [127.5, 255.5, 32767.5, 65535.5, 2.0**31, 2.0**32, 2.0**63, 2.0**64, 3e9, 300.0]
-        more = np.array([*big, *(-value for value in big), -0.5, -1.5, 0.75])
+        others = np.array([*big, *(-value for value in big), -0.5, -1.5, 0.75])
         with np.errstate(over="ignore"):
-            return np.concatenate([values, more.astype(numpy)])
+            return np.concatenate([values, others.astype(numpy)])
     return values
 
 
@@ -241,7 +242,7 @@ def _reductions() -> Iterator[Edge]:
             for x in _rows(dtype):
                 for axis in (0, 1):
                     array = x if axis else x.T.copy()
-                    how = {"ulps": 64, "scale": "array"} if op in ("Sum", "Prod", "Mean") else {}
+                    how: dict[str, Any] = _SUMS if op in ("Sum", "Prod", "Mean") else {}
                     yield Edge(Call(op, (array, ints(axis)), **how), False, dtype.name)
     for dtype in dtypes("L2Loss"):
         for x in _rows(dtype):
@@ -572,12 +573,11 @@ def _by_xla(calls: list[Edge], done: dict[int, Any], out: list[Any]) -> None:
             for one in difference.compare(edge.call, cpu, results):
                 out.append([number, one.what, f"result {one.result}: {one.text}", one.error, 1])
             continue
-        _elementwise(number, edge, cpu[0], results[0], *more, out)
+        _elementwise(number, edge, cpu[0], results[0], more, out)
 
 
-def _elementwise(
-    number: int, edge: Edge, cpu: Any, xla: Any, chance: Any, every: Any, out: list[Any]
-) -> None:
+def _elementwise(number: int, edge: Edge, cpu: Any, xla: Any, places: Any, out: list[Any]) -> None:
+    chance, every = places
     counts: collections.Counter[str] = collections.Counter()
     examples: dict[str, list[str]] = collections.defaultdict(list)
     for i in range(len(cpu)):

@@ -115,7 +115,6 @@ def test_a_program_assigns_variables(native_server: Server) -> None:
 UNCOMPILED = {
     "_before_loop": "it checks values before a function, a loop or a branch that calls Python",
     "_inverse": "(MatrixInverse): XLA computes something else than TensorFlow",
-    "_added": "it may assign variables before it raises an error",
 }
 
 
@@ -142,7 +141,8 @@ def test_an_error_comes_before_later_calls(worker_server: Server, mode: str) -> 
 
 def test_an_error_comes_before_variables_are_assigned(worker_server: Server) -> None:
     first = worker_server.computed("checked", "add", FOUR)
-    worker_server.failure("checked", "add", [1.0, 10.0, 3.0, 4.0])
+    for _ in range(2):
+        worker_server.failure("checked", "add", [1.0, 10.0, 3.0, 4.0])
     second = worker_server.computed("checked", "add", FOUR)
     np.testing.assert_array_equal(second - first, 1.0 + np.asarray(FOUR))
 
@@ -151,17 +151,17 @@ def test_an_error_comes_before_variables_are_assigned(worker_server: Server) -> 
 @pytest.mark.parametrize("name", VALUE_INPUTS)
 def test_graph_modes_values(site: Site, worker_server: Server, name: str, mode: str) -> None:
     got = worker_server.computed("checked", f"{name}_{mode}", VALUE_INPUTS[name])
-    np.testing.assert_array_equal(got, site.said["values"][name])
+    np.testing.assert_allclose(got, site.said["values"][name], rtol=1e-6)
 
 
 def test_programs_with_checks_are_compiled(worker_server: Server) -> None:
     for name, (good, _) in CHECKED_INPUTS.items():
         worker_server.computed("checked", f"{name}_compiled", good)
-    worker_server.computed("checked", "add", FOUR)
     for name, why in UNCOMPILED.items():
         said = rf"kernels run the function __inference_{name}_\d+, and XLA does not: .*"
         assert why in re.findall(said, worker_server.log())[0]
-    for name in (f"_{name}" for name in [*CHECKED_INPUTS, *VALUE_INPUTS]):
+    worker_server.computed("checked", "add", FOUR)
+    for name in ("_added", *(f"_{name}" for name in [*CHECKED_INPUTS, *VALUE_INPUTS])):
         assert name in UNCOMPILED or f"__inference_{name}_" not in worker_server.log()
 
 
@@ -170,7 +170,7 @@ def test_a_program_that_does_not_fit(
     site: Site, native_server: Server, tmp_path: Path, change: str
 ) -> None:
     """TensorFlow's kernels run the function instead, which a tool may have changed."""
-    (folder,) = (tmp_path / "model",)
+    folder = tmp_path / "model"
     shutil.copytree(site.model("checked"), folder)
     model = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
     library = model.meta_graphs[0].graph_def.library
@@ -184,7 +184,7 @@ def test_a_program_that_does_not_fit(
         good, bad = CHECKED_INPUTS[name]
         got = native_server.run(str(folder), endpoints[f"{name}_compiled"], good)[1]
         np.testing.assert_allclose([*map(float, got)], np.ravel(site.said["values"][name]))
-        with pytest.raises(ServingError, match="node (GatherV2|floordiv)"):
+        with pytest.raises(ServingError, match=r"node (GatherV2|floordiv)"):
             native_server.run(str(folder), endpoints[f"{name}_compiled"], bad)
     assert "the program that the graph has for it" in native_server.log()
 

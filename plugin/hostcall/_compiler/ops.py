@@ -94,7 +94,8 @@ def _may_be_square(node: NodeDef, nodes: Nodes) -> bool:
     """Return whether the operands of a product may be the same value, also if XLA finds that."""
     if not _is_signed(node, nodes):
         return False
-    return nodes is None or _are_alike(*defs.data_inputs(node), nodes, _DEPTH)
+    first, second = defs.data_inputs(node)
+    return nodes is None or _are_alike(first, second, nodes, _DEPTH)
 
 
 def _are_alike(first: str, second: str, nodes: Mapping[str, Any], depth: int) -> bool:
@@ -102,16 +103,14 @@ def _are_alike(first: str, second: str, nodes: Mapping[str, Any], depth: int) ->
     one, other = (_behind_shapes(value, nodes) for value in (first, second))
     if one == other or not depth:
         return True
-    nodes_of_both = [nodes.get(defs.source(value)) for value in (one, other)]
-    if None in nodes_of_both:  # an argument of the function is not another one
+    node, like = (nodes.get(defs.source(value)) for value in (one, other))
+    if node is None or like is None:  # an argument of the function is not another one
         return False
-    first_node, second_node = nodes_of_both
-    if first_node.op != second_node.op or len(first_node.input) != len(second_node.input):
+    if node.op != like.op or len(node.input) != len(like.input):
         return False
-    if first_node.op == "Const":
-        tensors = (node.attr["value"].tensor for node in nodes_of_both)
-        return next(tensors) == next(tensors)
-    inputs = zip(first_node.input, second_node.input, strict=True)
+    if node.op == "Const":
+        return bool(node.attr["value"].tensor == like.attr["value"].tensor)
+    inputs = zip(node.input, like.input, strict=True)
     return all(_are_alike(*pair, nodes, depth - 1) for pair in inputs)
 
 
@@ -229,6 +228,12 @@ _TAKES_OTHER = _of_graph(
     "XLA takes the first operand where the second is NaN", _is_float, values.extreme
 )
 _TAKES_NAN = _of_graph("XLA takes NaN for the extreme", _is_float, values.index_of_extreme)
+_LOSES_INFINITY = _of_graph(
+    "XLA skips elements that are NaN, and gives a finite number where all are infinite",
+    _is_float,
+    values.segments,
+)
+_NO_PLACE = _of_graph("XLA puts NaN below all numbers", _is_float)
 _SHIFTS = _of_graph(
     "XLA gives 0 or -1 for counts that are negative or no less than the number of bits",
     _always,
@@ -258,6 +263,7 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
     "AdjustHue": (Difference("XLA makes pixels whose channels are all negative nearly gray"),),
     "ArgMax": (_TAKES_NAN,),
     "ArgMin": (_TAKES_NAN,),
+    "Bucketize": (_NO_PLACE,),
     "Cast": (
         Difference(
             "XLA compares the imaginary part with zero as well as the real part",
@@ -392,6 +398,9 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
         _of_graph("XLA sorts the results, also without sorted=True", _is_unsorted),
         _of_graph("XLA takes -0.0 for less than 0.0", _is_float, values.top_k),
     ),
+    "UnsortedSegmentMax": (_LOSES_INFINITY,),
+    "UnsortedSegmentMin": (_LOSES_INFINITY,),
+    "UpperBound": (_NO_PLACE,),
     **{
         op: (_of_graph(row.reason, random_numbers.differ, row.replacement),)
         for op, row in random_numbers.ROWS.items()

@@ -19,7 +19,8 @@ from hostcall._functions import callback
 from hostcall._functions.declarations import declaration_of
 from hostcall._functions.options import Options, check_no_results
 from hostcall._functions.user_function import CALLBACK, NUMPY_FUNCTION, PY_FUNCTION, UserFunction
-from hostcall._saving import functions, pickled_functions, server_programs, tokens
+from hostcall._saving import functions, pickled_functions, tokens
+from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, script_op_graphs, token_registry
 from hostcall_runtime import _locks
 
@@ -46,7 +47,7 @@ def check(model: Any, path: str) -> None:
     # so, and it is a SavedFunctionError that one is missing or was altered.
     problems: dict[str, tokens.Problem] = {}
     for graph in model.meta_graphs:
-        server_programs.drop(graph.graph_def)  # the kernel hook makes its own
+        defs.drop_programs(graph.graph_def.library)  # the kernel hook makes its own
     for token, nodes in _nodes_by_token(model).items():
         label, problem, here = _checked(token, nodes, path)
         if problem is not None:

@@ -13,11 +13,12 @@ ops with tokens that only the library for servers knows (csrc/serving/xla_kernel
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from hostcall._callbacks import settings
-from hostcall._compiler import function_routes, node_places
+from hostcall._compiler import async_calls, function_routes, node_places
 from hostcall._compiler.bounded import analysis
 from hostcall._compiler.ordering import Effects
 from hostcall._compiler.semantics import failures, places
@@ -29,25 +30,23 @@ from hostcall_runtime._errors import LoweringError
 # The functions of a program, its entry first, or why there is none.
 Program: TypeAlias = list[Any] | str
 
-_PROGRAM, _UNCOMPILED = "_hostcall_program", "_hostcall_uncompiled"
 _ANY = "HostcallAny"
 _ERRORS, _KIND = (f"{token_registry.QUALIFIED}{kind}:" for kind in ("errors", "any"))
 _NEXT_ERROR = b"\x1e"
 _SEARCHED = frozenset({defs.INT32, defs.INT64})  # the dtypes of the custom call's operands
-_READING = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape"})
 _FLEETING = op_kinds.IDENTITIES | {"Const", "NoOp"}
 
 _ORDER = (
     "it checks values before a function, a loop or a branch that calls Python, and XLA would not "
     "keep that order"
 )
-_ASSIGNS = "it may assign variables before it raises an error"
 _UNKNOWN = "its program has the op {op}, which only a process with hostcall has"
 
 
 def programs_of(graph_def: GraphDef) -> dict[str, Program]:
     """Make the programs of a graph's functions that servers compile; others are left out."""
     library = defs.with_defaults(graph_def.library)
+    async_calls.free(library)
     found = {}
     for name in _entries(graph_def):
         try:
@@ -68,17 +67,17 @@ def nodes_of(programs: Mapping[str, Program]) -> Iterator[NodeDef]:
 
 def attach(graph_def: GraphDef, programs: Mapping[str, Program]) -> None:
     """Write the programs into a graph, in the place of those that it has."""
-    drop(graph_def)
+    defs.drop_programs(graph_def.library)
     functions = defs.by_name(graph_def.library)
     for name, program in programs.items():
         node = _lasting_node(functions[name], functions)
         if isinstance(program, str):
-            node.attr[_UNCOMPILED].s = program.encode()
+            node.attr[attributes.UNCOMPILED].s = program.encode()
             continue
         for function in program:
             _without_own_ops(function)
         library = protos.function_pb2.FunctionDefLibrary(function=program)
-        node.attr[_PROGRAM].s = library.SerializeToString()
+        node.attr[attributes.PROGRAM].s = library.SerializeToString()
 
 
 def _lasting_node(function: FunctionDef, functions: Functions) -> Any:
@@ -91,18 +90,13 @@ def _lasting_node(function: FunctionDef, functions: Functions) -> Any:
     return [*script_ops, *calls, *nodes, *function.node_def][0]
 
 
-def drop(graph_def: GraphDef) -> None:
-    """Remove the programs from a graph."""
-    for node in defs.all_nodes(graph_def.library):
-        for attribute in (_PROGRAM, _UNCOMPILED):
-            if attribute in node.attr:
-                del node.attr[attribute]
-
-
 def _entries(graph_def: GraphDef) -> Iterator[str]:
     """Yield the must-compile functions that are called from outside of such functions."""
-    functions = defs.by_name(graph_def.library)
+    library = graph_def.library
+    functions = defs.by_name(library)
     compiled = {name for name, function in functions.items() if defs.is_compiled(function)}
+    for node in filter(defs.is_compiled, itertools.chain(graph_def.node, defs.all_nodes(library))):
+        compiled.update(defs.called_functions(node, functions))
     inside = {
         inner for name in compiled for inner in defs.reachable_in(functions, name) if inner != name
     }
@@ -169,30 +163,16 @@ def _differs(function: FunctionDef, before: FunctionDef | None) -> bool:
 
 def _problem_of(functions: Functions) -> str:
     """Return why a server must not compile a program, "" if it may."""
-    calls = Effects(functions, None, op_kinds.SCRIPT_OPS)
-    raises, assigns = False, False
+    calls = Effects(functions, op_kinds.has_effect, op_kinds.STATEFUL_SCRIPT_OPS)
     for function in functions.values():
-        types = defs.Types(function, functions)
         raised = False
         for node in defs.program_order(function):
             if raised and calls.of_callees(node):
                 return _ORDER
             raised |= node.op == op_kinds.RAISE
-            assigns |= _assigns(node, types)
-            is_own = node.op.startswith("Hostcall") and node.op not in (op_kinds.RAISE, _ANY)
-            if is_own or (op_kinds.calls_python(node) and node.op not in op_kinds.SCRIPT_OPS):
+            if node.op.startswith("Hostcall") and node.op not in (op_kinds.RAISE, _ANY):
                 return _UNKNOWN.format(op=node.op)
-        raises |= raised
-    return _ASSIGNS if raises and assigns else ""
-
-
-def _assigns(node: NodeDef, types: defs.Types) -> bool:
-    """Return whether a node may assign a variable."""
-    definition = op_kinds.op_def_or_none(node.op)
-    if definition is None or node.op in defs.CALL_OPS | defs.CONTROL_FLOW_OPS | _READING:
-        return False
-    values = defs.data_inputs(node)
-    return definition.is_stateful and any(types.of(value) == defs.RESOURCE for value in values)
+    return ""
 
 
 def _renamed(functions: Functions, entry: str) -> list[Any]:

@@ -23,6 +23,10 @@ UNORDERED = "_hostcall_unordered"  # its function is declared pure, so no call w
 AFTER_RAISE = "_hostcall_after_raise"  # it waits for the errors of values before it
 RECORD = "_hostcall_record"  # a Recording: whether the program can ask for the call's gradient
 
+# On a node of a must-compile function in a SavedModel, for servers without Python.
+PROGRAM = "_hostcall_program"  # what is compiled in the place of the function
+UNCOMPILED = "_hostcall_uncompiled"  # why TensorFlow's kernels are to run the function
+
 # On an op that calls Python and is not a script op.
 CALLS_PYTHON = "_hostcall_calls_python"
 HAS_TOKEN = "_hostcall_has_token"  # whether it takes and returns a token

@@ -378,6 +378,14 @@ def drop_dead_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> None
         function.node_def.extend(kept)
 
 
+def drop_programs(library: FunctionDefLibrary) -> None:
+    """Remove what servers are to compile in the place of functions, in place."""
+    for node in all_nodes(library):
+        for attribute in (attributes.PROGRAM, attributes.UNCOMPILED):
+            if attribute in node.attr:
+                del node.attr[attribute]
+
+
 def drop_replaced(library: FunctionDefLibrary) -> None:
     """Remove the replaced nodes, and all other dead nodes, of functions with replaced nodes."""
     functions = by_name(library)

@@ -191,12 +191,7 @@ class _Body:
         """Add the checks, and raise what is pending before each side effect."""
         if defs.has_frames(self._function):
             return
-        if self._checks:
-            defs.drop_dead_nodes(self._function, self._program.functions)
-        for name, checks in self._checks.items():
-            self.edits.after(name, [node for found in checks for node in found.added])
-        self.edits.write()
-        self.edits = FunctionEdits(self._function)
+        self._add_checks()
         for node in self._in_order():
             for found in self._checks.get(node.name, ()):
                 number = self._program.number(found, self._function)
@@ -211,6 +206,14 @@ class _Body:
                 called = self._call(node)
                 if called.errors:  # else all of them are raised in there
                     self._pending.append(called)
+
+    def _add_checks(self) -> None:
+        if self._checks:
+            defs.drop_dead_nodes(self._function, self._program.functions)
+        for name, checks in self._checks.items():
+            self.edits.after(name, [node for found in checks for node in found.added])
+        self.edits.write()
+        self.edits = FunctionEdits(self._function)
 
     def _in_order(self) -> list[Any]:
         """Return the nodes with checks or effects, and those that call, in their order."""
