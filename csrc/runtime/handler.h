@@ -34,10 +34,10 @@ extern "C" XLA_FFI_Error* HostcallCudaHandler(XLA_FFI_CallFrame* frame);
 // counts for the whole run.
 extern "C" XLA_FFI_Error* HostcallJointHandler(XLA_FFI_CallFrame* frame);
 
-// Custom call target "hostcall_raise", FFI API 0.2, platform Host. Its first operand is an int32, the
-// number of an error, or 0 if there is none; there may be a token, too. Its attribute `errors` has
-// the errors, between record separators: the number and the status code of each and its message,
-// between colons. Ends the program with the error.
+// Custom call target "hostcall_raise", FFI API 0.2, platform Host. Its first operand is an int32,
+// the number of an error, or 0 if there is none; there may be a token, too. Its attribute `errors`
+// has the errors, between record separators: the number and the status code of each and its
+// message, between colons. Ends the program with the error.
 extern "C" XLA_FFI_Error* HostcallRaiseHandler(XLA_FFI_CallFrame* frame);
 
 // Custom call target "hostcall_any", FFI API 0.2, platform Host. Its operands are integers of 32 or

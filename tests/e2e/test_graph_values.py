@@ -98,10 +98,6 @@ def test_elements_of_one_operand(name: str, dtype: tf.DType, mode: Any) -> None:
 OF_ROWS: dict[str, Callable[..., Any]] = {
     "max": lambda x: (tf.reduce_max(x, 1), tf.reduce_max(x, 0), tf.reduce_max(x)),
     "min": lambda x: (tf.reduce_min(x, 1), tf.reduce_min(x, 0), tf.reduce_min(x)),
-    "segments": lambda x: (
-        tf.math.unsorted_segment_max(x, [0, 0, 3, 3, 1], 5),
-        tf.math.unsorted_segment_min(x, [0, 0, 3, 3, 1], 5),
-    ),
     "argmax": lambda x: (tf.argmax(x, 1), tf.argmax(x, 0)),
     "argmin": lambda x: (tf.argmin(x, 1), tf.argmin(x, 0)),
 }

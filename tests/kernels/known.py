@@ -118,8 +118,6 @@ _OF_GRAPH = (
     row("Maximum Minimum", [1.0], [_NAN], T=floating),
     row("ReluGrad Relu6Grad", [_NAN] * 8, [-1.0] * 8, T=tf.float32),
     row("Bucketize", [_NAN], T=tf.float32, boundaries=[0.0, 1.0]),
-    row("UnsortedSegmentMax", [_NAN, 1.0, -_INF], [0, 0, 1], 3, T=floating),
-    row("UnsortedSegmentMin", [_NAN, 1.0, _INF], [0, 0, 1], 3, T=floating),
     row("UpperBound", [[0.0, 1.0]], [[_NAN]], T=floating),
     row("TopKV2", [-0.0, 0.0, 1.0], 3, T=tf.float32, results=(1,)),
 )

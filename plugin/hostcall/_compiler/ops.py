@@ -130,6 +130,21 @@ _SAME_ELEMENTS = frozenset(
 )
 
 
+def _may_wrap(node: NodeDef, nodes: Nodes) -> bool:
+    """Return whether a product of integers may wrap around; one of sizes does not."""
+    if not _is_signed(node, nodes):
+        return False
+    operand = _operand(node, 0, nodes)
+    while operand is not None and operand.op in _SELECTING:
+        operand = _operand(operand, 0, nodes)
+    return operand is None or operand.op not in _OF_SIZES
+
+
+# Ops of known numbers, and those whose results are some of their operand's elements.
+_OF_SIZES = frozenset({"Const", "Rank", "Shape", "Size", "VariableShape"})
+_SELECTING = frozenset({"Cast", "GatherV2", "Identity", "Slice", "StridedSlice"})
+
+
 def _is_power_of_two(node: NodeDef, nodes: Nodes) -> bool:
     exponent = _operand(node, 1, nodes)
     if not _is_signed(node, nodes) or exponent is None or exponent.op != "Const":
@@ -228,11 +243,6 @@ _TAKES_OTHER = _of_graph(
     "XLA takes the first operand where the second is NaN", _is_float, values.extreme
 )
 _TAKES_NAN = _of_graph("XLA takes NaN for the extreme", _is_float, values.index_of_extreme)
-_LOSES_INFINITY = _of_graph(
-    "XLA skips elements that are NaN, and gives a finite number where all are infinite",
-    _is_float,
-    values.segments,
-)
 _NO_PLACE = _of_graph("XLA puts NaN below all numbers", _is_float)
 _SHIFTS = _of_graph(
     "XLA gives 0 or -1 for counts that are negative or no less than the number of bits",
@@ -250,6 +260,7 @@ _WRAPS = Difference(
     _is_signed,
     values.opaque,
 )
+_PRODUCT_WRAPS = dataclasses.replace(_WRAPS, applies=_may_wrap)
 _SINGULAR = _of_graph("XLA raises no error for singular matrices")
 
 _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
@@ -295,7 +306,7 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
         ),
     ),
     "CumulativeLogsumexp": (_of_graph("XLA loses NaN and infinity, and numbers beside them"),),
-    "Cumprod": (_WRAPS,),
+    "Cumprod": (_PRODUCT_WRAPS,),
     "EluGrad": (_of_graph("XLA gives NaN where an output is NaN", _is_float, values.elu_gradient),),
     "FakeQuantWithMinMaxVars": (_ZERO_POINT,),
     "FakeQuantWithMinMaxVarsGradient": (_ZERO_POINT,),
@@ -349,7 +360,7 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
         ),
         Difference("XLA takes the exponent of an integer modulo 64", _may_be_large_power),
     ),
-    "Prod": (_WRAPS,),
+    "Prod": (_PRODUCT_WRAPS,),
     "ReciprocalGrad": (_CONJUGATE, _UNSAFE),
     "Relu6Grad": (_LOSES_NAN,),
     "ReluGrad": (_LOSES_NAN,),
@@ -398,8 +409,6 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
         _of_graph("XLA sorts the results, also without sorted=True", _is_unsorted),
         _of_graph("XLA takes -0.0 for less than 0.0", _is_float, values.top_k),
     ),
-    "UnsortedSegmentMax": (_LOSES_INFINITY,),
-    "UnsortedSegmentMin": (_LOSES_INFINITY,),
     "UpperBound": (_NO_PLACE,),
     **{
         op: (_of_graph(row.reason, random_numbers.differ, row.replacement),)

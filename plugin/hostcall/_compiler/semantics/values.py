@@ -147,27 +147,6 @@ def reduction(writer: Writer) -> str:
     return writer.add("SelectV2", writer.add("IsNan", total), total, largest)
 
 
-def segments(writer: Writer) -> str:
-    """Write the largest or least elements of segments, which may be NaN and infinite, too."""
-    (x, *rest), dtype = writer.inputs, writer.node.attr["T"].type
-    is_largest = writer.node.op == "UnsortedSegmentMax"
-    least, most = _finite(dtype)
-    # XLA's begins with a finite number, which remains where all elements are infinite. A sum tells
-    # such a segment from an empty one, and is NaN where an element is.
-    start = writer.constant(least if is_largest else most, dtype)
-    infinity = writer.constant(-np.inf if is_largest else np.inf, dtype)
-    zero, one = writer.constant(0.0, dtype), writer.constant(1.0, dtype)
-    found = writer.add("SelectV2", writer.add("Equal", x, infinity), one, zero)
-    nan = writer.constant(np.nan, dtype)
-    total = writer.again(writer.add("SelectV2", writer.add("IsNan", x), nan, found), *rest)
-    writer.nodes[-1].op = "UnsortedSegmentSum"
-    result = writer.again(x, *rest)
-    is_lost = writer.add("Equal", result, start)
-    is_lost = writer.add("LogicalAnd", is_lost, writer.add("Greater", total, zero))
-    result = writer.add("SelectV2", is_lost, infinity, result)
-    return writer.add("SelectV2", writer.add("IsNan", total), nan, result)
-
-
 def extreme(writer: Writer) -> str:
     """Write the larger or the lesser of two numbers, which is NaN where the second is."""
     x, y = writer.inputs  # XLA keeps a NaN of the first
