@@ -107,6 +107,8 @@ _OF_GRAPH = (
     row("Cast", [_NAN, 1e20], SrcT=tf.float32, DstT=Each(tf.int32, tf.uint8)),
     row("ClipByValue", [2.0, 0.5], [_NAN, 3.0], [3.0, 1.0], T=floating),
     row("CumulativeLogsumexp", [_INF, _INF], 0, T=_DOUBLES),
+    row("Igamma Igammac", [np.inf, 0.0], [1.0, 2.5], T=tf.float32),
+    row("Polygamma Zeta", [np.inf], [0.0], T=tf.float32),
     row("EluGrad", [0.5], [_NAN], T=floating),
     row("Cast", [False], SrcT=tf.bool, DstT=tf.float32, function=lambda x: _masked(x, tf.float32)),
     row("FloorDiv", [0.5], [0.1], T=tf.bfloat16),

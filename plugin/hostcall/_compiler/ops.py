@@ -261,6 +261,7 @@ _WRAPS = Difference(
     values.opaque,
 )
 _PRODUCT_WRAPS = dataclasses.replace(_WRAPS, applies=_may_wrap)
+_LIMITS = _of_graph("XLA has other limits at 0, infinity and NaN")
 _SINGULAR = _of_graph("XLA raises no error for singular matrices")
 
 _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
@@ -320,6 +321,8 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
         ),
     ),
     "GreaterEqual": (_of_graph(_NAN_IS_POSITIVE, _is_never_negative(0, 1), values.at_least_zero),),
+    "Igamma": (_LIMITS,),
+    "Igammac": (_LIMITS,),
     "InTopKV2": (
         Difference(
             "XLA takes a target that is no class for one with the score 0, and finds targets "
@@ -361,6 +364,7 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
         Difference("XLA takes the exponent of an integer modulo 64", _may_be_large_power),
     ),
     "Prod": (_PRODUCT_WRAPS,),
+    "Polygamma": (_LIMITS,),
     "ReciprocalGrad": (_CONJUGATE, _UNSAFE),
     "Relu6Grad": (_LOSES_NAN,),
     "ReluGrad": (_LOSES_NAN,),
@@ -414,6 +418,7 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
         op: (_of_graph(row.reason, random_numbers.differ, row.replacement),)
         for op, row in random_numbers.ROWS.items()
     },
+    "Zeta": (_LIMITS,),
 }
 
 # The rules for sizes that are only bounded in a program, of ops that are proved right with them.

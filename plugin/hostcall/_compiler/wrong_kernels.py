@@ -27,15 +27,15 @@ def difference(node: NodeDef, nodes: Nodes = None, of_graph: bool = True) -> Dif
     return None
 
 
-def reason(node: NodeDef, nodes: Nodes = None) -> str:
+def reason(node: NodeDef, nodes: Nodes = None, of_graph: bool = True) -> str:
     """Return the difference of XLA's kernel for a node in a sentence, "" if there is none."""
-    found = difference(node, nodes)
+    found = difference(node, nodes, of_graph)
     return found.reason if found is not None else ""
 
 
-def goes_to_host(node: NodeDef, nodes: Nodes = None) -> bool:
+def goes_to_host(node: NodeDef, nodes: Nodes = None, of_graph: bool = True) -> bool:
     """Return whether a node has a difference without a replacement."""
-    found = difference(node, nodes)
+    found = difference(node, nodes, of_graph)
     return found is not None and found.replacement is None
 
 

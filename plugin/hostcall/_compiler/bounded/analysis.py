@@ -100,13 +100,22 @@ def marked_for_host(
     # The full name of the `device` is "" for the CPU.
     separated = random_numbers.are_those_of_graph_mode() and not device
     labeled = compiled and not device
-    copy = marked(library, entry, compiled=compiled, labeled=labeled, separated=separated)
+    # TensorFlow's kernels for accelerators have values of their own.
+    of_graph = not device
+    copy = marked(
+        library,
+        entry,
+        compiled=compiled,
+        labeled=labeled,
+        separated=separated,
+        of_graph=of_graph,
+    )
     for function in copy.function:
         found = defs.nodes_of(function, ops.FOR_HOST)
         nodes = {node.name: node for node in function.node_def} if found else {}
         for node in found:
-            if wrong_kernels.goes_to_host(node, nodes):
-                reason = wrong_kernels.reason(node, nodes)
+            if wrong_kernels.goes_to_host(node, nodes, of_graph):
+                reason = wrong_kernels.reason(node, nodes, of_graph)
                 node.attr[attributes.WRONG].s = _WRONG.format(reason=reason).encode()
     four_bits.mark_variables(copy)
     return copy
