@@ -249,6 +249,16 @@ const std::string& CalledFunction(const NodeDef& node) {
   return f != node.attr().end() && f->second.has_func() ? f->second.func().name() : node.op();
 }
 
+NodeDef WithCalledFunction(NodeDef node, const std::string& function) {
+  auto f = node.mutable_attr()->find("f");
+  if (f != node.mutable_attr()->end() && f->second.has_func()) {
+    f->second.mutable_func()->set_name(function);
+  } else {
+    node.set_op(function);
+  }
+  return node;
+}
+
 absl::StatusOr<std::shared_ptr<const NodeProperties>> CallInPlaceOf(
     const NodeDef& replaced, const std::string& function, const tensorflow::DataTypeVector& inputs,
     const tensorflow::DataTypeVector& outputs, NodeDef call) {

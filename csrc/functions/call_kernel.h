@@ -15,6 +15,9 @@ namespace hostcall {
 // Returns the function that a node calls: in `f` of a PartitionedCall, or an eager call's op.
 const std::string& CalledFunction(const tensorflow::NodeDef& node);
 
+// Returns the node with another function to call.
+tensorflow::NodeDef WithCalledFunction(tensorflow::NodeDef node, const std::string& function);
+
 // Returns a StatefulPartitionedCall of `function` in the place of a node. `call` may have inputs
 // and further attributes.
 absl::StatusOr<std::shared_ptr<const tensorflow::NodeProperties>> CallInPlaceOf(

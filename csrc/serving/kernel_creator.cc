@@ -7,13 +7,17 @@
 #include "absl/log/log.h"
 #include "functions/call_kernel.h"
 #include "functions/fallback_kernel.h"
+#include "functions/kept_values.h"
 #include "functions/reachable.h"
+#include "hostcall_attributes.h"
 #include "kernels.h"
 #include "tensorflow/compiler/jit/xla_kernel_creator.h"
 #include "tensorflow/core/common_runtime/function.h"
 #include "tensorflow/core/framework/function.h"
 #include "tensorflow/core/framework/node_properties.h"
 #include "tensorflow/core/framework/op_kernel.h"
+#include "tensorflow/core/platform/errors.h"
+#include "tensorflow/core/platform/statusor.h"
 #include "token.h"
 
 namespace hostcall::serving {
@@ -91,6 +95,54 @@ std::string DisorderIn(const std::string& function, const FunctionLibraryDefinit
   return "";
 }
 
+// Returns what a saved graph says of a function (plugin/hostcall/_saving/server_programs.py); "" if
+// it says nothing.
+std::string NoteOf(const std::string& function, const FunctionLibraryDefinition& library,
+                   const std::string& name) {
+  const auto record = library.FindRecord(function);
+  if (record == nullptr) return "";
+  for (const NodeDef& node : record->fdef().node_def()) {
+    const auto note = node.attr().find(name);
+    if (note != node.attr().end()) return note->second.s();
+  }
+  return "";
+}
+
+template <typename Arguments>
+bool HaveSameTypes(const Arguments& some, const Arguments& others) {
+  return std::equal(some.begin(), some.end(), others.begin(), others.end(),
+                    [](const auto& one, const auto& other) { return one.type() == other.type(); });
+}
+
+// Adds the program that a saved graph has for a function to the library, and returns its name.
+// TensorFlow may have changed the function since, so that it takes or returns less.
+absl::StatusOr<std::string> AddProgram(const std::string& serialized, const std::string& function,
+                                       const FunctionLibraryDefinition& library) {
+  tensorflow::FunctionDefLibrary program;
+  if (!program.ParseFromString(serialized) || program.function().empty()) {
+    return absl::InvalidArgumentError("the program that the graph has for it is damaged");
+  }
+  const tensorflow::OpDef& wanted = library.FindRecord(function)->fdef().signature();
+  const tensorflow::OpDef& found = program.function(0).signature();
+  if (!HaveSameTypes(found.input_arg(), wanted.input_arg()) ||
+      !HaveSameTypes(found.output_arg(), wanted.output_arg())) {
+    return absl::InvalidArgumentError("the program that the graph has for it has other arguments");
+  }
+  const std::string name = found.name();
+  // The library is const to kernels, but XLA will look for the functions nowhere else. Adding is
+  // thread-safe; adding the same function again does nothing.
+  TF_RETURN_IF_ERROR(const_cast<FunctionLibraryDefinition&>(library).AddLibrary(program));
+  return name;
+}
+
+// Returns the function that XLA is to compile in the place of one, if not that one itself.
+absl::StatusOr<std::string> CompiledFor(const std::string& function,
+                                        const FunctionLibraryDefinition& library) {
+  const std::string program = NoteOf(function, library, attributes::PROGRAM);
+  if (program.empty()) return function;
+  return AddProgram(program, function, library);
+}
+
 class ServingKernelCreator : public tensorflow::CustomKernelCreator {
  public:
   bool CanCreateKernel(const FunctionLibraryRuntime& runtime,
@@ -110,10 +162,16 @@ class ServingKernelCreator : public tensorflow::CustomKernelCreator {
     };
     std::string reason = RefusedValue(function, request.library());
     if (reason.empty()) reason = DisorderIn(function, request.library());
+    if (reason.empty()) reason = NoteOf(function, request.library(), attributes::UNCOMPILED);
     if (!reason.empty()) return make_plain(reason, kernel);
-    TF_RETURN_IF_ERROR(xla_.CreateKernel(runtime, props, kernel));
-    const bool calls_host = ReachesScriptOp(props->node_def, request.library());
-    return FallBackOnRefusal(request, {function, function, {}, calls_host}, make_plain,
+    const absl::StatusOr<std::string> compiled = CompiledFor(function, request.library());
+    if (!compiled.ok()) return make_plain(std::string(compiled.status().message()), kernel);
+    const auto launch = std::make_shared<NodeProperties>(*props);
+    launch->node_def = WithCalledFunction(props->node_def, *compiled);
+    TF_RETURN_IF_ERROR(xla_.CreateKernel(runtime, launch, kernel));
+    const bool calls_host = ReachesScriptOp(launch->node_def, request.library());
+    if (calls_host) TF_RETURN_IF_ERROR(KeepValues({runtime, launch}, kernel));
+    return FallBackOnRefusal(request, {*compiled, function, {}, calls_host}, make_plain,
                              /*on_success=*/nullptr, kernel);
   }
 

@@ -11,10 +11,13 @@ void RegisterPlainKernels();
 void RegisterXlaKernels();
 
 // Makes TensorFlow's kernels run the functions that XLA refuses, or whose order of calls it would
-// lose.
+// lose. Has XLA compile the program that a saved graph has for a function, if any.
 void InstallKernelCreator();
 
 inline constexpr char kTarget[] = "hostcall_serving";
+
+// Targets of the custom calls that find and raise errors of values (runtime/handler.h).
+inline constexpr char kRaiseTarget[] = "hostcall_raise", kAnyTarget[] = "hostcall_any";
 
 }  // namespace hostcall::serving
 

@@ -3,11 +3,18 @@
 #include "absl/log/log.h"
 #include "compat/xla_api.h"
 #include "kernels.h"
+#include "runtime/handler.h"
 #include "tensorflow/core/framework/kernel_def.pb.h"
 #include "tensorflow/core/framework/op_kernel.h"
 
 namespace hostcall::serving {
 namespace {
+
+bool RegisterHandlers() {
+  return compat::Register(&HostcallServingHandler, kTarget) == nullptr &&
+         compat::Register(&HostcallRaiseHandler, kRaiseTarget) == nullptr &&
+         compat::Register(&HostcallAnyHandler, kAnyTarget) == nullptr;
+}
 
 // Returns true if PyFunc has a kernel already: two for one op would make each call an error.
 bool IsThereAnother() { return tensorflow::GetRegisteredKernelsForOp("PyFunc").kernel_size() > 0; }
@@ -19,7 +26,7 @@ bool Load() {
                     "In Python, saved models need no more than:\n\n    import hostcall\n";
     return false;
   }
-  if (compat::Register(&HostcallServingHandler, kTarget) != nullptr) {
+  if (!RegisterHandlers()) {
     LOG(ERROR) << "hostcall: this process has another version of XLA than libhostcall_serving.so "
                   "was built with. Saved graphs cannot call host functions here.";
     return false;

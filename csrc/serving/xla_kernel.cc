@@ -5,9 +5,12 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "callee.h"
 #include "functions/fallback_kernel.h"
 #include "hostcall_attributes.h"
@@ -34,6 +37,20 @@ struct CompiledOp {
   std::vector<tensorflow::DataType> input_types;
   std::vector<tensorflow::DataType> output_types;
 };
+
+// Prefixes of the tokens of checks of values (plugin/hostcall/_saving/server_programs.py).
+constexpr char kErrors[] = "hostcall:errors:", kKind[] = "hostcall:any:";
+
+// Returns true for errors as the runtime takes them: a number, a status code and a message of each.
+bool AreErrors(std::string_view errors) {
+  const std::vector<std::string_view> each = absl::StrSplit(errors, '\x1e');
+  return std::all_of(each.begin(), each.end(), [](std::string_view error) {
+    const std::vector<std::string_view> parts = absl::StrSplit(error, absl::MaxSplits(':', 2));
+    int32_t number, code;
+    return parts.size() == 3 && absl::SimpleAtoi(parts[0], &number) && number > 0 &&
+           absl::SimpleAtoi(parts[1], &code) && code > 0 && code <= 16;
+  });
+}
 
 // Returns the shape that tracing left on the op, if it is fully known.
 std::optional<std::vector<int64_t>> TracedShape(const tensorflow::NodeDef& node, size_t index) {
@@ -164,6 +181,15 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
                     "hostcall: op '", name(), "' (", type_string(),
                     ") is compiled for a GPU, and host functions run in programs for the CPU only. "
                     "Place the function on the CPU: with tf.device('/CPU:0').")));
+    std::string_view check = token_;
+    if (absl::ConsumePrefix(&check, kErrors)) {
+      OP_REQUIRES_OK(ctx, AsRefusal(EmitRaise(ctx, check)));
+      return;
+    }
+    if (absl::ConsumePrefix(&check, kKind)) {
+      OP_REQUIRES_OK(ctx, AsRefusal(EmitAny(ctx, check)));
+      return;
+    }
     const absl::StatusOr<const Callee*> callee = FindCallee(token_);
     OP_REQUIRES_OK(ctx, AsRefusal(callee.status()));
     Shapes inputs;
@@ -183,6 +209,54 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
  private:
   static bool IsForCpu(XlaOpKernelContext* ctx) {
     return ctx->compiler()->options().device_type.type_string() == tensorflow::DEVICE_CPU_XLA_JIT;
+  }
+
+  static absl::Status NoCheck() {
+    return absl::InvalidArgumentError(
+        "hostcall: the graph was damaged or altered: a check of values in it takes or returns "
+        "something else than such checks do");
+  }
+
+  static bool IsScalar(XlaOpKernelContext* ctx, int input, xla::PrimitiveType type) {
+    const absl::StatusOr<xla::Shape> shape = ctx->InputXlaShape(input);
+    return shape.ok() && xla::ShapeUtil::IsScalarWithElementType(*shape, type);
+  }
+
+  // Ends the program with the error of a number, unless it is 0.
+  absl::Status EmitRaise(XlaOpKernelContext* ctx, std::string_view errors) const {
+    const bool is_right = ctx->num_inputs() == 1 && num_outputs() == 0 && AreErrors(errors);
+    if (!is_right || !IsScalar(ctx, 0, xla::S32)) return NoCheck();
+    CallOrder order(ctx);
+    const xla::Shape result = xla::ShapeUtil::MakeTupleShape({xla::ShapeUtil::MakeTokenShape()});
+    const xla::XlaOp call =
+        TypedCall(ctx, kRaiseTarget, {ctx->Input(0), order.before()}, result,
+                  absl::StrCat("{errors = ", Quoted(errors), "}"), /*has_side_effect=*/true);
+    return order.SetAfter(xla::GetTupleElement(call, 0));
+  }
+
+  // Tells whether any of the integers is what `kind` says of the limit.
+  absl::Status EmitAny(XlaOpKernelContext* ctx, std::string_view kind) const {
+    if (ctx->num_inputs() != 2 || num_outputs() != 1) return NoCheck();
+    TF_ASSIGN_OR_RETURN(const xla::Shape shape, ctx->InputXlaShape(0));
+    const xla::PrimitiveType type = shape.element_type();
+    if ((type != xla::S32 && type != xla::S64) || !IsScalar(ctx, 1, type)) return NoCheck();
+    if (shape.is_dynamic()) {
+      return absl::UnimplementedError("hostcall: a value to check has a size that is only bounded");
+    }
+    ctx->SetOutput(0, TypedCall(ctx, kAnyTarget, {ctx->Input(0), ctx->Input(1)},
+                                xla::ShapeUtil::MakeScalarShape(xla::PRED),
+                                absl::StrCat("{kind = ", Quoted(kind), "}"),
+                                /*has_side_effect=*/false));
+    return absl::OkStatus();
+  }
+
+  static xla::XlaOp TypedCall(XlaOpKernelContext* ctx, const char* target,
+                              const std::vector<xla::XlaOp>& operands, const xla::Shape& result,
+                              const std::string& attributes, bool has_side_effect) {
+    return xla::CustomCall(ctx->builder(), target, operands, result, attributes, has_side_effect,
+                           /*output_operand_aliasing=*/{}, /*literal=*/nullptr,
+                           xla::CustomCallSchedule::SCHEDULE_NONE,
+                           xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
   }
 
   absl::Status ReadInputs(XlaOpKernelContext* ctx, Shapes& shapes) const {
@@ -222,10 +296,9 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
       operands.push_back(order.before());
       shapes.push_back(xla::ShapeUtil::MakeTokenShape());
     }
-    const xla::XlaOp call = xla::CustomCall(
-        ctx->builder(), kTarget, operands, xla::ShapeUtil::MakeTupleShape(shapes), Attributes(op),
-        has_effects, /*output_operand_aliasing=*/{}, /*literal=*/nullptr,
-        xla::CustomCallSchedule::SCHEDULE_NONE, xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+    const xla::XlaOp call =
+        TypedCall(ctx, kTarget, operands, xla::ShapeUtil::MakeTupleShape(shapes), Attributes(op),
+                  has_effects);
     for (int i = 0; i < num_outputs(); ++i) ctx->SetOutput(i, xla::GetTupleElement(call, i));
     return has_effects ? order.SetAfter(xla::GetTupleElement(call, num_outputs()))
                        : absl::OkStatus();

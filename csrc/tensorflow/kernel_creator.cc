@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "functions/call_kernel.h"
 #include "functions/fallback_kernel.h"
+#include "functions/kept_values.h"
 #include "functions/reachable.h"
 #include "hostcall_attributes.h"
 #include "launches.h"
@@ -28,16 +29,6 @@ using tensorflow::FunctionLibraryDefinition;
 using tensorflow::FunctionLibraryRuntime;
 using tensorflow::NodeDef;
 using tensorflow::NodeProperties;
-
-NodeDef WithCalledFunction(NodeDef node, const std::string& function) {
-  auto f = node.mutable_attr()->find("f");
-  if (f != node.mutable_attr()->end() && f->second.has_func()) {
-    f->second.mutable_func()->set_name(function);
-  } else {
-    node.set_op(function);
-  }
-  return node;
-}
 
 RunTracking ScopeOf(const tensorflow::FunctionDef& function) {
   return {HasFlag(function, attributes::TRACKS_RUN), HasFlag(function, attributes::SHARES_MEMORY),

@@ -32,10 +32,6 @@ absl::Status CreateNotingKernel(const KernelRequest& request, KernelPtr* kernel)
 // (variable_copies.cc). A program that takes no variables keeps its kernel.
 absl::Status RunOnCopies(const KernelRequest& request, KernelPtr* launch);
 
-// Wraps the kernel that launches a program in one that keeps the values of its variables until the
-// program has ended, so that a program that fails assigns none.
-absl::Status KeepValues(const KernelRequest& request, KernelPtr* launch);
-
 // Returns the node that calls `function`, a program with regions, in the place of the function of
 // `props`. The program takes references for some of that function's arguments, and after all
 // arguments the address of the launch's RegionScope.

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
+#include "functions/kept_values.h"
 #include "launches.h"
 #include "tensorflow/compiler/jit/variable_info.h"
 #include "tensorflow/compiler/jit/variable_info_util.h"
@@ -212,51 +213,10 @@ class LaunchOnCopies : public AsyncOpKernel {
   const KernelPtr launch_;
 };
 
-// Launch of a program that may raise an error of values at its end. XLA would write a variable's
-// new value into the memory of the old one, unless that has another owner.
-class LaunchKeepingValues : public AsyncOpKernel {
- public:
-  LaunchKeepingValues(OpKernelConstruction* construction, std::vector<int> resources,
-                      KernelPtr launch)
-      : AsyncOpKernel(construction), resources_(std::move(resources)), launch_(std::move(launch)) {}
-
-  void ComputeAsync(OpKernelContext* ctx, DoneCallback done) override {
-    std::vector<Tensor> values;
-    for (const int i : resources_) {
-      tensorflow::core::RefCountPtr<Var> variable;
-      const auto& handle = ctx->input(i).flat<ResourceHandle>()(0);
-      if (!tensorflow::LookupResource(ctx, handle, &variable).ok()) continue;
-      const tensorflow::tf_shared_lock lock(*variable->mu());
-      values.push_back(*variable->tensor());
-    }
-    launch_->AsAsync()->ComputeAsync(
-        ctx, [values = std::move(values), done = std::move(done)] { done(); });
-  }
-
- private:
-  const std::vector<int> resources_;  // inputs that are variables
-  const KernelPtr launch_;
-};
-
-// Wraps the launch of a program that takes variables.
-template <typename Kernel>
-absl::Status WrapForVariables(const KernelRequest& request, KernelPtr* launch) {
-  std::vector<int> resources;
-  for (int i = 0; i < (*launch)->num_inputs(); ++i) {
-    if ((*launch)->input_type(i) == tensorflow::DT_RESOURCE) resources.push_back(i);
-  }
-  if (resources.empty()) return absl::OkStatus();
-  return WrapKernel<Kernel>(request, launch, std::move(resources));
-}
-
 }  // namespace
 
 absl::Status RunOnCopies(const KernelRequest& request, KernelPtr* launch) {
   return WrapForVariables<LaunchOnCopies>(request, launch);
-}
-
-absl::Status KeepValues(const KernelRequest& request, KernelPtr* launch) {
-  return WrapForVariables<LaunchKeepingValues>(request, launch);
 }
 
 }  // namespace hostcall
