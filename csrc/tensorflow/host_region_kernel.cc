@@ -92,12 +92,13 @@ class RegionXlaKernel : public tensorflow::XlaOpKernel {
       TF_ASSIGN_OR_RETURN(operands.emplace_back(), tokens_.Before(ctx));
       results.push_back(xla::ShapeUtil::MakeTokenShape());
     }
-    xla::XlaOp call = xla::CustomCall(
-        ctx->builder(), "hostcall_region", operands, xla::ShapeUtil::MakeTupleShape(results),
-        absl::StrCat("{region = ", index_, " : i64}"),
-        /*has_side_effect=*/type_string() == "HostcallRegion", /*output_operand_aliasing=*/{},
-        /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
-        xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
+    // An error is an effect: XLA must not move a region out of a loop or a branch that may not run.
+    xla::XlaOp call = xla::CustomCall(ctx->builder(), "hostcall_region", operands,
+                                      xla::ShapeUtil::MakeTupleShape(results),
+                                      absl::StrCat("{region = ", index_, " : i64}"),
+                                      /*has_side_effect=*/true, /*output_operand_aliasing=*/{},
+                                      /*literal=*/nullptr, xla::CustomCallSchedule::SCHEDULE_NONE,
+                                      xla::CustomCallApiVersion::API_VERSION_TYPED_FFI);
     for (int i = 0; i < num_outputs(); ++i) ctx->SetOutput(i, xla::GetTupleElement(call, i));
     if (tokens_.empty()) return absl::OkStatus();
     return tokens_.SetAfter(ctx, xla::GetTupleElement(call, num_outputs()));

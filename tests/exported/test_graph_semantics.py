@@ -10,8 +10,8 @@ import tensorflow as tf
 
 import hostcall
 import hostcall_mlir
-from hostcall_mlir.ir import custom_calls
-from hostcall_mlir.passes import value_errors
+from hostcall_mlir.ir import custom_calls, traversal
+from hostcall_mlir.passes import pipeline, value_errors
 from tests.support.exported import across, failing, user_code
 from tests.support.exported.exported import F3, I, X
 from tests.support.exported.failing import FAILING, Failing
@@ -37,8 +37,8 @@ def _nothing_is_seen() -> Iterator[None]:
     hostcall.configure(semantics="graph", functions="taken")
 
 
-def targets_of(program: hostcall_mlir.Program) -> set[str | None]:
-    return {*map(custom_calls.target_of, custom_calls.walk(program.module()))} - {None}
+def custom_calls_in(root: Any) -> set[str]:
+    return {*filter(None, map(custom_calls.target_of, custom_calls.walk(root)))}
 
 
 @pytest.mark.parametrize("name", FAILING)
@@ -152,7 +152,7 @@ def test_what_stays_as_xla_has_it(chosen: dict[str, str], tmp_path: Path) -> Non
         )
 
     program = hostcall.export(function, F3, I)
-    assert targets_of(program) == ({"hostcall"} if chosen else set())
+    assert custom_calls_in(program.module()) == ({"hostcall"} if chosen else set())
     program.save(tmp_path)
     arguments = (np.array([1.0, np.nan, 1e30], np.float32), np.int32(9))
     assert_same(to_numpy(hostcall.load(tmp_path)(*arguments)), to_numpy(function(*arguments)))
@@ -164,7 +164,7 @@ def test_all_functions_have_errors_if_the_user_says_so(tmp_path: Path) -> None:
 
     hostcall.configure(functions="all")
     program = hostcall.export(of_many, F3, I)
-    assert targets_of(program) == {"hostcall_any", "hostcall_raise"}
+    assert custom_calls_in(program.module()) == {"hostcall_any", "hostcall_raise"}
     program.save(tmp_path)
     loaded, other = hostcall.load(tmp_path), hostcall_mlir.load(tmp_path)
     assert_same(to_numpy(loaded(X, 2)), X[2 // np.arange(1, 6000)])
@@ -180,7 +180,7 @@ def test_a_program_that_was_exported_in_between_keeps_what_it_has(tmp_path: Path
     for semantics in ("graph", "xla", "graph"):
         hostcall.configure(semantics=semantics)
         program = hostcall.export(case.function, *case.specs)
-        found.append("hostcall_raise" in targets_of(program))
+        found.append("hostcall_raise" in custom_calls_in(program.module()))
     assert found == [True, False, True]
 
 
@@ -211,13 +211,29 @@ def test_a_program_within_a_program(tmp_path: Path) -> None:
             other(X, np.int32(i))
 
 
-def test_devices_without_host_calls_raise_nothing() -> None:
+def looked_up_in_loop(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    for j in tf.range(3):
+        x += tf.reduce_sum(tf.gather(x, (i + j) // tf.range(1, 6000)))
+    return x
+
+
+@pytest.mark.parametrize("function", [failing.of_many, looked_up_in_loop])
+def test_devices_without_host_calls_raise_nothing(function: Any) -> None:
     """As TensorFlow's own kernels there."""
     hostcall.configure(functions="all")
-    program = hostcall.export(lambda x, i: (tf.gather(x, i // tf.range(1, 6000)), i // i), F3, I)
+    program = hostcall.export(lambda x, i: function(x, i)[0], F3, I)
     module = program.module()
+    assert custom_calls_in(module) == {"hostcall_any", "hostcall_raise"}
     value_errors.drop(module)
     assert module.operation.verify()
-    found = custom_calls.walk(module)
-    assert {*map(custom_calls.target_of, found)} == {None}
-    assert "stablehlo.reduce" not in {op.name for op in found}
+    assert custom_calls_in(module) == set()
+
+
+@pytest.mark.parametrize("function", [failing.of_many, looked_up_in_loop])
+def test_parts_for_a_device_call_nothing(function: Any) -> None:
+    hostcall.configure(functions="all")
+    module = hostcall.export(function, F3, I).module()
+    pipeline.run(module, "hostcall-partition")
+    for name, part in traversal.functions(module).items():
+        found = custom_calls_in(part)
+        assert "hostcall_raise" in found if name == "main" else not found

@@ -35,7 +35,7 @@ _NUMBER = r"-?(\b|(?<=_))(\d+(\.\d+)?(e[+-]?\d+)?|inf|nan)\b"
 _NUMBERS = re.compile(rf"{_NUMBER}(,? ?{_NUMBER})*")
 _NODE = re.compile(r"\{\{node ([^}]*)\}\}")
 # With that many values of one input that end graph mode, its others are left out.
-_CRASHES = 2
+_CRASHES = 1
 _NO_KERNEL = "No OpKernel was registered"
 # What XLA says of an op that it cannot compile with these operands.
 _REFUSALS = ("compile-time constant", "No registered", "Detected unsupported operations")
