@@ -43,7 +43,7 @@ class _Run:
     def __init__(self, seed: int, mode: str) -> None:
         self._seed = seed
         self._mode = mode
-        self._ended: list[str] = []
+        self._ended: dict[str, int] = {}
 
     def rows(self, numbers: list[int]) -> list[Row]:
         found: list[Row] = []
@@ -73,7 +73,7 @@ class _Run:
             if rest:
                 if "step" not in lines[-1]:
                     raise RuntimeError(f"a process ended outside of a step: {lines[-1]}")
-                self._ended.append(lines[-1]["step"])
+                self._ended[lines[-1]["step"]] = begun[-1]
                 rest = numbers[numbers.index(begun[-1]) :]
                 rows = [row for row in rows if row["number"] != begun[-1]]
             found += rows

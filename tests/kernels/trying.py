@@ -24,8 +24,8 @@ ARGUMENT, AT_RUN_TIME = WAYS = "as an argument", "known at run time"
 
 SAME, CRASH, SILENT, OTHER = "same", "crash", "silent", "another error"
 REFUSED, UNNAMED = "refused when compiled", "no name of the op"
-LATE = "after a later call of Python"
-DIFFERENCES = (CRASH, SILENT, OTHER, REFUSED, UNNAMED, LATE)
+LATE, LEFT_OUT = "after a later call of Python", "left out, as another such value crashed"
+DIFFERENCES = (CRASH, SILENT, OTHER, REFUSED, UNNAMED, LATE, LEFT_OUT)
 
 # So many values of one input that graph mode refuses in the same words are tried compiled.
 _ALIKE = 2
@@ -34,8 +34,6 @@ _MEMORY = 12 << 30
 _NUMBER = r"-?(\b|(?<=_))(\d+(\.\d+)?(e[+-]?\d+)?|inf|nan)\b"
 _NUMBERS = re.compile(rf"{_NUMBER}(,? ?{_NUMBER})*")
 _NODE = re.compile(r"\{\{node ([^}]*)\}\}")
-# With that many values of one input that end graph mode, its others are left out.
-_CRASHES = 1
 _NO_KERNEL = "No OpKernel was registered"
 # What XLA says of an op that it cannot compile with these operands.
 _REFUSALS = ("compile-time constant", "No registered", "Detected unsupported operations")
@@ -43,7 +41,7 @@ _REFUSALS = ("compile-time constant", "No registered", "Detected unsupported ope
 Row = dict[str, Any]
 
 
-def tried(numbers: list[int], seed: int, mode: str, journal: str, ended: list[str]) -> None:
+def tried(numbers: list[int], seed: int, mode: str, journal: str, ended: dict[str, int]) -> None:
     """Try calls, and write what comes of them to the end of a file.
 
     Args:
@@ -51,7 +49,7 @@ def tried(numbers: list[int], seed: int, mode: str, journal: str, ended: list[st
       seed: the seed of the calls.
       mode: STOCK or HOSTCALL.
       journal: the file. Before each step that may end the process, it gets the step's name.
-      ended: the names of the steps that ended a process, which are left out.
+      ended: the names of the steps that ended a process, which are left out, and their calls.
     """
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     calls = bad_values.calls(seed)
@@ -62,7 +60,8 @@ def tried(numbers: list[int], seed: int, mode: str, journal: str, ended: list[st
 
         for number in numbers:
             write(begun=number)
-            for row in _Tries(calls[number], mode, lambda step: write(step=step), {*ended}).rows():
+            known = {step: call == number for step, call in ended.items()}
+            for row in _Tries(calls[number], mode, lambda step: write(step=step), known).rows():
                 write(number=number, **row)
 
 
@@ -70,7 +69,7 @@ class _Tries:
     """The tries of one call."""
 
     def __init__(
-        self, call: Call, mode: str, announce: Callable[[str], None], ended: set[str]
+        self, call: Call, mode: str, announce: Callable[[str], None], ended: dict[str, bool]
     ) -> None:
         self._call = call
         self._mode = mode
@@ -89,7 +88,7 @@ class _Tries:
         count = 0
         for trial in bad_values.trials(self._call):
             count += 1
-            error = self._error_of(function, GRAPH, trial, trial.what)
+            error = self._error_of(function, GRAPH, trial)
             if error is None:
                 continue
             is_meant = trial.place or self._call.kind
@@ -100,14 +99,13 @@ class _Tries:
         yield {"trials": count}
 
     def _error_of(
-        self, function: Callable[..., Any], way: str, trial: Trial, what: str
+        self, function: Callable[..., Any], way: str, trial: Trial, what: str = ""
     ) -> Exception | str | None:
-        """Return the error that a trial raises, if it does; CRASH if it ended a process."""
-        place = f"{way}|{self._call.op}|{trial.place}|"
-        step = f"{place}{what}"
-        most = _CRASHES if way == GRAPH else len(self._ended) + 1
-        if step in self._ended or sum(one.startswith(place) for one in self._ended) >= most:
-            return CRASH
+        """Return the error that a trial raises, if it does; CRASH or LEFT_OUT after a crash."""
+        # In graph mode, what crashes says nothing by which other values were alike.
+        step = f"{way}|{self._call.op}|{trial.place}|{what}"
+        if step in self._ended:
+            return CRASH if self._ended[step] else LEFT_OUT
         self._announce(step)
         try:
             function(*map(tf.constant, trial.arrays))

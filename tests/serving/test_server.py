@@ -165,28 +165,39 @@ def test_programs_with_checks_are_compiled(worker_server: Server) -> None:
         assert name in UNCOMPILED or f"__inference_{name}_" not in worker_server.log()
 
 
-@pytest.mark.parametrize("change", ["damaged", "of another function"])
-def test_a_program_that_does_not_fit(
-    site: Site, native_server: Server, tmp_path: Path, change: str
-) -> None:
+def programs_in(model: Any) -> dict[str, Any]:
+    """The nodes that have programs, by the names of the functions in Python."""
+    return {
+        re.sub(r"^__inference_|_\d+$", "", function.signature.name): node
+        for function in model.meta_graphs[0].graph_def.library.function
+        for node in function.node_def
+        if attributes.PROGRAM in node.attr
+    }
+
+
+@pytest.mark.parametrize("change", ["is damaged", "has other arguments"])
+def test_a_program_that_does_not_fit(site: Site, tmp_path: Path, change: str) -> None:
     """TensorFlow's kernels run the function instead, which a tool may have changed."""
     folder = tmp_path / "model"
     shutil.copytree(site.model("checked"), folder)
     model = saved_model_pb2.SavedModel.FromString((folder / "saved_model.pb").read_bytes())
-    library = model.meta_graphs[0].graph_def.library
-    nodes = [n for f in library.function for n in f.node_def if attributes.PROGRAM in n.attr]
-    programs = [node.attr[attributes.PROGRAM].s for node in nodes]
-    for node, other in zip(nodes, programs[1:] + programs[:1], strict=True):
-        node.attr[attributes.PROGRAM].s = b"\xff" if change == "damaged" else other
+    nodes = programs_in(model)
+    names = {"looked_up": "_divided", "in_order_checked": "_looked_up"}
+    other = {name: nodes[of].attr[attributes.PROGRAM].s for name, of in names.items()}
+    for name in names:
+        value = b"\xff" if change == "is damaged" else other[name]
+        nodes[f"_{name}"].attr[attributes.PROGRAM].s = value
     (folder / "saved_model.pb").write_bytes(model.SerializeToString())
-    endpoints = site.said["checked"]
-    for name in ("looked_up", "in_order_checked"):
+    server = Server(site, f"altered {change}", HOSTCALL_NATIVE_PATH=site.libraries)
+    for name in names:
         good, bad = CHECKED_INPUTS[name]
-        got = native_server.run(str(folder), endpoints[f"{name}_compiled"], good)[1]
+        endpoints = site.said["checked"][f"{name}_compiled"]
+        got = server.run(str(folder), endpoints, good)[1]
         np.testing.assert_allclose([*map(float, got)], np.ravel(site.said["values"][name]))
         with pytest.raises(ServingError, match=r"node (GatherV2|floordiv)"):
-            native_server.run(str(folder), endpoints[f"{name}_compiled"], bad)
-    assert "the program that the graph has for it" in native_server.log()
+            server.run(str(folder), endpoints, bad)
+    assert server.log().count(f"the program that the graph has for it {change}") == len(names)
+    server.close()
 
 
 @pytest.mark.parametrize("mode", MODES)
