@@ -102,7 +102,7 @@ class _Tries:
         self, function: Callable[..., Any], way: str, trial: Trial, what: str = ""
     ) -> Exception | str | None:
         """Return the error that a trial raises, if it does; CRASH or LEFT_OUT after a crash."""
-        # In graph mode, what crashes says nothing by which other values were alike.
+        # What ends graph mode says nothing that tells its values: all of the input are left out.
         step = f"{way}|{self._call.op}|{trial.place}|{what}"
         if step in self._ended:
             return CRASH if self._ended[step] else LEFT_OUT
