@@ -14,7 +14,7 @@ from hostcall._cli import rewrite_saved_model
 from hostcall._compiler.semantics import failures
 from hostcall._tf import attributes, op_kinds
 from hostcall._tf import function_defs as defs
-from tests.support.exported import failing, user_code
+from tests.support.exported import failing
 from tests.support.exported.exported import F3, I
 
 
@@ -220,4 +220,3 @@ def test_a_program_that_cannot_be_made_is_none(
     monkeypatch.setattr(failures, "add", fail)
     save(tmp_path, failing.gather, F3, I)
     assert notes(tmp_path) == ([], ["too deep"])
-    assert user_code.seen == []
