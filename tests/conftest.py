@@ -22,6 +22,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 if TENSORFLOW:
     import tensorflow as tf
+    from tensorflow.python.eager import context
 
     from tests.support.versions import is_older_than
 
@@ -163,6 +164,14 @@ def worker(request: pytest.FixtureRequest) -> Iterator[Worker]:
 def _on_device() -> Iterator[None]:
     with on_device():
         yield
+
+
+@pytest.fixture(autouse=True)
+def _no_seed_is_left() -> Iterator[None]:
+    """A global seed ends with the test that sets it."""
+    yield
+    if TENSORFLOW and context.global_seed() is not None:
+        tf.random.set_seed(None)
 
 
 @pytest.fixture(scope="module", autouse=True)

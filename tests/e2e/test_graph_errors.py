@@ -262,13 +262,18 @@ def test_a_compiled_function_in_another_raises_where_that_is_taken() -> None:
     plain(a_compiled_function)(X, BAD)  # as stock TensorFlow compiles the inner one
 
 
-def test_what_nothing_uses_raises_nothing(notes: Notes) -> None:
-    @jitted
+@pytest.mark.parametrize(
+    "unused", [tf.gather, a_branch, a_switch, counted, a_map, calling, compiled]
+)
+@pytest.mark.parametrize("checked", [False, True])
+def test_what_nothing_uses_raises_nothing(unused: Any, checked: bool, notes: Notes) -> None:
     def program(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
-        tf.gather(x, i)
-        return notes.note(x[0]) + 1.0
+        unused(x, i)
+        y = notes.note(x[0]) + 1.0
+        return y / tf.gather(x, i - 7) if checked else y
 
-    assert program(X, BAD) == 2.0
+    for i in (BAD, tf.constant(8)):
+        assert_same(outcome(jitted(program), X, i), outcome(plain(program), X, i))
 
 
 @pytest.mark.parametrize(

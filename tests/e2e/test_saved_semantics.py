@@ -25,14 +25,27 @@ def there(fresh_python: Template, folder: str, here: Any) -> Any:
 def test_errors(here: Any, there: Any, name: str) -> None:
     """In the compiled function, and in one that calls it."""
     plain = here["model"][f"{name} plain"]
-    good, bad, *_ = plain
-    assert bad[0] == "InvalidArgumentError"
-    assert (len(good), bad[-1]) == (2, FAILING[name].notes)
+    assert plain[1][0] == "InvalidArgumentError"
     for found in (here, there):
         for kind in ("compiled", "outer", "plain"):
-            assert found["model"][f"{name} {kind}"] == plain
+            # Graph mode, and a partitioned function, may call Python before they raise, or after.
+            assert _without_notes(found["model"][f"{name} {kind}"]) == _without_notes(plain)
 
 
+def _without_notes(outcomes: list[Any]) -> list[Any]:
+    return [outcome[:-1] for outcome in outcomes]
+
+
+@pytest.mark.custom_call
+@pytest.mark.parametrize("name", FAILING)
+def test_calls_before_an_error(here: Any, there: Any, name: str) -> None:
+    for found in (here, there):
+        for kind in ("compiled", "outer"):
+            _, bad, *_ = found["model"][f"{name} {kind}"]
+            assert bad[-1] == FAILING[name].notes
+
+
+@pytest.mark.custom_call
 def test_an_error_comes_before_variables_are_assigned(here: Any, there: Any) -> None:
     *calls, count = here["model"]["steps"]
     assert [call[0] == "InvalidArgumentError" for call in calls] == [False, True, False, True]

@@ -90,8 +90,11 @@ def _report(mode: str, rows: list[Row], calls: list[Call]) -> None:
             cases[call.op, bad_values.dtypes(call), row["place"], row["pattern"]].append(row)
     print(f"== {mode}: tried {tried} values; graph mode refuses some in {len(cases)} cases")
     for way in trying.WAYS:
-        worst = [_worst(found, way) for found in cases.values()]
-        _print_differing(mode, way, [row for row in worst if row], calls)
+        worst = [most for found in cases.values() if (most := _worst(found, way))]
+        # In graph mode too, calls of Python do not wait for an op that they do not depend on.
+        late = sum(row[way] == trying.LATE for row in worst)
+        _print_differing(mode, way, [row for row in worst if row[way] != trying.LATE], calls)
+        print(f"   {late} cases raise {trying.LATE}")
 
 
 def _worst(rows: list[Row], way: str) -> Row | None:

@@ -208,8 +208,8 @@ class _Body:
                     self._pending.append(called)
 
     def _add_checks(self) -> None:
-        if self._checks:
-            defs.drop_dead_nodes(self._function, self._program.functions)
+        # Calls that nothing uses do not fail, either.
+        defs.drop_dead_nodes(self._function, self._program.functions)
         for name, checks in self._checks.items():
             self.edits.after(name, [node for found in checks for node in found.added])
         self.edits.write()
