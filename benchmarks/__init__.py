@@ -2,6 +2,7 @@
 
 QUESTIONS = (
     "programs",
+    "semantics",
     "loop",
     "loop_sizes",
     "unrolled",

@@ -395,6 +395,46 @@ def test_a_branch_raises_before_its_next_call(notes: Notes) -> None:
     assert notes.taken() == [3.0]
 
 
+@in_order
+@pytest.mark.parametrize("times", [1, 2], ids=["once", "twice"])
+@pytest.mark.parametrize("of_function", [False, True], ids=["in the program", "in a function"])
+def test_calls_before_an_error_that_a_loop_ends_with(
+    times: int, of_function: bool, notes: Notes
+) -> None:
+    """Only data orders the raise and the loop, also where XLA might unroll it."""
+
+    def loop(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        total = tf.constant(0.0)
+        for k in tf.range(times):
+            notes.note(x[k])
+            total += tf.gather(x, i)
+        return total
+
+    function = jitted(lambda x, i: tf.function(loop)(x, i)) if of_function else jitted(loop)
+    assert function(X, GOOD) == 2.0 * times
+    assert notes.taken() == [1.0, 2.0][:times]
+    assert type(failure(function, X, BAD)) is INVALID
+    assert notes.taken() == [1.0]
+
+
+@in_order
+@pytest.mark.parametrize("condition", [True, None], ids=["known", "of the run"])
+def test_calls_before_an_error_that_a_branch_ends_with(
+    condition: bool | None, notes: Notes
+) -> None:
+    def branch(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        notes.note(x[0])
+        return tf.gather(x, i)
+
+    @jitted
+    def program(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        taken = i > 0 if condition is None else tf.constant(condition)
+        return tf.cond(taken, lambda: branch(x, i), lambda: x[2])
+
+    assert type(failure(program, X, BAD)) is INVALID
+    assert notes.taken() == [1.0]
+
+
 def test_the_first_error_in_program_order_is_raised() -> None:
     @jitted
     def program(x: tf.Tensor, i: tf.Tensor, j: tf.Tensor) -> Any:

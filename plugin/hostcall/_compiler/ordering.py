@@ -216,7 +216,8 @@ class _Orderer:
             return
         for node in self._functions[name].node_def:
             if op_kinds.is_ordered(node):
-                yield node
+                if attributes.AFTER_EFFECTS not in node.attr:
+                    yield node
             elif self._effects.of_callees(node):
                 if node.op in defs.CONTROL_FLOW_OPS:
                     yield node
@@ -267,7 +268,7 @@ class _Orderer:
                 node.input.append(f"^{previous.name}")
                 continue
             if op_kinds.is_ordered(node):
-                last = _chain(node, last, token)
+                last = _chain_effect(node, last, token)
                 self._mark_recording(node, consumed, escaping)
             elif node.op in defs.CONTROL_FLOW_OPS:
                 steps = self._order_units(function, node, escaping)
@@ -402,6 +403,14 @@ def _chain(node: NodeDef, last: str, token: str) -> str:
     node.attr[_TOKEN_INPUTS].list.s[:] = [last.encode()]
     node.attr[_TOKEN_NAME].s = token.encode()
     return token
+
+
+def _chain_effect(node: NodeDef, last: str, token: str) -> str:
+    if attributes.AFTER_EFFECTS in node.attr:
+        # Its operand orders it, so that a loop before it is alone with its effects.
+        _chain(node, _UNIT_TOKEN, token)
+        return last
+    return _chain(node, last, token)
 
 
 _INTEGER = "hostcall_order"  # the argument and the result that barriers write

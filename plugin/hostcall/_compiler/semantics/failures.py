@@ -51,6 +51,7 @@ class _Pending(NamedTuple):
     value: str
     errors: tuple[int, ...]
     is_number: bool
+    follows_effects: bool = False  # whether it is known only after the last effect of a call
 
 
 def find(library: FunctionDefLibrary, entry: str) -> dict[str, list[Found]]:
@@ -131,6 +132,7 @@ class _Variant(NamedTuple):
 
     name: str
     errors: tuple[int, ...]
+    follows_effects: bool  # whether the number follows from the last effect in it
 
 
 class _Program:
@@ -166,11 +168,12 @@ class _Program:
             body = _Body(self, name, function)
             body.write()
             errors = body.return_failure(use, ends)
+            follows = body.follows_effects
             body.edits.write()
             digest = defs.of_contents([function])
             function.signature.name = f"{defs.without_digests(name)}{_SUFFIX}_{use}{digest}"
             self.new[function.signature.name] = function
-            self._variants[key] = _Variant(function.signature.name, errors)
+            self._variants[key] = _Variant(function.signature.name, errors, follows)
         return self._variants[key]
 
 
@@ -185,6 +188,7 @@ class _Body:
             self._checks[one.node.name].append(one)
         self._pending: list[_Pending] = []
         self._raised = 0
+        self.follows_effects = False  # whether what is pending follows from the last effect
         self.edits = FunctionEdits(function)
 
     def write(self) -> None:
@@ -196,7 +200,8 @@ class _Body:
             for found in self._checks.get(node.name, ()):
                 number = self._program.number(found, self._function)
                 self._pending.append(_Pending(found.failing, (number,), is_number=False))
-            if self._program.effects.of_node(node):
+            has_effects = self._program.effects.of_node(node)
+            if has_effects:
                 self.raise_pending(node.name)
             elif op_kinds.has_no_effect(node):
                 self.raise_pending(node.name)
@@ -206,6 +211,7 @@ class _Body:
                 called = self._call(node)
                 if called.errors:  # else all of them are raised in there
                     self._pending.append(called)
+                    self.follows_effects |= has_effects and called.follows_effects
 
     def _add_checks(self) -> None:
         # Calls that nothing uses do not fail, either.
@@ -227,6 +233,7 @@ class _Body:
     def raise_pending(self, before: str) -> None:
         """Raise the pending failures in front of a node, or at the end of the function."""
         if not self._pending:
+            self.follows_effects = False
             return
         writer = NodeWriter(f"{_FAILURE}_{self._raised}")
         self._raised += 1
@@ -237,8 +244,10 @@ class _Body:
         errors = sorted({error for one in self._pending for error in one.errors})
         texts = [self._program.errors[error].encode() for error in errors]
         node.attr["errors"].list.s.extend(texts)
+        if self.follows_effects and not before:
+            node.attr[attributes.AFTER_EFFECTS].b = True
         self._add([*writer.nodes, node], before)
-        self._pending = []
+        self._pending, self.follows_effects = [], False
 
     def return_failure(self, use: str, ends: bool) -> tuple[int, ...]:
         """Return the failure of the function, and list the errors that it may be."""
@@ -298,14 +307,18 @@ class _Body:
         if node.op in program.functions:
             called = program.variant(node.op, _CALL)
             node.op = called.name
-            return _Pending(f"{node.name}:{_FAILURE}:0", called.errors, is_number=True)
+            value = f"{node.name}:{_FAILURE}:0"
+            return _Pending(value, called.errors, True, called.follows_effects)
         errors: set[int] = set()
+        # Unlike the results of a call, which is inlined, those of a branch come at its end.
+        follows = node.op in defs.CONTROL_FLOW_OPS
         for callee in defs.callees(node):
             called = program.variant(callee.name, _CALL)
             callee.name = called.name
             errors.update(called.errors)
+            follows |= called.follows_effects
         result = control_flow.add_result(node, defs.INT32)
-        return _Pending(result, tuple(sorted(errors)), is_number=True)
+        return _Pending(result, tuple(sorted(errors)), True, follows)
 
     def _loop(self, node: Any) -> _Pending:
         condition, body = node.attr["cond"].func, node.attr["body"].func
@@ -320,7 +333,7 @@ class _Body:
         none = zero.constant(0, defs.INT32)
         self._add(zero.nodes, node.name)
         result = control_flow.carry_through(self._function, node, none, defs.INT32)
-        return _Pending(result, called.errors, is_number=True)
+        return _Pending(result, called.errors, is_number=True, follows_effects=True)
 
     def _add(self, nodes: Sequence[Any], before: str) -> None:
         """Add nodes in front of a node, or at the end of the function."""

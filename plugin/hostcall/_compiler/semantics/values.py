@@ -20,6 +20,13 @@ _PARTS_OF_COMPLEX = {
     tf.complex64.as_datatype_enum: tf.float32.as_datatype_enum,
     tf.complex128.as_datatype_enum: tf.float64.as_datatype_enum,
 }
+# The integers of as many bits as a float has.
+_INTEGERS = {
+    tf.half: tf.int16.as_datatype_enum,
+    tf.bfloat16: tf.int16.as_datatype_enum,
+    tf.float32: defs.INT32,
+    tf.float64: defs.INT64,
+}
 _UINT32, _UINT64 = (dtype.as_datatype_enum for dtype in (tf.uint32, tf.uint64))
 _OF_BOOLEANS = frozenset({"LogicalAnd", "LogicalNot"})
 # The constants of tf.nn.selu.
@@ -134,8 +141,15 @@ def ones_like(writer: Writer) -> str:
 
 def reduction(writer: Writer) -> str:
     """Write a largest or least element, which is NaN where an element is."""
+    # XLA's reduction of floats skips NaN. It vectorizes that of float32, and of no integers.
+    if writer.node.attr["T"].type == defs.FLOAT:
+        return _beside_a_sum(writer)
+    return _of_integers(writer)
+
+
+def _beside_a_sum(writer: Writer) -> str:
     (x, axes), dtype = writer.inputs, writer.node.attr["T"].type
-    # XLA's reduction skips NaN. A sum of zeros is NaN where one of them is replaced by NaN.
+    # A sum of zeros is NaN where one of them is replaced by NaN.
     nan = writer.constant(np.nan, dtype)
     is_nan = writer.add("IsNan", x)
     found = writer.add("SelectV2", is_nan, nan, writer.constant(0.0, dtype))
@@ -147,6 +161,33 @@ def reduction(writer: Writer) -> str:
     return writer.add("SelectV2", writer.add("IsNan", total), total, largest)
 
 
+def _of_integers(writer: Writer) -> str:
+    (x, axes), dtype = writer.inputs, tf.as_dtype(writer.node.attr["T"].type)
+    integer, number = _INTEGERS[dtype], dtype.as_datatype_enum
+    limits = tf.as_dtype(integer)
+    is_largest = writer.node.op == "Max"
+    bits = writer.add("Bitcast", x, T=number, type=integer)
+    nan = writer.constant(limits.max if is_largest else limits.min, integer)
+    is_nan = writer.add("IsNan", x)
+    keys = writer.add("SelectV2", is_nan, nan, _turned(writer, bits, integer), T=integer)
+    key = writer.again(keys, axes)
+    writer.nodes[-1].attr["T"].type = integer
+    # Of no elements it is infinite.
+    none = _key_of(-np.inf if is_largest else np.inf, dtype) - is_largest
+    key = writer.add(
+        "Maximum" if is_largest else "Minimum", key, writer.constant(none, integer), T=integer
+    )
+    return writer.add("Bitcast", _turned(writer, key, integer), T=integer, type=number)
+
+
+def _turned(writer: Writer, bits: str, integer: int) -> str:
+    """Write the bits of floats as integers in the same order, -0.0 as -1; or back."""
+    most = writer.constant(tf.as_dtype(integer).max, integer)
+    turned = writer.add("BitwiseXor", bits, most, T=integer)
+    is_negative = writer.add("Less", bits, writer.constant(0, integer), T=integer)
+    return writer.add("SelectV2", is_negative, turned, bits, T=integer)
+
+
 def extreme(writer: Writer) -> str:
     """Write the larger or the lesser of two numbers, which is NaN where the second is."""
     x, y = writer.inputs  # XLA keeps a NaN of the first
@@ -155,19 +196,39 @@ def extreme(writer: Writer) -> str:
 
 def index_of_extreme(writer: Writer) -> str:
     """Write the place of the largest or least number, or 0; it is never that of a NaN."""
-    (x, axis), dtype = writer.inputs, writer.node.attr["T"].type
-    is_largest = writer.node.op == "ArgMax"
-    least, most = _finite(dtype)
-    last = writer.constant(least if is_largest else most, dtype)
-    numbers = writer.add("SelectV2", writer.add("IsNan", x), last, x)
-    numbers = writer.add("Maximum" if is_largest else "Minimum", numbers, last)
-    return writer.again(numbers, axis)
+    (x, axis), is_largest = writer.inputs, writer.node.op == "ArgMax"
+    dtype = tf.as_dtype(writer.node.attr["T"].type)
+    integer = _INTEGERS[dtype]
+    # TensorFlow's kernel begins with the last finite number, and takes only what is beyond it.
+    last = _key_of(dtype.min if is_largest else dtype.max, dtype)
+    # XLA computes the numbers in the same loop only if they are used once: as integers.
+    keys = _ordered(writer, x, dtype)
+    infinite = writer.constant(_key_of(-np.inf, dtype) * (-1 if is_largest else 1), integer)
+    is_nan = writer.add("Less", *((infinite, keys) if is_largest else (keys, infinite)), T=integer)
+    none = writer.constant(last, integer)
+    keys = writer.add("SelectV2", is_nan, none, keys, T=integer)
+    keys = writer.add("Maximum" if is_largest else "Minimum", keys, none, T=integer)
+    found = writer.again(keys, axis)
+    writer.nodes[-1].attr["T"].type = integer
+    return found
 
 
-def _finite(dtype: int) -> tuple[float, float]:
-    """Return the least and the largest finite number of a dtype."""
-    kind = tf.as_dtype(dtype)
-    return float(kind.min), float(kind.max)
+def _ordered(writer: Writer, x: str, dtype: tf.DType) -> str:
+    """Write floats as integers in the same order, with 0 for both zeros and NaN at both ends."""
+    integer = _INTEGERS[dtype]
+    bits = writer.add("Bitcast", x, T=dtype.as_datatype_enum, type=integer)
+    zero = writer.constant(0, integer)
+    least = writer.constant(tf.as_dtype(integer).min, integer)  # the bits of -0.0
+    negative = writer.add("Sub", least, bits, T=integer)
+    is_negative = writer.add("Less", bits, zero, T=integer)
+    return writer.add("SelectV2", is_negative, negative, bits, T=integer)
+
+
+def _key_of(number: float, dtype: tf.DType) -> int:
+    """Return the integer that `_ordered` has for a number."""
+    size = dtype.size
+    bits = np.array(abs(number), dtype.as_numpy_dtype).view(f"i{size}")
+    return int(-bits if number < 0 else bits)
 
 
 def clip(writer: Writer) -> str:
