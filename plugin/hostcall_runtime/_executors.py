@@ -234,7 +234,8 @@ class StartedCall:
     def __init__(self, callee: Callee, args: tuple[Any, ...]) -> None:
         self._callee = callee
         self._sent = Sent(callee.function, args, callee.description, callee.timeout)
-        self._deadline = None if callee.timeout is None else time.monotonic() + callee.timeout
+        self._began = time.monotonic()
+        self._deadline = None if callee.timeout is None else self._began + callee.timeout
         self._future: Any = None  # None before the call and after its failure
         self._parcel: _shared_memory.Parcel | None = None
         label = callee.label or callee.description
@@ -294,6 +295,7 @@ class StartedCall:
             text = _late(sent, self._executor, future, task)
             self.cancel()
             raise DeadlineExceededError(text)
+        self._check_time()
         if failure is not None:
             self._future = None
             is_broken = isinstance(failure, concurrent.futures.BrokenExecutor)
@@ -307,6 +309,15 @@ class StartedCall:
         if self._watch is not None:
             self._watch.ran(task.began, task.ended)
         return task.outcome()
+
+    def _check_time(self) -> None:
+        """Raise an error where the call has ended after its time."""
+        if self._deadline is not None and self._ended.came_after(self._deadline):
+            assert self._callee.timeout is not None
+            took = time.monotonic() - self._began
+            text = _threads.late(self._sent.description, self._callee.timeout, took)
+            self.cancel()
+            raise DeadlineExceededError(text)
 
     def _opened(self, result: object) -> Any:
         reply = result if isinstance(result, Reply) else Reply(result)

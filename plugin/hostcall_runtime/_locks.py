@@ -89,11 +89,13 @@ class Flag:
 
     def __init__(self) -> None:
         self._is_set = False
+        self.set_at = 0.0  # by `time.monotonic`
         self._lock = threading.Lock()
         self._lock.acquire()
 
     def set(self) -> None:
         """Let the waiting thread go on; to be called once."""
+        self.set_at = time.monotonic()
         self._is_set = True
         self._lock.release()
 
@@ -115,6 +117,11 @@ class Ended:
         if isinstance(future, concurrent.futures.Future):
             self._flag = flag = Flag()
             future.add_done_callback(lambda _: flag.set())
+
+    def came_after(self, deadline: float) -> bool:
+        """Return whether the end, which has come, came after a time of `time.monotonic`."""
+        # A thread that waits may see it much later, where others keep Python busy.
+        return (time.monotonic() if self._flag is None else self._flag.set_at) > deadline
 
     def wait(self, seconds: float | None) -> bool:
         """Wait for the end of the future, and return whether it came."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any
@@ -74,6 +75,7 @@ class Call(Work):
     def __init__(self, function: Callable[[], Any]) -> None:
         super().__init__(function)
         self._done = _locks.Flag()
+        self._began = time.monotonic()
         # The pool's threads do not keep the process alive. A new thread would cost more than most
         # calls do, and TensorFlow keeps memory for every thread that it has seen.
         _runtime.call_on_pool(self)
@@ -89,7 +91,19 @@ class Call(Work):
                 f"{description} has not returned within its timeout of {timeout} s. It still runs, "
                 f"and what it returns will be thrown away. This is where it was:\n{self.stack()}"
             )
+        # Where other threads keep Python busy, this one may have seen the end before its time.
+        took = self._done.set_at - self._began
+        if timeout is not None and took > timeout:
+            raise DeadlineExceededError(late(description, timeout, took))
         return self.outcome()
+
+
+def late(description: str, timeout: float, took: float) -> str:
+    """Return the message about a call that has returned, but too late."""
+    return (
+        f"{description} has not returned within its timeout of {timeout} s. It took {took:.3g} s, "
+        "and its result is thrown away."
+    )
 
 
 def stack_of(thread: int, has_ended: bool) -> str:

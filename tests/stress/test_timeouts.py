@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -69,6 +70,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     def result(call: _threads.Call, timeout: float | None = None, description: str = "") -> Any:
         while timeout and call._thread not in gate.threads and not call._done.wait(0.01):
             pass
+        call._began = time.monotonic()
         return result_within(call, timeout, description)
 
     monkeypatch.setattr(_threads.Call, "result", result)
