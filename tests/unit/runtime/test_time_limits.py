@@ -23,7 +23,7 @@ def late() -> str:
 def test_on_a_thread_of_its_own() -> None:
     call = _threads.Call(late)
     assert call._done.wait(None)
-    with pytest.raises(DeadlineExceededError, match="It took 0.* s, and its result is thrown"):
+    with pytest.raises(DeadlineExceededError, match=r"It took 0.* s, and its result is thrown"):
         call.result(LIMIT, "late")
 
 
@@ -37,5 +37,5 @@ def test_on_an_executor() -> None:
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         call = Callee(Provider(pool), late, "late", timeout=LIMIT).start()
         call.wait()
-        with pytest.raises(DeadlineExceededError, match="It took 0.* s, and its result is thrown"):
+        with pytest.raises(DeadlineExceededError, match=r"It took 0.* s, and its result is thrown"):
             call.result()
