@@ -7,7 +7,9 @@ script ops of a program lead to these graphs.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -26,7 +28,17 @@ def in_message(message: str) -> str:
     # The innermost frame of the first trace; the later traces are about the functions around.
     head, *_ = message.partition("tf2xla conversion failed")
     lines = list(_LINE.finditer(head))
-    return source_location.innermost((at["file"], int(at["line"])) for at in reversed(lines))
+    return source_location.innermost(
+        (_whole(at["file"]), int(at["line"])) for at in reversed(lines)
+    )
+
+
+def _whole(file: str) -> str:
+    """Return a path in a trace of TensorFlow, which omits what all paths in it begin with."""
+    if os.path.isabs(file) or os.path.exists(file):
+        return file
+    loaded = (getattr(module, "__file__", None) or "" for module in [*sys.modules.values()])
+    return next((path for path in loaded if path.endswith(f"{os.sep}{file}")), file)
 
 
 def locator(concrete: ConcreteFunction) -> Callable[[str, str], str]:
