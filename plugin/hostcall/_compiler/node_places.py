@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from hostcall._callbacks import lookup
@@ -27,18 +27,23 @@ def in_message(message: str) -> str:
     """Return `file:line` of the user's code that made the op in a message of XLA's, or ""."""
     # The innermost frame of the first trace; the later traces are about the functions around.
     head, *_ = message.partition("tf2xla conversion failed")
-    lines = list(_LINE.finditer(head))
+    frames = [(at["file"], int(at["line"])) for at in _LINE.finditer(head)]
+    missing = _what_is_missing({file for file, _ in frames})
     return source_location.innermost(
-        (_whole(at["file"]), int(at["line"])) for at in reversed(lines)
+        (missing + file if os.path.exists(missing + file) else file, line)
+        for file, line in reversed(frames)
     )
 
 
-def _whole(file: str) -> str:
-    """Return a path in a trace of TensorFlow, which omits what all paths in it begin with."""
-    if os.path.isabs(file) or os.path.exists(file):
-        return file
+def _what_is_missing(files: Collection[str]) -> str:
+    """Return what TensorFlow has taken from the files of a trace: what all paths began with."""
+    cut = [file for file in files if file[0] not in (os.sep, "<") and not os.path.exists(file)]
     loaded = (getattr(module, "__file__", None) or "" for module in [*sys.modules.values()])
-    return next((path for path in loaded if path.endswith(f"{os.sep}{file}")), file)
+    for path in loaded if cut else ():
+        prefix = path.removesuffix(cut[0])
+        if prefix.endswith(os.sep) and all(os.path.exists(prefix + file) for file in cut):
+            return prefix
+    return ""
 
 
 def locator(concrete: ConcreteFunction) -> Callable[[str, str], str]:
