@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "hostcall_attributes.h"
+#include "reachable.h"
 #include "tensorflow/compiler/jit/defs.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/common_runtime/device.h"
@@ -242,6 +244,19 @@ absl::Status CopyOptions(const NodeDef& from, bool has_effects, bool sequential,
   return absl::OkStatus();
 }
 
+// Returns a function for a new kernel to call. If it keeps streams of random numbers, its kernels
+// are the new kernel's own, as in graph mode: TensorFlow shares the kernels of equal calls.
+tensorflow::NameAttrList WithOwnStreams(const std::string& function,
+                                        const tensorflow::FunctionLibraryDefinition& library) {
+  static std::atomic<int64_t> instances{0};
+  tensorflow::NameAttrList own;
+  own.set_name(function);
+  if (KeepsStreams(function, library)) {
+    (*own.mutable_attr())[attributes::INSTANCE].set_i(++instances);
+  }
+  return own;
+}
+
 }  // namespace
 
 const std::string& CalledFunction(const NodeDef& node) {
@@ -260,16 +275,15 @@ NodeDef WithCalledFunction(NodeDef node, const std::string& function) {
 }
 
 absl::StatusOr<std::shared_ptr<const NodeProperties>> CallInPlaceOf(
-    const NodeDef& replaced, const std::string& function, const tensorflow::DataTypeVector& inputs,
-    const tensorflow::DataTypeVector& outputs, NodeDef call) {
+    const NodeDef& replaced, const tensorflow::NameAttrList& function,
+    const tensorflow::DataTypeVector& inputs, const tensorflow::DataTypeVector& outputs,
+    NodeDef call) {
   const tensorflow::OpDef* op = nullptr;
   TF_RETURN_IF_ERROR(tensorflow::OpRegistry::Global()->LookUpOpDef("StatefulPartitionedCall", &op));
   call.set_name(replaced.name());
   call.set_op(op->name());
   call.set_device(replaced.device());
-  tensorflow::NameAttrList callee;
-  callee.set_name(function);
-  tensorflow::AddNodeAttr("f", callee, &call);
+  tensorflow::AddNodeAttr("f", function, &call);
   tensorflow::AddNodeAttr("Tin", inputs, &call);
   tensorflow::AddNodeAttr("Tout", outputs, &call);
   tensorflow::AddDefaultsToNodeDef(*op, &call);
@@ -277,13 +291,14 @@ absl::StatusOr<std::shared_ptr<const NodeProperties>> CallInPlaceOf(
 }
 
 absl::StatusOr<std::shared_ptr<const NodeProperties>> CallOf(const std::string& function,
-                                                             const NodeProperties& props,
+                                                             const KernelRequest& request,
                                                              bool has_effects, bool sequential) {
+  const NodeProperties& props = *request.props;
   NodeDef node;
   *node.mutable_input() = props.node_def.input();
   TF_RETURN_IF_ERROR(CopyOptions(props.node_def, has_effects, sequential, &node));
-  return CallInPlaceOf(props.node_def, function, props.input_types, props.output_types,
-                       std::move(node));
+  return CallInPlaceOf(props.node_def, WithOwnStreams(function, request.library()),
+                       props.input_types, props.output_types, std::move(node));
 }
 
 absl::Status CreateCallKernel(const KernelRequest& call, KernelPtr* kernel) {
@@ -294,8 +309,8 @@ absl::Status CreateCallKernel(const KernelRequest& call, KernelPtr* kernel) {
 
 absl::Status CreatePlainCallKernel(const KernelRequest& request, const std::string& function,
                                    KernelPtr* kernel) {
-  TF_ASSIGN_OR_RETURN(auto call, CallOf(function, *request.props, /*has_effects=*/false,
-                                        /*sequential=*/false));
+  TF_ASSIGN_OR_RETURN(auto call,
+                      CallOf(function, request, /*has_effects=*/false, /*sequential=*/false));
   return CreateCallKernel({request.runtime, std::move(call)}, kernel);
 }
 

@@ -21,15 +21,15 @@ tensorflow::NodeDef WithCalledFunction(tensorflow::NodeDef node, const std::stri
 // Returns a StatefulPartitionedCall of `function` in the place of a node. `call` may have inputs
 // and further attributes.
 absl::StatusOr<std::shared_ptr<const tensorflow::NodeProperties>> CallInPlaceOf(
-    const tensorflow::NodeDef& replaced, const std::string& function,
+    const tensorflow::NodeDef& replaced, const tensorflow::NameAttrList& function,
     const tensorflow::DataTypeVector& inputs, const tensorflow::DataTypeVector& outputs,
     tensorflow::NodeDef call);
 
-// Returns a StatefulPartitionedCall of `function` that takes the inputs of `props` and returns its
-// outputs. If `has_effects` (in Python), Grappler leaves the function as it is.
+// Returns a StatefulPartitionedCall of `function` that takes the inputs of the requested kernel and
+// returns its outputs. If `has_effects` (in Python), Grappler leaves the function as it is. The
+// kernel has streams of random numbers of its own.
 absl::StatusOr<std::shared_ptr<const tensorflow::NodeProperties>> CallOf(
-    const std::string& function, const tensorflow::NodeProperties& props, bool has_effects,
-    bool sequential);
+    const std::string& function, const KernelRequest& request, bool has_effects, bool sequential);
 
 // Creates the kernel of a call that replaces a program and takes its values where a program does.
 absl::Status CreateCallKernel(const KernelRequest& call, KernelPtr* kernel);

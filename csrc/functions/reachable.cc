@@ -9,6 +9,7 @@
 #include "call_kernel.h"
 #include "hostcall_attributes.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
+#include "tensorflow/core/framework/op.h"
 #include "tensorflow/core/framework/types.h"
 
 namespace hostcall {
@@ -52,11 +53,13 @@ bool WasRefused(const std::string& function) {
 
 std::atomic<Examined> examined_functions{Examined::kNone};
 
+Examined ExaminedFunctions() { return examined_functions.load(std::memory_order_relaxed); }
+
 // Returns the ops for which Python examines a function that calls no Python.
 std::shared_ptr<const Names> ExaminedOps(const std::string& function,
                                          const FunctionLibraryDefinition& library) {
   static const auto* none = new std::shared_ptr<const Names>(std::make_shared<const Names>());
-  const Examined examined = examined_functions.load(std::memory_order_relaxed);
+  const Examined examined = ExaminedFunctions();
   if (examined == Examined::kNone) return *none;
   const auto record = library.FindRecord(function);
   const bool is_cluster = record != nullptr && HasFlag(record->fdef(), attributes::CLUSTER);
@@ -126,7 +129,19 @@ bool ReachesScriptOp(const NodeDef& node, const FunctionLibraryDefinition& libra
   return CallsPython(node) || AnyNode(Callees(node, library), library, CallsPython);
 }
 
+bool KeepsStreams(const std::string& function, const FunctionLibraryDefinition& library) {
+  const auto is_set = [](const NodeDef& node, const char* name) {
+    const auto attr = node.attr().find(name);
+    return attr != node.attr().end() && attr->second.i() != 0;
+  };
+  return AnyNode({function}, library, [&is_set](const NodeDef& node) {
+    return is_set(node, "seed") || is_set(node, "seed2");
+  });
+}
+
 bool MayBeRewritten(const std::string& function, const FunctionLibraryDefinition& library) {
+  const bool are_examined = ExaminedFunctions() == Examined::kAll;
+  if (are_examined && !MisreadValue(function, library).empty()) return true;
   const std::shared_ptr<const Names> examined = ExaminedOps(function, library);
   const auto wants_rewriting = [&examined](const NodeDef& node) {
     return CallsPython(node) || IsMarkedForHost(node) || LetsListGrow(node) ||
@@ -215,6 +230,41 @@ std::string RefusedValue(const std::string& function, const FunctionLibraryDefin
     if (result.type() == tensorflow::DT_VARIANT) return refusal("result", result);
   }
   return RefusedLoop(function, library);
+}
+
+namespace {
+
+bool IsOfFourBits(tensorflow::DataType dtype) {
+  return dtype == tensorflow::DT_INT4 || dtype == tensorflow::DT_UINT4;
+}
+
+// Returns true for an op on a variable of such a dtype.
+bool HasMisreadVariable(const NodeDef& node) {
+  const auto is_misread = [](const auto& attr) { return IsOfFourBits(attr.second.type()); };
+  if (std::none_of(node.attr().begin(), node.attr().end(), is_misread)) return false;
+  const tensorflow::OpDef* op = nullptr;
+  if (!tensorflow::OpRegistry::Global()->LookUpOpDef(node.op(), &op).ok()) return false;
+  return std::any_of(op->input_arg().begin(), op->input_arg().end(),
+                     [](const auto& arg) { return arg.type() == tensorflow::DT_RESOURCE; });
+}
+
+}  // namespace
+
+std::string MisreadValue(const std::string& function, const FunctionLibraryDefinition& library) {
+  const auto record = library.FindRecord(function);
+  if (record == nullptr) return "";
+  const char* why = " has four bits, of which XLA has two values in a byte, and TensorFlow has one";
+  const tensorflow::OpDef& signature = record->fdef().signature();
+  bool has_resources = false;
+  for (const tensorflow::OpDef::ArgDef& arg : signature.input_arg()) {
+    if (IsOfFourBits(arg.type())) return absl::StrCat("argument '", arg.name(), "'", why);
+    has_resources |= arg.type() == tensorflow::DT_RESOURCE;
+  }
+  for (const tensorflow::OpDef::ArgDef& result : signature.output_arg()) {
+    if (IsOfFourBits(result.type())) return absl::StrCat("result '", result.name(), "'", why);
+  }
+  if (!has_resources || !AnyNode({function}, library, HasMisreadVariable)) return "";
+  return absl::StrCat("a variable", why);
 }
 
 bool VisitReachable(const Names& roots, const FunctionLibraryDefinition& library,

@@ -41,11 +41,16 @@ std::unordered_set<std::string> Callees(const tensorflow::NodeDef& node,
 bool ReachesScriptOp(const tensorflow::NodeDef& node,
                      const tensorflow::FunctionLibraryDefinition& library);
 
+// Returns true if a function can reach an op that draws random numbers by seeds, whose kernel keeps
+// the place in the stream. In graph mode, each call of the function has kernels of its own.
+bool KeepsStreams(const std::string& function,
+                  const tensorflow::FunctionLibraryDefinition& library);
+
 // Returns true if Python may replace a must-compile function: it, or the function whose gradient it
 // is, can reach an op that calls Python, that is marked for partitioning, or that XLA compiles to
 // something else than TensorFlow runs. The same goes for gradients of functions that XLA refuses,
-// and for functions that keep values of branches for a gradient. Python does not examine other
-// functions unless XLA refuses them.
+// for functions that keep values of branches for a gradient and, if all functions are examined, for
+// those whose values XLA misreads. Python does not examine other functions unless XLA refuses them.
 bool MayBeRewritten(const std::string& function,
                     const tensorflow::FunctionLibraryDefinition& library);
 
@@ -59,6 +64,11 @@ bool MayLackXlaKernel(const std::string& function,
 // that a loop in it carries. Returns "" if it has none. If launched, a function with one ends the
 // process, or fails after its program has run.
 std::string RefusedValue(const std::string& function,
+                         const tensorflow::FunctionLibraryDefinition& library);
+
+// Describes an argument, a result or a variable of a function that XLA misreads, as it has two
+// integers of four bits in a byte, and TensorFlow has one. Returns "" if there is none.
+std::string MisreadValue(const std::string& function,
                          const tensorflow::FunctionLibraryDefinition& library);
 
 // Calls `visit` on `roots` and on each function reached from them, in no particular order, until it

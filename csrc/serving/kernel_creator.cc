@@ -161,6 +161,7 @@ class ServingKernelCreator : public tensorflow::CustomKernelCreator {
       return CreatePlainCallKernel(request, function, plain);
     };
     std::string reason = RefusedValue(function, request.library());
+    if (reason.empty()) reason = MisreadValue(function, request.library());
     if (reason.empty()) reason = DisorderIn(function, request.library());
     if (reason.empty()) reason = NoteOf(function, request.library(), attributes::UNCOMPILED);
     if (!reason.empty()) return make_plain(reason, kernel);

@@ -112,8 +112,9 @@ absl::StatusOr<std::shared_ptr<const NodeProperties>> RegionLaunchNode(
   for (const auto& result : function.signature().output_arg()) outputs.push_back(result.type());
   NodeDef node;
   tensorflow::AddNodeAttr("_XlaMustCompile", true, &node);
-  return CallInPlaceOf(props.node_def, function.signature().name(), inputs, outputs,
-                       std::move(node));
+  tensorflow::NameAttrList program;
+  program.set_name(function.signature().name());
+  return CallInPlaceOf(props.node_def, program, inputs, outputs, std::move(node));
 }
 
 absl::Status LaunchWithRegions(const KernelRequest& request,

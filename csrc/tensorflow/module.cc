@@ -13,6 +13,7 @@
 
 #include "compat/xla_api.h"
 #include "functions/reachable.h"
+#include "relays.h"
 #include "run_devices.h"
 #include "runtime/capsules.h"
 #include "starters.h"
@@ -25,25 +26,9 @@ namespace capsules = hostcall::capsules;
 
 namespace {
 
-// Takes the text of an error, which it destroys; null if `error` is null.
-nb::object TakeText(XLA_FFI_Error* error) {
-  if (error == nullptr) return nb::object();
-  const XLA_FFI_Api* api = xla::ffi::GetXlaFfiApi();
-  XLA_FFI_Error_GetMessage_Args message{};
-  message.struct_size = XLA_FFI_Error_GetMessage_Args_STRUCT_SIZE;
-  message.error = error;
-  api->XLA_FFI_Error_GetMessage(&message);
-  nb::str text(message.message);
-  XLA_FFI_Error_Destroy_Args destroy{};
-  destroy.struct_size = XLA_FFI_Error_Destroy_Args_STRUCT_SIZE;
-  destroy.error = error;
-  api->XLA_FFI_Error_Destroy(&destroy);
-  return text;
-}
-
 void RegisterHandler(XLA_FFI_Handler* handler, const std::string& name,
                      const std::string& platform = "Host") {
-  const nb::object error = TakeText(hostcall::compat::Register(handler, name, platform));
+  const nb::object error = hostcall::TakeText(hostcall::compat::Register(handler, name, platform));
   if (error.is_valid()) throw nb::import_error(nb::cast<std::string>(error).c_str());
 }
 
@@ -64,7 +49,8 @@ nb::tuple DescribeHandler(const nb::capsule& handler) {
   frame.api = xla::ffi::GetXlaFfiApi();
   frame.stage = XLA_FFI_ExecutionStage_EXECUTE;
   frame.extension_start = &extension.extension_base;
-  const nb::object error = TakeText(reinterpret_cast<XLA_FFI_Handler*>(handler.data())(&frame));
+  const nb::object error =
+      hostcall::TakeText(reinterpret_cast<XLA_FFI_Handler*>(handler.data())(&frame));
   if (error.is_valid()) throw nb::value_error(nb::cast<std::string>(error).c_str());
   const XLA_FFI_Api_Version& version = metadata.api_version;
   return nb::make_tuple(reinterpret_cast<uintptr_t>(handler.data()), version.major_version,
@@ -97,6 +83,7 @@ NB_MODULE(_tensorflow, m) {
   hostcall::DefineEagerTensors(m);
   hostcall::DefineBufferProvider(m);
   hostcall::DefineRegionShapes(m);
+  hostcall::DefineRelays(m);
   m.def(
       "register_handler",
       [](const nb::capsule& handler, const std::string& name, const std::string& platform) {

@@ -19,6 +19,7 @@ void DefineCompilations(nanobind::module_& m);    // of clusters: their bound an
 void DefineEagerTensors(nanobind::module_& m);    // copies of arrays as tensors
 void DefineHostScriptOp(nanobind::module_& m);    // the script op of partitioned functions
 void DefinePythonHooks(nanobind::module_& m);     // the functions that decide
+void DefineRelays(nanobind::module_& m);          // handlers of other versions of XLA's FFI
 void DefineRegionShapes(nanobind::module_& m);  // the shapes of regions' results, for explanations
 void DefineRunTracking(nanobind::module_& m);   // what is kept for as long as a program runs
 

@@ -141,7 +141,7 @@ absl::Status CreatePartitionedFunctionKernel(const KernelRequest& request,
   const std::string& name = function.signature().name();
   const bool sequential = HasFlag(function, attributes::SEQUENTIAL);
   KernelRequest call = request;
-  TF_ASSIGN_OR_RETURN(call.props, CallOf(name, *request.props, /*has_effects=*/true, sequential));
+  TF_ASSIGN_OR_RETURN(call.props, CallOf(name, request, /*has_effects=*/true, sequential));
   TF_RETURN_IF_ERROR(CreateCallKernel(call, kernel));
   if (!sequential) return WrapKernel<PartitionedCall>(call, kernel, name, entry);
   return WrapKernel<SequentialCall>(call, kernel, name, entry, std::move(on_several_devices));

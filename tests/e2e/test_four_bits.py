@@ -1,7 +1,7 @@
 """Integers of four bits cross the border of compiled functions: XLA packs two in a byte."""
 
 import concurrent.futures
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import ml_dtypes
@@ -225,6 +225,88 @@ def test_explanations_say_why_a_variable_is_on_the_host() -> None:
     assert "XLA has two int4 in a byte, and the variable has one" in " ".join(
         said.replace("│", " ").split()
     )
+
+
+@pytest.fixture
+def all_functions() -> Iterator[None]:
+    hostcall.configure(functions="all")
+    yield
+    hostcall.configure(functions="taken")
+
+
+def branch_without_a_call(x: tf.Tensor) -> Any:
+    wider = wide(x)
+    halves = tf.cond(wider[0] > 0, lambda: wider // 2, lambda: wider)
+    return tf.cast(halves, x.dtype)
+
+
+# Functions that stock TensorFlow compiles.
+STOCK: dict[str, Callable[[tf.Tensor], Any]] = {
+    "argument": wide,
+    "result": lambda x: tf.cast(wide(x) // 2, x.dtype),
+    "passed on": lambda x: (x, tf.identity(x)),
+    "passed on beside a cast": lambda x: (x, tf.identity(x), wide(x)),
+    "branch": branch_without_a_call,
+    "compiled inside": lambda x: jitted(lambda v: (v, wide(v)))(x),
+}
+
+
+@pytest.mark.usefixtures("all_functions")
+@each_dtype
+@pytest.mark.parametrize("name", STOCK)
+def test_functions_without_calls(name: str, dtype: Any) -> None:
+    x = given(dtype)
+    program = jitted(STOCK[name])
+    for _ in range(2):
+        assert_same(to_numpy(program(x)), to_numpy(plain(STOCK[name])(x)))
+    assert_same(to_numpy(jitted(lambda: STOCK[name](x))()), to_numpy(plain(STOCK[name])(x)))
+
+
+@pytest.mark.usefixtures("all_functions")
+@each_dtype
+@pytest.mark.parametrize("kind", ["reads", "reads alone", "assigns", "both"])
+def test_variables_of_functions_without_calls(kind: str, dtype: Any) -> None:
+    def program(state: tf.Variable, x: tf.Tensor) -> Any:
+        if kind == "reads":
+            return state.read_value()
+        if kind == "reads alone":
+            return tf.reduce_sum(tf.cast(wide(state), tf.int32))
+        if kind == "both":
+            x = tf.cast(wide(state) // 2, dtype)
+        state.assign(x)
+        return wide(x)
+
+    outcomes = []
+    for mode in (plain, jitted):
+        x = given(dtype)
+        state = tf.Variable(given(dtype) if kind != "assigns" else np.zeros_like(x))
+        run = mode(lambda x, state=state: program(state, x))
+        outcomes.append([*(to_numpy(run(x)) for _ in range(2)), state.numpy()])
+    assert_same(outcomes[1], outcomes[0])
+
+
+@pytest.mark.usefixtures("all_functions")
+@each_dtype
+def test_a_function_without_calls_assigns_a_constant(dtype: Any) -> None:
+    state = tf.Variable(np.zeros_like(given(dtype)))
+
+    def assign() -> None:
+        state.assign(given(dtype))
+
+    jitted(assign)()
+    assert state.numpy().astype(int).tolist() == VALUES[dtype]
+
+
+@pytest.mark.usefixtures("all_functions")
+@each_caller
+def test_callers_of_functions_without_calls(caller: Any) -> None:
+    inner = jitted(lambda x: tf.cast(wide(x) // 2, x.dtype))
+
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return wide(inner(tf.cast(tf.cast(x, tf.int8), INT4)))
+
+    x = tf.constant([1.0, -2.0, 7.0])
+    assert_same(to_numpy(caller(program, x)), np.array([0, -1, 3], np.int8))
 
 
 @pytest.mark.tensorflow("2.21", "TensorFlow has them from then on")

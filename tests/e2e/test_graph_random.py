@@ -268,12 +268,54 @@ def test_streams_of_ops_with_seeds(draw: Any, mode: Any) -> None:
     assert_same(streams(mode, program), streams(plain, program))
 
 
-def test_a_compiled_function_called_twice() -> None:
-    def twice(mode: Any) -> Any:
-        inner = mode(lambda x: tf.random.uniform([3]) + 0.0 * beside(x))
-        return streams(plain, lambda x: (inner(x), inner(x)))
+def one_op(_: tf.Tensor) -> Any:
+    return tf.random.uniform([3])
 
-    assert_same(twice(jitted), twice(plain))
+
+def beside_strings(x: tf.Tensor) -> Any:
+    return tf.random.uniform([3]), tf.strings.length(tf.strings.as_string(x))
+
+
+@each_route
+@pytest.mark.parametrize(
+    "draw",
+    [
+        one_op,
+        beside_strings,
+        several_ops,
+        an_inner_function,
+        a_loop_with_calls,
+        branches,
+    ],
+)
+@pytest.mark.parametrize("caller", [plain, jitted])
+def test_a_compiled_function_called_twice(caller: Any, draw: Any, mode: Any) -> None:
+    def twice(mode: Any, caller: Any) -> Any:
+        inner = mode(lambda x: draw(beside(x)))
+        return streams(caller, lambda x: (inner(x), inner(x)))
+
+    assert_same(twice(mode, caller), twice(plain, plain))
+
+
+@each_route
+def test_a_compiled_function_of_four_bits_called_twice(mode: Any) -> None:
+    def twice(mode: Any) -> Any:
+        inner = mode(lambda x: (tf.random.uniform([3]), beside(x)))
+        small = tf.constant(np.array([1, 2, -3]).astype("int4"))
+        return streams(plain, lambda x: (inner(small)[0], inner(small)[0]))
+
+    assert_same(twice(mode), twice(plain))
+
+
+@each_route
+def test_a_compiled_function_that_is_not_inlined_called_twice(mode: Any) -> None:
+    def twice(mode: Any) -> Any:
+        inner = mode(lambda x: one_op(beside(x)))
+        attributes = {"_noinline": True}
+        shared = tf.function(lambda x: inner(x), experimental_attributes=attributes)
+        return streams(plain, lambda x: (shared(x), shared(x)))
+
+    assert_same(twice(mode), twice(plain))
 
 
 def test_bound_functions_start_again_where_the_seed_is_set() -> None:

@@ -154,6 +154,17 @@ def test_graph_modes_values(site: Site, worker_server: Server, name: str, mode: 
     np.testing.assert_allclose(got, site.said["values"][name], rtol=1e-6)
 
 
+def test_integers_of_four_bits_in_a_function_without_calls(worker_server: Server) -> None:
+    got = worker_server.computed("checked", "four_bits_alone_plain", FOUR)
+    np.testing.assert_array_equal(got, np.asarray(FOUR) - 3.0)
+
+
+def test_each_call_of_a_function_has_its_own_random_numbers(worker_server: Server) -> None:
+    for _ in range(2):
+        got = worker_server.computed("checked", "drawn_twice_plain", FOUR)
+        np.testing.assert_array_equal(got, np.zeros(4))
+
+
 def test_programs_with_checks_are_compiled(worker_server: Server) -> None:
     for name, (good, _) in CHECKED_INPUTS.items():
         worker_server.computed("checked", f"{name}_compiled", good)

@@ -31,6 +31,15 @@ def cross(function: FunctionDef) -> bool:
     return not defs.WIDE.keys().isdisjoint(defs.fixed_types(function.signature))
 
 
+def are_misread(library: FunctionDefLibrary, entry: str) -> bool:
+    """Return whether XLA would misread values of a function; see reachable.cc."""
+    functions = defs.reachable(library, entry)
+    if cross(functions[entry]):
+        return True
+    nodes = (node for function in functions.values() for node in function.node_def)
+    return any(map(misread_variable, nodes))
+
+
 def called_wide(function: FunctionDef, digest: str, suffix: str) -> tuple[Any, Any]:
     """Return the caller of a function's copy that takes and returns wide integers, and the copy."""
     # The name of the caller has the `suffix`. TensorFlow has no other function of these names.

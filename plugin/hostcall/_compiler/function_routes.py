@@ -19,7 +19,7 @@ from hostcall._callbacks import lookup, requested_routes, result_contract, setti
 from hostcall._callbacks.array_specs import NativeSpec
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._callbacks.structures import BoundedSpec
-from hostcall._compiler import refusals, route_selection
+from hostcall._compiler import constants, four_bits, refusals, route_selection
 from hostcall._compiler.bounded import analysis, sources
 from hostcall._compiler.partition import placement
 from hostcall._compiler.partition.host_ops import Rules
@@ -143,6 +143,8 @@ _FORWARD = "forward_function_name"
 # The functions that were partitioned because XLA refuses them. XLA's message about a function is
 # not known when its gradient is compiled.
 _partitioned: set[str] = set()
+# XLA's messages about the functions that it has refused, by their names and types of device.
+_refused: dict[tuple[str, str], str] = {}
 
 
 def partitioner_for(
@@ -161,8 +163,11 @@ def partitioner_for(
     # `is_taken`.
     function = next(f for f in library.function if f.signature.name == entry)
     # In a cluster too: the functions that it calls may be TensorFlow's own, without the marks.
+    is_whole = taken and attributes.CLUSTER not in function.attr
+    if is_whole:
+        library = constants.folded(library, entry)
     library = _with_shape_agnostic(library, entry)
-    if taken and attributes.CLUSTER not in function.attr:
+    if is_whole:
         library = analysis.marked_for_host(library, entry, compiled, device)
     if refusal:
         library = refusals.marked(library, refusal)
@@ -189,7 +194,8 @@ def predicted_partitioner(library: FunctionDefLibrary, entry: str, device: str =
     """Return the partitioner of a function before XLA, which may refuse it, compiles it."""
     refusal = ""
     if refusals.may_partition(library):
-        refusal = refusals.predicted(library, entry, kernels_for(device))
+        found = _refused.get((entry, placement.type_of(device)), "")
+        refusal = found or refusals.predicted(library, entry, kernels_for(device))
     suffix = SUFFIX + (placement.suffix_of(device) if placement.is_accelerator(device) else "")
     taken = bool(refusal) or is_taken(library, entry)
     return partitioner_for(library, entry, suffix, refusal, device, taken=taken)
@@ -202,7 +208,9 @@ def is_taken(library: FunctionDefLibrary, entry: str) -> bool:
         return True
     if any(map(_asks_for_partition, nodes)):
         return True
-    if settings.current.functions == settings.ALL and any(n.op in EXAMINED for n in nodes):
+    if settings.current.functions == settings.ALL and (
+        any(n.op in EXAMINED for n in nodes) or four_bits.are_misread(library, entry)
+    ):
         return True
     forward = _forward_library(library, entry)
     name = "" if forward is None else forward.function[0].signature.name
@@ -225,6 +233,11 @@ def note_partitioned(entry: str) -> None:
     """Note that a function was partitioned for a refusal, so that its gradient will be, too."""
     # A gradient knows its forward function by the name before that one got a caller that casts.
     _partitioned.update({entry, defs.before_digest(entry)})
+
+
+def note_refused(entry: str, device: str, refusal: str) -> None:
+    """Note what XLA has said about a function for a device, so that it is explained as it runs."""
+    _refused[entry, placement.type_of(device)] = refusal
 
 
 def uncompiling_partitioner(library: FunctionDefLibrary, suffix: str, device: str) -> Partitioner:

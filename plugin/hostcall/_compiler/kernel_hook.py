@@ -86,9 +86,10 @@ def rewrite_for_kernel(
     if said and not refusals.may_partition(library):
         refusals.check_lists(library)
         return RewrittenFunction(b"", entry, partitioned=False)
+    where = _where(library, device, others)
     if said:
         analysis.join_again(function_defs.by_name(library)[entry])
-    where = _where(library, device, others)
+        function_routes.note_refused(entry, where.accelerator, said)
     digest = function_defs.of_contents(library.function)
     if four_bits.cross(function_defs.by_name(library)[entry]) and not where.accelerator:
         return _with_four_bits(library, entry, digest, where, said)

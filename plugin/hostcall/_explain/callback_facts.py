@@ -160,8 +160,15 @@ def _of_script_op(node: NodeDef, spec: CallbackSpec) -> str:
     return advice.declaration_as_seen(spec, route_selection.known_results(spec, node))
 
 
-def of_host_op(node: NodeDef, reason: str, calls: Sequence[str]) -> str:
+_OTHERS_DECLARED = (
+    "nothing here: once the shapes of the callbacks' results are declared, one program calls it "
+    "where nothing else is on the host"
+)
+
+
+def of_host_op(node: NodeDef, reason: str, calls: Sequence[str], lacks_shapes: bool) -> str:
     """Return the advice for a host op that is no script op, by its reason to be there, or ""."""
+    # `lacks_shapes` tells whether the program is partitioned because a callback has no shape.
     if calls:
         return ""  # the ops in these functions have their own advice
     if node.op in ("PrintV2", "StringFormat"):
@@ -170,6 +177,8 @@ def of_host_op(node: NodeDef, reason: str, calls: Sequence[str]) -> str:
         return "hostcall.configure(semantics='graph'), the default, keeps it in the program"
     if "depends on data" in reason:
         return _DATA
+    if lacks_shapes and ("string" in reason or "no XLA kernel" in reason):
+        return _OTHERS_DECLARED
     if "string" in reason:
         return "nothing helps: XLA has no strings or variants. Pass numbers, such as indices"
     return _NO_KERNEL.format(op=node.op) if "no XLA kernel" in reason else ""

@@ -7,6 +7,7 @@ which functions are partitioned, and how, so the explanation matches the executi
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -73,6 +74,12 @@ class Walk:
         self.script_ops: list[facts.ScriptOp] = []
         self.risks: list[facts.Risk] = []
         self.semantics = GraphSemantics(self._bodies, self._located)
+
+    @functools.cached_property
+    def _lacks_shapes(self) -> bool:
+        """Whether a callback is on the host because nothing tells the shape of a result."""
+        nodes = defs.all_nodes(self._library, op_kinds.SCRIPT_OPS)
+        return any(route_selection.choose(node).wants_shape for node in nodes)
 
     def function(self, name: str) -> None:
         """Explain a function as it runs when eager code calls it."""
@@ -213,7 +220,7 @@ class Walk:
                 continue
             callees = self._callees(node, at, partitioner)
             calls = [inside.function for inside, _ in callees]
-            advice = ops.of_host_op(node, reason, calls)
+            advice = ops.of_host_op(node, reason, calls, self._lacks_shapes)
             steps.append(self._host_op(node, at, reason, edges[node.name], calls, advice=advice))
             for inside, partitioned in callees:
                 if partitioned:

@@ -33,6 +33,9 @@ CALLS_PYTHON = "_hostcall_calls_python"
 HAS_TOKEN = "_hostcall_has_token"  # whether it takes and returns a token
 MODULE = "_hostcall_module"  # the key of its program, as bytes
 
+# On an argument of a function.
+CAPTURED = "_hostcall_captured"  # the value of the tensor that the function captures there
+
 # On a function.
 CLUSTER = "_hostcall_cluster"  # partitioning has made it, and it is compiled unchanged
 ONLY_RAISES = "_hostcall_only_raises"  # its program calls the host for errors of values alone
@@ -46,6 +49,9 @@ NOTES_ERRORS = "_hostcall_notes_errors"
 
 # On a call in a partitioned function, of another function from the same partitioning.
 INNER_CALL = "_hostcall_inner_call"
+
+# On the function that a call names: a number of the call, so that its kernels are its own.
+INSTANCE = "_hostcall_instance"
 
 # On a call of a cluster whose function is shared by several programs.
 CLUSTER_NAME = "_hostcall_cluster_name"  # the cluster's own name, for counts and messages

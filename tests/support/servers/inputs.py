@@ -36,7 +36,10 @@ CHECKED_INPUTS: dict[str, tuple[Any, Any]] = {
     "by_python": (FOUR, [1.0, 12.0, 3.0, 4.0]),
 }
 # XLA would compute something else.
-VALUE_INPUTS: dict[str, Any] = {"casts": [2.0, float("nan"), -0.5, float("nan")]}
+VALUE_INPUTS: dict[str, Any] = {
+    "casts": [2.0, float("nan"), -0.5, float("nan")],
+    "four_bits": FOUR,
+}
 PYTHON_INPUTS: dict[str, Any] = {
     "double": FOUR,
     "thrice": [[1.0, 2.0, 3.0]],

@@ -152,6 +152,27 @@ def _casts(x: tf.Tensor) -> Any:
     return call(functions.plus_one, tf.stack([large[0], large[1], large[2], tf.reduce_max(x[2:])]))
 
 
+def _in_four_bits(function: Body, x: tf.Tensor) -> Any:
+    """Let a compiled function take and return integers of four bits."""
+
+    def wide(x: tf.Tensor) -> tf.Tensor:
+        return tf.cast(tf.cast(x, tf.int8), tf.float32)
+
+    def small(x: tf.Tensor) -> tf.Tensor:
+        return tf.cast(tf.cast(x, tf.int8), "int4")
+
+    compiled = tf.function(lambda x: small(function(wide(x))), jit_compile=True)
+    return wide(compiled(small(x)))
+
+
+def _drawn_twice(x: tf.Tensor) -> Any:
+    """Return 0, as each call of a function draws the same numbers from its seeds."""
+    draw = tf.function(
+        lambda x: call(functions.plus_one, x) + tf.random.uniform([4], seed=5), jit_compile=True
+    )
+    return draw(x) - draw(x)
+
+
 # Functions with graph mode's values and errors, and one to see what was called.
 CHECKED: dict[str, tuple[Body, tf.TensorSpec]] = {
     "looked_up": (lambda x: call(functions.plus_one, tf.gather(TEN, _integers(x))), VECTOR),
@@ -169,6 +190,9 @@ CHECKED: dict[str, tuple[Body, tf.TensorSpec]] = {
         VECTOR,
     ),
     "casts": (_casts, VECTOR),
+    "four_bits": (lambda x: _in_four_bits(lambda x: call(functions.plus_one, x), x), VECTOR),
+    "drawn_twice": (_drawn_twice, VECTOR),
+    "four_bits_alone": (lambda x: _in_four_bits(lambda x: x - 3.0, x), VECTOR),
     "appended": (_append, SCALAR),
 }
 # These are not called where they are saved.

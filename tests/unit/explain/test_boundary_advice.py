@@ -40,6 +40,19 @@ def beside_a_boundary(x: Any) -> Any:
     return called(x), length
 
 
+_TABLE = tf.lookup.StaticHashTable(
+    tf.lookup.KeyValueTensorInitializer([1, 2], [3, 4], tf.int64, tf.int64), -1
+)
+
+
+def beside_a_table(x: Any) -> Any:
+    return called(x), _TABLE.lookup(tf.cast(x, tf.int64))
+
+
+def asked_for_beside_a_table(x: Any) -> Any:
+    return asked_for(x), _TABLE.lookup(tf.cast(x, tf.int64))
+
+
 def printing(x: Any) -> Any:
     tf.print(x)
     return called(x)
@@ -58,6 +71,8 @@ def asserting(x: Any) -> Any:
         (declared, "unique", "@hostcall.callback(result=lambda x: tf.TensorSpec([...], tf.float32"),
         (of_strings, "unique", "declare(unique, result=lambda x: tf.TensorSpec([...]"),
         (beside_a_boundary, "len", "nothing here: one program calls it"),
+        (beside_a_table, "LookupTableFindV2", "nothing here: once the shapes of the callbacks'"),
+        (asked_for_beside_a_table, "LookupTableFindV2", "nothing helps: XLA cannot compile"),
         (printing, "PrintV2", "hostcall.callback(print, result=[])(x)"),
     ],
 )

@@ -254,3 +254,17 @@ def test_functions_whose_results_are_kept() -> None:
     explanation = hostcall.explain(tf.function(lambda x: kept(x) + called(x)), X)
     assert sorted(op.memo for op in explanation.script_ops) == [False, True]
     assert explanation.to_html().count("for new inputs alone") == 1
+
+
+def test_a_function_that_xla_has_refused_is_explained_as_it_runs() -> None:
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor) -> tf.Tensor:
+        for _ in tf.range(3):  # XLA compiles no range in it whose limit a step computes
+            x += tf.reduce_sum(tf.cast(tf.range(tf.cast(x[0] * 1.5, tf.int32)), tf.float32))
+        return x
+
+    x = tf.constant([2.0, 3.0])
+    program(x)
+    explanation = hostcall.explain(program, x)
+    assert {one.mode for one in explanation.functions} == {"partitioned"}
+    assert "Range" in {one.op for one in explanation.host_ops}

@@ -9,7 +9,8 @@ depend on the number of threads; and ops with seeds that keep a state of their o
 stream, from call to call. An op without seeds draws arbitrary numbers, so it stays in the program.
 
 In graph mode, each call of a function has its own copy of the function's ops, and so of their
-states. `separate` makes such copies of functions that would share states otherwise.
+states. `separate` makes such copies of functions that would share states otherwise. Each kernel
+of a partitioned function has ops of its own (csrc/functions/call_kernel.cc).
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from hostcall._compiler.ordering import Effects
 from hostcall._compiler.semantics.values import Writer
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
-from hostcall._tf.types import FunctionDefLibrary, NodeDef
+from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
 _HALF, _BFLOAT16, _DOUBLE, _UINT32, _UINT64 = (
     dtype.as_datatype_enum for dtype in (tf.half, tf.bfloat16, tf.float64, tf.uint32, tf.uint64)
 )
 _PHILOX, _THREEFRY = 1, 2  # the numbers of algorithms in the operand `alg`
 _GET_KEY = "StatelessRandomGetKeyCounter"
-_NO_INLINING = "_noinline"  # the attribute of a function that graph mode does not inline
+_NO_INLINING = "_noinline"  # the attribute of a function that TensorFlow does not inline
 
 # What TensorFlow's kernels encrypt seeds with.
 _SEED_KEY = 0x02461E293EC8F720
@@ -492,8 +493,8 @@ def separate(library: FunctionDefLibrary, entry: str) -> set[str]:
         if not drawing.of_function(name):
             return name
         if name in called:
-            if protos.is_true(functions[name], _NO_INLINING):
-                return name  # graph mode does not copy it, either
+            if _has_one_state(functions[name]):
+                return name
             name = _copy(library, functions, name, len(called))
         called.add(name)
         pending.append(name)
@@ -506,6 +507,12 @@ def separate(library: FunctionDefLibrary, entry: str) -> set[str]:
             if inlined and defs.redirect(node, functions, own):
                 changed.add(caller)
     return changed
+
+
+def _has_one_state(function: FunctionDef) -> bool:
+    """Return whether graph mode does not inline a function, so that all its calls share states."""
+    # Must-compile functions have the attribute, too. Graph mode would inline them.
+    return protos.is_true(function, _NO_INLINING) and not defs.is_compiled(function)
 
 
 def _copy(library: FunctionDefLibrary, functions: dict[str, Any], name: str, number: int) -> str:
