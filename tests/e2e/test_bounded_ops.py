@@ -150,6 +150,7 @@ PROOFS: dict[str, list[Program]] = {
         lambda m: tf.broadcast_to(tf.reduce_sum(m, 0, keepdims=True), tf.shape(m)),
         lambda s: tf.broadcast_to(tf.reduce_sum(s, 1, keepdims=True), tf.shape(s)),
     ],
+    "Bitcast": [lambda u: tf.bitcast(u, tf.int32), lambda i: tf.bitcast(i, tf.float32)],
     "Cast": [lambda u: [tf.cast(u * 10.0, tf.int32), tf.cast(u, tf.float64)]],
     "CheckNumerics": [lambda u: tf.debugging.check_numerics(u, "")],
     "ClipByValue": [lambda u: raw.ClipByValue(t=u, clip_value_min=0.2, clip_value_max=0.7)],

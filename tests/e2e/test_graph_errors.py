@@ -435,6 +435,22 @@ def test_calls_before_an_error_that_a_branch_ends_with(
     assert notes.taken() == [1.0]
 
 
+@in_order
+@pytest.mark.parametrize("in_loop", [False, True], ids=["alone", "in a loop"])
+def test_calls_before_an_error_that_does_not_follow_from_them(in_loop: bool, notes: Notes) -> None:
+    @jitted
+    def program(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        if in_loop:
+            for k in tf.range(2):
+                notes.note(x[k])
+        else:
+            notes.note(notes.note(x[0]) + 1.0)
+        return tf.gather(x, i)
+
+    assert type(failure(program, X, BAD)) is INVALID
+    assert notes.taken() == [1.0, 2.0]
+
+
 def test_the_first_error_in_program_order_is_raised() -> None:
     @jitted
     def program(x: tf.Tensor, i: tf.Tensor, j: tf.Tensor) -> Any:

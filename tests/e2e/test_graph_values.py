@@ -128,6 +128,31 @@ def test_the_place_of_nan_among_numbers(mode: Any) -> None:
 
 
 @each_route
+@pytest.mark.parametrize("dtype", [tf.half, tf.float32, tf.float64], ids=lambda dtype: dtype.name)
+def test_windows_of_nothing_but_infinity(dtype: tf.DType, mode: Any) -> None:
+    x = tf.constant([-INF, -INF, -INF, 2.0, NAN, NAN, NAN, -1.0], dtype)
+    assert_as_graph_mode(
+        mode, lambda x: tf.nn.max_pool2d(x, [1, 2], 2, "SAME"), tf.reshape(x, [1, 1, 8, 1])
+    )
+
+
+@each_route
+@pytest.mark.parametrize("dtype", [*FLOATS, tf.uint8, *INTEGERS], ids=lambda dtype: dtype.name)
+def test_the_nearest_pixels(dtype: tf.DType, mode: Any) -> None:
+    def program(x: tf.Tensor) -> Any:
+        return [
+            raw.ResizeNearestNeighbor(
+                images=x, size=[size, 1], half_pixel_centers=way == 1, align_corners=way == 2
+            )
+            for size in (3, 7, 16, 50, 200)
+            for way in range(3)
+        ]
+
+    x = tf.cast(tf.range(60), dtype) * (2**25 + 1 if dtype in INTEGERS else 1)
+    assert_as_graph_mode(mode, program, tf.reshape(x, [1, 60, 1, 1]))
+
+
+@each_route
 def test_the_places_of_zeros(mode: Any) -> None:
     x = tf.constant([[0.0, -0.0, 1.0, -0.0, 0.0], [-0.0, 0.0, -1.0, 0.0, -0.0]])
     assert_as_graph_mode(mode, lambda x: (tf.math.top_k(x, 3), tf.argsort(x)), x)
@@ -142,6 +167,30 @@ def test_squares_that_wrap(dtype: tf.DType, mode: Any) -> None:
     def program(x: tf.Tensor) -> Any:
         again = (x + 1) * (x + 1)
         return [of(v) for v in (x * x, tf.square(x), tf.pow(x, 2), again, tf.abs(x))]
+
+    assert_as_graph_mode(mode, program, tf.constant(LARGE[dtype], dtype))
+
+
+PRODUCTS: dict[str, Callable[..., Any]] = {
+    "arguments of a function": lambda x: tf.function(lambda a, b: a * b)(x, x),
+    "a result of a function": lambda x: tf.function(lambda a: a)(x) * x,
+    "nothing added": lambda x: x * (x + 0),
+    "negated twice": lambda x: x * tf.negative(-x),
+    "turned twice": lambda x: x * tf.reverse(tf.reverse(x, [0]), [0]),
+    "selected": lambda x: tf.where(x > 1, x, x) * x,
+    "in a loop": lambda x: tf.while_loop(
+        lambda i, *_: i < 2, lambda i, a, b, _: (i + 1, a, b, a * b // 3), [0, x, x, x]
+    )[3],
+}
+
+
+@each_route
+@each_integer
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products_of_what_xla_finds_to_be_the_same(name: str, dtype: tf.DType, mode: Any) -> None:
+    def program(x: tf.Tensor) -> Any:
+        product = PRODUCTS[name](x)
+        return product < 0, product // 3
 
     assert_as_graph_mode(mode, program, tf.constant(LARGE[dtype], dtype))
 

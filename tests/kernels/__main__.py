@@ -2,7 +2,7 @@
 
 python -m tests.kernels compare [--only OP] [--seed N]
 python -m tests.kernels raising [--only OP] [--seed N] [--mode stock]
-python -m tests.kernels edges [--only OP]
+python -m tests.kernels edges [--only OP] [--mode hostcall]
 python -m tests.kernels pairs [--only OP] [--seed N] [--mode hostcall]
 python -m tests.kernels sources
 python -m tests.kernels missing
@@ -31,7 +31,7 @@ def main() -> int:
     elif arguments.command == "raising":
         raising.run(arguments.seed, only, arguments.mode.split(","))
     elif arguments.command == "edges":
-        edges.run(only)
+        edges.run(only, arguments.mode.split(","))
     elif arguments.command == "pairs":
         pairs.run(arguments.seed, only, arguments.mode.split(","))
     else:

@@ -28,6 +28,8 @@ _LENGTH = 19  # of the vectors with one value
 _BATCH = 30
 _SECONDS_A_BATCH = 900.0
 _SUMS: dict[str, Any] = {"ulps": 64, "scale": "array"}
+STOCK, HOSTCALL = "stock", "hostcall"
+_PREPARATION = {STOCK: "", HOSTCALL: "import hostcall"}
 CHANCE = "left to chance by the CPU"
 
 
@@ -539,7 +541,7 @@ def _bits(value: Any) -> bytes:
     return array.tobytes()
 
 
-def judged(numbers: list[int]) -> list[Any]:
+def judged(numbers: list[int], mode: str) -> list[Any]:
     calls = all_edges()
     done: dict[int, Any] = {}
     out: list[Any] = []
@@ -548,23 +550,24 @@ def judged(numbers: list[int]) -> list[Any]:
             done[number] = expected(calls[number])
         except Exception as error:
             out.append([number, difference.CPU_REFUSES, str(error)[:150], 0, 1])
-    _by_xla(calls, done, out)
+    _by_xla(calls, done, out, mode)
     return out
 
 
-def _by_xla(calls: list[Edge], done: dict[int, Any], out: list[Any]) -> None:
+def _by_xla(calls: list[Edge], done: dict[int, Any], out: list[Any], mode: str) -> None:
     if not done:
         return
     numbers = list(done)
     try:
-        actual = running.by_xla([calls[n].call for n in numbers])
+        compiled = running.by_xla if mode == STOCK else running.beside_python
+        actual = compiled([calls[n].call for n in numbers])
     except Exception as error:
         if len(numbers) == 1:
             out.append([numbers[0], difference.REFUSED, str(error)[:150], 0, 1])
             return
         half = len(numbers) // 2
         for part in (numbers[:half], numbers[half:]):
-            _by_xla(calls, {n: done[n] for n in part}, out)
+            _by_xla(calls, {n: done[n] for n in part}, out, mode)
         return
     for number, results in zip(numbers, actual, strict=True):
         cpu, more = done[number]
@@ -601,28 +604,30 @@ def _agrees_somewhere(edge: Edge, of_place: Any, value: Any) -> bool:
     return any(not difference.compare(edge.call, [each], [value]) for each in ends)
 
 
-def run(only: set[str]) -> None:
-    """Compare the calls, or those of some ops, in a process that may end; print what differs."""
+def run(only: set[str], modes: list[str]) -> None:
+    """Compare the calls, or those of some ops, in processes that may end; print what differs."""
     calls = all_edges()
     numbers = [n for n, edge in enumerate(calls) if not only or edge.call.op in only]
-    counts: collections.Counter[str] = collections.Counter()
-    with contextlib.closing(Worker()) as worker:
-        for begin in range(0, len(numbers), _BATCH):
-            for number, what, text, _, count in _batch(worker, numbers[begin : begin + _BATCH]):
-                edge = calls[number]
-                counts[what] += 1
-                said = f"{edge.call.op} | {edge.dtype} | {what} | {count} | "
-                print(f"{said}{edge.call.text()[:100]} | {text}", flush=True)
-    said = ", ".join(f"{count} {what}" for what, count in counts.most_common())
-    print(f"== of {len(numbers)} calls differ: {said or 'none'}")
+    for mode in modes:
+        counts: collections.Counter[str] = collections.Counter()
+        with contextlib.closing(Worker(_PREPARATION[mode])) as worker:
+            for begin in range(0, len(numbers), _BATCH):
+                batch = numbers[begin : begin + _BATCH]
+                for number, what, text, _, count in _batch(worker, batch, mode):
+                    edge = calls[number]
+                    counts[what] += 1
+                    said = f"{mode}: {edge.call.op} | {edge.dtype} | {what} | {count} | "
+                    print(f"{said}{edge.call.text()[:100]} | {text}", flush=True)
+        said = ", ".join(f"{count} {what}" for what, count in counts.most_common())
+        print(f"== {mode}: of {len(numbers)} calls differ: {said or 'none'}", flush=True)
 
 
-def _batch(worker: Worker, numbers: list[int]) -> list[Any]:
+def _batch(worker: Worker, numbers: list[int], mode: str) -> list[Any]:
     try:
-        return list(worker.run(judged, numbers, limit=_SECONDS_A_BATCH))
+        return list(worker.run(judged, numbers, mode, limit=_SECONDS_A_BATCH))
     except AssertionError as error:
         if not str(error).startswith("ended with"):
             raise
         if len(numbers) == 1:
             return [[numbers[0], difference.CRASH, "", 0, 1]]
-        return [row for n in numbers for row in _batch(worker, [n])]
+        return [row for n in numbers for row in _batch(worker, [n], mode)]

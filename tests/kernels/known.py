@@ -56,6 +56,14 @@ _IMAGES = (
         for corners, centers, size in ((True, False, 15), (False, False, 15), (False, True, 9))
         for array, sizes in ((_image(5), [size, 1]), (_image(5).reshape(1, 1, 5, 1), [1, size]))
     ),
+    image(
+        "ResizeNearestNeighbor", _image(60), [16, 1], T=tf.bfloat16, ulps=0, half_pixel_centers=True
+    ),
+    image(
+        "ResizeNearestNeighbor", _image(28), [200, 1], T=tf.half, ulps=0, half_pixel_centers=True
+    ),
+    image("ResizeNearestNeighbor", _image(8), [50, 1], T=tf.float64),
+    image("ResizeNearestNeighbor", _image(9) + 2**30, [9, 1], T=Each(tf.int32, tf.int64), ulps=0),
     image("ResizeBilinearGrad", _image(15), _image(5)),
     image("ResizeBilinearGrad", _image(9), _image(5), half_pixel_centers=True),
     image("AdjustHue", [[[-0.5, -0.1, -0.3]]], 0.0),
@@ -114,6 +122,8 @@ _OF_GRAPH = (
     row("FloorDiv", [0.5], [0.1], T=tf.bfloat16),
     row("GreaterEqual", [_NAN], [0], T=_DOUBLES, function=lambda x, _: tf.abs(x) >= 0),
     row("LessEqual", [0], [_NAN], T=_DOUBLES, function=lambda _, x: _zero_is_at_most(tf.abs(x))),
+    row("MaxPool", [[[[-_INF], [-_INF]]]], T=Each(tf.half, tf.float32, tf.float64),
+        function=lambda x: tf.math.is_finite(tf.nn.max_pool2d(x, [1, 2], 1, "VALID"))),
     row("LeftShift", [1], [-1], T=tf.int32),
     row("RightShift", [4], [-1], T=tf.int32),
     row("Max Min", [1.0, _NAN, 3.0], 0, T=floating),
@@ -122,7 +132,7 @@ _OF_GRAPH = (
     row("Bucketize", [_NAN], T=tf.float32, boundaries=[0.0, 1.0]),
     row("UpperBound", [[0.0, 1.0]], [[_NAN]], T=floating),
     row("TopKV2", [-0.0, 0.0, 1.0], 3, T=tf.float32, results=(1,)),
-)
+)  # fmt: skip
 
 
 def of_graph() -> list[Call]:

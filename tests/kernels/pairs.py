@@ -14,7 +14,6 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from tests.kernels import difference, running
@@ -189,17 +188,7 @@ def _compare(made: list[Pair], expected: dict[int, Any], mode: str, found: list[
 
 
 def _compiled(calls: list[Call], mode: str) -> Any:
-    tensors = running.arguments(calls)
-    if mode == STOCK:
-        return running.by_xla(calls)
-
-    def together(*taken: Any) -> Any:
-        beside = tf.numpy_function(np.negative, [tf.constant(1.0)], tf.float32)
-        beside.set_shape([])
-        return [call.run([x]) for call, x in zip(calls, taken, strict=True)], beside
-
-    function: Any = tf.function(together, jit_compile=True, autograph=False)
-    return [[running._array(result) for result in each] for each in function(*tensors)[0]]
+    return running.by_xla(calls) if mode == STOCK else running.beside_python(calls)
 
 
 def run(seed: int, only: set[str], modes: list[str], most: int = 600) -> None:

@@ -91,11 +91,25 @@ def _may_leave_out(node: NodeDef, nodes: Nodes) -> bool:
 
 
 def _may_be_square(node: NodeDef, nodes: Nodes) -> bool:
-    """Return whether the operands of a product may be the same value, also if XLA finds that."""
+    """Return whether the operands of a product may be the same value once XLA has simplified it."""
     if not _is_signed(node, nodes):
         return False
     first, second = defs.data_inputs(node)
-    return nodes is None or _are_alike(first, second, nodes, _DEPTH)
+    if nodes is None or _are_alike(first, second, nodes, _DEPTH):
+        return True
+    return not any(_is_of_sizes(value, nodes, _DEPTH) for value in (first, second))
+
+
+def _is_of_sizes(value: str, nodes: Mapping[str, Any], depth: int) -> bool:
+    """Return whether a value is computed of sizes and constants alone."""
+    node = nodes.get(defs.source(value))
+    if node is None or not depth:
+        return False
+    if node.op in _OF_SIZES:
+        return True
+    kept = _SELECTING | _SAME_ELEMENTS | _COMPUTING
+    inputs = defs.data_inputs(node)
+    return node.op in kept and all(_is_of_sizes(each, nodes, depth - 1) for each in inputs)
 
 
 def _are_alike(first: str, second: str, nodes: Mapping[str, Any], depth: int) -> bool:
@@ -143,6 +157,11 @@ def _may_wrap(node: NodeDef, nodes: Nodes) -> bool:
 # Ops of known numbers, and those whose results are some of their operand's elements.
 _OF_SIZES = frozenset({"Const", "Rank", "Shape", "Size", "VariableShape"})
 _SELECTING = frozenset({"Cast", "GatherV2", "Identity", "Slice", "StridedSlice"})
+# Ops by which sizes are computed of others.
+_COMPUTING = frozenset(
+    {"AddV2", "ConcatV2", "FloorDiv", "FloorMod", "Maximum", "Minimum", "Mul", "Neg", "Pack"}
+    | {"Prod", "Sub"}
+)
 
 
 def _is_power_of_two(node: NodeDef, nodes: Nodes) -> bool:
@@ -261,6 +280,15 @@ _WRAPS = Difference(
     values.opaque,
 )
 _PRODUCT_WRAPS = dataclasses.replace(_WRAPS, applies=_may_wrap)
+_SMALL_IMAGE = Difference(
+    "XLA computes in 16 bits which pixel is the nearest",
+    _is(tf.half, tf.bfloat16),
+    values.in_32_bits,
+)
+_LARGE_IMAGE = Difference(
+    "XLA rounds places to 64 bits, and integers to 24",
+    _is(tf.float64, tf.int32, tf.int64),
+)
 _LIMITS = _of_graph("XLA has other limits at 0, infinity and NaN")
 _SINGULAR = _of_graph("XLA raises no error for singular matrices")
 
@@ -336,6 +364,13 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
     "MatrixInverse": (_SINGULAR,),
     "MatrixSolve": (_SINGULAR,),
     "Max": (_SKIPS_NAN,),
+    "MaxPool": (
+        _of_graph(
+            "XLA gives -infinity, not the least number, for windows of nothing above it",
+            _is(tf.half, tf.float32, tf.float64),
+            values.pool,
+        ),
+    ),
     "MaxPool3DGradGrad": (_NEAR_VALUES,),
     "MaxPoolGradGrad": (_NEAR_VALUES,),
     "MaxPoolGradGradV2": (_NEAR_VALUES,),
@@ -377,6 +412,7 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
             lambda node, _: not protos.is_true(node, "align_corners"),
         ),
     ),
+    "ResizeNearestNeighbor": (_SMALL_IMAGE, _LARGE_IMAGE),
     "RightShift": (_SHIFTS,),
     "RsqrtGrad": (_CONJUGATE, _UNSAFE),
     "SelfAdjointEigV2": (
@@ -458,6 +494,7 @@ _SIZES: Mapping[str, str] = {
     "BatchMatMulV2": "matmul",
     "BiasAdd": "bias_add",
     "BiasAddGrad": "bias_add_grad",
+    "Bitcast": "bitcast",
     "BroadcastGradientArgs": "gradient_axes",
     "BroadcastTo": "broadcast_to",
     "ConcatOffset": "concat_offset",

@@ -167,6 +167,13 @@ def _scattered_nd(op: str) -> Callable[..., Any]:
 for _what in ("Add", "Sub", "Mul", "Div", "Min", "Max", "Update"):
     _op = f"ResourceScatter{_what}"
     _use(_op, _scattered(_op), *_TAKEN, on_variable=True)
+_use(
+    "ResourceScatterDiv",
+    lambda v, y: tf.raw_ops.ResourceScatterDiv(resource=v.handle, indices=[0, 2], updates=y),
+    (_ROWS, [[2.0, 4.0], [3.0, _NAN]]),
+    (_ROWS, [[2.0, 4.0], [3.0, 0.0]]),
+    on_variable=True,
+)
 for _what in ("Add", "Sub", "Update", "Min", "Max"):
     _op = f"ResourceScatterNd{_what}"
     _use(_op, _scattered_nd(_op), *_PLACED, on_variable=True)
@@ -364,7 +371,62 @@ _use(
     made_by=_Array.scattered,
 )
 
+# Bands, ranges and rates.
+_use("MatrixBandPart", lambda x, n: tf.linalg.band_part(x, n, 0), (_ROWS, 3), (_ROWS, 4))
+_use("MatrixBandPart", lambda x, n: tf.linalg.band_part(x, -1, n), (_ROWS, -5), (_ROWS, 3))
+for _op in ("QuantizeAndDequantizeV2", "QuantizeAndDequantizeV3", "QuantizeAndDequantizeV4"):
+    _use(
+        _op,
+        lambda x, least, op=_op: getattr(tf.raw_ops, op)(
+            input=x, input_min=least, input_max=4.0, range_given=True, num_bits=8
+        ),
+        (_ROWS, 4.0),
+        (_ROWS, _NAN),
+    )
+for _bad in (0, 62):
+    _use(
+        "QuantizeAndDequantizeV3",
+        lambda x, bits: tf.raw_ops.QuantizeAndDequantizeV3(
+            input=x, input_min=0.0, input_max=0.0, num_bits=bits, range_given=False
+        ),
+        (_ROWS, 8),
+        (_ROWS, _bad),
+    )
+
+
+def _adapted(made: list[tf.Variable]) -> Callable[..., Any]:
+    """Return the use of a variable and of another one, which is put into a list."""
+
+    def run(v: Any, rate: Any, lasso: Any, ridge: Any) -> Any:
+        with tf.init_scope():
+            if not made:
+                made.append(tf.Variable(tf.ones(v.shape)))
+        made[0].assign(tf.ones(v.shape))
+        return tf.raw_ops.ResourceApplyProximalAdagrad(
+            var=v.handle, accum=made[0].handle, lr=rate, l1=lasso, l2=ridge, grad=v * 2.0
+        )
+
+    return run
+
+
+for _number in (1, 2, 3):
+    _rates = [_ROWS, 0.5, 0.0, 0.25]
+    _wrong = [_NAN if place == _number else value for place, value in enumerate(_rates)]
+    _use("ResourceApplyProximalAdagrad", _adapted([]), _rates, _wrong, on_variable=True)
+
 # Random numbers: the good ones have no choice.
+
+
+def _truncated(mean: Any, spread: Any) -> Any:
+    return tf.round(
+        tf.raw_ops.ParameterizedTruncatedNormal(
+            shape=[3], means=mean, stdevs=spread, minvals=0.9, maxvals=1.1
+        )
+    )
+
+
+_use("ParameterizedTruncatedNormal", _truncated, (1.0, 1.0), (1.0, 0.0))
+_use("ParameterizedTruncatedNormal", _truncated, (1.0, 1.0), (_INF, 1.0))
 _use(
     "RandomUniformInt",
     lambda low, high: tf.random.uniform([3], low, high, tf.int32),

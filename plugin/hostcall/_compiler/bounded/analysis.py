@@ -79,9 +79,11 @@ def new_functions(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list
 
 
 def is_changed(before: FunctionDefLibrary, after: FunctionDefLibrary, entry: str) -> bool:
-    """Return whether a function, or one that it calls, differs from before, by its added nodes."""
+    """Return whether a function, or one that it calls, has other ops than before."""
     old, new = (defs.by_name(library)[entry] for library in (before, after))
-    return len(old.node_def) != len(new.node_def) or bool(new_functions(before, after))
+    return [node.op for node in old.node_def] != [node.op for node in new.node_def] or bool(
+        new_functions(before, after)
+    )
 
 
 _AT_RISK = "a size that only the run knows, {of}, is only bounded in a compiled program: {reason}"

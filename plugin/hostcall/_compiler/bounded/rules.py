@@ -12,6 +12,8 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
+import tensorflow as tf
+
 from hostcall._compiler.bounded.sizes import (
     Shape,
     Size,
@@ -103,6 +105,14 @@ def zeros_like(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
 def kept(_: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     """Return the operands: each result equals an operand, except perhaps in its dtype."""
     return [*operands]
+
+
+def bitcast(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
+    """Infer the shape of bits as elements of another dtype, if it has as many of them."""
+    sizes = {tf.as_dtype(site.node.attr[name].type).size for name in ("T", "type")}
+    if len(sizes) > 1:
+        raise UnprovenError(_JOINS)
+    return [Tensor(operands[0].shape)]
 
 
 def arithmetic(operate: Callable[..., int]) -> Rule:

@@ -197,10 +197,6 @@ def _in_first(values: int, indices: int) -> Failing:
     )
 
 
-def _gather_of_variable(writer: CheckWriter) -> str:
-    return writer.if_any(_in_variable(1)(writer), writer.result(), writer.node.attr["dtype"].type)
-
-
 def _in_variable(indices: int) -> Failing:
     """Return a check of indices into the first dimension of the variable that a node takes."""
 
@@ -485,6 +481,66 @@ def _threshold(writer: CheckWriter) -> str:
     return writer.add("LogicalNot", writer.add("LogicalAnd", low, high))
 
 
+def _not_all(kind: str, first: int, second: int | None = None) -> Failing:
+    """Return a check of an operand whose numbers must compare with those of another, or with 0."""
+
+    def failing(writer: CheckWriter) -> str:
+        value = writer.inputs[first]
+        dtype = writer.dtype(value)
+        other = writer.constant(0, dtype) if second is None else writer.inputs[second]
+        known = writer.known(value), np.zeros([]) if second is None else writer.known(other)
+        if all(array is not None for array in known) and _COMPARED[kind](*known).all():
+            return ""
+        holds = writer.add(kind, value, other, T=dtype)
+        return writer.any(writer.add("LogicalNot", holds))  # as it holds of no NaN
+
+    return failing
+
+
+_COMPARED: Mapping[str, Callable[..., Any]] = {
+    "Greater": np.greater,
+    "GreaterEqual": np.greater_equal,
+    "Less": np.less,
+    "LessEqual": np.less_equal,
+    "NotEqual": np.not_equal,
+}
+
+
+def _band_beyond(count: int, dimension: int) -> Failing:
+    """Return a check of how many diagonals beside the first are kept; all, if it is negative."""
+
+    def failing(writer: CheckWriter) -> str:
+        value = writer.inputs[count]
+        known = writer.known(value)
+        if known is not None and known <= 0:
+            return ""
+        dtype = writer.dtype(value)
+        size = writer.size(writer.inputs[0], dimension, dtype)
+        return writer.add("Greater", value, size, T=dtype)
+
+    return failing
+
+
+def _no_quantized_range(writer: CheckWriter) -> str:
+    """Write whether the least number of a range, if one is given for all, is not below the last."""
+    node = writer.node
+    is_of_channels = "axis" in node.attr and node.attr["axis"].i >= 0
+    if is_of_channels or not protos.is_true(node, "range_given"):
+        return ""
+    return _not_all("LessEqual", 1, 2)(writer)
+
+
+def _no_bits(writer: CheckWriter) -> str:
+    """Write whether integers have no bits, or more than a double can hold the limits of."""
+    bits = writer.inputs[3]
+    most = 61 if protos.is_true(writer.node, "signed_input") else 62
+    known = writer.known(bits)
+    if known is not None and 1 <= known <= most:
+        return ""
+    before = writer.add("Sub", bits, writer.constant(1, defs.INT32), T=defs.INT32)
+    return writer.any_is("outside", before, writer.constant(most, defs.INT32), defs.INT32)
+
+
 def _no_sparse_indices(writer: CheckWriter) -> str:
     """Write whether indices lie outside of a shape or, if they are validated, are not in order."""
     indices, shape, *_ = writer.inputs
@@ -525,15 +581,35 @@ def _empty_range(low: int) -> Failing:
     """Return a check of the bounds of random integers, which are operands `low` and the next."""
 
     def failing(writer: CheckWriter) -> str:
-        dtype, shape = writer.dtype(writer.inputs[low]), writer.inputs[0]
+        dtype = writer.dtype(writer.inputs[low])
         failing = writer.add("GreaterEqual", *writer.inputs[low : low + 2], T=dtype)
-        one = writer.constant(0, defs.INT32)
-        count = writer.add("Prod", shape, one, T=writer.dtype(shape), Tidx=defs.INT32)
-        zero = writer.constant(0, writer.dtype(shape))
-        has_some = writer.add("Greater", count, zero, T=writer.dtype(shape))
-        return writer.add("LogicalAnd", failing, has_some)
+        return _if_drawn(writer, failing)
 
     return failing
+
+
+def _no_truncated_range(writer: CheckWriter) -> str:
+    """Write whether random numbers have no spread, or no range to lie in."""
+    failing = writer.either(_not_all("Greater", 2)(writer), _not_all("Less", 3, 4)(writer))
+    return _if_drawn(writer, failing)
+
+
+def _no_mean(writer: CheckWriter) -> str:
+    """Write whether a mean of random numbers is infinite or NaN."""
+    means = writer.inputs[1]
+    is_number = writer.add("IsFinite", means, T=writer.dtype(means))
+    return _if_drawn(writer, writer.any(writer.add("LogicalNot", is_number)))
+
+
+def _if_drawn(writer: CheckWriter, failing: str) -> str:
+    """Write whether a scalar is true and the shape of random numbers has elements."""
+    if not failing:
+        return failing
+    shape, axis = writer.inputs[0], writer.constant(0, defs.INT32)
+    dtype = writer.dtype(shape)
+    count = writer.add("Prod", shape, axis, T=dtype, Tidx=defs.INT32)
+    has_some = writer.add("Greater", count, writer.constant(0, dtype), T=dtype)
+    return writer.add("LogicalAnd", failing, has_some)
 
 
 def _no_permutation(writer: CheckWriter) -> str:
@@ -553,7 +629,10 @@ _ROWS = "indices do not all point into the shape that they index"
 _SEGMENTS = "segment_ids are not all below num_segments"
 _ZERO = "Integer division by zero"
 _ARRAY = "an index is outside of the TensorArray"
+_RANGE = "Invalid range: input_min > input_max"
 _TRUNCATED = "Unexpected error in binary operator (only integer div and mod should have errors)"
+_BAND = "must be negative or less or equal to number of"
+_STRENGTH = "regularization strength is not a non-negative scalar"
 _BOUNDS = "Need minval < maxval"
 
 
@@ -573,7 +652,7 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
     **_for("TruncateDiv TruncateMod", Check(_division_by_zero, _TRUNCATED, INTERNAL)),
     **_for("Pow", Check(_negative_power, "Integers to negative integer powers are not allowed")),
     **_for("Gather GatherV2", Check(_gather, _INDICES)),
-    **_for("ResourceGather", Check(_gather_of_variable, _INDICES)),
+    **_for("ResourceGather", Check(_in_variable(1), _INDICES)),
     **_for("GatherNd", Check(_in_shape(_shape_of(0), 1), _ROWS)),
     **_for("ResourceGatherNd", Check(_in_shape(_shape_of_variable, 1), _ROWS)),
     **_for("ScatterNd", Check(_in_shape(_shape_in(2), 0), _ROWS)),
@@ -582,8 +661,12 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
         Check(_in_shape(_shape_of(0), 1), _ROWS),
     ),
     **_for(
-        "ResourceScatterAdd ResourceScatterSub ResourceScatterMul ResourceScatterDiv "
+        "ResourceScatterAdd ResourceScatterSub ResourceScatterMul "
         "ResourceScatterMin ResourceScatterMax ResourceScatterUpdate",
+        Check(_in_variable(1), _INDICES),
+    ),
+    "ResourceScatterDiv": (
+        Check(_not_all("NotEqual", 2), "updates must not contain 0"),
         Check(_in_variable(1), _INDICES),
     ),
     **_for(
@@ -639,6 +722,28 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
     **_for("Bincount DenseBincount", Check(_negative(0), "Input arr must be non-negative!")),
     **_for(
         "InvertPermutation", Check(_no_permutation, "the values are no permutation of 0 to n - 1")
+    ),
+    "MatrixBandPart": (
+        Check(_band_beyond(1, -2), f"num_lower {_BAND} rows"),
+        Check(_band_beyond(2, -1), f"num_upper {_BAND} columns"),
+    ),
+    **_for("QuantizeAndDequantizeV2 QuantizeAndDequantizeV4", Check(_no_quantized_range, _RANGE)),
+    "QuantizeAndDequantizeV3": (
+        Check(_no_bits, "num_bits is out of range"),
+        Check(_no_quantized_range, _RANGE),
+    ),
+    "ResourceApplyProximalAdagrad": (
+        Check(_not_all("Greater", 2), "lr is not a positive scalar"),
+        Check(_not_all("GreaterEqual", 3), f"l1 {_STRENGTH}"),
+        Check(_not_all("GreaterEqual", 4), f"l2 {_STRENGTH}"),
+    ),
+    "ParameterizedTruncatedNormal": (
+        Check(_no_truncated_range, "Invalid parameters"),
+        Check(
+            _no_mean,
+            "TruncatedNormal rejection sampler failed to accept a sample",
+            INTERNAL,
+        ),
     ),
     **_for("RandomUniformInt", Check(_empty_range(1), _BOUNDS)),
     **_for("StatelessRandomUniformInt", Check(_empty_range(2), _BOUNDS)),

@@ -188,6 +188,23 @@ def _turned(writer: Writer, bits: str, integer: int) -> str:
     return writer.add("SelectV2", is_negative, turned, bits, T=integer)
 
 
+def pool(writer: Writer) -> str:
+    """Write the largest elements of windows, no less than the least finite number."""
+    dtype = tf.as_dtype(writer.node.attr["T"].type)
+    least = writer.constant(dtype.min, dtype.as_datatype_enum)
+    return writer.add("Maximum", writer.again(*writer.inputs), least)
+
+
+def in_32_bits(writer: Writer) -> str:
+    """Write an op of floats with 16 bits as one of 32 bits."""
+    x, *rest = writer.inputs
+    dtype = writer.node.attr["T"].type
+    wide = writer.add("Cast", x, SrcT=dtype, DstT=defs.FLOAT)
+    result = writer.again(wide, *rest)
+    writer.nodes[-1].attr["T"].type = defs.FLOAT
+    return writer.add("Cast", result, SrcT=defs.FLOAT, DstT=dtype)
+
+
 def extreme(writer: Writer) -> str:
     """Write the larger or the lesser of two numbers, which is NaN where the second is."""
     x, y = writer.inputs  # XLA keeps a NaN of the first
