@@ -10,6 +10,7 @@ the tests run once on the sources as they are.
 
 import argparse
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -80,7 +81,7 @@ def check(mutation: Mutation) -> bool:
     try:
         if mutation.native:
             COPY.build("-DCMAKE_CXX_FLAGS=-w")  # it leaves variables and functions unused
-        outcomes = {test: run(test.split(), mutation.native) for test in mutation.tests}
+        outcomes = {test: run(shlex.split(test), mutation.native) for test in mutation.tests}
     finally:
         shutil.copyfile(ROOT / mutation.file, TREE / mutation.file)
     noticed = all(outcome == 1 or isinstance(outcome, str) for outcome in outcomes.values())
@@ -102,7 +103,7 @@ def main() -> int:
         return 0
     copy_sources()
     for test in sorted({test for mutation in mutations for test in mutation.tests}):
-        if (outcome := run(test.split(), native=False)) != 0:
+        if (outcome := run(shlex.split(test), native=False)) != 0:
             print(f"{test} does not pass on the sources as they are: {outcome}")
             return 1
     survived = [mutation.name for mutation in mutations if not check(mutation)]
