@@ -13,7 +13,7 @@ from hostcall._compiler import (
     lowering,
 )
 from hostcall._compiler.partition import host_calls
-from hostcall._frontend import gradients, repeated_calls, script_ops, vectorizing
+from hostcall._frontend import captures, gradients, repeated_calls, script_ops, vectorizing
 from hostcall._functions import native_code, source_location
 from hostcall._replay import calls
 from hostcall._saving import decoding, writing
@@ -106,7 +106,7 @@ def _all() -> list[Patch]:
         patches.raised(features.BaseSession, "run"),
         patches.context_handle(),
         patches.resolving(decoding.resolve),
-        patches.making_functions(writing.name_traced_functions),
+        patches.making_functions(writing.name_traced_functions, captures.note_constants),
         patches.extending_sessions(writing.name_new_functions),
         patches.directories(),
         patches.saving(writing.name_in_saved_model),

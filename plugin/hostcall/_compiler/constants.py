@@ -1,33 +1,32 @@
 """What follows from constants alone, computed before the program is compiled.
 
-XLA computes the elements of a `Where` when the program runs, also where its condition is a constant,
-and gives the result a size that is only bounded. Operands that XLA wants to know, it finds through
-loops, branches and calls; the clusters of a partitioned function hold less than that. TensorFlow's
-own ragged tensors ask for both: the rows of a sum are found by their splits, which are constants of
-the graph, or tensors that the function captures.
+The sum of the rows of a `tf.RaggedTensor` looks for the rows with ranges and a `Where`. If the
+splits are constants, or captured, XLA finds out the ranges through loops, branches and calls. To
+the rest of hostcall they depend on data, and the `Where` makes a size that is only bounded.
 
-So three kinds of values become constants, each where it is used:
+So two kinds of values become constants, if they follow from constants, captured tensors, and
+arguments of called functions, loops and branches that are constant in turn:
 
-- the results of ops that make sizes of their operands' elements,
-- operands that XLA wants to know and that follow from arguments,
-- of called functions, loops and branches: what a copy of the function makes of such arguments.
+- the results of ops that make sizes of the elements of their operands,
+- operands that XLA wants to know when it compiles, if arguments are among what they follow from.
 
-TensorFlow's kernels for the CPU compute them, so they are graph mode's. What raises an error stays
-as it is, and raises it when the program runs.
+TensorFlow's kernels compute them, as in graph mode. What raises an error stays as it is, and raises
+it when the program runs.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
 from hostcall._compiler import control_flow
 from hostcall._compiler.bounded import sources
-from hostcall._tf import attributes, features, op_kinds, protos
+from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, Message, NodeDef
 
@@ -48,6 +47,7 @@ def folded(library: FunctionDefLibrary, entry: str) -> Any:
     if not captured and not any(defs.nodes_of(f, sources.ALWAYS) for f in functions.values()):
         return library
     folder = _Folder(functions)
+    folder.needs(entry, captured)
     changed = folder.fold(entry, captured)
     if changed is None:
         return library
@@ -84,12 +84,17 @@ class _Use(NamedTuple):
 class _Sources:
     """What the values of a function follow from: constants, arguments, or something else."""
 
-    def __init__(self, function: FunctionDef, functions: Functions) -> None:
+    def __init__(
+        self, function: FunctionDef, functions: Functions, known: Collection[int] | None
+    ) -> None:
+        # All arguments but those `known` vary, unless it is None.
         self.nodes: dict[str, Any] = {node.name: node for node in function.node_def}
         self.types = defs.Types(function, functions)
-        self._functions = functions
-        arguments = enumerate(function.signature.input_arg)
-        self.numbers = {a.name: i for i, a in arguments if a.type not in defs.NO_ARRAYS}
+        self.numbers = {
+            argument.name: number
+            for number, argument in enumerate(function.signature.input_arg)
+            if argument.type not in defs.NO_ARRAYS and (known is None or number in known)
+        }
         self._found: dict[str, frozenset[int] | None] = {
             name: frozenset({number}) for name, number in self.numbers.items()
         }
@@ -100,43 +105,35 @@ class _Sources:
         while pending:
             name = pending[-1]
             if name not in self._found:
-                names = self._taken(name)
-                if names is None or any(self._found.get(n, names) is None for n in names):
+                node = self.nodes.get(name)
+                if node is None or not _may_compute(node.op):
                     self._found[name] = None
-                elif missing := [n for n in names if n not in self._found]:
-                    pending += missing
-                    continue
                 else:
-                    self._found[name] = frozenset[int]().union(
-                        *(self._found[n] or () for n in names)
-                    )
+                    names = [*map(defs.source, defs.data_inputs(node))]
+                    if left := self._left(names):
+                        pending += left
+                        continue
+                    self._found[name] = self._joined(node, names)
             pending.pop()
         return self._found[defs.source(value)]
 
-    def _taken(self, name: str) -> list[str] | None:
-        """Return what an op takes that can be computed here; None for others."""
-        node = self.nodes.get(name)
-        if node is None or not self._is_computable(node):
-            return None
-        return [defs.source(value) for value in defs.data_inputs(node)]
+    def _left(self, names: list[str]) -> list[str]:
+        """Return an operand to look at first, unless another one shows that the op varies."""
+        left = [name for name in names if name not in self._found]
+        varies = any(name in self._found and self._found[name] is None for name in names)
+        return [] if varies else left[:1]
 
-    def _is_computable(self, node: NodeDef) -> bool:
-        op = node.op
-        if op == "Const":
-            return node.attr["dtype"].type not in defs.NO_ARRAYS
-        definition = None if op in self._functions else op_kinds.op_def_or_none(op)
-        return not (
-            definition is None
-            or definition.is_stateful
-            or not defs.data_inputs(node)
-            or op in op_kinds.SCRIPT_OPS | defs.FRAME_OPS
-            # Random numbers are drawn as the settings say, elsewhere.
-            or "Random" in op
-            or op.startswith(("Xla", "Hostcall", "_"))
-            or defs.callees(node)
-            or any(self.types.handles(node, dtype) for dtype in defs.NO_ARRAYS)
-            or not op_kinds.has_kernel(node)
-        )
+    def _joined(self, node: NodeDef, names: list[str]) -> frozenset[int] | None:
+        found = frozenset[int]()
+        for name in names:
+            arguments = self._found.get(name)
+            if arguments is None:
+                return None
+            found |= arguments
+        if node.op == "Const":
+            return None if node.attr["dtype"].type in defs.NO_ARRAYS else found
+        has_none = not names or any(self.types.handles(node, dtype) for dtype in defs.NO_ARRAYS)
+        return None if has_none or not op_kinds.has_kernel(node) else found
 
     def behind(self, values: Iterable[str]) -> list[str]:
         """Return the arguments and nodes that values are computed from, the latter last first."""
@@ -149,6 +146,18 @@ class _Sources:
                 if name in self.nodes:
                     pending += map(defs.source, defs.data_inputs(self.nodes[name]))
         return [*found]
+
+
+@functools.cache
+def _may_compute(op: str) -> bool:
+    """Return whether an op gives the same results for the same operands, whatever its settings."""
+    definition = op_kinds.op_def_or_none(op)
+    if definition is None or definition.is_stateful or op in op_kinds.SCRIPT_OPS | defs.FRAME_OPS:
+        return False
+    if any(attr.type in ("func", "list(func)") for attr in definition.attr):
+        return False
+    # Random numbers are drawn as the settings say, elsewhere.
+    return "Random" not in op and not op.startswith(("Xla", "Hostcall", "_"))
 
 
 class _Call(NamedTuple):
@@ -173,7 +182,6 @@ class _Folder:
 
     def fold(self, name: str, known: _Known) -> Any:
         """Return a copy of a function with some arguments `known`; None if nothing changes."""
-        self.needs(name)
         function, uses = self._functions[name], []
         wanted: dict[str, None] = {}
         for use in self._uses[name]:
@@ -196,13 +204,14 @@ class _Folder:
             return None
         return edited.written(renamed, self._functions)
 
-    def needs(self, name: str) -> frozenset[int]:
+    def needs(self, name: str, known: Collection[int] | None = None) -> frozenset[int]:
         """Return the arguments of a function that would make something constant if they were."""
+        # Others than those `known` are none, unless it is None.
         if name in self._needs:
             return self._needs[name]
         self._needs[name] = frozenset()  # XLA compiles no recursion
         function = self._functions[name]
-        self._sources[name] = _Sources(function, self._functions)
+        self._sources[name] = _Sources(function, self._functions, known)
         self._uses[name], self._calls[name] = [], []
         if not defs.has_frames(function):
             self._uses[name] = [*_uses(function, self._sources[name])]
@@ -358,6 +367,10 @@ def _constant(name: str, tensor: Message, device: str = "", controls: Iterable[s
     return node
 
 
+def _renamed(names: Mapping[str, str], name: str) -> str:
+    return names.get(name, name)
+
+
 class _Edited:
     """A copy of a function in which constants take the place of some values."""
 
@@ -413,10 +426,11 @@ class _Edited:
         added = [*self._new.values()]
         for node in itertools.chain(added, new.node_def):
             for i, value in enumerate(node.input):
-                value = self._operands.get((node.name, i), value)  # noqa: PLW2901 - replaced twice
-                node.input[i] = self._everywhere.get(value, value)
-            if names := renamed.get(node.name):
-                defs.redirect(node, functions, lambda name, n=names: n.get(name, name))
+                taken = self._operands.get((node.name, i), value)
+                node.input[i] = self._everywhere.get(taken, taken)
+            if node.name in renamed:
+                names = renamed[node.name]
+                defs.redirect(node, functions, functools.partial(_renamed, names))
         defs.edit_results(new, lambda value: self._everywhere.get(value, value))
         unused = self._unused(new, added)
         kept = [protos.copy_of(node) for node in new.node_def if node.name not in unused]

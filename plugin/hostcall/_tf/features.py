@@ -366,6 +366,7 @@ decode_structure = _find(_F, _SAVED + "nested_structure_coder", "decode_proto")
 struct_pb2 = _find(_F, "tensorflow.core.protobuf.struct_pb2")
 _F = OTHER_PROCESSES
 atomic_function = _find(_F, _ATOMIC, "", "from_func_graph")
+_members(_F, _OPS, "Operation", "_clear_attr")
 ExtendedSession = _find(_F, _PYTHON + "client.session", "BaseSession", "_extend_graph")
 _F = COPIED_GRAPHS
 importer = _find(_F, _PYTHON + "framework.importer", "", "_import_graph_def_internal")

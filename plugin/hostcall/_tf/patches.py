@@ -161,13 +161,22 @@ def telling(
     return around(owner, name, feature, why, tell)
 
 
-def making_functions(hook: Callable[[Any], None]) -> Patch:
-    """Return the patch that calls `hook` with the graph of each function before it is made."""
+def making_functions(
+    hook: Callable[[Any], None], of_attributes: Callable[[Any, Any], None]
+) -> Patch:
+    """Return the patch that calls hooks with the graph of each function before it is made."""
+    # The second one also gets the attributes of the function.
     owner, name = features.atomic_function, "from_func_graph"
-    why = "A function may run in another process of the job, which has to find what it calls."
-    return telling(
-        owner, name, features.OTHER_PROCESSES, why, before=lambda _, graph, *__, **___: hook(graph)
+    why = (
+        "A function may run in another process of the job, which has to find what it calls; and "
+        "what it captures is known here alone."
     )
+
+    def before(_: Any, graph: Any, attrs: Any = None, *__: Any, **___: Any) -> None:
+        hook(graph)
+        of_attributes(graph, attrs)
+
+    return telling(owner, name, features.OTHER_PROCESSES, why, before=before)
 
 
 def extending_sessions(hook: Callable[[Any], None]) -> Patch:
@@ -197,6 +206,11 @@ def directories() -> Patch:
 
     name, why = "save_and_return_nodes", "Functions that a SavedModel carries lie in its directory."
     return around(features.save, name, features.SAVED_MODELS, why, save)
+
+
+def is_saving() -> bool:
+    """Return whether this thread writes a SavedModel, which traces all gradients of its ops."""
+    return _directory.get() is not None
 
 
 def saving(hook: Callable[[Any, str | None], None]) -> Patch:

@@ -146,6 +146,7 @@ class Operation(Protocol):
 
     def get_attr(self, name: str) -> Any: ...
     def _set_attr(self, name: str, value: AttrValue) -> None: ...
+    def _clear_attr(self, name: str) -> None: ...
     def _add_control_input(self, op: Operation) -> None: ...
 
 
@@ -169,6 +170,7 @@ class FuncGraph(Graph, Protocol):
     """The graph of a function."""
 
     name: str
+    captures: list[tuple[Any, tf.Tensor]]
     inputs: list[tf.Tensor]
     outputs: list[tf.Tensor]
     control_outputs: list[Operation]
