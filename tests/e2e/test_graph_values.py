@@ -1,6 +1,6 @@
 """The values of compiled programs at the edges of dtypes: bit for bit those of graph mode."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -232,3 +232,29 @@ def test_xla_has_its_own_values_where_they_are_wanted() -> None:
     finally:
         hostcall.configure(semantics="graph")
     assert np.isnan(jitted(program)(x)[1].numpy())
+
+
+@pytest.fixture
+def everywhere() -> Iterator[None]:
+    hostcall.configure(functions="all")
+    yield
+    hostcall.configure(functions="taken")
+
+
+@pytest.mark.usefixtures("everywhere")
+@pytest.mark.parametrize("dtype", [tf.complex64, tf.complex128])
+def test_the_eigenvalues_of_complex_matrices(dtype: tf.DType) -> None:
+    """Without a callback; stock TensorFlow compiles garbage."""
+    draw = np.random.default_rng(0)
+    parts = draw.standard_normal((2, 3, 4, 4))
+    x = tf.constant(parts[0] + 1j * parts[1], dtype)
+    matrix = x + tf.linalg.adjoint(x)
+
+    def program(matrix: tf.Tensor) -> Any:
+        values, vectors = tf.linalg.eigh(matrix)
+        return values, tf.matmul(vectors * values[:, None, :], vectors, adjoint_b=True)
+
+    values, product = jitted(program)(matrix)
+    tolerance = 1e-4 if dtype == tf.complex64 else 1e-10
+    np.testing.assert_allclose(product, matrix, atol=tolerance)
+    np.testing.assert_allclose(values, plain(program)(matrix)[0], atol=tolerance)
