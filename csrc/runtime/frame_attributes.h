@@ -109,6 +109,7 @@ struct Attributes {
         .TakeAny("devices", devices)
         .Take("dynamic_operands", dynamic_operands)
         .Take("dynamic_results", dynamic_results)
+        .TakeAny("process", process)
         .TakeAny("results", results)
         .TakeAny("shards", shards)
         .Take("sub_byte_operands", sub_byte_operands)
@@ -123,6 +124,7 @@ struct Attributes {
   Pairs sub_byte_results;
   Pairs results;                    // of early calls
   int64_t shards = 0, devices = 0;  // of joint calls
+  int64_t process = -1;             // of joint calls in programs for several processes
 };
 
 }  // namespace hostcall

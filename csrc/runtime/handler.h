@@ -32,7 +32,20 @@ extern "C" XLA_FFI_Error* HostcallCudaHandler(XLA_FFI_CallFrame* frame);
 // If one fails, all devices get its error, and so do the devices that arrive or wait at other
 // custom calls of this kind in the same run. With one device nothing waits, but an error still
 // counts for the whole run.
+//
+// In a program for the devices of several processes, a third attribute is there:
+//   process  i64: the number of this process
+// `shards` and `devices` are then those of this process. A device whose shard another process calls
+// has the shard -1, and gets zeros. A last result more, u8[n], gets the report of an error (see
+// reports.h), and zeros where all goes well. A call that fails ends no program: the devices must
+// not leave before those of other processes know of it, which would wait for them in a collective.
 extern "C" XLA_FFI_Error* HostcallJointHandler(XLA_FFI_CallFrame* frame);
+
+// Custom call target "hostcall_reported", FFI API 0.2, platform Host. Attribute:
+//   process  i64: the number of this process
+// Operand: a report. Result: an s32, 0. Ends the program with the error of the report, if any, as a
+// failed joint call would.
+extern "C" XLA_FFI_Error* HostcallReportedHandler(XLA_FFI_CallFrame* frame);
 
 // Custom call target "hostcall_raise", FFI API 0.2, platform Host. Its first operand is an int32,
 // the number of an error, or 0 if there is none; there may be a token, too. Its attribute `errors`

@@ -22,6 +22,7 @@
 #include "handler.h"
 #include "handler_result.h"
 #include "pool.h"
+#include "reports.h"
 #include "turns.h"
 
 namespace ffi = xla::ffi;
@@ -32,9 +33,10 @@ namespace {
 
 // A device at a custom call.
 struct Member {
-  int64_t shard;
+  int64_t shard;  // below 0 if another process makes the call
   std::shared_ptr<const OwningCall> call;
   ffi::Promise promise;
+  std::optional<Report> report;  // in programs for several processes
 };
 using Members = std::vector<Member>;
 
@@ -123,13 +125,22 @@ void CopyResults(const HostCall& from, const HostCall& to) {
   }
 }
 
+void Clear(const Buffers& results) {
+  for (const Buffer& result : results) {
+    const auto size = static_cast<size_t>(SizeInBytes(result));
+    if (size > 0) std::memset(result.data, 0, size);
+  }
+}
+
 // All devices at one custom call, and its calls under way.
 class Meeting {
  public:
-  Meeting(int64_t run, Members members, size_t shards)
-      : run_(run), members_(std::move(members)), errors_(shards), left_(shards) {
+  Meeting(int64_t run, Members members, size_t shards, int64_t process)
+      : run_(run), process_(process), members_(std::move(members)), errors_(shards), left_(shards) {
     std::map<int64_t, Calls> by_shard;
-    for (const Member& member : members_) by_shard[member.shard].push_back(&member.call->call());
+    for (const Member& member : members_) {
+      if (member.shard >= 0) by_shard[member.shard].push_back(&member.call->call());
+    }
     for (auto& [shard, calls] : by_shard) shards_.push_back(std::move(calls));
   }
 
@@ -144,7 +155,7 @@ class Meeting {
   static void Hold(std::shared_ptr<Meeting> meeting) {
     if (auto error = meeting->Check(); error.has_value()) {
       meeting->End(*error);
-    } else if (!meeting->IsConcurrent()) {
+    } else if (meeting->shards_.empty() || !meeting->IsConcurrent()) {
       for (size_t shard = 0; shard < meeting->shards_.size() && !error.has_value(); ++shard) {
         error = RunHostCall(*meeting->shards_[shard].front());
       }
@@ -181,19 +192,32 @@ class Meeting {
   }
 
   void End(const std::optional<ffi::Error>& error) {
-    if (error.has_value()) {
-      Meetings::Global().Fail(run_, *error);
-      Tell(members_, error);
-      return;
-    }
+    if (!error.has_value()) CopyAll();
+    if (IsOfSeveralProcesses()) return TellAllProcesses(error);
+    if (error.has_value()) Meetings::Global().Fail(run_, *error);
+    // After all copies: XLA may reuse the memory of those that were called.
+    Tell(members_, error);
+  }
+
+  void CopyAll() const {
     for (const Calls& calls : shards_) {
       for (size_t i = 1; i < calls.size(); ++i) CopyResults(*calls.front(), *calls[i]);
     }
-    // After all copies: XLA may reuse the memory of those that were called.
+  }
+
+  bool IsOfSeveralProcesses() const { return members_.front().report.has_value(); }
+
+  // Has all devices go on: the program tells those of other processes of an error.
+  void TellAllProcesses(const std::optional<ffi::Error>& error) const {
+    for (const Member& member : members_) {
+      if (member.shard < 0 || error.has_value()) Clear(member.call->call().results);
+      Write(*member.report, error, process_);
+    }
     Tell(members_, std::nullopt);
   }
 
   const int64_t run_;
+  const int64_t process_;
   const Members members_;
   std::vector<Calls> shards_;  // the first call of each is made
   std::vector<std::optional<ffi::Error>> errors_;
@@ -211,26 +235,39 @@ int64_t TakeShard(HostCall& call) {
   return number;
 }
 
+// Takes the report off the results, in a program for several processes.
+std::optional<Report> TakeReport(HostCall& call, const Attributes& attributes) {
+  if (attributes.process < 0) return std::nullopt;
+  if (call.results.empty()) throw Failure::Malformed();
+  const Report report = ReportIn(call.results[call.results.size() - 1]);
+  call.results.resize(call.results.size() - 1);
+  return report;
+}
+
 Result Handle(const XLA_FFI_CallFrame& frame) {
   const Attributes attributes(frame.attrs);
   HostCall call = ReadFrame(frame, attributes.callback);
   const int64_t shard = TakeShard(call);
-  if (attributes.dynamic_operands.size() + attributes.dynamic_results.size() > 0 || shard < 0 ||
-      shard >= attributes.shards || attributes.devices < attributes.shards) {
+  const bool is_elsewhere = attributes.process >= 0 && shard == -1;
+  if (attributes.dynamic_operands.size() + attributes.dynamic_results.size() > 0 ||
+      (shard < 0 && !is_elsewhere) || shard >= attributes.shards ||
+      attributes.devices < attributes.shards) {
     throw Failure::Malformed();
   }
+  const std::optional<Report> report = TakeReport(call, attributes);
   ReadAttributes(call, attributes);
   const int64_t run = call.run = turns::RunOf(frame.api, frame.ctx).number;
   // Without an interpreter the call ends with an error, and no thread can be made ready for it.
   if (!PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
   ffi::Promise promise;
   ffi::Future future(promise);
-  Member member{shard, std::make_shared<const OwningCall>(std::move(call)), std::move(promise)};
+  Member member{shard, std::make_shared<const OwningCall>(std::move(call)), std::move(promise),
+                report};
   Members all = Meetings::Global().Join(run, attributes.callback, std::move(member),
                                         static_cast<size_t>(attributes.devices));
   if (!all.empty()) {
-    auto meeting =
-        std::make_shared<Meeting>(run, std::move(all), static_cast<size_t>(attributes.shards));
+    auto meeting = std::make_shared<Meeting>(
+        run, std::move(all), static_cast<size_t>(attributes.shards), attributes.process);
     if (meeting->IsConcurrent()) {
       RunOnPool([meeting = std::move(meeting)] { Meeting::Hold(meeting); });
     } else {
@@ -243,9 +280,24 @@ Result Handle(const XLA_FFI_CallFrame& frame) {
   return {std::move(future), std::nullopt};
 }
 
+Result HandleReported(const XLA_FFI_CallFrame& frame) {
+  int64_t process = -1;
+  AttributeReader(frame.attrs).Take("process", process).End();
+  const HostCall call = ReadFrame(frame, 0);
+  if (call.operands.size() != 1 || call.results.size() != 1) throw Failure::Malformed();
+  const std::optional<ffi::Error> error = Read(ReportIn(call.operands[0]), process);
+  if (error.has_value()) Meetings::Global().Fail(turns::RunOf(frame.api, frame.ctx).number, *error);
+  Clear(call.results);
+  return {std::nullopt, error};
+}
+
 }  // namespace
 }  // namespace hostcall
 
 extern "C" XLA_FFI_Error* HostcallJointHandler(XLA_FFI_CallFrame* frame) {
   return hostcall::Answer(frame, hostcall::Handle);
+}
+
+extern "C" XLA_FFI_Error* HostcallReportedHandler(XLA_FFI_CallFrame* frame) {
+  return hostcall::Answer(frame, hostcall::HandleReported);
 }

@@ -169,6 +169,9 @@ NB_MODULE(_runtime, m) {
       "joint_handler", [] { return Capsule(&HostcallJointHandler); },
       "That of calls which the devices of one program make together.");
   m.def(
+      "reported_handler", [] { return Capsule(&HostcallReportedHandler); },
+      "That which ends programs of several processes with the errors of such calls.");
+  m.def(
       "value_handlers",
       [] {
         nb::dict handlers;

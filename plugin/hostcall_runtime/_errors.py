@@ -290,6 +290,9 @@ _STOCK = (ValueError, TypeError, StopIteration, MemoryError, NotImplementedError
 _KEPT = 16
 _TOLD = "_hostcall_exceptions"
 
+# TensorFlow's module whose script op raises a StopIteration at the end of a generator.
+_GENERATORS = "tensorflow.python.data.ops.from_generator_op"
+
 # The text that TensorFlow's kernel makes of a Ctrl-C in its own lines, before hostcall's.
 _STOCK_INTERRUPT = re.compile(
     r"(?:\{\{.*?\}\}\s*)*KeyboardInterrupt: \nTraceback \(most recent call last\):\n"
@@ -351,9 +354,9 @@ def last_error(error: BaseException | None = None) -> BaseException | None:
         callback in this process; TensorFlow's error must still exist then.
 
     Returns:
-      The exception, or None when no callback failed, when `error` does not come from a callback, or
-      when the callback raised a StopIteration, which ends an iteration. An exception is kept as
-      long as TensorFlow's error for it; otherwise those of the latest 16 failures are kept.
+      The exception, or None when no callback failed, or when `error` does not come from a callback.
+      An exception is kept as long as TensorFlow's error for it; otherwise those of the latest 16
+      failures are kept. The StopIteration that ends a `tf.data.Dataset.from_generator` is none.
 
     Examples:
       >>> def read(x):
@@ -377,8 +380,8 @@ def last_error(error: BaseException | None = None) -> BaseException | None:
 
 def remember(exception: BaseException) -> int:
     """Keep `exception` for `last_error` and return its number; 0 if it is not kept."""
-    if isinstance(exception, StopIteration):
-        return 0  # the usual end of an iteration, which TensorFlow does not report
+    if isinstance(exception, StopIteration) and _ends_dataset(exception):
+        return 0
     kept = _interrupts if isinstance(exception, KeyboardInterrupt) else _exceptions
     with _lock:
         number = next(_numbers)
@@ -386,6 +389,12 @@ def remember(exception: BaseException) -> int:
         old = [kept.popitem(last=False) for _ in range(len(kept) - _KEPT)]
     del old  # after the release of the lock: a `__del__` may wait for another thread's callback
     return number
+
+
+def _ends_dataset(exception: StopIteration) -> bool:
+    """Return whether it ends a `tf.data.Dataset.from_generator`, which nobody is told of."""
+    frames = traceback.walk_tb(exception.__traceback__)
+    return any(frame.f_globals.get("__name__") == _GENERATORS for frame, _ in frames)
 
 
 def hand_over(error: BaseException, text: Any) -> None:

@@ -13,6 +13,7 @@ _WITH_TENSORFLOW = [
     "test_import.py",
     "test_recording.py",
     "test_to_tf.py",
+    "test_to_tf_handlers.py",
     "test_with_tensorflow.py",
 ]
 # And about an environment without it.

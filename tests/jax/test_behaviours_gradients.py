@@ -178,7 +178,7 @@ def test_a_derivative_that_runs_a_loop_once_more(mode: Any, flavour: Any) -> Non
 @each_effect
 def test_effects_are_shown_by_what_is_traced(flavour: Any) -> None:
     jaxpr = jax.make_jaxpr(lambda x: flavour(np.sin, x, x))(X)
-    assert [str(effect).removeprefix("Ordered") for effect in jaxpr.effects] == ["HostCall"]
+    assert {str(effect).removeprefix("Ordered") for effect in jaxpr.effects} == {"HostCall"}
     assert not jax.make_jaxpr(lambda x: call(np.sin, x, x, pure=True))(X).effects
 
 

@@ -32,6 +32,29 @@ def test_an_exception_is_told_and_kept(mode: Any, options: Any) -> None:
     assert hostcall.last_error(raised) is error
 
 
+@each_mode
+@pytest.mark.parametrize("options", [{}, {"pure": True}, {"ordered": True}], ids=str)
+@pytest.mark.parametrize("kind", [StopIteration, StopAsyncIteration, GeneratorExit])
+def test_the_end_of_an_iterator_is_told_and_kept(mode: Any, options: Any, kind: Any) -> None:
+    elements = iter([X])
+
+    def load() -> Any:
+        for element in elements:
+            return element
+        raise kind("no more")
+
+    program = mode(lambda: call(load, X, **options))
+    try:
+        np.testing.assert_array_equal(program(), X)
+        raised = failure(program)
+    finally:
+        if options.get("ordered"):
+            jax.clear_caches()
+    assert_says(raised, f"{kind.__name__}: no more", "returns the exception itself")
+    assert type(hostcall.last_error(raised)) is kind
+    assert hostcall.last_error() is hostcall.last_error(raised)
+
+
 @pytest.mark.parametrize(
     ("returned", "text"),
     [

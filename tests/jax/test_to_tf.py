@@ -3,7 +3,7 @@
 import functools
 import gc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from jax import lax
-from jax.experimental import io_callback
+from jax.experimental import io_callback, jax2tf
 
 import hostcall.jax
 from tests.support.fate import Fate
@@ -381,6 +381,66 @@ def test_a_saved_model_is_refused(tmp_path: Any) -> None:
     module.run = tf.function(to_tf(lambda x: x * 2), input_signature=specs)
     tf.saved_model.save(module, str(tmp_path))
     np.testing.assert_array_equal(tf.saved_model.load(str(tmp_path)).run(X), 2 * X)
+
+
+def test_jaxs_own_converter_names_ours() -> None:
+    program = jax.jit(lambda x: hostcall.jax.call(np.sin, x, x, pure=True))
+    with pytest.raises(hostcall.NotExportableError, match=r"call hostcall\.jax\.to_tf\(program\)"):
+        jax2tf.convert(program)(np.ones(3, np.float32))
+    np.testing.assert_allclose(to_tf(program)(np.ones(3, np.float32)), np.sin(np.ones(3)), 1e-6)
+
+
+class Pair(NamedTuple):
+    low: Any
+    high: Any
+
+
+def named_pair(x: Any) -> Pair:
+    return Pair(np.asarray(x), 2 * np.asarray(x))
+
+
+@in_graphs
+@pytest.mark.parametrize(
+    "way", [jax.pure_callback, functools.partial(hostcall.jax.call, pure=True)]
+)
+def test_containers_of_results_may_differ(way: Any, mode: Any) -> None:
+    x = struct([4])
+    for result in ((x, x), [x, x], {"a": x, "b": (x,)}):
+        got = mode(to_tf(lambda v, result=result: way(named_pair, result, v)))(X)
+        assert jax.tree.structure(got) == jax.tree.structure(result)
+        for one, expected in zip(jax.tree.leaves(got), (X, 2 * X), strict=True):
+            np.testing.assert_array_equal(one, expected)
+
+
+@in_graphs
+def test_fire_and_forget_calls(mode: Any) -> None:
+    seen: list[Any] = []
+
+    def program(x: Any) -> Any:
+        def log(name: str, value: Any) -> None:
+            hostcall.jax.call(
+                lambda *given: seen.append(given), (), name, value, wait=False, ordered=True
+            )
+
+        def block(x: Any) -> Any:
+            log("block", x.sum())
+            return jax.vmap(lambda v: [log("element", v), jnp.sin(v)][1])(x)
+
+        return jax.checkpoint(block)(x).sum()
+
+    converted = mode(to_tf(program))
+    converted(X)
+    hostcall.barrier()
+    expected = [("block", np.sum(X)), *(("element", value) for value in np.asarray(X))]
+    assert seen == expected
+    seen.clear()
+    x = tf.constant(X)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        result = converted(x)
+    np.testing.assert_allclose(tape.gradient(result, x), np.cos(X), rtol=1e-6)
+    hostcall.barrier()
+    assert seen == 2 * expected  # once more for the gradient, as in JAX
 
 
 @in_graphs

@@ -19,7 +19,7 @@ def age(request: pytest.FixtureRequest) -> Iterator[int]:
 
 def test_each_handler_says_the_version_that_xla_takes(age: int) -> None:
     handlers = [handler, runtime.cuda_handler(), *runtime.early_handlers().values()]
-    handlers += [runtime.joint_handler(), runtime.native_handler()]
+    handlers += [runtime.joint_handler(), runtime.reported_handler(), runtime.native_handler()]
     assert runtime.ffi_api_version() == AGES[0]
     assert [native.api_version(entry) for entry in handlers] == [AGES[age]] * len(handlers)
 

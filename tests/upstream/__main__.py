@@ -7,7 +7,8 @@ DIR is a source tree of the version that is installed. With --compiled, everythi
 `compiled.py`. Without, hostcall is only imported: nothing is compiled that the tests do not
 compile. A test that comes out in another way with hostcall is a difference, whether it passes or
 not, unless one of three runs without hostcall ends that way, too.
-Those of `imported_differences.toml` have to differ.
+Those of `imported_differences.toml` have to differ. JAX's tests of callbacks are run once more with
+its callbacks made by hostcall.jax.call; there, those of `called_differences.toml` have to differ.
 """
 # ruff: noqa: T201 - it prints its report
 
@@ -22,10 +23,10 @@ from pathlib import Path
 
 from tests.upstream.compiled import SECONDS_A_FILE, compare_all
 from tests.upstream.running import WHOLE_FILE, Outcome, in_turn, known_of, run
-from tests.upstream.suites import Suite, suites
+from tests.upstream.suites import BY_CALLS, Suite, suites
 
 _RUNS_OF_SUSPECTS = 2
-_COMES_OUT_THE_SAME = "  DIFFERS NO MORE: {}\n    take it out of imported_differences.toml"
+_COMES_OUT_THE_SAME = "  DIFFERS NO MORE: {}\n    take it out of the list of known differences"
 
 # Where a source tree tells its version, how, and which packages of that version may be installed.
 _VERSIONS = {
@@ -97,7 +98,7 @@ def compare(suite: Suite, source: str) -> tuple[str, list[str]]:
       A line on what the tests came to, and a text for each that comes out in another way and is
       no known difference, or is one and comes out the same.
     """
-    known = known_of("imported", suite)
+    known = known_of("called" if suite.mode == BY_CALLS else "imported", suite)
     stock, ours = run(suite, source, hostcall=False), run(suite, source, hostcall=True)
     if WHOLE_FILE in stock:  # both ways may be the same, and say nothing
         return "cannot be run", [_describe(WHOLE_FILE, {stock[WHOLE_FILE]}, ours.get(WHOLE_FILE))]

@@ -35,6 +35,9 @@ from typing import Any
 # The mode of JAX's tests in which this module is imported, and not hostcall alone.
 JAX_WITH_CALLS = "hostcall.jax"
 
+# And the one in which `by_calls.py` makes JAX's callbacks.
+JAX_BY_CALLS = "by hostcall.jax.call"
+
 
 class SourceFinder:
     """Finds modules that the wheel lacks, helpers of the tests, in TensorFlow's source tree."""
@@ -155,6 +158,8 @@ def prepare(order: dict[str, Any]) -> None:
         assert _control.is_enabled(), "HOSTCALL_DISABLE is set"
         if order["mode"] == JAX_WITH_CALLS:
             importlib.import_module(JAX_WITH_CALLS)
+        if order["mode"] == JAX_BY_CALLS:
+            importlib.import_module("by_calls").install()  # beside this file
     if order["compiled"]:
         compiling().compile_everything()
     from absl.testing import absltest  # noqa: F401 - it defines flags

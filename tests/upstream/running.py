@@ -40,7 +40,10 @@ class Outcome:
 
 
 def known_differences(way: str) -> dict[str, dict[str, list[str]]]:
-    """Return the tests that differ with hostcall "imported" or "compiled", by reason and file."""
+    """Return the tests that differ, by reason and file.
+
+    The way is "imported" or "compiled", or "called" for JAX's tests of callbacks by our calls.
+    """
     text = Path(__file__).with_name(f"{way}_differences.toml").read_text(encoding="utf-8")
     return {
         reason: {

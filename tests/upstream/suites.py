@@ -49,6 +49,10 @@ _JAX_MODES = ("hostcall.jax", "hostcall")
 
 _JAX = ("python_callback", "debugging_primitives", "ffi")
 
+# The files that are run once more with JAX's callbacks made by hostcall.jax.call.
+BY_CALLS = "by hostcall.jax.call"
+_JAX_BY_CALLS = ("python_callback",)
+
 
 @dataclasses.dataclass(frozen=True)
 class Suite:
@@ -58,7 +62,8 @@ class Suite:
       framework: "tensorflow" or "jax".
       file: its path in the source tree of the framework.
       mode: for TensorFlow "v1" or "v2": with the behaviour of that version; for JAX "hostcall" or
-        "hostcall.jax": what is imported where the tests are run with hostcall.
+        "hostcall.jax": what is imported where the tests are run with hostcall; with
+        "by hostcall.jax.call", that makes JAX's callbacks, too.
       tests: which of its tests are run: EVERY, CALLING_PYTHON or COMPILING.
     """
 
@@ -81,7 +86,8 @@ def suites(frameworks: list[str], only: str) -> list[Suite]:
         for mode in modes
     )
     jax = (Suite("jax", f"tests/{file}_test.py", mode) for file in _JAX for mode in _JAX_MODES)
-    found = itertools.chain(tensorflow, jax)
+    by_calls = (Suite("jax", f"tests/{file}_test.py", BY_CALLS) for file in _JAX_BY_CALLS)
+    found = itertools.chain(tensorflow, jax, by_calls)
     return [suite for suite in found if suite.framework in frameworks and only in suite.title]
 
 

@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import inspect
 import math
+import sys
 import types
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
@@ -34,6 +35,7 @@ from hostcall_runtime._mapped_calls import MappedFunction
 
 _BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_TF_FUNCTION = "tensorflow.python.eager.polymorphic_function."
 _OF_GRADIENTS = 3  # the positional parameters of a gradient function: inputs, results, upstream
 
 
@@ -126,6 +128,39 @@ def without_defaults(
         for name, value in by_name.items()
         if name not in parameters or value is not parameters[name].default
     }
+
+
+def by_keyword(
+    args: tuple[Any, ...], by_name: dict[str, Any], signature: inspect.Signature
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Pass by keyword what `tf.function` passes by position, so that Python's values stay.
+
+    It passes by position all that it can, also defaults and what the user has passed by keyword. A
+    positional argument becomes a tensor, and one by keyword does if it holds one. So the arguments
+    change from the first one on that has a default and holds no tensor.
+    """
+    parameters = list(signature.parameters.values())[: len(args)]
+    while parameters and len(parameters) == len(args) and args[-1] is parameters[-1].default:
+        args = args[:-1]
+        parameters.pop()
+    for index, (one, value) in enumerate(zip(parameters, args, strict=False)):
+        are_named = all(other.kind is other.POSITIONAL_OR_KEYWORD for other in parameters[index:])
+        if are_named and one.default is not one.empty and not frameworks.holds_arrays(value):
+            moved = {p.name: v for p, v in zip(parameters[index:], args[index:], strict=True)}
+            return args[:index], {**moved, **by_name}
+    return args, by_name
+
+
+def _is_traced_itself() -> bool:
+    """Return whether `tf.function` calls the callback, and no function of the user's."""
+    frame = sys._getframe(2)  # the caller of the callback
+    while (module := frame.f_globals.get("__name__", "")).startswith("tensorflow."):
+        if module.startswith(_TF_FUNCTION):
+            return True
+        if frame.f_back is None:
+            break
+        frame = frame.f_back
+    return False
 
 
 def signature_of(function: Callable[..., Any], without_out: bool) -> inspect.Signature | None:
@@ -257,7 +292,8 @@ class Callback:
           **by_name: keyword arguments. Those that hold a tensor or an array are inputs like the
             positional ones. Others (a number, a string, None, a function) reach the function as
             they are and are part of the program: a call with another value is another call. An
-            argument that is left out has the function's default.
+            argument that is left out has the function's default. `tf.function(callback)` passes
+            by keyword what holds no tensor, from the first parameter with a default on.
 
         Returns:
           Tensors in the structure of the declared result, or JAX's arrays.
@@ -267,6 +303,8 @@ class Callback:
             has no dtypes, or an "eager" callback is called from JAX.
           ValueError: when a result is declared with a bounded or unknown size, in JAX.
         """
+        if len(args) > self._required and self._signature is not None and _is_traced_itself():
+            args, by_name = by_keyword(args, by_name, self._signature)
         args, by_name = without_defaults(args, by_name, self._signature)
         inputs, call = self._sorted(args, by_name)
         return frameworks.call(call, inputs, (*args, *by_name.values()))
@@ -306,6 +344,9 @@ class Callback:
         """Give the callback its function's signature, without the `out` that hostcall passes."""
         self._signature = signature_of(function, takes_out)
         self.__signature__ = self._signature or _UNKNOWN_SIGNATURE
+        parameters = () if self._signature is None else self._signature.parameters.values()
+        # The number of positional parameters that have no default.
+        self._required = sum(p.kind in _BY_POSITION and p.default is p.empty for p in parameters)
         # A cache for calls without keywords, by the number of arguments.
         self._calls: dict[int, UserFunction] = {}
 

@@ -400,7 +400,8 @@ class Options:
         callback="as in `hostcall.declare`; False is for a callback with `result=[]`.",
         call="""
         False makes programs hand the call over and go on, as in `hostcall.declare`; for a call
-        without results. `ordered=True` keeps the calls of a program in order.
+        without results. `ordered=True` keeps the calls of a program in order. It works wherever
+        `jax.debug.callback` does, under `jax.checkpoint` say, and makes as many calls.
         """,
     )
     queue: int | None = _option(

@@ -20,7 +20,8 @@ def to_tf(
     """Convert a JAX function to a TensorFlow one, eager, in graphs or under `jit_compile=True`.
 
     It works as `jax2tf.convert` does, and also with callbacks: `hostcall.jax.call`,
-    `jax.pure_callback`, `io_callback`, `jax.debug.callback` and `jax.debug.print`.
+    `jax.pure_callback`, `io_callback`, `jax.debug.callback` and `jax.debug.print`; with linear
+    algebra, with handlers of `jax.ffi`, and with callbacks that other libraries' primitives make.
 
     Args:
       jax_fn: a function of pytrees of arrays.
@@ -42,6 +43,7 @@ def to_tf(
       TypeError: when `jax_fn` is not callable, or a tf.function; when the returned function gets an
         argument that is no tensor JAX has.
       ValueError: when a size of an argument is not known and has no name.
+      NotImplementedError: when TensorFlow's XLA cannot call a handler that the program calls.
 
     Examples:
       >>> def in_jax(x):

@@ -25,7 +25,8 @@ from hostcall._functions.options import (
 from hostcall._functions.specs import BoundedSpec
 from hostcall._functions.user_function import UserFunction, gradients_listed
 from hostcall.jax import _primitive, _sharding, _values
-from hostcall.jax._functions import Function, hashable
+from hostcall.jax._functions import Fixed, Function, hashable
+from hostcall.jax._primitive import Joint
 from hostcall_runtime import _fire_and_forget
 
 
@@ -113,41 +114,45 @@ def call(
     Args:
       fn: the function. It gets NumPy arrays (NumPy scalars for rank 0) in the structure of `args`,
         which it owns and may write to. It returns arrays of the declared dtypes in the structure of
-        `result`. For random keys it gets the result of `jax.random.key_data`, and may return that
-        or keys.
+        `result`; containers may differ as in `jax.pure_callback`, and the keys of dictionaries may
+        not. For random keys it gets the result of `jax.random.key_data`, and may return that or
+        keys.
       result: the results: a pytree of `jax.ShapeDtypeStruct`, or of other objects with `shape` and
         `dtype`, such as an array or a `tf.TensorSpec`; or a function from the arguments'
         ShapeDtypeStructs to such a pytree. None for no result.
-      *args: pytrees of arrays.
+      *args: pytrees of arrays. With `wait=False` some of their leaves may be other values, which
+        the function gets as they are.
       name: the name in messages, profiles and `hostcall.stats`; by default the function's own.
       ordered: whether the call runs after all earlier ordered calls of hostcall.
         `jax.effects_barrier()` waits for it.
       vmap_method: how `jax.vmap` maps the call, as in `jax.pure_callback`; or "map", as in
-        `hostcall.declare`.
+        `hostcall.declare`. A call without results is "sequential" where nothing is said.
       sharding: the arrays of a call in a program for several devices. With `jax.P()` or a
         `jax.sharding.SingleDeviceSharding`, the devices make one call with whole arrays. With a
         `jax.NamedSharding`, or with `jax.P("axis")` under `jax.set_mesh`, they make one call for
         each shard. That call takes and returns arrays of the shard's shapes; `result` has those of
         the whole arrays. A pair is for the arguments and for the results. Each of the two can be a
         structure like that of `args` or of `result`. Calls are made in the order of the shards,
-        `concurrent` ones at the same time. If one fails, the program fails on all devices.
+        `concurrent` ones at the same time. If one fails, the program fails on all devices. In
+        programs for several processes, the process of the first device with the shard, or of the
+        SingleDeviceSharding, makes the call.
       **options: {options}
 
     Returns:
       A pytree of JAX arrays, as `result` declares.
 
     Raises:
-      TypeError: when `fn` is not callable, an argument is no array, or a result has no shape or a
-        dtype that JAX lacks. Also when `executor` is neither an executor nor a function, `wait` or
-        `concurrent` is no bool, or `sharding` has another form.
+      TypeError: when `fn` is not callable, an argument is no array (without `wait=False`), or a
+        result has no shape or a dtype that JAX lacks. Also when `executor` is neither an executor
+        nor a function, `wait` or `concurrent` is no bool, or `sharding` has another form.
       ValueError: for `ordered` with `pure` or `concurrent`, an unknown `vmap_method`, `retries`
         without `pure`, or a dtype of 64 bits while `jax_enable_x64` is off. Also when a call with
         results is differentiated; for `wait=False` with results or `pure`, and for values of
         `queue`, `when_full` and `memory` that `hostcall.declare` refuses. Also where arrays cannot
         be divided as `sharding` says, or it is given inside of `jax.shard_map`.
-      NotImplementedError: when a call with a side effect and without `sharding` is compiled for
-        several devices among which XLA divides arrays. Also with `sharding` for GPUs, or for
-        devices of several processes.
+      NotImplementedError: when a call with a side effect, without `sharding` and `wait=False`, is
+        compiled for several devices among which XLA divides arrays. Also with `sharding` for GPUs.
+      NotExportableError: when `jax.export` or `jax2tf` takes a program with the call.
       jax.errors.JaxRuntimeError: when the function raises, or its results are not as declared;
         `hostcall.last_error(e)` is the exception that it raised.
 
@@ -165,8 +170,7 @@ def call(
     called_as += source_location.of_function(fn)
     place = f"hostcall.jax.call of {called_as}, called at {source_location.caller()}"
     declared, effect = _checked_options(options, ordered, vmap_method, title)
-    leaves, in_tree = jax.tree.flatten(args)
-    arrays = [as_array(leaf, place) for leaf in leaves]
+    arrays, in_tree, fixed, given_tree = _sorted(args, place, declared.line is not None)
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
     if specs.is_shape_function(result):
         result = result(*jax.tree.unflatten(in_tree, structs))
@@ -185,9 +189,11 @@ def call(
         out_tree=out_tree,
         title=title,
         result_dtypes=_values.dtypes_of(results),
+        fixed=fixed,
+        given_tree=given_tree,
     )
 
-    def bind(arrays: Any, results: Any, joint: tuple[str, ...] | None = None) -> list[Any]:
+    def bind(arrays: Any, results: Any, joint: Joint | None = None) -> list[Any]:
         return _primitive.bind(function, arrays, results, effect, vmap_method, joint)
 
     if sharding is None:
@@ -229,6 +235,36 @@ def effect_of(ordered: bool, pure: bool, title: str) -> Any | None:
     return _primitive.ORDERED if ordered else _primitive.UNORDERED
 
 
+def _sorted(
+    args: Any, place: str, takes_all: bool
+) -> tuple[list[Any], Any, tuple[Fixed, ...], Any]:
+    """Sort the leaves of the arguments into arrays and, if the call takes all, fixed values.
+
+    Return the arrays and their structure, the fixed values and the structure of both.
+    """
+    leaves, tree = jax.tree.flatten(args)
+    if not takes_all:
+        return [as_array(leaf, place) for leaf in leaves], tree, (), None
+    fixed = tuple(Fixed(i, leaf) for i, leaf in enumerate(leaves) if _is_no_array(leaf))
+    if not fixed:
+        return [as_array(leaf, place) for leaf in leaves], tree, (), None
+    for one in fixed:
+        leaves[one.index] = None
+    arrays, in_tree = jax.tree.flatten(jax.tree.unflatten(tree, leaves))
+    return [as_array(array, place) for array in arrays], in_tree, fixed, tree
+
+
+def _is_no_array(value: object) -> bool:
+    tensorflow = frameworks.tensorflow()
+    if tensorflow is not None and tensorflow.is_symbolic(value):
+        return False  # `as_array` says what is wrong
+    try:
+        jnp.asarray(value)
+    except (TypeError, ValueError):  # the latter for a text that names a dtype, such as "b"
+        return True
+    return False
+
+
 def as_array(value: object, place: str) -> Any:
     """Convert an argument to JAX's array; raise a TypeError if JAX or NumPy has no array for it."""
     tensorflow = frameworks.tensorflow()
@@ -240,10 +276,10 @@ def as_array(value: object, place: str) -> Any:
         )
     try:
         array = jnp.asarray(value)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise TypeError(
             f"{place}: {value!r} is no array, nor a structure of arrays. Give the function what is "
-            "not an array by functools.partial."
+            "not an array by functools.partial; a call with wait=False takes it."
         ) from error
     if jnp.issubdtype(array.dtype, jax.dtypes.extended) and not _values.is_key(array.dtype):
         raise TypeError(f"{place}: an argument is {array.dtype}, which NumPy does not have.")

@@ -17,8 +17,13 @@ from jax._src import core as _core
 from jax._src.interpreters import batching as _batching
 from jax.interpreters import mlir
 
-from hostcall.jax import _primitive
-from hostcall.jax._primitive import call_p, effectful_call, equations, have_effectful_calls
+from hostcall.jax._primitive import (
+    CALLS,
+    call_that_runs_once,
+    equations,
+    have_calls_that_run_once,
+    have_effectful_calls,
+)
 
 Rule = Callable[..., Any]
 
@@ -31,8 +36,8 @@ def batched_branches(stock: Rule) -> Rule:
         branches = params["branches"]
         # JAX chooses among the branches for platforms when it compiles the program.
         is_batched = dims[0] is not None and "branches_platforms" not in params
-        if is_batched and have_effectful_calls(branches):
-            raise _not_in_batch("branch", effectful_call(branches))
+        if is_batched and have_calls_that_run_once(branches):
+            raise _not_in_batch("branch", call_that_runs_once(branches))
         return stock(axis, args, dims, **params)
 
     return rule
@@ -44,8 +49,8 @@ def batched_loop(stock: Rule) -> Rule:
     @functools.wraps(stock)
     def rule(axis: Any, args: object, dims: Any, **params: Any) -> Any:
         jaxprs = params["cond_jaxpr"], params["body_jaxpr"]
-        if have_effectful_calls(jaxprs) and _is_condition_batched(axis, dims, **params):
-            raise _not_in_batch("loop", effectful_call(jaxprs))
+        if have_calls_that_run_once(jaxprs) and _is_condition_batched(axis, dims, **params):
+            raise _not_in_batch("loop", call_that_runs_once(jaxprs))
         return stock(axis, args, dims, **params)
 
     return rule
@@ -57,8 +62,8 @@ def linearized_loop(stock: Rule) -> Rule:
     @functools.wraps(stock)
     def rule(trace: Any, *tracers: Any, **params: Any) -> Any:
         jaxprs = params["cond_jaxpr"], params["body_jaxpr"]
-        if have_effectful_calls(jaxprs) and len({tracer.is_known() for tracer in tracers}) > 1:
-            raise _not_twice(effectful_call(jaxprs))
+        if have_calls_that_run_once(jaxprs) and len({tracer.is_known() for tracer in tracers}) > 1:
+            raise _not_twice(call_that_runs_once(jaxprs))
         return stock(trace, *tracers, **params)
 
     return rule
@@ -79,14 +84,13 @@ def scan_without_hoisting(stock: Rule) -> Rule:
 def loop_with_its_condition(entry: Any) -> Any:
     """Wrap the lowering of `while_loop` for a call in its condition."""
     # XLA drops the condition, side effects or not, if it knows the number of iterations. So the
-    # loop carries the condition's value. JAX itself does so for ordered effects.
+    # loop carries the condition's value. JAX itself does so for ordered effects, but lets the
+    # elements of a batch that have left the loop go on in it.
     stock = entry.rule
 
     @functools.wraps(stock)
     def lower(context: Any, *args: Any, **params: Any) -> Any:
-        condition = params["cond_jaxpr"]
-        is_ordered = any(map(_primitive.is_ordered, condition.effects))
-        if is_ordered or not have_effectful_calls([condition]):
+        if not have_effectful_calls([params["cond_jaxpr"]]):
             return stock(context, *args, **params)
         carrying = functools.partial(_loop_that_carries_its_condition, **params)
         return mlir.lower_fun(carrying)(context, *args)
@@ -105,15 +109,23 @@ def _loop_that_carries_its_condition(
     first = cond_nconsts + body_nconsts
     of_cond, of_body, start = args[:cond_nconsts], args[cond_nconsts:first], args[first:]
 
-    def goes_on(carry: Sequence[Any]) -> Any:
+    def go_on(carry: Sequence[Any]) -> Any:  # a value for each element of a batch
         return _core.jaxpr_as_fun(cond_jaxpr)(*of_cond, *carry)[0]
 
     def body(carried: Any) -> Any:
-        carry = _core.jaxpr_as_fun(body_jaxpr)(*of_body, *carried[1])
-        return goes_on(carry), carry
+        going_on, old = carried
+        carry = _core.jaxpr_as_fun(body_jaxpr)(*of_body, *old)
+        if going_on.shape:
+            carry = [_chosen(going_on, *pair) for pair in zip(carry, old, strict=True)]
+        return go_on(carry), carry
 
-    carried = (goes_on(start), list(start))
-    return list(jax.lax.while_loop(lambda carried: carried[0], body, carried)[1])
+    carried = (go_on(start), list(start))
+    return list(jax.lax.while_loop(lambda carried: carried[0].any(), body, carried)[1])
+
+
+def _chosen(which: Any, new: Any, old: Any) -> Any:
+    """Return the new value for the elements of a batch that go on, and else the old one."""
+    return lax.select(lax.broadcast_in_dim(which, new.shape, range(which.ndim)), new, old)
 
 
 def _is_condition_batched(
@@ -163,7 +175,7 @@ def guarded(reducer: Any, entry: Any) -> Any:
 
     @functools.wraps(stock)
     def lower(context: Any, *args: Any, **params: Any) -> Any:
-        called = (e for e in equations(_core.jaxprs_in_params(params)) if e.primitive is call_p)
+        called = (e for e in equations(_core.jaxprs_in_params(params)) if e.primitive in CALLS)
         if (call := next(called, None)) is not None:
             raise refusal(call.params["function"].description, reducer.name)
         return stock(context, *args, **params)

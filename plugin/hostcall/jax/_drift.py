@@ -7,9 +7,10 @@ something else, so hostcall then leaves the function alone.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+import jax
 from jax._src.interpreters import mlir as _private_mlir
 from jax.interpreters import mlir as _mlir
 
@@ -58,6 +59,27 @@ def set_sharding(module_context: Any, op: object, sharding: Any) -> None:
     """Set the sharding of the results of an op. JAX before 0.9 takes no module for it."""
     module = (module_context,) if _SETS_SHARDING_IN_A_MODULE else ()
     _private_mlir.set_sharding(*module, op, sharding)
+
+
+def varying_as(arguments: Sequence[Any], results: Sequence[Any]) -> list[Any]:
+    """Return results which vary along the mesh axes that arguments vary along, in `shard_map`."""
+    # Elsewhere, and with check_vma=False, there are none.
+    axes = {axis for one in arguments for axis in _axes_along_which(jax.typeof(one))}
+    return [_varying(result, tuple(axes)) for result in results] if axes else list(results)
+
+
+def _axes_along_which(aval: Any) -> Collection[str]:
+    """Return the axes along which a value varies. JAX before 0.10 has them under another name."""
+    kind = getattr(aval, "manual_axis_type", None)
+    axes: Collection[str] = getattr(aval, "vma", ()) if kind is None else kind.varying
+    return axes
+
+
+def _varying(value: Any, axes: tuple[str, ...]) -> Any:
+    """Return a value as one that varies along `axes`. JAX before 0.8.2 has another name for it."""
+    if hasattr(jax.lax, "pcast"):
+        return jax.lax.pcast(value, axes, to="varying")
+    return jax.lax.pvary(value, axes)
 
 
 def parent_of(op: Any) -> Any | None:

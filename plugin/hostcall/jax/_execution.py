@@ -62,8 +62,10 @@ class WaitingExecution(Execution):
 
     __slots__ = ()
 
+    several_devices = False  # of this process or others
+
     def __call__(self, *args: Any) -> Any:
-        if len(self.xla_executable.local_devices()) > 1:
+        if self.several_devices or len(self.xla_executable.local_devices()) > 1:
             _sharding.check_not_nested()
         stream = _jaxlib.get_execution_stream_id()
         _jaxlib.set_execution_stream_id(next(_streams))
@@ -85,6 +87,14 @@ class WaitingExecution(Execution):
         super()._handle_token_bufs(token_bufs, sharded_token)
 
 
+class JointExecution(WaitingExecution):
+    """The entry into a program for several devices."""
+
+    __slots__ = ()
+
+    several_devices = True
+
+
 def waiting(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Wrap JAX's `build_unsafe_call` so that programs with calls run by the classes above."""
 
@@ -95,17 +105,18 @@ def waiting(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
         if called and self.backend.platform != "cpu":
             run.__class__ = Execution
         elif called:
-            run.__class__ = WaitingExecution
-            _programs[run] = Program(called)
+            several = any(one.several_devices for one in called)
+            run.__class__ = JointExecution if several else WaitingExecution
+            _programs[run] = Program(one.callback_id for one in called)
             run.has_unordered_effects = True  # or JAX would run pure ones without Python
         return run
 
     return build_unsafe_call
 
 
-def _called_by(executable: Any) -> list[int]:
-    """Return the ids of the callbacks that an executable calls."""
-    return [one.callback_id for one in executable.host_callbacks or () if isinstance(one, Owned)]
+def _called_by(executable: Any) -> list[Owned]:
+    """Return the callbacks that an executable calls."""
+    return [one for one in executable.host_callbacks or () if isinstance(one, Owned)]
 
 
 # The name of JAX's function that runs a jitted function when the fast path cannot, and its local

@@ -12,12 +12,32 @@ import jax
 
 from hostcall._functions.native_code import Native
 from hostcall._functions.user_function import Source, UserFunction
-from hostcall.jax import _values
+from hostcall.jax import _results, _values
 from hostcall_runtime import Target, _interception
-from hostcall_runtime._errors import ResultError
+from hostcall_runtime._errors import NotExportableError, ResultError
 
 _numbers = itertools.count(1)
 _LEAF = jax.tree.structure(0)
+
+
+class Fixed:
+    """An argument that is no array. Two are equal if calls with them may share a program."""
+
+    def __init__(self, index: int, value: object) -> None:
+        self.index = index  # among all leaves of the arguments
+        self.value = value
+        try:
+            self._key: object = type(value), value, hash(value)
+        except TypeError:
+            self._key = None, id(value)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Fixed):
+            return NotImplemented
+        return (self.index, self._key) == (other.index, other._key)
+
+    def __hash__(self) -> int:
+        return hash((self.index, self._key))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,6 +52,9 @@ class Function(UserFunction):
     out_tree: Any
     title: str
     result_dtypes: tuple[Any, ...] = ()
+    # The arguments that are no arrays, and the structure of all. None stands for them in `in_tree`.
+    fixed: tuple[Fixed, ...] = ()
+    given_tree: Any = None
 
     @property
     def is_native(self) -> bool:
@@ -66,6 +89,11 @@ class Function(UserFunction):
 
     def source(self) -> Source:
         """Return the description of the function for `hostcall.export`."""
+        if self.fixed:
+            raise NotExportableError(
+                f"{self.description}: the argument {self.fixed[0].value!r} is no array, and "
+                "exported programs pass arrays alone. Write a function that knows it."
+            )
         return Source(
             self,
             _structure_of(self.in_tree, f"an argument of {self.description}"),
@@ -77,6 +105,8 @@ class Function(UserFunction):
         call = self.dispatched(self.repeating(), lends=table is None)
         if not self._is_flat():
             call = functools.partial(self._call_structured, call)
+        elif self.out_tree == _LEAF and not self.options.out:
+            call = _results.single(call)
         if table is not None:
             form = None if self._is_flat() else (self.in_tree, self.out_tree)
             call = table.remembering(call, form)
@@ -84,14 +114,14 @@ class Function(UserFunction):
 
     def _is_flat(self) -> bool:
         """Return whether the function takes and returns the runtime's arrays unchanged."""
-        if self.result_dtypes:
+        if self.result_dtypes or self.fixed:
             return False
         arguments_are = all(child == _LEAF for child in self.in_tree.children())
         # The runtime itself checks that a function without declared results returns none.
         return arguments_are and (self.out_tree == _LEAF or self.out_tree.num_leaves == 0)
 
     def _call_structured(self, function: Callable[..., Any], *arrays: Any, **given: Any) -> Any:
-        arguments = jax.tree.unflatten(self.in_tree, arrays)
+        arguments = self._arguments(arrays)
         if self.options.line is not None:
             function(*arguments)
             return []
@@ -102,17 +132,27 @@ class Function(UserFunction):
         returned = function(*arguments, out=packed)
         return out if returned is packed else returned
 
+    def _arguments(self, arrays: Sequence[Any]) -> Any:
+        """Return the arguments of a call, in their structure."""
+        if not self.fixed:
+            return jax.tree.unflatten(self.in_tree, arrays)
+        leaves = list(arrays)
+        for one in self.fixed:
+            leaves.insert(one.index, one.value)
+        return jax.tree.unflatten(self.given_tree, leaves)
+
     def _flatten(self, returned: object) -> Any:
-        leaves, tree = jax.tree.flatten(returned)
-        if tree == self.out_tree or _is_plain_sequence(returned, leaves, self.out_tree):
-            if self.result_dtypes:
-                pairs = zip(leaves, self.result_dtypes, strict=True)
-                return [_values.returned(*pair, self.description) for pair in pairs]
-            return leaves
-        raise ResultError(
-            f"{self.title} returned a result of the structure {tree}, and {self.out_tree} is "
-            f"declared. Correct the function or the declaration: {self.description}."
-        )
+        leaves = _results.leaves_for(self.out_tree, returned)
+        if leaves is None:
+            raise ResultError(
+                f"{self.title} returned a result of the structure {jax.tree.structure(returned)}, "
+                f"and {self.out_tree} is declared. Correct the function or the declaration: "
+                f"{self.description}."
+            )
+        if self.result_dtypes:
+            pairs = zip(leaves, self.result_dtypes, strict=True)
+            return [_values.returned(*pair, self.description) for pair in pairs]
+        return leaves
 
 
 def _structure_of(tree: jax.tree_util.PyTreeDef, what: str) -> Any:
@@ -120,16 +160,6 @@ def _structure_of(tree: jax.tree_util.PyTreeDef, what: str) -> Any:
     from hostcall_mlir.exporting import structures  # takes long to import, and few export programs
 
     return structures.structure_of(jax.tree.unflatten(tree, range(tree.num_leaves)), what)
-
-
-def _is_plain_sequence(returned: object, leaves: list[Any], tree: object) -> bool:
-    """Return whether it is a list where a tuple is declared, or the reverse: a matter of habit."""
-    return (
-        isinstance(returned, list | tuple)
-        and not hasattr(returned, "_fields")
-        and len(leaves) == len(returned)
-        and tree in (jax.tree.structure(leaves), jax.tree.structure(tuple(leaves)))
-    )
 
 
 def hashable(function: Callable[..., Any]) -> Callable[..., Any]:

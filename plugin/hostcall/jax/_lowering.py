@@ -67,12 +67,33 @@ def _enclosing_ops() -> Iterator[tuple[Any, int]]:
         block = op.block if _drift.parent_of(op) is not None else None
 
 
+_EXPORT = (
+    "Export the program with hostcall, which writes down where functions are found:\n\n"
+    "    hostcall.export(hostcall.jax.to_tf(program), spec).save(folder)\n"
+    "    program = hostcall_mlir.load(folder)"
+)
+
+
+def check_not_for_export(context: LoweringContext, called: str) -> None:
+    """Raise a NotExportableError for a call in a program that `jax.export` or `jax2tf` takes."""
+    # Where JAX does not tell the lowering, it raises an error of its own.
+    if getattr(context.module_context.lowering_parameters, "for_export", False):
+        raise NotExportableError(
+            f"{called}: neither jax.export nor jax2tf takes a program that calls Python, since no "
+            "other process has this function. In TensorFlow, in this process, call "
+            f"hostcall.jax.to_tf(program). {_EXPORT}"
+        )
+
+
 class Owned:
     """An object that an executable owns. JAX takes it for its own callback, and never calls it."""
 
-    def __init__(self, target: Target | NativeEntry, callback_id: int) -> None:
+    def __init__(
+        self, target: Target | NativeEntry, callback_id: int, several_devices: bool
+    ) -> None:
         self.target = target
         self.callback_id = callback_id
+        self.several_devices = several_devices
 
     def __call__(self) -> object:
         return self.target
@@ -81,10 +102,8 @@ class Owned:
         raise NotExportableError(
             "a compiled program that calls Python cannot be serialized: it knows the function by a "
             "number of this process, which no other process has. This is "
-            f"{self.target.origin.description}. Compile the program in the process that runs it, "
-            "or export it:\n\n"
-            "    hostcall.export(hostcall.jax.to_tf(program), spec).save(folder)\n"
-            "    program = hostcall_mlir.load(folder)"
+            f"{self.target.origin.description}. Compile the program in the process that runs it. "
+            f"{_EXPORT}"
         )
 
 
@@ -94,7 +113,9 @@ def own_with_executable(
     """Give a target to the executable that the program becomes, which owns it from then on."""
     # JAX does this for its own callbacks. Objects of `add_keepalive` die earlier: JAX's fast path
     # into a program holds the executable alone.
-    context.module_context.add_host_callback(Owned(target, callback_id))
+    context.module_context.add_host_callback(
+        Owned(target, callback_id, has_several_devices(context))
+    )
 
 
 def emit_call(
@@ -132,7 +153,7 @@ def emit_call(
     )
     op = lower(inner, *operands)
     if place is not None:
-        _drift.set_sharding(context.module_context, op, _with_token(place, ordered, context))
+        _drift.set_sharding(context.module_context, op, _with_token(place, ordered, avals_out))
     results = list(op.results)
     if ordered:
         token = results.pop()
@@ -140,9 +161,9 @@ def emit_call(
     return results
 
 
-def _with_token(place: Any, ordered: bool, context: LoweringContext) -> Any:
+def _with_token(place: Any, ordered: bool, avals_out: Sequence[Any]) -> Any:
     """Return the sharding of the results, with one more for the token behind them."""
-    if not ordered or not context.avals_out or not isinstance(place, _callback.SdyArrayList):
+    if not ordered or not avals_out or not isinstance(place, _callback.SdyArrayList):
         return place
     ids = place.shardings[0].logical_device_ids
     token = _callback.SdyArray(mesh_shape=(), dim_shardings=(), logical_device_ids=ids)

@@ -19,6 +19,7 @@ from hostcall_runtime._patching import INSTALL_JAX, Name, untested_jax
 CALLS = "hostcall.jax.call"
 VMAP = "jax.vmap of calls"
 CONTROL_FLOW = "calls with side effects in branches and loops"
+REMATERIALIZATION = "fire-and-forget calls under jax.checkpoint"
 REDUCERS = "errors for calls in reducers"
 EXECUTION = "calls that run JAX programs"
 FAILED_TOKENS = "ordered calls on a GPU after one that has failed"
@@ -40,6 +41,7 @@ _WITHOUT = {
     CALLS: "`import hostcall.jax` raises an ImportError; TensorFlow's side of hostcall works.",
     VMAP: "jax.vmap of a call raises a NotImplementedError.",
     CONTROL_FLOW: "JAX refuses calls without pure=True in branches and loops.",
+    REMATERIALIZATION: "jax.checkpoint refuses calls with wait=False where it is differentiated.",
     REDUCERS: "XLA ends the process where a reducer calls a jitted function that makes a call.",
     EXECUTION: "many calls at once that run JAX programs may wait for each other forever.",
     FAILED_TOKENS: "each later one of its thread raises the same error, before JAX 0.12.",
@@ -79,6 +81,10 @@ _NAMES: dict[str, dict[str, str]] = {
         "jax._src.lax.control_flow.loops": "_scan_known_hoisting",
         "jax.interpreters.batching": "fancy_primitive_batchers",
         "jax.interpreters.partial_eval": "custom_partial_eval_rules",
+    },
+    REMATERIALIZATION: {
+        "jax._src.effects": "remat_allowed_effects.add_type",
+        "jax.interpreters.partial_eval": "partial_eval_jaxpr_custom_rules",
     },
     SETTINGS: {
         "jax._src.config": "config_ext.Config.get_local config_ext.Config.set_local "

@@ -96,8 +96,7 @@ TABLE = PatchTable(
     "JAX",
     _names.NAMES,
     (
-        _allowed_in_control_flow(_primitive.CallEffect),
-        _allowed_in_control_flow(_primitive.OrderedCallEffect),
+        *map(_allowed_in_control_flow, _primitive.KINDS),
         _patch(
             *_BATCHERS,
             _control_flow.batched_branches,

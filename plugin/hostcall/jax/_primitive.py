@@ -1,12 +1,13 @@
-"""The primitive that stands for a call in JAX programs, and searches for calls in jaxprs.
+"""The primitives that stand for calls in JAX programs, and searches for calls in jaxprs.
 
 JAX drops, repeats and moves an equation unless it has an effect. JAX distinguishes effects by their
-class, so hostcall has two classes: one for calls that run once, and one for calls that also keep
-their order.
+class, so hostcall has three classes: one for calls that run once, one for fire-and-forget calls,
+which run as often as those of `jax.debug.callback`, and one for the order, which both can have.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,14 +18,14 @@ from jax._src import dispatch as _dispatch
 from jax._src import effects as _effects
 from jax._src.core import Primitive, jaxprs_in_params
 
-from hostcall.jax import _names, _values
+from hostcall.jax import _drift, _names, _values
 from hostcall.jax._functions import Function
 from hostcall_runtime import _patching
 
 
 def _described(name: str) -> str:
     """Return the text that JAX's messages show for an effect."""
-    what = f"{name} (a hostcall.jax.call that does not say pure=True"
+    what = f"{name} (a hostcall.jax.call that says neither pure=True nor wait=False"
     if not _names.has(_names.CONTROL_FLOW):
         return f"{what}; hostcall does not know how this version of JAX treats branches and loops)"
     if not _patching.are_installed():
@@ -48,27 +49,39 @@ class CallEffect(_Effect):
     name = "HostCall"
 
 
+class FireAndForgetEffect(_Effect):
+    """The effect of a call that runs at least once, and again where JAX computes again."""
+
+    name = "FireAndForgetHostCall"
+
+
 class OrderedCallEffect(_Effect):
-    """The effect of a call that must run once, after all earlier ordered calls in the program."""
+    """The second effect of a call that runs after all earlier ordered calls in the program."""
 
     name = "OrderedHostCall"
 
 
 UNORDERED = CallEffect()
 ORDERED = OrderedCallEffect()
+_FIRE_AND_FORGET = FireAndForgetEffect()
+
+KINDS = (CallEffect, FireAndForgetEffect, OrderedCallEffect)
 
 
 def register() -> None:
     """Register the properties of hostcall's effects with JAX; they stay, as `_patches` says."""
-    # `jax.checkpoint` (rematerialization) is not allowed: it would run a call twice. `_patches`
-    # allows branches and loops.
-    for kind in (CallEffect, OrderedCallEffect):
+    # `_patches` allows branches and loops.
+    for kind in KINDS:
         _effects.lowerable_effects.add_type(kind)
         _effects.custom_derivatives_allowed_effects.add_type(kind)
         # Otherwise JAX drops a call from a loop that it differentiates if no result needs the call.
         _effects.partial_eval_kept_effects.add_type(kind)
     _effects.ordered_effects.add_type(OrderedCallEffect)
     _effects.shardable_ordered_effects.add_type(OrderedCallEffect)
+    if _names.has(_names.REMATERIALIZATION):
+        # Not a `CallEffect`: `jax.checkpoint` (rematerialization) would run such a call twice.
+        _effects.remat_allowed_effects.add_type(FireAndForgetEffect)
+        _effects.remat_allowed_effects.add_type(OrderedCallEffect)
 
 
 def is_ordered(effect: object) -> bool:
@@ -81,10 +94,38 @@ def is_lost_in_loops(effect: object) -> bool:
     return not _effects.partial_eval_kept_effects.contains(effect)
 
 
-# The primitive has several results. Outside of any program it runs as a program of its own.
-call_p = Primitive("hostcall")
-call_p.multiple_results = True
-call_p.def_impl(functools.partial(_dispatch.apply_primitive, call_p))
+def _primitive(name: str) -> Primitive:
+    made = Primitive(name)
+    made.multiple_results = True
+    # Outside of any program it runs as a program of its own.
+    made.def_impl(functools.partial(_dispatch.apply_primitive, made))
+    return made
+
+
+call_p = _primitive("hostcall")
+fire_and_forget_p = _primitive("hostcall_fire_and_forget")
+CALLS = (call_p, fire_and_forget_p)
+
+
+def of(function: Function) -> Primitive:
+    """Return the primitive of a function's calls."""
+    return call_p if function.options.line is None else fire_and_forget_p
+
+
+def effects_of(function: Function, effect: Any | None) -> set[_Effect]:
+    """Return the effects of an equation, for its effect, which is None for a pure function."""
+    if effect is None:
+        return set()
+    own = UNORDERED if function.options.line is None else _FIRE_AND_FORGET
+    return {own, ORDERED} if effect is ORDERED else {own}
+
+
+@dataclasses.dataclass(frozen=True)
+class Joint:
+    """The mesh axes that divide the arrays of a joint call, and the device that the user named."""
+
+    axes: tuple[str, ...] = ()
+    device: Any | None = None  # whose process makes the call
 
 
 def bind(
@@ -93,21 +134,23 @@ def bind(
     results: Sequence[jax.ShapeDtypeStruct],
     effect: Any | None,
     vmap_method: str | None,
-    joint: tuple[str, ...] | None = None,
+    joint: Joint | None = None,
 ) -> list[Any]:
     """Make a call, and return its flat results as a list of arrays or tracers."""
-    # The effect is None for a pure function, else `UNORDERED` or `ORDERED`. `joint` are the mesh
-    # axes that divide the arrays of a joint call; None without `sharding=`.
+    # The effect is None for a pure function, else `UNORDERED` or `ORDERED`. `joint` is
+    # None without `sharding=`.
     data = [_values.struct_of_data(result) for result in results]
     avals = tuple(jax.core.ShapedArray(struct.shape, struct.dtype) for struct in data)
-    called: list[Any] = call_p.bind(
-        *map(_values.data_of, args),
+    arrays = [*map(_values.data_of, args)]
+    called: list[Any] = of(function).bind(
+        *arrays,
         function=function,
         result_avals=avals,
         effect=effect,
         vmap_method=vmap_method,
         joint=joint,
     )
+    called = _drift.varying_as(arrays, called)
     return [_values.of_data(v, result.dtype) for v, result in zip(called, results, strict=True)]
 
 
@@ -122,8 +165,13 @@ def have_effectful_calls(jaxprs: Iterable[Jaxpr]) -> bool:
     return any(isinstance(effect, _Effect) for jaxpr in jaxprs for effect in jaxpr.effects)
 
 
-def effectful_call(jaxprs: Iterable[Jaxpr]) -> str:
-    """Return the text for messages of the first call with an effect, in jaxprs that have one."""
+def have_calls_that_run_once(jaxprs: Iterable[Jaxpr]) -> bool:
+    """Return whether jaxprs hold calls with an effect that are not fire-and-forget."""
+    return any(isinstance(effect, CallEffect) for jaxpr in jaxprs for effect in jaxpr.effects)
+
+
+def call_that_runs_once(jaxprs: Iterable[Jaxpr]) -> str:
+    """Return the text for messages of the first such call, in jaxprs that have one."""
     calls = (equation.params for equation in equations(jaxprs) if equation.primitive is call_p)
     found = (params["function"] for params in calls if params["effect"] is not None)
     return next((function.description for function in found), "a hostcall.jax.call")
@@ -134,7 +182,7 @@ def holds_call(jaxpr: Jaxpr) -> bool:
     known = _holds_call.get(jaxpr)
     if known is None:
         known = any(
-            equation.primitive is call_p or any(map(holds_call, jaxprs_in_params(equation.params)))
+            equation.primitive in CALLS or any(map(holds_call, jaxprs_in_params(equation.params)))
             for equation in jaxpr.eqns
         )
         _holds_call[jaxpr] = known

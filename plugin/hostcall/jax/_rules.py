@@ -14,15 +14,16 @@ import numpy as np
 from jax._src import dispatch as _dispatch
 from jax._src import ffi as _ffi
 from jax.interpreters import ad, batching, mlir
+from jax.interpreters import partial_eval as _partial_eval
 
 from hostcall._functions import native_code, specs
 from hostcall._functions.native_code import FfiHandler, Native, NativeEntry, contradiction
-from hostcall._functions.options import MAP, OF_BATCHES
+from hostcall._functions.options import MAP, OF_BATCHES, SEQUENTIAL
 from hostcall._functions.specs import ArraySpec
-from hostcall.jax import _compilation, _lowering, _names, _primitive, _sharding
+from hostcall.jax import _compilation, _lowering, _names, _primitive, _processes, _sharding
 from hostcall.jax._control_flow import refusal
 from hostcall.jax._functions import Function
-from hostcall.jax._primitive import call_p
+from hostcall.jax._primitive import fire_and_forget_p
 from hostcall_runtime import _interception, _patching, _trees, prepared
 
 
@@ -79,6 +80,7 @@ def register() -> None:
     handlers = {
         TARGET: prepared().handler(),
         _sharding.TARGET: prepared().joint_handler(),
+        _processes.REPORTED: prepared().reported_handler(),
         native_code.TARGET: prepared().native_handler(),
         **prepared().early_handlers(),
     }
@@ -86,16 +88,25 @@ def register() -> None:
         jax.ffi.register_ffi_target(name, handler, platform="cpu", api_version=1)
     # This needs no GPU: JAX keeps the handler until there is one.
     jax.ffi.register_ffi_target(TARGET, prepared().cuda_handler(), platform="CUDA", api_version=1)
-    call_p.def_effectful_abstract_eval(_abstract)
-    # Without this entry JAX does not tell the lowering the devices of the program.
-    _dispatch.prim_requires_devices_during_lowering.add(call_p)
-    # Not cached, because two calls must not become one function: each must know its own place.
-    mlir.register_lowering(call_p, _lower, cacheable=False)
-    if _names.has(_names.VMAP):
-        batching.primitive_batchers[call_p] = _batch
+    for primitive in _primitive.CALLS:
+        _register(primitive)
     if _names.has(_names.DERIVATIVES):
-        ad.primitive_jvps[call_p] = _differentiate
-        ad.primitive_transposes[call_p] = _refuse_derivative
+        ad.primitive_transposes[fire_and_forget_p] = _without_cotangents
+    if _names.has(_names.REMATERIALIZATION):
+        _partial_eval.partial_eval_jaxpr_custom_rules[fire_and_forget_p] = _stage
+
+
+def _register(primitive: Any) -> None:
+    primitive.def_effectful_abstract_eval(_abstract)
+    # Without this entry JAX does not tell the lowering the devices of the program.
+    _dispatch.prim_requires_devices_during_lowering.add(primitive)
+    # Not cached, because two calls must not become one function: each must know its own place.
+    mlir.register_lowering(primitive, _lower, cacheable=False)
+    if _names.has(_names.VMAP):
+        batching.primitive_batchers[primitive] = _batch
+    if _names.has(_names.DERIVATIVES):
+        ad.primitive_jvps[primitive] = _differentiate
+        ad.primitive_transposes[primitive] = _refuse_derivative
 
 
 def emit(
@@ -121,30 +132,37 @@ def emit(
         target, wide = _sharding.TARGET, [place.shard, *wide]
         avals_in = [jax.core.ShapedArray((), np.int32), *avals_in]
         attributes |= {"shards": place.shards, "devices": place.devices}
-    called = _lowering.emit_call(
-        context, target, wide, avals_in, avals_out, attributes, effect, sharding
-    )
+    call = target, wide, avals_in, avals_out, attributes, effect
+    if place is not None and place.spread is not None:
+        called = _processes.emit_call(context, place.spread, *call)
+    else:
+        called = _lowering.emit_call(context, *call, sharding)
     return _lowering.converted(context, called, avals_out, context.avals_out)
 
 
-def _abstract(*_: Any, result_avals: Any, effect: Any | None, **__: Any) -> Any:
-    return result_avals, set() if effect is None else {effect}
+def _abstract(*_: Any, function: Function, result_avals: Any, effect: Any | None, **__: Any) -> Any:
+    return result_avals, _primitive.effects_of(function, effect)
 
 
 def _lower(
     context: Any, *operands: Any, function: Function, joint: Any, **params: Any
 ) -> Sequence[Any]:
     platforms, effect = _lowering.platforms_of(context), params["effect"]
+    _lowering.check_not_for_export(context, function.description)
     _check_platforms(platforms, function)
     if not _patching.are_installed() or not _names.has(_names.REDUCERS):
         _check_without_patches(function, effect)
     together = _sharding.can_be_made(platforms)
     if _lowering.is_divided_by_xla(context):
         # XLA recognizes only JAX's own callbacks, by name, as calls for one device alone.
-        if effect is not None and joint is None:
+        runs_once = effect is not None and function.options.line is None
+        if runs_once and joint is None:
             raise _sharding.nothing_said(function.description)
         if together:
-            bound = functools.partial(call_p.bind, function=function, joint=(), **params)
+            all_of_them = joint or _primitive.Joint()
+            bound = functools.partial(
+                _primitive.of(function).bind, function=function, joint=all_of_them, **params
+            )
             return _sharding.lower_for_all(context, operands, bound)
     place = _sharding.place_of(context, joint) if together else None
     if joint is not None and not together and _lowering.has_several_devices(context):
@@ -184,25 +202,48 @@ def _check_platforms(platforms: Sequence[str], function: Function) -> None:
         )
 
 
-def _differentiate(primals: Any, _: Any, **params: Any) -> Any:
+def _differentiate(primals: Any, _: Any, *, function: Function, **params: Any) -> Any:
     """Make a call without results as it is, since it needs no derivative; refuse any other."""
     if params["result_avals"]:
         raise ValueError(_NO_DERIVATIVE)
-    return call_p.bind(*primals, **params), []
+    return _primitive.of(function).bind(*primals, function=function, **params), []
 
 
 def _refuse_derivative(*_: Any, **__: Any) -> Any:
     raise ValueError(_NO_DERIVATIVE)
 
 
-def _batch(args: object, dims: Any, **params: Any) -> Any:
-    function, method = params["function"], params["vmap_method"]
-    if params["effect"] is _primitive.ORDERED and method not in OF_BATCHES:
+def _without_cotangents(_: Any, *args: Any, **__: Any) -> list[None]:
+    """Leave a fire-and-forget call out of a transposed program, as JAX does its own."""
+    return [None for _ in args]
+
+
+def _stage(
+    is_saveable: Any, unknown: Sequence[bool], instantiated: Sequence[bool], equation: Any
+) -> Any:
+    """Make a fire-and-forget call in the first run, in the rematerialized one, or in both."""
+    # As JAX for `jax.debug.callback`: in both, unless the policy saves what is computed.
+    if any(unknown):
+        pairs = zip(equation.invars, instantiated, strict=True)
+        return None, equation, [], [], [value for value, is_there in pairs if not is_there]
+    avals = [value.aval for value in equation.invars]
+    if is_saveable(equation.primitive, *avals, **equation.params) and not all(instantiated):
+        return equation, None, [], [], []
+    return equation, equation, [], [], []
+
+
+def _batch(args: object, dims: Any, *, function: Function, **params: Any) -> Any:
+    method, has_results = params["vmap_method"], bool(params["result_avals"])
+    if method is None and not has_results:
+        method = params["vmap_method"] = SEQUENTIAL
+    is_ordered = params["effect"] is _primitive.ORDERED
+    if is_ordered and has_results and method not in OF_BATCHES:
         raise ValueError(
             f"jax.vmap of an ordered call, {function.description}: there is no one order of the "
-            "calls of a batch. Use ordered=False (stateful=False of a hostcall.callback), one call "
-            'for the batch (vmap_method="expand_dims" or "broadcast_all"), or jax.lax.map or '
-            "jax.lax.scan instead of vmap."
+            "calls of a batch if the program goes on with their results. Use ordered=False "
+            "(stateful=False of a hostcall.callback), one call for the batch "
+            '(vmap_method="expand_dims" or "broadcast_all"), or jax.lax.map or jax.lax.scan '
+            "instead of vmap."
         )
     if method is None:
         raise NotImplementedError(
@@ -212,8 +253,9 @@ def _batch(args: object, dims: Any, **params: Any) -> Any:
             "in jax.pure_callback."
         )
     if method == MAP:
-        return _divide(args, dims, **params)
-    return _ffi.ffi_batching_rule(call_p, args, dims, **params)
+        return _divide(args, dims, function=function, **params)
+    primitive = _primitive.of(function)
+    return _ffi.ffi_batching_rule(primitive, args, dims, function=function, **params)
 
 
 def _divide(args: Any, dims: Any, *, function: Function, result_avals: Any, **params: Any) -> Any:
@@ -224,7 +266,7 @@ def _divide(args: Any, dims: Any, *, function: Function, result_avals: Any, **pa
         for a, d in zip(args, dims, strict=True)
     ]
     axes = jax.tree.unflatten(function.in_tree, [None if dim is None else 0 for dim in dims])
-    called = call_p.bind(
+    called = _primitive.of(function).bind(
         *batched,
         function=function.divided(axes),
         result_avals=tuple(jax.core.ShapedArray((size, *a.shape), a.dtype) for a in result_avals),

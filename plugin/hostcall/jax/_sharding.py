@@ -3,12 +3,13 @@
 The devices of one program make a joint call together: csrc/runtime/joint_calls.cc. It has the names
 of the mesh axes that divide its arrays. hostcall calls the function once for each shard; devices
 that differ only in other axes share a call. Outside of `jax.shard_map` there are no such axes: the
-call takes whole arrays, and all devices share it.
+call takes whole arrays, and all devices share it. `_processes` has what several processes need.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -18,6 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.interpreters import mlir
+
+from hostcall.jax import _processes
+from hostcall.jax._primitive import Joint
 
 Mesh = Any  # JAX's Mesh or AbstractMesh; hostcall uses the attributes that both have
 
@@ -35,7 +39,7 @@ class Division:
     mesh: Mesh | None
     arguments: Sequence[Any]
     results: Sequence[Any]
-    axes: tuple[str, ...]
+    joint: Joint
 
 
 def read(sharding: Any, args: object, result: object, place: str) -> Division:
@@ -59,7 +63,7 @@ def read(sharding: Any, args: object, result: object, place: str) -> Division:
         for both in zip(pair, (args, result), strict=True)
     )
     if not used:
-        return Division(None, arguments, results, ())
+        return Division(None, arguments, results, Joint(device=_named(given)))
     mesh = _mesh(given, place)
     axes = tuple(axis for axis in mesh.axis_names if axis in used)
     if unknown := used - {*axes}:
@@ -67,7 +71,7 @@ def read(sharding: Any, args: object, result: object, place: str) -> Division:
             f"{place}: sharding names {sorted(unknown)}, and the axes of the mesh are "
             f"{list(mesh.axis_names)}."
         )
-    division = Division(mesh, arguments, results, axes)
+    division = Division(mesh, arguments, results, Joint(axes))
     _check(division, args, result, place)
     return division
 
@@ -81,7 +85,7 @@ def bind(
     """Return the results of a call that devices make together."""
     # `arrays` and `results` are whole. `call` takes a device's, and `joint` of `_primitive.bind`.
     if division.mesh is None:
-        return call(arrays, results, ())
+        return call(arrays, results, division.joint)
     mesh = division.mesh
     shards = [
         jax.ShapeDtypeStruct(
@@ -91,7 +95,7 @@ def bind(
     ]
 
     def on_each(*local: Any) -> list[Any]:
-        return call(local, shards, division.axes)
+        return call(local, shards, division.joint)
 
     # With explicit axes JAX's types contain the sharding, so the arrays must have it already.
     if any(kind == jax.sharding.AxisType.Explicit for kind in mesh.axis_types):
@@ -139,6 +143,12 @@ def _spec(leaf: object, place: str) -> Any:
     raise TypeError(f"{place}: {_FORMS}. {leaf!r} is not one of these.")
 
 
+def _named(leaves: Sequence[Any]) -> Any | None:
+    """Return the device of the first SingleDeviceSharding, if any."""
+    lone = (leaf for leaf in leaves if isinstance(leaf, jax.sharding.SingleDeviceSharding))
+    return next((device for leaf in lone for device in leaf.device_set), None)
+
+
 def _axes(spec: jax.sharding.PartitionSpec) -> list[list[str]]:
     """Return the axes that divide each dimension of a spec."""
     entries = [entry if isinstance(entry, tuple) else (entry,) for entry in spec]
@@ -167,7 +177,7 @@ def _check(division: Division, args: object, result: object, place: str) -> None
     ):
         for leaf, spec in zip(leaves, specs, strict=True):
             _check_divides(leaf.shape, spec, division.mesh, f"{place}: {what} {list(leaf.shape)}")
-            missing = {*division.axes}.difference(*_axes(spec))
+            missing = {*division.joint.axes}.difference(*_axes(spec))
             if what == "result" and missing:
                 raise ValueError(
                     f"{place}: a result of shape {list(leaf.shape)} has no sharding along "
@@ -206,14 +216,16 @@ _thread = threading.local()
 class Place:
     """The part of one device in a joint call: the number of its shard, a tensor<i32> in MLIR."""
 
+    # The numbers are those of this process, if the call is spread over several.
     shard: Any
     shards: int
     devices: int
+    spread: _processes.Spread | None = None
 
 
 def can_be_made(platforms: Sequence[str]) -> bool:
     """Return whether the devices of programs for these platforms can make a call together."""
-    return tuple(platforms) == ("cpu",) and jax.process_count() == 1
+    return tuple(platforms) == ("cpu",)
 
 
 def lower_for_all(context: Any, operands: Sequence[Any], bind: Callable[..., Any]) -> Sequence[Any]:
@@ -234,20 +246,26 @@ def lower_for_all(context: Any, operands: Sequence[Any], bind: Callable[..., Any
     return results
 
 
-def place_of(context: Any, axes: Sequence[str] | None) -> Place | None:
-    """Return the part of a device in a call, divided by `axes` or None; None for a lone device."""
+def place_of(context: Any, joint: Joint | None) -> Place | None:
+    """Return the part of a device in a call, joint or its own; None for a lone device."""
     axis_context = context.module_context.axis_context
     if not isinstance(axis_context, mlir.SPMDAxisContext) or axis_context.mesh.size == 1:
         return None
     mesh = axis_context.mesh
-    if axes is None:
-        return Place(_shard(context, ()), 1, 1)
-    return Place(_shard(context, axes), math.prod(mesh.shape[axis] for axis in axes), mesh.size)
+    if joint is None:
+        return Place(_number(context, lambda: 0), 1, 1)
+    axes = joint.axes
+    spread = _processes.spread(mesh, axes, joint.device)
+    if spread is not None:
+        number = functools.partial(_processes.number, spread)
+        return Place(_number(context, number), *spread.count(), spread)
+    shard = _number(context, lambda: jax.lax.axis_index(axes) if axes else 0)
+    return Place(shard, math.prod(mesh.shape[axis] for axis in axes), mesh.size)
 
 
-def _shard(context: Any, axes: Sequence[str]) -> Any:
+def _number(context: Any, compute: Callable[[], Any]) -> Any:
     def number() -> list[Any]:
-        return [jnp.int32(jax.lax.axis_index(tuple(axes)) if axes else 0)]
+        return [jnp.int32(compute())]
 
     # The tokens order the call alone, so the computation of its shard number gets none.
     inner = dataclasses.replace(context, avals_in=[], tokens_in=mlir.TokenSet({}), tokens_out=None)
@@ -298,8 +316,7 @@ def nothing_said(description: str) -> NotImplementedError:
 def not_together(description: str, platforms: Sequence[str]) -> NotImplementedError:
     """Return the error of a call that the devices of the program cannot make together."""
     return NotImplementedError(
-        f"{description}: with sharding=, the devices of a program make a call together. Those of "
-        "one process can, in a program for CPUs; this program is for "
-        f"{', '.join(platforms)}, and {jax.process_count()} process(es). Call the function in "
+        f"{description}: with sharding=, the devices of a program make a call together. They can "
+        f"in a program for CPUs; this program is for {', '.join(platforms)}. Call the function in "
         "jax.shard_map, once on each device."
     )

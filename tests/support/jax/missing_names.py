@@ -98,6 +98,14 @@ def _in_a_scan(pure: bool) -> Any:
     )
 
 
+def _rematerialized() -> Any:
+    def log(x: Any) -> Any:
+        _call(np.sin, (), x, wait=False)
+        return x * x
+
+    return jax.grad(jax.checkpoint(log))(np.float32(1))
+
+
 def _reduced() -> Any:
     add = lambda a, b: _call(np.add, a, a, b, pure=True)  # noqa: E731
     total = jax.jit(lambda v: jax.lax.reduce(v, np.float32(0), add, (0,)))
@@ -137,6 +145,7 @@ CHECKS: dict[str, Callable[[], Any]] = {
     "vmap": lambda: jax.jit(jax.vmap(lambda v: _negated(v, vmap_method="sequential")))(X),
     "scan": lambda: _in_a_scan(pure=False),
     "scan_of_pure_calls": lambda: _in_a_scan(pure=True),
+    "rematerialized": _rematerialized,
     "reducer": _reduced,
     "setting_on_another_thread": _setting_on_another_thread,
     "gradient": lambda: jax.grad(lambda v: _negated(v, pure=True))(1.0),

@@ -83,3 +83,9 @@ ffi::TypeId State::id = {1234};
 
 static ffi::ErrorOr<std::unique_ptr<State>> Instantiate() { return std::make_unique<State>(); }
 XLA_FFI_DEFINE_HANDLER_SYMBOL(instantiate, Instantiate, ffi::Ffi::BindInstantiate());
+
+static ffi::Error UseState(State*, Floats, ffi::ResultBuffer<ffi::F32>) {
+  return ffi::Error::Success();
+}
+XLA_FFI_DEFINE_HANDLER_SYMBOL(
+    use_state, UseState, ffi::Ffi::Bind().Ctx<ffi::State<State>>().Arg<Floats>().Ret<Floats>());

@@ -226,6 +226,123 @@ def test_a_function_of_numpys_can_be_traced_itself(function: Any, jit_compile: b
     np.testing.assert_array_equal(called(*inputs, dtype=np.float32), function(*inputs))
 
 
+def _plus_one(v: Any) -> Any:
+    return v + 1
+
+
+def described(
+    x: Any, how: Any = "sum", n: Any = 3, w: Any = None, *, k: Any = 0.1, t: Any = (1, "a")
+) -> str:
+    return f"{np.sum(x)} {how!r} {n!r} {w!r} {k!r} {t!r}"
+
+
+each_trace = pytest.mark.parametrize(
+    "trace",
+    [
+        lambda f: tf.function(f),
+        lambda f: tf.function(f, jit_compile=True),
+        lambda f: tf.function(f, autograph=False),
+        lambda f: tf.function(f, reduce_retracing=True),
+        lambda f: lambda *args, **named: tf.function(f).get_concrete_function(*args, **named)(X),
+    ],
+    ids=["plain", "jit", "no autograph", "retracing", "concrete"],
+)
+
+
+@each_trace
+@pytest.mark.parametrize(
+    ("args", "by_name"),
+    [
+        ((), {}),
+        ((), {"how": "max"}),
+        (("max",), {}),
+        ((None, 4), {}),
+        (("sum", 3, None), {}),
+        (("max",), {"n": (1, 2), "k": False}),
+        ((), {"n": 0.1, "w": [1, "b"], "t": ()}),
+        ((_plus_one, True, {"a": 1}), {}),
+        ((), {"w": b"bytes"}),
+    ],
+    ids=lambda value: str(value).partition(" at 0x")[0],
+)
+def test_a_callback_that_is_traced_itself_gets_values_of_python(
+    args: Any, by_name: Any, trace: Any
+) -> None:
+    seen: list[str] = []
+
+    def note(*given: Any, **named: Any) -> Any:
+        seen.append(described(*given, **named))
+        return np.float32(0)
+
+    note.__signature__ = inspect.signature(described)  # type: ignore[attr-defined]
+    for result in (tf.TensorSpec([], tf.float32), lambda x: tf.TensorSpec([], x.dtype)):
+        callback = hostcall.callback(note, result=result, stateful=False)
+        trace(callback)(X, *args, **by_name)
+    assert seen == [described(X.numpy(), *args, **by_name)] * 2
+
+
+@each_mode
+def test_tensors_after_a_default_are_inputs(mode: Any) -> None:
+    seen: list[Any] = []
+
+    def function(x: Any, how: Any = "sum", w: Any = 1.0, v: Any = None) -> Any:
+        seen.append((how, type(w), v))
+        return x * w
+
+    callback = hostcall.callback(
+        function,
+        result=lambda x, **_: x,
+        stateful=False,
+        grad=lambda inputs, results, upstream: [upstream * value for value in reversed(inputs)],
+    )
+    x, w = tf.constant([1.0, 2.0]), tf.constant([3.0, 4.0])
+    program = mode(callback)
+    with tf.GradientTape() as tape:
+        tape.watch([x, w])
+        result = program(x, w=w)
+    np.testing.assert_array_equal(result, x * w)
+    gradients = tape.gradient(result, [x, w])
+    np.testing.assert_array_equal(gradients, [w, x])
+    np.testing.assert_array_equal(program(x), x)
+    np.testing.assert_array_equal(program(x, how="max", w=w), x * w)
+    assert seen[0] == ("sum", np.ndarray, None)
+    assert seen[1] == ("sum", float, None)
+
+
+@each_trace
+def test_defaults_of_methods_and_of_positional_parameters(trace: Any) -> None:
+    seen: list[Any] = []
+
+    class Model:
+        @hostcall.callback(result=lambda x: x, stateful=False)
+        def method(self, x: Any, how: Any = "sum", n: Any = 2) -> Any:
+            seen.append((how, n))
+            return x
+
+    @hostcall.callback(result=lambda x: x, stateful=False)
+    def positional(x: Any, how: Any = "sum", n: Any = 2, /) -> Any:
+        seen.append((how, n))
+        return x
+
+    trace(Model().method)(X)
+    trace(Model().method)(X, n=3)
+    trace(positional)(X)
+    assert seen == [("sum", 2), ("sum", 3), ("sum", 2)]
+
+
+def test_a_function_that_calls_it_passes_numbers_as_tensors() -> None:
+    seen: list[Any] = []
+
+    @hostcall.callback(result=lambda x, n=1: x, stateful=False)
+    def noted(x: Any, n: Any = 1) -> Any:
+        seen.append(type(n))
+        return x
+
+    for mode in (eagerly, plain, jitted):
+        mode(lambda x: noted(x, 3))(X)
+    assert all(issubclass(kind, np.ndarray | np.generic) for kind in seen)
+
+
 @each_mode
 @pytest.mark.parametrize("pure", [True, False])
 def test_gradients_of_eager_callbacks_are_those_of_the_call(pure: bool, mode: Any) -> None:

@@ -78,8 +78,12 @@ _CHECKS: dict[str, dict[str, str]] = {
     _names.VMAP: {"vmap": "NotImplementedError: Batching rule for 'hostcall' not implemented"},
     _names.CONTROL_FLOW: {
         "scan": "NotImplementedError: Effects not supported in `scan`: [HostCall (a hostcall.jax"
-        ".call that does not say pure=True; hostcall does not know how this version of JAX",
+        ".call that says neither pure=True nor wait=False; hostcall does not know how this version "
+        "of JAX",
         "scan_of_pure_calls": "-3.0",
+    },
+    _names.REMATERIALIZATION: {
+        "rematerialized": "NotImplementedError: Effects not supported in ",
     },
     _names.REDUCERS: {"reducer": "NotImplementedError: hostcall.jax.call of add"},
     _names.EXECUTION: {},

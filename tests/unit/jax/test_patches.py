@@ -42,8 +42,9 @@ def changes(fresh_jax: Template) -> dict[str, list[str]]:
 
 def _is_hostcalls(place: str) -> bool:
     """Return whether a place is an entry under a key of hostcall's own, used by hostcall alone."""
-    effects = r"^jax\._src\.effects\.(?!control_flow)\w+\.(Ordered)?CallEffect$"
-    return place.endswith((".hostcall", "._custom_callback.CUDA")) or bool(re.match(effects, place))
+    effects = r"^jax\._src\.effects\.(?!control_flow)\w+\.(OrderedCall|Call|FireAndForget)Effect$"
+    calls = ".hostcall", ".hostcall_fire_and_forget"
+    return place.endswith((*calls, "._custom_callback.CUDA")) or bool(re.match(effects, place))
 
 
 def _place(target: str) -> str:
