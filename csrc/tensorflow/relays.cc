@@ -2,8 +2,10 @@
 
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstring>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -24,12 +26,49 @@ constexpr size_t kMostRelays = 512;
 std::array<XLA_FFI_Handler*, kMostRelays> relayed;  // an entry stays as it is; under the GIL
 size_t relays_taken = 0;
 
+// Refuses what handlers of newer versions call in another form than TensorFlow's XLA has it, or
+// what it does not have at all. They would crash.
+XLA_FFI_Error* Refuse(void*) {
+  XLA_FFI_Error_Create_Args args{};
+  args.struct_size = XLA_FFI_Error_Create_Args_STRUCT_SIZE;
+  args.message =
+      "the handler asks for its state, or for an extension of XLA's FFI. TensorFlow's XLA cannot "
+      "give it either: handlers of jax.ffi.register_ffi_target are called there for the stage of "
+      "execution, with arrays, attributes, scratch memory and threads.";
+  args.errc = XLA_FFI_Error_Code_UNIMPLEMENTED;
+  return xla::ffi::GetXlaFfiApi()->XLA_FFI_Error_Create(&args);
+}
+
+// The functions that handlers may call: TensorFlow's, then those of later versions than 0.2.
+struct Functions {
+  XLA_FFI_Api common;
+  decltype(&Refuse) later[16];
+};
+
+const Functions& RelayedFunctions() {
+  static const Functions functions = [] {
+    const XLA_FFI_Api* api = xla::ffi::GetXlaFfiApi();
+    Functions made{};
+    // Older versions have fewer.
+    const size_t size = std::min(api->struct_size, sizeof(made.common));
+    std::memcpy(&made.common, api, size);
+    auto* rest = reinterpret_cast<decltype(&Refuse)*>(reinterpret_cast<char*>(&made) + size);
+    std::fill(rest, std::end(made.later), &Refuse);
+    made.common.XLA_FFI_State_Set = reinterpret_cast<XLA_FFI_State_Set*>(&Refuse);
+    made.common.XLA_FFI_State_Get = reinterpret_cast<XLA_FFI_State_Get*>(&Refuse);
+    return made;
+  }();
+  return functions;
+}
+
 // Calls the handler of an entry. XLA asks each handler for its version, and refuses newer ones than
 // its own: it is told its own version.
 template <size_t entry>
 XLA_FFI_Error* Relay(XLA_FFI_CallFrame* frame) {
   XLA_FFI_Handler* handler = relayed[entry];
-  return compat::AsksForMetadata(*frame) ? compat::Describe(handler, frame) : handler(frame);
+  if (compat::AsksForMetadata(*frame)) return compat::Describe(handler, frame);
+  frame->api = &RelayedFunctions().common;
+  return handler(frame);
 }
 
 template <size_t... entries>

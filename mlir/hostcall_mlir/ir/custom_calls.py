@@ -15,7 +15,7 @@ is one: see passes/value_errors.py.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from jaxlib.mlir import ir
@@ -69,11 +69,21 @@ def walk(root: ir.Module | ir.Operation) -> list[ir.Operation]:
     return found
 
 
+def of_artifacts(ops: Iterable[ir.Operation]) -> Iterator[ir.Operation]:
+    """Yield the ops in the form of portable artifacts, in which host calls are not recognized."""
+    return (op for op in ops if op.name.startswith("vhlo."))
+
+
 def target_of(op: ir.Operation) -> str | None:
     """Return the target of a custom call, None for other ops."""
     if op.name != "stablehlo.custom_call":
         return None
     return str(ir.StringAttr(op.attributes["call_target_name"]).value)
+
+
+def targets_in(root: ir.Module | ir.Operation) -> set[str]:
+    """Return the targets of all custom calls in `root`."""
+    return {target for op in walk(root) if (target := target_of(op)) is not None}
 
 
 def is_host_call(op: ir.Operation) -> bool:
@@ -151,14 +161,19 @@ def is_qualified(text: str) -> bool:
 
 
 def restore_arrays(op: ir.Operation) -> None:
-    """Restore the arrays of a call; portable artifacts have tensors in their place."""
-    config = config_of(op)
-    for name in ARRAYS:
-        tensor = config.get(name)
-        if isinstance(tensor, ir.DenseIntElementsAttr) and str(tensor.type.element_type) == "i64":
-            config[name] = ir.DenseI64ArrayAttr.get([*map(int, tensor)], op.context)
-    if config:
-        op.attributes["backend_config"] = ir.DictAttr.get(config, op.context)
+    """Restore the arrays of a call; StableHLO's reader leaves tensors in their place."""
+    for attribute in ("backend_config", OF_JAX):
+        config = config_of(op, attribute)
+        for name in ARRAYS:
+            tensor = config.get(name)
+            if isinstance(tensor, ir.DenseIntElementsAttr) and _is_of_numbers(tensor.type):
+                config[name] = ir.DenseI64ArrayAttr.get([*map(int, tensor)], op.context)
+        if config:
+            op.attributes[attribute] = ir.DictAttr.get(config, op.context)
+
+
+def _is_of_numbers(type_: ir.Type) -> bool:
+    return str(type_.element_type) == "i64" and type_.rank == 1
 
 
 def pairs(array: ir.Attribute | None) -> list[tuple[int, int]]:

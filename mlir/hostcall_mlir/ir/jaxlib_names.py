@@ -7,7 +7,7 @@ Python API, so other files import from them directly.
 import ctypes
 import io
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import jaxlib.version
@@ -23,6 +23,7 @@ from hostcall_runtime._runs import Program
 
 _VERSION = jaxlib.version.__version_info__
 _TILINGS = "result_tilings"
+_OF_CPU = "Host"  # XLA's name for the platform
 
 if _VERSION < (0, 8):
     raise ImportError(
@@ -201,11 +202,45 @@ def deserialize_artifact(context: ir.Context, artifact: bytes) -> ir.Module:
     return stablehlo.deserialize_portable_artifact(context, artifact)
 
 
+def with_stablehlo(module: ir.Module) -> ir.Module:
+    """Return a module with the ops of StableHLO for those of a portable artifact."""
+    return deserialize_artifact(module.context, bytecode_of(module))
+
+
 def bytecode_of(module: ir.Module) -> bytes:
     """Return a module as bytecode that only this jaxlib reads; equal modules give equal bytes."""
     code = io.BytesIO()
     module.operation.write_bytecode(file=code)
     return code.getvalue()
+
+
+def ffi_handlers() -> dict[str, dict[str, Any]]:
+    """Return the FFI handlers of JAX's programs for the CPU: by target and stage, in capsules."""
+    # They are those of jaxlib itself, and those given to `jax.ffi.register_ffi_target`.
+    from jaxlib import cpu_sparse, lapack, xla_client
+
+    given = [one for module in (lapack, cpu_sparse) for one in module.registrations()["cpu"]]
+    # JAX registers handlers when it makes its CPU. Until then they are here.
+    platform = xla_client.xla_platform_names.get("cpu", "cpu")
+    given += [one[:3] for one in xla_client._custom_callback.get(platform, ())]
+    found = {name: handlers for name, handlers, version in given if version == 1}
+    for name, handlers in xla_client._xla.custom_call_targets(_OF_CPU).items():
+        if isinstance(handlers, dict):  # others are no handlers of the FFI
+            found.setdefault(name, handlers)
+    return {
+        name: handlers if isinstance(handlers, dict) else {"execute": handlers}
+        for name, handlers in found.items()
+    }
+
+
+def prepare_handlers(targets: Collection[str]) -> None:
+    """Prepare jaxlib's handlers of these targets for calls, where no rule of JAX's has lowered."""
+    from jaxlib import cpu_sparse, lapack
+
+    if any(target in targets for target, *_ in lapack.registrations()["cpu"]):
+        lapack._lapack.initialize()  # they call SciPy's LAPACK, by pointers that this looks up
+    if any(target in targets for target, *_ in cpu_sparse.registrations()["cpu"]):
+        import jax.experimental.sparse  # noqa: F401, which registers them in JAX
 
 
 def compile_for(bytecode: bytes, device: Any, calls: bool) -> Any:

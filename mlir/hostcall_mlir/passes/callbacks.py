@@ -31,6 +31,11 @@ _CODES = {type_: code for code, type_ in custom_calls.SUB_BYTE.items()}
 _T = TypeVar("_T")
 
 
+def calls_of_jax(module: ir.Module) -> list[ir.Operation]:
+    """Return the calls of JAX's own callbacks that a module for one CPU makes."""
+    return [op for op in custom_calls.walk(module) if custom_calls.target_of(op) in _TARGETS]
+
+
 def _run(module: ir.Module, options: Options) -> None:
     given = _read_ids(options, "callbacks", FROM_JAX.name)
     for text in given.values():

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import itertools
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
@@ -21,10 +21,9 @@ from hostcall import _versions
 from hostcall._bridges import four_bits
 from hostcall._callbacks.lookup import Module
 from hostcall._functions import source_location
-from hostcall._tf import autograph, eager_execution
+from hostcall._tf import autograph, eager_execution, patches
 from hostcall.jax import _control_flow, _names, _primitive, _rules, _values
 from hostcall.jax._functions import Function
-from hostcall.jax._primitive import call_p
 from hostcall_runtime import Target, _interception, _locks, register
 
 
@@ -156,11 +155,21 @@ class Differentiable:
         """Return the results, and the gradient function that TensorFlow calls."""
 
         def gradient(*upstream: Any, **_: Any) -> list[Any]:
-            if self._gradient is None:
-                self._gradient = self._export_gradient()
+            try:
+                self._gradient = self._gradient or self._export_gradient()
+            except Exception as error:
+                if not patches.is_saving():
+                    raise
+                return self._all(self._without_gradient(tensors, error))
             return self._all(self._gradient([*tensors, *self._chosen(upstream)]))
 
         return run(self._program, tensors), gradient
+
+    def _without_gradient(self, tensors: Sequence[Any], error: Exception) -> list[Any]:
+        """Return gradients for a SavedModel that are an error where one is asked for there."""
+        text = f"hostcall.jax.to_tf of {self._description}: JAX has no gradient of it: {error}"
+        with tf.control_dependencies([tf.debugging.Assert(False, [text])]):
+            return list(map(tf.zeros_like, itertools.compress(tensors, self._floats_in)))
 
     def _forward_once(self, *tensors: Any) -> Any:
         """Return the same for a program that must not run again."""
@@ -334,7 +343,9 @@ def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
     # The arguments are ShapeDtypeStructs in structures; sizes may be symbolic.
     from jax._src.export import _export  # a JAX version may lack it
 
-    from hostcall_mlir.exporting import jaxlib_names  # slow to import, and few programs cross
+    # Slow to import, and few programs cross.
+    from hostcall._bridges import foreign_rules
+    from hostcall_mlir.exporting import jaxlib_names
 
     border = four_bits.border_of(jitted, args, kwargs)
     _, name, defined_at, _ = source_location.split_description(
@@ -343,24 +354,46 @@ def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
     if border is not None:
         jitted, args, kwargs, _ = border
     callbacks = Callbacks()
-    rules: dict[Any, Callable[..., Any]] = {call_p: functools.partial(_lower_call, callbacks)}
-    if _names.has(_names.JAX_CALLBACKS):
-        rules |= _rules_of_jax_callbacks(callbacks, jitted.trace(*args, **kwargs).jaxpr)
+    rules, register_emitted = _rules_for(callbacks, jitted, args, kwargs)
+    foreign = foreign_rules.Exportable(jitted, register_emitted)
     exported = _export.export(
-        jitted,
+        foreign,
         platforms=("cpu",),
-        disabled_checks=[jax.export.DisabledSafetyCheck.custom_call(_rules.TARGET)],
+        disabled_checks=_unchecked([_rules.TARGET, *jaxlib_names.ffi_handlers()]),
         _override_lowering_rules=tuple(rules.items()),
     )(*args, **kwargs)
     version = _versions.stablehlo(tf.__version__)
     code = jaxlib_names.rewritten(exported.mlir_module_serialized, version)
-    exported = crossing = dataclasses.replace(exported, mlir_module_serialized=code)
+    exported = crossing = dataclasses.replace(
+        exported,
+        mlir_module_serialized=code,
+        disabled_safety_checks=tuple(_unchecked([_rules.TARGET, *foreign.handlers])),
+    )
     if border is not None:
         in_avals, out_avals = map(tuple, border.narrow(exported))
         exported = dataclasses.replace(exported, in_avals=in_avals, out_avals=out_avals)
     has_token = bool(exported.ordered_effects)
-    module = Module("hostcall.jax.to_tf", name, defined_at, callbacks.targets, has_token)
+    module = Module(
+        "hostcall.jax.to_tf", name, defined_at, callbacks.targets, has_token, foreign.handlers
+    )
     return Program(exported, crossing, callbacks, module)
+
+
+def _rules_for(
+    callbacks: Callbacks, jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[dict[Any, Callable[..., Any]], Callable[..., int] | None]:
+    """Return the lowering rules of calls, and what registers others' callbacks, or None."""
+    lower_call = functools.partial(_lower_call, callbacks)
+    rules: dict[Any, Callable[..., Any]] = dict.fromkeys(_primitive.CALLS, lower_call)
+    if not _names.has(_names.JAX_CALLBACKS):
+        return rules, None
+    rules |= _rules_of_jax_callbacks(callbacks, jitted.trace(*args, **kwargs).jaxpr)
+    return rules, functools.partial(_register_emitted, callbacks)
+
+
+def _unchecked(targets: Iterable[str]) -> list[jax.export.DisabledSafetyCheck]:
+    """Return what lets JAX export custom calls of these targets, of which it promises nothing."""
+    return list(map(jax.export.DisabledSafetyCheck.custom_call, targets))
 
 
 def run(program: Program, tensors: Sequence[Any]) -> list[Any]:
@@ -415,10 +448,10 @@ def _lower_call(
     *operands: Any,
     function: Function,
     effect: Any | None,
-    joint: tuple[str, ...] | None,
+    joint: _primitive.Joint | None,
     **_: Any,
 ) -> Any:
-    if joint:
+    if joint is not None and joint.axes:
         raise NotImplementedError(
             f"{function.description}: with this sharding= it is called for parts of arrays, on "
             "several devices, and TensorFlow runs a function of hostcall.jax.to_tf on one. Leave "
@@ -449,6 +482,16 @@ def _lower_jax_callback(
     callback_id = register(target, f"{kind}/{next(_numbers)}", label=place)
     callbacks.add(target, effect)
     return _rules.emit(context, operands, callback_id, effect, sharding)
+
+
+def _register_emitted(callbacks: Callbacks, function: Callable[..., Any], name: str) -> int:
+    """Register a callback that another library's lowering rule emits, and return its id."""
+    kind = "mlir.emit_python_callback"
+    place = f"{kind} of {name}"
+    target = Target(_as_host_function(function), kind, place)
+    target.site = _interception.Site(name, place, function, ordered=False)
+    callbacks.add(target, None)
+    return register(target, f"{kind}/{next(_numbers)}", label=place)
 
 
 def _name_of_user_function(params: Any) -> str:

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import itertools
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -24,6 +24,7 @@ from hostcall._tf import (
     eager_execution,
     op_kinds,
     patches,
+    relayed_handlers,
     script_op_graphs,
     token_registry,
 )
@@ -182,6 +183,7 @@ class Module:
     defined_at: str  # `file:line` of that function, or ""
     targets: Sequence[Target]  # the objects that the runtime calls for its callbacks
     has_token: bool  # whether it has side effects that happen in program order
+    handlers: Collection[str] = ()  # the targets of its custom calls whose handlers are JAX's
 
     def __post_init__(self) -> None:
         self._key = str(next(_keys)).encode()
@@ -189,11 +191,13 @@ class Module:
 
     @contextlib.contextmanager
     def called(self) -> Iterator[None]:
-        """Mark the op that is created inside the context as one that calls Python."""
+        """Mark the op that is created inside the context as one that calls Python or handlers."""
         script_op_graphs.own(self)
         marks: dict[str, bool | bytes] = {}
+        if self.handlers:
+            marks[relayed_handlers.TARGETS] = "\n".join(sorted(self.handlers)).encode()
         if self.targets or self.has_token:  # without targets, it raises errors of values
-            marks = {attributes.CALLS_PYTHON: True, attributes.MODULE: self._key}
+            marks |= {attributes.CALLS_PYTHON: True, attributes.MODULE: self._key}
             if self.has_token:
                 marks[attributes.HAS_TOKEN] = True
         with script_op_graphs.marked_ops(marks):
