@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hostcall_mlir.loading import LoadedProgram, load
     from hostcall_mlir.program.files import Program
     from hostcall_runtime import last_error
+    from hostcall_runtime._leave import allow
 
 __all__ = [
     "PASSES",
@@ -35,6 +36,7 @@ __all__ = [
     "PassError",
     "Program",
     "ProgramError",
+    "allow",
     "last_error",
     "load",
     "transform",
@@ -44,6 +46,7 @@ __all__ = [
 _ELSEWHERE = {
     "LoadedProgram": "hostcall_mlir.loading",
     "Program": "hostcall_mlir.program.files",
+    "allow": "hostcall_runtime._leave",
     "last_error": "hostcall_runtime",
     "load": "hostcall_mlir.loading",
 }

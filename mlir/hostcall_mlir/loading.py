@@ -88,9 +88,10 @@ def load(
 ) -> LoadedProgram:
     """Load a program that `hostcall.export` has written; JAX is needed, TensorFlow is not.
 
-    The functions that the program calls are imported by the names that they had at the export. The
-    import begins only after all files have passed their checks. Load only programs that you trust:
-    a program itself says which functions it calls.
+    The functions that the program calls are imported by the names that they had at the export, from
+    the modules that `hostcall_mlir.allow` or `HOSTCALL_ALLOW` names: a program itself says which
+    functions it calls, and with what. The import begins only after all files have passed their
+    checks.
 
     Args:
       directory: the program's directory.
@@ -105,8 +106,9 @@ def load(
       A compiled `LoadedProgram`, which is called like the exported function.
 
     Raises:
-      ProgramError: if a file is missing or invalid, a function is missing, or XLA cannot compile
-        the program; the text lists the problems and the remedies. It is a ValueError.
+      ProgramError: if a file is missing or invalid, a function is missing or not allowed, or XLA
+        cannot compile the program; the text lists the problems and the remedies. It is a
+        ValueError.
       TypeError: if `device` is not a JAX device, or `callbacks` is not a dict.
 
     Examples:
@@ -117,6 +119,7 @@ def load(
 
       In another process, which needs no TensorFlow:
 
+      >>> hostcall_mlir.allow("numpy:sort")
       >>> program = hostcall_mlir.load(directory)
       >>> program(np.array([3, 1, 2], np.float32))
       Array([1., 2., 3.], dtype=float32)
@@ -155,6 +158,7 @@ class LoadedProgram:
 
       In another process, which needs no TensorFlow:
 
+      >>> hostcall_mlir.allow("numpy:sort")
       >>> program = hostcall_mlir.load(directory)
       >>> for _ in range(3):
       ...     _ = program(np.zeros(3, np.float32))
@@ -177,6 +181,7 @@ class LoadedProgram:
             (device,) = jax.device_put(np.zeros((), np.bool_)).devices()
         self._device = device
         module = program.module()
+        private.prepare_handlers(custom_calls.targets_in(module))
         with module.context, ir.Location.unknown():
             # Kept here, since the runtime holds callbacks weakly.
             self._targets, keep = register(module, self.manifest, functions, self._classes)

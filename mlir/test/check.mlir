@@ -61,3 +61,11 @@ func.func @pure_calls_that_wait(%x: tensor<3xf32>, %n: tensor<i32>) -> tensor<3x
   %3 = stablehlo.custom_call @hostcall(%0) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:g", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (!stablehlo.token) -> !stablehlo.token
   return %2#0 : tensor<3xf32>
 }
+
+// StableHLO's reader of portable artifacts leaves tensors in the place of arrays.
+// CHECK-LABEL: func.func @of_an_artifact
+// CHECK: dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64: 0, 21>, sub_byte_results = array<i64>
+func.func @of_an_artifact(%x: tensor<3xi8>) -> tensor<3xi8> {
+  %0 = stablehlo.custom_call @hostcall(%x) {api_version = 4 : i32, backend_config = {callback = "a:f", dynamic_operands = dense<> : tensor<0xi64>, dynamic_results = dense<> : tensor<0xi64>, sub_byte_operands = dense<[0, 21]> : tensor<2xi64>, sub_byte_results = dense<> : tensor<0xi64>}} : (tensor<3xi8>) -> tensor<3xi8>
+  return %0 : tensor<3xi8>
+}

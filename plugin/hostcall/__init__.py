@@ -37,6 +37,7 @@ from hostcall_runtime._errors import (
     last_error,
 )
 from hostcall_runtime._fire_and_forget import barrier
+from hostcall_runtime._leave import allow
 
 if _TYPE_CHECKING:
     from hostcall._callbacks.requested_routes import scope
@@ -49,7 +50,7 @@ if _TYPE_CHECKING:
     from hostcall._export.entry_points import export, load
     from hostcall._frontend.bind import Bound, bind
     from hostcall._inspect import Inspection, inspect
-    from hostcall._saving.functions import allow, provide, register
+    from hostcall._saving.functions import provide, register
     from hostcall._saving.pickled_functions import load_options, save_options
     from hostcall._saving.writing import name_functions
     from hostcall._versions import serving_library
@@ -123,7 +124,7 @@ _NAMES = {
     "_export.entry_points": "export load",
     "_frontend.bind": "Bound bind",
     "_inspect": "Inspection inspect",
-    "_saving.functions": "allow provide register",
+    "_saving.functions": "provide register",
     "_saving.pickled_functions": "load_options save_options",
     "_saving.writing": "name_functions",
     "_versions": "serving_library",

@@ -23,10 +23,11 @@ from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._explain.callback_facts import KINDS, SHAPES, Bodies
 from hostcall._functions import source_location
 from hostcall._report import Code, Table, folded
-from hostcall._saving import decoding, functions, pickled_functions, tokens
+from hostcall._saving import decoding, pickled_functions, tokens
 from hostcall._tf import concrete_functions, op_kinds, script_op_graphs, token_registry
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import GraphDef, MetaGraphDef, NodeDef
+from hostcall_runtime import _leave
 from hostcall_runtime._errors import ProgramError, counted
 
 
@@ -504,7 +505,7 @@ def _keras() -> Any:
 
 def _missing(module: str) -> str:
     """Return that there is no such module here, or ""."""
-    found = functions.has_module(module)
+    found = _leave.has_module(module)
     return "" if found else f"there is no module {module} here: its directory is not in sys.path"
 
 
@@ -517,7 +518,8 @@ def of_program(path: Path) -> Inspection:
     except (ImportError, ProgramError) as error:
         raise InspectionError(str(error)) from error
     found = tuple(_function(callback, manifest.function) for callback in manifest.callbacks)
-    return Inspection(str(path), "exported program", found)
+    digest = f"The SHA-256 of its manifest, and so of all that it does, is {manifest.sha256}."
+    return Inspection(str(path), "exported program", found, (digest,))
 
 
 def _function(callback: Any, program: str) -> PythonFunction:
@@ -536,9 +538,11 @@ def _function(callback: Any, program: str) -> PythonFunction:
     )
     # What keeps `hostcall.load` from finding it, if that shows without an import.
     given_name, problem = callback.name, "it can only be given"
-    if callback.function is not None:
-        given_name, problem = None, _missing(callback.function.partition(":")[0])
     write = f"hostcall.load(path, callbacks={{{json.dumps(callback.name)}: function}})"
+    if (place := callback.function) is not None:
+        given_name, problem = None, _missing(place.partition(":")[0])
+        if not problem and (reason := _leave.why_not(place)) is not None:
+            problem, write = reason, _leave.line_for(place)
     return PythonFunction(
         callback.name,
         callback.function,

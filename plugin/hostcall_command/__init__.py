@@ -92,7 +92,7 @@ def serving_library() -> None:
 @commands.command()
 @click.option("--socket", "path", type=click.Path(), help="The path to listen at, or to --check.")
 @click.option("--control-fd", "control", type=click.IntRange(min=0), hidden=True)
-@click.option("--allow", multiple=True, help="A module to allow, beside HOSTCALL_ALLOW.")
+@click.option("--allow", multiple=True, help="What to allow, beside HOSTCALL_ALLOW.")
 @click.option(
     "--import", "imports", multiple=True, envvar="HOSTCALL_WORKER_IMPORT", help="Import it first."
 )

@@ -73,7 +73,7 @@ def test_a_service_of_tf_data(found: Any) -> None:
 
 def test_a_module_that_the_worker_may_not_import(found: Any) -> None:
     assert "Python function numpy:sin, called at job.py:" in found["not_allowed"]
-    assert 'hostcall.allow("numpy")' in found["not_allowed"]
+    assert 'hostcall.allow("numpy:sin")' in found["not_allowed"]
 
 
 @pytest.mark.parametrize("case", ["not_named", "not_named_in_version_1"])

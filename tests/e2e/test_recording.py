@@ -191,6 +191,7 @@ def test_programs_of_other_processes(file: str, machine: Machine, tmp_path: path
     with hostcall.record(file):
         expected = twice(X).numpy()
     machines.clear()
+    hostcall.allow(__name__)
     loaded = hostcall.load(tmp_path / "program")
     saved = tf.saved_model.load(str(tmp_path / "saved"))
     for program in hostcall.bind(twice, X), loaded, saved.call:

@@ -1,10 +1,12 @@
 """The fixtures that the tests of exported programs share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from hostcall_runtime import _leave
 
 
 @pytest.fixture(params=[False, True], ids=["whole", "partition"])
@@ -18,3 +20,12 @@ def loaded(tmp_path: Path, partitioned: bool) -> Callable[..., Any]:
     from tests.support.exported.programs import load
 
     return lambda made, **options: load(made, tmp_path, partitioned=partitioned, **options)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _allowed() -> Iterator[None]:
+    """Allows what the programs of these tests name; test_leave.py takes that back."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_leave, "_allowed", {})
+        _leave.allow("tests.support.exported", "numpy", "scipy")
+        yield

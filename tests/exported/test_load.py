@@ -40,6 +40,7 @@ import numpy as np
 import hostcall_mlir
 from hostcall_mlir import loading
 
+hostcall_mlir.allow("tests.support")
 x = np.array([1 << 40, -1])
 one, other = jax.devices()
 for partitioned, device in (False, None), (False, other), (True, None), (True, other):

@@ -17,7 +17,7 @@ from hostcall_mlir import loading, runner
 from hostcall_mlir.ir import jaxlib_names as private
 from tests.support.exported import functions
 from tests.support.exported.cases import CASES
-from tests.support.exported.programs import F3, call, make
+from tests.support.exported.programs import F3, FUNCTIONS, call, make
 
 # All of this runs in a process that has the devices.
 PREPARATION = """
@@ -55,6 +55,7 @@ def device_of(kind: str) -> jax.Device:
 
 
 def load(program: Any, kind: str, partitioned: bool = True) -> Any:
+    hostcall_mlir.allow(FUNCTIONS)
     return loading.LoadedProgram(program, {}, True, partitioned, device_of(kind))
 
 

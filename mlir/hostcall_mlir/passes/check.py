@@ -24,6 +24,12 @@ from hostcall_mlir.passes import Options, Pass, read_map, tokens, value_errors
 _KEYS = {"callback", *custom_calls.ARRAYS}
 
 
+_HIDDEN = (
+    "the ops are those of a portable artifact, in which calls cannot be checked; check them before "
+    "stablehlo-legalize-to-vhlo"
+)
+
+
 def _run(module: ir.Module, options: Options) -> None:
     known = _known(options)
     ops = custom_calls.walk(module)
@@ -31,6 +37,8 @@ def _run(module: ir.Module, options: Options) -> None:
     problems = [(call, text) for call in calls for text in _check(call, known)]
     problems += [(op, text) for op in ops for text in value_errors.problems_of(op)]
     problems += tokens.misuses(ops)
+    if (hidden := next(custom_calls.of_artifacts(ops), None)) is not None:
+        problems.append((hidden, _HIDDEN))
     report_all((op, f"{PASS.name}: {text}") for op, text in problems)
 
 

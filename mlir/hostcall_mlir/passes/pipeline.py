@@ -10,7 +10,7 @@ from jaxlib.mlir import ir, passmanager
 from hostcall_mlir import passes
 from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
-from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError
+from hostcall_mlir.ir.diagnostics import Collector, Diagnostic, Failure, PassError
 from hostcall_mlir.passes import callbacks, check, overlap, partition
 
 
@@ -73,10 +73,11 @@ _Step = Callable[[ir.Module], None]
 
 
 def transform(text: str | bytes, pipeline: str, *, source: str = "<string>") -> str:
-    """Run a pipeline over a module in text or bytecode, and return the new module as text.
+    """Run a pipeline over a module in text or in bytes, and return the new module as text.
 
     Args:
-      text: the module, in the dialects of the programs that JAX and TensorFlow export.
+      text: the module, in the dialects of the programs that JAX and TensorFlow export, as text,
+        bytecode or a portable artifact of StableHLO's.
       pipeline: passes of hostcall, MLIR and StableHLO, in the form of `mlir-opt`:
         `builtin.module(hostcall-dce,hostcall-partition)`.
       source: the name of the text in errors.
@@ -110,7 +111,22 @@ def read(text: str | bytes, context: ir.Context, collector: Collector) -> ir.Mod
         raise Failure
     module = ir.Module.parse(text, context)
     traversal.check_ops(module)
+    if any(custom_calls.of_artifacts(custom_calls.walk(module))):
+        module = _of_artifact(module, collector)
+    for call in custom_calls.host_calls(module):
+        custom_calls.restore_arrays(call)
     return module
+
+
+def _of_artifact(module: ir.Module, collector: Collector) -> ir.Module:
+    """Return the StableHLO module of a portable artifact, or raise Failure with an error."""
+    try:
+        return private.with_stablehlo(module)
+    except Exception as error:  # what a newer version has written raises errors of many kinds
+        if not collector.diagnostics:
+            text = f"the portable artifact cannot be read as StableHLO: {error}"
+            collector.diagnostics.append(Diagnostic("error", "", 1, 1, text))
+        raise Failure from error
 
 
 def run(module: ir.Module, pipeline: str) -> None:

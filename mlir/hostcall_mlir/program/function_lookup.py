@@ -8,12 +8,13 @@ import importlib
 import inspect
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import hostcall_runtime
 from hostcall_mlir.program import structures
 from hostcall_mlir.program.manifests import Callback, Manifest, ProgramError, listed
+from hostcall_runtime import _leave
 from hostcall_runtime._errors import ResultError, counted, leave_out_frames_of
 from hostcall_runtime._keyword_call import KeywordCall
 
@@ -29,6 +30,14 @@ _NUMBERED = re.compile(r"#[1-9]\d*$")
 
 class _NotFoundError(Exception):
     """A failed search for a function or a class; the text gives the reason and the remedy."""
+
+
+class _NotAllowedError(_NotFoundError):
+    """A search that needs the user's leave, which `line` gives."""
+
+    def __init__(self, reason: str, line: str) -> None:
+        super().__init__(reason)
+        self.line = line
 
 
 def signature_of(function: Function) -> str | None:
@@ -54,47 +63,73 @@ class _Ellipsis:
         return "…"
 
 
+class _Source(NamedTuple):
+    """Where the functions of a program come from."""
+
+    given: Mapping[str, Any]  # the user's functions and namedtuples
+    imports: bool  # whether the others are imported
+    tensors: bool  # whether functions of TensorFlow's tensors can be called
+
+    @property
+    def package(self) -> str:
+        """Return the package that the user loads the program with."""
+        return "hostcall" if self.tensors else "hostcall_mlir"
+
+
 def find(
     manifest: Manifest, given: Mapping[str, Function], imports: bool, tensors: bool = False
 ) -> tuple[dict[str, Function], dict[str, type]]:
     """Find the functions of a program's callbacks and the namedtuples in its structures by name."""
     # `given` has the user's functions, by the names of callbacks with or without a number, and
-    # namedtuples; `imports` tells whether the others are imported, and `tensors` whether functions
-    # of TensorFlow's tensors can be called. One ProgramError lists all that is wrong.
+    # namedtuples. One ProgramError lists all that is wrong.
     if not isinstance(given, Mapping):
         raise TypeError(
             f"callbacks is {given!r}, and has to be a dict from the names of callbacks to "
             "functions."
         )
-    problems: list[str] = []
+    source = _Source(given, imports, tensors)
+    problems: dict[str, _NotFoundError | None] = {}
     functions: dict[str, Function] = {}
     for callback in manifest.callbacks:
         try:
-            functions[callback.name] = _find_function(callback, given, imports, tensors)
+            functions[callback.name] = _find_function(callback, source)
         except _NotFoundError as error:
             places = places_of(callback)
             called_at = f" (called at {places})" if places else ""
-            problems.append(f"'{callback.name}'{called_at}: {error}")
+            problems[f"'{callback.name}'{called_at}: {error}"] = error
     classes: dict[str, type] = {}
     for name in dict.fromkeys(_namedtuples_in(manifest)):
         try:
-            classes[name] = _find_namedtuple(name, given, imports)
+            classes[name] = _find_namedtuple(name, source)
         except _NotFoundError as error:
-            problems.append(f"namedtuple '{name}': {error}")
-    names = {callback.name for callback in manifest.callbacks}
-    used = names | {*map(_unnumbered, names)} | classes.keys()
-    quoted = ", ".join(f"'{name}'" for name in sorted(names)) or "nothing"
-    problems += (
-        f"callbacks has '{name}', which the program does not call: it calls {quoted}"
-        for name in given
-        if name not in used
-    )
+            problems[f"namedtuple '{name}': {error}"] = error
+    problems |= dict.fromkeys(_unused(given, manifest))
     if problems:
-        raise ProgramError(
-            f"functions that {manifest.function} calls are missing, or are others than when it was "
-            f"exported:\n{listed(problems)}"
-        )
+        raise ProgramError(_describe(problems, manifest.function))
     return functions, classes
+
+
+def _unused(given: Iterable[str], manifest: Manifest) -> Iterator[str]:
+    """Yield what is wrong with what the user has given for names that the program lacks."""
+    names = {callback.name for callback in manifest.callbacks}
+    used = names | {*map(_unnumbered, names)} | {*_namedtuples_in(manifest)}
+    quoted = ", ".join(f"'{name}'" for name in sorted(names)) or "nothing"
+    for name in given:
+        if name not in used:
+            yield f"callbacks has '{name}', which the program does not call: it calls {quoted}"
+
+
+def _describe(problems: Mapping[str, _NotFoundError | None], function: str) -> str:
+    lines = dict.fromkeys(
+        f"    {error.line}" for error in problems.values() if isinstance(error, _NotAllowedError)
+    )
+    text = (
+        f"functions that {function} calls are not allowed or missing, or are others than when it "
+        f"was exported:\n{listed(problems)}"
+    )
+    if not lines:
+        return text
+    return f"{text}\nIf you trust the program, write before it is loaded:\n\n" + "\n".join(lines)
 
 
 def host_function(callback: Callback, function: Function, classes: Mapping[str, type]) -> Function:
@@ -164,12 +199,10 @@ def _is_flat(results: structures.Structure) -> bool:
     return items is not None and items == [*range(len(items))]
 
 
-def _find_function(
-    callback: Callback, given: Mapping[str, Function], imports: bool, tensors: bool
-) -> Function:
-    name = callback.name if callback.name in given else _unnumbered(callback.name)
-    is_given = name in given
-    function = given[name] if is_given else _import_function(callback, imports, tensors)
+def _find_function(callback: Callback, source: _Source) -> Function:
+    name = callback.name if callback.name in source.given else _unnumbered(callback.name)
+    is_given = name in source.given
+    function = source.given[name] if is_given else _import_function(callback, source)
     function = getattr(function, _MARK, function)
     if not callable(function):
         raise _NotFoundError(f"{structures.type_name(function)} is there, which cannot be called")
@@ -210,8 +243,8 @@ def _check_arguments(callback: Callback, function: Function) -> None:
         ) from error
 
 
-def _import_function(callback: Callback, imports: bool, tensors: bool) -> Function:
-    if callback.kind == "eager" and not tensors:
+def _import_function(callback: Callback, source: _Source) -> Function:
+    if callback.kind == "eager" and not source.tensors:
         raise _NotFoundError(
             "it takes and returns TensorFlow's tensors (tf.py_function), and there is no "
             "TensorFlow here. Export the program with tf.numpy_function or hostcall.callback in "
@@ -219,23 +252,25 @@ def _import_function(callback: Callback, imports: bool, tensors: bool) -> Functi
         )
     if callback.function is None:
         raise _NotFoundError(f"it can only be given: pass {_remedy(callback)}")
-    if not imports:
+    if not source.imports:
         raise _NotFoundError(
             f"it is not given, and imports=False says not to import it: pass {_remedy(callback)}"
         )
-    found: Function = _import(callback.function, f"pass {_remedy(callback)}")
+    found: Function = _import(callback.function, f"pass {_remedy(callback)}", source.package)
     return found
 
 
-def _import(name: str, remedy: str) -> Any:
-    """Import the object that `module:qualname` names."""
+def _import(name: str, remedy: str, package: str) -> Any:
+    """Import the object that `module:qualname` names, if the user gives leave."""
     module_name, _, path = name.partition(":")
     if "<" in path:
         raise _NotFoundError(
             f"{path} is a function inside of another, or a lambda, which is in no module: {remedy}"
         )
+    if (reason := _leave.why_not(name)) is not None:
+        raise _NotAllowedError(reason, _leave.line_for(name, package))
     try:
-        found: Any = importlib.import_module(module_name)
+        module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         missing = "it" if error.name == module_name else f"'{error.name}', which it imports,"
         raise _NotFoundError(
@@ -246,26 +281,26 @@ def _import(name: str, remedy: str) -> Any:
         raise _NotFoundError(
             f"importing module '{module_name}' fails: {type(error).__name__}: {error}"
         ) from error
-    for part in path.split("."):
-        try:
-            found = getattr(found, part)
-        except AttributeError as error:
-            where = getattr(found, "__name__", repr(found))
-            raise _NotFoundError(
-                f"'{where}' has no '{part}'. Was it renamed, or is another version of the module "
-                f"installed than where the program was exported? Else {remedy}"
-            ) from error
-    return found
+    try:
+        return _leave.member(module, name)
+    except _leave.PlaceError as error:
+        if error.can_be_allowed:
+            line = _leave.line_for(name, package, alone=True)
+            raise _NotAllowedError(error.reason, line) from error
+        raise _NotFoundError(
+            f"{error.reason}. Was it renamed, or is another version of the module installed than "
+            f"where the program was exported? Else {remedy}"
+        ) from error
 
 
-def _find_namedtuple(name: str, given: Mapping[str, Any], imports: bool) -> type:
+def _find_namedtuple(name: str, source: _Source) -> type:
     remedy = f"pass callbacks={{'{name}': …}} with the class"
-    if name in given:
-        found = given[name]
-    elif not imports:
+    if name in source.given:
+        found = source.given[name]
+    elif not source.imports:
         raise _NotFoundError(f"imports=False says not to import it: {remedy}")
     else:
-        found = _import(name, remedy)
+        found = _import(name, remedy, source.package)
     if not (isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields")):
         raise _NotFoundError(f"{found!r} is there, which is no namedtuple")
     return found

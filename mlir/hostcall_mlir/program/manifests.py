@@ -7,9 +7,10 @@ the writer of the field meant something by it.
 from __future__ import annotations
 
 import ast
+import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
@@ -117,6 +118,7 @@ class Manifest(_Record, frozen=True):
     callbacks: tuple[Callback, ...] = ()
     program: File = File("program.stablehlo")  # both files are filled in when it is saved
     variables: File | None = None
+    sha256: str = ""  # of the other fields, and so of the hashes of both files
     format: int = FORMAT
 
     def inputs_of(self, kind: str) -> list[Input]:
@@ -138,8 +140,16 @@ class Manifest(_Record, frozen=True):
 def write(manifest: Manifest) -> bytes:
     """Return the manifest as the text of its file."""
     # The format comes first, since a reader has to check it first.
-    fields: dict[str, Any] = msgspec.to_builtins(manifest)
-    return msgspec.json.format(msgspec.json.encode({"format": FORMAT} | fields), indent=2)
+    fields: dict[str, Any] = {"format": FORMAT} | msgspec.to_builtins(manifest)
+    fields["sha256"] = digest_of(fields)
+    return msgspec.json.format(msgspec.json.encode(fields), indent=2)
+
+
+def digest_of(fields: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the fields in a manifest's file, that of the SHA-256 excepted."""
+    # Spaces and lines do not count, so that a tool may lay out the file anew.
+    others = {name: value for name, value in fields.items() if name != "sha256"}
+    return hashlib.sha256(msgspec.json.encode(others)).hexdigest()
 
 
 def read(data: bytes, reader: str) -> Manifest:
@@ -150,6 +160,7 @@ def read(data: bytes, reader: str) -> Manifest:
         raise ProgramError(f"{FILE} is damaged, or no JSON: {error}.") from error
     _check_format(fields, reader)
     try:
+        _check_digest(fields)
         return msgspec.convert(fields, Manifest)
     except (msgspec.ValidationError, RecursionError) as error:
         raise ProgramError(
@@ -179,6 +190,16 @@ def _check_format(fields: Any, reader: str) -> None:
         raise ProgramError(
             f"{FILE} is of format {found}, made by {made_by}, and {reader} reads format {FORMAT}: "
             f"{remedy}."
+        )
+
+
+def _check_digest(fields: Mapping[str, Any]) -> None:
+    written, found = fields.get("sha256"), digest_of(fields)
+    if written != found:
+        raise ProgramError(
+            f"{FILE} is not the file that was exported: the SHA-256 of its other fields is "
+            f"{found}, and its field sha256 is {written}. Copy the directory once more, or export "
+            "the program again."
         )
 
 

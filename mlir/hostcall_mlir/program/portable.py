@@ -6,7 +6,7 @@ holds results of bounded size, and callback numbers that are valid only in the e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 import numpy as np
 from jaxlib.mlir import ir
@@ -16,7 +16,7 @@ from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError, report_all
 from hostcall_mlir.ir.jaxlib_names import attribute_of, attributes_of, names_of_attributes
-from hostcall_mlir.passes import pipeline
+from hostcall_mlir.passes import callbacks, pipeline
 from hostcall_mlir.program.manifests import ProgramError
 
 # XLA's attribute for the outputs that are new values of inputs.
@@ -53,6 +53,25 @@ def callbacks_in(module: ir.Module) -> list[int]:
     """Return the numbers of the callbacks that a program calls, each once, in textual order."""
     called = map(custom_calls.callback_of, custom_calls.host_calls(module))
     return [*dict.fromkeys(number for number in called if isinstance(number, int))]
+
+
+def take_callbacks_of_jax(module: ir.Module, register: Callable[[int, bool], int]) -> None:
+    """Make JAX's own callbacks in a lowered module host calls, in place; a PassError if one cannot.
+
+    `register` returns the callback id for the index of a function among the program's, and for
+    whether the function takes and returns a token first.
+    """
+    ids: dict[int, int] = {}
+    for op in callbacks.calls_of_jax(module):
+        index = ir.IntegerAttr(custom_calls.early_config_of(op)["index"]).value
+        if index not in ids:
+            ids[index] = register(index, any(private.is_token(one.type) for one in op.operands))
+    given = ",".join(f"{index}={number}" for index, number in ids.items())
+    with module.context, ir.Location.unknown(), Collector(module.context) as collector:
+        try:
+            callbacks.FROM_JAX.run(module, {"callbacks": given})
+        except (Failure, ir.MLIRError) as error:
+            raise PassError(collector.show("the program")) from error
 
 
 def finish(

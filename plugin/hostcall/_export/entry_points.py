@@ -70,7 +70,8 @@ def load(
     """Load a program that `hostcall.export` has saved, as a TensorFlow function.
 
     All files are checked before anything is imported. Loading imports functions by the names in the
-    program, and running the program calls them: load only programs that you would run.
+    program, and running the program calls them. So they are imported only from the modules that
+    `hostcall.allow` or `HOSTCALL_ALLOW` names.
 
     Args:
       directory: the directory that it was saved to.
@@ -88,8 +89,8 @@ def load(
     Raises:
       ImportError: when JAX, whose MLIR this needs, is not installed.
       hostcall.ProgramError: when a file is missing, damaged or of a newer format, or functions
-        are missing or have other parameters than at export; the message lists all of these. A
-        ValueError, and the same class as hostcall_mlir.ProgramError.
+        are missing, not allowed, or have other parameters than at export; the message lists all of
+        these. A ValueError, and the same class as hostcall_mlir.ProgramError.
       TypeError: when `callbacks` is no dict.
 
     Examples:
@@ -99,6 +100,7 @@ def load(
       ...     return 2.0 * tf.numpy_function(np.sort, [x], tf.TensorSpec([3], tf.float32))
       >>> with tempfile.TemporaryDirectory() as directory:
       ...     hostcall.export(program, tf.TensorSpec([3], tf.float32)).save(directory)
+      ...     hostcall.allow("numpy:sort")
       ...     loaded = hostcall.load(directory)
       >>> loaded(tf.constant([3.0, 1.0, 2.0])).numpy()
       array([2., 4., 6.], dtype=float32)

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from hostcall import _versions
 from hostcall._callbacks import callback_spec
-from hostcall._compiler import ordering, refusals
+from hostcall._compiler import constants, ordering, refusals
 from hostcall._compiler.bounded import analysis
 from hostcall._export import graph_semantics
 from hostcall._functions import callback, source_location
@@ -73,9 +73,9 @@ def export(function: object, specs: Sequence[Any], variables: str) -> Program:
     if assigned := [captured.names[number] for number in updates.values() if number not in kept]:
         raise NotExportableError(_ASSIGNS.format(place=place, names=", ".join(map(repr, assigned))))
     callbacks = _find_callbacks(portable.callbacks_in(module), place)
-    constants = captured.constants | {number: one.numpy() for number, one in fixed.items()}
+    held = captured.constants | {number: one.numpy() for number, one in fixed.items()}
     try:
-        sizes = portable.finish(module, name, constants, callbacks.with_states)
+        sizes = portable.finish(module, name, held, callbacks.with_states)
         called = portable.set_names(module, callbacks.names)
         artifact = portable.artifact_of(module, _versions.STABLEHLO)
     except PassError as error:
@@ -105,6 +105,7 @@ def _compiled(traced: ConcreteFunction, captured: _Captured, place: str) -> Any:
     """Compile to an MLIR module of StableHLO, with the callbacks in program order."""
     library = defs.library_of(traced, traced.graph.as_graph_def())
     name = traced.function_def.signature.name
+    known, library = library, constants.folded(library, name)
     if blocked := analysis.find(library, name):
         reasons = "\n".join(f"    {reason}" for reason in dict.fromkeys(blocked.values()))
         raise NotExportableError(_BOUNDED.format(place=place, reasons=reasons))
@@ -118,7 +119,7 @@ def _compiled(traced: ConcreteFunction, captured: _Captured, place: str) -> Any:
     ordered, name = ordering.order_side_effects(
         written, name, f"{suffix}{ordering.SUFFIX}", barriers=False
     )
-    ordered.function.extend(analysis.new_functions(library, written))
+    ordered.function.extend(analysis.new_functions(known, written))
 
     def text(stage: Literal["hlo", "stablehlo"]) -> str:
         try:

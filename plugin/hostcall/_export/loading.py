@@ -14,10 +14,17 @@ import tensorflow as tf
 from hostcall import _versions
 from hostcall._callbacks.lookup import Module
 from hostcall._callbacks.structures import check_integers
-from hostcall._tf import autograph, eager_execution, op_kinds
+from hostcall._tf import autograph, eager_execution, op_kinds, relayed_handlers
 from hostcall._tf import function_defs as defs
 from hostcall_mlir import Program
-from hostcall_mlir.exporting import files, function_lookup, manifests, portable, structures
+from hostcall_mlir.exporting import (
+    custom_calls,
+    files,
+    function_lookup,
+    manifests,
+    portable,
+    structures,
+)
 from hostcall_runtime import Target
 
 _numbers = itertools.count(1)
@@ -50,10 +57,14 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
         }
         targets = [target for target, _ in registered.values()]
         numbers = {name: number for name, (_, number) in registered.items()}
+        module = program.module()
+        handlers = relayed_handlers.provide(custom_calls.targets_in(module))
         self._artifact, has_token = portable.convert(
-            program.module(), numbers, _versions.stablehlo(tf.__version__)
+            module, numbers, _versions.stablehlo(tf.__version__)
         )
-        self._module = Module("hostcall.load", self.manifest.function, "", targets, has_token)
+        self._module = Module(
+            "hostcall.load", self.manifest.function, "", targets, has_token, handlers
+        )
         self._variables = {
             entry.name: tf.Variable(program.variables[entry.name], trainable=False, name=entry.name)
             for entry in self.manifest.inputs_of("variable")

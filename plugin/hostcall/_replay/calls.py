@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import sqlite3
 import sys
+import types
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -109,11 +111,19 @@ def decode(raised: Raised) -> Exception:
 
 
 def _class_of(name: str) -> type[Exception] | None:
+    # Only what is there already is looked at: a module's `__getattr__`, a lazy module's
+    # `__getattribute__` and a metaclass may import or run anything when they are asked.
     module, _, qualname = name.partition(":")
     found: Any = sys.modules.get(module)
+    owner: type = types.ModuleType
     for part in qualname.split("."):
-        found = getattr(found, part, None)
-    return found if isinstance(found, type) and issubclass(found, Exception) else None
+        if not issubclass(type(found), owner):
+            return None
+        plain = type if owner is type else object
+        found = plain.__getattribute__(found, "__dict__").get(part)
+        owner = type
+    is_class = issubclass(type(found), type)
+    return found if is_class and Exception in type.__getattribute__(found, "__mro__") else None
 
 
 def _text_of(error: Exception) -> str:
@@ -265,8 +275,43 @@ class Call(msgspec.Struct):
 # For the arguments of a call (a list of values) and its outcome. For other data, those that decode
 # raise msgspec.DecodeError.
 encode_record = msgspec.msgpack.Encoder().encode
-decode_arguments: Callable[[bytes], list[Value]] = msgspec.msgpack.Decoder(list[Value]).decode
-decode_outcome: Callable[[bytes], Outcome] = msgspec.msgpack.Decoder(Outcome).decode
+_arguments: Callable[[bytes], list[Value]] = msgspec.msgpack.Decoder(list[Value]).decode
+_outcome: Callable[[bytes], Outcome] = msgspec.msgpack.Decoder(Outcome).decode
+
+
+def decode_arguments(data: bytes) -> list[Value]:
+    """Decode the arguments of a call; raise a ValueError if they are nested too deep."""
+    arguments = _arguments(data)
+    values.check_depth(arguments)
+    return arguments
+
+
+def decode_outcome(data: bytes) -> Outcome:
+    """Decode the outcome of a call; raise a ValueError if its values are nested too deep."""
+    outcome = _outcome(data)
+    match outcome:
+        case Returned():
+            values.check_depth([outcome.value])
+        case Wrote():
+            values.check_depth(outcome.results)
+        case Raised():
+            values.check_depth(outcome.args or [])
+    return outcome
+
+
+SELECT_SCHEMA = "SELECT type, name, sql FROM sqlite_master"
+
+
+def has_tables(rows: Iterable[tuple[Any, ...]]) -> bool:
+    """Return whether these rows of `SELECT_SCHEMA` are those of a recording and no others."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
+        database.executescript(SCHEMA)
+        own = database.execute(SELECT_SCHEMA).fetchall()
+    return sorted(map(_in_one_line, rows)) == sorted(map(_in_one_line, own))
+
+
+def _in_one_line(row: tuple[Any, ...]) -> str:
+    return " ".join(" ".join(map(str, row)).split())
 
 
 def digest_of(arguments: bytes) -> bytes:

@@ -26,7 +26,7 @@ def record(
     camera or the database. The page Recording lists the recorded values.
 
     Each call is in the file as soon as it has ended, even if the process dies later. Reading a file
-    loads and runs no code, so a file from elsewhere does no harm.
+    imports nothing, and runs nothing of what it names but classes of exceptions that are loaded.
 
     Args:
       path: the path of the file.
@@ -73,8 +73,8 @@ def replay(path: str | os.PathLike[str]) -> contextlib.AbstractContextManager[No
       path: the path of the file.
 
     Raises:
-      RecordingError: when the file is missing, damaged or no recording, or when this process
-        already records or replays.
+      RecordingError: when the file is missing, damaged or no recording, when it asks for more than
+        a file of its size can hold, or when this process already records or replays.
       ReplayError: when the arguments of a call differ from the recorded ones in any bit, a call was
         not recorded, or the block ends before all recorded calls were made.
 

@@ -27,6 +27,17 @@ _CALLS = (
     "checksum FROM calls ORDER BY id"
 )
 
+_WITH_JOURNAL = b"\1\1"  # in the header, of a database that has no log (WAL) of its changes
+
+# The end of a journal that names another file, which SQLite then removes.
+_NAMES_A_FILE = bytes.fromhex("d9d505f920a163d7")
+
+# SQLite asks after so many steps of its own whether to go on. A row takes about 40, and has more
+# than 40 bytes in the file.
+_STEPS = 10_000
+_STEPS_ANYWAY, _STEPS_PER_BYTE = 1_000_000, 4
+_SHORTEST_LIMIT = 1 << 16  # on the bytes of a value, since it is one on those of a query, too
+
 
 class Reader:
     """A reader of a recording. It lists the calls at once, and reads their values on demand."""
@@ -38,6 +49,8 @@ class Reader:
                 f"hostcall: there is no recording {path!r}. `with hostcall.record({path!r}):` "
                 "around the calls writes one."
             )
+        self._size = os.path.getsize(path)
+        self._check_header()
         self._database = self._open()
         try:
             self._check_kind()
@@ -51,17 +64,29 @@ class Reader:
         place = pathlib.Path(os.path.abspath(self.path)).as_uri()
         # If its process has died, SQLite may have to roll back a half-written call.
         mode = "rw" if os.access(self.path, os.W_OK) else "ro"
-        return sqlite3.connect(f"{place}?mode={mode}", uri=True, check_same_thread=False, timeout=0)
+        database = sqlite3.connect(
+            f"{place}?mode={mode}", uri=True, check_same_thread=False, timeout=0
+        )
+        # No value is longer than the file, whatever the file says.
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, max(self._size, _SHORTEST_LIMIT))
+        return database
 
-    def _check_kind(self) -> None:
+    def _check_header(self) -> None:
+        """Check what has to be right before SQLite opens the file."""
         with open(self.path, "rb") as file:
-            begin = file.read(16)
-        if begin != b"SQLite format 3\0":
+            begin = file.read(20)
+        if begin[:16] != b"SQLite format 3\0":
             what = "is empty" if not begin else "is another kind of file"
             raise RecordingError(f"hostcall: {self.path!r} is no recording: it {what}.")
+        if begin[18:] != _WITH_JOURNAL or _ends_with(self.path + "-journal", _NAMES_A_FILE):
+            raise RecordingError(
+                f"hostcall: {self.path!r} is no recording: its journal is none of hostcall's."
+            )
+
+    def _check_kind(self) -> None:
         with self._reading():
-            (application,) = self._database.execute("PRAGMA application_id").fetchone()
-            (version,) = self._database.execute("PRAGMA user_version").fetchone()
+            (application,) = self._fetch("PRAGMA application_id")[0]
+            (version,) = self._fetch("PRAGMA user_version")[0]
         if application != calls.APPLICATION:
             raise RecordingError(
                 f"hostcall: {self.path!r} is no recording: it is a database of something else, or "
@@ -75,11 +100,14 @@ class Reader:
             )
 
     def _list(self) -> None:
-        complete, count = self._database.execute("SELECT complete, calls FROM state").fetchone()
+        # In the place of a table, a view or a virtual table could run for ever.
+        if not calls.has_tables(self._fetch(calls.SELECT_SCHEMA)):
+            raise ValueError("its tables are not those of a recording")
+        ((complete, count),) = self._fetch("SELECT complete, calls FROM state")
         self.complete = bool(complete)
-        self.names: dict[int, str] = dict(self._database.execute("SELECT id, name FROM callbacks"))
-        self.only_of: list[str] = [n for (n,) in self._database.execute("SELECT name FROM only_of")]
-        rows = self._database.execute(_CALLS)
+        self.names: dict[int, str] = dict(self._fetch("SELECT id, name FROM callbacks ORDER BY id"))
+        self.only_of: list[str] = [name for (name,) in self._fetch("SELECT name FROM only_of")]
+        rows = self._fetch(_CALLS)
         self.calls = [
             msgspec.convert(dict(zip(Call.__struct_fields__, row, strict=True)), Call, strict=False)
             for row in rows
@@ -106,7 +134,21 @@ class Reader:
 
     def _pieces(self, call: Call, part: int) -> bytes:
         query = "SELECT data FROM pieces WHERE call = ? AND part = ? ORDER BY number"
-        return b"".join(data for (data,) in self._database.execute(query, (call.id, part)))
+        return b"".join(data for (data,) in self._fetch(query, call.id, part))
+
+    def _fetch(self, query: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """Return the rows of a query; raise a ValueError for more than the file can hold."""
+        # Pages that refer to one another may have far more rows than the file has bytes.
+        most = _STEPS_ANYWAY + _STEPS_PER_BYTE * self._size
+        taken = itertools.count(_STEPS, _STEPS)
+        self._database.set_progress_handler(lambda: next(taken) > most, _STEPS)
+        rows, left = [], self._size
+        for row in self._database.execute(query, parameters):
+            left -= _bytes_of(row)
+            if left < 0:
+                raise ValueError("it says more than a file of its size can hold")
+            rows.append(row)
+        return rows
 
     def close(self) -> None:
         """Close the file."""
@@ -124,7 +166,7 @@ class Reader:
             raise RecordingError(
                 f"hostcall: a process records to {self.path!r}. Wait until it has ended."
             ) from error
-        except (sqlite3.Error, msgspec.DecodeError, TypeError, ValueError) as error:
+        except _DAMAGE as error:
             raise self._damaged(error) from error
 
     def _damaged(self, error: Exception) -> RecordingError:
@@ -132,6 +174,27 @@ class Reader:
             f"hostcall: the recording {self.path!r} is damaged: {error}. Record again, or copy the "
             "file once more from where it comes from."
         )
+
+
+# What a file may make others raise that read it.
+_DAMAGE = (
+    *(sqlite3.Error, msgspec.DecodeError, TypeError, ValueError),
+    *(RecursionError, MemoryError, OverflowError),
+)
+
+
+def _ends_with(path: str, end: bytes) -> bool:
+    """Return whether there is a file that ends with these bytes."""
+    if not os.path.isfile(path):
+        return False
+    with open(path, "rb") as file:
+        file.seek(max(os.path.getsize(path) - len(end), 0))
+        return file.read() == end
+
+
+def _bytes_of(row: Iterable[object]) -> int:
+    """Return the fewest bytes that a row takes in a file."""
+    return sum(len(value) if isinstance(value, str | bytes) else 1 for value in row)
 
 
 _Calls = collections.OrderedDict[int, Call]
@@ -290,9 +353,11 @@ class Replayer:
         self._reader = Reader(path)
         self._selection = calls.Selection(self._reader.only_of or None)
         self._process = os.getpid()
+        of_callback: dict[int, list[Call]] = {number: [] for number in self._reader.names}
+        for call in self._reader.calls:
+            of_callback[call.callback].append(call)
         self._queues = {
-            name: Queue(call for call in self._reader.calls if call.callback == number)
-            for number, name in self._reader.names.items()
+            name: Queue(of_callback[number]) for number, name in self._reader.names.items()
         }
         # The recorded call that each new handle stands for.
         self._handles: dict[int, int] = {}

@@ -7,6 +7,7 @@ This module knows no framework, so it encodes a tensor as a NumPy array.
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -16,7 +17,10 @@ import msgspec
 import numpy as np
 
 _PART = 1 << 30  # MessagePack has 32-bit byte counts
-_BUILTIN_DTYPE = re.compile(r"[<>|=][biufcSU]\d+")
+_BUILTIN_DTYPE = re.compile(r"[<>|=][biufcSU]\d{1,10}")
+_DEEPEST = 100  # lists in lists, of which more end in a RecursionError somewhere
+_MOST_DIMENSIONS = 64  # of NumPy's arrays
+_MOST_WITHOUT_BYTES = 1 << 20  # elements of no bytes, of which a file can name any number
 _ML_DTYPES = "ml_dtypes."
 
 # Python's types that MessagePack has.
@@ -71,8 +75,9 @@ class Unknown(msgspec.Struct, frozen=True, tag="unknown"):
 Value = Array | Texts | Plain | Complex | Items | Unknown
 
 
-def encode(value: Any) -> Value:
+def encode(value: Any, depth: int = 0) -> Value:
     """Copy a value into a recordable one, or into an `Unknown` if it cannot be recorded."""
+    # `depth` is the number of lists and tuples that it is in.
     if isinstance(value, np.ndarray | np.generic):
         return _encode_array(value, "scalar" if isinstance(value, np.generic) else "array")
     if type(value) is int and not -_LARGEST_INT <= value < 2 * _LARGEST_INT:
@@ -84,7 +89,10 @@ def encode(value: Any) -> Value:
     if type(value) is complex:
         return Complex(value.real, value.imag)
     if isinstance(value, list | tuple):
-        return Items("list" if isinstance(value, list) else "tuple", [encode(v) for v in value])
+        if depth == _DEEPEST:
+            return Unknown(f"nested deeper than {_DEEPEST} lists in lists")
+        kind: Literal["list", "tuple"] = "list" if isinstance(value, list) else "tuple"
+        return Items(kind, [encode(one, depth + 1) for one in value])
     return _encode_object(value)
 
 
@@ -160,6 +168,15 @@ def decode(value: Value, to_tensor: Callable[[Any], Any] | None = None) -> Any:
     raise ValueError(f"it was {value.what}, which cannot be recorded")
 
 
+def check_depth(values: Sequence[Value]) -> None:
+    """Raise a ValueError for values that are nested deeper than `encode` makes them."""
+    for _ in range(_DEEPEST + 1):
+        values = [one for value in values if isinstance(value, Items) for one in value.items]
+        if not values:
+            return
+    raise ValueError(f"a value is nested deeper than {_DEEPEST} lists in lists")
+
+
 def to_array(value: Array | Texts) -> np.ndarray:
     """Decode an array; raise a ValueError if dtype, shape and elements do not match."""
     if isinstance(value, Texts):
@@ -169,19 +186,29 @@ def to_array(value: Array | Texts) -> np.ndarray:
         return array.reshape(value.shape)
     dtype = _dtype_of(value.dtype)
     data = bytearray().join(value.data)
-    if len(data) != dtype.itemsize * int(np.prod(value.shape, dtype=object)):
+    if len(value.shape) > _MOST_DIMENSIONS:
+        raise ValueError(f"an array of {len(value.shape)} dimensions")
+    count = math.prod(value.shape)
+    if not dtype.itemsize and count > _MOST_WITHOUT_BYTES:
+        raise ValueError(f"an array of {count} elements of {dtype}, which have no bytes")
+    if len(data) != dtype.itemsize * count:
         raise ValueError(f"an array of {dtype} and shape {value.shape} has {len(data)} bytes")
     return np.ndarray(value.shape, dtype, data)
 
 
 def _dtype_of(name: str) -> np.dtype[Any]:
-    if _BUILTIN_DTYPE.fullmatch(name):
-        return np.dtype(name)
-    found = getattr(ml_dtypes, name.removeprefix(_ML_DTYPES), None)
-    is_dtype = isinstance(found, type) and issubclass(found, np.generic)
-    if not (name.startswith(_ML_DTYPES) and is_dtype):
+    found: Any = name if _BUILTIN_DTYPE.fullmatch(name) else None
+    if name.startswith(_ML_DTYPES):
+        of_library = vars(ml_dtypes).get(name.removeprefix(_ML_DTYPES))
+        if isinstance(of_library, type) and issubclass(of_library, np.generic):
+            found = of_library
+    try:
+        dtype: np.dtype[Any] | None = None if found is None else np.dtype(found)
+    except TypeError:  # such as "<f3"
+        dtype = None
+    if dtype is None:
         raise ValueError(f"there is no dtype {name!r}")
-    return np.dtype(found)
+    return dtype
 
 
 def unknowns(values: Sequence[Value]) -> list[str]:

@@ -21,7 +21,7 @@ from hostcall._functions.options import Options, check_no_results
 from hostcall._functions.user_function import CALLBACK, NUMPY_FUNCTION, PY_FUNCTION, UserFunction
 from hostcall._saving import functions, pickled_functions, tokens
 from hostcall._tf import function_defs as defs
-from hostcall._tf import op_kinds, script_op_graphs, token_registry
+from hostcall._tf import op_kinds, relayed_handlers, script_op_graphs, token_registry
 from hostcall_runtime import _locks
 
 _WARNING = """\
@@ -32,6 +32,11 @@ hostcall: {path} calls Python functions that cannot be called here, as yet:
 The rest of it works. Before these are called, if you trust the file:
 
 {lines}"""
+
+_NO_HANDLERS = """\
+hostcall: {path} makes custom calls of a JAX program, {targets}, whose handlers are missing here.
+{why}
+The rest of it works."""
 
 _UNNAMED = tokens.Problem(
     "the file has no name for it", "# save the model again, with hostcall imported"
@@ -45,6 +50,7 @@ def check(model: Any, path: str) -> None:
     # function can also be allowed or provided until its first call, which raises the error. Nothing
     # is imported or unpickled. If the user allows pickles, the model's tokens are changed to say
     # so, and it is a SavedFunctionError that one is missing or was altered.
+    _provide_handlers(model, path)
     problems: dict[str, tokens.Problem] = {}
     for graph in model.meta_graphs:
         defs.drop_programs(graph.graph_def.library)  # the kernel hook makes its own
@@ -60,6 +66,31 @@ def check(model: Any, path: str) -> None:
     listed = "\n".join(f"  - {label}: {problem.reason}" for label, problem in problems.items())
     lines = "\n".join({f"    {problem.line}": None for problem in problems.values()})
     warnings.warn(_WARNING.format(path=path, listed=listed, lines=lines), UserWarning, stacklevel=2)
+
+
+def _provide_handlers(model: Any, path: str) -> None:
+    """Register the handlers that programs of `to_tf` call, or warn of those that are missing."""
+    wanted = {
+        target
+        for graph in model.meta_graphs
+        for node in script_op_graphs.nodes_of(graph.graph_def)
+        for target in relayed_handlers.targets_of(node)
+    }
+    if not wanted:
+        return
+    try:
+        found = relayed_handlers.provide(wanted)
+        why = (
+            "They were the user's own: call jax.ffi.register_ffi_target with each, before the "
+            "model is loaded."
+        )
+    except ImportError as error:
+        found, why = (), f"They are jaxlib's ({error}): pip install jax."
+    except NotImplementedError as error:
+        found, why = (), str(error)
+    if missing := sorted(wanted.difference(found)):
+        text = _NO_HANDLERS.format(path=path, targets=", ".join(missing), why=why)
+        warnings.warn(text, UserWarning, stacklevel=3)
 
 
 def _nodes_by_token(model: Any) -> dict[str, list[Any]]:

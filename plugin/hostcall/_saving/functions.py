@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.util
 import json
-import os
-import re
 import sys
 import types
 from collections.abc import Callable
@@ -18,6 +15,7 @@ from hostcall._functions.options import check_function
 from hostcall._saving import pickled_functions
 from hostcall._saving.tokens import Function, Problem, SavedFunctionError
 from hostcall._tf import autograph
+from hostcall_runtime import _leave
 from hostcall_runtime._processes import has_its_name
 
 # Functions found in public modules, by id, with their places: a search takes milliseconds.
@@ -102,28 +100,6 @@ def _public_ones(modules: list[str], name: str, function: object) -> list[str]:
 
 
 F = TypeVar("F", bound=Callable[..., Any])
-_MODULE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*")
-_ENVIRONMENT = "HOSTCALL_ALLOW"
-
-
-def allow(*modules: str) -> None:
-    """Allow loaded graphs to import Python functions from modules.
-
-    A saved graph names its Python functions, and a file is not trusted. So functions are imported
-    only from the modules that are allowed here, or in the environment variable `HOSTCALL_ALLOW`,
-    separated by commas. A function is imported at its first call.
-
-    Args:
-      *modules: names of modules and packages. A package allows all modules in it.
-
-    Raises:
-      ValueError: when a name is not a valid module name.
-
-    Examples:
-      >>> hostcall.allow("mypackage.callbacks", "scipy")
-    """
-    for module in modules:
-        _allowed[_checked(module)] = None
 
 
 def provide(name: str, function: Callable[..., Any]) -> None:
@@ -204,32 +180,12 @@ def problem_of(function: Function) -> Problem | None:
     if place is None:
         return Problem("no function has this name here", provide)
     module = place.partition(":")[0]
-    if not is_allowed(module):
-        line = f'hostcall.allow("{module}")    # or {_ENVIRONMENT}={module} in the environment'
-        return Problem(f"not allowed to import {module}", line)
-    if not has_module(module):
+    if (reason := _leave.why_not(place)) is not None:
+        return Problem(reason, _leave.line_for(place))
+    if not _leave.has_module(module):
         top = module.partition(".")[0]
         return Problem(f"there is no module {top} here: its directory is not in sys.path", provide)
     return None
-
-
-def has_module(module: str) -> bool:
-    """Return whether a module's top-level package exists; the module itself is not imported."""
-    top = module.partition(".")[0]
-    try:
-        return top in sys.modules or importlib.util.find_spec(top) is not None
-    except (ImportError, ValueError):  # a file may hold any text as a name
-        return False
-
-
-def is_allowed(module: str) -> bool:
-    """Return whether functions of a module may be imported for a graph."""
-    return any(module == one or module.startswith(one + ".") for one in _allowed)
-
-
-def allowed() -> list[str]:
-    """Return the allowed modules, in the order in which they were allowed."""
-    return list(_allowed)
 
 
 def _named(function: Function) -> Any:
@@ -240,7 +196,7 @@ def _named(function: Function) -> Any:
 
 def _imported(place: str) -> Any:
     """Return the function at a place in an allowed module, or the Problem with it."""
-    module, _, qualname = place.partition(":")
+    module = place.partition(":")[0]
     provide = f'hostcall.provide("{place}", function)'
     try:
         found: Any = importlib.import_module(module)
@@ -248,49 +204,17 @@ def _imported(place: str) -> Any:
         return Problem(
             f"the import of {module} has failed: {type(error).__name__}: {error}", provide, error
         )
-    homes: list[str | None] = []
-    for number, part in enumerate(qualname.split(".")):
-        # Follow only classes below the module: other objects lead out of the module.
-        if number and not isinstance(found, type):
-            return Problem(f"{place} is no function of a module or of a class in it", provide)
-        found = None if part.startswith("__") else getattr(found, part, None)
-        homes.append(_home(found))
-    if found is None:
-        return Problem(f"{place} does not exist (any more)", provide)
+    try:
+        found = _leave.member(found, place)
+    except _leave.PlaceError as error:
+        line = _leave.line_for(place, alone=True) if error.can_be_allowed else provide
+        return Problem(error.reason, line)
     if isinstance(found, type | types.ModuleType) or not callable(found):
         return Problem(f"{place} is no function, but a {type(found).__name__}", provide)
-    for home in homes:
-        # A name that a module has imported is not its own: os.system after `import os`.
-        if home is not None and not is_allowed(home):
-            reason = f"{place} comes from {home}, which is not allowed"
-            return Problem(reason, f'hostcall.allow("{home}")')
     return found
-
-
-def _home(found: Any) -> str | None:
-    """Return the module that a function reports as its own, or None."""
-    function = getattr(found, "__hostcall_function__", found)
-    home = getattr(function, "__module__", None)
-    # An object reports the module of its class, which says nothing of the object's own place.
-    is_objects = home == type(function).__module__
-    return home if isinstance(home, str) and not is_objects else None
-
-
-def _checked(module: object) -> str:
-    if not isinstance(module, str) or _MODULE.fullmatch(module) is None:
-        raise ValueError(f"hostcall: {module!r} is no name of a module, such as 'package.losses'.")
-    return module
 
 
 def _checked_name(name: object) -> str:
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f"hostcall: {name!r} is no name for a function.")
     return name
-
-
-def _of_environment() -> dict[str, None]:
-    given = os.environ.get(_ENVIRONMENT, "").split(",")
-    return {_checked(name.strip()): None for name in given if name.strip()}
-
-
-_allowed = _of_environment()  # the allowed modules; a dict keeps their order

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 from hostcall._callbacks import settings
-from hostcall._compiler import async_calls, function_routes, node_places
+from hostcall._compiler import async_calls, constants, function_routes, node_places
 from hostcall._compiler.bounded import analysis
 from hostcall._compiler.ordering import Effects
 from hostcall._compiler.semantics import failures, places
@@ -117,9 +117,8 @@ def _program_of(library: FunctionDefLibrary, entry: str) -> Program:
     if not function_routes.is_taken(library, entry):
         return []
     own = defs.reachable(library, entry)
-    written = analysis.marked_for_host(
-        protos.function_pb2.FunctionDefLibrary(function=own.values()), entry
-    )
+    reached = protos.function_pb2.FunctionDefLibrary(function=own.values())
+    written = analysis.marked_for_host(constants.folded(reached, entry), entry)
     if reason := next(_reasons(defs.reachable(written, entry)), ""):
         return reason
     if settings.current.semantics == settings.GRAPH:

@@ -18,10 +18,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 from hostcall import _control
-from hostcall._saving import functions
 from hostcall._serving import session
 from hostcall._serving.session import Arena
-from hostcall_runtime import _serving_wire
+from hostcall_runtime import _leave, _serving_wire
 from hostcall_runtime._serving_wire import ClosedError, Frame, Health, Kind, ProtocolError
 
 
@@ -292,7 +291,7 @@ def run(
     if not _control.is_enabled():
         raise ValueError("hostcall: a worker needs what HOSTCALL_DISABLE=1 has switched off.")
     logging.basicConfig(format="%(message)s")
-    functions.allow(*allowed)
+    _leave.allow(*allowed)
     for module in imported:  # which may call `hostcall.provide`
         try:
             importlib.import_module(module)
@@ -303,7 +302,7 @@ def run(
     with contextlib.ExitStack() as stack:
         if path is not None:
             source = stack.enter_context(listening_at(os.path.abspath(path)))
-            listed = ", ".join(functions.allowed()) or "none, so that nothing can be called"
+            listed = ", ".join(_leave.allowed()) or "none, so that nothing can be called"
             say(f"hostcall worker: process {os.getpid()} listens at {path}. Allowed: {listed}.")
         else:
             source = stack.enter_context(_handed_over(control))

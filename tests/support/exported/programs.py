@@ -181,11 +181,14 @@ def error_of(folder: Path) -> str:
 
 
 def change(folder: Path, edit: Callable[[Any], Any]) -> None:
-    """Edits the manifest's JSON in place, or puts what `edit` returns in its place."""
+    """Edits the manifest's JSON in place, or puts what `edit` returns there, and its digest."""
     path = folder / "manifest.json"
     fields = json.loads(path.read_text())
     edited = edit(fields)
-    path.write_text(json.dumps(fields if edited is None else edited))
+    fields = fields if edited is None else edited
+    if isinstance(fields, dict):
+        fields["sha256"] = manifests.digest_of(fields)
+    path.write_text(json.dumps(fields))
 
 
 def load(program: Program, folder: Path, **options: Any) -> Any:

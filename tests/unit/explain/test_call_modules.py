@@ -25,6 +25,7 @@ def scaled(x: jax.Array) -> jax.Array:
 @pytest.fixture(name="folder")
 def _folder(tmp_path: Path) -> Path:
     hostcall.export(exported.straight, F3).save(tmp_path)
+    hostcall.allow("tests.support.exported")
     return tmp_path
 
 

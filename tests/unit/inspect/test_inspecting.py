@@ -12,8 +12,8 @@ from click.testing import CliRunner
 from tensorflow.core.protobuf import saved_model_pb2
 
 import hostcall
-from hostcall._saving import functions
 from hostcall_command import commands
+from hostcall_runtime import _leave
 from tests.support.stress.template import Template
 
 USERS = "tests.support.saved.functions"
@@ -31,7 +31,7 @@ def folder(fresh_python: Template, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(autouse=True)
 def _nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(functions, "_allowed", {})
+    monkeypatch.setattr(_leave, "_allowed", {})
     for name in ("tests>Registered", "tests>cubic_loss"):
         monkeypatch.delitem(keras.saving.get_custom_objects(), name, raising=False)
 
@@ -99,7 +99,14 @@ def test_meta_graph(folder: Path) -> None:
 def test_exported_program(folder: Path) -> None:
     found = inspected(folder / "program")
     assert found["halve"].place == f"{USERS}:halve"
-    assert found["halve"].problem == ""
+    assert found["halve"].problem == f"not allowed to import {USERS}"
+    assert f'hostcall.allow("{USERS}")' in found["halve"].write
+    hostcall.allow(USERS)
+    inspection = hostcall.inspect(folder / "program")
+    digest = json.loads((folder / "program" / "manifest.json").read_text())["sha256"]
+    assert digest in inspection.notes[0]
+    found = inspected(folder / "program")
+    assert (found["halve"].problem, found["halve"].write) == ("", "")
     assert found["halve"].uses[0].arguments == ("float32(4,)",)
     double = found["inspected_double"]
     assert (double.problem, double.declared) == ("it can only be given", {"timeout": 5.0})

@@ -17,8 +17,9 @@ import hostcall.jax
 import hostcall_mlir
 from hostcall_mlir import opt
 from hostcall_mlir.program import files
+from hostcall_runtime import _leave
 from tests.support.exported import functions
-from tests.support.exported.programs import F3, TRIPLE, load, make
+from tests.support.exported.programs import F3, FUNCTIONS, TRIPLE, load, make
 
 BROKEN = "func.func @main() {"
 SPEC = tf.TensorSpec([3], tf.float32)
@@ -40,6 +41,7 @@ def run_the_command(folder: Path) -> None:
 
 
 def load_programs(folder: Path) -> None:
+    hostcall_mlir.allow(FUNCTIONS)
     for partitioned in (False, True):
         program = load(make(TRIPLE), folder, partitioned=partitioned)
         np.testing.assert_array_equal(program.call(F3), 3 * F3)
@@ -76,6 +78,8 @@ USERS: list[Callable[[Path], None]] = [
 @pytest.mark.parametrize("use", USERS, ids=lambda use: use.__name__)
 def test_no_context_is_left(use: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", io.StringIO())
+    monkeypatch.setattr(_leave, "_allowed", {})
+    _leave.allow("tests.support.exported")
     use(tmp_path)
     before = living_contexts()
     for _ in range(USES):

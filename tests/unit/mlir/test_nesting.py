@@ -12,7 +12,7 @@ from jaxlib.mlir import ir
 import hostcall_mlir
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir import traversal
-from tests.support.exported.programs import call, make
+from tests.support.exported.programs import FUNCTIONS, call, make
 
 TYPES = "(tensor<f32>, tensor<i1>) -> tensor<f32>"
 CALL = call("triple", "(tensor<f32>) -> tensor<f32>", "%x")
@@ -138,6 +138,7 @@ COMPILED = {False: private.MOST_COMPILED, True: min(traversal.SPLIT_OPS, private
 def test_a_compiled_program_has_a_smaller_limit(tmp_path: Path, partitioned: bool) -> None:
     most = COMPILED[partitioned]
     make(branches(most + 1)).save(tmp_path)
+    hostcall_mlir.allow(FUNCTIONS)
     with pytest.raises(hostcall_mlir.ProgramError, match=f"nested deeper than {most} ops in ops"):
         hostcall_mlir.load(tmp_path, partitioned=partitioned)
 
@@ -145,6 +146,7 @@ def test_a_compiled_program_has_a_smaller_limit(tmp_path: Path, partitioned: boo
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_a_program_below_the_limits_runs(tmp_path: Path, partitioned: bool) -> None:
     make(branches(COMPILED[partitioned] - 10)).save(tmp_path)
+    hostcall_mlir.allow(FUNCTIONS)
     program = hostcall_mlir.load(tmp_path, partitioned=partitioned)
     assert program.call(np.float32(1), np.bool_(True)) == 6
 

@@ -4,7 +4,9 @@ import contextlib
 import pathlib
 import sqlite3
 import struct
+import sys
 import threading
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from hostcall._replay import calls, values
+from hostcall._replay import calls, replayer, values
 from hostcall._replay.calls import Raised, RecordingError, ReplayError, Returned
 from hostcall._replay.recorder import Recorder
 from hostcall._replay.replayer import Reader, Replayer
@@ -157,7 +159,7 @@ DAMAGES: list[tuple[Callable[[str], object], str]] = [
     (lambda file: pathlib.Path(file).write_text("a,b\n1,2"), "another kind of file"),
     (edit("PRAGMA application_id = 0"), "a database of something else"),
     (edit("PRAGMA user_version = 2"), "of version 2, and this hostcall reads version 1"),
-    (edit("DROP TABLE calls"), "is damaged: no such table"),
+    (edit("DROP TABLE calls"), "its tables are not those of a recording"),
     (edit("DELETE FROM calls WHERE id = 1"), "2 calls were written, and 1 are there"),
     (edit("DELETE FROM state"), "is damaged"),
     *((edit(f"UPDATE calls SET {what}"), "is damaged") for what in ("began = 'x'", "callback = 9")),
@@ -349,3 +351,175 @@ def test_threads_of_a_call_are_within_it(file: str) -> None:
         inner()
     reader = Reader(file)
     assert [reader.names[call.callback] for call in reader.calls] == ["module:stateful", PURE.name]
+
+
+# Files from elsewhere: small ones that would keep a reader busy, or ask more of it.
+
+
+def said_of(file: str) -> str:
+    with pytest.raises(RecordingError) as error:
+        replay(file, 1.0)
+    assert file in str(error.value)
+    return str(error.value)
+
+
+VIEW = "CREATE VIEW only_of AS SELECT 'module:function' AS name"
+MORE = ["CREATE TABLE more (x)", "CREATE INDEX more ON calls (began)", VIEW.replace("only", "more")]
+
+
+@pytest.mark.parametrize("statement", [f"DROP TABLE only_of; {VIEW}", *MORE])
+def test_tables_are_those_of_a_recording_and_no_others(statement: str, file: str) -> None:
+    record(file, 1.0)
+    for part in statement.split("; "):
+        edit(part)(file)
+    assert "is damaged: its tables are not those of a recording" in said_of(file)
+
+
+def test_a_query_ends_after_as_many_steps_as_the_file_may_need(
+    file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(file, *range(500))
+    assert len(Reader(file).calls) == 500
+    monkeypatch.setattr(replayer, "_STEPS", 100)
+    monkeypatch.setattr(replayer, "_STEPS_PER_BYTE", 0)
+    monkeypatch.setattr(replayer, "_STEPS_ANYWAY", 2000)
+    assert "is damaged: interrupted" in said_of(file)
+
+
+def test_a_query_has_no_more_bytes_than_the_file(
+    file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record(file, *range(500))
+    reader = Reader(file)
+    reader._size = 5000
+    expected = pytest.raises(RecordingError, match="more than a file of its size can hold")
+    with expected, reader._reading():
+        reader._list()
+
+
+@pytest.mark.parametrize("version", [b"\2\2", b"\1\2", b"\0\0"])
+def test_a_journal_of_another_kind_is_refused_before_sqlite_opens_the_file(
+    version: bytes, file: str
+) -> None:
+    record(file, 1.0)
+    path = pathlib.Path(file)
+    data = path.read_bytes()
+    path.write_bytes(data[:18] + version + data[20:])
+    assert "its journal is none of hostcall's" in said_of(file)
+    assert not pathlib.Path(f"{file}-wal").exists()
+
+
+def test_a_journal_that_names_other_files_is_refused(file: str) -> None:
+    record(file, 1.0)
+    journal = pathlib.Path(f"{file}-journal")
+    journal.write_bytes(bytes(16))  # nothing that SQLite would use
+    replay(file, 1.0).close(None)
+    journal.write_bytes(bytes(16) + bytes.fromhex("d9d505f920a163d7"))
+    assert "its journal is none of hostcall's" in said_of(file)
+    assert journal.exists()
+
+
+def nested(depth: int) -> Any:
+    value: Any = 1
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def test_values_are_nested_up_to_a_limit() -> None:
+    deepest = values.encode(nested(100))
+    assert values.decode(deepest) == nested(100)
+    values.check_depth([deepest, deepest])
+    endless: list[Any] = []
+    endless.append(endless)
+    for value in nested(101), endless:
+        unknown = values.unknowns([values.encode(value)])
+        assert unknown == ["nested deeper than 100 lists in lists"]
+    with pytest.raises(ValueError, match="nested deeper than 100 lists in lists"):
+        values.check_depth([values.Plain(1), values.Items("list", [deepest])])
+
+
+@pytest.mark.parametrize("kind", ["returned", "wrote", "raised", "arguments"])
+def test_a_file_with_values_that_are_nested_deeper_is_damaged(kind: str) -> None:
+    deep = values.Plain(1)
+    for _ in range(101):
+        deep = values.Items("list", [deep])  # type: ignore[assignment]
+    outcomes = {
+        "returned": Returned(deep),
+        "wrote": calls.Wrote([deep]),
+        "raised": Raised("builtins:ValueError", "text", [deep]),
+    }
+    if kind == "arguments":
+        with pytest.raises(ValueError, match="nested deeper"):
+            calls.decode_arguments(calls.encode_record([deep]))
+        return
+    with pytest.raises(ValueError, match="nested deeper"):
+        calls.decode_outcome(calls.encode_record(outcomes[kind]))
+
+
+def test_what_is_nested_too_deep_is_damage_when_it_is_replayed(file: str) -> None:
+    monkey = pytest.MonkeyPatch()
+    with monkey.context() as patch, recording(file) as recorder:
+        patch.setattr(values, "_DEEPEST", 120)
+        recorder.call(SITE, lambda x: nested(110), [np.full(3, 1.0)], {})
+    assert "is damaged: a value is nested deeper than 100 lists in lists" in said_of(file)
+
+
+def test_what_others_raise_for_a_file_is_damage(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    record(file, 1.0)
+    for error in (RecursionError("deep"), MemoryError("large"), OverflowError("wide")):
+        monkeypatch.setattr(calls, "decode_outcome", raising(error))
+        assert f"is damaged: {error}" in said_of(file)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        values.Array("<U0", (2**40,), []),
+        values.Array("<f4", (1,) * 65, [bytes(4)]),
+        values.Array("<f3", (1,), [bytes(3)]),
+        values.Array("<U99999999999", (0,), []),
+        values.Array("<U9999999999", (0,), []),
+    ],
+    ids=str,
+)
+def test_arrays_that_are_small_in_the_file_alone_are_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"dimensions|no bytes|no dtype"):
+        values.decode(value)
+
+
+class Lazy(types.ModuleType):
+    """A module that does something when it is asked for a name, as importlib's lazy ones do."""
+
+    def __getattribute__(self, name: str) -> Any:
+        raise AssertionError(f"asked for {name}")
+
+
+class Meta(type):
+    def __getattribute__(cls, name: str) -> Any:
+        raise AssertionError(f"asked for {name}")
+
+
+class Asked(metaclass=Meta):
+    pass
+
+
+def test_no_module_and_no_class_is_asked_for_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_getattr = types.ModuleType("replay_with_getattr")
+    with_getattr.__dict__["__getattr__"] = raising(AssertionError("asked"))
+    with_getattr.__dict__["Asked"] = Asked
+    with_getattr.__dict__["Error"] = type("Error", (Exception,), {"InnerError": InnerError})
+    monkeypatch.setitem(sys.modules, "replay_lazy", Lazy("replay_lazy"))
+    monkeypatch.setitem(sys.modules, "replay_with_getattr", with_getattr)
+    monkeypatch.setitem(sys.modules, "replay_no_module", with_getattr.__dict__["Error"])
+    for kind in (
+        *("replay_lazy:Error", "replay_with_getattr:nothing", "replay_with_getattr:Asked.Error"),
+        *("replay_with_getattr:Asked", "replay_no_module:InnerError"),
+    ):
+        assert type(calls.decode(Raised(kind, "text"))).__name__ == "RecordedError", kind
+    assert type(calls.decode(Raised("replay_with_getattr:Error", "x"))).__name__ == "Error"
+    assert type(calls.decode(Raised("replay_with_getattr:Error.InnerError", "x"))) is InnerError
+
+
+class InnerError(ValueError):
+    pass

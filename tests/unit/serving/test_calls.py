@@ -8,9 +8,9 @@ import pytest
 
 import hostcall
 from hostcall._callbacks import tape_residuals
-from hostcall._saving import functions
 from hostcall._serving import session
 from hostcall._serving.session import CallError
+from hostcall_runtime import _leave
 from hostcall_runtime._serving_wire import Array, Call
 from tests.support.serving.tokens import FUNCTIONS, token
 
@@ -32,7 +32,7 @@ GRADIENT = "hostcall:1:" + json.dumps(
 
 @pytest.fixture(autouse=True)
 def allowed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(functions, "_allowed", {})
+    monkeypatch.setattr(_leave, "_allowed", {})
     hostcall.allow(FUNCTIONS)
     yield
     session._handles.clear()
