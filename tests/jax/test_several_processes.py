@@ -41,7 +41,9 @@ def found() -> list[Any]:
             process.kill()
     for process, (printed, said) in zip(processes, ended, strict=True):
         assert process.returncode == 0, printed + said
-    return [json.loads(printed.splitlines()[-1]) for printed, _ in ended]
+    # Libraries that JAX uses print lines of their own.
+    lines = [printed.splitlines() for printed, _ in ended]
+    return [json.loads(next(one for one in each if one.startswith("{"))) for each in lines]
 
 
 def both(found: list[Any], program: str) -> tuple[Any, Any]:
