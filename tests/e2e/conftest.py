@@ -1,11 +1,20 @@
-"""Fixtures of recordings and of executors."""
+"""Fixtures of settings, recordings and executors."""
 
 import concurrent.futures
 from collections.abc import Iterator
 
 import pytest
 
+import hostcall
 from tests.support.recordings import Machine
+
+
+@pytest.fixture
+def everywhere() -> Iterator[None]:
+    """hostcall takes all compiled functions, also those without callbacks."""
+    hostcall.configure(functions="all")
+    yield
+    hostcall.configure(functions="taken")
 
 
 @pytest.fixture

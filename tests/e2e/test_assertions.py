@@ -1,6 +1,5 @@
 """Assertions in compiled functions: dropped, as XLA does, or checked in the program."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,13 +12,6 @@ X = tf.constant([1.0, 2.0])
 
 
 pytestmark = pytest.mark.usefixtures("auto_route")
-
-
-@pytest.fixture
-def checked() -> Iterator[None]:
-    hostcall.configure(functions="all")
-    yield
-    hostcall.configure(functions="taken")
 
 
 def straight(x: tf.Tensor) -> tf.Tensor:
@@ -51,7 +43,7 @@ def test_xla_drops_them_or_the_program_checks_them(
     program: Any, request: pytest.FixtureRequest
 ) -> None:
     jitted(program)(-X)
-    request.getfixturevalue("checked")
+    request.getfixturevalue("everywhere")
     hostcall.configure(semantics="xla")
     jitted(program)(-X)
     hostcall.configure(semantics="graph")

@@ -6,7 +6,7 @@ That the values are right is tested in tests/dynamic, for all kinds of sources a
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,13 +28,6 @@ X = tf.constant([0.1, -0.1, 0.6, 0.1, -0.5, 0.4])
 MASKS = [X < 0, X > 2.0, X < 2.0, X > 0.5]
 
 one_program = pytest.mark.custom_call("it is about what can be in one program")
-
-
-@pytest.fixture
-def checked() -> Iterator[None]:
-    hostcall.configure(functions="all")
-    yield
-    hostcall.configure(functions="taken")
 
 
 def _print(x: tf.Tensor) -> None:
@@ -342,7 +335,7 @@ def test_explain_names_what_xla_may_get_wrong() -> None:
     assert not hostcall.explain(jitted(lambda x: tf.reduce_mean(x**2)), X).risks
 
 
-@pytest.mark.usefixtures("checked")
+@pytest.mark.usefixtures("everywhere")
 def test_checked_functions_are_right_and_those_without_risks_are_the_stock_programs() -> None:
     is_right((X,))(_stock)()
     without_risks = lambda x: tf.boolean_mask(x, x < 0) * 2.0  # noqa: E731
@@ -411,7 +404,7 @@ def test_the_search_for_a_refused_op_ends(x: tf.Tensor) -> Any:
     return even, parts, tf.size(parts[0]) % 2
 
 
-@pytest.mark.usefixtures("checked")
+@pytest.mark.usefixtures("everywhere")
 @is_right((X[:0],), (X,))
 def test_results_of_a_program_that_xla_knows_whole(x: tf.Tensor) -> Any:
     """All its arguments are empty, so that nothing in it is unknown but the sizes."""

@@ -1,7 +1,7 @@
 """Integers of four bits cross the border of compiled functions: XLA packs two in a byte."""
 
 import concurrent.futures
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -227,13 +227,6 @@ def test_explanations_say_why_a_variable_is_on_the_host() -> None:
     )
 
 
-@pytest.fixture
-def all_functions() -> Iterator[None]:
-    hostcall.configure(functions="all")
-    yield
-    hostcall.configure(functions="taken")
-
-
 def branch_without_a_call(x: tf.Tensor) -> Any:
     wider = wide(x)
     halves = tf.cond(wider[0] > 0, lambda: wider // 2, lambda: wider)
@@ -251,7 +244,7 @@ STOCK: dict[str, Callable[[tf.Tensor], Any]] = {
 }
 
 
-@pytest.mark.usefixtures("all_functions")
+@pytest.mark.usefixtures("everywhere")
 @each_dtype
 @pytest.mark.parametrize("name", STOCK)
 def test_functions_without_calls(name: str, dtype: Any) -> None:
@@ -262,7 +255,7 @@ def test_functions_without_calls(name: str, dtype: Any) -> None:
     assert_same(to_numpy(jitted(lambda: STOCK[name](x))()), to_numpy(plain(STOCK[name])(x)))
 
 
-@pytest.mark.usefixtures("all_functions")
+@pytest.mark.usefixtures("everywhere")
 @each_dtype
 @pytest.mark.parametrize("kind", ["reads", "reads alone", "assigns", "both"])
 def test_variables_of_functions_without_calls(kind: str, dtype: Any) -> None:
@@ -285,7 +278,7 @@ def test_variables_of_functions_without_calls(kind: str, dtype: Any) -> None:
     assert_same(outcomes[1], outcomes[0])
 
 
-@pytest.mark.usefixtures("all_functions")
+@pytest.mark.usefixtures("everywhere")
 @each_dtype
 def test_a_function_without_calls_assigns_a_constant(dtype: Any) -> None:
     state = tf.Variable(np.zeros_like(given(dtype)))
@@ -297,7 +290,7 @@ def test_a_function_without_calls_assigns_a_constant(dtype: Any) -> None:
     assert state.numpy().astype(int).tolist() == VALUES[dtype]
 
 
-@pytest.mark.usefixtures("all_functions")
+@pytest.mark.usefixtures("everywhere")
 @each_caller
 def test_callers_of_functions_without_calls(caller: Any) -> None:
     inner = jitted(lambda x: tf.cast(wide(x) // 2, x.dtype))

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -52,13 +52,6 @@ class Notes:
 @pytest.fixture
 def notes() -> Notes:
     return Notes()
-
-
-@pytest.fixture
-def everywhere() -> Iterator[None]:
-    hostcall.configure(functions="all")
-    yield
-    hostcall.configure(functions="taken")
 
 
 def beside(program: Callable[..., Any]) -> Callable[..., Any]:

@@ -24,13 +24,6 @@ THREE, FOUR = tf.constant(3), tf.constant(4)
 
 
 @pytest.fixture
-def everywhere() -> Iterator[None]:
-    hostcall.configure(functions="all")
-    yield
-    hostcall.configure(functions="taken")
-
-
-@pytest.fixture
 def one_compilation() -> Iterator[None]:
     hostcall.configure(max_compilations=1)
     yield

@@ -1,6 +1,6 @@
 """The values of compiled programs at the edges of dtypes: bit for bit those of graph mode."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -232,13 +232,6 @@ def test_xla_has_its_own_values_where_they_are_wanted() -> None:
     finally:
         hostcall.configure(semantics="graph")
     assert np.isnan(jitted(program)(x)[1].numpy())
-
-
-@pytest.fixture
-def everywhere() -> Iterator[None]:
-    hostcall.configure(functions="all")
-    yield
-    hostcall.configure(functions="taken")
 
 
 @pytest.mark.usefixtures("everywhere")

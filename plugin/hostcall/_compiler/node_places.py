@@ -27,21 +27,25 @@ def in_message(message: str) -> str:
     """Return `file:line` of the user's code that made the op in a message of XLA's, or ""."""
     # The innermost frame of the first trace; the later traces are about the functions around.
     head, *_ = message.partition("tf2xla conversion failed")
-    frames = [(at["file"], int(at["line"])) for at in _LINE.finditer(head)]
-    missing = _what_is_missing({file for file, _ in frames})
+    frames = [(at["file"], int(at["line"])) for at in reversed([*_LINE.finditer(head)])]
+    cut = {file for file, _ in frames if not os.path.isabs(file) and _is_missing(file)}
+    prefix = _what_is_missing(cut) if cut else ""
     return source_location.innermost(
-        (missing + file if os.path.exists(missing + file) else file, line)
-        for file, line in reversed(frames)
+        (prefix + file if file in cut else file, line) for file, line in frames
     )
+
+
+def _is_missing(file: str) -> bool:
+    return not (file.startswith("<") or os.path.exists(file))
 
 
 def _what_is_missing(files: Collection[str]) -> str:
     """Return what TensorFlow has taken from the files of a trace: what all paths began with."""
-    cut = [file for file in files if file[0] not in (os.sep, "<") and not os.path.exists(file)]
-    loaded = (getattr(module, "__file__", None) or "" for module in [*sys.modules.values()])
-    for path in loaded if cut else ():
-        prefix = path.removesuffix(cut[0])
-        if prefix.endswith(os.sep) and all(os.path.exists(prefix + file) for file in cut):
+    one = next(iter(files))
+    for module in [*sys.modules.values()]:
+        path = getattr(module, "__file__", None) or ""
+        prefix = path.removesuffix(one)
+        if prefix.endswith(os.sep) and all(os.path.exists(prefix + file) for file in files):
             return prefix
     return ""
 

@@ -47,11 +47,13 @@ class Writer(NodeWriter):
             types = types or {"T": self.node.attr["T"].type}
         return super().add(op, *inputs, **types)
 
-    def again(self, *inputs: str) -> str:
-        """Add the same op with other operands; return its result."""
+    def again(self, *inputs: str, **types: int) -> str:
+        """Add the same op with other operands, perhaps of other dtypes; return its result."""
         value = self.add(self.node.op, *inputs)
         for name, attribute in self.node.attr.items():
             self.nodes[-1].attr[name].CopyFrom(attribute)
+        for name, dtype in types.items():
+            self.nodes[-1].attr[name].type = dtype
         return value
 
 
@@ -156,7 +158,6 @@ def _beside_a_sum(writer: Writer) -> str:
     total = writer.add("Sum", found, axes)
     for name in {"keep_dims", "Tidx"}.intersection(writer.node.attr):
         writer.nodes[-1].attr[name].CopyFrom(writer.node.attr[name])
-    writer.nodes[-1].attr["T"].type = dtype
     largest = writer.again(x, axes)
     return writer.add("SelectV2", writer.add("IsNan", total), total, largest)
 
@@ -170,9 +171,8 @@ def _of_integers(writer: Writer) -> str:
     nan = writer.constant(limits.max if is_largest else limits.min, integer)
     is_nan = writer.add("IsNan", x)
     keys = writer.add("SelectV2", is_nan, nan, _turned(writer, bits, integer), T=integer)
-    key = writer.again(keys, axes)
-    writer.nodes[-1].attr["T"].type = integer
-    # Of no elements it is infinite.
+    key = writer.again(keys, axes, T=integer)
+    # Of no elements it is infinite. What is negative is one less here than for `_ordered`.
     none = _key_of(-np.inf if is_largest else np.inf, dtype) - is_largest
     key = writer.add(
         "Maximum" if is_largest else "Minimum", key, writer.constant(none, integer), T=integer
@@ -183,9 +183,13 @@ def _of_integers(writer: Writer) -> str:
 def _turned(writer: Writer, bits: str, integer: int) -> str:
     """Write the bits of floats as integers in the same order, -0.0 as -1; or back."""
     most = writer.constant(tf.as_dtype(integer).max, integer)
-    turned = writer.add("BitwiseXor", bits, most, T=integer)
+    return _but_negative(writer, bits, writer.add("BitwiseXor", bits, most, T=integer), integer)
+
+
+def _but_negative(writer: Writer, bits: str, other: str, integer: int) -> str:
+    """Write integers, with others in the places of those that are negative."""
     is_negative = writer.add("Less", bits, writer.constant(0, integer), T=integer)
-    return writer.add("SelectV2", is_negative, turned, bits, T=integer)
+    return writer.add("SelectV2", is_negative, other, bits, T=integer)
 
 
 def pool(writer: Writer) -> str:
@@ -200,8 +204,7 @@ def in_32_bits(writer: Writer) -> str:
     x, *rest = writer.inputs
     dtype = writer.node.attr["T"].type
     wide = writer.add("Cast", x, SrcT=dtype, DstT=defs.FLOAT)
-    result = writer.again(wide, *rest)
-    writer.nodes[-1].attr["T"].type = defs.FLOAT
+    result = writer.again(wide, *rest, T=defs.FLOAT)
     return writer.add("Cast", result, SrcT=defs.FLOAT, DstT=dtype)
 
 
@@ -225,20 +228,15 @@ def index_of_extreme(writer: Writer) -> str:
     none = writer.constant(last, integer)
     keys = writer.add("SelectV2", is_nan, none, keys, T=integer)
     keys = writer.add("Maximum" if is_largest else "Minimum", keys, none, T=integer)
-    found = writer.again(keys, axis)
-    writer.nodes[-1].attr["T"].type = integer
-    return found
+    return writer.again(keys, axis, T=integer)
 
 
 def _ordered(writer: Writer, x: str, dtype: tf.DType) -> str:
     """Write floats as integers in the same order, with 0 for both zeros and NaN at both ends."""
     integer = _INTEGERS[dtype]
     bits = writer.add("Bitcast", x, T=dtype.as_datatype_enum, type=integer)
-    zero = writer.constant(0, integer)
     least = writer.constant(tf.as_dtype(integer).min, integer)  # the bits of -0.0
-    negative = writer.add("Sub", least, bits, T=integer)
-    is_negative = writer.add("Less", bits, zero, T=integer)
-    return writer.add("SelectV2", is_negative, negative, bits, T=integer)
+    return _but_negative(writer, bits, writer.add("Sub", least, bits, T=integer), integer)
 
 
 def _key_of(number: float, dtype: tf.DType) -> int:
