@@ -88,6 +88,7 @@ def check_exported(program: Program) -> set[str]:
 
     Returns what happened, for statistics. Differences are values, variables, errors and calls.
     """
+    hostcall.allow("tests.differential")
     context = Context(jit=True, exports=True)
     events: set[str] = set()
     try:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import hostcall.jax
-from tests.support.jax.helpers import X
+from tests.support.jax.helpers import X, run_python
 
 LARGE = jnp.ones((600, 600))
 VARIABLE: contextvars.ContextVar[str] = contextvars.ContextVar("VARIABLE", default="nothing")
@@ -108,3 +108,20 @@ def test_calls_see_what_the_starter_sees(make: Any) -> None:
     if make is not in_a_large_program and jax.default_backend() == "cpu":
         assert look.threads - {threading.get_ident()}
     assert seen() == usual
+
+
+def test_parts_of_jax_that_are_imported_later_change_nothing() -> None:
+    """Pallas, and what imports it, adds states to those that a trace depends on."""
+    script = """
+import concurrent.futures, jax, jax.numpy as jnp, numpy as np, hostcall.jax
+before = jax._src.config.trace_context()
+import jax.experimental.pallas
+assert len(jax._src.config.trace_context()) > len(before), "this test tests nothing"
+pool = concurrent.futures.ThreadPoolExecutor(1)
+name = lambda x: np.array(jnp.ones(1, float).dtype.itemsize, np.int32)
+size = jax.jit(lambda x: hostcall.jax.call(name, jax.ShapeDtypeStruct((), "int32"), x, executor=pool))
+with jax.enable_x64(True):
+    print(size(jnp.float32(1)))
+print(size(jnp.float32(2)))
+"""
+    assert run_python(script).split() == ["8", "4"]

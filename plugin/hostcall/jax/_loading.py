@@ -69,7 +69,8 @@ class _Captured:
         """Apply the settings to this thread inside the context."""
         with contextlib.ExitStack() as stack:
             if self._traced and _config.trace_context() != self._context:
-                for state, value in zip(self._traced, self._context, strict=True):
+                # Parts of JAX that are imported later add states of their own traces to the end.
+                for state, value in zip(self._traced, self._context, strict=False):
                     if state is not None and state.value != value:
                         stack.enter_context(_set(state, value))
             for state, value in zip(self._others, self._values, strict=True):
