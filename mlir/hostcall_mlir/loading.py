@@ -26,7 +26,7 @@ from hostcall_mlir.program.function_lookup import Function
 from hostcall_mlir.program.manifests import Input, Manifest, ProgramError
 from hostcall_mlir.runner import Run
 from hostcall_runtime._errors import interrupt_behind
-from hostcall_runtime._runs import Program
+from hostcall_runtime._runs import RunningProgram
 
 _programs = itertools.count(1)
 
@@ -291,7 +291,7 @@ def _compile_whole(module: ir.Module, device: jax.Device, keep: Sequence[int]) -
         traversal.check_ops(module, private.MOST_COMPILED)
     register_handlers()
     called = [custom_calls.callback_of(op) for op in custom_calls.host_calls(module)]
-    program = Program(one for one in called if isinstance(one, int))
+    program = RunningProgram(one for one in called if isinstance(one, int))
     if device.platform in _WITH_HOST_CALLS:
         module = overlap.overlapping(module, keep) or module
     else:  # TensorFlow's kernels for accelerators raise no errors for values, either

@@ -32,7 +32,7 @@ from hostcall_mlir.ir.jaxlib_names import attributes_of, bounds_of, is_token, pa
 from hostcall_mlir.passes import partition
 from hostcall_mlir.program.manifests import Manifest, Spec, dtype_of, show
 from hostcall_mlir.program.structures import type_name
-from hostcall_runtime._runs import Program
+from hostcall_runtime._runs import RunningProgram
 
 
 def to_device(value: Any, spec: Spec, device: jax.Device, what: str) -> jax.Array:
@@ -116,7 +116,7 @@ def _differs(value: Any, spec: Spec, what: str) -> str:
 
 
 # Without callback ids, since each host call is a program that runs on the thread that starts it.
-_HERE = Program(())
+_HERE = RunningProgram(())
 
 Slots = list[Any]  # the arrays of a run, indexed by slot
 

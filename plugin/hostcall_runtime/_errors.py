@@ -64,7 +64,7 @@ def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
-class Call(Protocol):
+class FailingCall(Protocol):
     """The facts about a failing call for its error; the node is TensorFlow's op, or ""."""
 
     @property
@@ -77,7 +77,7 @@ class Call(Protocol):
         """Return the user's source lines that led to the call, formatted as in a traceback."""
 
 
-def text_of(exception: BaseException, number: int, call: Call | None = None) -> str:
+def text_of(exception: BaseException, number: int, call: FailingCall | None = None) -> str:
     """Return the text of an exception, with its number and the node of the call, if known."""
     head = f"{type(exception).__name__}{message_of(exception)}"
     if _passes_on(exception, head):
@@ -97,7 +97,7 @@ def mark_of(number: int) -> str:
     return f"[hostcall error {number}: hostcall.last_error(e) returns the exception itself]"
 
 
-def stand_in(exception: BaseException, call: Call) -> BaseException:
+def stand_in(exception: BaseException, call: FailingCall) -> BaseException:
     """Return a substitute for an exception whose text the stock kernel would spoil."""
     # It has the name of the class, the first line of the message, and the rest as a note: the
     # kernel writes the message twice, and notes once. Its base is the kernel's class.
@@ -155,7 +155,7 @@ def _passes_on(exception: BaseException, head: str) -> bool:
     return not (around or noted or isinstance(exception, BaseExceptionGroup))
 
 
-def _passed_on(exception: BaseException, number: int, call: Call | None) -> str:
+def _passed_on(exception: BaseException, number: int, call: FailingCall | None) -> str:
     """Return the line of a call whose function let the exception of an inner call through."""
     frames = _users_frames(exception.__traceback__)
     where = [frames] if frames else []
@@ -164,7 +164,7 @@ def _passed_on(exception: BaseException, number: int, call: Call | None) -> str:
     return f"Passed on by {', '.join(where) or 'a callback'} [hostcall error {number}]"
 
 
-def _place(call: Call | None) -> str:
+def _place(call: FailingCall | None) -> str:
     if call is None or not call.description:
         return ""
     lines = call.definition()
@@ -415,7 +415,7 @@ def _find(number: int, error: BaseException | None = None) -> BaseException | No
     return next((table[number] for table in tables if number in table), None)
 
 
-def for_stock_kernel(exception: BaseException, call: Call) -> BaseException:
+def for_stock_kernel(exception: BaseException, call: FailingCall) -> BaseException:
     """Return the exception to raise to the stock kernel: itself with its number in a note."""
     # If the kernel would spoil the text, it is a substitute. The kernel writes each text twice, so
     # the text would double with each call that an exception passes through.
@@ -432,7 +432,7 @@ def raises_for_stock_kernel(call: Callable[..., T]) -> Callable[..., T]:
     """Make a method that the stock kernel calls raise the exceptions of `for_stock_kernel`."""
 
     @functools.wraps(call)
-    def run(self: Call, *args: Any) -> T:
+    def run(self: FailingCall, *args: Any) -> T:
         try:
             return call(self, *args)
         except BaseException as error:
@@ -470,7 +470,7 @@ def with_interrupts(hook: Callable[..., T]) -> Callable[..., T]:
     return run
 
 
-def describe(exception: BaseException, call: Call | None = None) -> tuple[int, str]:
+def describe(exception: BaseException, call: FailingCall | None = None) -> tuple[int, str]:
     """Return the status code and the text of a callback's exception, and of its call if known."""
     exception.__traceback__ = without_own_frames(exception.__traceback__)
     code = next((code for kind, code in _CODES if isinstance(exception, kind)), UNKNOWN)

@@ -159,7 +159,7 @@ def has_threads(executor: Executor) -> bool:
 
 
 @dataclasses.dataclass
-class Row:
+class CallTimes:
     """The calls of one function, ended or not, and the sums of the parts of their times."""
 
     calls: int = 0
@@ -170,10 +170,10 @@ class Row:
 
 
 _lock = _locks.new_lock()
-_rows: dict[str, Row] = {}
+_rows: dict[str, CallTimes] = {}
 
 
-def rows(*, reset: bool) -> dict[str, Row]:
+def rows(*, reset: bool) -> dict[str, CallTimes]:
     """Return the rows by the label of the function; `reset` counts from zero again."""
     with _lock:
         found = {label: dataclasses.replace(row) for label, row in _rows.items()}
@@ -181,7 +181,7 @@ def rows(*, reset: bool) -> dict[str, Row]:
             _rows.clear()
             for label, row in found.items():
                 if row.unfinished:
-                    _rows[label] = Row(unfinished=row.unfinished)
+                    _rows[label] = CallTimes(unfinished=row.unfinished)
     return found
 
 
@@ -194,7 +194,7 @@ class Watch:
         self._start = self._handed_over = time.monotonic()
         self._waiting = self._running = 0.0
         with _lock:
-            _rows.setdefault(label, Row()).unfinished += 1
+            _rows.setdefault(label, CallTimes()).unfinished += 1
 
     def hand_over(self) -> None:
         """Note that the call is ready for the executor."""
@@ -215,7 +215,7 @@ class Watch:
             if self._has_ended:
                 return
             self._has_ended = True
-            row = _rows.setdefault(self._label, Row(unfinished=1))
+            row = _rows.setdefault(self._label, CallTimes(unfinished=1))
             row.calls += 1
             row.unfinished -= 1
             row.waiting += self._waiting

@@ -98,7 +98,7 @@ class Line:
         self.when_full = when_full  # `WAIT` or `DROP_OLDEST`, if one more call comes
         self.label = ""  # the function, with its file and line
         self.handed_over = self.run = self.errors = self.dropped = 0  # numbers of calls
-        self.waiting: dict[Call, None] = {}  # those that have not begun, the oldest first
+        self.waiting: dict[SubmittedCall, None] = {}  # those that have not begun, the oldest first
         self.thread = 0  # that of this process on which the latest call began, or 0
         self.function: Callable[..., Any] | None = None  # kept alive
         with lock:
@@ -109,7 +109,7 @@ class Line:
         return Line, (self.size, self.when_full)
 
 
-class Call(_threads.Work):
+class SubmittedCall(_threads.Work):
     """A fire-and-forget call; numbers follow the order in which calls were handed over."""
 
     def __init__(
@@ -148,15 +148,15 @@ class Queue:
 
     def __init__(self, is_of_executor: bool = False) -> None:
         self.is_prepared = False
-        self._calls: collections.deque[Call] = collections.deque()
-        self._running: Call | None = None
+        self._calls: collections.deque[SubmittedCall] = collections.deque()
+        self._running: SubmittedCall | None = None
         self._arrived = threading.Condition(lock)
         self._thread: threading.Thread | None = None
         self._idle = _IDLE if is_of_executor else None
         with lock:
             _queues.add(self)
 
-    def put(self, call: Call) -> None:
+    def put(self, call: SubmittedCall) -> None:
         """Add a call once there is room for it."""
         with lock:
             dropped = self._make_room(call.line)
@@ -173,7 +173,7 @@ class Queue:
             call.line.handed_over += 1
         del dropped  # after the release of the lock: its arguments may have a `__del__`
 
-    def _make_room(self, line: Line) -> Call | None:
+    def _make_room(self, line: Line) -> SubmittedCall | None:
         """Make room for a call, and return the call that was dropped for it, if any."""
         if len(line.waiting) < line.size or _is_inside.get():
             return None
@@ -182,7 +182,7 @@ class Queue:
         _wait_until(lambda: len(line.waiting) < line.size)
         return None
 
-    def _drop_oldest(self, line: Line) -> Call:
+    def _drop_oldest(self, line: Line) -> SubmittedCall:
         oldest = next(iter(line.waiting))
         self._calls.remove(oldest)
         del line.waiting[oldest]
@@ -208,7 +208,7 @@ class Queue:
             self._end(call)
             del call  # and the objects that the frames of its error hold
 
-    def _begin(self) -> Call | None:
+    def _begin(self) -> SubmittedCall | None:
         with lock:
             if self._thread is not threading.current_thread():
                 return None
@@ -220,7 +220,7 @@ class Queue:
             _moved.notify_all()
             return call
 
-    def _end(self, call: Call) -> None:
+    def _end(self, call: SubmittedCall) -> None:
         error = call.raised
         with lock:
             self._running = None
@@ -237,12 +237,12 @@ class Queue:
         self._calls = collections.deque()
         self._thread = None
 
-    def unfinished(self, number: int) -> list[Call]:
+    def unfinished(self, number: int) -> list[SubmittedCall]:
         """Return the calls up to that number that have not ended, the running one first."""
         running = [] if self._running is None else [self._running]
         return [call for call in (*running, *self._calls) if call.number <= number]
 
-    def abandon(self) -> list[Call]:
+    def abandon(self) -> list[SubmittedCall]:
         """Forget the calls that have not begun, and return them."""
         dropped = list(self._calls)
         self._calls.clear()
@@ -297,7 +297,7 @@ def latest() -> int:
         return max((call.number for call in _unfinished(sys.maxsize)), default=0)
 
 
-def _unfinished(number: int) -> list[Call]:
+def _unfinished(number: int) -> list[SubmittedCall]:
     return [call for queue in _queues for call in queue.unfinished(number)]
 
 
@@ -305,7 +305,7 @@ def _wait_until(is_so: Callable[[], bool], timeout: float | None = None) -> None
     _locks.wait_in_parts(lambda seconds: _moved.wait_for(is_so, seconds), timeout)
 
 
-def wait_for(number: int, timeout: float | None = None) -> list[Call]:
+def wait_for(number: int, timeout: float | None = None) -> list[SubmittedCall]:
     """Wait until the calls up to that number have ended; return those that have not in time."""
     with lock:
         _wait_until(lambda: not _unfinished(number), timeout)
@@ -350,7 +350,7 @@ def finish_programs() -> None:
         end()
 
 
-def described(unfinished: Sequence[Call]) -> str:
+def described(unfinished: Sequence[SubmittedCall]) -> str:
     """Describe the call that runs, with its current stack, and count the calls behind it."""
     first = unfinished[0]
     others = collections.Counter(call.line.label for call in unfinished[1:])
@@ -465,7 +465,7 @@ def handing_over(
         raise_all(take(line))
         queue = queue_of(provider)
         prepare(queue, provider)
-        queue.put(Call(line, run, args, description))
+        queue.put(SubmittedCall(line, run, args, description))
 
     return hand_over
 

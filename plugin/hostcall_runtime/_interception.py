@@ -28,7 +28,7 @@ Given = Mapping[str, Any]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Site:
+class CallSite:
     """A place that calls a function."""
 
     name: str  # the user's name for the function, or `module:qualname`: the same in each process
@@ -46,7 +46,7 @@ class Site:
 class Interceptor(Protocol):
     """A recorder or replay, which answers calls."""
 
-    def call(self, site: Site, function: Function, args: Sequence[Any], given: Given) -> Any:
+    def call(self, site: CallSite, function: Function, args: Sequence[Any], given: Given) -> Any:
         """Return the result of a call; `given` has `out` if the function writes its results."""
 
 
@@ -55,7 +55,7 @@ class _Intercepted:
     """A stand-in for a function, whose calls the interceptor answers."""
 
     interceptor: Interceptor
-    site: Site
+    site: CallSite
     function: Function
 
     def __call__(self, *args: Any, **given: Any) -> Any:
@@ -142,7 +142,7 @@ def know(target: object) -> None:
         _exchange(target, interceptor)
 
 
-def around(site: Callable[[], Site], function: Callable[..., Any]) -> Callable[..., Any]:
+def around(site: Callable[[], CallSite], function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `function` so that the active interceptor, if any, answers its calls at the site."""
     interceptor = _active
     return function if interceptor is None else _Intercepted(interceptor, site(), function)
@@ -154,12 +154,12 @@ def _exchange(target: Any, interceptor: Interceptor) -> None:
         return
     function = target.host_function
     if not isinstance(function, _Intercepted):
-        site = getattr(target, "site", None) or Site(target.title, target.description)
+        site = getattr(target, "site", None) or CallSite(target.title, target.description)
         target.host_function = _Intercepted(interceptor, site, function)
 
 
 def _answer(
-    interceptor: Interceptor, site: Site, args: list[Any], run: Callable[[], Any]
+    interceptor: Interceptor, site: CallSite, args: list[Any], run: Callable[[], Any]
 ) -> list[Any] | tuple[int, str]:
     """Return the results of a call of native code, or its status code and message."""
     try:

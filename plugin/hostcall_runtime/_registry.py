@@ -113,7 +113,7 @@ class Target:
     # TensorFlow's name of the op, and the user's source lines that led to it.
     node: str = ""
     definition: Callable[[], list[str]] = list
-    site: _interception.Site | None = None  # for recorders and replays of calls
+    site: _interception.CallSite | None = None  # for recorders and replays of calls
 
 
 # By callback id. C++ has a table of Python callbacks and one of native code; this has both.

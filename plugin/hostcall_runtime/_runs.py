@@ -42,12 +42,12 @@ class Starter:
     thread: int
     begun: int
     settings: Sequence[Callable[[], contextlib.AbstractContextManager[object]]] = ()
-    program: Program | None = None
+    program: RunningProgram | None = None
     number: int = dataclasses.field(default_factory=_numbers.__next__)
     is_interrupted: bool = False
 
     @classmethod
-    def here(cls, program: Program | None = None) -> Starter:
+    def here(cls, program: RunningProgram | None = None) -> Starter:
         """Return a starter for a run that this thread starts now."""
         settings = [capture() for capture in captures]
         thread, now = threading.get_ident(), time.monotonic_ns()
@@ -75,7 +75,7 @@ class Starter:
             return function(*args, **given)
 
 
-class Program:
+class RunningProgram:
     """A compiled program, which may have several runs at once; no other has its callbacks."""
 
     def __init__(self, callback_ids: Iterable[int]) -> None:
@@ -91,7 +91,7 @@ class Program:
         return max(own or starters, key=lambda starter: starter.number, default=None)
 
 
-_programs: weakref.WeakValueDictionary[int, Program] = weakref.WeakValueDictionary()
+_programs: weakref.WeakValueDictionary[int, RunningProgram] = weakref.WeakValueDictionary()
 
 # The starters of the programs that run.
 _of_programs: set[Starter] = set()
@@ -157,7 +157,7 @@ _runtime = _library.load("hostcall_runtime._runtime")
 
 
 @contextmanager
-def running(program: Program) -> Iterator[None]:
+def running(program: RunningProgram) -> Iterator[None]:
     """Keep a program known as running; at the end, drop early calls that it left when it failed."""
     run = _runtime.begin_run()
     starter = Starter.here(program)

@@ -21,7 +21,7 @@ _T = TypeVar("_T", bound=Hashable)
 _ROUNDS = 8  # how often groups may push each other to later steps before they are put on the host
 
 
-class Place(enum.Enum):
+class Side(enum.Enum):
     """The place where a node may run."""
 
     HOST = enum.auto()
@@ -56,14 +56,14 @@ class Groups(Generic[_T]):
 
 
 def first_steps(
-    places: Sequence[Place], predecessors: Sequence[Sequence[int]], floors: Sequence[int] = ()
+    places: Sequence[Side], predecessors: Sequence[Sequence[int]], floors: Sequence[int] = ()
 ) -> list[int]:
     """Return the step of each node, after its predecessors and its floor: even in a cluster."""
     steps: list[int] = []
     floors = floors or [0] * len(places)
     for place, before, floor in zip(places, predecessors, floors, strict=True):
         step = max(1, floor, *(steps[i] for i in before))
-        if (place is Place.HOST and step % 2 == 0) or (place is Place.COMPILED and step % 2 == 1):
+        if (place is Side.HOST and step % 2 == 0) or (place is Side.COMPILED and step % 2 == 1):
             step += 1
         steps.append(step)
     return steps
@@ -105,7 +105,7 @@ def _latest(
 
 
 def assign(
-    places: Sequence[Place],
+    places: Sequence[Side],
     predecessors: Sequence[Sequence[int]],
     groups: Sequence[Sequence[int]],
     floors: Sequence[int] = (),
@@ -115,12 +115,12 @@ def assign(
     given = floors or [0] * len(places)
     floors = list(given)
     for group in groups:
-        on_host = any(places[i] is Place.HOST for i in group)
+        on_host = any(places[i] is Side.HOST for i in group)
         for i in group:
-            places[i] = Place.HOST if on_host else Place.COMPILED
+            places[i] = Side.HOST if on_host else Side.COMPILED
     for _ in range(_ROUNDS):
         steps = first_steps(places, predecessors, floors)
-        compiled = (group for group in groups if places[group[0]] is not Place.HOST)
+        compiled = (group for group in groups if places[group[0]] is not Side.HOST)
         torn = [group for group in compiled if len({steps[i] for i in group}) > 1]
         if not torn:
             return steps
@@ -130,7 +130,7 @@ def assign(
                 floors[i] = latest
     # A path leads out of each torn group and back into it through the host.
     for i in (i for group in torn for i in group):
-        places[i] = Place.HOST
+        places[i] = Side.HOST
     return assign(places, predecessors, groups, given)
 
 

@@ -187,7 +187,7 @@ class ProtocolError(Exception):
     """The error of data that violate the protocol; the connection ends."""
 
 
-class Array(NamedTuple):
+class ArrayFrame(NamedTuple):
     """An array's dtype and shape, and its place in the arena."""
 
     dtype: int
@@ -208,12 +208,12 @@ class Array(NamedTuple):
         return math.prod(self.shape)
 
 
-class Call(NamedTuple):
+class CallFrame(NamedTuple):
     """A request to call a function."""
 
     op: str
     token: str
-    arguments: list[Array]
+    arguments: list[ArrayFrame]
     result_dtypes: list[int]
 
 
@@ -256,9 +256,9 @@ def encode_error(code: int, message: str) -> bytes:
     return struct.pack("<II", code, len(text)) + text
 
 
-def decode_call(body: bytes) -> Call:
+def decode_call(body: bytes) -> CallFrame:
     """Decode the body of a CALL or a SHAPES."""
-    reader = Reader(body)
+    reader = FrameReader(body)
     op, arguments, results = reader.numbers("HHH")
     if not 1 <= op <= len(OPS):
         raise ProtocolError(f"there is no op {op}")
@@ -268,15 +268,15 @@ def decode_call(body: bytes) -> Call:
     arrays = [reader.array() for _ in range(arguments)]
     dtypes = reader.numbers(f"{results}i")
     reader.end()
-    return Call(OPS[op - 1], token, arrays, list(dtypes))
+    return CallFrame(OPS[op - 1], token, arrays, list(dtypes))
 
 
-def encode_results(results: list[Array]) -> bytes:
+def encode_results(results: list[ArrayFrame]) -> bytes:
     """Return the body of a RESULTS."""
     return struct.pack("<H", len(results)) + b"".join(map(encode_array, results))
 
 
-def encode_array(array: Array) -> bytes:
+def encode_array(array: ArrayFrame) -> bytes:
     """Return the dtype, shape and place of an array, as calls and results hold them."""
     rank = len(array.shape)
     return struct.pack(f"<iI{rank}qQQ", array.dtype, rank, *array.shape, array.offset, array.size)
@@ -289,7 +289,7 @@ def _unpacked(layout: str, body: bytes) -> tuple[int, ...]:
         raise ProtocolError(f"a body has {len(body)} bytes, and should have others") from error
 
 
-class Reader:
+class FrameReader:
     """A reader of the rest of a body."""
 
     def __init__(self, body: bytes) -> None:
@@ -308,11 +308,11 @@ class Reader:
         except UnicodeDecodeError as error:
             raise ProtocolError("a text is no UTF-8") from error
 
-    def array(self) -> Array:
+    def array(self) -> ArrayFrame:
         dtype, rank = self.numbers("iI")
         if rank > MAX_RANK:
             raise ProtocolError(f"an array has {rank} dimensions")
-        return Array(dtype, self.numbers(f"{rank}q"), *self.numbers("QQ"))
+        return ArrayFrame(dtype, self.numbers(f"{rank}q"), *self.numbers("QQ"))
 
     def end(self) -> None:
         if self._at != len(self._body):

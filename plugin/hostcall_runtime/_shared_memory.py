@@ -55,7 +55,7 @@ _FAILED = ctypes.c_void_p(-1).value
 
 # The descriptors of this process's own blocks, and the blocks that are free.
 _open: set[int] = set()
-_free: collections.deque[Block] = collections.deque()
+_free: collections.deque[SharedBlock] = collections.deque()
 
 _forks = 0
 
@@ -99,7 +99,7 @@ class _Mapping:
             unmap(self._address, self.size)
 
 
-class Block:
+class SharedBlock:
     """A file, in the process that owns it or in a worker, and the arrays of one call in it."""
 
     _file = -1
@@ -188,7 +188,7 @@ class Lent:
         is_gone = self._memory is None or self._memory() is None
         return is_gone and self._forks == _forks
 
-    def give_back(self, block: Block) -> None:
+    def give_back(self, block: SharedBlock) -> None:
         """Give the block back once no array is left; lose it if a forked child has some."""
         memory = None if self._memory is None else self._memory()
         if memory is not None:
@@ -197,7 +197,7 @@ class Lent:
             give_back(block)
 
 
-def take() -> Block:
+def take() -> SharedBlock:
     """Return a block of this process that is not in use; raise an OSError if too many are."""
     with contextlib.suppress(IndexError):
         block = _free.pop()  # the latest one, most likely still in the CPU's caches
@@ -207,7 +207,7 @@ def take() -> Block:
         raise OSError(f"{_MOST_OPEN} blocks are in use")
     file = os.memfd_create("hostcall")
     _open.add(file)
-    return Block(file, (os.getpid(), file, os.fstat(file).st_ino))
+    return SharedBlock(file, (os.getpid(), file, os.fstat(file).st_ino))
 
 
 def empty_argument(
@@ -228,7 +228,7 @@ def empty_argument(
     return array
 
 
-def found_block(array: np.ndarray[Any, Any]) -> tuple[Block, Place] | None:
+def found_block(array: np.ndarray[Any, Any]) -> tuple[SharedBlock, Place] | None:
     """Return the block and place of an array of `empty_argument`, or of a part; else None."""
     memory: Any = array.base
     while isinstance(memory, np.ndarray):
@@ -239,7 +239,7 @@ def found_block(array: np.ndarray[Any, Any]) -> tuple[Block, Place] | None:
     return block, (array.ctypes.data - ctypes.addressof(memory), array.dtype, array.shape)
 
 
-def give_back(block: Block) -> None:
+def give_back(block: SharedBlock) -> None:
     """Keep a block without references for another call, or free its memory."""
     if block.lent_to:
         return
@@ -250,16 +250,16 @@ def give_back(block: Block) -> None:
         block.empty()
 
 
-_attached: collections.OrderedDict[Address, Block] = collections.OrderedDict()
+_attached: collections.OrderedDict[Address, SharedBlock] = collections.OrderedDict()
 
 
-def attach(address: Address) -> Block:
+def attach(address: Address) -> SharedBlock:
     """Open, in a worker, the block of another process; raise an OSError if it cannot be opened."""
     block = _attached.pop(address, None)
     if block is None:
         process, descriptor, number = address
         file = os.open(f"/proc/{process}/fd/{descriptor}", os.O_RDWR | os.O_CLOEXEC)
-        block = Block(file, address)
+        block = SharedBlock(file, address)
         if os.fstat(file).st_ino != number:
             raise FileNotFoundError(f"file {number} of process {process} is gone")
     block.clear()
@@ -300,7 +300,8 @@ class Parcel:
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], timed: bool) -> None:
         self._number = next(_numbers)
-        self._blocks: list[Block] = []  # the first is the parcel's own; arguments lie in the others
+        # The first is the parcel's own; arguments lie in the others.
+        self._blocks: list[SharedBlock] = []
         self.content: tuple[Any, ...] = (function, *args)
         packed = None
         if not _is_reachable:
@@ -363,7 +364,7 @@ def _run(
     """Call the function, in the worker."""
     # Arguments are packed if large arrays among them are in the blocks. The first is for results.
     addresses, timed = how
-    blocks: list[Block] = []
+    blocks: list[SharedBlock] = []
     lent: list[Lent] = []
     reply = Reply()
     if packed is not None:
@@ -397,7 +398,7 @@ def _run(
     return reply
 
 
-def _forget(blocks: Iterable[Block]) -> None:
+def _forget(blocks: Iterable[SharedBlock]) -> None:
     """Forget, in a worker, blocks whose arrays are still in use."""
     for block in blocks:
         _attached.pop(block.address, None)
@@ -411,14 +412,14 @@ def _is_large(value: object) -> bool:
     return type(value) is np.ndarray and value.nbytes >= LARGE and not value.dtype.hasobject
 
 
-def _pack(value: object, blocks: list[Block], in_place: bool) -> bytes:
+def _pack(value: object, blocks: list[SharedBlock], in_place: bool) -> bytes:
     """Pickle a value, its large arrays in the first block, or `in_place` in others, appended."""
     file = io.BytesIO()
     _Pickler(file, blocks, in_place).dump(value)
     return file.getvalue()
 
 
-def _unpack(packed: bytes, blocks: Sequence[Block], copies: bool = False) -> Any:
+def _unpack(packed: bytes, blocks: Sequence[SharedBlock], copies: bool = False) -> Any:
     return _Unpickler(io.BytesIO(packed), blocks, copies).load()
 
 
@@ -426,7 +427,7 @@ _Where = tuple[int, Place]  # the index of an array's block, and the array's pla
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(self, file: io.BytesIO, blocks: list[Block], in_place: bool) -> None:
+    def __init__(self, file: io.BytesIO, blocks: list[SharedBlock], in_place: bool) -> None:
         super().__init__(file, protocol=5)
         self._blocks = blocks
         self._in_place = in_place
@@ -444,7 +445,7 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, blocks: Sequence[Block], copies: bool) -> None:
+    def __init__(self, file: io.BytesIO, blocks: Sequence[SharedBlock], copies: bool) -> None:
         super().__init__(file)
         self._blocks = blocks
         self._copies = copies

@@ -21,7 +21,7 @@ def within(seconds: float, function: Callable[..., Any], description: str) -> Ca
     # does not keep the process alive.
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return Call(functools.partial(function, *args, **kwargs)).result(seconds, description)
+        return ThreadCall(functools.partial(function, *args, **kwargs)).result(seconds, description)
 
     return call
 
@@ -69,7 +69,7 @@ class Work:
         return stack_of(self._thread, self._has_ended)
 
 
-class Call(Work):
+class ThreadCall(Work):
     """A call on a thread of the runtime's pool."""
 
     def __init__(self, function: Callable[[], Any]) -> None:

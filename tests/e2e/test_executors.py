@@ -295,13 +295,13 @@ SIZE = 1 << 17  # half a MiB of float32
 def copied(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
     """The shapes of the arrays that this process copies into shared memory."""
     shapes: list[tuple[int, ...]] = []
-    put = _shared_memory.Block.put
+    put = _shared_memory.SharedBlock.put
 
-    def spy(block: _shared_memory.Block, array: Any) -> Any:
+    def spy(block: _shared_memory.SharedBlock, array: Any) -> Any:
         shapes.append(array.shape)
         return put(block, array)
 
-    monkeypatch.setattr(_shared_memory.Block, "put", spy)
+    monkeypatch.setattr(_shared_memory.SharedBlock, "put", spy)
     return shapes
 
 

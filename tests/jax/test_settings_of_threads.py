@@ -119,7 +119,8 @@ import jax.experimental.pallas
 assert len(jax._src.config.trace_context()) > len(before), "this test tests nothing"
 pool = concurrent.futures.ThreadPoolExecutor(1)
 name = lambda x: np.array(jnp.ones(1, float).dtype.itemsize, np.int32)
-size = jax.jit(lambda x: hostcall.jax.call(name, jax.ShapeDtypeStruct((), "int32"), x, executor=pool))
+result = jax.ShapeDtypeStruct((), "int32")
+size = jax.jit(lambda x: hostcall.jax.call(name, result, x, executor=pool))
 with jax.enable_x64(True):
     print(size(jnp.float32(1)))
 print(size(jnp.float32(2)))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hostcall_runtime import _serving_wire
-from hostcall_runtime._serving_wire import Array, Kind
+from hostcall_runtime._serving_wire import ArrayFrame, Kind
 from tests.support.native.modules import ROOT
 from tests.support.serving import fake_worker
 from tests.support.serving.fake_worker import FakeWorker, Mutator, packed, results, saying, welcome
@@ -30,25 +30,27 @@ def call(path: Any, answer: fake_worker.Answer, dtypes: Any = (np.float32,)) -> 
 
 
 def test_results_are_read(tmp_path: Path) -> None:
-    answer = saying(welcome(), results([Array(1, (3,), 64, 12)]), arena=b" " * 64 + X.tobytes())
+    answer = saying(
+        welcome(), results([ArrayFrame(1, (3,), 64, 12)]), arena=b" " * 64 + X.tobytes()
+    )
     np.testing.assert_array_equal(call(tmp_path, answer).result(), X)
 
 
 @pytest.mark.parametrize(
     ("place", "says"),
     [
-        (Array(1, (3,), 0, 16), "another size than its shape"),
-        (Array(1, (3,), 56, 12), "outside of the shared memory"),
-        (Array(1, (3,), 2**64 - 8, 12), "outside of the shared memory"),
-        (Array(1, (3,), 8, 2**64 - 8), "outside of the shared memory"),
-        (Array(1, (2**61, 2), 0, 0), "another size than its shape"),
-        (Array(1, (2**62, 2), 0, 0), "a shape that no array has"),
-        (Array(1, (0, 2**40, 2**40), 0, 0), "a shape that no array has"),
-        (Array(1, (-1,), 0, 0), "a shape that no array has"),
-        (Array(2, (3,), 0, 24), "other dtypes than were asked for"),
+        (ArrayFrame(1, (3,), 0, 16), "another size than its shape"),
+        (ArrayFrame(1, (3,), 56, 12), "outside of the shared memory"),
+        (ArrayFrame(1, (3,), 2**64 - 8, 12), "outside of the shared memory"),
+        (ArrayFrame(1, (3,), 8, 2**64 - 8), "outside of the shared memory"),
+        (ArrayFrame(1, (2**61, 2), 0, 0), "another size than its shape"),
+        (ArrayFrame(1, (2**62, 2), 0, 0), "a shape that no array has"),
+        (ArrayFrame(1, (0, 2**40, 2**40), 0, 0), "a shape that no array has"),
+        (ArrayFrame(1, (-1,), 0, 0), "a shape that no array has"),
+        (ArrayFrame(2, (3,), 0, 24), "other dtypes than were asked for"),
     ],
 )
-def test_results_that_are_none_are_an_error(tmp_path: Path, place: Array, says: str) -> None:
+def test_results_that_are_none_are_an_error(tmp_path: Path, place: ArrayFrame, says: str) -> None:
     outcome = call(tmp_path, saying(welcome(), results([place]), arena=bytes(64)))
     outcome.assert_fails(UNAVAILABLE, says)
 
@@ -66,14 +68,14 @@ def test_strings_that_are_none_are_an_error(
     tmp_path: Path, size: int, lengths: list[int], says: str
 ) -> None:
     arena = np.array(lengths, np.uint64).tobytes() + bytes(40)
-    answer = saying(welcome(), results([Array(7, (2,), 0, size)]), arena=arena)
+    answer = saying(welcome(), results([ArrayFrame(7, (2,), 0, size)]), arena=arena)
     outcome = call(tmp_path, answer, [object])
     outcome.assert_fails(UNAVAILABLE, says)
     assert outcome.results == []
 
 
 def test_results_that_overlap_do_not_ask_for_more_than_there_is(tmp_path: Path) -> None:
-    many = results([Array(1, (1024,), 0, 4096)] * 4)
+    many = results([ArrayFrame(1, (1024,), 0, 4096)] * 4)
     outcome = call(tmp_path, saying(welcome(), many, arena=bytes(4096)), [np.float32] * 4)
     outcome.assert_fails(UNAVAILABLE, "larger than the shared memory")
 
@@ -221,7 +223,7 @@ def test_random_arguments_harm_no_client(tmp_path: Path) -> None:
 
 def echo(connection: Any, frame: Any, arena: int) -> bool:
     """The argument is the result, where it lies."""
-    result = results([Array(1, (3,), 0, 12)], frame.number)
+    result = results([ArrayFrame(1, (3,), 0, 12)], frame.number)
     connection.sendall(welcome() if frame.kind == Kind.HELLO else result)
     return True
 

@@ -368,10 +368,12 @@ def with_all_fields(token: bytes) -> bytes:
     """The token with each field that Python knows; null is as good as none."""
     fields = json.loads(token.removeprefix(b"hostcall:1:"))
     native = json.loads(fields["function"]["native"][8:])
-    fields["function"] = all_fields(tokens.Function) | fields["function"]
+    fields["function"] = all_fields(tokens.FunctionRecord) | fields["function"]
     fields["declared"] = all_fields(tokens.Declared) | fields.get("declared", {})
     fields = all_fields(tokens.Record) | fields
-    return edited(b"hostcall:1:" + json.dumps(fields).encode(), all_fields(tokens.Native) | native)
+    return edited(
+        b"hostcall:1:" + json.dumps(fields).encode(), all_fields(tokens.NativeRecord) | native
+    )
 
 
 def all_fields(kind: Any) -> dict[str, None]:

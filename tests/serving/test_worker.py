@@ -16,7 +16,7 @@ import tensorflow as tf
 from tensorflow.core.framework import types_pb2
 
 from hostcall_runtime import _serving_wire
-from hostcall_runtime._serving_wire import Array, Call, Kind
+from hostcall_runtime._serving_wire import ArrayFrame, CallFrame, Kind
 from tests.support.serving.client import Client, WorkerError, decode_error
 from tests.support.serving.fake_worker import packed
 from tests.support.serving.held import HOLD, held
@@ -149,10 +149,10 @@ def test_an_op_that_the_function_is_not_made_for_is_an_error(client: Client) -> 
 
 
 def test_a_shape_that_numpy_has_not_is_an_error(client: Client) -> None:
-    many = Array(1, (1,) * 100, 0, 4)
+    many = ArrayFrame(1, (1,) * 100, 0, 4)
     client.put([X])
     with pytest.raises(WorkerError, match="dimension") as raised:
-        client.ask(Kind.CALL, Call("PyFunc", token("identity"), [many], [1]))
+        client.ask(Kind.CALL, CallFrame("PyFunc", token("identity"), [many], [1]))
     assert raised.value.code == 3
 
 

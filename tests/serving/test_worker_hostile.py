@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hostcall_runtime import _serving_wire
-from hostcall_runtime._serving_wire import Array, Call, Kind
+from hostcall_runtime._serving_wire import ArrayFrame, CallFrame, Kind
 from tests.support.serving.client import (
     MOST,
     Client,
@@ -30,7 +30,9 @@ from tests.support.serving.tokens import token
 X = np.array([1.5, -2.0, 0.25], np.float32)
 DOUBLE = token("double")
 HELLO = packed(Kind.HELLO, encode_hello(MOST))
-CALL = packed(Kind.CALL, encode_call(Call("PyFunc", DOUBLE, [Array(1, (3,), 0, 12)], [1])), 1)
+CALL = packed(
+    Kind.CALL, encode_call(CallFrame("PyFunc", DOUBLE, [ArrayFrame(1, (3,), 0, 12)], [1])), 1
+)
 
 
 @pytest.fixture(autouse=True)
@@ -56,27 +58,27 @@ def ends(client: Client) -> str:
 @pytest.mark.parametrize(
     ("place", "says"),
     [
-        (Array(1, (3,), 0, 8), "has 8 bytes"),
-        (Array(1, (3,), 0, 16), "larger than the arena"),
-        (Array(1, (3,), 8, 12), "outside of the arena"),
-        (Array(1, (3,), 2**64 - 8, 12), "outside of the arena"),
-        (Array(1, (2**62,), 0, 12), "no array has the shape|has 12 bytes"),
-        (Array(1, (2**40, 2**40), 0, 0), "no array has the shape"),
-        (Array(1, (-3,), 0, 12), "no array has the shape"),
-        (Array(1, (3,), 0, 2**63), "larger than the arena"),
-        (Array(20, (3,), 0, 12), "dtype 20 cannot be sent"),
-        (Array(-1, (3,), 0, 12), "dtype -1 cannot be sent"),
-        (Array(101, (3,), 0, 12), "dtype 101 cannot be sent"),
-        (Array(7, (2,), 0, 12), "no room for their lengths"),
-        (Array(7, (1,), 0, 12), "another size than they"),
+        (ArrayFrame(1, (3,), 0, 8), "has 8 bytes"),
+        (ArrayFrame(1, (3,), 0, 16), "larger than the arena"),
+        (ArrayFrame(1, (3,), 8, 12), "outside of the arena"),
+        (ArrayFrame(1, (3,), 2**64 - 8, 12), "outside of the arena"),
+        (ArrayFrame(1, (2**62,), 0, 12), "no array has the shape|has 12 bytes"),
+        (ArrayFrame(1, (2**40, 2**40), 0, 0), "no array has the shape"),
+        (ArrayFrame(1, (-3,), 0, 12), "no array has the shape"),
+        (ArrayFrame(1, (3,), 0, 2**63), "larger than the arena"),
+        (ArrayFrame(20, (3,), 0, 12), "dtype 20 cannot be sent"),
+        (ArrayFrame(-1, (3,), 0, 12), "dtype -1 cannot be sent"),
+        (ArrayFrame(101, (3,), 0, 12), "dtype 101 cannot be sent"),
+        (ArrayFrame(7, (2,), 0, 12), "no room for their lengths"),
+        (ArrayFrame(7, (1,), 0, 12), "another size than they"),
     ],
 )
 def test_arguments_that_are_none_end_the_connection(
-    client: Client, place: Array, says: str
+    client: Client, place: ArrayFrame, says: str
 ) -> None:
     client.put([X])
     with pytest.raises(WorkerError, match=says):
-        client.ask(Kind.CALL, Call("PyFunc", DOUBLE, [place], [1]))
+        client.ask(Kind.CALL, CallFrame("PyFunc", DOUBLE, [place], [1]))
     with pytest.raises(_serving_wire.ClosedError):
         client.receive()
 

@@ -65,15 +65,17 @@ class Gate:
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
     """A gate from which on a limit counts: a busy machine may not even begin a call in time."""
     gate = Gate()
-    result_within = _threads.Call.result
+    result_within = _threads.ThreadCall.result
 
-    def result(call: _threads.Call, timeout: float | None = None, description: str = "") -> Any:
+    def result(
+        call: _threads.ThreadCall, timeout: float | None = None, description: str = ""
+    ) -> Any:
         while timeout and call._thread not in gate.threads and not call._done.wait(0.01):
             pass
         call._began = time.monotonic()
         return result_within(call, timeout, description)
 
-    monkeypatch.setattr(_threads.Call, "result", result)
+    monkeypatch.setattr(_threads.ThreadCall, "result", result)
     yield gate
     gate.open()
 

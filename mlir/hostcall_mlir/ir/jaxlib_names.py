@@ -19,7 +19,7 @@ from jaxlib.mlir.dialects import chlo, mhlo, sdy, stablehlo
 from hostcall_runtime import _runs
 from hostcall_runtime._locks import PLACES
 from hostcall_runtime._patching import INSTALL_JAX
-from hostcall_runtime._runs import Program
+from hostcall_runtime._runs import RunningProgram
 
 _VERSION = jaxlib.version.__version_info__
 _TILINGS = "result_tilings"
@@ -279,7 +279,7 @@ def execute(executable: Any, arrays: Sequence[Any]) -> list[Any]:
 _streams = itertools.count(1 << 41)
 
 
-def execute_to_end(executable: Any, arrays: Sequence[Any], program: Program) -> list[Any]:
+def execute_to_end(executable: Any, arrays: Sequence[Any], program: RunningProgram) -> list[Any]:
     """Run a program with host calls, and return its results when it has ended."""
     # It runs on this thread. Queued behind other programs, it would occupy one of XLA's few
     # threads, and a host call that runs a JAX program would need another. XLA does not queue a

@@ -20,7 +20,7 @@ from hostcall_mlir.ir.jaxlib_names import address, attribute_of, bounds_of, is_t
 from hostcall_mlir.passes import Options, Pass, value_errors
 from hostcall_mlir.passes.inlining import inline_host_callers
 from hostcall_runtime import _scheduling
-from hostcall_runtime._scheduling import Place
+from hostcall_runtime._scheduling import Side
 
 # Constants of up to this many elements are copied to their users.
 _SMALL = 16
@@ -311,12 +311,12 @@ def _steps(ops: Sequence[ir.Operation], host: Collection[int]) -> list[int]:
     # An op without operands, such as a large constant, goes where it is used first; the terminator,
     # which follows all ops, counts as a user of each.
     before = traversal.predecessors(ops)
-    places = [Place.HOST if address(op) in host else Place.COMPILED for op in ops]
+    places = [Side.HOST if address(op) in host else Side.COMPILED for op in ops]
     free = [i for i, op in enumerate(ops) if not (before[i] or op.operands or op.regions)]
     before.append([*range(len(ops))])
-    places.append(Place.HOST)
+    places.append(Side.HOST)
     steps = _scheduling.first_steps(places, before)
-    movable = (i for i in free if places[i] is Place.COMPILED)
+    movable = (i for i in free if places[i] is Side.COMPILED)
     return _scheduling.sink(before, steps, movable)[:-1]
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import hostcall_runtime
 from hostcall_mlir.program import structures
-from hostcall_mlir.program.manifests import Callback, Manifest, ProgramError, listed
+from hostcall_mlir.program.manifests import Manifest, ManifestCallback, ProgramError, listed
 from hostcall_runtime import _leave
 from hostcall_runtime._errors import ResultError, counted, leave_out_frames_of
 from hostcall_runtime._keyword_call import KeywordCall
@@ -132,7 +132,9 @@ def _describe(problems: Mapping[str, _NotFoundError | None], function: str) -> s
     return f"{text}\nIf you trust the program, write before it is loaded:\n\n" + "\n".join(lines)
 
 
-def host_function(callback: Callback, function: Function, classes: Mapping[str, type]) -> Function:
+def host_function(
+    callback: ManifestCallback, function: Function, classes: Mapping[str, type]
+) -> Function:
     """Wrap a callback's function so that it takes and returns flat arrays, under its own name."""
     if callback.keywords or callback.fixed:
         fixed = {name: ast.literal_eval(text) for name, text in callback.fixed.items()}
@@ -161,7 +163,7 @@ def host_function(callback: Callback, function: Function, classes: Mapping[str, 
 
 
 def register(
-    callback: Callback, function: Function, called_at: str, name: str
+    callback: ManifestCallback, function: Function, called_at: str, name: str
 ) -> tuple[hostcall_runtime.Target, int]:
     """Register what `host_function` returned, under a unique name; return its target and id."""
     place = f", called at {called_at}" if called_at else ""
@@ -179,12 +181,12 @@ def register(
     )
 
 
-def places_of(callback: Callback) -> str:
+def places_of(callback: ManifestCallback) -> str:
     """Return the places of a callback's calls as text, or an empty text."""
     return ", ".join(dict.fromkeys(call.location for call in callback.calls if call.location))
 
 
-def _flatten(callback: Callback, returned: Any) -> list[Any]:
+def _flatten(callback: ManifestCallback, returned: Any) -> list[Any]:
     try:
         return structures.flatten(callback.results, returned, f"what {callback.name} returns")
     except structures.StructureError as error:
@@ -199,7 +201,7 @@ def _is_flat(results: structures.Structure) -> bool:
     return items is not None and items == [*range(len(items))]
 
 
-def _find_function(callback: Callback, source: _Source) -> Function:
+def _find_function(callback: ManifestCallback, source: _Source) -> Function:
     name = callback.name if callback.name in source.given else _unnumbered(callback.name)
     is_given = name in source.given
     function = source.given[name] if is_given else _import_function(callback, source)
@@ -211,7 +213,7 @@ def _find_function(callback: Callback, source: _Source) -> Function:
     return function
 
 
-def _check_signature(callback: Callback, function: Function) -> None:
+def _check_signature(callback: ManifestCallback, function: Function) -> None:
     """Refuse an imported function with a new signature, since its meaning may have changed, too."""
     found = signature_of(function)
     if callback.signature is not None and found is not None and found != callback.signature:
@@ -222,7 +224,7 @@ def _check_signature(callback: Callback, function: Function) -> None:
         )
 
 
-def _check_arguments(callback: Callback, function: Function) -> None:
+def _check_arguments(callback: ManifestCallback, function: Function) -> None:
     """Check that the user's function accepts the arguments that the program passes."""
     try:
         signature = inspect.signature(function)
@@ -243,7 +245,7 @@ def _check_arguments(callback: Callback, function: Function) -> None:
         ) from error
 
 
-def _import_function(callback: Callback, source: _Source) -> Function:
+def _import_function(callback: ManifestCallback, source: _Source) -> Function:
     if callback.kind == "eager" and not source.tensors:
         raise _NotFoundError(
             "it takes and returns TensorFlow's tensors (tf.py_function), and there is no "
@@ -315,7 +317,7 @@ def _namedtuples_in(manifest: Manifest) -> Iterable[str]:
             yield from structures.namedtuples_of(callback.results)
 
 
-def _remedy(callback: Callback) -> str:
+def _remedy(callback: ManifestCallback) -> str:
     return f"callbacks={{'{_unnumbered(callback.name)}': …}}"
 
 

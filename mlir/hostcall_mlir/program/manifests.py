@@ -76,7 +76,7 @@ class Output(_Record, frozen=True):
     dim: int | None = None
 
 
-class Call(_Record, frozen=True):
+class ManifestCall(_Record, frozen=True):
     """One host call of the program; the specs are those that the function sees."""
 
     operands: tuple[Spec, ...]
@@ -85,7 +85,7 @@ class Call(_Record, frozen=True):
     location: str | None = None
 
 
-class Callback(_Record, frozen=True):
+class ManifestCallback(_Record, frozen=True):
     """A Python function that the program calls by one convention."""
 
     name: str
@@ -103,7 +103,7 @@ class Callback(_Record, frozen=True):
     # The keywords by which the last arguments are passed, one for each.
     keywords: tuple[str, ...] = ()
     fixed: dict[str, str] = {}  # further keyword arguments, as Python literals
-    calls: tuple[Call, ...] = ()  # its calls, in the order of the program's text
+    calls: tuple[ManifestCall, ...] = ()  # its calls, in the order of the program's text
 
 
 class Manifest(_Record, frozen=True):
@@ -115,7 +115,7 @@ class Manifest(_Record, frozen=True):
     arguments: Structure
     outputs: tuple[Output, ...]
     results: Structure
-    callbacks: tuple[Callback, ...] = ()
+    callbacks: tuple[ManifestCallback, ...] = ()
     program: File = File("program.stablehlo")  # both files are filled in when it is saved
     variables: File | None = None
     sha256: str = ""  # of the other fields, and so of the hashes of both files
@@ -236,14 +236,14 @@ def spec_of(type_: ir.Type) -> Spec | None:
     return None if dtype is None else Spec(dtype, tuple(type_.shape))
 
 
-def call_of(op: ir.Operation, location: str | None = None) -> Call | None:
+def call_of(op: ir.Operation, location: str | None = None) -> ManifestCall | None:
     """Describe a host call that `hostcall-check` accepts; return None if a type has no spec."""
     config = custom_calls.config_of(op)
     operands = _specs([operand.type for operand in op.operands], config, "operands")
     results = _specs(custom_calls.result_types(op), config, "results")
     if operands is None or results is None:
         return None
-    return Call(operands, results, _effect_of(op), location)
+    return ManifestCall(operands, results, _effect_of(op), location)
 
 
 def mismatches(module: ir.Module, manifest: Manifest) -> Iterator[str]:
@@ -292,7 +292,7 @@ def title_of(manifest: Manifest) -> str:
 
 def _differing_calls(module: ir.Module, manifest: Manifest) -> Iterator[str]:
     listed = {callback.name: [*callback.calls] for callback in manifest.callbacks}
-    found: dict[str, list[Call | None]] = {}
+    found: dict[str, list[ManifestCall | None]] = {}
     for op in custom_calls.host_calls(module):
         name = custom_calls.callback_of(op)
         if not isinstance(name, str):
@@ -308,7 +308,7 @@ def _differing_calls(module: ir.Module, manifest: Manifest) -> Iterator[str]:
             yield f"'{name}' is called {times}, and listed with {listing}"
             continue
         for number, (call, other) in enumerate(zip(calls, in_program, strict=True)):
-            listed_call = Call(call.operands, call.results, call.effect)
+            listed_call = ManifestCall(call.operands, call.results, call.effect)
             if other != listed_call:
                 yield (
                     f"call {number} of '{name}' is {_show_call(other)}, and listed as "
@@ -316,7 +316,7 @@ def _differing_calls(module: ir.Module, manifest: Manifest) -> Iterator[str]:
                 )
 
 
-def _show_call(call: Call | None) -> str:
+def _show_call(call: ManifestCall | None) -> str:
     if call is None:
         return "of types that NumPy does not have"
     operands, results = (", ".join(map(show, specs)) for specs in (call.operands, call.results))
@@ -432,7 +432,7 @@ def _problems_of_arguments(arguments: Structure, count: int, where: str) -> Iter
         yield f"{where}arguments: has to be a tuple"
 
 
-def _problems_of_callback(callback: Callback) -> Iterator[str]:
+def _problems_of_callback(callback: ManifestCallback) -> Iterator[str]:
     what = f"callback '{callback.name}'"
     if not custom_calls.is_name(callback.name):
         yield f"{what}: a program cannot have such a name in it"
@@ -452,7 +452,7 @@ def _problems_of_callback(callback: Callback) -> Iterator[str]:
             yield f"{what}: results: {problem}"
 
 
-def _problems_of_keywords(callback: Callback, what: str) -> Iterator[str]:
+def _problems_of_keywords(callback: ManifestCallback, what: str) -> Iterator[str]:
     for name in (*callback.keywords, *callback.fixed):
         if not name.isidentifier():
             yield f"{what}: the keyword '{name}' is no name of Python's"

@@ -134,7 +134,7 @@ class Differentiable:
     with side effects must not. It also returns residuals, if its gradient can be asked for.
     """
 
-    def __init__(self, jitted: Any, program: Program, description: str) -> None:
+    def __init__(self, jitted: Any, program: Artifact, description: str) -> None:
         self.out_tree = program.exported.out_tree
         self._program = program
         self._jitted = jitted
@@ -224,13 +224,13 @@ class _Split:
     """A program with side effects as two: a forward one that returns residuals, and a gradient."""
 
     def __init__(
-        self, pull_back: Callable[..., Any], avals: Any, whole: Program, description: str
+        self, pull_back: Callable[..., Any], avals: Any, whole: Artifact, description: str
     ) -> None:
         self._whole = whole
         self._count = len(whole.exported.out_avals)
         self._description = description
         self._tree: Any = None
-        self._backward: Program | None = None
+        self._backward: Artifact | None = None
         self._error: Exception | None = None
 
         def with_residuals(*flat: Any) -> list[Any]:
@@ -270,7 +270,7 @@ class _Split:
 
         return eager_execution.with_gradient(once, tensors)
 
-    def _export_backward(self) -> Program:
+    def _export_backward(self) -> Artifact:
         residuals = self._forward.exported.out_avals[self._count :]
         sized = self._sized(self._whole.exported.in_avals)
         cotangents = [aval for aval in self._whole.exported.out_avals if _values.is_float(aval)]
@@ -321,7 +321,7 @@ class Callbacks:
 
 
 @dataclasses.dataclass(frozen=True)
-class Program:
+class Artifact:
     """A JAX function for arguments of certain dtypes and shapes, a `jax.export.Exported`.
 
     The graphs that call it own the module, TensorFlow's record of it, and so its callbacks.
@@ -338,7 +338,7 @@ class Program:
         return bool(self.exported.ordered_effects or self.exported.unordered_effects)
 
 
-def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
+def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Artifact:
     """Trace and lower a function that `jax.jit` has made, for CPUs, to StableHLO for TensorFlow."""
     # The arguments are ShapeDtypeStructs in structures; sizes may be symbolic.
     from jax._src.export import _export  # a JAX version may lack it
@@ -376,7 +376,7 @@ def export(jitted: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Program:
     module = Module(
         "hostcall.jax.to_tf", name, defined_at, callbacks.targets, has_token, foreign.handlers
     )
-    return Program(exported, crossing, callbacks, module)
+    return Artifact(exported, crossing, callbacks, module)
 
 
 def _rules_for(
@@ -396,7 +396,7 @@ def _unchecked(targets: Iterable[str]) -> list[jax.export.DisabledSafetyCheck]:
     return list(map(jax.export.DisabledSafetyCheck.custom_call, targets))
 
 
-def run(program: Program, tensors: Sequence[Any]) -> list[Any]:
+def run(program: Artifact, tensors: Sequence[Any]) -> list[Any]:
     """Run a program on flat tensors, and return its results: in a graph, those of an op."""
     from jax.experimental.jax2tf import jax2tf  # imports TensorFlow, which call() does not need
 
@@ -478,7 +478,7 @@ def _lower_jax_callback(
     function = functools.partial(run, **params)
     target = Target(_as_host_function(function), kind, place)
     ordered = effect is not None and _primitive.is_ordered(effect)
-    target.site = _interception.Site(name, place, function, ordered=ordered)
+    target.site = _interception.CallSite(name, place, function, ordered=ordered)
     callback_id = register(target, f"{kind}/{next(_numbers)}", label=place)
     callbacks.add(target, effect)
     return _rules.emit(context, operands, callback_id, effect, sharding)
@@ -489,7 +489,7 @@ def _register_emitted(callbacks: Callbacks, function: Callable[..., Any], name: 
     kind = "mlir.emit_python_callback"
     place = f"{kind} of {name}"
     target = Target(_as_host_function(function), kind, place)
-    target.site = _interception.Site(name, place, function, ordered=False)
+    target.site = _interception.CallSite(name, place, function, ordered=False)
     callbacks.add(target, None)
     return register(target, f"{kind}/{next(_numbers)}", label=place)
 

@@ -126,10 +126,10 @@ class CallbackSpec:
         identity = (recording.name, result_contract.suffix_of(free))
         return target, self.user.register(target, name, identity)
 
-    def site(self, recording: Recording = Recording.NO) -> _interception.Site:
+    def site(self, recording: Recording = Recording.NO) -> _interception.CallSite:
         """Return the call site by which a recording or a replay identifies the calls."""
         ordered = self.user.is_ordered or self.op is None  # eager calls always run in program order
-        return _interception.Site(
+        return _interception.CallSite(
             self.recorded_name, self.description, self.function, self.node, ordered
         )
 
@@ -400,10 +400,10 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
 
         return call
 
-    def site(self, recording: Recording = Recording.NO) -> _interception.Site:
+    def site(self, recording: Recording = Recording.NO) -> _interception.CallSite:
         return self._site(lambda residual: tape_residuals.keep_in_program(residual, recording))
 
-    def _site(self, keep: Callable[[tape_residuals.TapeResidual], int]) -> _interception.Site:
+    def _site(self, keep: Callable[[tape_residuals.TapeResidual], int]) -> _interception.CallSite:
         weak = weakref.ref(self)
         return dataclasses.replace(
             super().site(),

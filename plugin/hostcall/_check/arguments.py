@@ -69,7 +69,7 @@ class Sample:
         return Sample((*self.tensors[:number], tensor, *self.tensors[number + 1 :]))
 
 
-class Arguments:
+class GivenArguments:
     """The arguments that the user has given: arrays, or specs of them."""
 
     def __init__(self, leaves: Sequence[Any], fixed: bool) -> None:

@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from hostcall._callbacks import array_specs, result_shapes, structures
 from hostcall._callbacks.structures import Spec, is_leaf
-from hostcall._check.arguments import Arguments, Sample
+from hostcall._check.arguments import GivenArguments, Sample
 from hostcall._functions import callback as functions_callback
 from hostcall._functions import source_location
 from hostcall._functions.callback import Callback
@@ -181,7 +181,7 @@ class Subject:
             for leaf in leaves
             for part in tf.nest.flatten(leaf, expand_composites=_is_composite(leaf))
         ]
-        self.arguments = Arguments(parts, any(map(_is_composite, leaves)))
+        self.arguments = GivenArguments(parts, any(map(_is_composite, leaves)))
         self.inputs = structures.read_inputs(
             self.nested(self.arguments.base.tensors), self.eager, pack_lists=False
         )

@@ -67,7 +67,7 @@ def rewrite(
     if isinstance(target, tf.compat.v1.GraphDef):
         rewritten = protos.copy_of(target)
         defs.drop_programs(rewritten.library)
-        _Rewriter(rewritten.library, route).run(rewritten.node)
+        _GraphRewriter(rewritten.library, route).run(rewritten.node)
         return rewritten
     if isinstance(target, concrete_functions.ConcreteFunction):
         return _rewrite_function(target, route)
@@ -118,13 +118,13 @@ def _rewrite_function(concrete: types.ConcreteFunction, route: str) -> Any:
     library = concrete.graph.as_graph_def().library
     library.function.add().CopyFrom(concrete.function_def)
     before = library.SerializeToString(deterministic=True)
-    _Rewriter(library, route).run(())
+    _GraphRewriter(library, route).run(())
     if library.SerializeToString(deterministic=True) == before:
         return concrete
     return concrete_functions.like(concrete, library)
 
 
-class _Rewriter:
+class _GraphRewriter:
     """A rewrite of a library of functions, in place."""
 
     def __init__(self, library: types.FunctionDefLibrary, route: str) -> None:

@@ -26,7 +26,7 @@ from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime import _library, _scheduling
-from hostcall_runtime._scheduling import Groups, Place
+from hostcall_runtime._scheduling import Groups, Side
 
 # The name of each function's argument for the address of the launch's scope.
 SCOPE = "hostcall_scope"
@@ -61,7 +61,7 @@ class Region(NamedTuple):
     inputs: list[str]  # the values of the old function that are its arguments, in their order
 
 
-class Program(NamedTuple):
+class ProgramWithRegions(NamedTuple):
     """A function that is one program: all compiled functions, and regions with their functions."""
 
     name: str
@@ -70,7 +70,9 @@ class Program(NamedTuple):
     regions: list[Region]
 
 
-def predicted_program(partitioner: Partitioner, entry: str, shape_of: ShapeOf) -> Program | None:
+def predicted_program(
+    partitioner: Partitioner, entry: str, shape_of: ShapeOf
+) -> ProgramWithRegions | None:
     """Return the program that a function with host ops becomes, or None if it is partitioned."""
     try:
         program = write(partitioner.library, entry, partitioner.host_ops, "__predicted")
@@ -103,7 +105,9 @@ def _sizes(shape: tf.TensorShape, unknown: int) -> Shape:
     return None if shape.rank is None else [unknown if s is None else s for s in shape.as_list()]
 
 
-def write(library: FunctionDefLibrary, entry: str, host_ops: HostOps, suffix: str) -> Program:
+def write(
+    library: FunctionDefLibrary, entry: str, host_ops: HostOps, suffix: str
+) -> ProgramWithRegions:
     """Write a function with host ops as one program, or raise a NotWholeError."""
     functions = _compiled(library, entry)
     _check(functions, entry)
@@ -127,7 +131,7 @@ def write(library: FunctionDefLibrary, entry: str, host_ops: HostOps, suffix: st
     regions = [rewriter.functions.pop(region.name) for region in rewriter.regions]
     _widen(rewriter.functions.values(), regions)
     compiled = protos.function_pb2.FunctionDefLibrary(function=rewriter.functions.values())
-    return Program(name, compiled, regions, rewriter.regions)
+    return ProgramWithRegions(name, compiled, regions, rewriter.regions)
 
 
 def _widen(compiled: Iterable[Any], regions: Iterable[Any]) -> None:
@@ -411,7 +415,7 @@ def _regions_of(
     places = [place_of(node, wanted) for node in nodes]
     before = defs.predecessors(nodes)
     steps = _scheduling.first_steps(places, before)
-    is_member = [place is Place.HOST for place in places]
+    is_member = [place is Side.HOST for place in places]
     _delay(function, nodes, before, steps, is_member, functions)
     _fill_gaps(before, steps, places, is_member)
     groups = Groups[int]()
@@ -447,21 +451,21 @@ def _delay(
 def _fill_gaps(
     before: Sequence[Sequence[int]],
     steps: Sequence[int],
-    places: Sequence[Place],
+    places: Sequence[Side],
     is_member: list[bool],
 ) -> None:
     """Add the identities between two ops of one step, which would lead out of it and back in."""
     follows = list(is_member)
     for i, place in enumerate(places):
-        if place is Place.EITHER:
+        if place is Side.EITHER:
             follows[i] = any(follows[j] and steps[j] == steps[i] for j in before[i])
     leads = list(is_member)
     for i in reversed(range(len(places))):
         if leads[i]:
             for j in before[i]:
-                leads[j] = leads[j] or (places[j] is Place.EITHER and steps[j] == steps[i])
+                leads[j] = leads[j] or (places[j] is Side.EITHER and steps[j] == steps[i])
     for i, place in enumerate(places):
-        is_member[i] = is_member[i] or (place is Place.EITHER and follows[i] and leads[i])
+        is_member[i] = is_member[i] or (place is Side.EITHER and follows[i] and leads[i])
 
 
 class _References:

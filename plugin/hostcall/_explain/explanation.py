@@ -43,7 +43,7 @@ class Explanation:
     """
 
     name: str
-    functions: tuple[facts.Function, ...]
+    functions: tuple[facts.FunctionFacts, ...]
     script_ops: tuple[facts.ScriptOp, ...]
     notes: tuple[str, ...] = ()
     risks: tuple[facts.Risk, ...] = ()
@@ -185,7 +185,7 @@ def _with_places(kind: str, places: Counter[str]) -> str:
     return f"{count}, at {known}" if known else count
 
 
-def _steps(function: facts.Function) -> Table:
+def _steps(function: facts.FunctionFacts) -> Table:
     return Table(
         {"step": folded(2), "runs": {"ratio": 1, "min_width": 8}, "what": folded(6)},
         [(step.node, *_step(step)) for step in function.steps if not labels.is_plumbing(step)],
@@ -202,7 +202,7 @@ def _step(step: facts.Step) -> tuple[str, str]:
     return runs, f"{step.op}{_at(step.location)}: {step.reason}"
 
 
-def _transfer_table(function: facts.Function) -> Table:
+def _transfer_table(function: facts.FunctionFacts) -> Table:
     columns = {
         "value": folded(4),
         "to the": {"min_width": 6},

@@ -104,7 +104,7 @@ class ScriptOp(_Explained):
 
 
 @dataclasses.dataclass(frozen=True)
-class Op:
+class OpFacts:
     """A node of a compiled function: its name and the type of its op."""
 
     node: str
@@ -130,7 +130,7 @@ class Cluster:
     name: str
     function: str
     path: str
-    ops: tuple[Op, ...]
+    ops: tuple[OpFacts, ...]
     takes_from: tuple[str, ...] = ()
     waits_for: tuple[str, ...] = ()
     compilations: int = 0
@@ -176,7 +176,7 @@ class Transfer:
 
 
 @dataclasses.dataclass(frozen=True)
-class Function:
+class FunctionFacts:
     """A function and how it runs.
 
     Attributes:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from rich import filesize
 
-from hostcall._explain.facts import Function, HostOp, Op, Risk, ScriptOp, Step, Value
+from hostcall._explain.facts import FunctionFacts, HostOp, OpFacts, Risk, ScriptOp, Step, Value
 
 _PLUMBING = frozenset({"Const", "Identity", "IdentityN", "NoOp"})
 _CONTROL_FLOW = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
@@ -19,13 +19,13 @@ def short_name(function: str) -> str:
     return re.sub(r"^__(?:inference|forward|backward)_(.+?)(?:_\d+)?$", r"\1", function)
 
 
-def summary(ops: Iterable[Op]) -> str:
+def summary(ops: Iterable[OpFacts]) -> str:
     """Return the types of ops in the order of their first appearance, with the count of each."""
     counts = Counter(op.op for op in working(ops))
     return ", ".join(f"{n} {op}" if n > 1 else op for op, n in counts.items()) or "nothing"
 
 
-def working(ops: Iterable[Op]) -> list[Op]:
+def working(ops: Iterable[OpFacts]) -> list[OpFacts]:
     """Return the ops that do work: all but constants, identities and no-ops."""
     return [op for op in ops if op.op not in _PLUMBING]
 
@@ -38,7 +38,7 @@ _ROLES = {
 }
 
 
-def title(function: Function) -> str:
+def title(function: FunctionFacts) -> str:
     """Return the name of a function, where it is called, and how it runs."""
     where = f" ({function.path})" if function.path else ""
     return f"{short_name(function.name)}{where}: {function.mode}"
@@ -50,7 +50,7 @@ def role_of(path: str) -> str:
     return _ROLES.get(name) or name.replace("branches[", "branch [")
 
 
-def parts_of(step: Step, functions: Mapping[str, Function]) -> list[Function]:
+def parts_of(step: Step, functions: Mapping[str, FunctionFacts]) -> list[FunctionFacts]:
     """Return the functions worth showing that a loop or branch on the host runs."""
     if not isinstance(step, HostOp) or step.op not in _CONTROL_FLOW:
         return []
@@ -69,7 +69,7 @@ def is_plumbing(step: Step) -> bool:
     return isinstance(step, HostOp) and step.op in _PLUMBING
 
 
-def worth_showing(function: Function) -> bool:
+def worth_showing(function: FunctionFacts) -> bool:
     """Return whether a function has a step that does work."""
     return not all(map(is_plumbing, function.steps))
 

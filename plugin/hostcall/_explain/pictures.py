@@ -12,7 +12,7 @@ from html import escape
 
 from hostcall._explain import labels
 from hostcall._explain.callback_facts import through
-from hostcall._explain.facts import Cluster, Function, HostOp, ScriptOp, Step
+from hostcall._explain.facts import Cluster, FunctionFacts, HostOp, ScriptOp, Step
 from hostcall_runtime._errors import counted
 
 _GAP = 28.0
@@ -198,8 +198,8 @@ class _Drawing:
 
 
 def of(
-    functions: Sequence[Function], script_ops: Sequence[ScriptOp]
-) -> Iterator[tuple[Function, str]]:
+    functions: Sequence[FunctionFacts], script_ops: Sequence[ScriptOp]
+) -> Iterator[tuple[FunctionFacts, str]]:
     """Yield the SVG of each function that is not drawn within another, as a branch is."""
     inside: dict[str, list[ScriptOp]] = {}  # by the cluster's name
     for op in script_ops:
@@ -216,9 +216,9 @@ def of(
 
 
 def _drawing(
-    function: Function,
+    function: FunctionFacts,
     inside: Mapping[str, Sequence[ScriptOp]],
-    functions: Mapping[str, Function],
+    functions: Mapping[str, FunctionFacts],
     marker: str,
 ) -> _Drawing:
     steps = [step for step in function.steps if not labels.is_plumbing(step)]
@@ -242,7 +242,7 @@ def _part(title: str, drawn: _Box | _Drawing) -> _Box:
     return _Box("part", [_Line(title, "name")], within=[drawn])
 
 
-def _opening(function: Function, drawing: _Drawing) -> str:
+def _opening(function: FunctionFacts, drawing: _Drawing) -> str:
     width, height = (length + 2 * _MARGIN for length in drawing.size)
     label = escape(f"how {labels.short_name(function.name)} runs", quote=True)
     return (

@@ -47,17 +47,17 @@ _NO_EDGES: Edges = {}
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
+class NodePath:
     """The place of a node: its function, the path to it, and the op that the node follows."""
 
     function: str
     path: str = ""
     follows: str | None = None
 
-    def inside(self, node: NodeDef, role: str, function: str) -> Place:
+    def inside(self, node: NodeDef, role: str, function: str) -> NodePath:
         """Return the place within a function that a node at this place calls."""
         name = f"{node.name}:{role}" if role else node.name
-        return Place(function, joined(self.path, name), self.follows)
+        return NodePath(function, joined(self.path, name), self.follows)
 
 
 class Walk:
@@ -70,7 +70,7 @@ class Walk:
         self._seen: set[tuple[object, str]] = set()
         self._bodies = Bodies(library)
         self._compilations = call_stats.compilations()
-        self.functions: list[facts.Function] = []
+        self.functions: list[facts.FunctionFacts] = []
         self.script_ops: list[facts.ScriptOp] = []
         self.risks: list[facts.Risk] = []
         self.semantics = GraphSemantics(self._bodies, self._located)
@@ -84,11 +84,11 @@ class Walk:
     def function(self, name: str) -> None:
         """Explain a function as it runs when eager code calls it."""
         if defs.is_compiled(self._bodies.functions[name]):
-            self._program(Place(name))
+            self._program(NodePath(name))
         else:
-            self._on_host(Place(name))
+            self._on_host(NodePath(name))
 
-    def _program(self, place: Place) -> None:
+    def _program(self, place: NodePath) -> None:
         """Explain a must-compile function that no compiled function calls."""
         name = place.function
         if not self._is_new("program", name):
@@ -116,7 +116,7 @@ class Walk:
         self._partitioned(place, partitioner, new_name)
 
     def _taken_program(
-        self, place: Place, partitioner: Partitioner, regions: Sequence[Region]
+        self, place: NodePath, partitioner: Partitioner, regions: Sequence[Region]
     ) -> None:
         """Note a function that hostcall makes one program of."""
         if not self._device:
@@ -129,10 +129,10 @@ class Walk:
             found = self._located(name, function)
             self.risks.append(facts.Risk(reason=reason, advice=_TAKE_ALL, **found))
 
-    def _one_program(self, place: Place, regions: Sequence[Region]) -> None:
+    def _one_program(self, place: NodePath, regions: Sequence[Region]) -> None:
         """Note a function that is one program, and the host ops that it calls."""
         name = place.function
-        members = tuple(facts.Op(node.name, node.op) for node in self._bodies[name].nodes)
+        members = tuple(facts.OpFacts(node.name, node.op) for node in self._bodies[name].nodes)
         cluster = facts.Cluster(name, name, name, place.path, members)
         rewritten = {(op.function, op.node) for op in self.semantics.rewritten}
         kernels = []
@@ -140,18 +140,20 @@ class Walk:
             node = self._bodies[function].node(node_name)
             if node.op not in op_kinds.SCRIPT_OPS:
                 reason = _CALLED_FOR_VALUE if (function, node_name) in rewritten else _CALLED
-                kernels.append(self._host_op(node, Place(function), reason, in_program=True))
+                kernels.append(self._host_op(node, NodePath(function), reason, in_program=True))
         host_ops = [op for op in kernels if not is_plumbing(op)]
-        self.functions.append(facts.Function(name, place.path, "compiled", (cluster, *host_ops)))
+        self.functions.append(
+            facts.FunctionFacts(name, place.path, "compiled", (cluster, *host_ops))
+        )
         self._compiled(place, name)
 
-    def _compiled(self, place: Place, cluster: str) -> None:
+    def _compiled(self, place: NodePath, cluster: str) -> None:
         """Note the script ops in a compiled function, and in all that it calls."""
         if self._is_new("compiled", place.function):
             for node, at in self._in_order(place):
                 self._compiled_node(node, at, cluster)
 
-    def _compiled_node(self, node: NodeDef, place: Place, cluster: str) -> None:
+    def _compiled_node(self, node: NodeDef, place: NodePath, cluster: str) -> None:
         """Note the script ops that a node of a compiled function is, or leads to."""
         if op_kinds.calls_python(node):
             reason = _MODULE
@@ -163,7 +165,7 @@ class Walk:
             for role, callee in called(node, self._bodies.functions):
                 self._compiled(place.inside(node, role, callee), cluster)
 
-    def _on_host(self, place: Place, why: str = "") -> None:
+    def _on_host(self, place: NodePath, why: str = "") -> None:
         """Explain a function on the host; `why` says why, if a partitioned function calls it."""
         if not self._is_new("host", place.function):
             return
@@ -192,9 +194,11 @@ class Walk:
                         self._program(callee)
                     else:
                         self._on_host(callee, why)
-        self.functions[position] = facts.Function(place.function, place.path, "host", tuple(steps))
+        self.functions[position] = facts.FunctionFacts(
+            place.function, place.path, "host", tuple(steps)
+        )
 
-    def _partitioned(self, place: Place, partitioner: Partitioner, new_name: str) -> None:
+    def _partitioned(self, place: NodePath, partitioner: Partitioner, new_name: str) -> None:
         """Explain a partitioned function and the functions that it calls."""
         if not self._is_new(partitioner, place.function):
             return
@@ -228,7 +232,7 @@ class Walk:
                 else:
                     self._on_host(inside, reason)
         sent = self._transfers(plan, steps, partitioner)
-        self.functions[position] = facts.Function(
+        self.functions[position] = facts.FunctionFacts(
             place.function, place.path, "partitioned", tuple(steps), partitioner.device, sent
         )
 
@@ -267,8 +271,8 @@ class Walk:
         node: NodeDef,
         name: str,
         members: Sequence[NodeDef],
-        place: Place,
-        places: dict[str, Place],
+        place: NodePath,
+        places: dict[str, NodePath],
         edges: Edges,
     ) -> facts.Cluster:
         for member in members:
@@ -280,15 +284,15 @@ class Walk:
             name,
             place.function,
             place.path,
-            tuple(facts.Op(member.name, member.op) for member in members),
+            tuple(facts.OpFacts(member.name, member.op) for member in members),
             compilations=sum(row.compilations for row in seen),
             uncompiled_runs=sum(row.uncompiled_runs for row in seen),
             **edges,
         )
 
     def _callees(
-        self, node: NodeDef, place: Place, partitioner: Partitioner
-    ) -> list[tuple[Place, str]]:
+        self, node: NodeDef, place: NodePath, partitioner: Partitioner
+    ) -> list[tuple[NodePath, str]]:
         """Return the functions to explain that a host op calls, and what they are partitioned to.
 
         That is "" for a function that is not partitioned.
@@ -303,7 +307,7 @@ class Walk:
             if name in partitioned or bodies.mattering.of_function(callee)
         ]
 
-    def _in_order(self, place: Place) -> Iterator[tuple[Any, Place]]:
+    def _in_order(self, place: NodePath) -> Iterator[tuple[Any, NodePath]]:
         """Yield the nodes of a function in program order, each with its place."""
         last = place.follows
         for node in self._bodies[place.function].nodes:
@@ -316,7 +320,7 @@ class Walk:
     def _script_op(
         self,
         node: NodeDef,
-        place: Place,
+        place: NodePath,
         route: str,
         reason: str,
         edges: Edges = _NO_EDGES,
@@ -342,7 +346,7 @@ class Walk:
     def _host_op(
         self,
         node: NodeDef,
-        place: Place,
+        place: NodePath,
         reason: str,
         edges: Edges = _NO_EDGES,
         calls: Sequence[str] = (),
@@ -366,7 +370,7 @@ class Walk:
 
     def _room(self) -> int:
         """Reserve a place for a function before the functions that it calls."""
-        self.functions.append(facts.Function("", "", "", ()))
+        self.functions.append(facts.FunctionFacts("", "", "", ()))
         return len(self.functions) - 1
 
     def _is_new(self, mode: object, name: str) -> bool:

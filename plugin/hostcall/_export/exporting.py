@@ -427,7 +427,7 @@ class _Callbacks:
     """The callbacks of a program, by callback id."""
 
     names: dict[int, str]  # in the program
-    entries: dict[str, manifests.Callback]  # without the calls, by name
+    entries: dict[str, manifests.ManifestCallback]  # without the calls, by name
     places: dict[int, str | None]  # `file:line` of the calls
     with_states: frozenset[int]  # those whose last result is the handle of a tape residual
 
@@ -435,7 +435,7 @@ class _Callbacks:
 def _find_callbacks(numbers: Iterable[int], place: str) -> _Callbacks:
     """Name the callbacks of these ids, and describe them; one error lists all that have none."""
     sources: dict[int, Source] = {}
-    entries: dict[int, manifests.Callback] = {}
+    entries: dict[int, manifests.ManifestCallback] = {}
     problems: dict[str, None] = {}
     for number in numbers:
         try:
@@ -467,7 +467,7 @@ def _find_callbacks(numbers: Iterable[int], place: str) -> _Callbacks:
 
 def _with_calls(
     exported: _Callbacks, module: object, numbers: Sequence[int]
-) -> tuple[manifests.Callback, ...]:
+) -> tuple[manifests.ManifestCallback, ...]:
     """Return the manifest's entries with their calls; `numbers` has the id of each host call."""
     calls: dict[str, list[Any]] = {name: [] for name in exported.entries}
     for op, number in zip(custom_calls.host_calls(module), numbers, strict=True):
@@ -495,11 +495,11 @@ def _found_at(source: Source, function: Any) -> str | None:
     return None
 
 
-def _entry(source: Source) -> manifests.Callback:
+def _entry(source: Source) -> manifests.ManifestCallback:
     """Return a callback's manifest entry, without its name and calls."""
     called, names, fixed = callback.parts(source.user.function)
     declared = source.user.options
-    return manifests.Callback(
+    return manifests.ManifestCallback(
         name="",
         function=_found_at(source, called),
         kind="eager" if source.user.takes_tensors else "numpy",

@@ -120,7 +120,7 @@ def load(
 
 
 def _register(
-    callback: manifests.Callback, function: Callable[..., Any], classes: Mapping[str, type]
+    callback: manifests.ManifestCallback, function: Callable[..., Any], classes: Mapping[str, type]
 ) -> tuple[Target, int]:
     """Register a callback with the runtime, and return its target and callback id."""
     call = function_lookup.host_function(callback, function, classes)

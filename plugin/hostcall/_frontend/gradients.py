@@ -134,7 +134,7 @@ class GradientSpec(DerivedSpec):
         first = 1 + len(self.targets)
         return self.parent.function, None, range(first, first + len(self.sources))
 
-    def _site(self, keep: Callable[[tape_residuals.TapeResidual], int]) -> _interception.Site:
+    def _site(self, keep: Callable[[tape_residuals.TapeResidual], int]) -> _interception.CallSite:
         # The handle identifies the differentiated call, so gradient calls may come in any order.
         return dataclasses.replace(super()._site(keep), ordered=False, takes_handle=True)
 
@@ -202,7 +202,7 @@ class RecomputingSpec(DerivedSpec):
         function = recomputing(self.parent, self.targets, self.sources)
         return function, self.parent.options.executor, ()
 
-    def _site(self, keep: Callable[[tape_residuals.TapeResidual], int]) -> _interception.Site:
+    def _site(self, keep: Callable[[tape_residuals.TapeResidual], int]) -> _interception.CallSite:
         function = self.parent.function
         return dataclasses.replace(super()._site(keep), ordered=False, function=function)
 

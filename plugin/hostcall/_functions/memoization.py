@@ -32,7 +32,7 @@ class _Question:
         return private_copy(find())
 
 
-class Table:
+class MemoTable:
     """A table of the results for the latest inputs; no lock is held while a function runs."""
 
     def __init__(self, size: int) -> None:
@@ -40,14 +40,14 @@ class Table:
         self._key: Hashable = None
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Table):
+        if not isinstance(other, MemoTable):
             return NotImplemented
         return self._answers is other._answers and self._key == other._key
 
     def __hash__(self) -> int:
         return hash((id(self._answers), self._key))
 
-    def part(self, key: Hashable) -> Table:
+    def part(self, key: Hashable) -> MemoTable:
         """Return a view of this table for the calls that `key` distinguishes from others."""
         part = copy.copy(self)
         part._key = key
@@ -65,7 +65,7 @@ class Table:
         return call
 
 
-def table_for(memo: bool | int) -> Table | None:
+def table_for(memo: bool | int) -> MemoTable | None:
     """Return a new table for `memo=`, or None for False."""
     if memo is False:
         return None
@@ -74,7 +74,7 @@ def table_for(memo: bool | int) -> Table | None:
             f"hostcall: memo={memo!r} is neither True (which keeps the results of the "
             f"{_USUAL_SIZE} inputs that were used last) nor a positive number of results to keep."
         )
-    return Table(_USUAL_SIZE if memo is True else int(memo))
+    return MemoTable(_USUAL_SIZE if memo is True else int(memo))
 
 
 def private_copy(returned: object) -> Any:

@@ -26,7 +26,7 @@ class NativeEntry:
     """An entry of the runtime's table, which lives as long as this object."""
 
     def __init__(
-        self, native: Native, label: str, site: _interception.Site, origin: Any = None
+        self, native: Native, label: str, site: _interception.CallSite, origin: Any = None
     ) -> None:
         self.origin = origin  # the object that made it and can describe the code, or None
         self.site = site  # the description of the call for recordings and replays

@@ -479,7 +479,7 @@ class Options:
         """,
     )
     # The kept results, or None.
-    table: memoization.Table | None = dataclasses.field(init=False, repr=False, default=None)
+    table: memoization.MemoTable | None = dataclasses.field(init=False, repr=False, default=None)
     # The calls with `wait=False`, or None where programs wait.
     line: _fire_and_forget.Line | None = dataclasses.field(
         init=False, compare=False, repr=False, default=None

@@ -21,7 +21,7 @@ import numpy as np
 from hostcall._replay import values
 from hostcall._replay.values import Value
 from hostcall_runtime import _locks
-from hostcall_runtime._interception import Site
+from hostcall_runtime._interception import CallSite
 
 # A fork waits for this lock: a child that inherits a half-written database could harm the file.
 LOCK = _locks.new_lock()
@@ -133,7 +133,9 @@ def _text_of(error: Exception) -> str:
         return ""
 
 
-def encode_arguments(site: Site, args: Sequence[Any], handles: Mapping[int, int]) -> list[Value]:
+def encode_arguments(
+    site: CallSite, args: Sequence[Any], handles: Mapping[int, int]
+) -> list[Value]:
     """Encode copies of the arguments; `handles` has the call that returned each handle."""
     encoded = [values.encode_argument(value) for value in args]
     if site.takes_handle:
@@ -169,7 +171,7 @@ class Selection:
         self.names = None if names is None else frozenset(names)
         self._found: set[str] = set()
 
-    def has(self, site: Site) -> bool:
+    def has(self, site: CallSite) -> bool:
         """Return whether a call is of a selected function or of its gradient."""
         if self.names is None:
             return True
@@ -256,7 +258,7 @@ class Raised(msgspec.Struct, frozen=True, tag="raised"):
 Outcome = Returned | Wrote | Raised
 
 
-class Call(msgspec.Struct):
+class RecordedCall(msgspec.Struct):
     """A row of `calls`; `digest` is the digest of the arguments."""
 
     id: int
@@ -319,7 +321,7 @@ def digest_of(arguments: bytes) -> bytes:
     return hashlib.blake2b(arguments, digest_size=16).digest()
 
 
-def checksum_of(call: Call, name: str, outcome: bytes) -> int:
+def checksum_of(call: RecordedCall, name: str, outcome: bytes) -> int:
     """Return the checksum of a call and its outcome; the digest stands for the arguments."""
     place = (call.id, name, call.description, call.node, call.function, call.thread)
     when = (bool(call.ordered), call.began, call.ended, call.digest)

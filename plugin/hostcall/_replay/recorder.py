@@ -19,10 +19,10 @@ import numpy as np
 from hostcall._replay import calls, values
 from hostcall_runtime import _interception
 from hostcall_runtime._errors import counted
-from hostcall_runtime._interception import Function, Given, Site
+from hostcall_runtime._interception import CallSite, Function, Given
 
 
-class Writer:
+class RecordingWriter:
     """A writer of calls of functions `names`, or all, into a new file, each as soon as it ends."""
 
     def __init__(self, path: str, overwrite: bool, names: Iterable[str]) -> None:
@@ -46,7 +46,7 @@ class Writer:
             self._database.close()
             raise self._cannot_write(error) from error
 
-    def write(self, call: calls.Call, name: str, arguments: bytes, outcome: bytes) -> None:
+    def write(self, call: calls.RecordedCall, name: str, arguments: bytes, outcome: bytes) -> None:
         """Write a call of the callback `name`, and fill in its `callback` and its checksum."""
         call.checksum = calls.checksum_of(call, name, outcome)
         try:
@@ -111,9 +111,9 @@ def _remove(path: str) -> None:
     """Remove a recording that no process is writing; any other file stays."""
     if not os.path.lexists(path):
         return
-    from hostcall._replay.replayer import Reader
+    from hostcall._replay.replayer import RecordingReader
 
-    Reader(path).close()
+    RecordingReader(path).close()
     os.unlink(path)
 
 
@@ -132,7 +132,7 @@ class Recorder:
     ) -> None:
         self.path = path
         self._selection = selection or calls.Selection(None)
-        self._writer = Writer(path, overwrite, self._selection.names or ())
+        self._writer = RecordingWriter(path, overwrite, self._selection.names or ())
         self._process = os.getpid()
         self._ids = itertools.count(1)
         self._ticks = itertools.count(1)
@@ -146,14 +146,14 @@ class Recorder:
         self._failure: calls.RecordingError | None = None
         self._is_over = False
 
-    def call(self, site: Site, function: Function, args: Sequence[Any], given: Given) -> Any:
+    def call(self, site: CallSite, function: Function, args: Sequence[Any], given: Given) -> Any:
         """Call the function, record the call, and return the results; see `Interceptor`."""
         if not self._selection.has(site) or _interception.is_within_call() or not self._records():
             return function(*args, **given)
         with _interception.within_call():  # garbage collection may run the user's code here, too
             return self._call(site, function, args, given)
 
-    def _call(self, site: Site, function: Function, args: Sequence[Any], given: Given) -> Any:
+    def _call(self, site: CallSite, function: Function, args: Sequence[Any], given: Given) -> Any:
         begun, arguments = self._begin(site, args)
         try:
             returned = function(*args, **given)
@@ -182,7 +182,7 @@ class Recorder:
             )
         return False
 
-    def _begin(self, site: Site, args: Sequence[Any]) -> tuple[calls.Call, bytes]:
+    def _begin(self, site: CallSite, args: Sequence[Any]) -> tuple[calls.RecordedCall, bytes]:
         encoded = calls.encode_arguments(site, args, self._handles)
         if what := values.unknowns(encoded):
             _warn(
@@ -198,7 +198,7 @@ class Recorder:
             thread = self._threads.setdefault(threading.get_ident(), len(self._threads) + 1)
             function, began = self._number_of(site.function), next(self._ticks)
             place = (site.description, site.node, function, thread, site.ordered)
-            begun = calls.Call(number, 0, *place, began, ended=0, digest=digest, checksum=0)
+            begun = calls.RecordedCall(number, 0, *place, began, ended=0, digest=digest, checksum=0)
         return begun, arguments
 
     def _number_of(self, function: Any) -> int:
@@ -218,7 +218,7 @@ class Recorder:
             self._functions[key] = next(self._numbers), kept
         return self._functions[key][0]
 
-    def _returned(self, site: Site, number: int, returned: Any) -> calls.Returned:
+    def _returned(self, site: CallSite, number: int, returned: Any) -> calls.Returned:
         if site.new_handle is None:
             return calls.Returned(values.encode(returned))
         *results, last = returned
@@ -226,7 +226,9 @@ class Recorder:
             self._handles[handle] = number
         return calls.Returned(values.encode(results), bool(handle))
 
-    def _end(self, site: Site, begun: calls.Call, arguments: bytes, outcome: calls.Outcome) -> None:
+    def _end(
+        self, site: CallSite, begun: calls.RecordedCall, arguments: bytes, outcome: calls.Outcome
+    ) -> None:
         with calls.LOCK:
             self._in_flight.discard(begun.id)
             begun.ended = next(self._ticks)

@@ -16,11 +16,11 @@ import msgspec
 import numpy as np
 
 from hostcall._replay import calls, values
-from hostcall._replay.calls import LOCK, Call, Outcome, RecordingError, ReplayError
+from hostcall._replay.calls import LOCK, Outcome, RecordedCall, RecordingError, ReplayError
 from hostcall._replay.values import Array, Texts, Value
 from hostcall_runtime import _interception
 from hostcall_runtime._errors import counted
-from hostcall_runtime._interception import Function, Given, Site
+from hostcall_runtime._interception import CallSite, Function, Given
 
 _CALLS = (
     "SELECT id, callback, description, node, function, thread, ordered, began, ended, arguments, "
@@ -39,7 +39,7 @@ _STEPS_ANYWAY, _STEPS_PER_BYTE = 1_000_000, 4
 _SHORTEST_LIMIT = 1 << 16  # on the bytes of a value, since it is one on those of a query, too
 
 
-class Reader:
+class RecordingReader:
     """A reader of a recording. It lists the calls at once, and reads their values on demand."""
 
     def __init__(self, path: str) -> None:
@@ -109,14 +109,18 @@ class Reader:
         self.only_of: list[str] = [name for (name,) in self._fetch("SELECT name FROM only_of")]
         rows = self._fetch(_CALLS)
         self.calls = [
-            msgspec.convert(dict(zip(Call.__struct_fields__, row, strict=True)), Call, strict=False)
+            msgspec.convert(
+                dict(zip(RecordedCall.__struct_fields__, row, strict=True)),
+                RecordedCall,
+                strict=False,
+            )
             for row in rows
         ]
         unnamed = {call.callback for call in self.calls} - self.names.keys()
         if unnamed or (complete and len(self.calls) != count):
             raise ValueError(f"{count} calls were written, and {len(self.calls)} are there")
 
-    def arguments(self, call: Call) -> list[Value]:
+    def arguments(self, call: RecordedCall) -> list[Value]:
         """Return the arguments of a call; raise RecordingError if they have changed."""
         with self._reading():
             data = self._pieces(call, calls.ARGUMENTS)
@@ -124,7 +128,7 @@ class Reader:
                 raise ValueError(f"the arguments of call {call.id} have changed")
             return calls.decode_arguments(data)
 
-    def outcome(self, call: Call) -> Outcome:
+    def outcome(self, call: RecordedCall) -> Outcome:
         """Return the outcome of a call; raise RecordingError if it has changed."""
         with self._reading():
             data = self._pieces(call, calls.OUTCOME)
@@ -132,7 +136,7 @@ class Reader:
                 raise ValueError(f"call {call.id} has changed")
             return calls.decode_outcome(data)
 
-    def _pieces(self, call: Call, part: int) -> bytes:
+    def _pieces(self, call: RecordedCall, part: int) -> bytes:
         query = "SELECT data FROM pieces WHERE call = ? AND part = ? ORDER BY number"
         return b"".join(data for (data,) in self._fetch(query, call.id, part))
 
@@ -197,20 +201,20 @@ def _bytes_of(row: Iterable[object]) -> int:
     return sum(len(value) if isinstance(value, str | bytes) else 1 for value in row)
 
 
-_Calls = collections.OrderedDict[int, Call]
+_Calls = collections.OrderedDict[int, RecordedCall]
 
 # The number of calls with the same arguments that are compared, to tell whether they are alike.
 _MANY_ALIKE = 64
 
 
-class Queue:
+class PendingCalls:
     """The recorded calls of one callback that have not been replayed.
 
     Calls that were made one after the other come in this order again. Calls that overlapped, and
     calls without program order, are identified by their arguments.
     """
 
-    def __init__(self, calls: Iterable[Call]) -> None:
+    def __init__(self, calls: Iterable[RecordedCall]) -> None:
         self.calls: _Calls = collections.OrderedDict((call.id, call) for call in calls)
         self._ordered: _Calls = collections.OrderedDict()
         # Those without program order, by the digest of their arguments and their node.
@@ -220,22 +224,22 @@ class Queue:
         self.count = len(self.calls)  # of recorded calls
         self._numbers = {number: place for place, number in enumerate(self.calls, 1)}
 
-    def take(self, call: Call) -> None:
+    def take(self, call: RecordedCall) -> None:
         """Remove a call, because it is being replayed."""
         del self.calls[call.id]
         del self._alike(call)[call.id]
 
-    def _alike(self, call: Call) -> _Calls:
+    def _alike(self, call: RecordedCall) -> _Calls:
         if call.ordered:
             return self._ordered
         by_node = self._free.setdefault(call.digest, {})
         return by_node.setdefault(call.node, collections.OrderedDict())
 
-    def number_of(self, call: Call) -> int:
+    def number_of(self, call: RecordedCall) -> int:
         """Return a call's position among the calls of this callback, from 1."""
         return self._numbers[call.id]
 
-    def meant(self, digest: bytes, node: str) -> list[Call]:
+    def meant(self, digest: bytes, node: str) -> list[RecordedCall]:
         """Return the calls that may be meant by one with this digest of arguments; take the first.
 
         They are of this node if any of its calls may come now. The others belong to other functions
@@ -255,7 +259,7 @@ class Queue:
         first, *others = possible
         return [first, *(other for other in others if _may_change_places(first, other))]
 
-    def _next_in_order(self) -> Iterable[Call]:
+    def _next_in_order(self) -> Iterable[RecordedCall]:
         """Yield the ordered calls that may come now: those that need no other call before them."""
         first_end: int | None = None
         for call in self._ordered.values():
@@ -264,12 +268,12 @@ class Queue:
             yield call
             first_end = call.ended if first_end is None else min(first_end, call.ended)
 
-    def expected(self) -> Call | None:
+    def expected(self) -> RecordedCall | None:
         """Return the call that is likeliest to come next, or None if none is left."""
         return next(itertools.chain(self._ordered.values(), self.calls.values()), None)
 
 
-def _may_change_places(first: Call, other: Call) -> bool:
+def _may_change_places(first: RecordedCall, other: RecordedCall) -> bool:
     """Return whether another run may make `other` before `first`."""
     if first.function == other.function:
         return False
@@ -350,14 +354,14 @@ class Replayer:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self._reader = Reader(path)
+        self._reader = RecordingReader(path)
         self._selection = calls.Selection(self._reader.only_of or None)
         self._process = os.getpid()
-        of_callback: dict[int, list[Call]] = {number: [] for number in self._reader.names}
+        of_callback: dict[int, list[RecordedCall]] = {number: [] for number in self._reader.names}
         for call in self._reader.calls:
             of_callback[call.callback].append(call)
         self._queues = {
-            name: Queue(of_callback[number]) for number, name in self._reader.names.items()
+            name: PendingCalls(of_callback[number]) for number, name in self._reader.names.items()
         }
         # The recorded call that each new handle stands for.
         self._handles: dict[int, int] = {}
@@ -372,7 +376,7 @@ class Replayer:
                 stacklevel=5,
             )
 
-    def call(self, site: Site, function: Function, args: Sequence[Any], given: Given) -> Any:
+    def call(self, site: CallSite, function: Function, args: Sequence[Any], given: Given) -> Any:
         """Return or raise the outcome of the recorded call; see `Interceptor`."""
         if self._is_over or _interception.is_within_call() or not self._selection.has(site):
             return function(*args, **given)
@@ -390,7 +394,7 @@ class Replayer:
                 self._failure = self._failure or error
             raise
 
-    def _take(self, site: Site, args: Sequence[Any]) -> tuple[Call, Outcome]:
+    def _take(self, site: CallSite, args: Sequence[Any]) -> tuple[RecordedCall, Outcome]:
         encoded = calls.encode_arguments(site, args, self._handles)
         digest = calls.digest_of(calls.encode_record(encoded))
         with LOCK:
@@ -408,7 +412,7 @@ class Replayer:
             queue.take(meant[0])
         return meant[0], outcome
 
-    def _queue(self, site: Site) -> Queue:
+    def _queue(self, site: CallSite) -> PendingCalls:
         """Return the calls of the function of this name, or of the only one with a name alike."""
         queue = self._queues.get(site.name)
         if queue is None:
@@ -424,7 +428,9 @@ class Replayer:
             )
         return queue
 
-    def _answer(self, site: Site, call: Call, outcome: Outcome, given: Mapping[str, Any]) -> Any:
+    def _answer(
+        self, site: CallSite, call: RecordedCall, outcome: Outcome, given: Mapping[str, Any]
+    ) -> Any:
         if isinstance(outcome, calls.Raised):
             raise calls.decode(outcome)
         try:
@@ -454,7 +460,9 @@ class Replayer:
                 )
             out[...] = result
 
-    def _no_such_call(self, site: Site, queue: Queue, got: list[Value], later: Call | None) -> str:
+    def _no_such_call(
+        self, site: CallSite, queue: PendingCalls, got: list[Value], later: RecordedCall | None
+    ) -> str:
         expected = queue.expected()
         if expected is None:
             cut_off = "" if self._reader.complete else " The recording was cut off there."
@@ -477,11 +485,13 @@ class Replayer:
             f"{among}{difference} {_WHY}"
         )
 
-    def _named(self, site: Site, call: Call) -> str:
+    def _named(self, site: CallSite, call: RecordedCall) -> str:
         name = self._reader.names[call.callback]
         return f"call {self._queues[name].number_of(call)} of {name} ({site.description})"
 
-    def _ambiguous(self, site: Site, queue: Queue, one: Call, other: Call) -> str:
+    def _ambiguous(
+        self, site: CallSite, queue: PendingCalls, one: RecordedCall, other: RecordedCall
+    ) -> str:
         return (
             f"hostcall: {site.description} is called, and in the recording {self.path!r} calls "
             f"{queue.number_of(one)} and {queue.number_of(other)} of it have these arguments and "

@@ -241,7 +241,7 @@ def _inputs(record: tokens.Record) -> Inputs:
 
 
 def _with_keywords(
-    saved: tokens.Function, function: Any, options: Options, count: int
+    saved: tokens.FunctionRecord, function: Any, options: Options, count: int
 ) -> tuple[Any, Options]:
     """Return a callable that takes all its arguments by position, and its declaration."""
     if not (saved.keywords or saved.fixed):

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from hostcall._functions import declarations
 from hostcall._functions.options import check_function
 from hostcall._saving import pickled_functions
-from hostcall._saving.tokens import Function, Problem, SavedFunctionError
+from hostcall._saving.tokens import FunctionRecord, Problem, SavedFunctionError
 from hostcall._tf import autograph
 from hostcall_runtime import _leave
 from hostcall_runtime._processes import has_its_name
@@ -148,7 +148,7 @@ def register(function: F, name: str) -> F:
     return function
 
 
-def find(function: Function, at: str) -> tuple[Any, Any]:
+def find(function: FunctionRecord, at: str) -> tuple[Any, Any]:
     """Return the saved function called at `at`, and its pickled shape function, or raise."""
     if (found := _named(function)) is not None:
         return found, None
@@ -169,7 +169,7 @@ def find(function: Function, at: str) -> tuple[Any, Any]:
     ) from problem.error
 
 
-def problem_of(function: Function) -> Problem | None:
+def problem_of(function: FunctionRecord) -> Problem | None:
     """Return the problem that keeps a function from being found, without any import; or None."""
     if _named(function) is not None:
         return None
@@ -188,7 +188,7 @@ def problem_of(function: Function) -> Problem | None:
     return None
 
 
-def _named(function: Function) -> Any:
+def _named(function: FunctionRecord) -> Any:
     """Return the function that this process registered under one of the names, or None."""
     names = filter(None, (function.name, function.place, function.label))
     return next((one for one in map(declarations.find_named, names) if one is not None), None)

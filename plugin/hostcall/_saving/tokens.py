@@ -171,7 +171,7 @@ class Attribute(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_de
     base64: str
 
 
-class Native(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class NativeRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Native code, for processes that have no Python: a C function, or a handler of XLA's FFI."""
 
     library: str  # the file that the code was loaded from
@@ -186,7 +186,7 @@ class Native(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     attributes: list[Attribute] = []  # of a handler
 
 
-class Function(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class FunctionRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The user's function that an op calls."""
 
     place: str | None = None  # `module:qualname`, if another process can import the function
@@ -236,7 +236,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     inputs: Any  # the number of the op's inputs, or the structure of the arguments
     outputs: Any  # the structure of the results
     at: str = ""  # `file:line` of the call
-    function: Function | None = None  # the user's; None for gradients
+    function: FunctionRecord | None = None  # the user's; None for gradients
     declared: Declared = Declared()
     callback: bool = False  # whether the function was called by `hostcall.callback`
     copies: bool = False  # whether the function gets arrays of its own in plain graphs
@@ -268,7 +268,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
         return record
 
     @property
-    def users(self) -> Function:
+    def users(self) -> FunctionRecord:
         """The user's function, also for a gradient of any order."""
         function = self.root.function
         assert function is not None
@@ -288,7 +288,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 _decoder = msgspec.json.Decoder(Record)
-_native_decoder = msgspec.json.Decoder(Native)
+_native_decoder = msgspec.json.Decoder(NativeRecord)
 
 
 def encode(record: Record) -> str:
@@ -310,13 +310,13 @@ def decode(token: str) -> Record:
     return record
 
 
-def encode_native(native: Native) -> str:
+def encode_native(native: NativeRecord) -> str:
     """Return the text for native code, with a CRC-32: a wrong value can crash a process."""
     text = msgspec.json.encode(native)
     return f"{zlib.crc32(text):08x}{text.decode()}"
 
 
-def decode_native(text: str) -> Native:
+def decode_native(text: str) -> NativeRecord:
     """Return the native code in a text of `encode_native`; raise a ValueError if it is damaged."""
     found = text[8:].encode()
     if text[:8] != f"{zlib.crc32(found):08x}":

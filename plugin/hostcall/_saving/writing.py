@@ -267,7 +267,7 @@ _TRIED = (
 )
 
 
-def record_of_native(spec: CallbackSpec) -> tokens.Native | None:
+def record_of_native(spec: CallbackSpec) -> tokens.NativeRecord | None:
     """Return the record of a spec's native code; None if no library holds the code."""
     function = spec.function
     if not isinstance(function, native_code.Native):
@@ -280,15 +280,15 @@ def record_of_native(spec: CallbackSpec) -> tokens.Native | None:
         sizes = sizes_of(spec.shape_function, _inputs(spec))
     if isinstance(code, native_code.CFunction):
         count = len(code.pointers) + code.sizes
-        return tokens.Native(*place, "c", sizes, count, code.sizes > 0, code.returns_status)
+        return tokens.NativeRecord(*place, "c", sizes, count, code.sizes > 0, code.returns_status)
     attributes = [
         tokens.Attribute(name, dtype, base64.b64encode(value).decode())
         for name, dtype, value in code.attributes
     ]
-    return tokens.Native(*place, "ffi", sizes, attributes=attributes)
+    return tokens.NativeRecord(*place, "ffi", sizes, attributes=attributes)
 
 
-def name_of(native: tokens.Native) -> str:
+def name_of(native: tokens.NativeRecord) -> str:
     """Return the default name of native code, such as `libsignal.so::smooth`."""
     return f"{native.library.rpartition('/')[2]}::{native.symbol}"
 
@@ -448,7 +448,7 @@ def _of_call(spec: CallbackSpec) -> tokens.Record:
     )
 
 
-def _function(spec: CallbackSpec) -> tokens.Function:
+def _function(spec: CallbackSpec) -> tokens.FunctionRecord:
     function, keywords, fixed = callback.parts(spec.function)
     name = spec.user.given_name or declarations.name_of(function)
     place = qualified_name(function)
@@ -469,7 +469,7 @@ def _function(spec: CallbackSpec) -> tokens.Function:
         )
     texts = {key: str(text) for key, text in written.items()}
     code = None if native is None else tokens.encode_native(native)
-    return tokens.Function(place, name, pickled, list(keywords), texts, code)
+    return tokens.FunctionRecord(place, name, pickled, list(keywords), texts, code)
 
 
 def _pickled(spec: CallbackSpec, function: Any, by_keyword: bool) -> tokens.Pickled:

@@ -29,7 +29,7 @@ from hostcall_runtime._errors import (
     UNKNOWN,
     LoweringError,
 )
-from hostcall_runtime._serving_wire import ELEMENT_SIZES, Array, Call, ProtocolError
+from hostcall_runtime._serving_wire import ELEMENT_SIZES, ArrayFrame, CallFrame, ProtocolError
 
 _ALIGNMENT = 64
 _LENGTH = np.dtype("<u8")
@@ -52,7 +52,7 @@ class Arena:
         """Close the file."""
         os.close(self._descriptor)
 
-    def read(self, arrays: Sequence[Array]) -> list[Any]:
+    def read(self, arrays: Sequence[ArrayFrame]) -> list[Any]:
         """Return copies of the arrays at places in the arena, which are checked."""
         total = min(os.fstat(self._descriptor).st_size, self.limit)
         if sum(array.size for array in arrays) > total:
@@ -62,11 +62,11 @@ class Arena:
                 raise ProtocolError("an argument lies outside of the arena")
         return [self._strings(one) if one.is_strings else self._numbers(one) for one in arrays]
 
-    def write(self, results: Sequence[Any], dtypes: Sequence[int]) -> list[Array]:
+    def write(self, results: Sequence[Any], dtypes: Sequence[int]) -> list[ArrayFrame]:
         """Write arrays one after the other, and return their places."""
         arrays, pieces, end = [], [], 0
         for result, dtype in zip(results, dtypes, strict=True):
-            array = Array(dtype, np.shape(result), -(-end // _ALIGNMENT) * _ALIGNMENT)
+            array = ArrayFrame(dtype, np.shape(result), -(-end // _ALIGNMENT) * _ALIGNMENT)
             content = _packed(result) if array.is_strings else _bytes_of(result)
             arrays.append(array._replace(size=len(content)))
             pieces.append(content)
@@ -86,7 +86,7 @@ class Arena:
             raise CallError(RESOURCE_EXHAUSTED, text) from error
         return arrays
 
-    def _numbers(self, array: Array) -> Any:
+    def _numbers(self, array: ArrayFrame) -> Any:
         element = ELEMENT_SIZES.get(array.dtype)
         if element is None:
             raise ProtocolError(f"arrays of dtype {array.dtype} cannot be sent")
@@ -99,7 +99,7 @@ class Arena:
         self._read(array.offset, flat.data)
         return flat.view(tf.as_dtype(array.dtype).as_numpy_dtype).reshape(array.shape)
 
-    def _strings(self, array: Array) -> Any:
+    def _strings(self, array: ArrayFrame) -> Any:
         count = array.elements
         if count * _LENGTH.itemsize > array.size:
             raise ProtocolError("an array of strings has no room for their lengths")
@@ -167,7 +167,7 @@ class CallError(Exception):
         self.code = code
 
 
-def run(call: Call, arguments: Sequence[Any]) -> list[Any]:
+def run(call: CallFrame, arguments: Sequence[Any]) -> list[Any]:
     """Call a function with arrays that the call owns; return arrays that must not be written to."""
     try:
         dtypes = _checked(call)
@@ -191,7 +191,7 @@ def run(call: Call, arguments: Sequence[Any]) -> list[Any]:
     return arrays
 
 
-def shapes(call: Call) -> list[Array]:
+def shapes(call: CallFrame) -> list[ArrayFrame]:
     """Return the shapes of a call's results, for arguments that have shapes and no values."""
     dtypes = _checked(call)
     node = protos.node_def_pb2.NodeDef(name="call", op=call.op)
@@ -213,7 +213,7 @@ def shapes(call: Call) -> list[Array]:
     if isinstance(spec, EagerSpec) and spec.differentiable:
         specs = [*specs, tf.TensorSpec([], tf.int64)]  # the handle of the tape residual
     return [
-        Array(dtype.as_datatype_enum, tuple(one.shape))
+        ArrayFrame(dtype.as_datatype_enum, tuple(one.shape))
         for one, dtype in zip(specs, dtypes, strict=True)
     ]
 
@@ -228,12 +228,12 @@ def _note_handle(handle: int) -> None:
         tape_residuals.drop(_handles.popleft())
 
 
-def _text_of(error: tf.errors.OpError, call: Call) -> str:
+def _text_of(error: tf.errors.OpError, call: CallFrame) -> str:
     label = tokens.decode(call.token).users.label
     return _ADDED.sub("", str(error.message)).replace(call.token, label)
 
 
-def _checked(call: Call) -> list[tf.DType]:
+def _checked(call: CallFrame) -> list[tf.DType]:
     """Return the dtypes of the results if the call's token may be called; raise otherwise."""
     if not token_registry.is_qualified(call.token):
         raise CallError(

@@ -14,7 +14,7 @@ import tensorflow as tf
 from hostcall._tf import features, op_kinds, script_op_graphs
 from hostcall._tf.types import Operation
 from hostcall_runtime import _library, _patching
-from hostcall_runtime._threads import Call
+from hostcall_runtime._threads import ThreadCall
 
 # Tape residuals of calls. TensorFlow's keys are tokens (bytes), hostcall's are handles.
 tape_cache: dict[Any, Any] = features.tape_cache if features.GRADIENTS.available else {}
@@ -242,4 +242,4 @@ def apart(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     # on this one, as while it runs a function. A tape would silently record nothing there.
     if executing_eagerly() and not tapes_are_stopped():
         return function(*args, **kwargs)
-    return Call(functools.partial(function, *args, **kwargs)).result()
+    return ThreadCall(functools.partial(function, *args, **kwargs)).result()

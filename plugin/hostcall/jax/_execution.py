@@ -31,13 +31,13 @@ from hostcall.jax import _names, _primitive, _sharding
 from hostcall.jax._lowering import Owned
 from hostcall_runtime import _runs
 from hostcall_runtime._locks import PLACES
-from hostcall_runtime._runs import Program
+from hostcall_runtime._runs import RunningProgram
 
 # The stream ids of program runs. They begin above the ids that threads have.
 _streams = itertools.count(1 << 40)
 
 # Keyed by the objects that run the programs.
-_programs: weakref.WeakKeyDictionary[Any, Program] = weakref.WeakKeyDictionary()
+_programs: weakref.WeakKeyDictionary[Any, RunningProgram] = weakref.WeakKeyDictionary()
 
 
 class Execution(_pxla.ExecuteReplicated):  # type: ignore[misc]
@@ -107,7 +107,7 @@ def waiting(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
         elif called:
             several = any(one.several_devices for one in called)
             run.__class__ = JointExecution if several else WaitingExecution
-            _programs[run] = Program(one.callback_id for one in called)
+            _programs[run] = RunningProgram(one.callback_id for one in called)
             run.has_unordered_effects = True  # or JAX would run pure ones without Python
         return run
 

@@ -82,7 +82,7 @@ class Function(UserFunction):
     def register_entry(self, ordered: bool, identity: Sequence[object] = ()) -> tuple[Target, int]:
         """Register an entry with the runtime; return its target, which owns it, and its id."""
         target = Target(self._host_function(), self.title, self.description, origin=self)
-        target.site = _interception.Site(
+        target.site = _interception.CallSite(
             self.recorded_name, self.description, self.function, ordered=ordered
         )
         return target, self.register(target, f"{self.title}/jax {next(_numbers)}", identity)

@@ -40,7 +40,7 @@ def _lower_native(
         registered(code.code)  # XLA checks its version
     name = function.given_name or _interception.name_of(code)
     ordered = effect is _primitive.ORDERED
-    site = _interception.Site(name, function.description, code, ordered=ordered)
+    site = _interception.CallSite(name, function.description, code, ordered=ordered)
     entry = NativeEntry(code, function.description, site, origin=function)
     _lowering.own_with_executable(context, entry, entry.callback_id)
     return _lowering.emit_call(

@@ -15,7 +15,7 @@ from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.program import files, manifests
 from hostcall_mlir.program.files import Program
-from hostcall_mlir.program.manifests import Callback, Input, Manifest, Output, Spec
+from hostcall_mlir.program.manifests import Input, Manifest, ManifestCallback, Output, Spec
 
 FUNCTIONS = "tests.support.exported.functions"
 TOKEN = "!stablehlo.token"
@@ -111,7 +111,7 @@ def _spec_of(type_: ir.Type) -> Spec:
     return spec
 
 
-def _callbacks(module: ir.Module, fields: Mapping[str, Any]) -> list[Callback]:
+def _callbacks(module: ir.Module, fields: Mapping[str, Any]) -> list[ManifestCallback]:
     calls: dict[str, list[Any]] = {}
     for number, op in enumerate(custom_calls.host_calls(module)):
         name = str(custom_calls.callback_of(op))
@@ -127,7 +127,7 @@ def _callbacks(module: ir.Module, fields: Mapping[str, Any]) -> list[Callback]:
             "results": 0 if results == 1 else {"tuple": [*range(results)]},
             "calls": tuple(of_name),
         } | dict(fields)
-        found.append(Callback(name=name, **given))
+        found.append(ManifestCallback(name=name, **given))
     return found
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall_runtime import _serving_wire
-from hostcall_runtime._serving_wire import Array, Call, Frame, Kind
+from hostcall_runtime._serving_wire import ArrayFrame, CallFrame, Frame, Kind
 from tests.support.serving.fake_worker import packed
 
 SECONDS = 60.0
@@ -29,7 +29,7 @@ def encode_hello(most: int) -> bytes:
     return struct.pack("<Q", most)
 
 
-def encode_call(call: Call) -> bytes:
+def encode_call(call: CallFrame) -> bytes:
     token = call.token.encode()
     counts = len(call.arguments), len(call.result_dtypes), len(token)
     head = struct.pack("<HHHI", _serving_wire.OPS.index(call.op) + 1, *counts)
@@ -38,15 +38,15 @@ def encode_call(call: Call) -> bytes:
 
 
 def decode_error(body: bytes) -> tuple[int, str]:
-    reader = _serving_wire.Reader(body)
+    reader = _serving_wire.FrameReader(body)
     (code,) = reader.numbers("I")
     text = reader.text()
     reader.end()
     return code, text
 
 
-def decode_results(body: bytes) -> list[Array]:
-    reader = _serving_wire.Reader(body)
+def decode_results(body: bytes) -> list[ArrayFrame]:
+    reader = _serving_wire.FrameReader(body)
     (count,) = reader.numbers("H")
     arrays = [reader.array() for _ in range(count)]
     reader.end()
@@ -98,7 +98,7 @@ class Client:
     def receive(self) -> Frame:
         return _serving_wire.receive(self.connection, SECONDS)
 
-    def put(self, arrays: Sequence[Any]) -> list[Array]:
+    def put(self, arrays: Sequence[Any]) -> list[ArrayFrame]:
         places, offset = [], 0
         for array in map(np.asarray, arrays):
             dtype = tf.as_dtype(array.dtype).as_datatype_enum
@@ -107,11 +107,11 @@ class Client:
                 lengths = [len(text) for text in array.flat]
                 content = struct.pack(f"<{len(lengths)}Q", *lengths) + b"".join(array.flat)
             os.pwrite(self.arena, content, offset)
-            places.append(Array(dtype, array.shape, offset, len(content)))
+            places.append(ArrayFrame(dtype, array.shape, offset, len(content)))
             offset += len(content)
         return places
 
-    def ask(self, kind: Kind, call: Call) -> Frame:
+    def ask(self, kind: Kind, call: CallFrame) -> Frame:
         self.number += 1
         self.send_with(kind, encode_call(call), [])
         frame = self.receive()
@@ -126,12 +126,12 @@ class Client:
     ) -> list[Any]:
         wanted = [tf.as_dtype(dtype) for dtype in dtypes]
         numbers = [dtype.as_datatype_enum for dtype in wanted]
-        frame = self.ask(Kind.CALL, Call(op, token, self.put(arrays), numbers))
+        frame = self.ask(Kind.CALL, CallFrame(op, token, self.put(arrays), numbers))
         places = decode_results(frame.body)
         assert [place.dtype for place in places] == numbers
         return [self._get(place, dtype) for place, dtype in zip(places, wanted, strict=True)]
 
-    def _get(self, place: Array, dtype: tf.DType) -> Any:
+    def _get(self, place: ArrayFrame, dtype: tf.DType) -> Any:
         content = os.pread(self.arena, place.size, place.offset)
         assert len(content) == place.size
         if dtype != tf.string:

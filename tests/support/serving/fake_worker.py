@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Self
 
 from hostcall_runtime import _serving_wire
-from hostcall_runtime._serving_wire import Array, Kind, ProtocolError
+from hostcall_runtime._serving_wire import ArrayFrame, Kind, ProtocolError
 
 # Sends what it likes in answer to a frame of the client, given the arena too; False ends the
 # connection.
@@ -79,7 +79,7 @@ def welcome() -> bytes:
     return packed(Kind.WELCOME, _serving_wire.encode_welcome(1 << 20))
 
 
-def results(arrays: list[Array], number: int = 1) -> bytes:
+def results(arrays: list[ArrayFrame], number: int = 1) -> bytes:
     return packed(Kind.RESULTS, _serving_wire.encode_results(arrays), number)
 
 
@@ -144,7 +144,7 @@ class Mutator(FakeWorker):
     def _reply(self, number: int) -> bytes:
         if self._chance.random() < 0.1:
             return packed(Kind.ERROR, _serving_wire.encode_error(3, "no such sensor"), number)
-        return results([Array(1, (3,), 0, 12), Array(7, (2,), 64, 18)], number)
+        return results([ArrayFrame(1, (3,), 0, 12), ArrayFrame(7, (2,), 64, 18)], number)
 
 
 def random_argument(chance: random.Random) -> tuple[int, list[int], Any]:

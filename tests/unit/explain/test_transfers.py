@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._explain.facts import Function
+from hostcall._explain.facts import FunctionFacts
 from tests.support.helpers import assert_says, jitted
 from tests.support.tpu import compile_for_tpus
 
@@ -30,7 +30,7 @@ def explained(program: Any, *args: Any, device: str = TPU) -> Any:
         return hostcall.explain(function, *(args or (X,)))
 
 
-def crossing(function: Function) -> list[tuple[str, str, str, str, int | None]]:
+def crossing(function: FunctionFacts) -> list[tuple[str, str, str, str, int | None]]:
     return [(t.value, t.to, t.what.dtype, t.what.shape, t.what.nbytes) for t in function.transfers]
 
 

@@ -17,14 +17,14 @@ import pytest
 from hostcall._replay import calls, replayer, values
 from hostcall._replay.calls import Raised, RecordingError, ReplayError, Returned
 from hostcall._replay.recorder import Recorder
-from hostcall._replay.replayer import Reader, Replayer
+from hostcall._replay.replayer import RecordingReader, Replayer
 from hostcall_runtime import _interception
-from hostcall_runtime._interception import Site
+from hostcall_runtime._interception import CallSite
 from tests.support.errors import raising
 from tests.support.executor_functions import doubled
 from tests.support.threads import in_threads, meeting, running
 
-SITE = Site("module:function", "function, called at file.py:1")
+SITE = CallSite("module:function", "function, called at file.py:1")
 
 
 @contextlib.contextmanager
@@ -117,7 +117,7 @@ def test_large_values_are_divided(file: str, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_file_says_what_it_is(file: str) -> None:
     record(file, 1.0, 2.0)
-    reader = Reader(file)
+    reader = RecordingReader(file)
     assert reader.complete
     assert [call.id for call in reader.calls] == [1, 2]
     assert list(reader.names.values()) == ["module:function"]
@@ -242,11 +242,11 @@ def test_a_full_disk_ends_the_recording_and_not_the_program(file: str) -> None:
 # Threads, processes and interrupts.
 
 X = np.array([1.0, 2.0])
-PURE = Site("module:pure", "pure", ordered=False)
-ORDERED = Site("module:stateful", "stateful")
+PURE = CallSite("module:pure", "pure", ordered=False)
+ORDERED = CallSite("module:stateful", "stateful")
 
 
-def refused(replayer: Replayer, site: Site, *args: Any) -> str:
+def refused(replayer: Replayer, site: CallSite, *args: Any) -> str:
     with pytest.raises(ReplayError) as error:
         replayer.call(site, np.negative, args, {})
     return str(error.value)
@@ -266,7 +266,9 @@ def test_calls_that_overlapped_come_in_any_order(file: str) -> None:
 
 
 def test_a_call_is_found_behind_many_alike_of_another_op(file: str) -> None:
-    first, second = (Site("module:pure", "pure", np.negative, node, ordered=False) for node in "ab")
+    first, second = (
+        CallSite("module:pure", "pure", np.negative, node, ordered=False) for node in "ab"
+    )
     with recording(file) as recorder:
         for _ in range(100):
             recorder.call(first, np.negative, [X], {})
@@ -281,11 +283,11 @@ def test_functions_that_nothing_tells_apart_are_refused(file: str) -> None:
         return lambda x: (both.wait(), sign * x)[1]
 
     functions = [function(1), function(-1)]
-    sites = [Site("module:<lambda>", "a lambda", each, ordered=False) for each in functions]
+    sites = [CallSite("module:<lambda>", "a lambda", each, ordered=False) for each in functions]
     with recording(file) as recorder:
         in_threads(2, lambda i: recorder.call(sites[i], functions[i], [X], {}))
     replayer = Replayer(file)
-    text = refused(replayer, Site("module:<lambda>", "a lambda", ordered=False), X)
+    text = refused(replayer, CallSite("module:<lambda>", "a lambda", ordered=False), X)
     assert "calls 1 and 2 of it have these arguments" in text
     assert "hostcall.callback(..., name=...)" in text
 
@@ -293,7 +295,7 @@ def test_functions_that_nothing_tells_apart_are_refused(file: str) -> None:
 def test_an_interrupt_is_no_result(file: str) -> None:
     with recording(file) as recorder, pytest.raises(KeyboardInterrupt):
         recorder.call(PURE, raising(KeyboardInterrupt()), [X], {})
-    assert Reader(file).calls == []
+    assert RecordingReader(file).calls == []
 
 
 def test_a_call_that_has_not_ended_is_told_of(file: str) -> None:
@@ -312,7 +314,7 @@ def test_a_call_that_has_not_ended_is_told_of(file: str) -> None:
             recorder.close()
     np.testing.assert_array_equal(results, [-X])
     np.testing.assert_array_equal(recorder.call(PURE, np.negative, [X], {}), -X)
-    assert Reader(file).calls == []
+    assert RecordingReader(file).calls == []
 
 
 def test_a_forked_process_does_not_replay(file: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,9 +330,9 @@ def test_a_function_in_another_module_answers_where_it_is_the_only_one(file: str
         recorder.call(PURE, np.negative, [X], {})
     for name in ("other:pure", "pure"):
         replayer = Replayer(file)
-        found = replayer.call(Site(name, "pure"), np.abs, [X], {})
+        found = replayer.call(CallSite(name, "pure"), np.abs, [X], {})
         np.testing.assert_array_equal(found, -X)
-    assert "no call of a function" in refused(Replayer(file), Site("module:other", "other"), X)
+    assert "no call of a function" in refused(Replayer(file), CallSite("module:other", "other"), X)
 
 
 def test_threads_of_a_call_are_within_it(file: str) -> None:
@@ -349,7 +351,7 @@ def test_threads_of_a_call_are_within_it(file: str) -> None:
     with recording(file) as recorder:
         recorder.call(ORDERED, outer, [X], {})
         inner()
-    reader = Reader(file)
+    reader = RecordingReader(file)
     assert [reader.names[call.callback] for call in reader.calls] == ["module:stateful", PURE.name]
 
 
@@ -379,7 +381,7 @@ def test_a_query_ends_after_as_many_steps_as_the_file_may_need(
     file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record(file, *range(500))
-    assert len(Reader(file).calls) == 500
+    assert len(RecordingReader(file).calls) == 500
     monkeypatch.setattr(replayer, "_STEPS", 100)
     monkeypatch.setattr(replayer, "_STEPS_PER_BYTE", 0)
     monkeypatch.setattr(replayer, "_STEPS_ANYWAY", 2000)
@@ -390,7 +392,7 @@ def test_a_query_has_no_more_bytes_than_the_file(
     file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record(file, *range(500))
-    reader = Reader(file)
+    reader = RecordingReader(file)
     reader._size = 5000
     expected = pytest.raises(RecordingError, match="more than a file of its size can hold")
     with expected, reader._reading():

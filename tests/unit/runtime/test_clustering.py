@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from hostcall_runtime._scheduling import Place, assign, sink
+from hostcall_runtime._scheduling import Side, assign, sink
 
-H, C, E = Place.HOST, Place.COMPILED, Place.EITHER
+H, C, E = Side.HOST, Side.COMPILED, Side.EITHER
 
 
-def clusters(places: list[Place], before: list[list[int]], groups: Any = ()) -> list[int]:
+def clusters(places: list[Side], before: list[list[int]], groups: Any = ()) -> list[int]:
     steps = assign(places, before, groups)
     compiled = {i for i, place in enumerate(places) if place is C}
     return sink(before, steps, compiled.difference(*groups))
@@ -68,7 +68,7 @@ def test_random_graphs(seed: int) -> None:
         assert len(in_clusters(steps)) == _most_changes(places, before)
 
 
-def _most_changes(places: list[Place], before: list[list[int]]) -> int:
+def _most_changes(places: list[Side], before: list[list[int]]) -> int:
     """The largest number of compiled stretches on a path."""
     # Of each node: that number on the paths to it, when the path ends in compiled code and on the
     # host. An identity continues the later of both.

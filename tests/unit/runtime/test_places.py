@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from hostcall_runtime._locks import Places
-from hostcall_runtime._threads import Call
+from hostcall_runtime._threads import ThreadCall
 from tests.support.threads import PATIENCE, in_threads
 
 
@@ -62,8 +62,8 @@ def test_the_last_of_those_that_wait_for_each_other_is_told() -> None:
 def test_a_call_on_another_thread_is_inside_of_the_one_that_waits_for_it() -> None:
     places = Places(1)
     with places.taken():
-        assert Call(functools.partial(outcome, places)).result(PATIENCE) == "told"
-    assert Call(functools.partial(outcome, places)).result(PATIENCE) == "taken"
+        assert ThreadCall(functools.partial(outcome, places)).result(PATIENCE) == "told"
+    assert ThreadCall(functools.partial(outcome, places)).result(PATIENCE) == "taken"
 
 
 def test_a_place_is_left_when_the_work_fails() -> None:

@@ -11,7 +11,7 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from hostcall_runtime import _errors, _library, _registry
-from hostcall_runtime._interception import Site
+from hostcall_runtime._interception import CallSite
 from tests.support.helpers import raising
 
 runtime = _library.load("hostcall_runtime._runtime")
@@ -170,7 +170,7 @@ _numbers = iter(range(1_000_000))
 def registered(description: str, *identity: object) -> tuple[_registry.Target, int]:
     """A target of that description, and its id."""
     target = _registry.Target(lambda: None, "a test")
-    target.site = Site("function", description)
+    target.site = CallSite("function", description)
     name = f"test_runtime/{next(_numbers)}"
     return target, _registry.register(target, name, identity=identity)
 

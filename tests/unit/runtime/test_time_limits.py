@@ -21,14 +21,14 @@ def late() -> str:
 
 
 def test_on_a_thread_of_its_own() -> None:
-    call = _threads.Call(late)
+    call = _threads.ThreadCall(late)
     assert call._done.wait(None)
     with pytest.raises(DeadlineExceededError, match=r"It took 0.* s, and its result is thrown"):
         call.result(LIMIT, "late")
 
 
 def test_in_time() -> None:
-    call = _threads.Call(late)
+    call = _threads.ThreadCall(late)
     assert call._done.wait(None)
     assert call.result(600.0, "late") == "late"
 

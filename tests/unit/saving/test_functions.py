@@ -8,14 +8,14 @@ import pytest
 
 import hostcall
 from hostcall._saving import functions
-from hostcall._saving.tokens import Function, SavedFunctionError
+from hostcall._saving.tokens import FunctionRecord, SavedFunctionError
 from tests.support.saved import functions as users
 
 PLACE = f"{users.__name__}:halve"
 
 
 def find(place: str | None, name: str | None = None) -> Any:
-    return functions.find(Function(place=place, name=name), "model.py:7")[0]
+    return functions.find(FunctionRecord(place=place, name=name), "model.py:7")[0]
 
 
 def test_function_of_an_allowed_module_is_found() -> None:

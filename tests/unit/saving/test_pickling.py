@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._saving import decoding, pickled_functions, tokens
-from hostcall._saving.tokens import Function, SavedFunctionError
+from hostcall._saving.tokens import FunctionRecord, SavedFunctionError
 from tests.support.errors import assert_says
 
 SPEC = tf.TensorSpec([2], tf.float32)
@@ -127,7 +127,7 @@ def token(function: Callable[..., Any], **changes: Any) -> str:
         kind="numpy",
         inputs=1,
         outputs="float32",
-        function=Function(pickled=msgspec.structs.replace(pickled, **changes)),
+        function=FunctionRecord(pickled=msgspec.structs.replace(pickled, **changes)),
         static=[{"spec": ["float32", [2]]}],
         plain=[{"spec": ["float32", [2]]}],
     )

@@ -14,7 +14,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 import hostcall
 from hostcall._saving import decoding, tokens
-from hostcall._saving.tokens import Declared, Function, Record, SavedFunctionError
+from hostcall._saving.tokens import Declared, FunctionRecord, Record, SavedFunctionError
 from tests.support.saved import functions as users
 
 CALL = Record(
@@ -23,7 +23,7 @@ CALL = Record(
     inputs=1,
     outputs="float32",
     at="model.py:7",
-    function=Function(place=f"{users.__name__}:cube"),
+    function=FunctionRecord(place=f"{users.__name__}:cube"),
     declared=Declared(timeout=5.0),
     static=[{"spec": ["float32", [4]]}],
     plain=[{"spec": ["float32", None]}],
@@ -68,9 +68,9 @@ BAD = {
     "deep": "hostcall:1:" + '{"id":"a","kind":"gradient","inputs":1,"outputs":1,"of":' * 50_000,
     "deep structure": "hostcall:1:" + "[" * 100_000,
     "no function": changed(function=None),
-    "no name": changed(function=Function()),
-    "a bad place": changed(function=Function(place="os.system('ls')")),
-    "a place with spaces": changed(function=Function(place="os: system")),
+    "no name": changed(function=FunctionRecord()),
+    "a bad place": changed(function=FunctionRecord(place="os.system('ls')")),
+    "a place with spaces": changed(function=FunctionRecord(place="os: system")),
     "gradient of arrays": tokens.encode(
         msgspec.structs.replace(GRADIENT, of=msgspec.structs.replace(CALL, kind="numpy"))
     ),
@@ -90,7 +90,7 @@ SENSELESS: dict[str, dict[str, Any]] = {
     "a lone input": {"inputs": "float32"},
     "other results": {"static": []},
     "a timeout in the past": {"declared": Declared(timeout=-1.0)},
-    "no literal": {"function": Function(place=f"{users.__name__}:cube", fixed={"a": "f()"})},
+    "no literal": {"function": FunctionRecord(place=f"{users.__name__}:cube", fixed={"a": "f()"})},
 }
 
 

@@ -13,7 +13,7 @@ from numba import types
 
 import hostcall
 from hostcall._saving import decoding, tokens, writing
-from hostcall._saving.tokens import Native, SavedFunctionError, Size
+from hostcall._saving.tokens import NativeRecord, SavedFunctionError, Size
 from hostcall._tf import attributes, token_registry
 from tests.support import native_code
 from tests.support.saved import functions as users
@@ -96,7 +96,7 @@ def test_what_is_declared_otherwise_here_is_a_warning_that_shows_both(tmp_path: 
         kind="numpy",
         inputs=1,
         outputs="float32",
-        function=tokens.Function(name="ns::declared"),
+        function=tokens.FunctionRecord(name="ns::declared"),
         declared=tokens.Declared(timeout=5.0),
         static=[{"spec": ["float32", None]}],
         plain=[{"spec": ["float32", None]}],
@@ -167,7 +167,7 @@ def native(result: Any, sizes: int = 2) -> Any:
     return hostcall.native(function, result=result)
 
 
-def recorded(function: Any, shape: Any, result: Any = tf.float32) -> Native:
+def recorded(function: Any, shape: Any, result: Any = tf.float32) -> NativeRecord:
     """Return the native function that is recorded of a call with an argument of that shape."""
 
     @tf.function(input_signature=[tf.TensorSpec(shape, tf.float32)])
@@ -223,7 +223,7 @@ def test_damage_is_noticed() -> None:
         changed = text[:position] + chr(ord(text[position]) ^ 1) + text[position + 1 :]
         with pytest.raises(ValueError, match="was altered"):
             tokens.decode_native(changed)
-    function = tokens.Function("m:f", native=changed)
+    function = tokens.FunctionRecord("m:f", native=changed)
     call = tokens.Record(id="a", kind="numpy", inputs=1, outputs="float32", function=function)
     with pytest.raises(SavedFunctionError, match="native code was altered"):
         tokens.decode(tokens.encode(call))

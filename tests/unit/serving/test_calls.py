@@ -11,7 +11,7 @@ from hostcall._callbacks import tape_residuals
 from hostcall._serving import session
 from hostcall._serving.session import CallError
 from hostcall_runtime import _leave
-from hostcall_runtime._serving_wire import Array, Call
+from hostcall_runtime._serving_wire import ArrayFrame, CallFrame
 from tests.support.serving.tokens import FUNCTIONS, token
 
 X = np.array([1.0, 2.0, 3.0], np.float32)
@@ -39,15 +39,15 @@ def allowed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def forward() -> np.int64:
-    call = Call("EagerPyFunc", FORWARD, [Array(1, (3,))], [1, 9])
+    call = CallFrame("EagerPyFunc", FORWARD, [ArrayFrame(1, (3,))], [1, 9])
     result, handle = session.run(call, [X.copy()])
     np.testing.assert_array_equal(result, X * 2)
     return np.int64(handle)
 
 
 def gradient(handle: np.int64) -> list[float]:
-    places = [Array(9, ()), Array(1, (3,)), Array(1, (3,))]
-    call = Call("EagerPyFunc", GRADIENT, places, [1, 9])
+    places = [ArrayFrame(9, ()), ArrayFrame(1, (3,)), ArrayFrame(1, (3,))]
+    call = CallFrame("EagerPyFunc", GRADIENT, places, [1, 9])
     ones = np.ones(3, np.float32)
     return [*map(float, session.run(call, [np.array(handle), ones, X.copy()])[0])]
 

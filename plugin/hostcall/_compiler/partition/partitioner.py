@@ -23,7 +23,7 @@ from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime import _scheduling
-from hostcall_runtime._scheduling import Place
+from hostcall_runtime._scheduling import Side
 
 SUFFIX = "__partitioned"  # the end of new functions' names
 
@@ -209,11 +209,11 @@ def _reason_of_partition(node: NodeDef, functions: Mapping[str, Any]) -> str:
     return "a launch of it would take longer"
 
 
-def place_of(node: NodeDef, host_ops: Container[str], either: Container[str] = ()) -> Place:
+def place_of(node: NodeDef, host_ops: Container[str], either: Container[str] = ()) -> Side:
     """Return where a node may run, from the names of nodes that are for the host, or for either."""
     if node.name in host_ops:
-        return Place.HOST
-    return Place.EITHER if node.op in _EITHER_OPS or node.name in either else Place.COMPILED
+        return Side.HOST
+    return Side.EITHER if node.op in _EITHER_OPS or node.name in either else Side.COMPILED
 
 
 def _replace_made_up(function: FunctionDef) -> None:
@@ -242,7 +242,7 @@ def _replace_made_up(function: FunctionDef) -> None:
 def _assign(
     function: FunctionDef,
     nodes: list[Any],
-    places: Mapping[str, Place],
+    places: Mapping[str, Side],
     types: defs.Types,
     pays: Pays,
 ) -> dict[str, int]:
@@ -256,11 +256,11 @@ def _assign(
         steps = _scheduling.assign(chosen, before, groups, floors)
     while idle := _idle(nodes, steps, pays):  # the others may divide in another way
         for i in idle:
-            chosen[i] = Place.HOST
+            chosen[i] = Side.HOST
         steps = _scheduling.assign(chosen, before, groups, floors)
     if not floors:
         grouped = {i for group in groups for i in group}
-        compiled = {i for i, place in enumerate(chosen) if place is Place.COMPILED}
+        compiled = {i for i, place in enumerate(chosen) if place is Side.COMPILED}
         steps = _scheduling.sink(before, steps, compiled - grouped)
     number = {step: i for i, step in enumerate(sorted({s for s in steps if s % 2 == 0}))}
     return {n.name: number[s] for s, n in zip(steps, nodes, strict=True) if s in number}
@@ -285,7 +285,7 @@ def _floors(nodes: list[Any], steps: list[int]) -> list[int]:
 
 
 def _groups(
-    function: FunctionDef, nodes: list[Any], places: list[Place], types: defs.Types
+    function: FunctionDef, nodes: list[Any], places: list[Side], types: defs.Types
 ) -> list[list[int]]:
     """Group nodes by values that cannot leave a compiled program; outside values mean the host."""
     groups = _scheduling.Groups[int]()
@@ -293,7 +293,7 @@ def _groups(
     returned = {defs.source(v) for v in function.ret.values() if types.of(v) == defs.VARIANT}
     for i, node in enumerate(nodes):
         if node.name in returned:
-            places[i] = Place.HOST
+            places[i] = Side.HOST
         if not types.handles(node, defs.VARIANT):
             continue
         for value in defs.data_inputs(node):
@@ -301,7 +301,7 @@ def _groups(
                 continue
             producer = position.get(defs.source(value))
             if producer is None:
-                places[i] = Place.HOST
+                places[i] = Side.HOST
             else:
                 groups.unite(i, producer)
     return [group for group in groups.of(range(len(nodes))) if len(group) > 1]
@@ -314,7 +314,7 @@ class _Division:
         self,
         function: FunctionDef,
         new_name: str,
-        places: Mapping[str, Place],
+        places: Mapping[str, Side],
         functions: Mapping[str, Any],
         pays: Pays,
     ) -> None:
