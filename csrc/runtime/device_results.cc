@@ -134,7 +134,8 @@ void DefineDeviceResults(nb::module_& m) {
         arrays_of_device = std::move(of_device);
       },
       nb::arg("of_host"), nb::arg("of_device"),
-      "Sets what finds out where returned arrays lie: see hostcall_runtime._device_arrays.");
+      "Set the functions that find the memory of returned arrays; see "
+      "hostcall_runtime._device_arrays.");
 }
 
 }  // namespace hostcall

@@ -59,19 +59,20 @@ class ForeignArray {
 }  // namespace
 
 void DefineForeignArrays(nb::module_& m) {
-  nb::class_<ForeignArray>(m, "ForeignArray", "What a capsule of DLPack's says, which it takes.")
+  nb::class_<ForeignArray>(m, "ForeignArray",
+                           "The facts of a DLPack capsule, which this object consumes.")
       .def(nb::init<const nb::capsule&>(), nb::arg("capsule"))
-      .def_prop_ro("device", &ForeignArray::device, "Its type and number.")
+      .def_prop_ro("device", &ForeignArray::device, "The device's type and number.")
       .def_prop_ro("dtype", &ForeignArray::dtype, "DLPack's code, bits and lanes.")
       .def_prop_ro("address", &ForeignArray::address)
       .def_prop_ro("shape", &ForeignArray::shape)
-      .def_prop_ro("strides", &ForeignArray::strides, "In elements.")
+      .def_prop_ro("strides", &ForeignArray::strides, "The strides in elements.")
       .def(
           "view",
           [](const nb::object& self, nb::object dtype) {
             return ForeignArray::View(self, std::move(dtype));
           },
-          nb::arg("dtype"), "A read-only array over the same memory, which is the host's.");
+          nb::arg("dtype"), "Return a read-only array over the same memory, which is the host's.");
 }
 
 }  // namespace hostcall

@@ -204,18 +204,20 @@ void DefineLoans(nb::module_& m) {
                    [](const Loan& loan) { return std::pair(loan.place().type, loan.place().id); })
       .def_prop_ro("stream", [](const Loan& loan) { return loan.place().stream; })
       .def("export", &Loan::Export, nb::arg("code"), nb::arg("bits"),
-           "What has DLPack's methods, for one more user of the memory; with DLPack's dtype.")
-      .def("view", &Loan::View, "A read-only array, for one more user of the host's memory.")
-      .def("expose", &Loan::Expose, "The address, for somebody who keeps what shows the loan.");
-  nb::class_<LoansOfArrays>(m, "Loans", "Lends arrays of NumPy's for a call.")
+           "Return an object with DLPack's methods and dtype, for one more user of the memory.")
+      .def("view", &Loan::View, "Return a read-only array, for one more user of the host's memory.")
+      .def("expose", &Loan::Expose,
+           "Return the address, for a user who keeps the object that shows the loan.");
+  nb::class_<LoansOfArrays>(m, "Loans", "NumPy arrays that are lent for a call.")
       .def(nb::init<const nb::list&>(), nb::arg("arrays"))
-      .def("shown", &LoansOfArrays::Shown, "What the function is given.")
+      .def("shown", &LoansOfArrays::Shown, "Return the arguments of the function.")
       .def("any_is_used", &LoansOfArrays::AnyIsUsed,
-           "Whether somebody has memory of theirs, when all that `shown` returned has been let go.")
-      .def("end", &LoansOfArrays::End, "Ends the loans: what shows them refuses.");
+           "Return whether an array is still used, when the results of `shown` have been released.")
+      .def("end", &LoansOfArrays::End,
+           "End the loans, so that the objects that show them refuse further use.");
   m.def(
       "set_device_array", [](nb::object shows) { device_array = std::move(shows); },
-      nb::arg("shows"), "Sets the class that shows a Loan to users.");
+      nb::arg("shows"), "Set the class that shows a Loan to users.");
 }
 
 }  // namespace hostcall

@@ -108,13 +108,13 @@ NB_MODULE(_runtime, m) {
       nb::arg("borrows") = false, nb::arg("takes_out") = false, nb::arg("shares_memory") = false,
       nb::arg("allocates") = false, nb::arg("on_device") = false, nb::arg("concurrent") = false,
       nb::arg("wanted") = 0,
-      "Registers `target`, held weakly, and returns its id, which is never used again. Profiles "
+      "Register `target`, held weakly; return its id, which is never used again. Profiles "
       "and statistics call it `label`; for the rest see Convention in registry.h. Raises "
       "ValueError when a living target has the name. `wanted` is the id that it should have, if no "
       "other has had that; 0 for any.");
   m.def(
       "unregister", [](int64_t id) { Registry::Global().Remove(id); }, nb::arg("id"),
-      "Forgets an id. Unknown ids are no error.");
+      "Forget an id. Unknown ids are no error.");
   m.def(
       "find",
       [](const std::string& name) {
@@ -122,10 +122,11 @@ NB_MODULE(_runtime, m) {
         return target.is_valid() ? target : nb::none();
       },
       nb::arg("name"), nb::sig("def find(name: str) -> object | None"),
-      "The living target of a name, or None.");
-  m.def("size", [] { return Registry::Global().size(); }, "How many targets are registered.");
+      "Return the living target of a name, or None.");
+  m.def(
+      "size", [] { return Registry::Global().size(); }, "Return the number of registered targets.");
   m.def("set_dtype", &hostcall::SetDtype, nb::arg("code"), nb::arg("dtype"), nb::arg("name"),
-        "Tells the NumPy dtype of an FFI element type, and its name in messages.");
+        "Set the NumPy dtype of an FFI element type, and its name in messages.");
   m.def(
       "install",
       [](const nb::capsule& host) {
@@ -134,27 +135,27 @@ NB_MODULE(_runtime, m) {
         return nb::capsule(hostcall::Install(api), capsules::kHostApi);
       },
       nb::arg("host"),
-      "Sets what the runtime has of a framework: a pointer to a HostApi (host_api.h). Returns the "
+      "Set the framework's side of the runtime, a pointer to a HostApi (host_api.h). Return the "
       "one that was set before.");
   m.def(
       "api", [] { return nb::capsule(&kApi, capsules::kRuntimeApi); },
-      "What a framework's bindings have of the runtime: a pointer to a RuntimeApi (host_api.h).");
+      "Return the runtime's side for a framework's bindings, a pointer to a RuntimeApi "
+      "(host_api.h).");
   m.def("collect_stats", &hostcall::CollectStats, nb::arg("on"),
-        "Counts what calls cost from now on, or not.");
-  m.def("collects_stats", &hostcall::CollectsStats, "Whether that is counted.");
-  m.def(
-      "stats", &TakeStats, nb::arg("reset"),
-      "For each callback that was called: its label, calls, errors, nanoseconds of waiting for the "
-      "GIL, in the function and of copying, and bytes copied. `reset` sets all counts to 0.");
+        "Switch the count of what calls cost on or off.");
+  m.def("collects_stats", &hostcall::CollectsStats, "Return whether the cost of calls is counted.");
+  m.def("stats", &TakeStats, nb::arg("reset"),
+        "Return for each called callback: its label, calls, errors, nanoseconds of waiting for the "
+        "GIL, in the function and of copying, and bytes copied. `reset` sets all counts to 0.");
   m.def("set_binder", &hostcall::SetBinder, nb::arg("binder"),
-        "Sets the function that lets another one see the settings of who has started a program.");
+        "Set the function that binds another one to the settings of a program's starter.");
   m.def("set_interrupt_chooser", &hostcall::interrupts::SetChooser, nb::arg("chooser"),
-        "Sets the function that chooses which calls are given up at Ctrl-C: see interrupts.h.");
+        "Set the function that chooses the calls to cancel at Ctrl-C; see interrupts.h.");
   m.def("set_error_describer", &hostcall::SetErrorDescriber, nb::arg("describer"),
-        "Sets the function from an exception to (status code, message).");
+        "Set the function from an exception to (status code, message).");
   m.def(
       "handler", [] { return Capsule(&HostcallHandler); },
-      "The FFI handler, in the capsule that JAX's and our own registration take.");
+      "Return the FFI handler, in the capsule that JAX's and our own registration take.");
   m.def(
       "early_handlers",
       [] {
@@ -164,13 +165,14 @@ NB_MODULE(_runtime, m) {
         handlers["hostcall_done"] = Capsule(&HostcallDoneHandler);
         return handlers;
       },
-      "Those of calls that go on while their program does, by their custom call targets.");
+      "Return the FFI handlers of async calls, by custom call targets.");
   m.def(
       "joint_handler", [] { return Capsule(&HostcallJointHandler); },
-      "That of calls which the devices of one program make together.");
+      "Return the FFI handler of calls that the devices of one program make together.");
   m.def(
       "reported_handler", [] { return Capsule(&HostcallReportedHandler); },
-      "That which ends programs of several processes with the errors of such calls.");
+      "Return the FFI handler that ends programs of several processes with an error of such a "
+      "call.");
   m.def(
       "value_handlers",
       [] {
@@ -179,28 +181,28 @@ NB_MODULE(_runtime, m) {
         handlers["hostcall_raise"] = Capsule(&HostcallRaiseHandler);
         return handlers;
       },
-      "Returns the FFI handlers that find and raise the errors of values, by custom call targets.");
+      "Return the FFI handlers that find and raise the errors of values, by custom call targets.");
   m.def("begin_run", &hostcall::BeginRun,
-        "A run of a program with such calls begins. Returns its number.");
+        "Begin a run of a program with async calls; return its number.");
   m.def("end_run", &hostcall::EndRun, nb::arg("run"),
-        "The run of this number has ended: lets go of calls whose results will not be taken.");
+        "End the run of this number: release the calls whose results will not be taken.");
   m.def("kept_array_memory", &hostcall::KeptArrayMemory,
-        "How many bytes are kept for large arrays that callbacks will be given.");
+        "Return the number of bytes that are kept for large arguments of callbacks.");
   m.def("count_early_calls", &hostcall::CountEarlyCalls,
-        "How many of these calls there are whose results were not taken.");
+        "Return the number of async calls whose results were not taken.");
   m.def(
       "cuda_handler", [] { return Capsule(&HostcallCudaHandler); },
-      "The same for programs on NVIDIA GPUs. Making it needs no GPU.");
+      "Return the FFI handler for programs on NVIDIA GPUs. This needs no GPU.");
   m.def(
       "load_cuda_driver", &hostcall::CudaDriver::Load, nb::arg("path"),
-      "Has calls on GPUs use the driver in the file `path`, instead of the system's libcuda.so.1, "
+      "Let calls on GPUs use the driver in the file `path`, instead of the system's libcuda.so.1, "
       "which is loaded when it is first needed. Raises RuntimeError where that cannot be loaded.");
   m.def("call_on_pool", &CallOnPool, nb::arg("function"),
-        "Calls a function without arguments on a thread of the pool, at once. Raises RuntimeError "
+        "Call a function without arguments on a thread of the pool, at once. Raises RuntimeError "
         "when no thread can be started.");
   m.def("on_pool_thread", &hostcall::OnPoolThread,
-        "Whether this thread is one of the pool's, all of which run callbacks.");
+        "Return whether this thread is one of the pool's, all of which run callbacks.");
   m.def(
       "ffi_api_version", [] { return std::pair(XLA_FFI_API_MAJOR, XLA_FFI_API_MINOR); },
-      "The FFI API version (major, minor) that the handler was built with.");
+      "Return the FFI API version (major, minor) of the handler's headers.");
 }

@@ -87,24 +87,25 @@ void DefineNative(nb::module_& m) {
       "register_c_function", &RegisterCFunction, nb::arg("label"), nb::arg("address"),
       nb::arg("arguments"), nb::arg("takes_sizes"), nb::arg("returns_status"),
       nb::arg("wanted") = 0,
-      "Registers a C function (native_code.h) and returns its id, which is never used again. "
+      "Register a C function (native_code.h); return its id, which is never used again. "
       "Profiles, statistics and errors call it `label`. Its memory has to stay until it is "
       "unregistered. `wanted` is the id that it should have, if no other has had that; 0 for any.");
   m.def("register_ffi_handler", &RegisterFfiHandler, nb::arg("label"), nb::arg("address"),
         nb::arg("attributes"), nb::arg("wanted") = 0,
-        "The same for a handler of XLA's FFI. Attributes are (name, FFI element type, bytes), and "
+        "Register a handler of XLA's FFI likewise. Attributes are (name, FFI element type, bytes), "
+        "and "
         "(name, 0, text) for a text.");
   m.def(
       "unregister_native",
       [](int64_t id, nb::object owner) { NativeTable::Global().Remove(id, std::move(owner)); },
       nb::arg("id"), nb::arg("owner"),
-      "Forgets an id. Calls that are under way keep `owner`, which holds the code. Unknown ids are "
+      "Forget an id. Calls that are under way keep `owner`, which holds the code. Unknown ids are "
       "no error.");
   m.def(
       "answer_native",
       [](int64_t id, nb::object answer) { NativeTable::Global().Answer(id, std::move(answer)); },
       nb::arg("id"), nb::arg("answer").none(),
-      "Has `answer` answer the calls of an id (native_table.h), or nothing where it is None. "
+      "Let `answer` answer the calls of an id (native_table.h), or nothing where it is None. "
       "Unknown "
       "ids are no error.");
   m.def(
@@ -112,7 +113,7 @@ void DefineNative(nb::module_& m) {
       [] {
         return nb::capsule(reinterpret_cast<void*>(&HostcallNativeHandler), capsules::kHandler);
       },
-      "The FFI handler of native functions, like `handler`.");
+      "Return the FFI handler of native functions, in a capsule like that of `handler`.");
 }
 
 }  // namespace hostcall

@@ -223,7 +223,7 @@ class ResultContract {
 }  // namespace
 
 void DefineResultContract(nb::module_& m) {
-  nb::class_<ResultContract>(m, "ResultContract", "What is declared of the results of a callback.")
+  nb::class_<ResultContract>(m, "ResultContract", "The declared results of a callback.")
       .def(
           nb::init<std::string, std::string, const std::vector<std::string>&, Shapes,
                    const std::vector<std::vector<bool>>&, nb::handle>(),
@@ -234,20 +234,20 @@ void DefineResultContract(nb::module_& m) {
           "which of these are bounds. `convert` makes an array of a value, and of a dtype or None, "
           "where the result is of a dtype that set_dtype does not know.")
       .def("arrays", &ResultContract::Arrays, nb::arg("returned").none(),
-           "What a callback has returned, as a list of arrays in this machine's byte order, which "
+           "Return a callback's results as a list of arrays in this machine's byte order, which "
            "share its memory where they can. Raises the class of set_result_error where it is not "
            "as declared.")
       .def("check_shapes", &ResultContract::CheckShapes, nb::arg("shapes"),
-           "Raises that error where a shape is not as declared.");
+           "Raise that error where a shape is not as declared.");
   m.attr("ANY_SIZE") = DeclaredResult::kAnySize;
   m.def(
       "set_result_error", [](nb::object error) { result_error = std::move(error); },
       nb::arg("error"),
-      "Sets the class of errors that are raised for results, of a message and a status code.");
+      "Set the class of errors that are raised for results, of a message and a status code.");
   m.def("count_message", &CountMessage, nb::arg("who"), nb::arg("returned"), nb::arg("declared"),
-        "The message for a wrong number of results.");
+        "Return the message for a wrong number of results.");
   m.def("shape_message", &ShapeMessage, nb::arg("who"), nb::arg("index"), nb::arg("actual"),
-        nb::arg("declared"), "The message for a result of a wrong shape.");
+        nb::arg("declared"), "Return the message for a result of a wrong shape.");
 }
 
 }  // namespace hostcall

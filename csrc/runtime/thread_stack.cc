@@ -48,7 +48,7 @@ nb::list StackOf(unsigned long thread) {
 
 void DefineThreadStack(nb::module_& m) {
   m.def("stack_of", &StackOf, nb::arg("thread"),
-        "The frames of the thread with that identifier, and the lines that it has come to in them, "
+        "Return the frames of the thread with that identifier, and their current lines, "
         "the innermost first: what traceback.StackSummary.extract takes.");
 }
 

@@ -78,7 +78,7 @@ NativeTarget ReadNative(std::string_view text) {
     throw Wrong{"what it says of native code was altered"};
   }
   const Struct fields = ParseJson(json);
-  const Object object(fields, "native code", saved_fields::kNative);
+  const Object object(fields, "native code", saved_fields::kNativeRecord);
   NativeTarget native;
   native.library = ReadName(object, "library");
   native.symbol = ReadName(object, "symbol");
@@ -135,7 +135,7 @@ Token ReadToken(const Struct& fields) {
   const Object call = ReadRecord(*innermost);
   const Struct* named = call.Inner("function");
   if (named == nullptr) throw Wrong{"it names no function"};
-  const Object function(*named, "a function", saved_fields::kFunction);
+  const Object function(*named, "a function", saved_fields::kFunctionRecord);
   std::string label = function.Text("name");
   if (label.empty()) label = function.Text("place");
   if (const Struct* pickled = function.Inner("pickled"); label.empty() && pickled != nullptr) {

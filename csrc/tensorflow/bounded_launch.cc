@@ -316,12 +316,13 @@ absl::Status BoundCompilations(const KernelRequest& request, MakeKernel make_pla
 void DefineCompilations(nb::module_& m) {
   m.def(
       "set_max_compilations", [](size_t value) { max_compilations = value; }, nb::arg("value"),
-      "Sets how many signatures of one cluster are compiled.");
+      "Set the number of signatures of one cluster that are compiled.");
   m.def(
       "compilations", [](bool reset) { return AllCompilations::Global().Counts(reset); },
       nb::arg("reset"),
-      "For each function that is compiled within a partitioned one: its name, how many programs "
-      "XLA has made of it, and how often it ran by TensorFlow's kernels.");
+      "Return for each compiled function of a partitioned one: its name, the number of programs "
+      "that "
+      "XLA has made of it, and the number of its runs by TensorFlow's kernels.");
 }
 
 }  // namespace hostcall

@@ -204,7 +204,7 @@ void BorrowingRun::End() {
 void DefineBufferProvider(nb::module_& m) {
   m.def(
       "provided_memory", [] { return Memory::Global().size(); },
-      "How many pieces of memory could be borrowed now, or still are.");
+      "Return the number of buffers that could be borrowed now, or still are.");
 }
 
 }  // namespace hostcall

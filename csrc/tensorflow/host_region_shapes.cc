@@ -227,7 +227,8 @@ void DefineRegionShapes(nb::module_& m) {
         return true;
       },
       nb::arg("function"), nb::arg("shapes"),
-      "Whether the shapes of all results of a region, a serialized FunctionDef, follow from those "
+      "Return whether the shapes of all results of a region, a serialized FunctionDef, follow from "
+      "those "
       "of its inputs, lists or None.");
 }
 

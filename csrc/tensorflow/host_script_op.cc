@@ -213,11 +213,12 @@ HOSTCALL_REGISTER("PyFuncStateless");
 void DefineHostScriptOp(nanobind::module_& m) {
   m.def(
       "unshared_inputs", [] { return unshared_inputs; },
-      "The inputs, by their bits, whose memory is only the op's that this thread has begun to "
+      "Return the inputs, by their bits, whose memory belongs only to the op that this thread has "
+      "begun to "
       "run.");
   m.def(
       "run_of_op", [] { return run_of_op; },
-      "The number of the run that the op belongs to which this thread has begun to run, for "
+      "Return the number of the run of the op that this thread has begun to run, for "
       "hostcall_runtime._runs.bind_to_run.");
   m.def(
       "context_handle",
@@ -230,12 +231,13 @@ void DefineHostScriptOp(nanobind::module_& m) {
         return context.attr("_context_handle");
       },
       nanobind::arg("module"), nanobind::arg("registry"),
-      "The handle of TensorFlow's eager context, looked up without running Python code. Takes the "
+      "Return the handle of TensorFlow's eager context, without running Python code. Take the "
       "module that keeps the context, and the registry of script ops, whose property this is.");
   m.def(
       "set_refusal", [](nanobind::object function) { refusal = std::move(function); },
       nanobind::arg("refusal"),
-      "Sets the function that tells (status code, message) of why a nested call cannot be made, or "
+      "Set the function that returns (status code, message) of why a nested call cannot be made, "
+      "or "
       "None, by its token and by what is wrong with the thread's stack.");
 }
 

@@ -92,7 +92,7 @@ NB_MODULE(_tensorflow, m) {
             platform);
       },
       nb::arg("handler"), nb::arg("name"), nb::arg("platform") = "Host",
-      "Registers an FFI handler with TensorFlow's XLA, as the custom call target of that name in "
+      "Register an FFI handler with TensorFlow's XLA, as the custom call target of that name in "
       "programs for a platform, such as CUDA. Needs no device of it. Raises ImportError when XLA "
       "refuses it, as it does a second handler of the name.");
   m.def(
@@ -102,10 +102,11 @@ NB_MODULE(_tensorflow, m) {
         RegisterHandler(&HostcallOrderHandler, "hostcall_order");
         RegisterHandler(&HostcallWhereHandler, "hostcall_where");
       },
-      "Registers the handlers of regions, barriers and masks. Raises ImportError when XLA refuses "
+      "Register the handlers of regions, barriers and masks. Raises ImportError when XLA refuses "
       "one.");
   m.def("describe_handler", &DescribeHandler, nb::arg("handler"),
-        "The address of an FFI handler in a capsule, the FFI API version (major, minor) that it "
+        "Return the address of an FFI handler in a capsule, the FFI API version (major, minor) "
+        "that it "
         "was built with, and whether it makes a state. Raises ValueError when it does not say so, "
         "and TypeError, with the name, when the capsule has one that is not of handlers.");
   m.def(
@@ -114,19 +115,19 @@ NB_MODULE(_tensorflow, m) {
         const XLA_FFI_Api_Version& version = xla::ffi::GetXlaFfiApi()->api_version;
         return std::pair(version.major_version, version.minor_version);
       },
-      "The version of the FFI that TensorFlow's XLA has.");
+      "Return the FFI version of TensorFlow's XLA.");
   m.def(
       "host_api", [] { return nb::capsule(&TensorFlowHost(), capsules::kHostApi); },
-      "What the runtime has of TensorFlow: a pointer to a HostApi (runtime/host_api.h).");
+      "Return TensorFlow's side of the runtime, a pointer to a HostApi (runtime/host_api.h).");
   m.def(
       "install",
       [](const nb::capsule& api) {
         hostcall::runtime =
             static_cast<const hostcall::RuntimeApi*>(capsules::Get(api, capsules::kRuntimeApi));
       },
-      nb::arg("api"), "Sets the runtime: a pointer to a RuntimeApi (runtime/host_api.h).");
+      nb::arg("api"), "Set the runtime, a pointer to a RuntimeApi (runtime/host_api.h).");
   m.def("set_ops_at_risk", &hostcall::SetOpsAtRisk, nb::arg("ops"),
-        "Sets the ops that XLA may compile to something else than TensorFlow runs.");
+        "Set the ops that XLA may compile to something else than TensorFlow runs.");
   m.def(
       "set_examined",
       [](const std::string& functions) {
@@ -136,8 +137,8 @@ NB_MODULE(_tensorflow, m) {
                                                         : Examined::kNone);
       },
       nb::arg("functions"),
-      "Sets in which functions these are looked for, besides those that call Python: \"none\", "
+      "Set the functions that are searched for them, besides those that call Python: \"none\", "
       "\"clusters\" or \"all\".");
   m.def("install_kernel_creator", &hostcall::InstallKernelCreator,
-        "Puts hostcall between TensorFlow and the kernels of must-compile functions.");
+        "Put hostcall between TensorFlow and the kernels of must-compile functions.");
 }

@@ -251,34 +251,35 @@ void TellOutgrown(const std::string& function) { Tell("tell_outgrown", function)
 void DefinePythonHooks(nb::module_& m) {
   m.def(
       "set_hooks", [](const nb::kwargs& hooks) { Hooks().update(hooks); },
-      "Sets functions of Python's, by the names by which python_hooks.cc calls them.");
+      "Set Python's functions, by the names by which python_hooks.cc calls them.");
   m.def(
       "has_xla_kernel",
       [](const nb::bytes& node, const std::string& device_type) {
         return HasXlaKernel(ParseNode(node), device_type);
       },
       nb::arg("node"), nb::arg("device_type") = "CPU",
-      "Whether XLA can compile an op for devices of a type, given as a serialized NodeDef.");
+      "Return whether XLA can compile an op, a serialized NodeDef, for devices of a type.");
   m.def(
       "has_kernel",
       [](const nb::bytes& node) {
         return HasKernel(ParseNode(node), tensorflow::DeviceType(tensorflow::DEVICE_CPU));
       },
-      nb::arg("node"), "Whether TensorFlow has a kernel for an op on the CPU.");
+      nb::arg("node"), "Return whether TensorFlow has a CPU kernel for an op.");
   m.def(
       "constant_operands", [](const nb::bytes& node) { return ConstantOperands(ParseNode(node)); },
-      nb::arg("node"), "The positions of the operands that XLA wants to know when it compiles.");
+      nb::arg("node"),
+      "Return the positions of the operands that XLA wants to know when it compiles.");
   m.def(
       "trace_of",
       [](const std::string& function, const std::string& node) {
         return rewritten_library == nullptr ? "" : TraceOf(function, node, *rewritten_library);
       },
       nb::arg("function"), nb::arg("node"),
-      "Returns the frames that made a node, in TensorFlow's format, while Python rewrites the "
+      "Return the frames that made a node, in TensorFlow's format, while Python rewrites the "
       "functions of its library; \"\" if they are unknown.");
   m.def(
       "set_enabled", [](bool value) { enabled = value; }, nb::arg("value"),
-      "Switches the kernels and the rewriting on or off.");
+      "Switch the kernels and the rewriting on or off.");
 }
 
 }  // namespace hostcall

@@ -126,7 +126,7 @@ nb::object TakeText(XLA_FFI_Error* error) {
 
 void DefineRelays(nb::module_& m) {
   m.def("register_relayed", &RegisterRelayed, nb::arg("stages"), nb::arg("name"),
-        "Registers FFI handlers with TensorFlow's XLA, by the names of their stages, whatever "
+        "Register FFI handlers with TensorFlow's XLA, by the names of their stages, whatever "
         "version of the FFI they were built with: the caller has compared the versions. Raises "
         "ImportError when XLA refuses them, as it does a second handler of the name.");
 }

@@ -277,19 +277,19 @@ void DefineRunTracking(nb::module_& m) {
                               std::move(has_no_tapes)};
       },
       nb::arg("is_stopped"), nb::arg("resume"), nb::arg("stop"), nb::arg("has_no_tapes"),
-      "Sets TensorFlow's functions that say and change whether tapes record on this thread.");
+      "Set TensorFlow's functions that tell and change whether tapes record on this thread.");
   m.def(
       "set_table", [](nb::dict table) { residuals.SetTable(std::move(table)); }, nb::arg("table"),
-      "Sets the dict that `drop_after_run` removes from.");
+      "Set the dict that `drop_after_run` removes from.");
   m.def(
       "now", [] { return Runs::Global().Now(); },
-      "The moment, by a clock that each run of a program that keeps something advances.");
+      "Return the time of a clock that advances with each run of a program with kept values.");
   m.def(
       "was_running", [](int64_t moment) { return Runs::Global().WasRunning(moment); },
-      nb::arg("moment"), "Whether a program still runs that ran at the moment.");
+      nb::arg("moment"), "Return whether a program that ran at that time still runs.");
   m.def(
       "drop_after_run", [](int64_t handle) { residuals.Add(handle); }, nb::arg("handle"),
-      "Removes a handle from the table when the programs have ended that run now.");
+      "Remove a handle from the table when the programs that run now have ended.");
 }
 
 }  // namespace hostcall

@@ -117,7 +117,7 @@ void Define(nb::module_& m) {
         Table::Global() = {std::move(runs), std::move(captures), std::move(begin)};
       },
       nb::arg("runs"), nb::arg("captures"), nb::arg("begin"),
-      "Sets the dict of what is noted of runs under way; the list of functions that ask libraries "
+      "Set the dict of the runs under way; the list of functions that ask libraries "
       "for their settings; and the function that is told of a run which begins on this thread, if "
       "the list is not empty or the run is a part of another one.");
 }

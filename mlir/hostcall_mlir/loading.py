@@ -176,7 +176,7 @@ class LoadedProgram:
     ) -> None:
         self.manifest: Manifest = program.manifest
         self.text = program.text
-        functions, self._classes = function_lookup.find(self.manifest, callbacks, imports)
+        functions, self._classes = function_lookup.find_functions(self.manifest, callbacks, imports)
         if device is None:  # that on which JAX puts arrays by default
             (device,) = jax.device_put(np.zeros((), np.bool_)).devices()
         self._device = device

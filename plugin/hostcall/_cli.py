@@ -80,7 +80,7 @@ def explain_saved_model(path: Path, signature: str | None) -> list[Explanation]:
     """Explain one signature of a SavedModel, or all: without any, all functions that none calls."""
     graphs = _inspect.read_saved_model(path).meta_graphs
     graph = next((one for one in graphs if "serve" in one.meta_info_def.tags), graphs[0])
-    _inspect.of_saved_model(path)  # reads the pickles, which explanations mention
+    _inspect.inspect_saved_model(path)  # reads the pickles, which explanations mention
     known = sorted(name for name in graph.signature_def if name != _inspect.INIT)
     if signature is not None and signature not in known:
         names = ", ".join(map(repr, known)) or "none"

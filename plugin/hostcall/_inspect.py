@@ -158,14 +158,19 @@ def inspect(path: str | os.PathLike[str]) -> Inspection:
         found = found.parent
     if found.is_dir():
         if any((found / name).is_file() for name in _SAVED_MODEL):
-            return of_saved_model(found)
+            return inspect_saved_model(found)
         if (found / "manifest.json").is_file():
-            return of_program(found)
+            return inspect_program(found)
         raise InspectionError(
             f"{found} holds no SavedModel (saved_model.pb), and no program of hostcall.export "
             "(manifest.json)."
         )
-    readers = {".pb": of_graph, ".pbtxt": of_graph, ".meta": of_graph, ".keras": of_model}
+    readers = {
+        ".pb": inspect_graph,
+        ".pbtxt": inspect_graph,
+        ".meta": inspect_graph,
+        ".keras": inspect_model,
+    }
     if not found.is_file():
         raise InspectionError(f"{found} {'is no file' if found.exists() else 'does not exist'}.")
     if found.suffix not in readers:
@@ -257,7 +262,7 @@ def _recorded(use: Use, record: tokens.Record) -> Use:
 
 def _result(written: Any) -> str:
     try:
-        return _spec_text(tokens.read(written))
+        return _spec_text(tokens.from_json(written))
     except tokens.UnreadableError:
         return "nonsense"
 
@@ -298,7 +303,7 @@ def read_saved_model(path: Path) -> Any:
     return model
 
 
-def of_saved_model(path: Path) -> Inspection:
+def inspect_saved_model(path: Path) -> Inspection:
     """Return the functions of a SavedModel, or raise an InspectionError."""
     graphs = read_saved_model(path).meta_graphs
     functions = []
@@ -308,7 +313,7 @@ def of_saved_model(path: Path) -> Inspection:
     return Inspection(str(path), "SavedModel", merged(functions))
 
 
-def of_graph(path: Path) -> Inspection:
+def inspect_graph(path: Path) -> Inspection:
     """Return the functions of a GraphDef, or of the MetaGraphDef in a .meta file."""
     v1 = tf.compat.v1
     message: Any = v1.MetaGraphDef() if path.suffix == ".meta" else v1.GraphDef()
@@ -416,7 +421,7 @@ _NOTE = (
 )
 
 
-def of_model(path: Path) -> Inspection:
+def inspect_model(path: Path) -> Inspection:
     """Return the classes and functions of a Keras model that are not Keras's own."""
     try:
         with zipfile.ZipFile(path) as archive:
@@ -509,7 +514,7 @@ def _missing(module: str) -> str:
     return "" if found else f"there is no module {module} here: its directory is not in sys.path"
 
 
-def of_program(path: Path) -> Inspection:
+def inspect_program(path: Path) -> Inspection:
     """Return the callbacks of an exported program, and check all its files."""
     try:
         from hostcall_mlir.exporting import files  # needs jaxlib

@@ -73,10 +73,12 @@ def say(errors: Sequence[BaseException]) -> None:
     """Write errors to the standard error: at exit, no caller is left that could get them."""
     for error in errors:
         text = "".join(traceback.format_exception(error))
-        write(f"a call that no program waited for has failed, and no call came after it:\n{text}")
+        write_error(
+            f"a call that no program waited for has failed, and no call came after it:\n{text}"
+        )
 
 
-def write(text: str) -> None:
+def write_error(text: str) -> None:
     """Write to the standard error, if it is still open."""
     with contextlib.suppress(AttributeError, OSError, ValueError):
         sys.stderr.write(f"hostcall: {_errors.encodable(text)}\n")
@@ -379,7 +381,7 @@ def _drain() -> None:
 def _wait() -> None:
     patience, later = _NOTICES
     while unfinished := wait_for(sys.maxsize, patience):
-        write(
+        write_error(
             "the process ends when the calls have ended that no program waited for "
             f"(wait=False), or at Ctrl-C. {described(unfinished)}"
         )
@@ -392,7 +394,7 @@ def _give_up() -> None:
         _moved.notify_all()
     counts = collections.Counter(call.line.label for call in dropped)
     left = ", ".join(f"{count} of {label}" for label, count in counts.items())
-    write(
+    write_error(
         f"Ctrl-C: the process ends without waiting for the call that runs; calls that were never "
         f"made: {left or 'none'}."
     )

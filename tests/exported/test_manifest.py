@@ -222,7 +222,7 @@ def test_random_damage_of_the_manifest_is_an_error_or_none(folder: Path) -> None
         for _ in range(random.choice([1, 1, 3])):
             damaged[random.randrange(len(data))] = random.randrange(256)
         try:
-            manifest = manifests.read(bytes(damaged), "hostcall")
+            manifest = manifests.decode(bytes(damaged), "hostcall")
         except hostcall_mlir.ProgramError:
             continue
         assert isinstance([*manifests.problems_of(manifest)], list)
@@ -241,5 +241,5 @@ def test_dtypes_are_those_of_the_runtime() -> None:
 def test_manifest_without_callbacks_or_variables_does() -> None:
     manifest = Manifest({}, "f", (), {"tuple": []}, (), None)
     assert [*manifests.problems_of(manifest, saved=False)] == []
-    read = manifests.read(manifests.write(manifest), "hostcall")
+    read = manifests.decode(manifests.encode(manifest), "hostcall")
     assert msgspec.structs.replace(read, sha256="") == manifest

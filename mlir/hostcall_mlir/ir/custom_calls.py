@@ -69,7 +69,7 @@ def walk(root: ir.Module | ir.Operation) -> list[ir.Operation]:
     return found
 
 
-def of_artifacts(ops: Iterable[ir.Operation]) -> Iterator[ir.Operation]:
+def find_artifact_ops(ops: Iterable[ir.Operation]) -> Iterator[ir.Operation]:
     """Yield the ops in the form of portable artifacts, in which host calls are not recognized."""
     return (op for op in ops if op.name.startswith("vhlo."))
 

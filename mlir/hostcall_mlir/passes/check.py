@@ -37,7 +37,7 @@ def _run(module: ir.Module, options: Options) -> None:
     problems = [(call, text) for call in calls for text in _check(call, known)]
     problems += [(op, text) for op in ops for text in value_errors.problems_of(op)]
     problems += tokens.misuses(ops)
-    if (hidden := next(custom_calls.of_artifacts(ops), None)) is not None:
+    if (hidden := next(custom_calls.find_artifact_ops(ops), None)) is not None:
         problems.append((hidden, _HIDDEN))
     report_all((op, f"{PASS.name}: {text}") for op, text in problems)
 

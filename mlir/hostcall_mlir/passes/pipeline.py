@@ -111,7 +111,7 @@ def read(text: str | bytes, context: ir.Context, collector: Collector) -> ir.Mod
         raise Failure
     module = ir.Module.parse(text, context)
     traversal.check_ops(module)
-    if any(custom_calls.of_artifacts(custom_calls.walk(module))):
+    if any(custom_calls.find_artifact_ops(custom_calls.walk(module))):
         module = _of_artifact(module, collector)
     for call in custom_calls.host_calls(module):
         custom_calls.restore_arrays(call)

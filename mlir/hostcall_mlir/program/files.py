@@ -204,7 +204,7 @@ class Program:
         if self.variables:
             variables = _write(folder, _VARIABLES, _to_npz(self.variables))
         manifest = msgspec.structs.replace(self.manifest, program=program, variables=variables)
-        _write(folder, manifests.FILE, manifests.write(manifest))
+        _write(folder, manifests.FILE, manifests.encode(manifest))
 
     def module(self) -> ir.Module:
         """Return the program's module, in a context of its own."""
@@ -228,7 +228,7 @@ def _read(folder: Path) -> Program:
             "which hostcall.export writes."
         )
     reader = f"hostcall {importlib.metadata.version('hostcall')}"
-    manifest = manifests.read(_read_file(folder, manifests.FILE), reader)
+    manifest = manifests.decode(_read_file(folder, manifests.FILE), reader)
     if problems := [*manifests.problems_of(manifest)]:
         raise ProgramError(f"{manifests.FILE} contradicts itself:\n{listed(problems)}")
     artifact = _read_checked(folder, manifest.program)

@@ -76,7 +76,7 @@ class _Source(NamedTuple):
         return "hostcall" if self.tensors else "hostcall_mlir"
 
 
-def find(
+def find_functions(
     manifest: Manifest, given: Mapping[str, Function], imports: bool, tensors: bool = False
 ) -> tuple[dict[str, Function], dict[str, type]]:
     """Find the functions of a program's callbacks and the namedtuples in its structures by name."""

@@ -137,7 +137,7 @@ class Manifest(_Record, frozen=True):
         return [entry for entry in self.outputs if entry.kind == kind]
 
 
-def write(manifest: Manifest) -> bytes:
+def encode(manifest: Manifest) -> bytes:
     """Return the manifest as the text of its file."""
     # The format comes first, since a reader has to check it first.
     fields: dict[str, Any] = {"format": FORMAT} | msgspec.to_builtins(manifest)
@@ -152,7 +152,7 @@ def digest_of(fields: Mapping[str, Any]) -> str:
     return hashlib.sha256(msgspec.json.encode(others)).hexdigest()
 
 
-def read(data: bytes, reader: str) -> Manifest:
+def decode(data: bytes, reader: str) -> Manifest:
     """Read a manifest from the text of its file; errors name the hostcall that reads it."""
     try:
         fields = msgspec.json.decode(data)

@@ -203,7 +203,7 @@ def class_for(user: UserFunction) -> type[callback_spec.NumpySpec]:
     return NativeSpec if isinstance(user.function, Native) else callback_spec.NumpySpec
 
 
-def of_batch(
+def make_batched_spec(
     spec: callback_spec.CallbackSpec,
     inputs: Inputs,
     level: int,

@@ -107,7 +107,7 @@ def existing_spec_of(node: NodeDef) -> CallbackSpec:
 
 def unchecked_entry_of(node: NodeDef) -> Any:
     """Return the registry's entry for a script op, which may be made for another op, or None."""
-    return token_registry.find(token_of(node))
+    return token_registry.entry_of(token_of(node))
 
 
 def token_of(node: NodeDef) -> str:
@@ -129,7 +129,7 @@ def entry_for(token: str, op: str, kind: str, takes: int, returns: list[tf.DType
     # an altered graph, and in one from a process without hostcall: its tokens are mere numbers,
     # which may belong to other functions here. The op has the type `kind`, `takes` inputs and
     # `returns` these dtypes.
-    entry = token_registry.find(token)
+    entry = token_registry.entry_of(token)
     if entry is None:
         return None
     of_tensors = isinstance(entry, token_registry.EagerFunc)

@@ -264,7 +264,7 @@ def _unknown_shape(
     )
 
 
-def write(op: Operation) -> None:
+def store(op: Operation) -> None:
     """Store the shapes of a script op's results on the op, once its graph is traced."""
     shapes = [shape.as_proto() for shape in of_op(op)]
     protos.set_attr(op, attributes.SHAPES, list=protos.list_value(shape=shapes))

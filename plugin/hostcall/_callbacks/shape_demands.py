@@ -221,7 +221,7 @@ def note(func_graph: FuncGraph, of_outputs: Sequence[_Demand] = ()) -> None:
 
 
 def _spec_of(op: Operation) -> CallbackSpec | None:
-    entry = token_registry.find(op.get_attr("token").decode())
+    entry = token_registry.entry_of(op.get_attr("token").decode())
     return entry if isinstance(entry, CallbackSpec) else None
 
 

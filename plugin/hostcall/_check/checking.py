@@ -14,7 +14,7 @@ from hostcall._check.trial import Check, Outcome, SkipError, Trial
 from hostcall._tf import eager_execution
 
 CHECKS: dict[str, Check] = {
-    "call": results.call,
+    "call": results.returns,
     "count": results.count_or_dtypes,
     "dtypes": results.count_or_dtypes,
     "shapes": results.shapes,

@@ -107,7 +107,7 @@ def _converted(subject: Subject, value: object, dtype: tf.DType) -> tuple[np.nda
     return (array, "") if fits else (None, array.dtype.name)
 
 
-def call(trial: Trial) -> Iterator[Outcome]:
+def returns(trial: Trial) -> Iterator[Outcome]:
     """Check that the function returns for the user's arguments."""
     subject, called = trial.subject, trial.base
     if isinstance(called.error, UnsizedError):

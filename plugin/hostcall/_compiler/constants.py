@@ -242,7 +242,7 @@ class _Folder:
         if key not in self._names:
             self._names[key] = name
             if (changed := self.fold(name, known)) is not None:
-                new = name + defs.of_contents([changed])
+                new = name + defs.digest_of_functions([changed])
                 changed.signature.name = new
                 self.new[new], self._names[key] = changed, new
         return self._names[key]

@@ -90,7 +90,7 @@ def rewrite_for_kernel(
     if said:
         analysis.join_again(function_defs.by_name(library)[entry])
         function_routes.note_refused(entry, where.accelerator, said)
-    digest = function_defs.of_contents(library.function)
+    digest = function_defs.digest_of_functions(library.function)
     if four_bits.cross(function_defs.by_name(library)[entry]) and not where.accelerator:
         return _with_four_bits(library, entry, digest, where, said)
     partitioner = function_routes.partitioner_for(
@@ -241,7 +241,7 @@ def plain_for_kernel(
     """Rewrite a cluster that calls Python so that TensorFlow's kernels run it, nothing compiled."""
     library = _library_of(serialized)
     where = _where(library, device, others)
-    suffix = f"{function_defs.of_contents(library.function)}__uncompiled{where.suffix}"
+    suffix = f"{function_defs.digest_of_functions(library.function)}__uncompiled{where.suffix}"
     partitioner = function_routes.uncompiling_partitioner(library, suffix, where.accelerator)
     name = _partition(partitioner, cluster, where)
     new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())

@@ -289,6 +289,9 @@ _LARGE_IMAGE = Difference(
     "XLA rounds places to 64 bits, and integers to 24",
     _is(tf.float64, tf.int32, tf.int64),
 )
+_KEEPS_NUMBER = _of_graph(
+    "XLA gives numbers where an imaginary part is NaN", _is(*_COMPLEX), values.complex_nan
+)
 _LIMITS = _of_graph("XLA has other limits at 0, infinity and NaN")
 _SINGULAR = _of_graph("XLA raises no error for singular matrices")
 
@@ -303,6 +306,7 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
     "AdjustHue": (Difference("XLA makes pixels whose channels are all negative nearly gray"),),
     "ArgMax": (_TAKES_NAN,),
     "ArgMin": (_TAKES_NAN,),
+    "Atan": (_KEEPS_NUMBER,),
     "Bucketize": (_NO_PLACE,),
     "Cast": (
         Difference(
@@ -312,7 +316,7 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
         ),
         _of_graph(
             "XLA moves numbers out of range into range, and makes NaN 0",
-            _is_cast(_FLOATS, [*_INTEGERS, *_UNSIGNED]),
+            _is_cast([*_FLOATS, *_COMPLEX], [*_INTEGERS, *_UNSIGNED]),
             values.cast,
         ),
         _of_graph(
@@ -326,6 +330,11 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
             "XLA takes limits that are NaN for the result, and the upper one of two that cross",
             _is(*_FLOATS, *_INTEGERS, *_UNSIGNED),
             values.clip,
+        ),
+    ),
+    "ComplexAbs": (
+        _of_graph(
+            "XLA gives a number where the imaginary part is NaN", _always, values.complex_absolute
         ),
     ),
     "ConjugateTranspose": (
@@ -361,6 +370,8 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
     ),
     "LeftShift": (_SHIFTS,),
     "LessEqual": (_of_graph(_NAN_IS_POSITIVE, _is_never_negative(1, 0), values.at_least_zero),),
+    "Log": (_KEEPS_NUMBER,),
+    "Log1p": (_KEEPS_NUMBER,),
     "MatrixInverse": (_SINGULAR,),
     "MatrixSolve": (_SINGULAR,),
     "Max": (_SKIPS_NAN,),
@@ -430,10 +441,14 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
             values.selu_gradient,
         ),
     ),
-    "Sign": (_of_graph("XLA gives -0.0 for -0.0", _is_float, values.sign),),
+    "Sign": (
+        _of_graph("XLA gives -0.0 for -0.0", _is_float, values.sign),
+        _KEEPS_NUMBER,
+    ),
     "Softmax": (
         _of_graph("XLA makes all of a row NaN where a number is", _is_of_onednn, values.softmax),
     ),
+    "Sqrt": (_KEEPS_NUMBER,),
     "SqrtGrad": (_CONJUGATE, _UNSAFE),
     "Square": (_WRAPS,),
     "SquaredDifference": (_WRAPS,),

@@ -166,7 +166,7 @@ _OTHERS_DECLARED = (
 )
 
 
-def of_host_op(node: NodeDef, reason: str, calls: Sequence[str], lacks_shapes: bool) -> str:
+def advise_host_op(node: NodeDef, reason: str, calls: Sequence[str], lacks_shapes: bool) -> str:
     """Return the advice for a host op that is no script op, by its reason to be there, or ""."""
     # `lacks_shapes` tells whether the program is partitioned because a callback has no shape.
     if calls:

@@ -224,7 +224,7 @@ class Walk:
                 continue
             callees = self._callees(node, at, partitioner)
             calls = [inside.function for inside, _ in callees]
-            advice = ops.of_host_op(node, reason, calls, self._lacks_shapes)
+            advice = ops.advise_host_op(node, reason, calls, self._lacks_shapes)
             steps.append(self._host_op(node, at, reason, edges[node.name], calls, advice=advice))
             for inside, partitioned in callees:
                 if partitioned:

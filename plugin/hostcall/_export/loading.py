@@ -50,7 +50,9 @@ class LoadedFunction(tf.Module):  # type: ignore[misc]
         super().__init__(name=None)
         self.manifest: manifests.Manifest = program.manifest
         self.text = program.text
-        functions, self._classes = function_lookup.find(self.manifest, given, imports, tensors=True)
+        functions, self._classes = function_lookup.find_functions(
+            self.manifest, given, imports, tensors=True
+        )
         registered = {
             callback.name: _register(callback, functions[callback.name], self._classes)
             for callback in self.manifest.callbacks

@@ -38,7 +38,7 @@ _OTHER_VERSION = (
 
 # Autograph must not convert it, just as TensorFlow's own functions.
 @autograph.do_not_convert
-def call(user: UserFunction, args: tuple[Any, ...]) -> Any:
+def call_on_tensors(user: UserFunction, args: tuple[Any, ...]) -> Any:
     """Call a callback on tensors, and return tensors in the structure of the declared result."""
     tensors = tf.nest.map_structure(_as_tensor, list(args), expand_composites=user.takes_tensors)
     inputs = structures.read_inputs(tensors, user.takes_tensors, pack_lists=False)
@@ -47,7 +47,7 @@ def call(user: UserFunction, args: tuple[Any, ...]) -> Any:
     emit = functools.partial(_emit, user)
     if user.grad is None:
         return emit(inputs, outputs)
-    return gradients.call(emit, user.grad, inputs, outputs)
+    return gradients.with_gradient(emit, user.grad, inputs, outputs)
 
 
 def _emit(user: UserFunction, inputs: structures.Inputs, outputs: structures.Outputs) -> Any:
@@ -55,7 +55,7 @@ def _emit(user: UserFunction, inputs: structures.Inputs, outputs: structures.Out
     name = str(user.given_name or getattr(function, "__name__", ""))
     # A valid name of a TensorFlow op, or None if nothing is left of it.
     valid = re.sub(r"[^A-Za-z0-9_.-]", "_", name).strip("_.-") or None
-    return script_ops.call(user, inputs, outputs, valid)
+    return script_ops.emit_or_run(user, inputs, outputs, valid)
 
 
 def _as_tensor(value: object) -> Any:
@@ -142,7 +142,7 @@ def enter() -> None:
     """Connect TensorFlow: callbacks and native code take tensors, messages name users' lines."""
     frameworks.enter(
         frameworks.TensorFlow(
-            call=call,
+            call=call_on_tensors,
             check_handler=check_handler,
             run_handler=run_handler,
             holds=lambda value: isinstance(value, _TENSORS),

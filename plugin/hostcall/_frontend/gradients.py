@@ -22,7 +22,7 @@ from hostcall._tf.types import Operation
 from hostcall_runtime import _interception
 
 
-def call(
+def with_gradient(
     emit: Callable[[Inputs, Outputs], Any],
     grad: Callable[..., Any],
     inputs: Inputs,
@@ -295,7 +295,7 @@ def _spec_of(op: Operation) -> Any:
             return spec
     token = op.get_attr("token").decode(errors="replace")
     if tf.executing_eagerly():
-        return token_registry.find(token)
+        return token_registry.entry_of(token)
     dtypes = [output.dtype for output in op.outputs]
     entry = lookup.entry_for(token, "EagerPyFunc", "EagerPyFunc", len(op.inputs), dtypes)
     if entry is None and (why := token_registry.why_missing(token)) is not None:

@@ -101,10 +101,10 @@ def internal_py_func(
         # Stock script ops pass copies in eager mode, and the tensors' own memory in a graph.
         owns_arguments=tf.executing_eagerly(),
     )
-    return call(user, inputs, structures.Outputs(Tout), name)
+    return emit_or_run(user, inputs, structures.Outputs(Tout), name)
 
 
-def call(
+def emit_or_run(
     user: UserFunction, inputs: structures.Inputs, outputs: structures.Outputs, name: str | None
 ) -> Any:
     """Create the op, or run it eagerly, and return its results, packed."""
@@ -300,9 +300,9 @@ def finish(func_graph: FuncGraph) -> None:
     if replaced := script_op_graphs.replaced_ops_of(func_graph):
         script_op_graphs.must_not_run(func_graph, replaced)
     for op in script_op_graphs.script_ops_of(func_graph):
-        result_shapes.write(op)
+        result_shapes.store(op)
     for op in script_op_graphs.table_lookups_of(func_graph):
-        result_shapes.write(op)  # Python knows more about tables than the op's shape function
+        result_shapes.store(op)  # Python knows more about tables than the op's shape function
     shape_demands.note(func_graph)
     requested_routes.mark_others(func_graph)
     if script_op_graphs.calls_functions(func_graph):

@@ -91,7 +91,7 @@ def _for_batch(mapped: MappedOp, spec: CallbackSpec) -> _Results:
         expands = method != BROADCAST_ALL and not recorded
         shared = [expands and not stacked for _, stacked in mapped.inputs]
         grad = _gradient_of_batch(spec, shared)
-    batched = array_specs.of_batch(spec, inputs, mapped.loop, divided, grad)
+    batched = array_specs.make_batched_spec(spec, inputs, mapped.loop, divided, grad)
     name = mapped.op.name.rpartition("/")[2]
 
     def emit(*_: Any) -> Any:
@@ -125,7 +125,7 @@ def _with_gradient(spec: CallbackSpec, inputs: Inputs, outputs: Outputs, emit: A
     if spec.user.grad is None or not outputs.dtypes:
         packed = emit(inputs, outputs)
     else:
-        packed = gradients.call(emit, spec.user.grad, inputs, outputs)
+        packed = gradients.with_gradient(emit, spec.user.grad, inputs, outputs)
     return packed if _is_op(packed) else outputs.unpack(packed)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
 from hostcall._functions import declarations, frameworks, source_location, specs
-from hostcall._functions.declarations import declaration_of, of_method, of_native
+from hostcall._functions.declarations import add_native_results, bind_to_method, declaration_of
 from hostcall._functions.native_code import Native
 from hostcall._functions.options import (
     CallbackOptions,
@@ -173,7 +173,7 @@ def signature_of(function: Callable[..., Any], without_out: bool) -> inspect.Sig
     return signature.replace(parameters=kept)
 
 
-def of_saved(
+def saved_arguments(
     function: Callable[..., Any], count: int, names: tuple[str, ...], fixed: Mapping[str, Any]
 ) -> Arguments:
     """Return the arguments of a call that was saved; its op has `count` inputs."""
@@ -307,7 +307,7 @@ class Callback:
             args, by_name = by_keyword(args, by_name, self._signature)
         args, by_name = without_defaults(args, by_name, self._signature)
         inputs, call = self._sorted(args, by_name)
-        return frameworks.call(call, inputs, (*args, *by_name.values()))
+        return frameworks.call_callback(call, inputs, (*args, *by_name.values()))
 
     def _sorted(
         self, args: tuple[Any, ...], by_name: dict[str, Any]
@@ -357,7 +357,7 @@ class Callback:
         bound = copy.copy(self)
         bound._function = types.MethodType(self._function, instance)
         bound.__hostcall_function__ = bound._function
-        bound._options = of_method(bound._function, self._options)
+        bound._options = bind_to_method(bound._function, self._options)
         bound._read_signature(bound._function, self._options.out)
         return bound
 
@@ -439,7 +439,7 @@ def callback(
 
     def decorate(decorated: Callable[..., Any]) -> Callback:
         check_function(decorated, "hostcall.callback")
-        declared = of_native(decorated, given.renewed())
+        declared = add_native_results(decorated, given.renewed())
         return Callback(decorated, declared, kind, stateful, name, grad)
 
     return unconverted(decorate) if function is None else decorate(function)

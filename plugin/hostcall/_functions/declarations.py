@@ -95,7 +95,7 @@ def declare(function: object = None, **options: Any) -> Any:
 
 def _declare(function: object, options: Options) -> Any:
     check_function(function, "hostcall.declare")
-    options = of_native(function, options)
+    options = add_native_results(function, options)
     key, owner = _identity(function)
     if not _keep_with(owner, key, (getattr(function, "__func__", None), options)):
         _table[key] = (_reference(owner, key), options)
@@ -133,7 +133,7 @@ def _forget(key: _Key, _: object, table: dict[_Key, Any] = _table) -> None:
     table.pop(key, None)
 
 
-def of_native(function: object, options: Options) -> Options:
+def add_native_results(function: object, options: Options) -> Options:
     """Return the declaration; add the results that native code itself declares."""
     if not isinstance(function, Native):
         return options
@@ -151,10 +151,10 @@ def declaration_of(function: object) -> Options | None:
     found = _table.get(key)
     if found is not None and found[0]() is owner:
         return found[1]
-    return of_native(function, Options()) if isinstance(function, Native) else None
+    return add_native_results(function, Options()) if isinstance(function, Native) else None
 
 
-def of_method(method: types.MethodType, options: Options) -> Options:
+def bind_to_method(method: types.MethodType, options: Options) -> Options:
     """Return `declaration` for one object's method, with kept results that live as long as it."""
     if options.table is None:
         return options

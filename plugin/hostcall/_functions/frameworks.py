@@ -75,12 +75,12 @@ def _jax() -> Any:
     return jax if hasattr(jax, "Array") else None
 
 
-def call(user: UserFunction, args: tuple[Any, ...], given: Iterable[Any]) -> Any:
+def call_callback(user: UserFunction, args: tuple[Any, ...], given: Iterable[Any]) -> Any:
     """Call a callback from the framework of its arguments, which must not be mixed."""
     return _loaded(_JAX if is_for_jax(given) else _TENSORFLOW).call(user, args)
 
 
-def of_handlers() -> Framework:
+def handler_framework() -> Framework:
     """Return the framework whose programs call handlers of XLA's FFI for NumPy arrays."""
     return _loaded(_JAX if _is_jax_alone() else _TENSORFLOW)
 

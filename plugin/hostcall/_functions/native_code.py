@@ -316,7 +316,7 @@ class FfiHandler:
 
     def run(self, inputs: Sequence[np.ndarray], results: Sequence[np.ndarray], native: Any) -> None:
         """Call it from a compiled program, since only XLA can make a handler's context."""
-        frameworks.of_handlers().run_handler(native, inputs, results)
+        frameworks.handler_framework().run_handler(native, inputs, results)
 
 
 def read_handler(
@@ -325,7 +325,7 @@ def read_handler(
     """Read the handler in a capsule, None for others; raise an error for one that does not fit."""
     if type(function).__name__ != "PyCapsule":
         return None
-    address = frameworks.of_handlers().check_handler(function)
+    address = frameworks.handler_framework().check_handler(function)
     scalars = {key: _scalar(key, value) for key, value in attributes.items()}
     return FfiHandler(name or "ffi_handler", function, address, scalars)
 
@@ -425,7 +425,9 @@ class Native:
         leaves = _trees.leaves(arguments)
         if out is None and any(map(frameworks.belongs_to_a_program, leaves)):
             options = Options(result=self.result)
-            return frameworks.call(UserFunction(self, options, owns_arguments=True), arrays, arrays)
+            return frameworks.call_callback(
+                UserFunction(self, options, owns_arguments=True), arrays, arrays
+            )
         structure, flat = self._prepared(leaves, lambda given: _trees.pack(arguments, given), out)
         results = _trees.pack(structure, flat)
         return results if out is not None else frameworks.like(leaves, results)
@@ -599,7 +601,7 @@ def _to_array(value: object, who: Native) -> np.ndarray:
 
 def _spec_of(array: np.ndarray, who: Native) -> Any:
     try:
-        return specs.of_array(array)
+        return specs.spec_of_array(array)
     except TypeError:
         raise TypeError(
             f"hostcall.native: {who.code.name} was called with an array of dtype {array.dtype}, "

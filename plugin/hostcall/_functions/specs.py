@@ -189,7 +189,7 @@ def sizes_of(shape: Any) -> tuple[Any, ...] | None:
     return tuple(shape.as_list() if hasattr(shape, "as_list") else shape)
 
 
-def of_array(array: np.ndarray) -> Any:
+def spec_of_array(array: np.ndarray) -> Any:
     """Return the spec that a shape function gets for an object with a shape and a dtype."""
     side = frameworks.tensorflow()
     make = ArraySpec if side is None else side.spec

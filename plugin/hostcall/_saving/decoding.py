@@ -128,7 +128,7 @@ def judged(
         return label, None, problem
     record = record.with_leave("")
     if (pickled := record.users.pickled) is not None and directory is not None:
-        problem = pickled_functions.read(pickled.sha256, directory)
+        problem = pickled_functions.read_pickle(pickled.sha256, directory)
     return label, record, problem or functions.problem_of(record.users)
 
 
@@ -150,7 +150,7 @@ def _with_leave(
     record: tokens.Record, pickled: tokens.Pickled, path: str
 ) -> tuple[tokens.Record, tokens.Problem | None]:
     """Return the record, with leave to call its pickle if the user gives it, and the problem."""
-    problem = pickled_functions.read(pickled.sha256, path)
+    problem = pickled_functions.read_pickle(pickled.sha256, path)
     if not pickled_functions.allows_pickles.get():
         return record.with_leave(""), problem
     if problem is not None:
@@ -181,10 +181,10 @@ def _check_op(record: tokens.Record, node: Any) -> None:
 def spec_of_call(record: tokens.Record) -> CallbackSpec:
     """Return the spec of a saved function, which this may import."""
     assert record.function is not None
-    found, carried = functions.find(record.function, record.at)
+    found, carried = functions.saved_function(record.function, record.at)
     function = getattr(found, "__hostcall_function__", found)
     here = getattr(found, "__hostcall_declaration__", None) or declaration_of(function)
-    inputs, outputs = _inputs(record), Outputs(tokens.read(record.outputs), record.callback)
+    inputs, outputs = _inputs(record), Outputs(tokens.from_json(record.outputs), record.callback)
     options = _options(record, here, carried)
     called, options = _with_keywords(record.function, function, options, inputs.count)
     try:
@@ -221,7 +221,7 @@ def _user_function(record: tokens.Record, called: Any, options: Options) -> User
 
 def spec_of_gradient(record: tokens.Record, parent: Any) -> CallbackSpec:
     """Return the spec of a saved gradient of the function with the spec `parent`."""
-    specs = tokens.read(record.outputs)
+    specs = tokens.from_json(record.outputs)
     if not isinstance(specs, list) or not all(isinstance(one, tf.TensorSpec) for one in specs):
         raise ValueError("the results of a gradient are no list of specs")
     kind = GradientSpec if record.kind == "gradient" else RecomputingSpec
@@ -234,7 +234,7 @@ def spec_of_gradient(record: tokens.Record, parent: Any) -> CallbackSpec:
 def _inputs(record: tokens.Record) -> Inputs:
     if isinstance(record.inputs, int):
         return Inputs([None] * min(record.inputs, 100_000), False)
-    structure = tokens.read(record.inputs)
+    structure = tokens.from_json(record.inputs)
     if not isinstance(structure, list):
         raise ValueError("the arguments are no list")
     return Inputs(structure, record.kind == "eager")
@@ -247,7 +247,7 @@ def _with_keywords(
     if not (saved.keywords or saved.fixed):
         return function, options
     fixed = {name: ast.literal_eval(text) for name, text in saved.fixed.items()}
-    arguments = callback.of_saved(function, count, tuple(saved.keywords), fixed)
+    arguments = callback.saved_arguments(function, count, tuple(saved.keywords), fixed)
     called: Any = arguments.of_function(function)
     return called, options.of_call(arguments.of_shape_function(options.result), called.key)
 
@@ -267,7 +267,7 @@ def _complete(spec: CallbackSpec, record: tokens.Record) -> None:
 
 
 def _specs(written: list[Any], spec: CallbackSpec) -> list[Any]:
-    specs = [tokens.read(one) for one in written]
+    specs = [tokens.from_json(one) for one in written]
     if [getattr(one, "dtype", None) for one in specs] != spec.outputs.dtypes:
         raise ValueError("the specs of the results are not those of the results")
     return specs
@@ -278,7 +278,7 @@ def _options(record: tokens.Record, here: Options | None, carried: Any) -> Optio
     saved = record.declared
     result = saved.result
     if isinstance(result, list):
-        result = [tokens.read(one) for one in result]
+        result = [tokens.from_json(one) for one in result]
     if result is None:
         result = carried
     then = Options(result, **{name: getattr(saved, name) for name in tokens.OPTIONS})

@@ -148,13 +148,13 @@ def register(function: F, name: str) -> F:
     return function
 
 
-def find(function: FunctionRecord, at: str) -> tuple[Any, Any]:
+def saved_function(function: FunctionRecord, at: str) -> tuple[Any, Any]:
     """Return the saved function called at `at`, and its pickled shape function, or raise."""
     if (found := _named(function)) is not None:
         return found, None
     problem = problem_of(function)
     if problem is None and function.pickled is not None:
-        return pickled_functions.find(function.pickled)
+        return pickled_functions.unpickled(function.pickled)
     if problem is None:
         assert function.place is not None
         found = _imported(function.place)

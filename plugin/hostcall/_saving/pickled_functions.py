@@ -221,7 +221,7 @@ def pickled(function: Callable[..., Any], shape_function: Any, title: str) -> Pi
     return Pickled(sha256, PYTHON, title)
 
 
-def write(sha256: str, directory: str) -> bool:
+def write_pickle(sha256: str, directory: str) -> bool:
     """Write a pickle into a SavedModel; return False if this process does not have it."""
     if sha256 not in _contents:
         return False
@@ -232,7 +232,7 @@ def write(sha256: str, directory: str) -> bool:
     return True
 
 
-def read(sha256: str, directory: str) -> Problem | None:
+def read_pickle(sha256: str, directory: str) -> Problem | None:
     """Read a pickle's file without unpickling it; return the problem with the file, or None."""
     path = _path(sha256, directory)
     copy = "# copy the SavedModel once more, with all that is in its directory"
@@ -282,7 +282,7 @@ def missing(function: Pickled) -> Problem:
     )
 
 
-def find(function: Pickled) -> tuple[Any, Any]:
+def unpickled(function: Pickled) -> tuple[Any, Any]:
     """Return a pickled function without a problem (`problem_of`), and its shape function."""
     return loads(_contents[function.sha256], function.title)
 

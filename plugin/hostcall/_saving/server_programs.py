@@ -186,7 +186,7 @@ def _renamed(functions: Functions, entry: str) -> list[Any]:
             effects.chain(function)
             for node in defs.calls_in(function, functions):
                 defs.redirect(node, functions, renamed)
-            names[name] = defs.without_digests(name) + defs.of_contents([function])
+            names[name] = defs.without_digests(name) + defs.digest_of_functions([function])
         return names.get(name, name)
 
     renamed(entry)

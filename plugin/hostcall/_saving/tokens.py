@@ -51,17 +51,17 @@ class UnreadableError(ValueError):
     """An error for JSON that stands for no structure; the text shows it."""
 
 
-def write(structure: Any) -> Any:
+def to_json(structure: Any) -> Any:
     """Return a structure as JSON; raise an UnwritableError for a value that has no form in it."""
     if structure is None:
         return None
     kind = type(structure)
     if kind in (list, tuple):
-        return {kind.__name__: [write(item) for item in structure]}
+        return {kind.__name__: [to_json(item) for item in structure]}
     if kind in (dict, collections.OrderedDict):
-        return {"dict": [[_key(key), write(item)] for key, item in structure.items()]}
+        return {"dict": [[_key(key), to_json(item)] for key, item in structure.items()]}
     if isinstance(structure, tuple) and hasattr(structure, "_fields"):
-        items = [write(item) for item in structure]
+        items = [to_json(item) for item in structure]
         return {"namedtuple": [kind.__name__, list(structure._fields), items]}
     return _write_leaf(structure)
 
@@ -93,7 +93,7 @@ def write_shape(shape: tf.TensorShape) -> list[int | None] | None:
     return None if shape.rank is None else shape.as_list()
 
 
-def read(value: object) -> Any:
+def from_json(value: object) -> Any:
     """Return the structure that JSON stands for; raise an UnreadableError if it stands for none."""
     try:
         return _read(value)

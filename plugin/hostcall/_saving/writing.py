@@ -213,7 +213,7 @@ def _carry(record: tokens.Record, directory: str | None) -> None:
         return
     if directory is None:
         raise tokens.UnwritableError("only a SavedModel can carry its pickle")
-    if not pickled_functions.write(pickled.sha256, directory):
+    if not pickled_functions.write_pickle(pickled.sha256, directory):
         raise tokens.UnwritableError("its pickle is not here: only a SavedModel carries it")
 
 
@@ -417,7 +417,7 @@ def _of_gradient(spec: Any, asked: Asked, recorded: bool) -> tokens.Record:
         id=spec.title,
         kind="gradient" if isinstance(spec, GradientSpec) else "recomputed",
         inputs=spec.inputs.size,
-        outputs=tokens.write(list(spec.static_specs)),
+        outputs=tokens.to_json(list(spec.static_specs)),
         of=record_of(spec.parent, asked),
         targets=spec.targets,
         sources=spec.sources,
@@ -432,15 +432,15 @@ def _of_call(spec: CallbackSpec) -> tokens.Record:
         id=spec.title,
         kind="numpy",
         function=_function(spec),
-        inputs=tokens.write(inputs.structure) if inputs.nested else inputs.size,
-        outputs=tokens.write(spec.outputs.structure),
+        inputs=tokens.to_json(inputs.structure) if inputs.nested else inputs.size,
+        outputs=tokens.to_json(spec.outputs.structure),
         at=_short(source_location.split_description(spec.description)[3]),
         declared=_declared(spec),
         callback=spec.outputs.strict,
         copies=spec.user.owns_arguments,
         route=spec.route,  # type: ignore[arg-type] # checked when it was asked for
-        static=[tokens.write(one) for one in spec.static_specs],
-        plain=[tokens.write(one) for one in spec.plain_specs],
+        static=[tokens.to_json(one) for one in spec.static_specs],
+        plain=[tokens.to_json(one) for one in spec.plain_specs],
         consumers=[tokens.write_shape(shape) for shape in spec.consumer_shapes],
         counts=list(spec.element_counts),
         reasons=list(spec.shape_reasons),
@@ -491,7 +491,7 @@ def _declared(spec: CallbackSpec) -> tokens.Declared:
         written = result
     elif result is not None and not is_function:
         with contextlib.suppress(ValueError):  # it contradicts `Tout`; its calls raise that error
-            written = [tokens.write(one) for one in flatten_result(result, dtypes)]
+            written = [tokens.to_json(one) for one in flatten_result(result, dtypes)]
     said: dict[str, Any] = {name: getattr(options, name) for name in tokens.OPTIONS}
     if said["timeout"] is not None:
         said["timeout"] = float(said["timeout"])  # the user may pass any numeric type

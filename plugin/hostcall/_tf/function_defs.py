@@ -57,7 +57,7 @@ _NAME = re.compile(
 _DIGESTS = re.compile(rf"{_DIGEST}[0-9a-f]+(?:{OF_EIGHT_BITS})?")
 
 
-def of_contents(functions: Iterable[FunctionDef]) -> str:
+def digest_of_functions(functions: Iterable[FunctionDef]) -> str:
     """Return a digest of functions; appended to a name, it tells apart functions of equal names."""
     digest = hashlib.blake2b(digest_size=_BYTES)
     nonce = token_registry.nonce().encode()

@@ -55,7 +55,7 @@ def _lower_native(
 
 
 def _check(code: Native, function: Function, context: _lowering.LoweringContext) -> None:
-    inputs = [specs.of_array(aval) for aval in context.avals_in]
+    inputs = [specs.spec_of_array(aval) for aval in context.avals_in]
     declared = _trees.leaves(code.structure(jax.tree.unflatten(function.in_tree, inputs)))
     results = [ArraySpec(tuple(aval.shape), aval.dtype) for aval in context.avals_out]
     plain = [*map(specs.plain, declared)]

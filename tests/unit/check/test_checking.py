@@ -231,7 +231,7 @@ def test_check_that_fails_itself_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
         raise ZeroDivisionError("by me")
         yield
 
-    monkeypatch.setattr(checking, "CHECKS", {"call": results.call, "odd": broken})
+    monkeypatch.setattr(checking, "CHECKS", {"call": results.returns, "odd": broken})
     report = hostcall.check(doubling(), VECTOR)
     assert reasons(report, "odd") == ["the check itself has failed: ZeroDivisionError: by me"]
     assert report.passed == ("call",)

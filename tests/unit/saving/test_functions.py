@@ -15,7 +15,7 @@ PLACE = f"{users.__name__}:halve"
 
 
 def find(place: str | None, name: str | None = None) -> Any:
-    return functions.find(FunctionRecord(place=place, name=name), "model.py:7")[0]
+    return functions.saved_function(FunctionRecord(place=place, name=name), "model.py:7")[0]
 
 
 def test_function_of_an_allowed_module_is_found() -> None:

@@ -183,24 +183,24 @@ STRUCTURES = [
 
 @pytest.mark.parametrize("structure", STRUCTURES, ids=str)
 def test_what_is_written_is_read_again(structure: Any) -> None:
-    written = json.loads(json.dumps(tokens.write(structure)))
-    assert tokens.read(written) == structure
+    written = json.loads(json.dumps(tokens.to_json(structure)))
+    assert tokens.from_json(written) == structure
 
 
 def test_namedtuple_has_its_name_and_fields_again() -> None:
-    read = tokens.read(tokens.write(Pair(SPEC, tf.int32)))
+    read = tokens.from_json(tokens.to_json(Pair(SPEC, tf.int32)))
     assert (type(read).__name__, read._fields) == ("Pair", ("low", "high"))
     assert (read.low, read.high) == (SPEC, tf.int32)
 
 
 def test_dtypes_of_other_libraries_are_written_as_tensorflows() -> None:
-    assert tokens.write([np.float32, float, "int8"]) == {"list": ["float32", "float32", "int8"]}
+    assert tokens.to_json([np.float32, float, "int8"]) == {"list": ["float32", "float32", "int8"]}
 
 
 @pytest.mark.parametrize("value", [object(), {("a", 1): tf.int32}, [b"bytes no dtype"]])
 def test_what_has_no_words_is_an_error(value: Any) -> None:
     with pytest.raises(tokens.UnwritableError, match="cannot be written"):
-        tokens.write(value)
+        tokens.to_json(value)
 
 
 NO_STRUCTURES = [
@@ -216,4 +216,4 @@ NO_STRUCTURES = [
 @pytest.mark.parametrize("value", NO_STRUCTURES, ids=str)
 def test_what_is_no_structure_is_an_error(value: Any) -> None:
     with pytest.raises(tokens.UnreadableError):
-        tokens.read(value)
+        tokens.from_json(value)

@@ -513,7 +513,7 @@ def _rename(functions: Functions, changed: Collection[str], entry: str) -> None:
             calls = defs.calls_in(functions[name], functions)
             redirected = [defs.redirect(node, functions, renamed) for node in calls]
             if name in changed or any(redirected):
-                new_names[name] = name + defs.of_contents([functions[name]])
+                new_names[name] = name + defs.digest_of_functions([functions[name]])
         return new_names.get(name, name)
 
     for name in functions if changed else ():

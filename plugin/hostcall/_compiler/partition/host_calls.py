@@ -76,7 +76,7 @@ def raises_carrier(call: Callable[..., T]) -> Callable[..., T]:
 def refusal(token: str, complaint: str) -> tuple[int, str] | None:
     """Return a status code and the reason why a nested call cannot be made, or None if it can."""
     # `token` leads to the entry to call; `complaint` is the problem of the thread's stack, or "".
-    entry = token_registry.find(token)
+    entry = token_registry.entry_of(token)
     spec = entry if isinstance(entry, CallbackSpec) else None
     if complaint:
         description = spec.description if spec else token

@@ -170,7 +170,7 @@ class _Program:
             errors = body.return_failure(use, ends)
             follows = body.follows_effects
             body.edits.write()
-            digest = defs.of_contents([function])
+            digest = defs.digest_of_functions([function])
             function.signature.name = f"{defs.without_digests(name)}{_SUFFIX}_{use}{digest}"
             self.new[function.signature.name] = function
             self._variants[key] = _Variant(function.signature.name, errors, follows)

@@ -520,6 +520,6 @@ def _copy(library: FunctionDefLibrary, functions: dict[str, Any], name: str, num
     function = library.function.add()
     function.CopyFrom(functions[name])
     function.signature.name = f"{name}_{number}"
-    function.signature.name = name + defs.of_contents([function])
+    function.signature.name = name + defs.digest_of_functions([function])
     functions[function.signature.name] = function
     return str(function.signature.name)

@@ -28,7 +28,7 @@ _INTEGERS = {
     tf.float64: defs.INT64,
 }
 _UINT32, _UINT64 = (dtype.as_datatype_enum for dtype in (tf.uint32, tf.uint64))
-_OF_BOOLEANS = frozenset({"LogicalAnd", "LogicalNot"})
+_OF_BOOLEANS = frozenset({"LogicalAnd", "LogicalNot", "LogicalOr"})
 # The constants of tf.nn.selu.
 _SCALE, _SCALE_ALPHA = 1.0507009873554805, 1.7580993408473768
 
@@ -65,10 +65,37 @@ def absolute(writer: Writer) -> str:
 
 def complex_to_bool(writer: Writer) -> str:
     """Write whether the real part of complex numbers is not zero."""
-    complex_type = writer.node.attr["SrcT"].type
-    (x,), real = writer.inputs, _PARTS_OF_COMPLEX[complex_type]
-    part = writer.add("Real", x, T=complex_type, Tout=real)
-    return writer.add("Cast", part, SrcT=real, DstT=defs.BOOL)
+    real, part = _part(writer, "Real", writer.node.attr["SrcT"].type)
+    return writer.add("Cast", real, SrcT=part, DstT=defs.BOOL)
+
+
+def _part(writer: Writer, name: str, dtype: int) -> tuple[str, int]:
+    """Write the "Real" or the "Imag" part of a complex operand; return it and its dtype."""
+    part = _PARTS_OF_COMPLEX[dtype]
+    return writer.add(name, writer.inputs[0], T=dtype, Tout=part), part
+
+
+def complex_absolute(writer: Writer) -> str:
+    """Write an absolute number that is infinite where a part is, or else NaN where a part is."""
+    return _of_larger_part(writer, of_infinity=True)
+
+
+def complex_nan(writer: Writer) -> str:
+    """Write an op of complex numbers whose real part is NaN, too, where the imaginary one is."""
+    return _of_larger_part(writer, of_infinity=False)
+
+
+def _of_larger_part(writer: Writer, of_infinity: bool) -> str:
+    """Write the op with a NaN for both parts, and perhaps with an infinity."""
+    # XLA looks at the larger part, and does not take NaN for that if it is the imaginary one.
+    dtype = writer.node.attr["T"].type
+    (real, part), (imaginary, _) = (_part(writer, name, dtype) for name in ("Real", "Imag"))
+    is_known = writer.add("IsFinite" if of_infinity else "IsNan", imaginary, T=part)
+    if not of_infinity:
+        is_known = writer.add("LogicalNot", is_known)
+    stays = writer.add("LogicalOr", writer.add("IsInf", real, T=part), is_known)
+    real = writer.add("SelectV2", stays, real, imaginary, T=part)
+    return writer.again(writer.add("Complex", real, imaginary, T=part, Tout=dtype))
 
 
 def safe_gradient(writer: Writer) -> str:
@@ -372,6 +399,8 @@ def cast(writer: Writer) -> str:
     """Write a cast of floats to integers as processors make it."""
     (x,) = writer.inputs
     source, target = (writer.node.attr[name].type for name in ("SrcT", "DstT"))
+    if source in _PARTS_OF_COMPLEX:
+        x, source = _part(writer, "Real", source)
     if target == _UINT64:
         return _to_uint64(writer, x, source)
     wide = defs.INT64 if target in (defs.INT64, _UINT32) else defs.INT32
