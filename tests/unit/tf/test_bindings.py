@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from hostcall import _tensorflow
-from hostcall_runtime import _runtime
+from hostcall_runtime import _library
 
+each_module = pytest.mark.parametrize("name", ["hostcall_runtime._runtime", "hostcall._tensorflow"])
 VERBS = frozenset(
     {"Begin", "Call", "End", "Forget", "Let", "Put"}
     | {"Raise", "Register", "Remove", "Return", "Set", "Switch"}
@@ -24,9 +24,9 @@ def functions(module: types.ModuleType) -> Iterator[tuple[str, Any]]:
                 yield f"{module.__name__}.{name}.{method}", function
 
 
-@pytest.mark.parametrize("module", [_runtime, _tensorflow], ids=["runtime", "tensorflow"])
-def test_docstrings_of_functions_begin_with_a_verb(module: types.ModuleType) -> None:
-    found = dict(functions(module))
+@each_module
+def test_docstrings_of_functions_begin_with_a_verb(name: str) -> None:
+    found = dict(functions(_library.load(name)))
     assert len(found) > 20
     # The first line is the signature.
     documented = {name: (one.__doc__ or "").partition("\n\n")[2] for name, one in found.items()}
@@ -34,7 +34,8 @@ def test_docstrings_of_functions_begin_with_a_verb(module: types.ModuleType) -> 
     assert not wrong
 
 
-@pytest.mark.parametrize("module", [_runtime, _tensorflow], ids=["runtime", "tensorflow"])
-def test_classes_are_documented(module: types.ModuleType) -> None:
-    classes = [member for member in vars(module).values() if isinstance(member, type)]
+@each_module
+def test_classes_are_documented(name: str) -> None:
+    members = vars(_library.load(name)).values()
+    classes = [member for member in members if isinstance(member, type)]
     assert all((one.__doc__ or "").endswith(".") for one in classes)
