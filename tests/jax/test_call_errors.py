@@ -59,7 +59,7 @@ def test_the_end_of_an_iterator_is_told_and_kept(mode: Any, options: Any, kind: 
     ("returned", "text"),
     [
         (np.zeros(3, np.float32), r"shape \(3,\), but its declared shape is \(4,\)"),
-        (np.zeros(4), "is double, but expects float"),
+        (np.zeros(4, np.float16), "is half, but expects float"),
         (None, "returns 0 values, but expects to see 1"),
         ((X, X), "returns 2 values, but expects to see 1"),
     ],

@@ -115,7 +115,8 @@ def call(
       fn: the function. It gets NumPy arrays (NumPy scalars for rank 0) in the structure of `args`,
         which it owns and may write to. It returns arrays of the declared dtypes in the structure of
         `result`; containers may differ as in `jax.pure_callback`, and the keys of dictionaries may
-        not. For random keys it gets the result of `jax.random.key_data`, and may return that or
+        not. While `jax_enable_x64` is off, numbers of 64 bits, such as Python's, become numbers of
+        32. For random keys it gets the result of `jax.random.key_data`, and may return that or
         keys.
       result: the results: a pytree of `jax.ShapeDtypeStruct`, or of other objects with `shape` and
         `dtype`, such as an array or a `tf.TensorSpec`; or a function from the arguments'
