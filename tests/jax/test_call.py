@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
+from jax._src import dispatch
 from jax.experimental import io_callback, sparse
 
 import hostcall.jax
@@ -140,6 +141,15 @@ def test_eager_calls_of_one_line_share_a_program() -> None:
         counts.append(_library.load("hostcall_runtime._runtime").size())
     assert len(set(counts)) == 1
     np.testing.assert_array_equal(values[3], 2 * (X + 3))
+
+
+@pytest.mark.parametrize("how", [{}, {"pure": True}, {"ordered": True}], ids=str)
+def test_an_eager_call_with_an_array_of_numpys_compiles_one_program(how: Any) -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    dispatch.xla_primitive_callable.cache_clear()
+    for _ in range(2):
+        assert_same(np.asarray(call(np.cos, x, x, **how)), np.cos(x))
+    assert dispatch.xla_primitive_callable.cache_info().misses == 1
 
 
 @pytest.mark.usefixtures("collected_stats")
