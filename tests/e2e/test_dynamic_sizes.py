@@ -404,6 +404,15 @@ def test_the_search_for_a_refused_op_ends(x: tf.Tensor) -> Any:
     return even, parts, tf.size(parts[0]) % 2
 
 
+@is_right((X,))
+def test_a_window_in_a_loop_ends_where_the_vector_does(x: tf.Tensor) -> Any:
+    """XLA gives each window its full size, and takes zeros behind the end."""
+    _print(x)
+    return tf.map_fn(
+        lambda i: tf.reduce_mean(x[i : i + 2]), tf.range(tf.size(x)), fn_output_signature=x.dtype
+    )
+
+
 @pytest.mark.usefixtures("everywhere")
 @is_right((X[:0],), (X,))
 def test_results_of_a_program_that_xla_knows_whole(x: tf.Tensor) -> Any:
