@@ -48,7 +48,8 @@ extern "C" XLA_FFI_Error* HostcallJointHandler(XLA_FFI_CallFrame* frame);
 extern "C" XLA_FFI_Error* HostcallReportedHandler(XLA_FFI_CallFrame* frame);
 
 // Custom call target "hostcall_raise", FFI API 0.2, platform Host. Its first operand is an int32,
-// the number of an error, or 0 if there is none; there may be a token, too. Its attribute `errors`
+// the number of an error, or 0 if there is none, or a bool, which asks for the first error; there
+// may be a token, too. Its attribute `errors`
 // has the errors, between record separators: the number and the status code of each and its
 // message, between colons. Ends the program with the error.
 extern "C" XLA_FFI_Error* HostcallRaiseHandler(XLA_FFI_CallFrame* frame);

@@ -222,10 +222,11 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
     return shape.ok() && xla::ShapeUtil::IsScalarWithElementType(*shape, type);
   }
 
-  // Ends the program with the error of a number, unless it is 0.
+  // Ends the program with the error of a number, unless it is 0, or with the first one, if true.
   absl::Status EmitRaise(XlaOpKernelContext* ctx, std::string_view errors) const {
     const bool is_right = ctx->num_inputs() == 1 && num_outputs() == 0 && AreErrors(errors);
-    if (!is_right || !IsScalar(ctx, 0, xla::S32)) return NoCheck();
+    const bool takes_failure = IsScalar(ctx, 0, xla::S32) || IsScalar(ctx, 0, xla::PRED);
+    if (!is_right || !takes_failure) return NoCheck();
     CallOrder order(ctx);
     const xla::Shape result = xla::ShapeUtil::MakeTupleShape({xla::ShapeUtil::MakeTokenShape()});
     const xla::XlaOp call =

@@ -19,10 +19,11 @@ namespace {
 
 constexpr char kRaiseTarget[] = "hostcall_raise";
 
-// `failure` is the number of the error to raise, from 1 on, or 0. Each of the `errors` is a number,
-// a status code and a message: "1:3:text".
+// `failure` is the number of the error to raise, from 1 on, or 0; a bool, if there is one error.
+// Each of the `errors` is a number, a status code and a message: "1:3:text".
 REGISTER_OP("HostcallRaise")
-    .Input("failure: int32")
+    .Input("failure: T")
+    .Attr("T: {bool, int32}")
     .Attr("errors: list(string)")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs);

@@ -2,7 +2,7 @@
 
 A program that TensorFlow has exported raises the errors that TensorFlow's kernels raise for values,
 an index out of range, say. `@hostcall_raise` takes a tensor<i32>: 0 while all is well, else the
-number of an error in its text `errors`. `@hostcall_any` finds out whether any value is "outside"
+number of an error in its text `errors`; or a tensor<i1>, true for the first error. `@hostcall_any` finds out whether any value is "outside"
 [0, limit), "equal" to the limit or "at_least" the limit, and takes less time than a reduction.
 """
 
@@ -42,9 +42,10 @@ def problems_of(op: ir.Operation) -> Iterator[str]:
 def _check_raise(op: ir.Operation) -> Iterator[str]:
     operands, results = [value.type for value in op.operands], custom_calls.result_types(op)
     tokens = [*operands[1:], *results]
-    is_right = [str(type_) for type_ in operands[:1]] == [_NUMBER] and len(tokens) in (0, 2)
+    takes_failure = [*map(str, operands[:1])] in ([_NUMBER], [_FOUND])
+    is_right = takes_failure and len(tokens) in (0, 2)
     if not is_right or len(results) > 1 or not all(map(is_token, tokens)):
-        yield f"it has to take a {_NUMBER}, and may take and return a token beside it"
+        yield f"it has to take a {_NUMBER} or {_FOUND}, and may take and return a token beside it"
     if not custom_calls.has_side_effect(op):
         yield "a call that raises errors has to have has_side_effect = true"
     errors = _text_of(op, "errors")

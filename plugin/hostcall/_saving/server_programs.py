@@ -205,7 +205,8 @@ def _without_own_ops(function: FunctionDef) -> None:
     for node in function.node_def:
         if node.op == op_kinds.RAISE:
             errors = _NEXT_ERROR.join(node.attr["errors"].list.s)
-            _make_script_op(node, "PyFunc", _ERRORS.encode() + errors, [defs.INT32], [])
+            takes = [node.attr["T"].type]
+            _make_script_op(node, "PyFunc", _ERRORS.encode() + errors, takes, [])
         elif node.op == _ANY:
             token = _KIND.encode() + node.attr["kind"].s
             dtype = node.attr["T"].type

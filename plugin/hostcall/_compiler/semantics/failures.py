@@ -241,10 +241,14 @@ class _Body:
             return
         writer = NodeWriter(f"{_FAILURE}_{self._raised}")
         self._raised += 1
-        number = self._combined(writer)
+        one, *others = self._pending
+        # A single check needs no number, which would be one more kernel for XLA to compile.
+        is_lone = not (others or one.is_number)
+        failure = one.value if is_lone else self._combined(writer)
         node = protos.node_def_pb2.NodeDef(
-            name=f"hostcall_raise_{self._raised}", op=op_kinds.RAISE, input=[number]
+            name=f"hostcall_raise_{self._raised}", op=op_kinds.RAISE, input=[failure]
         )
+        node.attr["T"].type = defs.BOOL if is_lone else defs.INT32
         errors = sorted({error for one in self._pending for error in one.errors})
         texts = [self._program.errors[error].encode() for error in errors]
         node.attr["errors"].list.s.extend(texts)
