@@ -21,7 +21,7 @@ from hostcall._compiler.partition.costs import TRIVIAL_OPS, Costs
 from hostcall._compiler.partition.host_ops import Findings, HostOps, Rules
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
+from hostcall._tf.types import AnyNode, FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime import _scheduling
 from hostcall_runtime._scheduling import Side
 
@@ -209,7 +209,7 @@ def _reason_of_partition(node: NodeDef, functions: Mapping[str, Any]) -> str:
     return "a launch of it would take longer"
 
 
-def place_of(node: NodeDef, host_ops: Container[str], either: Container[str] = ()) -> Side:
+def place_of(node: AnyNode, host_ops: Container[str], either: Container[str] = ()) -> Side:
     """Return where a node may run, from the names of nodes that are for the host, or for either."""
     if node.name in host_ops:
         return Side.HOST
