@@ -151,10 +151,10 @@ class Part(NamedTuple):
 class Function:
     """A function of a program."""
 
-    def __init__(self, program: Program, proto: FunctionDef) -> None:
+    def __init__(self, program: Program, proto: FunctionDef, name: str = "") -> None:
         self.program = program
         self.proto = proto
-        self.name = proto.signature.name
+        self.name = proto.signature.name = name or proto.signature.name
 
     @property
     def signature(self) -> OpDef:
@@ -244,6 +244,16 @@ class Function:
         node = Node(self, proto)
         node.op, node.operands, node.controls = op, operands, controls
         self.nodes.insert(len(self.nodes) if before is None else self.nodes.index(before), node)
+        return node
+
+    def add_call(
+        self, name: str, called: Function, operands: Iterable[Value], controls: Iterable[Node]
+    ) -> Node:
+        """Add a call of a function at the end."""
+        signature = called.signature
+        node = Node(self, defs.call_node(name, signature, (), signature.is_stateful))
+        node.operands, node.controls = operands, controls
+        self.nodes.append(node)
         return node
 
     def erase(self, nodes: Collection[Node]) -> None:
@@ -362,8 +372,8 @@ class Program(dict[str, Function]):
 
     def add(self, proto: FunctionDef, name: str = "") -> Function:
         """Add a function, perhaps under another name; it changes when it is written."""
-        proto.signature.name = name or proto.signature.name
-        function = self[proto.signature.name] = Function(self, proto)
+        function = Function(self, proto, name)
+        self[function.name] = function
         return function
 
     def copy_of(self, function: Function, name: str) -> Function:
