@@ -21,6 +21,9 @@ PAGES = {
     "CHANGELOG.md": "project/changelog.md",
     "CONTRIBUTING.md": "project/contributing.md",
     "benchmarks/README.md": "project/benchmarks.md",
+    "cmake/README.md": "project/builds.md",
+    "tests/mutations/README.md": "project/mutations.md",
+    "wheels/README.md": "project/wheels.md",
     "LICENSE": "LICENSE.txt",
     "examples": "examples/index.md",
 }

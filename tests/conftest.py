@@ -63,7 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["all", "sample", "rest"],
         default="all",
         help="'sample' leaves out what depends on the machine, and has some cases of each test; "
-        "'rest' is what it leaves out, and of tests that are marked `pairwise` enough cases",
+        "'rest' is what it leaves out, and enough cases of tests marked `pairwise` or `each_value`",
     )
     parser.addoption("--cases", type=int, default=CASES, help="of each test, in a sample")
     parser.addoption("--seed", default="0", help="of the sample's cases")
@@ -108,20 +108,21 @@ def _sample(items: list[pytest.Item], seed: str, cases: int) -> set[pytest.Item]
 
 
 def _superfluous(items: list[pytest.Item]) -> set[pytest.Item]:
-    """Return cases of `pairwise` tests without which each pair of values still has a case."""
+    """Return cases of marked tests without which each value, or each pair, still has a case."""
     superfluous = set()
-    for several in _by_test([i for i in items if i.get_closest_marker("pairwise")]).values():
-        left = {case: _pairs(case) for case in several}
-        while pairs := max(left.values(), key=len, default=()):
-            left = {case: other - pairs for case, other in left.items() if other is not pairs}
-        superfluous |= {*left}
+    for mark, count in (("each_value", 1), ("pairwise", 2)):
+        for several in _by_test([i for i in items if i.get_closest_marker(mark)]).values():
+            left = {case: _combinations(case, count) for case in several}
+            while found := max(left.values(), key=len, default=()):
+                left = {case: other - found for case, other in left.items() if other is not found}
+            superfluous |= {*left}
     return superfluous
 
 
-def _pairs(case: Any) -> set[tuple[tuple[str, str], ...]]:
-    """Return the pairs of a case's parameters, each with its name."""
+def _combinations(case: Any, count: int) -> set[tuple[tuple[str, str], ...]]:
+    """Return the combinations of a number of a case's parameters, each with its name."""
     values = [(name, repr(value)) for name, value in case.callspec.params.items()]
-    return {*itertools.combinations(values, 2)}
+    return {*itertools.combinations(values, count)}
 
 
 def _by_test(items: list[pytest.Item]) -> dict[str, list[pytest.Item]]:

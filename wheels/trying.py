@@ -5,7 +5,7 @@ TensorFlow alone, README's example runs; then pytest is added, and some of the t
 TensorFlow that the wheel serves takes its turn under the installed wheel. Another environment has
 JAX, and no TensorFlow.
 
-`--newest` (`make test-newest`) tries one wheel, for the newest Python of this machine, beside the
+`--newest` tries one wheel, for the newest Python of this machine, beside the
 newest versions of packages that people use together. Examples run there, too.
 """
 

@@ -120,10 +120,10 @@ void StoreResults(nb::handle returned, const HostCall& call, nb::handle target,
     returned = WithArraysOfHost(returned, title, decrefs);
   }
   if (StoreAsDeclared(returned, call, decrefs)) return;
-  if (call.callback->convention().takes_tensors) {
-    PyObject* convert = Attribute(target, to_arrays, decrefs).ptr();
-    returned =
-        decrefs.Defer(UntilExit([&] { return PyObject_CallOneArg(convert, returned.ptr()); }));
+  nb::handle convert = Attribute(target, to_arrays, decrefs);
+  if (!convert.is_none()) {
+    returned = decrefs.Defer(
+        UntilExit([&] { return PyObject_CallOneArg(convert.ptr(), returned.ptr()); }));
   }
   ConvertAndStore(returned, call.results, title, decrefs);
 }

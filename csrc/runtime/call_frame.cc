@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "failure.h"
+#include "frame.h"
 #include "pool.h"
-#include "raw_buffers.h"
 #include "registry.h"
 
 namespace ffi = xla::ffi;

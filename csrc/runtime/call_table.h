@@ -17,7 +17,6 @@
 #include "failure.h"
 #include "fork.h"
 #include "host_api.h"
-#include "thread_uses.h"
 
 namespace hostcall {
 
@@ -71,10 +70,9 @@ inline Failure Gone(const char* kind, int64_t id) {
 // The base of a `Table` of T. Ids are never used again, so that a program compiled for an object
 // that is gone can never reach another one; none is 0. No member needs the GIL.
 //
-// A look-up for a call takes no lock and counts nothing, which native code would notice. So entries
-// are never freed, and each thread records the ones that it uses (thread_uses.h). An entry removed
-// while calls are under way lets go of its object when the last of them ends; after that it may be
-// used for another id.
+// A look-up for a call takes no lock, which native code would notice. So entries are never freed,
+// and count their callers. An entry removed while calls are under way releases its object when the
+// last of them ends; after that it may be used for another id.
 template <typename T, typename Table>
 class CallTable : public HeldAcrossFork<Table> {
   struct Entry;
@@ -89,11 +87,10 @@ class CallTable : public HeldAcrossFork<Table> {
       if (entry_ != nullptr) table_->Leave(*this);
     }
     Use(Use&& other) noexcept
-        : table_(other.table_), entry_(std::exchange(other.entry_, nullptr)), slot_(other.slot_) {}
+        : table_(other.table_), entry_(std::exchange(other.entry_, nullptr)) {}
     Use& operator=(Use&& other) noexcept {
       std::swap(table_, other.table_);
       std::swap(entry_, other.entry_);
-      std::swap(slot_, other.slot_);
       return *this;
     }
 
@@ -112,7 +109,6 @@ class CallTable : public HeldAcrossFork<Table> {
 
     CallTable* table_ = nullptr;
     Entry* entry_ = nullptr;
-    ThreadUses::Slot* slot_ = nullptr;  // null if the entry counts this use
   };
 
   // Finds an object for one call; null if nothing has the id.
@@ -172,7 +168,7 @@ class CallTable : public HeldAcrossFork<Table> {
   // and after it was taken away and the last caller has left.
   struct Entry {
     std::atomic<int64_t> id{kFree};
-    std::atomic<int64_t> callers{0};    // callers not recorded by their threads
+    std::atomic<int64_t> callers{0};
     std::atomic<Entry*> next{nullptr};  // in the same bucket
     int64_t number = 0;                 // of insertions before; written under the mutex
     std::shared_ptr<T> object;
@@ -201,23 +197,12 @@ class CallTable : public HeldAcrossFork<Table> {
   // Records the use. Code that takes the entry away from now on sees it.
   void Begin(Entry& entry, Use& use) {
     use.entry_ = &entry;
-    use.slot_ = ThreadUses::FreeSlot();
-    if (use.slot_ == nullptr) {
-      entry.callers.fetch_add(1);
-    } else {
-      use.slot_->store(&entry, std::memory_order_relaxed);
-      ThreadUses::Changed();
-    }
+    entry.callers.fetch_add(1);
   }
 
   void Leave(Use& use) {
     Entry& entry = *use.entry_;
-    if (use.slot_ == nullptr) {
-      entry.callers.fetch_sub(1);
-    } else {
-      use.slot_->store(nullptr, std::memory_order_release);
-      ThreadUses::Changed();
-    }
+    entry.callers.fetch_sub(1);
     if (entry.id.load() != kFree) return;
     std::shared_ptr<T> released;  // dropped last, without the lock
     std::lock_guard<std::mutex> lock(this->mutex_);
@@ -228,12 +213,12 @@ class CallTable : public HeldAcrossFork<Table> {
   // that find the id gone when they leave wait for it.
   std::shared_ptr<T> TakeAway(Entry& entry) {
     entry.id = kFree;
-    return ThreadUses::Settle() ? Unused(entry) : nullptr;
+    return Unused(entry);
   }
 
   // Returns the object of an entry, if that has no id and no use. Needs the mutex.
   std::shared_ptr<T> Unused(Entry& entry) {
-    const bool used = entry.id != kFree || entry.callers != 0 || ThreadUses::Any(&entry);
+    const bool used = entry.id != kFree || entry.callers != 0;
     return used ? nullptr : std::move(entry.object);
   }
 

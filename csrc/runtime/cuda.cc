@@ -14,9 +14,9 @@
 #include "cuda_driver.h"
 #include "cuda_staging.h"
 #include "failure.h"
+#include "frame.h"
 #include "gil.h"
 #include "handler.h"
-#include "handler_result.h"
 #include "pool.h"
 #include "turns.h"
 

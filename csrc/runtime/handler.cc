@@ -10,8 +10,8 @@
 
 #include "call.h"
 #include "call_frame.h"
+#include "frame.h"
 #include "gil.h"
-#include "handler_result.h"
 #include "interrupts.h"
 #include "pool.h"
 #include "registry.h"

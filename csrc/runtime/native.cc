@@ -12,9 +12,8 @@
 #include <vector>
 
 #include "capsules.h"
-#include "frame_attributes.h"
+#include "frame.h"
 #include "handler.h"
-#include "handler_result.h"
 #include "module.h"
 #include "native_code.h"
 #include "native_table.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "raw_buffers.h"
+#include "frame.h"
 #include "stats.h"
 #include "xla/ffi/api/c_api.h"
 

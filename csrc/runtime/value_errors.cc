@@ -8,10 +8,8 @@
 #include <type_traits>
 
 #include "failure.h"
-#include "frame_attributes.h"
+#include "frame.h"
 #include "handler.h"
-#include "handler_result.h"
-#include "raw_buffers.h"
 
 namespace ffi = xla::ffi;
 

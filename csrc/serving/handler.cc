@@ -9,8 +9,7 @@
 #include "callee.h"
 #include "kernels.h"
 #include "runtime/failure.h"
-#include "runtime/frame_attributes.h"
-#include "runtime/handler_result.h"
+#include "runtime/frame.h"
 #include "runtime/native_function.h"
 #include "xla/ffi/api/ffi.h"
 

@@ -9,7 +9,7 @@
 
 #include "module.h"
 #include "node_tokens.h"
-#include "runtime/handler_result.h"
+#include "runtime/frame.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/common_shape_fns.h"
 #include "tensorflow/core/framework/op.h"

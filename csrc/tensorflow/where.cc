@@ -10,7 +10,7 @@
 
 #include "functions/wrapped_kernel.h"
 #include "module.h"
-#include "runtime/handler_result.h"
+#include "runtime/frame.h"
 #include "tensorflow/compiler/tf2xla/xla_op_kernel.h"
 #include "tensorflow/compiler/tf2xla/xla_op_registry.h"
 #include "tensorflow/core/framework/op_kernel.h"

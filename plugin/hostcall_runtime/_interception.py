@@ -38,6 +38,8 @@ class CallSite:
     ordered: bool = True
     # Makes the framework's tensor from an array, if the function returns tensors.
     to_tensor: Callable[[Any], Any] | None = None
+    # Makes arrays from the function's results, if these may be containers of arrays.
+    to_arrays: Callable[[Any], Any] | None = None
     # Keeps an empty tape residual and returns its handle, which is the last result.
     new_handle: Callable[[], int] | None = None
     takes_handle: bool = False  # whether the first argument is the handle of a tape residual

@@ -103,9 +103,9 @@ class Target:
     host_function: Callable[..., Any]
     title: str
     description: str = ""
-    # For functions of tensors. The runtime makes and reads most tensors itself; for the others,
-    # these make a tensor from an array, and arrays from the function's results.
+    # For functions of tensors. The runtime makes most tensors itself; this makes the others.
     to_tensor: Callable[[Any], Any] | None = None
+    # Makes arrays from the function's results if the runtime cannot store them as they are.
     to_arrays: Callable[[Any], Any] | None = None
     # Allocates arrays for large arguments, by shape and dtype, in memory others can open.
     empty: Callable[[tuple[int, ...], Any], Any] | None = None

@@ -82,6 +82,7 @@ def test_a_jacobian(vectorized: bool, call: Any, place: Any, size: int) -> None:
     g.check(by_rows, call, g.once, [tf.reshape(x, [-1, min(size, 4)])], row_by_row)
 
 
+@pytest.mark.each_value
 @g.each_size
 @two_of_each
 def test_integers_beside_floats_and_inputs_that_are_not_used(
@@ -103,6 +104,7 @@ def test_integers_beside_floats_and_inputs_that_are_not_used(
     g.check(functools.partial(place, ask=ask), call, program, args, body)
 
 
+@pytest.mark.each_value
 @g.each_size
 @two_of_each
 def test_several_results_of_which_one_is_used(call: Any, place: Any, size: int) -> None:
@@ -120,6 +122,7 @@ def test_several_results_of_which_one_is_used(call: Any, place: Any, size: int) 
     g.check(place, call, program, [g.values(size, dtype) for dtype in g.TOLERANCES], body)
 
 
+@pytest.mark.each_value
 @g.each_size
 @g.each_wrapper
 def test_captured_variables(call: Any, size: int) -> None:

@@ -320,6 +320,44 @@ def test_indices_into_what_is_behind_a_mask(least: float) -> None:
         assert_same(outcome(function, X, i), outcome(expected, X, i))
 
 
+@pytest.mark.parametrize("size", [3, 4])
+def test_indices_behind_masks_that_keep_them_inside_or_not(size: int) -> None:
+    def program(i: tf.Tensor) -> tf.Tensor:
+        return tf.gather(tf.constant([1.0, 2.0, 4.0, 8.0][:size]), tf.bitwise.bitwise_and(i, 3))
+
+    function, expected = jitted(beside(program)), plain(program)
+    for i in map(tf.constant, (2, 3, 7)):
+        assert_same(outcome(function, i), outcome(expected, i))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_indices_that_are_places_in_a_value(size: int) -> None:
+    values = tf.range(float(size))
+
+    def program(x: tf.Tensor, i: tf.Tensor) -> Any:
+        behind = tf.where(x > 1.5)[:, 0]
+        added = tf.math.unsorted_segment_sum(x[1:], behind[: tf.size(x) - 1], size)
+        return tf.gather(values, tf.argmax(x)), tf.gather(values, behind), added, i
+
+    function, expected = jitted(beside(program)), plain(program)
+    for x in (X, X[::-1], tf.constant([2.0, 3.0, 0.0])):
+        assert_same(outcome(function, x, GOOD), outcome(expected, x, GOOD))
+
+
+@pytest.mark.parametrize("length", [2, 3, 4])
+def test_elements_of_a_list_that_a_loop_counts(length: int) -> None:
+    def program(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        read = tf.TensorArray(tf.float32, 3).unstack(x)
+        written = tf.TensorArray(tf.float32, length, element_shape=[])
+        for k in tf.range(i):
+            written = written.write(k, read.read(k) * 2.0)
+        return written.stack()
+
+    function, expected = jitted(beside(program)), plain(program)
+    for i in map(tf.constant, (1, 2, 3, 4)):
+        assert_same(outcome(function, X, i), outcome(expected, X, i))
+
+
 def test_later_iterations_of_a_loop_call_nothing(notes: Notes) -> None:
     def program(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
         total = tf.constant(0.0)

@@ -72,6 +72,7 @@ def floats_of_old_models(seed: Any, shape: Any, dtype: tf.DType) -> Any:
     ]
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("seed_type", INTEGERS)
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("draw", [stateless_floats, floats_of_old_models])
@@ -80,6 +81,7 @@ def test_floats_of_seeds(draw: Any, dtype: tf.DType, seed_type: tf.DType) -> Non
     assert_drawn_as_plain(jitted, program, tf.constant(SEED, seed_type))
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("seed_type", INTEGERS)
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integers_of_seeds(dtype: tf.DType, seed_type: tf.DType) -> None:
@@ -276,6 +278,7 @@ def beside_strings(x: tf.Tensor) -> Any:
     return tf.random.uniform([3]), tf.strings.length(tf.strings.as_string(x))
 
 
+@pytest.mark.each_value
 @each_route
 @pytest.mark.parametrize(
     "draw",
@@ -405,6 +408,7 @@ for _dtype in (*FLOATS, *INTEGERS):
     GENERATORS[f"old models, {_dtype.name}"] = functools.partial(of_old_models, dtype=_dtype)
 
 
+@pytest.mark.each_value
 @each_route
 @pytest.mark.parametrize("state", [[3, 4, 5], [-1, -1, -1]], ids=["some", "carries"])
 @pytest.mark.parametrize("name", GENERATORS)

@@ -25,6 +25,9 @@ LARGE = {tf.int32: [46341, 65535, -50000, 3, 0, -(2**31)], tf.int64: [3037000500
 raw = tf.raw_ops
 each_route = pytest.mark.parametrize("mode", [jitted, partitioned])
 each_float = pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.name)
+each_complex = pytest.mark.parametrize(
+    "dtype", [tf.complex64, tf.complex128], ids=lambda dtype: dtype.name
+)
 each_integer = pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.name)
 
 
@@ -93,6 +96,42 @@ OF_ONE_FLOAT: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("name", OF_ONE_FLOAT)
 def test_elements_of_one_operand(name: str, dtype: tf.DType, mode: Any) -> None:
     assert_as_graph_mode(mode, OF_ONE_FLOAT[name], tf.constant(NUMBERS, dtype))
+
+
+COMPLEX_NUMBERS = [
+    *(complex(real, NAN) for real in (0.0, -0.0, 1.5, -2.0, INF, -INF, NAN)),
+    *(complex(real, INF) for real in (0.0, -2.0, -INF, NAN)),
+    *(3 - 4j, 1e20 + 2j, -2.5 + 1j, complex(NAN, 0)),
+]
+OF_ONE_COMPLEX: dict[str, Callable[..., Any]] = {
+    "abs": tf.abs,
+    "a length that is used": lambda x: tf.abs(x) > 1.0,
+    "to int32": lambda x: tf.cast(x, tf.int32),
+    "to int64": lambda x: tf.cast(x, tf.int64),
+    "to uint8": lambda x: tf.cast(x, tf.uint8),
+    "to uint64": lambda x: tf.cast(x, tf.uint64),
+}
+
+
+@each_route
+@each_complex
+@pytest.mark.parametrize("name", OF_ONE_COMPLEX)
+def test_elements_of_one_complex_operand(name: str, dtype: tf.DType, mode: Any) -> None:
+    assert_as_graph_mode(mode, OF_ONE_COMPLEX[name], tf.constant(COMPLEX_NUMBERS, dtype))
+
+
+@each_route
+@each_complex
+@pytest.mark.parametrize("function", [tf.sign, tf.sqrt, tf.math.log, tf.math.log1p])
+def test_no_number_comes_of_an_imaginary_part_that_is_nan(
+    function: Any, dtype: tf.DType, mode: Any
+) -> None:
+    def program(x: tf.Tensor) -> Any:
+        result = function(x)
+        return tf.math.is_nan(tf.math.real(result)), tf.math.is_nan(tf.math.imag(result))
+
+    x = tf.constant([complex(real, NAN) for real in (0.0, -0.0)], dtype)
+    assert_as_graph_mode(mode, program, x)
 
 
 OF_ROWS: dict[str, Callable[..., Any]] = {

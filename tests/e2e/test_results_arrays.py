@@ -185,6 +185,7 @@ def shaped(results: Any, size: int) -> Any:
     return tf.nest.map_structure(lambda tensor: tf.ensure_shape(tensor, [size]), results)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("build", MODES)
 @each_op
 @pytest.mark.parametrize("size", SIZES)

@@ -30,6 +30,7 @@ def on(kind: str, function: Callable[..., Any], result: Any = like, **how: Any) 
     return hostcall.callback(function, result=result, executor=KINDS[kind], **how)
 
 
+@pytest.mark.each_value
 @each_kind
 @each_mode
 def test_values_come_from_the_executor(mode: Any, kind: str) -> None:
@@ -42,6 +43,7 @@ def test_values_come_from_the_executor(mode: Any, kind: str) -> None:
         assert (process != os.getpid(), has_tensorflow) == (True, False)
 
 
+@pytest.mark.each_value
 @each_kind
 @each_mode
 def test_functions_may_write_to_their_arguments(mode: Any, kind: str) -> None:
@@ -71,6 +73,7 @@ def test_functions_may_write_to_what_an_executor_lends(mode: Any) -> None:
     np.testing.assert_array_equal(mode(lambda x: increment(x) + 0.0 * x)(X), X + 1.0)
 
 
+@pytest.mark.each_value
 @each_kind
 @each_mode
 def test_each_stateful_call_runs_once(mode: Any, kind: str, tmp_path: Path) -> None:
@@ -86,6 +89,7 @@ def test_each_stateful_call_runs_once(mode: Any, kind: str, tmp_path: Path) -> N
     assert len(journal.read_text().splitlines()) == 3
 
 
+@pytest.mark.each_value
 @each_kind
 @each_mode
 def test_exceptions_are_those_of_the_function(mode: Any, kind: str) -> None:
@@ -98,6 +102,7 @@ def test_exceptions_are_those_of_the_function(mode: Any, kind: str) -> None:
     assert raised.sensor == 5
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("kind", ["threads", *BY_VALUE, *BY_NAME])
 @each_mode
 def test_functions_without_a_name(mode: Any, kind: str) -> None:
@@ -111,6 +116,7 @@ def test_functions_without_a_name(mode: Any, kind: str) -> None:
         np.testing.assert_array_equal(program(X), 3.0 * X)
 
 
+@pytest.mark.each_value
 @each_kind
 @each_mode
 def test_calls_that_are_late(mode: Any, kind: str) -> None:

@@ -42,6 +42,22 @@ def test_axes(mode: Any, method: str, in_axes: Any, out_axes: int) -> None:
     np.testing.assert_array_equal(mode(jax.vmap(program, in_axes, out_axes))(*rows), expected)
 
 
+@each_mode
+def test_an_effect_happens_for_each_element_where_nothing_is_said(mode: Any) -> None:
+    seen: list[float] = []
+
+    def note(x: Any, y: Any) -> Any:
+        seen.append(float(x))
+        return x + y
+
+    program = jax.vmap(lambda x, y: call(note, x, x, y) * 2, in_axes=(0, None))
+    np.testing.assert_array_equal(mode(program)(X, np.float32(1)), (X + 1) * 2)
+    assert sorted(seen) == [float(x) for x in X]
+    rows = np.arange(6, dtype=np.float32).reshape(2, 3)
+    np.testing.assert_array_equal(mode(jax.vmap(program))(rows, X[:2]), (rows + X[:2, None]) * 2)
+    assert len(seen) == 4 + 6
+
+
 @each_method
 def test_one_vmap_in_another(method: str) -> None:
     noted, shapes = noting_shapes(add)

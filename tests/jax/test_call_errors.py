@@ -59,7 +59,7 @@ def test_the_end_of_an_iterator_is_told_and_kept(mode: Any, options: Any, kind: 
     ("returned", "text"),
     [
         (np.zeros(3, np.float32), r"shape \(3,\), but its declared shape is \(4,\)"),
-        (np.zeros(4), "is double, but expects float"),
+        (np.zeros(4, np.float16), "is half, but expects float"),
         (None, "returns 0 values, but expects to see 1"),
         ((X, X), "returns 2 values, but expects to see 1"),
     ],
@@ -116,7 +116,7 @@ def test_a_timeout() -> None:
 
 def test_vmap_that_nobody_has_chosen() -> None:
     with pytest.raises(NotImplementedError, match='vmap_method="sequential"'):
-        jax.vmap(lambda x: call(np.sin, x, x))(X)
+        jax.vmap(lambda x: call(np.sin, x, x, pure=True))(X)
     with pytest.raises(ValueError, match="no one order"):
         jax.vmap(lambda x: call(np.sin, x, x, ordered=True, vmap_method="sequential"))(X)
     with pytest.raises(ValueError, match="vmap_method='all' is not one of"):

@@ -226,6 +226,7 @@ def test_in_batches(name: str) -> None:
     check(batched(PROGRAMS[name]), SCALAR, jax.jit, ordered=False)
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("name", ["block", "taken_above", "layers"])
 @pytest.mark.parametrize(
     "change",
@@ -324,6 +325,7 @@ class Thing:
 THING = Thing()
 
 
+@pytest.mark.each_value
 @each_mode
 @pytest.mark.parametrize(
     "given",

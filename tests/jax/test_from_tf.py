@@ -113,8 +113,9 @@ def test_vmap(method: str) -> None:
     called = from_tf(lambda x: numpy_op(np.cos, x), vmap_method=method)
     rows = jnp.stack([X, 2 * X])
     np.testing.assert_array_equal(jax.jit(jax.vmap(called))(rows), np.cos(rows))
+    np.testing.assert_array_equal(jax.vmap(from_tf(tf.abs))(rows), np.abs(rows))
     with pytest.raises(NotImplementedError, match='vmap_method="sequential"'):
-        jax.vmap(from_tf(tf.sin))(rows)
+        jax.vmap(from_tf(tf.sin, pure=True))(rows)
 
 
 def test_the_order_of_side_effects() -> None:

@@ -1,6 +1,8 @@
 """hostcall.jax: the structures of what a function returns, beside those that are declared."""
 
 import collections
+import concurrent.futures
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -11,6 +13,7 @@ import pytest
 import hostcall
 import hostcall.jax
 from tests.support.errors import assert_says
+from tests.support.jax.flavours import each_flavour
 from tests.support.jax.helpers import X, assert_same, each_mode, failure, struct
 
 call = hostcall.jax.call
@@ -156,9 +159,126 @@ def test_other_numbers_and_other_keys_are_errors(function: Any, result: Any, way
     ("function", "text"),
     [
         (lambda v: {"a": v[:1], "b": v}, "shape (1,), but its declared shape is (4,)"),
-        (lambda v: {"a": np.float64(v), "b": v}, "is double, but expects float"),
+        (lambda v: {"a": np.float16(v), "b": v}, "is half, but expects float"),
     ],
 )
 def test_shapes_and_dtypes_are_checked(function: Any, text: str, way: Any) -> None:
     raised = failure(jax.jit(lambda x: way(function, (ARRAY, ARRAY), x)), X)
     assert_says(raised, text)
+
+
+# What functions return of 64 bits, and the dtype that is declared.
+WIDE: dict[str, tuple[Any, Any]] = {
+    "float": (0.1, np.float32),
+    "int": (-42, np.int32),
+    "complex": (0.1 - 2j, np.complex64),
+    "float64": (np.float64(0.1), np.float32),
+    "int64": (np.int64(-7), np.int32),
+    "uint64": (np.uint64(2**32 - 1), np.uint32),
+    "array of float64": (np.linspace(0, 1, 7), np.float32),
+    "array of int64": (np.arange(-3, 3), np.int32),
+    "array of uint64": (np.arange(3, dtype=np.uint64), np.uint32),
+    "array of complex128": (np.linspace(0, 1j, 5), np.complex64),
+    "strided array": (np.arange(12.0).reshape(3, 4).T[::2], np.float32),
+    "empty array": (np.zeros((2, 0)), np.float32),
+}
+
+
+@each_mode
+@each_flavour
+@pytest.mark.parametrize("name", WIDE)
+def test_numbers_of_64_bits_become_those_that_jax_has(name: str, flavour: Any, mode: Any) -> None:
+    value, dtype = WIDE[name]
+    declared = struct(np.shape(value), dtype)
+
+    def program(call: Any, x: Any) -> Any:
+        lone = [call(function, declared, x) for function in (lambda _: value, lambda _: [value])]
+        return lone, call(lambda x: {"b": value, "a": x}, {"a": ARRAY, "b": declared}, x)
+
+    expected = program(jax.pure_callback, X)
+    assert_same(mode(functools.partial(program, flavour))(X), expected)
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_where_jax_has_64_bits_nothing_is_converted(name: str) -> None:
+    value, dtype = WIDE[name]
+    array = np.asarray(value)
+    with jax.enable_x64(True):
+        same = jax.jit(lambda: call(lambda: value, struct(array.shape, array.dtype)))()
+        assert_same(np.asarray(same), array)
+        raised = failure(jax.jit(lambda: call(lambda: value, struct(array.shape, dtype))))
+    assert_says(raised, "0-th value returned by <lambda> is", "but expects")
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype"),
+    [
+        (1, np.float32),
+        (1, bool),
+        (True, np.int32),
+        (1.0, np.int32),
+        (1.0, np.complex64),
+        (1.0, np.float16),
+        (1j, np.float32),
+    ],
+    ids=repr,
+)
+def test_numbers_of_another_kind_are_errors(value: Any, dtype: Any) -> None:
+    with pytest.raises(jax.errors.JaxRuntimeError):
+        jax.block_until_ready(jax.pure_callback(lambda: value, struct([], dtype)))
+    raised = failure(lambda: call(lambda: value, struct([], dtype)))
+    assert_says(raised, "0-th value returned by <lambda> is", "but expects")
+
+
+@each_way
+@pytest.mark.parametrize("value", [2**31, np.array([0, -(2**31) - 1])], ids=repr)
+def test_an_integer_that_does_not_fit_is_an_error(value: Any, way: Any) -> None:
+    raised = failure(
+        jax.jit(lambda x: way(lambda _: value, struct(np.shape(value), np.int32), x)), X
+    )
+    assert_says(
+        raised, "an integer that does not fit int32", '"jax_enable_x64", True', "declare int64"
+    )
+
+
+CALLS: dict[str, dict[str, Any]] = {
+    "memo": {"memo": True, "stateful": False},
+    "timeout": {"timeout": 60.0},
+    "concurrent": {"concurrent": True, "stateful": False},
+    "executor": {"executor": concurrent.futures.ThreadPoolExecutor(1)},
+    "memory": {"memory": "device"},
+    "borrow": {"borrow": True},
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_calls_of_each_kind_take_containers_and_numbers(name: str) -> None:
+    def total(x: Any) -> Any:
+        return {"sum": float(np.sum(x))}
+
+    def both(x: Any) -> Any:
+        return [float(np.sum(x)), np.array(x, np.float64)]
+
+    lone = hostcall.callback(total, result=struct([]), **CALLS[name])
+    several = hostcall.callback(both, result=(struct([]), ARRAY), **CALLS[name])
+    program = jax.jit(lambda x: (lone(x), several(x)))
+    expected = np.float32(X.sum())
+    for _ in range(2):
+        assert_same(program(X), (expected, (expected, X)))
+
+
+def test_recorded_calls_take_containers_and_numbers(tmp_path: Any) -> None:
+    @jax.jit
+    def program(x: Any) -> Any:
+        return [
+            call(lambda v: {"a": [float(np.sum(v))]}, struct([]), x),
+            call(lambda v: (np.array(v, np.float64), 2), (ARRAY, struct([], np.int32)), x),
+        ]
+
+    file = str(tmp_path / "recording")
+    with hostcall.record(file):
+        first = program(X)
+    with hostcall.replay(file):
+        second = program(X)
+    assert_same(first, [np.float32(X.sum()), (X, np.int32(2))])
+    assert_same(second, first)

@@ -98,23 +98,36 @@ def test_calls_get_what_is_said(form: str, kind: str) -> None:
         assert calls == expected
 
 
-def test_a_pure_call_is_one_for_all_devices_where_nothing_is_said() -> None:
+KINDS: dict[str, Callable[..., Any]] = {
+    "pure": functools.partial(call, pure=True),
+    "unordered": call,
+    "ordered": functools.partial(call, ordered=True),
+    "callback": lambda function, result, x: hostcall.callback(function, result=result)(x),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_call_is_one_for_all_devices_where_nothing_is_said(kind: str) -> None:
     doubling = Doubling()
-    y = jax.jit(lambda x: call(doubling, x, x, pure=True))(halves())
-    np.testing.assert_array_equal(y, X * 2)
+    program = jax.jit(lambda x: KINDS[kind](doubling, x, x) + x)
+    np.testing.assert_array_equal(program(halves()), X * 3)
     assert doubling.calls() == WHOLE
 
 
-def test_a_call_with_a_side_effect_is_refused_where_nothing_is_said() -> None:
-    for program in (
-        lambda x: call(np.negative, x, x),
-        lambda x: call(np.negative, x, x, ordered=True),
-        hostcall.callback(np.negative, result=lambda x: x),
-    ):
-        text = refusal(jax.jit(program), halves())
-        assert text.startswith("NotImplementedError: hostcall.")
-        for way in ("sharding=jax.P()", "sharding=jax.NamedSharding", "jax.shard_map"):
-            assert way in text
+def test_calls_in_programs_for_changing_devices_run_in_order() -> None:
+    log: list[int] = []
+
+    def program(x: Any) -> Any:
+        for k in (0, 1):
+            call(lambda v: log.append(int(v[0])), None, x + k, ordered=True)
+        return x
+
+    for n in range(6):
+        mesh = jax.sharding.Mesh(np.roll(jax.devices(), n)[:2], ["x"])
+        x = jax.device_put(np.arange(2) + 10 * n, jax.NamedSharding(mesh, P("x")))
+        jax.jit(program)(x)
+    jax.effects_barrier()
+    assert log == [10 * n + k for n in range(6) for k in (0, 1)]
 
 
 def test_ordered_calls_run_in_program_order_and_in_that_of_parts() -> None:
@@ -384,8 +397,9 @@ def test_gpus_are_refused_when_compiled() -> None:
         program = jax.jit(lambda x: call(np.negative, x, x, **options))
         return refusal(lambda: program.trace(x).lower(lowering_platforms=("cuda",)).as_text())
 
-    for sharding in (P(), over("i")):
-        text = lowered(halves(), sharding=sharding)
+    refused: list[dict[str, Any]] = [{"sharding": P()}, {"sharding": over("i")}]
+    for options in (*refused, {}, {"ordered": True}):
+        text = lowered(halves(), **options)
         assert text.startswith("NotImplementedError: hostcall.jax.call of negative")
         assert "this program is for cuda" in text
     assert lowered(halves(), pure=True) == "nothing was raised"

@@ -103,7 +103,7 @@ def test_linear_algebra(program: Any) -> None:
     close(jitted(to_tf(program))(tf.constant(a)), jax.jit(program)(a))
 
 
-@pytest.mark.pairwise
+@pytest.mark.each_value
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in REAL])
 def test_linear_algebra_of_each_dtype(name: str, dtype: str) -> None:
@@ -113,6 +113,7 @@ def test_linear_algebra_of_each_dtype(name: str, dtype: str) -> None:
         close(jitted(to_tf(program))(tf.constant(a)), jax.jit(program)(a))
 
 
+@pytest.mark.each_value
 @each_mode
 @pytest.mark.parametrize("name", ["solve", "eig", "schur", "lu", "expm", "sqrtm"])
 def test_matrices_that_are_not_symmetric(mode: Any, name: str) -> None:
@@ -120,6 +121,7 @@ def test_matrices_that_are_not_symmetric(mode: Any, name: str) -> None:
     close(mode(to_tf(PROGRAMS[name]))(tf.constant(a)), jax.jit(PROGRAMS[name])(a))
 
 
+@pytest.mark.each_value
 @each_mode
 @pytest.mark.parametrize("name", ["solve", "cholesky", "eigh", "svd", "qr", "lu", "expm", "eig"])
 def test_batches(mode: Any, name: str) -> None:
@@ -135,6 +137,7 @@ def test_batches_of_unknown_size() -> None:
         close(compiled(tf.constant(many)), jax.vmap(PROGRAMS["solve"])(many))
 
 
+@pytest.mark.each_value
 @each_mode
 @pytest.mark.parametrize("name", ["solve", "cholesky", "eigh", "svd", "qr", "expm", "slogdet"])
 def test_gradients(mode: Any, name: str) -> None:
@@ -302,6 +305,7 @@ cube = emitting("cube", lambda v: v**3)
 sort = emitting("sort", np.sort)
 
 
+@pytest.mark.each_value
 @each_mode
 @pytest.mark.parametrize("dtype", [np.float32, jnp.bfloat16, np.int32, np.complex64])
 def test_callbacks_of_other_lowering_rules(mode: Any, dtype: Any) -> None:

@@ -1,4 +1,4 @@
-"""hostcall.jax in an environment without TensorFlow: `make test-jax` has one."""
+"""hostcall.jax in an environment without TensorFlow: the session `jax` of nox has one."""
 
 import ctypes
 import importlib

@@ -113,6 +113,9 @@ def _zero_is_at_most(x: Any) -> Any:
 _OF_GRAPH = (
     row("ArgMax ArgMin", [_NAN, 1.0, _NAN], 0, T=floating),
     row("Cast", [_NAN, 1e20], SrcT=tf.float32, DstT=Each(tf.int32, tf.uint8)),
+    row("Cast", [complex(_NAN, 2), 1e20], SrcT=_COMPLEX, DstT=Each(tf.int32, tf.uint8)),
+    row("ComplexAbs", [complex(0, _NAN)], T=tf.complex64, Tout=tf.float32),
+    row("Log Log1p Sqrt", [complex(0, _NAN)], T=_COMPLEX),
     row("ClipByValue", [2.0, 0.5], [_NAN, 3.0], [3.0, 1.0], T=floating),
     row("CumulativeLogsumexp", [_INF, _INF], 0, T=_DOUBLES),
     row("Igamma Igammac", [np.inf, 0.0], [1.0, 2.5], T=tf.float32),

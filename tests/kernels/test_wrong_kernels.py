@@ -18,7 +18,7 @@ from hostcall._compiler import ops, wrong_kernels
 from hostcall._compiler.bounded import sources
 from hostcall._tf import op_kinds
 from hostcall._tf.types import NodeDef
-from tests.kernels import catalogue, checks, known, registry
+from tests.kernels import catalogue, checks, difference, known, registry, running
 from tests.kernels.call import Call
 from tests.support.stress.processes import Worker
 from tests.support.versions import of_the_tables
@@ -31,6 +31,7 @@ ROOT = Path(__file__).parents[2]
 SEED = 2021
 SAMPLE = 150
 SECONDS = 300.0
+KNOWN = [*known.cases(), *known.of_graph()]
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +64,19 @@ def test_each_value_of_graph_mode_still_differs(stock: Worker) -> None:
     found: list[bool] = stock.run(checks.known_differ, True, limit=SECONDS)
     agree = [call.text() for call, differs in zip(calls, found, strict=True) if not differs]
     assert not agree, "TensorFlow has mended them: take them out of the table"
+
+
+@pytest.mark.cpu("programs for accelerators have XLA's kernels")
+@pytest.mark.parametrize("op", sorted({call.op for call in KNOWN}))
+def test_programs_that_hostcall_takes_have_the_values_of_the_kernels(op: str) -> None:
+    calls = [call for call in KNOWN if call.op == op]
+    for call, results in zip(calls, running.beside_python(calls), strict=True):
+        found = difference.compare(call, running.on_cpu(call), results)
+        # XLA has another sign of zero here and there, and the last bits of some.
+        serious = [
+            one for one in found if one.what not in (difference.ZERO_SIGN, difference.DENORMAL)
+        ]
+        assert not serious, call.text()
 
 
 def test_the_page_lists_each_entry_of_the_table() -> None:

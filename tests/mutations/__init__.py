@@ -1,1 +1,1 @@
-"""Fixes that are undone, one at a time, to see that a test notices: `make mutations`."""
+"""Fixes that are undone, one at a time, to see that a test notices: README.md."""

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Compiles the runtime for Linux on aarch64, and runs tests/native with it under qemu. It wants a Debian, or a system like
 # it, with qemu-user-static and g++-aarch64-linux-gnu. Into the folder that it is given go Debian's Python for aarch64, and
-# of the package index what the tests need; nothing is installed. `make test-aarch64` runs it.
+# of the package index what the tests need; nothing is installed.
 set -eu
 bin=$1 work=$2
 for program in qemu-aarch64-static aarch64-linux-gnu-g++; do

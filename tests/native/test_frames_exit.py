@@ -26,6 +26,7 @@ def run(*arguments: str) -> tuple[int, str, str]:
         "drop of a local",
         "copy",
         "host_function",
+        "to_arrays",
         "title",
         "description",
     ],

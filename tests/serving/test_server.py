@@ -69,6 +69,7 @@ def bare_server(site: Site) -> Iterator[Server]:
         yield server
 
 
+@pytest.mark.each_value
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("name", NATIVE_INPUTS)
 def test_native_code(site: Site, native_server: Server, name: str, mode: str) -> None:

@@ -1,4 +1,4 @@
-"""Fuzzers on several threads until a time is up; `make fuzz` runs them under a sanitizer.
+"""Fuzzers on several threads until a time is up; `make sanitize` runs them.
 
 A crash ends the process. A call that ends in another way than it must is reported with its seed.
 One thread and the same seed make the same calls again.

@@ -1,4 +1,4 @@
-"""The presence of TensorFlow: in `make test-jax` it is not installed."""
+"""The presence of TensorFlow: in the session `jax` of nox it is not installed."""
 
 import importlib.util
 

@@ -2,7 +2,7 @@
 
 A notebook has the text that each cell prints and shows, so that it can be read without running it,
 and no numbers of executions, pictures or times, so that it changes only where its text does.
-`make notebooks` runs all of them, and writes what they print.
+`python -m tests.support.notebooks` runs all of them, and writes what they print.
 """
 
 import os

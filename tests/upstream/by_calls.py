@@ -9,9 +9,6 @@ import jax.experimental
 
 import hostcall.jax
 
-# Where arrays of a batch are passed one by one, JAX has a default.
-_FOR_EACH_ELEMENT = "sequential"
-
 
 def install() -> None:
     """Put them in the place of JAX's, for modules that are imported afterwards."""
@@ -41,9 +38,7 @@ def io_callback(
     **by_name: Any,
 ) -> Any:
     """Call a function with a side effect, as `jax.experimental.io_callback` does."""
-    method = None if ordered else _FOR_EACH_ELEMENT
-    options = {"ordered": ordered, "sharding": sharding, "vmap_method": method}
-    return _call(function, result, args, by_name, options)
+    return _call(function, result, args, by_name, {"ordered": ordered, "sharding": sharding})
 
 
 @dataclasses.dataclass(frozen=True)

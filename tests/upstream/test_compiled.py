@@ -1,4 +1,4 @@
-"""tests.upstream: that all is compiled by `make upstream COMPILED=1`, and told if it differs."""
+"""tests.upstream: that `--compiled` compiles all, and tells what differs."""
 
 import json
 import textwrap

@@ -1,4 +1,4 @@
-"""tests.upstream: that `make upstream` tells apart what differs, crashes and hangs."""
+"""tests.upstream: that `python -m tests.upstream` tells apart what differs, crashes and hangs."""
 
 import dataclasses
 import itertools

@@ -1,4 +1,4 @@
-"""The package wheels, but for what builds and installs: `make wheels test-wheel` does that."""
+"""The package wheels, but for what builds (`make wheels`) and installs (`wheels.trying`)."""
 
 import platform
 import re

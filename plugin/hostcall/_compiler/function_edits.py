@@ -15,6 +15,20 @@ from hostcall._tf.types import FunctionDef, NodeDef
 _COMPARISONS = frozenset({"Equal", "NotEqual"})
 
 
+def _tensor(value: object, dtype: int, shape: list[int] | None) -> Any:
+    """Return a constant as a TensorProto; that of integers, as most are, is made once."""
+    known = tuple(value) if isinstance(value, list) else (value,)
+    if all(type(number) is int for number in known):
+        of_list = known if isinstance(value, list) else known[0]
+        return _of_integers(of_list, dtype, None if shape is None else tuple(shape))
+    return tf.make_tensor_proto(value, tf.as_dtype(dtype), shape)
+
+
+@functools.cache
+def _of_integers(value: object, dtype: int, shape: tuple[int, ...] | None) -> Any:
+    return tf.make_tensor_proto(value, tf.as_dtype(dtype), shape)
+
+
 class NodeWriter:
     """A writer of NodeDefs, each named by a prefix and a number; `nodes` are those so far."""
 
@@ -37,8 +51,7 @@ class NodeWriter:
     def constant(self, value: object, dtype: int, shape: list[int] | None = None) -> str:
         """Add a constant of a dtype, given by TensorFlow's number for it; return the constant."""
         result = self.add("Const", dtype=dtype)
-        tensor = tf.make_tensor_proto(value, tf.as_dtype(dtype), shape)
-        self.nodes[-1].attr["value"].tensor.CopyFrom(tensor)
+        self.nodes[-1].attr["value"].tensor.CopyFrom(_tensor(value, dtype, shape))
         return result
 
 
@@ -93,9 +106,7 @@ class FunctionEdits:
             nodes += [*taking, *self._after.get(node.name, ())]
         nodes += self._last
         defs.edit_results(self._function, lambda value: self._values.get(value, value))
-        copies = [protos.copy_of(node) for node in nodes]
-        del self._function.node_def[:]
-        self._function.node_def.extend(copies)
+        defs.replace_nodes(self._function, nodes)
         return True
 
 

@@ -143,8 +143,6 @@ _FORWARD = "forward_function_name"
 # The functions that were partitioned because XLA refuses them. XLA's message about a function is
 # not known when its gradient is compiled.
 _partitioned: set[str] = set()
-# XLA's messages about the functions that it has refused, by their names and types of device.
-_refused: dict[tuple[str, str], str] = {}
 
 
 def partitioner_for(
@@ -194,7 +192,7 @@ def predicted_partitioner(library: FunctionDefLibrary, entry: str, device: str =
     """Return the partitioner of a function before XLA, which may refuse it, compiles it."""
     refusal = ""
     if refusals.may_partition(library):
-        found = _refused.get((entry, placement.type_of(device)), "")
+        found = concrete_functions.noted(entry, placement.type_of(device))
         refusal = found or refusals.predicted(library, entry, kernels_for(device))
     suffix = SUFFIX + (placement.suffix_of(device) if placement.is_accelerator(device) else "")
     taken = bool(refusal) or is_taken(library, entry)
@@ -237,7 +235,15 @@ def note_partitioned(entry: str) -> None:
 
 def note_refused(entry: str, device: str, refusal: str) -> None:
     """Note what XLA has said about a function for a device, so that it is explained as it runs."""
-    _refused[entry, placement.type_of(device)] = refusal
+    concrete_functions.note(entry, placement.type_of(device), refusal)
+
+
+def refused_parts(entry: str, device: str) -> list[str]:
+    """Return what XLA has said about the clusters of a function that it has refused as well."""
+    kind = placement.type_of(device)
+    parts = dict.fromkeys(concrete_functions.derived_from(entry))
+    said = (concrete_functions.noted(name, kind) for name in parts)
+    return [refusals.summary(refusal) for refusal in said if refusals.is_of_xla(refusal)]
 
 
 def uncompiling_partitioner(library: FunctionDefLibrary, suffix: str, device: str) -> Partitioner:

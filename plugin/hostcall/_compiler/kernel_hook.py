@@ -103,6 +103,7 @@ def rewrite_for_kernel(
     holds_host_ops = said or partitioner.must_partition(entry)
     # Regions read the program's values in place, so these must be in the host's memory.
     whole = whole and not (where.accelerator or refusals.is_of_device(said))
+    whole = whole and not refusals.is_of_shape(library, said)
     if (
         holds_host_ops
         and whole

@@ -191,6 +191,10 @@ _OF_REGION = "hostcall: ops on the host cannot be called from one program"
 # Begins the refusal of a first call that creates variables, or of a mistake that the host reports.
 _UNINITIALIZED = "Uninitialized arguments"
 
+# The ops that are given the shape of their result. A result of a shape that does not fit has none.
+_SHAPED = frozenset({"ExpandDims", "Reshape"})
+_UNKNOWN = "must be a compile-time constant"
+
 _GROWING = "XLA would not let the list of a tf.TensorArray grow"
 _LIST = (
     "hostcall: op '{node}' writes to a list that may grow, such as that of a tf.TensorArray with "
@@ -219,6 +223,13 @@ def is_of_xla(refusal: str) -> bool:
 def is_of_device(refusal: str) -> bool:
     """Return whether XLA refuses a function for a variable on another device."""
     return refusal.startswith(_ELSEWHERE)
+
+
+def is_of_shape(library: FunctionDefLibrary, refusal: str) -> bool:
+    """Return whether XLA knows the shape that a node is given, and refuses it."""
+    if _UNKNOWN in refusal:
+        return False
+    return any(node.op in _SHAPED for node in _named(library, refusal))
 
 
 def of_silence(library: FunctionDefLibrary) -> str:

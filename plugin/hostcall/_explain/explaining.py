@@ -16,6 +16,7 @@ from hostcall._explain.walk import Walk
 from hostcall._tf import concrete_functions, eager_execution
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import ConcreteFunction, FunctionDefLibrary
+from hostcall_runtime._errors import counted
 
 _DISABLED = (
     "hostcall is disabled: compiled functions with script ops fail until hostcall.enable() is "
@@ -31,6 +32,11 @@ _REFUSED = (
     "These Python functions, which the file names, cannot be called here as yet: {listed}. What is "
     "said of shapes and routes is what the graph alone tells. `hostcall inspect` says what to "
     "write."
+)
+
+_REFUSED_PARTS = (
+    "XLA has refused {parts} of it as well: {said}. What is in them runs in smaller clusters, and "
+    "by TensorFlow's kernels."
 )
 
 _NO_GPUS = (
@@ -118,6 +124,9 @@ def explain_library(
     if refused := {op.callback: op.problem for op in walk.script_ops if op.problem}:
         listed = "; ".join(f"{name}: {problem}" for name, problem in refused.items())
         notes.append(_REFUSED.format(listed=listed))
+    if parts := walk.refused_parts:
+        said = ", ".join(map(repr, dict.fromkeys(parts)))
+        notes.append(_REFUSED_PARTS.format(parts=counted(len(parts), "cluster"), said=said))
     if placement.type_of(device) == "GPU" and not function_routes.knows_gpus():
         notes.append(_NO_GPUS)
     return Explanation(

@@ -73,6 +73,7 @@ class Walk:
         self.functions: list[facts.FunctionFacts] = []
         self.script_ops: list[facts.ScriptOp] = []
         self.risks: list[facts.Risk] = []
+        self.refused_parts: list[str] = []  # what XLA has said about each cluster that it refused
         self.semantics = GraphSemantics(self._bodies, self._located)
 
     @functools.cached_property
@@ -95,6 +96,7 @@ class Walk:
             return
         partitioner = function_routes.predicted_partitioner(self._library, name, self._device)
         must_partition = partitioner.must_partition(name)
+        self.refused_parts += function_routes.refused_parts(name, self._device)
         if not must_partition and not function_routes.is_taken(self._library, name):
             self._note_risks(name)
             self._one_program(place, ())

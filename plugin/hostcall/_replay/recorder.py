@@ -157,6 +157,8 @@ class Recorder:
         begun, arguments = self._begin(site, args)
         try:
             returned = function(*args, **given)
+            if site.to_arrays is not None:
+                returned = site.to_arrays(returned)
         except Exception as error:
             self._end(site, begun, arguments, calls.encode(error))
             raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -201,6 +201,31 @@ def function_of_context(name: str) -> Any:
 
 
 owned: dict[str, list[str]] = {}
+# What is known of functions of the eager context, by their names, as long as it has them.
+_notes: dict[str, dict[str, str]] = {}
+
+
+def note(function: str, key: str, text: str) -> None:
+    """Keep a text about a function of the eager context as long as that has the function."""
+    if features.context().has_function(function):
+        _notes.setdefault(function, {})[key] = text
+
+
+def noted(function: str, key: str) -> str:
+    """Return the text that is kept about a function, or ""."""
+    return _notes.get(function, {}).get(key, "")
+
+
+def forget(function: str) -> None:
+    """Drop the texts about a function that the eager context has no more."""
+    _notes.pop(function, None)
+
+
+def derived_from(owner: str) -> Iterator[str]:
+    """Yield the functions that hostcall has made of one, and of these."""
+    for name in owned.get(owner, ()):
+        yield name
+        yield from derived_from(name)
 
 
 def own_functions(owner: str, functions: list[FunctionDef]) -> bool:

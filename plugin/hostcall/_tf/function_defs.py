@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import graphlib
 import hashlib
 import heapq
 import itertools
@@ -329,18 +328,22 @@ def _are_in_order(nodes: list[Any]) -> bool:
 
 def in_order(nodes: list[Any], before: list[list[int]]) -> list[Any]:
     """Return nodes behind those that they follow, by position, and otherwise as they stand."""
-    sorter = graphlib.TopologicalSorter(dict(enumerate(before)))
-    with contextlib.suppress(graphlib.CycleError):  # the rest is sorted all the same
-        sorter.prepare()
-    ready: list[int] = []
+    left = [*map(len, before)]  # how many nodes each one still waits for
+    after: list[list[int]] = [[] for _ in nodes]
+    for i, waited in enumerate(before):
+        for j in waited:
+            after[j].append(i)
+    ready = [i for i, count in enumerate(left) if not count]
     order: list[int] = []
-    while sorter.is_active():
-        for i in sorter.get_ready():
-            heapq.heappush(ready, i)
-        order.append(heapq.heappop(ready))
-        sorter.done(order[-1])
-    if left := {*range(len(nodes))}.difference(order):
-        names = ", ".join(repr(nodes[i].name) for i in sorted(left))
+    while ready:
+        done = heapq.heappop(ready)
+        order.append(done)
+        for i in after[done]:
+            left[i] -= 1
+            if not left[i]:
+                heapq.heappush(ready, i)
+    if len(order) < len(nodes):
+        names = ", ".join(repr(nodes[i].name) for i, count in enumerate(left) if count)
         raise RuntimeError(_CYCLE.format(nodes=names))
     return [nodes[i] for i in order]
 
@@ -375,9 +378,14 @@ def drop_dead_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> None
     # TensorFlow and XLA do not run these nodes either, and some may not even be able to run.
     live = live_nodes(function, functions)
     if len(live) < len(function.node_def):
-        kept = [protos.copy_of(node) for node in function.node_def if node.name in live]
-        del function.node_def[:]
-        function.node_def.extend(kept)
+        replace_nodes(function, [node for node in function.node_def if node.name in live])
+
+
+def replace_nodes(function: FunctionDef, nodes: Iterable[Any]) -> None:
+    """Let a function have other nodes, some of which may be its own."""
+    count = len(function.node_def)
+    function.node_def.extend(nodes)  # copies them
+    del function.node_def[:count]
 
 
 def drop_programs(library: FunctionDefLibrary) -> None:

@@ -517,10 +517,11 @@ def removed_functions() -> Patch:
     def remove(stock: Callable[..., None], context: Any, name: Any) -> None:
         stock(context, name)
         owner = name.decode() if isinstance(name, bytes) else name
-        owned = concrete_functions.owned
-        if owner in owned and not context.has_function(name):
-            for function in owned.pop(owner):
-                remove(stock, context, function)  # a cluster may own functions, too
+        if context.has_function(name):
+            return
+        concrete_functions.forget(owner)
+        for function in concrete_functions.owned.pop(owner, ()):
+            remove(stock, context, function)  # a cluster may own functions, too
 
     why = "The functions that hostcall derives from one are removed along with it."
     return around(features.Context, "remove_function", features.REMOVED_FUNCTIONS, why, remove)

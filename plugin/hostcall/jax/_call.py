@@ -115,7 +115,8 @@ def call(
       fn: the function. It gets NumPy arrays (NumPy scalars for rank 0) in the structure of `args`,
         which it owns and may write to. It returns arrays of the declared dtypes in the structure of
         `result`; containers may differ as in `jax.pure_callback`, and the keys of dictionaries may
-        not. For random keys it gets the result of `jax.random.key_data`, and may return that or
+        not. While `jax_enable_x64` is off, numbers of 64 bits, such as Python's, become numbers of
+        32. For random keys it gets the result of `jax.random.key_data`, and may return that or
         keys.
       result: the results: a pytree of `jax.ShapeDtypeStruct`, or of other objects with `shape` and
         `dtype`, such as an array or a `tf.TensorSpec`; or a function from the arguments'
@@ -126,16 +127,16 @@ def call(
       ordered: whether the call runs after all earlier ordered calls of hostcall.
         `jax.effects_barrier()` waits for it.
       vmap_method: how `jax.vmap` maps the call, as in `jax.pure_callback`; or "map", as in
-        `hostcall.declare`. A call without results is "sequential" where nothing is said.
+        `hostcall.declare`. Where nothing is said, calls are "sequential" unless they are pure.
       sharding: the arrays of a call in a program for several devices. With `jax.P()` or a
-        `jax.sharding.SingleDeviceSharding`, the devices make one call with whole arrays. With a
-        `jax.NamedSharding`, or with `jax.P("axis")` under `jax.set_mesh`, they make one call for
-        each shard. That call takes and returns arrays of the shard's shapes; `result` has those of
-        the whole arrays. A pair is for the arguments and for the results. Each of the two can be a
-        structure like that of `args` or of `result`. Calls are made in the order of the shards,
-        `concurrent` ones at the same time. If one fails, the program fails on all devices. In
-        programs for several processes, the process of the first device with the shard, or of the
-        SingleDeviceSharding, makes the call.
+        `jax.sharding.SingleDeviceSharding`, the devices make one call with whole arrays, as where
+        nothing is said. With a `jax.NamedSharding`, or with `jax.P("axis")` under `jax.set_mesh`,
+        they make one call for each shard. That call takes and returns arrays of the shard's shapes;
+        `result` has those of the whole arrays. A pair is for the arguments and for the results.
+        Each of the two can be a structure like that of `args` or of `result`. Calls are made in the
+        order of the shards, `concurrent` ones at the same time. If one fails, the program fails on
+        all devices. In programs for several processes, the process of the first device with the
+        shard, or of the SingleDeviceSharding, makes the call.
       **options: {options}
 
     Returns:
@@ -150,8 +151,9 @@ def call(
         results is differentiated; for `wait=False` with results or `pure`, and for values of
         `queue`, `when_full` and `memory` that `hostcall.declare` refuses. Also where arrays cannot
         be divided as `sharding` says, or it is given inside of `jax.shard_map`.
-      NotImplementedError: when a call with a side effect, without `sharding` and `wait=False`, is
-        compiled for several devices among which XLA divides arrays. Also with `sharding` for GPUs.
+      NotImplementedError: when a pure call without `vmap_method` is mapped by `jax.vmap`. Also
+        when a call is compiled for several GPUs with `sharding`, or with a side effect, without
+        `wait=False`, where XLA divides arrays among them.
       NotExportableError: when `jax.export` or `jax2tf` takes a program with the call.
       jax.errors.JaxRuntimeError: when the function raises, or its results are not as declared;
         `hostcall.last_error(e)` is the exception that it raised.
@@ -275,7 +277,8 @@ def as_array(value: object, place: str) -> Any:
             "function across with hostcall.jax.to_tf."
         )
     try:
-        array = jnp.asarray(value)
+        # JAX takes NumPy's arrays as they are, and would compile a program that converts them.
+        array: Any = value if _values.is_taken(value) else jnp.asarray(value)
     except (TypeError, ValueError) as error:
         raise TypeError(
             f"{place}: {value!r} is no array, nor a structure of arrays. Give the function what is "

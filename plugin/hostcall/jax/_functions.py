@@ -55,6 +55,8 @@ class Function(UserFunction):
     # The arguments that are no arrays, and the structure of all. None stands for them in `in_tree`.
     fixed: tuple[Fixed, ...] = ()
     given_tree: Any = None
+    # Whether JAX had no numbers of 64 bits when it traced the call, so that none are declared.
+    narrows: bool = dataclasses.field(default_factory=lambda: not jax.config.jax_enable_x64)
 
     @property
     def is_native(self) -> bool:
@@ -82,8 +84,16 @@ class Function(UserFunction):
     def register_entry(self, ordered: bool, identity: Sequence[object] = ()) -> tuple[Target, int]:
         """Register an entry with the runtime; return its target, which owns it, and its id."""
         target = Target(self._host_function(), self.title, self.description, origin=self)
+        if self.out_tree.num_leaves > 0 and not self.options.out:
+            target.to_arrays = functools.partial(
+                _results.converted, self._is_flat(), self.narrows, self.description
+            )
         target.site = _interception.CallSite(
-            self.recorded_name, self.description, self.function, ordered=ordered
+            self.recorded_name,
+            self.description,
+            self.function,
+            ordered=ordered,
+            to_arrays=target.to_arrays,
         )
         return target, self.register(target, f"{self.title}/jax {next(_numbers)}", identity)
 
@@ -105,8 +115,6 @@ class Function(UserFunction):
         call = self.dispatched(self.repeating(), lends=table is None)
         if not self._is_flat():
             call = functools.partial(self._call_structured, call)
-        elif self.out_tree == _LEAF and not self.options.out:
-            call = _results.single(call)
         if table is not None:
             form = None if self._is_flat() else (self.in_tree, self.out_tree)
             call = table.remembering(call, form)
@@ -117,8 +125,11 @@ class Function(UserFunction):
         if self.result_dtypes or self.fixed:
             return False
         arguments_are = all(child == _LEAF for child in self.in_tree.children())
+        if self.out_tree == _LEAF:
+            # A table and what stores results on a device take arrays, and no containers of them.
+            return arguments_are and not self.options.on_device and self.options.table is None
         # The runtime itself checks that a function without declared results returns none.
-        return arguments_are and (self.out_tree == _LEAF or self.out_tree.num_leaves == 0)
+        return arguments_are and self.out_tree.num_leaves == 0
 
     def _call_structured(self, function: Callable[..., Any], *arrays: Any, **given: Any) -> Any:
         arguments = self._arguments(arrays)

@@ -4,6 +4,9 @@ As for JAX's own callbacks, the leaves count, and not the containers that they a
 functions return named tuples, and many functions lists for tuples. Dictionaries are compared by
 their keys, which JAX does not do: it takes the values of an OrderedDict in the order in which they
 were inserted, and those of a dict in the order of the keys.
+
+While JAX has no numbers of 64 bits, results that have them, such as Python's numbers, get 32, as
+for JAX's own callbacks. An integer that does not fit is an error: JAX would take another one.
 """
 
 from __future__ import annotations
@@ -11,17 +14,23 @@ from __future__ import annotations
 import collections
 import contextlib
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import numpy as np
 
+from hostcall_runtime._errors import ResultError
+
 # JAX's PyTreeDef. JAX's package has no types.
 Tree = Any
 
 _LEAF = jax.tree.structure(0)
-_ARRAYS = (np.ndarray, np.generic)
+# The dtypes that JAX has for those of 64 bits, complex numbers twice that, by kind and size.
+_NARROW = {
+    (wide.kind, wide.itemsize): np.dtype(f"{wide.kind}{wide.itemsize // 2}")
+    for wide in map(np.dtype, (np.int64, np.uint64, np.float64, np.complex128))
+}
 _MAPPINGS = (dict, collections.OrderedDict, collections.defaultdict)
 
 
@@ -35,18 +44,32 @@ def leaves_for(declared: Tree, returned: object) -> list[Any] | None:
     return None if order is None else [leaves[index] for index in order]
 
 
-def single(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function for which one array is declared: it may return it in a container."""
-
-    def call(*arrays: Any) -> Any:
-        returned = function(*arrays)
-        if isinstance(returned, _ARRAYS):
-            return returned
+def converted(lone: bool, narrows: bool, description: str, returned: Any) -> Any:
+    """Return what the runtime is to store of results that are not as declared."""
+    # `lone` says that one array is declared: a function may return it in a container. Otherwise
+    # they are a list. `narrows` says that JAX has no numbers of 64 bits.
+    if lone:
         leaves = jax.tree.leaves(returned)
-        # The runtime tells of any other number, in its own words.
-        return leaves[0] if len(leaves) == 1 else returned
+        if len(leaves) != 1:
+            return returned  # the runtime tells of any other number, in its own words
+        returned = leaves
+    return [_narrowed(value, description) for value in returned] if narrows else returned
 
-    return call
+
+def _narrowed(value: object, description: str) -> Any:
+    """Return a number or an array of 64 bits as an array of 32, and any other value unchanged."""
+    array = np.asarray(value)
+    narrow = _NARROW.get((array.dtype.kind, array.dtype.itemsize))
+    if narrow is None:
+        return value
+    narrowed = array.astype(narrow)
+    if narrow.kind in "iu" and (narrowed != array).any():
+        raise ResultError(
+            f"a result holds an integer that does not fit {narrow}, and JAX has no larger ones: "
+            f'write jax.config.update("jax_enable_x64", True) at the start of the program, and '
+            f"declare {array.dtype}: {description}."
+        )
+    return narrowed
 
 
 def _order(declared: Tree, returned: Tree) -> tuple[int, ...] | None:

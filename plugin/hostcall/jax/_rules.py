@@ -153,20 +153,19 @@ def _lower(
     if not _patching.are_installed() or not _names.has(_names.REDUCERS):
         _check_without_patches(function, effect)
     together = _sharding.can_be_made(platforms)
-    if _lowering.is_divided_by_xla(context):
+    is_divided = _lowering.is_divided_by_xla(context)
+    if is_divided and together:
         # XLA recognizes only JAX's own callbacks, by name, as calls for one device alone.
-        runs_once = effect is not None and function.options.line is None
-        if runs_once and joint is None:
-            raise _sharding.nothing_said(function.description)
-        if together:
-            all_of_them = joint or _primitive.Joint()
-            bound = functools.partial(
-                _primitive.of(function).bind, function=function, joint=all_of_them, **params
-            )
-            return _sharding.lower_for_all(context, operands, bound)
-    place = _sharding.place_of(context, joint) if together else None
-    if joint is not None and not together and _lowering.has_several_devices(context):
+        all_of_them = joint or _primitive.Joint()
+        bound = functools.partial(
+            _primitive.of(function).bind, function=function, joint=all_of_them, **params
+        )
+        return _sharding.lower_for_all(context, operands, bound)
+    runs_once = effect is not None and function.options.line is None
+    is_joint = joint is not None and _lowering.has_several_devices(context)
+    if not together and (is_joint or (is_divided and runs_once)):
         raise _sharding.not_together(function.description, platforms)
+    place = _sharding.place_of(context, joint) if together else None
     if function.is_native and platforms == ("cpu",) and not _lowering.has_several_devices(context):
         return _lower_native(context, operands, function, effect)
     target, callback_id = function.register_entry(
@@ -234,8 +233,8 @@ def _stage(
 
 def _batch(args: object, dims: Any, *, function: Function, **params: Any) -> Any:
     method, has_results = params["vmap_method"], bool(params["result_avals"])
-    if method is None and not has_results:
-        method = params["vmap_method"] = SEQUENTIAL
+    if method is None and (params["effect"] is not None or not has_results):
+        method = params["vmap_method"] = SEQUENTIAL  # each element has its effect, as in JAX
     is_ordered = params["effect"] is _primitive.ORDERED
     if is_ordered and has_results and method not in OF_BATCHES:
         raise ValueError(
@@ -247,7 +246,7 @@ def _batch(args: object, dims: Any, *, function: Function, **params: Any) -> Any
         )
     if method is None:
         raise NotImplementedError(
-            f"jax.vmap of a call that does not say what becomes of it, {function.description}. "
+            f"jax.vmap of a pure call that does not say how, {function.description}. "
             'Write vmap_method="sequential" (one call for each element), "expand_dims" or '
             '"broadcast_all" (one call with a batch dimension in front); they mean what they mean '
             "in jax.pure_callback."

@@ -301,22 +301,10 @@ def _waited_for() -> bool:
     return getattr(_thread, "is_waited_for", False)
 
 
-def nothing_said(description: str) -> NotImplementedError:
-    """Return the error of a call with a side effect that does not say which devices make it."""
-    return NotImplementedError(
-        f"{description}: the program is for several devices, among which XLA divides its arrays, "
-        "and the call has a side effect, which is not to happen on each of them. Say what is to be "
-        "called: sharding=jax.P(), of hostcall.jax.call, makes one call with whole arrays, "
-        'sharding=jax.NamedSharding(mesh, jax.P("axis")) one for each shard of the arrays. '
-        "Or call the function in jax.shard_map, once on each device; or, if it has no side "
-        "effects, say pure=True (stateful=False of a hostcall.callback)."
-    )
-
-
 def not_together(description: str, platforms: Sequence[str]) -> NotImplementedError:
     """Return the error of a call that the devices of the program cannot make together."""
     return NotImplementedError(
-        f"{description}: with sharding=, the devices of a program make a call together. They can "
-        f"in a program for CPUs; this program is for {', '.join(platforms)}. Call the function in "
-        "jax.shard_map, once on each device."
+        f"{description}: the devices of a program make one call together if it says sharding=, or "
+        f"has a side effect. They can in a program for CPUs; this program is for "
+        f"{', '.join(platforms)}. Call the function in jax.shard_map, once on each device."
     )

@@ -25,6 +25,13 @@ def check_dtype(dtype: Any, place: str) -> None:
         )
 
 
+def is_taken(value: object) -> bool:
+    """Return whether JAX's operations take a value as it is, an array of NumPy's."""
+    if type(value) is not np.ndarray:
+        return False
+    return bool(jax.dtypes.canonicalize_dtype(value.dtype) == value.dtype)
+
+
 def is_jitted(function: object) -> bool:
     """Return whether `jax.jit` made a function."""
     return hasattr(function, "trace") and hasattr(function, "lower")

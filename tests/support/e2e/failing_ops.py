@@ -132,6 +132,12 @@ _use("Gather", lambda x, i: tf.raw_ops.Gather(params=x, indices=i) * 2.0, *_TAKE
 _use("GatherV2", lambda x, i: tf.gather(x, i) * 2.0, *_TAKEN)
 _use("GatherV2", lambda x, i: tf.gather(x, i, axis=1), (_ROWS, [0, 1]), (_ROWS, [0, -1]))
 _use("GatherV2", lambda x, i: tf.nn.embedding_lookup(x, i) * 2.0, *_TAKEN)
+_use(
+    "GatherV2",
+    lambda x, i, axis: tf.gather(x, i, axis=axis),
+    (_ROWS, [0, 1], 1),
+    (_ROWS, [0, 2], 1),
+)
 _use("GatherNd", lambda x, i: tf.gather_nd(x, i) * 2.0, *_PLACED)
 _use(
     "GatherNd",
@@ -392,6 +398,58 @@ for _bad in (0, 62):
         (_ROWS, 8),
         (_ROWS, _bad),
     )
+
+
+def _dequantized(x: Any, scale: Any) -> Any:
+    return tf.raw_ops.UniformDequantize(
+        input=tf.cast(x, tf.qint8), scales=scale, zero_points=3, Tout=tf.float32,
+        quantization_min_val=-128, quantization_max_val=127,
+    )  # fmt: skip
+
+
+def _requantized(x: Any, scale: Any, other: Any) -> Any:
+    requantized = tf.raw_ops.UniformRequantize(
+        input=tf.cast(x, tf.qint8), input_scales=scale, input_zero_points=3, output_scales=other,
+        output_zero_points=1, Tout=tf.qint8, input_quantization_min_val=-128,
+        input_quantization_max_val=127, output_quantization_min_val=-128,
+        output_quantization_max_val=127,
+    )  # fmt: skip
+    return tf.cast(requantized, tf.int32)
+
+
+def _of_two_quantized(op: str, kind: tf.DType, limits: tuple[int, int]) -> Callable[..., Any]:
+    """Return the use of an op of two operands, with the limits of their dtype."""
+    wide = tf.int32.min, tf.int32.max
+    sides = {"lhs": limits, "rhs": limits, "output": wide}
+    ends = {
+        f"{side}_quantization_{end}_val": value
+        for side, values in sides.items()
+        for end, value in zip(("min", "max"), values, strict=True)
+    }
+
+    def run(x: Any, one: Any, other: Any, result: Any) -> Any:
+        found = getattr(tf.raw_ops, op)(
+            lhs=tf.cast(x, kind), rhs=tf.cast(x, kind), lhs_scales=one, rhs_scales=other,
+            output_scales=result, lhs_zero_points=0, rhs_zero_points=0, output_zero_points=0,
+            **ends, **({"Tout": tf.qint32} if op == "UniformQuantizedDot" else {}),
+        )  # fmt: skip
+        return tf.cast(found, tf.int32)
+
+    return run
+
+
+_WHOLE = [[1, 2], [3, 4]]
+_use("UniformDequantize", _dequantized, (_WHOLE, 0.5), (_WHOLE, _NAN))
+_use("UniformRequantize", _requantized, (_WHOLE, 0.5, 0.25), (_WHOLE, _INF, 0.25))
+_use("UniformRequantize", _requantized, (_WHOLE, 0.5, 0.25), (_WHOLE, 0.5, _NAN))
+for _op, _kind, _limits in (
+    ("UniformQuantizedAdd", tf.qint32, (tf.int32.min, tf.int32.max)),
+    ("UniformQuantizedDot", tf.qint8, (-128, 127)),
+):
+    for _place in (1, 2, 3):
+        _good = [_WHOLE, 0.5, 0.25, 0.125]
+        _wrong = [_INF if place == _place else value for place, value in enumerate(_good)]
+        _use(_op, _of_two_quantized(_op, _kind, _limits), _good, _wrong)
 
 
 def _adapted(made: list[tf.Variable]) -> Callable[..., Any]:

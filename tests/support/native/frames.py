@@ -73,6 +73,7 @@ class Target:
     description: str = "a test"
     node: str = ""
     definition: Callable[[], list[str]] = list
+    to_arrays: Callable[[Any], Any] | None = None
     empty: Callable[[Shape, Any], Any] | None = None
     convention: Mapping[str, bool] = dataclasses.field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Calls the handler with random frames for a while; run by `make fuzz` under a sanitizer.
+"""Calls the handler with random frames for a while; run by `make sanitize`.
 
 Usage: python -m tests.support.native.fuzz SECONDS [THREADS [SEED]]
 """

@@ -37,9 +37,8 @@ def module_file(build: Path, part: str) -> Path:
 def _find_build() -> Path:
     """The build directory that has the modules of tests."""
     named = [Path(os.environ["HOSTCALL_BUILD"])] if "HOSTCALL_BUILD" in os.environ else []
-    # The Makefile names the environment of another Python and TensorFlow .venv-py3.11-tf2.20.
-    parts = Path(sys.prefix).name.split("-")
-    folder = next((part for part in parts if part.startswith("tf")), "")
+    # The sessions of nox for a version of TensorFlow set the variable, and build into this folder.
+    folder = f"tf{os.environ['TENSORFLOW']}" if os.environ.get("TENSORFLOW") else ""
     python = "cp{}{}-*".format(*sys.version_info)
     builds = named or sorted((ROOT / "build" / folder).glob(python))
     found = [build for build in builds if module_file(build, "tests/cpp/_frames").is_file()]

@@ -1,4 +1,4 @@
-"""Has the client of workers in C++ talk to workers that say what none should; run by `make fuzz`.
+"""Has the client of workers in C++ talk to workers that say what none should: `make sanitize`.
 
 Usage: python -m tests.support.serving.fuzz SECONDS [THREADS [SEED]]
 """

@@ -52,6 +52,16 @@ def _resized(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
     return tf.TensorArray(tf.float32, 1, dynamic_size=True).write(i, x).read(0)
 
 
+def _counted(x: tf.Tensor, first: Any, end: Any, length: Any, behind: int = 0) -> tf.Tensor:
+    """Write elements of a list at the places from `first` to `end`, each `behind` the counter."""
+    array = tf.TensorArray(tf.float32, length, element_shape=[])
+
+    def body(k: tf.Tensor, array: Any) -> Any:
+        return k + 1, array.write(k + behind if behind else k, x[0])
+
+    return tf.while_loop(lambda k, _: k < end, body, [first, array])[1].stack()
+
+
 NEVER: dict[str, Callable[[tf.Tensor, tf.Tensor], Any]] = {
     "a division of floats": lambda x, i: x / tf.cast(i, tf.float32) + x // 2.0,
     "a constant divisor": lambda x, i: i // 2 + i % tf.constant([3, -1]),
@@ -64,6 +74,9 @@ NEVER: dict[str, Callable[[tf.Tensor, tf.Tensor], Any]] = {
         params=x, indices=[[i]], bad_indices_policy="IGNORE"
     ),
     "what nothing uses": lambda x, i: (tf.gather(x, i), x)[1],
+    "elements of map_fn": lambda x, i: (tf.map_fn(lambda v: v * 2.0, x), i),
+    "elements that a loop counts": lambda x, i: (_counted(x, 1, 4, 4), i),
+    "as many elements as a loop counts": lambda x, i: _counted(x, 0, i, i),
     "nothing that raises": lambda x, i: tf.reduce_sum(x) * 2.0,
 }
 
@@ -73,6 +86,36 @@ def test_what_never_raises_stays_as_it_is(program: Any) -> None:
     raising = Raising(program)
     assert not raising.checked()
     assert not raising.is_changed
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda x, i: (_counted(x, -1, 3, 3), i),
+        lambda x, i: (_counted(x, 0, 4, 3), i),
+        lambda x, i: (_counted(x, 0, 3, 3, behind=1), i),
+        lambda x, i: _counted(x, i, 3, 3),
+        lambda x, i: _counted(x, 0, i, 3),
+        lambda x, i: _counted(x, 0, 3, i),
+    ],
+    ids=["from -1", "too many", "behind", "any first", "any end", "any length"],
+)
+def test_elements_that_may_not_be_in_their_list_are_checked(program: Any) -> None:
+    assert Raising(program).checked() == ["TensorListSetItem"]
+
+
+def test_a_loop_that_raises_inside_carries_no_failure() -> None:
+    def program(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+        for k in tf.range(i):
+            x += tf.numpy_function(lambda v: v, [tf.gather(x, k)], tf.TensorSpec([]))
+        return x
+
+    raising = Raising(program)
+    (loop,) = (node for node in raising.entry.node_def if node.op in op_kinds.LOOP_OPS)
+    assert not raising.raises()
+    before = next(name for name in raising.functions if "while_body" in name)
+    taken = raising.functions[before].signature.input_arg
+    assert len(loop.attr["T"].list.type) == len(taken)
 
 
 def test_a_list_that_grows_is_checked_where_it_is_read_alone() -> None:

@@ -3,6 +3,8 @@
 import gc
 import inspect
 import os
+import re
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,11 @@ import pytest
 import tensorflow as tf
 
 import hostcall
+from hostcall._compiler import refusals
 from hostcall._explain import explaining
+from hostcall._tf import concrete_functions
 from tests.support.helpers import assert_says, gradient_of
+from tests.support.versions import shuffle_is_refused
 
 X = tf.TensorSpec([3], tf.float32)
 calls: list[str] = []
@@ -268,3 +273,27 @@ def test_a_function_that_xla_has_refused_is_explained_as_it_runs() -> None:
     explanation = hostcall.explain(program, x)
     assert {one.mode for one in explanation.functions} == {"partitioned"}
     assert "Range" in {one.op for one in explanation.host_ops}
+
+
+@shuffle_is_refused
+def test_clusters_that_xla_has_refused_as_well_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(refusals, "_found", defaultdict(set))
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor) -> tf.Tensor:
+        return tf.sort(tf.random.shuffle(tf.sin(x) + 1.0) * 2.0)
+
+    x = tf.constant([3.0, 1.0, 2.0])
+    assert hostcall.explain(program, x).notes == ()
+    program(x)
+    explanation = hostcall.explain(program, x)
+    (note,) = explanation.notes
+    assert re.match(r"XLA has refused \d+ clusters? of it as well: '.*Expected comp", note)
+    assert note in str(explanation).replace("\n", " ")
+    # XLA's texts live as long as the function.
+    concrete = program.get_concrete_function(x)
+    names = {*concrete_functions.derived_from(concrete.inference_fn.name.decode())}
+    assert any(concrete_functions.noted(name, "CPU") for name in names)
+    del program, concrete
+    gc.collect()
+    assert not any(concrete_functions.noted(name, "CPU") for name in names)

@@ -20,7 +20,7 @@ runtime = _library.load("hostcall_runtime._runtime")
 class Target:
     """A target that the runtime calls; registered for as long as it lives."""
 
-    description, node, definition = "a test", "", list
+    description, node, definition, to_arrays = "a test", "", list, None
 
     def __init__(self, host_function: Callable[..., Any] | None = None, title: str = "it") -> None:
         self.host_function, self.title = host_function, title

@@ -34,9 +34,9 @@ from hostcall._compiler import (
     route_selection,
     wrong_kernels,
 )
+from hostcall._compiler.analyses.sizes import Shape, Size, Source, Symbol, Tensor
 from hostcall._compiler.bounded import sources
 from hostcall._compiler.bounded.flow import ANY_DIMENSION, Flow, Offence, SymbolMaker, symbol_maker
-from hostcall._compiler.bounded.sizes import Shape, Size, Source, Symbol, Tensor
 from hostcall._compiler.function_edits import FunctionEdits, NodeWriter
 from hostcall._compiler.semantics import random_numbers
 from hostcall._functions.options import TRACE

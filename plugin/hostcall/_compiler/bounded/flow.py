@@ -16,9 +16,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from hostcall._compiler import control_flow
-from hostcall._compiler.bounded import rules, sources
-from hostcall._compiler.bounded.rules import Rule, Site
-from hostcall._compiler.bounded.sizes import (
+from hostcall._compiler.analyses.sizes import (
     Inferred,
     Shape,
     Source,
@@ -29,6 +27,8 @@ from hostcall._compiler.bounded.sizes import (
     has_symbol,
     join,
 )
+from hostcall._compiler.bounded import rules, sources
+from hostcall._compiler.bounded.rules import Rule, Site
 from hostcall._compiler.ops import OPS
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds

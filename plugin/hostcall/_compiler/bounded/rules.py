@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from hostcall._compiler.bounded.sizes import (
+from hostcall._compiler.analyses.sizes import (
     Shape,
     Size,
     Symbol,

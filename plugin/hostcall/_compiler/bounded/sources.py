@@ -17,7 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._compiler.bounded.sizes import Inferred, Shape, Source, argument_shapes
+from hostcall._compiler.analyses.sizes import Inferred, Shape, Source, argument_shapes
 from hostcall._compiler.ops import OPS
 from hostcall._tf import attributes, op_kinds
 from hostcall._tf import function_defs as defs

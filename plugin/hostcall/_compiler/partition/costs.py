@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from hostcall._compiler.bounded.sizes import Inferred, argument_shapes, product
+from hostcall._compiler.analyses.sizes import Inferred, argument_shapes, product
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDef, NodeDef

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from hostcall._compiler.analyses import index_ranges
 from hostcall._compiler.function_edits import NodeWriter
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
@@ -112,6 +113,14 @@ class CheckWriter(NodeWriter):
         )
         return self.add("LogicalAnd", failing, has_some)
 
+    def unless_held(self, failing: str, indices: str, limit: str, dtype: int) -> str:
+        """Write a scalar, or false if indices are places in a value that is not too large."""
+        # XLA knows the sizes of nearly all values, and then needs no loop over the indices.
+        if not (holder := index_ranges.holder(indices, self._nodes)):
+            return failing
+        size = self.add("Size", holder, T=self.dtype(holder), out_type=dtype)
+        return self.add("LogicalAnd", self.add("Greater", size, limit, T=dtype), failing)
+
     def either(self, one: str, other: str) -> str:
         """Write whether one of two scalars is true; "" stands for false."""
         return self.add("LogicalOr", one, other) if one and other else one or other
@@ -143,9 +152,9 @@ def _dtype_of_indices(writer: CheckWriter, indices: str) -> int:
 def _outside(writer: CheckWriter, indices: str, limit: str) -> str:
     """Write whether an index is not in [0, limit); the limit is of the dtype of indices."""
     dtype = _dtype_of_indices(writer, indices)
-    return writer.any_is(
-        "outside", writer.cast(indices, writer.dtype(indices), dtype), limit, dtype
-    )
+    values = writer.cast(indices, writer.dtype(indices), dtype)
+    failing = writer.any_is("outside", values, limit, dtype)
+    return writer.unless_held(failing, indices, limit, dtype)
 
 
 def _outside_dimension(writer: CheckWriter, indices: str, values: str, dimension: int) -> str:
@@ -264,6 +273,7 @@ def _segment_at_least(writer: CheckWriter) -> str:
     ids = writer.cast(ids, writer.dtype(ids), dtype)
     count = writer.cast(count, writer.dtype(count), dtype)
     failing = writer.any_is("at_least", ids, count, dtype)
+    failing = writer.unless_held(failing, writer.inputs[1], count, dtype)
     return writer.if_any(failing, values, writer.dtype(values))
 
 
@@ -541,6 +551,22 @@ def _no_bits(writer: CheckWriter) -> str:
     return writer.any_is("outside", before, writer.constant(most, defs.INT32), defs.INT32)
 
 
+def _no_scales(*positions: int) -> Failing:
+    """Return a check of operands whose numbers must be positive and finite."""
+
+    def failing(writer: CheckWriter) -> str:
+        found = ""
+        for position in positions:
+            scales = writer.inputs[position]
+            is_number = writer.add("IsFinite", scales, T=writer.dtype(scales))
+            infinite = writer.any(writer.add("LogicalNot", is_number))
+            found = writer.either(found, infinite)
+            found = writer.either(found, _not_all("Greater", position)(writer))
+        return found
+
+    return failing
+
+
 def _no_sparse_indices(writer: CheckWriter) -> str:
     """Write whether indices lie outside of a shape or, if they are validated, are not in order."""
     indices, shape, *_ = writer.inputs
@@ -632,6 +658,7 @@ _ARRAY = "an index is outside of the TensorArray"
 _RANGE = "Invalid range: input_min > input_max"
 _TRUNCATED = "Unexpected error in binary operator (only integer div and mod should have errors)"
 _BAND = "must be negative or less or equal to number of"
+_SCALES = "scales are not all positive and finite"
 _STRENGTH = "regularization strength is not a non-negative scalar"
 _BOUNDS = "Need minval < maxval"
 
@@ -732,6 +759,9 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
         Check(_no_bits, "num_bits is out of range"),
         Check(_no_quantized_range, _RANGE),
     ),
+    **_for("UniformDequantize", Check(_not_all("Greater", 1), "scales are not all positive")),
+    **_for("UniformRequantize", Check(_no_scales(1, 3), _SCALES)),
+    **_for("UniformQuantizedAdd UniformQuantizedDot", Check(_no_scales(2, 4, 6), _SCALES)),
     "ResourceApplyProximalAdagrad": (
         Check(_not_all("Greater", 2), "lr is not a positive scalar"),
         Check(_not_all("GreaterEqual", 3), f"l1 {_STRENGTH}"),

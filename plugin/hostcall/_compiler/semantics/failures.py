@@ -14,12 +14,11 @@ need not end it.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import tensorflow as tf
-
 from hostcall._compiler import control_flow, function_edits
+from hostcall._compiler.analyses import counting
 from hostcall._compiler.function_edits import FunctionEdits, NodeWriter
 from hostcall._compiler.ordering import Effects
 from hostcall._compiler.semantics import places
@@ -59,11 +58,16 @@ def find(library: FunctionDefLibrary, entry: str) -> dict[str, list[Found]]:
     if not any(True for _ in defs.all_nodes(library, CHECKS)):
         return {}
     functions = defs.reachable(library, entry)
-    return {name: _checks_of(function, functions) for name, function in functions.items()}
+    right = counting.elements_in_range(functions)
+    return {name: _checks_of(function, functions, right) for name, function in functions.items()}
 
 
-def _checks_of(function: FunctionDef, functions: Mapping[str, Any]) -> list[Found]:
-    nodes = defs.nodes_of(function, CHECKS)
+def _checks_of(
+    function: FunctionDef, functions: Mapping[str, Any], right: Collection[tuple[str, str]]
+) -> list[Found]:
+    """Return the checks of a function's nodes but those that are known to be `right`."""
+    name = function.signature.name
+    nodes = [node for node in defs.nodes_of(function, CHECKS) if (name, node.name) not in right]
     if not nodes or defs.has_frames(function):
         return []
     by_name = {node.name: node for node in function.node_def}
@@ -259,6 +263,8 @@ class _Body:
             if ends:
                 self._end_at_failure(writer)
             return ()
+        if use == _BODY and not errors:
+            return ()
         number = self._combined(writer)
         position = len(function.signature.output_arg)
         if use == _BODY:
@@ -288,8 +294,11 @@ class _Body:
 
     def _combined(self, writer: NodeWriter) -> str:
         """Write the number of the first pending failure, or 0."""
-        number = writer.constant(0, defs.INT32)
-        for one in reversed(self._pending):
+        pending = [*self._pending]
+        # A number alone needs no op, each of which may be a kernel for XLA to compile.
+        is_number = bool(pending) and pending[-1].is_number
+        number = pending.pop().value if is_number else writer.constant(0, defs.INT32)
+        for one in reversed(pending):
             if one.is_number:
                 zero = writer.constant(0, defs.INT32)
                 failed = writer.add("NotEqual", one.value, zero, T=defs.INT32)
@@ -323,10 +332,13 @@ class _Body:
     def _loop(self, node: Any) -> _Pending:
         condition, body = node.attr["cond"].func, node.attr["body"].func
         functions = self._program.functions
-        ends = self._program.effects.of_function(body.name) or not _counts(
+        ends = self._program.effects.of_function(body.name) or not counting.ends(
             functions[condition.name], functions[body.name]
         )
         called = self._program.variant(body.name, _BODY, ends)
+        if not called.errors:  # all of them are raised in there
+            body.name = called.name
+            return _Pending("", called.errors, is_number=True)
         condition.name = self._program.variant(condition.name, _CONDITION, ends).name
         body.name = called.name
         zero = NodeWriter(f"{node.name}/{_FAILURE}")
@@ -341,53 +353,3 @@ class _Body:
             self.edits.before(before, nodes)
         else:
             self.edits.at_end(nodes)
-
-
-def _counts(condition: FunctionDef, body: FunctionDef) -> bool:
-    """Return whether a loop ends whatever its iterations compute, since it counts them."""
-    nodes = {node.name: node for node in condition.node_def}
-    arguments = [argument.name for argument in condition.signature.input_arg]
-    pending = [*condition.ret.values()]
-    while pending:
-        node = nodes.get(defs.source(pending.pop()))
-        if node is None:
-            continue
-        if node.op in {"Identity", "LogicalAnd"}:
-            pending.extend(defs.data_inputs(node))
-        elif node.op == "Less" and _is_bounded(node, nodes, arguments, body):
-            return True
-    return False
-
-
-def _is_bounded(
-    less: NodeDef, nodes: Mapping[str, Any], arguments: list[str], body: FunctionDef
-) -> bool:
-    """Return whether the first operand of a comparison counts up to the second, which stays."""
-    number, limit = (_behind_identities(value, nodes) for value in defs.data_inputs(less))
-    if number not in arguments:
-        return False
-    stays = limit in arguments and arguments.index(limit) in control_flow.invariants(body)
-    is_constant = limit in nodes and nodes[limit].op == "Const"
-    return (stays or is_constant) and _counts_up(body, arguments.index(number))
-
-
-def _counts_up(body: FunctionDef, position: int) -> bool:
-    """Return whether a body adds a positive constant to one of its arguments."""
-    nodes = {node.name: node for node in body.node_def}
-    result = body.signature.output_arg[position].name
-    node = nodes.get(_behind_identities(body.ret[result], nodes))
-    if node is None or node.op not in {"Add", "AddV2"}:
-        return False
-    operands = [_behind_identities(value, nodes) for value in defs.data_inputs(node)]
-    argument = body.signature.input_arg[position].name
-    steps = [nodes[o] for o in operands if o in nodes and nodes[o].op == "Const"]
-    positive = any(tf.make_ndarray(step.attr["value"].tensor) > 0 for step in steps)
-    return argument in operands and positive
-
-
-def _behind_identities(value: str, nodes: Mapping[str, Any]) -> str:
-    """Return the name of the node or argument that a value comes from."""
-    name = defs.source(value)
-    while name in nodes and nodes[name].op == "Identity":
-        name = defs.source(nodes[name].input[0])
-    return name

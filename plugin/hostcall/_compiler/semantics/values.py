@@ -57,12 +57,6 @@ class Writer(NodeWriter):
         return value
 
 
-def absolute(writer: Writer) -> str:
-    """Write an absolute number so that XLA does not take the square of an integer for positive."""
-    (x,) = writer.inputs
-    return writer.add("Maximum", x, writer.add("Neg", x))
-
-
 def complex_to_bool(writer: Writer) -> str:
     """Write whether the real part of complex numbers is not zero."""
     real, part = _part(writer, "Real", writer.node.attr["SrcT"].type)
