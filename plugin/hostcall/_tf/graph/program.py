@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from hostcall._tf import function_defs as defs
 from hostcall._tf import protos
+from hostcall._tf.graph import text
 from hostcall._tf.types import FunctionDef, NodeDef, OpDef
 
 
@@ -27,6 +28,10 @@ class Value:
         self.node = node
         self.users: dict[Node, None] = {}  # the nodes that take it; function results are not noted
         self._dtype = dtype
+
+    def __str__(self) -> str:
+        results = self.node.results if self.node.op else ()
+        return f"%{self.node.name}" + (f":{results.index(self)}" if len(results) > 1 else "")
 
     @property
     def dtype(self) -> int:
@@ -59,6 +64,11 @@ class Node:
         self._controls: tuple[Node, ...] = ()
         self._values: dict[str, Value] = {}
         self._results: list[Value] | None = None
+
+    def __str__(self) -> str:
+        line = f"%{self.name} = {self.op}({', '.join(map(str, self._operands))})"
+        line += f" {{{text.attributes(self.attr)}}}" if self.attr else ""
+        return line + _awaited(self._controls)
 
     @property
     def attr(self) -> Any:
@@ -156,6 +166,13 @@ class Function:
         self.proto = proto
         self.name = proto.signature.name = name or proto.signature.name
 
+    def __str__(self) -> str:
+        taken = (f"{value}: {text.dtype(value.dtype)}" for value in self.arguments)
+        returned = (f"{name}: {value}" for name, value in self.results.items())
+        header = f"@{self.name}({', '.join(taken)}) -> ({', '.join(returned)})"
+        header += _awaited(self.awaited.values())
+        return "\n  ".join([header, *map(str, self.nodes)])
+
     @property
     def signature(self) -> OpDef:
         """The signature; writing the function sets the dtypes in it."""
@@ -178,9 +195,9 @@ class Function:
         for node in self._written:
             operands: list[Value] = []
             controls: list[Node] = []
-            for text in node.proto.input:
-                found = self._known.get(text) or self._find(text)
-                (controls if text[0] == "^" else operands).append(found)
+            for name in node.proto.input:
+                found = self._known.get(name) or self._find(name)
+                (controls if name[0] == "^" else operands).append(found)
             node.read(operands, controls)
         return [*self._written]
 
@@ -190,11 +207,11 @@ class Function:
         values = {argument.name: argument for argument in self.arguments}
         return values | {f"^{name}": value.node for name, value in values.items()}
 
-    def _find(self, text: str) -> Any:
-        if text not in self._known:
-            name, _, result = text.partition(":")
-            self._known[text] = self._known[f"^{name}"].value(result)
-        return self._known[text]
+    def _find(self, given: str) -> Any:
+        if given not in self._known:
+            name, _, result = given.partition(":")
+            self._known[given] = self._known[f"^{name}"].value(result)
+        return self._known[given]
 
     # The name by which helpers of FunctionDefs ask for the nodes.
     node_def = property(lambda self: self.nodes)
@@ -370,6 +387,9 @@ class Program(dict[str, Function]):
         for function in functions:
             self.add(function)
 
+    def __str__(self) -> str:
+        return "\n\n".join(map(str, self.values()))
+
     def add(self, proto: FunctionDef, name: str = "") -> Function:
         """Add a function, perhaps under another name; it changes when it is written."""
         function = Function(self, proto, name)
@@ -383,6 +403,11 @@ class Program(dict[str, Function]):
     def callees(self, node: Node) -> list[Function]:
         """Return the functions of the program that a node calls."""
         return [self[name] for name in defs.called_functions(node, self) if name in self]
+
+
+def _awaited(nodes: Iterable[Node]) -> str:
+    names = ", ".join(f"^{node.name}" for node in nodes)
+    return names and f" [{names}]"
 
 
 def dtypes(values: Iterable[Value]) -> list[int]:
