@@ -295,6 +295,7 @@ class Function:
     def cut(self, name: str, nodes: Sequence[Node], constants: Collection[Node]) -> Part:
         """Move nodes into a function of their own, with copies of the `constants` they need."""
         part = self.program.add(protos.function_pb2.FunctionDef(), name)
+        # A copy waits for nothing: its value is there at once. TensorFlow drops such waits, too.
         inside = set(nodes)
         needed = dict.fromkeys(source for node in nodes for source in node.sources)
         copies = {

@@ -24,8 +24,8 @@ def dtype(number: int) -> str:
 def _value(value: Any) -> str:
     kind = value.WhichOneof("value")
     if kind == "list":
-        listed = [_field(field.name, one) for field, many in value.list.ListFields() for one in many]
-        return f"[{', '.join(listed)}]"
+        found = value.list.ListFields()  # at most one: the elements are of one kind
+        return f"[{', '.join(_field(kind.name, one) for kind, many in found for one in many)}]"
     return "?" if kind is None else _field(kind, getattr(value, kind))
 
 
