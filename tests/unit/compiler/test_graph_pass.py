@@ -236,6 +236,20 @@ def test_functions_on_the_host_get_their_own_arrays() -> None:
     np.testing.assert_allclose(run(in_graph, "y0")[0], expected, rtol=1e-5)
 
 
+def test_functions_of_constants_are_called_in_each_run() -> None:
+    @hostcall.callback(result=tf.TensorSpec([None], tf.float32), stateful=False)
+    def clock(x: np.ndarray) -> np.ndarray:
+        calls.append(x)
+        return x
+
+    calls: list[Any] = []
+    program = tf.function(lambda x: x + clock(tf.constant([1.0, 2.0, 3.0])), jit_compile=True)
+    rewritten = hostcall.rewrite(program.get_concrete_function(X))
+    for _ in range(3):
+        rewritten(VALUE)
+    assert len(calls) == 3
+
+
 def test_a_pass_for_pipelines() -> None:
     graph_def = caller(tf.function(partitioned_program, jit_compile=True))
     graph_pass = hostcall.partition_pass()
