@@ -50,7 +50,7 @@ def _prepare() -> None:
         announce=announcements.tell,
         missing_kernels=_errors.with_interrupts(kernel_hook.find_missing_kernels),
         plain=_errors.with_interrupts(kernel_hook.plain_for_kernel),
-        tell_outgrown=_errors.with_interrupts(announcements.of_outgrown),
+        tell_outgrown=_errors.with_interrupts(announcements.warn_outgrown),
         shapes_in_region=_errors.with_interrupts(host_regions.of_results),
     )
     bindings.set_ops_at_risk(sorted(function_routes.EXAMINED))

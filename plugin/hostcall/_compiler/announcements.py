@@ -43,7 +43,7 @@ _NOTHING = "what passes values from one part to the next"
 _MANY_OPS = 8  # the most ops that one line names
 
 
-def of_script_ops(library: FunctionDefLibrary) -> None:
+def announce_script_ops(library: FunctionDefLibrary) -> None:
     """Log, once for each place, that a callback partitions functions without a request for it."""
     for node in function_defs.all_nodes(library, op_kinds.SCRIPT_OPS):
         choice = route_selection.choose(node)
@@ -62,7 +62,7 @@ def of_script_ops(library: FunctionDefLibrary) -> None:
             _told.add(spec.description)
 
 
-def of_outgrown(cluster: str) -> None:
+def warn_outgrown(cluster: str) -> None:
     """Log, once for each function, that one of its clusters is not compiled for new sizes."""
     name = function_defs.plain(cluster)
     times = counted(settings.current.max_compilations, "time")

@@ -202,7 +202,7 @@ def predicted_partitioner(library: FunctionDefLibrary, entry: str, device: str =
 def is_taken(library: FunctionDefLibrary, entry: str) -> bool:
     """Return whether hostcall changes a function before XLA compiles it; see reachable.cc."""
     nodes = [n for f in defs.reachable(library, entry).values() for n in f.node_def]
-    if any(map(op_kinds.calls_python, nodes)) or refusals.of_silence(library):
+    if any(map(op_kinds.calls_python, nodes)) or refusals.silent_refusal(library):
         return True
     if any(map(_asks_for_partition, nodes)):
         return True

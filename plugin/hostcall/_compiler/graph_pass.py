@@ -170,7 +170,7 @@ class _GraphRewriter:
             else:
                 node.attr.pop(attributes.ROUTE, None)
         library = with_defaults(self._library)
-        for blocked in (analysis.find(library, entry) for entry in entries):
+        for blocked in (analysis.find_blockers(library, entry) for entry in entries):
             for (function, name), reason in blocked.items():
                 node = next(n for n in self._functions[function].node_def if n.name == name)
                 impossible.append(f"    {_described(node)}: {reason}")

@@ -82,7 +82,7 @@ def rewrite_for_kernel(
     # other devices, and `whole` whether it may become one program that calls regions. The same
     # input gives the same replacement, names included.
     library = _library_of(serialized)
-    said = refusal.decode(errors="replace") or refusals.of_silence(library)
+    said = refusal.decode(errors="replace") or refusals.silent_refusal(library)
     if said and not refusals.may_partition(library):
         refusals.check_lists(library)
         return RewrittenFunction(b"", entry, partitioned=False)
@@ -182,7 +182,7 @@ def _in_clusters(
     partitioner: Partitioner, entry: str, where: _Where, said: str, changed: list[Any]
 ) -> RewrittenFunction:
     """Return the function as one that runs on the host and calls compiled clusters."""
-    announcements.of_script_ops(partitioner.library)
+    announcements.announce_script_ops(partitioner.library)
     name = _partition(partitioner, entry, where)
     is_of_function = said and not refusals.is_of_device(said)
     if is_of_function and partitioner.is_one_cluster(entry):
@@ -255,7 +255,7 @@ def find_missing_kernels(serialized: bytes, entry: str, device: str) -> list[Mis
     library = _library_of(serialized)
     if not refusals.may_partition(library):
         return []
-    return refusals.find(library, entry, function_routes.kernels_for(device))
+    return refusals.nodes_without_kernels(library, entry, function_routes.kernels_for(device))
 
 
 class _Where(NamedTuple):

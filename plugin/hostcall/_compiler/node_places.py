@@ -65,7 +65,7 @@ def locator(concrete: ConcreteFunction) -> Callable[[str, str], str]:
     return locate
 
 
-def find(functions: Functions, function: str, node: str, op: str) -> str:
+def describe_place(functions: Functions, function: str, node: str, op: str) -> str:
     """Return " at " and `file:line` of what created a node of type `op` in a function, or ""."""
     for definition in functions.values():
         for script_op in defs.nodes_of(definition, op_kinds.SCRIPT_OPS):

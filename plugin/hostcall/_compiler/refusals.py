@@ -43,7 +43,9 @@ class MissingKernel(NamedTuple):
     op: str
 
 
-def find(library: FunctionDefLibrary, entry: str, device_type: str) -> list[MissingKernel]:
+def nodes_without_kernels(
+    library: FunctionDefLibrary, entry: str, device_type: str
+) -> list[MissingKernel]:
     """Find nodes for which XLA is certain to refuse a function on a type of device."""
     functions = defs.reachable(library, entry)
     lacking = {
@@ -232,7 +234,7 @@ def is_of_shape(library: FunctionDefLibrary, refusal: str) -> bool:
     return any(node.op in _SHAPED for node in _named(library, refusal))
 
 
-def of_silence(library: FunctionDefLibrary) -> str:
+def silent_refusal(library: FunctionDefLibrary) -> str:
     """Return an error that XLA makes silently: a list cannot grow; or ""."""
     found = defs.all_nodes(library, {op_kinds.LIST_WRITE})
     return _GROWING if any(map(op_kinds.lets_list_grow, found)) else ""
@@ -293,9 +295,9 @@ def predicted(library: FunctionDefLibrary, entry: str, device_type: str = "CPU")
     for what, value in values:
         name = tf.as_dtype(value.type).name
         return f"{what} '{value.name}' is of dtype {name}, which XLA has no values for"
-    if said := of_silence(library):
+    if said := silent_refusal(library):
         return said
-    for missing in find(library, entry, device_type):
+    for missing in nodes_without_kernels(library, entry, device_type):
         return f"{_UNSUPPORTED}: {missing.op} has no XLA kernel {{{{node {missing.node}}}}}"
     return ""
 

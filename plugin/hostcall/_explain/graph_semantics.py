@@ -94,7 +94,7 @@ class GraphSemantics:
         """Note the checks in a program; `names` has the user's functions for new ones."""
         if settings.current.semantics == settings.XLA:
             return
-        for name, all_of_it in failures.find(library, entry).items():
+        for name, all_of_it in failures.find_checks(library, entry).items():
             function = self._bodies.original(names.get(name, name))
             for check in all_of_it:
                 node = self._original(function, check.node.name)

@@ -106,7 +106,7 @@ def _compiled(traced: ConcreteFunction, captured: _Captured, place: str) -> Any:
     library = defs.library_of(traced, traced.graph.as_graph_def())
     name = traced.function_def.signature.name
     known, library = library, constants.folded(library, name)
-    if blocked := analysis.find(library, name):
+    if blocked := analysis.find_blockers(library, name):
         reasons = "\n".join(f"    {reason}" for reason in dict.fromkeys(blocked.values()))
         raise NotExportableError(_BOUNDED.format(place=place, reasons=reasons))
     try:

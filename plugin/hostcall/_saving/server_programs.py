@@ -147,7 +147,11 @@ def _locator(functions: Functions) -> places.Locate:
 
     def locate(function: str, node: str) -> str:
         op = ops.get((function, node), "")
-        return node_places.find(functions, function, node, op).removeprefix(" at ") if op else ""
+        return (
+            node_places.describe_place(functions, function, node, op).removeprefix(" at ")
+            if op
+            else ""
+        )
 
     return locate
 

@@ -201,7 +201,7 @@ def call(
     if sharding is None:
         return jax.tree.unflatten(out_tree, bind(arrays, results))
     whole = jax.tree.unflatten(in_tree, structs), jax.tree.unflatten(out_tree, results)
-    division = _sharding.read(sharding, *whole, place)
+    division = _sharding.division_of(sharding, *whole, place)
     return jax.tree.unflatten(out_tree, _sharding.bind(division, bind, arrays, results))
 
 

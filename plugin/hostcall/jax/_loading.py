@@ -33,7 +33,7 @@ def carry() -> None:
         others = _states(vars(jax)) | contexts
         others = {name: state for name, state in others.items() if name not in names}
         traced = [of_trace.get(name) for name in names]
-        _runs.captures.append(functools.partial(_Captured, traced, [*others.values()]))
+        _runs.captures.append(functools.partial(_CapturedSettings, traced, [*others.values()]))
 
 
 def _states(namespace: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def _trace_names() -> list[str]:
     return names if isinstance(values, tuple) and len(values) == len(names) else []
 
 
-class _Captured:
+class _CapturedSettings:
     """The JAX settings of one thread; `traced` are the states of `trace_context`, or None."""
 
     __slots__ = ("_context", "_others", "_traced", "_values")

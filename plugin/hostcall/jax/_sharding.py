@@ -42,7 +42,7 @@ class Division:
     joint: Joint
 
 
-def read(sharding: Any, args: object, result: object, place: str) -> Division:
+def division_of(sharding: Any, args: object, result: object, place: str) -> Division:
     """Return the division that `sharding`, as of `hostcall.jax.call`, declares for a call."""
     # `args` and `result` are structures of objects with a shape. A TypeError says that the sharding
     # has an unknown form, a ValueError that it cannot divide the arrays.

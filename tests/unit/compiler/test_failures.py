@@ -21,7 +21,7 @@ class Raising:
         concrete = tf.function(function).get_concrete_function(*(args or (X, I)))
         library = function_defs.library_of(concrete, concrete.graph.as_graph_def())
         entry = concrete.function_def.signature.name
-        self.found = failures.find(library, entry)
+        self.found = failures.find_checks(library, entry)
         self.before = library.SerializeToString(deterministic=True)
         new = failures.add(library, entry)
         self.is_changed = new is not library

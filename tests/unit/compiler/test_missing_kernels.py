@@ -71,7 +71,7 @@ CASES: dict[str, Callable[..., Any]] = {
 def _found(traced: Any) -> list[str]:
     library = function_defs.library_of(traced, traced.graph.as_graph_def())
     name = traced.function_def.signature.name
-    return [missing.op for missing in refusals.find(library, name, "CPU")]
+    return [missing.op for missing in refusals.nodes_without_kernels(library, name, "CPU")]
 
 
 def _is_refused(program: Any) -> bool:

@@ -203,7 +203,7 @@ def test_explanations_without_lines_count_the_ops() -> None:
 def test_the_compiler_is_asked_for_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an explanation lists is what the kernel hook finds in the same function."""
     found: list[str] = []
-    find = failures.find
+    find = failures.find_checks
 
     def noted(library: Any, entry: str) -> Any:
         checks = find(library, entry)
@@ -212,6 +212,6 @@ def test_the_compiler_is_asked_for_the_checks(monkeypatch: pytest.MonkeyPatch) -
 
     program = tf.function(taken, jit_compile=True)
     expected = sorted(check.node for check in explain(taken).checks)
-    monkeypatch.setattr(failures, "find", noted)
+    monkeypatch.setattr(failures, "find_checks", noted)
     program(tf.ones([3]), tf.constant(1), tf.ones([4], tf.int32))
     assert sorted(found) == expected

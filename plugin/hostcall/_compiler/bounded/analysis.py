@@ -164,7 +164,7 @@ def marked(
     return copy
 
 
-def find(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
+def find_blockers(library: FunctionDefLibrary, entry: str) -> dict[Source, str]:
     """Find the ops that block a function from being one program, with the reasons."""
     search = _Search(protos.copy_of(library), entry)
     search.run()
@@ -218,7 +218,7 @@ class _Search:
         if self.has(ops.DIFFERENT):
             self.replaced |= wrong_kernels.replace(self.compiled, self._of_graph)
         if self.has(op_kinds.BRANCH_OPS):
-            self.blocked.update(sources.find(self.functions))
+            self.blocked.update(sources.find_unequal_branches(self.functions))
         if not self._any_may_be_bounded():
             return
         self.replaced |= wrong_kernels.replace_ones_like(self.compiled)
@@ -236,7 +236,7 @@ class _Search:
         return not self._kinds.isdisjoint(kinds)
 
     def at_risk(self) -> dict[Source, str]:
-        found = sources.find(self.functions)
+        found = sources.find_unequal_branches(self.functions)
         offences = self._offences() if self._any_may_be_bounded() else []
         for offence in offences:
             place = (offence.function, offence.node)
@@ -340,7 +340,7 @@ def _ends_sizes(offence: Offence, source: Source) -> bool:
 def _reason(offence: Offence, source: Source, functions: Functions) -> str:
     if (offence.function, offence.node) == source:
         return f"the size of its results is only bounded in a compiled program: {offence.reason}"
-    where = node_places.find(functions, offence.function, offence.node, offence.op)
+    where = node_places.describe_place(functions, offence.function, offence.node, offence.op)
     return (
         f"a size of its results is only bounded and reaches op '{offence.node}' ({offence.op})"
         f"{where}, which XLA may get wrong: {offence.reason}"

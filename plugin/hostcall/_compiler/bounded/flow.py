@@ -97,7 +97,7 @@ class Flow:
         given = zip(function.signature.input_arg, arguments, shapes, strict=True)
         known = {arg.name: [dataclasses.replace(one, shape=s)] for arg, one, s in given}
         inferred = Inferred(function, shapes, self.functions)
-        return _Body(self, function, path, inferred, known).run()
+        return _FunctionFlow(self, function, path, inferred, known).run()
 
     def _on_host(self, function: FunctionDef, path: str) -> list[Tensor]:
         """Return the known facts about the results of a function that XLA does not compile."""
@@ -276,7 +276,7 @@ class Flow:
 
 
 @dataclasses.dataclass
-class _Body:
+class _FunctionFlow:
     """One call of a function."""
 
     flow: Flow

@@ -26,7 +26,7 @@ from hostcall._tf.types import FunctionDef, Functions, NodeDef
 _REASON = "its branches return different sizes, which are only bounded in a compiled program"
 
 
-def find(functions: Functions) -> dict[Source, str]:
+def find_unequal_branches(functions: Functions) -> dict[Source, str]:
     """Find the conditionals whose branches differ in size, with the reasons to host them."""
     found = {}
     for name, function in functions.items():

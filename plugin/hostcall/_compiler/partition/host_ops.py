@@ -291,7 +291,7 @@ class HostOps:
         for mark in _FOR_HOST:
             reason = protos.text(node, mark)
             if reason and node.op not in op_kinds.SCRIPT_OPS:
-                where = node_places.find(self._functions, function, node.name, node.op)
+                where = node_places.describe_place(self._functions, function, node.name, node.op)
                 raise LoweringError(
                     _NOT_RIGHT.format(node=node.name, op=node.op, where=where, reason=reason)
                 )

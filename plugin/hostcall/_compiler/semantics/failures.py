@@ -53,7 +53,7 @@ class _Pending(NamedTuple):
     follows_effects: bool = False  # whether it is known only after the last effect of a call
 
 
-def find(library: FunctionDefLibrary, entry: str) -> dict[str, list[Found]]:
+def find_checks(library: FunctionDefLibrary, entry: str) -> dict[str, list[Found]]:
     """Find the checks of a program, by the names of its functions."""
     if not any(True for _ in defs.all_nodes(library, CHECKS)):
         return {}
@@ -91,7 +91,7 @@ def _message(found: Found, function: FunctionDef) -> str:
 
 def add(library: FunctionDefLibrary, entry: str) -> Any:
     """Return a library whose program raises the errors of its values; itself if it has none."""
-    found = find(library, entry)
+    found = find_checks(library, entry)
     if not any(found.values()):
         return library
     copy = protos.copy_of(library)
