@@ -24,7 +24,7 @@ from hostcall._compiler import control_flow
 from hostcall._compiler.ordering import Effects
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.graph.program import Function, Node, Program, Value, dtypes, predecessors
+from hostcall._tf.graph.program import Function, Node, ProgramModel, Value, dtypes, predecessors
 from hostcall._tf.types import AnyNode, FunctionDef, FunctionDefLibrary
 from hostcall_runtime import _scheduling
 
@@ -103,14 +103,14 @@ def begin_early(ordered: FunctionDefLibrary, entry: str, library: FunctionDefLib
     # calls overlap are added to them as copies.
     # The ordered functions are made from these, so they hold no other calls.
     if any(map(op_kinds.has_no_effect, defs.all_nodes(library, op_kinds.SCRIPT_OPS))):
-        program = Program([*library.function, *ordered.function])
+        program = ProgramModel([*library.function, *ordered.function])
         overlapping = _Overlapping(program, entry, {f.signature.name for f in ordered.function})
         overlapping.rewritten(entry)
         ordered.function.extend(overlapping.copies)
 
 
 class _Overlapping:
-    def __init__(self, program: Program, entry: str, own: set[str]) -> None:
+    def __init__(self, program: ProgramModel, entry: str, own: set[str]) -> None:
         self._program = program
         self._own = own
         self._entry = program[entry]

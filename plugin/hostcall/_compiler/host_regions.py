@@ -25,7 +25,7 @@ from hostcall._compiler.partition.host_ops import HostOps
 from hostcall._compiler.partition.partitioner import Partitioner, place_of
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.graph.program import Function, Node, Program, Value, dtypes, predecessors
+from hostcall._tf.graph.program import Function, Node, ProgramModel, Value, dtypes, predecessors
 from hostcall._tf.types import FunctionDefLibrary
 from hostcall_runtime import _library, _scheduling
 from hostcall_runtime._scheduling import Groups, Side
@@ -132,7 +132,7 @@ def write(
     references = _References(functions, is_host_op)
     regions: list[Region] = []
     for (old, is_body), function in copies.found.items():
-        _Body(function, old, references, name, regions).rewrite(is_body)
+        _BodyWithRegions(function, old, references, name, regions).rewrite(is_body)
     if not regions:
         raise NotWholeError("nothing of it is on the host")
     compiled = [function.write() for function in functions]
@@ -166,7 +166,7 @@ class _Copies:
     """Copies of the functions that XLA compiles as one program, without unused nodes."""
 
     def __init__(self, library: FunctionDefLibrary, name: str) -> None:
-        self.program = Program(library.function)
+        self.program = ProgramModel(library.function)
         self.found: dict[tuple[str, bool], Function] = {}
         self._name = name
 
@@ -207,7 +207,7 @@ def _chain(functions: Iterable[Function], effects: Effects) -> None:
             node.controls = [*node.controls, before]
 
 
-class _Body:
+class _BodyWithRegions:
     """The body of a function, in which regions take the place of host ops."""
 
     def __init__(

@@ -62,7 +62,7 @@ class AttrValue(Message, Protocol):
 
 
 class AnyNode(Protocol):
-    """An op with attributes: a NodeDef, or a node of a Program."""
+    """An op with attributes: a NodeDef, or a node of a ProgramModel."""
 
     name: str
     op: str

@@ -14,7 +14,7 @@ from filecheck.parser import Parser, pattern_for_opts
 import hostcall
 from hostcall._compiler import async_calls, function_routes, host_regions, ordering
 from hostcall._tf import function_defs as defs
-from hostcall._tf.graph.program import Program
+from hostcall._tf.graph.program import ProgramModel
 from hostcall._tf.types import FunctionDefLibrary
 
 X = tf.TensorSpec([2, 2], tf.float32)
@@ -218,8 +218,10 @@ def a_call_in_a_branch(x: tf.Tensor) -> tf.Tensor:
 def test_programs_before_and_after(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
     concrete = tf.function(case.function, jit_compile=True).get_concrete_function(X)
     library = defs.library_of(concrete, concrete.graph.as_graph_def())
-    before = Program(library.function)
-    after = Program(case.run(defs.with_defaults(library), concrete.function_def.signature.name))
+    before = ProgramModel(library.function)
+    after = ProgramModel(
+        case.run(defs.with_defaults(library), concrete.function_def.signature.name)
+    )
     options = Options("the checks", "the program")
     programs = FInput("the program", f"{before}\nAFTER\n{after}\n")
     checks = Parser(options, io.StringIO(case.checks), *pattern_for_opts(options))

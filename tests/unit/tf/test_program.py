@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from hostcall._tf import function_defs as defs
 from hostcall._tf import protos
-from hostcall._tf.graph.program import Function, Node, Program
+from hostcall._tf.graph.program import Function, Node, ProgramModel
 
 X = tf.TensorSpec([3], tf.float32)
 
@@ -60,7 +60,7 @@ state = tf.Variable([1.0, 2.0, 3.0])
 )
 def test_what_is_read_is_written_back_byte_for_byte(function: Callable[..., Any]) -> None:
     for before in library_of(function).function:
-        program = Program([protos.copy_of(before)])
+        program = ProgramModel([protos.copy_of(before)])
         read = next(iter(program.values()))
         for node in read.nodes:
             node.operands, node.controls = node.operands, node.controls  # all is written anew
@@ -72,7 +72,7 @@ def test_what_is_read_is_written_back_byte_for_byte(function: Callable[..., Any]
 
 
 def test_what_is_not_asked_for_is_not_read() -> None:
-    (read,) = Program([library_of(effects).function[0]]).values()
+    (read,) = ProgramModel([library_of(effects).function[0]]).values()
     assert read.write() is read.proto
     assert "nodes" not in vars(read)
 
@@ -93,7 +93,7 @@ def made(*nodes: str, returns: str = "", controls: str = "") -> Function:
     for name in controls.split():
         proto.signature.control_output.append(name)
         proto.control_ret[name] = name
-    return Program([proto])["made"]
+    return ProgramModel([proto])["made"]
 
 
 # The results of the nodes of `made`, by the first letters of their names.
@@ -123,13 +123,15 @@ def test_a_function_as_text() -> None:
 
 
 def test_results_and_attributes_as_text() -> None:
-    program = Program(library_of(lambda x: tf.unique(tf.constant([[1.0, 2.0]] * 5)[0])[1]).function)
+    program = ProgramModel(
+        library_of(lambda x: tf.unique(tf.constant([[1.0, 2.0]] * 5)[0])[1]).function
+    )
     text = str(program)
     assert "Const() {dtype: float32, value: float32(5, 2)}" in text
     assert "Const() {dtype: int32, value: [1]}" in text
     assert "{T: float32, out_idx: int32}" in text
     assert "Unique:1)" in text
-    assert text == str(Program([f.write() for f in program.values()]))
+    assert text == str(ProgramModel([f.write() for f in program.values()]))
 
 
 def test_users_follow_replaced_values() -> None:

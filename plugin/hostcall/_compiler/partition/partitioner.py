@@ -21,7 +21,7 @@ from hostcall._compiler.partition.costs import TRIVIAL_OPS, Costs
 from hostcall._compiler.partition.host_ops import Findings, HostOps, Rules
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.graph.program import Function, Node, Program, Value, predecessors
+from hostcall._tf.graph.program import Function, Node, ProgramModel, Value, predecessors
 from hostcall._tf.types import AnyNode, FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime import _scheduling
 from hostcall_runtime._scheduling import Side
@@ -65,7 +65,7 @@ class Partitioner:
     ) -> None:
         self.library = library
         self._old = defs.by_name(library)
-        self._program = Program(library.function)
+        self._program = ProgramModel(library.function)
         self.host_ops = HostOps(self._old, rules)
         self._gradient = gradient  # whether the function is the gradient of a partitioned one
         self._refused = refused  # whether XLA refuses it

@@ -150,7 +150,7 @@ class Node:
         return self.proto
 
 
-class Part(NamedTuple):
+class CutPart(NamedTuple):
     """Nodes that were cut out of a function."""
 
     function: Function  # holds them, and has no results yet
@@ -161,7 +161,7 @@ class Part(NamedTuple):
 class Function:
     """A function of a program."""
 
-    def __init__(self, program: Program, proto: FunctionDef, name: str = "") -> None:
+    def __init__(self, program: ProgramModel, proto: FunctionDef, name: str = "") -> None:
         self.program = program
         self.proto = proto
         self.name = proto.signature.name = name or proto.signature.name
@@ -292,7 +292,7 @@ class Function:
             waiter.controls = [new if node in old else node for node in waiter.controls]
         self.awaited |= {name: new for name, node in self.awaited.items() if node in old}
 
-    def cut(self, name: str, nodes: Sequence[Node], constants: Collection[Node]) -> Part:
+    def cut(self, name: str, nodes: Sequence[Node], constants: Collection[Node]) -> CutPart:
         """Move nodes into a function of their own, with copies of the `constants` they need."""
         part = self.program.add(protos.function_pb2.FunctionDef(), name)
         # A copy waits for nothing: its value is there at once. TensorFlow drops such waits, too.
@@ -323,7 +323,7 @@ class Function:
             node.function = part
         self.nodes[:] = [node for node in self.nodes if node not in inside]
         part.nodes.extend(nodes)
-        return Part(part, [*taken], [*controls])
+        return CutPart(part, [*taken], [*controls])
 
     def in_order(self) -> list[Node]:
         """Return the nodes in an order that respects all edges, and otherwise as they stand."""
@@ -380,7 +380,7 @@ class Function:
             self.signature.control_output[:] = awaited
 
 
-class Program(dict[str, Function]):
+class ProgramModel(dict[str, Function]):
     """Functions that call one another, by name."""
 
     def __init__(self, functions: Iterable[FunctionDef]) -> None:
