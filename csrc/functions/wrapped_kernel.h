@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 
 #include "tensorflow/core/common_runtime/device.h"
@@ -66,11 +67,13 @@ absl::Status WrapKernel(const KernelRequest& request, KernelPtr* launch, Args&&.
 }
 
 // Creates TensorFlow's own kernel for a node that has one of hostcall's, by its label. Constant
-// folding has no function library, and of the device only its base.
-inline absl::Status CreateStockKernel(tensorflow::OpKernelConstruction* labelled,
-                                      KernelPtr* stock) {
+// folding has no function library, and of the device only its base. A `token` takes the place of
+// the node's, unless it is empty.
+inline absl::Status CreateStockKernel(tensorflow::OpKernelConstruction* labelled, KernelPtr* stock,
+                                      const std::string& token = "") {
   tensorflow::NodeDef node = labelled->def();
   node.mutable_attr()->erase("_kernel");
+  if (!token.empty()) (*node.mutable_attr())["token"].set_s(token);
   tensorflow::DeviceBase* device = labelled->device();
   absl::Status status;
   *stock = tensorflow::CreateOpKernel(labelled->device_type(), device, device->GetAllocator({}),

@@ -65,6 +65,30 @@ absl::Status Carried(const absl::Status& status) {
 // all that holds Python objects.
 nanobind::object& refusal = *new nanobind::object();
 
+// Returns the token of the registry's entry that keeps the contract of compiled calls, from a
+// NodeDef. Leaked, too.
+nanobind::object& token_on_host = *new nanobind::object();
+
+// Creates TensorFlow's kernel for a node, which calls that entry. The node's own token stays in the
+// graph: it may have to be valid in other processes, and when the entry is gone.
+absl::Status CreateKernelOnHost(tensorflow::OpKernelConstruction* construction, KernelPtr* stock) {
+  std::string token;
+  if (PythonIsRunning()) {
+    const std::string node = construction->def().SerializeAsString();
+    GilHold gil;
+    const nanobind::object found = nanobind::steal(UntilExit([&] {
+      return PyObject_CallOneArg(token_on_host.ptr(),
+                                 nanobind::bytes(node.data(), node.size()).ptr());
+    }));
+    if (found.is_valid()) {
+      token = Text(found);
+    } else {
+      PyErr_Clear();  // the call of the function raises it again
+    }
+  }
+  return CreateStockKernel(construction, stock, token);
+}
+
 // Checks that a call can be made from here. TensorFlow's kernel must not find out itself: if Python
 // reaches its recursion limit in there, the process may end.
 absl::Status CheckNesting(const NestedCall& call, const std::string& token) {
@@ -160,7 +184,7 @@ class HostScriptOp : public tensorflow::AsyncOpKernel {
       : AsyncOpKernel(construction) {
     OP_REQUIRES_OK(construction, construction->GetAttr("token", &token_));
     KernelPtr stock;
-    OP_REQUIRES_OK(construction, CreateStockKernel(construction, &stock));
+    OP_REQUIRES_OK(construction, CreateKernelOnHost(construction, &stock));
     stock_ = std::move(stock);
   }
 
@@ -239,6 +263,11 @@ void DefineHostScriptOp(nanobind::module_& m) {
       "Set the function that returns (status code, message) of why a nested call cannot be made, "
       "or "
       "None, by its token and by what is wrong with the thread's stack.");
+  m.def(
+      "set_token_on_host", [](nanobind::object function) { token_on_host = std::move(function); },
+      nanobind::arg("function"),
+      "Set the function that returns, for the serialized NodeDef of a script op on the host, the "
+      "token of the entry that the stock kernel calls.");
 }
 
 }  // namespace hostcall

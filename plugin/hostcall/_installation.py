@@ -56,6 +56,7 @@ def _prepare() -> None:
     bindings.set_ops_at_risk(sorted(function_routes.EXAMINED))
     settings.tell(bindings)
     bindings.set_refusal(host_calls.refusal)
+    bindings.set_token_on_host(_errors.with_interrupts(host_calls.token_on_host))
     bindings.set_recording(*eager_execution.recording_functions)
     bindings.set_table(eager_execution.tape_cache)
     bindings.register_handler(runtime.handler(), "hostcall")

@@ -16,7 +16,7 @@ from hostcall._bridges import four_bits
 from hostcall._functions import source_location, specs
 from hostcall._tf import eager_execution
 from hostcall.jax import _call, _primitive, _values
-from hostcall.jax._functions import Function
+from hostcall.jax._functions import JaxFunction
 from hostcall_runtime import _locks
 
 
@@ -147,7 +147,9 @@ def _call_flat(
     floats_in, floats_out = (tuple(map(_values.is_float, each)) for each in (arrays, results))
     in_tree = jax.tree.structure(tuple(arrays))
     out_tree = jax.tree.structure(list(results))
-    target = Function(function, description=place, in_tree=in_tree, out_tree=out_tree, title=title)
+    target = JaxFunction(
+        function, description=place, in_tree=in_tree, out_tree=out_tree, title=title
+    )
 
     def bind(*flat: Any) -> list[Any]:
         return _primitive.bind(target, flat, results, effect, vmap_method)

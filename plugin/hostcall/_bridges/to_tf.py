@@ -23,7 +23,7 @@ from hostcall._callbacks.lookup import Module
 from hostcall._functions import source_location
 from hostcall._tf import autograph, eager_execution, patches
 from hostcall.jax import _control_flow, _names, _primitive, _rules, _values
-from hostcall.jax._functions import Function
+from hostcall.jax._functions import JaxFunction
 from hostcall_runtime import Target, _interception, _locks, register
 
 
@@ -446,7 +446,7 @@ def _lower_call(
     callbacks: Callbacks,
     context: Any,
     *operands: Any,
-    function: Function,
+    function: JaxFunction,
     effect: Any | None,
     joint: _primitive.Joint | None,
     **_: Any,

@@ -28,7 +28,7 @@ from hostcall._tf import (
     script_op_graphs,
     token_registry,
 )
-from hostcall._tf.types import NodeDef
+from hostcall._tf.types import AnyNode, NodeDef
 from hostcall_runtime import Target
 from hostcall_runtime._errors import LoweringError, counted
 
@@ -87,7 +87,7 @@ def _wrap(entry: Any, token: str, inputs: Inputs, outputs: Outputs) -> CallbackS
     return spec
 
 
-def spec_of(node: NodeDef) -> CallbackSpec | None:
+def spec_of(node: AnyNode) -> CallbackSpec | None:
     """Return the spec of a script op's function, or None; raise a LoweringError for a wrong one."""
     entry = entry_of(node)
     if entry is None or isinstance(entry, CallbackSpec):
@@ -97,7 +97,7 @@ def spec_of(node: NodeDef) -> CallbackSpec | None:
     return _wrap(entry, token_of(node), inputs, outputs)
 
 
-def existing_spec_of(node: NodeDef) -> CallbackSpec:
+def existing_spec_of(node: AnyNode) -> CallbackSpec:
     """Return the same spec; raise a LoweringError if the function does not exist."""
     spec = spec_of(node)
     if spec is None:
@@ -105,18 +105,18 @@ def existing_spec_of(node: NodeDef) -> CallbackSpec:
     return spec
 
 
-def unchecked_entry_of(node: NodeDef) -> Any:
+def unchecked_entry_of(node: AnyNode) -> Any:
     """Return the registry's entry for a script op, which may be made for another op, or None."""
     return token_registry.entry_of(token_of(node))
 
 
-def token_of(node: NodeDef) -> str:
+def token_of(node: AnyNode) -> str:
     """Return the token of a script op, by its NodeDef."""
     # In a damaged file the token may be any bytes.
     return str(node.attr["token"].s.decode(errors="replace"))
 
 
-def entry_of(node: NodeDef) -> Any:
+def entry_of(node: AnyNode) -> Any:
     """Return the same entry; raise a LoweringError if it is not made for the op."""
     takes = len(node.attr["Tin"].list.type)
     returns = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
@@ -152,7 +152,7 @@ def entry_for(token: str, op: str, kind: str, takes: int, returns: list[tf.DType
     return entry
 
 
-def missing(node: NodeDef) -> LoweringError:
+def missing(node: AnyNode) -> LoweringError:
     """Return the error for an op whose function does not exist."""
     if (why := token_registry.why_missing(token_of(node))) is not None:
         return why

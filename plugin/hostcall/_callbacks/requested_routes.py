@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from hostcall._callbacks import settings
 from hostcall._functions.options import AUTO, CUSTOM_CALL, PARTITION, ROUTES, checked
 from hostcall._tf import attributes, op_kinds, protos
-from hostcall._tf.types import FuncGraph, NodeDef, Operation
+from hostcall._tf.types import AnyNode, FuncGraph, Operation
 
 __all__ = ["AUTO", "CUSTOM_CALL", "PARTITION", "ROUTES", "checked"]
 _scoped: contextvars.ContextVar[str | None] = contextvars.ContextVar("hostcall_route", default=None)
@@ -65,6 +65,6 @@ def mark_others(func_graph: FuncGraph) -> None:
             mark(op, route)
 
 
-def asked(node: NodeDef) -> str:
+def asked(node: AnyNode) -> str:
     """Return the route that was requested for a node."""
     return protos.text(node, attributes.ROUTE) or AUTO

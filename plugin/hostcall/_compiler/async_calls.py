@@ -14,8 +14,7 @@ TensorFlow makes each stateful script op wait for the one before. `free` ends th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection
 
 import tensorflow as tf
 
@@ -25,7 +24,8 @@ from hostcall._compiler import control_flow
 from hostcall._compiler.ordering import Effects
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
+from hostcall._tf.graph.program import Function, Node, ProgramModel, Value, dtypes, predecessors
+from hostcall._tf.types import AnyNode, FunctionDef, FunctionDefLibrary
 from hostcall_runtime import _scheduling
 
 START, DONE, GATE = "HostcallStart", "HostcallDone", "HostcallGate"
@@ -51,18 +51,18 @@ def free(library: FunctionDefLibrary) -> None:
             node.input[:] = [*values, *controls[node.name]]
 
 
-def _is_pure(node: NodeDef) -> bool:
+def _is_pure(node: AnyNode) -> bool:
     entry = lookup.unchecked_entry_of(node)
     return isinstance(entry, CallbackSpec) and entry.options.pure
 
 
-def takes_turns(node: NodeDef) -> bool:
+def takes_turns(node: AnyNode) -> bool:
     """Return whether a node makes calls without effects one at a time; native code may overlap."""
     spec = _spec_without_effect(node)
     return spec is not None and not spec.user.is_concurrent
 
 
-def _spec_without_effect(node: NodeDef) -> CallbackSpec | None:
+def _spec_without_effect(node: AnyNode) -> CallbackSpec | None:
     """Return the spec of a node that calls Python without side effects; else None."""
     spec = lookup.spec_of(node) if op_kinds.has_no_effect(node) else None
     return spec if spec is not None and spec.custom_call == CallbackSpec.custom_call else None
@@ -99,36 +99,29 @@ _ARRAYS = frozenset(
 
 def begin_early(ordered: FunctionDefLibrary, entry: str, library: FunctionDefLibrary) -> None:
     """Make calls overlap in a function and in the functions of a library that it reaches."""
-    # The `ordered` copies, `entry` among them, change in place. Functions of `library` in which
+    # The `ordered` functions, `entry` among them, change in place. Functions of `library` in which
     # calls overlap are added to them as copies.
     # The ordered functions are made from these, so they hold no other calls.
     if any(map(op_kinds.has_no_effect, defs.all_nodes(library, op_kinds.SCRIPT_OPS))):
-        functions = {f.signature.name: f for f in (*library.function, *ordered.function)}
-        _Overlapping(ordered, entry, functions).rewritten(entry)
-
-
-class _Gate(NamedTuple):
-    """The values that come before a gate, and the calls whose results are taken after it."""
-
-    awaited: list[str]
-    calls: list[str]
+        program = ProgramModel([*library.function, *ordered.function])
+        overlapping = _Overlapping(program, entry, {f.signature.name for f in ordered.function})
+        overlapping.rewritten(entry)
+        ordered.function.extend(overlapping.copies)
 
 
 class _Overlapping:
-    def __init__(
-        self, ordered: FunctionDefLibrary, entry: str, functions: dict[str, FunctionDef]
-    ) -> None:
-        self._ordered = ordered
-        self._own = {function.signature.name for function in ordered.function}
-        self._entry = functions[entry]
-        self._functions = functions
+    def __init__(self, program: ProgramModel, entry: str, own: set[str]) -> None:
+        self._program = program
+        self._own = own
+        self._entry = program[entry]
         self._names: dict[str, str] = {}
-        self._heavy = Effects(functions, None, _HEAVY)
+        self._heavy = Effects(program, None, _HEAVY)
         self._bodies: set[str] = set()  # of the loops found so far
+        self.copies: list[FunctionDef] = []
 
     def rewritten(self, name: str) -> str:
         """Return the name of a function's replacement: its own if it is ours or unchanged."""
-        if name not in self._functions:
+        if name not in self._program:
             return name
         if name not in self._names:
             self._names[name] = name  # ends the recursion for a function that calls itself
@@ -136,66 +129,44 @@ class _Overlapping:
         return self._names[name]
 
     def _rewrite(self, name: str) -> str:
-        function = self._functions[name]
+        function = self._program[name]
         if name not in self._own:
-            function = protos.copy_of(function)
-        gates = self._gates(function)
-        changes = bool(gates)
-        for node in function.node_def:
+            function = Function(self._program, protos.copy_of(function.proto))
+        changes = self._overlap(function)
+        for node in function.nodes:
             if node.op in op_kinds.LOOP_OPS:
                 self._bodies.add(node.attr["body"].func.name)
-            changes |= defs.redirect(node, self._functions, self.rewritten)
+            changes |= defs.redirect(node, self._program, self.rewritten)
         if not changes:
             return name
-        if gates:
-            _write(function, gates, self._functions)
-            self._entry.attr[attributes.TRACKS_RUN].b = True
-        if name in self._own:
-            return name
-        new_name = f"{self._entry.signature.name}__early_{len(self._names)}_{name}"
-        function.signature.name = new_name
-        self._ordered.function.add().CopyFrom(function)
-        return new_name
+        new = function.write()
+        if name not in self._own:
+            new.signature.name = f"{self._entry.name}__early_{len(self._names)}_{name}"
+            self.copies.append(new)
+        return new.signature.name
 
-    def _gates(self, function: FunctionDef) -> list[_Gate]:
-        """Return the gates before the results of calls that overlap with something."""
-        if not any(map(op_kinds.has_no_effect, function.node_def)):
-            return []
-        live = protos.copy_of(function)  # what a result or a side effect needs
-        defs.drop_dead_nodes(live, self._functions)
-        nodes = list(live.node_def)
-        used = {value for node in nodes for value in node.input} | set(function.ret.values())
+    def _overlap(self, function: Function) -> bool:
+        """Let calls overlap that may, also with what is heavy; return whether there are any."""
+        if not any(map(op_kinds.has_no_effect, function.nodes)):
+            return False
+        live = function.live()  # what a result or a side effect needs
+        nodes = [node for node in function.nodes if node in live]
         calls = {i for i, node in enumerate(nodes) if _may_begin_early(node)}
-        if calls and function.signature.name in self._bodies:
-            same = _same_in_each_iteration(function, self._functions)
-            calls = {i for i in calls if nodes[i].name not in same}
+        if calls and function.name in self._bodies:
+            same = _same_in_each_iteration(function)
+            calls = {i for i in calls if nodes[i] not in same}
         if not calls:
-            return []
-        types = defs.Types(function, self._functions)
-        awaited = {i: [_handle(nodes[i].name)] for i in calls}
-        beside = {
-            i: [value for value in _values(node, types) if value in used]
-            for i, node in enumerate(nodes)
-            if i not in calls and self._heavy.of_node(node)
-        }
-        steps = _scheduling.steps_of(defs.predecessors(nodes), calls)
-        return _named(_scheduling.gates_of(steps, beside), nodes, awaited | beside)
+            return False
+        beside = {i for i, n in enumerate(nodes) if i not in calls and self._heavy.of_node(n)}
+        steps = _scheduling.steps_of(predecessors(nodes), calls)
+        gates = _scheduling.gates_of(steps, beside)
+        if gates:
+            _write(function, nodes, gates, live)
+            self._entry.proto.attr[attributes.TRACKS_RUN].b = True
+        return bool(gates)
 
 
-def _named(
-    gates: list[_scheduling.Gate], nodes: list[NodeDef], values: Mapping[int, list[str]]
-) -> list[_Gate]:
-    """Return the gates in the terms of a function: values of nodes, and names of calls."""
-    return [
-        _Gate(
-            [v for i in gate.awaited for v in values[i]] + [_gate_value(number - 1)] * (number > 0),
-            [nodes[i].name for i in gate.calls],
-        )
-        for number, gate in enumerate(gates)
-    ]
-
-
-def _may_begin_early(node: NodeDef) -> bool:
+def _may_begin_early(node: Node) -> bool:
     spec = _spec_without_effect(node)
     return (
         spec is not None
@@ -205,70 +176,53 @@ def _may_begin_early(node: NodeDef) -> bool:
     )
 
 
-def _same_in_each_iteration(body: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
-    """Return the names of the nodes in a loop's body that compute the same in each iteration."""
-    same = {body.signature.input_arg[i].name for i in control_flow.invariants(body)}
-    for node in defs.program_order(body):
-        has_effect = defs.definition_of(node, functions).is_stateful
-        if not has_effect and same.issuperset(map(defs.source, defs.data_inputs(node))):
-            same.add(node.name)
+def _same_in_each_iteration(body: Function) -> set[Node]:
+    """Return the nodes in a loop's body that compute the same in each iteration."""
+    same = {body.arguments[i].node for i in control_flow.invariants(body.proto)}
+    for node in body.in_order():
+        if not node.is_stateful and same.issuperset(value.node for value in node.operands):
+            same.add(node)
     return same
 
 
-def _values(node: NodeDef, types: defs.Types) -> list[str]:
-    """Return the values of a node that a custom call can take."""
-    return [
-        f"{node.name}:{name}:{i}"
-        for name, dtypes in types.of_node(node.name).items()
-        for i, dtype in enumerate(dtypes)
-        if dtype in _ARRAYS
-    ][:_MOST_VALUES]
-
-
-def _write(function: FunctionDef, gates: list[_Gate], functions: Mapping[str, Any]) -> None:
+def _write(
+    function: Function, nodes: list[Node], gates: list[_scheduling.Gate], live: Collection[Node]
+) -> None:
     """Replace each call behind a gate by two nodes, and add one node for each gate."""
-    nodes = {node.name: node for node in function.node_def}
-    for gate in gates:
-        for call in gate.calls:
-            start = function.node_def.add()
-            start.CopyFrom(nodes[call])
-            start.name = _start_name(call)
-            _refer(start, nodes[call])
-            start.op = START
-    written = [
-        function.node_def.add(name=f"hostcall_gate_{i}", op=GATE, input=gate.awaited)
-        for i, gate in enumerate(gates)
-    ]
-    types = defs.Types(function, functions)
-    for i, (node, gate) in enumerate(zip(written, gates, strict=True)):
-        node.attr["Tawaited"].list.type[:] = [types.of(value) for value in gate.awaited]
-        for call in gate.calls:
-            _take_results(nodes[call], _gate_value(i))
+    starts = {i: _start(function, nodes[i]) for gate in gates for i in gate.calls}
+    used = {value for node in live for value in node.operands} | {*function.results.values()}
+    handles = {i: start.results for i, start in starts.items()}
+    last: list[Value] = []  # the gate before
+    for number, gate in enumerate(gates):
+        awaited = [v for i in gate.awaited for v in handles.get(i) or _values(nodes[i], used)]
+        node = function.add(f"hostcall_gate_{number}", GATE, [*awaited, *last])
+        node.attr["Tawaited"].list.type[:] = dtypes(node.operands)
+        last = node.results
+        for i in gate.calls:
+            _take_results(nodes[i], [*handles[i], *last])
 
 
-def _take_results(call: NodeDef, gate: str) -> None:
+def _values(node: Node, used: Collection[Value]) -> list[Value]:
+    """Return the values of a node that are used, and that a custom call can take."""
+    arrays = [value for value in node.results if value.dtype in _ARRAYS]
+    return [value for value in arrays[:_MOST_VALUES] if value in used]
+
+
+def _start(function: Function, call: Node) -> Node:
+    """Add a node that begins a call."""
+    name = f"{call.name}/hostcall_start"
+    return _refer(function.add(name, START, call.operands, call.controls, like=call), call)
+
+
+def _take_results(call: Node, awaited: list[Value]) -> None:
     """Turn a call into the node that takes its results, under the same name."""
-    values = defs.data_inputs(call)
-    controls = call.input[len(values) :]
-    call.input[:] = [*values, _handle(call.name), gate, *controls]
     _refer(call, call)
-    call.op = DONE
+    call.op, call.operands = DONE, [*call.operands, *awaited]
     call.attr["Tawaited"].list.type[:] = [defs.INT64, defs.INT64]
 
 
-def _refer(node: NodeDef, call: NodeDef) -> None:
+def _refer(node: Node, call: Node) -> Node:
     """Record on a node the script op that it stands for."""
     node.attr["script_op"].s = call.name.encode()
     node.attr["kind"].s = call.op.encode()
-
-
-def _start_name(call: str) -> str:
-    return f"{call}/hostcall_start"
-
-
-def _handle(call: str) -> str:
-    return f"{_start_name(call)}:handle:0"
-
-
-def _gate_value(index: int) -> str:
-    return f"hostcall_gate_{index}:gate:0"
+    return node

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
@@ -17,7 +16,6 @@ from hostcall._compiler.partition import host_calls
 from hostcall._tf import attributes, concrete_functions, op_kinds, protos, types
 from hostcall._tf import function_defs as defs
 from hostcall._tf.function_defs import with_defaults
-from hostcall_runtime._errors import LoweringError
 
 _CANNOT = """\
 hostcall.rewrite: route="custom_call" keeps compiled functions whole, and these calls of Python \
@@ -190,7 +188,9 @@ class _GraphRewriter:
     def _add(self, functions: Mapping[str, Any], new_name: str, name: str) -> None:
         """Add the parts of a function; the part `new_name` replaces the function `name`, if any."""
         for function in functions.values():
-            _keep_promises(function)
+            # The tokens stay: others lead to entries that die with the functions of this process.
+            if attributes.CLUSTER not in function.attr:
+                host_calls.make_stateful(function)
             # TensorFlow refuses to load functions with an attribute that it does not know.
             function.attr.pop(attributes.CLUSTER, None)
             function_edits.name_control_outputs(function)
@@ -213,16 +213,6 @@ class _GraphRewriter:
                 callee.name = callee.name if callee.name in replaced else new_names[callee.name]
         if node.op in new_names and node.op not in replaced:
             node.op = new_names[node.op]
-
-
-def _keep_promises(function: types.FunctionDef) -> None:
-    """Make calls of NumPy functions behave as compiled; gradients need eager calls' own tokens."""
-    eager = {n.name: n.attr["token"].s for n in function.node_def if n.op == "EagerPyFunc"}
-    with contextlib.suppress(LoweringError):  # another process may have the callbacks
-        host_calls.redirect([function])
-    for node in function.node_def:
-        if node.name in eager:
-            node.attr["token"].s = eager[node.name]
 
 
 def _described(node: types.NodeDef) -> str:

@@ -10,8 +10,9 @@ that the regions of a launch share. Loops carry it along.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -24,7 +25,8 @@ from hostcall._compiler.partition.host_ops import HostOps
 from hostcall._compiler.partition.partitioner import Partitioner, place_of
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
+from hostcall._tf.graph.program import Function, Node, ProgramModel, Value, dtypes, predecessors
+from hostcall._tf.types import FunctionDefLibrary
 from hostcall_runtime import _library, _scheduling
 from hostcall_runtime._scheduling import Groups, Side
 
@@ -33,14 +35,14 @@ SCOPE = "hostcall_scope"
 
 # Ops that pass on references as they are.
 _PASSED_ON = frozenset({"Identity", "IdentityN"})
+_STATELESS_REGION = "HostcallStatelessRegion"
+_REGIONS = frozenset({op_kinds.REGION, _STATELESS_REGION})
 # They see data that other ops have written, but TensorFlow does not call them stateful.
 _FILE_OPS = frozenset({"ReadFile", "MatchingFiles"})
 # A larger constant, in bytes, is an input of a region, and not copied into it.
 _LARGE = 1024
 # Stands for a size that tracing leaves open, and that XLA knows.
 _SOME_SIZE = 3
-
-Value = tuple[str, str]  # a value: the name of its function, and its own name there
 
 # Gives the shape of a value, by the name of its function and its own.
 ShapeOf = Callable[[str, str], tf.TensorShape]
@@ -109,29 +111,35 @@ def write(
     library: FunctionDefLibrary, entry: str, host_ops: HostOps, suffix: str
 ) -> ProgramWithRegions:
     """Write a function with host ops as one program, or raise a NotWholeError."""
-    functions = _compiled(library, entry)
-    _check(functions, entry)
+    copies = _Copies(library, f"{entry}{suffix}")
+    name = copies.of(entry)
+    functions = copies.found.values()
+    _check(functions)
+    _chain(functions, Effects(copies.program, op_kinds.has_effect))
 
-    def is_host_op(node: NodeDef) -> bool:
-        if _is_call(node, functions) or node.op == "Const":
+    def is_host_op(node: Node) -> bool:
+        if _is_call(node) or node.op == "Const":
             return False
-        of_strings = node.op not in _PASSED_ON and defs.handles(node, defs.STRING, functions)
+        of_strings = node.op not in _PASSED_ON and defs.handles(node, defs.STRING, copies.program)
         if of_strings and node.op not in op_kinds.SCRIPT_OPS:
             return True
-        if not host_ops.own_obstacle(node, inside_loop=True):
+        if not host_ops.own_obstacle(node.proto, inside_loop=True):
             return False
-        if node.op in op_kinds.SCRIPT_OPS and not host_ops.choose(node).fits_region:
+        if node.op in op_kinds.SCRIPT_OPS and not host_ops.choose(node.proto).fits_region:
             raise NotWholeError("a callback is on the host")
         return True
 
-    rewriter = _Rewriter(functions, _References(functions, is_host_op), entry, suffix)
-    name = rewriter.function(entry)
-    if not rewriter.regions:
+    references = _References(functions, is_host_op)
+    regions: list[Region] = []
+    for (old, is_body), function in copies.found.items():
+        _BodyWithRegions(function, old, references, name, regions).rewrite(is_body)
+    if not regions:
         raise NotWholeError("nothing of it is on the host")
-    regions = [rewriter.functions.pop(region.name) for region in rewriter.regions]
-    _widen(rewriter.functions.values(), regions)
-    compiled = protos.function_pb2.FunctionDefLibrary(function=rewriter.functions.values())
-    return ProgramWithRegions(name, compiled, regions, rewriter.regions)
+    compiled = [function.write() for function in functions]
+    parts = [copies.program[region.name].write() for region in regions]
+    _widen(compiled, parts)
+    new = protos.function_pb2.FunctionDefLibrary(function=compiled)
+    return ProgramWithRegions(name, new, parts, regions)
 
 
 def _widen(compiled: Iterable[Any], regions: Iterable[Any]) -> None:
@@ -149,34 +157,37 @@ def _widen(compiled: Iterable[Any], regions: Iterable[Any]) -> None:
             function_edits.pass_wide(function, node, defs.WIDE)
 
 
-def _is_call(node: NodeDef, functions: Mapping[str, Any]) -> bool:
+def _is_call(node: Node) -> bool:
     """Return whether XLA compiles the functions that a node calls along with it."""
-    return node.op in defs.CONTROL_FLOW_OPS | defs.CALL_OPS or node.op in functions
+    return node.op in defs.CONTROL_FLOW_OPS | defs.CALL_OPS or node.op in node.function.program
 
 
-def _compiled(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
-    """Return copies of the functions that XLA compiles as one program, without unused nodes."""
-    functions = defs.by_name(library)
-    found: dict[str, Any] = {}
-    pending = [entry]
-    while pending:
-        name = pending.pop()
-        if name in functions and name not in found:
-            found[name] = protos.copy_of(functions[name])
-            defs.drop_dead_nodes(found[name], functions)
-            for node in found[name].node_def:
-                if _is_call(node, functions):
-                    pending += defs.called_functions(node, functions)
-    effects = Effects(found, op_kinds.has_effect)
-    for function in found.values():
-        effects.chain(function)
-    return found
+class _Copies:
+    """Copies of the functions that XLA compiles as one program, without unused nodes."""
+
+    def __init__(self, library: FunctionDefLibrary, name: str) -> None:
+        self.program = ProgramModel(library.function)
+        self.found: dict[tuple[str, bool], Function] = {}
+        self._name = name
+
+    def of(self, name: str, body: str = "") -> str:
+        """Return the name of the copy of a function, or of the one that is the body of loops."""
+        key = (name, name == body)
+        if key not in self.found:
+            number = f"_{len(self.found)}_{name}" if self.found else ""
+            function = self.program.copy_of(self.program[name], f"{self._name}{number}")
+            self.found[key] = function
+            function.drop_dead_nodes()
+            for node in filter(_is_call, function.nodes):
+                body = node.attr["body"].func.name if node.op in op_kinds.LOOP_OPS else ""
+                defs.redirect(node, self.program, functools.partial(self.of, body=body))
+        return self.found[key].name
 
 
-def _check(functions: Mapping[str, Any], entry: str) -> None:
-    if defs.VARIANT in defs.fixed_types(functions[entry].signature):
+def _check(functions: Collection[Function]) -> None:
+    if defs.VARIANT in defs.fixed_types(next(iter(functions)).signature):
         raise NotWholeError("it takes or returns a value of dtype variant")
-    for node in (node for function in functions.values() for node in function.node_def):
+    for node in (node for function in functions for node in function.nodes):
         if node.op in defs.FRAME_OPS:
             raise NotWholeError("it has TensorFlow 1's loops or branches")
         if requested_routes.asked(node) == requested_routes.PARTITION:
@@ -189,234 +200,161 @@ def _check(functions: Mapping[str, Any], entry: str) -> None:
             raise NotWholeError("XLA ends the process where such branches hold calls")
 
 
-class _Rewriter:
-    """A writer of one program, out of the functions that it reaches."""
+def _chain(functions: Iterable[Function], effects: Effects) -> None:
+    """Make each node with side effects wait for the one before."""
+    for function in functions:
+        for before, node in itertools.pairwise(filter(effects.of_node, function.in_order())):
+            node.controls = [*node.controls, before]
+
+
+class _BodyWithRegions:
+    """The body of a function, in which regions take the place of host ops."""
 
     def __init__(
-        self, functions: Mapping[str, Any], references: _References, entry: str, suffix: str
+        self,
+        function: Function,
+        old: str,
+        references: _References,
+        entry: str,
+        regions: list[Region],
     ) -> None:
-        self.old_functions = functions
-        self.references = references
-        self._entry = entry
-        self._suffix = suffix
-        self._new_names: dict[tuple[str, bool], str] = {}
-        self.functions: dict[str, Any] = {}  # the new ones, including those of regions
-        self.regions: list[Region] = []  # in the order of their indices
-
-    def function(self, name: str, is_body: bool = False) -> str:
-        """Return the name of a function's replacement; the body of a loop returns the scope."""
-        key = (name, is_body)
-        if key in self._new_names:
-            return self._new_names[key]
-        number = f"_{len(self._new_names)}_{name}" if self._new_names else ""
-        new_name = self._new_names[key] = f"{self._entry}{self._suffix}{number}"
-        function: Any = protos.copy_of(self.old_functions[name])
-        function.signature.name = new_name
-        defs.drop_dead_nodes(function, self.old_functions)
-        self.functions[new_name] = function
-        _FunctionBody(self, name, function).write()
-        self._sign(name, function, is_body)
-        return new_name
-
-    def _sign(self, name: str, function: FunctionDef, is_body: bool) -> None:
-        signature, old = function.signature, self.old_functions[name]
-        for i, arg in enumerate(signature.input_arg):
-            if self.references.holds(name, arg.name):
-                arg.type = defs.INT64
-                function.arg_attr.pop(i, None)
-                function.resource_arg_unique_id.pop(i, None)
-        for result in signature.output_arg:
-            if self.references.holds(name, old.ret[result.name]):
-                result.type = defs.INT64
-        signature.input_arg.add(name=SCOPE, type=defs.INT64)
-        if is_body:
-            signature.output_arg.add(name=SCOPE, type=defs.INT64)
-            function.ret[SCOPE] = SCOPE
-
-    def redirect(self, node: NodeDef) -> None:
-        """Redirect a call to the new functions, which take the scope as well."""
-        body = node.attr["body"].func.name if node.op in op_kinds.LOOP_OPS else ""
-        for callee in defs.callees(node):
-            callee.name = self.function(callee.name, is_body=callee.name == body)
-        if node.op in self.old_functions:
-            node.op = self.function(node.op)
-        node.input.insert(len(defs.data_inputs(node)), SCOPE)  # control inputs come last
-
-    def add_region(
-        self, function: str, region: FunctionDef, members: list[str], inputs: list[str]
-    ) -> int:
-        """Add the function of a region; return the index of the region."""
-        index = len(self.regions)
-        region.signature.name = f"{self._entry}{self._suffix}_region_{index}"
-        defs.set_context(region, self.old_functions[function])
-        if function != self._entry:  # the caller knows the entry's name
-            defs.note_function(region.node_def, function)
-        self.functions[region.signature.name] = region
-        self.regions.append(Region(region.signature.name, function, members, inputs))
-        return index
-
-
-class _FunctionBody:
-    """The nodes of a copy of one old function, which `write` rewrites in place."""
-
-    def __init__(self, program: _Rewriter, name: str, function: FunctionDef) -> None:
-        self._program = program
-        self._name = name
         self._function = function
-        self._host_ops = program.references.host_ops[name]
-        self._types = defs.Types(program.old_functions[name], program.old_functions)
-        self._constants = {node.name: node for node in function.node_def if node.op == "Const"}
-        self._copied = {
-            name: node
-            for name, node in self._constants.items()
-            if node.ByteSize() <= _LARGE or self._holds(f"{name}:output:0")
-        }
-        self._moved: dict[str, str] = {}  # the new values of regions, by the old ones
-        self._calls: dict[str, str] = {}  # the call of a node's region, by the node's name
+        self._old = old  # the name of the function before
+        self._held = references.held
+        self._host_ops = references.host_ops
+        self._entry = entry
+        self._regions = regions
+        self._scope = function.add_argument(SCOPE, defs.INT64)
+        self._places = {node: i for i, node in enumerate(function.nodes)}
+        constants = [node for node in function.nodes if node.op == "Const"]
+        self._references = {node for node in constants if node.results[0] in self._held}
+        small = (node for node in constants if node.proto.ByteSize() <= _LARGE)
+        self._copied = self._references.union(small)
+        self._origins: dict[Value, Value] = {}  # the old values, by the results of regions
 
-    def write(self) -> None:
+    def rewrite(self, is_body: bool) -> None:
+        """Rewrite the function in place; the body of a loop returns the scope."""
         function = self._function
-        wanted = self._host_ops | self._constant_references()
-        live = {node.name for node in function.node_def}
-        regions = _regions_of(function, wanted & live, self._program.old_functions)
-        calls = [self._region(members) for members in regions]
-        kept = [
-            node
-            for node in function.node_def
-            if node.name not in self._calls
-            and not (node.op == "Const" and self._holds(f"{node.name}:output:0"))
-        ]
-        for node in kept:
+        regions = _regions_of(function, self._host_ops | self._constant_references())
+        for members, returned in zip(regions, _returned(function, regions), strict=True):
+            self._cut(members, returned)
+        function.erase(self._references.intersection(function.nodes))
+        for i, value in enumerate(function.arguments):
+            if value in self._held:
+                value.dtype = defs.INT64
+                function.proto.arg_attr.pop(i, None)
+                function.proto.resource_arg_unique_id.pop(i, None)
+        for value in (value for node in function.nodes for value in node.results):
+            if value in self._held:
+                value.dtype = defs.INT64
+        for node in function.nodes:
             self._retype(node)
-        for node in (*kept, *calls):
-            self._rewire(node)
-        places = {node.name: i for i, node in enumerate(function.node_def)}
-        places |= {c.name: self._place(m, places) for c, m in zip(calls, regions, strict=True)}
-        in_order = sorted((*kept, *calls), key=lambda node: places[node.name])
-        nodes = [protos.copy_of(node) for node in in_order]
-        del function.node_def[:]
-        function.node_def.extend(nodes)
-        defs.edit_results(function, lambda value: self._moved.get(value, value))
-        function_edits.name_control_outputs(function, lambda name: self._calls.get(name, name))
+        if is_body:
+            function.add_result(SCOPE, self._scope)
+        function.name_awaited()
 
-    def _holds(self, value: str) -> bool:
-        """Return whether an old value is a reference in the program."""
-        return self._program.references.holds(self._name, value)
+    def _constant_references(self) -> set[Node]:
+        """Return the constants whose references the program needs, for other uses than host ops."""
+        returned = {value.node for value in self._function.results.values()}
+        return {
+            node
+            for node in self._references
+            if node in returned or not self._host_ops.issuperset(node.results[0].users)
+        }
 
-    def _type_of(self, value: str) -> int:
-        """Return the dtype that a value has in the program, by its old name."""
-        return defs.INT64 if self._holds(value) else self._types.of(value)
+    def _cut(self, members: list[Node], returned: list[Value]) -> None:
+        """Make a region of nodes, which returns some of their values, and a node that calls it."""
+        function, index = self._function, len(self._regions)
+        # The call stands where the first effect does.
+        first = min([n for n in members if n.is_stateful] or members, key=self._places.__getitem__)
+        kind = op_kinds.REGION if _is_stateful(members) else _STATELESS_REGION
+        call = function.add(f"hostcall_region_{index}", kind, before=first)
+        part, taken, controls = function.cut(f"{self._entry}_region_{index}", members, self._copied)
+        call.operands, call.controls = [self._scope, *taken], controls
+        function.replace_waits(members, call)
+        call.attr["Tout"].list.type[:] = dtypes(returned)
+        call.attr["region"].s = part.name.encode()
+        call.attr["index"].i = index
+        for i, (value, result) in enumerate(zip(returned, call.results, strict=True)):
+            part.add_result(f"output_{i}", value)
+            function.replace_uses(value, result)
+            self._origins[result] = value
+            if value in self._held:
+                self._held.add(result)
+        for node in part.nodes:
+            node.attr.pop("_class", None)
+            if node.op in op_kinds.SCRIPT_OPS:
+                op_kinds.take_own_kernel(node)
+        defs.set_context(part.proto, function.proto)
+        if function.name != self._entry:  # the caller knows the entry's name
+            defs.note_function([node.proto for node in part.nodes], self._old)
+        inputs = [self._origins.get(value, value).name for value in taken]
+        names = [node.name for node in members]
+        self._regions.append(Region(part.name, self._old, names, inputs))
 
-    def _retype(self, node: NodeDef) -> None:
+    def _retype(self, node: Node) -> None:
         """Change the attributes of a node that passes values on."""
-        taken = [self._type_of(value) for value in defs.data_inputs(node)]
-        if _is_call(node, self._program.old_functions):
-            self._retype_call(node, taken)
+        if _is_call(node):
+            node.operands = [*node.operands, self._scope]
+            self._retype_call(node)
+        elif node.op in _REGIONS:
+            node.attr["Tin"].list.type[:] = dtypes(node.operands[1:])
+            node.attr["Tout"].list.type[:] = dtypes(node.results)
         elif node.op == "Identity":
-            node.attr["T"].type = taken[0]
+            node.attr["T"].type = node.operands[0].dtype
         elif node.op == "IdentityN":
-            node.attr["T"].list.type[:] = taken
+            node.attr["T"].list.type[:] = dtypes(node.operands)
 
-    def _retype_call(self, node: NodeDef, taken: list[int]) -> None:
-        results = [*self._types.results_of(node.name)]
+    def _retype_call(self, node: Node) -> None:
         is_loop = node.op in op_kinds.LOOP_OPS
         if "output_shapes" in node.attr:
             # References are scalars, and so is the scope, which a loop returns.
             shapes = node.attr["output_shapes"].list.shape
-            for shape, value in zip(shapes, results, strict=False):
-                if self._holds(value):
+            for shape, value in zip(shapes, node.results, strict=False):
+                if value in self._held:
                     shape.CopyFrom(tf.TensorShape([]).as_proto())
             if is_loop and len(shapes):
                 shapes.add()
         if is_loop:
-            node.attr["T"].list.type[:] = [*taken, defs.INT64]
-        elif node.op not in self._program.old_functions:
+            node.attr["T"].list.type[:] = dtypes(node.operands)
+        elif node.op not in node.function.program:
             selects = node.op in op_kinds.BRANCH_OPS  # the first input selects the branch
-            node.attr["Tin"].list.type[:] = [*taken[selects:], defs.INT64]
-            node.attr["Tout"].list.type[:] = map(self._type_of, results)
-        self._program.redirect(node)
-
-    def _place(self, members: list[NodeDef], places: Mapping[str, int]) -> int:
-        """Return the place of a region: nodes stand in the order of their effects."""
-        stateful = [n for n in members if self._types.definition_of(n).is_stateful]
-        return min(places[node.name] for node in stateful or members)
-
-    def _constant_references(self) -> set[str]:
-        """Return the constants whose references the program needs, for other uses than host ops."""
-        found = set(map(defs.source, self._function.ret.values()))
-        for node in self._function.node_def:
-            if node.name not in self._host_ops:
-                found.update(map(defs.source, defs.data_inputs(node)))
-        return {name for name in found & set(self._constants) if self._holds(f"{name}:output:0")}
-
-    def _region(self, members: list[NodeDef]) -> Any:
-        """Make a region of nodes; return the node that calls it, with its old inputs."""
-        function, taken, controls = function_edits.part_of(members, self._copied, self._types)
-        for node in function.node_def:
-            node.attr.pop("_class", None)
-            if node.op in op_kinds.SCRIPT_OPS:
-                op_kinds.take_own_kernel(node)
-        names = [node.name for node in members]
-        index = self._program.add_region(self._name, function, names, taken)
-        call = protos.node_def_pb2.NodeDef(
-            name=f"hostcall_region_{index}",
-            op=op_kinds.REGION if self._is_stateful(members) else "HostcallStatelessRegion",
-            input=[SCOPE, *taken, *controls],
-        )
-        self._return_from(function, {*names}, call.name)
-        self._calls.update(dict.fromkeys(names, call.name))
-        results = [function.ret[result.name] for result in function.signature.output_arg]
-        call.attr["Tin"].list.type.extend(map(self._type_of, taken))
-        call.attr["Tout"].list.type.extend(map(self._type_of, results))
-        call.attr["region"].s = function.signature.name.encode()
-        call.attr["index"].i = index
-        return call
-
-    def _is_stateful(self, members: list[NodeDef]) -> bool:
-        """Return whether a region has effects, or sees or awaits those of others."""
-        return any(
-            self._types.definition_of(node).is_stateful
-            or node.op in _FILE_OPS
-            or any(value.startswith("^") for value in node.input)
-            or any(self._types.of(value) == defs.RESOURCE for value in defs.data_inputs(node))
-            for node in members
-        )
-
-    def _return_from(self, function: FunctionDef, inside: set[str], call: str) -> None:
-        """Turn the values of a region that are used outside of it into its results."""
-        outside = [n for n in self._function.node_def if n.name not in inside]
-        used = itertools.chain(*map(defs.data_inputs, outside), self._function.ret.values())
-        results = dict.fromkeys(value for value in used if defs.source(value) in inside)
-        for i, value in enumerate(results):
-            function.signature.output_arg.add(name=f"output_{i}", type=self._types.of(value))
-            function.ret[f"output_{i}"] = value
-            self._moved[value] = f"{call}:outputs:{i}"
-
-    def _rewire(self, node: NodeDef) -> None:
-        """Rewire a node's inputs to their replacements."""
-        inputs: dict[str, None] = {}
-        data = []
-        for value in node.input:
-            if not value.startswith("^"):
-                data.append(self._moved.get(value, value))
-            elif (call := self._calls.get(value[1:])) != node.name:
-                inputs.setdefault(f"^{call}" if call else value)
-        node.input[:] = [*data, *inputs]
+            node.attr["Tin"].list.type[:] = dtypes(node.operands[selects:])
+            node.attr["Tout"].list.type[:] = dtypes(node.results)
 
 
-def _regions_of(
-    function: FunctionDef, host_ops: Iterable[str], functions: Mapping[str, Any]
-) -> list[list[NodeDef]]:
+def _is_stateful(members: list[Node]) -> bool:
+    """Return whether a region has effects, or sees or awaits those of others."""
+    return any(
+        node.is_stateful
+        or node.op in _FILE_OPS
+        or node.controls
+        or defs.RESOURCE in dtypes(node.operands)
+        for node in members
+    )
+
+
+def _returned(function: Function, regions: list[list[Node]]) -> list[list[Value]]:
+    """Return the values of each region that are used outside of it."""
+    region_of = {node: i for i, members in enumerate(regions) for node in members}
+    found: list[dict[Value, None]] = [{} for _ in regions]
+    uses = [(value, region_of.get(n)) for n in function.nodes for value in n.operands]
+    for value, user in [*uses, *((value, None) for value in function.results.values())]:
+        region = region_of.get(value.node)
+        if region is not None and region != user:
+            found[region][value] = None
+    return [[*values] for values in found]
+
+
+def _regions_of(function: Function, host_ops: Collection[Node]) -> list[list[Node]]:
     """Return the regions of a function, each with its nodes in an order in which they can run."""
-    wanted = set(host_ops)
-    ordered = defs.program_order(function)
     # A constant that an op of a region takes is copied into that region.
-    nodes = [node for node in ordered if node.op != "Const" or node.name in wanted]
-    places = [place_of(node, wanted) for node in nodes]
-    before = defs.predecessors(nodes)
+    nodes = [node for node in function.in_order() if node.op != "Const" or node in host_ops]
+    places = [Side.HOST if n in host_ops else place_of(n, ()) for n in nodes]
+    before = predecessors(nodes)
     steps = _scheduling.first_steps(places, before)
     is_member = [place is Side.HOST for place in places]
-    _delay(function, nodes, before, steps, is_member, functions)
+    _delay(function, nodes, before, steps, is_member)
     _fill_gaps(before, steps, places, is_member)
     groups = Groups[int]()
     members = [i for i in range(len(nodes)) if is_member[i]]
@@ -428,12 +366,11 @@ def _regions_of(
 
 
 def _delay(
-    function: FunctionDef,
-    nodes: Sequence[NodeDef],
+    function: Function,
+    nodes: Sequence[Node],
     before: Sequence[Sequence[int]],
     steps: list[int],
     is_member: Sequence[bool],
-    functions: Mapping[str, Any],
 ) -> None:
     """Move host ops without effects to the step of their first user, if all users are host ops."""
     # So the text that tf.print prints is made where it is printed, and not at the first occasion.
@@ -441,9 +378,9 @@ def _delay(
     for i, sources in enumerate(before):
         for j in sources:
             after[j].append(i)
-    returned = {*map(defs.source, function.ret.values()), *function.control_ret.values()}
+    returned = {value.node for value in function.results.values()} | {*function.awaited.values()}
     for i in reversed(range(len(nodes))):
-        stays = nodes[i].name in returned or defs.definition_of(nodes[i], functions).is_stateful
+        stays = nodes[i] in returned or nodes[i].is_stateful
         if is_member[i] and after[i] and not stays and all(is_member[j] for j in after[i]):
             steps[i] = min(steps[j] for j in after[i])
 
@@ -469,95 +406,79 @@ def _fill_gaps(
 
 
 class _References:
-    """The values of a program that are references in it, and the host ops of each function."""
+    """The values of a program that are references in it, and its host ops."""
 
-    def __init__(self, functions: Mapping[str, Any], is_host_op: Callable[[NodeDef], bool]) -> None:
-        self._functions = functions
+    def __init__(self, functions: Collection[Function], is_host_op: Callable[[Node], bool]) -> None:
         self._groups = Groups[Value]()
-        self._types = {name: defs.Types(f, functions) for name, f in functions.items()}
+        nodes = [node for function in functions for node in function.nodes]
         # The nodes that have to be on the host, and others that pass variants to them.
-        self.host_ops: dict[str, set[str]] = {
-            name: {node.name for node in function.node_def if is_host_op(node)}
-            for name, function in functions.items()
+        self.host_ops = {node for node in nodes if is_host_op(node)}
+        self._users: dict[Value, list[Node]] = {}
+        for node in nodes:
+            self._read(node)
+        found = (
+            self._spread()
+        )  # a NotWholeError if a resource is used in the program and on the host
+        values = [value for function in functions for value in function.arguments]
+        values += [value for node in nodes for value in node.results]
+        self.held = {
+            value
+            for value in _without_arrays(values)
+            if value.dtype == defs.STRING or self._groups.root(value) in found
         }
-        self._dtypes: dict[Value, int] = {}
-        self._users: dict[Value, list[tuple[str, NodeDef]]] = {}
-        for name, function in functions.items():
-            values = {arg.name: arg.type for arg in function.signature.input_arg}
-            for node in function.node_def:
-                values |= self._types[name].results_of(node.name)
-            held = {value: dtype for value, dtype in values.items() if dtype in defs.NO_ARRAYS}
-            self._dtypes |= {(name, value): dtype for value, dtype in held.items()}
-        for name, function in functions.items():
-            for node in function.node_def:
-                self._read(name, node)
-        self._found: set[Value] = set()
-        self._spread()  # a NotWholeError if a resource is used in the program and on the host
 
-    def holds(self, function: str, value: str) -> bool:
-        """Return whether a value of a function is a reference."""
-        key = (function, value)
-        if key not in self._dtypes:
-            return False
-        return self._dtypes[key] == defs.STRING or self._groups.root(key) in self._found
-
-    def _read(self, function: str, node: NodeDef) -> None:
-        if _is_call(node, self._functions):
-            for one, other in self._passed(function, node):
+    def _read(self, node: Node) -> None:
+        if _is_call(node):
+            for one, other in _passed(node):
                 self._unite(one, other)
-        elif node.op in _PASSED_ON and node.name not in self.host_ops[function]:
-            for i, passed in enumerate(defs.data_inputs(node)):
-                self._unite((function, passed), (function, f"{node.name}:output:{i}"))
+        elif node.op in _PASSED_ON and node not in self.host_ops:
+            for one, other in zip(node.operands, node.results, strict=True):
+                self._unite(one, other)
         elif node.op != "Const":
-            for value in self._held(function, node):
-                self._users.setdefault(value, []).append((function, node))
-
-    def _held(self, function: str, node: NodeDef) -> list[Value]:
-        """Return the values that a node takes or returns and that may be references."""
-        values = [*defs.data_inputs(node), *self._types[function].results_of(node.name)]
-        return [(function, value) for value in values if (function, value) in self._dtypes]
-
-    def _passed(self, function: str, node: NodeDef) -> Iterator[tuple[Value, Value]]:
-        """Yield pairs of values that a call passes to functions or gets back."""
-        given = [(function, value) for value in defs.data_inputs(node)]
-        if node.op in op_kinds.BRANCH_OPS:
-            given = given[1:]  # the first input selects the branch
-        got = [(function, value) for value in self._types[function].results_of(node.name)]
-        for name in defs.called_functions(node, self._functions):
-            called = self._functions[name]
-            args = [(name, arg.name) for arg in called.signature.input_arg]
-            rets = [(name, called.ret[result.name]) for result in called.signature.output_arg]
-            yield from zip(given, args, strict=True)
-            if node.op not in op_kinds.LOOP_OPS or name == node.attr["body"].func.name:
-                yield from zip(rets, got, strict=True)
-            if node.op in op_kinds.LOOP_OPS:
-                yield from zip(args, got, strict=True)
+            for value in _without_arrays([*node.operands, *node.results]):
+                self._users.setdefault(value, []).append(node)
 
     def _unite(self, one: Value, other: Value) -> None:
-        if one in self._dtypes and other in self._dtypes:
+        if {one.dtype, other.dtype} <= defs.NO_ARRAYS:
             self._groups.unite(one, other)
 
-    def _spread(self) -> None:
+    def _spread(self) -> set[Value]:
         """Find all values that host ops touch, and all ops that touch these values."""
-        users: dict[Value, list[tuple[str, NodeDef]]] = {}
+        users: dict[Value, list[Node]] = {}
         for value, nodes in self._users.items():
             users.setdefault(self._groups.root(value), []).extend(nodes)
-        pending = [
-            root
-            for root, nodes in users.items()
-            if any(node.name in self.host_ops[function] for function, node in nodes)
-        ]
+        pending = [root for root, nodes in users.items() if not self.host_ops.isdisjoint(nodes)]
+        found: set[Value] = set()
         while pending:
             root = pending.pop()
-            if root in self._found:
+            if root in found:
                 continue
-            self._found.add(root)
-            for function, node in users[root]:
-                if node.name in self.host_ops[function]:
+            found.add(root)
+            for node in users[root]:
+                if node in self.host_ops:
                     continue
-                if self._dtypes[root] == defs.RESOURCE:
+                if root.dtype == defs.RESOURCE:
                     raise NotWholeError(
                         f"{node.name} of the program and ops on the host use one resource"
                     )
-                self.host_ops[function].add(node.name)
-                pending += map(self._groups.root, self._held(function, node))
+                self.host_ops.add(node)
+                touched = _without_arrays([*node.operands, *node.results])
+                pending += map(self._groups.root, touched)
+        return found
+
+
+def _without_arrays(values: Iterable[Value]) -> list[Value]:
+    """Return the values that may be references."""
+    return [value for value in values if value.dtype in defs.NO_ARRAYS]
+
+
+def _passed(node: Node) -> Iterator[tuple[Value, Value]]:
+    """Yield pairs of values that a call passes to functions or gets back."""
+    given = node.operands[node.op in op_kinds.BRANCH_OPS :]  # the first input selects the branch
+    is_loop = node.op in op_kinds.LOOP_OPS
+    for called in node.function.program.callees(node):
+        yield from zip(given, called.arguments, strict=True)
+        if not is_loop or called.name == node.attr["body"].func.name:
+            yield from zip(called.results.values(), node.results, strict=True)
+        if is_loop:
+            yield from zip(called.arguments, node.results, strict=True)

@@ -28,7 +28,14 @@ from hostcall._callbacks.tape_residuals import Recording
 from hostcall._compiler import control_flow, function_edits
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NameAttrList, NodeDef, OpDef
+from hostcall._tf.types import (
+    AnyNode,
+    FunctionDef,
+    FunctionDefLibrary,
+    NameAttrList,
+    NodeDef,
+    OpDef,
+)
 from hostcall_runtime._errors import LoweringError
 
 
@@ -57,11 +64,11 @@ class Effects:
             )
         return self._found[name]
 
-    def of_callees(self, node: NodeDef) -> bool:
+    def of_callees(self, node: AnyNode) -> bool:
         """Return whether a function that a node calls has side effects."""
         return any(map(self.of_function, defs.called_functions(node, self._functions)))
 
-    def of_node(self, node: NodeDef) -> bool:
+    def of_node(self, node: AnyNode) -> bool:
         """Return whether a node or a function that it calls has side effects."""
         return self._of_op(node) or self.of_callees(node)
 

@@ -15,7 +15,7 @@ from hostcall._callbacks.callback_spec import CallbackSpec, EagerSpec
 from hostcall._callbacks.structures import BoundedSpec, Spec, merge
 from hostcall._compiler import route_selection
 from hostcall._compiler.ordering import Effects
-from hostcall._explain.facts import ScriptOp, Value
+from hostcall._explain.facts import ScriptOp, ValueFacts
 from hostcall._functions import source_location
 from hostcall._saving import decoding
 from hostcall._tf import attributes, autograph, op_kinds, token_registry
@@ -211,7 +211,7 @@ def script_op(node: NodeDef, body: Body, function: str, locate: Locate, **placed
     return ScriptOp(node=node.name, function=function, **found, **placed)
 
 
-def _of_callback(node: NodeDef, route: str, operands: Sequence[Value]) -> dict[str, Any]:
+def _of_callback(node: NodeDef, route: str, operands: Sequence[ValueFacts]) -> dict[str, Any]:
     """Return the facts on the Python function of a script op, and the location of the call."""
     spec = lookup.unchecked_entry_of(node)
     results = _results(node, spec)
@@ -268,7 +268,7 @@ def _names(node: NodeDef, spec: CallbackSpec) -> dict[str, str]:
     return dict(zip(names, source_location.split_description(description), strict=True))
 
 
-def _results(node: NodeDef, spec: CallbackSpec) -> list[Value]:
+def _results(node: NodeDef, spec: CallbackSpec) -> list[ValueFacts]:
     """Return the results that the user sees."""
     dtypes = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
     said: Sequence[Spec] = []
@@ -290,7 +290,7 @@ def _results(node: NodeDef, spec: CallbackSpec) -> list[Value]:
     return values
 
 
-def value_of(spec: Spec, ruled: bool = False) -> Value:
+def value_of(spec: Spec, ruled: bool = False) -> ValueFacts:
     """Return the facts on a tensor; `ruled` says that XLA's compilation gives the open sizes."""
     bounded = isinstance(spec, BoundedSpec)
     if bounded or spec.shape.is_fully_defined():
@@ -299,11 +299,11 @@ def value_of(spec: Spec, ruled: bool = False) -> Value:
         nbytes = math.prod(spec.shape) * int(spec.dtype.size) if sized else None
     else:
         known, nbytes = "shape_function" if ruled else "unknown", None
-    return Value(spec.dtype.name, str(spec) if bounded else str(spec.shape), known, nbytes)
+    return ValueFacts(spec.dtype.name, str(spec) if bounded else str(spec.shape), known, nbytes)
 
 
 def _bytes_copied(
-    spec: CallbackSpec, route: str, operands: Sequence[Value], results: Sequence[Value]
+    spec: CallbackSpec, route: str, operands: Sequence[ValueFacts], results: Sequence[ValueFacts]
 ) -> int | None:
     """Return the most bytes that one call copies, or None if a size is not known."""
     # Custom calls copy all operands and results, except that native code copies none. NumPy

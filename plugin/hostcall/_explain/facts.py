@@ -11,7 +11,7 @@ def short_device(name: str) -> str:
 
 
 @dataclasses.dataclass(frozen=True)
-class Value:
+class ValueFacts:
     """An operand or a result of a script op.
 
     Attributes:
@@ -92,8 +92,8 @@ class ScriptOp(_Explained):
     defined_at: str
     stateful: bool
     route: str
-    operands: tuple[Value, ...]
-    results: tuple[Value, ...]
+    operands: tuple[ValueFacts, ...]
+    results: tuple[ValueFacts, ...]
     follows: str | None
     bytes_copied: int | None
     cluster: str | None
@@ -172,7 +172,7 @@ class Transfer:
 
     value: str
     to: str
-    what: Value
+    what: ValueFacts
 
 
 @dataclasses.dataclass(frozen=True)

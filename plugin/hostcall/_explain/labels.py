@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 
 from rich import filesize
 
-from hostcall._explain.facts import FunctionFacts, HostOp, OpFacts, Risk, ScriptOp, Step, Value
+from hostcall._explain.facts import FunctionFacts, HostOp, OpFacts, Risk, ScriptOp, Step, ValueFacts
 
 _PLUMBING = frozenset({"Const", "Identity", "IdentityN", "NoOp"})
 _CONTROL_FLOW = frozenset({"While", "StatelessWhile", "If", "StatelessIf", "Case", "StatelessCase"})
@@ -96,12 +96,12 @@ def shapes(op: ScriptOp) -> str:
     return f"{operands} → {results}"
 
 
-def type_of(value: Value) -> str:
+def type_of(value: ValueFacts) -> str:
     """Return the dtype and the shape of a value as text."""
     return f"{value.dtype} {value.shape}"
 
 
-def _result(value: Value) -> str:
+def _result(value: ValueFacts) -> str:
     if value.known == "shape_function":
         return f"{type_of(value)} (its shape function tells it)"
     unknown = value.known == "unknown" and value.shape != "<unknown>"

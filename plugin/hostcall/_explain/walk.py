@@ -250,7 +250,7 @@ class Walk:
         # Script ops know more about their results than the graph does.
         results = {op.node: op.results for op in called if isinstance(op, facts.ScriptOp)}
 
-        def described(value: str) -> facts.Value:
+        def described(value: str) -> facts.ValueFacts:
             node, _, result = value.partition(":")
             if node in results:
                 return results[node][types.position(node, result)]

@@ -21,6 +21,7 @@ import tensorflow as tf
 
 from hostcall._tf import attributes, op_kinds, protos, token_registry
 from hostcall._tf.types import (
+    AnyNode,
     ArgDef,
     ConcreteFunction,
     FunctionDef,
@@ -113,8 +114,8 @@ FRAME_OPS = frozenset(
     {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "_SwitchN"}
     | {"RefSwitch", "RefMerge", "RefEnter", "RefExit", "RefNextIteration"}
 )
-_MERGES = frozenset({"Merge", "RefMerge"})
-_LOOP_ENDS = frozenset({"NextIteration", "RefNextIteration"})
+MERGES = frozenset({"Merge", "RefMerge"})
+LOOP_ENDS = frozenset({"NextIteration", "RefNextIteration"})
 
 _CYCLE = (
     "hostcall: the nodes {nodes} of a function wait for each other. This is a bug in hostcall; "
@@ -200,7 +201,7 @@ def note_function(nodes: Iterable[NodeDef], function: str) -> None:
             known.original_func_names.append(function)
 
 
-def callees(node: NodeDef) -> list[Any]:
+def callees(node: AnyNode) -> list[Any]:
     """Return the NameAttrLists in a node's attributes."""
     found: list[Any] = []
     for name in _function_attrs(node.op):
@@ -218,14 +219,14 @@ def _function_attrs(op: str) -> list[str]:
     return sorted(attr.name for attr in attrs if attr.type in ("func", "list(func)"))
 
 
-def called_functions(node: NodeDef, functions: Mapping[str, Any]) -> list[str]:
+def called_functions(node: AnyNode, functions: Mapping[str, Any]) -> list[str]:
     """Return the names of the functions that a node calls, by an attribute or by its op."""
     op = node.op
     names = [callee.name for callee in callees(node)] if _function_attrs(op) else []
     return [op, *names] if op in functions else names
 
 
-def redirect(node: NodeDef, functions: Mapping[str, Any], renamed: Callable[[str], str]) -> bool:
+def redirect(node: AnyNode, functions: Mapping[str, Any], renamed: Callable[[str], str]) -> bool:
     """Make a node call functions by their new names; return whether it did not before."""
     changed = False
     for callee in callees(node):
@@ -298,11 +299,11 @@ def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
     """Return the positions that each node waits for, but for back edges of TensorFlow 1's loops."""
     nodes = list(nodes)
     position = {node.name: i for i, node in enumerate(nodes)}
-    ends = {node.name for node in nodes if node.op in _LOOP_ENDS}
+    ends = {node.name for node in nodes if node.op in LOOP_ENDS}
     found = []
     for node in nodes:
         names = set(map(source, node.input))
-        if ends and node.op in _MERGES:
+        if ends and node.op in MERGES:
             names -= ends
         found.append(sorted(position[name] for name in names if name in position))
     return found
@@ -311,7 +312,7 @@ def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
 def program_order(function: FunctionDef) -> list[Any]:
     """Return the nodes in an order that respects all edges, and otherwise their creation order."""
     nodes = list(function.node_def)
-    return nodes if _are_in_order(nodes) else _in_order(nodes)
+    return nodes if _are_in_order(nodes) else in_order(nodes, predecessors(nodes))
 
 
 def _are_in_order(nodes: list[Any]) -> bool:
@@ -325,8 +326,8 @@ def _are_in_order(nodes: list[Any]) -> bool:
     return True
 
 
-def _in_order(nodes: list[Any]) -> list[Any]:
-    before = predecessors(nodes)
+def in_order(nodes: list[Any], before: list[list[int]]) -> list[Any]:
+    """Return nodes behind those that they follow, by position, and otherwise as they stand."""
     left = [*map(len, before)]  # how many nodes each one still waits for
     after: list[list[int]] = [[] for _ in nodes]
     for i, waited in enumerate(before):
@@ -347,7 +348,7 @@ def _in_order(nodes: list[Any]) -> list[Any]:
     return [nodes[i] for i in order]
 
 
-def definition_of(node: NodeDef, functions: Mapping[str, Any]) -> Any:
+def definition_of(node: AnyNode, functions: Mapping[str, Any]) -> Any:
     """Return the OpDef of a node; the signature, if its op is a function."""
     called = functions.get(node.op)
     return called.signature if called is not None else op_kinds.op_def(node.op)
@@ -361,7 +362,7 @@ def live_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
     pending += [
         node.name
         for node in nodes.values()
-        if definition_of(node, functions).is_stateful and not _is_replaced(node)
+        if definition_of(node, functions).is_stateful and not is_replaced(node)
     ]
     live: set[str] = set()
     while pending:
@@ -399,21 +400,22 @@ def drop_replaced(library: FunctionDefLibrary) -> None:
     """Remove the replaced nodes, and all other dead nodes, of functions with replaced nodes."""
     functions = by_name(library)
     for function in functions.values():
-        if any(map(_is_replaced, function.node_def)):
+        if any(map(is_replaced, function.node_def)):
             drop_dead_nodes(function, functions)
 
 
-def _is_replaced(node: NodeDef) -> bool:
+def is_replaced(node: AnyNode) -> bool:
+    """Return whether other ops have replaced a node."""
     return attributes.REPLACED in node.attr
 
 
-def output_types(node: NodeDef, functions: Mapping[str, Any]) -> dict[str, list[int]]:
+def output_types(node: AnyNode, functions: Mapping[str, Any]) -> dict[str, list[int]]:
     """Return the types of a node's results, by the names of the results in FunctionDefs."""
     definition = definition_of(node, functions)
     return {result.name: types_of(node, definition, result) for result in definition.output_arg}
 
 
-def types_of(node: NodeDef, definition: OpDef, argument: ArgDef) -> list[int]:
+def types_of(node: AnyNode, definition: OpDef, argument: ArgDef) -> list[int]:
     """Return the types of the values of a node that belong to an argument or result of its op."""
     if argument.type_list_attr:
         return list(_attr(node, definition, argument.type_list_attr).list.type)
@@ -423,7 +425,7 @@ def types_of(node: NodeDef, definition: OpDef, argument: ArgDef) -> list[int]:
     return [dtype] * count
 
 
-def _attr(node: NodeDef, definition: OpDef, name: str) -> Any:
+def _attr(node: AnyNode, definition: OpDef, name: str) -> Any:
     if name in node.attr:
         return node.attr[name]
     # SavedModels leave out default values.
@@ -453,7 +455,7 @@ def edit_results(function: FunctionDef, edit: Callable[[str], str]) -> None:
         function.ret[name] = edit(value)
 
 
-def handles(node: NodeDef, dtype: int, functions: Mapping[str, Any]) -> bool:
+def handles(node: AnyNode, dtype: int, functions: Mapping[str, Any]) -> bool:
     """Return whether a node takes or returns values of a type."""
     if node.op in functions:
         return dtype in fixed_types(functions[node.op].signature)
@@ -508,11 +510,11 @@ class Types:
         """Return the number of a node's result that inputs call `result`, such as "z:0"."""
         return position_in(self.of_node(name), result)
 
-    def definition_of(self, node: NodeDef) -> Any:
+    def definition_of(self, node: AnyNode) -> Any:
         """Return the OpDef of a node."""
         return definition_of(node, self._functions)
 
-    def handles(self, node: NodeDef, dtype: int) -> bool:
+    def handles(self, node: AnyNode, dtype: int) -> bool:
         """Return whether a node takes or returns values of a type."""
         return handles(node, dtype, self._functions)
 

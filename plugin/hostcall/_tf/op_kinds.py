@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hostcall._tf import attributes, features, protos
-from hostcall._tf.types import NodeDef, Operation
+from hostcall._tf.types import AnyNode, NodeDef, Operation
 from hostcall_runtime import _library
 
 gen_script_ops = features.gen_script_ops
@@ -33,7 +33,7 @@ _ALWAYS_ORDERED = frozenset({RAISE, REGION})
 ORDERED_OPS = STATEFUL_SCRIPT_OPS | {RAISE, REGION, XLA_CALL_MODULE}
 
 
-def calls_python(node: NodeDef) -> bool:
+def calls_python(node: AnyNode) -> bool:
     """Return whether a node is a script op, or holds a program of JAX's that calls Python."""
     op = node.op
     return op in SCRIPT_OPS or (
@@ -41,17 +41,17 @@ def calls_python(node: NodeDef) -> bool:
     )
 
 
-def has_effect(node: NodeDef) -> bool:
+def has_effect(node: AnyNode) -> bool:
     """Return whether a node is a script op whose function may have side effects."""
     return node.op in STATEFUL_SCRIPT_OPS and attributes.UNORDERED not in node.attr
 
 
-def has_no_effect(node: NodeDef) -> bool:
+def has_no_effect(node: AnyNode) -> bool:
     """Return whether a node is a script op whose function has no side effects."""
     return node.op in SCRIPT_OPS and not has_effect(node)
 
 
-def is_ordered(node: NodeDef) -> bool:
+def is_ordered(node: AnyNode) -> bool:
     """Return whether a node has side effects that happen in program order."""
     op = node.op
     if op == XLA_CALL_MODULE:
@@ -59,7 +59,7 @@ def is_ordered(node: NodeDef) -> bool:
     return op in _ALWAYS_ORDERED or has_effect(node)
 
 
-def lets_list_grow(node: NodeDef) -> bool:
+def lets_list_grow(node: AnyNode) -> bool:
     """Return whether a node may write past the end of a list; XLA's lists have a fixed size."""
     return node.op == LIST_WRITE and node.attr["resize_if_index_out_of_bounds"].b
 
@@ -147,6 +147,6 @@ def call_module(tensors: list[Any], module: bytes, results: list[Any]) -> list[A
     return list(called) if isinstance(called, list | tuple) else []
 
 
-def take_own_kernel(node: NodeDef) -> None:
+def take_own_kernel(node: AnyNode) -> None:
     """Give an op the kernel of hostcall's: that of host_script_op.cc or of where.cc."""
     node.attr["_kernel"].s = b"hostcall"

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import tensorflow as tf
 
 from hostcall._tf import features
-from hostcall._tf.types import FunctionDef, NodeDef, Operation
+from hostcall._tf.types import AnyNode, FunctionDef, NodeDef, Operation
 
 attr_value_pb2 = features.attr_value_pb2
 function_pb2 = features.function_pb2
@@ -24,18 +24,18 @@ def copy_of(message: _Message) -> _Message:
     return copy  # type: ignore[no-any-return]
 
 
-def is_true(marked: NodeDef | FunctionDef, name: str) -> bool:
+def is_true(marked: AnyNode | FunctionDef, name: str) -> bool:
     """Return whether a node or a function has an attribute that is true."""
     return name in marked.attr and bool(marked.attr[name].b)
 
 
-def integer(node: NodeDef, name: str) -> int:
+def integer(node: AnyNode, name: str) -> int:
     """Return the integer that an attribute of a node holds, 0 without the attribute."""
     # A look at an attribute that is not there would add one without a value.
     return int(node.attr[name].i) if name in node.attr else 0
 
 
-def text(node: NodeDef, name: str) -> str:
+def text(node: AnyNode, name: str) -> str:
     """Return the text that an attribute of a node holds, "" without the attribute."""
     return node.attr[name].s.decode() if name in node.attr else ""
 

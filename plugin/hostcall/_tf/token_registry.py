@@ -60,6 +60,11 @@ def find_present(token: str) -> Any:
     return getattr(entry, "__hostcall_stands_for__", entry)
 
 
+def is_stand_in(token: str) -> bool:
+    """Return whether a token leads to an entry that stands for a spec, as ops on the host have."""
+    return hasattr(features.functions_of_tokens.get(token), "__hostcall_stands_for__")
+
+
 def why_missing(token: str) -> LoweringError | None:
     """Return the error that makes `find` return None, if it is known."""
     try:

@@ -61,14 +61,21 @@ class AttrValue(Message, Protocol):
     func: NameAttrList
 
 
-class NodeDef(Message, Protocol):
-    """An op of a graph or of a function."""
+class AnyNode(Protocol):
+    """An op with attributes: a NodeDef, or a node of a ProgramModel."""
 
     name: str
     op: str
+
+    @property
+    def attr(self) -> MutableMapping[str, AttrValue]: ...
+
+
+class NodeDef(AnyNode, Message, Protocol):
+    """An op of a graph or of a function."""
+
     device: str
     input: MutableSequence[str]
-    attr: MutableMapping[str, AttrValue]
     experimental_debug_info: Any
 
 

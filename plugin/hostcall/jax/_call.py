@@ -25,7 +25,7 @@ from hostcall._functions.options import (
 from hostcall._functions.specs import BoundedSpec
 from hostcall._functions.user_function import UserFunction, gradients_listed
 from hostcall.jax import _primitive, _sharding, _values
-from hostcall.jax._functions import Fixed, Function, hashable
+from hostcall.jax._functions import Fixed, JaxFunction, hashable
 from hostcall.jax._primitive import Joint
 from hostcall_runtime import _fire_and_forget
 
@@ -181,7 +181,7 @@ def call(
     # All calls of a function share a line.
     line = _fire_and_forget.line_of(fn, declared.line)
     check_no_results(line, [spec.dtype for spec in results], not declared.pure, place)
-    function = Function(
+    function = JaxFunction(
         fn,
         declared.with_fields(line=line),
         place,
@@ -292,7 +292,7 @@ def as_array(value: object, place: str) -> Any:
 def call_with_gradient(
     bind: Callable[[Any], list[Any]],
     grad: Callable[..., Any],
-    function: Function,
+    function: JaxFunction,
     arrays: Sequence[Any],
 ) -> list[Any]:
     """Return the results of `bind(arrays)`, all flat, and let `grad` compute their gradient."""
@@ -316,7 +316,7 @@ def call_with_gradient(
 
 
 def _gradients(
-    grad: Callable[..., Any], function: Function, inputs: Any, results: object, upstream: Any
+    grad: Callable[..., Any], function: JaxFunction, inputs: Any, results: object, upstream: Any
 ) -> list[Any]:
     """Return the gradients that `grad` computes, flat: an entry for each leaf of the inputs."""
     try:
@@ -353,7 +353,7 @@ def _comes_from_tensorflow(error: BaseException) -> bool:
     return any(frame.f_code.co_filename.startswith(directories) for frame in frames)
 
 
-def _wants_jax(function: Function) -> TypeError:
+def _wants_jax(function: JaxFunction) -> TypeError:
     return TypeError(
         f"hostcall: the gradient of {function.description} is TensorFlow code, and it is asked for "
         "in JAX, with JAX's arrays. Make it a hostcall.callback of its own, or write it without "
@@ -379,7 +379,7 @@ def call_of_user_function(user: UserFunction, args: tuple[Any, ...]) -> Any:
     arrays = [as_array(leaf, place) for leaf in leaves]
     declared = user.options
     results, out_tree = flatten_results(_declared(declared.result, arrays, in_tree), place)
-    function = Function(
+    function = JaxFunction(
         hashable(user.function),
         declared.with_fields(result=None),
         place,

@@ -24,7 +24,7 @@ import jax
 from jax._src import compiler as _compiler
 
 from hostcall.jax import _names
-from hostcall.jax._functions import Function
+from hostcall.jax._functions import JaxFunction
 from hostcall.jax._lowering import Owned
 from hostcall_runtime import _patching
 from hostcall_runtime._processes import has_its_name
@@ -64,7 +64,7 @@ def is_on() -> bool:
     return bool(config.jax_compilation_cache_dir and config.jax_enable_compilation_cache)
 
 
-def identity(function: Function, context: Any) -> Sequence[object]:
+def identity(function: JaxFunction, context: Any) -> Sequence[object]:
     """Return what, with its place, identifies a call in all processes: what JAX ignores, too."""
     if not is_on():
         return ()
@@ -98,7 +98,7 @@ def _is_found_elsewhere(callback: object) -> bool:
     if not isinstance(callback, Owned):
         return True
     origin: Any = callback.target.origin
-    return isinstance(origin, Function) and not origin.is_native and _has_place(origin.function)
+    return isinstance(origin, JaxFunction) and not origin.is_native and _has_place(origin.function)
 
 
 def _has_place(function: object) -> bool:

@@ -41,7 +41,7 @@ class Fixed:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Function(UserFunction):
+class JaxFunction(UserFunction):
     """A function that JAX programs call, hashable, with the structures of arguments and results.
 
     Two functions are equal if they may share programs. JAX finds compiled programs by equality. The

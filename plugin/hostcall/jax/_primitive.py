@@ -19,7 +19,7 @@ from jax._src import effects as _effects
 from jax._src.core import Primitive, jaxprs_in_params
 
 from hostcall.jax import _drift, _names, _values
-from hostcall.jax._functions import Function
+from hostcall.jax._functions import JaxFunction
 from hostcall_runtime import _patching
 
 
@@ -107,12 +107,12 @@ fire_and_forget_p = _primitive("hostcall_fire_and_forget")
 CALLS = (call_p, fire_and_forget_p)
 
 
-def of(function: Function) -> Primitive:
+def of(function: JaxFunction) -> Primitive:
     """Return the primitive of a function's calls."""
     return call_p if function.options.line is None else fire_and_forget_p
 
 
-def effects_of(function: Function, effect: Any | None) -> set[_Effect]:
+def effects_of(function: JaxFunction, effect: Any | None) -> set[_Effect]:
     """Return the effects of an equation, for its effect, which is None for a pure function."""
     if effect is None:
         return set()
@@ -129,7 +129,7 @@ class Joint:
 
 
 def bind(
-    function: Function,
+    function: JaxFunction,
     args: Sequence[Any],
     results: Sequence[jax.ShapeDtypeStruct],
     effect: Any | None,

@@ -22,7 +22,7 @@ from hostcall._functions.options import MAP, OF_BATCHES, SEQUENTIAL
 from hostcall._functions.specs import ArraySpec
 from hostcall.jax import _compilation, _lowering, _names, _primitive, _processes, _sharding
 from hostcall.jax._control_flow import refusal
-from hostcall.jax._functions import Function
+from hostcall.jax._functions import JaxFunction
 from hostcall.jax._primitive import fire_and_forget_p
 from hostcall_runtime import _interception, _patching, _trees, prepared
 
@@ -30,7 +30,7 @@ from hostcall_runtime import _interception, _patching, _trees, prepared
 def _lower_native(
     context: _lowering.LoweringContext,
     operands: Sequence[Any],
-    function: Function,
+    function: JaxFunction,
     effect: Any | None,
 ) -> Sequence[Any]:
     """Lower a call of native code to its custom call, or raise a TypeError if it does not fit."""
@@ -54,7 +54,7 @@ def _lower_native(
     )
 
 
-def _check(code: Native, function: Function, context: _lowering.LoweringContext) -> None:
+def _check(code: Native, function: JaxFunction, context: _lowering.LoweringContext) -> None:
     inputs = [specs.spec_of_array(aval) for aval in context.avals_in]
     declared = _trees.leaves(code.structure(jax.tree.unflatten(function.in_tree, inputs)))
     results = [ArraySpec(tuple(aval.shape), aval.dtype) for aval in context.avals_out]
@@ -140,12 +140,14 @@ def emit(
     return _lowering.converted(context, called, avals_out, context.avals_out)
 
 
-def _abstract(*_: Any, function: Function, result_avals: Any, effect: Any | None, **__: Any) -> Any:
+def _abstract(
+    *_: Any, function: JaxFunction, result_avals: Any, effect: Any | None, **__: Any
+) -> Any:
     return result_avals, _primitive.effects_of(function, effect)
 
 
 def _lower(
-    context: Any, *operands: Any, function: Function, joint: Any, **params: Any
+    context: Any, *operands: Any, function: JaxFunction, joint: Any, **params: Any
 ) -> Sequence[Any]:
     platforms, effect = _lowering.platforms_of(context), params["effect"]
     _lowering.check_not_for_export(context, function.description)
@@ -177,7 +179,7 @@ def _lower(
     return emit(context, operands, callback_id, effect, place=place)
 
 
-def _check_without_patches(function: Function, effect: Any | None) -> None:
+def _check_without_patches(function: JaxFunction, effect: Any | None) -> None:
     """Refuse calls that would make XLA end the process, or drop them, without wrapped rules."""
     reduction = _lowering.enclosing_reduction()
     if reduction is not None:
@@ -191,7 +193,7 @@ def _check_without_patches(function: Function, effect: Any | None) -> None:
         )
 
 
-def _check_platforms(platforms: Sequence[str], function: Function) -> None:
+def _check_platforms(platforms: Sequence[str], function: JaxFunction) -> None:
     elsewhere = [platform for platform in platforms if platform not in _PLATFORMS]
     if elsewhere:
         raise NotImplementedError(
@@ -201,7 +203,7 @@ def _check_platforms(platforms: Sequence[str], function: Function) -> None:
         )
 
 
-def _differentiate(primals: Any, _: Any, *, function: Function, **params: Any) -> Any:
+def _differentiate(primals: Any, _: Any, *, function: JaxFunction, **params: Any) -> Any:
     """Make a call without results as it is, since it needs no derivative; refuse any other."""
     if params["result_avals"]:
         raise ValueError(_NO_DERIVATIVE)
@@ -231,7 +233,7 @@ def _stage(
     return equation, equation, [], [], []
 
 
-def _batch(args: object, dims: Any, *, function: Function, **params: Any) -> Any:
+def _batch(args: object, dims: Any, *, function: JaxFunction, **params: Any) -> Any:
     method, has_results = params["vmap_method"], bool(params["result_avals"])
     if method is None and (params["effect"] is not None or not has_results):
         method = params["vmap_method"] = SEQUENTIAL  # each element has its effect, as in JAX
@@ -257,7 +259,9 @@ def _batch(args: object, dims: Any, *, function: Function, **params: Any) -> Any
     return _ffi.ffi_batching_rule(primitive, args, dims, function=function, **params)
 
 
-def _divide(args: Any, dims: Any, *, function: Function, result_avals: Any, **params: Any) -> Any:
+def _divide(
+    args: Any, dims: Any, *, function: JaxFunction, result_avals: Any, **params: Any
+) -> Any:
     """Make one call for the batch, which an executor divides."""
     (size,) = {a.shape[d] for a, d in zip(args, dims, strict=True) if d is not None}
     batched = [

@@ -1,5 +1,6 @@
 """hostcall.rewrite and hostcall.partition_pass: graph partitioning as a pass over graphs."""
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -200,6 +201,53 @@ def test_the_route_custom_call_where_it_cannot_be_is_an_error() -> None:
         hostcall.rewrite(concrete(partitioned_program), route="custom_call")
     for part in ("unique", "test_graph_pass.py:", "shape of result 0 is not known", 'route="auto"'):
         assert part in str(caught.value)
+
+
+def test_equal_graphs_are_rewritten_alike_before_and_after_functions_are_collected() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        graph_def = caller(tf.function(partitioned_program, jit_compile=True))
+        before = hostcall.rewrite(graph_def)  # the function is garbage, but still there
+        gc.collect()
+        after = hostcall.rewrite(graph_def)
+    finally:
+        gc.enable()
+    assert after.SerializeToString(deterministic=True) == before.SerializeToString(
+        deterministic=True
+    )
+
+
+def test_functions_on_the_host_get_their_own_arrays() -> None:
+    def double(x: np.ndarray) -> np.ndarray:
+        x *= 2.0
+        return x
+
+    @tf.function(jit_compile=True)
+    def program(x: tf.Tensor) -> tf.Tensor:
+        y = tf.sin(x)
+        first, second = (tf.numpy_function(double, [y], tf.float32) for _ in range(2))
+        return tf.reduce_sum(first) + tf.reduce_sum(second) + tf.reduce_sum(y)
+
+    expected = 5.0 * np.sin(VALUE.numpy()).sum()
+    rewritten = hostcall.rewrite(program.get_concrete_function(X), route="partition")
+    np.testing.assert_allclose(rewritten(VALUE), expected, rtol=1e-5)
+    in_graph = hostcall.rewrite(caller(program), route="partition")
+    np.testing.assert_allclose(run(in_graph, "y0")[0], expected, rtol=1e-5)
+
+
+def test_functions_of_constants_are_called_in_each_run() -> None:
+    @hostcall.callback(result=tf.TensorSpec([None], tf.float32), stateful=False)
+    def clock(x: np.ndarray) -> np.ndarray:
+        calls.append(x)
+        return x
+
+    calls: list[Any] = []
+    program = tf.function(lambda x: x + clock(tf.constant([1.0, 2.0, 3.0])), jit_compile=True)
+    rewritten = hostcall.rewrite(program.get_concrete_function(X))
+    for _ in range(3):
+        rewritten(VALUE)
+    assert len(calls) == 3
 
 
 def test_a_pass_for_pipelines() -> None:

@@ -3,7 +3,9 @@
 In plain graph mode the stock kernels call the specs, and ops behave as TensorFlow's always did. A
 compiled function promises more, on every route of its script ops: functions get their own arrays,
 shapes are checked, and results and errors are as from a custom call. So the script ops of a
-partitioned function get the tokens of other entries in TensorFlow's registry.
+partitioned function get the tokens of other entries in TensorFlow's registry. Those of functions
+that `hostcall.rewrite` returns keep their own, which may be valid in other processes; the kernel
+asks for the other entry when it is made.
 
 The stock kernel knows a few status codes, and adds a traceback whose frames are not the user's. So
 it gets another exception, whose text holds the intended status code and text. host_script_op.cc
@@ -12,6 +14,7 @@ takes them out again.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import itertools
@@ -29,9 +32,11 @@ from hostcall._callbacks.result_contract import SeenShapes
 from hostcall._callbacks.structures import Spec
 from hostcall._compiler import route_selection
 from hostcall._functions import call_stats
-from hostcall._tf import attributes, eager_execution, op_kinds, token_registry
-from hostcall._tf.types import NodeDef
+from hostcall._tf import attributes, eager_execution, op_kinds, protos, token_registry
+from hostcall._tf import function_defs as defs
+from hostcall._tf.types import FunctionDef, NodeDef
 from hostcall_runtime import _errors, _interception, _library, _runs
+from hostcall_runtime._errors import LoweringError
 
 T = TypeVar("T")
 _numbers = itertools.count(1)
@@ -108,12 +113,28 @@ def redirect(functions: Iterable[Any], are_regions: bool = False) -> None:
     for function in functions:
         if attributes.CLUSTER in function.attr:
             continue
-        for node in function.node_def:
-            if node.op == "PyFuncStateless":
-                # TensorFlow would run a stateless op only once if its inputs are constants.
-                node.op = "PyFunc"
-            if node.op in op_kinds.SCRIPT_OPS:
-                _redirect(node, are_regions)
+        make_stateful(function)
+        for node in defs.nodes_of(function, op_kinds.SCRIPT_OPS):
+            _redirect(node, are_regions)
+
+
+def make_stateful(function: FunctionDef) -> None:
+    """Make stateless script ops stateful: with constant inputs, TensorFlow would run them once."""
+    for node in defs.nodes_of(function, {"PyFuncStateless"}):
+        node.op = "PyFunc"
+
+
+def token_on_host(serialized: bytes) -> str:
+    """Return the token of the entry for an op that runs on the host; its own if that must stay."""
+    node = protos.node_def_pb2.NodeDef.FromString(serialized)
+    token = lookup.token_of(node)
+    # Gradients need eager calls' own tokens. A function that is not here yet may have to be
+    # imported, which must not happen while TensorFlow makes a kernel.
+    may_change = node.op == "PyFunc" and not token_registry.is_stand_in(token)
+    if may_change and token_registry.find_present(token) is not None:
+        with contextlib.suppress(LoweringError):  # the call raises it
+            _redirect(node, is_in_region=False)
+    return lookup.token_of(node)
 
 
 def _redirect(node: NodeDef, is_in_region: bool) -> None:

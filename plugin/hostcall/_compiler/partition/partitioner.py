@@ -21,7 +21,8 @@ from hostcall._compiler.partition.costs import TRIVIAL_OPS, Costs
 from hostcall._compiler.partition.host_ops import Findings, HostOps, Rules
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
+from hostcall._tf.graph.program import Function, Node, ProgramModel, Value, predecessors
+from hostcall._tf.types import AnyNode, FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime import _scheduling
 from hostcall_runtime._scheduling import Side
 
@@ -64,6 +65,7 @@ class Partitioner:
     ) -> None:
         self.library = library
         self._old = defs.by_name(library)
+        self._program = ProgramModel(library.function)
         self.host_ops = HostOps(self._old, rules)
         self._gradient = gradient  # whether the function is the gradient of a partitioned one
         self._refused = refused  # whether XLA refuses it
@@ -124,8 +126,9 @@ class Partitioner:
         places = {
             node.name: place_of(node, reasons, found.index_nodes) for node in function.node_def
         }
-        division = _Division(function, new_name, places, self._old, costs.pays)
-        host, clusters = division.functions()
+        divided = Function(self._program, protos.copy_of(function), new_name)
+        clusters = [cluster.write() for cluster in _divide(divided, places, costs.pays)]
+        host = divided.write()
         if name != self._entry:  # the caller knows the entry's name
             defs.note_function(host.node_def, name)
         self._add(host, clusters)
@@ -209,7 +212,7 @@ def _reason_of_partition(node: NodeDef, functions: Mapping[str, Any]) -> str:
     return "a launch of it would take longer"
 
 
-def place_of(node: NodeDef, host_ops: Container[str], either: Container[str] = ()) -> Side:
+def place_of(node: AnyNode, host_ops: Container[str], either: Container[str] = ()) -> Side:
     """Return where a node may run, from the names of nodes that are for the host, or for either."""
     if node.name in host_ops:
         return Side.HOST
@@ -240,16 +243,12 @@ def _replace_made_up(function: FunctionDef) -> None:
 
 
 def _assign(
-    function: FunctionDef,
-    nodes: list[Any],
-    places: Mapping[str, Side],
-    types: defs.Types,
-    pays: Pays,
-) -> dict[str, int]:
-    """Return the cluster number of each node that is in a cluster, by name."""
+    function: Function, nodes: list[Node], places: Mapping[str, Side], pays: Pays
+) -> dict[int, list[Node]]:
+    """Return the nodes of each cluster, by its number."""
     chosen = [places[node.name] for node in nodes]
-    before = defs.predecessors(nodes)
-    groups = _groups(function, nodes, chosen, types)
+    before = predecessors(nodes)
+    groups = _groups(function, nodes, chosen)
     steps = _scheduling.assign(chosen, before, groups)
     floors = _floors(nodes, steps)
     if floors:
@@ -263,19 +262,24 @@ def _assign(
         compiled = {i for i, place in enumerate(chosen) if place is Side.COMPILED}
         steps = _scheduling.sink(before, steps, compiled - grouped)
     number = {step: i for i, step in enumerate(sorted({s for s in steps if s % 2 == 0}))}
-    return {n.name: number[s] for s, n in zip(steps, nodes, strict=True) if s in number}
+    clusters: dict[int, list[Node]] = defaultdict(list)
+    for step, node in zip(steps, nodes, strict=True):
+        if step in number:
+            clusters[number[step]].append(node)
+    return clusters
 
 
-def _idle(nodes: list[Any], steps: list[int], pays: Pays) -> list[int]:
+def _idle(nodes: list[Node], steps: list[int], pays: Pays) -> list[int]:
     """Return the positions of the nodes whose clusters would save less than they cost."""
     clusters: dict[int, list[int]] = defaultdict(list)
     for i, step in enumerate(steps):
         if step % 2 == 0:
             clusters[step].append(i)
-    return [i for some in clusters.values() if not pays([nodes[i] for i in some]) for i in some]
+    idle = (some for some in clusters.values() if not pays([nodes[i].proto for i in some]))
+    return [i for some in idle for i in some]
 
 
-def _floors(nodes: list[Any], steps: list[int]) -> list[int]:
+def _floors(nodes: list[Node], steps: list[int]) -> list[int]:
     """Return the step before which each node must not run, if the function is to be cut in two."""
     later = [attributes.LATER in node.attr for node in nodes]
     if not any(later):
@@ -284,139 +288,83 @@ def _floors(nodes: list[Any], steps: list[int]) -> list[int]:
     return [end + 1 if late else 0 for late in later]
 
 
-def _groups(
-    function: FunctionDef, nodes: list[Any], places: list[Side], types: defs.Types
-) -> list[list[int]]:
+def _groups(function: Function, nodes: list[Node], places: list[Side]) -> list[list[int]]:
     """Group nodes by values that cannot leave a compiled program; outside values mean the host."""
     groups = _scheduling.Groups[int]()
-    position = {node.name: i for i, node in enumerate(nodes)}
-    returned = {defs.source(v) for v in function.ret.values() if types.of(v) == defs.VARIANT}
+    position = {node: i for i, node in enumerate(nodes)}
+    returned = {v.node for v in function.results.values() if v.dtype == defs.VARIANT}
     for i, node in enumerate(nodes):
-        if node.name in returned:
+        if node in returned:
             places[i] = Side.HOST
-        if not types.handles(node, defs.VARIANT):
+        if not defs.handles(node, defs.VARIANT, function.program):
             continue
-        for value in defs.data_inputs(node):
-            if types.of(value) != defs.VARIANT:
-                continue
-            producer = position.get(defs.source(value))
-            if producer is None:
-                places[i] = Side.HOST
+        for producer in (v.node for v in node.operands if v.dtype == defs.VARIANT):
+            if producer in position:
+                groups.unite(i, position[producer])
             else:
-                groups.unite(i, producer)
+                places[i] = Side.HOST
     return [group for group in groups.of(range(len(nodes))) if len(group) > 1]
 
 
-class _Division:
-    """The division of a function into host ops and clusters, by the places of its nodes."""
+def _divide(function: Function, places: Mapping[str, Side], pays: Pays) -> list[Function]:
+    """Move clusters out of a function, which calls them; return the clusters."""
+    ordered = function.in_order()
+    # Each cluster gets its own constants: XLA wants to know many operands when it compiles.
+    constants = dict.fromkeys(n for n in ordered if n.op == "Const" and not n.sources)
+    nodes = [node for node in ordered if node not in constants]
+    members = _assign(function, nodes, places, pays)
+    exported, awaited = _exports(function, nodes, members)
+    prefix = _unused_prefix(function, members)
+    function.nodes[:] = nodes
+    clusters = []
+    for number, inside in sorted(members.items()):
+        name = f"{function.name}__cluster_{number}"
+        cluster, taken, controls = function.cut(name, inside, constants)
+        cluster.signature.is_stateful = any(node.is_stateful for node in inside)
+        for i, value in enumerate(exported[number]):
+            cluster.add_result(f"hostcall_result_{i}", value)
+        cluster.awaited = {node.name: node for node in awaited[number]}
+        call = function.add_call(f"{prefix}_{number}", cluster, taken, controls)
+        # TensorFlow compiles a call if the node has this; the function's does not count.
+        call.attr[defs.MUST_COMPILE].b = True
+        for value, result in zip(exported[number], call.results, strict=True):
+            function.replace_uses(value, result)
+        function.replace_waits(inside, call)
+        clusters.append(cluster)
+    returned = {value.node for value in function.results.values()} | {*function.awaited.values()}
+    used = returned.union(*(node.sources for node in function.nodes))
+    function.nodes.extend(node for node in constants if node in used)
+    return clusters
 
-    def __init__(
-        self,
-        function: FunctionDef,
-        new_name: str,
-        places: Mapping[str, Side],
-        functions: Mapping[str, Any],
-        pays: Pays,
-    ) -> None:
-        self._function = function
-        self._new_name = new_name
-        self._types = defs.Types(function, functions)
-        ordered = defs.program_order(function)
-        # Each cluster gets its own constants: XLA wants to know many operands when it compiles.
-        self._constants = {n.name: n for n in ordered if n.op == "Const" and not n.input}
-        nodes = [node for node in ordered if node.name not in self._constants]
-        self._cluster_of = _assign(function, nodes, places, self._types, pays)
-        self._host = [node for node in nodes if node.name not in self._cluster_of]
-        self._members: dict[int, list[Any]] = defaultdict(list)
-        for node in nodes:
-            if node.name in self._cluster_of:
-                self._members[self._cluster_of[node.name]].append(node)
-        self._call_names = self._unused_names()
-        # For each cluster, its values and nodes that other clusters or the host wait for.
-        self._exports: dict[int, dict[str, int]] = defaultdict(dict)
-        self._awaited: dict[int, dict[str, None]] = defaultdict(dict)
-        self._find_exports()
 
-    def _unused_names(self) -> dict[int, str]:
-        taken = {node.name for node in self._function.node_def}
-        taken.update(arg.name for arg in self._function.signature.input_arg)
-        prefix = "hostcall_cluster"
-        while any(f"{prefix}_{number}" in taken for number in self._members):
-            prefix += "_"
-        return {number: f"{prefix}_{number}" for number in self._members}
+def _exports(
+    function: Function, nodes: list[Node], clusters: Mapping[int, list[Node]]
+) -> tuple[dict[int, list[Value]], dict[int, list[Node]]]:
+    """Return the values and the nodes of each cluster that others take or wait for."""
+    number_of = {node: number for number, members in clusters.items() for node in members}
+    users = [*(node for node in nodes if node not in number_of), *number_of]
+    # Sorted, since the maps of a message have no stable order and names must be reproducible.
+    results = sorted(function.results.values(), key=lambda value: value.name)
+    last = sorted(function.awaited.values(), key=lambda node: node.name)
+    values = [(value, number_of.get(user)) for user in users for value in user.operands]
+    waits = [(node, number_of.get(user)) for user in users for node in user.controls]
+    exported: dict[Any, list[Value]] = defaultdict(list)
+    for value, user in dict.fromkeys([*values, *((value, None) for value in results)]):
+        number = number_of.get(value.node)
+        if number not in (user, None) and value not in exported[number]:
+            exported[number].append(value)
+    awaited: dict[Any, list[Node]] = defaultdict(list)
+    for node, user in dict.fromkeys([*waits, *((node, None) for node in last)]):
+        number = number_of.get(node)
+        if number not in (user, None) and node not in awaited[number]:
+            awaited[number].append(node)
+    return exported, awaited
 
-    def _find_exports(self) -> None:
-        consumers = [(node.input, self._cluster_of.get(node.name)) for node in self._host]
-        consumers += [(n.input, number) for number, ns in self._members.items() for n in ns]
-        # Sorted, since the maps of a message have no stable order and names must be reproducible.
-        consumers.append((sorted(self._function.ret.values()), None))
-        awaited = sorted(self._function.control_ret.values())
-        consumers.append(([f"^{name}" for name in awaited], None))
-        for values, consumer in consumers:
-            for value in values:
-                producer = self._cluster_of.get(defs.source(value))
-                if producer is None or producer == consumer:
-                    continue
-                if value.startswith("^"):
-                    self._awaited[producer].setdefault(value[1:])
-                else:
-                    exports = self._exports[producer]
-                    exports.setdefault(value, len(exports))
 
-    def functions(self) -> tuple[Any, list[Any]]:
-        """Return the function on the host, and the clusters."""
-        host: Any = protos.copy_of(self._function)
-        host.signature.name = self._new_name
-        del host.node_def[:]
-        for node in self._host:
-            added = host.node_def.add()
-            added.CopyFrom(node)
-            added.input[:] = self._outside(node.input)
-        clusters = []
-        for number, members in sorted(self._members.items()):
-            cluster, taken = self._cluster(number, members)
-            signature = cluster.signature
-            name = self._call_names[number]
-            call = defs.call_node(name, signature, taken, signature.is_stateful)
-            # TensorFlow compiles a call if the node has this; the function's does not count.
-            call.attr[defs.MUST_COMPILE].b = True
-            host.node_def.append(call)
-            clusters.append(cluster)
-        for name, value in self._function.ret.items():
-            host.ret[name] = self._outside([value])[0]
-        for name, node in self._function.control_ret.items():
-            host.control_ret[name] = self._outside([f"^{node}"])[0][1:]
-        used = {defs.source(value) for node in host.node_def for value in node.input}
-        used.update(map(defs.source, host.ret.values()), host.control_ret.values())
-        host.node_def.extend(node for name, node in self._constants.items() if name in used)
-        return host, clusters
-
-    def _outside(self, values: Iterable[str]) -> list[str]:
-        """Rewire the inputs of a host op to the calls of clusters."""
-        found: dict[str, None] = {}
-        data: list[str] = []
-        for value in values:
-            number = self._cluster_of.get(defs.source(value))
-            if value.startswith("^"):
-                found.setdefault(value if number is None else f"^{self._call_names[number]}")
-            elif number is None:
-                data.append(value)
-            else:
-                index = self._exports[number][value]
-                data.append(f"{self._call_names[number]}:output:{index}")
-        return data + list(found)
-
-    def _cluster(self, number: int, members: list[Any]) -> tuple[Any, list[str]]:
-        """Return a cluster's function, and the inputs of the node that calls it."""
-        part = function_edits.part_of(members, self._constants, self._types)
-        function, signature = part.function, part.function.signature
-        signature.name = f"{self._new_name}__cluster_{number}"
-        signature.is_stateful = any(self._types.definition_of(n).is_stateful for n in members)
-        for value, index in self._exports[number].items():
-            name = f"hostcall_result_{index}"
-            signature.output_arg.add(name=name, type=self._types.of(value))
-            function.ret[name] = value
-        for name in self._awaited[number]:
-            function.control_ret[name] = name
-            signature.control_output.append(name)
-        return function, self._outside([*part.taken, *part.controls])
+def _unused_prefix(function: Function, numbers: Iterable[int]) -> str:
+    taken = {node.name for node in function.nodes}
+    taken.update(argument.name for argument in function.arguments)
+    prefix = "hostcall_cluster"
+    while any(f"{prefix}_{number}" in taken for number in numbers):
+        prefix += "_"
+    return prefix

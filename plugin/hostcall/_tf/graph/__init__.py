@@ -1,0 +1,1 @@
+"""Programs as objects: functions, nodes and values that know one another."""

@@ -1,0 +1,229 @@
+"""Passes, tested by text: the program before and after one, checked by filecheck."""
+
+import io
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import pytest
+import tensorflow as tf
+from filecheck.finput import FInput
+from filecheck.matcher import Matcher
+from filecheck.options import Options
+from filecheck.parser import Parser, pattern_for_opts
+
+import hostcall
+from hostcall._compiler import async_calls, function_routes, host_regions, ordering
+from hostcall._tf import function_defs as defs
+from hostcall._tf.graph.program import ProgramModel
+from hostcall._tf.types import FunctionDefLibrary
+
+X = tf.TensorSpec([2, 2], tf.float32)
+
+Pass = Callable[[FunctionDefLibrary, str], Iterable[Any]]
+
+
+class Case(NamedTuple):
+    """A function, the pass that changes its program, and filecheck's lines about both."""
+
+    function: Callable[..., Any]
+    run: Pass
+    checks: str
+
+
+CASES: list[Case] = []
+
+
+def case(run: Pass, checks: str) -> Callable[[Callable[..., Any]], None]:
+    """Make a case of a function of an array `x` of two rows and columns."""
+    return lambda function: CASES.append(Case(function, run, checks))
+
+
+def overlap(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
+    ordered, entry = ordering.order_side_effects(library, entry)
+    async_calls.begin_early(ordered, entry, library)
+    return ordered.function
+
+
+def regions(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
+    partitioner = function_routes.predicted_partitioner(library, entry)
+    program = host_regions.write(partitioner.library, entry, partitioner.host_ops, "_new")
+    return [*program.library.function, *program.functions]
+
+
+def clusters(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
+    partitioner = function_routes.predicted_partitioner(library, entry)
+    partitioner.partition(entry)
+    return partitioner.functions.values()
+
+
+@hostcall.callback(result=lambda x: x, stateful=False, concurrent=True)
+def call(x: Any) -> Any:
+    return x
+
+
+@hostcall.callback(result=tf.TensorSpec([None], tf.float32), stateful=False)
+def some(x: Any) -> Any:
+    return x[x > 0]
+
+
+@case(
+    overlap,
+    """
+    CHECK: %call = PyFuncStateless(%x)
+    CHECK: %call_1 = PyFuncStateless(%x)
+    CHECK-LABEL: AFTER
+    CHECK: %call = HostcallDone(%x, %call/hostcall_start, %hostcall_gate_0)
+    CHECK: %call_1 = HostcallDone(%x, %call_1/hostcall_start, %hostcall_gate_0)
+    CHECK: %call/hostcall_start = HostcallStart(%x)
+    CHECK: %call_1/hostcall_start = HostcallStart(%x)
+    CHECK: %hostcall_gate_0 = HostcallGate(%call/hostcall_start, %call_1/hostcall_start)
+    """,
+)
+def independent_calls(x: tf.Tensor) -> tf.Tensor:
+    return call(x) + call(x)
+
+
+@case(
+    overlap,
+    """
+    CHECK-LABEL: AFTER
+    CHECK: %product = MatMul(%x, %x)
+    CHECK: %call = HostcallDone(%x, %call/hostcall_start, %hostcall_gate_0)
+    CHECK: %hostcall_gate_0 = HostcallGate(%call/hostcall_start, %product)
+    CHECK-NOT: HostcallGate
+    """,
+)
+def a_call_beside_a_product(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    return tf.linalg.matmul(x, x, name="product"), call(x) + 1.0
+
+
+@case(
+    regions,
+    """
+    CHECK: %StringFormat = StringFormat(%mul)
+    CHECK: %PrintV2 = PrintV2(%StringFormat)
+    CHECK-LABEL: AFTER
+    CHECK: _new(%x: float32, %hostcall_scope: int64) -> (identity: %Identity) [^hostcall_region_0]
+    CHECK: %hostcall_region_0 = HostcallRegion(%hostcall_scope, %mul) {Tin: [float32], Tout: []
+    CHECK-NEXT: %Cos = Cos(%mul)
+    CHECK: _new_region_0(%hostcall_arg_0: float32) -> (){{$}}
+    CHECK-NEXT: %StringFormat = StringFormat(%hostcall_arg_0)
+    CHECK-NEXT: %PrintV2 = PrintV2(%StringFormat)
+    """,
+)
+def what_is_printed(x: tf.Tensor) -> tf.Tensor:
+    y = x * 2.0
+    tf.print(y)
+    return tf.cos(y)
+
+
+@case(
+    regions,
+    """
+    CHECK: %while = StatelessWhile({{.*}}, %AsString) {T: [int32, int32, int32, string]
+    CHECK-LABEL: AFTER
+    CHECK: %hostcall_region_0 = HostcallStatelessRegion({{.*}}Tout: [int64]
+    CHECK: %while = StatelessWhile({{.*}}, %hostcall_region_0, %hostcall_scope)
+    CHECK-SAME: {T: [int32, int32, int32, int64, int64]
+    CHECK: %while_placeholder_1: int64, %hostcall_scope: int64) -> ({{.*}}, hostcall_scope: %
+    CHECK: _new_region_2(%hostcall_arg_0: string) -> (output_0: %while/Identity_3)
+    CHECK-NEXT: %while/StringJoin/inputs_1 = Const() {dtype: string, value: b'a'}
+    """,
+)
+def a_loop_with_text(x: tf.Tensor) -> tf.Tensor:
+    loop = tf.while_loop(
+        lambda i, _: i < 3,
+        lambda i, text: (i + 1, tf.strings.join([text, "a"])),
+        [0, tf.strings.as_string(x[0, 0])],
+    )
+    return tf.strings.length(loop[1])
+
+
+@case(
+    regions,
+    """
+    CHECK: %Const = Const() {dtype: string, value: b'a'} [^Cos]
+    CHECK-LABEL: AFTER
+    CHECK: _new_region_0(%hostcall_arg_0: float32)
+    CHECK-NEXT: %Const = Const() {dtype: string, value: b'a'}{{$}}
+    CHECK-NEXT: %AsString = AsString(%hostcall_arg_0)
+    """,
+)
+def a_constant_that_waits(x: tf.Tensor) -> tf.Tensor:
+    cosine = tf.cos(x)
+    with tf.control_dependencies([cosine]):
+        constant = tf.constant("a")
+    text = tf.strings.join([constant, tf.strings.as_string(x)])
+    return tf.cast(tf.strings.length(text), tf.float32) * cosine
+
+
+@case(
+    regions,
+    """
+    CHECK: while_body_{{.*}} -> ({{.*}}while_identity_3: %while/Identity_3, while_identity_4:
+    CHECK-LABEL: AFTER
+    CHECK: while_identity_3: %hostcall_region_2:0, while_identity_4: %hostcall_region_2:1,
+    CHECK-SAME: while_identity_5: %hostcall_region_2:2, while_identity_6: %hostcall_region_2:3
+    CHECK: _new_region_2({{.*}} -> (output_0: %while/Identity_3, output_1: %while/Identity_4,
+    CHECK-SAME: output_2: %while/Identity_5, output_3: %while/Identity_6)
+    """,
+)
+def a_loop_that_returns_texts(x: tf.Tensor) -> tf.Tensor:
+    text = tf.strings.as_string(x[0, 0])
+    loop = tf.while_loop(
+        lambda i, *_: i < 3,
+        lambda i, *texts: (i + 1, *tf.unstack(tf.strings.join([tf.stack(texts), "a"]))),
+        [0, text, text, text, text],
+    )
+    return tf.strings.length(tf.strings.join(loop[1:]))
+
+
+@case(
+    clusters,
+    """
+    CHECK-LABEL: AFTER
+    CHECK: __partitioned(%x: float32) -> (identity: %hostcall_cluster_1,
+    CHECK: %some = PyFuncStateless(%hostcall_cluster_0:[[ONE:[01]]])
+    CHECK: %hostcall_cluster_0 = PartitionedCall(%x) {{.*}}_XlaMustCompile: true
+    CHECK: %hostcall_cluster_1 = PartitionedCall(%some)
+    CHECK: __cluster_0(%hostcall_arg_0: float32)
+    CHECK: %Sin = Sin(%hostcall_arg_0)
+    CHECK: __cluster_1(%hostcall_arg_0: float32)
+    CHECK: %Cos = Cos(%hostcall_arg_0)
+    CHECK: %Sum = Sum(%Cos, %Const)
+    """,
+)
+def a_call_between_clusters(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    y = tf.sin(x)
+    return tf.reduce_sum(tf.cos(some(y))), y * 2.0
+
+
+@case(
+    clusters,
+    """
+    CHECK: then_branch: @cond_true_
+    CHECK-LABEL: AFTER
+    CHECK: then_branch: @{{.*}}__partitioned_2_cond_true_
+    CHECK: __partitioned_2_cond_true_{{.*}} -> (cond_identity: %hostcall_cluster_0) [^cond/some]
+    CHECK: %cond/some = PyFuncStateless(%cond_some_x)
+    CHECK: %hostcall_cluster_0 = PartitionedCall(%cond/some)
+    """,
+)
+def a_call_in_a_branch(x: tf.Tensor) -> tf.Tensor:
+    return tf.cond(x[0, 0] > 0.0, lambda: tf.reduce_sum(some(x)), lambda: tf.reduce_sum(x))
+
+
+@pytest.mark.usefixtures("auto_route", "every_cluster")
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.function.__name__)
+def test_programs_before_and_after(case: Case, capsys: pytest.CaptureFixture[str]) -> None:
+    concrete = tf.function(case.function, jit_compile=True).get_concrete_function(X)
+    library = defs.library_of(concrete, concrete.graph.as_graph_def())
+    before = ProgramModel(library.function)
+    after = ProgramModel(
+        case.run(defs.with_defaults(library), concrete.function_def.signature.name)
+    )
+    options = Options("the checks", "the program")
+    programs = FInput("the program", f"{before}\nAFTER\n{after}\n")
+    checks = Parser(options, io.StringIO(case.checks), *pattern_for_opts(options))
+    failed = Matcher(options, programs, checks).run()
+    assert not failed, f"{capsys.readouterr().err}\n{programs.content}"
