@@ -2,8 +2,9 @@
 
 A program that TensorFlow has exported raises the errors that TensorFlow's kernels raise for values,
 an index out of range, say. `@hostcall_raise` takes a tensor<i32>: 0 while all is well, else the
-number of an error in its text `errors`; or a tensor<i1>, true for the first error. `@hostcall_any` finds out whether any value is "outside"
-[0, limit), "equal" to the limit or "at_least" the limit, and takes less time than a reduction.
+number of an error in its text `errors`; or a tensor<i1>, true for the first error.
+`@hostcall_any` finds out whether any value is "outside" [0, limit), "equal" to the limit or
+"at_least" the limit, and takes less time than a reduction.
 """
 
 from __future__ import annotations
