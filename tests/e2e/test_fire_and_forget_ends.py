@@ -70,11 +70,11 @@ HANGS = """
 _fire_and_forget._NOTICES = 0.01, 600.0
 has_begun, was_told = threading.Event(), threading.Event()
 signal.signal(signal.SIGINT, signal.default_int_handler)
-tell = _fire_and_forget.write
+tell = _fire_and_forget.write_error
 def tell_and_go_on(text):
     tell(text)
     was_told.set()
-_fire_and_forget.write = tell_and_go_on
+_fire_and_forget.write_error = tell_and_go_on
 
 def hangs(i):
     has_begun.set()

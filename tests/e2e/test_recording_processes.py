@@ -110,7 +110,7 @@ print(json.dumps([results, [str(warning.message) for warning in told]]))
 def test_processes_that_want_the_same_file(run: Callable[..., Any]) -> None:
     lines = """
 import warnings
-from hostcall._replay.replayer import Reader
+from hostcall._replay.replayer import RecordingReader
 said = {}
 def told(how):
     try:
@@ -130,7 +130,7 @@ with hostcall.record(FILE):
             answer = [told(hostcall.record), hostcall.callback(lambda x: x, result=lambda x: x)]
             answer[1](1.0)
             answer[1] = [str(w.message) for w in warned if "forked" in str(w.message)]
-            answer.append(told(Reader))
+            answer.append(told(RecordingReader))
             os.write(writing, json.dumps(answer).encode())
             os._exit(0)
     os.waitpid(child, 0)
