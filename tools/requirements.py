@@ -21,10 +21,10 @@ def requirements(groups: Iterable[str], tensorflow: str = "") -> list[str]:
     """
     table = tomllib.loads(_PROJECT.read_text(encoding="utf-8"))
     lists = table["project"]["optional-dependencies"] | table["dependency-groups"]
+    # With the build requirements in an environment, extension modules are built without isolation,
+    # and TensorFlow is downloaded once instead of for every build.
     found = [*table["build-system"]["requires"], *lists["build"], *table["project"]["dependencies"]]
     if tensorflow:
-        # With the build requirements in an environment, extension modules are built without
-        # isolation, and TensorFlow is downloaded once instead of for every build.
         found = [line for line in found if not line.startswith("tensorflow")]
         found += _of_tensorflow(tensorflow)
     return [*found, *(line for group in groups for line in lists[group])]

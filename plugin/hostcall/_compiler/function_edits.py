@@ -24,7 +24,7 @@ def _tensor(value: object, dtype: int, shape: list[int] | None) -> Any:
     return tf.make_tensor_proto(value, tf.as_dtype(dtype), shape)
 
 
-@functools.cache
+@functools.lru_cache(1024)
 def _of_integers(value: object, dtype: int, shape: tuple[int, ...] | None) -> Any:
     return tf.make_tensor_proto(value, tf.as_dtype(dtype), shape)
 
@@ -155,19 +155,16 @@ class Part(NamedTuple):
     controls: list[str]  # the control inputs from outside
 
 
-def part_of(nodes: Sequence[NodeDef], constants: Mapping[str, NodeDef], types: defs.Types) -> Part:
-    """Copy nodes of a function into one of their own, with the `constants` that they need."""
+def part_of(nodes: Sequence[NodeDef], types: defs.Types) -> Part:
+    """Copy nodes of a function into one of their own."""
     inside = {node.name for node in nodes}
-    needed = dict.fromkeys(defs.source(value) for node in nodes for value in node.input)
-    copied = [constants[name] for name in needed if name in constants and name not in inside]
-    function: Any = protos.function_pb2.FunctionDef(node_def=copied)
+    function: Any = protos.function_pb2.FunctionDef()
     taken: dict[str, str] = {}
     controls: dict[str, None] = {}
     for node in nodes:
         inputs = []
         for value in node.input:
-            name = defs.source(value)
-            if name in inside or name in constants:
+            if defs.source(value) in inside:
                 inputs.append(value)
             elif value.startswith("^"):
                 controls.setdefault(value)

@@ -70,7 +70,7 @@ def digest_of_functions(functions: Iterable[FunctionDef]) -> str:
 
 
 def without_digests(function: str) -> str:
-    """Return a name without the digests of `of_contents`."""
+    """Return a name without the digests of `digest_of_functions`."""
     return _DIGESTS.sub("", function)
 
 

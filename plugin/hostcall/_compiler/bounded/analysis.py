@@ -489,7 +489,7 @@ def _check_list(edits: FunctionEdits, node: NodeDef) -> None:
 
 def _guard(edits: FunctionEdits, node: NodeDef, types: defs.Types) -> None:
     """Let a node wait for one that refuses operands for which XLA would end the process."""
-    alone = function_edits.part_of([node], {}, types)
+    alone = function_edits.part_of([node], types)
     result = op_kinds.op_def(node.op).output_arg[0]
     dtype = defs.types_of(node, op_kinds.op_def(node.op), result)[0]
     alone.function.signature.output_arg.add(name="hostcall_result", type=dtype)
