@@ -198,6 +198,142 @@ def test_slices_of_a_loop(every_cluster: None) -> None:
     assert "write tf.slice(x, [begin], [size])" in op.reason
 
 
+WINDOWS: dict[str, Callable[[Any, Any], Any]] = {
+    "i:": lambda x, i: x[i:],
+    ":i": lambda x, i: x[:i],
+    "-i:": lambda x, i: x[-i:],
+    ":-i": lambda x, i: x[:-i],
+    "1:i": lambda x, i: x[1:i],
+    "i:i+2": lambda x, i: x[i : i + 2],
+    "i:4-i": lambda x, i: x[i : 4 - i],
+    "...,i:": lambda x, i: x[..., i:],
+    "1:3,...,:i": lambda x, i: x[1:3, ..., :i],
+    "i:,1:i": lambda x, i: x[i:, 1:i],
+    ":i,i:i+2": lambda x, i: x[:i, i : i + 2],
+    "i:,2": lambda x, i: x[i:, 2],
+    "i%n,i:": lambda x, i: x[i % len(x), i:],
+    "int64": lambda x, i: x[tf.cast(i, tf.int64) : tf.cast(i, tf.int64) + 2],
+}
+
+
+@pytest.mark.cpu("it is about XLA's programs for it")
+@one_program
+@pytest.mark.each_value
+@pytest.mark.parametrize("window", WINDOWS.values(), ids=WINDOWS)
+def test_windows_of_a_loop_are_cut_to_their_tensor_in_one_program(
+    window: Callable[[Any, Any], Any],
+) -> None:
+    def program(x: tf.Tensor) -> Any:
+        _print(x)
+        total, count = tf.constant(0.0), 0
+        for i in tf.range(-7, 9):
+            taken = window(x, i)
+            total += tf.reduce_sum(tf.exp(taken) * tf.cast(1 + i, tf.float32))
+            count = 2 * count + tf.size(taken)
+        return total, count
+
+    matrix = tf.reshape(tf.range(24.0) / 8.0, [6, 4])
+    is_right((matrix,), (matrix[:3, :3],), (matrix[:1, :3],))(program)()
+    assert not _on_host(jitted(program), matrix)
+
+
+@one_program
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda x, i: x[i, 1:],
+        lambda x, i: x[i, ::2],
+        lambda x, i: x[i, ::-1],
+        lambda x, i: x[i, 1:3],
+        lambda x, i: x[1:3, i],
+        lambda x, i: x[i, tf.newaxis, -2:],
+        lambda x, i: x[1:, ..., i : i + 1],
+        lambda x, i: x[i : i + 1, 2:],
+        lambda x, i: tf.strided_slice(x, tf.range(2) + i, [4, 3], shrink_axis_mask=1),
+    ],
+)
+def test_constant_positions_beside_those_of_a_loop(take: Callable[[Any, Any], Any]) -> None:
+    def program(x: tf.Tensor) -> Any:
+        _print(x)
+        total = tf.zeros([4])
+        for i in tf.range(3):
+            total = tf.pad(tf.reshape(take(x, i), [-1]), [[0, 4]])[:4] + 2.0 * total
+        return total
+
+    is_right((tf.reshape(tf.range(12.0), [3, 4]) + 1.0,))(program)()
+
+
+def test_an_element_past_the_end_beside_a_constant_window_is_an_error() -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        _print(x)
+        total = tf.zeros([2])
+        for i in tf.range(4):
+            total += x[i, 1:]
+        return total
+
+    with pytest.raises(tf.errors.InvalidArgumentError, match="strided_slice"):
+        tf.function(program, jit_compile=True)(tf.ones([3, 3]))
+
+
+@one_program
+@pytest.mark.parametrize("sizes", [(2, 3), (3, 1), (1, 3), (0, 3), (6, 0)])
+@pytest.mark.parametrize("kind", ["if", "switch", "loop"])
+def test_branches_of_different_sizes_in_one_program(
+    sizes: tuple[int, int], kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    few, many = sizes
+
+    def chosen(x: tf.Tensor, i: Any) -> tf.Tensor:
+        branches = [lambda: x[:few] * 2.0, lambda: x[6 - many :]]
+        if kind == "switch":
+            return tf.switch_case(i, [*branches, branches[0]])
+        return tf.cond(i > 0, *branches)
+
+    def program(x: tf.Tensor, i: tf.Tensor) -> Any:
+        _print(x)
+        if kind == "loop":
+            total = tf.constant(0.0)
+            for k in tf.range(3):
+                total += tf.reduce_sum(tf.exp(chosen(x, k - i)))
+            return total
+        part = chosen(x, i)
+        return part, part * part + 1.0, tf.size(part), tf.reduce_mean(tf.concat([part, [3.0]], 0))
+
+    is_right(*((X, tf.constant(i)) for i in range(3)))(program)()
+    assert not _on_host(jitted(program), X, tf.constant(0))
+    assert "different sizes" not in caplog.text  # XLA would not be asked again
+
+
+BROKEN_USES: dict[str, Callable[[Any], Any]] = {
+    "broadcast": lambda part: part + tf.constant([1.0, 2.0, 3.0]),
+    "cumsum": tf.cumsum,
+    "last": lambda part: part[-1:],
+}
+
+
+@pytest.mark.parametrize("use", BROKEN_USES.values(), ids=BROKEN_USES)
+def test_uses_of_such_branches_that_xla_gets_wrong(use: Callable[[Any], Any]) -> None:
+    def program(x: tf.Tensor, choice: tf.Tensor) -> Any:
+        _print(x)
+        return use(tf.cond(choice, lambda: x[:1], lambda: x[:3]))
+
+    is_right(*((X, tf.constant(choice)) for choice in (True, False)))(program)()
+
+
+def test_the_gradient_of_such_branches_and_of_windows() -> None:
+    def program(x: tf.Tensor, choice: tf.Tensor) -> Any:
+        _print(x)
+        with tf.GradientTape(persistent=True) as tape:
+            tape.watch(x)
+            part = tf.cond(choice, lambda: x[:1] ** 2, lambda: tf.sin(x[:3]))
+            total = tf.reduce_sum(part)
+            for i in tf.range(3):
+                total += tf.reduce_sum(x[i : i + 2] ** 2)
+        return tape.gradient(total, x)
+
+    is_right(*((X, tf.constant(choice)) for choice in (True, False)))(program)()
+
+
 @one_program
 def test_slices_of_a_constant_size_in_a_loop() -> None:
     def program(x: tf.Tensor) -> Any:

@@ -1,6 +1,7 @@
 """The smallest calls that show what the table of wrong kernels says."""
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,19 @@ _NUMBERS = (
     row("InTopKV2", [[1, np.inf]], [0], 2),
     row("StridedSliceGrad", [1], [1], [0], [2], [], T=tf.float32, end_mask=1),
 )  # fmt: skip
+
+
+def _in_loop(take: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    """Take something at a place that XLA does not know."""
+    return lambda x, *_: tf.while_loop(
+        lambda i, _: i < 2, lambda i, _: (i + 1, tf.reshape(take(x, i), [2])), (0, take(x, 0))
+    )[1]
+
+
+_SLICES = tuple(
+    row("StridedSlice", [[1, 2, 3], [4, 5, 6]], [0], [0], [1], T=floating, function=function)
+    for function in (_in_loop(lambda x, i: x[i, 1:]), _in_loop(lambda x, i: x[i, ::2]))
+)
 
 
 def _image(size: int) -> Any:
@@ -145,5 +159,5 @@ def of_graph() -> list[Call]:
 
 def cases() -> list[Call]:
     """Return calls of the ops of the table, each of which differs."""
-    rows = *_NUMBERS, *_IMAGES, *_POOLS, *_QUANTIZED, *_MATRICES
+    rows = *_NUMBERS, *_SLICES, *_IMAGES, *_POOLS, *_QUANTIZED, *_MATRICES
     return [call for part in rows for call in part(Data())]

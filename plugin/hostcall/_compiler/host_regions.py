@@ -114,8 +114,6 @@ def write(
     copies = _Copies(library, f"{entry}{suffix}")
     name = copies.of(entry)
     functions = copies.found.values()
-    _check(functions)
-    _chain(functions, Effects(copies.program, op_kinds.has_effect))
 
     def is_host_op(node: Node) -> bool:
         if _is_call(node) or node.op == "Const":
@@ -129,6 +127,12 @@ def write(
             raise NotWholeError("a callback is on the host")
         return True
 
+    def is_call(node: Node) -> bool:
+        return node.op in op_kinds.SCRIPT_OPS or op_kinds.has_effect(node) or is_host_op(node)
+
+    kinds = {node.op for function in functions for node in function.nodes}
+    _check(functions, Effects(copies.program, is_call, kinds))
+    _chain(functions, Effects(copies.program, op_kinds.has_effect))
     references = _References(functions, is_host_op)
     regions: list[Region] = []
     for (old, is_body), function in copies.found.items():
@@ -184,7 +188,7 @@ class _Copies:
         return self.found[key].name
 
 
-def _check(functions: Collection[Function]) -> None:
+def _check(functions: Collection[Function], calls: Effects) -> None:
     if defs.VARIANT in defs.fixed_types(next(iter(functions)).signature):
         raise NotWholeError("it takes or returns a value of dtype variant")
     for node in (node for function in functions for node in function.nodes):
@@ -196,7 +200,7 @@ def _check(functions: Collection[Function]) -> None:
             raise NotWholeError("it has a list that may grow")
         if attributes.BLOCKER in node.attr:
             raise NotWholeError("a size that only the run knows reaches the host")
-        if attributes.BRANCHES_DIFFER in node.attr:
+        if attributes.BRANCHES_DIFFER in node.attr and calls.of_node(node):
             raise NotWholeError("XLA ends the process where such branches hold calls")
 
 

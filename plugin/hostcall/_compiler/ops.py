@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 import tensorflow as tf
 
 from hostcall._compiler.semantics import conditions as when
-from hostcall._compiler.semantics import random_numbers, values
+from hostcall._compiler.semantics import random_numbers, slices, values
 from hostcall._compiler.semantics.checks import CHECKS, Check
 from hostcall._compiler.semantics.conditions import Condition
 from hostcall._compiler.semantics.values import Writer
@@ -301,6 +301,13 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
     "SqrtGrad": (_CONJUGATE, _UNSAFE),
     "Square": (_WRAPS,),
     "SquaredDifference": (_WRAPS,),
+    "StridedSlice": (
+        Difference(
+            "XLA misplaces the constant parts of a slice beside positions that it does not know",
+            slices.is_mixed,
+            slices.split,
+        ),
+    ),
     "StridedSliceGrad": (
         Difference(
             "XLA makes the result too large where the slice is empty and has a stride",

@@ -67,15 +67,15 @@ def _replace(
         edits = FunctionEdits(function)
         for node in found:
             if (write := table[node.op](node, nodes)) is not None:
-                _put(edits, node, write)
+                _put(edits, Writer(node, nodes), write)
         if edits.write():
             changed.add(name)
     return changed
 
 
-def _put(edits: FunctionEdits, node: NodeDef, write: _Write) -> None:
+def _put(edits: FunctionEdits, writer: Writer, write: _Write) -> None:
     """Put the replacement in front of a node, which passes it on under its old name."""
-    writer = Writer(node)
+    node = writer.node
     written = write(writer)
     results = (written,) if isinstance(written, str) else written
     types = [

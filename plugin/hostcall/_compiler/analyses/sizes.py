@@ -121,8 +121,13 @@ def same(sizes: Sequence[Size]) -> Size:
     return next((size for size in sizes if size is not None), None)
 
 
-def join(tensors: Sequence[Tensor], symbol: Callable[[int], Symbol]) -> Tensor:
-    """Join the facts about a value after a branch; an UnprovenError if only one side is bounded."""
+def join(
+    tensors: Sequence[Tensor], symbol: Callable[[int], Symbol], bounds: bool = False
+) -> Tensor:
+    """Join the facts about a value after a branch; an UnprovenError if only one side is bounded.
+
+    XLA `bounds` the size of a result of branches with different ones.
+    """
     tainted = any(tensor.tainted for tensor in tensors)
     sources = frozenset[Source]().union(*(tensor.sources for tensor in tensors))
     shapes = [tensor.shape for tensor in tensors]
@@ -130,7 +135,7 @@ def join(tensors: Sequence[Tensor], symbol: Callable[[int], Symbol]) -> Tensor:
     if all(one is not None and len(one) == len(shapes[0] or ()) for one in shapes):
         columns = zip(*(one for one in shapes if one is not None), strict=True)
         try:
-            shape = tuple(_join_sizes(column, symbol, dim) for dim, column in enumerate(columns))
+            shape = tuple(_join_sizes(c, symbol, dim, bounds) for dim, c in enumerate(columns))
         except UnprovenError as error:
             raise UnprovenError(str(error), sources) from None
     contents = _join_contents([tensor.contents for tensor in tensors])
@@ -138,17 +143,19 @@ def join(tensors: Sequence[Tensor], symbol: Callable[[int], Symbol]) -> Tensor:
     return Tensor(shape, contents, tainted, sources, varies)
 
 
-def _join_sizes(sizes: Sequence[Size], symbol: Callable[[int], Symbol], dim: int) -> Size:
+def _join_sizes(
+    sizes: Sequence[Size], symbol: Callable[[int], Symbol], dim: int, bounds: bool
+) -> Size:
     if len(set(sizes)) == 1:
         return sizes[0]
     if not has_symbol(sizes):
-        return None
-    bounds = [size.bound for size in sizes if isinstance(size, Symbol)]
-    if len(bounds) < len(sizes):
+        return symbol(dim) if bounds and None not in sizes else None
+    largest = [size.bound for size in sizes if isinstance(size, Symbol)]
+    if len(largest) < len(sizes):
         raise UnprovenError("it gives a size that is bounded in one case and fixed in another")
-    if len(set(bounds)) > 1:
+    if len(set(largest)) > 1:
         return symbol(dim)
-    return dataclasses.replace(symbol(dim), bound=bounds[0])
+    return dataclasses.replace(symbol(dim), bound=largest[0])
 
 
 def _join_contents(contents: Sequence[Shape | None]) -> Shape | None:

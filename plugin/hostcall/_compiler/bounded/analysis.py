@@ -17,6 +17,7 @@ dtype than the list's. A refused op is put on the host.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
@@ -35,7 +36,7 @@ from hostcall._compiler import (
     wrong_kernels,
 )
 from hostcall._compiler.analyses.sizes import Shape, Size, Source, Symbol, Tensor
-from hostcall._compiler.bounded import sources
+from hostcall._compiler.bounded import sources, windows
 from hostcall._compiler.bounded.flow import ANY_DIMENSION, Flow, Offence, SymbolMaker, symbol_maker
 from hostcall._compiler.function_edits import FunctionEdits, NodeWriter
 from hostcall._compiler.semantics import random_numbers
@@ -91,6 +92,8 @@ _STUCK = (
     "hostcall: op '{op}' ({kind}) takes a size that is only bounded, and nothing keeps it "
     "from that. This is a bug in hostcall; please report it."
 )
+# Advice on how to replace ops whose sizes depend on data.
+_INSTEAD = {windows.OP: "; for a constant size write tf.slice(x, [begin], [size])"}
 _TAKES_SIZES = "it takes a size that is only bounded in a compiled program: {reason}"
 _WRONG = "XLA computes something else than TensorFlow: {reason}"
 
@@ -212,16 +215,26 @@ class _Search:
         self.blocked: dict[Source, str] = {}  # the reasons why ops cannot be in the program
         # For other sources, the (result, dimension)s whose size may be bounded.
         self.bounded: Mapping[Source, set[tuple[int, int]]] = {}
+        self._windows: Mapping[Source, list[int]] = {}  # as `Flow` finds them
         self.replaced: set[str] = set()  # the functions with rewritten ops
+
+    @functools.cached_property
+    def _unequal(self) -> Collection[Source]:
+        """The conditionals whose branches return different sizes."""
+        has_any = self.has(op_kinds.BRANCH_OPS)
+        return sources.find_unequal_branches(self.functions) if has_any else ()
 
     def run(self) -> None:
         if self.has(ops.DIFFERENT):
             self.replaced |= wrong_kernels.replace(self.compiled, self._of_graph)
-        if self.has(op_kinds.BRANCH_OPS):
-            self.blocked.update(sources.find_unequal_branches(self.functions))
         if not self._any_may_be_bounded():
             return
         self.replaced |= wrong_kernels.replace_ones_like(self.compiled)
+        self._put_on_host_until_right()
+        windows_left = {at: dims for at, dims in self._windows.items() if at not in self.blocked}
+        self.replaced |= windows.keep_within(self.compiled, windows_left)
+
+    def _put_on_host_until_right(self) -> None:
         loops = _loops_around(self.functions, self._entry)
         while offences := self._offences():
             known = len(self.blocked)
@@ -236,7 +249,7 @@ class _Search:
         return not self._kinds.isdisjoint(kinds)
 
     def at_risk(self) -> dict[Source, str]:
-        found = sources.find_unequal_branches(self.functions)
+        found: dict[Source, str] = {}
         offences = self._offences() if self._any_may_be_bounded() else []
         for offence in offences:
             place = (offence.function, offence.node)
@@ -247,9 +260,9 @@ class _Search:
 
     def _offences(self) -> list[Offence]:
         """Follow the remaining bounded sizes, and note them."""
-        flow = Flow(self.functions, self._results, self.blocked)
+        flow = Flow(self.functions, self._results, self.blocked, self._unequal)
         flow.run(self._entry)
-        self.bounded = flow.bounded
+        self.bounded, self._windows = flow.bounded, flow.windows
         return [*flow.offences.values()]
 
     def _put_on_host(
@@ -271,7 +284,8 @@ class _Search:
                 reason = _TAKES_SIZES.format(reason=offence.reason)
                 self.blocked.setdefault((offence.function, offence.node), reason)
             return
-        self.blocked.setdefault(source, _reason(offences[0], source, self.functions))
+        instead = _INSTEAD.get(self._node(source).op, "")
+        self.blocked.setdefault(source, _reason(offences[0], source, self.functions) + instead)
 
     def _node(self, source: Source) -> Any:
         return next(n for n in self.functions[source[0]].node_def if n.name == source[1])
@@ -289,7 +303,7 @@ class _Search:
 
     def _any_may_be_bounded(self) -> bool:
         """Return whether some result may have a bounded size, whatever script ops take."""
-        if any(
+        if self._unequal or any(
             sources.in_function(function, name == self._entry)
             for name, function in self.functions.items()
         ):

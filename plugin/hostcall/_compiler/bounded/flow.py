@@ -27,7 +27,7 @@ from hostcall._compiler.analyses.sizes import (
     has_symbol,
     join,
 )
-from hostcall._compiler.bounded import rules, sources
+from hostcall._compiler.bounded import rules, sources, windows
 from hostcall._compiler.bounded.rules import Rule, Site
 from hostcall._compiler.ops import OPS
 from hostcall._tf import function_defs as defs
@@ -37,9 +37,6 @@ from hostcall._tf.types import FunctionDef, NodeDef
 RULES: Mapping[str, Rule] = {name: getattr(rules, op.sizes) for name, op in OPS.items() if op.sizes}
 
 _NOT_LISTED = "it is not known to be right there"
-_OF_DATA = "its sizes depend on data, and XLA bounds them at best"
-# Advice on how to replace ops whose sizes depend on data.
-_INSTEAD = {"StridedSlice": "; for a constant size write tf.slice(x, [begin], [size])"}
 _ROUNDS = 20  # passes over a loop, within which the facts about its variables must settle
 ANY_DIMENSION = -1  # of a result of unknown rank
 
@@ -70,15 +67,21 @@ class Flow:
     """The paths of bounded sizes through a program."""
 
     def __init__(
-        self, functions: Mapping[str, Any], results: Results, hosted: Collection[Source] = ()
+        self,
+        functions: Mapping[str, Any],
+        results: Results,
+        hosted: Collection[Source] = (),
+        unequal: Collection[Source] = (),
     ) -> None:
         self.functions = functions
         self._results = results
         self.hosted = hosted  # ops on the host: XLA knows the sizes of their results
+        self.unequal = unequal  # conditionals whose branches return different sizes
         self._matter: dict[str, bool] = {}
         self.offences: dict[Source, Offence] = {}  # the offences found, each once
         # For each source and conditional, the (result, dimension)s that may be bounded.
         self.bounded: dict[Source, set[tuple[int, int]]] = {}
+        self.windows: dict[Source, list[int]] = {}  # the windows, with their `dims`
 
     def run(self, entry: str) -> None:
         """Follow the program that begins with a function, whose arguments have fixed sizes."""
@@ -121,7 +124,7 @@ class Flow:
             if node.op in op_kinds.LOOP_OPS:
                 return self._loop(node, path, operands)
             if node.op in op_kinds.BRANCH_OPS:
-                results = self._branches(node, path, operands)
+                results = self._branches(node, path, operands, (function, node.name))
                 self._note((function, node.name), results)
                 return results
             if node.op in self.functions:
@@ -132,16 +135,21 @@ class Flow:
         except UnprovenError as error:
             return self.offend(node, function, operands, error, [None] * count)
 
-    def _branches(self, node: NodeDef, path: str, operands: list[Tensor]) -> list[Tensor]:
+    def _branches(
+        self, node: NodeDef, path: str, operands: list[Tensor], own: Source
+    ) -> list[Tensor]:
         found = [
             self._function(callee.name, f"{path}:{i}", operands[1:])
             for i, callee in enumerate(defs.callees(node))
         ]
+        if own in self.unequal and any(map(_differ_in_rank, zip(*found, strict=True))):
+            raise UnprovenError("its branches return results of different ranks")
         chosen = dataclasses.replace(operands[0], varies=True)
-        return [
-            _depending_on(join(values, _symbols(path, i)), chosen)
+        joined = [
+            join(values, _symbols(path, i), bounds=own in self.unequal)
             for i, values in enumerate(zip(*found, strict=True))
         ]
+        return [_depending_on(_from(own, value), chosen) for value in joined]
 
     def _loop(self, node: NodeDef, path: str, operands: list[Tensor]) -> list[Tensor]:
         body = self.functions[node.attr["body"].func.name]
@@ -172,8 +180,10 @@ class Flow:
         if name not in self._matter:
             self._matter[name] = False
             function = self.functions[name]
-            self._matter[name] = sources.in_function(function, is_entry=False) or any(
-                map(self.matters, function.node_def)
+            self._matter[name] = (
+                any(place[0] == name for place in self.unequal)
+                or sources.in_function(function, is_entry=False)
+                or any(map(self.matters, function.node_def))
             )
         return self._matter[name]
 
@@ -234,14 +244,18 @@ class Flow:
             return self.offend(site.node, function, operands, error, site.shapes)
         if makes_sizes:
             self._note(own, results)
+            if site.node.op == windows.OP:
+                self.windows[own] = windows.dims(site.node, operands)
         found = _sources(operands)
         varies = does_vary(site.node, operands)
         return [dataclasses.replace(r, tainted=True, sources=found, varies=varies) for r in results]
 
     def _by_rule(self, site: Site, operands: list[Tensor], makes_sizes: bool) -> list[Tensor]:
         rule = RULES.get(site.node.op)
+        if makes_sizes and site.node.op == windows.OP:
+            return windows.sizes(site, operands)
         if makes_sizes and (rule is None or site.node.op not in sources.ALWAYS):
-            raise UnprovenError(_OF_DATA + _INSTEAD.get(site.node.op, ""))
+            raise UnprovenError(windows.OF_DATA)
         if rule is not None:
             return rule(site, operands)
         if any(operand.bounded for operand in operands):
@@ -303,7 +317,8 @@ class _FunctionFlow:
         if node.op not in op_kinds.SCRIPT_OPS and (name, node.name) in flow.hosted:
             flow.follow_hosted(node, path, operands)
             return [dataclasses.replace(r, varies=True) for r in self._fixed(node, operands)]
-        if not tainted and not flow.makes_sizes(node, operands) and not flow.matters(node):
+        makes_sizes = flow.makes_sizes(node, operands) or (name, node.name) in flow.unequal
+        if not tainted and not makes_sizes and not flow.matters(node):
             return self._fixed(node, operands)
         if node.op in op_kinds.SCRIPT_OPS:
             return flow.script_op(node, name, path, operands) or self._fixed(node, operands)
@@ -332,6 +347,17 @@ def symbol_maker(path: str) -> SymbolMaker:
 
 def _symbols(path: str, result: int) -> Callable[[int], Symbol]:
     return lambda dim: Symbol((path, result, dim))
+
+
+def _differ_in_rank(values: Sequence[Tensor]) -> bool:
+    return len({len(value.shape) for value in values if value.shape is not None}) > 1
+
+
+def _from(source: Source, value: Tensor) -> Tensor:
+    """Return a value whose bounded sizes come from a source if they do from no other one."""
+    if value.tainted or not has_symbol(value.shape or ()):
+        return value
+    return dataclasses.replace(value, tainted=True, sources=frozenset({source}))
 
 
 def _depending_on(value: Tensor, other: Tensor) -> Tensor:

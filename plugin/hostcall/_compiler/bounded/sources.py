@@ -4,8 +4,7 @@ XLA gives these sizes a *bounded dimension*: a buffer of the largest size, with 
 it. A test compiles each of XLA's kernels, and fails for one that makes a bounded dimension and is
 missing here (tests/kernels/test_wrong_kernels.py).
 
-Conditionals whose branches return different sizes are sources too. XLA takes a bounded dimension of
-1 for the size of any value that the result is broadcast with. On the host, the size stays true.
+Conditionals whose branches return different sizes are sources too.
 """
 
 from __future__ import annotations
@@ -23,17 +22,15 @@ from hostcall._tf import attributes, op_kinds
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, Functions, NodeDef
 
-_REASON = "its branches return different sizes, which are only bounded in a compiled program"
 
-
-def find_unequal_branches(functions: Functions) -> dict[Source, str]:
-    """Find the conditionals whose branches differ in size, with the reasons to host them."""
-    found = {}
-    for name, function in functions.items():
-        for node in defs.nodes_of(function, op_kinds.BRANCH_OPS):
-            if _may_differ(node) and _differ(node, functions):
-                found[name, node.name] = _REASON
-    return found
+def find_unequal_branches(functions: Functions) -> set[Source]:
+    """Find the conditionals whose branches differ in size."""
+    return {
+        (name, node.name)
+        for name, function in functions.items()
+        for node in defs.nodes_of(function, op_kinds.BRANCH_OPS)
+        if _may_differ(node) and _differ(node, functions)
+    }
 
 
 def arrays(node: NodeDef) -> list[int]:

@@ -8,6 +8,8 @@ whichever of them runs it. `_compiler/ops.py` says which ops get which.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -36,9 +38,10 @@ _SCALE, _SCALE_ALPHA = 1.0507009873554805, 1.7580993408473768
 class Writer(NodeWriter):
     """A writer of the nodes that replace one node; their dtype is by default that of the node."""
 
-    def __init__(self, node: NodeDef) -> None:
+    def __init__(self, node: NodeDef, around: Mapping[str, Any] | None = None) -> None:
         super().__init__(f"{node.name}/hostcall", node.device)
         self.node = node
+        self.around = around or {}  # the nodes of the function by their names
         self.inputs = defs.data_inputs(node)
 
     def add(self, op: str, *inputs: str, **types: int) -> str:
