@@ -183,7 +183,7 @@ void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
     function = decrefs.Defer(UntilExit([&] {
       return PyObject_CallFunction(binder.ptr(), "OLLk", function.ptr(),
                                    static_cast<long long>(call.id),
-                                   static_cast<long long>(call.run), call.thread);
+                                   static_cast<long long>(call.run.number), call.thread);
     }));
   }
   nb::handle returned;
@@ -276,20 +276,6 @@ const std::string& LabelOf(const HostCall& call) {
 }
 
 }  // namespace
-
-void HostCall::RunsElsewhere() {
-  elsewhere = is_timed = true;
-  if (PyGILState_GetThisThreadState() != nullptr) thread = PyThread_get_thread_ident();
-}
-
-OwningCall::OwningCall(HostCall call) : call_(std::move(call)) {
-  call_.RunsElsewhere();
-  for (auto* buffers : {&call_.operands, &call_.results}) {
-    for (Buffer& buffer : *buffers) {
-      buffer.dims = dims_.emplace_back(buffer.dims.begin(), buffer.dims.end());
-    }
-  }
-}
 
 void SetBinder(nb::object function) { binder = std::move(function); }
 

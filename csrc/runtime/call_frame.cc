@@ -1,26 +1,19 @@
-#include "call_frame.h"
+// XLA's call frame, read into a HostCall.
+#include <Python.h>
 
 #include <string>
-#include <vector>
 
+#include "call.h"
 #include "failure.h"
 #include "frame.h"
 #include "pool.h"
 #include "registry.h"
+#include "turns.h"
 
 namespace ffi = xla::ffi;
 
 namespace hostcall {
 namespace {
-
-bool HasToken(const RawBuffers& args) { return args.size() > 0 && IsToken(*args[args.size() - 1]); }
-
-// Copies the buffers of one side of the frame, without the token.
-void CopyBuffers(const RawBuffers& raw, Buffers& buffers) {
-  for (const XLA_FFI_Buffer* buffer : raw) {
-    if (!IsToken(*buffer)) buffers.emplace_back(*buffer);
-  }
-}
 
 Failure WrongSize(int64_t size, int64_t bound) {
   return Failure(ffi::ErrorCode::kInternal,
@@ -45,7 +38,7 @@ void TakeSizes(Buffers& buffers, Pairs pairs, Assign assign) {
         size.dims.size() != 0 || size.data == nullptr) {
       throw Failure::Malformed();
     }
-    assign(index, dim, static_cast<int32_t*>(size.data));
+    assign(buffers[index], dim, static_cast<int32_t*>(size.data));
   }
   buffers.resize(count);
 }
@@ -61,40 +54,49 @@ void SetVisibleDtypes(Buffers& buffers, Pairs pairs) {
 
 }  // namespace
 
-HostCall ReadFrame(const XLA_FFI_CallFrame& frame, int64_t callback) {
-  const RawBuffers args(frame.args), rets(frame.rets);
-  HostCall call;
-  call.id = callback;
-  call.callback = Registry::Global().Find(call.id);
-  call.ordered = HasToken(args);
-  CopyBuffers(args, call.operands);
-  CopyBuffers(rets, call.results);
+HostCall::HostCall(const XLA_FFI_CallFrame& frame, const Attributes& attributes)
+    : id(attributes.callback),
+      callback(Registry::Global().Find(id)),
+      run(turns::RunOf(frame.api, frame.ctx)),
+      operands(BuffersOf(frame.args)),
+      results(BuffersOf(frame.rets)) {
+  ordered = operands.size() < static_cast<size_t>(frame.args.size);
   // Another thread started this program, or XLA goes on here because a call has ended.
-  if (OnPoolThread()) call.RunsElsewhere();
-  return call;
+  if (OnPoolThread()) RunElsewhere();
 }
 
-void ReadAttributes(HostCall& call, const Attributes& attributes) {
-  TakeSizes(call.operands, attributes.dynamic_operands,
-            [&](size_t index, size_t dim, const int32_t* size) {
-              Buffer& buffer = call.operands[index];
+void HostCall::ReadSizes(const Attributes& attributes) {
+  TakeSizes(operands, attributes.dynamic_operands,
+            [this](Buffer& buffer, size_t dim, const int32_t* size) {
               // XLA computes some bounded sizes wrong; no read may go past the end of memory.
               if (*size < 0 || *size > buffer.dims[dim]) throw WrongSize(*size, buffer.dims[dim]);
-              call.true_dims.resize(call.operands.size());
-              std::vector<int64_t>& true_dims = call.true_dims[index];
-              if (true_dims.empty()) true_dims.assign(buffer.dims.begin(), buffer.dims.end());
-              true_dims[dim] = *size;
-              buffer.true_dims = true_dims.data();
+              if (buffer.true_dims == nullptr) {
+                buffer.true_dims = dims.emplace_back(buffer.dims.begin(), buffer.dims.end()).data();
+              }
+              buffer.true_dims[dim] = *size;
             });
-  TakeSizes(call.results, attributes.dynamic_results, [&](size_t index, size_t dim, int32_t* size) {
-    Buffer& buffer = call.results[index];
-    call.sizes.resize(call.results.size());
-    call.sizes[index].resize(buffer.dims.size(), nullptr);
-    call.sizes[index][dim] = size;
-    buffer.sizes = call.sizes[index].data();
+  TakeSizes(results, attributes.dynamic_results, [this](Buffer& buffer, size_t dim, int32_t* size) {
+    if (buffer.sizes == nullptr) {
+      buffer.sizes = sizes.emplace_back(buffer.dims.size(), nullptr).data();
+    }
+    buffer.sizes[dim] = size;
   });
-  SetVisibleDtypes(call.operands, attributes.sub_byte_operands);
-  SetVisibleDtypes(call.results, attributes.sub_byte_results);
+  SetVisibleDtypes(operands, attributes.sub_byte_operands);
+  SetVisibleDtypes(results, attributes.sub_byte_results);
+}
+
+void HostCall::RunElsewhere() {
+  elsewhere = is_timed = true;
+  if (PyGILState_GetThisThreadState() != nullptr) thread = PyThread_get_thread_ident();
+}
+
+void HostCall::OutliveFrame() {
+  RunElsewhere();
+  for (auto* buffers : {&operands, &results}) {
+    for (Buffer& buffer : *buffers) {
+      buffer.dims = dims.emplace_back(buffer.dims.begin(), buffer.dims.end());
+    }
+  }
 }
 
 }  // namespace hostcall

@@ -9,12 +9,10 @@
 #include <utility>
 
 #include "call.h"
-#include "call_frame.h"
 #include "frame.h"
 #include "gil.h"
 #include "interrupts.h"
 #include "pool.h"
-#include "registry.h"
 #include "turns.h"
 
 namespace ffi = xla::ffi;
@@ -37,26 +35,23 @@ std::optional<ffi::Error> EndedWithPython(const HostCall& call) {
   return PythonIsRunning() ? std::nullopt : RunHostCall(call);
 }
 
-bool IsConcurrent(const HostCall& call) {
-  return !call.ordered && call.callback != nullptr && call.callback->convention().concurrent;
-}
-
 // A call that the program waits for by a future.
 class LaterCall : public std::enable_shared_from_this<LaterCall> {
  public:
-  explicit LaterCall(HostCall call) : call_(Abandonable(std::move(call))) {}
+  explicit LaterCall(HostCall&& call) : call_(std::move(call)) { call_.OutliveFrame(); }
 
   // Returns the future. The call can be given up now, unless the function has the program's memory.
   ffi::Future Begin() {
-    if (call_.call().abandonment != nullptr) {
-      waiting_.emplace(call_.call(), [kept = weak_from_this()](const ffi::Error& error) {
+    if (!call_.lends()) {
+      call_.abandonment = &abandonment_;
+      waiting_.emplace(call_, [kept = weak_from_this()](const ffi::Error& error) {
         if (const auto call = kept.lock()) call->GiveUp(error);
       });
     }
     return ffi::Future(promise_);
   }
 
-  std::optional<ffi::Error> Run() const { return RunHostCall(call_.call()); }
+  std::optional<ffi::Error> Run() const { return RunHostCall(call_); }
 
   // Ends the call with the result of `Run`.
   void End(std::optional<ffi::Error> error) {
@@ -69,12 +64,6 @@ class LaterCall : public std::enable_shared_from_this<LaterCall> {
   }
 
  private:
-  HostCall Abandonable(HostCall call) {
-    const bool lends = call.callback != nullptr && call.lends();
-    if (!lends) call.abandonment = &abandonment_;
-    return call;
-  }
-
   void GiveUp(const ffi::Error& error) {
     {
       std::lock_guard<std::mutex> lock(abandonment_.mutex);
@@ -87,7 +76,7 @@ class LaterCall : public std::enable_shared_from_this<LaterCall> {
   ffi::Promise promise_;
   Abandonment abandonment_;
   bool has_ended_ = false;
-  const OwningCall call_;
+  HostCall call_;
   std::optional<interrupts::Waiting> waiting_;
 };
 
@@ -104,7 +93,7 @@ Result RunBesideOthers(HostCall& call) {
 }
 
 Result RunInTurn(HostCall& call) {
-  const int64_t run = call.run;
+  const int64_t run = call.run.number;
   if (MayRunHere(call) && turns::TryBegin(run)) {
     std::optional<ffi::Error> error = RunHostCall(call);
     turns::End(run);
@@ -123,15 +112,10 @@ Result RunInTurn(HostCall& call) {
 
 Result Handle(const XLA_FFI_CallFrame& frame) {
   const Attributes attributes(frame.attrs);
-  const turns::Run run = turns::RunOf(frame.api, frame.ctx);
-  HostCall call = ReadFrame(frame, attributes.callback);
-  ReadAttributes(call, attributes);
-  call.run = run.number;
-  if (IsConcurrent(call)) {
-    call.is_timed = true;
-    return RunBesideOthers(call);
-  }
-  return run.takes_turns ? RunInTurn(call) : RunBesideOthers(call);
+  HostCall call(frame, attributes);
+  call.ReadSizes(attributes);
+  if (call.is_concurrent()) call.is_timed = true;
+  return call.is_concurrent() || !call.run.takes_turns ? RunBesideOthers(call) : RunInTurn(call);
 }
 
 }  // namespace

@@ -67,9 +67,7 @@ class Run {
 
 void Store(nb::handle returned, const NativeFrame& frame, const std::string& label) {
   DeferredDecrefScope decrefs;
-  Buffers results;
-  for (const XLA_FFI_Buffer* result : frame.results) results.emplace_back(*result);
-  ConvertAndStore(returned, results, [&] { return label; }, decrefs);
+  ConvertAndStore(returned, BuffersOf(frame.results), [&] { return label; }, decrefs);
 }
 
 // Returns an owner that takes the GIL to drop the object.
