@@ -35,97 +35,8 @@ nb::object FindTarget(const HostCall& call) {
   return target;
 }
 
-nb::handle Attribute(nb::handle object, PyObject* name, DeferredDecrefScope& decrefs) {
-  return decrefs.Defer(UntilExit([&] { return PyObject_GetAttr(object.ptr(), name); }));
-}
-
 std::string TextOf(nb::handle target, const char* name, DeferredDecrefScope& decrefs) {
-  return Text(Attribute(target, decrefs.Defer(PyUnicode_InternFromString(name)).ptr(), decrefs));
-}
-
-struct ReleaseTensor {
-  void operator()(void* resolved) const { Host().tensors.release(resolved); }
-};
-
-// A returned value that may be copied as it lies in memory: an array, or a tensor.
-class Value {
- public:
-  // Waits for the values of a tensor, which lets other threads in.
-  Value(nb::handle value, const Buffer& result, bool tensors) : result_(result), value_(value) {
-    if (tensors && result.sizes == nullptr && result.visible_dtype == result.dtype) {
-      tensor_.reset(UntilExit([&] { return Host().tensors.resolve(value.ptr()); }));
-    }
-  }
-
-  // Returns whether it is as declared. No user code may run until `Store`: it may hold the array.
-  bool Fits() const {
-    if (tensor_ == nullptr) {
-      return IsAsDeclared(value_, result_) || IsScalarAsDeclared(value_, result_);
-    }
-    return Host().tensors.matches(tensor_.get(), static_cast<int>(result_.dtype),
-                                  result_.dims.begin(), static_cast<int>(result_.dims.size()));
-  }
-
-  void Store() const {
-    if (tensor_ != nullptr) {
-      StoreBytes(Host().tensors.data(tensor_.get()), static_cast<size_t>(SizeInBytes(result_)),
-                 result_);
-    } else if (IsScalarAsDeclared(value_, result_)) {
-      CopyScalarOut(value_, result_);
-    } else {
-      CopyAsDeclared(value_, result_);
-    }
-  }
-
- private:
-  const Buffer& result_;
-  nb::handle value_;
-  std::unique_ptr<void, ReleaseTensor> tensor_;
-};
-
-// Stores values in the common case that all are as declared. Returns false, and stores none, if one
-// may have to be converted.
-bool StoreAsDeclared(nb::handle returned, const HostCall& call, DeferredDecrefScope& decrefs) {
-  const bool tensors = call.callback->convention().takes_tensors;
-  if (!PyList_CheckExact(returned.ptr()) && !PyTuple_CheckExact(returned.ptr())) {
-    if (call.results.size() != 1) return false;
-    const Value value(returned, call.results[0], tensors);
-    if (!value.Fits()) return false;
-    value.Store();
-    return true;
-  }
-  const auto count = static_cast<Py_ssize_t>(call.results.size());
-  if (PySequence_Fast_GET_SIZE(returned.ptr()) != count) return false;
-  std::vector<Value> values;
-  values.reserve(call.results.size());
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    // Checked each time: another thread may change a list.
-    if (PySequence_Fast_GET_SIZE(returned.ptr()) != count) return false;
-    nb::handle item = decrefs.Defer(nb::borrow(PySequence_Fast_GET_ITEM(returned.ptr(), i)));
-    values.emplace_back(item, call.results[static_cast<size_t>(i)], tensors);
-  }
-  for (const Value& value : values) {
-    if (!value.Fits()) return false;
-  }
-  for (const Value& value : values) value.Store();
-  return true;
-}
-
-void StoreResults(nb::handle returned, const HostCall& call, nb::handle target,
-                  DeferredDecrefScope& decrefs) {
-  static PyObject* const to_arrays = PyUnicode_InternFromString("to_arrays");
-  const auto title = [&] { return TextOf(target, "title", decrefs); };
-  if (call.callback->convention().on_device) {
-    if (call.device != nullptr) return StoreOnDevice(returned, call, title, decrefs);
-    returned = WithArraysOfHost(returned, title, decrefs);
-  }
-  if (StoreAsDeclared(returned, call, decrefs)) return;
-  nb::handle convert = Attribute(target, to_arrays, decrefs);
-  if (!convert.is_none()) {
-    returned = decrefs.Defer(
-        UntilExit([&] { return PyObject_CallOneArg(convert.ptr(), returned.ptr()); }));
-  }
-  ConvertAndStore(returned, call.results, title, decrefs);
+  return Text(decrefs.Attribute(target, decrefs.Defer(PyUnicode_InternFromString(name)).ptr()));
 }
 
 // Returns the error if describing the exception fails, as at the end of Python's recursion limit.
@@ -137,11 +48,9 @@ ffi::Error Untold(nb::handle exception, const std::string& reason) {
 }
 
 ffi::Error AskDescriber(nb::handle exception, const HostCall& call, DeferredDecrefScope& decrefs) {
-  PyObject* describer = error_describer.ptr();
   nb::object target = TargetOf(call);
-  PyObject* known = decrefs.Defer(target.is_valid() ? std::move(target) : nb::none()).ptr();
-  nb::handle described = decrefs.Defer(UntilExit(
-      [&] { return PyObject_CallFunctionObjArgs(describer, exception.ptr(), known, nullptr); }));
+  nb::handle known = decrefs.Defer(target.is_valid() ? std::move(target) : nb::none());
+  nb::handle described = decrefs.Call(error_describer, exception, known);
   return ffi::Error(static_cast<ffi::ErrorCode>(nb::cast<int>(described[0])), Text(described[1]));
 }
 
@@ -196,16 +105,17 @@ void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
   }
   watch.Lap(&Stats::function);
   const ProgramMemory memory(call);
-  if (call.callback->convention().takes_out) {
-    arguments.StoreOut(returned, call, [&] { return TextOf(target, "title", decrefs); });
+  const auto title = [&] { return TextOf(target, "title", decrefs); };
+  if (call.convention().takes_out) {
+    arguments.StoreOut(returned, call, title);
   } else {
-    StoreResults(returned, call, target, decrefs);
+    StoreResults(returned, call, target, title, decrefs);
   }
   watch.Lap(&Stats::copying);
 }
 
 Failure StillReferenced(const HostCall& call, const std::string& title) {
-  if (call.callback->convention().on_device) {
+  if (call.convention().on_device) {
     return Failure::InvalidArgument(
         title +
         " has returned, and something still has the memory of an array that it was lent for the "

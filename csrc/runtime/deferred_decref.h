@@ -32,6 +32,17 @@ class __attribute__((visibility("hidden"))) DeferredDecrefScope {
     return Defer(nanobind::steal(returned));
   }
 
+  // Returns an attribute, whose getter may be user code.
+  nanobind::handle Attribute(nanobind::handle object, PyObject* name) {
+    return Defer(UntilExit([&] { return PyObject_GetAttr(object.ptr(), name); }));
+  }
+
+  template <typename... Arguments>
+  nanobind::handle Call(nanobind::handle function, const Arguments&... arguments) {
+    return Defer(UntilExit(
+        [&] { return PyObject_CallFunctionObjArgs(function.ptr(), arguments.ptr()..., nullptr); }));
+  }
+
  private:
   static void Drop(PyObject* object) {
     UntilExit([object] { Py_XDECREF(object); });

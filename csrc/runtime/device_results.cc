@@ -44,10 +44,8 @@ class Storing {
 
   void Store(nb::handle returned) {
     const Place& place = call_.device->place();
-    nb::object arguments =
-        nb::make_tuple(returned, Described(declared_), who_(), place.id, place.stream);
-    nb::handle found = decrefs_.Defer(
-        UntilExit([&] { return PyObject_CallObject(arrays_of_device.ptr(), arguments.ptr()); }));
+    nb::handle found = decrefs_.Call(arrays_of_device, returned, Described(declared_),
+                                     nb::cast(who_()), nb::cast(place.id), nb::cast(place.stream));
     for (nb::handle stream : nb::object(found[1])) streams_.push_back(nb::cast<uintptr_t>(stream));
     const nb::object values = found[0];  // one for each result
     for (size_t i = 0; i < call_.results.size(); ++i) Add(i, nb::object(values[i]));
@@ -115,10 +113,7 @@ class Storing {
 
 nb::handle WithArraysOfHost(nb::handle returned, const Who& who, DeferredDecrefScope& decrefs) {
   if (PyArray_CheckExact(returned.ptr())) return returned;
-  nb::object title = nb::cast(who());
-  return decrefs.Defer(UntilExit([&] {
-    return PyObject_CallFunctionObjArgs(arrays_of_host.ptr(), returned.ptr(), title.ptr(), nullptr);
-  }));
+  return decrefs.Call(arrays_of_host, returned, nb::cast(who()));
 }
 
 void StoreOnDevice(nb::handle returned, const HostCall& call, const Who& who,
