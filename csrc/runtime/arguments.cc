@@ -7,6 +7,7 @@
 #include "failure.h"
 #include "gil.h"
 #include "host_api.h"
+#include "loans.h"
 #include "registry.h"
 
 namespace nb = nanobind;
@@ -40,9 +41,12 @@ Arguments::Arguments(const HostCall& call, nb::handle target, DeferredDecrefScop
   if (call.convention().takes_out && !call.results.empty()) MakeOut(call, decrefs);
 }
 
+Arguments::~Arguments() = default;
+
 void Arguments::MakeInputs(const HostCall& call, nb::handle target, DeferredDecrefScope& decrefs) {
   static PyObject* const name = PyUnicode_InternFromString("empty");
   const Convention& convention = call.convention();
+  if (convention.on_device) loans_ = std::make_unique<Loans>();
   nb::handle empty;
   if (convention.allocates) empty = decrefs.Attribute(target, name);
   for (size_t i = 0; i < size_; ++i) {
@@ -54,7 +58,7 @@ void Arguments::MakeInputs(const HostCall& call, nb::handle target, DeferredDecr
           tensor != nullptr ? decrefs.Defer(tensor) : ConvertToTensor(operand, target, decrefs);
     } else if (convention.on_device) {
       const Place place = call.device == nullptr ? Place() : call.device->place();
-      argument = decrefs.Defer(loans_.Lend(operand, place, call.shares_memory()));
+      argument = decrefs.Defer(loans_->Lend(operand, place, call.shares_memory()));
     } else if (convention.borrows && operand.dims.size() > 0) {
       argument = decrefs.Defer(Borrow(operand, call.shares_memory()));
       if (call.shares_memory()) borrowed_.push_back(argument);
@@ -122,7 +126,7 @@ bool Arguments::IsOut(nb::handle returned) const {
 }
 
 bool Arguments::AnyIsStillReferenced() const {
-  if (loans_.AnyIsUsed()) return true;
+  if (loans_ != nullptr && loans_->AnyIsUsed()) return true;
   if (!AnyIsReferredTo()) return false;
   // A cycle that the function has left behind has no user any more.
   CollectGarbage();

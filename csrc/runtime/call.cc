@@ -86,14 +86,11 @@ class ProgramMemory {
 
 // Calls the function and stores its results.
 void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
-            DeferredDecrefScope& decrefs, Stopwatch& watch) {
+            DeferredDecrefScope& decrefs, Measured& measured) {
   nb::handle function = decrefs.Defer(call.callback->HostFunction(target));
   if (call.elsewhere && binder.is_valid()) {
-    function = decrefs.Defer(UntilExit([&] {
-      return PyObject_CallFunction(binder.ptr(), "OLLk", function.ptr(),
-                                   static_cast<long long>(call.id),
-                                   static_cast<long long>(call.run.number), call.thread);
-    }));
+    function = decrefs.Call(binder, function, nb::int_(call.id), nb::int_(call.run.number),
+                            nb::int_(call.thread));
   }
   nb::handle returned;
   if (call.is_timed) {
@@ -103,7 +100,7 @@ void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
   } else {
     returned = arguments.Call(function, decrefs);
   }
-  watch.Lap(&Stats::function);
+  measured.Lap(&Stats::function);
   const ProgramMemory memory(call);
   const auto title = [&] { return TextOf(target, "title", decrefs); };
   if (call.convention().takes_out) {
@@ -111,7 +108,7 @@ void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
   } else {
     StoreResults(returned, call, target, title, decrefs);
   }
-  watch.Lap(&Stats::copying);
+  measured.Lap(&Stats::copying);
 }
 
 Failure StillReferenced(const HostCall& call, const std::string& title) {
@@ -128,7 +125,7 @@ Failure StillReferenced(const HostCall& call, const std::string& title) {
 }
 
 // Makes the call; may throw. Gives all new Python objects to `decrefs`.
-void CallAndStore(const HostCall& call, DeferredDecrefScope& decrefs, Stopwatch& watch) {
+void CallAndStore(const HostCall& call, DeferredDecrefScope& decrefs, Measured& measured) {
   nb::handle target = decrefs.Defer(FindTarget(call));
   const NestedCall nested;
   try {
@@ -138,14 +135,14 @@ void CallAndStore(const HostCall& call, DeferredDecrefScope& decrefs, Stopwatch&
     std::optional<ProgramMemory> memory(call);
     const Arguments arguments(call, target, decrefs);
     memory.reset();
-    watch.Lap(&Stats::copying);
+    measured.Lap(&Stats::copying);
     if (!call.lends()) {
-      CallOn(arguments, call, target, decrefs, watch);
+      CallOn(arguments, call, target, decrefs, measured);
       return;
     }
     {
       DeferredDecrefScope returned;  // dropped before the check for remaining references
-      CallOn(arguments, call, target, returned, watch);
+      CallOn(arguments, call, target, returned, measured);
     }
     if (arguments.AnyIsStillReferenced())
       throw StillReferenced(call, TextOf(target, "title", decrefs));
@@ -162,12 +159,12 @@ int64_t BytesOf(const HostCall& call) {
 }
 
 // Makes the call under the GIL; never throws.
-std::optional<ffi::Error> CallWithGil(const HostCall& call, Stopwatch& watch) {
+std::optional<ffi::Error> CallWithGil(const HostCall& call, Measured& measured) {
   DeferredDecrefScope decrefs;
   nb::handle raised;
   try {
-    CallAndStore(call, decrefs, watch);
-    if (watch.measures()) watch.Add(&Stats::bytes, BytesOf(call));
+    CallAndStore(call, decrefs, measured);
+    if (measured.counts()) measured.Add(&Stats::bytes, BytesOf(call));
     return std::nullopt;
   } catch (const Failure& failure) {
     return failure.ToError();
@@ -192,19 +189,16 @@ void SetBinder(nb::object function) { binder = std::move(function); }
 void SetErrorDescriber(nb::object function) { error_describer = std::move(function); }
 
 std::optional<ffi::Error> RunHostCall(const HostCall& call) noexcept {
-  const Profiled profiled(LabelOf(call));
+  Measured measured(LabelOf(call), call.callback == nullptr ? nullptr : &call.callback->stats());
   if (!PythonIsRunning()) {
     return ffi::Error(ffi::ErrorCode::kFailedPrecondition,
                       "A compiled program called back into Python, but the interpreter is "
                       "shutting down. Wait for running programs before the process exits.");
   }
-  const bool counts = call.callback != nullptr && CollectsStats();
-  Stopwatch watch(counts ? &call.callback->stats() : nullptr);
-  watch.Add(&Stats::calls, 1);
   GilHold gil;
-  watch.Lap(&Stats::waiting);
-  std::optional<ffi::Error> error = CallWithGil(call, watch);
-  if (error.has_value()) watch.Add(&Stats::errors, 1);
+  measured.Lap(&Stats::waiting);
+  std::optional<ffi::Error> error = CallWithGil(call, measured);
+  if (error.has_value()) measured.Add(&Stats::errors, 1);
   return error;
 }
 
