@@ -29,12 +29,6 @@ bool MayRunHere(const HostCall& call) {
   return !XlaGoesOnHere() || call.callback == nullptr || call.callback->WasShort();
 }
 
-// Returns an error if a thread of the pool cannot run the call, which then ends at once: without an
-// interpreter none can be made ready.
-std::optional<ffi::Error> EndedWithPython(const HostCall& call) {
-  return PythonIsRunning() ? std::nullopt : RunHostCall(call);
-}
-
 // A call that the program waits for by a future.
 class LaterCall : public std::enable_shared_from_this<LaterCall> {
  public:
@@ -80,31 +74,21 @@ class LaterCall : public std::enable_shared_from_this<LaterCall> {
   std::optional<interrupts::Waiting> waiting_;
 };
 
-// Takes the call by reference, as RunInTurn does: to move it costs more than some functions take.
-Result RunBesideOthers(HostCall& call) {
-  const bool is_worth_a_thread =
-      !call.ordered && call.callback != nullptr && call.callback->WasLong();
-  if (MayRunHere(call) && !is_worth_a_thread) return {std::nullopt, RunHostCall(call)};
-  if (auto error = EndedWithPython(call)) return {std::nullopt, std::move(error)};
-  const auto later = std::make_shared<LaterCall>(std::move(call));
-  ffi::Future future = later->Begin();
-  RunOnPool([later] { later->End(later->Run()); });
-  return {std::move(future), std::nullopt};
+// Returns whether a call is better made beside others, as the last one of its callback took long.
+bool IsWorthAThread(const HostCall& call) {
+  return !call.ordered && call.callback != nullptr && call.callback->WasLong();
 }
 
-Result RunInTurn(HostCall& call) {
-  const int64_t run = call.run.number;
-  if (MayRunHere(call) && turns::TryBegin(run)) {
-    std::optional<ffi::Error> error = RunHostCall(call);
-    turns::End(run);
-    return {std::nullopt, std::move(error)};
-  }
-  if (auto error = EndedWithPython(call)) return {std::nullopt, std::move(error)};
+// Makes the call on a thread of the pool, as soon as it has the turn. Takes it by reference: to
+// move it costs more than some functions take.
+Result RunLater(HostCall& call, int64_t turn) {
+  // Without an interpreter no thread can be made ready, and the call ends with an error.
+  if (!PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
   const auto later = std::make_shared<LaterCall>(std::move(call));
   ffi::Future future = later->Begin();
-  turns::RunInTurn(run, [run, later] {
+  turns::RunInTurn(turn, [turn, later] {
     std::optional<ffi::Error> error = later->Run();
-    turns::End(run);  // first: XLA may go on here, for long
+    turns::End(turn);  // first: XLA may go on here, for long
     later->End(std::move(error));
   });
   return {std::move(future), std::nullopt};
@@ -115,7 +99,14 @@ Result Handle(const XLA_FFI_CallFrame& frame) {
   HostCall call(frame, attributes);
   call.ReadSizes(attributes);
   if (call.is_concurrent()) call.is_timed = true;
-  return call.is_concurrent() || !call.run.takes_turns ? RunBesideOthers(call) : RunInTurn(call);
+  const bool takes_turns = call.run.takes_turns && !call.is_concurrent();
+  const int64_t turn = takes_turns ? call.run.number : turns::Run::kUnknown;
+  if (!MayRunHere(call) || (!takes_turns && IsWorthAThread(call)) || !turns::TryBegin(turn)) {
+    return RunLater(call, turn);
+  }
+  std::optional<ffi::Error> error = RunHostCall(call);
+  turns::End(turn);
+  return {std::nullopt, std::move(error)};
 }
 
 }  // namespace

@@ -15,7 +15,6 @@
 #include "frame.h"
 #include "handler.h"
 #include "module.h"
-#include "native_code.h"
 #include "native_table.h"
 #include "xla/ffi/api/ffi.h"
 
