@@ -5,7 +5,6 @@
 
 #include "cuda_device.h"
 #include "failure.h"
-#include "gil.h"
 #include "host_api.h"
 #include "loans.h"
 #include "registry.h"

@@ -8,7 +8,7 @@
 
 #include "arrays.h"
 #include "call.h"
-#include "deferred_decref.h"
+#include "gil.h"
 #include "results.h"
 #include "small_vector.h"
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "arguments.h"
-#include "deferred_decref.h"
 #include "gil.h"
 #include "nesting.h"
 #include "pool.h"

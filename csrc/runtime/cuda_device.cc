@@ -3,8 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "array_memory.h"
 #include "failure.h"
-#include "pages.h"
 
 namespace ffi = xla::ffi;
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "arrays.h"
-#include "deferred_decref.h"
 #include "failure.h"
 #include "gil.h"
 #include "results.h"

@@ -5,11 +5,10 @@
 #include <memory>
 #include <vector>
 
+#include "array_memory.h"
 #include "call.h"
-#include "gil.h"
 #include "host_api.h"
 #include "numpy.h"
-#include "pages.h"
 
 namespace nb = nanobind;
 namespace ffi = xla::ffi;

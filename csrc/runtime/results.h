@@ -4,7 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include "arrays.h"
-#include "deferred_decref.h"
+#include "gil.h"
 #include "result_contract.h"
 
 namespace hostcall {
