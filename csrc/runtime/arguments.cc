@@ -5,8 +5,8 @@
 
 #include "cuda_device.h"
 #include "failure.h"
-#include "gil.h"
 #include "host_api.h"
+#include "loans.h"
 #include "registry.h"
 
 namespace nb = nanobind;
@@ -24,11 +24,9 @@ PyObject* ToTensor(const Buffer& buffer) {
 }
 
 // Converts values with another memory layout than a tensor's.
-PyObject* ConvertToTensor(const Buffer& buffer, nb::handle target, DeferredDecrefScope& decrefs) {
+nb::handle ConvertToTensor(const Buffer& buffer, nb::handle target, DeferredDecrefScope& decrefs) {
   static PyObject* const name = PyUnicode_InternFromString("to_tensor");
-  nb::handle array = decrefs.Defer(ToNumpy(buffer));
-  nb::handle convert = decrefs.Defer(PyObject_GetAttr(target.ptr(), name));
-  return UntilExit([&] { return PyObject_CallOneArg(convert.ptr(), array.ptr()); });
+  return decrefs.Call(decrefs.Attribute(target, name), decrefs.Defer(ToNumpy(buffer)));
 }
 
 }  // namespace
@@ -39,24 +37,27 @@ Arguments::Arguments(const HostCall& call, nb::handle target, DeferredDecrefScop
   // `out`.
   slots_.resize(size_ + 2);
   MakeInputs(call, target, decrefs);
-  if (call.callback->convention().takes_out && !call.results.empty()) MakeOut(call, decrefs);
+  if (call.convention().takes_out && !call.results.empty()) MakeOut(call, decrefs);
 }
+
+Arguments::~Arguments() = default;
 
 void Arguments::MakeInputs(const HostCall& call, nb::handle target, DeferredDecrefScope& decrefs) {
   static PyObject* const name = PyUnicode_InternFromString("empty");
-  const Convention& convention = call.callback->convention();
+  const Convention& convention = call.convention();
+  if (convention.on_device) loans_ = std::make_unique<Loans>();
   nb::handle empty;
-  if (convention.allocates) empty = decrefs.Defer(PyObject_GetAttr(target.ptr(), name));
+  if (convention.allocates) empty = decrefs.Attribute(target, name);
   for (size_t i = 0; i < size_; ++i) {
     const Buffer& operand = call.operands[i];
     nb::handle argument;
     if (convention.takes_tensors) {
       PyObject* tensor = ToTensor(operand);
       argument =
-          decrefs.Defer(tensor != nullptr ? tensor : ConvertToTensor(operand, target, decrefs));
+          tensor != nullptr ? decrefs.Defer(tensor) : ConvertToTensor(operand, target, decrefs);
     } else if (convention.on_device) {
       const Place place = call.device == nullptr ? Place() : call.device->place();
-      argument = decrefs.Defer(loans_.Lend(operand, place, call.shares_memory()));
+      argument = decrefs.Defer(loans_->Lend(operand, place, call.shares_memory()));
     } else if (convention.borrows && operand.dims.size() > 0) {
       argument = decrefs.Defer(Borrow(operand, call.shares_memory()));
       if (call.shares_memory()) borrowed_.push_back(argument);
@@ -124,7 +125,7 @@ bool Arguments::IsOut(nb::handle returned) const {
 }
 
 bool Arguments::AnyIsStillReferenced() const {
-  if (loans_.AnyIsUsed()) return true;
+  if (loans_ != nullptr && loans_->AnyIsUsed()) return true;
   if (!AnyIsReferredTo()) return false;
   // A cycle that the function has left behind has no user any more.
   CollectGarbage();

@@ -4,20 +4,24 @@
 
 #include <nanobind/nanobind.h>
 
+#include <memory>
+
 #include "arrays.h"
 #include "call.h"
-#include "deferred_decref.h"
-#include "loans.h"
+#include "gil.h"
 #include "results.h"
 #include "small_vector.h"
 
 namespace hostcall {
+
+class Loans;
 
 class Arguments {
  public:
   // Makes the arguments for `target`, that of the callback. Gives all new Python objects to
   // `decrefs`, which has to outlive this.
   Arguments(const HostCall& call, nanobind::handle target, DeferredDecrefScope& decrefs);
+  ~Arguments();
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
 
@@ -45,7 +49,7 @@ class Arguments {
 
   const size_t size_;
   SmallVector<nanobind::handle, 4> borrowed_;  // of the inputs
-  Loans loans_;
+  std::unique_ptr<Loans> loans_;               // null unless arrays are lent
   SmallVector<Out, 4> outs_;
   nanobind::handle out_;                     // an array, or a tuple of several; null without any
   mutable SmallVector<PyObject*, 8> slots_;  // calls may write to the first one

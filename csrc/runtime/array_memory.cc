@@ -14,7 +14,6 @@
 
 #include "fork.h"
 #include "numpy.h"
-#include "pages.h"
 
 namespace nb = nanobind;
 

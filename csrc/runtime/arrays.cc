@@ -9,7 +9,6 @@
 #include "gil.h"
 #include "host_api.h"
 #include "numpy.h"
-#include "pages.h"
 
 namespace nb = nanobind;
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "frame.h"
 #include "small_vector.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -13,7 +14,7 @@ namespace hostcall {
 
 using Dims = xla::ffi::Span<const int64_t>;
 
-// A buffer of a call frame, which is gone when the handler has returned: see OwningCall.
+// A buffer of a call frame, which is gone when the handler has returned.
 struct Buffer {
   Buffer() = default;
   explicit Buffer(const XLA_FFI_Buffer& raw)
@@ -29,10 +30,10 @@ struct Buffer {
   // The allocated size of each dimension.
   Dims dims;
   // The true size of each dimension, at most the allocated one. Null if the two are the same.
-  const int64_t* true_dims = nullptr;
+  int64_t* true_dims = nullptr;
   // For results: the address for the true size of each bounded dimension, null for a static one.
   // Null if every dimension is static.
-  int32_t* const* sizes = nullptr;
+  int32_t** sizes = nullptr;
 
   // Returns the size of its array in each dimension.
   Dims shape() const { return true_dims == nullptr ? dims : Dims(true_dims, dims.size()); }
@@ -40,6 +41,16 @@ struct Buffer {
 
 // Buffers of a call; most calls have few.
 using Buffers = SmallVector<Buffer, 4>;
+
+// Returns the buffers of one side of a call frame, without tokens. Throws Failure.
+template <typename Side>
+Buffers BuffersOf(const Side& side) {
+  Buffers buffers;
+  for (const XLA_FFI_Buffer* buffer : RawBuffers(side)) {
+    if (!IsToken(*buffer)) buffers.emplace_back(*buffer);
+  }
+  return buffers;
+}
 
 // The location of an array, in DLPack's terms, and the stream that it is ready on.
 struct Place {

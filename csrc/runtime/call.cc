@@ -5,19 +5,56 @@
 #include <utility>
 
 #include "arguments.h"
-#include "deferred_decref.h"
 #include "gil.h"
-#include "host_api.h"
 #include "nesting.h"
+#include "pool.h"
 #include "results.h"
 #include "stats.h"
 #include "text.h"
+#include "turns.h"
 
 namespace nb = nanobind;
 namespace ffi = xla::ffi;
 
 namespace hostcall {
 namespace {
+
+Failure WrongSize(int64_t size, int64_t bound) {
+  return Failure(ffi::ErrorCode::kInternal,
+                 "hostcall: an operand of a host callback has size " + std::to_string(size) +
+                     " in a dimension that is bounded by " + std::to_string(bound) +
+                     ". XLA computed it wrongly: some of its ops do so for results of bounded "
+                     "size. Move the op out of the compiled function, or pad by hand.");
+}
+
+// Takes the true sizes off the end of `buffers`. Each has a pair, the index of a buffer and a
+// dimension, for which `assign` stores it.
+template <typename Assign>
+void TakeSizes(Buffers& buffers, Pairs pairs, Assign assign) {
+  const size_t sizes = pairs.size() / 2;
+  if (pairs.size() % 2 != 0 || sizes > buffers.size()) throw Failure::Malformed();
+  const size_t count = buffers.size() - sizes;
+  for (size_t i = 0; i < sizes; ++i) {
+    const auto index = static_cast<size_t>(pairs[2 * i]);
+    const auto dim = static_cast<size_t>(pairs[2 * i + 1]);
+    const Buffer& size = buffers[count + i];
+    if (index >= count || dim >= buffers[index].dims.size() || size.dtype != ffi::DataType::S32 ||
+        size.dims.size() != 0 || size.data == nullptr) {
+      throw Failure::Malformed();
+    }
+    assign(buffers[index], dim, static_cast<int32_t*>(size.data));
+  }
+  buffers.resize(count);
+}
+
+void SetVisibleDtypes(Buffers& buffers, Pairs pairs) {
+  if (pairs.size() % 2 != 0) throw Failure::Malformed();
+  for (size_t i = 0; i < pairs.size(); i += 2) {
+    const auto index = static_cast<size_t>(pairs[i]);
+    if (index >= buffers.size()) throw Failure::Malformed();
+    buffers[index].visible_dtype = static_cast<ffi::DataType>(pairs[i + 1]);
+  }
+}
 
 // Leaked like the dtypes: it must not be released after the interpreter is gone.
 nb::object& error_describer = *new nb::object();
@@ -35,97 +72,8 @@ nb::object FindTarget(const HostCall& call) {
   return target;
 }
 
-nb::handle Attribute(nb::handle object, PyObject* name, DeferredDecrefScope& decrefs) {
-  return decrefs.Defer(UntilExit([&] { return PyObject_GetAttr(object.ptr(), name); }));
-}
-
 std::string TextOf(nb::handle target, const char* name, DeferredDecrefScope& decrefs) {
-  return Text(Attribute(target, decrefs.Defer(PyUnicode_InternFromString(name)).ptr(), decrefs));
-}
-
-struct ReleaseTensor {
-  void operator()(void* resolved) const { Host().tensors.release(resolved); }
-};
-
-// A returned value that may be copied as it lies in memory: an array, or a tensor.
-class Value {
- public:
-  // Waits for the values of a tensor, which lets other threads in.
-  Value(nb::handle value, const Buffer& result, bool tensors) : result_(result), value_(value) {
-    if (tensors && result.sizes == nullptr && result.visible_dtype == result.dtype) {
-      tensor_.reset(UntilExit([&] { return Host().tensors.resolve(value.ptr()); }));
-    }
-  }
-
-  // Returns whether it is as declared. No user code may run until `Store`: it may hold the array.
-  bool Fits() const {
-    if (tensor_ == nullptr) {
-      return IsAsDeclared(value_, result_) || IsScalarAsDeclared(value_, result_);
-    }
-    return Host().tensors.matches(tensor_.get(), static_cast<int>(result_.dtype),
-                                  result_.dims.begin(), static_cast<int>(result_.dims.size()));
-  }
-
-  void Store() const {
-    if (tensor_ != nullptr) {
-      StoreBytes(Host().tensors.data(tensor_.get()), static_cast<size_t>(SizeInBytes(result_)),
-                 result_);
-    } else if (IsScalarAsDeclared(value_, result_)) {
-      CopyScalarOut(value_, result_);
-    } else {
-      CopyAsDeclared(value_, result_);
-    }
-  }
-
- private:
-  const Buffer& result_;
-  nb::handle value_;
-  std::unique_ptr<void, ReleaseTensor> tensor_;
-};
-
-// Stores values in the common case that all are as declared. Returns false, and stores none, if one
-// may have to be converted.
-bool StoreAsDeclared(nb::handle returned, const HostCall& call, DeferredDecrefScope& decrefs) {
-  const bool tensors = call.callback->convention().takes_tensors;
-  if (!PyList_CheckExact(returned.ptr()) && !PyTuple_CheckExact(returned.ptr())) {
-    if (call.results.size() != 1) return false;
-    const Value value(returned, call.results[0], tensors);
-    if (!value.Fits()) return false;
-    value.Store();
-    return true;
-  }
-  const auto count = static_cast<Py_ssize_t>(call.results.size());
-  if (PySequence_Fast_GET_SIZE(returned.ptr()) != count) return false;
-  std::vector<Value> values;
-  values.reserve(call.results.size());
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    // Checked each time: another thread may change a list.
-    if (PySequence_Fast_GET_SIZE(returned.ptr()) != count) return false;
-    nb::handle item = decrefs.Defer(nb::borrow(PySequence_Fast_GET_ITEM(returned.ptr(), i)));
-    values.emplace_back(item, call.results[static_cast<size_t>(i)], tensors);
-  }
-  for (const Value& value : values) {
-    if (!value.Fits()) return false;
-  }
-  for (const Value& value : values) value.Store();
-  return true;
-}
-
-void StoreResults(nb::handle returned, const HostCall& call, nb::handle target,
-                  DeferredDecrefScope& decrefs) {
-  static PyObject* const to_arrays = PyUnicode_InternFromString("to_arrays");
-  const auto title = [&] { return TextOf(target, "title", decrefs); };
-  if (call.callback->convention().on_device) {
-    if (call.device != nullptr) return StoreOnDevice(returned, call, title, decrefs);
-    returned = WithArraysOfHost(returned, title, decrefs);
-  }
-  if (StoreAsDeclared(returned, call, decrefs)) return;
-  nb::handle convert = Attribute(target, to_arrays, decrefs);
-  if (!convert.is_none()) {
-    returned = decrefs.Defer(
-        UntilExit([&] { return PyObject_CallOneArg(convert.ptr(), returned.ptr()); }));
-  }
-  ConvertAndStore(returned, call.results, title, decrefs);
+  return Text(decrefs.Attribute(target, decrefs.Defer(PyUnicode_InternFromString(name)).ptr()));
 }
 
 // Returns the error if describing the exception fails, as at the end of Python's recursion limit.
@@ -137,11 +85,9 @@ ffi::Error Untold(nb::handle exception, const std::string& reason) {
 }
 
 ffi::Error AskDescriber(nb::handle exception, const HostCall& call, DeferredDecrefScope& decrefs) {
-  PyObject* describer = error_describer.ptr();
   nb::object target = TargetOf(call);
-  PyObject* known = decrefs.Defer(target.is_valid() ? std::move(target) : nb::none()).ptr();
-  nb::handle described = decrefs.Defer(UntilExit(
-      [&] { return PyObject_CallFunctionObjArgs(describer, exception.ptr(), known, nullptr); }));
+  nb::handle known = decrefs.Defer(target.is_valid() ? std::move(target) : nb::none());
+  nb::handle described = decrefs.Call(error_describer, exception, known);
   return ffi::Error(static_cast<ffi::ErrorCode>(nb::cast<int>(described[0])), Text(described[1]));
 }
 
@@ -177,14 +123,11 @@ class ProgramMemory {
 
 // Calls the function and stores its results.
 void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
-            DeferredDecrefScope& decrefs, Stopwatch& watch) {
+            DeferredDecrefScope& decrefs, Measured& measured) {
   nb::handle function = decrefs.Defer(call.callback->HostFunction(target));
   if (call.elsewhere && binder.is_valid()) {
-    function = decrefs.Defer(UntilExit([&] {
-      return PyObject_CallFunction(binder.ptr(), "OLLk", function.ptr(),
-                                   static_cast<long long>(call.id),
-                                   static_cast<long long>(call.run), call.thread);
-    }));
+    function = decrefs.Call(binder, function, nb::int_(call.id), nb::int_(call.run.number),
+                            nb::int_(call.thread));
   }
   nb::handle returned;
   if (call.is_timed) {
@@ -194,18 +137,19 @@ void CallOn(const Arguments& arguments, const HostCall& call, nb::handle target,
   } else {
     returned = arguments.Call(function, decrefs);
   }
-  watch.Lap(&Stats::function);
+  measured.Lap(&Stats::function);
   const ProgramMemory memory(call);
-  if (call.callback->convention().takes_out) {
-    arguments.StoreOut(returned, call, [&] { return TextOf(target, "title", decrefs); });
+  const auto title = [&] { return TextOf(target, "title", decrefs); };
+  if (call.convention().takes_out) {
+    arguments.StoreOut(returned, call, title);
   } else {
-    StoreResults(returned, call, target, decrefs);
+    StoreResults(returned, call, target, title, decrefs);
   }
-  watch.Lap(&Stats::copying);
+  measured.Lap(&Stats::copying);
 }
 
 Failure StillReferenced(const HostCall& call, const std::string& title) {
-  if (call.callback->convention().on_device) {
+  if (call.convention().on_device) {
     return Failure::InvalidArgument(
         title +
         " has returned, and something still has the memory of an array that it was lent for the "
@@ -218,7 +162,7 @@ Failure StillReferenced(const HostCall& call, const std::string& title) {
 }
 
 // Makes the call; may throw. Gives all new Python objects to `decrefs`.
-void CallAndStore(const HostCall& call, DeferredDecrefScope& decrefs, Stopwatch& watch) {
+void CallAndStore(const HostCall& call, DeferredDecrefScope& decrefs, Measured& measured) {
   nb::handle target = decrefs.Defer(FindTarget(call));
   const NestedCall nested;
   try {
@@ -228,14 +172,14 @@ void CallAndStore(const HostCall& call, DeferredDecrefScope& decrefs, Stopwatch&
     std::optional<ProgramMemory> memory(call);
     const Arguments arguments(call, target, decrefs);
     memory.reset();
-    watch.Lap(&Stats::copying);
+    measured.Lap(&Stats::copying);
     if (!call.lends()) {
-      CallOn(arguments, call, target, decrefs, watch);
+      CallOn(arguments, call, target, decrefs, measured);
       return;
     }
     {
       DeferredDecrefScope returned;  // dropped before the check for remaining references
-      CallOn(arguments, call, target, returned, watch);
+      CallOn(arguments, call, target, returned, measured);
     }
     if (arguments.AnyIsStillReferenced())
       throw StillReferenced(call, TextOf(target, "title", decrefs));
@@ -252,12 +196,12 @@ int64_t BytesOf(const HostCall& call) {
 }
 
 // Makes the call under the GIL; never throws.
-std::optional<ffi::Error> CallWithGil(const HostCall& call, Stopwatch& watch) {
+std::optional<ffi::Error> CallWithGil(const HostCall& call, Measured& measured) {
   DeferredDecrefScope decrefs;
   nb::handle raised;
   try {
-    CallAndStore(call, decrefs, watch);
-    if (watch.measures()) watch.Add(&Stats::bytes, BytesOf(call));
+    CallAndStore(call, decrefs, measured);
+    if (measured.counts()) measured.Add(&Stats::bytes, BytesOf(call));
     return std::nullopt;
   } catch (const Failure& failure) {
     return failure.ToError();
@@ -277,16 +221,47 @@ const std::string& LabelOf(const HostCall& call) {
 
 }  // namespace
 
-void HostCall::RunsElsewhere() {
+HostCall::HostCall(const XLA_FFI_CallFrame& frame, const Attributes& attributes)
+    : id(attributes.callback),
+      callback(Registry::Global().Find(id)),
+      run(turns::RunOf(frame.api, frame.ctx)),
+      operands(BuffersOf(frame.args)),
+      results(BuffersOf(frame.rets)) {
+  ordered = operands.size() < static_cast<size_t>(frame.args.size);
+  // Another thread started this program, or XLA goes on here because a call has ended.
+  if (OnPoolThread()) RunElsewhere();
+}
+
+void HostCall::ReadSizes(const Attributes& attributes) {
+  TakeSizes(operands, attributes.dynamic_operands,
+            [this](Buffer& buffer, size_t dim, const int32_t* size) {
+              // XLA computes some bounded sizes wrong; no read may go past the end of memory.
+              if (*size < 0 || *size > buffer.dims[dim]) throw WrongSize(*size, buffer.dims[dim]);
+              if (buffer.true_dims == nullptr) {
+                buffer.true_dims = dims.emplace_back(buffer.dims.begin(), buffer.dims.end()).data();
+              }
+              buffer.true_dims[dim] = *size;
+            });
+  TakeSizes(results, attributes.dynamic_results, [this](Buffer& buffer, size_t dim, int32_t* size) {
+    if (buffer.sizes == nullptr) {
+      buffer.sizes = sizes.emplace_back(buffer.dims.size(), nullptr).data();
+    }
+    buffer.sizes[dim] = size;
+  });
+  SetVisibleDtypes(operands, attributes.sub_byte_operands);
+  SetVisibleDtypes(results, attributes.sub_byte_results);
+}
+
+void HostCall::RunElsewhere() {
   elsewhere = is_timed = true;
   if (PyGILState_GetThisThreadState() != nullptr) thread = PyThread_get_thread_ident();
 }
 
-OwningCall::OwningCall(HostCall call) : call_(std::move(call)) {
-  call_.RunsElsewhere();
-  for (auto* buffers : {&call_.operands, &call_.results}) {
+void HostCall::OutliveFrame() {
+  RunElsewhere();
+  for (auto* buffers : {&operands, &results}) {
     for (Buffer& buffer : *buffers) {
-      buffer.dims = dims_.emplace_back(buffer.dims.begin(), buffer.dims.end());
+      buffer.dims = dims.emplace_back(buffer.dims.begin(), buffer.dims.end());
     }
   }
 }
@@ -296,19 +271,16 @@ void SetBinder(nb::object function) { binder = std::move(function); }
 void SetErrorDescriber(nb::object function) { error_describer = std::move(function); }
 
 std::optional<ffi::Error> RunHostCall(const HostCall& call) noexcept {
-  const Profiled profiled(LabelOf(call));
+  Measured measured(LabelOf(call), call.callback == nullptr ? nullptr : &call.callback->stats());
   if (!PythonIsRunning()) {
     return ffi::Error(ffi::ErrorCode::kFailedPrecondition,
                       "A compiled program called back into Python, but the interpreter is "
                       "shutting down. Wait for running programs before the process exits.");
   }
-  const bool counts = call.callback != nullptr && CollectsStats();
-  Stopwatch watch(counts ? &call.callback->stats() : nullptr);
-  watch.Add(&Stats::calls, 1);
   GilHold gil;
-  watch.Lap(&Stats::waiting);
-  std::optional<ffi::Error> error = CallWithGil(call, watch);
-  if (error.has_value()) watch.Add(&Stats::errors, 1);
+  measured.Lap(&Stats::waiting);
+  std::optional<ffi::Error> error = CallWithGil(call, measured);
+  if (error.has_value()) measured.Add(&Stats::errors, 1);
   return error;
 }
 

@@ -4,19 +4,47 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
-#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
 
 #include "arrays.h"
 #include "failure.h"
+#include "frame.h"
+#include "host_api.h"
 #include "registry.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace hostcall {
 
 class CudaDevice;
+
+// The attributes of the custom calls of callbacks; see handler.h.
+struct Attributes {
+  // Throws Failure if some are missing, or others are there.
+  explicit Attributes(const XLA_FFI_Attrs& attrs) {
+    AttributeReader(attrs)
+        .Take("callback", callback)
+        .TakeAny("devices", devices)
+        .Take("dynamic_operands", dynamic_operands)
+        .Take("dynamic_results", dynamic_results)
+        .TakeAny("process", process)
+        .TakeAny("results", results)
+        .TakeAny("shards", shards)
+        .Take("sub_byte_operands", sub_byte_operands)
+        .Take("sub_byte_results", sub_byte_results)
+        .End();
+  }
+
+  int64_t callback = 0;
+  Pairs dynamic_operands;
+  Pairs dynamic_results;
+  Pairs sub_byte_operands;
+  Pairs sub_byte_results;
+  Pairs results;                    // of early calls
+  int64_t shards = 0, devices = 0;  // of joint calls
+  int64_t process = -1;             // of joint calls in programs for several processes
+};
 
 // A guard of the program's memory, which nothing may touch if the program ends before the call.
 struct Abandonment {
@@ -25,11 +53,41 @@ struct Abandonment {
 };
 
 struct HostCall {
-  int64_t id = 0;
+  // Takes all buffers of the frame but the tokens. The true sizes are still among them: no buffer
+  // is read, as the memory may be a device's. Throws Failure.
+  HostCall(const XLA_FFI_CallFrame& frame, const Attributes& attributes);
+
+  // Takes the true sizes off the buffers, and the dtypes that the callback sees. The operands must
+  // lie in the host's memory by now. Throws Failure.
+  void ReadSizes(const Attributes& attributes);
+
+  // Lets the call run on another thread than its program was started on. Call it on the thread that
+  // the call came on.
+  void RunElsewhere();
+
+  // Does the same, and lets the call outlive the frame: it gets copies of the shapes there.
+  void OutliveFrame();
+
+  // Returns that of a callback without special wishes if the callback is gone.
+  const Convention& convention() const {
+    static constexpr Convention kPlain;
+    return callback == nullptr ? kPlain : callback->convention();
+  }
+
+  // Returns whether it may run beside others of its run.
+  bool is_concurrent() const { return !ordered && convention().concurrent; }
+
+  // Returns whether arrays of the callback may lie in the program's memory.
+  bool shares_memory() const { return in_program_memory && convention().shares_memory; }
+
+  // Returns whether the callback has its arrays for the length of the call alone.
+  bool lends() const { return shares_memory() || convention().on_device; }
+
+  int64_t id;
   Registry::Use callback;         // null if it is gone
-  bool ordered = true;            // by a token: no other call of the run overlaps it
+  bool ordered;                   // by a token: no other call of the run overlaps it
   bool in_program_memory = true;  // false for copies of a device's memory
-  int64_t run = -1;               // of the program, if known (turns.h)
+  turns::Run run;
   // True if it may run on another thread than its program was started on. `thread` is then the one
   // that it came on, if Python knows that.
   bool elsewhere = false;
@@ -41,32 +99,9 @@ struct HostCall {
   CudaDevice* device = nullptr;        // the buffers lie in its memory; null for the host's
   Buffers operands;
   Buffers results;
-  // The sizes that buffers of bounded size point to, by the buffer's index; empty without any.
-  std::vector<std::vector<int64_t>> true_dims;  // of the operands
-  std::vector<std::vector<int32_t*>> sizes;     // of the results
-
-  // Marks the call as running elsewhere. Call it on the thread that the call came on.
-  void RunsElsewhere();
-
-  // Returns whether arrays of the callback may lie in the program's memory.
-  bool shares_memory() const { return in_program_memory && callback->convention().shares_memory; }
-
-  // Returns whether the callback has its arrays for the length of the call alone.
-  bool lends() const { return shares_memory() || callback->convention().on_device; }
-};
-
-// A call that outlives the frame that its shapes lie in: it has copies of them. Make it on the
-// thread that the call came on.
-class OwningCall {
- public:
-  explicit OwningCall(HostCall call);
-  const HostCall& call() const { return call_; }
-  OwningCall(const OwningCall&) = delete;
-  OwningCall& operator=(const OwningCall&) = delete;
-
- private:
-  HostCall call_;
-  std::vector<std::vector<int64_t>> dims_;
+  // What buffers point to, if it does not lie in the frame.
+  std::vector<std::vector<int64_t>> dims;
+  std::vector<std::vector<int32_t*>> sizes;
 };
 
 // Sets the Python function from an exception to (status code, message).

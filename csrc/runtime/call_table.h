@@ -82,9 +82,9 @@ class CallTable : public HeldAcrossFork<Table> {
   class Use {
    public:
     Use() = default;
-    Use(CallTable& table, int64_t id) : table_(&table) { table.Enter(id, *this); }
+    Use(CallTable& table, int64_t id) : table_(&table), entry_(table.Enter(id)) {}
     ~Use() {
-      if (entry_ != nullptr) table_->Leave(*this);
+      if (entry_ != nullptr) table_->Leave(*entry_);
     }
     Use(Use&& other) noexcept
         : table_(other.table_), entry_(std::exchange(other.entry_, nullptr)) {}
@@ -105,8 +105,6 @@ class CallTable : public HeldAcrossFork<Table> {
     std::shared_ptr<T> shared() const { return entry_->object; }
 
    private:
-    friend CallTable;
-
     CallTable* table_ = nullptr;
     Entry* entry_ = nullptr;
   };
@@ -178,30 +176,22 @@ class CallTable : public HeldAcrossFork<Table> {
     return buckets_[static_cast<uint64_t>(id) % buckets_.size()];
   }
 
-  // Makes `use` use the entry with an id, if there is one.
-  void Enter(int64_t id, Use& use) {
-    if (id == kFree) return;  // a program may hold anything
-    Entry* entry = BucketOf(id).load(std::memory_order_acquire);
-    for (; entry != nullptr; entry = entry->next.load(std::memory_order_acquire)) {
-      if (entry->id.load(std::memory_order_relaxed) != id) continue;
-      Begin(*entry, use);
-      if (entry->id.load() == id) return;
-      Leave(use);
-      use.entry_ = nullptr;
+  // Returns the entry with an id, which has a caller more, or null.
+  Entry* Enter(int64_t id) {
+    if (Entry* entry = EntryOf(id); entry != nullptr) {
+      entry->callers.fetch_add(1);
+      // Code that takes the entry away from now on sees the caller.
+      if (entry->id.load() == id) return entry;
+      Leave(*entry);
     }
     // The slow path: the object of an id may have moved to another entry meanwhile.
     std::lock_guard<std::mutex> lock(this->mutex_);
-    if (entry = EntryOf(id); entry != nullptr) Begin(*entry, use);
+    Entry* entry = EntryOf(id);
+    if (entry != nullptr) entry->callers.fetch_add(1);
+    return entry;
   }
 
-  // Records the use. Code that takes the entry away from now on sees it.
-  void Begin(Entry& entry, Use& use) {
-    use.entry_ = &entry;
-    entry.callers.fetch_add(1);
-  }
-
-  void Leave(Use& use) {
-    Entry& entry = *use.entry_;
+  void Leave(Entry& entry) {
     entry.callers.fetch_sub(1);
     if (entry.id.load() != kFree) return;
     std::shared_ptr<T> released;  // dropped last, without the lock
@@ -222,9 +212,9 @@ class CallTable : public HeldAcrossFork<Table> {
     return used ? nullptr : std::move(entry.object);
   }
 
-  // Returns the entry with an id, or null. Needs the mutex.
+  // Returns the entry that has an id now, or null.
   Entry* EntryOf(int64_t id) {
-    if (id == kFree) return nullptr;
+    if (id == kFree) return nullptr;  // a program may hold anything
     Entry* entry = BucketOf(id);
     while (entry != nullptr && entry->id != id) entry = entry->next;
     return entry;

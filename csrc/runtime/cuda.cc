@@ -9,16 +9,12 @@
 #include <utility>
 
 #include "call.h"
-#include "call_frame.h"
 #include "cuda_device.h"
-#include "cuda_driver.h"
-#include "cuda_staging.h"
 #include "failure.h"
 #include "frame.h"
 #include "gil.h"
 #include "handler.h"
 #include "pool.h"
-#include "turns.h"
 
 namespace ffi = xla::ffi;
 
@@ -32,38 +28,11 @@ namespace {
 template <typename Run>
 std::optional<ffi::Error> RunAnywhere(HostCall& call, Run run) {
   if (PyGILState_GetThisThreadState() != nullptr || !PythonIsRunning()) return run();
-  call.RunsElsewhere();
+  call.RunElsewhere();
   const auto promise = std::make_shared<std::promise<std::optional<ffi::Error>>>();
   auto outcome = promise->get_future();
   RunOnPool([promise, &run] { promise->set_value(run()); });
   return outcome.get();
-}
-
-// A program on a GPU.
-struct Program {
-  std::shared_ptr<const CudaDriver> driver;
-  CudaContext context;
-  CudaStream stream;
-};
-
-// Restores the context: the callback may turn to another device, and XLA goes on launching here.
-template <typename Run>
-std::optional<ffi::Error> RunAndWait(HostCall& call, const Program& program, Run run) {
-  std::optional<ffi::Error> error = RunAnywhere(call, std::move(run));
-  program.driver->SetCurrentContext(program.context);
-  return error;
-}
-
-std::optional<ffi::Error> RunOnCopies(HostCall& call, const Attributes& attributes,
-                                      const Program& program) {
-  Staging staging(program.driver, program.context, program.stream);
-  staging.Fetch(call.operands);
-  staging.Reserve(call.results);
-  ReadAttributes(call, attributes);
-  std::optional<ffi::Error> error =
-      RunAndWait(call, program, [&call] { return RunHostCall(call); });
-  if (!error.has_value()) staging.Return();
-  return error;
 }
 
 // Returns the index of the first true size; these come last.
@@ -71,32 +40,29 @@ size_t FirstSize(const Buffers& buffers, Pairs dynamic) {
   return buffers.size() - std::min(buffers.size(), dynamic.size() / 2);
 }
 
-// Makes a call with arrays on the device, after everything that the program did before. The results
-// are in place when the call has ended.
-std::optional<ffi::Error> RunOnDevice(HostCall& call, const Attributes& attributes,
-                                      const Program& program) {
-  Staging staging(program.driver, program.context, program.stream);
-  CudaDevice device(program.driver, program.context, program.stream, staging);
-  staging.Fetch(call.operands, FirstSize(call.operands, attributes.dynamic_operands));
-  staging.Reserve(call.results, FirstSize(call.results, attributes.dynamic_results));
-  ReadAttributes(call, attributes);
-  call.device = &device;
-  return RunAndWait(call, program, [&]() -> std::optional<ffi::Error> {
+// Makes a call, after everything that the program did before, with copies of the buffers. Where the
+// function takes them on the device, true sizes alone are copied. The results are in place when the
+// call has ended.
+std::optional<ffi::Error> Run(HostCall& call, const Attributes& attributes, CudaStream stream) {
+  CudaDevice device(stream);
+  const bool on_device = call.convention().on_device;
+  if (on_device) call.device = &device;
+  device.Fetch(call.operands,
+               on_device ? FirstSize(call.operands, attributes.dynamic_operands) : 0);
+  device.Reserve(call.results, on_device ? FirstSize(call.results, attributes.dynamic_results) : 0);
+  call.ReadSizes(attributes);
+  std::optional<ffi::Error> error = RunAnywhere(call, [&]() -> std::optional<ffi::Error> {
     try {
-      device.Activate();
+      if (on_device) device.Activate();
     } catch (const Failure& failure) {
       return ToError(failure, call);
     }
     return RunHostCall(call);
   });
-}
-
-std::optional<ffi::Error> Run(HostCall& call, const Attributes& attributes, CudaStream stream) {
-  const std::shared_ptr<const CudaDriver> driver = CudaDriver::Get();
-  const Program program{driver, driver->CurrentContext(), stream};
-  const bool on_device = call.callback != nullptr && call.callback->convention().on_device;
-  return on_device ? RunOnDevice(call, attributes, program)
-                   : RunOnCopies(call, attributes, program);
+  // The callback may have turned to another device, and XLA goes on launching here.
+  device.Activate();
+  if (!error.has_value() && !on_device) device.Return();
+  return error;
 }
 
 CudaStream StreamOf(const XLA_FFI_CallFrame& frame) {
@@ -110,8 +76,7 @@ CudaStream StreamOf(const XLA_FFI_CallFrame& frame) {
 Result Handle(const XLA_FFI_CallFrame& frame) {
   const Attributes attributes(frame.attrs);
   const CudaStream stream = StreamOf(frame);
-  HostCall call = ReadFrame(frame, attributes.callback);
-  call.run = turns::RunOf(frame.api, frame.ctx).number;
+  HostCall call(frame, attributes);
   call.in_program_memory = false;
   try {
     return {std::nullopt, Run(call, attributes, stream)};

@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "call.h"
-#include "call_frame.h"
 #include "call_table.h"
 #include "failure.h"
 #include "fork.h"
@@ -23,7 +22,6 @@
 #include "interrupts.h"
 #include "pool.h"
 #include "registry.h"
-#include "turns.h"
 
 namespace ffi = xla::ffi;
 
@@ -188,25 +186,27 @@ bool RunsAtOnce(const HostCall& call) {
 
 // The state of a call that outlives its frame, when its operands' memory may be reused.
 struct BegunCall {
-  BegunCall(HostCall host_call, std::vector<Memory> copies, const std::shared_ptr<EarlyCall>& early)
+  BegunCall(HostCall&& host_call, std::vector<Memory> copies,
+            const std::shared_ptr<EarlyCall>& early)
       : call(std::move(host_call)),
         operands(std::move(copies)),
         results(early),
-        waiting(call.call(), [kept = std::weak_ptr<EarlyCall>(early)](const ffi::Error& error) {
+        waiting(call, [kept = std::weak_ptr<EarlyCall>(early)](const ffi::Error& error) {
           if (const auto given_up = kept.lock()) given_up->End(error);
         }) {}
 
-  const OwningCall call;
+  const HostCall call;
   const std::vector<Memory> operands;
   const std::shared_ptr<EarlyCall> results;  // the call writes to its memory
   const interrupts::Waiting waiting;
 };
 
-void Begin(HostCall call, const std::shared_ptr<EarlyCall>& early) {
+void Begin(HostCall& call, const std::shared_ptr<EarlyCall>& early) {
   if (RunsAtOnce(call)) {
     early->End(RunHostCall(call));
     return;
   }
+  call.OutliveFrame();
   std::vector<Memory> operands;
   for (Buffer& operand : call.operands) {
     const Memory& memory = operands.emplace_back(SizeInBytes(operand));
@@ -214,48 +214,46 @@ void Begin(HostCall call, const std::shared_ptr<EarlyCall>& early) {
     operand.data = memory.data();
   }
   const auto begun = std::make_shared<const BegunCall>(std::move(call), std::move(operands), early);
-  RunOnPool([begun] { begun->results->End(RunHostCall(begun->call.call())); });
+  RunOnPool([begun] { begun->results->End(RunHostCall(begun->call)); });
 }
 
 // Returns the handle: the only result of a call, or the first operand. It is a scalar.
-int64_t* HandleIn(const Buffers& buffers) {
-  if (buffers.empty() || buffers[0].dtype != ffi::DataType::S64 || buffers[0].dims.size() != 0 ||
-      buffers[0].data == nullptr) {
+int64_t* HandleIn(const RawBuffers& buffers) {
+  if (buffers.size() == 0 || buffers[0]->dtype != XLA_FFI_DataType_S64 || buffers[0]->rank != 0 ||
+      buffers[0]->data == nullptr) {
     throw Failure::Malformed();
   }
-  return static_cast<int64_t*>(buffers[0].data);
+  return static_cast<int64_t*>(buffers[0]->data);
 }
 
 Result Start(const XLA_FFI_CallFrame& frame) {
   const Attributes attributes(frame.attrs);
-  HostCall call = ReadFrame(frame, attributes.callback);
+  int64_t* handle = HandleIn(RawBuffers(frame.rets));
+  HostCall call(frame, attributes);
   call.ordered = false;
   call.is_timed = true;
-  call.run = turns::RunOf(frame.api, frame.ctx).number;
   call.in_program_memory = false;
-  int64_t* handle = HandleIn(call.results);
   call.results = ReadResults(attributes.results);
   const auto early = std::make_shared<EarlyCall>(call.results);
-  ReadAttributes(call, attributes);
-  Begin(std::move(call), early);
+  call.ReadSizes(attributes);
+  Begin(call, early);
   *handle = EarlyCalls::Global().Add(early);
   return {};
 }
 
 Result Gate(const XLA_FFI_CallFrame& frame) {
-  *HandleIn(ReadFrame(frame, /*callback=*/0).results) = 0;
+  *HandleIn(RawBuffers(frame.rets)) = 0;
   return {};
 }
 
 Result Done(const XLA_FFI_CallFrame& frame) {
-  const HostCall call = ReadFrame(frame, /*callback=*/0);
-  const auto early = EarlyCalls::Global().Remove(*HandleIn(call.operands));
+  const auto early = EarlyCalls::Global().Remove(*HandleIn(RawBuffers(frame.args)));
   if (early == nullptr) {
     throw Failure(ffi::ErrorCode::kInternal,
                   "hostcall: the results of a host callback were taken already, or it was never "
                   "begun. This is a mistake of hostcall's.");
   }
-  return early->Take(call.results);
+  return early->Take(BuffersOf(frame.rets));
 }
 
 }  // namespace

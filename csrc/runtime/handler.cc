@@ -9,12 +9,10 @@
 #include <utility>
 
 #include "call.h"
-#include "call_frame.h"
 #include "frame.h"
 #include "gil.h"
 #include "interrupts.h"
 #include "pool.h"
-#include "registry.h"
 #include "turns.h"
 
 namespace ffi = xla::ffi;
@@ -31,32 +29,23 @@ bool MayRunHere(const HostCall& call) {
   return !XlaGoesOnHere() || call.callback == nullptr || call.callback->WasShort();
 }
 
-// Returns an error if a thread of the pool cannot run the call, which then ends at once: without an
-// interpreter none can be made ready.
-std::optional<ffi::Error> EndedWithPython(const HostCall& call) {
-  return PythonIsRunning() ? std::nullopt : RunHostCall(call);
-}
-
-bool IsConcurrent(const HostCall& call) {
-  return !call.ordered && call.callback != nullptr && call.callback->convention().concurrent;
-}
-
 // A call that the program waits for by a future.
 class LaterCall : public std::enable_shared_from_this<LaterCall> {
  public:
-  explicit LaterCall(HostCall call) : call_(Abandonable(std::move(call))) {}
+  explicit LaterCall(HostCall&& call) : call_(std::move(call)) { call_.OutliveFrame(); }
 
   // Returns the future. The call can be given up now, unless the function has the program's memory.
   ffi::Future Begin() {
-    if (call_.call().abandonment != nullptr) {
-      waiting_.emplace(call_.call(), [kept = weak_from_this()](const ffi::Error& error) {
+    if (!call_.lends()) {
+      call_.abandonment = &abandonment_;
+      waiting_.emplace(call_, [kept = weak_from_this()](const ffi::Error& error) {
         if (const auto call = kept.lock()) call->GiveUp(error);
       });
     }
     return ffi::Future(promise_);
   }
 
-  std::optional<ffi::Error> Run() const { return RunHostCall(call_.call()); }
+  std::optional<ffi::Error> Run() const { return RunHostCall(call_); }
 
   // Ends the call with the result of `Run`.
   void End(std::optional<ffi::Error> error) {
@@ -69,12 +58,6 @@ class LaterCall : public std::enable_shared_from_this<LaterCall> {
   }
 
  private:
-  HostCall Abandonable(HostCall call) {
-    const bool lends = call.callback != nullptr && call.lends();
-    if (!lends) call.abandonment = &abandonment_;
-    return call;
-  }
-
   void GiveUp(const ffi::Error& error) {
     {
       std::lock_guard<std::mutex> lock(abandonment_.mutex);
@@ -87,35 +70,25 @@ class LaterCall : public std::enable_shared_from_this<LaterCall> {
   ffi::Promise promise_;
   Abandonment abandonment_;
   bool has_ended_ = false;
-  const OwningCall call_;
+  HostCall call_;
   std::optional<interrupts::Waiting> waiting_;
 };
 
-// Takes the call by reference, as RunInTurn does: to move it costs more than some functions take.
-Result RunBesideOthers(HostCall& call) {
-  const bool is_worth_a_thread =
-      !call.ordered && call.callback != nullptr && call.callback->WasLong();
-  if (MayRunHere(call) && !is_worth_a_thread) return {std::nullopt, RunHostCall(call)};
-  if (auto error = EndedWithPython(call)) return {std::nullopt, std::move(error)};
-  const auto later = std::make_shared<LaterCall>(std::move(call));
-  ffi::Future future = later->Begin();
-  RunOnPool([later] { later->End(later->Run()); });
-  return {std::move(future), std::nullopt};
+// Returns whether a call is better made beside others, as the last one of its callback took long.
+bool IsWorthAThread(const HostCall& call) {
+  return !call.ordered && call.callback != nullptr && call.callback->WasLong();
 }
 
-Result RunInTurn(HostCall& call) {
-  const int64_t run = call.run;
-  if (MayRunHere(call) && turns::TryBegin(run)) {
-    std::optional<ffi::Error> error = RunHostCall(call);
-    turns::End(run);
-    return {std::nullopt, std::move(error)};
-  }
-  if (auto error = EndedWithPython(call)) return {std::nullopt, std::move(error)};
+// Makes the call on a thread of the pool, as soon as it has the turn. Takes it by reference: to
+// move it costs more than some functions take.
+Result RunLater(HostCall& call, int64_t turn) {
+  // Without an interpreter no thread can be made ready, and the call ends with an error.
+  if (!PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
   const auto later = std::make_shared<LaterCall>(std::move(call));
   ffi::Future future = later->Begin();
-  turns::RunInTurn(run, [run, later] {
+  turns::RunInTurn(turn, [turn, later] {
     std::optional<ffi::Error> error = later->Run();
-    turns::End(run);  // first: XLA may go on here, for long
+    turns::End(turn);  // first: XLA may go on here, for long
     later->End(std::move(error));
   });
   return {std::move(future), std::nullopt};
@@ -123,15 +96,17 @@ Result RunInTurn(HostCall& call) {
 
 Result Handle(const XLA_FFI_CallFrame& frame) {
   const Attributes attributes(frame.attrs);
-  const turns::Run run = turns::RunOf(frame.api, frame.ctx);
-  HostCall call = ReadFrame(frame, attributes.callback);
-  ReadAttributes(call, attributes);
-  call.run = run.number;
-  if (IsConcurrent(call)) {
-    call.is_timed = true;
-    return RunBesideOthers(call);
+  HostCall call(frame, attributes);
+  call.ReadSizes(attributes);
+  if (call.is_concurrent()) call.is_timed = true;
+  const bool takes_turns = call.run.takes_turns && !call.is_concurrent();
+  const int64_t turn = takes_turns ? call.run.number : turns::Run::kUnknown;
+  if (!MayRunHere(call) || (!takes_turns && IsWorthAThread(call)) || !turns::TryBegin(turn)) {
+    return RunLater(call, turn);
   }
-  return run.takes_turns ? RunInTurn(call) : RunBesideOthers(call);
+  std::optional<ffi::Error> error = RunHostCall(call);
+  turns::End(turn);
+  return {std::nullopt, std::move(error)};
 }
 
 }  // namespace

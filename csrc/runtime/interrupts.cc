@@ -190,7 +190,7 @@ int64_t AddPrepared(Entry entry) {
 }  // namespace
 
 Waiting::Waiting(const HostCall& call, GiveUp give_up)
-    : number_(AddPrepared({call.id, call.run, call.thread, std::move(give_up)})) {}
+    : number_(AddPrepared({call.id, call.run.number, call.thread, std::move(give_up)})) {}
 
 Waiting::~Waiting() { Table::Global().Remove(number_); }
 

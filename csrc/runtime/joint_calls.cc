@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "call.h"
-#include "call_frame.h"
 #include "failure.h"
 #include "fork.h"
 #include "frame.h"
@@ -34,7 +33,7 @@ namespace {
 // A device at a custom call.
 struct Member {
   int64_t shard;  // below 0 if another process makes the call
-  std::shared_ptr<const OwningCall> call;
+  std::shared_ptr<const HostCall> call;
   ffi::Promise promise;
   std::optional<Report> report;  // in programs for several processes
 };
@@ -139,16 +138,13 @@ class Meeting {
       : run_(run), process_(process), members_(std::move(members)), errors_(shards), left_(shards) {
     std::map<int64_t, Calls> by_shard;
     for (const Member& member : members_) {
-      if (member.shard >= 0) by_shard[member.shard].push_back(&member.call->call());
+      if (member.shard >= 0) by_shard[member.shard].push_back(member.call.get());
     }
     for (auto& [shard, calls] : by_shard) shards_.push_back(std::move(calls));
   }
 
   // Returns whether the calls overlap.
-  bool IsConcurrent() const {
-    const HostCall& call = members_.front().call->call();
-    return !call.ordered && call.callback != nullptr && call.callback->convention().concurrent;
-  }
+  bool IsConcurrent() const { return members_.front().call->is_concurrent(); }
 
   // Makes the calls, on this thread and, if they are concurrent, others of the pool. The last one
   // to end tells the devices.
@@ -178,7 +174,7 @@ class Meeting {
         for (size_t i = 1; i < calls.size(); ++i) CheckSame(*calls.front(), *calls[i]);
       }
     } catch (const Failure& failure) {
-      return ToError(failure, members_.front().call->call());
+      return ToError(failure, *members_.front().call);
     }
     return std::nullopt;
   }
@@ -210,7 +206,7 @@ class Meeting {
   // Has all devices go on: the program tells those of other processes of an error.
   void TellAllProcesses(const std::optional<ffi::Error>& error) const {
     for (const Member& member : members_) {
-      if (member.shard < 0 || error.has_value()) Clear(member.call->call().results);
+      if (member.shard < 0 || error.has_value()) Clear(member.call->results);
       Write(*member.report, error, process_);
     }
     Tell(members_, std::nullopt);
@@ -246,7 +242,7 @@ std::optional<Report> TakeReport(HostCall& call, const Attributes& attributes) {
 
 Result Handle(const XLA_FFI_CallFrame& frame) {
   const Attributes attributes(frame.attrs);
-  HostCall call = ReadFrame(frame, attributes.callback);
+  HostCall call(frame, attributes);
   const int64_t shard = TakeShard(call);
   const bool is_elsewhere = attributes.process >= 0 && shard == -1;
   if (attributes.dynamic_operands.size() + attributes.dynamic_results.size() > 0 ||
@@ -255,13 +251,14 @@ Result Handle(const XLA_FFI_CallFrame& frame) {
     throw Failure::Malformed();
   }
   const std::optional<Report> report = TakeReport(call, attributes);
-  ReadAttributes(call, attributes);
-  const int64_t run = call.run = turns::RunOf(frame.api, frame.ctx).number;
+  call.ReadSizes(attributes);
+  const int64_t run = call.run.number;
   // Without an interpreter the call ends with an error, and no thread can be made ready for it.
   if (!PythonIsRunning()) return {std::nullopt, RunHostCall(call)};
+  call.OutliveFrame();
   ffi::Promise promise;
   ffi::Future future(promise);
-  Member member{shard, std::make_shared<const OwningCall>(std::move(call)), std::move(promise),
+  Member member{shard, std::make_shared<const HostCall>(std::move(call)), std::move(promise),
                 report};
   Members all = Meetings::Global().Join(run, attributes.callback, std::move(member),
                                         static_cast<size_t>(attributes.devices));
@@ -283,11 +280,12 @@ Result Handle(const XLA_FFI_CallFrame& frame) {
 Result HandleReported(const XLA_FFI_CallFrame& frame) {
   int64_t process = -1;
   AttributeReader(frame.attrs).Take("process", process).End();
-  const HostCall call = ReadFrame(frame, 0);
-  if (call.operands.size() != 1 || call.results.size() != 1) throw Failure::Malformed();
-  const std::optional<ffi::Error> error = Read(ReportIn(call.operands[0]), process);
+  const Buffers operands = BuffersOf(frame.args);
+  const Buffers results = BuffersOf(frame.rets);
+  if (operands.size() != 1 || results.size() != 1) throw Failure::Malformed();
+  const std::optional<ffi::Error> error = Read(ReportIn(operands[0]), process);
   if (error.has_value()) Meetings::Global().Fail(turns::RunOf(frame.api, frame.ctx).number, *error);
-  Clear(call.results);
+  Clear(results);
   return {std::nullopt, error};
 }
 

@@ -88,7 +88,6 @@ NB_MODULE(_runtime, m) {
   hostcall::DefineNative(m);
   hostcall::DefineResultContract(m);
   hostcall::DefineLoans(m);
-  hostcall::DefineForeignArrays(m);
   hostcall::DefineDeviceResults(m);
   hostcall::DefineThreadStack(m);
   // Callbacks may live until the process ends.

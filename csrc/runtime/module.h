@@ -5,8 +5,7 @@
 
 namespace hostcall {
 
-void DefineDeviceResults(nanobind::module_& m);   // returned arrays, by where they lie
-void DefineForeignArrays(nanobind::module_& m);   // arrays of other libraries, by DLPack
+void DefineDeviceResults(nanobind::module_& m);   // returned arrays of other libraries
 void DefineLoans(nanobind::module_& m);           // arrays that are lent for a call
 void DefineNative(nanobind::module_& m);          // native code
 void DefineResultContract(nanobind::module_& m);  // the results of callers other than custom calls

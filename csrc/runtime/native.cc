@@ -15,7 +15,6 @@
 #include "frame.h"
 #include "handler.h"
 #include "module.h"
-#include "native_code.h"
 #include "native_table.h"
 #include "xla/ffi/api/ffi.h"
 
@@ -31,19 +30,17 @@ int64_t TotalBytes(const RawBuffers& buffers) {
 }
 
 NativeOutcome CallCounted(NativeFunction& function, const NativeFrame& frame) {
-  const Profiled profiled(function.label());
-  Stopwatch watch(CollectsStats() ? &function.stats() : nullptr);
-  watch.Add(&Stats::calls, 1);
+  Measured measured(function.label(), &function.stats());
   try {
     const NativeOutcome outcome = function.Call(frame);
-    watch.Lap(&Stats::function);
-    watch.Add(&Stats::errors, outcome.error != nullptr);
-    if (watch.measures())
-      watch.Add(&Stats::bytes, TotalBytes(frame.operands) + TotalBytes(frame.results));
+    measured.Lap(&Stats::function);
+    measured.Add(&Stats::errors, outcome.error != nullptr);
+    if (measured.counts())
+      measured.Add(&Stats::bytes, TotalBytes(frame.operands) + TotalBytes(frame.results));
     return outcome;
   } catch (...) {
-    watch.Lap(&Stats::function);
-    watch.Add(&Stats::errors, 1);
+    measured.Lap(&Stats::function);
+    measured.Add(&Stats::errors, 1);
     throw;
   }
 }

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "arrays.h"
-#include "deferred_decref.h"
 #include "failure.h"
 #include "gil.h"
 #include "results.h"
@@ -67,9 +66,7 @@ class Run {
 
 void Store(nb::handle returned, const NativeFrame& frame, const std::string& label) {
   DeferredDecrefScope decrefs;
-  Buffers results;
-  for (const XLA_FFI_Buffer* result : frame.results) results.emplace_back(*result);
-  ConvertAndStore(returned, results, [&] { return label; }, decrefs);
+  ConvertAndStore(returned, BuffersOf(frame.results), [&] { return label; }, decrefs);
 }
 
 // Returns an owner that takes the GIL to drop the object.

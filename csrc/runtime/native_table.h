@@ -8,7 +8,7 @@
 #include <unordered_set>
 
 #include "call_table.h"
-#include "native_function.h"
+#include "native_code.h"
 
 namespace hostcall {
 

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "failure.h"
-#include "gil.h"
 #include "module.h"
 #include "numpy.h"
 

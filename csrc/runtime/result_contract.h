@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "arrays.h"
-#include "deferred_decref.h"
+#include "gil.h"
 
 namespace hostcall {
 

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <vector>
 
+#include "array_memory.h"
+#include "call.h"
+#include "host_api.h"
 #include "numpy.h"
-#include "pages.h"
 
 namespace nb = nanobind;
 namespace ffi = xla::ffi;
@@ -16,17 +19,13 @@ namespace {
 // True if a size is 0: XLA has no address then, and NumPy takes null for "allocate yourself".
 bool IsEmpty(Dims dims) { return std::find(dims.begin(), dims.end(), 0) != dims.end(); }
 
-}  // namespace
-
-DeclaredResult DeclaredAs(const Buffer& result) {
-  DeclaredResult declared{&DtypeOf(result.visible_dtype), result.dims};
-  if (result.sizes == nullptr) return declared;
-  for (size_t i = 0; i < result.dims.size(); ++i) {
-    declared.bounded.push_back(result.sizes[i] != nullptr);
-  }
-  return declared;
+void StoreBytes(const void* data, size_t size, const Buffer& result) {
+  ExpectToFillResult(result.data, size);
+  if (size > 0) std::memcpy(result.data, data, size);
 }
 
+// Returns whether a value is an array that CheckArray would pass, and that can be copied as it lies
+// in memory. Runs no user code.
 bool IsAsDeclared(nb::handle value, const Buffer& result) {
   if (!PyArray_CheckExact(value.ptr()) || result.sizes != nullptr) return false;
   auto* expected = AsDescr(DtypeOf(result.visible_dtype).descr);
@@ -40,6 +39,8 @@ void CopyAsDeclared(nb::handle array, const Buffer& result) {
   StoreBytes(PyArray_DATA(source), static_cast<size_t>(PyArray_NBYTES(source)), result);
 }
 
+// Returns whether a value is a lone one that is no array, but a NumPy scalar, a float or a bool, as
+// declared. Runs no user code.
 bool IsScalarAsDeclared(nb::handle value, const Buffer& result) {
   if (result.dims.size() != 0 || result.visible_dtype != result.dtype) return false;
   if (PyFloat_CheckExact(value.ptr())) return result.dtype == ffi::DataType::F64;
@@ -59,6 +60,98 @@ void CopyScalarOut(nb::handle value, const Buffer& result) {
   }
 }
 
+struct ReleaseTensor {
+  void operator()(void* resolved) const { Host().tensors.release(resolved); }
+};
+
+// A returned value that may be copied as it lies in memory: an array, or a tensor.
+class Value {
+ public:
+  // Waits for the values of a tensor, which lets other threads in.
+  Value(nb::handle value, const Buffer& result, bool tensors) : result_(result), value_(value) {
+    if (tensors && result.sizes == nullptr && result.visible_dtype == result.dtype) {
+      tensor_.reset(UntilExit([&] { return Host().tensors.resolve(value.ptr()); }));
+    }
+  }
+
+  // Returns whether it is as declared. No user code may run until `Store`: it may hold the array.
+  bool Fits() const {
+    if (tensor_ == nullptr) {
+      return IsAsDeclared(value_, result_) || IsScalarAsDeclared(value_, result_);
+    }
+    return Host().tensors.matches(tensor_.get(), static_cast<int>(result_.dtype),
+                                  result_.dims.begin(), static_cast<int>(result_.dims.size()));
+  }
+
+  void Store() const {
+    if (tensor_ != nullptr) {
+      StoreBytes(Host().tensors.data(tensor_.get()), static_cast<size_t>(SizeInBytes(result_)),
+                 result_);
+    } else if (IsScalarAsDeclared(value_, result_)) {
+      CopyScalarOut(value_, result_);
+    } else {
+      CopyAsDeclared(value_, result_);
+    }
+  }
+
+ private:
+  const Buffer& result_;
+  nb::handle value_;
+  std::unique_ptr<void, ReleaseTensor> tensor_;
+};
+
+// Stores values in the common case that all are as declared. Returns false, and stores none, if one
+// may have to be converted.
+bool StoreAsDeclared(nb::handle returned, const HostCall& call, DeferredDecrefScope& decrefs) {
+  const bool tensors = call.convention().takes_tensors;
+  if (!PyList_CheckExact(returned.ptr()) && !PyTuple_CheckExact(returned.ptr())) {
+    if (call.results.size() != 1) return false;
+    const Value value(returned, call.results[0], tensors);
+    if (!value.Fits()) return false;
+    value.Store();
+    return true;
+  }
+  const auto count = static_cast<Py_ssize_t>(call.results.size());
+  if (PySequence_Fast_GET_SIZE(returned.ptr()) != count) return false;
+  std::vector<Value> values;
+  values.reserve(call.results.size());
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    // Checked each time: another thread may change a list.
+    if (PySequence_Fast_GET_SIZE(returned.ptr()) != count) return false;
+    nb::handle item = decrefs.Defer(nb::borrow(PySequence_Fast_GET_ITEM(returned.ptr(), i)));
+    values.emplace_back(item, call.results[static_cast<size_t>(i)], tensors);
+  }
+  for (const Value& value : values) {
+    if (!value.Fits()) return false;
+  }
+  for (const Value& value : values) value.Store();
+  return true;
+}
+
+}  // namespace
+
+DeclaredResult DeclaredAs(const Buffer& result) {
+  DeclaredResult declared{&DtypeOf(result.visible_dtype), result.dims};
+  if (result.sizes == nullptr) return declared;
+  for (size_t i = 0; i < result.dims.size(); ++i) {
+    declared.bounded.push_back(result.sizes[i] != nullptr);
+  }
+  return declared;
+}
+
+void StoreResults(nb::handle returned, const HostCall& call, nb::handle target, const Who& who,
+                  DeferredDecrefScope& decrefs) {
+  static PyObject* const to_arrays = PyUnicode_InternFromString("to_arrays");
+  if (call.convention().on_device) {
+    if (call.device != nullptr) return StoreOnDevice(returned, call, who, decrefs);
+    returned = WithArraysOfHost(returned, who, decrefs);
+  }
+  if (StoreAsDeclared(returned, call, decrefs)) return;
+  nb::handle convert = decrefs.Attribute(target, to_arrays);
+  if (!convert.is_none()) returned = decrefs.Call(convert, returned);
+  ConvertAndStore(returned, call.results, who, decrefs);
+}
+
 void ConvertAndStore(nb::handle returned, const Buffers& results, const Who& who,
                      DeferredDecrefScope& decrefs) {
   std::vector<DeclaredResult> declared;
@@ -69,11 +162,6 @@ void ConvertAndStore(nb::handle returned, const Buffers& results, const Who& who
     CheckArray(arrays[i], declared[i], i, who);
     CopyOut(arrays[i], results[i]);
   }
-}
-
-void StoreBytes(const void* data, size_t size, const Buffer& result) {
-  ExpectToFillResult(result.data, size);
-  if (size > 0) std::memcpy(result.data, data, size);
 }
 
 void CopyOut(nb::handle array, const Buffer& result) {

@@ -4,7 +4,7 @@
 #include <nanobind/nanobind.h>
 
 #include "arrays.h"
-#include "deferred_decref.h"
+#include "gil.h"
 #include "result_contract.h"
 
 namespace hostcall {
@@ -14,14 +14,9 @@ struct HostCall;
 // Returns the declaration that the buffer's program was compiled for.
 DeclaredResult DeclaredAs(const Buffer& result);
 
-// Returns whether a value is an array that CheckArray would pass, and that can be copied as it lies
-// in memory. Runs no user code.
-bool IsAsDeclared(nanobind::handle value, const Buffer& result);
-void CopyAsDeclared(nanobind::handle array, const Buffer& result);
-
-// Do the same for a lone value that is no array: a NumPy scalar, a float or a bool.
-bool IsScalarAsDeclared(nanobind::handle value, const Buffer& result);
-void CopyScalarOut(nanobind::handle value, const Buffer& result);
+// Stores what the callback, whose target and title these are, has returned. Runs user code.
+void StoreResults(nanobind::handle returned, const HostCall& call, nanobind::handle target,
+                  const Who& who, DeferredDecrefScope& decrefs);
 
 // Copies an array that CheckArray has just passed, with no Python code run in between: the user may
 // hold the array, and change its shape. Python's values reach XLA's memory in this file alone.
@@ -30,9 +25,6 @@ void CopyOut(nanobind::handle array, const Buffer& result);
 // Converts the values that a callback returned, checks all of them, and then copies them.
 void ConvertAndStore(nanobind::handle returned, const Buffers& results, const Who& who,
                      DeferredDecrefScope& decrefs);
-
-// Copies data with the memory layout of the whole result.
-void StoreBytes(const void* data, size_t size, const Buffer& result);
 
 // Returns `returned`, one value, a tuple or a list, with NumPy arrays in the place of other arrays
 // in the host's memory. Runs user code.

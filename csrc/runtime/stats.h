@@ -28,12 +28,26 @@ inline std::atomic<bool> stats_are_collected{false};
 inline bool CollectsStats() { return stats_are_collected.load(std::memory_order_relaxed); }
 inline void CollectStats(bool on) { stats_are_collected = on; }
 
-// A timer for the parts of a call; given null it measures nothing.
-class Stopwatch {
+// A call in the profile and, where calls are counted, in the counts.
+class Measured {
  public:
-  explicit Stopwatch(Stats* stats) : stats_(stats) {
-    if (stats_ != nullptr) last_ = Clock::now();
+  // `stats` may be null.
+  Measured(const std::string& label, Stats* stats)
+      : profiler_(Host().profiler), stats_(CollectsStats() ? stats : nullptr) {
+    if (profiler_.level != nullptr && profiler_.level->load(std::memory_order_acquire) >= 1) {
+      begun_ = profiler_.begin(label);
+    }
+    if (stats_ == nullptr) return;
+    ++stats_->calls;
+    last_ = Clock::now();
   }
+  ~Measured() {
+    if (begun_ != 0) profiler_.end(begun_);
+  }
+  Measured(const Measured&) = delete;
+  Measured& operator=(const Measured&) = delete;
+
+  bool counts() const { return stats_ != nullptr; }
 
   // Adds the time since the last lap to a part.
   void Lap(Stats::Part Stats::* part) {
@@ -47,32 +61,13 @@ class Stopwatch {
     if (stats_ != nullptr) stats_->*part += count;
   }
 
-  bool measures() const { return stats_ != nullptr; }
-
  private:
   using Clock = std::chrono::steady_clock;
 
+  const ProfilerApi& profiler_;
+  int64_t begun_ = 0;
   Stats* const stats_;
   Clock::time_point last_;
-};
-
-// A call in the profile, for as long as this lives.
-class Profiled {
- public:
-  explicit Profiled(const std::string& name) : api_(Host().profiler) {
-    if (api_.level != nullptr && api_.level->load(std::memory_order_acquire) >= 1) {
-      begun_ = api_.begin(name);
-    }
-  }
-  ~Profiled() {
-    if (begun_ != 0) api_.end(begun_);
-  }
-  Profiled(const Profiled&) = delete;
-  Profiled& operator=(const Profiled&) = delete;
-
- private:
-  const ProfilerApi& api_;
-  int64_t begun_ = 0;
 };
 
 }  // namespace hostcall

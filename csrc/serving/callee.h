@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/native_function.h"
+#include "runtime/native_code.h"
 #include "token.h"
 #include "worker/worker_client.h"
 

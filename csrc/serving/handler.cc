@@ -10,7 +10,7 @@
 #include "kernels.h"
 #include "runtime/failure.h"
 #include "runtime/frame.h"
-#include "runtime/native_function.h"
+#include "runtime/native_code.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace ffi = xla::ffi;

@@ -12,7 +12,6 @@
 #include "functions/call_kernel.h"
 #include "functions/fallback_kernel.h"
 #include "module.h"
-#include "runtime/deferred_decref.h"
 #include "runtime/gil.h"
 #include "runtime/text.h"
 #include "tensorflow/core/framework/tensor.pb.h"

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -154,16 +155,65 @@ class CallbackThread {
   bool fits_ = true;
 };
 
+// What the runs of a program need.
+struct Needs {
+  bool tracks_run;
+  std::unique_ptr<tensorflow::Device> provider_device;  // null if no memory is shared
+  std::unique_ptr<RunDevices> run_devices;              // null unless a CPU runs programs
+};
+
+// A run of a program, which a thread launches and which may end on another one. It begins when it
+// is made.
+class TrackedRun {
+ public:
+  // `of` is the run that it is a part of, or null.
+  TrackedRun(tensorflow::OpKernelContext* ctx, const Needs& needs, starters::StartedRun of,
+             tensorflow::AsyncOpKernel::DoneCallback done)
+      : ctx_(ctx), needs_(needs), of_(std::move(of)), done_(std::move(done)) {
+    if (needs_.provider_device != nullptr) borrowing_.emplace(ctx, needs_.provider_device.get());
+    if (needs_.run_devices != nullptr) {
+      device_ = needs_.run_devices->Take();
+      outer_device_ = std::exchange(ctx->params()->device, device_.get());
+      starters::Begin(RunOn(device_.get()), starters::NumberOf(of_));
+    }
+    if (needs_.tracks_run) {
+      begun_ = Runs::Global().Begin();
+      with_early_calls_ = runtime->begin_run();
+    }
+  }
+
+  // Must be called before the context is destroyed, for the same reason as that of BorrowingRun.
+  void End() {
+    if (needs_.tracks_run) {
+      runtime->end_run(with_early_calls_);
+      DropBefore(Runs::Global().End(begun_));
+    }
+    if (device_ != nullptr) {
+      starters::End(RunOn(device_.get()));
+      ctx_->params()->device = outer_device_;
+      needs_.run_devices->GiveBack(std::move(device_));
+    }
+    const starters::Scope again(of_);
+    if (borrowing_.has_value()) borrowing_->End();
+    done_();
+  }
+
+ private:
+  tensorflow::OpKernelContext* const ctx_;
+  const Needs& needs_;
+  const starters::StartedRun of_;
+  const tensorflow::AsyncOpKernel::DoneCallback done_;
+  std::optional<BorrowingRun> borrowing_;
+  std::unique_ptr<tensorflow::Device> device_;
+  tensorflow::DeviceBase* outer_device_ = nullptr;
+  int64_t begun_ = 0;
+  int64_t with_early_calls_ = 0;
+};
+
 class TrackedKernel : public tensorflow::AsyncOpKernel {
  public:
-  TrackedKernel(tensorflow::OpKernelConstruction* construction, const RunTracking& scope,
-                std::unique_ptr<tensorflow::Device> provider_device,
-                std::unique_ptr<RunDevices> run_devices, KernelPtr launch)
-      : AsyncOpKernel(construction),
-        tracks_run_(scope.tracks_run),
-        provider_device_(std::move(provider_device)),
-        run_devices_(std::move(run_devices)),
-        launch_(std::move(launch)) {}
+  TrackedKernel(tensorflow::OpKernelConstruction* construction, Needs needs, KernelPtr launch)
+      : AsyncOpKernel(construction), needs_(std::move(needs)), launch_(std::move(launch)) {}
 
   void ComputeAsync(tensorflow::OpKernelContext* ctx, DoneCallback done) override {
     const absl::Status started = RunBesideTensorFlow([this, ctx, done] { Launch(ctx, done); });
@@ -177,62 +227,14 @@ class TrackedKernel : public tensorflow::AsyncOpKernel {
                           "hostcall: a Python function with memo=, which was called while a "
                           "function was compiled that calls it, has called that function."),
                       done);
-    LaunchWithProvider(ctx, std::move(done));
-  }
-
-  void LaunchWithProvider(tensorflow::OpKernelContext* ctx, DoneCallback done) {
-    if (provider_device_ == nullptr) {
-      LaunchAsRun(ctx, std::move(done));
-      return;
-    }
-    auto borrowing = std::make_shared<BorrowingRun>(ctx, provider_device_.get());
-    LaunchAsRun(ctx, [borrowing, done = std::move(done)] {
-      borrowing->End();
-      done();
-    });
-  }
-
-  void LaunchAsRun(tensorflow::OpKernelContext* ctx, DoneCallback done) {
     const starters::StartedRun of = StartedRunOf(*ctx);
     const CurrentLaunch launching(this, starters::NumberOf(of));
     const starters::Scope own(nullptr);  // the calls start runs of their own
-    DoneCallback go_on = [of, done = std::move(done)] {
-      const starters::Scope again(of);
-      done();
-    };
-    if (run_devices_ == nullptr) {
-      LaunchTracked(ctx, std::move(go_on));
-      return;
-    }
-    tensorflow::DeviceBase* const before = ctx->params()->device;
-    tensorflow::Device* const device = run_devices_->Take().release();
-    ctx->params()->device = device;
-    starters::Begin(RunOn(device), starters::NumberOf(of));
-    LaunchTracked(ctx, [this, ctx, before, device, go_on = std::move(go_on)] {
-      starters::End(RunOn(device));
-      ctx->params()->device = before;
-      run_devices_->GiveBack(std::unique_ptr<tensorflow::Device>(device));
-      go_on();
-    });
+    const auto run = std::make_shared<TrackedRun>(ctx, needs_, of, std::move(done));
+    launch_->AsAsync()->ComputeAsync(ctx, [run] { run->End(); });
   }
 
-  void LaunchTracked(tensorflow::OpKernelContext* ctx, DoneCallback done) {
-    if (!tracks_run_) {
-      launch_->AsAsync()->ComputeAsync(ctx, std::move(done));
-      return;
-    }
-    const int64_t begun = Runs::Global().Begin();
-    const int64_t run = runtime->begin_run();
-    launch_->AsAsync()->ComputeAsync(ctx, [begun, run, done = std::move(done)] {
-      runtime->end_run(run);
-      DropBefore(Runs::Global().End(begun));
-      done();
-    });
-  }
-
-  const bool tracks_run_;
-  const std::unique_ptr<tensorflow::Device> provider_device_;  // null if no memory is shared
-  const std::unique_ptr<RunDevices> run_devices_;              // null unless a CPU runs programs
+  const Needs needs_;
   const KernelPtr launch_;
 };
 
@@ -261,12 +263,15 @@ absl::Status TrackRuns(const RunTracking& scope, const KernelRequest& request, K
   // Memory on other devices has its own allocators, whose devices XLA's kernel looks for.
   tensorflow::Device* device = request.runtime->device();
   const bool is_cpu = device->device_type() == tensorflow::DEVICE_CPU;
-  auto provider = is_cpu && scope.shares_memory ? MakeProviderDevice(device) : nullptr;
-  // A run needs both: the device for taking turns forwards to the one for allocating.
-  tensorflow::Device* const inner = provider == nullptr ? device : provider.get();
-  const bool runs_on_cpu = is_cpu || device->device_type() == kXlaCpu;
-  auto runs = runs_on_cpu ? std::make_unique<RunDevices>(inner, scope.takes_turns) : nullptr;
-  return WrapKernel<TrackedKernel>(request, launch, scope, std::move(provider), std::move(runs));
+  Needs needs{scope.tracks_run, nullptr, nullptr};
+  if (is_cpu && scope.shares_memory) needs.provider_device = MakeProviderDevice(device);
+  if (is_cpu || device->device_type() == kXlaCpu) {
+    // A run needs both: the device for taking turns forwards to the one for allocating.
+    tensorflow::Device* inner =
+        needs.provider_device == nullptr ? device : needs.provider_device.get();
+    needs.run_devices = std::make_unique<RunDevices>(inner, scope.takes_turns);
+  }
+  return WrapKernel<TrackedKernel>(request, launch, std::move(needs));
 }
 
 void DefineRunTracking(nb::module_& m) {

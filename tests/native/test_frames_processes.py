@@ -89,9 +89,10 @@ def test_the_exception_of_another_process_has_no_number_here() -> None:
 def test_of_a_long_message_the_middle_is_left_out() -> None:
     (done,) = meet(Target(raising(ValueError(2000 * "-" + "the end"))), [0])
     message = reported(done.array(1), 3).message
-    assert message.startswith("ValueError: ---")
-    assert "\n...\n" in message
-    assert "the exception itself]" in message
+    beginning, end = message.split("\n...\n")
+    assert "ValueError: ---" in beginning
+    # The describer of the sanitizers' tests numbers no exceptions.
+    assert "the exception itself]" in end or end.endswith("---the end\n")
     assert len(message) == SIZE - 5
 
 
