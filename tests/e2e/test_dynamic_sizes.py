@@ -334,6 +334,17 @@ def test_the_gradient_of_such_branches_and_of_windows() -> None:
     is_right(*((X, tf.constant(choice)) for choice in (True, False)))(program)()
 
 
+@is_right((-tf.abs(X),), (tf.abs(X),))
+def test_the_size_of_branches_whose_values_a_gradient_keeps(x: tf.Tensor) -> Any:
+    """TensorFlow notes the size of the first branch for both."""
+    _print(x)
+    with tf.GradientTape() as tape:
+        tape.watch(x)
+        part = tf.cond(x[0] > 0.0, lambda: x[:5] * 2.0, lambda: x[:2] + 1.0)
+        y = tf.sin(tf.pad(part, [[1, 0]]))
+    return part, tf.shape(part), tf.size(y), tape.gradient(y, x)
+
+
 @one_program
 def test_slices_of_a_constant_size_in_a_loop() -> None:
     def program(x: tf.Tensor) -> Any:

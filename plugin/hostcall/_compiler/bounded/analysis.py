@@ -230,6 +230,7 @@ class _Search:
         if not self._any_may_be_bounded():
             return
         self.replaced |= wrong_kernels.replace_ones_like(self.compiled)
+        self.replaced |= sources.open_sizes(self.functions, self._unequal) & self.compiled.keys()
         self._put_on_host_until_right()
         windows_left = {at: dims for at, dims in self._windows.items() if at not in self.blocked}
         self.replaced |= windows.keep_within(self.compiled, windows_left)

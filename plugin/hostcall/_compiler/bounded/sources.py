@@ -9,8 +9,9 @@ Conditionals whose branches return different sizes are sources too.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -31,6 +32,23 @@ def find_unequal_branches(functions: Functions) -> set[Source]:
         for node in defs.nodes_of(function, op_kinds.BRANCH_OPS)
         if _may_differ(node) and _differ(node, functions)
     }
+
+
+def open_sizes(functions: Functions, unequal: Collection[Source]) -> set[str]:
+    """Note that the sizes of some conditionals are open; return the names of their functions."""
+    # For gradients, TensorFlow notes the sizes of the first branch, and computes with them.
+    for name, conditional in unequal:
+        (node,) = (n for n in functions[name].node_def if n.name == conditional)
+        shapes = [
+            [tf.TensorShape(None if s is None else [*s]) for s in _result_shapes(f, functions)]
+            for f in (functions[called] for called in defs.called_functions(node, functions))
+        ]
+        for i in arrays(node):
+            first, *others = (results[i] for results in shapes)
+            joined = functools.reduce(tf.TensorShape.most_specific_compatible_shape, others, first)
+            if i < len(noted := node.attr["output_shapes"].list.shape):
+                noted[i].CopyFrom(joined.as_proto())
+    return {name for name, _ in unequal}
 
 
 def arrays(node: NodeDef) -> list[int]:
