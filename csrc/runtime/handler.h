@@ -47,11 +47,11 @@ extern "C" XLA_FFI_Error* HostcallJointHandler(XLA_FFI_CallFrame* frame);
 // failed joint call would.
 extern "C" XLA_FFI_Error* HostcallReportedHandler(XLA_FFI_CallFrame* frame);
 
-// Custom call target "hostcall_raise", FFI API 0.2, platform Host. Its first operand is an int32,
-// the number of an error, or 0 if there is none, or a bool, which asks for the first error; there
-// may be a token, too. Its attribute `errors`
-// has the errors, between record separators: the number and the status code of each and its
-// message, between colons. Ends the program with the error.
+// Custom call target "hostcall_raise", FFI API 0.2, platform Host. Its operands are failures, and
+// perhaps a token. An int32 is the number of an error, or 0 if there is none; the bools stand for
+// the first errors, in their order. Its attribute `errors` has the errors, between record
+// separators: the number and the status code of each and its message, between colons. Ends the
+// program with the error of the first failure.
 extern "C" XLA_FFI_Error* HostcallRaiseHandler(XLA_FFI_CallFrame* frame);
 
 // Custom call target "hostcall_any", FFI API 0.2, platform Host. Its operands are integers of 32 or

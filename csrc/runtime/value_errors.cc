@@ -19,8 +19,6 @@ namespace {
 
 // Separates the errors in the attribute, and in each of them its number, status code and message.
 constexpr char kNext = '\x1e', kThen = ':';
-// Stands for the number of the first error; numbers are positive.
-constexpr int32_t kFirst = -1;
 
 // Takes a number and the separator behind it from a text.
 int TakeNumber(std::string_view* text) {
@@ -32,35 +30,37 @@ int TakeNumber(std::string_view* text) {
   return number;
 }
 
-// Returns the error of that number, of those in the attribute; the first one for kFirst.
-Failure ErrorOf(const XLA_FFI_Attrs& attrs, int32_t wanted) {
+// Returns the first of the errors in the attribute that is the wanted one, by its place from 0 on,
+// and its number.
+template <typename IsWanted>
+Failure ErrorOf(const XLA_FFI_Attrs& attrs, IsWanted is_wanted) {
   std::string_view errors;
   AttributeReader(attrs).Take("errors", errors).End();
-  while (!errors.empty()) {
+  for (int place = 0; !errors.empty(); ++place) {
     std::string_view error = errors.substr(0, errors.find(kNext));
     errors.remove_prefix(std::min(error.size() + 1, errors.size()));
-    const int number = TakeNumber(&error);
-    if (wanted != kFirst && wanted != number) continue;
+    if (!is_wanted(place, TakeNumber(&error))) continue;
     const int code = TakeNumber(&error);
     return Failure(static_cast<ffi::ErrorCode>(code), std::string(error));
   }
   throw Failure::Malformed();
 }
 
-// Returns the number of the error that an operand asks for, or 0.
-int32_t NumberIn(const XLA_FFI_Buffer& failure) {
-  if (failure.dtype == XLA_FFI_DataType_PRED) {
-    return *static_cast<const bool*>(failure.data) ? kFirst : 0;
-  }
-  if (failure.dtype != XLA_FFI_DataType_S32) throw Failure::Malformed();
-  return *static_cast<const int32_t*>(failure.data);
-}
-
 Result RaiseAny(const XLA_FFI_CallFrame& frame) {
-  const RawBuffers args(frame.args);
-  if (args.size() == 0) throw Failure::Malformed();
-  const int32_t number = NumberIn(*args[0]);
-  if (number != 0) throw ErrorOf(frame.attrs, number);
+  const RawBuffers failures = RawBuffers(frame.args).WithoutToken();
+  if (failures.size() == 0) throw Failure::Malformed();
+  int booleans = 0;
+  for (const XLA_FFI_Buffer* failure : failures) {
+    if (failure->dtype == XLA_FFI_DataType_PRED) {
+      const int own = booleans++;
+      if (!*static_cast<const bool*>(failure->data)) continue;
+      throw ErrorOf(frame.attrs, [own](int place, int) { return place == own; });
+    }
+    if (failure->dtype != XLA_FFI_DataType_S32) throw Failure::Malformed();
+    const int32_t wanted = *static_cast<const int32_t*>(failure->data);
+    if (wanted == 0) continue;
+    throw ErrorOf(frame.attrs, [wanted](int, int number) { return number == wanted; });
+  }
   return {};
 }
 

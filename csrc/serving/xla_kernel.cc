@@ -222,15 +222,19 @@ class ScriptOpKernel : public tensorflow::XlaOpKernel {
     return shape.ok() && xla::ShapeUtil::IsScalarWithElementType(*shape, type);
   }
 
-  // Ends the program with the error of a number, unless it is 0, or with the first one, if true.
+  // Ends the program with the error of the first failure, if any (runtime/handler.h).
   absl::Status EmitRaise(XlaOpKernelContext* ctx, std::string_view errors) const {
-    const bool is_right = ctx->num_inputs() == 1 && num_outputs() == 0 && AreErrors(errors);
-    const bool takes_failure = IsScalar(ctx, 0, xla::S32) || IsScalar(ctx, 0, xla::PRED);
-    if (!is_right || !takes_failure) return NoCheck();
+    if (ctx->num_inputs() == 0 || num_outputs() != 0 || !AreErrors(errors)) return NoCheck();
+    std::vector<xla::XlaOp> operands;
+    for (int i = 0; i < ctx->num_inputs(); ++i) {
+      if (!IsScalar(ctx, i, xla::S32) && !IsScalar(ctx, i, xla::PRED)) return NoCheck();
+      operands.push_back(ctx->Input(i));
+    }
     CallOrder order(ctx);
+    operands.push_back(order.before());
     const xla::Shape result = xla::ShapeUtil::MakeTupleShape({xla::ShapeUtil::MakeTokenShape()});
     const xla::XlaOp call =
-        TypedCall(ctx, kRaiseTarget, {ctx->Input(0), order.before()}, result,
+        TypedCall(ctx, kRaiseTarget, operands, result,
                   absl::StrCat("{errors = ", Quoted(errors), "}"), /*has_side_effect=*/true);
     return order.SetAfter(xla::GetTupleElement(call, 0));
   }

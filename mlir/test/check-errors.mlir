@@ -159,14 +159,16 @@ func.func @main(%x: tensor<3xi4>, %y: tensor<3xi8>) {
 // -----
 
 // The calls for errors of values.
-func.func @main(%x: tensor<3xi32>, %n: tensor<i32>, %m: tensor<i64>, %b: tensor<3xi8>, %c: tensor<i8>, %t: !stablehlo.token) {
-  // expected-error@below {{it has to take a tensor<i32> or tensor<i1>, and may take and return a token}}
+func.func @main(%x: tensor<3xi32>, %n: tensor<i32>, %m: tensor<i64>, %b: tensor<3xi8>, %c: tensor<i8>, %p: tensor<i1>, %t: !stablehlo.token) {
+  // expected-error@below {{errors has to have an error for each tensor<i1>}}
+  stablehlo.custom_call @hostcall_raise(%p, %p) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:3:one"}} : (tensor<i1>, tensor<i1>) -> ()
+  // expected-error@below {{it has to take tensor<i32>s or tensor<i1>s, and may take and return a token behind them}}
   stablehlo.custom_call @hostcall_raise(%x) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:3:one"}} : (tensor<3xi32>) -> ()
-  // expected-error@below {{it has to take a tensor<i32> or tensor<i1>, and may take and return a token}}
+  // expected-error@below {{it has to take tensor<i32>s or tensor<i1>s, and may take and return a token behind them}}
   stablehlo.custom_call @hostcall_raise(%n, %t) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:3:one"}} : (tensor<i32>, !stablehlo.token) -> ()
-  // expected-error@below {{it has to take a tensor<i32> or tensor<i1>, and may take and return a token}}
+  // expected-error@below {{it has to take tensor<i32>s or tensor<i1>s, and may take and return a token behind them}}
   %0 = stablehlo.custom_call @hostcall_raise(%n, %n) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:3:one"}} : (tensor<i32>, tensor<i32>) -> tensor<i32>
-  // expected-error@below {{it has to take a tensor<i32> or tensor<i1>, and may take and return a token}}
+  // expected-error@below {{it has to take tensor<i32>s or tensor<i1>s, and may take and return a token behind them}}
   stablehlo.custom_call @hostcall_raise() {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:3:one"}} : () -> ()
   // expected-error@below {{a call that raises errors has to have has_side_effect = true}}
   stablehlo.custom_call @hostcall_raise(%n) {api_version = 4 : i32, backend_config = {errors = "1:3:one"}} : (tensor<i32>) -> ()

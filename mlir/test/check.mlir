@@ -48,6 +48,7 @@ func.func @errors_of_values(%x: tensor<3x2xi64>, %limit: tensor<i64>, %n: tensor
   stablehlo.custom_call @hostcall_raise(%n) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:3:one\0A\1E2:11:two: 2"}} : (tensor<i32>) -> ()
   %t = stablehlo.create_token : !stablehlo.token
   %1 = stablehlo.custom_call @hostcall_raise(%n, %t) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:3:one"}} : (tensor<i32>, !stablehlo.token) -> tuple<!stablehlo.token>
+  stablehlo.custom_call @hostcall_raise(%0, %n, %0) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "2:3:two\1E3:3:three\1E1:3:one"}} : (tensor<i1>, tensor<i32>, tensor<i1>) -> ()
   return %0 : tensor<i1>
 }
 

@@ -76,9 +76,9 @@ def refused(program: Program, route: str, reference: Context, outcome: Outcome) 
     may_be = reference.flags or not reference.has_callbacks
     if may_be and is_refusal(program, outcome):
         return f"{route} refused"
-    text = str(outcome.error)
-    if program.gradient == "outside" and any(part in text for part in _VARIANT_REFUSALS):
+    if is_refusal_of_tape(program, outcome):
         return "a tape around a compiled loop or branch refused"
+    text = str(outcome.error)
     # XLA refuses a range of unknown length without callbacks, too.
     if not outcome.journal and "with op Range must be a compile-time" in text:
         return "a loop over a range in a compiled loop refused"
@@ -164,3 +164,9 @@ def is_refusal(program: Program, outcome: Outcome) -> bool:
     if outcome.journal and program.gradient != "outside":
         return False
     return any(text in str(outcome.error) for text in _REFUSALS)
+
+
+def is_refusal_of_tape(program: Program, outcome: Outcome) -> bool:
+    """Return whether a tape around a compiled loop or branch is refused, as stock refuses it."""
+    text = str(outcome.error)
+    return program.gradient == "outside" and any(part in text for part in _VARIANT_REFUSALS)

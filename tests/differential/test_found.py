@@ -11,6 +11,7 @@ import hostcall
 from tests.differential import running
 from tests.differential.exporting import check_exported
 from tests.differential.program import Block, Program, Statement
+from tests.differential.raising import check_raising
 from tests.support.helpers import assert_same, gradient_of, to_numpy
 
 # What tells no shape: neither is one program.
@@ -111,3 +112,40 @@ def test_a_bounded_result_of_a_function_of_tensors(api: str) -> None:
     """The true size is behind the number of the state, which goes."""
     evens = Statement("evens", (0,), (api, "bounded", True))
     check_exported(Program(Block((evens,), (2,)), inputs=(((1, 2, 4), 0), ((2, 6, -4), 1))))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        Program(
+            Block(
+                (
+                    Statement("indexed", (0, 1)),
+                    Statement(
+                        "function",
+                        param=(False, 1),
+                        blocks=(
+                            Block(
+                                (
+                                    Statement(
+                                        "affine", (0,), ("numpy_function", "set_shape", False)
+                                    ),
+                                ),
+                                (2,),
+                            ),
+                        ),
+                    ),
+                    Statement("along", (0,), "reverse"),
+                    Statement("affine", (4,), ("numpy_function", "set_shape", True)),
+                ),
+                (5,),
+            ),
+            (((), 0), ((), 0)),
+            gradient="inside",
+        ),
+        Program(Block((Statement("read", (0, 1)),), (2,)), (((), 0), ((), 0)), gradient="outside"),
+    ],
+    ids=["a function on the host returns it", "a tape around it is refused"],
+)
+def test_what_nothing_uses_and_graph_mode_drops(program: Program) -> None:
+    check_raising(program)

@@ -344,6 +344,21 @@ def test_indices_that_are_places_in_a_value(size: int) -> None:
         assert_same(outcome(function, x, GOOD), outcome(expected, x, GOOD))
 
 
+@pytest.mark.parametrize("size", [3, 4, 5])
+def test_indices_that_are_places_along_a_dimension(size: int) -> None:
+    """All of the value has as many elements as no dimension has."""
+
+    def program(x: tf.Tensor) -> Any:
+        values = tf.range(float(size))
+        places = [tf.argmax(x, 1), tf.argmin(x, -1), tf.math.top_k(x, 2).indices[:, 0]]
+        return [tf.gather(values, i) for i in places]
+
+    function, expected = jitted(beside(program)), plain(program)
+    x = tf.reshape(tf.range(160.0), [40, 4])
+    for each in (x, -x):
+        assert_same(outcome(function, each), outcome(expected, each))
+
+
 @pytest.mark.parametrize("length", [2, 3, 4])
 def test_elements_of_a_list_that_a_loop_counts(length: int) -> None:
     def program(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
@@ -496,6 +511,45 @@ def test_the_first_error_in_program_order_is_raised() -> None:
     assert "node first" in failure(program, X, nine, nine).message
     assert "node while/GatherV2" in failure(program, X, two, nine).message
     assert "Integer division by zero" in failure(program, X, zero, two).message
+
+
+def of_many(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    return tf.reduce_sum(tf.gather(x, tf.fill([40], i)))
+
+
+def divided(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    return x[0] * tf.cast(7 // (i - 10), tf.float32)
+
+
+CALLED = tf.function(lambda x, i: divided(x, i) + of_many(x, i))
+KINDS: list[Callable[..., Any]] = [
+    of_many,
+    lambda x, i: tf.gather(x, i),
+    divided,
+    of_many,
+    counted,
+    lambda x, i: tf.gather(x, i),
+    a_branch,
+    CALLED,
+    divided,
+    of_many,
+]
+
+
+@pytest.mark.parametrize("first", range(len(KINDS)))
+def test_the_first_of_several_kinds_of_failures_is_raised(first: int) -> None:
+    def program(x: tf.Tensor, places: tf.Tensor) -> Any:
+        results: list[Any] = []
+        for kind, i in zip(KINDS, tf.unstack(places), strict=True):
+            with tf.name_scope(f"kind_{len(results)}_"):
+                results.append(kind(x, i))
+        return results
+
+    function = jitted(beside(program))
+    places = tf.constant([2] * len(KINDS))
+    assert_alike(function(X, places), plain(program)(X, places))
+    message = failure(function, X, tf.concat([places[:first], places[first:] + 8], 0)).message
+    assert (f"node kind_{first}_/" if KINDS[first] is not CALLED else "node floordiv") in message
 
 
 @pytest.mark.parametrize("declared", [{}, {"concurrent": True}], ids=["alone", "concurrent"])

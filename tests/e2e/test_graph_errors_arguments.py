@@ -32,8 +32,14 @@ def beside(program: Callable[..., Any]) -> Callable[..., Any]:
         (tf.reshape, [1, -1], [-1, -1]),
         (tf.reshape, [1, 3], [-3, 1]),
         (tf.expand_dims, 1, 2),
+        (tf.broadcast_to, [2, 3], [2, 2]),
+        (lambda x, size: tf.broadcast_to(x[x > 0.0], [2, size]), 3, 4),
+        (lambda x, size: tf.broadcast_to(x[:1], [2, size]), 3, -3),
     ],
-    ids=["another size", "two unknown", "negative", "no such dimension"],
+    ids=[
+        *("another size", "two unknown", "negative", "no such dimension", "broadcast"),
+        *("a mask, broadcast", "broadcast to a negative size"),
+    ],
 )
 @pytest.mark.parametrize("on_host", [False, True], ids=["alone", "beside an op on the host"])
 def test_a_shape_that_does_not_fit(op: Any, good: Any, bad: Any, on_host: bool) -> None:
@@ -49,7 +55,7 @@ def test_a_shape_that_does_not_fit(op: Any, good: Any, bad: Any, on_host: bool) 
             outcome(each, X, tf.constant(shape)) for each in (function, plain(program))
         )
         assert_same(actual, expected)
-    name = "Reshape" if op is tf.reshape else "ExpandDims"
+    name = {tf.reshape: "Reshape", tf.expand_dims: "ExpandDims"}.get(op, "BroadcastTo")
     assert f"{{{{node {name}}}}}" in str(failure(function, X, tf.constant(bad)))
 
 

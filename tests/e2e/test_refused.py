@@ -360,3 +360,16 @@ def test_what_was_found_is_kept(caplog: pytest.LogCaptureFixture) -> None:
         the_next(SMALL_X)
     (line,) = (text for text in caplog.messages if "the_next" in text)
     assert "On the host: RandomShuffle; the rest is one program" in line
+
+
+def test_results_of_the_shape_of_strings_are_not_those_of_one_program() -> None:
+    """A program has references in the place of strings, without their shapes."""
+
+    def program(names: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        return tf.gather(weights, tf.strings.to_hash_bucket_fast(names, 4)) * 2.0
+
+    function, names = jitted(program), tf.constant(["a", "b", "c"])
+    assert hostcall.explain(function, names, tf.range(4.0)).functions[0].mode == "partitioned"
+    assert_same(
+        to_numpy(function(names, tf.range(4.0))), to_numpy(plain(program)(names, tf.range(4.0)))
+    )

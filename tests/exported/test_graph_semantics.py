@@ -173,6 +173,30 @@ def test_all_functions_have_errors_if_the_user_says_so(tmp_path: Path) -> None:
         other(X, np.int32(5))
 
 
+@pytest.mark.parametrize("axis", [1, -1])
+def test_places_along_a_dimension_are_not_looked_at(axis: int) -> None:
+    """They are less than its size, though the value has more elements."""
+    hostcall.configure(functions="all")
+    values, x = tf.range(4.0), tf.TensorSpec([50, 4])
+    program = hostcall.export(lambda x: tf.gather(values, tf.argmax(x, axis)), x)
+    assert custom_calls_in(program.module()) == set()
+
+
+def test_looks_at_many_values_are_not_joined() -> None:
+    """What joins them is one more kernel for XLA to compile; what XLA computes becomes one."""
+    hostcall.configure(functions="all")
+    places, i = tf.TensorSpec([50], tf.int32), tf.TensorSpec([], tf.int32)
+
+    def function(x: tf.Tensor, p: tf.Tensor, q: tf.Tensor, i: tf.Tensor, j: tf.Tensor) -> Any:
+        return tf.gather(x, p), x[i], x[j], tf.gather(x, q)
+
+    module = hostcall.export(function, F3, places, places, i, i).module()
+    calls = [*custom_calls.walk(module)]
+    (raised,) = (op for op in calls if custom_calls.target_of(op) == custom_calls.RAISE)
+    made = [operand.owner.name for operand in raised.operands]
+    assert made[:3] == ["stablehlo.custom_call", "stablehlo.select", "stablehlo.custom_call"]
+
+
 def test_a_program_that_was_exported_in_between_keeps_what_it_has(tmp_path: Path) -> None:
     """Each export of one function is as the settings were then."""
     case = FAILING["gather"]

@@ -1,8 +1,9 @@
 """The custom calls for errors of values: `@hostcall_raise` and `@hostcall_any`.
 
 A program that TensorFlow has exported raises the errors that TensorFlow's kernels raise for values,
-an index out of range, say. `@hostcall_raise` takes a tensor<i32>: 0 while all is well, else the
-number of an error in its text `errors`; or a tensor<i1>, true for the first error.
+an index out of range, say. `@hostcall_raise` takes failures. A tensor<i32> is 0 while all is well,
+else the number of an error in the text `errors`; each tensor<i1> is true for an error, of which
+those of the first one, the second and so on come first in the text. The first failure is raised.
 `@hostcall_any` finds out whether any value is "outside" [0, limit), "equal" to the limit or
 "at_least" the limit, and takes less time than a reduction.
 """
@@ -42,16 +43,18 @@ def problems_of(op: ir.Operation) -> Iterator[str]:
 
 def _check_raise(op: ir.Operation) -> Iterator[str]:
     operands, results = [value.type for value in op.operands], custom_calls.result_types(op)
-    tokens = [*operands[1:], *results]
-    takes_failure = [*map(str, operands[:1])] in ([_NUMBER], [_FOUND])
-    is_right = takes_failure and len(tokens) in (0, 2)
+    failures = [str(type_) for type_ in operands if not is_token(type_)]
+    tokens = [*operands[len(failures) :], *results]
+    is_right = failures and {*failures} <= {_NUMBER, _FOUND} and len(tokens) in (0, 2)
     if not is_right or len(results) > 1 or not all(map(is_token, tokens)):
-        yield f"it has to take a {_NUMBER} or {_FOUND}, and may take and return a token beside it"
+        yield f"it has to take {_NUMBER}s or {_FOUND}s, and may take and return a token behind them"
     if not custom_calls.has_side_effect(op):
         yield "a call that raises errors has to have has_side_effect = true"
     errors = _text_of(op, "errors")
     if errors is None or not all(map(_ERROR.fullmatch, errors.split(_NEXT))):
         yield "backend_config has to be {errors = ...}, a number, a code and a message of each"
+    elif failures.count(_FOUND) > len(errors.split(_NEXT)):
+        yield f"errors has to have an error for each {_FOUND}"
 
 
 def _check_any(op: ir.Operation) -> Iterator[str]:

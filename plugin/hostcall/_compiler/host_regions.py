@@ -26,7 +26,7 @@ from hostcall._compiler.partition.partitioner import Partitioner, place_of
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
 from hostcall._tf.graph.program import Function, Node, ProgramModel, Value, dtypes, predecessors
-from hostcall._tf.types import FunctionDefLibrary
+from hostcall._tf.types import ArgDef, FunctionDef, FunctionDefLibrary
 from hostcall_runtime import _library, _scheduling
 from hostcall_runtime._scheduling import Groups, Side
 
@@ -80,12 +80,35 @@ def predicted_program(
         program = write(partitioner.library, entry, partitioner.host_ops, "__predicted")
     except NotWholeError:
         return None
-    infer = _library.load("hostcall._tensorflow").infer_region_shapes
     for function, region in zip(program.functions, program.regions, strict=True):
-        shapes = [_sizes(shape_of(region.function, v), _SOME_SIZE) for v in region.inputs]
-        if not infer(function.SerializeToString(), shapes):
+        shapes = [
+            None if _is_reference(taken) else _sizes(shape_of(region.function, value), _SOME_SIZE)
+            for taken, value in zip(function.signature.input_arg, region.inputs, strict=True)
+        ]
+        if not _are_known(function, shapes):
             return None
     return program
+
+
+def may_have_shapes(program: ProgramWithRegions) -> bool:
+    """Return whether XLA may know the shapes of all results of regions, as it has to."""
+    # Those of results that follow from references alone, it does not.
+    return all(
+        _are_known(function, [None] * len(function.signature.input_arg))
+        for function in program.functions
+        if all(map(_is_reference, function.signature.input_arg))
+    )
+
+
+def _is_reference(argument: ArgDef) -> bool:
+    """Return whether a program has a reference for an argument of a region, without its shape."""
+    return argument.type in defs.NO_ARRAYS
+
+
+def _are_known(region: FunctionDef, shapes: list[Shape]) -> bool:
+    """Return whether the shapes of a region's results follow from those of its inputs."""
+    infer = _library.load("hostcall._tensorflow").infer_region_shapes
+    return bool(infer(region.SerializeToString(), shapes))
 
 
 def of_results(serialized: bytes, operands: Sequence[Shape]) -> list[Shape]:

@@ -219,6 +219,8 @@ def _with_regions(
         program = host_regions.write(partitioner.library, entry, partitioner.host_ops, suffix)
     except NotWholeError:
         return None
+    if not host_regions.may_have_shapes(program):
+        return None  # XLA would refuse it
     functions = function_defs.by_name(program.library)
     analysis.keep_apart(functions[program.name], functions)
     library, raising = _raising(program.library, program.name, where)

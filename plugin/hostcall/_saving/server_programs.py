@@ -30,7 +30,7 @@ from hostcall_runtime._errors import LoweringError
 # The functions of a program, its entry first, or why there is none.
 Program: TypeAlias = list[Any] | str
 
-_ANY = "HostcallAny"
+_AND, _ANY = "HostcallAnd", "HostcallAny"
 _ERRORS, _KIND = (f"{token_registry.QUALIFIED}{kind}:" for kind in ("errors", "any"))
 _NEXT_ERROR = b"\x1e"
 _SEARCHED = frozenset({defs.INT32, defs.INT64})  # the dtypes of the custom call's operands
@@ -173,7 +173,7 @@ def _problem_of(functions: Functions) -> str:
             if raised and calls.of_callees(node):
                 return _ORDER
             raised |= node.op == op_kinds.RAISE
-            if node.op.startswith("Hostcall") and node.op not in (op_kinds.RAISE, _ANY):
+            if node.op.startswith("Hostcall") and node.op not in (op_kinds.RAISE, _AND, _ANY):
                 return _UNKNOWN.format(op=node.op)
     return ""
 
@@ -205,8 +205,10 @@ def _without_own_ops(function: FunctionDef) -> None:
     for node in function.node_def:
         if node.op == op_kinds.RAISE:
             errors = _NEXT_ERROR.join(node.attr["errors"].list.s)
-            takes = [node.attr["T"].type]
+            takes = [*node.attr["T"].list.type]
             _make_script_op(node, "PyFunc", _ERRORS.encode() + errors, takes, [])
+        elif node.op == _AND:
+            node.op = "LogicalAnd"
         elif node.op == _ANY:
             token = _KIND.encode() + node.attr["kind"].s
             dtype = node.attr["T"].type

@@ -43,7 +43,6 @@ class Use:
 USES: dict[str, Use] = {}
 _SEEN = {"Slice", "StridedSlice", "StridedSliceGrad"}
 _ON_HOST = {
-    "BroadcastTo",  # to a size that only the run knows
     "Pow",  # of which XLA takes exponents modulo 64
     "ResourceGatherNd",
     "ResourceScatterNdMax",
@@ -212,12 +211,6 @@ _use(
 )
 _use("Slice", lambda x, i: tf.slice(x, [i], [2]) * 2.0, (_THREE, 1), (_THREE, 2))
 _use("Slice", lambda x, i: tf.slice(x, i, [2, 1]) * 2.0, (_ROWS, [1, 0]), (_ROWS, [-1, 0]))
-_use(
-    "BroadcastTo",
-    lambda x, mask: tf.broadcast_to(tf.boolean_mask(x, mask), [2, 3]) * 2.0,
-    (_THREE, _ALL),
-    (_THREE, _TWO),
-)
 _use(
     "ReverseSequence",
     lambda x, lengths: tf.reverse_sequence(x, lengths, seq_axis=1) * 2.0,

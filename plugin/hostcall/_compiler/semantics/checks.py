@@ -111,15 +111,23 @@ class CheckWriter(NodeWriter):
         has_some = self.add(
             "Greater", self.count(value, dtype), self.constant(0, defs.INT32), T=defs.INT32
         )
-        return self.add("LogicalAnd", failing, has_some)
+        return self.both(failing, has_some)
 
     def unless_held(self, failing: str, indices: str, limit: str, dtype: int) -> str:
         """Write a scalar, or false if indices are places in a value that is not too large."""
         # XLA knows the sizes of nearly all values, and then needs no loop over the indices.
-        if not (holder := index_ranges.holder(indices, self._nodes)):
+        if (holder := index_ranges.holder(indices, self._nodes)) is None:
             return failing
-        size = self.add("Size", holder, T=self.dtype(holder), out_type=dtype)
-        return self.add("LogicalAnd", self.add("Greater", size, limit, T=dtype), failing)
+        value, dimension = holder
+        if dimension is None:
+            size = self.add("Size", value, T=self.dtype(value), out_type=dtype)
+        else:
+            size = self.size(value, dimension, dtype)
+        return self.both(failing, self.add("Greater", size, limit, T=dtype))
+
+    def both(self, failing: str, known: str) -> str:
+        """Write whether two scalars are true, the second of which XLA knows as a rule."""
+        return self.add("HostcallAnd", failing, known)
 
     def either(self, one: str, other: str) -> str:
         """Write whether one of two scalars is true; "" stands for false."""
@@ -433,25 +441,6 @@ def _partition_outside(writer: CheckWriter) -> str:
     return _outside(writer, writer.inputs[1], count)
 
 
-def _not_broadcast(writer: CheckWriter) -> str:
-    """Write whether a size of the operand is neither 1 nor that of the wanted shape."""
-    value, wanted = writer.inputs
-    dtype = writer.dtype(wanted)
-    sizes = writer.shape(value, writer.dtype(value), dtype)
-    count = writer.add("Size", wanted, T=dtype, out_type=defs.INT32)
-    rank = writer.add("Rank", value, T=writer.dtype(value))
-    axis = writer.constant(0, defs.INT32)
-    begin, end = (
-        writer.add("ExpandDims", number, axis, T=defs.INT32, Tdim=defs.INT32)
-        for number in (writer.add("Sub", count, rank, T=defs.INT32), count)
-    )
-    one = writer.constant([1], defs.INT32, [1])
-    last = writer.add("StridedSlice", wanted, begin, end, one, T=dtype, Index=defs.INT32)
-    differs = writer.add("NotEqual", sizes, last, T=dtype)
-    is_more = writer.add("NotEqual", sizes, writer.constant(1, dtype), T=dtype)
-    return writer.any(writer.add("LogicalAnd", differs, is_more))
-
-
 def _in_list(indices: int) -> Failing:
     """Return a check of indices of elements of a list."""
 
@@ -635,7 +624,7 @@ def _if_drawn(writer: CheckWriter, failing: str) -> str:
     dtype = writer.dtype(shape)
     count = writer.add("Prod", shape, axis, T=dtype, Tidx=defs.INT32)
     has_some = writer.add("Greater", count, writer.constant(0, dtype), T=dtype)
-    return writer.add("LogicalAnd", failing, has_some)
+    return writer.both(failing, has_some)
 
 
 def _no_permutation(writer: CheckWriter) -> str:
@@ -713,10 +702,6 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
             _label_outside,
             "Received a label value which is outside the valid range of [0, classes)",
         ),
-    ),
-    **_for(
-        "BroadcastTo",
-        Check(_not_broadcast, "Incompatible shapes: its operand and the wanted shape"),
     ),
     **_for(
         "DynamicPartition",

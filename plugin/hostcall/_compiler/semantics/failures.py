@@ -1,11 +1,11 @@
 """Failures: errors of values, which a program raises before the next side effect, or at its end.
 
-Each check of an op gives a scalar that is true where TensorFlow's kernel of the op raises. The
-program makes one number of these scalars, that of the first error in program order, or 0. Functions
+Each check of an op gives a scalar that is true where TensorFlow's kernel of the op raises.
+Functions make one number of these scalars, that of the first error in program order, or 0. They
 return this number, loops carry it along, and branches return that of the branch that was taken. So
-nothing is called while all is well but a custom call that looks at the number: before each call of
-Python that comes later in program order, and at the end, before results are returned or variables
-assigned.
+nothing is called while all is well but a custom call that looks at the scalars and numbers: before
+each call of Python that comes later in program order, and at the end, before results are returned
+or variables assigned.
 
 A loop ends at a failure too, unless it counts its iterations: what it computes after the failure
 need not end it.
@@ -239,22 +239,22 @@ class _Body:
         if not self._pending:
             self.follows_effects = False
             return
-        writer = NodeWriter(f"{_FAILURE}_{self._raised}")
         self._raised += 1
-        one, *others = self._pending
-        # A single check needs no number, which would be one more kernel for XLA to compile.
-        is_lone = not (others or one.is_number)
-        failure = one.value if is_lone else self._combined(writer)
+        # The call takes each by itself: the number of the first would be a kernel to compile.
         node = protos.node_def_pb2.NodeDef(
-            name=f"hostcall_raise_{self._raised}", op=op_kinds.RAISE, input=[failure]
+            name=f"hostcall_raise_{self._raised}",
+            op=op_kinds.RAISE,
+            input=[one.value for one in self._pending],
         )
-        node.attr["T"].type = defs.BOOL if is_lone else defs.INT32
-        errors = sorted({error for one in self._pending for error in one.errors})
-        texts = [self._program.errors[error].encode() for error in errors]
+        types = [defs.INT32 if one.is_number else defs.BOOL for one in self._pending]
+        node.attr["T"].list.type.extend(types)
+        own = [one.errors[0] for one in self._pending if not one.is_number]
+        errors = {error for one in self._pending for error in one.errors}
+        texts = [self._program.errors[n].encode() for n in [*own, *sorted(errors.difference(own))]]
         node.attr["errors"].list.s.extend(texts)
         if self.follows_effects and not before:
             node.attr[attributes.AFTER_EFFECTS].b = True
-        self._add([*writer.nodes, node], before)
+        self._add([node], before)
         self._pending, self.follows_effects = [], False
 
     def return_failure(self, use: str, ends: bool) -> tuple[int, ...]:

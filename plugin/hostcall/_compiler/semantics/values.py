@@ -182,8 +182,8 @@ def _beside_a_sum(writer: Writer) -> str:
     total = writer.add("Sum", found, axes)
     for name in {"keep_dims", "Tidx"}.intersection(writer.node.attr):
         writer.nodes[-1].attr[name].CopyFrom(writer.node.attr[name])
-    largest = writer.again(x, axes)
-    return writer.add("SelectV2", writer.add("IsNan", total), total, largest)
+    # Less 0.0, also a zero keeps its sign. It is less to compile than a selection.
+    return writer.add("Sub", writer.again(x, axes), total)
 
 
 def _of_integers(writer: Writer) -> str:
