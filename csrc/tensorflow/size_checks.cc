@@ -31,12 +31,13 @@ absl::Status ShapesOfInputs(InferenceContext* context) {
   return absl::OkStatus();
 }
 
-// Results of the node `conditional`. `bounded` holds the (result, dimension)s that may be bounded.
+// Results of a conditional, or of another node that may bound their sizes. `bounded` holds the
+// (result, dimension)s that may be bounded.
 REGISTER_OP("HostcallKnownSizes")
     .Input("input: T")
     .Output("output: T")
     .Attr("T: list(type) >= 1")
-    .Attr("conditional: string")
+    .Attr("node: string")
     .Attr("bounded: list(int) = []")
     .SetShapeFn(ShapesOfInputs);
 
@@ -62,7 +63,7 @@ class PassKernel : public tensorflow::OpKernel {
 class KnownSizesKernel : public tensorflow::XlaOpKernel {
  public:
   explicit KnownSizesKernel(OpKernelConstruction* ctx) : XlaOpKernel(ctx) {
-    OP_REQUIRES_OK(ctx, ctx->GetAttr("conditional", &conditional_));
+    OP_REQUIRES_OK(ctx, ctx->GetAttr("node", &node_));
     OP_REQUIRES_OK(ctx, ctx->GetAttr("bounded", &bounded_));
   }
 
@@ -71,13 +72,19 @@ class KnownSizesKernel : public tensorflow::XlaOpKernel {
       absl::StatusOr<xla::Shape> shape = ctx->InputXlaShape(i);
       OP_REQUIRES_OK(ctx, shape.status());
       for (size_t dim = 0; dim < shape->dimensions().size(); ++dim) {
-        OP_REQUIRES(ctx, !shape->is_dynamic_dimension(dim) || MayBeBounded(i, dim),
+        if (!shape->is_dynamic_dimension(dim)) continue;
+        OP_REQUIRES(ctx, MayBeBounded(i, dim),
                     RefusalOfOurs(absl::StrCat(
-                        "hostcall: the branches of node `", conditional_,
+                        "hostcall: the branches of node `", node_,
                         "` return different sizes, which XLA may get wrong: it makes ",
                         xla::ShapeUtil::HumanString(*shape),
                         " of them. Let the branches return "
                         "equal shapes, or let the function be partitioned: with route='auto'.")));
+        OP_REQUIRES(ctx, shape->dimensions(dim) != 1,
+                    RefusalOfOurs(absl::StrCat("hostcall: a size of node `", node_,
+                                               "` is at most 1, which XLA takes for 1 in some "
+                                               "ops. Let the function be partitioned: with "
+                                               "route='auto'.")));
       }
       ctx->SetOutput(i, ctx->Input(i));
     }
@@ -91,7 +98,7 @@ class KnownSizesKernel : public tensorflow::XlaOpKernel {
     return false;
   }
 
-  std::string conditional_;
+  std::string node_;
   std::vector<int64_t> bounded_;
 };
 

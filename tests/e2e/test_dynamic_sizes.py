@@ -208,6 +208,7 @@ WINDOWS: dict[str, Callable[[Any, Any], Any]] = {
     "i:4-i": lambda x, i: x[i : 4 - i],
     "...,i:": lambda x, i: x[..., i:],
     "1:3,...,:i": lambda x, i: x[1:3, ..., :i],
+    "i:i+2,...": lambda x, i: x[i : i + 2, :, ...],
     "i:,1:i": lambda x, i: x[i:, 1:i],
     ":i,i:i+2": lambda x, i: x[:i, i : i + 2],
     "i:,2": lambda x, i: x[i:, 2],
@@ -261,6 +262,19 @@ def test_constant_positions_beside_those_of_a_loop(take: Callable[[Any, Any], An
         return total
 
     is_right((tf.reshape(tf.range(12.0), [3, 4]) + 1.0,))(program)()
+
+
+@one_program
+def test_an_element_behind_an_ellipsis_beside_a_window() -> None:
+    def program(x: tf.Tensor) -> Any:
+        _print(x)
+        total = tf.constant(0.0)
+        for i in tf.range(5):
+            total += tf.reduce_sum(x[-i:]) + tf.reduce_sum(x[..., i % 4, :])
+        return total
+
+    is_right((tf.reshape(tf.range(24.0), [3, 4, 2]),))(program)()
+    assert not _on_host(jitted(program), tf.ones([3, 4, 2]))
 
 
 def test_an_element_past_the_end_beside_a_constant_window_is_an_error() -> None:
@@ -566,3 +580,35 @@ def test_results_of_a_program_that_xla_knows_whole(x: tf.Tensor) -> Any:
     """All its arguments are empty, so that nothing in it is unknown but the sizes."""
     values = tf.unique(tf.concat([x, [7.0]], 0))[0]
     return values, values * 1.0, tf.boolean_mask(values, values > 1.5)
+
+
+OF_ONE: dict[str, Callable[[Any, Any], Any]] = {
+    "mask": lambda x, limit: tf.boolean_mask(x, x[:, 0] > limit),
+    "partition": lambda x, limit: tf.dynamic_partition(x, tf.cast(x[:, 0] > limit, tf.int32), 2)[1],
+    "branches": lambda x, limit: tf.cond(x[0, 0] > limit, lambda: x, lambda: x[:0]),
+}
+
+
+@pytest.mark.parametrize("any_size", [False, True])
+@pytest.mark.parametrize("source", OF_ONE.values(), ids=OF_ONE)
+def test_sizes_that_are_at_most_one(source: Callable[[Any, Any], Any], any_size: bool) -> None:
+    """XLA leaves out such a dimension where it reshapes, and so takes its size for 1."""
+
+    def program(x: tf.Tensor, limit: tf.Tensor) -> Any:
+        _print(x)
+        part = source(x, limit)
+        return tf.reshape(part, [-1]), part[None], tf.size(tf.reshape(part, [-1, 1, 3]))
+
+    row = tf.constant([[1.0, 2.0, 3.0]])
+    is_right((row, tf.constant(0.0)), (row, tf.constant(9.0)), any_size=any_size)(program)()
+
+
+def test_a_slice_of_a_loop_of_which_there_is_at_most_one() -> None:
+    def program(x: tf.Tensor) -> tf.Tensor:
+        _print(x)
+        total = tf.constant(0.0)
+        for i in tf.range(-2, 3):
+            total = 2.0 * total + tf.reduce_sum(tf.reshape(x[i : i + 2], [-1]))
+        return total
+
+    is_right((tf.constant([[1.0, 2.0, 3.0]]),), (tf.ones([2, 3]),), any_size=True)(program)()

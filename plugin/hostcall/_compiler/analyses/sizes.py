@@ -148,8 +148,11 @@ def _join_sizes(
 ) -> Size:
     if len(set(sizes)) == 1:
         return sizes[0]
+    numbers = [size for size in sizes if isinstance(size, int)]
+    if len(numbers) == len(sizes) and bounds:
+        return dataclasses.replace(symbol(dim), bound=max(numbers))
     if not has_symbol(sizes):
-        return symbol(dim) if bounds and None not in sizes else None
+        return None
     largest = [size.bound for size in sizes if isinstance(size, Symbol)]
     if len(largest) < len(sizes):
         raise UnprovenError("it gives a size that is bounded in one case and fixed in another")

@@ -20,6 +20,7 @@ import contextlib
 import functools
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import tensorflow as tf
@@ -66,8 +67,9 @@ _GUARDED: Mapping[str, int] = {
     "UnsortedSegmentProd": 2,
     "UnsortedSegmentSum": 2,
 }
+_SOURCES = sources.ALWAYS | {windows.OP}
 # Ops that get a check.
-_CHECKED = LIST_OPS | op_kinds.BRANCH_OPS | _GUARDED.keys()
+_CHECKED = LIST_OPS | op_kinds.BRANCH_OPS | _GUARDED.keys() | _SOURCES
 
 # Functions without any of these ops need no analysis.
 KINDS = frozenset(sources.ALWAYS | sources.BY_OPERANDS.keys() | _CHECKED | ops.DIFFERENT)
@@ -215,6 +217,7 @@ class _Search:
         self.blocked: dict[Source, str] = {}  # the reasons why ops cannot be in the program
         # For other sources, the (result, dimension)s whose size may be bounded.
         self.bounded: Mapping[Source, set[tuple[int, int]]] = {}
+        self.without_bounds: AbstractSet[Source] = frozenset()  # those whose bounds only XLA knows
         self._windows: Mapping[Source, list[int]] = {}  # as `Flow` finds them
         self.replaced: set[str] = set()  # the functions with rewritten ops
 
@@ -264,6 +267,7 @@ class _Search:
         flow = Flow(self.functions, self._results, self.blocked, self._unequal)
         flow.run(self._entry)
         self.bounded, self._windows = flow.bounded, flow.windows
+        self.without_bounds = flow.without_bounds
         return [*flow.offences.values()]
 
     def _put_on_host(
@@ -447,9 +451,7 @@ def _add_checks(search: _Search) -> set[str]:
     changed = set()
     for name, function in search.compiled.items():
         edits = FunctionEdits(function)
-        for node in defs.nodes_of(function, op_kinds.BRANCH_OPS):
-            if (name, node.name) not in search.blocked:
-                _check_results(edits, node, search.bounded.get((name, node.name), set()))
+        _check_sizes(edits, name, search)
         for node in defs.nodes_of(function, LIST_OPS):
             if node.attr["element_dtype"].type != defs.VARIANT:
                 _check_list(edits, node)
@@ -475,19 +477,40 @@ def _label(search: _Search) -> set[str]:
     return changed
 
 
-def _check_results(edits: FunctionEdits, node: NodeDef, allowed: set[tuple[int, int]]) -> None:
-    results = [i for i in sources.arrays(node) if (i, ANY_DIMENSION) not in allowed]
+def _check_sizes(edits: FunctionEdits, name: str, search: _Search) -> None:
+    """Check the sizes of branches, and those that XLA bounds by a number that only it knows."""
+    function = search.compiled[name]
+    for node in defs.nodes_of(function, op_kinds.BRANCH_OPS | _SOURCES):
+        place = (name, node.name)
+        allowed = search.bounded.get(place, set())
+        if place in search.blocked:
+            continue
+        if node.op in op_kinds.BRANCH_OPS:
+            _check_results(edits, node, sources.arrays(node), allowed)
+        elif place in search.without_bounds:
+            _check_results(edits, node, sorted({i for i, _ in allowed}), allowed)
+
+
+def _check_results(
+    edits: FunctionEdits, node: NodeDef, results: Sequence[int], allowed: set[tuple[int, int]]
+) -> None:
+    """Check some results of a node, of which XLA may bound the `allowed` dimensions."""
+    results = [i for i in results if (i, ANY_DIMENSION) not in allowed]
     if not results:
         return
-    types = node.attr["Tout"].list.type
+    values = [
+        (f"{node.name}:{name}:{i}", dtype)
+        for name, types in defs.output_types(node, {}).items()
+        for i, dtype in enumerate(types)
+    ]
     check = protos.node_def_pb2.NodeDef(
         name=edits.unused(f"{node.name}/sizes"), op=op_kinds.KNOWN_SIZES
     )
-    for position, i in enumerate(results):
-        edits.change(f"{node.name}:output:{i}", f"{check.name}:output:{position}")
-        check.input.append(f"{node.name}:output:{i}")
-        check.attr["T"].list.type.append(types[i])
-    check.attr["conditional"].s = node.name.encode()
+    for position, (value, dtype) in enumerate(values[i] for i in results):
+        edits.change(value, f"{check.name}:output:{position}")
+        check.input.append(value)
+        check.attr["T"].list.type.append(dtype)
+    check.attr["node"].s = node.name.encode()
     pairs = sorted((results.index(i), dim) for i, dim in allowed if i in results)
     check.attr["bounded"].list.i.extend(n for pair in pairs for n in pair)
     edits.after(node.name, [check])

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from hostcall._compiler import control_flow
@@ -37,6 +37,7 @@ from hostcall._tf.types import FunctionDef, NodeDef
 RULES: Mapping[str, Rule] = {name: getattr(rules, op.sizes) for name, op in OPS.items() if op.sizes}
 
 _NOT_LISTED = "it is not known to be right there"
+_AT_MOST_ONE = "XLA takes a size that is at most 1 for 1 in some ops"
 _ROUNDS = 20  # passes over a loop, within which the facts about its variables must settle
 ANY_DIMENSION = -1  # of a result of unknown rank
 
@@ -81,6 +82,7 @@ class Flow:
         self.offences: dict[Source, Offence] = {}  # the offences found, each once
         # For each source and conditional, the (result, dimension)s that may be bounded.
         self.bounded: dict[Source, set[tuple[int, int]]] = {}
+        self.without_bounds: set[Source] = set()  # those of them with a bound that is not known
         self.windows: dict[Source, list[int]] = {}  # the windows, with their `dims`
 
     def run(self, entry: str) -> None:
@@ -125,6 +127,7 @@ class Flow:
                 return self._loop(node, path, operands)
             if node.op in op_kinds.BRANCH_OPS:
                 results = self._branches(node, path, operands, (function, node.name))
+                _check_bounds(results)
                 self._note((function, node.name), results)
                 return results
             if node.op in self.functions:
@@ -208,8 +211,10 @@ class Flow:
         for index, result in enumerate(results):
             if result.shape is None and result.tainted:
                 noted.add((index, ANY_DIMENSION))
-            sizes = enumerate(result.shape or ())
-            noted.update((index, dim) for dim, n in sizes if isinstance(n, Symbol))
+            sizes = [(d, n) for d, n in enumerate(result.shape or ()) if isinstance(n, Symbol)]
+            noted.update((index, dim) for dim, _ in sizes)
+            if any(size.bound is None for _, size in sizes):
+                self.without_bounds.add(source)
 
     def makes_sizes(self, node: NodeDef, operands: Sequence[Tensor]) -> bool:
         """Return whether XLA would make a bounded dimension in a node, whatever sizes it takes."""
@@ -221,14 +226,8 @@ class Flow:
         if node.op == "Slice":
             count = inputs[1]
             return count.varies or count.contents is None or -1 in count.contents
-        if node.op == "StridedSlice":
-            shrinks = node.attr["shrink_axis_mask"].i
-            varying = [operand.contents for operand in inputs if operand.varies]
-            return any(
-                contents is None
-                or any(n is None and not shrinks >> i & 1 for i, n in enumerate(contents))
-                for contents in varying
-            )
+        if node.op == windows.OP:
+            return windows.makes_sizes(node, operands)
         return True
 
     def op(self, site: Site, function: str, operands: list[Tensor]) -> list[Tensor]:
@@ -240,6 +239,7 @@ class Flow:
             operands = [dataclasses.replace(o, sources=o.sources | given) for o in operands]
         try:
             results = self._by_rule(site, operands, makes_sizes)
+            _check_bounds(results)
         except UnprovenError as error:
             return self.offend(site.node, function, operands, error, site.shapes)
         if makes_sizes:
@@ -347,6 +347,13 @@ def symbol_maker(path: str) -> SymbolMaker:
 
 def _symbols(path: str, result: int) -> Callable[[int], Symbol]:
     return lambda dim: Symbol((path, result, dim))
+
+
+def _check_bounds(results: Iterable[Tensor]) -> None:
+    """Raise an UnprovenError if a size is known to be at most 1."""
+    sizes = (size for result in results for size in result.shape or ())
+    if any(isinstance(size, Symbol) and size.bound == 1 for size in sizes):
+        raise UnprovenError(_AT_MOST_ONE)
 
 
 def _differ_in_rank(values: Sequence[Tensor]) -> bool:

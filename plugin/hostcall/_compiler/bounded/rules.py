@@ -287,7 +287,12 @@ def where(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     shape = shape_of(operands[0])
     if len(shape) != 1 and has_symbol(shape):
         raise UnprovenError("it looks for elements in several dimensions")
-    return [Tensor((site.symbol(0), len(shape)))]
+    return [Tensor((site.symbol(0, _largest(product(shape))), len(shape)))]
+
+
+def _largest(size: Size) -> int | None:
+    """Return the largest number that a size may be, if that is known."""
+    return size.bound if isinstance(size, Symbol) else size
 
 
 def unique(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
@@ -296,16 +301,16 @@ def unique(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     check_fixed(*shape)
     if len(shape) != 1:
         raise UnprovenError("it compares elements in several dimensions")
-    return [Tensor((site.symbol(0),)), Tensor(shape)]
+    return [Tensor((site.symbol(0, _largest(shape[0])),)), Tensor(shape)]
 
 
 def partition(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     """Infer the shapes of DynamicPartition of fixed sizes."""
     data, partitions = shape_of(operands[0]), shape_of(operands[1])
     check_fixed(*data, *partitions)
-    rest = data[len(partitions) :]
+    rest, largest = data[len(partitions) :], _largest(product(partitions))
     count = site.number("num_partitions")
-    return [Tensor((site.symbol(0, result=i), *rest)) for i in range(count)]
+    return [Tensor((site.symbol(0, largest, i), *rest)) for i in range(count)]
 
 
 def suppression(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
@@ -313,8 +318,8 @@ def suppression(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     count, _ = shape_of(operands[0])
     if not isinstance(count, int) or count == 0:
         raise UnprovenError("there may be no boxes")
-    integers(operands[2])
-    return [Tensor((site.symbol(0),))]
+    (most,) = integers(operands[2])
+    return [Tensor((site.symbol(0, min(most, count)),))]
 
 
 def one_hot(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:

@@ -19,6 +19,21 @@ OP = "StridedSlice"
 OF_DATA = "its sizes depend on data, and XLA bounds them at best"
 
 
+def makes_sizes(node: NodeDef, operands: Sequence[Tensor]) -> bool:
+    """Return whether a slice has an end that only the run knows, and not just elements."""
+    strides = operands[3].contents
+    if strides is None:
+        return True
+    for mask, ends in zip(("begin", "end"), operands[1:3], strict=True):
+        given = {*range(len(strides))} - _positions(
+            node, mask, "ellipsis", "new_axis", "shrink_axis"
+        )
+        known = ends.contents
+        if ends.varies and any(known is None or known[i] is None for i in given):
+            return True
+    return False
+
+
 def sizes(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
     """Infer the shape of a window in dimensions of fixed sizes, by steps of 1."""
     strides = operands[3].contents
@@ -33,7 +48,8 @@ def sizes(site: Site, operands: Sequence[Tensor]) -> list[Tensor]:
         if position in _positions(site.node, "shrink_axis"):
             del found[dim]
         else:
-            found[dim] = site.symbol(dim)
+            size = found[dim]
+            found[dim] = site.symbol(dim, size if isinstance(size, int) else None)
     return [Tensor(tuple(found.values()))]
 
 
@@ -41,7 +57,7 @@ def dims(node: NodeDef, operands: Sequence[Tensor]) -> list[int]:
     """Return the dimensions that the positions of a window are of; any one for an ellipsis."""
     rank, count = len(operands[0].shape or ()), len(operands[3].contents or ())
     first = min(_positions(node, "ellipsis"), default=count)
-    return [i if i <= first else i + rank - count for i in range(count)]
+    return [0 if i == first else i if i < first else i + rank - count for i in range(count)]
 
 
 def _positions(node: NodeDef, *masks: str) -> set[int]:

@@ -63,6 +63,14 @@ class CheckWriter(NodeWriter):
             return None
         return tf.make_ndarray(node.attr["value"].tensor)
 
+    def length(self, vector: str) -> int:
+        """Return how many elements a vector has, or 0 if that is not known."""
+        source = self.source(vector)
+        if source is not None and source.op == "Pack":
+            return len(defs.data_inputs(source))
+        known = self.known(vector)
+        return 0 if known is None else len(known)
+
     def shape(self, value: str, dtype: int, out_type: int = defs.INT32) -> str:
         """Write the shape of a value."""
         return self.add("Shape", value, T=dtype, out_type=out_type)
@@ -391,7 +399,7 @@ def _single_indices(writer: CheckWriter, begin: str) -> list[tuple[str, int]]:
     if not shrinks or (source is not None and source.op == "Const"):
         return []
     packed = defs.data_inputs(source) if source is not None and source.op == "Pack" else None
-    count = len(packed) if packed is not None else shrinks.bit_length()
+    count = max(shrinks.bit_length(), *map(writer.length, (begin, writer.inputs[3])))
     ellipsis, added = (protos.integer(node, f"{kind}_mask") for kind in ("ellipsis", "new_axis"))
     found = []
     for i in range(count):
