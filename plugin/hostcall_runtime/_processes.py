@@ -261,7 +261,7 @@ def is_closed(executor: Executor) -> bool:
     return is_dask(executor) and getattr(executor._client, "status", "") != "running"
 
 
-def submit(executor: Executor, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def submit(executor: Executor, function: Callable[..., Any], args: tuple[Any, ...]) -> Future:
     """Submit a call, and return its future; the result is an answer for `opened`."""
     client = executor._client
     if not is_closed(executor):  # else Dask reports the fault when it is given the call
@@ -271,7 +271,7 @@ def submit(executor: Executor, function: Callable[..., Any], args: tuple[Any, ..
                 _prepared.add(client)
     # Dask merges tasks with one key. Its dashboard shows the part before the last hyphen.
     key = f"{getattr(function, '__name__', 'hostcall')}-{uuid.uuid4().hex}"
-    future = executor.submit(_run_once(), function, *args, key=key, retries=0)
+    future: Future = executor.submit(_run_once(), function, *args, key=key, retries=0)
     _keys[future] = key
     return future
 

@@ -192,7 +192,7 @@ def note_callback(name: str, callback: object) -> None:
     _named_callbacks[name] = callback
 
 
-def find_named(name: str) -> object:
+def find_named(name: str) -> Callable[..., Any] | None:
     """Return the function or `hostcall.callback` with this name, or None."""
     found = _named.get(name)
     return _named_callbacks.get(name) if found is None else found

@@ -120,14 +120,15 @@ def constant_operands(node: NodeDef) -> list[int]:
     return found
 
 
-def script_op_like(op: Operation, inputs: list[Any]) -> Any:
+def script_op_like(op: Operation, inputs: list[Any]) -> Operation:
     """Create a script op in the default graph that calls the function of another script op."""
-    return features.get_default_graph().create_op(
+    created: Operation = features.get_default_graph().create_op(
         op.type,
         inputs,
         [output.dtype for output in op.outputs],
         attrs={name: value for name, value in op.node_def.attr.items() if name[0] != "_"},
     )
+    return created
 
 
 # The custom calls of programs that TensorFlow would refuse.
