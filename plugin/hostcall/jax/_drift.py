@@ -49,7 +49,7 @@ _SETS_SHARDING_IN_A_MODULE = len(inspect.signature(_private_mlir.set_sharding).p
 _TYPES_ARE_OF_A_MODULE = len(inspect.signature(_mlir.aval_to_ir_type).parameters) > 1
 
 
-def type_of(module_context: Any, aval: Any) -> _mlir.ir.Type:
+def type_of(module_context: Any, aval: Any) -> object:
     """Return the MLIR type of an abstract value. JAX before 0.10 takes no module for it."""
     module = (module_context,) if _TYPES_ARE_OF_A_MODULE else ()
     return _mlir.aval_to_ir_type(*module, aval)

@@ -263,7 +263,7 @@ def place_of(context: Any, joint: Joint | None) -> Place | None:
     return Place(shard, math.prod(mesh.shape[axis] for axis in axes), mesh.size)
 
 
-def _number(context: Any, compute: Callable[[], Any]) -> mlir.ir.Value:
+def _number(context: Any, compute: Callable[[], Any]) -> object:
     def number() -> list[Any]:
         return [jnp.int32(compute())]
 
