@@ -32,7 +32,7 @@ from hostcall._report import Code
 from hostcall._serving import worker as serving_worker
 from hostcall._tf import function_defs as defs
 from hostcall._tf import protos
-from hostcall._tf.types import FunctionDefLibrary, Functions, MetaGraphDef, NodeDef
+from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, MetaGraphDef, NodeDef
 from hostcall_runtime import _library, _patching
 from hostcall_runtime._errors import counted
 
@@ -136,13 +136,15 @@ def _entry(signature: str) -> str:
     return f"{signature} (signature)"  # unlike the name of any function
 
 
-def _signature_function(graph: MetaGraphDef, signature: str, library: FunctionDefLibrary) -> Any:
+def _signature_function(
+    graph: MetaGraphDef, signature: str, library: FunctionDefLibrary
+) -> FunctionDef:
     """Return the nodes of the graph that a signature runs, as a function."""
     functions = defs.by_name(library)
     nodes = {node.name: node for node in graph.graph_def.node}
     outputs = graph.signature_def[signature].outputs.values()
     needed = _inspect.reached_from(graph.graph_def, {defs.source(o.name): [] for o in outputs})
-    function = protos.function_pb2.FunctionDef()
+    function: FunctionDef = protos.function_pb2.FunctionDef()
     function.signature.name = _entry(signature)
     for name in (node.name for node in graph.graph_def.node if node.name in needed):
         added = function.node_def.add()

@@ -7,6 +7,7 @@ import functools
 import importlib
 import json
 import os
+import types
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -500,7 +501,7 @@ def _keras_problem(registered: str, place: str | None, name: str) -> tuple[str, 
 
 
 @functools.cache
-def _keras() -> Any:
+def _keras() -> types.ModuleType | None:
     """Return Keras, or None if it is not installed."""
     try:
         return importlib.import_module("keras")

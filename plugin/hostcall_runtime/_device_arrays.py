@@ -23,7 +23,7 @@ _OF_NUMPY = (np.ndarray, np.generic, int, float, complex, str, bytes, list, tupl
 Declared = tuple[np.dtype[Any], str, tuple[int, ...], tuple[bool, ...]]
 
 
-def of_host(returned: object, title: str) -> Any:
+def of_host(returned: object, title: str) -> object:
     """Return a function's results as NumPy arrays over the host memory in which they lie."""
     if isinstance(returned, list | tuple):
         values = [_of_host(value, index, title) for index, value in enumerate(returned)]
@@ -123,7 +123,7 @@ class _CudaArray:
             )
 
 
-def _of_host(value: object, index: int, title: str) -> Any:
+def _of_host(value: object, index: int, title: str) -> object:
     if isinstance(value, _OF_NUMPY):
         return value
     if isinstance(value, DeviceArray):
@@ -161,7 +161,7 @@ def _device_of(value: Any) -> tuple[int, int]:
     return int(kind), int(number)
 
 
-def _capsule(value: Any, **stream: int) -> Any:
+def _capsule(value: Any, **stream: int) -> object:
     try:
         return value.__dlpack__(**stream)
     except BufferError:

@@ -125,7 +125,7 @@ def can_be_written_twice(exception: BaseException) -> bool:
     return not MARK.search(text) and text == encodable(text)
 
 
-def notes_of(exception: BaseException) -> Any:
+def notes_of(exception: BaseException) -> object:
     """Return the list of an exception's notes, or any object that user code has put there."""
     return getattr(exception, "__notes__", [])
 

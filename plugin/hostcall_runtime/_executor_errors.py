@@ -6,6 +6,7 @@ import concurrent.futures
 import dataclasses
 import pickle
 import sys
+import types
 from collections.abc import Callable
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
@@ -158,7 +159,7 @@ def _unsendable(sent: Sent, executor: Executor, error: BaseException) -> str:
     )
 
 
-def pickler_of(executor: Executor) -> Any:
+def pickler_of(executor: Executor) -> types.ModuleType:
     """Return the module by whose rules an executor pickles."""
     of_mpi = type(executor).__module__.startswith("mpi4py.")
     if of_mpi or isinstance(executor, concurrent.futures.ProcessPoolExecutor):

@@ -52,7 +52,7 @@ class Provider:
         self._lock = threading.Lock()
         self._made: Any = None
 
-    def executor(self) -> Any:
+    def executor(self) -> Executor:
         """Return the executor of this process, made if necessary, or raise an ExecutorError."""
         if not self.is_made:
             return _of_this_process(self.given)
@@ -68,7 +68,7 @@ class Provider:
             return self._made
 
     @property
-    def present(self) -> Any:
+    def present(self) -> Executor | None:
         """The executor, or None if it has not been made yet."""
         return self._made if self.is_made else self.given
 
@@ -246,7 +246,7 @@ class StartedCall:
             self.cancel()
             raise
 
-    def result(self) -> Any:
+    def result(self) -> object:
         """Return or raise the outcome; repeat the call if its worker died and retries are left."""
         try:
             while True:
@@ -279,7 +279,7 @@ class StartedCall:
         if self._watch is not None:
             self._watch.end()
 
-    def _returned(self) -> Any:
+    def _returned(self) -> object:
         sent, future, task = self._sent, self._future, self._task
         left = None if self._deadline is None else max(0.0, self._deadline - time.monotonic())
         try:
@@ -319,7 +319,7 @@ class StartedCall:
             self.cancel()
             raise DeadlineExceededError(text)
 
-    def _opened(self, result: object) -> Any:
+    def _opened(self, result: object) -> object:
         reply = result if isinstance(result, Reply) else Reply(result)
         if _shared_memory.is_uncalled(reply):
             self._submit()
@@ -426,7 +426,7 @@ class _ThreadTask(_threads.Work):
     def __init__(
         self, provider: Provider, function: Callable[..., Any], args: tuple[Any, ...]
     ) -> None:
-        def call(*args: Any) -> Any:
+        def call(*args: Any) -> object:
             _runs.executors_around.set(_runs.executors_around.get() | {provider})
             return function(*args)
 
@@ -453,7 +453,7 @@ class Callee:
     lends: bool = False  # whether results are dropped soon, so that they may lie in shared memory
     label: str = ""  # under which calls are counted; "" for the description
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any) -> object:
         """Call the function on its executor, and wait for the result."""
         if runs_here(self.provider):
             return self.at_once(*args)

@@ -106,7 +106,7 @@ class Line:
         with lock:
             _lines.add(self)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[Line], tuple[object, ...]]:
         # A declaration takes its line into pickles. The copy starts without calls.
         return Line, (self.size, self.when_full)
 
@@ -445,7 +445,7 @@ def line_of(function: Callable[..., Any], new: Line | None) -> Line | None:
 def marking(line: Line, function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `function` so that the thread of its calls is known, in the process that runs them."""
 
-    def run(*args: Any) -> Any:
+    def run(*args: Any) -> object:
         line.thread = threading.get_ident()
         return function(*args)
 

@@ -60,7 +60,7 @@ class _Intercepted:
     site: CallSite
     function: Function
 
-    def __call__(self, *args: Any, **given: Any) -> Any:
+    def __call__(self, *args: Any, **given: Any) -> object:
         return self.interceptor.call(self.site, self.function, args, given)
 
 
@@ -97,7 +97,7 @@ def carried(function: Callable[..., Any]) -> Callable[..., Any]:
     if not _nesting.is_within:
         return function
 
-    def run(*args: Any, **given: Any) -> Any:
+    def run(*args: Any, **given: Any) -> object:
         with within_call():
             return function(*args, **given)
 

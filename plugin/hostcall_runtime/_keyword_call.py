@@ -27,7 +27,7 @@ class KeywordCall:
         self.fixed = {name: _copied(value) for name, value in fixed.items()}
         self.key: Hashable = (self.names, _frozen(self.fixed))
 
-    def __call__(self, *args: Any, **borrowed: Any) -> Any:
+    def __call__(self, *args: Any, **borrowed: Any) -> object:
         """Call the function; `borrowed` are further arguments by keyword."""
         count = len(args) - len(self.names)
         named = {
@@ -82,7 +82,7 @@ class _Identity:
         return id(self._value)
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: Any) -> object:
     """Copy the lists and dicts in a value, so that later changes do not reach the copy."""
     if type(value) is dict:
         return {key: _copied(item) for key, item in value.items()}

@@ -91,7 +91,7 @@ class PlaceError(Exception):
         self.can_be_allowed = can_be_allowed
 
 
-def member(found: Any, place: str) -> Any:
+def member(found: Any, place: str) -> object:
     """Return what `module:name` leads to from the imported module, or raise a PlaceError."""
     name = place.partition(":")[2]
     homes: list[str | None] = []
@@ -128,7 +128,7 @@ def _has_much_more(module: str) -> bool:
     return spec is not None and spec.submodule_search_locations is not None
 
 
-def _spec_of(top: str) -> Any:
+def _spec_of(top: str) -> importlib.machinery.ModuleSpec | None:
     """Return the spec of a top-level module, without importing it, or None."""
     try:
         return importlib.util.find_spec(top)

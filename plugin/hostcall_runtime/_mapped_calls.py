@@ -63,7 +63,7 @@ def size_of(value: object, axes: Axes, who: str) -> int:
 def part_of(value: object, axes: Axes, begin: int, end: int, who: str) -> Any:
     """Return a part of a batch, which shares its memory; arrays that all parts have are copied."""
 
-    def part(leaf: object, axis: int | None) -> Any:
+    def part(leaf: object, axis: int | None) -> object:
         if axis is None:
             return leaf.copy() if isinstance(leaf, np.ndarray) else leaf
         array = np.asarray(leaf)
@@ -73,7 +73,7 @@ def part_of(value: object, axes: Axes, begin: int, end: int, who: str) -> Any:
     return _trees.pack(value, [part(leaf, axis) for _, leaf, axis in leaves])
 
 
-def joined(parts: Sequence[Any], axes: Axes, who: str) -> Any:
+def joined(parts: Sequence[Any], axes: Axes, who: str) -> object:
     """Join the results for the parts, along `axes`; those with the axis None are added up."""
     first = parts[0]
     if any(_trees.form(part) != _trees.form(first) for part in parts):
@@ -87,7 +87,7 @@ def joined(parts: Sequence[Any], axes: Axes, who: str) -> Any:
 _RESULT = "result"  # the beginning of the names of results in messages
 
 
-def _join(arrays: Sequence[Any], axis: int | None, who: str) -> Any:
+def _join(arrays: Sequence[Any], axis: int | None, who: str) -> object:
     if all(array is None for array in arrays):
         return None
     if axis is None:
@@ -148,7 +148,7 @@ class MappedFunction:
         # For messages, which name the function and its definition, and for its parameters.
         self.__wrapped__ = self.function
 
-    def __call__(self, *args: Any, **by_name: Any) -> Any:
+    def __call__(self, *args: Any, **by_name: Any) -> object:
         """Call the function once for each chunk, and join the results."""
         function, values, axes = self._arguments(args, by_name)
         size = size_of(values, axes, self.description)

@@ -22,7 +22,7 @@ import types
 import uuid
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -49,7 +49,7 @@ def sendable(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def found_by_name(function: object) -> Any:
+def found_by_name(function: object) -> object:
     """Return the object to which a function's module and qualname lead now, or None."""
     module = getattr(function, "__module__", None)
     qualname = getattr(function, "__qualname__", None)
@@ -74,7 +74,7 @@ class DecoratedFunction:
     module: str
     name: str
 
-    def __call__(self, *args: Any, **by_name: Any) -> Any:
+    def __call__(self, *args: Any, **by_name: Any) -> object:
         """Call the function."""
         return _function_of(self.module, self.name)(*args, **by_name)
 
@@ -84,9 +84,10 @@ class DecoratedFunction:
 
 
 @functools.cache
-def _function_of(module: str, name: str) -> Any:
+def _function_of(module: str, name: str) -> Callable[..., Any]:
     callback = operator.attrgetter(name)(importlib.import_module(module))
-    return callback.__hostcall_function__
+    function: Callable[..., Any] = callback.__hostcall_function__
+    return function
 
 
 class WorkerTracebackError(Exception):
@@ -96,7 +97,7 @@ class WorkerTracebackError(Exception):
         return f"in a worker of an executor\n\n{self.args[0]}"
 
 
-def opened(answer: object, description: str, executor: str) -> Any:
+def opened(answer: object, description: str, executor: str) -> object:
     """Return the function's result from what the worker has sent, or raise its exception."""
     kind, rest = _read(answer)
     if not kind:
@@ -168,7 +169,7 @@ RAISED, UNSENDABLE, BEGUN, RAN = "raised", "unsendable", "begun", "ran"
 _PLAIN = (np.generic, int, float, complex, str, bytes, type(None))
 
 
-def run(function: Callable[..., Any], *args: Any) -> Any:
+def run(function: Callable[..., Any], *args: Any) -> object:
     """Call the function; return its result, or an answer."""
     try:
         value = function(*map(_own, args))
@@ -187,7 +188,7 @@ def run(function: Callable[..., Any], *args: Any) -> Any:
     return value
 
 
-def run_once_on_dask(function: Callable[..., Any], *args: Any) -> Any:
+def run_once_on_dask(function: Callable[..., Any], *args: Any) -> object:
     """Do the same as `run` in a Dask worker, unless another worker has begun the call."""
     from distributed import get_worker
     from distributed.utils import sync
@@ -203,7 +204,7 @@ def run_once_on_dask(function: Callable[..., Any], *args: Any) -> Any:
     return MARK, RAN, value, began, time.monotonic()
 
 
-def _own(value: Any) -> Any:
+def _own(value: Any) -> object:
     """Copy read-only arrays, which some executors lend: the function may write to arguments."""
     if isinstance(value, np.ndarray):
         return value if value.flags.writeable else value.copy()
@@ -250,7 +251,7 @@ def is_dask(executor: Executor) -> bool:
     return type(executor).__module__.startswith("distributed.")
 
 
-def client_of(executor: Executor) -> Any:
+def client_of(executor: Executor) -> object:
     """Return the client of one of Dask's executors; None for other executors."""
     return executor._client if is_dask(executor) else None
 
@@ -260,7 +261,7 @@ def is_closed(executor: Executor) -> bool:
     return is_dask(executor) and getattr(executor._client, "status", "") != "running"
 
 
-def submit(executor: Executor, function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+def submit(executor: Executor, function: Callable[..., Any], args: tuple[Any, ...]) -> Future:
     """Submit a call, and return its future; the result is an answer for `opened`."""
     client = executor._client
     if not is_closed(executor):  # else Dask reports the fault when it is given the call
@@ -270,7 +271,7 @@ def submit(executor: Executor, function: Callable[..., Any], args: tuple[Any, ..
                 _prepared.add(client)
     # Dask merges tasks with one key. Its dashboard shows the part before the last hyphen.
     key = f"{getattr(function, '__name__', 'hostcall')}-{uuid.uuid4().hex}"
-    future = executor.submit(_run_once(), function, *args, key=key, retries=0)
+    future: Future = executor.submit(_run_once(), function, *args, key=key, retries=0)
     _keys[future] = key
     return future
 
@@ -299,10 +300,10 @@ class _ByValue:
         finally:
             cloudpickle.unregister_pickle_by_value(this)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return pickle.loads, (self._packed,)
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any) -> NoReturn:
         """Fail: the method exists since Dask checks that the object is callable."""
         raise AssertionError("a worker has the function in its place")
 
@@ -313,7 +314,7 @@ def _run_once() -> Callable[..., Any]:
         return _ByValue(run_once_on_dask)
 
 
-def _plugin() -> Any:
+def _plugin() -> object:
     from distributed.diagnostics.plugin import SchedulerPlugin
 
     # A local class, since cloudpickle sends these by value.

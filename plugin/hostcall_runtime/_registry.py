@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import types
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -64,7 +65,7 @@ QUANTIZED_DTYPES: tuple[tuple[int, npt.DTypeLike, str], ...] = tuple(
 
 
 @functools.cache
-def prepared() -> Any:
+def prepared() -> types.ModuleType:
     """Return the module `_runtime`, once it has the dtypes and functions that it needs."""
     runtime = _library.load("hostcall_runtime._runtime")
     for code, dtype, name in (*DTYPES, *QUANTIZED_DTYPES):
@@ -150,6 +151,6 @@ def know(callback_id: int, target: object) -> None:
     _targets[callback_id] = target
 
 
-def target_of(callback_id: int) -> Any:
+def target_of(callback_id: int) -> Target | None:
     """Return the living target of a callback id, or None."""
     return _targets.get(callback_id)

@@ -62,13 +62,13 @@ class Starter:
     def bound(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap `function` so that it sees these settings on any thread."""
 
-        def call(*args: Any, **given: Any) -> Any:
+        def call(*args: Any, **given: Any) -> object:
             # A context cannot be entered twice at the same time.
             return self.context.copy().run(self._call, function, args, given)
 
         return call
 
-    def _call(self, function: Callable[..., Any], args: Any, given: Any) -> Any:
+    def _call(self, function: Callable[..., Any], args: Any, given: Any) -> object:
         with contextlib.ExitStack() as stack:
             for applied in self.settings:
                 stack.enter_context(applied())
@@ -137,7 +137,9 @@ def interrupt(thread: int | None, came: int) -> None:
         starter.is_interrupted |= starter.thread == thread and starter.begun <= came
 
 
-def bind(function: Callable[..., Any], callback_id: int, run: int, thread: int) -> Any:
+def bind(
+    function: Callable[..., Any], callback_id: int, run: int, thread: int
+) -> Callable[..., Any]:
     """Wrap `function` for a call on another thread, with the settings of the program's starter."""
     return _bound(function, starter_of(callback_id, run, thread))
 

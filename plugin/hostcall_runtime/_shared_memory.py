@@ -87,7 +87,7 @@ class _Mapping:
             raise OSError(ctypes.get_errno(), f"cannot map {size} bytes of shared memory")
         self._address = address
 
-    def memory(self) -> Any:
+    def memory(self) -> object:
         """Return an object to make arrays over, which lives as long as one of them does."""
         assert self._address is not None
         memory: Any = (ctypes.c_char * self.size).from_address(self._address)
@@ -319,7 +319,7 @@ class Parcel:
         how = (tuple(block.address for block in blocks), timed)
         self.content = (_run, how, packed, function, *(args if packed is None else ()))
 
-    def opened(self, reply: Reply, lends: bool) -> Any:
+    def opened(self, reply: Reply, lends: bool) -> object:
         """Return the function's result; with `lends`, its arrays may lie in shared memory."""
         blocks, self._blocks = self._blocks, []
         returned = reply.value
@@ -360,7 +360,7 @@ def _run(
     packed: bytes | None,
     function: Callable[..., Any],
     *args: Any,
-) -> Any:
+) -> object:
     """Call the function, in the worker."""
     # Arguments are packed if large arrays among them are in the blocks. The first is for results.
     addresses, timed = how

@@ -20,7 +20,7 @@ def within(seconds: float, function: Callable[..., Any], description: str) -> Ca
     # Python cannot end a thread: a call that overruns goes on, and its result is thrown away. It
     # does not keep the process alive.
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> object:
         return ThreadCall(functools.partial(function, *args, **kwargs)).result(seconds, description)
 
     return call
@@ -54,7 +54,7 @@ class Work:
         """True if the call runs or has run."""
         return self._work is None
 
-    def outcome(self) -> Any:
+    def outcome(self) -> object:
         """Return or raise the outcome of the call, which has ended."""
         if self.raised is not None:
             raised, self.raised = self.raised, None
@@ -84,7 +84,7 @@ class ThreadCall(Work):
         super().__call__()
         self._done.set()
 
-    def result(self, timeout: float | None = None, description: str = "") -> Any:
+    def result(self, timeout: float | None = None, description: str = "") -> object:
         """Return or raise the call's outcome; raise an error when the time is over."""
         if not self._done.wait(timeout):
             raise DeadlineExceededError(

@@ -243,7 +243,7 @@ def prepare_handlers(targets: Collection[str]) -> None:
         import jax.experimental.sparse  # noqa: F401, which registers them in JAX
 
 
-def compile_for(bytecode: bytes, device: Any, calls: bool) -> Any:
+def compile_for(bytecode: bytes, device: Any, calls: bool) -> object:
     """Compile a module, with host calls if it `calls`, whose @main has no tokens and tuples."""
     # Imported here, since the import takes longer than a pass.
     from jaxlib import _jax, xla_client
@@ -258,7 +258,7 @@ def compile_for(bytecode: bytes, device: Any, calls: bool) -> Any:
     return device.client.compile_and_load(module, devices, options, [lambda: None])
 
 
-def put(array: np.ndarray, device: Any) -> Any:
+def put(array: np.ndarray, device: Any) -> object:
     """Copy a NumPy array to a device, dtype kept; `jax.device_put` takes ten times as long."""
     import jax
     from jaxlib import xla_client

@@ -146,7 +146,7 @@ def host_function(
         return function
 
     @functools.wraps(function, updated=())
-    def call(*arrays: Any, **borrowed: Any) -> Any:
+    def call(*arrays: Any, **borrowed: Any) -> object:
         arguments = structures.pack(callback.arguments, arrays, classes)
         if returns_flat:
             return function(*arguments, **borrowed)

@@ -39,19 +39,19 @@ class Exportable:
 
     # What JAX asks of a function that it exports.
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> object:
         """Call the function."""
         return self._jitted(*args, **kwargs)
 
-    def lower(self, *args: Any, **kwargs: Any) -> Any:
+    def lower(self, *args: Any, **kwargs: Any) -> object:
         """Lower the function, unchanged."""
         return self._jitted.lower(*args, **kwargs)
 
-    def trace(self, *args: Any, **kwargs: Any) -> Any:
+    def trace(self, *args: Any, **kwargs: Any) -> types.SimpleNamespace:
         """Trace the function; what is lowered of the trace is changed."""
         traced = self._jitted.trace(*args, **kwargs)
 
-        def lower(**given: Any) -> Any:
+        def lower(**given: Any) -> object:
             lowered = traced.lower(**given)
             self._change(lowered._lowering)
             return lowered
@@ -97,7 +97,7 @@ def _without_token(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of arrays alone for one that takes and returns a token before them."""
 
     @functools.wraps(function)
-    def call(*arrays: Any) -> Any:
+    def call(*arrays: Any) -> object:
         return function(None, *arrays)[1:]
 
     return call

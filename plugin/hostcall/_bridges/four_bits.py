@@ -74,7 +74,7 @@ def border_of(jitted: Any, args: Any, kwargs: dict[str, Any]) -> Border | None:
     if _WIDE.keys().isdisjoint([*inside, *returned]):
         return None
 
-    def widened(*args: Any, **kwargs: Any) -> Any:
+    def widened(*args: Any, **kwargs: Any) -> object:
         leaves, tree = jax.tree.flatten((args, kwargs))
         pairs = zip(leaves, inside, strict=True)
         args, kwargs = jax.tree.unflatten(tree, [_converted(leaf, dtype) for leaf, dtype in pairs])
@@ -151,13 +151,13 @@ def _check(jitted: Callable[..., Any], what: str, values: Any) -> None:
             )
 
 
-def _wide_struct(struct: Any) -> Any:
+def _wide_struct(struct: Any) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct(struct.shape, _WIDE.get(struct.dtype, struct.dtype))
 
 
-def _wide(value: Any) -> Any:
+def _wide(value: Any) -> jax.Array:
     return _converted(value, _WIDE.get(value.dtype, value.dtype))
 
 
-def _converted(value: Any, dtype: Any) -> Any:
+def _converted(value: Any, dtype: Any) -> jax.Array:
     return value if value.dtype == dtype else value.astype(dtype)

@@ -36,7 +36,7 @@ def convert(
     functions: dict[Any, _FlatFunction] = {}
     lock = _locks.new_lock()
 
-    def call(*args: Any) -> Any:
+    def call(*args: Any) -> object:
         place = f"hostcall.jax.from_tf of {description}, called at {source_location.caller()}"
         leaves, tree = jax.tree.flatten(args)
         arrays = [_values.data_of(_call.as_array(leaf, place)) for leaf in leaves]

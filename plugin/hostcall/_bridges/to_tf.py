@@ -10,7 +10,7 @@ import functools
 import itertools
 import types
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +41,7 @@ def convert(
     _names.require(_names.TO_TF)
     converted = _Converted(jax_fn, polymorphic_shapes, polymorphic_constraints)
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: Any, **kwargs: Any) -> object:
         return converted(*args, **kwargs)
 
     functools.update_wrapper(run, jax_fn, updated=())
@@ -52,7 +52,9 @@ def convert(
     return call
 
 
-def _struct(shape: tuple[int | None, ...], dtype: Any) -> Any:
+def _struct(
+    shape: tuple[int | None, ...], dtype: Any
+) -> jax.ShapeDtypeStruct | types.SimpleNamespace:
     try:
         return jax.ShapeDtypeStruct(shape, dtype)
     except ValueError:  # from JAX 0.11.2 on for unknown sizes
@@ -72,7 +74,7 @@ class _Converted:
         self._programs: dict[Any, Differentiable] = {}
         self._lock = _locks.new_lock()
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: Any, **kwargs: Any) -> object:
         if _values.is_tracing() and tf.executing_eagerly():
             raise ValueError(
                 f"{self._description}: what hostcall.jax.to_tf returns is called in a JAX "
@@ -151,7 +153,7 @@ class Differentiable:
         forward = self._forward_once if self._program.has_effects else self._forward
         return eager_execution.with_gradient(forward, tensors)
 
-    def _forward(self, *tensors: Any) -> Any:
+    def _forward(self, *tensors: Any) -> tuple[list[tf.Tensor], Callable[..., Any]]:
         """Return the results, and the gradient function that TensorFlow calls."""
 
         def gradient(*upstream: Any, **_: Any) -> list[Any]:
@@ -171,7 +173,7 @@ class Differentiable:
         with tf.control_dependencies([tf.debugging.Assert(False, [text])]):
             return list(map(tf.zeros_like, itertools.compress(tensors, self._floats_in)))
 
-    def _forward_once(self, *tensors: Any) -> Any:
+    def _forward_once(self, *tensors: Any) -> tuple[list[tf.Tensor], Callable[..., Any]]:
         """Return the same for a program that must not run again."""
         if self._split is None:
             avals = self._program.exported.in_avals
@@ -265,7 +267,7 @@ class _Split:
             self._backward = self._export_backward()
         program = self._backward
 
-        def once(*tensors: Any) -> Any:
+        def once(*tensors: Any) -> tuple[list[tf.Tensor], Callable[..., Any]]:
             return run(program, tensors), self._refuse
 
         return eager_execution.with_gradient(once, tensors)
@@ -288,7 +290,7 @@ class _Split:
         symbolic = (any(not isinstance(n, int) for n in aval.shape) for aval in avals)
         return list(itertools.compress(of_arguments, symbolic))
 
-    def _refuse(self, *_: Any, **__: Any) -> Any:
+    def _refuse(self, *_: Any, **__: Any) -> NoReturn:
         raise ValueError(
             f"hostcall.jax.to_tf of {self._description}: its second derivative is asked for, and "
             "it has side effects, which would happen again. Take jax.grad of it in JAX, and "
@@ -426,10 +428,10 @@ def _jax_callbacks() -> dict[Any, tuple[str, Callable[..., Any], Callable[[Any],
     from jax._src import callback as _callback  # a JAX version may lack its names
     from jax._src import debugging as _debugging
 
-    def of_io(params: Any) -> Any:
+    def of_io(params: Any) -> object:
         return _callback._OrderedIOEffect if params["ordered"] else _callback._IOEffect
 
-    def of_print(params: Any) -> Any:
+    def of_print(params: Any) -> object:
         return _debugging.ordered_debug_effect if params["ordered"] else _debugging.debug_effect
 
     pure, io = _callback.pure_callback_impl, _callback.io_callback_impl
@@ -450,7 +452,7 @@ def _lower_call(
     effect: Any | None,
     joint: _primitive.Joint | None,
     **_: Any,
-) -> Any:
+) -> Sequence[object]:
     if joint is not None and joint.axes:
         raise NotImplementedError(
             f"{function.description}: with this sharding= it is called for parts of arrays, on "
@@ -471,7 +473,7 @@ def _lower_jax_callback(
     context: Any,
     *operands: Any,
     **params: Any,
-) -> Any:
+) -> Sequence[object]:
     effect, sharding = effect_of(params), params.get("sharding")
     name = _name_of_user_function(params)
     place = f"{kind} of {name}, called at {_line_of(context)}"

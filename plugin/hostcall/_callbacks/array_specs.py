@@ -32,7 +32,7 @@ from hostcall_runtime._errors import LoweringError, ResultError
 class BorrowingSpec(callback_spec.NumpySpec):
     """A function from arrays to arrays that borrows its arguments, its `out` arrays, or both."""
 
-    def _returned(self, arrays: Sequence[Any]) -> Any:
+    def _returned(self, arrays: Sequence[Any]) -> object:
         operands = [tf.TensorSpec(np.shape(array), _dtype_of(array)) for array in arrays]
         declared = result_shapes.known(self, None, operands) if self.options.out else []
         if not self.options.only_reads:
@@ -41,7 +41,7 @@ class BorrowingSpec(callback_spec.NumpySpec):
 
     def call_borrowing(
         self, function: Callable[..., Any], arrays: Sequence[Any], declared: Sequence[Spec]
-    ) -> Any:
+    ) -> object:
         """Call the function, and return arrays that share no memory with the borrowed ones."""
         # `declared` has the known specs of the results, for a function that takes `out`. A
         # ResultError tells of an `out` array of unknown size, or a borrowed array still in use.
@@ -110,7 +110,7 @@ def _more(objects: list[Any], before: list[int]) -> bool:
     return any(now > then for now, then in zip(_references(objects), before, strict=True))
 
 
-def detached(returned: object, views: Sequence[np.ndarray]) -> Any:
+def detached(returned: object, views: Sequence[np.ndarray]) -> object:
     """Copy each returned array that may share memory with a borrowed one."""
     if isinstance(returned, list | tuple):
         return [detached(value, views) for value in returned]
@@ -132,7 +132,7 @@ class LendingSpec(BorrowingSpec):
 
     def call_borrowing(
         self, function: Callable[..., Any], arrays: Sequence[Any], declared: Sequence[Spec]
-    ) -> Any:
+    ) -> object:
         """Call the function; raise a ResultError if memory that it was lent is still in use."""
         loans = prepared().Loans([np.asarray(array) for array in arrays])
         try:
@@ -149,7 +149,7 @@ class LendingSpec(BorrowingSpec):
         return returned
 
 
-def _owned(returned: Any) -> Any:
+def _owned(returned: Any) -> object:
     """Copy each returned array that is a view, so that none keeps a loan alive."""
     if isinstance(returned, list | tuple):
         return type(returned)(map(_owned, returned))
@@ -230,7 +230,7 @@ def make_batched_spec(
     return batched
 
 
-def without_shapes(structure: Any) -> Any:
+def without_shapes(structure: Any) -> object:
     """Return the types of results without their shapes, which are those of one element."""
     return _trees.map_leaves(
         lambda leaf: leaf.dtype if isinstance(leaf, tf.TensorSpec | BoundedSpec) else leaf,

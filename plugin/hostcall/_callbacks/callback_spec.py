@@ -252,10 +252,10 @@ class NumpySpec(CallbackSpec):
         return self._call(lends=True)
 
     @_errors.raises_for_stock_kernel
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, *arrays: Any) -> object:
         """Run the op for the stock kernel, which calls this through TensorFlow's registry."""
         self.check_arguments(arrays)
-        returned = self._returned(arrays)
+        returned: Any = self._returned(arrays)
         if self.options.table is not None:
             # The stock kernel may share the memory of an array.
             returned = memoization.private_copy(returned)
@@ -271,14 +271,16 @@ class NumpySpec(CallbackSpec):
         # Lone strings are bytes, and scalars are immutable: neither needs a copy.
         return [a.copy() if isinstance(a, np.ndarray) else a for a in arrays]
 
-    def _returned(self, arrays: Sequence[Any]) -> Any:
+    def _returned(self, arrays: Sequence[Any]) -> object:
         return self.kernel_function()(*self.own(arrays))
 
     def kernel_function(self) -> Callable[..., Any]:
         """Return the function that TensorFlow's kernels call."""
         return _interception.around(self.site, self.host_function(Recording.NO))
 
-    def _call_structured(self, function: Callable[..., Any], *arrays: Any, **borrowed: Any) -> Any:
+    def _call_structured(
+        self, function: Callable[..., Any], *arrays: Any, **borrowed: Any
+    ) -> object:
         if "out" in borrowed and not self.outputs.trivial:
             out = borrowed["out"]
             borrowed["out"] = self.outputs.pack(out if isinstance(out, tuple) else [out])
@@ -290,7 +292,7 @@ class NumpySpec(CallbackSpec):
         return self.outputs.flatten(returned, self.function)
 
 
-def _native(value: object) -> Any:
+def _native(value: object) -> object:
     # Stock TensorFlow reads the bytes of a big-endian array as little-endian ones.
     if isinstance(value, np.ndarray) and not value.dtype.isnative:
         return value.astype(value.dtype.newbyteorder("="))
@@ -432,7 +434,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         function, executing_eagerly = self._call, eager_execution.executing_eagerly
         differentiable = self.differentiable
 
-        def call(*tensors: Any) -> Any:
+        def call(*tensors: Any) -> object:
             if executing_eagerly():
                 returned = function(*tensors)
             else:
@@ -503,7 +505,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
             raise ValueError(message)
         return tensors
 
-    def _convert(self, value: object, dtype: tf.DType) -> Any:
+    def _convert(self, value: object, dtype: tf.DType) -> tf.Tensor:
         if isinstance(value, eager_execution.ResourceVariable):
             raise RuntimeError(
                 "Attempting to return a variable from an eagerly executed py_func. Only numeric "

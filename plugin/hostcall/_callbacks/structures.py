@@ -164,7 +164,7 @@ class Inputs:
             return list(specs)
         remaining = iter(specs)
 
-        def packed(leaf: Any) -> Any:
+        def packed(leaf: Any) -> object:
             if not (self._expand and _is_composite(leaf)):
                 return next(remaining)
             return [next(remaining) for _ in nest.flatten(leaf, expand_composites=True)]
@@ -177,7 +177,7 @@ def _form_of_leaf(leaf: object) -> Hashable:
     return object() if nest.is_nested(leaf) or _is_composite(leaf) else None
 
 
-def _type_of(value: object) -> Any:
+def _type_of(value: object) -> tf.TypeSpec | None:
     if isinstance(value, features.CompositeTensor):
         return features.type_spec_from_value(value)
     # Saved arguments come as TypeSpecs already.
@@ -195,7 +195,7 @@ def read_inputs(inp: Iterable[Any], eager: bool, pack_lists: bool = True) -> Inp
     return Inputs(arguments, expand_composites=eager)
 
 
-def pack_list(argument: object) -> Any:
+def pack_list(argument: object) -> object:
     """Convert a list to one tensor if TensorFlow can; return any other value unchanged."""
     if not isinstance(argument, list | tuple):
         return argument
@@ -289,7 +289,7 @@ class Outputs:
                 flat.append(value)
         return flat
 
-    def pack(self, tensors: Sequence[Any]) -> Any:
+    def pack(self, tensors: Sequence[Any]) -> object:
         """Pack the op's outputs into the value that the call returns to the user."""
         if self.trivial:
             return tensors[0] if self.alone else self._sequence(tensors)
@@ -331,7 +331,7 @@ def _components(leaf: Leaf) -> list[tuple[tf.DType, Spec | None]]:
     return [(part.dtype, part if isinstance(part, tf.TensorSpec) else None) for part in parts]
 
 
-def specs_for(result: Any, inputs: Inputs) -> Any:
+def specs_for(result: Any, inputs: Inputs) -> object:
     """Return the declared result for these inputs, as a structure of specs."""
     if is_shape_function(result):
         known = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in inputs.flat]
@@ -347,7 +347,7 @@ def specs_for(result: Any, inputs: Inputs) -> Any:
     return result_leaves(result)
 
 
-def result_leaves(result: object) -> Any:
+def result_leaves(result: object) -> object:
     """Return a declared result with each leaf as a spec that has a dtype."""
 
     def is_one(part: object) -> bool:

@@ -19,14 +19,17 @@ import dataclasses
 import enum
 import secrets
 import threading
+import types
 import weakref
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
 from hostcall._tf import eager_execution, features, token_registry
 from hostcall_runtime import _library, _locks, _patching
+
+T = TypeVar("T")
 
 
 class Recording(enum.IntEnum):
@@ -107,7 +110,7 @@ class HandleOwners:
         with self._lock:
             return bool(self._possible.get(handle))
 
-    def run(self, tokens: frozenset[str], function: Callable[[], Any]) -> Any:
+    def run(self, tokens: frozenset[str], function: Callable[[], T]) -> T:
         """Run `function`, as a call of script ops with these tokens that may hold handles."""
         call, outer = _FunctionCall(tokens), getattr(self._here, "call", None)
         try:
@@ -232,7 +235,7 @@ def _keep(residual: TapeResidual, see_to_its_end: Callable[[int], None]) -> int:
     return handle
 
 
-def _bindings() -> Any:
+def _bindings() -> types.ModuleType:
     # Loaded late, because loading registers kernels, which HOSTCALL_DISABLE=1 forbids.
     return _library.load("hostcall._tensorflow")
 

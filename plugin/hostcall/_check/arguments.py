@@ -205,7 +205,7 @@ def _array(tensor: Any) -> np.ndarray:
     return np.asarray(tensor.numpy())
 
 
-def tensor_of(array: np.ndarray, dtype: tf.DType) -> Any:
+def tensor_of(array: np.ndarray, dtype: tf.DType) -> tf.Tensor:
     """Return a tensor with the elements of an array, which may be strings."""
     return tf.constant(array.tolist() if dtype == tf.string else array, dtype, array.shape)
 
@@ -220,7 +220,9 @@ def _tiled(array: np.ndarray, shape: Sequence[int]) -> np.ndarray:
     return np.asarray(array[np.ix_(*indices)])
 
 
-def _made_up(spec: tf.TensorSpec, shape: Sequence[int], generator: np.random.Generator) -> Any:
+def _made_up(
+    spec: tf.TensorSpec, shape: Sequence[int], generator: np.random.Generator
+) -> tf.Tensor:
     dtype = spec.dtype
     if dtype == tf.string:
         words = np.resize(np.array([b"one", b"two", b"", b"three"], object), shape)

@@ -77,7 +77,7 @@ def _runner(trial: Trial, route: str, jit_compile: bool | None = None) -> Run:
     """Return a function that calls the subject in a program, with its route."""
     subject, given = trial.subject, trial.base.sample.tensors
 
-    def call(*tensors: Any) -> Any:
+    def call(*tensors: Any) -> list[tf.Tensor]:
         # TensorFlow mishandles four-bit integers, so they go in and out as eight-bit ones.
         inputs = [tf.cast(one, like.dtype) for one, like in zip(tensors, given, strict=True)]
         results = subject.program(*subject.nested(inputs))

@@ -6,7 +6,6 @@ import dataclasses
 import time
 import tracemalloc
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -368,7 +367,7 @@ def _tried(
         yield trial.finding(what, cause, line)
 
 
-def _strided(value: object) -> Any:
+def _strided(value: object) -> object:
     if not isinstance(value, np.ndarray) or not value.ndim:
         return value
     large = np.empty([2 * size for size in value.shape], value.dtype)
@@ -378,5 +377,5 @@ def _strided(value: object) -> Any:
     return view
 
 
-def _by_columns(value: object) -> Any:
+def _by_columns(value: object) -> object:
     return np.asfortranarray(value) if isinstance(value, np.ndarray) else value

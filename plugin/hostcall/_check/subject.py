@@ -9,7 +9,7 @@ import gc
 import operator
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -146,7 +146,7 @@ def _of_function(
     return Subject(user, args, program, result)
 
 
-def _with_specs(result: object) -> Any:
+def _with_specs(result: object) -> object:
     """Return a declared result with specs in the place of dtypes."""
 
     def with_spec(leaf: object) -> object:
@@ -191,7 +191,7 @@ class Subject:
             self.options, self.function, self.inputs, self.outputs
         )
 
-    def _results(self, result: Any) -> Any:
+    def _results(self, result: Any) -> object:
         """Return the structure of the results; that of one call if the shape function fails."""
         if self.has_shape_function and self._dtypes is None:
             try:
@@ -206,7 +206,7 @@ class Subject:
         return source_location.of_function(self.function)
 
     @property
-    def user_function(self) -> Any:
+    def user_function(self) -> Callable[..., Any]:
         """The user's function, without bound keyword arguments."""
         return functions_callback.parts(self.function)[0]
 
@@ -227,7 +227,7 @@ class Subject:
         """True if a shape function is declared."""
         return callable(self.options.result) and not is_leaf(self.options.result)
 
-    def program(self, *args: Any) -> Any:
+    def program(self, *args: Any) -> object:
         """Call the function on tensors, as programs do."""
         if self._program is not None:
             return self._program(*args)

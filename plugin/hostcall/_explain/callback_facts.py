@@ -39,7 +39,7 @@ class Body:
         self._attributes = function.arg_attr
         self._types = defs.Types(function, functions)
 
-    def node(self, name: str) -> Any:
+    def node(self, name: str) -> NodeDef:
         """Return the node with this name."""
         return self._by_name[name]
 

@@ -156,10 +156,10 @@ def _concrete(function: Any, args: Any, kwargs: Any) -> Any:
     return function.get_concrete_function(*args, **kwargs)
 
 
-def library_of(concrete: ConcreteFunction) -> Any:
+def library_of(concrete: ConcreteFunction) -> FunctionDefLibrary:
     """Return a FunctionDefLibrary with a function and all that it reaches, shapes included."""
     graph_def = concrete.graph.as_graph_def(add_shapes=True)
-    library = defs.library_of(concrete, graph_def)
+    library: FunctionDefLibrary = defs.library_of(concrete, graph_def)
     function = library.function[-1]
     shapes = {node.name: node.attr[SHAPES] for node in graph_def.node if SHAPES in node.attr}
     for node in function.node_def:
@@ -184,10 +184,10 @@ def _step_of(model: Any, batch: tuple[Any, ...], **by_name: Any) -> tuple[Any, s
         raise TypeError(_NOT_COMPILED.format(model=model.name))
     _build(model, specs)
 
-    def fit_step(*data: Any) -> Any:
+    def fit_step(*data: Any) -> object:
         return model.train_step(data)
 
-    def predict_step(x: Any) -> Any:
+    def predict_step(x: Any) -> object:
         return model.predict_step((x,))
 
     step = fit_step if trains else predict_step
@@ -211,7 +211,7 @@ def _build(model: Any, specs: tuple[Any, ...]) -> None:
         )
 
 
-def _spec_of(value: Any) -> Any:
+def _spec_of(value: Any) -> object:
     """Return the spec of the tensor that Keras makes of a user's array."""
     if isinstance(value, tf.TypeSpec):
         return value

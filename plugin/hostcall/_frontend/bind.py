@@ -161,7 +161,7 @@ class Bound:
                 f"{self.input_specs}: {error}"
             ) from error
 
-    def _converted(self, value: object, index: int) -> Any:
+    def _converted(self, value: object, index: int) -> tf.Tensor:
         """Convert a non-tensor."""
         spec = self._specs[index]
         try:
@@ -200,7 +200,7 @@ class Bound:
         return f"Argument {_names(self)[index]} of {self!r}"
 
 
-def _as_spec(value: object) -> Any:
+def _as_spec(value: object) -> tf.TypeSpec:
     """Return the spec of a leaf of the arguments of `bind`."""
     if isinstance(value, tf.TypeSpec):
         return value

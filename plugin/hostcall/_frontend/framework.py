@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ _OTHER_VERSION = (
 
 # Autograph must not convert it, just as TensorFlow's own functions.
 @autograph.do_not_convert
-def call_on_tensors(user: UserFunction, args: tuple[Any, ...]) -> Any:
+def call_on_tensors(user: UserFunction, args: tuple[Any, ...]) -> object:
     """Call a callback on tensors, and return tensors in the structure of the declared result."""
     tensors = tf.nest.map_structure(_as_tensor, list(args), expand_composites=user.takes_tensors)
     inputs = structures.read_inputs(tensors, user.takes_tensors, pack_lists=False)
@@ -50,7 +50,7 @@ def call_on_tensors(user: UserFunction, args: tuple[Any, ...]) -> Any:
     return gradients.with_gradient(emit, user.grad, inputs, outputs)
 
 
-def _emit(user: UserFunction, inputs: structures.Inputs, outputs: structures.Outputs) -> Any:
+def _emit(user: UserFunction, inputs: structures.Inputs, outputs: structures.Outputs) -> object:
     function = callback.parts(user.function)[0]
     name = str(user.given_name or getattr(function, "__name__", ""))
     # A valid name of a TensorFlow op, or None if nothing is left of it.
@@ -58,7 +58,7 @@ def _emit(user: UserFunction, inputs: structures.Inputs, outputs: structures.Out
     return script_ops.emit_or_run(user, inputs, outputs, valid)
 
 
-def _as_tensor(value: object) -> Any:
+def _as_tensor(value: object) -> tf.Tensor:
     if isinstance(value, tf.Variable):
         return value
     try:
@@ -117,7 +117,9 @@ def run_handler(
         array[...] = tensor.numpy()
 
 
-def _program(native: Native, specs: list[tf.TensorSpec], declared: list[tf.TensorSpec]) -> Any:
+def _program(
+    native: Native, specs: list[tf.TensorSpec], declared: list[tf.TensorSpec]
+) -> Callable[..., Any]:
     """Return the program that calls native code for these specs; each is traced once."""
     assert isinstance(native.code, FfiHandler)
     programs = native.code.programs
@@ -131,7 +133,8 @@ def _program(native: Native, specs: list[tf.TensorSpec], declared: list[tf.Tenso
         # A partitioned function would call `run_handler` again, without end.
         with requested_routes.scope(route=requested_routes.CUSTOM_CALL):
             programs[key] = program.get_concrete_function(*specs)
-    return programs[key]
+    called: Callable[..., Any] = programs[key]
+    return called
 
 
 def _specs(arrays: Sequence[np.ndarray]) -> list[tf.TensorSpec]:

@@ -27,7 +27,7 @@ def with_gradient(
     grad: Callable[..., Any],
     inputs: Inputs,
     outputs: Outputs,
-) -> Any:
+) -> object:
     """Return the results of `emit(inputs, outputs)`, with `grad` as their gradient."""
     # `emit` returns the results of an op, packed. `grad(inputs, results, upstream)` takes
     # structures, and returns a gradient for each argument.
@@ -39,7 +39,7 @@ def with_gradient(
         inputs.flat = list(tensors)
         called = outputs.unpack(emit(inputs, outputs))
 
-        def gradient(*dy: Any, variables: Sequence[Any] | None = None) -> Any:
+        def gradient(*dy: Any, variables: Sequence[Any] | None = None) -> object:
             arguments = tuple(inputs.pack(tensors))
             given = grad(arguments, outputs.pack(results), outputs.pack(dy))
             gradients = inputs.flatten_gradients(given)
@@ -207,7 +207,7 @@ class RecomputingSpec(DerivedSpec):
         return dataclasses.replace(super()._site(keep), ordered=False, function=function)
 
 
-def gradient(op: Operation, *dy: Any) -> Any:
+def gradient(op: Operation, *dy: Any) -> object:
     """Compute the gradient of an EagerPyFunc op, in the place of TensorFlow's gradient function."""
     # `dy` has gradients of all outputs, also the hidden one. Inputs without a gradient get None.
     spec = _spec_of(op)

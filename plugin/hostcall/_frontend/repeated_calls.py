@@ -45,7 +45,9 @@ class RepeatedCalls:
     def __reduce__(self) -> tuple[type, tuple[()]]:
         return RepeatedCalls, ()
 
-    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def find(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Callable[..., Any], list[tf.Tensor]] | None:
         """Return how to run a call like an earlier one, and its tensors; None without one."""
         if not _is_plain() or (arguments := _arguments(args, kwargs)) is None:
             return None
@@ -126,7 +128,7 @@ def _stand_in(value: Any) -> Any:
     return _as_tensor(value) if kind is np.ndarray and value.dtype in _DTYPES else value
 
 
-def _as_tensor(value: Any) -> Any:
+def _as_tensor(value: Any) -> tf.Tensor:
     if type(value) is eager_execution.EagerTensor:
         return value
     return eager_execution.copy_of(value, _DTYPES[value.dtype])
@@ -140,7 +142,7 @@ def plain_call(concrete: Any) -> Callable[[Sequence[Any]], Any] | None:
         return None
     tokens = script_op_graphs.tokens_of(concrete.graph)
 
-    def call(tensors: Sequence[Any]) -> Any:
+    def call(tensors: Sequence[Any]) -> object:
         if tokens and tape_residuals.may_be_recorded(tokens):
             return concrete._call_flat([*tensors], concrete.captured_inputs)
         return run([*tensors, *concrete_functions.captured_by(concrete)])

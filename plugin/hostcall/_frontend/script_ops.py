@@ -83,7 +83,7 @@ def internal_py_func(
     use_eager_py_func: bool = False,
     is_grad_func: bool = False,
     name: str | None = None,
-) -> Any:
+) -> object:
     """Replace TensorFlow's `_internal_py_func`, which all three public functions call."""
     if is_grad_func:
         return stock(func, inp, Tout, stateful, use_eager_py_func, is_grad_func, name)
@@ -106,7 +106,7 @@ def internal_py_func(
 
 def emit_or_run(
     user: UserFunction, inputs: structures.Inputs, outputs: structures.Outputs, name: str | None
-) -> Any:
+) -> object:
     """Create the op, or run it eagerly, and return its results, packed."""
     options = user.options
     if options.retries or options.concurrent:
@@ -144,7 +144,7 @@ def _spec_for(
     return EagerSpec(user, inputs, outputs, shape_function, route=route, **kept)
 
 
-def emit(spec: CallbackSpec, stateful: bool, name: str | None) -> Any:
+def emit(spec: CallbackSpec, stateful: bool, name: str | None) -> object:
     """Create an op that calls the function of a spec, and return its results, packed."""
     _note_specs(spec)
     if isinstance(spec, EagerSpec):
@@ -253,7 +253,7 @@ def py_func_common(
     Tout: Any,  # noqa: N803 - TensorFlow's name
     stateful: bool = True,
     name: str | None = None,
-) -> Any:
+) -> object:
     """Replace TensorFlow's `py_func_common`, which calls `func` directly in eager mode."""
     # Calls with structures in `inp` or `Tout`, and functions that need hostcall's op (for example
     # with a timeout or memoized results), use the op in eager mode too. TensorFlow runs all others.

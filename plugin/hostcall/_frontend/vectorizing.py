@@ -94,7 +94,7 @@ def _for_batch(mapped: MappedOp, spec: CallbackSpec) -> _Results:
     batched = array_specs.make_batched_spec(spec, inputs, mapped.loop, divided, grad)
     name = mapped.op.name.rpartition("/")[2]
 
-    def emit(*_: Any) -> Any:
+    def emit(*_: Any) -> object:
         return script_ops.emit(batched, _is_stateful(mapped), name)
 
     results = _with_gradient(batched, inputs, batched.outputs, emit)
@@ -160,7 +160,7 @@ def _one_by_one(mapped: MappedOp, spec: CallbackSpec) -> _Results:
     signature = [tf.TensorSpec(output.shape, output.dtype) for output in op.outputs]
 
     @autograph.do_not_convert
-    def one(elements: Sequence[Any]) -> Any:
+    def one(elements: Sequence[Any]) -> list[tf.Tensor]:
         inputs = list(same)
         for place, element in zip(places, elements, strict=False):
             inputs[place] = element
@@ -183,7 +183,7 @@ def _again(op: Operation, spec: CallbackSpec, tensors: Sequence[Any]) -> Any:
     """Create an op like `op` with other inputs; return its outputs, or the op if it has none."""
     hidden: list[Any] = []
 
-    def emit(inputs: Inputs, outputs: Outputs) -> Any:
+    def emit(inputs: Inputs, outputs: Outputs) -> object:
         script_op_graphs.own(spec)
         created = op_kinds.script_op_like(op, inputs.flat)
         script_ops.mark_op(created, spec)

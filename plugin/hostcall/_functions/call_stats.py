@@ -271,13 +271,16 @@ def _add(rows: dict[str, CallbackStats], row: CallbackStats) -> None:
 
 
 def counted(
-    callback: str, call: Callable[..., Any], function: Callable[..., Any], arguments: Sequence[Any]
-) -> Any:
+    callback: str,
+    call: Callable[..., list[Any]],
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+) -> list[Any]:
     """Make a call between compiled clusters by `call`, count it, and return its results."""
     inside = 0.0
     errors = 1
 
-    def timed(*args: Any) -> Any:
+    def timed(*args: Any) -> object:
         nonlocal inside
         began = time.perf_counter()
         try:

@@ -59,7 +59,7 @@ class Arguments:
             return function
         return KeywordCall(function, self.names, self.fixed)
 
-    def of_shape_function(self, result: Any) -> Any:
+    def of_shape_function(self, result: Any) -> object:
         """Return `result`; pass its shape function only the arguments that it can take."""
         if not specs.is_shape_function(result):
             return result
@@ -183,7 +183,7 @@ def saved_arguments(
     return Arguments((None,) * count, names, fixed, _defaults(parameters, passed))
 
 
-def parts(function: object) -> tuple[Any, tuple[str, ...], Mapping[str, Any]]:
+def parts(function: Any) -> tuple[Callable[..., Any], tuple[str, ...], Mapping[str, Any]]:
     """Return the user's function, the keywords of its last inputs, and its fixed arguments."""
     if not isinstance(function, KeywordCall):
         return function, (), {}

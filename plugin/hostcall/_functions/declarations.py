@@ -36,7 +36,7 @@ class _Declarations:
         # A method's function is kept here, since its id could otherwise be reused.
         self.of: dict[_Key, tuple[Any, Options]] = {}
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
         return type(None), ()
 
 
@@ -93,7 +93,7 @@ def declare(function: object = None, **options: Any) -> Any:
     return _declare(function, declared)
 
 
-def _declare(function: object, options: Options) -> Any:
+def _declare(function: object, options: Options) -> object:
     check_function(function, "hostcall.declare")
     options = add_native_results(function, options)
     key, owner = _identity(function)
@@ -192,7 +192,7 @@ def note_callback(name: str, callback: object) -> None:
     _named_callbacks[name] = callback
 
 
-def find_named(name: str) -> Any:
+def find_named(name: str) -> Callable[..., Any] | None:
     """Return the function or `hostcall.callback` with this name, or None."""
     found = _named.get(name)
     return _named_callbacks.get(name) if found is None else found

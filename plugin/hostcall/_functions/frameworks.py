@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import sys
+import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -69,13 +70,13 @@ def tensorflow() -> TensorFlow | None:
     return cast("TensorFlow | None", _entered.get(_TENSORFLOW))
 
 
-def _jax() -> Any:
+def _jax() -> types.ModuleType | None:
     """Return JAX, or None if it is not imported, or not completely."""
     jax = sys.modules.get("jax")
     return jax if hasattr(jax, "Array") else None
 
 
-def call_callback(user: UserFunction, args: tuple[Any, ...], given: Iterable[Any]) -> Any:
+def call_callback(user: UserFunction, args: tuple[Any, ...], given: Iterable[Any]) -> object:
     """Call a callback from the framework of its arguments, which must not be mixed."""
     return _loaded(_JAX if is_for_jax(given) else _TENSORFLOW).call(user, args)
 
@@ -140,7 +141,7 @@ def belongs_to_a_program(value: object) -> bool:
     return jax is not None and isinstance(value, jax.Array)
 
 
-def like(arguments: Iterable[object], results: object) -> Any:
+def like(arguments: Iterable[object], results: object) -> object:
     """Convert NumPy arrays to tensors if one of the arguments is a tensor."""
     side = tensorflow()
     if side is None or not any(map(side.holds, arguments)):

@@ -25,7 +25,7 @@ class _Question:
     content: Hashable
     find: Callable[[], Any] | None = dataclasses.field(compare=False)
 
-    def answer(self) -> Any:
+    def answer(self) -> object:
         # The table keeps this object, and must not keep the function alive.
         find, self.find = self.find, None
         assert find is not None
@@ -58,7 +58,7 @@ class MemoTable:
         # It takes arrays, scalars and strings. `form` has the structures that these stand for,
         # which distinguish calls with equal arrays. Its results are read-only.
 
-        def call(*arrays: Any) -> Any:
+        def call(*arrays: Any) -> object:
             content = (self._key, form, *map(_content, arrays))
             return self._answers(_Question(content, functools.partial(function, *arrays)))
 
@@ -77,7 +77,7 @@ def table_for(memo: bool | int) -> MemoTable | None:
     return MemoTable(_USUAL_SIZE if memo is True else int(memo))
 
 
-def private_copy(returned: object) -> Any:
+def private_copy(returned: object) -> object:
     """Copy the return value of a function, so that no other code can write to its arrays."""
     if isinstance(returned, list | tuple):
         return [private_copy(value) for value in returned]

@@ -599,7 +599,7 @@ def _to_array(value: object, who: Native) -> np.ndarray:
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
-def _spec_of(array: np.ndarray, who: Native) -> Any:
+def _spec_of(array: np.ndarray, who: Native) -> specs.Declared:
     try:
         return specs.spec_of_array(array)
     except TypeError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
@@ -114,7 +114,7 @@ class BoundedSpec:
         side = frameworks.tensorflow()
         return ArraySpec(dims, self._dtype) if side is None else side.spec(dims, self.dtype)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type[BoundedSpec], tuple[object, ...]]:
         return BoundedSpec, (self._shape, self.dtype, self.dynamic_dims)
 
     def __eq__(self, other: object) -> bool:
@@ -165,7 +165,7 @@ def lacking(value: object) -> str:
     return f"must say its dtype, and {value!r} does not"
 
 
-def checked(value: object) -> Any:
+def checked(value: object) -> object:
     """Return a declared result; raise a TypeError if it lacks a shape or a dtype."""
     if says_shape_and_dtype(value):
         return value
@@ -189,8 +189,8 @@ def sizes_of(shape: Any) -> tuple[Any, ...] | None:
     return tuple(shape.as_list() if hasattr(shape, "as_list") else shape)
 
 
-def spec_of_array(array: np.ndarray) -> Any:
+def spec_of_array(array: np.ndarray) -> Declared:
     """Return the spec that a shape function gets for an object with a shape and a dtype."""
     side = frameworks.tensorflow()
-    make = ArraySpec if side is None else side.spec
+    make: Callable[..., Declared] = ArraySpec if side is None else side.spec
     return make(array.shape, array.dtype)

@@ -93,7 +93,7 @@ class UserFunction:
             source_location.of_function(self.function),
         )
 
-        def call(*args: Any) -> Any:
+        def call(*args: Any) -> object:
             hand_over(*args)
             return no_results
 

@@ -153,7 +153,9 @@ class Recorder:
         with _interception.within_call():  # garbage collection may run the user's code here, too
             return self._call(site, function, args, given)
 
-    def _call(self, site: CallSite, function: Function, args: Sequence[Any], given: Given) -> Any:
+    def _call(
+        self, site: CallSite, function: Function, args: Sequence[Any], given: Given
+    ) -> object:
         begun, arguments = self._begin(site, args)
         try:
             returned = function(*args, **given)

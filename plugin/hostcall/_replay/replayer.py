@@ -376,7 +376,7 @@ class Replayer:
                 stacklevel=5,
             )
 
-    def call(self, site: CallSite, function: Function, args: Sequence[Any], given: Given) -> Any:
+    def call(self, site: CallSite, function: Function, args: Sequence[Any], given: Given) -> object:
         """Return or raise the outcome of the recorded call; see `Interceptor`."""
         if self._is_over or _interception.is_within_call() or not self._selection.has(site):
             return function(*args, **given)

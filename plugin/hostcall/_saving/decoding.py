@@ -309,7 +309,7 @@ def _differences(saved: tokens.Declared, here: Options, result: object) -> list[
     return differing
 
 
-def _flat(result: object, dtypes: list[Any]) -> Any:
+def _flat(result: object, dtypes: list[Any]) -> object:
     try:
         return result_shapes.flatten_result(result, dtypes)
     except (TypeError, ValueError):

@@ -157,10 +157,10 @@ def saved_function(function: FunctionRecord, at: str) -> tuple[Any, Any]:
         return pickled_functions.unpickled(function.pickled)
     if problem is None:
         assert function.place is not None
-        found = _imported(function.place)
-        if not isinstance(found, Problem):
-            return found, None
-        problem = found
+        imported = _imported(function.place)
+        if not isinstance(imported, Problem):
+            return imported, None
+        problem = imported
     called_at = f", called at {at}" if at else ""
     raise SavedFunctionError(
         f"hostcall: a graph calls the Python function {function.label}{called_at}, which this "
@@ -188,13 +188,13 @@ def problem_of(function: FunctionRecord) -> Problem | None:
     return None
 
 
-def _named(function: FunctionRecord) -> Any:
+def _named(function: FunctionRecord) -> Callable[..., Any] | None:
     """Return the function that this process registered under one of the names, or None."""
     names = filter(None, (function.name, function.place, function.label))
     return next((one for one in map(declarations.find_named, names) if one is not None), None)
 
 
-def _imported(place: str) -> Any:
+def _imported(place: str) -> Callable[..., Any] | Problem:
     """Return the function at a place in an allowed module, or the Problem with it."""
     module = place.partition(":")[0]
     provide = f'hostcall.provide("{place}", function)'
@@ -211,7 +211,8 @@ def _imported(place: str) -> Any:
         return Problem(error.reason, line)
     if isinstance(found, type | types.ModuleType) or not callable(found):
         return Problem(f"{place} is no function, but a {type(found).__name__}", provide)
-    return found
+    member: Callable[..., Any] = found
+    return member
 
 
 def _checked_name(name: object) -> str:

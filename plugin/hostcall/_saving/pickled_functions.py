@@ -117,7 +117,7 @@ def dumps(function: Callable[..., Any], shape_function: Any) -> bytes:
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc, name-defined]
         """A pickler that replaces each object it cannot pickle, and so finds all of them."""
 
-        def reducer_override(self, value: object) -> Any:
+        def reducer_override(self, value: object) -> object:
             if (why := _why_not(value)) is None:
                 try:
                     return self._reduced(value)
@@ -126,7 +126,7 @@ def dumps(function: Callable[..., Any], shape_function: Any) -> bytes:
             problems[f"{_described(value, function)}: {why}"] = None
             return _nothing, ()
 
-        def _reduced(self, value: object) -> Any:
+        def _reduced(self, value: object) -> object:
             reduced = super().reducer_override(value)
             if reduced is not NotImplemented or isinstance(value, type | types.FunctionType):
                 return reduced
@@ -161,7 +161,7 @@ def loads(data: bytes, label: str) -> tuple[Callable[..., Any], Any]:
     return function, shape_function
 
 
-def _cloudpickle(what: str) -> Any:
+def _cloudpickle(what: str) -> types.ModuleType:
     try:
         return importlib.import_module("cloudpickle")
     except ImportError as error:

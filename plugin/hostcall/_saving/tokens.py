@@ -51,7 +51,7 @@ class UnreadableError(ValueError):
     """An error for JSON that stands for no structure; the text shows it."""
 
 
-def to_json(structure: Any) -> Any:
+def to_json(structure: Any) -> object:
     """Return a structure as JSON; raise an UnwritableError for a value that has no form in it."""
     if structure is None:
         return None
@@ -66,7 +66,7 @@ def to_json(structure: Any) -> Any:
     return _write_leaf(structure)
 
 
-def _write_leaf(leaf: Any) -> Any:
+def _write_leaf(leaf: Any) -> object:
     if isinstance(leaf, BoundedSpec):
         return {"bounded": [leaf.dtype.name, leaf.shape.as_list(), list(leaf.dynamic_dims)]}
     if type(leaf) is tf.TensorSpec:
@@ -82,7 +82,7 @@ def _write_leaf(leaf: Any) -> Any:
         raise UnwritableError(f"{type(leaf).__name__} objects cannot be written") from None
 
 
-def _key(key: object) -> Any:
+def _key(key: object) -> object:
     if type(key) not in (str, int):
         raise UnwritableError(f"the key {key!r} of a dict cannot be written")
     return key
@@ -122,7 +122,7 @@ def _read(value: object) -> Any:
     return _read_leaf(kind, content)
 
 
-def _read_leaf(kind: str, content: Any) -> Any:
+def _read_leaf(kind: str, content: Any) -> object:
     if kind == "spec":
         dtype, shape = content
         return tf.TensorSpec(shape, tf.as_dtype(dtype))

@@ -86,7 +86,7 @@ class Arena:
             raise CallError(RESOURCE_EXHAUSTED, text) from error
         return arrays
 
-    def _numbers(self, array: ArrayFrame) -> Any:
+    def _numbers(self, array: ArrayFrame) -> np.ndarray:
         element = ELEMENT_SIZES.get(array.dtype)
         if element is None:
             raise ProtocolError(f"arrays of dtype {array.dtype} cannot be sent")
@@ -97,9 +97,11 @@ class Arena:
         begin = -memory.ctypes.data % _ALIGNMENT
         flat = memory[begin : begin + array.size]
         self._read(array.offset, flat.data)
-        return flat.view(tf.as_dtype(array.dtype).as_numpy_dtype).reshape(array.shape)
+        dtype = tf.as_dtype(array.dtype).as_numpy_dtype
+        numbers: np.ndarray = flat.view(dtype).reshape(array.shape)
+        return numbers
 
-    def _strings(self, array: ArrayFrame) -> Any:
+    def _strings(self, array: ArrayFrame) -> np.ndarray:
         count = array.elements
         if count * _LENGTH.itemsize > array.size:
             raise ProtocolError("an array of strings has no room for their lengths")

@@ -41,7 +41,7 @@ def called_unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
         return do_not_convert(function)
     statuses = features.autograph_statuses
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> object:
         stack = statuses()
         stack.append(_AUTOGRAPH_IS_OFF)
         try:
@@ -52,17 +52,18 @@ def called_unconverted(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def without_autograph(function: Callable[..., Any]) -> Any:
+def without_autograph(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return `function`, or the user's function if `function` is autograph's wrapper around it."""
     code = getattr(function, "__code__", None)
     if not features.LOCATIONS.available or code is None:
         return function
     if code.co_filename != features.autograph_api.__file__:
         return function
-    return inspect.getclosurevars(function).nonlocals.get("func", function)
+    user: Callable[..., Any] = inspect.getclosurevars(function).nonlocals.get("func", function)
+    return user
 
 
-def unwrapped(function: Callable[..., Any]) -> Any:
+def unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the user's function behind the wrapper of `do_not_convert`."""
     # Around a callable that is no function (a ufunc, say) the wrapper has no `__wrapped__`.
     return without_autograph(inspect.unwrap(function))

@@ -32,7 +32,7 @@ read_saved_model = features.parse_saved_model
 _HANDLES = frozenset({tf.resource, tf.variant})
 
 
-def like(concrete: Concrete, library: FunctionDefLibrary) -> Any:
+def like(concrete: Concrete, library: FunctionDefLibrary) -> Concrete:
     """Return a ConcreteFunction with the signature and the captures of another, and a new body."""
     # The new one keeps the other alive, since objects that are registered for its graph (Python
     # functions, custom gradients) die with it. `library` has the new body, under the old name, and
@@ -51,7 +51,7 @@ def like(concrete: Concrete, library: FunctionDefLibrary) -> Any:
         expand_composites=True,
     )
     script_op_graphs.keep_alive(graph, concrete)
-    new = ConcreteFunction.from_func_graph(graph, concrete.function_type, attributes)
+    new: Concrete = ConcreteFunction.from_func_graph(graph, concrete.function_type, attributes)
     new._arg_keywords = concrete._arg_keywords
     new._num_positional_args = concrete._num_positional_args
     features.restore_captures(new, concrete.captured_inputs)
@@ -120,7 +120,7 @@ def unrecorded_call(concrete: Concrete) -> Callable[[list[Any]], Any] | None:
     context, name, count = inference._bound_context, inference.name, len(signature.flat_outputs)
     op_name = name.decode()
 
-    def call(tensors: list[Any]) -> Any:
+    def call(tensors: list[Any]) -> object:
         options = context.function_call_options
         config, executor = options.config_proto_serialized, options.executor_type
         try:
@@ -194,7 +194,7 @@ def compiler_ir(
     return text.decode()
 
 
-def function_of_context(name: str) -> Any:
+def function_of_context(name: str) -> FunctionDef | None:
     """Return the eager context's FunctionDef of that name, or None."""
     context = features.context()
     return context.get_function_def(name) if context.has_function(name) else None

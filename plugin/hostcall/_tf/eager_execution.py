@@ -7,8 +7,9 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
+import numpy as np
 import tensorflow as tf
 
 from hostcall._tf import features, op_kinds, script_op_graphs
@@ -136,7 +137,7 @@ def patch() -> _patching.Patch:
     )
 
 
-def _entry() -> Any:
+def _entry() -> object:
     return features.py_function_gradients.get(op_kinds.XLA_CALL_MODULE)
 
 
@@ -152,7 +153,7 @@ def _uninstall() -> None:
     _ours.clear()
 
 
-def _refuse(*_: Any) -> Any:
+def _refuse(*_: Any) -> NoReturn:
     raise LookupError(
         "hostcall: a gradient is asked for through a program that has none, by TensorFlow's op "
         "XlaCallModule; hostcall.load makes such ops of exported programs. Export a function that "
@@ -181,19 +182,20 @@ def device_in_scope() -> str:
     return str(features.context().device_name or "")
 
 
-def as_array(tensor: tf.Tensor) -> Any:
+def as_array(tensor: tf.Tensor) -> np.ndarray:
     """Return the array of an EagerTensor, over the tensor's own memory, for reading only."""
-    return tensor._numpy()
+    array: np.ndarray = tensor._numpy()
+    return array
 
 
-def to_eager_tensor(value: object) -> Any:
+def to_eager_tensor(value: object) -> tf.Tensor:
     """Return an EagerTensor of an array that no other code writes to; share memory if possible."""
     ctx = features.context()
     ctx.ensure_initialized()
     return features.convert_to_eager_tensor(value, ctx, None)
 
 
-def copy_of(array: Any, dtype: tf.DType) -> Any:
+def copy_of(array: Any, dtype: tf.DType) -> tf.Tensor:
     """Return an EagerTensor with a copy of a NumPy array that other code may still write to."""
     # The tensor has the dtype of the array; `dtype` is the expected one.
     if array.dtype == dtype.as_numpy_dtype and not device_in_scope() and _has_cpus_alone():
@@ -216,20 +218,20 @@ def _has_cpus_alone() -> bool:
     return {device.device_type for device in tf.config.list_logical_devices()} == {"CPU"}
 
 
-def another(tensor: Any) -> Any:
+def another(tensor: Any) -> tf.Tensor:
     """Return another EagerTensor with the values of one; it runs no op, which others may hook."""
     # The name is without the job, which changes when a process joins a cluster.
     return tensor._copy_to_device("/" + tensor.backing_device.rpartition("/")[2])
 
 
-def over_array(array: object, dtype: tf.DType) -> Any:
+def over_array(array: object, dtype: tf.DType) -> tf.Tensor:
     """Return an EagerTensor that takes over an array, on the innermost `tf.device`."""
     ctx = features.context()
     ctx.ensure_initialized()
     return features.EagerTensor(array, ctx.device_name, dtype.as_datatype_enum)
 
 
-def copy_to_device(tensor: tf.Tensor, device: str | None) -> Any:
+def copy_to_device(tensor: tf.Tensor, device: str | None) -> tf.Tensor:
     """Return an EagerTensor on the device of the kernel that returns it; None is the CPU."""
     name = device or "/job:localhost/replica:0/task:0/device:CPU:0"
     with features.device(device):

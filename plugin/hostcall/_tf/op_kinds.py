@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hostcall._tf import attributes, features, protos
-from hostcall._tf.types import AnyNode, NodeDef, Operation
+from hostcall._tf.types import AnyNode, NodeDef, OpDef, Operation
 from hostcall_runtime import _library
 
 gen_script_ops = features.gen_script_ops
@@ -64,7 +64,7 @@ def lets_list_grow(node: AnyNode) -> bool:
     return node.op == LIST_WRITE and node.attr["resize_if_index_out_of_bounds"].b
 
 
-def op_def(name: str) -> Any:
+def op_def(name: str) -> OpDef:
     """Return the OpDef of a TensorFlow op, or raise a KeyError."""
     definition = op_def_or_none(name)
     if definition is None:
@@ -72,9 +72,10 @@ def op_def(name: str) -> Any:
     return definition
 
 
-def op_def_or_none(name: str) -> Any:
+def op_def_or_none(name: str) -> OpDef | None:
     """Return the OpDef of a TensorFlow op; None if TensorFlow has no op of that name."""
-    return features.op_defs.get(name)
+    definition: OpDef | None = features.op_defs.get(name)
+    return definition
 
 
 _kernels: dict[tuple[Any, ...], bool] = {}
@@ -119,14 +120,15 @@ def constant_operands(node: NodeDef) -> list[int]:
     return found
 
 
-def script_op_like(op: Operation, inputs: list[Any]) -> Any:
+def script_op_like(op: Operation, inputs: list[Any]) -> Operation:
     """Create a script op in the default graph that calls the function of another script op."""
-    return features.get_default_graph().create_op(
+    created: Operation = features.get_default_graph().create_op(
         op.type,
         inputs,
         [output.dtype for output in op.outputs],
         attrs={name: value for name, value in op.node_def.attr.items() if name[0] != "_"},
     )
+    return created
 
 
 # The custom calls of programs that TensorFlow would refuse.

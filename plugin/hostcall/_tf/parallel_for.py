@@ -42,14 +42,14 @@ class MappedOp:
         """True if any input is stacked."""
         return any(converted.stacked for converted in self.inputs)
 
-    def stacked(self, index: int) -> Any:
+    def stacked(self, index: int) -> tf.Tensor:
         """Return an input with an axis of all elements; repeat it if it is not stacked."""
         tensor, is_stacked = self.inputs[index]
         if is_stacked:
             return tensor
         return tf.broadcast_to(tensor, tf.concat([self.length, tf.shape(tensor)], 0))
 
-    def led(self, index: int) -> Any:
+    def led(self, index: int) -> tf.Tensor:
         """Return an input with an axis in front: of all elements, or of size 1 if not stacked."""
         tensor, is_stacked = self.inputs[index]
         return tensor if is_stacked else tf.expand_dims(tensor, 0)
@@ -67,7 +67,7 @@ def refusal(text: str) -> Exception:
 def conversions(convert: Convert) -> list[Patch]:
     """Return the patches that make `convert` convert the script ops."""
 
-    def converter(given: Any) -> Any:
+    def converter(given: Any) -> object:
         pfor = given.pfor
         converted = convert(
             MappedOp(
@@ -87,7 +87,7 @@ def conversions(convert: Convert) -> list[Patch]:
 
 
 def _conversion(kind: str, converter: Callable[[Any], Any]) -> Patch:
-    def read() -> Any:
+    def read() -> object:
         return features.converters.get(kind)
 
     def write(value: object) -> None:
@@ -114,7 +114,7 @@ def _number_of(loop_var: Any) -> int:
 def effects(has_effect: Callable[[Any], bool]) -> Patch:
     """Return the patch for loop bodies: an op that `has_effect` runs in order, for each element."""
 
-    def convert_helper(convert: Callable[..., Any], pfor: Any, wanted: Any) -> Any:
+    def convert_helper(convert: Callable[..., Any], pfor: Any, wanted: Any) -> object:
         if not hasattr(pfor, "_hostcall_begun"):
             pfor._hostcall_begun = True
             _convert_effects(pfor, convert, has_effect)

@@ -41,8 +41,8 @@ def function_calls(may_run: Callable[[], bool], new_table: Callable[[Any], Any])
     # It runs, if `may_run`, functions that TensorFlow and XLA refuse. `new_table` returns the
     # table of a function's calls. Most functions have an empty one, with no look-ups left.
 
-    def wrap(method: Callable[..., Any], patch: Replacement) -> Any:
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def wrap(method: Callable[..., Any], patch: Replacement) -> Callable[..., object]:
+        def call(self: Any, *args: Any, **kwargs: Any) -> object:
             if not patch.installed:
                 return method(self, *args, **kwargs)
             table = self.__dict__.get(_REPEATED)
@@ -77,11 +77,11 @@ def function_calls(may_run: Callable[[], bool], new_table: Callable[[Any], Any])
 
 def _initialize_and_run(
     function: tf.types.experimental.GenericFunction, run: Callable[..., Any], args: Any, kwargs: Any
-) -> Any:
+) -> object:
     """Call a `tf.function` with uninitialized variables; `run` calls it without creating any."""
     bound = function._function_type.bind_with_defaults(args, kwargs, function._default_values)
 
-    def create() -> Any:
+    def create() -> object:
         return function._concrete_variable_creation_fn(*bound.args, **bound.kwargs)
 
     if tf.executing_eagerly():
@@ -97,7 +97,7 @@ def attribute(
 ) -> Patch:
     """Return the patch of one attribute of a module, a class or an object."""
 
-    def read() -> Any:
+    def read() -> object:
         return inspect.getattr_static(owner, name)
 
     def write(value: object) -> None:
@@ -127,9 +127,9 @@ _NAMES_FUNCTIONS = "A SavedModel names its Python functions so that other proces
 def around(owner: object, name: str, feature: Feature, why: str, ours: Callable[..., Any]) -> Patch:
     """Return the patch of a function or method; `ours` gets it and the arguments of each call."""
 
-    def wrap(stock: Callable[..., Any], patch: Replacement) -> Any:
+    def wrap(stock: Callable[..., Any], patch: Replacement) -> Callable[..., object]:
         @functools.wraps(stock)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> object:
             if not patch.installed:
                 return stock(*args, **kwargs)
             return ours(stock, *args, **kwargs)
@@ -150,7 +150,7 @@ def telling(
     """Return the patch that calls hooks around a function or method of a module or class."""
     # `before` takes the arguments of each call, and `after` takes its result and then these.
 
-    def tell(stock: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    def tell(stock: Callable[..., Any], /, *args: Any, **kwargs: Any) -> object:
         if before is not None:
             before(*args, **kwargs)
         result = stock(*args, **kwargs)
@@ -197,7 +197,9 @@ _directory: contextvars.ContextVar[str | None] = contextvars.ContextVar(
 def directories() -> Patch:
     """Return the patch that records a SavedModel's directory for the patch `saving`."""
 
-    def save(stock: Callable[..., Any], obj: Any, export_dir: Any, *args: Any, **how: Any) -> Any:
+    def save(
+        stock: Callable[..., Any], obj: Any, export_dir: Any, *args: Any, **how: Any
+    ) -> object:
         before = _directory.set(os.fspath(export_dir))
         try:
             return stock(obj, export_dir, *args, **how)
@@ -239,7 +241,7 @@ def saving_of_version_1(hook: Callable[[Any, str | None], None]) -> Patch:
 def writing_graphs(named: Callable[[Any], Any]) -> list[Patch]:
     """Return the patches that apply `named` to graphs that are written to files, also `Saver`'s."""
 
-    def write(stock: Callable[..., Any], graph_or_graph_def: Any, *args: Any, **how: Any) -> Any:
+    def write(stock: Callable[..., Any], graph_or_graph_def: Any, *args: Any, **how: Any) -> object:
         graph = graph_or_graph_def
         graph = graph.as_graph_def() if isinstance(graph, tf.Graph) else graph
         return stock(named(graph), *args, **how)
@@ -264,11 +266,11 @@ def loading(hook: Callable[[Any, str], None]) -> Patch:
 def resolving(resolve: Callable[[str], Any]) -> Patch:
     """Return the patch that makes `resolve` find the spec of an unknown token on first use."""
 
-    def wrap(get: Callable[..., Any], patch: Replacement) -> Any:
+    def wrap(get: Callable[..., Any], patch: Replacement) -> Callable[..., object]:
         functions = token_registry.functions
 
         @functools.wraps(get)
-        def get_or_resolve(token: str, default: Any = None) -> Any:
+        def get_or_resolve(token: str, default: Any = None) -> object:
             found = get(functions, token)
             if found is None and patch.installed:
                 found = resolve(token)
@@ -283,7 +285,7 @@ def resolving(resolve: Callable[[str], Any]) -> Patch:
 def tokens() -> Patch:
     """Return the patch that makes all tokens differ between processes: `pyfunc_N_NONCE`."""
 
-    def wrap(count: Callable[..., str], patch: Replacement) -> Any:
+    def wrap(count: Callable[..., str], patch: Replacement) -> Callable[..., object]:
         functions = token_registry.functions
 
         def next_token() -> str:
@@ -326,7 +328,7 @@ def trace_hook(hook: Callable[[Any], None]) -> Patch:
 def higher_orders() -> Patch:
     """Return the patch that sets the flag of `eager_execution.more_orders_may_follow`."""
 
-    def build(stock: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def build(stock: Callable[..., Any], *args: Any, **kwargs: Any) -> object:
         outer = eager_execution.more_orders_may_follow()
         eager_execution.building.higher_order = True
         try:
@@ -351,11 +353,11 @@ def calls(owner: object, name: str, run: Run, recorded: Callable[[frozenset[str]
     # `run` takes the tokens of the py_functions that a call can reach, and the call, whose result
     # it returns. Calls skip it that reach no py_function, or none that is `recorded`.
 
-    def wrap(method: Callable[..., Any], patch: Replacement) -> Any:
+    def wrap(method: Callable[..., Any], patch: Replacement) -> Callable[..., object]:
         tokens_of = script_op_graphs.tokens_of
 
         @functools.wraps(method)
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        def call(self: Any, *args: Any, **kwargs: Any) -> object:
             # The cheapest check comes first, and suffices for most functions.
             tokens = tokens_of(self.graph) if patch.installed else None
             if not tokens or not recorded(tokens) or _is_building(self):
@@ -398,9 +400,9 @@ def new_errors() -> Patch:
 def raised(owner: object, name: str) -> Patch:
     """Return the patch that raises the Ctrl-C behind an error when a function or run fails."""
 
-    def wrap(function: Callable[..., Any], patch: Replacement) -> Any:
+    def wrap(function: Callable[..., Any], patch: Replacement) -> Callable[..., object]:
         @functools.wraps(function)
-        def call(*args: Any, **kwargs: Any) -> Any:
+        def call(*args: Any, **kwargs: Any) -> object:
             try:
                 return function(*args, **kwargs)
             except tf.errors.OpError as error:
@@ -427,7 +429,7 @@ def context_handle() -> Patch:
         "Python code, Ctrl-C may come in there, and ends the process."
     )
 
-    def wrap(_: property, __: Replacement) -> Any:
+    def wrap(_: property, __: Replacement) -> property:
         reader = _library.load("hostcall._tensorflow").context_handle
         return property(functools.partial(reader, features.context_module))
 
@@ -479,7 +481,7 @@ def py_function_gradient(gradient: Callable[..., Any]) -> Patch:
         _stock[:] = [entry[features.TYPE_TAG]]
         return {**entry, features.TYPE_TAG: gradient}
 
-    def read() -> Any:
+    def read() -> object:
         return features.py_function_gradients[op_kinds.EAGER_PY_FUNC]
 
     def write(entry: object) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import tensorflow as tf
 
 from hostcall._tf import features
-from hostcall._tf.types import AnyNode, FunctionDef, NodeDef, Operation
+from hostcall._tf.types import AnyNode, FunctionDef, ListValue, NodeDef, Operation
 
 attr_value_pb2 = features.attr_value_pb2
 function_pb2 = features.function_pb2
@@ -52,9 +52,10 @@ def set_pairs(node: NodeDef, name: str, pairs: Iterable[tuple[int, int]]) -> Non
     node.attr[name].list.CopyFrom(list_value(i=numbers))
 
 
-def list_value(**values: Any) -> Any:
+def list_value(**values: Any) -> ListValue:
     """Return the value of an attribute that is a list."""
-    return attr_value_pb2.AttrValue.ListValue(**values)
+    value: ListValue = attr_value_pb2.AttrValue.ListValue(**values)
+    return value
 
 
 def encoded(spec: tf.TypeSpec) -> bytes:
@@ -62,7 +63,7 @@ def encoded(spec: tf.TypeSpec) -> bytes:
     return bytes(features.encode_structure(spec).SerializeToString(deterministic=True))
 
 
-def decoded(data: bytes) -> Any:
+def decoded(data: bytes) -> tf.TypeSpec:
     """Return the TypeSpec in the bytes of `encoded`; TensorFlow may raise any class of errors."""
     spec = features.decode_structure(features.struct_pb2.StructuredValue.FromString(data))
     if not isinstance(spec, tf.TypeSpec):

@@ -10,7 +10,7 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall._tf import attributes, features, op_kinds, protos, token_registry
-from hostcall._tf.types import Graph, GraphDef, Operation
+from hostcall._tf.types import FuncGraph, Graph, GraphDef, Operation
 
 
 def owning_graphs() -> list[Any]:
@@ -49,7 +49,7 @@ def keep_alive_in_background(value: object) -> None:
     keep_alive(features.get_default_graph(), value)
 
 
-def outermost(graph: Graph) -> Any:
+def outermost(graph: Graph) -> Graph:
     """Return the outermost of the graphs around a function's graph."""
     while (outer := getattr(graph, "outer_graph", None)) is not None:
         graph = outer
@@ -122,7 +122,7 @@ def mark_differing_branches(graph: Any) -> None:
             protos.set_attr(op, attributes.BRANCHES_DIFFER, b=True)
 
 
-def _body_of(graph: Any, name: str) -> Any:
+def _body_of(graph: Any, name: str) -> FuncGraph | None:
     return getattr(graph._functions.get(name), "graph", None)
 
 
@@ -184,8 +184,8 @@ def branches_with_script_ops(graph: Graph) -> dict[Operation, list[Any]]:
     found: dict[Operation, list[Any]] = {}
     for op in graph.get_operations():
         if op.type in op_kinds.BRANCH_OPS:
-            bodies = [_body_of(graph, name) for name in _called_by(op)]
-            bodies = [body for body in bodies if body is not None]
+            called = [_body_of(graph, name) for name in _called_by(op)]
+            bodies = [body for body in called if body is not None]
             reached = (g for body in bodies for g in (body, *graphs_of(body).values()))
             if any(map(script_ops_of, reached)):
                 found[op] = bodies

@@ -54,7 +54,7 @@ def entry_of(token: str) -> Any:
     return getattr(entry, "__hostcall_stands_for__", entry)
 
 
-def find_present(token: str) -> Any:
+def find_present(token: str) -> object:
     """Return the same as `find`, but only if the entry is there already: import nothing."""
     entry = features.functions_of_tokens.get(token)
     return getattr(entry, "__hostcall_stands_for__", entry)

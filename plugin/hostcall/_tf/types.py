@@ -203,4 +203,6 @@ class ConcreteFunction(Protocol):
     _num_positional_args: int
     _captured_inputs: list[tf.Tensor]
 
+    def set_variables(self, variables: Sequence[tf.Variable]) -> None: ...
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...

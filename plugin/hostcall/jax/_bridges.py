@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -99,7 +100,7 @@ def from_tf(
     return convert(tf_fn, result=result, ordered=ordered, pure=pure, vmap_method=vmap_method)
 
 
-def _bridge(name: str) -> Any:
+def _bridge(name: str) -> types.ModuleType:
     """Import the module of a bridge, which needs a TensorFlow that hostcall works with."""
     try:
         importlib.import_module("hostcall._with_tensorflow")

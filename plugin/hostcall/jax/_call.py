@@ -267,7 +267,7 @@ def _is_no_array(value: object) -> bool:
     return False
 
 
-def as_array(value: object, place: str) -> Any:
+def as_array(value: object, place: str) -> jax.Array:
     """Convert an argument to JAX's array; raise a TypeError if JAX or NumPy has no array for it."""
     tensorflow = frameworks.tensorflow()
     if tensorflow is not None and tensorflow.is_symbolic(value):
@@ -298,11 +298,11 @@ def call_with_gradient(
     """Return the results of `bind(arrays)`, all flat, and let `grad` compute their gradient."""
     called = jax.custom_vjp(lambda *flat: bind(flat))
 
-    def forward(*flat: Any) -> Any:
+    def forward(*flat: Any) -> tuple[object, object]:
         results = called(*flat)
         return results, (flat, results)
 
-    def backward(kept: Any, upstream: Any) -> Any:
+    def backward(kept: Any, upstream: Any) -> tuple[object, ...]:
         flat, results = kept
         flat = list(map(jnp.asarray, flat))  # JAX keeps constants in types of its own
         inputs = jax.tree.unflatten(function.in_tree, flat)
@@ -335,13 +335,13 @@ def _gradients(
     return flat
 
 
-def _without_float0(upstream: jax.Array | np.ndarray, result: Any) -> Any:
+def _without_float0(upstream: jax.Array | np.ndarray, result: Any) -> jax.Array | np.ndarray:
     """Replace JAX's gradient of an integer, which has no bytes, by zeros. Keys have no zeros."""
     has_no_bytes = upstream.dtype == jax.dtypes.float0 and not _values.is_key(result.dtype)
     return jnp.zeros_like(result) if has_no_bytes else upstream
 
 
-def _as_cotangent(gradient: Any, value: Any) -> Any:
+def _as_cotangent(gradient: Any, value: Any) -> jax.Array | np.ndarray:
     if not jnp.issubdtype(value.dtype, jnp.inexact):
         return np.zeros(value.shape, jax.dtypes.float0)
     return jnp.zeros_like(value) if gradient is None else jnp.asarray(gradient)
@@ -362,7 +362,7 @@ def _wants_jax(function: JaxFunction) -> TypeError:
     )
 
 
-def call_of_user_function(user: UserFunction, args: tuple[Any, ...]) -> Any:
+def call_of_user_function(user: UserFunction, args: tuple[Any, ...]) -> object:
     """Return the results of a callback for JAX arrays, in the structure of the declared result."""
     # A stateful callback becomes an ordered call, any other one a pure call. `jax.vmap` makes pure
     # calls one by one unless a `vmap_method` is declared.
@@ -404,7 +404,7 @@ def call_of_user_function(user: UserFunction, args: tuple[Any, ...]) -> Any:
     return jax.tree.unflatten(out_tree, called)
 
 
-def _declared(result: Any, arrays: list[Any], in_tree: Any) -> Any:
+def _declared(result: Any, arrays: list[Any], in_tree: Any) -> object:
     """Return the declared result, a structure of specs."""
     if not specs.is_shape_function(result):
         return result

@@ -36,7 +36,7 @@ def overlapping(stock: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(stock)
     def backend_compile_and_load(
         backend: Any, module: object, executable_devices: Any, options: object, host_callbacks: Any
-    ) -> Any:
+    ) -> object:
         owned = [callback for callback in host_callbacks if isinstance(callback, Owned)]
         if owned and backend.platform == "cpu" and len(executable_devices) == 1:
             module = _with_overlap(module, owned)
@@ -49,7 +49,7 @@ def overlapping(stock: Callable[..., Any]) -> Callable[..., Any]:
     return backend_compile_and_load
 
 
-def _with_overlap(module: object, owned: Sequence[Owned]) -> Any:
+def _with_overlap(module: object, owned: Sequence[Owned]) -> object:
     keep = [one.callback_id for one in owned if not one.target.origin.may_begin_early]
     if len(keep) == len(owned) or not _names.has(_names.EXECUTION):
         return module
@@ -84,7 +84,7 @@ def unwritten(stock: Callable[..., Any]) -> Callable[..., Any]:
         compile_options: Any,
         host_callbacks: Sequence[Any],
         *key: Any,
-    ) -> Any:
+    ) -> object:
         program = backend, computation, executable_devices, compile_options, host_callbacks
         if all(map(_is_found_elsewhere, host_callbacks)):
             return stock(*program, *key)

@@ -32,7 +32,7 @@ def batched_branches(stock: Rule) -> Rule:
     """Wrap `jax.vmap` of `cond`: refuse calls, as all branches run for all elements."""
 
     @functools.wraps(stock)
-    def rule(axis: Any, args: object, dims: Any, **params: Any) -> Any:
+    def rule(axis: Any, args: object, dims: Any, **params: Any) -> object:
         branches = params["branches"]
         # JAX chooses among the branches for platforms when it compiles the program.
         is_batched = dims[0] is not None and "branches_platforms" not in params
@@ -47,7 +47,7 @@ def batched_loop(stock: Rule) -> Rule:
     """Wrap `jax.vmap` of `while_loop`: refuse calls, since its body runs until all elements end."""
 
     @functools.wraps(stock)
-    def rule(axis: Any, args: object, dims: Any, **params: Any) -> Any:
+    def rule(axis: Any, args: object, dims: Any, **params: Any) -> object:
         jaxprs = params["cond_jaxpr"], params["body_jaxpr"]
         if have_calls_that_run_once(jaxprs) and _is_condition_batched(axis, dims, **params):
             raise _not_in_batch("loop", call_that_runs_once(jaxprs))
@@ -60,7 +60,7 @@ def linearized_loop(stock: Rule) -> Rule:
     """Wrap the derivative of `while_loop`: refuse calls, since JAX runs the loop once more."""
 
     @functools.wraps(stock)
-    def rule(trace: Any, *tracers: Any, **params: Any) -> Any:
+    def rule(trace: Any, *tracers: Any, **params: Any) -> object:
         jaxprs = params["cond_jaxpr"], params["body_jaxpr"]
         if have_calls_that_run_once(jaxprs) and len({tracer.is_known() for tracer in tracers}) > 1:
             raise _not_twice(call_that_runs_once(jaxprs))
@@ -73,7 +73,7 @@ def scan_without_hoisting(stock: Rule) -> Rule:
     """Wrap the derivative of `scan`: a call stays in the loop, and runs in each iteration."""
 
     @functools.wraps(stock)
-    def hoist(known: Any, consts: Any, residuals: int, *stacked: int) -> Any:
+    def hoist(known: Any, consts: Any, residuals: int, *stacked: int) -> object:
         if have_effectful_calls([known]):  # JAX 0.11 and later never hoist stacked ones
             return known, consts, [False] * residuals, []
         return stock(known, consts, residuals, *stacked)
@@ -81,7 +81,7 @@ def scan_without_hoisting(stock: Rule) -> Rule:
     return hoist
 
 
-def loop_with_its_condition(entry: Any) -> Any:
+def loop_with_its_condition(entry: Any) -> object:
     """Wrap the lowering of `while_loop` for a call in its condition."""
     # XLA drops the condition, side effects or not, if it knows the number of iterations. So the
     # loop carries the condition's value. JAX itself does so for ordered effects, but lets the
@@ -89,7 +89,7 @@ def loop_with_its_condition(entry: Any) -> Any:
     stock = entry.rule
 
     @functools.wraps(stock)
-    def lower(context: Any, *args: Any, **params: Any) -> Any:
+    def lower(context: Any, *args: Any, **params: Any) -> object:
         if not have_effectful_calls([params["cond_jaxpr"]]):
             return stock(context, *args, **params)
         carrying = functools.partial(_loop_that_carries_its_condition, **params)
@@ -109,10 +109,10 @@ def _loop_that_carries_its_condition(
     first = cond_nconsts + body_nconsts
     of_cond, of_body, start = args[:cond_nconsts], args[cond_nconsts:first], args[first:]
 
-    def go_on(carry: Sequence[Any]) -> Any:  # a value for each element of a batch
+    def go_on(carry: Sequence[Any]) -> jax.Array:  # a value for each element of a batch
         return _core.jaxpr_as_fun(cond_jaxpr)(*of_cond, *carry)[0]
 
-    def body(carried: Any) -> Any:
+    def body(carried: Any) -> tuple[jax.Array, object]:
         going_on, old = carried
         carry = _core.jaxpr_as_fun(body_jaxpr)(*of_body, *old)
         if going_on.shape:
@@ -123,7 +123,7 @@ def _loop_that_carries_its_condition(
     return list(jax.lax.while_loop(lambda carried: carried[0].any(), body, carried)[1])
 
 
-def _chosen(which: Any, new: Any, old: Any) -> Any:
+def _chosen(which: Any, new: Any, old: Any) -> jax.Array:
     """Return the new value for the elements of a batch that go on, and else the old one."""
     return lax.select(lax.broadcast_in_dim(which, new.shape, range(which.ndim)), new, old)
 
@@ -169,12 +169,12 @@ def _not_twice(called: str) -> NotImplementedError:
 REDUCERS = (lax.reduce_p, lax.reduce_window_p, lax.select_and_scatter_p, lax.scatter_p)
 
 
-def guarded(reducer: Any, entry: Any) -> Any:
+def guarded(reducer: Any, entry: Any) -> object:
     """Wrap JAX's lowering rule of a reducer so that it refuses calls in the reducer's function."""
     stock = entry.rule
 
     @functools.wraps(stock)
-    def lower(context: Any, *args: Any, **params: Any) -> Any:
+    def lower(context: Any, *args: Any, **params: Any) -> object:
         called = (e for e in equations(_core.jaxprs_in_params(params)) if e.primitive in CALLS)
         if (call := next(called, None)) is not None:
             raise refusal(call.params["function"].description, reducer.name)

@@ -49,7 +49,7 @@ _SETS_SHARDING_IN_A_MODULE = len(inspect.signature(_private_mlir.set_sharding).p
 _TYPES_ARE_OF_A_MODULE = len(inspect.signature(_mlir.aval_to_ir_type).parameters) > 1
 
 
-def type_of(module_context: Any, aval: Any) -> Any:
+def type_of(module_context: Any, aval: Any) -> object:
     """Return the MLIR type of an abstract value. JAX before 0.10 takes no module for it."""
     module = (module_context,) if _TYPES_ARE_OF_A_MODULE else ()
     return _mlir.aval_to_ir_type(*module, aval)
@@ -75,7 +75,7 @@ def _axes_along_which(aval: Any) -> Collection[str]:
     return axes
 
 
-def _varying(value: Any, axes: tuple[str, ...]) -> Any:
+def _varying(value: Any, axes: tuple[str, ...]) -> jax.Array:
     """Return a value as one that varies along `axes`. JAX before 0.8.2 has another name for it."""
     if hasattr(jax.lax, "pcast"):
         return jax.lax.pcast(value, axes, to="varying")

@@ -45,7 +45,7 @@ class Execution(_pxla.ExecuteReplicated):  # type: ignore[misc]
 
     __slots__ = ()
 
-    def _add_tokens_to_inputs(self, input_bufs: Any) -> Any:
+    def _add_tokens_to_inputs(self, input_bufs: Any) -> object:
         try:
             return super()._add_tokens_to_inputs(input_bufs)
         except jax.errors.JaxRuntimeError:
@@ -64,7 +64,7 @@ class WaitingExecution(Execution):
 
     several_devices = False  # of this process or others
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any) -> object:
         if self.several_devices or len(self.xla_executable.local_devices()) > 1:
             _sharding.check_not_nested()
         stream = _jaxlib.get_execution_stream_id()
@@ -75,7 +75,7 @@ class WaitingExecution(Execution):
         finally:
             _jaxlib.set_execution_stream_id(stream)
 
-    def _add_tokens_to_inputs(self, input_bufs: Any) -> Any:
+    def _add_tokens_to_inputs(self, input_bufs: Any) -> object:
         buffers = super()._add_tokens_to_inputs(input_bufs)
         jax.block_until_ready(buffers)
         return buffers
@@ -99,7 +99,7 @@ def waiting(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Wrap JAX's `build_unsafe_call` so that programs with calls run by the classes above."""
 
     @functools.wraps(stock)
-    def build_unsafe_call(self: Any) -> Any:
+    def build_unsafe_call(self: Any) -> object:
         run = stock(self)
         called = _called_by(self)
         if called and self.backend.platform != "cpu":
@@ -132,11 +132,11 @@ class NoTracing:
         self._stock = stock
 
     @property
-    def value(self) -> Any:
+    def value(self) -> bool:
         """The value of the switch: whether the code that reads it must not trace."""
         return self._stock.value and not _runs_what_was_traced(sys._getframe(1))
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: Any) -> object:
         return self._stock(*args)
 
     def __getattr__(self, name: str) -> Any:

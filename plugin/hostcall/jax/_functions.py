@@ -131,7 +131,7 @@ class JaxFunction(UserFunction):
         # The runtime itself checks that a function without declared results returns none.
         return arguments_are and self.out_tree.num_leaves == 0
 
-    def _call_structured(self, function: Callable[..., Any], *arrays: Any, **given: Any) -> Any:
+    def _call_structured(self, function: Callable[..., Any], *arrays: Any, **given: Any) -> object:
         arguments = self._arguments(arrays)
         if self.options.line is not None:
             function(*arguments)
@@ -152,7 +152,7 @@ class JaxFunction(UserFunction):
             leaves.insert(one.index, one.value)
         return jax.tree.unflatten(self.given_tree, leaves)
 
-    def _flatten(self, returned: object) -> Any:
+    def _flatten(self, returned: object) -> list[Any]:
         leaves = _results.leaves_for(self.out_tree, returned)
         if leaves is None:
             raise ResultError(
@@ -166,7 +166,7 @@ class JaxFunction(UserFunction):
         return leaves
 
 
-def _structure_of(tree: jax.tree_util.PyTreeDef, what: str) -> Any:
+def _structure_of(tree: jax.tree_util.PyTreeDef, what: str) -> int | dict[str, Any] | None:
     """Return a pytree's structure in the form that exported programs use."""
     from hostcall_mlir.exporting import structures  # takes long to import, and few export programs
 

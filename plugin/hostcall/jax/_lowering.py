@@ -161,7 +161,7 @@ def emit_call(
     return results
 
 
-def _with_token(place: Any, ordered: bool, avals_out: Sequence[Any]) -> Any:
+def _with_token(place: Any, ordered: bool, avals_out: Sequence[Any]) -> object:
     """Return the sharding of the results, with one more for the token behind them."""
     if not ordered or not avals_out or not isinstance(place, _callback.SdyArrayList):
         return place

@@ -76,13 +76,13 @@ def _allowed_in_control_flow(kind: type) -> Patch:
     )
 
 
-def _waiting(stock: Any) -> Any:
+def _waiting(stock: Any) -> object:
     from hostcall.jax import _execution  # its class derives from one of JAX's
 
     return _execution.waiting(stock)
 
 
-def _no_tracing(stock: object) -> Any:
+def _no_tracing(stock: object) -> object:
     from hostcall.jax import _execution  # as above
 
     return _execution.NoTracing(stock)

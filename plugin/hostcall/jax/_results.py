@@ -44,7 +44,7 @@ def leaves_for(declared: Tree, returned: object) -> list[Any] | None:
     return None if order is None else [leaves[index] for index in order]
 
 
-def converted(lone: bool, narrows: bool, description: str, returned: Any) -> Any:
+def converted(lone: bool, narrows: bool, description: str, returned: Any) -> object:
     """Return what the runtime is to store of results that are not as declared."""
     # `lone` says that one array is declared: a function may return it in a container. Otherwise
     # they are a list. `narrows` says that JAX has no numbers of 64 bits.
@@ -56,7 +56,7 @@ def converted(lone: bool, narrows: bool, description: str, returned: Any) -> Any
     return [_narrowed(value, description) for value in returned] if narrows else returned
 
 
-def _narrowed(value: object, description: str) -> Any:
+def _narrowed(value: object, description: str) -> object:
     """Return a number or an array of 64 bits as an array of 32, and any other value unchanged."""
     array = np.asarray(value)
     narrow = _NARROW.get((array.dtype.kind, array.dtype.itemsize))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -142,7 +142,7 @@ def emit(
 
 def _abstract(
     *_: Any, function: JaxFunction, result_avals: Any, effect: Any | None, **__: Any
-) -> Any:
+) -> tuple[object, object]:
     return result_avals, _primitive.effects_of(function, effect)
 
 
@@ -203,14 +203,16 @@ def _check_platforms(platforms: Sequence[str], function: JaxFunction) -> None:
         )
 
 
-def _differentiate(primals: Any, _: Any, *, function: JaxFunction, **params: Any) -> Any:
+def _differentiate(
+    primals: Any, _: Any, *, function: JaxFunction, **params: Any
+) -> tuple[object, list[object]]:
     """Make a call without results as it is, since it needs no derivative; refuse any other."""
     if params["result_avals"]:
         raise ValueError(_NO_DERIVATIVE)
     return _primitive.of(function).bind(*primals, function=function, **params), []
 
 
-def _refuse_derivative(*_: Any, **__: Any) -> Any:
+def _refuse_derivative(*_: Any, **__: Any) -> NoReturn:
     raise ValueError(_NO_DERIVATIVE)
 
 
@@ -221,7 +223,7 @@ def _without_cotangents(_: Any, *args: Any, **__: Any) -> list[None]:
 
 def _stage(
     is_saveable: Any, unknown: Sequence[bool], instantiated: Sequence[bool], equation: Any
-) -> Any:
+) -> tuple[object, ...]:
     """Make a fire-and-forget call in the first run, in the rematerialized one, or in both."""
     # As JAX for `jax.debug.callback`: in both, unless the policy saves what is computed.
     if any(unknown):
@@ -233,7 +235,7 @@ def _stage(
     return equation, equation, [], [], []
 
 
-def _batch(args: object, dims: Any, *, function: JaxFunction, **params: Any) -> Any:
+def _batch(args: object, dims: Any, *, function: JaxFunction, **params: Any) -> object:
     method, has_results = params["vmap_method"], bool(params["result_avals"])
     if method is None and (params["effect"] is not None or not has_results):
         method = params["vmap_method"] = SEQUENTIAL  # each element has its effect, as in JAX
@@ -261,7 +263,7 @@ def _batch(args: object, dims: Any, *, function: JaxFunction, **params: Any) -> 
 
 def _divide(
     args: Any, dims: Any, *, function: JaxFunction, result_avals: Any, **params: Any
-) -> Any:
+) -> tuple[Sequence[Any], Sequence[Any]]:
     """Make one call for the batch, which an executor divides."""
     (size,) = {a.shape[d] for a, d in zip(args, dims, strict=True) if d is not None}
     batched = [
@@ -332,7 +334,7 @@ def registered(handler: FfiHandler) -> str:
     return target
 
 
-def _program(handler: FfiHandler, structs: list[jax.ShapeDtypeStruct]) -> Any:
+def _program(handler: FfiHandler, structs: list[jax.ShapeDtypeStruct]) -> Callable[..., Any]:
     """Return the jitted program that calls a handler for these results."""
     target = registered(handler)
     key = tuple((struct.shape, struct.dtype) for struct in structs)
@@ -340,4 +342,5 @@ def _program(handler: FfiHandler, structs: list[jax.ShapeDtypeStruct]) -> Any:
         called = jax.ffi.ffi_call(target, structs, has_side_effect=True)
         attributes = handler.values
         handler.programs[key] = jax.jit(lambda *arrays: called(*arrays, **attributes))
-    return handler.programs[key]
+    program: Callable[..., Any] = handler.programs[key]
+    return program

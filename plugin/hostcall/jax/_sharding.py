@@ -133,7 +133,7 @@ def _without_none(tree: object) -> Any:
     )
 
 
-def _spec(leaf: object, place: str) -> Any:
+def _spec(leaf: object, place: str) -> jax.sharding.PartitionSpec:
     if isinstance(leaf, jax.sharding.SingleDeviceSharding):
         return jax.sharding.PartitionSpec()
     if isinstance(leaf, jax.sharding.NamedSharding):
@@ -263,7 +263,7 @@ def place_of(context: Any, joint: Joint | None) -> Place | None:
     return Place(shard, math.prod(mesh.shape[axis] for axis in axes), mesh.size)
 
 
-def _number(context: Any, compute: Callable[[], Any]) -> Any:
+def _number(context: Any, compute: Callable[[], Any]) -> object:
     def number() -> list[Any]:
         return [jnp.int32(compute())]
 
@@ -276,7 +276,7 @@ def _number(context: Any, compute: Callable[[], Any]) -> Any:
 def marking(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap `function`, for which several devices wait, and mark its thread while it runs."""
 
-    def called(*arrays: Any, **out: Any) -> Any:
+    def called(*arrays: Any, **out: Any) -> object:
         before = _waited_for()
         _thread.is_waited_for = True
         try:

@@ -47,7 +47,7 @@ def is_float(value: Any) -> bool:
     return bool(jax.dtypes.issubdtype(value.dtype, np.inexact))
 
 
-def canonical(array: np.ndarray) -> Any:
+def canonical(array: np.ndarray) -> np.ndarray:
     """Return an array of the dtype that JAX has for it in its current configuration."""
     return np.asarray(array).astype(jax.dtypes.canonicalize_dtype(array.dtype), copy=False)
 
@@ -57,7 +57,7 @@ def is_key(dtype: Any) -> bool:
     return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
 
 
-def data_of(array: Any) -> Any:
+def data_of(array: Any) -> jax.Array:
     """Return the data of keys, and any other array unchanged."""
     return jax.random.key_data(array) if is_key(array.dtype) else array
 
@@ -67,7 +67,7 @@ def struct_of_data(struct: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     return jax.eval_shape(jax.random.key_data, struct) if is_key(struct.dtype) else struct
 
 
-def of_data(data: Any, dtype: Any) -> Any:
+def of_data(data: Any, dtype: Any) -> jax.Array:
     """Return the keys of a dtype for their data, and the data itself for any other dtype."""
     return jax.random.wrap_key_data(data, impl=_impl_of(dtype)) if is_key(dtype) else data
 
@@ -78,7 +78,7 @@ def dtypes_of(results: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, ...]:
     return dtypes if any(map(is_key, dtypes)) else ()
 
 
-def returned(leaf: object, declared: Any, description: str) -> Any:
+def returned(leaf: object, declared: Any, description: str) -> object:
     """Return the data of a result that is declared as keys, and may be keys or data."""
     dtype = getattr(leaf, "dtype", None)
     if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
@@ -92,7 +92,7 @@ def returned(leaf: object, declared: Any, description: str) -> Any:
 
 
 @functools.cache
-def _impl_of(dtype: Any) -> Any:
+def _impl_of(dtype: Any) -> object:
     """Return the `impl` argument of `jax.random.key` for keys of a dtype."""
     found: list[Any] = []
     jax.eval_shape(
