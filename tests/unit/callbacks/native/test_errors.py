@@ -195,7 +195,7 @@ def test_bounded_inputs() -> None:
 
 def test_bounded_results() -> None:
     bounded = add(result=lambda x: hostcall.BoundedSpec(x.shape, x.dtype))
-    said = refused(bounded, tf.constant([1.0]))
+    said = refused(bounded, tf.constant([1.0, 2.0]))
     assert "result 0 of next_float32 has a size that is only bounded" in said
 
 
