@@ -40,7 +40,7 @@ from hostcall._compiler.analyses.sizes import Shape, Size, Source, Symbol, Tenso
 from hostcall._compiler.bounded import sources, windows
 from hostcall._compiler.bounded.flow import ANY_DIMENSION, Flow, Offence, SymbolMaker, symbol_maker
 from hostcall._compiler.function_edits import FunctionEdits, NodeWriter
-from hostcall._compiler.semantics import random_numbers
+from hostcall._compiler.semantics import random_numbers, slices
 from hostcall._functions.options import TRACE
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
@@ -67,7 +67,7 @@ _GUARDED: Mapping[str, int] = {
     "UnsortedSegmentProd": 2,
     "UnsortedSegmentSum": 2,
 }
-_SOURCES = sources.ALWAYS | {windows.OP}
+_SOURCES = sources.ALWAYS | {slices.OP}
 # Ops that get a check.
 _CHECKED = LIST_OPS | op_kinds.BRANCH_OPS | _GUARDED.keys() | _SOURCES
 
@@ -95,7 +95,7 @@ _STUCK = (
     "from that. This is a bug in hostcall; please report it."
 )
 # Advice on how to replace ops whose sizes depend on data.
-_INSTEAD = {windows.OP: "; for a constant size write tf.slice(x, [begin], [size])"}
+_INSTEAD = {slices.OP: "; for a constant size write tf.slice(x, [begin], [size])"}
 _TAKES_SIZES = "it takes a size that is only bounded in a compiled program: {reason}"
 _WRONG = "XLA computes something else than TensorFlow: {reason}"
 

@@ -30,6 +30,7 @@ from hostcall._compiler.analyses.sizes import (
 from hostcall._compiler.bounded import rules, sources, windows
 from hostcall._compiler.bounded.rules import Rule, Site
 from hostcall._compiler.ops import OPS
+from hostcall._compiler.semantics import slices
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds
 from hostcall._tf.types import FunctionDef, NodeDef
@@ -226,7 +227,7 @@ class Flow:
         if node.op == "Slice":
             count = inputs[1]
             return count.varies or count.contents is None or -1 in count.contents
-        if node.op == windows.OP:
+        if node.op == slices.OP:
             return windows.makes_sizes(node, operands)
         return True
 
@@ -244,7 +245,7 @@ class Flow:
             return self.offend(site.node, function, operands, error, site.shapes)
         if makes_sizes:
             self._note(own, results)
-            if site.node.op == windows.OP:
+            if site.node.op == slices.OP:
                 self.windows[own] = windows.dims(site.node, operands)
         found = _sources(operands)
         varies = does_vary(site.node, operands)
@@ -252,7 +253,7 @@ class Flow:
 
     def _by_rule(self, site: Site, operands: list[Tensor], makes_sizes: bool) -> list[Tensor]:
         rule = RULES.get(site.node.op)
-        if makes_sizes and site.node.op == windows.OP:
+        if makes_sizes and site.node.op == slices.OP:
             return windows.sizes(site, operands)
         if makes_sizes and (rule is None or site.node.op not in sources.ALWAYS):
             raise UnprovenError(windows.OF_DATA)

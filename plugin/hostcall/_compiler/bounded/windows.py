@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from hostcall._compiler.analyses.sizes import Size, Source, Tensor, UnprovenError
 from hostcall._compiler.bounded.rules import Site, check_fixed, shape_of
 from hostcall._compiler.function_edits import FunctionEdits
+from hostcall._compiler.semantics.slices import OP
 from hostcall._compiler.semantics.values import Writer
 from hostcall._tf import function_defs as defs
+from hostcall._tf import protos
 from hostcall._tf.types import Functions, NodeDef
 
-OP = "StridedSlice"
 OF_DATA = "its sizes depend on data, and XLA bounds them at best"
 
 
@@ -62,7 +63,7 @@ def dims(node: NodeDef, operands: Sequence[Tensor]) -> list[int]:
 
 def _positions(node: NodeDef, *masks: str) -> set[int]:
     """Return the positions that one of some masks names."""
-    bits = [node.attr[f"{mask}_mask"].i if f"{mask}_mask" in node.attr else 0 for mask in masks]
+    bits = [protos.integer(node, f"{mask}_mask") for mask in masks]
     return {i for mask in bits for i in range(mask.bit_length()) if mask >> i & 1}
 
 
