@@ -146,14 +146,17 @@ OF_ROWS: dict[str, Callable[..., Any]] = {
 @each_float
 @pytest.mark.parametrize("name", OF_ROWS)
 def test_rows_with_nan(name: str, dtype: tf.DType, mode: Any) -> None:
-    assert_as_graph_mode(mode, OF_ROWS[name], tf.constant(ROWS, dtype))
+    rows = [[INF] * 3, [-INF] * 3, [0.0] * 3, [-0.0] * 3, [1.0, -NAN, INF], [-2.0, -3.0, -1.5]]
+    assert_as_graph_mode(mode, OF_ROWS[name], tf.constant(ROWS + rows, dtype))
+    assert_as_graph_mode(mode, OF_ROWS[name], tf.constant(rows, dtype))
 
 
 @each_route
 @each_float
 def test_softmax_of_nan_and_infinity(dtype: tf.DType, mode: Any) -> None:
     # Where numbers are not finite, so that no result is rounded.
-    assert_as_graph_mode(mode, tf.nn.softmax, tf.constant(ROWS[:3], dtype))
+    rows = [[-INF, NAN, -INF], [-INF] * 3, [INF, NAN, -INF], [NAN] * 3]
+    assert_as_graph_mode(mode, tf.nn.softmax, tf.constant(ROWS[:3] + rows, dtype))
 
 
 @each_route

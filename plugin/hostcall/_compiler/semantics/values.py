@@ -8,7 +8,7 @@ whichever of them runs it. `_compiler/ops.py` says which ops get which.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -167,47 +167,70 @@ def ones_like(writer: Writer) -> str:
 
 def reduction(writer: Writer) -> str:
     """Write a largest or least element, which is NaN where an element is."""
-    # XLA's reduction of floats skips NaN. It vectorizes that of float32, and of no integers.
-    if writer.node.attr["T"].type == defs.FLOAT:
-        return _beside_a_sum(writer)
-    return _of_integers(writer)
+    x, axes = writer.inputs
+
+    def of_bits(x: str, dtype: int) -> str:
+        # XLA's reduction of floats skips NaN. It vectorizes that of floats, and of no integers.
+        bits = _Bits(writer, tf.as_dtype(dtype))
+        return bits.farther(writer.again(bits.nearer(x), axes, T=dtype))
+
+    return _wide(writer, x, of_bits)
 
 
-def _beside_a_sum(writer: Writer) -> str:
-    (x, axes), dtype = writer.inputs, writer.node.attr["T"].type
-    # A sum of zeros is NaN where one of them is replaced by NaN.
-    nan = writer.constant(np.nan, dtype)
-    is_nan = writer.add("IsNan", x)
-    found = writer.add("SelectV2", is_nan, nan, writer.constant(0.0, dtype))
-    total = writer.add("Sum", found, axes)
-    for name in {"keep_dims", "Tidx"}.intersection(writer.node.attr):
-        writer.nodes[-1].attr[name].CopyFrom(writer.node.attr[name])
-    # Less 0.0, also a zero keeps its sign. It is less to compile than a selection.
-    return writer.add("Sub", writer.again(x, axes), total)
+class _Bits:
+    """Floats on the side of a reduction's result, moved by one: infinity stands for NaN then.
 
+    The least number beside zero becomes zero, as numbers so small do in TensorFlow's threads.
+    """
 
-def _of_integers(writer: Writer) -> str:
-    (x, axes), dtype = writer.inputs, tf.as_dtype(writer.node.attr["T"].type)
-    integer, number = _INTEGERS[dtype], dtype.as_datatype_enum
-    limits = tf.as_dtype(integer)
-    is_largest = writer.node.op == "Max"
-    bits = writer.add("Bitcast", x, T=number, type=integer)
-    nan = writer.constant(limits.max if is_largest else limits.min, integer)
-    is_nan = writer.add("IsNan", x)
-    keys = writer.add("SelectV2", is_nan, nan, _turned(writer, bits, integer), T=integer)
-    key = writer.again(keys, axes, T=integer)
-    # Of no elements it is infinite. What is negative is one less here than for `_ordered`.
-    none = _key_of(-np.inf if is_largest else np.inf, dtype) - is_largest
-    key = writer.add(
-        "Maximum" if is_largest else "Minimum", key, writer.constant(none, integer), T=integer
-    )
-    return writer.add("Bitcast", _turned(writer, key, integer), T=integer, type=number)
+    def __init__(self, writer: Writer, dtype: tf.DType) -> None:
+        self._writer = writer
+        self._dtype = dtype
+        self._integer = _INTEGERS[dtype]
+        self._is_largest = writer.node.op == "Max"
+        self._infinity = self._constant(np.inf if self._is_largest else -np.inf)
+        self._one = writer.constant(1, self._integer)
 
+    def nearer(self, x: str) -> str:
+        """Write each number as the next one towards zero, and NaN as infinity."""
+        # XLA computes them in the loop of the reduction only if `x` is used once: as bits.
+        bits = self._of_float(x)
+        most = self._writer.constant(tf.as_dtype(self._integer).max, self._integer)
+        is_nan = self._add("Greater", self._add("BitwiseAnd", bits, most), self._constant(np.inf))
+        moved = self._add("Sub", bits, self._one)
+        moved = self._add("SelectV2", self._is_moved(bits), moved, bits)
+        return self._as_float(self._add("SelectV2", is_nan, self._infinity, moved))
 
-def _turned(writer: Writer, bits: str, integer: int) -> str:
-    """Write the bits of floats as integers in the same order, -0.0 as -1; or back."""
-    most = writer.constant(tf.as_dtype(integer).max, integer)
-    return _but_negative(writer, bits, writer.add("BitwiseXor", bits, most, T=integer), integer)
+    def farther(self, x: str) -> str:
+        """Write each number as the next one away from zero, and infinity as NaN."""
+        bits = self._of_float(x)
+        is_nan = self._add("Equal", bits, self._infinity)
+        moved = self._add("AddV2", bits, self._one)
+        moved = self._add("SelectV2", is_nan, self._constant(np.nan), moved)
+        return self._as_float(self._add("SelectV2", self._is_moved(bits), moved, bits))
+
+    def _is_moved(self, bits: str) -> str:
+        """Write whether numbers are above zero, or below it for a least element."""
+        if not self._is_largest:
+            sign = self._writer.constant(tf.as_dtype(self._integer).min, self._integer)
+            bits = self._add("BitwiseXor", bits, sign)
+        return self._add("Greater", bits, self._writer.constant(0, self._integer))
+
+    def _of_float(self, x: str) -> str:
+        number = self._dtype.as_datatype_enum
+        return self._writer.add("Bitcast", x, T=number, type=self._integer)
+
+    def _as_float(self, bits: str) -> str:
+        number = self._dtype.as_datatype_enum
+        return self._writer.add("Bitcast", bits, T=self._integer, type=number)
+
+    def _constant(self, number: float) -> str:
+        """Write a float's bits."""
+        bits = np.array(number, self._dtype.as_numpy_dtype).view(f"i{self._dtype.size}")
+        return self._writer.constant(int(bits), self._integer)
+
+    def _add(self, op: str, *inputs: str) -> str:
+        return self._writer.add(op, *inputs, T=self._integer)
 
 
 def _but_negative(writer: Writer, bits: str, other: str, integer: int) -> str:
@@ -226,9 +249,15 @@ def pool(writer: Writer) -> str:
 def in_32_bits(writer: Writer) -> str:
     """Write an op of floats with 16 bits as one of 32 bits."""
     x, *rest = writer.inputs
+    return _wide(writer, x, lambda x, dtype: writer.again(x, *rest, T=dtype))
+
+
+def _wide(writer: Writer, x: str, write: Callable[[str, int], str]) -> str:
+    """Write nodes for floats of at least 32 bits, and the casts to them and back."""
     dtype = writer.node.attr["T"].type
-    wide = writer.add("Cast", x, SrcT=dtype, DstT=defs.FLOAT)
-    result = writer.again(wide, *rest, T=defs.FLOAT)
+    if tf.as_dtype(dtype).size > 2:
+        return write(x, dtype)
+    result = write(writer.add("Cast", x, SrcT=dtype, DstT=defs.FLOAT), defs.FLOAT)
     return writer.add("Cast", result, SrcT=defs.FLOAT, DstT=dtype)
 
 
@@ -381,15 +410,29 @@ def _as_rows(writer: Writer, value: str, dtype: int) -> str:
 
 def softmax(writer: Writer) -> str:
     """Write a softmax as oneDNN's: beside NaN, numbers whose distance is known become 0."""
-    (x,), dtype = writer.inputs, writer.node.attr["T"].type
-    result = writer.again(x)
+    return _wide(writer, writer.inputs[0], functools.partial(_softmax, writer))
+
+
+def _softmax(writer: Writer, x: str, dtype: int) -> str:
+    add, number = functools.partial(writer.add, T=dtype), tf.as_dtype(dtype)
+    least, largest, infinity = (
+        writer.constant(limit, dtype) for limit in (number.min, number.max, np.inf)
+    )
+    # The largest number of a row with NaN is NaN by TensorFlow's kernel, and not by XLA's.
+    most = _of_rows(writer, "Max", x, dtype)
+    most = add("SelectV2", add("GreaterEqual", most, least), most, largest)
+    powers = add("Exp", add("Sub", x, most))
+    total = _of_rows(writer, "Sum", powers, dtype)
+    total = add("SelectV2", add("IsNan", total), infinity, total)
+    return add("RealDiv", powers, total)
+
+
+def _of_rows(writer: Writer, op: str, x: str, dtype: int) -> str:
+    """Write a reduction of the last dimension, which the result keeps."""
     last = writer.constant([-1], defs.INT32, [1])
-    most = writer.add("Max", x, last, T=dtype, Tidx=defs.INT32)
+    value = writer.add(op, x, last, T=dtype, Tidx=defs.INT32)
     writer.nodes[-1].attr["keep_dims"].b = True
-    distance = writer.add("Sub", x, most)
-    is_known = writer.add("LogicalNot", writer.add("IsNan", distance))
-    lost = writer.add("LogicalAnd", writer.add("IsNan", result), is_known)
-    return writer.add("SelectV2", lost, writer.constant(0.0, dtype), result)
+    return value
 
 
 def cast(writer: Writer) -> str:
