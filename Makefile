@@ -171,7 +171,7 @@ mutations:
 stress:
 	@HOSTCALL_TEST_KILLS=$(KILLS) $(PYTEST) tests/stress/test_killed_workers.py
 
-docs: .venv/.hostcall-docs  ## Build the documentation site in build/site
+docs: $(BUILT) .venv/.hostcall-docs  ## Build the documentation site in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "Built build/site/index.html."
 

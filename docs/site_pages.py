@@ -11,8 +11,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mkdocs.structure.files import File
-
 ROOT = Path(__file__).parents[1]
 
 # From places of the repository to those of the site.
@@ -32,6 +30,9 @@ PAGES |= {f"examples/{name}": f"examples/{name.removesuffix('.py')}.md" for name
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "docs/notebooks").glob("*.ipynb"))
 PAGES |= {f"docs/notebooks/{name}.ipynb": f"notebooks/{name}.md" for name in NOTEBOOKS}
 
+# The search finds these pages behind those that explain.
+_FOUND_LATE = "---\nsearch:\n  boost: 0.2\n---\n"
+
 _LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)(#[^)]*)?\)")
 _CELL = re.compile(r"<td.*?</td>", re.DOTALL)
 _NAME = re.compile(r"<code>([^<]{16,})</code>")
@@ -39,8 +40,10 @@ _NAME = re.compile(r"<code>([^<]{16,})</code>")
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that docs/ does not have."""
+    from mkdocs.structure.files import File  # here, for the tests that run without it
+
     for source, page in PAGES.items():
-        files.append(File.generated(config, page, content=_content(source)))
+        files.append(File.generated(config, page, content=content(source)))
     return files
 
 
@@ -59,7 +62,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return _LINK.sub(rewritten, markdown)
 
 
-def on_page_content(html: str, **_: Any) -> str:
+def on_pagecontent(html: str, **_: Any) -> str:
     """Has long names in tables break behind a slash, a colon or an underscore, and nowhere else."""
     return _CELL.sub(lambda cell: _NAME.sub(_breakable, cell[0]), html)
 
@@ -69,7 +72,8 @@ def _breakable(name: re.Match[str]) -> str:
     return f"<code>{parts}</code>"
 
 
-def _content(source: str) -> str:
+def content(source: str) -> str:
+    """Return the Markdown of a page that docs/ does not have."""
     if source == "examples":
         lines = [f"- [{name}](examples/{name}): {_title(name)}" for name in EXAMPLES]
         return "\n".join(["# Examples", "", "One short program for each feature.", "", *lines])
@@ -77,17 +81,19 @@ def _content(source: str) -> str:
     if source.endswith(".ipynb"):
         return "\n\n".join([*map(_cell, json.loads(text)["cells"]), _download(source)])
     if source.endswith(".py"):
-        return f"# {source.removeprefix('examples/')}\n\n```python\n{text}```\n"
+        return f"{_FOUND_LATE}# {source.removeprefix('examples/')}\n\n```python\n{text}```\n"
     return text
 
 
 def _cell(cell: dict[str, Any]) -> str:
-    """Return a cell of a notebook, with the text that it prints."""
+    """Return a cell of a notebook, with the text and the pictures that it shows."""
     source = "".join(cell["source"])
     if cell["cell_type"] == "markdown":
         return source
-    printed = "".join(line for output in cell["outputs"] for line in output["text"])
-    return f"```python\n{source}\n```" + (f"\n\n```text\n{printed}```" if printed else "")
+    printed = "".join(line for output in cell["outputs"] for line in output.get("text", ()))
+    pictures = ["".join(output.get("data", {}).get("text/html", ())) for output in cell["outputs"]]
+    parts = [f"```python\n{source}\n```", f"```text\n{printed}```" if printed else "", *pictures]
+    return "\n\n".join(filter(None, parts))
 
 
 def _download(source: str) -> str:

@@ -52,6 +52,14 @@ func.func @errors_of_values(%x: tensor<3x2xi64>, %limit: tensor<i64>, %n: tensor
   return %0 : tensor<i1>
 }
 
+// What comes last may take a token that another op takes, if its operand comes from that one.
+// CHECK-LABEL: func.func @an_error_at_the_end
+func.func @an_error_at_the_end(%x: tensor<i32>, %t: !stablehlo.token) {
+  %0:2 = stablehlo.custom_call @hostcall(%x, %t) {api_version = 4 : i32, has_side_effect = true, backend_config = {callback = "a:f", dynamic_operands = array<i64>, dynamic_results = array<i64>, sub_byte_operands = array<i64>, sub_byte_results = array<i64>}} : (tensor<i32>, !stablehlo.token) -> (tensor<i32>, !stablehlo.token)
+  %1 = stablehlo.custom_call @hostcall_raise(%0#0, %t) {api_version = 4 : i32, has_side_effect = true, backend_config = {errors = "1:3:one"}} : (tensor<i32>, !stablehlo.token) -> !stablehlo.token
+  return
+}
+
 // Pure calls wait for a token that another op takes.
 // CHECK-LABEL: func.func @pure_calls_that_wait
 func.func @pure_calls_that_wait(%x: tensor<3xf32>, %n: tensor<i32>) -> tensor<3xf32> {

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from docs.pictures import draw
+from docs import site_pages
+from docs.pictures import draw, explained
 from tests.support import notebooks, pages
 from tests.support.pages import ROOT, read
 from tests.support.stress.template import Template
@@ -73,6 +74,18 @@ def test_files_that_architecture_and_its_pictures_name_exist() -> None:
 @pytest.mark.parametrize("picture", draw.PICTURES)
 def test_pictures_are_those_of_the_script(picture: str) -> None:
     assert read(f"docs/pictures/{picture}.svg") == draw.draw(picture)
+
+
+def test_the_readme_shows_what_explain_draws() -> None:
+    assert "docs/pictures/explained.svg" in read("README.md")
+    assert explained.FILE.read_text(encoding="utf-8") == explained.draw()
+
+
+def test_pages_of_the_site_show_what_notebooks_show() -> None:
+    shown = [cell for cell in notebooks.read("first-steps.ipynb").cells if "outputs" in cell]
+    (picture,) = (picture for cell in shown for picture in notebooks.pictures(cell))
+    assert "<svg" in picture
+    assert picture in site_pages.content("docs/notebooks/first-steps.ipynb")
 
 
 @pytest.mark.parametrize("page", WITH_CONTENTS)

@@ -1,11 +1,12 @@
 """Runs the notebooks of docs/notebooks, and keeps in them what their cells print.
 
-A notebook has the text that each cell prints and shows, so that it can be read without running it,
-and no numbers of executions, pictures or times, so that it changes only where its text does.
+A notebook has the text and the pictures that each cell shows, so that it can be read without
+running it, and no numbers of executions or times, so that it changes only where these do.
 `python -m tests.support.notebooks` runs all of them, and writes what they print.
 """
 
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from tests.support.pages import ROOT
 
 FOLDER = ROOT / "docs" / "notebooks"
 FILES = sorted(path.name for path in FOLDER.glob("*.ipynb"))
+
+# IPython gives the file of a cell a name that depends on the process.
+_CELL_FILE = re.compile(r"(\S*/ipykernel_\d+/)?\b\d+\.py")
+_PACKAGES = re.compile(r"/\S*/site-packages/")
 
 _METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -49,6 +54,13 @@ def printed(cell: Any) -> str:
     return "".join(_text(output) for output in cell.outputs)
 
 
+def pictures(cell: Any) -> list[str]:
+    """Return what a cell of code shows as HTML; each cell is a file of the same name."""
+    shown = [output.data for output in cell.outputs if output.output_type != "stream"]
+    pages = [data["text/html"] for data in shown if "text/html" in data]
+    return [_PACKAGES.sub("", _CELL_FILE.sub("cell.py", page)) for page in pages]
+
+
 def stored(notebook: Any) -> Any:
     """The notebook as it is kept: with what its cells print, and nothing that only one run has."""
     kept = nbformat.v4.new_notebook(metadata=_METADATA)
@@ -57,6 +69,10 @@ def stored(notebook: Any) -> Any:
         if cell.cell_type == "code":
             text = printed(cell)
             outputs = [nbformat.v4.new_output("stream", name="stdout", text=text)] if text else []
+            outputs += [
+                nbformat.v4.new_output("display_data", data={"text/html": picture})
+                for picture in pictures(cell)
+            ]
             made = nbformat.v4.new_code_cell(cell.source, outputs=outputs)
         made.id = f"cell-{number}"
         kept.cells.append(made)

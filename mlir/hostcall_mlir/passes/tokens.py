@@ -64,6 +64,9 @@ def _misuses_of(token: ir.Value, order: dict[int, int]) -> Iterator[tuple[ir.Ope
 
 def _only_waits(op: ir.Operation) -> bool:
     """Return whether an op waits for its token, and nothing has to wait for the op."""
+    if custom_calls.target_of(op) == custom_calls.RAISE:
+        # The last failure of a program follows from its operand, with calls in loops and branches.
+        return not any(True for result in op.results for _ in result.uses)
     return custom_calls.is_host_call(op) and not custom_calls.has_side_effect(op)
 
 

@@ -67,6 +67,13 @@ def in_branch(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
     return y
 
 
+def beside_a_call(x: tf.Tensor, i: tf.Tensor) -> tf.Tensor:
+    note(x)
+    with_call = lambda: (note(x), x)[1]  # noqa: E731 - its side is alone with its effect
+    y = tf.cond(i > 0, lambda: tf.gather(x, i[None] * [1, 1, 1]), with_call)  # raises
+    return y + 1.0
+
+
 def of_many(x: tf.Tensor, i: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     indices = i // tf.range(1, 6000, dtype=i.dtype)
     sums = tf.reduce_sum(tf.gather(x, indices))  # raises
@@ -95,6 +102,9 @@ FAILING = {
     ),
     "in_loop": Failing(in_loop, (X, np.int32(3)), (X, np.int32(1)), "FloorDiv", notes=2),
     "in_branch": Failing(in_branch, (X, np.int32(-9)), (X, np.int32(9)), "GatherV2"),
+    "beside_a_call": Failing(
+        beside_a_call, (X, np.int32(-9)), (X, np.int32(9)), "GatherV2", notes=1
+    ),
     "of_many": Failing(of_many, (X, np.int32(2)), (X, np.int32(3)), "GatherV2"),
     "of_many_longs": Failing(of_many, (X, np.int64(2)), (X, np.int64(-1)), "GatherV2"),
     "asserted": Failing(asserted, (X, np.int32(1)), (X, np.int32(0)), "Assert"),
