@@ -62,7 +62,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return _LINK.sub(rewritten, markdown)
 
 
-def on_pagecontent(html: str, **_: Any) -> str:
+def on_page_content(html: str, **_: Any) -> str:
     """Has long names in tables break behind a slash, a colon or an underscore, and nowhere else."""
     return _CELL.sub(lambda cell: _NAME.sub(_breakable, cell[0]), html)
 
