@@ -79,8 +79,8 @@ class PythonFunction:
     write: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class Inspection:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Inspection(_report.Report):
     """The Python functions that a file names. `print` shows them as a table.
 
     Attributes:
@@ -116,8 +116,8 @@ class Inspection:
         """Return all facts as dicts, lists, strings and numbers."""
         return {"headline": self.headline, **dataclasses.asdict(self)}
 
-    def __str__(self) -> str:
-        return _report.as_text(_parts(self))
+    def _parts(self) -> Iterator[str | Table]:
+        return _parts(self)
 
 
 class InspectionError(ValueError):

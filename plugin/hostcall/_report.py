@@ -28,6 +28,22 @@ class Table:
     options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+class Report:
+    """Facts that `print` and a REPL show as lines and tables, and a notebook as HTML."""
+
+    def _parts(self) -> Iterable[str | Table]:
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return as_text(self._parts())
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        parts = (as_html(p) if isinstance(p, Table) else _paragraph(p) for p in self._parts())
+        return "\n".join(['<div class="hostcall">', *parts, "</div>"])
+
+
 def folded(ratio: int) -> dict[str, Any]:
     """Return the options of a column whose cells are folded, not cut off."""
     return {"overflow": "fold", "ratio": ratio}
@@ -64,6 +80,11 @@ def as_html(table: Table) -> str:
         f'<h3>{escape(table.title)}</h3><div class="scroll"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
     )
+
+
+def _paragraph(text: str) -> str:
+    kind = "pre" if isinstance(text, Code) else "p"
+    return f"<{kind}>{escape(text)}</{kind}>"
 
 
 def _cell(text: str) -> str:

@@ -53,8 +53,8 @@ class Suggestion:
     line: str
 
 
-@dataclasses.dataclass(frozen=True)
-class CheckReport:
+@dataclasses.dataclass(frozen=True, repr=False)
+class CheckReport(_report.Report):
     """The result of `hostcall.check`. `print` shows it as a table.
 
     Attributes:
@@ -93,8 +93,8 @@ class CheckReport:
         found = counted(len(self.findings), "finding") if self.findings else "no finding"
         return f"{found} of {counted(len(self.passed) + len(failed), 'check')}"
 
-    def __str__(self) -> str:
-        return _report.as_text(_parts(self))
+    def _parts(self) -> Iterator[str | Table]:
+        return _parts(self)
 
 
 class CheckError(AssertionError):

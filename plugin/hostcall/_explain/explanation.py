@@ -18,8 +18,8 @@ from hostcall._report import Code, Table, folded
 from hostcall_runtime._errors import counted
 
 
-@dataclasses.dataclass(frozen=True)
-class Explanation:
+@dataclasses.dataclass(frozen=True, repr=False)
+class Explanation(_report.Report):
     """The way in which a function runs. `print` shows it as a table, a notebook as a picture.
 
     Attributes:
@@ -100,8 +100,8 @@ class Explanation:
     def _repr_html_(self) -> str:
         return _fragment(self)
 
-    def __str__(self) -> str:
-        return _report.as_text(_parts(self))
+    def _parts(self) -> Iterator[str | Table]:
+        return _parts(self)
 
 
 def _parts(explanation: Explanation) -> Iterator[str | Table]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import operator
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from hostcall import _report
+from hostcall._report import Table, folded
 from hostcall_runtime import _executors as executors
 from hostcall_runtime import _fire_and_forget, _library, _locks
 
@@ -145,8 +147,8 @@ class ExecutorStats:
     sending_seconds: float = 0.0
 
 
-class Stats(list[CallbackStats]):
-    """The result of `hostcall.stats`: a list of `CallbackStats`.
+class Stats(_report.Report, list[CallbackStats]):
+    """The result of `hostcall.stats`: a list of `CallbackStats`. `print` shows it as tables.
 
     Attributes:
       executors: an `ExecutorStats` for each function that was called on an executor, the one with
@@ -168,6 +170,35 @@ class Stats(list[CallbackStats]):
         self.compilations = list(compilations)
         self.unawaited = list(unawaited)
         self.executors = list(executors)
+
+    def _parts(self) -> Iterator[str | Table]:
+        if not self:
+            counted = (
+                "have been called" if is_collecting() else "are counted: collect_stats() counts"
+            )
+            yield f"hostcall.stats: no functions {counted}."
+        tables: dict[str, Sequence[object]] = {
+            "Calls": self,
+            "Calls on executors": self.executors,
+            "Calls with wait=False": self.unawaited,
+            "Compilations": self.compilations,
+        }
+        for title, rows in tables.items():
+            if rows:
+                yield _table(title, rows)
+
+
+def _table(title: str, rows: Sequence[Any]) -> Table:
+    """Return a table with a column for each field of the rows."""
+    first, *others = (field.name for field in dataclasses.fields(rows[0]))
+    columns = {first: folded(1)} | {name.replace("_", " "): {"justify": "right"} for name in others}
+    return Table(
+        columns, [[_shown(value) for value in dataclasses.astuple(row)] for row in rows], title
+    )
+
+
+def _shown(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 # Calls between compiled clusters are counted here, as the runtime does not see them.

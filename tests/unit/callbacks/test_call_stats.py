@@ -35,6 +35,17 @@ def same(op: Any, function: Callable[..., Any] = lambda v: v) -> Any:
     return jitted(lambda x: tf.ensure_shape(op(function, [x], tf.float32), x.shape) * 2.0)
 
 
+def test_a_repl_and_a_notebook_show_stats_as_tables() -> None:
+    assert_says(repr(hostcall.stats()), "no functions have been called")
+    same(tf.numpy_function, np.negative)(X)
+    shown = hostcall.stats()
+    assert repr(shown) == str(shown)
+    assert_says(repr(shown), "Calls\n", "function seconds", "negative", " 32 ")
+    assert_says(shown._repr_html_(), "<h3>Calls</h3>", "<th>bytes</th>", "<td>32</td>")
+    hostcall.collect_stats(False)
+    assert_says(repr(type(shown)()), "collect_stats() counts")
+
+
 @pytest.mark.parametrize("name", ["numpy_function", "py_function"])
 def test_calls_are_counted(name: str, route: str) -> None:
     program = same(getattr(tf, name))

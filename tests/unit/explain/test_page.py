@@ -70,6 +70,18 @@ class Page(HTMLParser):
         return [attributes for tag, attributes in self.tags if tag == name]
 
 
+def test_a_repl_shows_the_text_and_a_notebook_the_picture() -> None:
+    explanation = hostcall.explain(program, X)
+    assert repr(explanation) == str(explanation)
+    assert "<svg" in explanation._repr_html_()
+
+
+def test_a_repl_and_a_notebook_show_the_report_of_a_check() -> None:
+    report = hostcall.check(np.cumsum, np.ones(3), result=lambda x: x)
+    assert repr(report) == str(report)
+    assert_says(report._repr_html_(), "<pre>cumsum", "no finding of", "<p>Passed: ")
+
+
 def test_the_page_draws_the_program_says_what_to_write_and_needs_nothing_else() -> None:
     explanation = hostcall.explain(program, X)
     text = explanation.to_html()
