@@ -111,13 +111,22 @@ def serving_library() -> None:
     show_default=True,
     help="The most clients at a time.",
 )
+@click.option(
+    "--metrics",
+    "metrics_address",
+    metavar="[HOST:]PORT",
+    help="Serve metrics to Prometheus there; the host is 127.0.0.1.",
+)
 @click.option("--check", is_flag=True, help="Say whether a worker listens there, and end.")
-def worker(allow: tuple[str, ...], imports: tuple[str, ...], check: bool, **options: Any) -> None:
+@click.option("--json", "as_json", is_flag=True, help="With --check: print JSON.")
+def worker(
+    allow: tuple[str, ...], imports: tuple[str, ...], check: bool, as_json: bool, **options: Any
+) -> None:
     """Call Python functions of allowed modules for processes without Python, such as servers."""
     if (options["path"] is None) == (options["control"] is None):
         raise click.UsageError("Say --socket PATH.")
     if check:
-        _check_worker(str(options["path"]))
+        _check_worker(str(options["path"]), as_json)
     else:
         _run("worker", allowed=_names(allow), imported=_names(imports), say=click.echo, **options)
 
@@ -126,16 +135,21 @@ def _names(given: tuple[str, ...]) -> list[str]:
     return [name for names in given for name in names.split(",") if name]
 
 
-def _check_worker(path: str) -> None:
+def _check_worker(path: str, as_json: bool) -> None:
     channel = importlib.import_module("hostcall_runtime._serving_wire")
     try:
         health = channel.health_of(path)
     except (OSError, channel.ProtocolError, channel.ClosedError) as error:
         reason = str(error) or "it has closed the connection"
         raise click.ClickException(f"no worker answers at {path}: {reason}") from error
+    if as_json:
+        click.echo(json.dumps(health._asdict()))
+        return
+    mean = health.seconds / max(health.calls, 1)
     click.echo(
         f"process {health.pid} listens at {path}: {health.connections} connections, "
-        f"{health.calls} calls, {health.errors} errors"
+        f"{health.calls} calls, {health.errors} errors; a call takes {mean * 1e3:.3g} ms in the "
+        f"mean, {health.slowest * 1e3:.3g} ms at most"
     )
 
 

@@ -224,6 +224,8 @@ class Health(NamedTuple):
     connections: int
     calls: int
     errors: int
+    seconds: float  # of all calls together
+    slowest: float  # the seconds of the call that took longest
 
 
 def decode_hello(body: bytes) -> int:
@@ -238,12 +240,12 @@ def encode_welcome(max_bytes: int) -> bytes:
 
 def encode_health(health: Health) -> bytes:
     """Return the body of a PONG."""
-    return struct.pack("<IIQQ", *health)
+    return struct.pack("<IIQQdd", *health)
 
 
 def decode_health(body: bytes) -> Health:
     """Decode the body of a PONG."""
-    return Health(*_unpacked("<IIQQ", body))
+    return Health(*_unpacked("<IIQQdd", body))
 
 
 def encode_error(code: int, message: str) -> bytes:

@@ -1,10 +1,12 @@
 """A worker process and its protocol: values, errors, health, and who may connect."""
 
+import json
 import os
 import socket
 import stat
 import struct
 import subprocess
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -17,11 +19,12 @@ from tensorflow.core.framework import types_pb2
 
 from hostcall_runtime import _serving_wire
 from hostcall_runtime._serving_wire import ArrayFrame, CallFrame, Kind
+from tests.support.helpers import assert_says
 from tests.support.serving.client import Client, WorkerError, decode_error
 from tests.support.serving.fake_worker import packed
 from tests.support.serving.held import HOLD, held
 from tests.support.serving.processes import WorkerProcess, command
-from tests.support.serving.tokens import token
+from tests.support.serving.tokens import FUNCTIONS, token
 
 QUANTIZED = (11, 12, 13, 15, 16)
 # Older versions of TensorFlow have fewer dtypes.
@@ -177,11 +180,64 @@ def test_a_worker_tells_of_its_health(worker: WorkerProcess, client: Client) -> 
     assert after.pid == worker.pid == before.pid
     assert after.connections >= 1
     assert (after.calls - before.calls, after.errors - before.errors) == (2, 1)
+    assert after.seconds > before.seconds
+    assert 0.0 < after.slowest <= after.seconds
+
+
+def test_questions_for_shapes_are_no_calls(worker: WorkerProcess, client: Client) -> None:
+    before = _serving_wire.health_of(worker.path)
+    question = CallFrame("PyFunc", token("double"), [ArrayFrame(1, (3,))], [1])
+    with pytest.raises(WorkerError, match="is not known"):
+        client.ask(Kind.SHAPES, question)
+    after = _serving_wire.health_of(worker.path)
+    assert (after.calls, after.errors) == (before.calls, before.errors)
+
+
+def test_a_failed_call_is_in_the_log(tmp_path: Path) -> None:
+    with WorkerProcess(str(tmp_path / "socket")) as worker, Client(worker.path) as client:
+        client.hello()
+        with pytest.raises(WorkerError):
+            client.call(token("fail"), [X], ["float32"])
+        assert_says(
+            worker.log(),
+            f"hostcall worker: a call of {FUNCTIONS}:fail has failed: ValueError: no such sensor",
+            "Traceback (most recent call last)",
+            'raise ValueError("no such sensor")',
+        )
+
+
+def test_prometheus_gets_the_figures_of_each_function(tmp_path: Path) -> None:
+    options = ["--allow", FUNCTIONS, "--metrics", "0"]
+    with WorkerProcess(str(tmp_path / "socket"), options) as worker, Client(worker.path) as client:
+        assert worker.process.stdout is not None
+        address = worker.process.stdout.readline().split()[-1]
+        client.hello()
+        client.call(token("double"), [X], ["float32"])
+        client.call(token("double"), [X], ["float32"])
+        with pytest.raises(WorkerError):
+            client.call(token("fail"), [X], ["float32"])
+        with urllib.request.urlopen(address) as page:
+            text = page.read().decode()
+    count, function = "hostcall_worker_call_seconds_count", f'function="{FUNCTIONS}'
+    assert_says(
+        text,
+        f'{count}{{{function}:double",outcome="success"}} 2.0\n',
+        f'{count}{{{function}:fail",outcome="error"}} 1.0\n',
+        "hostcall_worker_connections 1.0\n",
+    )
+
+
+@pytest.mark.parametrize("address", ["nine", "127.0.0.1:nine", "127.0.0.1:99999"])
+def test_an_address_for_metrics_that_makes_no_sense(address: str, tmp_path: Path) -> None:
+    worker = WorkerProcess(str(tmp_path / "socket"), ["--metrics", address])
+    status, messages = worker.ended()
+    assert status == 1
+    assert_says(messages, "Error: hostcall: ", address)
 
 
 def test_the_command_line_tells_whether_a_worker_listens(worker: WorkerProcess) -> None:
-    def check(path: str) -> subprocess.CompletedProcess[str]:
-        options = command("--socket", path, "--check")
+    def check(path: str, *more: str) -> subprocess.CompletedProcess[str]:
+        options = command("--socket", path, "--check", *more)
         options[1:3] = ["-c", "from hostcall_command import main; main()"]
         return subprocess.run(options, capture_output=True, text=True, check=False)
 
@@ -189,6 +245,8 @@ def test_the_command_line_tells_whether_a_worker_listens(worker: WorkerProcess) 
     assert (good.returncode, bad.returncode) == (0, 1)
     assert good.stdout.startswith(f"process {worker.pid} listens at")
     assert "no worker answers" in bad.stderr
+    health = json.loads(check(worker.path, "--json").stdout)
+    assert health == _serving_wire.health_of(worker.path)._asdict()
 
 
 def test_a_worker_that_shall_end_ends_its_calls_first(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import fcntl
+import functools
 import os
 import re
 import struct
@@ -167,6 +168,21 @@ class CallError(Exception):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+@functools.lru_cache(maxsize=1024)
+def _name_of(token: str) -> str:
+    if not token_registry.is_qualified(token):
+        return ""
+    try:
+        return tokens.decode(token).users.label
+    except SavedFunctionError:
+        return ""
+
+
+def name_of(call: CallFrame) -> str:
+    """Return the name of the function that a call names, or "" if it names none."""
+    return _name_of(call.token)
 
 
 def run(call: CallFrame, arguments: Sequence[Any]) -> list[Any]:

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NoReturn
 
 from hostcall import _control
-from hostcall._serving import session
+from hostcall._serving import metrics, session
+from hostcall._serving.metrics import Metrics
 from hostcall._serving.session import Arena
 from hostcall_runtime import _leave, _serving_wire
 from hostcall_runtime._serving_wire import ClosedError, Frame, Health, Kind, ProtocolError
@@ -99,8 +100,7 @@ class Worker:
         self._max_connections = max_connections
         self._lock = threading.Lock()
         self._sessions: dict[threading.Thread, socket.socket] = {}
-        self._calls = 0
-        self._errors = 0
+        self.metrics = Metrics()
 
     def run(self, source: socket.socket, hands_over: bool) -> None:
         """Serve clients until SIGTERM or SIGINT, or until the other side of `source` is gone."""
@@ -118,16 +118,14 @@ class Worker:
                     self._accept(source)
         self._end()
 
-    def count(self, failed: bool) -> None:
-        """Count a call."""
+    def connections(self) -> int:
+        """Return the number of clients."""
         with self._lock:
-            self._calls += 1
-            self._errors += failed
+            return len(self._sessions)
 
     def health(self) -> Health:
-        """Return the process id, and the numbers of clients, calls and errors."""
-        with self._lock:
-            return Health(os.getpid(), len(self._sessions), self._calls, self._errors)
+        """Return the process id, the number of clients, and the figures of all calls."""
+        return Health(os.getpid(), self.connections(), *self.metrics.totals)
 
     def _accept(self, listener: socket.socket) -> None:
         try:
@@ -231,8 +229,10 @@ def _answer(connection: socket.socket, worker: Worker, arena: Arena, frame: Fram
         return
     if frame.kind not in (Kind.CALL, Kind.SHAPES):
         raise ProtocolError(f"no client sends frames of kind {frame.kind}")
+    begin, name = time.perf_counter(), ""
     try:
         call = _serving_wire.decode_call(frame.body)
+        name = session.name_of(call)
         if frame.kind == Kind.SHAPES:
             results = session.shapes(call)
         else:
@@ -241,7 +241,11 @@ def _answer(connection: socket.socket, worker: Worker, arena: Arena, frame: Fram
         kind, body = Kind.RESULTS, _serving_wire.encode_results(results)
     except (session.CallError, MemoryError, ValueError) as error:
         kind, body = Kind.ERROR, _serving_wire.encode_error(_code_of(error), str(error))
-    worker.count(kind == Kind.ERROR)
+        if frame.kind == Kind.CALL:
+            _log.error("hostcall worker: a call of %s has failed: %s", name or "nothing", error)
+    if frame.kind == Kind.CALL:
+        seconds = time.perf_counter() - begin
+        worker.metrics.add(name, failed=kind == Kind.ERROR, seconds=seconds)
     _serving_wire.send(connection, kind, frame.number, body)
 
 
@@ -282,6 +286,7 @@ def run(
     imported: Sequence[str],
     max_bytes: int,
     connections: int,
+    metrics_address: str | None,
     say: Callable[[str], None],
 ) -> NoReturn:
     """Run a worker until it stops; then end the process instead of returning."""
@@ -306,7 +311,11 @@ def run(
             say(f"hostcall worker: process {os.getpid()} listens at {path}. Allowed: {listed}.")
         else:
             source = stack.enter_context(_handed_over(control))
-        Worker(max_bytes, connections).run(source, hands_over=path is None)
+        worker = Worker(max_bytes, connections)
+        if metrics_address is not None:
+            place = metrics.serve(metrics_address, worker.metrics, worker.connections)
+            say(f"hostcall worker: metrics for Prometheus at {place}")
+        worker.run(source, hands_over=path is None)
     # Neither a function that does not end nor an exit handler of a library must keep the process.
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
@@ -27,10 +28,12 @@ def command(*options: str) -> list[str]:
 class WorkerProcess:
     def __init__(self, path: str, options: Sequence[str] = ("--allow", FUNCTIONS)) -> None:
         self.path = path
+        # Unlike a pipe, a file takes all messages; it is closed at the end.
+        self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
             command("--socket", path, *options),
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._log,
             text=True,
             cwd="/",
             env=ENVIRONMENT,
@@ -48,7 +51,14 @@ class WorkerProcess:
     def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.communicate(timeout=60)
+        self._log.close()
 
     def ended(self) -> tuple[int, str]:
-        _, messages = self.process.communicate(timeout=60)
-        return self.process.returncode, messages
+        self.process.communicate(timeout=60)
+        with self._log:
+            return self.process.returncode, self.log()
+
+    def log(self) -> str:
+        """The messages so far."""
+        self._log.seek(0)
+        return self._log.read()

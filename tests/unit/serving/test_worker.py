@@ -61,7 +61,7 @@ def nothing_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run(path: str | None, control: int | None = None, imported: tuple[str, ...] = ()) -> None:
     said: list[str] = []
-    worker.run(path, control, (), imported, 1 << 20, 8, said.append)
+    worker.run(path, control, (), imported, 1 << 20, 8, None, said.append)
     raise AssertionError(f"a worker has begun: {said}")
 
 
