@@ -15,7 +15,7 @@ from jaxlib.mlir.dialects import stablehlo
 from hostcall_mlir.ir import custom_calls, traversal
 from hostcall_mlir.ir import jaxlib_names as private
 from hostcall_mlir.ir.diagnostics import Collector, Failure, PassError, report_all
-from hostcall_mlir.ir.jaxlib_names import attribute_of, attributes_of, names_of_attributes
+from hostcall_mlir.ir.jaxlib_names import address, attribute_of, attributes_of, names_of_attributes
 from hostcall_mlir.passes import callbacks, pipeline
 from hostcall_mlir.program.manifests import ProgramError
 
@@ -230,10 +230,42 @@ def convert(module: ir.Module, numbers: Mapping[str, int], version: str) -> tupl
             name = custom_calls.callback_of(call)
             assert isinstance(name, str)
             custom_calls.set_callback(call, numbers[name])
+        _hide_zeros(module)
         _widen(traversal.functions(module)["main"])
         has_token = _take_token(traversal.functions(module)["main"])
         module.operation.verify()
     return artifact_of(module, version), has_token
+
+
+_DIVISIONS = {"stablehlo.divide", "stablehlo.remainder"}
+
+
+def _hide_zeros(module: ir.Module) -> None:
+    """Hide integer divisors that may be folded to zero: XlaCallModule would divide by them."""
+    for op in custom_calls.walk(module):
+        if op.name in _DIVISIONS and isinstance(op.result.type.element_type, ir.IntegerType):
+            divisor = op.operands[1]
+            if _is_folded(divisor):
+                with ir.InsertionPoint(op), op.location:
+                    op.operands[1] = stablehlo.optimization_barrier([divisor])
+
+
+def _is_folded(value: ir.Value) -> bool:
+    """Return whether a value follows from constants alone, and not from one without zeros."""
+    waiting, seen = [value], set()
+    while waiting:
+        owner = waiting.pop().owner
+        if isinstance(owner, ir.Block) or custom_calls.target_of(owner.operation) is not None:
+            return False
+        if address(owner.operation) not in seen:
+            seen.add(address(owner.operation))
+            waiting += owner.operation.operands
+    return value.owner.name != "stablehlo.constant" or _holds_zero(value.owner.operation)
+
+
+def _holds_zero(constant: ir.Operation) -> bool:
+    elements = ir.DenseIntElementsAttr(constant.attributes["value"])
+    return elements[0] == 0 if elements.is_splat else 0 in [*elements]
 
 
 def _widen(main: ir.Operation) -> None:

@@ -11,6 +11,7 @@ from jaxlib.mlir.dialects import stablehlo
 
 import hostcall_mlir
 from hostcall_mlir.ir import jaxlib_names as private
+from hostcall_mlir.program import portable
 from tests.support.exported.programs import TOKEN, call, make
 
 CALLS = f"""
@@ -116,3 +117,32 @@ def test_command_reads_an_artifact(tmp_path: Path) -> None:
     )
     assert "array<i64: 0, 21>" in done.stdout, done.stderr
     assert done.returncode == 0
+
+
+DIVISIONS = """\
+func.func @main(%x: tensor<2xi32>, %f: tensor<f32>) -> (tensor<2xi32>, tensor<2xi32>, tensor<f32>) {
+  %mixed = stablehlo.constant dense<[2, 0]> : tensor<2xi32>
+  %two = stablehlo.constant dense<2> : tensor<2xi32>
+  %less = stablehlo.subtract %two, %two : tensor<2xi32>
+  %zero = stablehlo.constant dense<0.0> : tensor<f32>
+  %0 = stablehlo.remainder %x, %mixed : tensor<2xi32>
+  %1 = stablehlo.divide %0, %less : tensor<2xi32>
+  %2 = stablehlo.divide %1, %two : tensor<2xi32>
+  %3 = stablehlo.divide %2, %x : tensor<2xi32>
+  %4 = stablehlo.divide %f, %zero : tensor<f32>
+  return %2, %3, %4 : tensor<2xi32>, tensor<2xi32>, tensor<f32>
+}
+"""
+
+
+def test_tensorflow_gets_no_integers_to_divide_by_zero_when_it_reads_a_program() -> None:
+    module = portable.parse(DIVISIONS)
+    portable.convert(module, {}, stablehlo.get_minimum_version())
+    lines = str(module).splitlines()
+    hidden = [line for line in lines if "optimization_barrier" in line]
+    assert [line.split("barrier ")[1] for line in hidden] == [
+        "%c : tensor<2xi32>",
+        "%0 : tensor<2xi32>",
+    ]
+    divided = [line.split("%")[-1] for line in lines if "remainder" in line or "divide" in line]
+    assert [line.split()[0] for line in divided][2:] == ["c_0", "arg0", "cst"]
