@@ -173,7 +173,7 @@ def test_gradients(program: Callable[..., Any]) -> None:
     check(jitted(program), plain(program), 2, 3, 7, 4, 2)
 
 
-def noting(calls: list[Any], route: str = "auto") -> Any:
+def noting(calls: list[Any], route: Any = "auto") -> Any:
     """A callback of known shape, so that it is part of a cluster."""
 
     def note(v: np.ndarray) -> np.ndarray:

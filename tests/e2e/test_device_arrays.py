@@ -212,7 +212,8 @@ def test_what_does_not_go_with_it(name: str, value: Any) -> None:
 
 
 def test_other_things_that_are_refused() -> None:
-    for declare in (hostcall.declare, hostcall.callback):
+    makers: tuple[Any, ...] = (hostcall.declare, hostcall.callback)
+    for declare in makers:
         with pytest.raises(ValueError, match="memory='gpu' is neither 'host'"):
             declare(lambda x: x, result=like, memory="gpu")
     function = hostcall.declare(lambda x: x, memory="device")

@@ -281,7 +281,7 @@ def test_jacobians_make_one_call(name: str, mode: Any, pure: bool) -> None:
 
 @each_mode
 @pytest.mark.parametrize("method", ["sequential", "expand_dims", "broadcast_all"])
-def test_of_a_callback_with_a_gradient(mode: Any, method: str) -> None:
+def test_of_a_callback_with_a_gradient(mode: Any, method: Any) -> None:
     shapes: list[Any] = []
 
     def back(x: Any, dy: Any) -> Any:

@@ -44,7 +44,7 @@ def test_loops_and_branches(program: Any, place: Any, dtype: str, call: Any, siz
 @g.each_wrapper
 @pytest.mark.parametrize("route", ["auto", "partition"])
 @pytest.mark.parametrize("program", [while_loop, g.loop])
-def test_a_tape_around_a_compiled_loop(program: Any, route: str, call: Any) -> None:
+def test_a_tape_around_a_compiled_loop(program: Any, route: Any, call: Any) -> None:
     """XLA refuses it, with a callback or without: the lists of the loop would leave the program."""
     with hostcall.scope(route=route):
         g.check(g.outside, call, program, [g.values(4)])
@@ -168,7 +168,7 @@ def slope_by_inputs(inputs: Any, results: Any, upstream: tf.Tensor) -> tf.Tensor
     return slope_by_results(inputs, uneven(*inputs), upstream)
 
 
-def by_host(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
+def by_host(function: Callable[..., Any], kind: Any) -> Callable[..., Any]:
     slope = hostcall.callback(function, result=like, kind=kind)
     return lambda inputs, results, upstream: slope(*inputs, upstream)
 
@@ -189,7 +189,7 @@ each_differentiable_slope = pytest.mark.parametrize("slope", list(SLOPES)[:3])
 each_kind = pytest.mark.parametrize("kind", ["numpy", "eager"])
 
 
-def given(slope: str, kind: str) -> Callable[..., Any]:
+def given(slope: str, kind: Any) -> Callable[..., Any]:
     """A wrapper, as those of `g.check`."""
     make = functools.partial(hostcall.callback, result=like, kind=kind, grad=SLOPES[slope])
     return lambda function, x: make(function)(x)
@@ -210,7 +210,7 @@ def check_given(place: Any, call: Any, program: Any, size: int) -> None:
     ],
 )
 @each_slope
-def test_a_given_gradient(slope: str, program: Any, place: Any, kind: str, size: int) -> None:
+def test_a_given_gradient(slope: str, program: Any, place: Any, kind: Any, size: int) -> None:
     check_given(place, given(slope, kind), program, size)
 
 
@@ -246,7 +246,7 @@ def test_the_second_derivative_is_that_of_the_given_gradient(
 @pytest.mark.parametrize("inner", [2, 0])
 @pytest.mark.parametrize("slope", ["a numpy callback", "a callback in its place"])
 def test_the_second_derivative_of_what_has_one_gradient_is_none(
-    slope: str, kind: str, inner: int
+    slope: str, kind: Any, inner: int
 ) -> None:
     call = functools.partial(given(slope, kind), uneven)
     assert g.tapes(inner, 2)(jitted, call)(g.values(4))[-1] == (None,)

@@ -63,7 +63,7 @@ def by_two_halves(op: Any, function: Any) -> Program:
 
 
 def by_callback(op: Any, function: Any) -> Program:
-    kind = "eager" if op is tf.py_function else "numpy"
+    kind: Any = "eager" if op is tf.py_function else "numpy"
     return hostcall.callback(function, result=tf.TensorSpec([2, 3], FLOAT), kind=kind)
 
 

@@ -42,7 +42,7 @@ class Noted:
         return self.function(*arrays, **out)
 
 
-def shapes_for(method: str) -> list[Any]:
+def shapes_for(method: Any) -> list[Any]:
     """Return the shapes that a function of an element of XS and of W is called with."""
     of_one: list[Any] = [((2,), (2,))]
     of_batch = [((3, 2), (1, 2) if method == "expand_dims" else (3, 2))]
@@ -81,7 +81,7 @@ MAKERS = {
 @pytest.mark.parametrize("mode", [*MODES, eagerly])
 @each_method
 @pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
-def test_a_callback_is_called_once_or_for_each_element(mode: Any, method: str, make: Any) -> None:
+def test_a_callback_is_called_once_or_for_each_element(mode: Any, method: Any, make: Any) -> None:
     noted = Noted(lambda x, w: np.cumsum(x, axis=-1) * w)
     call = make(noted, result=like, vmap_method=method)
     program = mode(mapped(lambda x, w: call(x, w) + 1.0))
@@ -92,7 +92,7 @@ def test_a_callback_is_called_once_or_for_each_element(mode: Any, method: str, m
 @each_mode
 @each_method
 def test_structures_and_shapes_that_follow_from_those_of_one_element(
-    mode: Any, method: str
+    mode: Any, method: Any
 ) -> None:
     def parts(given: dict[str, Any]) -> dict[str, Any]:
         x = given["x"]
@@ -114,7 +114,7 @@ def test_structures_and_shapes_that_follow_from_those_of_one_element(
 
 @each_mode
 @pytest.mark.parametrize("method", [*METHODS, "map"])
-def test_one_map_in_another(mode: Any, method: str, pool: Any) -> None:
+def test_one_map_in_another(mode: Any, method: Any, pool: Any) -> None:
     noted = scaled_by()
     executor = pool if method == "map" else None
     call = hostcall.callback(noted, result=like, executor=executor, vmap_method=method)
@@ -132,7 +132,7 @@ def test_one_map_in_another(mode: Any, method: str, pool: Any) -> None:
 
 @each_mode
 @each_method
-def test_the_gradient_of_a_mapped_py_function(mode: Any, method: str) -> None:
+def test_the_gradient_of_a_mapped_py_function(mode: Any, method: Any) -> None:
     noted = Noted(lambda x, w: x * x * w)
     hostcall.declare(noted, result=like, vmap_method=method)
     weights = tf.constant([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
@@ -152,7 +152,7 @@ def test_the_gradient_of_a_mapped_py_function(mode: Any, method: str) -> None:
 @each_method
 @pytest.mark.parametrize("kind", ["numpy", "eager"])
 def test_the_gradient_of_a_mapped_callback_with_a_gradient_of_its_own(
-    mode: Any, method: str, kind: str
+    mode: Any, method: Any, kind: Any
 ) -> None:
     def grad(inputs: Any, results: Any, upstream: Any) -> Any:
         _, w = inputs
@@ -169,7 +169,7 @@ def test_the_gradient_of_a_mapped_callback_with_a_gradient_of_its_own(
 
 @pytest.mark.cpu("XLA_CPU has no zeros of a TensorList in eager mode")
 @each_method
-def test_the_gradient_that_a_tape_outside_asks_for(method: str) -> None:
+def test_the_gradient_that_a_tape_outside_asks_for(method: Any) -> None:
     back = Noted(lambda x: 2 * x)
     twice = hostcall.callback(back, result=like, vmap_method=method)
     call = hostcall.callback(
@@ -183,7 +183,7 @@ def test_the_gradient_that_a_tape_outside_asks_for(method: str) -> None:
 @each_mode
 @each_method
 @pytest.mark.parametrize("pure", [False, True])
-def test_gradients_of_each_element(mode: Any, method: str, pure: bool) -> None:
+def test_gradients_of_each_element(mode: Any, method: Any, pure: bool) -> None:
     """Also of an argument that is the same for all of them."""
     noted = Noted(lambda x, w: x * x * w)
     hostcall.declare(noted, result=like, vmap_method=method, pure=pure)
@@ -247,7 +247,7 @@ def test_a_function_that_is_declared_pure_is_called_once_for_equal_arguments(mod
 
 @each_mode
 @each_method
-def test_a_branch_that_some_elements_take(mode: Any, method: str) -> None:
+def test_a_branch_that_some_elements_take(mode: Any, method: Any) -> None:
     noted = Noted(lambda x: x * 10)
     call = hostcall.callback(noted, result=like, vmap_method=method)
     one = lambda x: tf.cond(x[0] > 2.0, lambda: call(x), lambda: x)  # noqa: E731
@@ -258,7 +258,7 @@ def test_a_branch_that_some_elements_take(mode: Any, method: str) -> None:
 
 @each_mode
 @each_method
-def test_a_batch_without_elements_and_of_unknown_size(mode: Any, method: str) -> None:
+def test_a_batch_without_elements_and_of_unknown_size(mode: Any, method: Any) -> None:
     noted = Noted(lambda x: x * 2)
     call = hostcall.callback(noted, result=like, vmap_method=method)
     assert mode(lambda xs: tf.vectorized_map(call, xs))(XS[:0]).shape == (0, 2)
@@ -329,7 +329,8 @@ def test_what_is_refused(pool: Any) -> None:
     undeclared = lambda x: tf.numpy_function(lambda x: x, [x], tf.float32)  # noqa: E731
     with pytest.raises(ValueError, match='vmap_method="expand_dims"'):
         tf.vectorized_map(undeclared, XS, fallback_to_while_loop=False)
-    for make in (hostcall.declare, hostcall.callback):
+    makers: tuple[Any, ...] = (hostcall.declare, hostcall.callback)
+    for make in makers:
         with pytest.raises(ValueError, match="vmap_method='all' is not one of"):
             make(lambda x: x, result=like, vmap_method="all")
     function = lambda x: x  # noqa: E731

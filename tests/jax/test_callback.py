@@ -65,6 +65,7 @@ def test_without_arguments_it_runs_when_the_program_does() -> None:
 
 
 def test_ordered_calls_of_a_batch_with_results_are_refused() -> None:
+    method: Any
     for method, text in (
         (None, "stateful=False of a hostcall"),
         ("sequential", "one call for the batch"),
@@ -78,7 +79,7 @@ def test_ordered_calls_of_a_batch_with_results_are_refused() -> None:
 @pytest.mark.parametrize(
     ("method", "shapes"), [("expand_dims", ((4,), (1,))), ("broadcast_all", ((4,), (4,)))]
 )
-def test_one_call_for_a_batch(method: str, shapes: Any, stateful: bool) -> None:
+def test_one_call_for_a_batch(method: Any, shapes: Any, stateful: bool) -> None:
     scaled, calls = noting_shapes(lambda x, y: x * y)
     call = hostcall.callback(
         scaled,

@@ -19,6 +19,7 @@ from hostcall._functions.declarations import add_native_results, bind_to_method,
 from hostcall._functions.native_code import Native
 from hostcall._functions.options import (
     CallbackOptions,
+    Kind,
     Options,
     check_callback,
     check_function,
@@ -371,7 +372,7 @@ def callback(
     function: Callable[..., Any] | None = None,
     *,
     result: object,
-    kind: str = "numpy",
+    kind: Kind = "numpy",
     stateful: bool = True,
     name: str | None = None,
     grad: Callable[..., Any] | None = None,

@@ -22,6 +22,8 @@ SEQUENTIAL, EXPAND_DIMS, BROADCAST_ALL = "sequential", "expand_dims", "broadcast
 MAP = "map"
 METHODS = (SEQUENTIAL, EXPAND_DIMS, BROADCAST_ALL, MAP)
 VmapMethod = Literal["sequential", "expand_dims", "broadcast_all", "map"]
+Route = Literal["auto", "custom_call", "partition"]
+WhenFull = Literal["wait", "drop_oldest"]
 
 # These make one call for the whole batch; with the last, an executor divides it.
 OF_BATCHES = (EXPAND_DIMS, BROADCAST_ALL, MAP)
@@ -34,6 +36,7 @@ TRACE = "trace"
 HOST, DEVICE = "host", "device"
 Memory = Literal["host", "device"]
 
+Kind = Literal["numpy", "eager"]
 KINDS = ("numpy", "eager")  # a `hostcall.callback` takes arrays or EagerTensors
 
 
@@ -259,9 +262,9 @@ class SharedOptions(TypedDict, total=False):
     executor: Any
     wait: bool
     queue: int | None
-    when_full: str
+    when_full: WhenFull
     retries: int
-    memory: str
+    memory: Memory
     concurrent: bool
 
 
@@ -272,14 +275,14 @@ class CallbackOptions(SharedOptions, total=False):
     borrow: bool
     out: bool
     memo: bool | int
-    vmap_method: str | None
+    vmap_method: VmapMethod | None
 
 
 class DeclareOptions(CallbackOptions, total=False):
     """The options of `hostcall.declare`."""
 
     result: object
-    route: str | None
+    route: Route | None
 
 
 def _option(default: Any, text: str, *, saved: bool = False, **texts: str) -> Any:

@@ -107,13 +107,14 @@ def test_a_program_that_is_compiled_as_a_whole_whatever_was_asked_for() -> None:
 @pytest.mark.parametrize("wrong", ["fast", "", 1])
 def test_there_are_three_routes(wrong: Any) -> None:
     message = "'auto', 'custom_call', 'partition'"
+    options: Any = {"route": wrong}
     with pytest.raises(ValueError, match=message):
         hostcall.configure(route=wrong)
     with pytest.raises(ValueError, match=message), hostcall.scope(route=wrong):
         pass
     if isinstance(wrong, str) and wrong:
         with pytest.raises(ValueError, match=message):
-            hostcall.declare(np.sort, route=wrong)
+            hostcall.declare(np.sort, **options)
     assert requested_routes.current() == "auto"
 
 

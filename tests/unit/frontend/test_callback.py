@@ -39,7 +39,7 @@ RESULTS: dict[str, tuple[Any, Callable[[Any], Any]]] = {
 @each_mode
 @each_kind
 @pytest.mark.parametrize(("result", "function"), RESULTS.values(), ids=RESULTS.keys())
-def test_results_have_the_structure(mode: Any, kind: str, result: Any, function: Any) -> None:
+def test_results_have_the_structure(mode: Any, kind: Any, result: Any, function: Any) -> None:
     called = hostcall.callback(function, result=result, kind=kind)
     expected, actual = function(X.numpy()), mode(lambda x: called(x))(X)
     tf.nest.assert_same_structure(actual, expected)
@@ -48,7 +48,7 @@ def test_results_have_the_structure(mode: Any, kind: str, result: Any, function:
 
 @each_mode
 @each_kind
-def test_arguments_can_be_structures(mode: Any, kind: str) -> None:
+def test_arguments_can_be_structures(mode: Any, kind: Any) -> None:
     structures = []
 
     def rule(d: Any, p: Any) -> Any:
@@ -141,7 +141,7 @@ def test_a_rule_that_raises(mode: Any) -> None:
 
 @each_mode
 @each_kind
-def test_no_arguments_and_no_results(mode: Any, kind: str) -> None:
+def test_no_arguments_and_no_results(mode: Any, kind: Any) -> None:
     entries = []
     note = hostcall.callback(lambda: entries.append(1), result=[], kind=kind)
     mode(lambda: [note(), tf.constant(1)][1])()

@@ -19,7 +19,7 @@ each_mode = pytest.mark.parametrize("mode", [eagerly, plain, jitted])
 each_kind = pytest.mark.parametrize("kind", ["numpy", "eager"])
 
 
-def noting(kind: str = "numpy", **options: Any) -> tuple[Any, list[Any]]:
+def noting(kind: Any = "numpy", **options: Any) -> tuple[Any, list[Any]]:
     """A callback, and what it was called with."""
     seen: list[Any] = []
 
@@ -44,7 +44,7 @@ def noting(kind: str = "numpy", **options: Any) -> tuple[Any, list[Any]]:
         ({"mode": [1, {"a": True}]}, (2.0, [1, {"a": True}])),
     ],
 )
-def test_what_is_no_tensor_is_passed(by_name: Any, expected: Any, kind: str, mode: Any) -> None:
+def test_what_is_no_tensor_is_passed(by_name: Any, expected: Any, kind: Any, mode: Any) -> None:
     scale, seen = noting(kind)
     result = mode(lambda x: scale(x, **by_name))(X)
     np.testing.assert_array_equal(result, X * float(expected[0]))
@@ -54,7 +54,7 @@ def test_what_is_no_tensor_is_passed(by_name: Any, expected: Any, kind: str, mod
 
 @each_mode
 @each_kind
-def test_a_tensor_by_keyword_is_an_input(kind: str, mode: Any) -> None:
+def test_a_tensor_by_keyword_is_an_input(kind: Any, mode: Any) -> None:
     scale, seen = noting(kind)
     result = mode(lambda x: scale(sigma=tf.reduce_sum(x), x=x, mode=tf.size(x)))(X)
     np.testing.assert_array_equal(result, X * 6.0)
