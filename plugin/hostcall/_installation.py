@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hostcall._callbacks import lookup, settings, tape_residuals
+from hostcall._callbacks import lookup, settings, stock_messages, tape_residuals
 from hostcall._compiler import (
     announcements,
     function_routes,
@@ -102,7 +102,7 @@ def _all() -> list[Patch]:
         patches.calls(features.ConcreteFunction, "_call_flat", run, recorded),
         patches.calls(features.Session, "run", run, recorded),
         patches.forward_calls(tape_residuals.attach),
-        patches.new_errors(),
+        patches.new_errors(stock_messages.completed),
         patches.raised(features.execute, "execute"),
         patches.raised(features.BaseSession, "run"),
         patches.context_handle(),

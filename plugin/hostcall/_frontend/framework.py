@@ -42,7 +42,7 @@ def call_on_tensors(user: UserFunction, args: tuple[Any, ...]) -> object:
     """Call a callback on tensors, and return tensors in the structure of the declared result."""
     tensors = tf.nest.map_structure(_as_tensor, list(args), expand_composites=user.takes_tensors)
     inputs = structures.read_inputs(tensors, user.takes_tensors, pack_lists=False)
-    specs = structures.specs_for(user.options.result, inputs)
+    specs = structures.specs_for(user.options.result, inputs, user.function)
     outputs = structures.Outputs(specs, strict=True)
     emit = functools.partial(_emit, user)
     if user.grad is None:

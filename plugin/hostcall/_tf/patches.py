@@ -386,14 +386,31 @@ def forward_calls(hook: Callable[[Any], None]) -> Patch:
     )
 
 
-def new_errors() -> Patch:
+def new_errors(completed: Callable[[str], str]) -> Patch:
     """Return the patch that attaches to each new error of TensorFlow's the exceptions behind it."""
-    return telling(
+    # `completed` returns the error's text with the lines to write, if TensorFlow's kernel made it.
+
+    def make(
+        stock: Callable[..., None],
+        error: Any,
+        node_def: Any,
+        op: Any,
+        message: Any,
+        *rest: Any,
+        **named: Any,
+    ) -> None:
+        if isinstance(message, str):
+            message = completed(message)
+        stock(error, node_def, op, message, *rest, **named)
+        _errors.hand_over(error, message)
+
+    return around(
         tf.errors.OpError,
         "__init__",
         features.EXCEPTIONS,
-        "TensorFlow's error takes along the exceptions that it tells of, for hostcall.last_error.",
-        after=lambda _, error, *__, **___: _errors.hand_over(error, error.message),
+        "TensorFlow's error takes along the exceptions that it tells of, for hostcall.last_error, "
+        "and says what to write where results are not as declared.",
+        make,
     )
 
 
