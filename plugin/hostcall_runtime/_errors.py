@@ -64,6 +64,12 @@ def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
+def is_of_call(error: TypeError) -> bool:
+    """Return whether an error comes from a call of hostcall's itself, and no line of the user's."""
+    trace = error.__traceback__
+    return without_own_frames(trace and trace.tb_next) is None
+
+
 class FailingCall(Protocol):
     """The facts about a failing call for its error; the node is TensorFlow's op, or ""."""
 

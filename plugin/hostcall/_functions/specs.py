@@ -195,12 +195,6 @@ def result_left_out(way: str) -> TypeError:
 _TAKES_SPECS = "hostcall: a shape function takes the spec of each argument"
 
 
-def is_of_call(error: TypeError) -> bool:
-    """Return whether an error comes from a call of hostcall's itself, and no line of the user's."""
-    trace = error.__traceback__
-    return _errors.without_own_frames(trace and trace.tb_next) is None
-
-
 def is_of_arity(error: Exception) -> bool:
     """Return whether an error is that of a shape function that takes another number."""
     # No class of its own: AutoGraph passes on Python's own errors alone.
@@ -214,7 +208,7 @@ def ask(
     try:
         return shape_function(*arguments)
     except TypeError as error:
-        if not is_of_call(error):
+        if not _errors.is_of_call(error):
             raise
         names = parameters(function, len(arguments))
         raise TypeError(

@@ -6,10 +6,11 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from hostcall._functions import source_location, specs
+from hostcall._functions import source_location
 from hostcall._functions.options import Options
 from hostcall_runtime import (
     Target,
+    _errors,
     _executors,
     _fire_and_forget,
     _interception,
@@ -163,7 +164,7 @@ def gradients_by(
     try:
         return grad(inputs, results, upstream)
     except TypeError as error:
-        if not specs.is_of_call(error):
+        if not _errors.is_of_call(error):
             raise
         raise TypeError(
             f"hostcall: grad is called with inputs, results and upstream gradients, and "
