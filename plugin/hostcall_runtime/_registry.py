@@ -20,7 +20,15 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from hostcall_runtime import _device_arrays, _errors, _interception, _library, _remedies, _runs
+from hostcall_runtime import (
+    _device_arrays,
+    _errors,
+    _interception,
+    _library,
+    _remedies,
+    _runs,
+    _watchdog,
+)
 
 # FFI element types (xla/ffi/api/c_api.h), their NumPy dtypes, and TensorFlow's names for messages.
 DTYPES: tuple[tuple[int, npt.DTypeLike, str], ...] = (
@@ -142,6 +150,7 @@ def register(
         target, name, takes_tensors, label, allocates=allocates, wanted=wanted, **convention
     )
     know(callback_id, target)
+    _watchdog.start()
     _interception.know(target)
     weakref.finalize(target, _runtime.unregister, callback_id).atexit = False
     return callback_id
