@@ -37,6 +37,7 @@ def _off() -> None:
 def _prepare() -> None:
     """Install, once in a process, the parts that TensorFlow cannot remove: see `PERMANENT`."""
     global _installed
+    NOTE.uninstall()
     if _installed:
         return
     features.warn_of_missing(features.ALL)
@@ -120,6 +121,9 @@ def _all() -> list[Patch]:
 
 
 TABLE = PatchTable("TensorFlow", features.NAMES, tuple(_all()), _prepare, _on, _off)
+
+# The one patch of a process with `HOSTCALL_DISABLE`: its errors name the variable.
+NOTE = patches.noted_errors(stock_messages.note_switch)
 
 # The parts that stay when hostcall is disabled, and the reason why they change nothing then.
 PERMANENT = {

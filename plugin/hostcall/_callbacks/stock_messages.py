@@ -7,6 +7,7 @@ names the op by its token alone.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._tf import token_registry
@@ -26,6 +27,19 @@ _OF_COMPILATION = re.compile(
     re.DOTALL,
 )
 _COMPLETE = " This is "  # the runtime's own messages have it
+
+
+# The error for a script op that nobody has an XLA kernel for.
+_NO_KERNEL = re.compile(r"No registered '(?:Eager)?PyFunc(?:Stateless)?' OpKernel for XLA")
+
+
+def note_switch(error: Any) -> None:
+    """Add a note to an error of TensorFlow's that is due to `HOSTCALL_DISABLE`."""
+    if _NO_KERNEL.search(str(error.message)):
+        error.add_note(
+            "hostcall is switched off: HOSTCALL_DISABLE is set in the environment. Unset it, or "
+            "write hostcall.enable() before the function is called."
+        )
 
 
 def completed(message: str) -> str:

@@ -11,12 +11,20 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks import requested_routes, structures
+from hostcall._callbacks.callback_spec import CallbackSpec
 from hostcall._frontend import gradients, script_ops
 from hostcall._functions import call_stats, callback, frameworks, source_location
 from hostcall._functions.callback import Callback, mapped
 from hostcall._functions.native_code import FfiHandler, Native
 from hostcall._functions.user_function import UserFunction
-from hostcall._tf import autograph, concrete_functions, eager_execution, features, function_defs
+from hostcall._tf import (
+    autograph,
+    concrete_functions,
+    eager_execution,
+    features,
+    function_defs,
+    token_registry,
+)
 from hostcall_runtime import _library, _registry
 
 _runtime = _library.load("hostcall_runtime._runtime")
@@ -141,6 +149,18 @@ def _specs(arrays: Sequence[np.ndarray]) -> list[tf.TensorSpec]:
     return [tf.TensorSpec(array.shape, tf.as_dtype(array.dtype)) for array in arrays]
 
 
+def _traced(is_meant: Callable[[object], bool]) -> list[tuple[str, object]]:
+    """Return the description and the options of each call of a function that a graph has."""
+    return [
+        (spec.description, spec.options)
+        for spec in token_registry.all_present()
+        if isinstance(spec, CallbackSpec)
+        and spec.op is not None
+        and spec.op() is not None
+        and is_meant(spec.function)
+    ]
+
+
 def enter() -> None:
     """Connect TensorFlow: callbacks and native code take tensors, messages name users' lines."""
     frameworks.enter(
@@ -155,6 +175,7 @@ def enter() -> None:
             shape=tf.TensorShape,
             dtype=tf.as_dtype,
             spec=tf.TensorSpec,
+            traced=_traced,
         )
     )
     if features.LOCATIONS.available:

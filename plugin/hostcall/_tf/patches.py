@@ -414,6 +414,17 @@ def new_errors(completed: Callable[[str], str]) -> Patch:
     )
 
 
+def noted_errors(note: Callable[[Any], None]) -> Patch:
+    """Return the patch that calls `note` with each new error of TensorFlow's."""
+    return telling(
+        tf.errors.OpError,
+        "__init__",
+        features.EXCEPTIONS,
+        "An error that TensorFlow raises because hostcall is switched off says so.",
+        after=lambda _, error, *__, **___: note(error),
+    )
+
+
 def raised(owner: object, name: str) -> Patch:
     """Return the patch that raises the Ctrl-C behind an error when a function or run fails."""
 

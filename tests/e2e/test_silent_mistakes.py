@@ -1,0 +1,61 @@
+"""Mistakes that raise no error: the log and the reports name them."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import hostcall
+from hostcall._functions import declarations
+from tests.support.helpers import MODES, assert_says, jitted
+
+X = tf.constant([1.0, 2.0])
+SPEC = tf.TensorSpec([2], tf.float32)
+FILE = Path(__file__).name
+
+
+@pytest.fixture(autouse=True)
+def _told_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(declarations, "_late", set())
+
+
+def _logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.name == "hostcall"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_declaration_that_comes_after_a_trace_is_logged_once(
+    mode: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def function(x: Any) -> Any:
+        return x
+
+    program = mode(lambda x: tf.numpy_function(function, [x], SPEC))
+    hostcall.declare(function, pure=True)
+    program(X)
+    assert _logged(caplog) == []
+    hostcall.declare(function, pure=True)  # the same once more
+    assert _logged(caplog) == []
+    for _ in range(2):
+        hostcall.declare(function, timeout=60.0)
+        (message,) = _logged(caplog)
+    line = function.__code__.co_firstlineno
+    assert_says(message, f"{FILE}:{line}) comes after", "called at", f"{FILE}:{line + 3}")
+
+
+def test_a_declaration_of_another_function_or_before_any_trace_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Model:
+        def run(self, x: Any) -> Any:
+            return x
+
+    one, other = Model(), Model()
+    jitted(lambda x: tf.numpy_function(one.run, [x], SPEC))(X)
+    hostcall.declare(other.run, result=SPEC)
+    tf.numpy_function(other.run, [X], SPEC)  # an eager call leaves no graph
+    hostcall.declare(other.run, timeout=60.0)
+    assert _logged(caplog) == []
+    hostcall.declare(one.run, result=SPEC)
+    assert len(_logged(caplog)) == 1
