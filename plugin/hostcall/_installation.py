@@ -13,7 +13,14 @@ from hostcall._compiler import (
     lowering,
 )
 from hostcall._compiler.partition import host_calls
-from hostcall._frontend import captures, gradients, repeated_calls, script_ops, vectorizing
+from hostcall._frontend import (
+    captures,
+    gradients,
+    missing_gradients,
+    repeated_calls,
+    script_ops,
+    vectorizing,
+)
 from hostcall._functions import native_code, source_location
 from hostcall._replay import calls
 from hostcall._saving import decoding, writing
@@ -90,6 +97,7 @@ def _all() -> list[Patch]:
             )
         ),
         patches.py_function_gradient(gradients.gradient),
+        *patches.missing_gradients(missing_gradients.gradient),
         eager_execution.patch(),
         patches.trace_hook(script_ops.finish),
         patches.frames_left_out(*source_location.directories_of("hostcall", "hostcall_runtime")),

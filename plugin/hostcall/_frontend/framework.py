@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from hostcall._callbacks import requested_routes, structures
 from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._frontend import gradients, script_ops
+from hostcall._frontend import gradients, missing_gradients, script_ops
 from hostcall._functions import call_stats, callback, frameworks, source_location
 from hostcall._functions.callback import Callback, mapped
 from hostcall._functions.native_code import FfiHandler, Native
@@ -53,9 +53,12 @@ def call_on_tensors(user: UserFunction, args: tuple[Any, ...]) -> object:
     specs = structures.specs_for(user.options.result, inputs, user.function)
     outputs = structures.Outputs(specs, strict=True)
     emit = functools.partial(_emit, user)
-    if user.grad is None:
+    grad = user.grad
+    if missing_gradients.wants_one(user, inputs.flat):
+        grad = missing_gradients.of_eager_call(user)
+    if grad is None:
         return emit(inputs, outputs)
-    return gradients.with_gradient(emit, user.grad, inputs, outputs)
+    return gradients.with_gradient(emit, grad, inputs, outputs)
 
 
 def _emit(user: UserFunction, inputs: structures.Inputs, outputs: structures.Outputs) -> object:
