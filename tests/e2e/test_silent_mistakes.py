@@ -109,3 +109,87 @@ def test_where_no_gradient_is_meant_nothing_is_logged(
     np.testing.assert_array_equal(gradient_of(build(program), X), X / 2.0 + 0.5)
     half(X)
     assert _logged(caplog) == []
+
+
+class Counter(tf.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = tf.Variable(1.0)
+        self.other = tf.Variable(1.0)
+
+    def read(self) -> tf.Tensor:
+        return self.count.read_value() + self.other.read_value()
+
+
+SCALAR = tf.TensorSpec([], tf.float32)
+
+
+@pytest.mark.parametrize("inside", ["at once", "branch", "loop", "call"])
+def test_explain_names_a_variable_that_is_read_and_assigned(
+    inside: str,
+) -> None:
+    counter, more = Counter(), tf.constant(2.0)
+
+    def add() -> None:
+        counter.count.assign_add(more)
+
+    def assign() -> None:
+        if inside == "branch":
+            tf.cond(more > 1.0, lambda: counter.count.assign_add(more), lambda: more)
+        elif inside == "loop":
+            for _ in tf.range(1):
+                counter.count.assign_add(more)
+        elif inside == "call":
+            tf.function(add)()
+        else:
+            add()
+
+    def program() -> Any:
+        assign()
+        return tf.py_function(counter.read, [], SCALAR)
+
+    with hostcall.scope(route="custom_call"):
+        compiled = jitted(program)
+        notes = [note for note in hostcall.explain(compiled).notes if "the variable" in note]
+        assert float(compiled()) == 2.0  # and 4 in a plain graph
+    (note,) = notes
+    assert_says(note, f"{FILE}:{Counter.read.__code__.co_firstlineno}", "self.count,", "argument")
+
+
+def test_explain_names_no_variable_that_is_only_read() -> None:
+    counter = Counter()
+    v = tf.Variable(1.0)
+
+    def program(x: tf.Tensor) -> Any:
+        v.assign_add(x)
+        return tf.py_function(counter.read, [], SCALAR) + counter.count
+
+    notes = hostcall.explain(jitted(program), SCALAR).notes
+    assert [note for note in notes if "the variable" in note] == []
+
+
+def test_a_check_suggests_to_pass_variables() -> None:
+    v = tf.Variable([1.0, 2.0])
+    scale = hostcall.callback(lambda x: x * v, result=SPEC, kind="eager")
+    report = hostcall.check(scale, X)
+    (line,) = [one.line for one in report.suggestions if "assigns the variable" in one.what]
+    assert line == "pass v as an argument"
+
+
+def test_explain_names_the_variables_of_a_keras_model() -> None:
+    keras = pytest.importorskip("keras")
+    model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", jit_compile=True)
+    look = hostcall.callback(lambda x: model(x), result=tf.TensorSpec([1, 1]), kind="eager")
+
+    @tf.function(jit_compile=True)
+    def step(x: tf.Tensor) -> Any:
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_sum(model(x))
+        variables = [one.value for one in model.trainable_variables]
+        for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
+            variable.assign_sub(gradient)
+        return look(x)
+
+    notes = hostcall.explain(step, tf.TensorSpec([1, 2], tf.float32)).notes
+    assert len([note for note in notes if "refers to the variable model." in note]) == 2
