@@ -18,7 +18,7 @@ class RunningCall {
 
   const RunningCall* next() const { return next_; }
   const std::string& label() const { return label_; }
-  uint64_t number() const { return number_; }      // no other call has it
+  uint64_t number() const { return number_; }       // no other call has it
   unsigned long thread() const { return thread_; }  // as Python numbers threads
 
   // Returns the latest call that runs, or null.

@@ -300,7 +300,7 @@ class Outputs:
         remedy = _remedies.of_structure(self.structure, returned)
         return ResultError(
             f"hostcall: {source_location.of_function(function)} returned {_names_of(returned)!r}, "
-            f"which has not the structure that is declared.{remedy}"
+            f"which does not have the declared structure.{remedy}"
         )
 
     def pack(self, tensors: Sequence[Any]) -> object:

@@ -213,8 +213,8 @@ def ask(
         names = parameters(function, len(arguments))
         raise TypeError(
             f"{_TAKES_SPECS}, and calls of {source_location.of_function(function)} have "
-            f"{counted(len(arguments), 'argument')}. What is given as result=, "
-            f"{source_location.of_function(shape_function)}, says: {error}. Write:\n"
+            f"{counted(len(arguments), 'argument')}. result= is "
+            f"{source_location.of_function(shape_function)}, which says: {error}. Write:\n"
             f"    result=lambda {', '.join(names)}: ..."
         ) from None
 
