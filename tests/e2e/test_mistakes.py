@@ -3,7 +3,10 @@
 import dataclasses
 import inspect
 import logging
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -227,3 +230,26 @@ def test_the_log_names_a_missing_shape_in_four_lines(
     assert (
         lines[2] == "    hostcall.declare(once, result=lambda x: tf.TensorSpec([...], tf.float32))"
     )
+
+
+LOGGED = """
+import tensorflow as tf, hostcall
+
+@tf.function(jit_compile=True)
+def program(x):
+    return tf.numpy_function(lambda v: v, [x], tf.float32) + 1.0
+
+with hostcall.scope(route="custom_call"):
+    try:
+        program(tf.ones([2]))
+    except tf.errors.InvalidArgumentError as error:
+        print(len(error.message.splitlines()))
+"""
+
+
+def test_tensorflow_logs_a_missing_shape_once() -> None:
+    everything = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "0"}
+    command = [sys.executable, "-c", LOGGED]
+    ended = subprocess.run(command, env=everything, capture_output=True, text=True, check=True)
+    assert int(ended.stdout) < LONGEST
+    assert ended.stderr.count("nothing tells the shape of result 0") == 1
