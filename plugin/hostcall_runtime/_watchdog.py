@@ -28,8 +28,8 @@ _LOOKS = 4  # the list is looked at so often in the time after which calls are l
 _RUNS_LONG = (
     "hostcall: a call has run for more than {seconds:g} s: {call}. If it waits for another call of "
     "the same program, that one begins only when this one has ended. "
-    f"hostcall.configure(warn_after=...), or {_VARIABLE}, sets the time; 0 is for no such lines. The "
-    "call is here:\n"
+    f"hostcall.configure(warn_after=...), or {_VARIABLE}, sets the time; 0 is for no such lines. "
+    "The call is here:\n"
     "{stack}"
 )
 

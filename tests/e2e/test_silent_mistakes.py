@@ -176,7 +176,7 @@ def test_a_check_suggests_to_pass_variables() -> None:
     assert line == "pass v as an argument"
 
 
-def test_explain_names_the_variables_of_a_keras_model() -> None:
+def test_explain_names_the_variables_of_a_keras_model(auto_route: None) -> None:
     keras = pytest.importorskip("keras")
     model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])
     model.compile("sgd", "mse", jit_compile=True)
