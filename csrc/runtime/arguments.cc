@@ -108,7 +108,7 @@ void Arguments::StoreOut(nb::handle returned, const HostCall& call, const Who& w
   }
   for (size_t i = 0; i < outs_.size(); ++i) {
     if (outs_[i].borrowed) continue;
-    CheckArray(outs_[i].array, DeclaredAs(call.results[i]), i, who);
+    CheckArray(outs_[i].array, DeclaredAs(call.results[i]), {i, call.results.size()}, who);
     CopyOut(outs_[i].array, call.results[i]);
   }
 }

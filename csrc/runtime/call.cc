@@ -9,6 +9,7 @@
 #include "nesting.h"
 #include "pool.h"
 #include "results.h"
+#include "running_calls.h"
 #include "stats.h"
 #include "text.h"
 #include "turns.h"
@@ -195,9 +196,15 @@ int64_t BytesOf(const HostCall& call) {
   return bytes;
 }
 
+const std::string& LabelOf(const HostCall& call) {
+  static const std::string* const gone = new std::string("a host callback that is gone");
+  return call.callback == nullptr ? *gone : call.callback->label();
+}
+
 // Makes the call under the GIL; never throws.
 std::optional<ffi::Error> CallWithGil(const HostCall& call, Measured& measured) {
   DeferredDecrefScope decrefs;
+  const RunningCall running(LabelOf(call));
   nb::handle raised;
   try {
     CallAndStore(call, decrefs, measured);
@@ -212,11 +219,6 @@ std::optional<ffi::Error> CallWithGil(const HostCall& call, Measured& measured) 
     return ffi::Error(ffi::ErrorCode::kInternal, error.what());
   }
   return Describe(raised, call, decrefs);
-}
-
-const std::string& LabelOf(const HostCall& call) {
-  static const std::string* const gone = new std::string("a host callback that is gone");
-  return call.callback == nullptr ? *gone : call.callback->label();
 }
 
 }  // namespace

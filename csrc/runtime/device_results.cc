@@ -107,8 +107,8 @@ class Storing {
   // Adds a value. One on the device is a tuple of its address, its size in bytes and its shape.
   void Add(size_t index, nb::handle value) {
     if (!nb::isinstance<nb::tuple>(value)) {
-      nb::handle array = decrefs_.Defer(ToArray(value, *declared_[index].dtype, index, who_));
-      CheckArray(array, declared_[index], index, who_);
+      nb::handle array = decrefs_.Defer(ToArray(value, *declared_[index].dtype, Of(index), who_));
+      CheckArray(array, declared_[index], Of(index), who_);
       on_host_.push_back({index, array});
       return;
     }
@@ -121,6 +121,8 @@ class Storing {
       if (result.sizes[i] != nullptr) *result.sizes[i] = nb::cast<int32_t>(value[2][i]);
     }
   }
+
+  Which Of(size_t index) const { return {index, declared_.size()}; }
 
   void CheckOwner(const void* memory, size_t index) {
     bool owns = false;
@@ -140,7 +142,7 @@ class Storing {
     for (size_t i = 0; i < on_host_.size(); ++i) {
       const auto& [index, array] = on_host_[i];
       // Checked again: other threads had the GIL, and may hold the array.
-      CheckArray(array, declared_[index], index, who_);
+      CheckArray(array, declared_[index], Of(index), who_);
       CopyOut(array, staged[i]);
     }
   }

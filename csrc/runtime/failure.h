@@ -24,7 +24,14 @@ class Failure : public std::exception {
 
   // Returns the same failure, with the description of the callback that it happened in.
   Failure In(const std::string& description) const {
-    return Failure(code_, message_ + " This is " + description + ".");
+    return Failure(code_, message_ + " This is " + description + "." + remedy_);
+  }
+
+  // Returns the same failure; `remedy`, the lines to write, follows that description.
+  Failure With(std::string remedy) const {
+    Failure failure = *this;
+    failure.remedy_ = std::move(remedy);
+    return failure;
   }
 
   xla::ffi::ErrorCode code() const { return code_; }
@@ -34,6 +41,7 @@ class Failure : public std::exception {
  private:
   xla::ffi::ErrorCode code_;
   std::string message_;
+  std::string remedy_;
 };
 
 }  // namespace hostcall

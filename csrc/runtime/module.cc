@@ -89,6 +89,7 @@ NB_MODULE(_runtime, m) {
   hostcall::DefineResultContract(m);
   hostcall::DefineLoans(m);
   hostcall::DefineDeviceResults(m);
+  hostcall::DefineRunningCalls(m);
   hostcall::DefineThreadStack(m);
   // Callbacks may live until the process ends.
   nb::set_leak_warnings(false);

@@ -9,6 +9,7 @@ void DefineDeviceResults(nanobind::module_& m);   // returned arrays of other li
 void DefineLoans(nanobind::module_& m);           // arrays that are lent for a call
 void DefineNative(nanobind::module_& m);          // native code
 void DefineResultContract(nanobind::module_& m);  // the results of callers other than custom calls
+void DefineRunningCalls(nanobind::module_& m);    // the calls that run now
 void DefineThreadStack(nanobind::module_& m);     // the stack of another thread
 
 }  // namespace hostcall

@@ -10,6 +10,7 @@
 #include "failure.h"
 #include "module.h"
 #include "numpy.h"
+#include "text.h"
 
 namespace nb = nanobind;
 namespace ffi = xla::ffi;
@@ -43,6 +44,26 @@ bool ShapeFits(Dims dims, const DeclaredResult& declared) {
   return true;
 }
 
+// Functions of hostcall_runtime._remedies. Leaked like everything that holds Python objects.
+nb::object& remedy_of_count = *new nb::object();
+nb::object& remedy_of_dtype = *new nb::object();
+
+// Returns the lines to write, or "" where nobody has set the functions.
+template <typename... Arguments>
+std::string Remedy(nb::handle function, const Arguments&... arguments) {
+  return function.is_valid() ? Text(nb::str(function(arguments...))) : "";
+}
+
+std::string DtypeRemedy(Which which, const Dtype& expected, const std::string& actual) {
+  return Remedy(remedy_of_dtype, which.index, which.count, expected.name, actual);
+}
+
+std::string CountRemedy(nb::handle returned, const std::vector<DeclaredResult>& declared) {
+  nb::list dtypes;
+  for (const DeclaredResult& one : declared) dtypes.append(one.dtype->name);
+  return Remedy(remedy_of_count, returned, dtypes);
+}
+
 std::string Subject(size_t index, const std::string& who) {
   return std::to_string(index) + "-th value returned by " + who;
 }
@@ -73,12 +94,13 @@ nb::object SplitResults(nb::handle returned, size_t count) {
 
 }  // namespace
 
-nb::object ToArray(nb::handle value, const Dtype& expected, size_t index, const Who& who) {
+nb::object ToArray(nb::handle value, const Dtype& expected, Which which, const Who& who) {
   if (IsNone(value)) {
     // TensorFlow's class for this error.
     throw Failure(ffi::ErrorCode::kInternal,
-                  "Unsupported object type NoneType: " + Subject(index, who()) +
-                      " is None, but expects " + expected.name + ".");
+                  "Unsupported object type NoneType: " + Subject(which.index, who()) +
+                      " is None, but expects " + expected.name + ".")
+        .With(DtypeRemedy(which, expected, "None"));
   }
   // An empty list's own dtype would be float64, whatever the function means to return.
   nb::object wanted = IsEmptyList(value) ? expected.descr : nb::object();
@@ -105,18 +127,20 @@ std::string ShapeMessage(const std::string& who, size_t index, const std::string
          ". Correct the function or the declaration.";
 }
 
-void CheckShape(Dims dims, const DeclaredResult& declared, size_t index, const Who& who) {
+void CheckShape(Dims dims, const DeclaredResult& declared, Which which, const Who& who) {
   if (ShapeFits(dims, declared)) return;
   throw Failure::InvalidArgument(
-      ShapeMessage(who(), index, ShapeString({nullptr, dims}), ShapeString(declared)));
+      ShapeMessage(who(), which.index, ShapeString({nullptr, dims}), ShapeString(declared)));
 }
 
-void CheckArray(nb::handle array, const DeclaredResult& declared, size_t index, const Who& who) {
+void CheckArray(nb::handle array, const DeclaredResult& declared, Which which, const Who& who) {
   if (!HasDtype(array, *declared.dtype)) {
-    throw Failure::InvalidArgument(Subject(index, who()) + " is " + NameOfDtype(array) +
-                                   ", but expects " + declared.dtype->name + ".");
+    const std::string actual = NameOfDtype(array);
+    throw Failure::InvalidArgument(Subject(which.index, who()) + " is " + actual +
+                                   ", but expects " + declared.dtype->name + ".")
+        .With(DtypeRemedy(which, *declared.dtype, actual));
   }
-  CheckShape(DimsOf(AsArray(array)), declared, index, who);
+  CheckShape(DimsOf(AsArray(array)), declared, which, who);
 }
 
 std::vector<nb::handle> ConvertResults(nb::handle returned,
@@ -124,14 +148,16 @@ std::vector<nb::handle> ConvertResults(nb::handle returned,
                                        DeferredDecrefScope& decrefs) {
   nb::handle values = decrefs.Defer(SplitResults(returned, declared.size()));
   if (nb::len(values) != declared.size()) {
-    throw Failure::InvalidArgument(CountMessage(who(), nb::len(values), declared.size()));
+    throw Failure::InvalidArgument(CountMessage(who(), nb::len(values), declared.size()))
+        .With(CountRemedy(returned, declared));
   }
+  const size_t count = declared.size();
   std::vector<nb::handle> arrays;
   for (size_t i = 0; i < declared.size(); ++i) {
     nb::handle value = PyTuple_GET_ITEM(values.ptr(), static_cast<Py_ssize_t>(i));
-    arrays.push_back(decrefs.Defer(ToArray(value, *declared[i].dtype, i, who)));
+    arrays.push_back(decrefs.Defer(ToArray(value, *declared[i].dtype, {i, count}, who)));
   }
-  for (size_t i = 0; i < arrays.size(); ++i) CheckArray(arrays[i], declared[i], i, who);
+  for (size_t i = 0; i < count; ++i) CheckArray(arrays[i], declared[i], {i, count}, who);
   return arrays;
 }
 
@@ -201,7 +227,9 @@ class ResultContract {
 
   void CheckShapes(const std::vector<Sizes>& shapes) const {
     try {
-      for (size_t i = 0; i < shapes.size(); ++i) CheckShape(shapes[i], declared_.at(i), i, Who());
+      for (size_t i = 0; i < shapes.size(); ++i) {
+        CheckShape(shapes[i], declared_.at(i), {i, declared_.size()}, Who());
+      }
     } catch (const Failure& failure) {
       Raise(failure.In(description_));
     }
@@ -243,6 +271,15 @@ void DefineResultContract(nb::module_& m) {
       "set_result_error", [](nb::object error) { result_error = std::move(error); },
       nb::arg("error"),
       "Set the class of errors that are raised for results, of a message and a status code.");
+  m.def(
+      "set_remedies",
+      [](nb::object of_count, nb::object of_dtype) {
+        remedy_of_count = std::move(of_count);
+        remedy_of_dtype = std::move(of_dtype);
+      },
+      nb::arg("of_count"), nb::arg("of_dtype"),
+      "Set the functions that return the lines to write for results of a wrong number or dtype; "
+      "see hostcall_runtime._remedies.");
   m.def("count_message", &CountMessage, nb::arg("who"), nb::arg("returned"), nb::arg("declared"),
         "Return the message for a wrong number of results.");
   m.def("shape_message", &ShapeMessage, nb::arg("who"), nb::arg("index"), nb::arg("actual"),

@@ -28,6 +28,12 @@ struct DeclaredResult {
   static constexpr int64_t kAnySize = INT64_MIN;
 };
 
+// Which of a callback's results is meant, and how many are declared.
+struct Which {
+  size_t index;
+  size_t count;
+};
+
 // The name of the callback in messages.
 using Who = std::function<std::string()>;
 
@@ -39,14 +45,14 @@ std::vector<nanobind::handle> ConvertResults(nanobind::handle returned,
                                              const Who& who, DeferredDecrefScope& decrefs);
 
 // Converts one value that a callback returned to an array. May run user code.
-nanobind::object ToArray(nanobind::handle value, const Dtype& expected, size_t index,
+nanobind::object ToArray(nanobind::handle value, const Dtype& expected, Which which,
                          const Who& who);
 
 // Throws Failure if the dtype or the shape of an array is not as declared.
-void CheckArray(nanobind::handle array, const DeclaredResult& declared, size_t index,
+void CheckArray(nanobind::handle array, const DeclaredResult& declared, Which which,
                 const Who& who);
 
-void CheckShape(Dims dims, const DeclaredResult& declared, size_t index, const Who& who);
+void CheckShape(Dims dims, const DeclaredResult& declared, Which which, const Who& who);
 
 // Write the messages for a wrong count or shape.
 std::string CountMessage(const std::string& who, size_t returned, size_t declared);

@@ -159,7 +159,7 @@ void ConvertAndStore(nb::handle returned, const Buffers& results, const Who& who
   const std::vector<nb::handle> arrays = ConvertResults(returned, declared, who, decrefs);
   for (size_t i = 0; i < arrays.size(); ++i) {
     // Checked again: converting and copying may let in other threads, which may hold this one.
-    CheckArray(arrays[i], declared[i], i, who);
+    CheckArray(arrays[i], declared[i], {i, declared.size()}, who);
     CopyOut(arrays[i], results[i]);
   }
 }

@@ -130,7 +130,10 @@ class LoweringKernel : public tensorflow::XlaOpKernel {
     std::vector<Operand> specs;
     OP_REQUIRES_OK(ctx, DescribeInputs(ctx, specs));
     absl::StatusOr<LoweredCall> lowered = LowerScriptOp(node_, specs);
-    OP_REQUIRES_OK(ctx, lowered.status());
+    if (!lowered.ok()) {
+      ctx->CtxFailure(lowered.status());  // without a line in the log: TensorFlow logs it, too
+      return;
+    }
     OP_REQUIRES(ctx, Fits(*lowered), AnsweredForAnotherOp());
     OP_REQUIRES(ctx, IsForCpu(ctx) || lowered->target == kTarget, CalledOnCpusAlone());
     OP_REQUIRES_OK(ctx, Emit(ctx, *lowered, specs));

@@ -55,6 +55,7 @@ def _epilog() -> str:
 )
 @click.option("--mlir-print-debuginfo", is_flag=True, help="Print locations.")
 @click.option("--mlir-print-op-generic", is_flag=True, help="Print ops in the generic form.")
+@click.version_option(package_name="hostcall")
 def main(file: BinaryIO, output: TextIO, **flags: str | bool) -> None:
     """Run passes over StableHLO programs that call Python functions of the host.
 

@@ -1,4 +1,4 @@
-"""The implementations of the commands of `hostcall_command`.
+"""The implementations of the commands of `hostcall_command`, but for `doctor`.
 
 Each takes the options of the command, returns the text to print, and raises an OSError, ValueError
 or KeyError that says what is wrong with them.
@@ -6,35 +6,23 @@ or KeyError that says what is wrong with them.
 
 from __future__ import annotations
 
-import dataclasses
-import importlib
 import json
-import os
-import platform
 import shutil
-import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 # TensorFlow comes first: importing it imports hostcall's TensorFlow side, without a cycle.
 import tensorflow  # noqa: F401
 
-import hostcall
-from hostcall import _control, _inspect, _installation, _report, _versions
-from hostcall._callbacks import requested_routes
+from hostcall import _inspect, _versions
 from hostcall._compiler import graph_pass
 from hostcall._explain import explaining
 from hostcall._explain.explanation import Explanation, page
 from hostcall._inspect import InspectionError
-from hostcall._report import Code
 from hostcall._serving import worker as serving_worker
 from hostcall._tf import function_defs as defs
 from hostcall._tf import protos
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, MetaGraphDef, NodeDef
-from hostcall_runtime import _library, _patching
-from hostcall_runtime._errors import counted
 
 
 def explain(saved_model: Path, signature: str | None, html: Path | None, as_json: bool) -> str:
@@ -60,12 +48,6 @@ def rewrite(saved_model: Path, out: Path, route: str, as_json: bool) -> str:
         return json.dumps({"out": str(out), "route": route, "rewritten": changed}, indent=2)
     what = ", ".join(changed) or "nothing: no compiled function has to be partitioned"
     return f"Wrote {out}. Rewritten: {what}."
-
-
-def doctor(names: bool, as_json: bool) -> str:
-    """Report versions, the build of hostcall, and the features that are switched on."""
-    report = doctor_report()
-    return json.dumps(report, indent=2) if as_json else _doctor_text(report, names)
 
 
 # These commands are functions of other modules as they are.
@@ -168,174 +150,3 @@ def _function_inputs(
                 yield f"{name}:{result}:{left}"
                 break
             left -= len(types)
-
-
-VARIABLES = (
-    "HOSTCALL_DISABLE",
-    "HOSTCALL_ROUTE",
-    "HOSTCALL_UNCOMPILABLE",
-    "HOSTCALL_MAX_COMPILATIONS",
-    "HOSTCALL_ASSERTIONS",
-    "HOSTCALL_ALLOW",
-    "HOSTCALL_WORKER_IMPORT",
-    "TF_XLA_FLAGS",
-    "XLA_FLAGS",
-)
-
-# _installation.py and csrc/tensorflow/script_op_kernel.cc register these.
-_TARGETS = {"hostcall": ["Host", "CUDA"], "hostcall_native": ["Host"]}
-_MODULES = ("hostcall_runtime._runtime", "hostcall._tensorflow")
-
-
-def doctor_report() -> dict[str, Any]:
-    """Return all facts as dicts, lists, strings and numbers."""
-    built, found = _versions.built(), _versions.found()
-    jax = _load_jax()
-    enabled = _control.is_enabled()
-    return {
-        "importable": True,
-        "hostcall": hostcall.__version__,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "tensorflow": found.tensorflow,
-        "jax": jax,
-        "built_against": dataclasses.asdict(built),
-        "found": dataclasses.asdict(found),
-        "mismatches": _versions.mismatches(built, found),
-        "modules": [_library.load(name).__file__ for name in _MODULES],
-        "targets": _TARGETS if enabled else {},
-        "callbacks": _library.load("hostcall_runtime._runtime").size(),
-        "enabled": enabled,
-        "route": requested_routes.current(),
-        "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
-        "names": list(_names()),
-        "patches": list(_replaced()),
-        "permanent": [{"what": what, "why": why} for what, why in _installation.PERMANENT.items()],
-    }
-
-
-def _load_jax() -> dict[str, str | None]:
-    """Load hostcall.jax for its table; return JAX's version, if installed, and its problem."""
-    try:
-        version = metadata.version("jax")
-    except metadata.PackageNotFoundError:
-        return {"version": None, "problem": None}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the table has the missing names
-        try:
-            importlib.import_module("hostcall.jax")
-        except ImportError as error:
-            return {"version": version, "problem": str(error)}
-    return {"version": version, "problem": _patching.untested_jax(version)}
-
-
-def _names() -> Iterator[dict[str, Any]]:
-    """Yield the private names in the tables of the frameworks."""
-    for table in _patching.tables():
-        missing = table.missing()
-        for name in table.names:
-            yield {
-                "framework": table.framework,
-                "name": str(name),
-                "feature": name.feature,
-                "found": name not in missing,
-                "without": name.without,
-            }
-
-
-def _replaced() -> Iterator[dict[str, Any]]:
-    """Yield the patches in these tables."""
-    for table in _patching.tables():
-        for patch in table.patches:
-            yield {
-                "framework": table.framework,
-                "target": patch.target,
-                "installed": patch in table.installed,
-                "feature": patch.feature,
-                "why": patch.why,
-            }
-
-
-_VERSIONS = {
-    "tensorflow": "TensorFlow",
-    "ffi_api": "XLA's foreign function interface",
-    "python": "Python",
-    "cxx11_abi": "The flag of the C++11 ABI",
-}
-
-
-def _doctor_text(report: dict[str, Any], names: bool) -> str:
-    """Return a report as a page for the terminal, which lists each private name if `names`."""
-    variables = [f"{name}={value}" for name, value in report["environment"].items()]
-    sections: dict[str, list[Any]] = {
-        "Versions": _version_lines(report),
-        "Compiled functions": _compiler(report),
-        "Extension modules": [*map(Code, report["modules"])],
-        "Environment variables": variables or [f"None of {', '.join(VARIABLES)} is set."],
-        **dict(_frameworks(report, names)),
-        "What stays in the process when hostcall is disabled": [
-            f"{entry['what']}: {entry['why']}" for entry in report["permanent"]
-        ],
-    }
-    state = "enabled" if report["enabled"] else "disabled: call hostcall.enable() to enable it"
-    first = f"hostcall {report['hostcall']} is {state}."
-    parts = [first, f"Python {report['python']}, {report['platform']}"]
-    for title, lines in sections.items():
-        parts += ["", title, *(type(line)(f"  {line}") for line in lines)]
-    return _report.as_text(parts)
-
-
-def _version_lines(report: dict[str, Any]) -> list[str]:
-    built, found = report["built_against"], report["found"]
-    lines = [
-        f"{label}: built against {_dotted(built[key])}, found {_dotted(found[key])}"
-        for key, label in _VERSIONS.items()
-    ]
-    mismatches = "; ".join(report["mismatches"])
-    lines.append(f"These do not fit: {mismatches}" if mismatches else "They fit.")
-    version, problem = report["jax"]["version"], report["jax"]["problem"]
-    if version is None:
-        return [*lines, "JAX is not installed. Only hostcall.jax needs it."]
-    return [*lines, f"JAX: found {version}. {problem or 'hostcall.jax works with it.'}"]
-
-
-def _dotted(version: Any) -> str:
-    return ".".join(map(str, version)) if isinstance(version, list | tuple) else str(version)
-
-
-def _compiler(report: dict[str, Any]) -> list[str]:
-    route = f'Script ops take the route "{report["route"]}" where nothing else is asked for.'
-    functions = counted(report["callbacks"], "Python function")
-    registered = f"Registered with compiled programs of this process: {functions}."
-    if not report["enabled"]:
-        return ["Script ops do not compile, as hostcall is disabled.", route, registered]
-    targets = [f"{name} on {', '.join(where)}" for name, where in report["targets"].items()]
-    return [f"Custom call targets: {', '.join(targets)}.", route, registered]
-
-
-def _frameworks(report: dict[str, Any], all_names: bool) -> Iterator[tuple[str, list[str]]]:
-    for framework in dict.fromkeys(entry["framework"] for entry in report["names"]):
-        names = [name for name in report["names"] if name["framework"] == framework]
-        patches = [patch for patch in report["patches"] if patch["framework"] == framework]
-        needed = f"Private names of {framework} that features of hostcall need"
-        yield needed, _features(names, all_names)
-        replaced = [
-            f"{one['target']}: {'' if one['installed'] else 'not '}replaced. {one['why']}"
-            for one in patches
-        ]
-        yield f"What hostcall replaces in {framework}", replaced or ["Nothing."]
-
-
-def _features(names: list[dict[str, Any]], all_names: bool) -> list[str]:
-    lines = []
-    for feature in dict.fromkeys(name["feature"] for name in names):
-        own = [name for name in names if name["feature"] == feature]
-        if missing := [name for name in own if not name["found"]]:
-            listed = ", ".join(name["name"] for name in missing)
-            why = f"switched off. Missing: {listed}. Without it, {missing[0]['without']}"
-        else:
-            why = f"{counted(len(own), 'name')}, found"
-        lines.append(f"{feature}: {why}")
-        if all_names:
-            lines += [Code(f"  {n['name']}: {'found' if n['found'] else 'missing'}") for n in own]
-    return lines

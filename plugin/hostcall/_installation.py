@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hostcall._callbacks import lookup, settings, tape_residuals
+from hostcall._callbacks import lookup, settings, stock_messages, tape_residuals
 from hostcall._compiler import (
     announcements,
     function_routes,
@@ -13,7 +13,14 @@ from hostcall._compiler import (
     lowering,
 )
 from hostcall._compiler.partition import host_calls
-from hostcall._frontend import captures, gradients, repeated_calls, script_ops, vectorizing
+from hostcall._frontend import (
+    captures,
+    gradients,
+    missing_gradients,
+    repeated_calls,
+    script_ops,
+    vectorizing,
+)
 from hostcall._functions import native_code, source_location
 from hostcall._replay import calls
 from hostcall._saving import decoding, writing
@@ -37,6 +44,7 @@ def _off() -> None:
 def _prepare() -> None:
     """Install, once in a process, the parts that TensorFlow cannot remove: see `PERMANENT`."""
     global _installed
+    NOTE.uninstall()
     if _installed:
         return
     features.warn_of_missing(features.ALL)
@@ -89,6 +97,7 @@ def _all() -> list[Patch]:
             )
         ),
         patches.py_function_gradient(gradients.gradient),
+        *patches.missing_gradients(missing_gradients.gradient),
         eager_execution.patch(),
         patches.trace_hook(script_ops.finish),
         patches.frames_left_out(*source_location.directories_of("hostcall", "hostcall_runtime")),
@@ -102,7 +111,7 @@ def _all() -> list[Patch]:
         patches.calls(features.ConcreteFunction, "_call_flat", run, recorded),
         patches.calls(features.Session, "run", run, recorded),
         patches.forward_calls(tape_residuals.attach),
-        patches.new_errors(),
+        patches.new_errors(stock_messages.completed),
         patches.raised(features.execute, "execute"),
         patches.raised(features.BaseSession, "run"),
         patches.context_handle(),
@@ -120,6 +129,9 @@ def _all() -> list[Patch]:
 
 
 TABLE = PatchTable("TensorFlow", features.NAMES, tuple(_all()), _prepare, _on, _off)
+
+# The one patch of a process with `HOSTCALL_DISABLE`: its errors name the variable.
+NOTE = patches.noted_errors(stock_messages.note_switch)
 
 # The parts that stay when hostcall is disabled, and the reason why they change nothing then.
 PERMANENT = {

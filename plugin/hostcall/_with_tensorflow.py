@@ -10,12 +10,14 @@ from hostcall import _versions
 
 _versions.check()
 
-from hostcall import _installation
+from hostcall import _control, _installation
 from hostcall._frontend import framework
 from hostcall._tf import features
 from hostcall_runtime import _patching
 
 framework.enter()
+if not _control.enabled_by_environment():
+    _installation.NOTE.install()
 try:
     _patching.add(_installation.TABLE)
 except features.MissingNameError as error:  # a program that imports hostcall runs on

@@ -9,7 +9,10 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import os
+import re
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +82,8 @@ def rewrite(saved_model: Path, out: Path, route: str, as_json: bool) -> None:
 @click.option("--names", is_flag=True, help="List each private name, with its state.")
 @_JSON
 def doctor(names: bool, as_json: bool) -> None:
-    """Show versions, what hostcall was built against, and what is switched on."""
-    _run("doctor", names, as_json)
+    """Show versions, what hostcall was built against, and what is switched on, and try a call."""
+    _run("doctor", names, as_json, of="hostcall._doctor")
 
 
 @commands.command("serving-library")
@@ -153,14 +156,36 @@ def _check_worker(path: str, as_json: bool) -> None:
     )
 
 
-def _run(command: str, *arguments: Any, **options: Any) -> None:
+def _run(command: str, *arguments: Any, of: str = "hostcall._cli", **options: Any) -> None:
     """Print the text of a command; report an error of the user's in one line, with status 1."""
-    implementation = getattr(importlib.import_module("hostcall._cli"), command)
+    implementation = getattr(_imported(of), command)
     try:
         text = implementation(*arguments, **options)
     except (OSError, ValueError, KeyError) as error:
         raise click.ClickException(_text(error)) from error
     click.echo(text)
+
+
+# What TensorFlow prints about the machine when it is imported, whatever the level of its log.
+_NOTES = re.compile(rb"WARNING: All log messages before absl::|I\d{4} .*oneDNN custom operations")
+
+
+def _imported(module: str) -> Any:
+    """Import a module, and TensorFlow with it, without TensorFlow's notes about the machine."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    sys.stderr.flush()
+    stderr = os.dup(2)
+    with tempfile.TemporaryFile() as printed:
+        os.dup2(printed.fileno(), 2)
+        try:
+            return importlib.import_module(module)
+        finally:
+            sys.stderr.flush()
+            os.dup2(stderr, 2)
+            os.close(stderr)
+            printed.seek(0)
+            kept = [line for line in printed if not _NOTES.match(line)]
+            sys.stderr.write(b"".join(kept).decode(errors="replace"))
 
 
 def _text(error: Exception) -> str:

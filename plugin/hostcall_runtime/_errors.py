@@ -64,6 +64,12 @@ def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
     return trace
 
 
+def is_of_call(error: TypeError) -> bool:
+    """Return whether an error comes from a call of hostcall's itself, and no line of the user's."""
+    trace = error.__traceback__
+    return without_own_frames(trace and trace.tb_next) is None
+
+
 class FailingCall(Protocol):
     """The facts about a failing call for its error; the node is TensorFlow's op, or ""."""
 
@@ -83,7 +89,8 @@ def text_of(exception: BaseException, number: int, call: FailingCall | None = No
     if _passes_on(exception, head):
         text, mark = head, _passed_on(exception, number, call)
     else:
-        text, mark = f"{head}\n{_trace(exception, head)}", f"{_place(call)}{mark_of(number)}"
+        text = _described(exception, head)
+        mark = f"{_place(call, text, isinstance(exception, ResultError))}{mark_of(number)}"
     if MARK.search(text):
         text = _NODES.sub("", text)  # of the calls below
     node = (call.node if call is not None else "") or _NO_NODE
@@ -164,10 +171,21 @@ def _passed_on(exception: BaseException, number: int, call: FailingCall | None) 
     return f"Passed on by {', '.join(where) or 'a callback'} [hostcall error {number}]"
 
 
-def _place(call: FailingCall | None) -> str:
-    if call is None or not call.description:
-        return ""
-    lines = call.definition()
+def _described(exception: BaseException, head: str) -> str:
+    """Return the type, the message and the traceback; less where these say nothing more."""
+    if isinstance(exception, ResultError):
+        return str(exception)
+    around = exception.__cause__ or (not exception.__suppress_context__ and exception.__context__)
+    if exception.__traceback__ is None and not around and not notes_of(exception):
+        return f"{head}\n"
+    return f"{head}\n{_trace(exception, head)}"
+
+
+def _place(call: FailingCall | None, text: str, is_brief: bool) -> str:
+    """Return the place of a call, and perhaps the user's lines that led to it."""
+    if call is None or not call.description or call.description.partition("; ")[0] in text:
+        return ""  # the text says it
+    lines = [] if is_brief else call.definition()
     if not lines:
         return f"In {call.description}.\n"
     return f"In {call.description} (most recent call last):\n\n" + "\n".join(lines) + "\n\n"

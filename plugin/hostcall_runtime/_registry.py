@@ -20,7 +20,15 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from hostcall_runtime import _device_arrays, _errors, _interception, _library, _runs
+from hostcall_runtime import (
+    _device_arrays,
+    _errors,
+    _interception,
+    _library,
+    _remedies,
+    _runs,
+    _watchdog,
+)
 
 # FFI element types (xla/ffi/api/c_api.h), their NumPy dtypes, and TensorFlow's names for messages.
 DTYPES: tuple[tuple[int, npt.DTypeLike, str], ...] = (
@@ -74,6 +82,7 @@ def prepared() -> types.ModuleType:
     runtime.set_binder(_runs.bind)
     runtime.set_interrupt_chooser(_runs.choose)
     runtime.set_result_error(_errors.ResultError)
+    runtime.set_remedies(_remedies.of_count, _remedies.of_dtype)
     runtime.set_device_array(_device_arrays.DeviceArray)
     runtime.set_foreign_arrays(_device_arrays.of_host, _device_arrays.of_device)
     return runtime
@@ -141,6 +150,7 @@ def register(
         target, name, takes_tensors, label, allocates=allocates, wanted=wanted, **convention
     )
     know(callback_id, target)
+    _watchdog.start()
     _interception.know(target)
     weakref.finalize(target, _runtime.unregister, callback_id).atexit = False
     return callback_id

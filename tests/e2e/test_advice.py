@@ -118,8 +118,8 @@ def _filled(line: str, blanks: list[str]) -> str:
 def _advice(message: str) -> dict[str, str]:
     """The lines of a message: of the log, or of an error."""
     set_shapes = re.findall(r"y(?:\[\d\])?\.set_shape\(\[.*?\]\)", message)
-    (tout,) = re.findall(r"Tout=(.*?)(?: in the call|\n)", message)
-    (declare,) = re.findall(r"hostcall\.declare\(.*?, result=.*?\)(?=\. To say|    #|\n)", message)
+    (tout,) = re.findall(r"Tout=(.*?) in the call", message)
+    (declare,) = re.findall(r"hostcall\.declare\(.*?, result=.*?\)(?=    #|\n)", message)
     return {"set_shape": "\n".join(set_shapes), "Tout": tout, "declare": declare}
 
 
@@ -127,7 +127,7 @@ def _told(case: Case, caplog: pytest.LogCaptureFixture) -> dict[str, str]:
     program = _program(case)
     log, error = _logged(caplog, program, case.arguments), _refused(program, case.arguments)
     assert log.startswith("hostcall: ")
-    assert "\n" not in log
+    assert len(log.splitlines()) == 4
     assert _advice(log) == _advice(error)
     return _advice(log)
 
@@ -179,7 +179,6 @@ def test_a_rank_that_nobody_knows_is_not_guessed(caplog: pytest.LogCaptureFixtur
     case = CASES["a matching"]
     program = _program(case)
     for message in (_logged(caplog, program, [COSTS]), _refused(program, [COSTS])):
-        assert "not even how many dimensions it has" in message
         assert "TensorSpec(x.shape" not in message
 
 
@@ -200,7 +199,7 @@ def test_structures_are_advised_their_own_line(caplog: pytest.LogCaptureFixture)
     program = _program(Case(both, {"a": FLOAT, "b": FLOAT}, [], [], []))
     message = _logged(caplog, program, [COSTS])
     assert "Tout" not in message
-    line = re.findall(r"hostcall\.declare\(both, result=.*?\)(?=\. To say)", message)[0]
+    line = re.findall(r"hostcall\.declare\(both, result=.*?\)(?=\n)", message)[0]
     exec(_filled(line, ["2, 3", "3"]), {"hostcall": hostcall, "both": both, "tf": tf})
     assert _logged(caplog, program, [COSTS]) == ""
 
@@ -219,7 +218,7 @@ def test_sizes_that_depend_on_values(
     """The line needs no filling in, and the function is one program with it."""
     case = Case(function, dtype, [tf.constant(x)], [], [])
     message = _logged(caplog, _program(case), case.arguments)
-    line = re.findall(r"before the call: (hostcall.declare\(.*\))\. To say", message)[0]
+    line = re.findall(r"before the call:\n    (hostcall.declare\(.*\))\n", message)[0]
     try:
         exec(line, {"hostcall": hostcall, "np": np, "tf": tf})
         _assert_is_one_program(case, _program(case), caplog)

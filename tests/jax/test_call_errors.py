@@ -78,7 +78,7 @@ def test_wrong_results(mode: Any, returned: Any, text: str) -> None:
 def test_another_structure() -> None:
     program = jax.jit(lambda x: call(lambda x: {"b": x}, {"a": x}, x))
     raised = failure(program, X)
-    assert_says(raised, "{'b': *}", "{'a': *}", "Correct the function or the declaration")
+    assert_says(raised, "{'b': *}", "{'a': *}", "Write:\n    return {'a': ...}")
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,11 @@ def test_nothing_is_nothing(name: str, declared: Any, ordered: bool) -> None:
 )
 def test_other_numbers_and_other_keys_are_errors(function: Any, result: Any, way: Any) -> None:
     raised = failure(jax.jit(lambda x: way(function, result, x)), X)
-    assert_says(raised, "ResultError", "is declared. Correct the function or the declaration")
+    assert_says(
+        raised,
+        "is declared. This is ",
+        "Write:\n    return {" if isinstance(result, dict) else "return (",
+    )
 
 
 @each_way

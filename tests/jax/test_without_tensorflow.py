@@ -2,6 +2,9 @@
 
 import ctypes
 import importlib
+import json
+import subprocess
+import sys
 from typing import Any
 
 import jax
@@ -35,6 +38,15 @@ def test_bridges_say_what_to_install(bridge: Any) -> None:
     with pytest.raises(ImportError, match=INSTALL) as raised:
         bridge(jnp.negative)
     assert f"hostcall.jax.{bridge.__name__} needs TensorFlow" in str(raised.value)
+
+
+def test_doctor_tries_a_call() -> None:
+    command = [sys.executable, "-m", "hostcall", "doctor", "--json"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    report = json.loads(ended.stdout)
+    assert (report["tensorflow"], report["calls"]) == (None, {"JAX": ""})
+    assert report["jax"] == {"version": jax.__version__, "problem": None}
+    assert ended.stderr == ""
 
 
 def test_switching_off_and_on() -> None:

@@ -94,6 +94,24 @@ def test_enable_overrides_the_environment(run_python: Any) -> None:
     assert run_python(_SWITCHED_ON_LATER, HOSTCALL_DISABLE="1") == "[1. 2.]\n"
 
 
+_REFUSED = """
+import traceback
+import numpy as np, tensorflow as tf, hostcall
+for op in (tf.numpy_function, tf.py_function):
+    try:
+        tf.function(lambda x: op(np.sqrt, [x], tf.float32), jit_compile=True)(tf.constant([1.0]))
+    except tf.errors.InvalidArgumentError as error:
+        print("HOSTCALL" in error.message, traceback.format_exception_only(error)[-1])
+"""
+
+
+def test_an_error_names_the_environment_variable(run_python: Any) -> None:
+    printed = run_python(_REFUSED, HOSTCALL_DISABLE="1")
+    note = "False hostcall is switched off: HOSTCALL_DISABLE is set in the environment."
+    assert printed.count(note) == 2
+    assert "hostcall.enable()" in printed
+
+
 # What was traced, copied or recorded before keeps its gradients.
 
 

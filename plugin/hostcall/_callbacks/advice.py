@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import types
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks.callback_spec import CallbackSpec, EagerSpec
 from hostcall._callbacks.structures import BoundedSpec, Spec, is_known
+from hostcall._functions.specs import parameters
 from hostcall._functions.user_function import CALLBACK
 
 _BLANK = "..."  # a blank for the user to fill in: one size, or all sizes
-_BOUND = "Its sizes depend on the values: declare bounds"
 _UNNAMED = "function"  # the placeholder for a function without a name
 
 # Functions whose results are vectors with a length that depends on the values, and is at most the
@@ -27,45 +24,28 @@ _VARYING = (
     (np.flatnonzero, "np.flatnonzero"),
 )
 
-_TAKEN = frozenset({"tf", "hostcall"})  # names that the suggested lines use themselves
 
-
-def in_lines(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
-    """Return the advice that makes the known specs of all results complete, on several lines."""
+def in_lines(spec: CallbackSpec, known: Sequence[Spec | None], *more: str) -> str:
+    """Return three lines: how the known specs of all results become complete, and what is more."""
+    line = declaration(spec, known)
     if _name_of_varying(spec.function):
-        return f"{_BOUND}, before the call:\n\n    import hostcall\n    {declaration(spec, known)}"
-    text = "Write the sizes in the place of each `...`; [] is a scalar."
+        said = "Its sizes depend on the values. Declare bounds before the call:"
+        return "\n".join([said, f"    {line}", " ".join(more)])
+    if "#" not in line and _name_to_write(spec.function) == _UNNAMED:
+        line += "    # give the function a name, and the name to the op"
     if (constants := _constants(spec, known)) is not None:
         set_shapes, tout = constants
-        lines = "".join(f"    {line}\n" for line in set_shapes)
-        text += f" If they are constants, after the call, where y is what it returns:\n\n{lines}\n"
-        text += f"or in the call:\n\n    {tout}\n\n"
-    text += f"If they follow from {_sources(spec)}, before the call"
+        after = f"{'; '.join(set_shapes)} after it, where y is its result."
+        more = (f"Or, for constants, {tout} in the call, or {after}", *more)
     if isinstance(spec, EagerSpec):
-        text += ' (or result="trace", if TensorFlow may trace the function to find them)'
-    text += f":\n\n    import hostcall\n    {declaration(spec, known)}"
-    unnamed = _name_to_write(spec.function) == _UNNAMED
-    return f"{text}    # give the function a name, and the name to the op" if unnamed else text
-
-
-def in_one_line(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
-    """Return the same advice in one line, for the log."""
-    if _name_of_varying(spec.function):
-        return f"{_BOUND[0].lower()}{_BOUND[1:]}, before the call: {declaration(spec, known)}"
-    text = "write the sizes in the place of each `...` ([] is a scalar). "
-    if (constants := _constants(spec, known)) is not None:
-        set_shapes, tout = constants
-        text += f"If they are constants: {'; '.join(set_shapes)} after the call, where y is what "
-        text += f"it returns; or {tout} in the call. "
-    text += f"If they follow from {_sources(spec)}, before the call: "
-    return text + declaration(spec, known)
+        more = (*more, 'result="trace" declares what TensorFlow finds by tracing the function.')
+    said = "Write, with sizes for each `...` ([] is a scalar), before the call:"
+    return "\n".join([said, f"    {line}", " ".join(more)])
 
 
 def what_is_known(spec: Spec) -> str:
-    """Describe the known part of an incomplete shape."""
-    if spec.shape.rank is None:
-        return "nothing is known of it, not even how many dimensions it has"
-    return f"all that is known is {spec.shape}"
+    """Describe the known part of an incomplete shape; "" if nothing is known."""
+    return "" if spec.shape.rank is None else f", but for {spec.shape}"
 
 
 def declaration(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:
@@ -94,22 +74,6 @@ def partitioning_is_fine(spec: CallbackSpec) -> str:
     if spec.user.called_as == CALLBACK:
         return "@hostcall.callback(..., route='partition')"
     return f"hostcall.declare({_name_to_write(spec.function)}, route='partition')"
-
-
-def parameters(
-    function: Callable[..., Any], count: int, taken: Collection[str] = _TAKEN
-) -> list[str]:
-    """Return argument names for a shape function: the function's parameter names, if any."""
-    found: list[inspect.Parameter] = []
-    with contextlib.suppress(TypeError, ValueError):  # some C functions have no signature
-        found = [*inspect.signature(function).parameters.values()]
-    names = [
-        f"{one.name}_" if one.name in taken else one.name
-        for one in found
-        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
-    ]
-    made_up = ["x", "y", "z", *(f"x{i}" for i in range(len(names) + count))]
-    return [*names, *(name for name in made_up if name not in names)][:count]
 
 
 def _name_to_write(function: object) -> str:
@@ -146,13 +110,6 @@ def _constants(spec: CallbackSpec, known: Sequence[Spec | None]) -> tuple[list[s
     }
     lines = [f"{y}.set_shape({_shape(said)})" for y, said in results.items() if not is_known(said)]
     return lines, f"Tout={_result(spec, known)}"
-
-
-def _sources(spec: CallbackSpec) -> str:
-    shapes = [f"{name}.shape" for name in parameters(spec.function, spec.inputs.count)]
-    if len(shapes) > 2:
-        shapes[2:] = ["..."]
-    return f"the inputs ({', '.join(shapes)})" if shapes else "something else"
 
 
 def _result(spec: CallbackSpec, known: Sequence[Spec | None]) -> str:

@@ -502,7 +502,8 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         tensors = [self._convert(*pair) for pair in zip(values, dtypes, strict=False)]
         if len(values) != len(dtypes):
             message = _registry.prepared().count_message(self.title, len(values), len(dtypes))
-            raise ValueError(message)
+            remedy = self.outputs.remedy_of_count(returned)
+            raise ValueError(f"{message} This is {self.description}.{remedy}")
         return tensors
 
     def _convert(self, value: object, dtype: tf.DType) -> tf.Tensor:

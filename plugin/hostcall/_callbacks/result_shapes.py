@@ -28,7 +28,9 @@ from hostcall._callbacks.structures import (
     merge,
     static_shape,
 )
+from hostcall._functions import source_location
 from hostcall._functions.options import TRACE, Options
+from hostcall._functions.specs import ask as ask_user
 from hostcall._tf import attributes, protos
 from hostcall._tf.types import NodeDef, Operation
 from hostcall_runtime import _trees
@@ -104,7 +106,7 @@ def make_shape_function(
                 traced[shapes] = trace(function, inputs, outputs, specs)
             return traced[shapes]
         if is_shape_function(result):
-            result = result(*inputs.pack_specs(specs))
+            result = ask_user(result, inputs.pack_specs(specs), function)
         return flatten_result(result, outputs.dtypes)
 
     if traces:
@@ -210,10 +212,12 @@ def _apply_shape_function(spec: CallbackSpec, operands: Sequence[Spec]) -> Seque
     try:
         return ask(spec.shape_function, operands)
     except Exception as error:
+        inputs = ", ".join(str(operand) for operand in operands) or "(none)"
+        rule = spec.options.result
+        of = f" of {source_location.of_function(rule)}" if is_shape_function(rule) else ""
         raise LoweringError(
-            f"hostcall: the declared result of {spec.description} cannot be worked out for inputs "
-            f"{', '.join(str(operand) for operand in operands) or '(none)'}: "
-            f"{type(error).__name__}: {error}"
+            f"hostcall: the declared result{of} does not fit {spec.description}.\n"
+            f"For inputs {inputs} it raises\n    {type(error).__name__}: {error}"
         ) from error
 
 
@@ -251,16 +255,17 @@ def _unknown_shape(
     spec: CallbackSpec, node: NodeDef, index: int, known: Sequence[Spec]
 ) -> Exception:
     asked_for = requested_routes.asked(node) == requested_routes.CUSTOM_CALL
-    asked = "route='custom_call' was asked for. With route='auto' or" if asked_for else "With"
+    asked = "'auto'" if asked_for else "'partition'"
     error = LoweringError if asked_for else NotInProgramError
     return error(
-        f"hostcall: the shape of result {index} of op '{node.name}', {spec.description}, is not "
-        "known when XLA compiles the function around it; "
-        f"{advice.what_is_known(known[index])}. XLA needs every size.\n\n"
-        f"{advice.in_lines(spec, known)}\n\n"
-        "If only an upper bound is known, use hostcall.BoundedSpec(shape, dtype, dynamic_dims) "
-        f"there.\n\n{asked} route='partition' nothing has to be known: the function is partitioned "
-        "around the call."
+        f"hostcall: nothing tells the shape of result {index} of {spec.description}"
+        f"{advice.what_is_known(known[index])}, and XLA needs every size.\n"
+        + advice.in_lines(
+            spec,
+            known,
+            "hostcall.BoundedSpec(shape, dtype, dynamic_dims) declares upper bounds.",
+            f"With route={asked} the function is partitioned around the call.",
+        )
     )
 
 

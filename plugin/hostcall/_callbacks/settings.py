@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from hostcall._functions.options import AUTO, ROUTES
-from hostcall_runtime import _library
+from hostcall_runtime import _library, _watchdog
 
 PARTITION, ERROR = "partition", "error"
 GRAPH, XLA = "graph", "xla"
@@ -36,6 +36,7 @@ class Settings:
     semantics: str = GRAPH
     functions: str = TAKEN
     random_numbers: str = GRAPH
+    warn_after: float = dataclasses.field(default_factory=_watchdog.seconds)
 
     def examined(self) -> str:
         """Return in which functions without callbacks C++ looks for ops that XLA gets wrong."""
@@ -69,14 +70,16 @@ def configure(
     semantics: str | None = None,
     functions: str | None = None,
     random_numbers: str | None = None,
+    warn_after: float | None = None,
     assertions: bool | None = None,
     dynamic_sizes: str | None = None,
 ) -> None:
     """Set hostcall's defaults for all threads. Arguments that are left out keep their values.
 
     The environment variables `HOSTCALL_ROUTE`, `HOSTCALL_UNCOMPILABLE`,
-    `HOSTCALL_MAX_COMPILATIONS`, `HOSTCALL_SEMANTICS`, `HOSTCALL_FUNCTIONS` and
-    `HOSTCALL_RANDOM_NUMBERS` set the defaults for a process that does not call this function.
+    `HOSTCALL_MAX_COMPILATIONS`, `HOSTCALL_SEMANTICS`, `HOSTCALL_FUNCTIONS`,
+    `HOSTCALL_RANDOM_NUMBERS` and `HOSTCALL_WARN_AFTER` set the defaults for a process that does not
+    call this function.
 
     Args:
       route: the route of the script ops that are traced from now on, one of
@@ -116,6 +119,9 @@ def configure(
 
         - `"graph"`: those that graph mode draws from the same seeds. The default;
         - `"xla"`: XLA's own, which may be faster.
+      warn_after: the seconds after which the log names a call of a compiled program that still
+        runs, once, with its line and the stack of its thread; 30 by default, 0 for never. The
+        environment variable sets it for JAX without TensorFlow, too.
       assertions: deprecated; `True` is `functions="all"`, `False` is `functions="taken"`.
       dynamic_sizes: deprecated; `"checked"` is `functions="all"`, `"stock"` is `functions="taken"`.
 
@@ -133,6 +139,7 @@ def configure(
         "semantics": semantics,
         "functions": functions,
         "random_numbers": random_numbers,
+        "warn_after": warn_after,
     }
     if assertions is not None or dynamic_sizes is not None:
         given["functions"] = functions or _replacing(assertions, dynamic_sizes)
@@ -140,6 +147,9 @@ def configure(
         name: _checked(name, value, name) for name, value in given.items() if value is not None
     }
     vars(current).update(checked)
+    if "warn_after" in checked:
+        _watchdog.warn_after(current.warn_after)
+        _watchdog.start()
     if checked.keys() & {"max_compilations", "semantics", "functions"}:
         tell(_library.load("hostcall._tensorflow"))
 
@@ -165,6 +175,8 @@ def _checked(name: str, value: object, what: str) -> Any:
     if choices is not None and value not in choices:
         listed = ", ".join(map(repr, choices))
         raise ValueError(f"hostcall: {what}={value!r} is not one of {listed}.")
+    if name == "warn_after":
+        return _watchdog.checked(value, what)
     if name == "max_compilations":
         if isinstance(value, str) and value.isdecimal():
             value = int(value)
@@ -188,5 +200,9 @@ def _asks_for_all() -> bool:
 
 
 current = Settings(
-    **{one.name: _of_environment(one.name, one.default) for one in dataclasses.fields(Settings)}
+    **{
+        one.name: _of_environment(one.name, one.default)
+        for one in dataclasses.fields(Settings)
+        if one.name != "warn_after"  # the runtime reads it, also without TensorFlow
+    }
 )

@@ -10,13 +10,14 @@ from typing import Any, TypeAlias, TypeGuard
 import numpy as np
 import tensorflow as tf
 
+from hostcall._functions import source_location, specs
 from hostcall._functions.specs import BoundedSpec as BoundedSpec
 from hostcall._functions.specs import Declared, checked, says_shape_and_dtype, sizes_of
 from hostcall._functions.specs import is_shape_function as is_shape_function
 from hostcall._functions.user_function import gradients_listed
 from hostcall._tf import eager_execution, features
-from hostcall_runtime import _trees
-from hostcall_runtime._errors import counted
+from hostcall_runtime import _remedies, _trees
+from hostcall_runtime._errors import ResultError, counted
 
 # Dtypes whose tensors have no array, or an array of Python objects.
 _NOT_IN_ARRAYS = (tf.string, tf.variant, tf.resource)
@@ -145,10 +146,10 @@ class Inputs:
             return list(flat)
         return list(nest.pack_sequence_as(self.structure, flat, expand_composites=self._expand))
 
-    def flatten_gradients(self, gradients: object) -> list[Any]:
+    def flatten_gradients(self, gradients: object, of: str = "") -> list[Any]:
         """Flatten a gradient for each argument, in its structure, to a list for the inputs."""
         flat: list[Any] = []
-        pairs = zip(self.structure, gradients_listed(gradients, self.count), strict=True)
+        pairs = zip(self.structure, gradients_listed(gradients, self.count, of), strict=True)
         for argument, gradient in pairs:
             if gradient is None:
                 flat.extend([None] * len(nest.flatten(argument, expand_composites=self._expand)))
@@ -244,13 +245,19 @@ class Outputs:
         """A key for the structure; outputs with equal keys flatten equal values alike."""
         return None if self.trivial else _trees.form(self.structure, _form_of_leaf)
 
+    def remedy_of_count(self, returned: object) -> _remedies.Remedy:
+        """Return the lines to write where a function returns too many or too few values."""
+        if not self._plain:
+            return _remedies.of_structure(self.structure, returned)
+        return _remedies.of_count(returned, [dtype.name for dtype in self.dtypes])
+
     def flatten(
         self, returned: object, function: Callable[..., Any], composite_inputs: bool = False
     ) -> list[Any]:
         """Flatten what the user's function returned; raise an error for another structure."""
         if self._plain and not self.strict:
             return self._flatten_as_stock(returned, function, composite_inputs)
-        values = self._values(returned)
+        values = self._values(returned, function)
         if not self.composite:
             return values
         if len(values) != len(self._leaves):
@@ -261,7 +268,7 @@ class Outputs:
         return self._flatten_values(values, function, returned)
 
     def _flatten_as_stock(
-        self, returned: object, function: object, composite_inputs: bool
+        self, returned: object, function: Callable[..., Any], composite_inputs: bool
     ) -> list[Any]:
         """Flatten as stock TensorFlow does, which takes the first of too many values."""
         wraps = composite_inputs or any(isinstance(leaf, tf.TypeSpec) for leaf in self._leaves)
@@ -270,9 +277,9 @@ class Outputs:
         if not self._leaves and not isinstance(returned, list | tuple | types.NoneType):
             raise IndexError("list index out of range")
         if not wraps:
-            return self._values(returned)[: len(self._leaves)]
+            return self._values(returned, function)[: len(self._leaves)]
         values = returned if isinstance(returned, list | tuple) else [returned]
-        return self._flatten_values(self._values(values), function, values)
+        return self._flatten_values(self._values(values, function), function, values)
 
     def _flatten_values(self, values: list[Any], function: object, returned: object) -> list[Any]:
         flat = []
@@ -289,6 +296,13 @@ class Outputs:
                 flat.append(value)
         return flat
 
+    def _of_other_structure(self, returned: object, function: Callable[..., Any]) -> ResultError:
+        remedy = _remedies.of_structure(self.structure, returned)
+        return ResultError(
+            f"hostcall: {source_location.of_function(function)} returned {_names_of(returned)!r}, "
+            f"which does not have the declared structure.{remedy}"
+        )
+
     def pack(self, tensors: Sequence[Any]) -> object:
         """Pack the op's outputs into the value that the call returns to the user."""
         if self.trivial:
@@ -299,15 +313,33 @@ class Outputs:
         """Return the op's outputs from the value that `pack` made of them."""
         return list(nest.flatten(packed, expand_composites=True))
 
-    def _values(self, returned: object) -> list[Any]:
+    def _values(self, returned: object, function: Callable[..., Any]) -> list[Any]:
         if not self._plain:
-            # Functions often return tuples where Tout is a list.
-            return list(features.flatten_up_to(self.structure, returned, check_types=False))
+            try:
+                # Functions often return tuples where Tout is a list.
+                return list(features.flatten_up_to(self.structure, returned, check_types=False))
+            except (TypeError, ValueError):
+                raise self._of_other_structure(returned, function) from None
         if returned is None:
             return []
         if self.alone and isinstance(returned, list) and not returned:
             return [returned]  # an empty list is one value without elements
         return list(returned) if isinstance(returned, list | tuple) else [returned]
+
+
+def _names_of(structure: object) -> object:
+    """Return a structure with the types of its leaves, for a message."""
+    if isinstance(structure, dict):
+        return {key: _names_of(value) for key, value in structure.items()}
+    if isinstance(structure, list | tuple):
+        return [*map(_names_of, structure)]
+    return _Name(type(structure).__name__)
+
+
+class _Name(str):
+    """A text whose `repr` is the text itself."""
+
+    __repr__ = str.__str__
 
 
 def _flatten_types(structure: object) -> list[Any]:
@@ -331,13 +363,15 @@ def _components(leaf: Leaf) -> list[tuple[tf.DType, Spec | None]]:
     return [(part.dtype, part if isinstance(part, tf.TensorSpec) else None) for part in parts]
 
 
-def specs_for(result: Any, inputs: Inputs) -> object:
-    """Return the declared result for these inputs, as a structure of specs."""
+def specs_for(result: Any, inputs: Inputs, function: Callable[..., Any]) -> object:
+    """Return the result that is declared of a function for these inputs, a structure of specs."""
     if is_shape_function(result):
         known = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in inputs.flat]
         try:
-            result = result(*inputs.pack_specs(known))
-        except Exception:
+            result = specs.ask(result, inputs.pack_specs(known), function)
+        except Exception as error:
+            if specs.is_of_arity(error):
+                raise
             # The shape function may compute with sizes that tracing does not know. With ones in
             # their place it still returns the right dtypes and ranks.
             guessed = [tf.TensorSpec(_with_ones(spec.shape), spec.dtype) for spec in known]

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import advice
 from hostcall._check.subject import Subject
+from hostcall._functions.specs import parameters
 
 _TAKEN = frozenset({"tf", "hostcall", "np"})  # names that the advised lines use themselves
 
@@ -19,7 +19,7 @@ Shapes = tuple[Sequence[tuple[int, ...]], tuple[int, ...]]
 
 def names(subject: Subject) -> list[str]:
     """Return argument names for a shape function: the function's own first, then made-up ones."""
-    return advice.parameters(subject.function, subject.inputs.count, _TAKEN)
+    return parameters(subject.function, subject.inputs.count, _TAKEN)
 
 
 def name(subject: Subject, number: int = 0) -> str:

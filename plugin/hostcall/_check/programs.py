@@ -9,12 +9,12 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall import _control
-from hostcall._callbacks import array_specs, requested_routes, structures
+from hostcall._callbacks import array_specs, requested_routes, structures, used_variables
 from hostcall._callbacks.requested_routes import AUTO, PARTITION
 from hostcall._callbacks.structures import BoundedSpec
 from hostcall._check import lines
 from hostcall._check.arguments import Sample, tensor_of
-from hostcall._check.report import Finding
+from hostcall._check.report import Finding, Suggestion
 from hostcall._check.subject import Called, described, first_line
 from hostcall._check.trial import DIFFERS, Outcome, SkipError, Trial, differences, skip_if
 from hostcall._functions.options import BROADCAST_ALL, OF_BATCHES
@@ -28,6 +28,11 @@ _CAUSE_ELSEWHERE = (
     "the main thread alone), the stack, or whether arrays may be written to"
 )
 
+_ASSIGNED = (
+    "a compiled program that assigns the variable does so when it has ended, and the function sees "
+    "the value from before"
+)
+
 Run = Callable[[], list[np.ndarray]]  # runs a program and returns its results as new arrays
 
 
@@ -37,6 +42,8 @@ def compiled(trial: Trial) -> Iterator[Outcome]:
     plain = _runner(trial, requested_routes.current())
     jitted = _runner(trial, AUTO, jit_compile=True)
     yield from _compared(trial, {"a plain graph": plain, "a compiled program": jitted})
+    for name in used_variables.of_function(trial.subject.user_function):
+        yield Suggestion(trial.check, _ASSIGNED, f"pass {name} as an argument")
 
 
 def partitioned(trial: Trial) -> Iterator[Outcome]:

@@ -16,6 +16,7 @@ from hostcall._check import lines
 from hostcall._check.arguments import Sample
 from hostcall._check.subject import Called, Subject, UnsizedError, described
 from hostcall._check.trial import DIFFERS, Outcome, Trial, differences, skip_if
+from hostcall_runtime import _remedies
 from hostcall_runtime._errors import counted
 
 
@@ -36,8 +37,7 @@ def _problem_of(subject: Subject, called: Called) -> _Problem | None:
     try:
         results = subject.results(called)
     except (ValueError, TypeError, IndexError) as error:
-        kind, declared = type(called.returned).__name__, subject.outputs.structure
-        what = f"it returned a {kind}, which does not fit {declared!r}: {described(error)}"
+        what = f"it returned another structure than declared: {_first_line(error)}"
         return _of_count(subject, called, what)
     if len(results) != len(dtypes):
         what = f"it returned {counted(len(results), 'value')}, and declared: {len(dtypes)}"
@@ -47,7 +47,7 @@ def _problem_of(subject: Subject, called: Called) -> _Problem | None:
         array, actual = _converted(subject, value, dtype)
         if array is None:
             what = f"result {index} is {actual}, and declared is {dtype.name}"
-            return _of_dtype(subject, what, index, value)
+            return _of_dtype(subject, what, index, "None" if value is None else actual)
         arrays.append(array)
     try:
         specs = subject.specs(called.sample.specs)
@@ -65,25 +65,19 @@ def _problem_of(subject: Subject, called: Called) -> _Problem | None:
     return None
 
 
+def _first_line(error: Exception) -> str:
+    return described(error).partition("\n")[0]
+
+
 def _of_count(subject: Subject, called: Called, what: str) -> _Problem:
-    outputs = subject.outputs
-    cause = "a result more or less than is declared, or a list where one array is meant"
-    line = _return_of_all(subject)
-    if outputs.alone and isinstance(called.returned, list):
-        line = f"return np.asarray(y, np.{_numpy_name(outputs.dtypes[0])})    # y is the list"
-    return _Problem("count", what, cause, line)
+    remedy = subject.outputs.remedy_of_count(called.returned)
+    return _Problem("count", what, remedy.cause, remedy.line)
 
 
-def _of_dtype(subject: Subject, what: str, index: int, value: object) -> _Problem:
+def _of_dtype(subject: Subject, what: str, index: int, actual: str) -> _Problem:
     dtypes = subject.outputs.dtypes
-    if value is None:
-        return _Problem("dtypes", what, "a path that returns nothing", _return_of_all(subject))
-    cause = "NumPy computes in float64, and int64, unless it is told otherwise"
-    name = "y" if len(dtypes) == 1 else f"y{index}"
-    line = f"return np.asarray({name}, np.{_numpy_name(dtypes[index])})"
-    if len(dtypes) > 1:
-        line += f"    # for result {index}, {name}"
-    return _Problem("dtypes", what, cause, line)
+    remedy = _remedies.of_dtype(index, len(dtypes), dtypes[index].name, actual)
+    return _Problem("dtypes", what, remedy.cause, remedy.line)
 
 
 def _shape(spec: Spec) -> str:
@@ -211,15 +205,6 @@ def _written(trial: Trial, index: int) -> str:
     return lines.result(subject, specs)
 
 
-def _return_of_all(subject: Subject) -> str:
-    structure = subject.outputs.structure
-    if isinstance(structure, dict):
-        return "return {" + ", ".join(f"{key!r}: ..." for key in structure) + "}"
-    count = len(subject.outputs.dtypes)
-    values = ["y"] if count == 1 else [f"y{i}" for i in range(count)]
-    return f"return {', '.join(values)}".rstrip()
-
-
 def _with_arrays(trial: Trial) -> str:
     values = ["np.array(...)" for _ in range(trial.subject.inputs.count)]
     return f"hostcall.check({', '.join([trial.subject.name, *values])})    # with values of yours"
@@ -237,10 +222,6 @@ def _call(trial: Trial) -> str:
         for spec in trial.base.sample.specs
     ]
     return f"{subject.name}({', '.join(arrays)})    # raises the same"
-
-
-def _numpy_name(dtype: tf.DType) -> str:
-    return str({tf.string: "bytes_", tf.bool: "bool_"}.get(dtype, dtype.name))
 
 
 # The last is beyond 16 bits. The cost of a call decides whether one with more rows is made: at most

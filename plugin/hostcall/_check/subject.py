@@ -198,7 +198,7 @@ class Subject:
                 result(*self.inputs.pack_specs(self.arguments.base.specs))
             except Exception:  # the check of shapes reports it
                 return tf.nest.map_structure(_spec_of, self.call(self.arguments.base).returned)
-        return structures.specs_for(result, self.inputs)
+        return structures.specs_for(result, self.inputs, self.function)
 
     @property
     def description(self) -> str:

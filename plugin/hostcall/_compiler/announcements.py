@@ -17,8 +17,8 @@ _log = logging.getLogger("hostcall")
 _told: set[str] = set()
 
 _WANTS_SHAPE = (
-    "hostcall: %s partitions the compiled function around it, because nothing tells the shape of "
-    "result %d when XLA compiles; %s. To keep one program, %s. To say that partitioning is fine: %s"
+    "hostcall: %s partitions the compiled function around it: nothing tells the shape of result "
+    "%d%s.\n%s"
 )
 _IS_BOUNDED = (
     "hostcall: %s partitions the compiled function around it: %s. What comes after it is compiled "
@@ -54,8 +54,9 @@ def announce_script_ops(library: FunctionDefLibrary) -> None:
         if choice.wants_shape:
             known = route_selection.known_results(spec, node)
             index, said = next(iter(route_selection.unknown_results(spec, known).items()))
-            is_known, lines = advice.what_is_known(said), advice.in_one_line(spec, known)
-            _log.warning(_WANTS_SHAPE, spec.description, index, is_known, lines, fine)
+            lines = advice.in_lines(spec, known, f"To say that partitioning is fine: {fine}")
+            is_known = advice.what_is_known(said)
+            _log.warning(_WANTS_SHAPE, spec.description, index, is_known, lines)
         elif choice.is_bounded:
             _log.warning(_IS_BOUNDED, spec.description, choice.reason, fine)
         if choice.wants_shape or choice.is_bounded:

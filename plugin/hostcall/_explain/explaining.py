@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from typing import Any
 
@@ -10,6 +11,7 @@ import tensorflow as tf
 from hostcall import _control
 from hostcall._compiler import function_routes, kernel_hook, node_places
 from hostcall._compiler.partition import placement
+from hostcall._explain import assigned_variables
 from hostcall._explain.callback_facts import SHAPES, Locate
 from hostcall._explain.explanation import Explanation
 from hostcall._explain.walk import Walk
@@ -77,7 +79,8 @@ def explain(function: object, *args: Any, **kwargs: Any) -> Explanation:
       device than the CPU lists the values that cross between the device and the host. In functions
       that hostcall takes, each op is listed whose errors of values the program raises, and each
       that is rewritten, since XLA would compute something else. Risks are the ops that XLA may get
-      wrong in functions that hostcall does not change.
+      wrong in functions that hostcall does not change. Notes name the variables that callbacks
+      refer to and the program assigns.
 
     Raises:
       TypeError: for another `function`, if a `ConcreteFunction` comes with arguments, or if
@@ -100,7 +103,10 @@ def explain(function: object, *args: Any, **kwargs: Any) -> Explanation:
     title = title or getattr(getattr(function, "python_function", None), "__name__", "") or name
     device = eager_execution.device_in_scope()
     device = device if placement.is_accelerator(device) else ""
-    return explain_library(library_of(concrete), name, node_places.locator(concrete), title, device)
+    library, locate = library_of(concrete), node_places.locator(concrete)
+    found = explain_library(library, name, locate, title, device)
+    notes = assigned_variables.notes(concrete, library, found.script_ops)
+    return dataclasses.replace(found, notes=(*found.notes, *notes))
 
 
 @kernel_hook.limited

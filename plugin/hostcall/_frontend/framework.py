@@ -11,12 +11,20 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks import requested_routes, structures
-from hostcall._frontend import gradients, script_ops
+from hostcall._callbacks.callback_spec import CallbackSpec
+from hostcall._frontend import gradients, missing_gradients, script_ops
 from hostcall._functions import call_stats, callback, frameworks, source_location
 from hostcall._functions.callback import Callback, mapped
 from hostcall._functions.native_code import FfiHandler, Native
 from hostcall._functions.user_function import UserFunction
-from hostcall._tf import autograph, concrete_functions, eager_execution, features, function_defs
+from hostcall._tf import (
+    autograph,
+    concrete_functions,
+    eager_execution,
+    features,
+    function_defs,
+    token_registry,
+)
 from hostcall_runtime import _library, _registry
 
 _runtime = _library.load("hostcall_runtime._runtime")
@@ -42,12 +50,15 @@ def call_on_tensors(user: UserFunction, args: tuple[Any, ...]) -> object:
     """Call a callback on tensors, and return tensors in the structure of the declared result."""
     tensors = tf.nest.map_structure(_as_tensor, list(args), expand_composites=user.takes_tensors)
     inputs = structures.read_inputs(tensors, user.takes_tensors, pack_lists=False)
-    specs = structures.specs_for(user.options.result, inputs)
+    specs = structures.specs_for(user.options.result, inputs, user.function)
     outputs = structures.Outputs(specs, strict=True)
     emit = functools.partial(_emit, user)
-    if user.grad is None:
+    grad = user.grad
+    if missing_gradients.wants_one(user, inputs.flat):
+        grad = missing_gradients.of_eager_call(user)
+    if grad is None:
         return emit(inputs, outputs)
-    return gradients.with_gradient(emit, user.grad, inputs, outputs)
+    return gradients.with_gradient(emit, grad, inputs, outputs)
 
 
 def _emit(user: UserFunction, inputs: structures.Inputs, outputs: structures.Outputs) -> object:
@@ -141,6 +152,18 @@ def _specs(arrays: Sequence[np.ndarray]) -> list[tf.TensorSpec]:
     return [tf.TensorSpec(array.shape, tf.as_dtype(array.dtype)) for array in arrays]
 
 
+def _traced(is_meant: Callable[[object], bool]) -> list[tuple[str, object]]:
+    """Return the description and the options of each call of a function that a graph has."""
+    return [
+        (spec.description, spec.options)
+        for spec in token_registry.all_present()
+        if isinstance(spec, CallbackSpec)
+        and spec.op is not None
+        and spec.op() is not None
+        and is_meant(spec.function)
+    ]
+
+
 def enter() -> None:
     """Connect TensorFlow: callbacks and native code take tensors, messages name users' lines."""
     frameworks.enter(
@@ -155,6 +178,7 @@ def enter() -> None:
             shape=tf.TensorShape,
             dtype=tf.as_dtype,
             spec=tf.TensorSpec,
+            traced=_traced,
         )
     )
     if features.LOCATIONS.available:

@@ -16,7 +16,7 @@ from hostcall._callbacks.structures import Inputs, Outputs
 from hostcall._frontend import script_ops
 from hostcall._functions import source_location
 from hostcall._functions.options import Options
-from hostcall._functions.user_function import UserFunction
+from hostcall._functions.user_function import UserFunction, gradients_by
 from hostcall._tf import eager_execution, patches, token_registry
 from hostcall._tf.types import Operation
 from hostcall_runtime import _interception
@@ -41,8 +41,8 @@ def with_gradient(
 
         def gradient(*dy: Any, variables: Sequence[Any] | None = None) -> object:
             arguments = tuple(inputs.pack(tensors))
-            given = grad(arguments, outputs.pack(results), outputs.pack(dy))
-            gradients = inputs.flatten_gradients(given)
+            given = gradients_by(grad, arguments, outputs.pack(results), outputs.pack(dy))
+            gradients = inputs.flatten_gradients(given, source_location.of_function(grad))
             check_gradients(gradients, tensors, grad)
             if variables is None:
                 return gradients

@@ -29,6 +29,7 @@ from hostcall._functions.options import (
     check_side_effects,
     check_takes_tensors,
 )
+from hostcall._functions.specs import is_of_arity
 from hostcall._functions.user_function import NUMPY_FUNCTION, PY_FUNCTION, UserFunction
 from hostcall._tf import (
     autograph,
@@ -57,9 +58,12 @@ def _note_specs(spec: CallbackSpec) -> None:
         tensors = [tf.convert_to_tensor(value) for value in spec.inputs.flat]
         operands = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in tensors]
         spec.pending = result_shapes.pending(spec, operands)
-        # A shape function may need sizes that are not known yet; it is called again for XLA.
-        with contextlib.suppress(Exception):
+        try:
             ruled = spec.shape_function(operands)
+        except Exception as error:
+            # It may need sizes that are not known yet, and is called again for XLA.
+            if is_of_arity(error):
+                raise
     spec.static_specs = _merged(said, ruled)
     spec.plain_specs = _merged(told, ruled)
 

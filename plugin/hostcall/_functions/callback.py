@@ -367,6 +367,7 @@ class Callback:
         return f"<hostcall.callback{name} of {source_location.of_function(self._function)}>"
 
 
+@specs.wanting_result
 @takes("callback", CallbackOptions)
 def callback(
     function: Callable[..., Any] | None = None,

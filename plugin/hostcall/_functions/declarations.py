@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import logging
 import types
 import weakref
 from collections.abc import Callable
 from typing import Any, TypeVar, Unpack, overload
 
+from hostcall._functions import frameworks, source_location
 from hostcall._functions.native_code import Native, check_declared
 from hostcall._functions.options import (
     DeclareOptions,
@@ -18,6 +20,13 @@ from hostcall._functions.options import (
     takes,
     unconverted,
 )
+
+_log = logging.getLogger("hostcall")
+_COMES_LATE = (
+    "hostcall: hostcall.declare of %s comes after a call was traced, and changes nothing for that: "
+    "%s. Declare the function before the first call of the tf.function, or make that anew."
+)
+_late: set[str] = set()
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,7 +64,8 @@ def declare(function: object = None, **options: Any) -> Any:
 
     XLA must know the shape of every result when it compiles. The declaration holds for every
     `tf.py_function`, `tf.numpy_function` and `tf.compat.v1.py_func` of `function` that is traced
-    from now on. Each run of the function in a compiled program is checked against it.
+    from now on; the log names a call that was traced before. Each run of the function in a compiled
+    program is checked against it.
 
     Args:
       function: the function that is passed to the op: a function, method, builtin or other
@@ -97,9 +107,20 @@ def _declare(function: object, options: Options) -> object:
     check_function(function, "hostcall.declare")
     options = add_native_results(function, options)
     key, owner = _identity(function)
+    _warn_of_traced(function, key, options)
     if not _keep_with(owner, key, (getattr(function, "__func__", None), options)):
         _table[key] = (_reference(owner, key), options)
     return function
+
+
+def _warn_of_traced(function: Any, key: _Key, options: Options) -> None:
+    """Log that a declaration changes nothing for calls that were traced before it."""
+    side = frameworks.tensorflow()
+    traced = [] if side is None else side.traced(lambda other: _identity(other)[0] == key)
+    others = [description for description, had in traced if had != options]
+    if others and others[0] not in _late:  # a function that is traced anew may declare anew
+        _late.add(others[0])
+        _log.warning(_COMES_LATE, source_location.of_function(function), others[0])
 
 
 def _keep_with(owner: object, key: _Key, declared: tuple[Any, Options]) -> bool:

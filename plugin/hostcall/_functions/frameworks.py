@@ -53,6 +53,9 @@ class TensorFlow(Framework):
     shape: Callable[[object], Any]
     dtype: Callable[[object], Any]
     spec: Callable[[object, object], Any]
+    # Returns the descriptions and the options of the calls in living graphs whose function passes a
+    # test.
+    traced: Callable[[Callable[[object], bool]], list[tuple[str, object]]]
 
 
 # The modules of hostcall that register themselves here.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import difflib
 import inspect
 import numbers
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -536,11 +537,17 @@ class Options:
 SAVED = tuple(one for one in dataclasses.fields(Options) if one.metadata.get("saved"))
 
 
+# What `hostcall.callback` and `hostcall.jax.call` take beside options.
+_OTHERS = ("result", "kind", "stateful", "name", "grad", "ordered", "sharding")
+
+
 def options_of(who: str, kind: type, options: Mapping[str, Any], **others: Any) -> Options:
     """Return the checked options that a user has given to the public function `who`."""
     for name in options:
         if name not in kind.__annotations__:
-            raise TypeError(f"{who}() got an unexpected keyword argument {name!r}")
+            close = difflib.get_close_matches(name, [*kind.__annotations__, *_OTHERS], 1, 0.76)
+            meant = f". Did you mean {close[0]!r}?" if close else ""
+            raise TypeError(f"{who}() got an unexpected keyword argument {name!r}{meant}")
     return Options(**options, **others)
 
 

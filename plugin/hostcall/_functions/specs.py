@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
+import inspect
+import math
 import operator
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeGuard
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Protocol, TypeGuard, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 
-from hostcall._functions import frameworks
+from hostcall._functions import frameworks, source_location
+from hostcall_runtime import _errors
+from hostcall_runtime._errors import counted
 
 # Types that NumPy takes as dtypes, and their subclasses.
 _NUMBERS = (np.generic, int, float, complex)
@@ -148,6 +154,88 @@ def is_shape_function(result: object) -> bool:
     """Return whether a declared result is a function from the arguments' specs to the results."""
     is_spec = says_shape_and_dtype(result) or is_dtype(result)
     return callable(result) and not is_spec and not frameworks.is_pytree(result)
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# What to write where the result is left out, by the public function that wants it.
+_WANTED = {
+    "callback": (
+        "hostcall.callback wants the shapes and dtypes of the results. Write, where a result is "
+        "like the argument x:\n"
+        "    @hostcall.callback(result=lambda x: tf.TensorSpec(x.shape, x.dtype))"
+    ),
+    "call": (
+        "hostcall.jax.call wants the shapes and dtypes of the results after the function. Write, "
+        "where a result is like the argument x:\n"
+        "    hostcall.jax.call(function, jax.ShapeDtypeStruct(x.shape, x.dtype), x)"
+    ),
+}
+
+
+def wanting_result(function: F) -> F:
+    """Have a public function say what to write where its `result` is left out."""
+    result = inspect.signature(function).parameters["result"]
+    before = 1 if result.kind is result.POSITIONAL_OR_KEYWORD else math.inf
+
+    @functools.wraps(function)
+    def call(*args: Any, **given: Any) -> object:
+        if "result" not in given and len(args) <= before:
+            raise result_left_out(function.__name__)
+        return function(*args, **given)
+
+    return cast(F, call)
+
+
+def result_left_out(way: str) -> TypeError:
+    """Return the error of a public function whose `result` is left out."""
+    return TypeError(_WANTED[way])
+
+
+_TAKES_SPECS = "hostcall: a shape function takes the spec of each argument"
+
+
+def is_of_arity(error: Exception) -> bool:
+    """Return whether an error is that of a shape function that takes another number."""
+    # No class of its own: AutoGraph passes on Python's own errors alone.
+    return str(error).startswith(_TAKES_SPECS)
+
+
+def ask(
+    shape_function: Callable[..., object], arguments: Sequence[object], function: Callable[..., Any]
+) -> object:
+    """Call the shape function of `function`; say so where it takes another number of arguments."""
+    try:
+        return shape_function(*arguments)
+    except TypeError as error:
+        if not _errors.is_of_call(error):
+            raise
+        names = parameters(function, len(arguments))
+        raise TypeError(
+            f"{_TAKES_SPECS}, and calls of {source_location.of_function(function)} have "
+            f"{counted(len(arguments), 'argument')}. result= is "
+            f"{source_location.of_function(shape_function)}, which says: {error}. Write:\n"
+            f"    result=lambda {', '.join(names)}: ..."
+        ) from None
+
+
+_TAKEN = frozenset({"tf", "hostcall"})  # names that the suggested lines use themselves
+
+
+def parameters(
+    function: Callable[..., Any], count: int, taken: Collection[str] = _TAKEN
+) -> list[str]:
+    """Return argument names for a shape function: the function's parameter names, if any."""
+    found: list[inspect.Parameter] = []
+    with contextlib.suppress(TypeError, ValueError):  # some C functions have no signature
+        found = [*inspect.signature(function).parameters.values()]
+    names = [
+        f"{one.name}_" if one.name in taken else one.name
+        for one in found
+        if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)
+    ]
+    made_up = ["x", "y", "z", *(f"x{i}" for i in range(len(names) + count))]
+    return [*names, *(name for name in made_up if name not in names)][:count]
 
 
 def is_dtype(value: object) -> bool:

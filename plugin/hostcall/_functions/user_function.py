@@ -10,6 +10,7 @@ from hostcall._functions import source_location
 from hostcall._functions.options import Options
 from hostcall_runtime import (
     Target,
+    _errors,
     _executors,
     _fire_and_forget,
     _interception,
@@ -154,6 +155,22 @@ class UserFunction:
             on_device=self.options.on_device,
             concurrent=self.is_concurrent,
         )
+
+
+def gradients_by(
+    grad: Callable[..., Any], inputs: object, results: object, upstream: object
+) -> object:
+    """Return what a gradient function returns; say so where it takes other arguments."""
+    try:
+        return grad(inputs, results, upstream)
+    except TypeError as error:
+        if not _errors.is_of_call(error):
+            raise
+        raise TypeError(
+            f"hostcall: grad is called with inputs, results and upstream gradients, and "
+            f"{source_location.of_function(grad)} does not take them: {error}. Write:\n"
+            "    grad=lambda inputs, results, upstream: ..."
+        ) from None
 
 
 def gradients_listed(returned: object, count: int, of: str = "") -> Sequence[Any]:

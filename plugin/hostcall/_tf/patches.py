@@ -386,14 +386,42 @@ def forward_calls(hook: Callable[[Any], None]) -> Patch:
     )
 
 
-def new_errors() -> Patch:
+def new_errors(completed: Callable[[str], str]) -> Patch:
     """Return the patch that attaches to each new error of TensorFlow's the exceptions behind it."""
+    # `completed` returns the error's text with the lines to write, if TensorFlow's kernel made it.
+
+    def make(
+        stock: Callable[..., None],
+        error: Any,
+        node_def: Any,
+        op: Any,
+        message: Any,
+        *rest: Any,
+        **named: Any,
+    ) -> None:
+        if isinstance(message, str):
+            message = completed(message)
+        stock(error, node_def, op, message, *rest, **named)
+        _errors.hand_over(error, message)
+
+    return around(
+        tf.errors.OpError,
+        "__init__",
+        features.EXCEPTIONS,
+        "TensorFlow's error takes along the exceptions that it tells of, for hostcall.last_error, "
+        "and says what to write where results are not as declared.",
+        make,
+    )
+
+
+def noted_errors(note: Callable[[Any], None]) -> Patch:
+    """Return the patch that calls `note` with each new error of TensorFlow's."""
     return telling(
         tf.errors.OpError,
         "__init__",
         features.EXCEPTIONS,
-        "TensorFlow's error takes along the exceptions that it tells of, for hostcall.last_error.",
-        after=lambda _, error, *__, **___: _errors.hand_over(error, error.message),
+        "An error that TensorFlow raises because hostcall is switched off says so.",
+        after=lambda _, error, *__, **___: note(error),
     )
 
 
@@ -476,23 +504,37 @@ def stock_gradient() -> Callable[..., Any]:
 def py_function_gradient(gradient: Callable[..., Any]) -> Patch:
     """Return the patch that replaces TensorFlow's gradient function by another one."""
     _gradients[:] = [gradient]
+    why = (
+        "TensorFlow's gradient mixes up calls that share an op, and cannot be compiled. A gradient "
+        "can be registered only once."
+    )
+    return _gradient_of(op_kinds.EAGER_PY_FUNC, gradient, why, _stock)
+
+
+def missing_gradients(gradient: Callable[..., Any]) -> list[Patch]:
+    """Return the patches that have a function called for the gradients of ops that have none."""
+    why = "A gradient of a function of arrays is None, and the log says so."
+    return [_gradient_of(kind, gradient, why) for kind in ("PyFunc", "PyFuncStateless")]
+
+
+def _gradient_of(
+    kind: str, gradient: Callable[..., Any], why: str, stock: list[Any] | None = None
+) -> Patch:
+    """Return the patch of the gradient of a kind of op; `stock` gets TensorFlow's own."""
 
     def wrap(entry: dict[str, Any], _: Replacement) -> dict[str, Any]:
-        _stock[:] = [entry[features.TYPE_TAG]]
+        if stock is not None:
+            stock[:] = [entry[features.TYPE_TAG]]
         return {**entry, features.TYPE_TAG: gradient}
 
     def read() -> object:
-        return features.py_function_gradients[op_kinds.EAGER_PY_FUNC]
+        return features.py_function_gradients[kind]
 
     def write(entry: object) -> None:
-        features.py_function_gradients[op_kinds.EAGER_PY_FUNC] = entry
+        features.py_function_gradients[kind] = entry
 
-    return Replacement(read, write, wrap).patch(
-        'tensorflow.python.framework.ops.gradient_registry["EagerPyFunc"]',
-        "TensorFlow's gradient mixes up calls that share an op, and cannot be compiled. A gradient "
-        "can be registered only once.",
-        features.GRADIENTS.title,
-    )
+    target = f'tensorflow.python.framework.ops.gradient_registry["{kind}"]'
+    return Replacement(read, write, wrap).patch(target, why, features.GRADIENTS.title)
 
 
 def give_gradient_to(op: Any) -> None:

@@ -60,6 +60,11 @@ def find_present(token: str) -> object:
     return getattr(entry, "__hostcall_stands_for__", entry)
 
 
+def all_present() -> list[Any]:
+    """Return the living entries of all tokens."""
+    return [*features.functions_of_tokens.values()]
+
+
 def is_stand_in(token: str) -> bool:
     """Return whether a token leads to an entry that stands for a spec, as ops on the host have."""
     return hasattr(features.functions_of_tokens.get(token), "__hostcall_stands_for__")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, Unpack
@@ -23,11 +24,13 @@ from hostcall._functions.options import (
     takes,
 )
 from hostcall._functions.specs import BoundedSpec
-from hostcall._functions.user_function import UserFunction, gradients_listed
+from hostcall._functions.user_function import UserFunction, gradients_by, gradients_listed
 from hostcall.jax import _primitive, _sharding, _values
 from hostcall.jax._functions import Fixed, JaxFunction, hashable
 from hostcall.jax._primitive import Joint
 from hostcall_runtime import _fire_and_forget
+
+_BY_POSITION = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def flatten_results(declared: object, place: str) -> tuple[list[jax.ShapeDtypeStruct], Any]:
@@ -95,6 +98,7 @@ VMAP_METHODS = (
 )
 
 
+@specs.wanting_result
 @takes("call", SharedOptions)
 def call(
     fn: Callable[..., Any],
@@ -174,8 +178,10 @@ def call(
     declared, effect = _checked_options(options, ordered, vmap_method, title)
     arrays, in_tree, fixed, given_tree = _sorted(args, place, declared.line is not None)
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
+    if not args and _takes_arguments(fn) and any(map(_is_array, jax.tree.leaves(result))):
+        raise specs.result_left_out("call")
     if specs.is_shape_function(result):
-        result = result(*jax.tree.unflatten(in_tree, structs))
+        result = specs.ask(result, jax.tree.unflatten(in_tree, structs), fn)
     results, out_tree = flatten_results(result, place)
     fn = hashable(fn)
     # All calls of a function share a line.
@@ -203,6 +209,18 @@ def call(
     whole = jax.tree.unflatten(in_tree, structs), jax.tree.unflatten(out_tree, results)
     division = _sharding.division_of(sharding, *whole, place)
     return jax.tree.unflatten(out_tree, _sharding.bind(division, bind, arrays, results))
+
+
+def _takes_arguments(function: Callable[..., Any]) -> bool:
+    """Return whether a function cannot be called without arguments."""
+    with contextlib.suppress(TypeError, ValueError):  # some C functions have no signature
+        parameters = inspect.signature(function).parameters.values()
+        return any(p.default is p.empty and p.kind in _BY_POSITION for p in parameters)
+    return False
+
+
+def _is_array(value: object) -> bool:
+    return isinstance(value, jax.Array | np.ndarray)
 
 
 def _checked_options(
@@ -320,7 +338,7 @@ def _gradients(
 ) -> list[Any]:
     """Return the gradients that `grad` computes, flat: an entry for each leaf of the inputs."""
     try:
-        given = grad(inputs, results, upstream)
+        given = gradients_by(grad, inputs, results, upstream)
     except Exception as error:
         if _comes_from_tensorflow(error):
             raise _wants_jax(function) from error
@@ -378,7 +396,7 @@ def call_of_user_function(user: UserFunction, args: tuple[Any, ...]) -> object:
     leaves, in_tree = jax.tree.flatten(args)
     arrays = [as_array(leaf, place) for leaf in leaves]
     declared = user.options
-    results, out_tree = flatten_results(_declared(declared.result, arrays, in_tree), place)
+    results, out_tree = flatten_results(_declared(declared.result, arrays, in_tree, user), place)
     function = JaxFunction(
         hashable(user.function),
         declared.with_fields(result=None),
@@ -404,7 +422,7 @@ def call_of_user_function(user: UserFunction, args: tuple[Any, ...]) -> object:
     return jax.tree.unflatten(out_tree, called)
 
 
-def _declared(result: Any, arrays: list[Any], in_tree: Any) -> object:
+def _declared(result: Any, arrays: list[Any], in_tree: Any, user: UserFunction) -> object:
     """Return the declared result, a structure of specs."""
     if not specs.is_shape_function(result):
         return result
@@ -415,8 +433,11 @@ def _declared(result: Any, arrays: list[Any], in_tree: Any) -> object:
             tensorflow.spec([n if isinstance(n, int) else None for n in array.shape], array.dtype)
             for array in arrays
         ]
-        # The shape function may make JAX's specs, which refuse TensorFlow's dtypes and shapes.
-        with contextlib.suppress(TypeError):
-            return result(*jax.tree.unflatten(in_tree, known))
+        try:
+            return specs.ask(result, jax.tree.unflatten(in_tree, known), user.function)
+        except TypeError as error:
+            # It may make JAX's specs, which refuse TensorFlow's dtypes and shapes.
+            if specs.is_of_arity(error):
+                raise
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
-    return result(*jax.tree.unflatten(in_tree, structs))
+    return specs.ask(result, jax.tree.unflatten(in_tree, structs), user.function)

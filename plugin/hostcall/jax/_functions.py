@@ -13,7 +13,7 @@ import jax
 from hostcall._functions.native_code import Native
 from hostcall._functions.user_function import Source, UserFunction
 from hostcall.jax import _results, _values
-from hostcall_runtime import Target, _interception
+from hostcall_runtime import Target, _interception, _remedies
 from hostcall_runtime._errors import NotExportableError, ResultError
 
 _numbers = itertools.count(1)
@@ -143,6 +143,9 @@ class JaxFunction(UserFunction):
         returned = function(*arguments, out=packed)
         return out if returned is packed else returned
 
+    def _declared_structure(self) -> object:
+        return jax.tree.unflatten(self.out_tree, [...] * self.out_tree.num_leaves)
+
     def _arguments(self, arrays: Sequence[Any]) -> Any:
         """Return the arguments of a call, in their structure."""
         if not self.fixed:
@@ -157,8 +160,8 @@ class JaxFunction(UserFunction):
         if leaves is None:
             raise ResultError(
                 f"{self.title} returned a result of the structure {jax.tree.structure(returned)}, "
-                f"and {self.out_tree} is declared. Correct the function or the declaration: "
-                f"{self.description}."
+                f"and {self.out_tree} is declared. This is {self.description}."
+                f"{_remedies.of_structure(self._declared_structure(), returned)}"
             )
         if self.result_dtypes:
             pairs = zip(leaves, self.result_dtypes, strict=True)

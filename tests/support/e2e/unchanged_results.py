@@ -215,7 +215,8 @@ def described(result: Any) -> Any:
 
 
 def without_names(text: str) -> str:
-    """The text without what differs from run to run, and without the traceback."""
+    """The text without what differs from run to run, the traceback, and hostcall's advice."""
+    text = re.sub(r"(?s)\sThis is [^\n]*\.\nLikely cause: .*?Write:\n    [^\n]*\n", "", text)
     text = re.sub(r"(?s)^.*\nNode: '[^\n]*'\n", "", text)
     text = re.sub(r"(?s)^Graph execution error:.*?\n\n(?=\S)(?!Detected)", "", text)
     text = re.sub(r"(?s)\n?Traceback \(most recent call last\):.*", "", text)

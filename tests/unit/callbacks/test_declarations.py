@@ -234,7 +234,9 @@ def test_signatures_and_docstrings_have_the_options(function: Any, options: set[
 
 
 def test_an_option_of_another_name_is_a_type_error() -> None:
-    with pytest.raises(TypeError, match=r"^declare\(\) got an unexpected .* 'retrys'$"):
+    with pytest.raises(
+        TypeError, match=r"^declare\(\) got an unexpected .* 'retrys'. Did you mean 'retries'\?$"
+    ):
         hostcall.declare(len, retrys=2)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=r"^callback\(\) got an unexpected .* 'route'$"):
         hostcall.callback(len, result=SPEC, route="partition")  # type: ignore[call-arg]

@@ -15,7 +15,7 @@ import tensorflow as tf
 from click.testing import CliRunner, Result
 
 import hostcall
-from hostcall import _versions
+from hostcall import _doctor, _versions
 from hostcall._callbacks import requested_routes
 from hostcall_command import ROUTES, commands, main
 from tests.support.helpers import assert_says
@@ -208,7 +208,28 @@ def test_doctor() -> None:
     assert report["mismatches"] == []
     assert (report["enabled"], report["route"]) == (True, "auto")
     assert report["targets"] == {"hostcall": ["Host", "CUDA"], "hostcall_native": ["Host"]}
-    assert_says(run("doctor").stdout, f"built against {built}", "hostcall on Host")
+    assert report["calls"] == {"TensorFlow": "", "JAX": ""}
+    text = run("doctor").stdout
+    assert_says(text, f"built against {built}", "hostcall on Host", "TensorFlow: it works.")
+    # A name or a path stays whole.
+    assert all(len(line) <= 80 or len(line.split()) == 1 for line in text.splitlines())
+
+
+def test_a_command_prints_no_notes_of_tensorflows() -> None:
+    command = [sys.executable, "-m", "hostcall", "doctor"]
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("TF_")}
+    ended = subprocess.run(command, env=plain, capture_output=True, text=True, check=True)
+    assert ended.stderr == ""
+    assert ended.stdout.splitlines()[-1] == "  JAX: it works."
+
+
+def test_doctor_says_what_is_wrong_with_a_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_doctor, "_next", lambda x: x)
+    assert answer("doctor")["calls"]["TensorFlow"] == "it returns 2.0, and not 3.0"
+    monkeypatch.setattr(_doctor, "_next", lambda x: x.missing)
+    calls = answer("doctor")["calls"]
+    assert all("AttributeError" in fault and "missing" in fault for fault in calls.values())
+    assert "JAX: it raises " in run("doctor").stdout
 
 
 def test_doctor_lists_jaxs_names_and_patches() -> None:
@@ -252,7 +273,7 @@ def test_doctor_without_a_tried_jax(version: str | None, monkeypatch: pytest.Mon
         said = "JAX is not installed. Only hostcall.jax needs it."
     else:
         said = "JAX: found 0.13. hostcall.jax was tested with JAX 0.8 to "
-    assert said in run("doctor").stdout
+    assert said in " ".join(run("doctor").stdout.split())
 
 
 _DOCTOR = """
@@ -273,7 +294,7 @@ class Checking:
     """Finds no module, and checks the versions where hostcall's part of the command is imported."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
-        if name == "hostcall._cli":
+        if name == "hostcall._doctor":
             _versions.check()
 
 
@@ -283,7 +304,7 @@ def test_the_command_where_hostcall_cannot_be_imported(
 ) -> None:
     found = dataclasses.replace(_versions.found(), tensorflow="2.99.0")
     monkeypatch.setattr(_versions, "found", lambda: found)
-    monkeypatch.delitem(sys.modules, "hostcall._cli", raising=False)
+    monkeypatch.delitem(sys.modules, "hostcall._doctor", raising=False)
     monkeypatch.setattr(sys, "meta_path", [Checking(), *sys.meta_path])
     monkeypatch.setattr(sys, "argv", ["hostcall", "doctor", *(["--json"] if as_json else [])])
     with pytest.raises(SystemExit) as ended:
@@ -311,7 +332,7 @@ finally:
         (["--help"], "Show what becomes of the functions of SAVED_MODEL"),
         (["explain", "--help"], "The signature to explain"),
         (["rewrite", "-h"], "[auto|custom_call|partition]"),
-        (["doctor", "--help"], "what hostcall was built against, and what is switched on."),
+        (["doctor", "--help"], "what is switched on, and try a call."),
         (["--version"], hostcall.__version__),
     ],
 )

@@ -51,7 +51,7 @@ def test_configure() -> None:
     assert is_partitioned(jitted(known))
     hostcall.configure(route="custom_call")
     assert not is_partitioned(jitted(known))
-    assert "custom_call" in failure(jitted(unknown), X).message
+    assert "route='auto'" in failure(jitted(unknown), X).message
     hostcall.configure(route="auto")
     assert is_partitioned(jitted(unknown))
 
@@ -154,4 +154,4 @@ def test_the_log_says_once_that_a_function_is_partitioned(caplog: pytest.LogCapt
     (record,) = [record for record in caplog.records if record.name == "hostcall"]
     message = record.getMessage()
     assert_says(message, "halves", __file__, "hostcall.declare(halves, result=lambda x:")
-    assert "\n" not in message
+    assert len(message.splitlines()) == 4

@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,11 @@ def test_without_jaxlib_the_error_says_what_to_install() -> None:
     done = python("-c", "import sys; sys.modules['jaxlib'] = None; import hostcall_mlir")
     assert "ImportError: hostcall_mlir needs the MLIR of jaxlib" in done.stderr
     assert "pip install 'hostcall[jax]'" in done.stderr
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    done = python("-m", "hostcall_mlir.opt", "--version")
+    assert done.stdout.endswith(f"version {metadata.version('hostcall')}\n")
 
 
 def test_help_lists_the_passes_and_their_options() -> None:

@@ -35,7 +35,7 @@ from hostcall._functions import call_stats
 from hostcall._tf import attributes, eager_execution, op_kinds, protos, token_registry
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
-from hostcall_runtime import _errors, _interception, _library, _runs
+from hostcall_runtime import _errors, _interception, _library, _runs, _watchdog
 from hostcall_runtime._errors import LoweringError
 
 T = TypeVar("T")
@@ -178,16 +178,17 @@ class _HostOp:
             self.spec.seen_shapes.note(inputs, results)
 
     def _make(
-        self, call: Callable[..., Any], function: Callable[..., Any], arguments: Any
+        self, call: Callable[..., list[Any]], function: Callable[..., Any], arguments: Any
     ) -> list[Any]:
         """Make the call, with the settings of its run's starter, and count it if stats are on."""
-        results: list[Any]
         function = _runs.bind_to_run(function, self._run_of_op())
-        if call_stats.is_collecting():
-            results = call_stats.counted(self.spec.description, call, function, arguments)
-        else:
-            results = call(function, arguments)
-        return results
+        number = _watchdog.begin(self.spec.description)
+        try:
+            if call_stats.is_collecting():
+                return call_stats.counted(self.spec.description, call, function, arguments)
+            return call(function, arguments)
+        finally:
+            _watchdog.end(number)
 
 
 @dataclasses.dataclass

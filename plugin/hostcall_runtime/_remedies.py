@@ -1,0 +1,91 @@
+"""The lines to write where results are not as declared: in messages, and for `hostcall.check`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+# TensorFlow's names of dtypes in messages, where NumPy's differ.
+_NAMES = {
+    "bool": "bool_",
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "string": "bytes_",
+}
+
+_NO_RETURN = "a path of the function lacks its `return`"
+_WIDE = ("double", "float64", "int64")
+
+
+class Remedy(NamedTuple):
+    """The likely cause of a fault, and the line to write; as text, the end of a message."""
+
+    cause: str
+    line: str
+
+    def __str__(self) -> str:
+        # The line break at the end is for what TensorFlow adds.
+        return f"\nLikely cause: {self.cause}. Write:\n    {self.line}\n"
+
+
+def of_count(returned: object, dtypes: Sequence[str]) -> Remedy:
+    """Return the remedy for a wrong number of results; `dtypes` are the declared ones."""
+    if returned is None and dtypes:
+        return Remedy(_NO_RETURN, values_returned(len(dtypes)))
+    if isinstance(returned, list) and len(dtypes) == 1:
+        cause = "a list counts as several results, and one array is declared"
+        return Remedy(cause, f"return np.asarray(y, {in_source(dtypes[0])})    # y is the list")
+    cause = "the function returns more or fewer results than are declared"
+    return Remedy(cause, values_returned(len(dtypes)))
+
+
+def of_dtype(index: int, count: int, dtype: str, actual: str = "") -> Remedy:
+    """Return the remedy for result `index` of `count`, which is `actual` and not a `dtype`."""
+    if actual == "None":
+        return Remedy("a path of the function returns None", values_returned(count))
+    cause = f"what is computed is {actual}"
+    if actual in _WIDE:
+        cause = "NumPy computes in float64 and int64 unless it is told otherwise"
+    if count == 1:
+        return Remedy(cause, f"return np.asarray(y, {in_source(dtype)})")
+    return Remedy(cause, f"y{index} = np.asarray(y{index}, {in_source(dtype)})    # result {index}")
+
+
+def of_structure(declared: object, returned: object) -> Remedy:
+    """Return the remedy for results in another structure than `declared`."""
+    cause = "a part of the declared structure is left out, or a key is misspelt"
+    if returned is None:
+        cause = _NO_RETURN
+    return Remedy(cause, f"return {_blank(declared)}")
+
+
+def _blank(structure: object) -> str:
+    """Return a structure as source text, with `...` for each leaf."""
+    if isinstance(structure, Mapping):
+        return "{" + ", ".join(f"{k!r}: {_blank(v)}" for k, v in structure.items()) + "}"
+    if not isinstance(structure, list | tuple):
+        return "..."
+    inside = ", ".join(map(_blank, structure))
+    if hasattr(structure, "_fields"):
+        return f"{type(structure).__name__}({inside})"
+    if isinstance(structure, list):
+        return f"[{inside}]"
+    return f"({inside},)" if len(structure) == 1 else f"({inside})"
+
+
+def values_returned(count: int) -> str:
+    """Return the line that returns a number of values."""
+    values = ["y"] if count == 1 else [f"y{i}" for i in range(count)]
+    return f"return {', '.join(values)}".rstrip()
+
+
+def in_source(dtype: str) -> str:
+    """Return a dtype, by TensorFlow's or NumPy's name, as source text."""
+    name = _NAMES.get(dtype, dtype)
+    if hasattr(np, name):
+        return f"np.{name}"
+    return f"ml_dtypes.{name}" if hasattr(ml_dtypes, name) else repr(name)

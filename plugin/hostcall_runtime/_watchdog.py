@@ -1,0 +1,128 @@
+"""The log of calls that run for long, such as those that wait for one another.
+
+A call adds itself to a list, which costs it some nanoseconds. A thread looks at the list now and
+then; it begins with the first callback of a process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import numbers
+import os
+import threading
+import time
+import traceback
+from contextlib import suppress
+
+from hostcall_runtime import _library
+
+_log = logging.getLogger("hostcall")
+_runtime = _library.load("hostcall_runtime._runtime")
+
+_VARIABLE = "HOSTCALL_WARN_AFTER"
+_SECONDS = 30.0
+_FRAMES = 12  # the most that the log shows
+_LOOKS = 4  # the list is looked at so often in the time after which calls are logged
+
+_RUNS_LONG = (
+    "hostcall: a call has run for more than {seconds:g} s: {call}. If it waits for another call of "
+    "the same program, that one begins only when this one has ended. "
+    f"hostcall.configure(warn_after=...), or {_VARIABLE}, sets the time; 0 is for no such lines. "
+    "The call is here:\n"
+    "{stack}"
+)
+
+
+def checked(value: object, what: str) -> float:
+    """Return a number of seconds, or raise a ValueError, which names `what`."""
+    seconds = -1.0
+    if isinstance(value, str | numbers.Real) and not isinstance(value, bool):
+        with suppress(ValueError):
+            seconds = float(value)
+    if not seconds >= 0:  # not a number is neither
+        raise ValueError(
+            f"hostcall: {what}={value!r} is not a number of seconds, or 0 to log no call."
+        )
+    return seconds
+
+
+_after = checked(os.environ.get(_VARIABLE) or _SECONDS, _VARIABLE)
+_thread: threading.Thread | None = None
+_changed = threading.Event()
+
+
+def warn_after(seconds: float) -> None:
+    """Set after how many seconds a call is logged; 0 for never."""
+    global _after
+    _after = seconds
+    _changed.set()
+
+
+def seconds() -> float:
+    """Return after how many seconds a call is logged; 0 for never."""
+    return _after
+
+
+def start() -> None:
+    """Start the thread, if none runs."""
+    global _thread
+    if _thread is None and _after:
+        # A daemon: Python does not wait for it.
+        _thread = threading.Thread(target=_watch, name="hostcall-watchdog", daemon=True)
+        _thread.start()
+
+
+def _forget_thread() -> None:
+    """Forget the thread, which a forked child does not have."""
+    global _thread, _changed
+    _thread, _changed = None, threading.Event()
+
+
+os.register_at_fork(after_in_child=_forget_thread)
+
+# The calls that the runtime does not see: by number, the description and the thread.
+_others: dict[int, tuple[str, int]] = {}
+_numbers = itertools.count()
+
+
+def begin(description: str) -> int:
+    """Add a call that Python code makes for a program; return the number for `end`."""
+    number = next(_numbers)
+    _others[number] = description, threading.get_ident()
+    return number
+
+
+def end(number: int) -> None:
+    """Remove the call that `begin` has added."""
+    del _others[number]
+
+
+def _watch() -> None:
+    began: dict[tuple[str, int], float] = {}  # when each call was seen first
+    told: set[tuple[str, int]] = set()
+    while True:
+        _changed.wait(_after / _LOOKS if _after else None)
+        _changed.clear()
+        now = time.monotonic()
+        calls = _calls()
+        began = {key: began.get(key, now) for key in calls}
+        told &= began.keys()
+        for key, (description, thread) in calls.items():
+            if _after and now - began[key] >= _after and key not in told:
+                told.add(key)
+                _tell(description, thread)
+
+
+def _calls() -> dict[tuple[str, int], tuple[str, int]]:
+    """Return the description and the thread of each call that runs now."""
+    seen = {("runtime", number): (label, at) for number, label, at in _runtime.running_calls()}
+    return seen | {("python", number): call for number, call in [*_others.items()]}
+
+
+def _tell(description: str, thread: int) -> None:
+    frames = _runtime.stack_of(thread)[:_FRAMES]  # the innermost come first
+    summary = traceback.StackSummary.extract(iter(frames))
+    summary.reverse()
+    stack = "".join(summary.format()) or "(no line of Python)"
+    _log.warning("%s", _RUNS_LONG.format(seconds=_after, call=description, stack=stack))
