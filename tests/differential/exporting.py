@@ -121,7 +121,9 @@ def _differences(original: Original, size: int, events: set[str]) -> Iterator[st
                 yield f"size {size}: XLA compiles it, but not for export: {error.__cause__}"
             return
         if refused and not any(_BY_XLA in str(outcome.error) for outcome in expected):
-            yield f"size {size}: XLA compiles it for export alone: {expected}"
+            # Of empty arrays, an export knows that sizes are equal, and that no value is at stake.
+            if size:
+                yield f"size {size}: XLA compiles it for export alone: {expected}"
             return
         for way, load in WAYS.items():
             try:
