@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# In a Python function that a compiled or graph program calls, 5e-324 > 0 is False, and math is
-# off.
+# In a Python function that TensorFlow or JAX calls, 5e-324 > 0 is False, without NumPy, too.
 #
 # Versions: tensorflow-cpu 2.21.0, jax 0.12.0.1, jaxlib 0.12.0.1, numpy 2.5.5, Python 3.13,
 #   x86-64 Linux, November 2026.

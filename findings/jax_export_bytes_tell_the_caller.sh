@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Exported twice, one JAX function gives two artifacts: the bytes tell from which line export is
-# called.
+# Exported from two lines, one JAX function gives two artifacts: the bytes hold the caller's place.
 #
 # Versions: jax 0.12.0.1, jaxlib 0.12.0.1, flatbuffers 25.12.19, numpy 2.5.5, Python 3.13,
 #   November 2026.

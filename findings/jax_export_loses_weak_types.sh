@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# A function that JAX has exported gives another dtype than the function: bfloat16 becomes
-# float32.
+# What JAX has exported gives other dtypes than the function: bfloat16 becomes float32.
 #
 # Versions: jax 0.12.0.1, jaxlib 0.12.0.1, flatbuffers 25.12.19, numpy 2.5.5, Python 3.13,
 #   November 2026.

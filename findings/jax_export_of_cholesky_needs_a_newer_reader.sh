@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# JAX 0.10 reads what 0.12 has exported, unless it has a Cholesky decomposition or symbolic
-# shapes.
+# JAX 0.10 reads what 0.12 has exported, but for linear algebra and symbolic shapes.
 #
 # Versions: jax and jaxlib 0.10.2 and 0.12.0.1, flatbuffers 25.12.19, numpy 2.5.5, Python 3.13,
 #   November 2026.

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# jax.jit copies each argument that it returns as it is, and once for each time that it returns
-# it.
+# jax.jit copies an argument that it returns as it is, once for each time that it returns it.
 #
 # Versions: jax 0.12.0.1, jaxlib 0.12.0.1, numpy 2.5.5, Python 3.13, November 2026.
 # Input: compiled functions that return an argument, as a training step returns what it does not

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Compiled by TensorFlow 2.21 or jaxlib 0.10, x + 2**23 - 2**23 is x, unrounded; jaxlib 0.12
-# rounds.
+# Compiled by TensorFlow 2.21 or jaxlib 0.10, (x + c) - c does not round; by jaxlib 0.12 it does.
 #
 # Versions: tensorflow-cpu 2.21.0, jax and jaxlib 0.10.2 and 0.12.0.1, numpy 2.5.5, Python 3.13,
 #   November 2026.

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# Dataset.from_generator takes 300 for 44 if the signature says uint8, and parses "7" as a
-# number.
+# Dataset.from_generator makes 44 of 300 where the signature says uint8, and parses texts.
 #
 # Versions: tensorflow-cpu 2.21.0, numpy 2.5.5, Python 3.13, November 2026.
 # Input: a generator that yields a Python number, and an output_signature of another dtype.

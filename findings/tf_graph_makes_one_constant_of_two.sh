@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# In a tf.function without XLA, (0 * 1e30) * 1e30 is NaN, and x + 2**23 - 2**23 rounds nothing.
+# In a tf.function without XLA, (0 * 1e30) * 1e30 is NaN, and (x + c) - c does not round.
 #
 # Versions: tensorflow-cpu 2.21.0, numpy 2.5.5, Python 3.13, November 2026.
 # Input: float32 numbers that are scaled by two constants, or rounded by adding a great constant

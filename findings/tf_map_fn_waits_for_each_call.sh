@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# tf.map_fn with parallel_iterations=4 runs the calls of tf.numpy_function strictly one after
-# another.
+# tf.map_fn runs the calls of tf.numpy_function one by one, with parallel_iterations=4, too.
 #
 # Versions: tensorflow-cpu 2.21.0, numpy 2.5.5, Python 3.13, November 2026.
 # Input: a tf.function that maps a Python function, which waits as for a file or a server, over

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# A tf.function that calls tf.numpy_function is freed, but its Python function and data never
-# are.
+# What a tf.numpy_function calls in a tf.function stays in memory when the tf.function is gone.
 #
 # Versions: tensorflow-cpu 2.21.0, numpy 2.5.5, Python 3.13, November 2026.
 # Input: a tf.function that is made, traced and dropped, and whose Python function holds an
