@@ -61,7 +61,7 @@ KILLS ?= 200
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test test-all test-gpu test-sample test-rest test-legs test-part test-partition test-device test-jax lint format bench bench-gpu sanitize audits docs wheels clean
+.PHONY: help venv demo test test-all test-gpu test-sample test-rest test-legs test-part test-partition test-device test-jax lint format bench bench-gpu sanitize audits findings docs wheels clean
 AUDITS := devices differential dynamic kernels mutations stress
 .PHONY: $(AUDITS)
 
@@ -170,6 +170,11 @@ mutations:
 
 stress:
 	@HOSTCALL_TEST_KILLS=$(KILLS) $(PYTEST) tests/stress/test_killed_workers.py
+
+findings:  ## Run the scripts of findings, or one: ONLY=jax_comb_loses_digits; tell which behaviour has changed
+	@changed=; for script in $(or $(ONLY:%=findings/%.sh),$(wildcard findings/*.sh)); do \
+	  echo $$script; bash $$script || changed="$$changed $$script"; done; \
+	if [ -n "$$changed" ]; then echo "Changed, or not run:$$changed"; exit 1; fi
 
 docs: $(BUILT) .venv/.hostcall-docs  ## Build the documentation site in build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

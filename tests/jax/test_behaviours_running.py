@@ -132,6 +132,24 @@ def test_donated_arguments(flavour: Any) -> None:
     assert seen == [X.tolist()]
 
 
+@pytest.mark.cpu("programs on a GPU have copies of their arguments")
+def test_the_memory_of_an_argument_can_be_used_again_when_the_call_returns() -> None:
+    def later(x: Any) -> Any:
+        matrix = jnp.full_like(LARGE, 1 / 300) + x[0] * 1e-9
+        matrix = lax.fori_loop(0, 10, lambda _, matrix: matrix @ matrix, matrix)
+        return x + matrix[0, 0] * 0 + call(lambda x: x, struct([16]), x)
+
+    program = jax.jit(later)
+    memory = np.zeros(16 * 4 + 64, np.uint8)
+    begin = -memory.ctypes.data % 64  # JAX copies arrays that begin elsewhere
+    x = memory[begin : begin + 16 * 4].view(np.float32)
+    for value in (1.0, 2.0):  # the second time nothing is compiled
+        x[:] = value
+        result = program(x)
+        x[:] = -1.0
+        np.testing.assert_array_equal(result, np.full(16, 2 * value))
+
+
 @each_flavour
 def test_a_function_that_nobody_holds_during_the_run(flavour: Any) -> None:
     class Adding:

@@ -19,7 +19,7 @@ from tests.support.stress.template import Template
 from tests.support.versions import marked, reads_programs_of_jax
 
 PAGES = pages.names()
-OTHERS = ["CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md"]
+OTHERS = ["CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "findings/README.md"]
 LATER = {"docs/jax.md": reads_programs_of_jax}
 NOTEBOOKS = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("docs/notebooks/*.ipynb"))
 WITH_CONTENTS = ["guide", "parallel", "distributed", "sharp-bits", "recipes", "migration"]
