@@ -187,7 +187,7 @@ def test_a_worker_tells_of_its_health(worker: WorkerProcess, client: Client) -> 
 def test_questions_for_shapes_are_no_calls(worker: WorkerProcess, client: Client) -> None:
     before = _serving_wire.health_of(worker.path)
     question = CallFrame("PyFunc", token("double"), [ArrayFrame(1, (3,))], [1])
-    with pytest.raises(WorkerError, match="is not known"):
+    with pytest.raises(WorkerError, match="nothing tells the shape of result 0"):
         client.ask(Kind.SHAPES, question)
     after = _serving_wire.health_of(worker.path)
     assert (after.calls, after.errors) == (before.calls, before.errors)

@@ -158,6 +158,7 @@ def _traced(is_meant: Callable[[object], bool]) -> list[tuple[str, object]]:
         (spec.description, spec.options)
         for spec in token_registry.all_present()
         if isinstance(spec, CallbackSpec)
+        and not isinstance(spec, gradients.DerivedSpec)
         and spec.op is not None
         and spec.op() is not None
         and is_meant(spec.function)

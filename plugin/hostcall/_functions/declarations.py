@@ -27,6 +27,7 @@ _COMES_LATE = (
     "%s. Declare the function before the first call of the tf.function, or make that anew."
 )
 _late: set[str] = set()
+_asked_for: set[_Key] = set()  # the functions whose declarations a call has asked for
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -115,6 +116,8 @@ def _declare(function: object, options: Options) -> object:
 
 def _warn_of_traced(function: Any, key: _Key, options: Options) -> None:
     """Log that a declaration changes nothing for calls that were traced before it."""
+    if key not in _asked_for:
+        return  # to look through all calls takes long
     side = frameworks.tensorflow()
     traced = [] if side is None else side.traced(lambda other: _identity(other)[0] == key)
     others = [description for description, had in traced if had != options]
@@ -167,6 +170,7 @@ def add_native_results(function: object, options: Options) -> Options:
 def declaration_of(function: object) -> Options | None:
     """Return the declaration of `function`, or None."""
     key, owner = _identity(function)
+    _asked_for.add(key)
     if (known := _known(owner)) is not None and key in known.of:
         return known.of[key][1]
     found = _table.get(key)

@@ -19,7 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._callbacks import lookup, result_shapes, tape_residuals
-from hostcall._callbacks.callback_spec import EagerSpec
+from hostcall._callbacks.callback_spec import CallbackSpec, EagerSpec
 from hostcall._callbacks.structures import BoundedSpec
 from hostcall._saving import tokens
 from hostcall._saving.tokens import SavedFunctionError
@@ -148,7 +148,7 @@ def _packed(strings: Any) -> bytes:
 _ADDED = re.compile(
     r"^\{\{function_node __wrapped__[^}\n]*\}\} ?"
     r"|\n?\[hostcall error \d+: hostcall\.last_error[^\]\n]*\]\n?"
-    r"|\s*\[Op:\w*PyFunc\w*\](?: name: ?)?$"
+    r"|\s*\[Op:\w*PyFunc\w*\](?: name: ?)?(?=\nThis is |$)"
 )
 
 _IN_WORKER = """\
@@ -247,8 +247,10 @@ def _note_handle(handle: int) -> None:
 
 
 def _text_of(error: tf.errors.OpError, call: CallFrame) -> str:
-    label = tokens.decode(call.token).users.label
-    return _ADDED.sub("", str(error.message)).replace(call.token, label)
+    label, text = tokens.decode(call.token).users.label, _ADDED.sub("", str(error.message))
+    spec = token_registry.find_present(call.token)
+    title = spec.title if isinstance(spec, CallbackSpec) else call.token
+    return text.replace(call.token, label).replace(title, label)
 
 
 def _checked(call: CallFrame) -> list[tf.DType]:

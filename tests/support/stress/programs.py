@@ -1,6 +1,7 @@
 """Programs of one callback or several, in the ways in which TensorFlow may call them."""
 
 import gc
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -71,6 +72,9 @@ def inside_plain(run: Callable[..., Any]) -> Any:
 
 
 def under_a_tape(function: Callable[..., Any]) -> Any:
+    # The log says of callbacks that they have no gradient.
+    logging.getLogger("hostcall").setLevel(logging.ERROR)
+
     def call(x: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
