@@ -1,7 +1,6 @@
 """Programs of one callback or several, in the ways in which TensorFlow may call them."""
 
 import gc
-import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -28,11 +27,12 @@ def py_function(function: Callable[..., Any], x: tf.Tensor, **options: Any) -> t
 
 
 def callback(function: Callable[..., Any], x: tf.Tensor, **options: Any) -> tf.Tensor:
-    return hostcall.callback(function, result=like, **options)(x)
+    return tf.stop_gradient(hostcall.callback(function, result=like, **options)(x))
 
 
 def stateless(function: Callable[..., Any], x: tf.Tensor, **options: Any) -> tf.Tensor:
-    return hostcall.callback(function, result=like, stateful=False, **options)(x)
+    # Else the log says under a tape that it has no gradient.
+    return tf.stop_gradient(hostcall.callback(function, result=like, stateful=False, **options)(x))
 
 
 KINDS = {kind.__name__: kind for kind in (numpy_function, py_function, callback, stateless)}
@@ -72,9 +72,6 @@ def inside_plain(run: Callable[..., Any]) -> Any:
 
 
 def under_a_tape(function: Callable[..., Any]) -> Any:
-    # The log says of callbacks that they have no gradient.
-    logging.getLogger("hostcall").setLevel(logging.ERROR)
-
     def call(x: tf.Tensor) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(x)
