@@ -333,10 +333,10 @@ def _names_of(structure: object) -> object:
         return {key: _names_of(value) for key, value in structure.items()}
     if isinstance(structure, list | tuple):
         return [*map(_names_of, structure)]
-    return _Name(type(structure).__name__)
+    return BareText(type(structure).__name__)
 
 
-class _Name(str):
+class BareText(str):
     """A text whose `repr` is the text itself."""
 
     __repr__ = str.__str__

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
+from hostcall._callbacks.structures import BareText
 from hostcall._check.subject import Subject
 from hostcall._functions.specs import parameters
 
@@ -30,7 +31,7 @@ def name(subject: Subject, number: int = 0) -> str:
 def result(subject: Subject, specs: Sequence[str]) -> str:
     """Return the option that declares the results, from the specs of all as source text."""
     written = iter(specs)
-    structure = tf.nest.map_structure(lambda _: _Text(next(written)), subject.outputs.structure)
+    structure = tf.nest.map_structure(lambda _: BareText(next(written)), subject.outputs.structure)
     uses_arguments = any(".shape" in spec or "..." in spec for spec in specs)
     rule = f"lambda {', '.join(names(subject))}: " if uses_arguments and names(subject) else ""
     return f"result={rule}{structure!r}"
@@ -84,12 +85,6 @@ def _expressions(
             yield f"{name} * {first_wanted // size}", [n * (first_wanted // size) for n in sizes]
         if first_wanted and size > first_wanted:
             yield f"{name} // {size // first_wanted}", [n // (size // first_wanted) for n in sizes]
-
-
-class _Text(str):
-    """A text whose `repr` is the text itself."""
-
-    __repr__ = str.__str__
 
 
 def shown(array: np.ndarray) -> str:
