@@ -42,7 +42,9 @@ def draw() -> str:
     page = explanation.to_html()
     style = re.findall("<style>(.*?)</style>", page, re.DOTALL)[0]
     (picture,) = re.findall("<svg.*?</svg>", page, re.DOTALL)
-    picture = re.sub(r"hostcall-arrow-\d+", "hostcall-arrow", picture)  # the number of pictures
+    # Without the numbers of pictures, and of functions traced, in this process.
+    picture = re.sub(r"hostcall-arrow-\d+", "hostcall-arrow", picture)
+    picture = re.sub(r"\w*(spread)_\d+__partitioned", r"\1", picture)
     width, height = (
         int(re.findall(f'{side}="(\\d+)"', picture)[0]) + 2 * _MARGIN
         for side in ("width", "height")
