@@ -5,6 +5,7 @@ QUESTIONS = (
     "semantics",
     "loop",
     "loop_sizes",
+    "jax_calls",
     "unrolled",
     "native",
     "single_call",

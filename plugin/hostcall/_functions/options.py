@@ -216,11 +216,13 @@ _EXCLUSIVE: tuple[tuple[Callable[[Any], bool], str, str, dict[str, str]], ...] =
 def _check_exclusive(options: Any) -> None:
     """Raise a ValueError for two options that exclude each other."""
     for is_given, other, consequence, excluded in _EXCLUSIVE:
+        if not is_given(options):
+            continue
         for option in dataclasses.fields(options):
-            value, reason = getattr(options, option.name), excluded.get(option.name)
-            if reason is not None and value != option.default and is_given(options):
+            name, value = option.name, getattr(options, option.name)
+            if name in excluded and value != option.default:
                 raise ValueError(
-                    f"hostcall: {option.name}={value!r} {reason}{consequence}. Take {option.name}= "
+                    f"hostcall: {name}={value!r} {excluded[name]}{consequence}. Take {name}= "
                     f"or {other} away."
                 )
 

@@ -6,7 +6,7 @@ import contextlib
 import inspect
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ from hostcall._functions.options import (
 )
 from hostcall._functions.specs import BoundedSpec
 from hostcall._functions.user_function import UserFunction, gradients_by, gradients_listed
-from hostcall.jax import _primitive, _sharding, _values
+from hostcall.jax import _eager, _primitive, _sharding, _values
 from hostcall.jax._functions import Fixed, JaxFunction, hashable
 from hostcall.jax._primitive import Joint
 from hostcall_runtime import _fire_and_forget
@@ -171,14 +171,73 @@ def call(
     """
     if not callable(fn):
         raise TypeError(f"hostcall.jax.call wants a function, and not {fn!r}.")
-    title = str(name or getattr(fn, "__name__", "") or type(fn).__name__)
-    called_as = f"{name}, " if name is not None else ""
-    called_as += source_location.of_function(fn)
-    place = f"hostcall.jax.call of {called_as}, called at {source_location.caller()}"
-    declared, effect = _checked_options(options, ordered, vmap_method, title)
-    arrays, in_tree, fixed, given_tree = _sorted(args, place, declared.line is not None)
+    given = tuple(options.items())
+    asked = _Asked(fn, name, ordered, vmap_method, given, source_location.caller())
+    leaves, tree = jax.tree.flatten(args)
+    if sharding is None and (program := _program_alone(asked, result, leaves, tree)) is not None:
+        return program.run(leaves)
+    place, (declared, effect) = asked.place, asked.checked()
+    arrays, *structure = _sorted(args, place, declared.line is not None)
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
-    if not args and _takes_arguments(fn) and any(map(_is_array, jax.tree.leaves(result))):
+    function, results = _prepared(asked, declared, result, structs, *structure)
+
+    def bind(arrays: Any, results: Any, joint: Joint | None = None) -> list[Any]:
+        return _primitive.bind(function, arrays, results, effect, vmap_method, joint)
+
+    if sharding is None:
+        return jax.tree.unflatten(function.out_tree, bind(arrays, results))
+    whole = (function.in_tree.unflatten(structs), function.out_tree.unflatten(results))
+    division = _sharding.division_of(sharding, *whole, place)
+    return function.out_tree.unflatten(_sharding.bind(division, bind, arrays, results))
+
+
+class _Asked(NamedTuple):
+    """What a user asks of a call, beside its arguments, results and sharding."""
+
+    fn: Callable[..., Any]
+    name: str | None
+    ordered: bool
+    vmap_method: str | None
+    options: tuple[tuple[str, Any], ...]
+    caller: str  # `file:line` of the call
+
+    @property
+    def title(self) -> str:
+        """The name of the function in messages and profiles."""
+        return str(self.name or getattr(self.fn, "__name__", "") or type(self.fn).__name__)
+
+    @property
+    def place(self) -> str:
+        """The function and the call, with their lines, for messages."""
+        called_as = f"{self.name}, " if self.name is not None else ""
+        called_as += source_location.of_function(self.fn)
+        return f"hostcall.jax.call of {called_as}, called at {self.caller}"
+
+    def checked(self) -> tuple[Options, Any | None]:
+        """Return the declared options and the effect; raise a ValueError if they disagree."""
+        divided = MAP if self.vmap_method == MAP else None
+        declared = options_of("call", SharedOptions, dict(self.options), vmap_method=divided)
+        effect = effect_of(self.ordered, declared.pure, self.title)
+        who = f"hostcall.jax.call of {self.title}"
+        check_side_effects(declared, who, "pure=True", ordered=self.ordered, pure=declared.pure)
+        if divided is None:
+            check_vmap_method(self.vmap_method, self.title)
+        return declared, effect
+
+
+def _prepared(
+    asked: _Asked,
+    declared: Options,
+    result: Any,
+    structs: list[jax.ShapeDtypeStruct],
+    in_tree: Any,
+    fixed: tuple[Fixed, ...] = (),
+    given_tree: Any = None,
+) -> tuple[JaxFunction, list[jax.ShapeDtypeStruct]]:
+    """Return the function of a call, and its results, flat."""
+    fn, place = asked.fn, asked.place
+    no_arguments = in_tree.num_nodes == 1
+    if no_arguments and _takes_arguments(fn) and any(map(_is_array, jax.tree.leaves(result))):
         raise specs.result_left_out("call")
     if specs.is_shape_function(result):
         result = specs.ask(result, jax.tree.unflatten(in_tree, structs), fn)
@@ -192,23 +251,50 @@ def call(
         declared.with_fields(line=line),
         place,
         stateful=not declared.pure,
-        given_name=name,
+        given_name=asked.name,
         in_tree=in_tree,
         out_tree=out_tree,
-        title=title,
+        title=asked.title,
         result_dtypes=_values.dtypes_of(results),
         fixed=fixed,
         given_tree=given_tree,
     )
+    return function, results
 
-    def bind(arrays: Any, results: Any, joint: Joint | None = None) -> list[Any]:
-        return _primitive.bind(function, arrays, results, effect, vmap_method, joint)
 
-    if sharding is None:
-        return jax.tree.unflatten(out_tree, bind(arrays, results))
-    whole = jax.tree.unflatten(in_tree, structs), jax.tree.unflatten(out_tree, results)
-    division = _sharding.division_of(sharding, *whole, place)
-    return jax.tree.unflatten(out_tree, _sharding.bind(division, bind, arrays, results))
+# The options for whose values, True or False, calls outside of programs keep what they prepare.
+_KEPT = frozenset({"pure", "concurrent"})
+
+
+def _program_alone(
+    asked: _Asked, result: Any, leaves: list[Any], in_tree: Any
+) -> _eager.Program | None:
+    """Return the program of a call outside of programs; None for one that is not kept."""
+    if specs.is_shape_function(result) or not _KEPT.issuperset(name for name, _ in asked.options):
+        return None
+    kinds, declared = _eager.kinds_of(leaves), _eager.structs_of(result)
+    if kinds is None or declared is None or not _has_hash(asked):
+        return None
+    return _kept_program(asked, *declared, in_tree, kinds)
+
+
+def _has_hash(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+@_eager.once
+def _kept_program(
+    asked: _Asked, leaves: Any, out_tree: Any, in_tree: Any, kinds: tuple[_eager.Kind, ...]
+) -> _eager.Program:
+    declared, effect = asked.checked()
+    structs = [jax.ShapeDtypeStruct(*kind) for kind in kinds]
+    function, results = _prepared(asked, declared, out_tree.unflatten(leaves), structs, in_tree)
+    params = _primitive.params_of(function, results, effect, asked.vmap_method)
+    return _eager.Program(_eager.Call(_primitive.of(function), params, out_tree), kinds)
 
 
 def _takes_arguments(function: Callable[..., Any]) -> bool:
@@ -221,20 +307,6 @@ def _takes_arguments(function: Callable[..., Any]) -> bool:
 
 def _is_array(value: object) -> bool:
     return isinstance(value, jax.Array | np.ndarray)
-
-
-def _checked_options(
-    options: Any, ordered: bool, vmap_method: str | None, title: str
-) -> tuple[Options, Any | None]:
-    """Return the declared options and the effect of a call; raise a ValueError if they disagree."""
-    divided = MAP if vmap_method == MAP else None
-    declared = options_of("call", SharedOptions, dict(options), vmap_method=divided)
-    effect = effect_of(ordered, declared.pure, title)
-    who = f"hostcall.jax.call of {title}"
-    check_side_effects(declared, who, "pure=True", ordered=ordered, pure=declared.pure)
-    if divided is None:
-        check_vmap_method(vmap_method, title)
-    return declared, effect
 
 
 def check_vmap_method(method: str | None, title: str) -> None:

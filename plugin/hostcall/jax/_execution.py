@@ -62,11 +62,7 @@ class WaitingExecution(Execution):
 
     __slots__ = ()
 
-    several_devices = False  # of this process or others
-
     def __call__(self, *args: Any) -> object:
-        if self.several_devices or len(self.xla_executable.local_devices()) > 1:
-            _sharding.check_not_nested()
         stream = _jaxlib.get_execution_stream_id()
         _jaxlib.set_execution_stream_id(next(_streams))
         try:
@@ -88,11 +84,13 @@ class WaitingExecution(Execution):
 
 
 class JointExecution(WaitingExecution):
-    """The entry into a program for several devices."""
+    """The entry into a program for several devices, of this process or others."""
 
     __slots__ = ()
 
-    several_devices = True
+    def __call__(self, *args: Any) -> object:
+        _sharding.check_not_nested()
+        return super().__call__(*args)
 
 
 def waiting(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -106,6 +104,7 @@ def waiting(stock: Callable[[Any], Any]) -> Callable[[Any], Any]:
             run.__class__ = Execution
         elif called:
             several = any(one.several_devices for one in called)
+            several |= len(run.xla_executable.local_devices()) > 1
             run.__class__ = JointExecution if several else WaitingExecution
             _programs[run] = RunningProgram(one.callback_id for one in called)
             run.has_unordered_effects = True  # or JAX would run pure ones without Python

@@ -22,6 +22,7 @@ CONTROL_FLOW = "calls with side effects in branches and loops"
 REMATERIALIZATION = "fire-and-forget calls under jax.checkpoint"
 REDUCERS = "errors for calls in reducers"
 EXECUTION = "calls that run JAX programs"
+EAGER = "quick calls outside of programs"
 FAILED_TOKENS = "ordered calls on a GPU after one that has failed"
 OVERLAP = "calls that overlap"
 DISK = "programs in JAX's cache on disk"
@@ -44,6 +45,7 @@ _WITHOUT = {
     REMATERIALIZATION: "jax.checkpoint refuses calls with wait=False where it is differentiated.",
     REDUCERS: "XLA ends the process where a reducer calls a jitted function that makes a call.",
     EXECUTION: "many calls at once that run JAX programs may wait for each other forever.",
+    EAGER: "a call outside of programs takes three times as long.",
     FAILED_TOKENS: "each later one of its thread raises the same error, before JAX 0.12.",
     OVERLAP: "a program waits for each call of a pure function before it goes on.",
     DISK: "JAX's cache on disk grows by programs that no other process can use.",
@@ -92,6 +94,11 @@ _NAMES: dict[str, dict[str, str]] = {
     },
     REDUCERS: {"jax._src.interpreters.mlir": "_lowerings"},
     FAILED_TOKENS: {"jax._src.dispatch": "runtime_tokens.current_tokens"},
+    EAGER: {
+        "jax._src.interpreters.pxla": "MeshExecutable.unsafe_call",
+        "jax._src.stages": "Compiled._executable",
+        "jax._src.util": "cache",
+    },
     EXECUTION: {
         "jax._src.interpreters.pxla": "ExecuteReplicated._add_tokens_to_inputs "
         "ExecuteReplicated._handle_token_bufs UnloadedMeshExecutable.build_unsafe_call",

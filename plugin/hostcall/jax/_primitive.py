@@ -137,21 +137,31 @@ def bind(
     joint: Joint | None = None,
 ) -> list[Any]:
     """Make a call, and return its flat results as a list of arrays or tracers."""
+    arrays = [*map(_values.data_of, args)]
+    params = params_of(function, results, effect, vmap_method, joint)
+    called: list[Any] = _drift.varying_as(arrays, of(function).bind(*arrays, **params))
+    return [_values.of_data(v, result.dtype) for v, result in zip(called, results, strict=True)]
+
+
+def params_of(
+    function: JaxFunction,
+    results: Sequence[jax.ShapeDtypeStruct],
+    effect: Any | None,
+    vmap_method: str | None,
+    joint: Joint | None = None,
+) -> dict[str, Any]:
+    """Return the parameters of an equation."""
     # The effect is None for a pure function, else `UNORDERED` or `ORDERED`. `joint` is
     # None without `sharding=`.
     data = [_values.struct_of_data(result) for result in results]
     avals = tuple(jax.core.ShapedArray(struct.shape, struct.dtype) for struct in data)
-    arrays = [*map(_values.data_of, args)]
-    called: list[Any] = of(function).bind(
-        *arrays,
-        function=function,
-        result_avals=avals,
-        effect=effect,
-        vmap_method=vmap_method,
-        joint=joint,
-    )
-    called = _drift.varying_as(arrays, called)
-    return [_values.of_data(v, result.dtype) for v, result in zip(called, results, strict=True)]
+    return {
+        "function": function,
+        "result_avals": avals,
+        "effect": effect,
+        "vmap_method": vmap_method,
+        "joint": joint,
+    }
 
 
 # JAX's Jaxpr or ClosedJaxpr. JAX's package has no types.
