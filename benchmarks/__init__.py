@@ -21,6 +21,7 @@ QUESTIONS = (
     "host_op_loops",
     "compilations",
     "host_ops",
+    "ragged",
     "worker",
     "overlap",
     "unawaited",
