@@ -205,7 +205,12 @@ def _users_frames(trace: TracebackType | None) -> str:
 def directories_of(*packages: str) -> tuple[str, ...]:
     """Return the source directories of those of the packages that are loaded."""
     files = [getattr(sys.modules.get(package), "__file__", None) for package in packages]
-    return tuple(os.path.dirname(os.path.abspath(file)) + os.sep for file in files if file)
+    return tuple(_directory_of(file) for file in files if file)
+
+
+@functools.cache
+def _directory_of(file: str) -> str:
+    return os.path.dirname(os.path.abspath(file)) + os.sep
 
 
 def _trace(exception: BaseException, head: str) -> str:

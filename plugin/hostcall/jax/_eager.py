@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jax._src import util as _util
 
 from hostcall.jax import _names, _values
@@ -31,11 +32,11 @@ def kinds_of(leaves: Sequence[Any]) -> tuple[Kind, ...] | None:
 
 
 def _kind_of(value: Any) -> Kind | None:
-    """Return the kind of an array, or None for what JAX converts and for arrays on devices."""
+    """Return the kind of an array, or None for what JAX converts, keys, and divided arrays."""
     if isinstance(value, jax.core.Tracer):
         return None
     if isinstance(value, jax.Array):
-        if _values.is_key(value.dtype) or len(value.sharding.device_set) > 1:
+        if not isinstance(value.dtype, np.dtype) or len(value.sharding.device_set) > 1:
             return None
     elif not _values.is_taken(value):
         return None
