@@ -62,7 +62,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:
 .PHONY: help venv demo test test-all test-gpu test-sample test-rest test-legs test-part test-partition test-device test-jax lint format bench bench-gpu sanitize audits findings docs wheels clean
-AUDITS := devices differential dynamic kernels mutations stress
+AUDITS := devices differential dynamic kernels mutations scale stress
 .PHONY: $(AUDITS)
 
 help:  ## List these commands
@@ -170,6 +170,9 @@ mutations:
 
 stress:
 	@HOSTCALL_TEST_KILLS=$(KILLS) $(PYTEST) tests/stress/test_killed_workers.py
+
+scale:
+	@$(BIN)/python -m benchmarks.at_scale --minutes $(or $(MINUTES),10)
 
 findings:  ## Run the scripts of findings, or one: ONLY=jax_comb_loses_digits; tell which behaviour has changed
 	@changed=; for script in $(or $(ONLY:%=findings/%.sh),$(wildcard findings/*.sh)); do \

@@ -325,12 +325,17 @@ def _plugin() -> object:
         async def start(self, scheduler: Any) -> None:
             # By the key of the call: the worker's address, and its name in messages.
             self.begun: dict[Any, tuple[str, str]] = {}
+            # The keys of calls whose results Dask has told to clients.
+            self.ended: set[Any] = set()
             self.tasks = scheduler.tasks
             scheduler.handlers["hostcall_begin"] = self.begin
 
         def transition(self, key: object, start: str, finish: str, *args: Any, **how: Any) -> None:
-            if finish == "forgotten":
+            if finish in ("memory", "erred") and key in self.begun:
+                self.ended.add(key)
+            elif finish == "forgotten":
                 self.begun.pop(key, None)
+                self.ended.discard(key)
 
         def begin(self, key: object, address: str, by: str) -> str | None:
             """Note who begins a call; return who has begun it before, or that it is over."""
@@ -342,9 +347,12 @@ def _plugin() -> object:
 
         def remove_worker(self, scheduler: Any, worker: str, **how: Any) -> None:
             """End calls that must not be made again, even if no worker is left to report them."""
+            # Not those that have ended. Dask's executor does not see that a call is cancelled while
+            # it fetches the result. Where that is lost, Dask makes the call again, and `begin` ends
+            # it.
             for key, (address, by) in list(self.begun.items()):
                 task = scheduler.tasks.get(key)
-                if address == worker and task is not None and task.state not in ("memory", "erred"):
+                if address == worker and task is not None and key not in self.ended:
                     for client in list(task.who_wants):
                         scheduler.stimulus_cancel([key], client.client_key, False, "lost", by)
 

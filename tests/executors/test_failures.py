@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import functools
 import multiprocessing
@@ -200,6 +201,38 @@ def test_what_dask_loses(tmp_path: Path) -> None:
             assert_says(said_by(program), "was shut down: Client is closed", "of doubled (")
     clients.append(KINDS["dask"]()._client)
     np.testing.assert_array_equal(double(X), 2.0 * X)
+
+
+def lose_worker_of_first_result(client: Any) -> None:
+    """Have Dask kill the worker that has a result when it is about to fetch that, once."""
+    fetch, workers = client._gather_remote, client.cluster.workers
+
+    async def kill_and_fetch(*args: Any) -> Any:
+        client._gather_remote = fetch
+        (key,) = client._gather_keys
+        ((address,),) = (await client.scheduler.who_has(keys=[key])).values()
+        (victim,) = (worker for worker in workers.values() if worker.worker_address == address)
+        os.kill(victim.pid, signal.SIGKILL)
+        while address in (await client.scheduler.identity())["workers"]:
+            await asyncio.sleep(0.01)
+        return await fetch(*args)
+
+    client._gather_remote = kill_and_fetch
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_result_that_is_lost_with_its_worker(retries: int) -> None:
+    executor = KINDS["dask"]()
+    np.testing.assert_array_equal(jitted(on(executor, functions.doubled))(X), 2.0 * X)
+    lose_worker_of_first_result(executor._client)
+    double = on(executor, functions.doubled, stateful=False, retries=retries)
+    called = in_thread(jitted(lambda x: double(x)))
+    if retries:
+        np.testing.assert_array_equal(called.result(PATIENCE), 2.0 * X)
+    else:
+        assert "was lost before its result was here" in said_by(called.result, PATIENCE)
+    assert_next_call_works("dask")
+    executors.close_dask()
 
 
 def test_a_client_of_dask_is_no_executor() -> None:
