@@ -323,19 +323,17 @@ def _plugin() -> object:
         idempotent = True
 
         async def start(self, scheduler: Any) -> None:
-            # By the key of the call: the worker's address, and its name in messages.
+            # By the key of the call: the worker's address until the call has ended, and its name
+            # in messages.
             self.begun: dict[Any, tuple[str, str]] = {}
-            # The keys of calls whose results Dask has told to clients.
-            self.ended: set[Any] = set()
             self.tasks = scheduler.tasks
             scheduler.handlers["hostcall_begin"] = self.begin
 
         def transition(self, key: object, start: str, finish: str, *args: Any, **how: Any) -> None:
-            if finish in ("memory", "erred") and key in self.begun:
-                self.ended.add(key)
-            elif finish == "forgotten":
+            if finish == "forgotten":
                 self.begun.pop(key, None)
-                self.ended.discard(key)
+            elif finish in ("memory", "erred") and key in self.begun:
+                self.begun[key] = "", self.begun[key][1]
 
         def begin(self, key: object, address: str, by: str) -> str | None:
             """Note who begins a call; return who has begun it before, or that it is over."""
@@ -352,7 +350,7 @@ def _plugin() -> object:
             # it.
             for key, (address, by) in list(self.begun.items()):
                 task = scheduler.tasks.get(key)
-                if address == worker and task is not None and key not in self.ended:
+                if address == worker and task is not None:
                     for client in list(task.who_wants):
                         scheduler.stimulus_cancel([key], client.client_key, False, "lost", by)
 
