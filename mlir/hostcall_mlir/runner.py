@@ -413,7 +413,7 @@ class _Planner:
             assert len(slots) == count, f"it is unknown what {op.name} does"
             places[result] = slots
 
-    def _compiled(self, program: ir.Module, device: jax.Device, calls: bool) -> Any:
+    def _compiled(self, program: ir.Module, device: jax.Device, calls: bool) -> object:
         """Compile a part; equal parts, such as those of an unrolled loop, share one executable."""
         code = private.bytecode_of(program)
         key = hashlib.sha256(code).digest(), device

@@ -137,7 +137,7 @@ def _outcome(call: Callable[[], Any]) -> str:
 _EXPECTED = 3.0
 
 
-def _next(x: Any) -> Any:
+def _next(x: Any) -> np.ndarray:
     return np.asarray(x + 1, np.float32)
 
 

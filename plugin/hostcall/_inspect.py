@@ -27,7 +27,7 @@ from hostcall._report import Code, Table, folded
 from hostcall._saving import decoding, pickled_functions, tokens
 from hostcall._tf import concrete_functions, op_kinds, script_op_graphs, token_registry
 from hostcall._tf import function_defs as defs
-from hostcall._tf.types import GraphDef, MetaGraphDef, NodeDef
+from hostcall._tf.types import GraphDef, MetaGraphDef, NodeDef, SavedModel
 from hostcall_runtime import _leave
 from hostcall_runtime._errors import ProgramError, counted
 
@@ -290,12 +290,12 @@ _CARRIED_APART = (
 )
 
 
-def read_saved_model(path: Path) -> Any:
+def read_saved_model(path: Path) -> SavedModel:
     """Return the message of a SavedModel, with a graph at least, or raise an InspectionError."""
     if not path.is_dir():
         raise InspectionError(f"{path} is no directory.")
     try:
-        model = concrete_functions.read_saved_model(str(path))
+        model: SavedModel = concrete_functions.read_saved_model(str(path))
     except (OSError, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise InspectionError(f"{path} holds no SavedModel that can be read: {reason}") from error

@@ -14,6 +14,7 @@ import re
 import sys
 import tempfile
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import click
@@ -170,7 +171,7 @@ def _run(command: str, *arguments: Any, of: str = "hostcall._cli", **options: An
 _NOTES = re.compile(rb"WARNING: All log messages before absl::|I\d{4} .*oneDNN custom operations")
 
 
-def _imported(module: str) -> Any:
+def _imported(module: str) -> ModuleType:
     """Import a module, and TensorFlow with it, without TensorFlow's notes about the machine."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     sys.stderr.flush()

@@ -60,7 +60,7 @@ def size_of(value: object, axes: Axes, who: str) -> int:
     return int(next(iter(sizes.values())))
 
 
-def part_of(value: object, axes: Axes, begin: int, end: int, who: str) -> Any:
+def part_of(values: tuple[Any, ...], axes: Axes, begin: int, end: int, who: str) -> tuple[Any, ...]:
     """Return a part of a batch, which shares its memory; arrays that all parts have are copied."""
 
     def part(leaf: object, axis: int | None) -> object:
@@ -69,8 +69,9 @@ def part_of(value: object, axes: Axes, begin: int, end: int, who: str) -> Any:
         array = np.asarray(leaf)
         return array[(slice(None),) * (axis % array.ndim) + (slice(begin, end),)]
 
-    leaves = _with_axes(value, axes, "argument", who)
-    return _trees.pack(value, [part(leaf, axis) for _, leaf, axis in leaves])
+    leaves = _with_axes(values, axes, "argument", who)
+    parts: tuple[Any, ...] = _trees.pack(values, [part(leaf, axis) for _, leaf, axis in leaves])
+    return parts
 
 
 def joined(parts: Sequence[Any], axes: Axes, who: str) -> object:

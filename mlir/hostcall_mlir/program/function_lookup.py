@@ -204,7 +204,7 @@ def _is_flat(results: structures.Structure) -> bool:
 def _find_function(callback: ManifestCallback, source: _Source) -> Function:
     name = callback.name if callback.name in source.given else _unnumbered(callback.name)
     is_given = name in source.given
-    function = source.given[name] if is_given else _import_function(callback, source)
+    function: object = source.given[name] if is_given else _import_function(callback, source)
     function = getattr(function, _MARK, function)
     if not callable(function):
         raise _NotFoundError(f"{structures.type_name(function)} is there, which cannot be called")
@@ -245,7 +245,7 @@ def _check_arguments(callback: ManifestCallback, function: Function) -> None:
         ) from error
 
 
-def _import_function(callback: ManifestCallback, source: _Source) -> Function:
+def _import_function(callback: ManifestCallback, source: _Source) -> object:
     if callback.kind == "eager" and not source.tensors:
         raise _NotFoundError(
             "it takes and returns TensorFlow's tensors (tf.py_function), and there is no "
@@ -258,11 +258,10 @@ def _import_function(callback: ManifestCallback, source: _Source) -> Function:
         raise _NotFoundError(
             f"it is not given, and imports=False says not to import it: pass {_remedy(callback)}"
         )
-    found: Function = _import(callback.function, f"pass {_remedy(callback)}", source.package)
-    return found
+    return _import(callback.function, f"pass {_remedy(callback)}", source.package)
 
 
-def _import(name: str, remedy: str, package: str) -> Any:
+def _import(name: str, remedy: str, package: str) -> object:
     """Import the object that `module:qualname` names, if the user gives leave."""
     module_name, _, path = name.partition(":")
     if "<" in path:
@@ -298,7 +297,7 @@ def _import(name: str, remedy: str, package: str) -> Any:
 def _find_namedtuple(name: str, source: _Source) -> type:
     remedy = f"pass callbacks={{'{name}': …}} with the class"
     if name in source.given:
-        found = source.given[name]
+        found: object = source.given[name]
     elif not source.imports:
         raise _NotFoundError(f"imports=False says not to import it: {remedy}")
     else:

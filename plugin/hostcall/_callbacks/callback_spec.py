@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import tensorflow as tf
@@ -32,6 +32,12 @@ class Origin:
 
     spec: weakref.ref[CallbackSpec]
     recording: Recording
+
+
+class HostOpEntry(Protocol):
+    """What the stock kernel calls for a host op."""
+
+    title: str
 
 
 class CallbackSpec:
@@ -93,7 +99,7 @@ class CallbackSpec:
         # A weak reference to the op, where it is in a graph.
         self.op: weakref.ref[Any] | None = None
         self._targets: dict[tuple[Any, ...], tuple[Any, int]] = {}
-        self._host_op_entries: dict[bool, Any] = {}
+        self._host_op_entries: dict[bool, HostOpEntry] = {}
         # The shapes that calls have returned, where a function is partitioned because nothing
         # declares them; else None.
         self.seen_shapes: SeenShapes | None = None
@@ -164,7 +170,9 @@ class CallbackSpec:
     ) -> None:
         """Raise a LoweringError if a compiled program may not call the function."""
 
-    def host_op_entry(self, make: Callable[..., Any], node: NodeDef, is_in_region: bool) -> Any:
+    def host_op_entry(
+        self, make: Callable[..., HostOpEntry], node: NodeDef, is_in_region: bool
+    ) -> HostOpEntry:
         """Return what the stock kernel calls for a host op; `make` makes it once."""
         with _lock:
             if is_in_region not in self._host_op_entries:

@@ -105,7 +105,7 @@ def existing_spec_of(node: AnyNode) -> CallbackSpec:
     return spec
 
 
-def unchecked_entry_of(node: AnyNode) -> Any:
+def unchecked_entry_of(node: AnyNode) -> object:
     """Return the registry's entry for a script op, which may be made for another op, or None."""
     return token_registry.entry_of(token_of(node))
 
@@ -116,14 +116,14 @@ def token_of(node: AnyNode) -> str:
     return str(node.attr["token"].s.decode(errors="replace"))
 
 
-def entry_of(node: AnyNode) -> Any:
+def entry_of(node: AnyNode) -> object:
     """Return the same entry; raise a LoweringError if it is not made for the op."""
     takes = len(node.attr["Tin"].list.type)
     returns = [tf.as_dtype(dtype) for dtype in node.attr["Tout"].list.type]
     return entry_for(token_of(node), f"'{node.name}' ({node.op})", node.op, takes, returns)
 
 
-def entry_for(token: str, op: str, kind: str, takes: int, returns: list[tf.DType]) -> Any:
+def entry_for(token: str, op: str, kind: str, takes: int, returns: list[tf.DType]) -> object:
     """Return the registry's entry for the token of an op; a LoweringError if it does not fit."""
     # The token may name the function of another op, whose results would be wrong. This happens in
     # an altered graph, and in one from a process without hostcall: its tokens are mere numbers,

@@ -169,7 +169,7 @@ def _replacing(assertions: object, dynamic_sizes: str | None) -> str:
     return ALL if assertions or dynamic_sizes == "checked" else TAKEN
 
 
-def _checked(name: str, value: object, what: str) -> Any:
+def _checked(name: str, value: object, what: str) -> object:
     """Return a value for a setting; raise a ValueError, which names `what`, if it is none."""
     choices = _CHOICES.get(name)
     if choices is not None and value not in choices:

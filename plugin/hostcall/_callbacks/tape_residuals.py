@@ -284,7 +284,7 @@ def may_be_recorded(tokens: Iterable[str]) -> bool:
     return any(entry is None or getattr(entry, "gradient_wanted", False) for entry in entries)
 
 
-def spec_of(handle: int) -> Any:
+def spec_of(handle: int) -> object:
     """Return the spec whose call kept this residual, or None if it is not kept."""
     residual = _residuals.get(handle)
     return residual.spec if isinstance(residual, TapeResidual) else None

@@ -28,7 +28,7 @@ from hostcall._compiler import control_flow
 from hostcall._compiler.bounded import sources
 from hostcall._tf import attributes, op_kinds, protos
 from hostcall._tf import function_defs as defs
-from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, Message, NodeDef
+from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef, TensorProto
 
 # Larger results stay what they are: they would be part of the program, and of what is compiled.
 LARGEST_BYTES = 1 << 20
@@ -40,7 +40,7 @@ _MOST_NODES = 2000
 _Known = Mapping[int, Any]
 
 
-def folded(library: FunctionDefLibrary, entry: str) -> Any:
+def folded(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
     """Return the library, or a copy in which what follows from constants alone is constant."""
     functions = defs.reachable(library, entry)
     captured = _captured(functions[entry])
@@ -56,7 +56,7 @@ def folded(library: FunctionDefLibrary, entry: str) -> Any:
     left = defs.reachable_in(functions | new, entry)
     # What nothing calls any more would be taken for a part of the program.
     kept = [f for f in library.function if f.signature.name not in functions.keys() - left.keys()]
-    copy = protos.function_pb2.FunctionDefLibrary(
+    copy: FunctionDefLibrary = protos.function_pb2.FunctionDefLibrary(
         function=[new.pop(f.signature.name, f) for f in kept]
     )
     copy.function.extend(new[name] for name in sorted(new) if name in left)
@@ -180,7 +180,7 @@ class _Folder:
         self._needs: dict[str, frozenset[int]] = {}
         self._names: dict[tuple[str, bytes], str] = {}
 
-    def fold(self, name: str, known: _Known) -> Any:
+    def fold(self, name: str, known: _Known) -> FunctionDef | None:
         """Return a copy of a function with some arguments `known`; None if nothing changes."""
         function, uses = self._functions[name], []
         wanted: dict[str, None] = {}
@@ -344,9 +344,9 @@ def _is_large(tensor: tf.Tensor, limit: int) -> bool:
     return count is not None and count * tensor.dtype.size > limit
 
 
-def _plain(node: NodeDef, found: _Sources) -> Any:
+def _plain(node: NodeDef, found: _Sources) -> NodeDef:
     """Return a node as one of a graph, without marks, device and control inputs."""
-    plain = protos.node_def_pb2.NodeDef(name=node.name, op=node.op)
+    plain: NodeDef = protos.node_def_pb2.NodeDef(name=node.name, op=node.op)
     plain.input.extend(_input(value, found) for value in defs.data_inputs(node))
     for name, value in node.attr.items():
         if not name.startswith("_"):
@@ -360,8 +360,12 @@ def _input(value: str, found: _Sources) -> str:
     return f"{name}:{found.types.position(name, result) if result else 0}"
 
 
-def _constant(name: str, tensor: Message, device: str = "", controls: Iterable[str] = ()) -> Any:
-    node = protos.node_def_pb2.NodeDef(name=name, op="Const", device=device, input=controls)
+def _constant(
+    name: str, tensor: TensorProto, device: str = "", controls: Iterable[str] = ()
+) -> NodeDef:
+    node: NodeDef = protos.node_def_pb2.NodeDef(
+        name=name, op="Const", device=device, input=controls
+    )
     node.attr["value"].tensor.CopyFrom(tensor)
     node.attr["dtype"].type = node.attr["value"].tensor.dtype
     return node
@@ -420,9 +424,11 @@ class _Edited:
         waited = dict.fromkeys(v for node in nodes for v in node.input if v.startswith("^"))
         return sorted(value for value in waited if value[1:] not in names)
 
-    def written(self, renamed: Mapping[str, Mapping[str, str]], functions: Functions) -> Any:
+    def written(
+        self, renamed: Mapping[str, Mapping[str, str]], functions: Functions
+    ) -> FunctionDef:
         """Return the function, whose calls are `renamed`, without what nothing needs any more."""
-        new: Any = protos.copy_of(self._function)
+        new = protos.copy_of(self._function)
         added = [*self._new.values()]
         for node in itertools.chain(added, new.node_def):
             for i, value in enumerate(node.input):

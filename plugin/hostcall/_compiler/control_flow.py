@@ -138,7 +138,7 @@ def _carry(function: FunctionDef, index: int, functions: Mapping[str, Any], stem
     return [carried, around, *([iteration] if iteration is not body else [])]
 
 
-def _condition(condition: FunctionDef, name: str) -> Any:
+def _condition(condition: FunctionDef, name: str) -> FunctionDef:
     """Return a condition that returns its last argument."""
     new = _new(name, condition)
     new.signature.output_arg.add(name=_CARRIED, type=defs.BOOL)
@@ -146,9 +146,9 @@ def _condition(condition: FunctionDef, name: str) -> Any:
     return new
 
 
-def _without_results(body: FunctionDef, numbers: set[int], name: str) -> Any:
+def _without_results(body: FunctionDef, numbers: set[int], name: str) -> FunctionDef:
     """Return a copy of a body without some of its results."""
-    iteration: Any = protos.copy_of(body)
+    iteration = protos.copy_of(body)
     iteration.signature.name = name
     for number in sorted(numbers, reverse=True):
         iteration.ret.pop(iteration.signature.output_arg[number].name)
@@ -158,7 +158,7 @@ def _without_results(body: FunctionDef, numbers: set[int], name: str) -> Any:
 
 def _body(
     body: FunctionDef, iteration: FunctionDef, same: set[int], condition: FunctionDef, name: str
-) -> Any:
+) -> FunctionDef:
     """Return a body that also computes the condition for the next iteration."""
     # It calls `iteration`: the old body without the results that are its arguments. The new body
     # returns these (`same`) itself: XLA accepts no variable from a call, and recognizes constants
@@ -184,9 +184,9 @@ def _body(
     return new
 
 
-def _new(name: str, function: FunctionDef) -> Any:
+def _new(name: str, function: FunctionDef) -> FunctionDef:
     """Return an empty function that takes the arguments of another one and the condition."""
-    new = protos.function_pb2.FunctionDef()
+    new: FunctionDef = protos.function_pb2.FunctionDef()
     new.signature.name = name
     new.signature.input_arg.extend(function.signature.input_arg)
     new.signature.input_arg.add(name=_CARRIED, type=defs.BOOL)
@@ -198,7 +198,7 @@ def _new(name: str, function: FunctionDef) -> Any:
     return new
 
 
-def _call(name: str, function: FunctionDef, inputs: list[str]) -> Any:
+def _call(name: str, function: FunctionDef, inputs: list[str]) -> NodeDef:
     return defs.call_node(name, function.signature, inputs, stateful=True)
 
 

@@ -53,9 +53,9 @@ def called_wide(function: FunctionDef, digest: str, suffix: str) -> tuple[Any, A
     return caller, copy
 
 
-def _caller_of(function: FunctionDef, suffix: str) -> Any:
+def _caller_of(function: FunctionDef, suffix: str) -> FunctionDef:
     """Return a function that does nothing but call a must-compile function."""
-    caller: Any = protos.function_pb2.FunctionDef(signature=function.signature)
+    caller: FunctionDef = protos.function_pb2.FunctionDef(signature=function.signature)
     caller.signature.name += f"{suffix}__caller"
     caller.arg_attr.MergeFrom(function.arg_attr)
     caller.resource_arg_unique_id.update(function.resource_arg_unique_id)

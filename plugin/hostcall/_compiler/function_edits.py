@@ -10,23 +10,25 @@ import tensorflow as tf
 
 from hostcall._tf import function_defs as defs
 from hostcall._tf import op_kinds, protos
-from hostcall._tf.types import FunctionDef, NodeDef
+from hostcall._tf.types import ArgDef, FunctionDef, NodeDef, TensorProto
 
 _COMPARISONS = frozenset({"Equal", "NotEqual"})
 
 
-def _tensor(value: object, dtype: int, shape: list[int] | None) -> Any:
+def _tensor(value: object, dtype: int, shape: list[int] | None) -> TensorProto:
     """Return a constant as a TensorProto; that of integers, as most are, is made once."""
     known = tuple(value) if isinstance(value, list) else (value,)
     if all(type(number) is int for number in known):
         of_list = known if isinstance(value, list) else known[0]
         return _of_integers(of_list, dtype, None if shape is None else tuple(shape))
-    return tf.make_tensor_proto(value, tf.as_dtype(dtype), shape)
+    tensor: TensorProto = tf.make_tensor_proto(value, tf.as_dtype(dtype), shape)
+    return tensor
 
 
 @functools.lru_cache(1024)
-def _of_integers(value: object, dtype: int, shape: tuple[int, ...] | None) -> Any:
-    return tf.make_tensor_proto(value, tf.as_dtype(dtype), shape)
+def _of_integers(value: object, dtype: int, shape: tuple[int, ...] | None) -> TensorProto:
+    tensor: TensorProto = tf.make_tensor_proto(value, tf.as_dtype(dtype), shape)
+    return tensor
 
 
 class NodeWriter:
@@ -128,8 +130,9 @@ def insert_result(function: Any, position: int, name: str, dtype: int) -> None:
     function.signature.output_arg.insert(position, _named(function, name, dtype))
 
 
-def _named(function: Any, name: str, dtype: int) -> Any:
-    return type(function.signature).ArgDef(name=name, type=dtype)
+def _named(function: Any, name: str, dtype: int) -> ArgDef:
+    argument: ArgDef = type(function.signature).ArgDef(name=name, type=dtype)
+    return argument
 
 
 def add_control_output(function: FunctionDef, node: str) -> None:

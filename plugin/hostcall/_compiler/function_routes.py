@@ -53,7 +53,7 @@ def knows_gpus() -> bool:
 _TAKE_ELEMENTS = frozenset({"Reshape", "Size"})
 
 
-def _with_shape_agnostic(library: FunctionDefLibrary, entry: str) -> Any:
+def _with_shape_agnostic(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
     """Return the library, or a copy in which script ops record their shape-agnostic results."""
     if not any(True for _ in _shape_agnostic(library, entry)):
         return library
@@ -290,7 +290,7 @@ def _device_obstacle(node: NodeDef, device: str) -> str:
     return ""
 
 
-def _forward_library(library: FunctionDefLibrary, entry: str) -> Any:
+def _forward_library(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary | None:
     """Return the forward function of a gradient and the functions that it reaches, or None."""
     function = next(f for f in library.function if f.signature.name == entry)
     if _FORWARD not in function.attr:

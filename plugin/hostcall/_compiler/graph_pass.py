@@ -30,7 +30,7 @@ which partitions the functions around them."""
 
 @kernel_hook.limited
 def rewrite(
-    target: types.MetaGraphDef | types.ConcreteFunction, route: str = requested_routes.AUTO
+    target: types.GraphDef | types.ConcreteFunction, route: str = requested_routes.AUTO
 ) -> Any:
     """Partition functions now, rather than when TensorFlow creates their kernels.
 
@@ -104,7 +104,7 @@ def partition_pass(route: str = requested_routes.AUTO) -> Callable[[Any], Any]:
     """
     requested_routes.checked(route)
 
-    def run(graph_def: tf.compat.v1.GraphDef) -> Any:
+    def run(graph_def: tf.compat.v1.GraphDef) -> tf.compat.v1.GraphDef:
         return rewrite(graph_def, route)
 
     suffix = "" if route == requested_routes.AUTO else f"_{route}"
@@ -112,7 +112,7 @@ def partition_pass(route: str = requested_routes.AUTO) -> Callable[[Any], Any]:
     return run
 
 
-def _rewrite_function(concrete: types.ConcreteFunction, route: str) -> Any:
+def _rewrite_function(concrete: types.ConcreteFunction, route: str) -> types.ConcreteFunction:
     library = concrete.graph.as_graph_def().library
     library.function.add().CopyFrom(concrete.function_def)
     before = library.SerializeToString(deterministic=True)

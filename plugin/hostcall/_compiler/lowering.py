@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -98,7 +98,7 @@ def evaluate(serialized: bytes, inputs: Sequence[bytes]) -> list[bytes] | None:
     return [_proto(array, spec) for array, spec in zip(arrays, results, strict=True)]
 
 
-def _constant(tensor: tf.Tensor) -> Any:
+def _constant(tensor: tf.Tensor) -> object:
     array = tf.make_ndarray(tensor)
     return array if array.ndim else array[()]  # as everywhere, a NumPy scalar for rank 0
 

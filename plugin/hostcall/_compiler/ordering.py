@@ -154,7 +154,7 @@ SUFFIX = "__hostcall"  # the suffix of the names of new functions
 
 def order_side_effects(
     library: FunctionDefLibrary, entry: str, suffix: str = SUFFIX, barriers: bool = True
-) -> tuple[Any, str]:
+) -> tuple[FunctionDefLibrary, str]:
     """Write the order of side effects into copies of a function and of all that it reaches."""
     # Without `barriers`, the order is right in programs whose tokens are not wrapped.
     # Returned are the new functions, and the name of the one that replaces `entry`: equal for equal
@@ -192,7 +192,7 @@ class _Orderer:
         self._is_cluster = False
         self._inlined = 0
         self._level = 0
-        self.ordered = protos.function_pb2.FunctionDefLibrary()
+        self.ordered: FunctionDefLibrary = protos.function_pb2.FunctionDefLibrary()
 
     def entry(self, name: str) -> str:
         """Order the whole program; return the name of its ordered copy."""
@@ -383,7 +383,7 @@ class _Orderer:
             consumed.update(node.input)
         return consumed
 
-    def _copy_callee(self, node: NodeDef, caller: str) -> Any:
+    def _copy_callee(self, node: NodeDef, caller: str) -> FunctionDef:
         """Return a copy of the function that a plain call calls, for this call alone."""
         self._inlined += 1
         self._refuse(_TOO_MANY, self._inlined, _MOST_COPIES)
@@ -399,7 +399,7 @@ class _Orderer:
             node.op = copy.signature.name
         return copy
 
-    def _copy(self, name: str, new_name: str) -> Any:
+    def _copy(self, name: str, new_name: str) -> FunctionDef:
         copy = self.ordered.function.add()
         copy.CopyFrom(self._functions[name])
         copy.signature.name = new_name
@@ -423,7 +423,7 @@ def _chain_effect(node: NodeDef, last: str, token: str) -> str:
 _INTEGER = "hostcall_order"  # the argument and the result that barriers write
 
 
-def _barrier(function: FunctionDef, name: str, value: str) -> Any:
+def _barrier(function: FunctionDef, name: str, value: str) -> NodeDef:
     return function.node_def.add(name=name, op="HostcallOrder", input=[value])
 
 

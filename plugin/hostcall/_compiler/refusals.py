@@ -16,7 +16,7 @@ import hashlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -246,7 +246,7 @@ def check_lists(library: FunctionDefLibrary) -> None:
         raise LoweringError(_LIST.format(node=node.name))
 
 
-def marked(library: FunctionDefLibrary, refusal: str) -> Any:
+def marked(library: FunctionDefLibrary, refusal: str) -> FunctionDefLibrary:
     """Return a copy of a library with marks on the nodes that XLA refuses."""
     copy = protos.copy_of(library)
     if not refusal.startswith(_UNSUPPORTED):  # `HostOps` finds all of these itself

@@ -213,7 +213,7 @@ def script_op(node: NodeDef, body: Body, function: str, locate: Locate, **placed
 
 def _of_callback(node: NodeDef, route: str, operands: Sequence[ValueFacts]) -> dict[str, Any]:
     """Return the facts on the Python function of a script op, and the location of the call."""
-    spec = lookup.unchecked_entry_of(node)
+    spec: Any = lookup.unchecked_entry_of(node)
     results = _results(node, spec)
     return {
         "stateful": node.op in op_kinds.STATEFUL_SCRIPT_OPS,

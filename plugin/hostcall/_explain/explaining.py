@@ -146,20 +146,22 @@ def explain_library(
     )
 
 
-def _concrete(function: Any, args: Any, kwargs: Any) -> Any:
+def _concrete(function: Any, args: Any, kwargs: Any) -> ConcreteFunction:
     if isinstance(function, concrete_functions.ConcreteFunction):
         if args or kwargs:
             raise TypeError(
                 "hostcall.explain: a ConcreteFunction is explained as it is. Leave out the "
                 "arguments."
             )
-        return function
-    if not hasattr(function, "get_concrete_function"):
+        traced: ConcreteFunction = function
+    elif not hasattr(function, "get_concrete_function"):
         raise TypeError(
             f"hostcall.explain explains a tf.function, a ConcreteFunction or a Keras model, and "
             f"not {function!r}. Write hostcall.explain(tf.function(f, jit_compile=True), ...)."
         )
-    return function.get_concrete_function(*args, **kwargs)
+    else:
+        traced = function.get_concrete_function(*args, **kwargs)
+    return traced
 
 
 def library_of(concrete: ConcreteFunction) -> FunctionDefLibrary:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from hostcall._tf import autograph
@@ -109,7 +110,7 @@ def load(
     return loaded
 
 
-def _module(name: str) -> Any:
+def _module(name: str) -> ModuleType:
     """Import a module of hostcall that needs optional packages."""
     try:
         return importlib.import_module(f"hostcall._export.{name}")

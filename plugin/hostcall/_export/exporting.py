@@ -101,7 +101,7 @@ def export(function: object, specs: Sequence[Any], variables: str) -> Program:
     return Program(artifact, portable.text_of(module), manifest, values)
 
 
-def _compiled(traced: ConcreteFunction, captured: _Captured, place: str) -> Any:
+def _compiled(traced: ConcreteFunction, captured: _Captured, place: str) -> object:
     """Compile to an MLIR module of StableHLO, with the callbacks in program order."""
     library = defs.library_of(traced, traced.graph.as_graph_def())
     name = traced.function_def.signature.name
@@ -202,11 +202,11 @@ def _check_function(function: Any) -> None:
         )
 
 
-def _traced_for(function: Any, specs: Sequence[Any]) -> Any:
+def _traced_for(function: Any, specs: Sequence[Any]) -> ConcreteFunction:
     """Return the concrete function for exactly these specs."""
     if not hasattr(function, "get_concrete_function"):
         function = tf.function(function)
-    traced = function.get_concrete_function(*specs)
+    traced: ConcreteFunction = function.get_concrete_function(*specs)
     is_wider = specs and _unknown_sizes(traced)  # from an earlier call, or the input signature
     if is_wider and isinstance(function, tf.types.experimental.PolymorphicFunction):
         again = tf.function(function.python_function, autograph=autograph.uses_autograph(function))

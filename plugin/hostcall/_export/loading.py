@@ -137,7 +137,7 @@ def _register(
 
 def _call_with_tensors(
     function: Callable[..., Any], dtypes: Sequence[tf.DType], *arrays: np.ndarray
-) -> Any:
+) -> list[Any]:
     """Call a function of tensors with arrays, and return its results as arrays of these dtypes."""
     returned = function(*map(tf.convert_to_tensor, arrays))
     values = [] if returned is None else returned
@@ -151,7 +151,7 @@ def _tensor_spec(spec: manifests.Spec) -> tf.TensorSpec:
     return tf.TensorSpec(spec.shape, tf.as_dtype(manifests.dtype_of(spec.dtype)))
 
 
-def _as_tensor(value: object, spec: manifests.Spec, what: str) -> Any:
+def _as_tensor(value: object, spec: manifests.Spec, what: str) -> tf.Tensor:
     expected = _tensor_spec(spec)
     # With a dtype hint TensorFlow would cast arrays, and wrap integers around.
     hint = None if hasattr(value, "dtype") else expected.dtype

@@ -234,7 +234,7 @@ class _WithoutHandle:
         self._op = op
         self.outputs = op.outputs[:-1]
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._op, name)
 
 
@@ -285,7 +285,7 @@ def _trainable_inputs(op: Operation) -> list[int]:
     return [i for i, tensor in enumerate(op.inputs) if eager_execution.is_trainable(tensor)]
 
 
-def _spec_of(op: Operation) -> Any:
+def _spec_of(op: Operation) -> object:
     handle: Any = op.outputs[-1] if op.outputs else None
     may_be_handle = handle is not None and handle.dtype == tf.int64 and handle.shape.rank == 0
     if tf.executing_eagerly() and may_be_handle:

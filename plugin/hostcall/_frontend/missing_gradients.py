@@ -7,6 +7,7 @@ None without a word.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
@@ -45,7 +46,7 @@ def wants_one(user: UserFunction, tensors: list[Any]) -> bool:
     )
 
 
-def of_eager_call(user: UserFunction) -> Any:
+def of_eager_call(user: UserFunction) -> Callable[..., list[None]]:
     """Return the gradient function of an eager call that has none."""
 
     def grad(inputs: Any, results: Any, upstream: Any) -> list[None]:  # noqa: ARG001

@@ -7,7 +7,7 @@ import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import tensorflow as tf
 
@@ -42,6 +42,9 @@ from hostcall._tf import (
 )
 from hostcall._tf.types import FuncGraph, Operation
 from hostcall_runtime import _errors, _interception
+
+Emitted: TypeAlias = list[tf.Tensor] | tf.Operation
+"""What a call creates: the op's results, flat, or the op if it has none and is in a graph."""
 
 
 def _note_specs(spec: CallbackSpec) -> None:
@@ -165,7 +168,7 @@ def emit(spec: CallbackSpec, stateful: bool, name: str | None) -> object:
     return spec.outputs.pack(results)
 
 
-def emit_eager(spec: EagerSpec, name: str | None) -> Any:
+def emit_eager(spec: EagerSpec, name: str | None) -> Emitted:
     """Create an EagerPyFunc op; return its visible results, or the op itself if it has none."""
     with _registered(spec) as (flat, token):
         emit = functools.partial(_run_eager_op, spec, flat, token, name)
@@ -175,7 +178,7 @@ def emit_eager(spec: EagerSpec, name: str | None) -> Any:
         return emit()
 
 
-def _run_eager_op(spec: EagerSpec, flat: list[Any], token: str, name: str | None) -> Any:
+def _run_eager_op(spec: EagerSpec, flat: list[Any], token: str, name: str | None) -> Emitted:
     if tf.executing_eagerly() and spec.differentiable:
         if spec.order == 0:
             tensors = [value for value in flat if isinstance(value, tf.Tensor)]
@@ -197,7 +200,7 @@ def _run_eager_op(spec: EagerSpec, flat: list[Any], token: str, name: str | None
     return results
 
 
-def _emit_numpy(spec: NumpySpec, stateful: bool, name: str | None) -> Any:
+def _emit_numpy(spec: NumpySpec, stateful: bool, name: str | None) -> Emitted:
     op = op_kinds.gen_script_ops.py_func if stateful else op_kinds.gen_script_ops.py_func_stateless
     with _registered(spec) as (flat, token):
         results = op(input=flat, token=token, Tout=spec.op_dtypes, name=name)

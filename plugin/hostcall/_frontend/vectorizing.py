@@ -120,7 +120,9 @@ def _handle(spec: CallbackSpec) -> list[Converted]:
     return [Converted(op.outputs[-1], False)]
 
 
-def _with_gradient(spec: CallbackSpec, inputs: Inputs, outputs: Outputs, emit: Any) -> Any:
+def _with_gradient(
+    spec: CallbackSpec, inputs: Inputs, outputs: Outputs, emit: Any
+) -> script_ops.Emitted:
     """Return the results of `emit`, flat, with the user's gradient of the function."""
     if spec.user.grad is None or not outputs.dtypes:
         packed = emit(inputs, outputs)
@@ -179,7 +181,7 @@ def _one_by_one(mapped: MappedOp, spec: CallbackSpec) -> _Results:
     return [Converted(result, True) for result in results]
 
 
-def _again(op: Operation, spec: CallbackSpec, tensors: Sequence[Any]) -> Any:
+def _again(op: Operation, spec: CallbackSpec, tensors: Sequence[Any]) -> script_ops.Emitted:
     """Create an op like `op` with other inputs; return its outputs, or the op if it has none."""
     hidden: list[Any] = []
 

@@ -430,12 +430,13 @@ class Replayer:
 
     def _answer(
         self, site: CallSite, call: RecordedCall, outcome: Outcome, given: Mapping[str, Any]
-    ) -> Any:
+    ) -> object:
         if isinstance(outcome, calls.Raised):
             raise calls.decode(outcome)
         try:
             if isinstance(outcome, calls.Wrote):
-                return self._write(outcome, calls.outs_of(given))
+                self._write(outcome, calls.outs_of(given))
+                return None
             returned = values.decode(outcome.value, site.to_tensor)
         except ValueError as error:
             raise ReplayError(

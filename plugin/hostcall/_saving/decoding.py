@@ -352,11 +352,11 @@ def keep(token: str, spec: Any) -> None:
         token_registry.register_token(token, spec)
 
 
-def _rebuilt(token: str) -> Any:
+def _rebuilt(token: str) -> CallbackSpec:
     record = tokens.decode(token)
     try:
         if record.of is None:
-            spec: Any = spec_of_call(record)
+            spec = spec_of_call(record)
         else:
             parent = _resolved.get(tokens.encode(record.of)) or resolve(tokens.encode(record.of))
             spec = spec_of_gradient(record, parent)

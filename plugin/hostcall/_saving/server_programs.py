@@ -80,13 +80,15 @@ def attach(graph_def: GraphDef, programs: Mapping[str, Program]) -> None:
         node.attr[attributes.PROGRAM].s = library.SerializeToString()
 
 
-def _lasting_node(function: FunctionDef, functions: Functions) -> Any:
+def _lasting_node(function: FunctionDef, functions: Functions) -> NodeDef:
     """Return a node that TensorFlow's optimizations leave alone, unlike constants, say."""
     live = defs.live_nodes(function, functions)
     nodes = [node for node in function.node_def if node.name in live and node.op not in _FLEETING]
     kinds = (op_kinds.STATEFUL_SCRIPT_OPS, op_kinds.SCRIPT_OPS)
     script_ops = [node for kind in kinds for node in nodes if node.op in kind]
-    calls = [node for node in defs.calls_in(function, functions) if node.name in live]
+    calls: list[NodeDef] = [
+        node for node in defs.calls_in(function, functions) if node.name in live
+    ]
     return [*script_ops, *calls, *nodes, *function.node_def][0]
 
 

@@ -213,7 +213,7 @@ def _stored(feature: Feature, module: str, *attributes: str) -> None:
         _enter(feature, StoredName(module, attribute, feature.title, feature.without))
 
 
-def _enter(feature: Feature, name: Name) -> Any:
+def _enter(feature: Feature, name: Name) -> object:
     NAMES.append(name)
     try:
         return name.find()

@@ -23,6 +23,7 @@ from hostcall._tf import attributes, op_kinds, protos, token_registry
 from hostcall._tf.types import (
     AnyNode,
     ArgDef,
+    AttrValue,
     ConcreteFunction,
     FunctionDef,
     FunctionDefLibrary,
@@ -32,7 +33,7 @@ from hostcall._tf.types import (
 )
 
 
-def with_defaults(library: FunctionDefLibrary) -> Any:
+def with_defaults(library: FunctionDefLibrary) -> FunctionDefLibrary:
     """Return a copy of a library with all attributes on its nodes: kernels are chosen by them."""
     copy = protos.copy_of(library)
     for node in all_nodes(copy):
@@ -123,7 +124,7 @@ _CYCLE = (
 )
 
 
-def library_of(concrete: ConcreteFunction, graph_def: GraphDef) -> Any:
+def library_of(concrete: ConcreteFunction, graph_def: GraphDef) -> FunctionDefLibrary:
     """Return a FunctionDefLibrary of all functions that a function reaches, itself last."""
     library = protos.copy_of(graph_def.library)
     library.function.add().CopyFrom(concrete.function_def)
@@ -141,10 +142,10 @@ def is_compiled(marked: FunctionDef | NodeDef) -> bool:
     return protos.is_true(marked, MUST_COMPILE)
 
 
-def call_node(name: str, signature: OpDef, inputs: Iterable[str], stateful: bool) -> Any:
+def call_node(name: str, signature: OpDef, inputs: Iterable[str], stateful: bool) -> NodeDef:
     """Return a node that calls the function of a signature; `stateful` selects the call op."""
     op = "StatefulPartitionedCall" if stateful else "PartitionedCall"
-    node = protos.node_def_pb2.NodeDef(name=name, op=op, input=inputs)
+    node: NodeDef = protos.node_def_pb2.NodeDef(name=name, op=op, input=inputs)
     node.attr["f"].func.name = signature.name
     node.attr["Tin"].list.type.extend(arg.type for arg in signature.input_arg)
     node.attr["Tout"].list.type.extend(arg.type for arg in signature.output_arg)
@@ -348,7 +349,7 @@ def in_order(nodes: list[Any], before: list[list[int]]) -> list[Any]:
     return [nodes[i] for i in order]
 
 
-def definition_of(node: AnyNode, functions: Mapping[str, Any]) -> Any:
+def definition_of(node: AnyNode, functions: Mapping[str, Any]) -> OpDef:
     """Return the OpDef of a node; the signature, if its op is a function."""
     called = functions.get(node.op)
     return called.signature if called is not None else op_kinds.op_def(node.op)
@@ -425,7 +426,7 @@ def types_of(node: AnyNode, definition: OpDef, argument: ArgDef) -> list[int]:
     return [dtype] * count
 
 
-def _attr(node: AnyNode, definition: OpDef, name: str) -> Any:
+def _attr(node: AnyNode, definition: OpDef, name: str) -> AttrValue:
     if name in node.attr:
         return node.attr[name]
     # SavedModels leave out default values.
@@ -510,7 +511,7 @@ class Types:
         """Return the number of a node's result that inputs call `result`, such as "z:0"."""
         return position_in(self.of_node(name), result)
 
-    def definition_of(self, node: AnyNode) -> Any:
+    def definition_of(self, node: AnyNode) -> OpDef:
         """Return the OpDef of a node."""
         return definition_of(node, self._functions)
 

@@ -43,7 +43,7 @@ def new_token() -> str:
     return str(functions._next_unique_token())
 
 
-def entry_of(token: str) -> Any:
+def entry_of(token: str) -> object:
     """Return the registry's entry for a token: a spec, a function of TensorFlow's, or None."""
     # Ops of a partitioned function may have tokens of stand-ins for specs; for these, it is the
     # spec. A token of a saved graph may cause an import.

@@ -11,6 +11,7 @@ from typing import Any, Protocol, Self, TypeVar
 
 import tensorflow as tf
 
+K = TypeVar("K")
 T = TypeVar("T", bound="Message")
 
 
@@ -31,6 +32,14 @@ class Messages(MutableSequence[T]):
         raise NotImplementedError
 
 
+class MessageMap(MutableMapping[K, T]):
+    """A map field whose values are messages."""
+
+    def MergeFrom(self, other: Self, /) -> None:  # noqa: N802
+        """Add the entries of another one, which replace those with equal keys."""
+        raise NotImplementedError
+
+
 class NameAttrList(Message, Protocol):
     """A function's name, and attributes for it."""
 
@@ -48,6 +57,12 @@ class ListValue(Message, Protocol):
     func: Messages[NameAttrList]
 
 
+class TensorProto(Message, Protocol):
+    """The value of a tensor."""
+
+    dtype: int
+
+
 class AttrValue(Message, Protocol):
     """The value of an attribute."""
 
@@ -56,7 +71,7 @@ class AttrValue(Message, Protocol):
     b: bool
     type: int
     shape: Any
-    tensor: Message
+    tensor: TensorProto
     list: ListValue
     func: NameAttrList
 
@@ -90,6 +105,15 @@ class ArgDef(Message, Protocol):
     handle_data: Any
 
 
+class AttrDef(Message, Protocol):
+    """The definition of an attribute of an op."""
+
+    name: str
+    type: str
+    allowed_values: AttrValue
+    default_value: AttrValue
+
+
 class OpDef(Message, Protocol):
     """The definition of an op, or the signature of a function."""
 
@@ -97,7 +121,7 @@ class OpDef(Message, Protocol):
     input_arg: Messages[ArgDef]
     output_arg: Messages[ArgDef]
     control_output: MutableSequence[str]
-    attr: Messages[Any]
+    attr: Messages[AttrDef]
     is_stateful: bool
 
 
@@ -109,7 +133,7 @@ class FunctionDef(Message, Protocol):
     ret: MutableMapping[str, str]
     control_ret: MutableMapping[str, str]
     attr: MutableMapping[str, AttrValue]
-    arg_attr: MutableMapping[int, Any]
+    arg_attr: MessageMap[int, Any]
     resource_arg_unique_id: MutableMapping[int, int]
 
 
@@ -129,9 +153,16 @@ class GraphDef(Message, Protocol):
 class MetaGraphDef(Message, Protocol):
     """A graph of a SavedModel."""
 
+    meta_info_def: Any
     graph_def: GraphDef
     object_graph_def: Any
     signature_def: Mapping[str, Any]
+
+
+class SavedModel(Message, Protocol):
+    """The message of a SavedModel."""
+
+    meta_graphs: Messages[MetaGraphDef]
 
 
 Functions = Mapping[str, FunctionDef]

@@ -138,7 +138,7 @@ class NoTracing:
     def __call__(self, *args: Any) -> object:
         return self._stock(*args)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         return getattr(self._stock, name)
 
 

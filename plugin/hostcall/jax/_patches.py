@@ -45,7 +45,7 @@ def _patch(
     # `_drift.misfit`.
     target = f"{module}.{path}" if primitive is None else f"{module}.{path}[{primitive}]"
 
-    def read() -> Any:
+    def read() -> object:
         found = _of(module, path)
         return found if primitive is None else found[primitive]
 

@@ -125,12 +125,13 @@ def _leaves(given: object, of: Any, place: str) -> list[Any]:
     return leaves
 
 
-def _without_none(tree: object) -> Any:
+def _without_none(pair: tuple[Any, ...]) -> tuple[Any, ...]:
     """Replace None by an empty spec, since JAX takes None for a structure without leaves."""
     whole = jax.sharding.PartitionSpec()
-    return jax.tree.map(
-        lambda leaf: whole if leaf is None else leaf, tree, is_leaf=lambda leaf: leaf is None
+    replaced: tuple[Any, ...] = jax.tree.map(
+        lambda leaf: whole if leaf is None else leaf, pair, is_leaf=lambda leaf: leaf is None
     )
+    return replaced
 
 
 def _spec(leaf: object, place: str) -> jax.sharding.PartitionSpec:

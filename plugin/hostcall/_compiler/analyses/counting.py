@@ -189,5 +189,5 @@ def _behind(value: str, nodes: _Nodes, writes: bool = False) -> str:
     return value
 
 
-def _node(value: str, nodes: _Nodes) -> Any:
+def _node(value: str, nodes: _Nodes) -> NodeDef | None:
     return nodes.get(defs.source(value))

@@ -248,7 +248,7 @@ class Inferred:
             return name, 0
         return name, self._types.position(name, result)
 
-    def _tensor(self, node: str, index: int) -> Any:
+    def _tensor(self, node: str, index: int) -> tf.Tensor | None:
         name, place = self._place(node, index)
         try:
             return self._graph.get_operation_by_name(name).outputs[place]
@@ -294,8 +294,8 @@ class Inferred:
         return [copy]
 
 
-def _placeholder(name: str, dtype: int, shape: Shape | None) -> Any:
-    node = protos.node_def_pb2.NodeDef(name=name, op="Placeholder")
+def _placeholder(name: str, dtype: int, shape: Shape | None) -> NodeDef:
+    node: NodeDef = protos.node_def_pb2.NodeDef(name=name, op="Placeholder")
     node.attr["dtype"].type = dtype
     sizes = None if shape is None else [n if isinstance(n, int) else None for n in shape]
     node.attr["shape"].shape.CopyFrom(tf.TensorShape(sizes).as_proto())

@@ -102,7 +102,7 @@ _WRONG = "XLA computes something else than TensorFlow: {reason}"
 
 def marked_for_host(
     library: FunctionDefLibrary, entry: str, compiled: bool = False, device: str = ""
-) -> Any:
+) -> FunctionDefLibrary:
     """Return a copy with marks for the host on ops that XLA, if `compiled`, would get wrong."""
     # The full name of the `device` is "" for the CPU.
     separated = random_numbers.are_those_of_graph_mode() and not device
@@ -147,7 +147,7 @@ def marked(
     labeled: bool = False,
     separated: bool = False,
     of_graph: bool = True,
-) -> Any:
+) -> FunctionDefLibrary:
     """Return a copy with marks on the ops that the sizes they make or take force onto the host."""
     # If `whole`, no op can be on the host. If XLA gets exactly the functions that are returned,
     # `compiled`, facts that only XLA can tell are checked there, say equal branch sizes; and
@@ -206,7 +206,7 @@ class _Search:
         of_graph: bool = True,
     ) -> None:
         # The functions that the entry reaches, by name.
-        self.functions = defs.reachable(library, entry)
+        self.functions: dict[str, FunctionDef] = defs.reachable(library, entry)
         # Those of them that XLA may get.
         self.compiled = {n: f for n, f in self.functions.items() if not defs.has_frames(f)}
         # Most functions hold none of the ops that the search looks for.
@@ -292,7 +292,7 @@ class _Search:
         instead = _INSTEAD.get(self._node(source).op, "")
         self.blocked.setdefault(source, _reason(offences[0], source, self.functions) + instead)
 
-    def _node(self, source: Source) -> Any:
+    def _node(self, source: Source) -> NodeDef:
         return next(n for n in self.functions[source[0]].node_def if n.name == source[1])
 
     def _has_no_kernel(self, offence: Offence) -> bool:

@@ -256,7 +256,7 @@ class _EagerHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
         return spec.for_kernel(values, handle(), device)
 
 
-def _own(array: Any, unshared: bool) -> Any:
+def _own(array: Any, unshared: bool) -> object:
     """Return an array for a function to write to; scalars are no arrays, strings have no dtype."""
     if getattr(array, "dtype", None) == _INT4_ARRAY:
         return array.astype(np.int8).astype(array.dtype)
@@ -265,7 +265,7 @@ def _own(array: Any, unshared: bool) -> Any:
     return array.copy()
 
 
-def _tidy(tensor: Any) -> Any:
+def _tidy(tensor: tf.Tensor) -> tf.Tensor:
     with eager_execution.eager_mode():
         return eager_execution.to_eager_tensor(_own(tensor.numpy(), unshared=False))
 

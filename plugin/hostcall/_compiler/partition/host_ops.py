@@ -387,6 +387,6 @@ class HostOps:
     def _called(self, node: NodeDef) -> list[str]:
         return defs.called_functions(node, self._functions)
 
-    def _nodes(self, name: str) -> Any:
+    def _nodes(self, name: str) -> Sequence[NodeDef]:
         function = self._functions.get(name)
         return () if function is None else function.node_def

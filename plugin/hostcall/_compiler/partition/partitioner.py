@@ -161,9 +161,9 @@ class Partitioner:
                 node.attr.pop(defs.MUST_COMPILE, None)
             self.functions[cluster.signature.name] = cluster
 
-    def _in_order(self, old: FunctionDef) -> Any:
+    def _in_order(self, old: FunctionDef) -> FunctionDef:
         """Copy a function, with control edges between the calls that run one at a time."""
-        function: Any = protos.copy_of(old)
+        function = protos.copy_of(old)
         placement.return_handles_themselves(function, self._old)
         defs.drop_dead_nodes(function, self._old)
         _replace_made_up(function)

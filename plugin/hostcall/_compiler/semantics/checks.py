@@ -52,16 +52,17 @@ class CheckWriter(NodeWriter):
         """Return the dtype of an operand of the node."""
         return self._types.of(value)
 
-    def source(self, value: str) -> Any:
+    def source(self, value: str) -> NodeDef | None:
         """Return the node that an operand comes from; None for an argument of the function."""
         return self._nodes.get(defs.source(value))
 
-    def known(self, value: str) -> Any:
+    def known(self, value: str) -> np.ndarray | None:
         """Return an operand as an array if it is a constant, else None."""
         node = self.source(value)
         if node is None or node.op != "Const":
             return None
-        return tf.make_ndarray(node.attr["value"].tensor)
+        array: np.ndarray = tf.make_ndarray(node.attr["value"].tensor)
+        return array
 
     def length(self, vector: str) -> int:
         """Return how many elements a vector has, or 0 if that is not known."""

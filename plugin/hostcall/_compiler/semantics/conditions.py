@@ -205,6 +205,6 @@ def is_variable(position: int) -> Condition:
     return applies
 
 
-def _operand(node: NodeDef, position: int, nodes: Nodes) -> Any:
+def _operand(node: NodeDef, position: int, nodes: Nodes) -> NodeDef | None:
     """Return the node that an operand comes from, if it is known."""
     return None if nodes is None else nodes.get(defs.source(node.input[position]))

@@ -89,7 +89,7 @@ def _message(found: Found, function: FunctionDef) -> str:
     return f"{found.text} ({op})\n\t [[{{{{node {name}}}}}]]"
 
 
-def add(library: FunctionDefLibrary, entry: str) -> Any:
+def add(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
     """Return a library whose program raises the errors of its values; itself if it has none."""
     found = find_checks(library, entry)
     if not any(found.values()):

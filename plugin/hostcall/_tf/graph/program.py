@@ -9,13 +9,13 @@ nothing is ordered by a hash, so equal input gives equal output.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
 from hostcall._tf import function_defs as defs
 from hostcall._tf import protos
 from hostcall._tf.graph import text
-from hostcall._tf.types import FunctionDef, NodeDef, OpDef
+from hostcall._tf.types import AttrValue, FunctionDef, NodeDef, OpDef
 
 
 class Value:
@@ -71,7 +71,7 @@ class Node:
         return line + _awaited(self._controls)
 
     @property
-    def attr(self) -> Any:
+    def attr(self) -> MutableMapping[str, AttrValue]:
         """The attributes, to read and to write."""
         return self.proto.attr
 
