@@ -62,6 +62,15 @@ def test_each_call_of_a_loop_is_an_event(tmp_path: Path) -> None:
     assert events(tmp_path) == 5 * ["named_in_traces"]
 
 
+def test_calls_outside_of_programs_are_events(tmp_path: Path) -> None:
+    x = jnp.asarray(X)
+    with jax.profiler.trace(str(tmp_path)):
+        for _ in range(2):
+            y = hostcall.jax.call(named_in_traces, jax.typeof(x), x)
+            np.testing.assert_array_equal(y, X + 1)
+    assert events(tmp_path) == 2 * ["named_in_traces"]
+
+
 def test_calls_that_fail_and_calls_of_calls_are_events(tmp_path: Path) -> None:
     def fail(_: Any) -> None:
         raise ValueError("no")
