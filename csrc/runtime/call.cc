@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "annotations.h"
 #include "arguments.h"
 #include "gil.h"
 #include "nesting.h"
@@ -205,6 +206,7 @@ const std::string& LabelOf(const HostCall& call) {
 std::optional<ffi::Error> CallWithGil(const HostCall& call, Measured& measured) {
   DeferredDecrefScope decrefs;
   const RunningCall running(LabelOf(call));
+  const Annotated annotated(LabelOf(call), decrefs);
   nb::handle raised;
   try {
     CallAndStore(call, decrefs, measured);

@@ -85,6 +85,7 @@ constexpr hostcall::RuntimeApi kApi = {
 NB_MODULE(_runtime, m) {
   m.doc() = "The framework-neutral core of hostcall: callback registry and typed-FFI handler.";
   hostcall::ImportNumpy();
+  hostcall::DefineAnnotations(m);
   hostcall::DefineNative(m);
   hostcall::DefineResultContract(m);
   hostcall::DefineLoans(m);

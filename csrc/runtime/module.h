@@ -5,6 +5,7 @@
 
 namespace hostcall {
 
+void DefineAnnotations(nanobind::module_& m);     // calls as events of a profiler
 void DefineDeviceResults(nanobind::module_& m);   // returned arrays of other libraries
 void DefineLoans(nanobind::module_& m);           // arrays that are lent for a call
 void DefineNative(nanobind::module_& m);          // native code

@@ -119,6 +119,16 @@ def test_recipe_shows_that_it_is_one_program(recipe: str) -> None:
     assert len(SHOWN.findall(recipe)) == programs
 
 
+def test_lines_that_the_page_of_logs_quotes_are_those_of_the_log() -> None:
+    _, section, *_ = re.split(r"^## ", read("docs/logging.md"), flags=re.MULTILINE)
+    lines = re.findall(r"^\| ([^|]*`[^|]*) \|", section, re.MULTILINE)
+    quoted = [words for line in lines for words in re.findall(r"`([^`]+)`", line)]
+    code = "".join(path.read_text("utf-8") for path in ROOT.glob("plugin/hostcall*/**/*.py"))
+    messages = re.sub(r'"\n\s*f?"', "", code)
+    assert len(lines) == 6
+    assert [words for words in quoted if words not in messages] == []
+
+
 # docs/versions.md: which tests older versions of TensorFlow leave out, and why.
 
 MARK = re.compile(r'mark\.tensorflow\(\s*"([\d.]+)",\s*"([^"]+)",?\s*\)')

@@ -33,6 +33,7 @@ TRACING = "callbacks without arguments"
 TO_TF = "hostcall.jax.to_tf"
 JAX_CALLBACKS = "JAX's own callbacks in hostcall.jax.to_tf"
 SOURCE_PLACES = "source places and tracebacks"
+PROFILES = "calls in traces of JAX's profiler"
 
 # The oldest version whose MLIR raises Python errors for constants of complex numbers.
 _OLDEST = (0, 8)
@@ -56,6 +57,7 @@ _WITHOUT = {
     TO_TF: "hostcall.jax.to_tf raises a NotImplementedError.",
     JAX_CALLBACKS: "hostcall.jax.to_tf takes functions with calls of hostcall's only.",
     SOURCE_PLACES: "source places and tracebacks of JAX programs show frames of hostcall's.",
+    PROFILES: "traces of jax.profiler do not name the Python functions that programs call.",
 }
 
 _NAMES: dict[str, dict[str, str]] = {
@@ -124,6 +126,7 @@ _NAMES: dict[str, dict[str, str]] = {
         "jax._src.source_info_util": "register_exclusion",
         "jax._src.traceback_util": "register_exclusion",
     },
+    PROFILES: {"jax.profiler": "TraceAnnotation.is_enabled"},
 }
 
 NAMES = tuple(
