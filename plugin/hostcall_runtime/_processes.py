@@ -330,10 +330,10 @@ def _plugin() -> object:
             scheduler.handlers["hostcall_begin"] = self.begin
 
         def transition(self, key: object, start: str, finish: str, *args: Any, **how: Any) -> None:
-            if finish == "forgotten":
-                self.begun.pop(key, None)
-            elif finish in ("memory", "erred") and key in self.begun:
-                self.begun[key] = "", self.begun[key][1]
+            has_ended = finish in ("memory", "erred", "forgotten")
+            begun = self.begun.pop(key, None) if has_ended else None
+            if begun is not None and finish != "forgotten":
+                self.begun[key] = "", begun[1]
 
         def begin(self, key: object, address: str, by: str) -> str | None:
             """Note who begins a call; return who has begun it before, or that it is over."""
