@@ -47,6 +47,8 @@ bool ShapeFits(Dims dims, const DeclaredResult& declared) {
 // Functions of hostcall_runtime._remedies. Leaked like everything that holds Python objects.
 nb::object& remedy_of_count = *new nb::object();
 nb::object& remedy_of_dtype = *new nb::object();
+nb::object& remedy_of_shape = *new nb::object();
+nb::object& remedy_of_rows = *new nb::object();
 
 // Returns the lines to write, or "" where nobody has set the functions.
 template <typename... Arguments>
@@ -62,6 +64,32 @@ std::string CountRemedy(nb::handle returned, const std::vector<DeclaredResult>& 
   nb::list dtypes;
   for (const DeclaredResult& one : declared) dtypes.append(one.dtype->name);
   return Remedy(remedy_of_count, returned, dtypes);
+}
+
+nb::object Tuple(Dims dims) {
+  nb::list sizes;
+  for (const int64_t size : dims) sizes.append(size);
+  return Checked(PyList_AsTuple(sizes.ptr()));
+}
+
+std::string ShapeRemedy(Which which, Dims dims, const DeclaredResult& declared) {
+  nb::list bounded;
+  for (size_t i = 0; i < declared.dims.size(); ++i) {
+    if (IsBounded(declared, i)) bounded.append(i);
+  }
+  return Remedy(remedy_of_shape, which.index, which.count, declared.dtype->name, Tuple(dims),
+                Tuple(declared.dims), bounded);
+}
+
+std::string RowsRemedy(Which which, const Dtype& expected) {
+  return Remedy(remedy_of_rows, which.index, which.count, expected.name);
+}
+
+// Returns whether an error is NumPy's or TensorFlow's for nested lists of different lengths.
+bool IsOfRows(const nb::python_error& error) {
+  if (!error.matches(PyExc_ValueError)) return false;
+  const std::string text = Text(error.value());
+  return text.find("inhomogeneous shape") != std::string::npos;
 }
 
 std::string Subject(size_t index, const std::string& who) {
@@ -92,18 +120,8 @@ nb::object SplitResults(nb::handle returned, size_t count) {
   return IsNone(returned) ? nb::make_tuple() : nb::make_tuple(returned);
 }
 
-}  // namespace
-
-nb::object ToArray(nb::handle value, const Dtype& expected, Which which, const Who& who) {
-  if (IsNone(value)) {
-    // TensorFlow's class for this error.
-    throw Failure(ffi::ErrorCode::kInternal,
-                  "Unsupported object type NoneType: " + Subject(which.index, who()) +
-                      " is None, but expects " + expected.name + ".")
-        .With(DtypeRemedy(which, expected, "None"));
-  }
-  // An empty list's own dtype would be float64, whatever the function means to return.
-  nb::object wanted = IsEmptyList(value) ? expected.descr : nb::object();
+// Makes an array of the value, of the wanted dtype if that is valid.
+nb::object Converted(nb::handle value, const Dtype& expected, nb::object& wanted) {
   if (expected.convert.is_valid()) {
     return Checked(UntilExit([&] {
       return PyObject_CallFunctionObjArgs(expected.convert.ptr(), value.ptr(),
@@ -116,6 +134,26 @@ nb::object ToArray(nb::handle value, const Dtype& expected, Which which, const W
   }));
 }
 
+}  // namespace
+
+nb::object ToArray(nb::handle value, const Dtype& expected, Which which, const Who& who) {
+  if (IsNone(value)) {
+    // TensorFlow's class for this error.
+    throw Failure(ffi::ErrorCode::kInternal,
+                  "Unsupported object type NoneType: " + Subject(which.index, who()) +
+                      " is None, but expects " + expected.name + ".")
+        .With(DtypeRemedy(which, expected, "None"));
+  }
+  // An empty list's own dtype would be float64, whatever the function means to return.
+  nb::object wanted = IsEmptyList(value) ? expected.descr : nb::object();
+  try {
+    return Converted(value, expected, wanted);
+  } catch (const nb::python_error& error) {
+    if (!IsOfRows(error)) throw;
+  }
+  throw Failure::InvalidArgument(RowsMessage(who(), which.index)).With(RowsRemedy(which, expected));
+}
+
 std::string CountMessage(const std::string& who, size_t returned, size_t declared) {
   return who + " returns " + std::to_string(returned) + " values, but expects to see " +
          std::to_string(declared) + " values.";
@@ -124,13 +162,18 @@ std::string CountMessage(const std::string& who, size_t returned, size_t declare
 std::string ShapeMessage(const std::string& who, size_t index, const std::string& actual,
                          const std::string& declared) {
   return Subject(index, who) + " has shape " + actual + ", but its declared shape is " + declared +
-         ". Correct the function or the declaration.";
+         ".";
+}
+
+std::string RowsMessage(const std::string& who, size_t index) {
+  return Subject(index, who) + " is no array: it has rows of different lengths.";
 }
 
 void CheckShape(Dims dims, const DeclaredResult& declared, Which which, const Who& who) {
   if (ShapeFits(dims, declared)) return;
   throw Failure::InvalidArgument(
-      ShapeMessage(who(), which.index, ShapeString({nullptr, dims}), ShapeString(declared)));
+      ShapeMessage(who(), which.index, ShapeString({nullptr, dims}), ShapeString(declared)))
+      .With(ShapeRemedy(which, dims, declared));
 }
 
 void CheckArray(nb::handle array, const DeclaredResult& declared, Which which, const Who& who) {
@@ -273,17 +316,21 @@ void DefineResultContract(nb::module_& m) {
       "Set the class of errors that are raised for results, of a message and a status code.");
   m.def(
       "set_remedies",
-      [](nb::object of_count, nb::object of_dtype) {
+      [](nb::object of_count, nb::object of_dtype, nb::object of_shape, nb::object of_rows) {
         remedy_of_count = std::move(of_count);
         remedy_of_dtype = std::move(of_dtype);
+        remedy_of_shape = std::move(of_shape);
+        remedy_of_rows = std::move(of_rows);
       },
-      nb::arg("of_count"), nb::arg("of_dtype"),
-      "Set the functions that return the lines to write for results of a wrong number or dtype; "
-      "see hostcall_runtime._remedies.");
+      nb::arg("of_count"), nb::arg("of_dtype"), nb::arg("of_shape"), nb::arg("of_rows"),
+      "Set the functions that return the lines to write for results of a wrong number, dtype or "
+      "shape, and of rows of different lengths; see hostcall_runtime._remedies.");
   m.def("count_message", &CountMessage, nb::arg("who"), nb::arg("returned"), nb::arg("declared"),
         "Return the message for a wrong number of results.");
   m.def("shape_message", &ShapeMessage, nb::arg("who"), nb::arg("index"), nb::arg("actual"),
         nb::arg("declared"), "Return the message for a result of a wrong shape.");
+  m.def("rows_message", &RowsMessage, nb::arg("who"), nb::arg("index"),
+        "Return the message for a result whose rows have different lengths.");
 }
 
 }  // namespace hostcall

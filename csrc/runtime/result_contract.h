@@ -54,9 +54,10 @@ void CheckArray(nanobind::handle array, const DeclaredResult& declared, Which wh
 
 void CheckShape(Dims dims, const DeclaredResult& declared, Which which, const Who& who);
 
-// Write the messages for a wrong count or shape.
+// Write the messages for a wrong count or shape, and for rows of different lengths.
 std::string CountMessage(const std::string& who, size_t returned, size_t declared);
 std::string ShapeMessage(const std::string& who, size_t index, const std::string& actual,
                          const std::string& declared);
+std::string RowsMessage(const std::string& who, size_t index);
 
 }  // namespace hostcall

@@ -39,14 +39,25 @@ RunningCall::RunningCall(const std::string& label)
   latest = this;
 }
 
-RunningCall::~RunningCall() {
+RunningCall::~RunningCall() { Unlink(); }
+
+void RunningCall::Unlink() {
   (previous_ != nullptr ? previous_->next_ : latest) = next_;
   if (next_ != nullptr) next_->previous_ = previous_;
 }
 
 const RunningCall* RunningCall::Latest() { return latest; }
 
+void RunningCall::ForgetOtherThreads() {
+  const unsigned long here = PyThread_get_thread_ident();
+  for (RunningCall* call = latest; call != nullptr; call = call->next_) {
+    if (call->thread_ != here) call->Unlink();
+  }
+}
+
 void DefineRunningCalls(nb::module_& m) {
+  m.def("forget_calls_of_other_threads", &RunningCall::ForgetOtherThreads,
+        "Forget the calls of other threads, which a forked child does not have.");
   m.def("running_calls", &RunningCalls,
         "Return the calls from compiled programs that run now: the number, the callback's label "
         "and the thread of each.");

@@ -24,7 +24,13 @@ class RunningCall {
   // Returns the latest call that runs, or null.
   static const RunningCall* Latest();
 
+  // Takes the calls of other threads off the list, in a forked child: it has none of these threads,
+  // and gives the memory of their stacks, where the entries are, to new ones.
+  static void ForgetOtherThreads();
+
  private:
+  void Unlink();
+
   const std::string& label_;
   const uint64_t number_;
   const unsigned long thread_;

@@ -63,3 +63,7 @@ def __getattr__(name: str) -> Any:
             "'hostcall[jax]'"
         ) from error
     return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

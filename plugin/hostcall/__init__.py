@@ -143,7 +143,8 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    # What tab completion shows: `hostcall.jax` once it is imported.
+    return sorted([*__all__, "__version__", *(["jax"] if "jax" in globals() else [])])
 
 
 def _activate() -> None:

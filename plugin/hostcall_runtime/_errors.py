@@ -59,7 +59,7 @@ def leave_out_frames_of(file: str) -> None:
 
 def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
     """Return the traceback from the user's function on."""
-    while trace is not None and _is_own(trace.tb_frame.f_code.co_filename):
+    while trace is not None and is_own(trace.tb_frame.f_code.co_filename):
         trace = trace.tb_next
     return trace
 
@@ -94,7 +94,7 @@ def text_of(exception: BaseException, number: int, call: FailingCall | None = No
     if MARK.search(text):
         text = _NODES.sub("", text)  # of the calls below
     node = (call.node if call is not None else "") or _NO_NODE
-    return f"{text}\n{mark}\n\t [[{{{{node {node}}}}}]]"
+    return f"{text.rstrip()}\n{mark}\n\t [[{{{{node {node}}}}}]]"
 
 
 def mark_of(number: int) -> str:
@@ -111,7 +111,8 @@ def stand_in(exception: BaseException, call: FailingCall) -> BaseException:
     number = remember(exception)
     text = encodable(text_of(exception, number, call)).rpartition("\n\t [[{{node ")[0]
     first, _, rest = text.partition("\n")
-    if len(first) > _LONG_LINE and MARK.search(rest):  # it names the errors of all calls below
+    names_calls_below = not _is_own_alone(exception) and MARK.search(rest)
+    if len(first) > _LONG_LINE and names_calls_below:
         first = f"{first[:20]} ... {first[-_LONG_LINE:]}"
     known = next((base for base in _STOCK if isinstance(exception, base)), Exception)
     names = {"__module__": type(exception).__module__, "__qualname__": type(exception).__qualname__}
@@ -175,10 +176,22 @@ def _described(exception: BaseException, head: str) -> str:
     """Return the type, the message and the traceback; less where these say nothing more."""
     if isinstance(exception, ResultError):
         return str(exception)
+    if _is_own_alone(exception):
+        return head
     around = exception.__cause__ or (not exception.__suppress_context__ and exception.__context__)
     if exception.__traceback__ is None and not around and not notes_of(exception):
         return f"{head}\n"
     return f"{head}\n{_trace(exception, head)}"
+
+
+def _is_own_alone(exception: BaseException) -> bool:
+    """Return whether hostcall has raised an exception, and its message says all."""
+    # The causes of an ExecutorError are in its message; their tracebacks are the executor's own.
+    return (
+        isinstance(exception, ResultError | ExecutorError | DeadlineExceededError)
+        and without_own_frames(exception.__traceback__) is None
+        and not notes_of(exception)
+    )
 
 
 def _place(call: FailingCall | None, text: str, is_brief: bool) -> str:
@@ -188,7 +201,7 @@ def _place(call: FailingCall | None, text: str, is_brief: bool) -> str:
     lines = [] if is_brief else call.definition()
     if not lines:
         return f"In {call.description}.\n"
-    return f"In {call.description} (most recent call last):\n\n" + "\n".join(lines) + "\n\n"
+    return f"In {call.description} (most recent call last):\n" + "\n".join(lines) + "\n"
 
 
 def _users_frames(trace: TracebackType | None) -> str:
@@ -227,10 +240,11 @@ def _trace(exception: BaseException, head: str) -> str:
         seen |= marks
         first_line = part.partition("\n")[0]
         parts.append(f"{first_line[:_LONG]} (... as above)\n" if again else part)
-    return "\n".join(parts)
+    return _EMPTY_LINES.sub("\n", "".join(parts))
 
 
-def _is_own(filename: str) -> bool:
+def is_own(filename: str) -> bool:
+    """Return whether a file is hostcall's, or autograph's wrapper around the user's function."""
     return filename.startswith(tuple(_own_directories)) or filename.endswith(_WRAPPER)
 
 
@@ -443,7 +457,7 @@ def for_stock_kernel(exception: BaseException, call: FailingCall) -> BaseExcepti
     # If the kernel would spoil the text, it is a substitute. The kernel writes each text twice, so
     # the text would double with each call that an exception passes through.
     _unmark(exception)
-    if can_be_written_twice(exception):
+    if not _is_own_alone(exception) and can_be_written_twice(exception):
         if note := mark_of(remember(exception)):
             exception.add_note(note)
         return exception
@@ -461,10 +475,14 @@ def raises_for_stock_kernel(call: Callable[..., T]) -> Callable[..., T]:
         except BaseException as error:
             told = for_stock_kernel(error, self)
             if told is error:
+                error.__traceback__ = without_own_frames(error.__traceback__)
                 del told  # it refers to this frame, and so to the arguments of the call
                 raise
         try:
             raise told
+        except BaseException:
+            told.__traceback__ = None  # `raise` adds no frame to it
+            raise
         finally:
             del told
 

@@ -33,8 +33,8 @@ MAKE_ONE = (
 )
 _BY_NAME = (
     "Another process finds a function by its module and name: define it with `def` at the top of "
-    "a module. Or run it in a thread, executor=concurrent.futures.ThreadPoolExecutor(4), or on an "
-    "executor that sends functions by value, such as loky's."
+    "a module. Or run it on an executor that sends functions by value, such as loky's, or in a "
+    "thread. Write:\n    executor=concurrent.futures.ThreadPoolExecutor(4)"
 )
 _BY_VALUE = (
     "It refers to something that stays in its process, such as a lock, a file or a connection: let "

@@ -409,7 +409,8 @@ def _late(sent: Sent, executor: Executor, future: Future, task: _ThreadTask | No
         return (
             f"{text}It had not begun on its executor, all of whose workers are busy; it never will."
         )
-    text += "It still runs on its executor, and what it returns will be thrown away."
+    text += "It still runs on its executor, and what it returns will be thrown away. "
+    text += _threads.more_time(sent.timeout)
     return text if task is None else f"{text} This is where it was:\n{task.stack()}"
 
 

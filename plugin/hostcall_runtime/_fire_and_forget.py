@@ -24,7 +24,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hostcall_runtime import _errors, _locks, _runs, _threads
+from hostcall_runtime import _errors, _locks, _runs, _threads, _watchdog
 from hostcall_runtime._errors import counted
 
 lock = _locks.new_lock()  # for errors, lines and queues
@@ -461,7 +461,12 @@ def handing_over(
     def run(*args: Any) -> None:
         _is_inside.set(True)
         _runs.executors_around.set(frozenset())  # those of who has handed it over have ended
-        function(*args)
+        line.thread = 0
+        number = _watchdog.begin(description, _watchdog.IN_QUEUE, lambda: line.thread)
+        try:
+            function(*args)
+        finally:
+            _watchdog.end(number)
 
     def hand_over(*args: Any) -> None:
         raise_all(take(line))

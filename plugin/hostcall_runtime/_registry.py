@@ -82,7 +82,9 @@ def prepared() -> types.ModuleType:
     runtime.set_binder(_runs.bind)
     runtime.set_interrupt_chooser(_runs.choose)
     runtime.set_result_error(_errors.ResultError)
-    runtime.set_remedies(_remedies.of_count, _remedies.of_dtype)
+    runtime.set_remedies(
+        _remedies.of_count, _remedies.of_dtype, _remedies.of_shape, _remedies.of_rows
+    )
     runtime.set_device_array(_device_arrays.DeviceArray)
     runtime.set_foreign_arrays(_device_arrays.of_host, _device_arrays.of_device)
     return runtime

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,6 +18,8 @@ _NAMES = {
     "double": "float64",
     "string": "bytes_",
 }
+
+_TF_NAMES = {"half": "float16", "float": "float32", "double": "float64"}
 
 _NO_RETURN = "a path of the function lacks its `return`"
 _WIDE = ("double", "float64", "int64")
@@ -50,9 +54,50 @@ def of_dtype(index: int, count: int, dtype: str, actual: str = "") -> Remedy:
     cause = f"what is computed is {actual}"
     if actual in _WIDE:
         cause = "NumPy computes in float64 and int64 unless it is told otherwise"
+    return Remedy(cause, _result_made(index, count, f"np.asarray({{y}}, {in_source(dtype)})"))
+
+
+def of_shape(
+    index: int,
+    count: int,
+    dtype: str,
+    actual: Sequence[int],
+    declared: Sequence[int | None],
+    bounded: Sequence[int] = (),
+) -> Remedy:
+    """Return the remedy for a result of another shape; `bounded` are the bounded dimensions."""
+    known = [size for size in declared if size is not None and size >= 0]
+    if not bounded and len(known) == len(declared) and math.prod(actual) == math.prod(known):
+        line = _result_made(index, count, f"np.reshape({{y}}, {tuple(known)})")
+        return Remedy("the elements are as many as declared, in another shape", line)
+    bounds = f", {[*bounded]}" if bounded and len(actual) == len(declared) else ""
+    what = "larger bounds are to be declared" if bounds else "another shape is to be declared"
+    line = f"{_declared(dtype, actual, bounds)}    # for result {index}, if the function is right"
+    return Remedy(f"the function is wrong, or {what}", line)
+
+
+def of_rows(index: int, count: int, dtype: str) -> Remedy:
+    """Return the remedy for a result whose rows have different lengths."""
+    padded = f"np.array([*itertools.zip_longest(*{{y}}, fillvalue=0)], {in_source(dtype)}).T"
+    cause = "a list of rows, where an array is declared; zeros at their ends make it one"
+    return Remedy(cause, _result_made(index, count, padded))
+
+
+def _result_made(index: int, count: int, made: str) -> str:
+    """Return the line that returns a result, or assigns one of several; `{y}` stands for it."""
     if count == 1:
-        return Remedy(cause, f"return np.asarray(y, {in_source(dtype)})")
-    return Remedy(cause, f"y{index} = np.asarray(y{index}, {in_source(dtype)})    # result {index}")
+        return f"return {made.format(y='y')}"
+    return f"y{index} = {made.format(y=f'y{index}')}    # result {index}"
+
+
+def _declared(dtype: str, sizes: Sequence[int], bounds: str) -> str:
+    """Return a spec of a result as source text."""
+    name = _TF_NAMES.get(dtype, dtype)
+    if bounds:
+        return f"hostcall.BoundedSpec({[*sizes]}, tf.{name}{bounds})"
+    if "tensorflow" in sys.modules:
+        return f"tf.TensorSpec({[*sizes]}, tf.{name})"
+    return f"jax.ShapeDtypeStruct({tuple(sizes)}, {in_source(dtype)})"
 
 
 def of_structure(declared: object, returned: object) -> Remedy:

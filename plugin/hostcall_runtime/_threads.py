@@ -9,7 +9,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from hostcall_runtime import _interception, _library, _locks
+from hostcall_runtime import _errors, _interception, _library, _locks
 from hostcall_runtime._errors import DeadlineExceededError
 
 _runtime = _library.load("hostcall_runtime._runtime")
@@ -89,7 +89,8 @@ class ThreadCall(Work):
         if not self._done.wait(timeout):
             raise DeadlineExceededError(
                 f"{description} has not returned within its timeout of {timeout} s. It still runs, "
-                f"and what it returns will be thrown away. This is where it was:\n{self.stack()}"
+                "and what it returns will be thrown away. "
+                f"{more_time(timeout)} This is where it was:\n{self.stack()}"
             )
         # Where other threads keep Python busy, this one may have seen the end before its time.
         took = self._done.set_at - self._began
@@ -102,13 +103,32 @@ def late(description: str, timeout: float, took: float) -> str:
     """Return the message about a call that has returned, but too late."""
     return (
         f"{description} has not returned within its timeout of {timeout} s. It took {took:.3g} s, "
-        "and its result is thrown away."
+        f"and its result is thrown away. {more_time(timeout)}"
     )
+
+
+def more_time(timeout: float | None) -> str:
+    """Return the remedy for a call that overran its timeout."""
+    longer = 10.0 * (timeout or 0.0)
+    return f"If the function may need longer, declare timeout={longer:g}."
 
 
 def stack_of(thread: int, has_ended: bool) -> str:
     """Return the current stack of a call as text; its thread is 0 if it has not begun."""
     stack = [] if has_ended else _runtime.stack_of(thread)
-    summary = traceback.StackSummary.extract(iter(stack))
+    summary = traceback.StackSummary.extract(iter(_of_user(stack)))
     summary.reverse()
-    return "".join(summary.format()) or ("(it has ended)" if thread else "(it has not begun)")
+    return "".join(summary.format()).rstrip() or (
+        "(it has ended)" if thread else "(it has not begun)"
+    )
+
+
+def _of_user(stack: list[Any]) -> list[Any]:
+    """Return a stack, the innermost frames first, without those that have led to the function."""
+    own = [_errors.is_own(frame.f_code.co_filename) for frame, _ in stack]
+    if True not in own:
+        return stack
+    end = len(own) - 1 - own[::-1].index(True)  # the outermost frame of hostcall's
+    while end >= 0 and own[end]:
+        end -= 1
+    return stack[: end + 1] or stack

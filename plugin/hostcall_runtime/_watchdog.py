@@ -13,7 +13,9 @@ import os
 import threading
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
 
 from hostcall_runtime import _library
 
@@ -25,9 +27,17 @@ _SECONDS = 30.0
 _FRAMES = 12  # the most that the log shows
 _LOOKS = 4  # the list is looked at so often in the time after which calls are logged
 
+# What follows for other calls.
+IN_PROGRAM = (
+    "If it waits for another call of the same program, that one begins only when this one has ended"
+)
+IN_QUEUE = (
+    "No program waits for it (wait=False). Those that were handed over after it wait until it has "
+    "ended, and programs wait where the queue is full"
+)
+
 _RUNS_LONG = (
-    "hostcall: a call has run for more than {seconds:g} s: {call}. If it waits for another call of "
-    "the same program, that one begins only when this one has ended. "
+    "hostcall: a call has run for more than {seconds:g} s: {call}. {consequence}. "
     f"hostcall.configure(warn_after=...), or {_VARIABLE}, sets the time; 0 is for no such lines. "
     "The call is here:\n"
     "{stack}"
@@ -73,29 +83,55 @@ def start() -> None:
         _thread.start()
 
 
-def _forget_thread() -> None:
-    """Forget the thread, which a forked child does not have."""
-    global _thread, _changed
-    _thread, _changed = None, threading.Event()
+class _Call(NamedTuple):
+    """A call that runs now."""
+
+    description: str
+    thread: int
+    consequence: str = IN_PROGRAM
+    # Returns the thread that has taken the call over, or 0.
+    taken_by: Callable[[], int] = int
+
+    def stack(self) -> str:
+        """Return the innermost lines of its stack."""
+        frames = _runtime.stack_of(self.taken_by() or self.thread)[:_FRAMES]
+        summary = traceback.StackSummary.extract(iter(frames))  # the innermost come first
+        summary.reverse()
+        return "".join(summary.format()) or "(no line of Python)"
 
 
-os.register_at_fork(after_in_child=_forget_thread)
-
-# The calls that the runtime does not see: by number, the description and the thread.
-_others: dict[int, tuple[str, int]] = {}
+# The calls that the runtime does not see, by number.
+_others: dict[int, _Call] = {}
 _numbers = itertools.count()
 
 
-def begin(description: str) -> int:
+def begin(
+    description: str, consequence: str = IN_PROGRAM, taken_by: Callable[[], int] = int
+) -> int:
     """Add a call that Python code makes for a program; return the number for `end`."""
+    # Another thread may make the call, while this one waits for it: `taken_by` returns that one.
+    start()
     number = next(_numbers)
-    _others[number] = description, threading.get_ident()
+    _others[number] = _Call(description, threading.get_ident(), consequence, taken_by)
     return number
 
 
 def end(number: int) -> None:
     """Remove the call that `begin` has added."""
     del _others[number]
+
+
+def _after_fork() -> None:
+    """Forget the thread and the calls of other threads, which a forked child does not have."""
+    global _thread, _changed
+    _thread, _changed = None, threading.Event()
+    here = threading.get_ident()
+    for number in [number for number, call in _others.items() if call.thread != here]:
+        del _others[number]
+    _runtime.forget_calls_of_other_threads()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def _watch() -> None:
@@ -108,21 +144,20 @@ def _watch() -> None:
         calls = _calls()
         began = {key: began.get(key, now) for key in calls}
         told &= began.keys()
-        for key, (description, thread) in calls.items():
+        for key, call in calls.items():
             if _after and now - began[key] >= _after and key not in told:
                 told.add(key)
-                _tell(description, thread)
+                _tell(call)
 
 
-def _calls() -> dict[tuple[str, int], tuple[str, int]]:
-    """Return the description and the thread of each call that runs now."""
-    seen = {("runtime", number): (label, at) for number, label, at in _runtime.running_calls()}
+def _calls() -> dict[tuple[str, int], _Call]:
+    """Return the calls that run now."""
+    seen = {("runtime", n): _Call(label, at) for n, label, at in _runtime.running_calls()}
     return seen | {("python", number): call for number, call in [*_others.items()]}
 
 
-def _tell(description: str, thread: int) -> None:
-    frames = _runtime.stack_of(thread)[:_FRAMES]  # the innermost come first
-    summary = traceback.StackSummary.extract(iter(frames))
-    summary.reverse()
-    stack = "".join(summary.format()) or "(no line of Python)"
-    _log.warning("%s", _RUNS_LONG.format(seconds=_after, call=description, stack=stack))
+def _tell(call: _Call) -> None:
+    text = _RUNS_LONG.format(
+        seconds=_after, call=call.description, consequence=call.consequence, stack=call.stack()
+    )
+    _log.warning("%s", text)

@@ -44,7 +44,8 @@ def with_effects(*ops: Any) -> Callable[..., Any]:
 
 
 def callbacks_with_and_without_effects(function: Callable[..., Any]) -> Callable[..., Any]:
-    in_turn = itertools.cycle([callback(function), hostcall.callback(function, result=like)])
+    ways: list[Any] = [callback(function), hostcall.callback(function, result=like)]
+    in_turn = itertools.cycle(ways)
     return lambda x: next(in_turn)(x)
 
 
@@ -147,7 +148,7 @@ def test_an_executor_with_one_worker_lets_nothing_overlap() -> None:
 
 def test_what_is_no_bool_or_has_an_order_is_refused() -> None:
     with pytest.raises(TypeError, match="concurrent='yes' is neither True"):
-        hostcall.callback(like, result=like, stateful=False, concurrent="yes")  # type: ignore[arg-type]
+        hostcall.callback(like, result=like, stateful=False, concurrent="yes")  # type: ignore[call-overload]
     with pytest.raises(ValueError, match=r"hostcall.callback: concurrent=True .* stateful=False"):
         hostcall.callback(like, result=like, concurrent=True)
     with pytest.raises(ValueError, match="concurrent=True lets calls overlap"):

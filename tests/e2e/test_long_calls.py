@@ -1,5 +1,6 @@
 """Calls that run for long are logged, once, with their line and the stack of their thread."""
 
+import concurrent.futures
 import logging
 import threading
 from collections.abc import Callable, Iterator
@@ -117,6 +118,25 @@ def test_a_call_that_waits_for_the_next_one_is_logged(log: Log) -> None:
     assert met == [False]
     (message,) = log.of(first.__qualname__)
     assert_says(message, "begins only when this one has ended")
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_call_that_no_program_waits_for_is_logged(
+    workers: int, is_compiled: bool, log: Log
+) -> None:
+    def waits(x: Any) -> None:
+        log.wait_for(waits.__qualname__)
+
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        executor = pool if workers else None
+        handed_over = hostcall.callback(waits, result=[], wait=False, executor=executor)
+        (jitted(lambda x: [handed_over(x), x][1]) if is_compiled else handed_over)(X)
+        hostcall.barrier()
+    (message,) = log.of(waits.__qualname__)
+    line = waits.__code__.co_firstlineno
+    assert_says(message, f"{FILE}:{line}", "No program waits for it (wait=False)")
+    assert_says(message, f'{FILE}", line {line + 1}, in waits', "log.wait_for(waits.")
 
 
 @pytest.mark.parametrize("wrong", [-1.0, "soon", True, float("nan")])

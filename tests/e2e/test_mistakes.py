@@ -1,12 +1,16 @@
 """Mistakes that people make: each message is short, and has their line and the line to write."""
 
+import concurrent.futures
 import dataclasses
 import inspect
+import itertools
 import logging
+import multiprocessing
 import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,6 +32,9 @@ Y = jnp.array([1.0, 2.0])
 STRUCT = jax.ShapeDtypeStruct((2,), jnp.float32)
 AS_FLOAT32 = "return np.asarray(y, np.float32)"
 LONGEST = 12  # lines of a message
+LIMIT = 60.0  # seconds, for what is sure to come
+WRONG_SIZE = "tf.TensorSpec([3], tf.float32)    # for result 0, if the function is right"
+PADDED = "return np.array([*itertools.zip_longest(*y, fillvalue=0)], np.float32).T"
 
 
 def doubled(x: Any) -> Any:
@@ -56,6 +63,33 @@ def keyed(x: Any) -> Any:
 
 def added(x: Any, y: Any) -> Any:
     return x + y
+
+
+def raises(x: Any) -> Any:
+    raise LookupError("no such row")
+
+
+def row(x: Any) -> Any:
+    return np.reshape(x, (1, 2))
+
+
+def longer(x: Any) -> Any:
+    return np.append(x, x[:1])
+
+
+def ragged(x: Any) -> Any:
+    return ([x, x[:1]],)
+
+
+ended = threading.Event()
+
+
+def waits(x: Any) -> Any:
+    ended.wait(LIMIT)
+    return x
+
+
+unnamed = lambda x: x  # noqa: E731
 
 
 def first_upstream(inputs: Any, results: Any, upstream: Any) -> Any:
@@ -98,6 +132,20 @@ def differentiated(grad: Any) -> None:
         tape.watch(X)
         y = jitted(lambda x: product(x, x))(X)
     tape.gradient(y, X)
+
+
+def in_time(run: Callable[..., Any], x: Any) -> None:
+    ended.clear()
+    try:
+        run(x)
+    finally:
+        ended.set()
+
+
+def in_other_processes(function: Any) -> None:
+    context = multiprocessing.get_context("forkserver")
+    with concurrent.futures.ProcessPoolExecutor(1, mp_context=context) as pool:
+        callback(function, executor=pool)(X)
 
 
 @dataclasses.dataclass
@@ -173,9 +221,42 @@ MISTAKES = {
     "a gradient for one of two": Mistake(
         lambda: differentiated(first_upstream), first_upstream, "Return one for each argument"
     ),
+    "an exception": Mistake(
+        lambda: numpy_function(raises)(X), raises, 'raise LookupError("no such row")'
+    ),
+    "an exception of a callback": Mistake(
+        lambda: callback(raises)(X), raises, "hostcall.last_error(e) returns the exception"
+    ),
+    "an exception in JAX": Mistake(
+        lambda: called_by_jax(raises)(Y), raises, 'raise LookupError("no such row")'
+    ),
+    "too slow": Mistake(
+        lambda: in_time(callback(waits, timeout=0.01), X), waits, "declare timeout=0.1."
+    ),
+    "a lambda for other processes": Mistake(
+        lambda: in_other_processes(unnamed),
+        unnamed,
+        "executor=concurrent.futures.ThreadPoolExecutor(4)",
+    ),
+    "another shape": Mistake(lambda: numpy_function(longer)(X), longer, WRONG_SIZE),
+    "another shape of a py_function": Mistake(lambda: py_function(longer)(X), longer, WRONG_SIZE),
+    "another shape in JAX": Mistake(lambda: called_by_jax(longer)(Y), longer, WRONG_SIZE),
+    "the elements in another shape": Mistake(
+        lambda: callback(row)(X), row, "return np.reshape(y, (2,))"
+    ),
+    "more than the bound": Mistake(
+        lambda: callback(longer, hostcall.BoundedSpec([2], tf.float32, [0]))(X),
+        longer,
+        "hostcall.BoundedSpec([3], tf.float32, [0])    # for result 0",
+    ),
+    "rows of different lengths": Mistake(lambda: callback(ragged)(X), ragged, PADDED),
+    "rows of different lengths of a py_function": Mistake(
+        lambda: py_function(ragged)(X), ragged, PADDED
+    ),
+    "rows of different lengths in JAX": Mistake(lambda: called_by_jax(ragged)(Y), ragged, PADDED),
     # Python's own traceback has the line of these.
     "no result of a callback": Mistake(
-        lambda: hostcall.callback(once),  # type: ignore[call-arg]
+        lambda: hostcall.callback(once),  # type: ignore[call-overload]
         None,
         "@hostcall.callback(result=lambda x: tf.TensorSpec(x.shape, x.dtype))",
     ),
@@ -203,6 +284,26 @@ def test_the_message_is_short_and_has_the_line_to_write(mistake: Mistake) -> Non
     if mistake.culprit is not None:
         line = inspect.unwrap(mistake.culprit).__code__.co_firstlineno
         assert f"{Path(__file__).name}:{line}" in message
+
+
+@pytest.mark.parametrize("way", [plain, lambda function: function])
+@pytest.mark.parametrize(("function", "line"), [(longer, WRONG_SIZE), (ragged, PADDED)])
+def test_tensorflows_kernels_write_more_lines_and_the_same_to_write(
+    function: Any, line: str, way: Any
+) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError) as caught:
+        way(hostcall.callback(function, result=SPEC))(X)
+    message = caught.value.message
+    assert line in message
+    assert f"{Path(__file__).name}:{function.__code__.co_firstlineno}" in message
+    assert "hostcall_runtime/_" not in message
+    assert isinstance(hostcall.last_error(caught.value), ValueError)
+
+
+def test_the_padded_rows_are_an_array() -> None:
+    y = [[1.0, 2.0], [3.0]]
+    made = eval(PADDED.removeprefix("return "), {"np": np, "itertools": itertools, "y": y})
+    np.testing.assert_array_equal(made, [[1.0, 2.0], [3.0, 0.0]])
 
 
 def test_a_check_advises_what_the_error_does() -> None:

@@ -63,12 +63,33 @@ def test_a_declaration_of_another_function_or_before_any_trace_is_not_logged(
             return x
 
     one, other = Model(), Model()
-    jitted(lambda x: tf.numpy_function(one.run, [x], SPEC))(X)
+    program = jitted(lambda x: tf.numpy_function(one.run, [x], SPEC))
+    program(X)
     hostcall.declare(other.run, result=SPEC)
     tf.numpy_function(other.run, [X], SPEC)  # an eager call leaves no graph
     hostcall.declare(other.run, timeout=60.0)
     assert _logged(caplog) == []
     hostcall.declare(one.run, result=SPEC)
+    assert len(_logged(caplog)) == 1
+
+
+def test_a_declaration_after_a_trace_that_is_gone_is_not_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def function(x: Any) -> Any:
+        return np.float32(x)
+
+    def mapped(x: tf.Tensor) -> tf.Tensor:
+        return tf.vectorized_map(lambda e: tf.numpy_function(function, [e], SCALAR), x, warn=False)
+
+    np.testing.assert_array_equal(mapped(X), X)  # in eager mode TensorFlow traces it each time
+    hostcall.declare(function, vmap_method="expand_dims")
+    jitted(mapped)(X)  # is dropped
+    hostcall.declare(function, vmap_method="broadcast_all")
+    assert _logged(caplog) == []
+    program = jitted(mapped)
+    program(X)
+    hostcall.declare(function, vmap_method="sequential")
     assert len(_logged(caplog)) == 1
 
 
@@ -109,6 +130,21 @@ def test_where_no_gradient_is_meant_nothing_is_logged(
     np.testing.assert_array_equal(gradient_of(build(program), X), X / 2.0 + 0.5)
     half(X)
     assert _logged(caplog) == []
+
+
+def test_an_eager_vectorized_map_logs_a_missing_gradient_under_a_tape_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    half = hostcall.callback(halved, result=SCALAR, vmap_method="sequential")
+
+    def mapped(x: tf.Tensor) -> tf.Tensor:
+        return tf.vectorized_map(lambda element: element * half(element), x)
+
+    np.testing.assert_array_equal(mapped(X), X * X / 2.0)
+    assert _logged(caplog) == []
+    np.testing.assert_array_equal(gradient_of(mapped, X), X / 2.0)
+    (message,) = _logged(caplog)
+    assert_says(message, f"{FILE}:{halved.__code__.co_firstlineno}", "where a tape", "asks for it")
 
 
 class Counter(tf.Module):

@@ -53,4 +53,4 @@ def test_equal_values_are_compiled_once(caplog: pytest.LogCaptureFixture) -> Non
 
 def test_arguments_that_the_function_does_not_take() -> None:
     with pytest.raises(TypeError, match="got an unexpected keyword argument 'sgima'"):
-        scaled(X, sgima=3.0)
+        scaled(X, sgima=3.0)  # type: ignore[call-overload]

@@ -174,7 +174,7 @@ WRONG = {
     "object": (object(), "Unsupported object type object"),
     "dict": ({"a": 1}, "Unsupported object type dict"),
     "None inside": ([[[1.0, None, 2.0]] * 2], "Unsupported object type float"),
-    "ragged": ([[[1.0], [1.0, 2.0]]], "inhomogeneous shape"),
+    "ragged": ([[[1.0], [1.0, 2.0]]], "rows of different lengths"),
     "deep": ([np.zeros([1] * 64).tolist()], "is double, but expects float"),
     "datetime64": (np.zeros([2, 3], "M8[s]"), "Unsupported numpy data type datetime64[s]"),
     "structured": (np.zeros([2, 3], [("a", "f4")]), "Unsupported numpy data type [('a', '<f4')]"),

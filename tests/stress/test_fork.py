@@ -18,7 +18,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall_runtime import _threads
+from hostcall_runtime import _threads, _watchdog
 from tests.support.helpers import gradient_of
 from tests.support.stress import fork_targets, programs
 from tests.support.stress.programs import KINDS, SIZES, check, compiled, double, like, program
@@ -117,9 +117,44 @@ def test_with_calls_in_flight() -> None:
     with running([functools.partial(call, *case) for case in cases], go_on):
         for _ in cases:
             assert begun.acquire(timeout=PATIENCE)
+        assert len(calls_that_run()) >= len(cases)
+        in_child(lambda: check_running(0))
         for ends_as_usual in (False, True):
             in_child(all_but_tensorflow, ends_as_usual)
     assert sorted(right) == sorted(cases)
+    assert calls_that_run() == []
+
+
+def calls_that_run() -> list[Any]:
+    """The calls that the log would name, if they ran for long enough."""
+    return [*_watchdog._calls().values()]
+
+
+def check_running(count: int) -> None:
+    assert len(calls_that_run()) == count
+    # New threads get the memory that the stacks of the parent's threads had.
+    for _ in range(8):
+        thread = threading.Thread(target=calls_that_run)
+        thread.start()
+        thread.join()
+    assert len(calls_that_run()) == count
+
+
+def test_with_a_call_that_no_program_waits_for() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    @hostcall.callback(result=[], wait=False)
+    def waits(x: Any) -> None:
+        begun.set()
+        assert go_on.wait(PATIENCE)
+
+    waits(1.0)
+    assert begun.wait(PATIENCE)
+    assert len(calls_that_run()) == 1
+    in_child(lambda: check_running(0))
+    go_on.set()
+    hostcall.barrier()
+    assert calls_that_run() == []
 
 
 def test_with_calls_that_come_and_go() -> None:
@@ -159,6 +194,7 @@ def test_with_calls_that_come_and_go() -> None:
 def test_in_a_callback() -> None:
     def forks(x: Any) -> Any:
         in_child(all_but_tensorflow)
+        in_child(lambda: check_running(1))
         return x * np.float32(2.0)
 
     def starts(x: Any) -> Any:

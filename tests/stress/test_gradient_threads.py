@@ -33,7 +33,7 @@ def by_given_gradient(function: Any, x: tf.Tensor) -> tf.Tensor:
 
     host_slope = hostcall.callback(slope, result=lambda x, upstream: like(x))
     return hostcall.callback(
-        function, result=like, grad=lambda inputs, results, dy: host_slope(*inputs, dy)
+        function, result=like, grad=lambda inputs, results, dy: host_slope(inputs[0], dy)
     )(x)
 
 

@@ -106,7 +106,9 @@ def subject_of(
     return _of_function(function, args, result, kind or "numpy", stateful)
 
 
-def _of_callback(callback: Callback, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Subject:
+def _of_callback(
+    callback: Callback[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Subject:
     inputs, user = callback._sorted(args, dict(kwargs))
     program = callback
     if kwargs:
@@ -131,7 +133,7 @@ def _of_function(
         stateful = eager or not (options.pure or options.table is not None)
     check_callback(kind, None, None, stateful, None)
     result = _with_specs(result)
-    program: Callback | None = None
+    program: Callback[..., Any] | None = None
     if options.result is None:
         if result is None:
             name = getattr(function, "__name__", "f")
@@ -164,7 +166,7 @@ class Subject:
         self,
         user: UserFunction,
         args: Sequence[Any],
-        program: Callback | None = None,
+        program: Callback[..., Any] | None = None,
         dtypes: Any = None,
     ) -> None:
         self.user = user  # it takes all arguments by position

@@ -1,4 +1,7 @@
-"""The log of gradients that are asked for of callbacks that have none.
+"""The log of callbacks without a gradient that TensorFlow makes the gradient of.
+
+TensorFlow makes it where it is asked for, and for all results of a tf.function, or of an eager
+tf.vectorized_map, that is called under a tape: whether they are asked for it knows only later.
 
 TensorFlow declares the ops of functions of arrays as not differentiable, so that their gradient is
 None without a word.
@@ -20,7 +23,8 @@ _log = logging.getLogger("hostcall")
 _told: set[str] = set()
 
 _HAS_NONE = (
-    "hostcall: a gradient was asked for of %s, which declares none, so that it is None. Write\n"
+    "hostcall: no gradient goes through %s, which declares none: where a tape or tf.gradients asks "
+    "for it, it is None. Write\n"
     "    hostcall.callback(..., grad=lambda inputs, results, upstream: ...)\n"
     "or tf.stop_gradient around the call, where none is meant."
 )

@@ -12,15 +12,17 @@ import math
 import sys
 import types
 from collections.abc import Callable, Mapping
-from typing import Any, Unpack
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack, cast, overload
 
 from hostcall._functions import declarations, frameworks, source_location, specs
 from hostcall._functions.declarations import add_native_results, bind_to_method, declaration_of
 from hostcall._functions.native_code import Native
 from hostcall._functions.options import (
     CallbackOptions,
+    F,
     Kind,
     Options,
+    VisibleOptions,
     check_callback,
     check_function,
     check_side_effects,
@@ -237,8 +239,14 @@ def _takes_by_name(function: Callable[..., Any], count: int) -> Callable[[str], 
 # The signature shown for functions of C modules that have none.
 _UNKNOWN_SIGNATURE = inspect.signature(lambda *args, **by_name: None)  # noqa: ARG005
 
+# For type checkers and editors: the parameters and the result of the function.
+P = ParamSpec("P")
+Left = ParamSpec("Left")
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
-class Callback:
+
+class Callback(Generic[P, R_co]):
     """A Python function that TensorFlow and JAX programs call, compiled or not.
 
     `hostcall.callback` makes it. It is called like the function, with tensors (or structures of
@@ -259,9 +267,11 @@ class Callback:
       1.5
     """
 
+    __name__: str  # the function's, if it has one
+
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[P, R_co],
         options: Options,
         kind: str,
         stateful: bool,
@@ -285,6 +295,49 @@ class Callback:
             register(self, name)
             declarations.note_callback(name, self)
 
+    # What is passed by position becomes a tensor or an array of the kind that the function takes,
+    # so it may be of another type than the function's own parameter. The overloads let it, for as
+    # many parameters as have one, and the others and the keywords stay as they are.
+    @overload
+    def __call__(self, /, *args: P.args, **by_name: P.kwargs) -> R_co: ...
+    @overload
+    def __call__(
+        self: Callback[Concatenate[Any, Left], R],
+        first: Any,
+        /,
+        *args: Left.args,
+        **by_name: Left.kwargs,
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: Callback[Concatenate[Any, Any, Left], R],
+        first: Any,
+        second: Any,
+        /,
+        *args: Left.args,
+        **by_name: Left.kwargs,
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: Callback[Concatenate[Any, Any, Any, Left], R],
+        first: Any,
+        second: Any,
+        third: Any,
+        /,
+        *args: Left.args,
+        **by_name: Left.kwargs,
+    ) -> R: ...
+    @overload
+    def __call__(
+        self: Callback[Concatenate[Any, Any, Any, Any, Left], R],
+        first: Any,
+        second: Any,
+        third: Any,
+        fourth: Any,
+        /,
+        *args: Left.args,
+        **by_name: Left.kwargs,
+    ) -> R: ...
     def __call__(self, /, *args: Any, **by_name: Any) -> Any:
         """Call the function.
 
@@ -351,7 +404,13 @@ class Callback:
         # A cache for calls without keywords, by the number of arguments.
         self._calls: dict[int, UserFunction] = {}
 
-    def __get__(self, instance: object | None, owner: type | None = None) -> Callback:
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Callback[P, R_co]: ...
+    @overload
+    def __get__(
+        self: Callback[Concatenate[Any, Left], R], instance: object, owner: type | None = None
+    ) -> Callback[Left, R]: ...
+    def __get__(self, instance: object | None, owner: type | None = None) -> Any:
         """Return the callback of a bound method, if the function is decorated in a class."""
         if instance is None:
             return self
@@ -367,6 +426,75 @@ class Callback:
         return f"<hostcall.callback{name} of {source_location.of_function(self._function)}>"
 
 
+# A "numpy" function takes and returns arrays, and calls pass and get what their framework has. With
+# `out` the function has a parameter that calls do not pass.
+@overload
+def callback(
+    function: Callable[P, R],
+    *,
+    result: object,
+    kind: Literal["eager"],
+    stateful: bool = True,
+    name: str | None = None,
+    grad: Callable[..., Any] | None = None,
+    **options: Unpack[VisibleOptions],
+) -> Callback[P, R]: ...
+@overload
+def callback(
+    function: Callable[P, Any],
+    *,
+    result: object,
+    kind: Kind = "numpy",
+    stateful: bool = True,
+    name: str | None = None,
+    grad: Callable[..., Any] | None = None,
+    out: Literal[False] = False,
+    **options: Unpack[VisibleOptions],
+) -> Callback[P, Any]: ...
+@overload
+def callback(
+    function: Callable[..., Any],
+    *,
+    result: object,
+    kind: Kind = "numpy",
+    stateful: bool = True,
+    name: str | None = None,
+    grad: Callable[..., Any] | None = None,
+    out: bool,
+    **options: Unpack[VisibleOptions],
+) -> Callback[..., Any]: ...
+@overload
+def callback(
+    *,
+    result: object,
+    kind: Literal["eager"],
+    stateful: bool = True,
+    name: str | None = None,
+    grad: Callable[..., Any] | None = None,
+    **options: Unpack[VisibleOptions],
+) -> Callable[[Callable[P, R]], Callback[P, R]]: ...
+@overload
+def callback(
+    *,
+    result: object,
+    kind: Kind = "numpy",
+    stateful: bool = True,
+    name: str | None = None,
+    grad: Callable[..., Any] | None = None,
+    out: Literal[False] = False,
+    **options: Unpack[VisibleOptions],
+) -> Callable[[Callable[P, Any]], Callback[P, Any]]: ...
+@overload
+def callback(
+    *,
+    result: object,
+    kind: Kind = "numpy",
+    stateful: bool = True,
+    name: str | None = None,
+    grad: Callable[..., Any] | None = None,
+    out: bool,
+    **options: Unpack[VisibleOptions],
+) -> Callable[[Callable[..., Any]], Callback[..., Any]]: ...
 @specs.wanting_result
 @takes("callback", CallbackOptions)
 def callback(
@@ -400,7 +528,9 @@ def callback(
         argument's shape and dtype (for a single argument, not in a tuple); None for an argument
         without a gradient. Another shape or dtype raises a ValueError when the gradient is
         computed. A "numpy" callback with `grad` is differentiable.
-      **options: {options}
+      **options: `pure`, `timeout`, `borrow`, `out`, `memo`, `executor`, `wait`, `queue`,
+        `when_full`, `vmap_method`, `retries`, `memory` and `concurrent`;
+        `help(hostcall.callback)` describes each.
 
     Returns:
       A `Callback`, or a decorator that makes one.
@@ -439,7 +569,7 @@ def callback(
             f"hostcall.callback(..., stateful=False, memo={given.memo!r})."
         )
 
-    def decorate(decorated: Callable[..., Any]) -> Callback:
+    def decorate(decorated: Callable[..., Any]) -> Callback[..., Any]:
         check_function(decorated, "hostcall.callback")
         declared = add_native_results(decorated, given.renewed())
         return Callback(decorated, declared, kind, stateful, name, grad)
@@ -448,9 +578,7 @@ def callback(
 
 
 @unconverted
-def mapped(
-    fn: Callable[..., Any], *, executor: object = None, in_axes: Any = 0, chunks: int | None = None
-) -> Any:
+def mapped(fn: F, *, executor: object = None, in_axes: Any = 0, chunks: int | None = None) -> F:
     """Divide the calls of a function among the workers of an executor.
 
     The leading axis of the arguments is divided into chunks. The function is called once for each
@@ -506,13 +634,13 @@ def mapped(
     if chunks is not None and (not is_number or chunks < 1):
         raise ValueError(f"hostcall.map: chunks={chunks!r} is no positive number. Write chunks=8.")
     if isinstance(fn, Callback):
-        return _mapped_callback(fn, executor, in_axes, chunks)
+        return cast(F, _mapped_callback(fn, executor, in_axes, chunks))
     if isinstance(fn, Native):
         raise ValueError(f"hostcall.map of {fn!r}: a program calls native code itself.")
     options = declaration_of(fn)
     if executor is None and options is not None:
         executor = options.executor
-    return _mapped_function(fn, executor, in_axes, chunks)
+    return cast(F, _mapped_function(fn, executor, in_axes, chunks))
 
 
 def _mapped_function(
@@ -529,8 +657,12 @@ def _mapped_function(
 
 
 def _mapped_callback(
-    callback: Callback, executor: object, in_axes: Any, chunks: int | None, out_axes: Any = 0
-) -> Callback:
+    callback: Callback[..., Any],
+    executor: object,
+    in_axes: Any,
+    chunks: int | None,
+    out_axes: Any = 0,
+) -> Callback[..., Any]:
     options = callback._options
     _check_mappable(callback)
     executor = options.executor if executor is None else executor
@@ -545,7 +677,7 @@ def _mapped_callback(
     return Callback(function, options, callback.kind, callback.stateful, None, grad)
 
 
-def _check_mappable(callback: Callback) -> None:
+def _check_mappable(callback: Callback[..., Any]) -> None:
     if callback.kind != "numpy":
         raise ValueError(
             f"hostcall.map of {callback!r}: its function takes tensors, which cannot be divided "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import gc
 import logging
 import types
 import weakref
@@ -71,7 +72,9 @@ def declare(function: object = None, **options: Any) -> Any:
     Args:
       function: the function that is passed to the op: a function, method, builtin or other
         callable. Held weakly where Python allows it. Without it, `declare` is a decorator.
-      **options: {options}
+      **options: `result`, `pure`, `timeout`, `route`, `borrow`, `out`, `memo`, `executor`, `wait`,
+        `queue`, `when_full`, `vmap_method`, `retries`, `memory` and `concurrent`;
+        `help(hostcall.declare)` describes each.
 
     Returns:
       `function`.
@@ -118,12 +121,21 @@ def _warn_of_traced(function: Any, key: _Key, options: Options) -> None:
     """Log that a declaration changes nothing for calls that were traced before it."""
     if key not in _asked_for:
         return  # to look through all calls takes long
+    found = _traced_otherwise(key, options)
+    if not found or found[0] in _late:  # a function that is traced anew may declare anew
+        return
+    # The graph of an eager tf.vectorized_map, or of a tf.function that is gone, runs no more.
+    gc.collect()
+    if found := _traced_otherwise(key, options):
+        _late.add(found[0])
+        _log.warning(_COMES_LATE, source_location.of_function(function), found[0])
+
+
+def _traced_otherwise(key: _Key, options: Options) -> list[str]:
+    """Return descriptions of the calls of a function that graphs have with other options."""
     side = frameworks.tensorflow()
     traced = [] if side is None else side.traced(lambda other: _identity(other)[0] == key)
-    others = [description for description, had in traced if had != options]
-    if others and others[0] not in _late:  # a function that is traced anew may declare anew
-        _late.add(others[0])
-        _log.warning(_COMES_LATE, source_location.of_function(function), others[0])
+    return [description for description, had in traced if had != options]
 
 
 def _keep_with(owner: object, key: _Key, declared: tuple[Any, Options]) -> bool:

@@ -11,6 +11,7 @@ import dataclasses
 import difflib
 import inspect
 import numbers
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, Literal, TypedDict, TypeVar
 
@@ -271,14 +272,19 @@ class SharedOptions(TypedDict, total=False):
     concurrent: bool
 
 
-class CallbackOptions(SharedOptions, total=False):
-    """The options of `hostcall.callback`."""
+class VisibleOptions(SharedOptions, total=False):
+    """The options of `hostcall.callback` with which calls pass all that the function takes."""
 
     timeout: float | None
     borrow: bool
-    out: bool
     memo: bool | int
     vmap_method: VmapMethod | None
+
+
+class CallbackOptions(VisibleOptions, total=False):
+    """The options of `hostcall.callback`."""
+
+    out: bool
 
 
 class DeclareOptions(CallbackOptions, total=False):
@@ -560,6 +566,10 @@ def unconverted(function: F) -> F:
     return function
 
 
+# What a docstring says of `**options` in the source, for editors, which do not run it.
+_OPTIONS_ENTRY = re.compile(r"^  \*\*options: .*\n(?:    .*\n)*", re.MULTILINE)
+
+
 def takes(way: str, options: type) -> Callable[[F], F]:
     """Give the public function `way` the signature and the documentation of its `**options`."""
     names = options.__annotations__
@@ -578,7 +588,7 @@ def takes(way: str, options: type) -> Callable[[F], F]:
         if function.__doc__ is not None:  # python -OO
             text = "\n".join(_documented(way, one) for one in fields)
             documentation = inspect.cleandoc(function.__doc__)
-            function.__doc__ = documentation.replace("  **options: {options}", text)
+            function.__doc__ = _OPTIONS_ENTRY.sub(lambda _: f"{text}\n", documentation)
         return unconverted(function)
 
     return give

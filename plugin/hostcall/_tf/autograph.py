@@ -109,7 +109,7 @@ def is_traced_to_compile() -> bool:
     return False
 
 
-_MANY_FRAMES = 8  # the most frames that `definition` shows
+_MANY_FRAMES = 3  # the most frames that `definition` shows
 
 
 def of_op(op: Operation) -> str:

@@ -32,3 +32,7 @@ from hostcall.jax._call import call  # noqa: E402
 _loading.load()
 
 __all__ = ["call", "from_tf", "to_tf"]
+
+
+def __dir__() -> list[str]:
+    return [*__all__]

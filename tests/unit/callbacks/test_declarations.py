@@ -239,7 +239,7 @@ def test_an_option_of_another_name_is_a_type_error() -> None:
     ):
         hostcall.declare(len, retrys=2)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=r"^callback\(\) got an unexpected .* 'route'$"):
-        hostcall.callback(len, result=SPEC, route="partition")  # type: ignore[call-arg]
+        hostcall.callback(len, result=SPEC, route="partition")  # type: ignore[call-overload]
 
 
 def test_saved_graphs_record_the_options_that_say_so() -> None:

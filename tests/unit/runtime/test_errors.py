@@ -61,10 +61,26 @@ def test_the_text_names_the_call_the_causes_and_the_notes() -> None:
     error.__cause__ = raised(KeyError("the cause"))
     error.add_note("a note of the user's")
     _, text = _errors.describe(error, call)
-    assert "In a call of mine (most recent call last):\n\n  File one\n  File two\n" in text
+    assert "In a call of mine (most recent call last):\n  File one\n  File two\n[" in text
     # Without a tag at the end TensorFlow's search for one takes quadratic time.
     assert text.endswith("\n\t [[{{node layer/PyFunc}}]]")
     assert_says(text, "KeyError: 'the cause'", "direct cause", "a note of the user's")
+
+
+def test_the_text_has_no_empty_line() -> None:
+    _, text = _errors.describe(raised(ValueError("blah")))
+    assert text.startswith("ValueError: blah\nTraceback (most recent call last):\n  File ")
+    assert "\n\n" not in text
+
+
+def test_the_message_of_an_own_error_says_all() -> None:
+    error = _errors.ExecutorError("The executor is gone.")
+    error.__cause__ = raised(KeyError("in the executor"))
+    _, text = _errors.describe(error)
+    assert text.splitlines()[0] == "ExecutorError: The executor is gone."
+    assert "KeyError" not in text
+    _, text = _errors.describe(raised(_errors.ExecutorError("raised by a user's function")))
+    assert_says(text, "Traceback (most recent call last)", "in raised")
 
 
 def test_numbers_of_threads_never_collide() -> None:
