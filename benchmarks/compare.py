@@ -43,7 +43,7 @@ class Change:
       program: its name.
       ratio: the cost now to the cost then: the mean of the ratios of neighbouring runs.
       low, high: the 95 % confidence interval of the ratio.
-      confidence: from 0 to 1, that the change is no chance, given how many programs were compared.
+      confidence: from 0 to 1, that the change is not by chance, given the number of programs.
     """
 
     program: str

@@ -42,7 +42,7 @@ inline XLA_FFI_Error* Describe(XLA_FFI_Handler* handler, XLA_FFI_CallFrame* fram
 
 inline xla::ffi::Error Nothing() { return xla::ffi::Error::Success(); }
 
-// Answers a frame that is no call as the FFI's own handlers do: with metadata, or the error of
+// Answers a frame that is not a call as the FFI's own handlers do: with metadata, or the error of
 // another stage.
 inline XLA_FFI_Error* AnswerQuestion(XLA_FFI_CallFrame* frame) {
   XLA_FFI_DEFINE_HANDLER(handler, Nothing, xla::ffi::Ffi::Bind());

@@ -103,8 +103,8 @@ void Arguments::StoreOut(nb::handle returned, const HostCall& call, const Who& w
     throw Failure::InvalidArgument(
         who() +
         " returns a value that is not `out`, which it was to write its results into: it is "
-        "declared with out=True. Write out[...] = value and return nothing, or take out=True "
-        "away.");
+        "declared with out=True. Write out[...] = value and return nothing, or remove "
+        "out=True.");
   }
   for (size_t i = 0; i < outs_.size(); ++i) {
     if (outs_[i].borrowed) continue;

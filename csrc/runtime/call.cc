@@ -160,7 +160,7 @@ Failure StillReferenced(const HostCall& call, const std::string& title) {
   return Failure::InvalidArgument(
       title +
       " has returned, and something still refers to an array that it borrowed for the call alone: "
-      "it is declared with borrow=True or out=True. Keep a copy, np.array(x), or take these away.");
+      "it is declared with borrow=True or out=True. Keep a copy, np.array(x), or remove these.");
 }
 
 // Makes the call; may throw. Gives all new Python objects to `decrefs`.

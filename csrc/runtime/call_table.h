@@ -140,7 +140,7 @@ class CallTable : public HeldAcrossFork<Table> {
     return id;
   }
 
-  // Removes an id. Unknown ids are no error. May drop the object here, without the lock.
+  // Removes an id. Unknown ids are not an error. May drop the object here, without the lock.
   void Drop(int64_t id) {
     std::shared_ptr<T> released;  // dropped last, without the lock
     std::lock_guard<std::mutex> lock(this->mutex_);

@@ -12,7 +12,7 @@ namespace ffi = xla::ffi;
 namespace hostcall {
 namespace {
 
-// Returns the first object in an array that is no string to TensorFlow, or nothing.
+// Returns the first object in an array that is not a string to TensorFlow, or nothing.
 nb::object FirstForeign(nb::handle array) {
   for (nb::handle item : nb::object(array.attr("flat"))) {
     if (!PyBytes_Check(item.ptr()) && !PyUnicode_Check(item.ptr())) return nb::borrow(item);

@@ -251,7 +251,7 @@ Result Done(const XLA_FFI_CallFrame& frame) {
   if (early == nullptr) {
     throw Failure(ffi::ErrorCode::kInternal,
                   "hostcall: the results of a host callback were taken already, or it was never "
-                  "begun. This is a mistake of hostcall's.");
+                  "begun. This is a bug in hostcall; please report it.");
   }
   return early->Take(BuffersOf(frame.rets));
 }

@@ -47,7 +47,7 @@ class RawBuffers {
     void* const* at_;
   };
 
-  // Throw Failure if something is no buffer.
+  // Throw Failure if something is not a buffer.
   explicit RawBuffers(const XLA_FFI_Args& args) {
     Take(args.types, args.size, XLA_FFI_ArgType_BUFFER, args.args);
   }

@@ -20,8 +20,8 @@ struct TensorApi {
   // tensor for it, or on failure, and leaves no exception behind.
   PyObject* (*make)(int dtype, const int64_t* dims, int rank, const void* data);
 
-  // Returns an object that holds a tensor's values in host memory, or null if `value` is no tensor
-  // or has no values. May wait for the values, and lets other threads in.
+  // Returns an object that holds a tensor's values in host memory, or null if `value` is not a
+  // tensor or has no values. May wait for the values, and lets other threads in.
   void* (*resolve)(PyObject* value);
 
   // Returns whether the result of `resolve` has this dtype, XLA's, and these dimensions.

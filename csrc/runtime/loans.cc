@@ -49,7 +49,7 @@ void CheckIsPlain(const Buffer& buffer) {
   throw Failure::InvalidArgument(
       "hostcall: an operand is " + DtypeOf(buffer.visible_dtype).name +
       ", whose elements take less than a byte, and memory=\"device\" has no arrays of such. Cast "
-      "it to int8 around the call, or take memory=\"device\" away.");
+      "it to int8 around the call, or remove memory=\"device\".");
 }
 
 }  // namespace

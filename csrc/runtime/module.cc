@@ -115,7 +115,7 @@ NB_MODULE(_runtime, m) {
       "other has had that; 0 for any.");
   m.def(
       "unregister", [](int64_t id) { Registry::Global().Remove(id); }, nb::arg("id"),
-      "Forget an id. Unknown ids are no error.");
+      "Forget an id. Unknown ids are not an error.");
   m.def(
       "find",
       [](const std::string& name) {

@@ -103,7 +103,7 @@ void DefineNative(nb::module_& m) {
       nb::arg("id"), nb::arg("answer").none(),
       "Let `answer` answer the calls of an id (native_table.h), or nothing where it is None. "
       "Unknown "
-      "ids are no error.");
+      "ids are not an error.");
   m.def(
       "native_handler",
       [] {

@@ -18,7 +18,7 @@ namespace hostcall {
 
 // The arguments of native code: parts of XLA's call frame, which lives as long as the call.
 struct NativeFrame {
-  // Throws Failure if something is no buffer.
+  // Throws Failure if something is not a buffer.
   explicit NativeFrame(XLA_FFI_CallFrame& frame)
       : whole(frame),
         operands(RawBuffers(frame.args).WithoutToken()),

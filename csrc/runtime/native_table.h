@@ -23,7 +23,7 @@ class NativeTable : public CallTable<NativeFunction, NativeTable> {
   void Remove(int64_t id, nanobind::object owner);
 
   // Makes `answer` answer the calls of a function, or the function itself again if it is None.
-  // Unknown ids are no error. Needs the GIL.
+  // Unknown ids are not an error. Needs the GIL.
   //
   // `answer` gets a list of arrays, the arguments, and a function without parameters, which calls
   // the native code and returns a list of its results. `answer` returns a list of the results, or a

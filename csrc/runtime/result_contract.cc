@@ -166,7 +166,7 @@ std::string ShapeMessage(const std::string& who, size_t index, const std::string
 }
 
 std::string RowsMessage(const std::string& who, size_t index) {
-  return Subject(index, who) + " is no array: it has rows of different lengths.";
+  return Subject(index, who) + " is not an array: it has rows of different lengths.";
 }
 
 void CheckShape(Dims dims, const DeclaredResult& declared, Which which, const Who& who) {

@@ -39,8 +39,8 @@ void CopyAsDeclared(nb::handle array, const Buffer& result) {
   StoreBytes(PyArray_DATA(source), static_cast<size_t>(PyArray_NBYTES(source)), result);
 }
 
-// Returns whether a value is a lone one that is no array, but a NumPy scalar, a float or a bool, as
-// declared. Runs no user code.
+// Returns whether a value is a lone one that is not an array, but a NumPy scalar, a float or a
+// bool, as declared. Runs no user code.
 bool IsScalarAsDeclared(nb::handle value, const Buffer& result) {
   if (result.dims.size() != 0 || result.visible_dtype != result.dtype) return false;
   if (PyFloat_CheckExact(value.ptr())) return result.dtype == ffi::DataType::F64;

@@ -23,7 +23,7 @@ Struct ParseJson(std::string_view text) {
 }
 
 const Struct& AsObject(const Value& value, const char* what) {
-  if (!value.has_struct_value()) throw Wrong{absl::StrCat(what, " is no object")};
+  if (!value.has_struct_value()) throw Wrong{absl::StrCat(what, " is not an object")};
   return value.struct_value();
 }
 
@@ -31,7 +31,7 @@ Object::Object(const Struct& object, std::string name, absl::Span<const std::str
     : fields_(object.fields()), name_(std::move(name)) {
   for (const auto& [key, value] : fields_) {
     if (std::find(known.begin(), known.end(), key) == known.end()) {
-      throw Wrong{absl::StrCat("'", absl::CHexEscape(key), "' is no field of ", name_)};
+      throw Wrong{absl::StrCat("'", absl::CHexEscape(key), "' is not a field of ", name_)};
     }
   }
 }

@@ -30,7 +30,7 @@ struct Pickled {
 constexpr int64_t kMaxSize = int64_t{1} << 53;
 
 std::vector<Size> ReadSizes(const Value& value) {
-  if (!value.has_list_value()) throw Wrong{"the shape of a result is no list"};
+  if (!value.has_list_value()) throw Wrong{"the shape of a result is not a list"};
   std::vector<Size> sizes;
   for (const Value& one : value.list_value().values()) {
     const Object object(AsObject(one, "a size"), "a size", saved_fields::kSize);
@@ -56,7 +56,7 @@ NativeAttribute ReadAttribute(const Value& value) {
 std::string ReadName(const Object& object, const char* key) {
   std::string text = object.Text(key);
   if (text.empty() || text.find('\0') != std::string::npos) {
-    throw Wrong{absl::StrCat("the ", key, " of native code is no name")};
+    throw Wrong{absl::StrCat("the ", key, " of native code is not a name")};
   }
   return text;
 }
@@ -105,7 +105,8 @@ std::optional<std::vector<int64_t>> ReadShape(const Value& value) {
   const auto& fields = AsObject(value, "a spec").fields();
   const auto spec = fields.find("spec");
   if (spec == fields.end()) return std::nullopt;
-  if (spec->second.list_value().values_size() != 2) throw Wrong{"a spec is no dtype with a shape"};
+  if (spec->second.list_value().values_size() != 2)
+    throw Wrong{"a spec is not a dtype with a shape"};
   const Value& shape = spec->second.list_value().values(1);
   if (shape.has_null_value()) return std::nullopt;
   std::vector<int64_t> sizes;
@@ -113,7 +114,7 @@ std::optional<std::vector<int64_t>> ReadShape(const Value& value) {
     if (size.has_null_value()) return std::nullopt;
     const double number = size.has_number_value() ? size.number_value() : -1;
     if (!(number >= 0 && number <= static_cast<double>(kMaxSize))) {
-      throw Wrong{"a size in a spec is no number"};
+      throw Wrong{"a size in a spec is not a number"};
     }
     sizes.push_back(static_cast<int64_t>(number));
   }

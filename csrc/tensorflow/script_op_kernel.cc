@@ -149,7 +149,8 @@ class LoweringKernel : public tensorflow::XlaOpKernel {
   absl::Status AnsweredForAnotherOp() const {
     return absl::InternalError(absl::StrCat(
         "hostcall: op '", node_.name(), "' (", node_.op(), ") with ", inputs_, " inputs and ",
-        results_, " results was lowered as one with others. This is a mistake of hostcall's."));
+        results_,
+        " results was lowered as one with others. This is a bug in hostcall; please report it."));
   }
 
   // Returns the shapes of the results, then of the true size of each of their bounded dimensions.

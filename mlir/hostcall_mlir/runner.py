@@ -87,12 +87,12 @@ def _to_numpy(value: Any, spec: Spec, what: str) -> np.ndarray:
     try:
         array = np.asarray(value)
     except ValueError as error:
-        raise TypeError(f"{what} is no array: {error}") from error
+        raise TypeError(f"{what} is not an array: {error}") from error
     if array.dtype.kind in "OSUT":
         found = type_name(value)
         if isinstance(value, np.ndarray):
             found = f"an array of dtype {array.dtype}"
-        raise TypeError(f"{what} is {found}, which is no array of numbers.")
+        raise TypeError(f"{what} is {found}, which is not an array of numbers.")
     return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 

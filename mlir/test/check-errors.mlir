@@ -125,7 +125,7 @@ func.func @main(%x: tensor<3xf32>, %t: !stablehlo.token) -> tensor<3xf32> {
 
 // -----
 
-// Operands that are no arrays have no dimensions and no elements.
+// Operands that are not arrays have no dimensions and no elements.
 func.func @main(%x: tuple<tensor<i8>>, %n: tensor<i32>) {
   // expected-error@below {{dynamic_operands names dimension 0 of operand 0, which does not exist}}
   // expected-error@below {{sub_byte_operands is about operand 0, which has to be of i8 or ui8, not tuple<tensor<i8>>}}

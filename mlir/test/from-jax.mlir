@@ -198,7 +198,7 @@ func.func @main(%arg0: !stablehlo.token, %arg1: tensor<3xf32>) -> (!stablehlo.to
 
 // -----
 
-// What is no call of JAX's stays as it is.
+// What is not a call of JAX's stays as it is.
 // CHECK-LABEL: func.func @main
 // CHECK-NEXT: stablehlo.custom_call @other(%arg0) : (tensor<3xf32>) -> tensor<3xf32>
 func.func @main(%arg0: tensor<3xf32>) {

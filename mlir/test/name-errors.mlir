@@ -10,7 +10,7 @@
 
 // NUMBER: hostcall-opt: error: hostcall-name: 'x' is not a callback id
 // FORM: hostcall-opt: error: hostcall-name: '3' of option 'names' is not of the form KEY=VALUE
-// NAME: hostcall-opt: error: hostcall-name: 'no#thing' is no name: module:qualname is one, or a word, with or without #2 behind it
+// NAME: hostcall-opt: error: hostcall-name: 'no#thing' is not a name: module:qualname is one, or a word, with or without #2 behind it
 // TWICE: hostcall-opt: error: hostcall-name: '3' is mapped to 'a:f' and to 'a:g'
 // MISSING: hostcall-opt: error: hostcall-name: cannot read the JSON file
 // OBJECT: does not hold a JSON object

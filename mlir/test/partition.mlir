@@ -238,7 +238,7 @@ func.func private @cluster_0(%arg0: tensor<f32>) -> tensor<f32> {
 
 // -----
 
-// Unused ops make no cluster, and is no value that is passed on.
+// Unused ops make no cluster, and neither does a value that is passed on.
 // CHECK-LABEL: func.func @main
 // CHECK-NEXT: %0 = stablehlo.custom_call @hostcall(%arg0)
 // CHECK-NEXT: return %0

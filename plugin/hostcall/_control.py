@@ -59,7 +59,7 @@ def enable() -> None:
     """Switch hostcall on: script ops work in functions with `jit_compile=True`.
 
     `import hostcall` does it, unless the environment variable `HOSTCALL_DISABLE` is set to 1. If
-    TensorFlow is imported later, hostcall is switched on in it then. Enabling twice is no error.
+    TensorFlow is imported later, hostcall is switched on in it then. It may be enabled twice.
 
     Raises:
       ImportError: when the installed TensorFlow lacks a name without which script ops cannot be
@@ -85,7 +85,7 @@ def disable() -> None:
     keeps the values for its gradient until that is computed once, for the latest 256 calls at most.
     A tape that has recorded a py_function must compute its gradients before hostcall is disabled.
     Script ops in functions that are compiled later fail, with an error that says that hostcall is
-    disabled. Disabling twice is no error.
+    disabled. Disabling twice is not an error.
 
     The same holds for JAX if hostcall.jax is loaded. `hostcall.jax.call` also works in programs
     that are traced later; but JAX refuses calls with side effects in their branches and loops.

@@ -173,10 +173,10 @@ def inspect(path: str | os.PathLike[str]) -> Inspection:
         ".keras": inspect_model,
     }
     if not found.is_file():
-        raise InspectionError(f"{found} {'is no file' if found.exists() else 'does not exist'}.")
+        raise InspectionError(f"{found} {'is not a file' if found.exists() else 'does not exist'}.")
     if found.suffix not in readers:
         kinds = ", ".join(readers)
-        raise InspectionError(f"{found} is no directory, and its name ends in none of {kinds}.")
+        raise InspectionError(f"{found} is not a directory, and its name ends in none of {kinds}.")
     return readers[found.suffix](found)
 
 
@@ -293,7 +293,7 @@ _CARRIED_APART = (
 def read_saved_model(path: Path) -> SavedModel:
     """Return the message of a SavedModel, with a graph at least, or raise an InspectionError."""
     if not path.is_dir():
-        raise InspectionError(f"{path} is no directory.")
+        raise InspectionError(f"{path} is not a directory.")
     try:
         model: SavedModel = concrete_functions.read_saved_model(str(path))
     except (OSError, UnicodeDecodeError) as error:

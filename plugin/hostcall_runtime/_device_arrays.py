@@ -320,7 +320,7 @@ class DeviceArray:
         if loan.device[0] != CPU:
             raise TypeError(
                 f"hostcall: NumPy cannot read an array on {self.device}. Copy it to the host, as "
-                'cupy.asnumpy(cupy.from_dlpack(x)) does, or take memory="device" away.'
+                'cupy.asnumpy(cupy.from_dlpack(x)) does, or remove memory="device".'
             )
         return np.array(loan.view(), dtype, copy=copy)
 

@@ -18,7 +18,7 @@ from hostcall_runtime._processes import sendable
 
 
 def behind(executor: Executor, error: Exception) -> Exception:
-    """Return the cause of a refused call; a pool that breaks meanwhile tells of a closed pipe."""
+    """Return the cause of a refused call; a pool that breaks meanwhile names a closed pipe."""
     if isinstance(error, OSError) and isinstance(executor, concurrent.futures.ProcessPoolExecutor):
         return BrokenProcessPool(str(error))
     return error

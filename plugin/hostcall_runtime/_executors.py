@@ -124,7 +124,7 @@ def provider_of(given: object) -> Provider | None:
         return given
     if hasattr(given, "get_executor"):  # Dask's client
         raise TypeError(
-            f"hostcall: executor={given!r} is no executor, but has one. Write "
+            f"hostcall: executor={given!r} is not an executor, but has one. Write "
             "executor=client.get_executor(pure=False)."
         )
     if not callable(given) and not callable(getattr(given, "submit", None)):

@@ -416,13 +416,13 @@ def line_for(wait: object, queue: object, when_full: object) -> Line | None:
             if value != usual:
                 raise ValueError(
                     f"hostcall: {name}={value!r} is for calls that no program waits for. Write "
-                    f"wait=False, {name}={value!r}, or take it away."
+                    f"wait=False, {name}={value!r}, or remove it."
                 )
         return None
     if queue is None:
         return Line(USUAL_SIZE, str(when_full))
     if not isinstance(queue, numbers.Integral) or isinstance(queue, bool) or queue <= 0:
-        raise ValueError(f"hostcall: queue={queue!r} is no positive number of calls.")
+        raise ValueError(f"hostcall: queue={queue!r} is not a positive number of calls.")
     return Line(int(queue), str(when_full))
 
 

@@ -98,7 +98,7 @@ def member(found: Any, place: str) -> object:
     for number, part in enumerate(name.split(".")):
         # Follow only classes below the module: other objects lead out of the module.
         if number and not isinstance(found, type):
-            raise PlaceError(f"{place} is no function of a module or of a class in it")
+            raise PlaceError(f"{place} is not a function of a module or of a class in it")
         found = None if part.startswith("__") else getattr(found, part, None)
         homes.append(_home(found))
     if found is None:
@@ -139,7 +139,7 @@ def _spec_of(top: str) -> importlib.machinery.ModuleSpec | None:
 def _checked(module: object) -> str:
     if not isinstance(module, str) or _MODULE_OR_FUNCTION.fullmatch(module) is None:
         raise ValueError(
-            f"hostcall: {module!r} is no name of a module, such as 'package.losses', nor of a "
+            f"hostcall: {module!r} is not a name of a module, such as 'package.losses', nor of a "
             "function, such as 'numpy:sort'."
         )
     return module

@@ -30,8 +30,9 @@ def check_axes(axes: object) -> None:
     for leaf in leaves:
         if leaf is not None and (isinstance(leaf, bool) or not isinstance(leaf, int)):
             raise TypeError(
-                f"hostcall.map: in_axes={axes!r} holds {leaf!r}, which is no axis. Write a number, "
-                "None for what is passed whole, or a tuple with one of these for each argument."
+                f"hostcall.map: in_axes={axes!r} holds {leaf!r}, which is not an axis. Write a "
+                "number, None for what is passed whole, or a tuple with one of these for each "
+                "argument."
             )
     if all(leaf is None for leaf in leaves):
         raise ValueError(f"hostcall.map: in_axes={axes!r} divides none of the arguments.")

@@ -265,7 +265,7 @@ def test_threads_with_many_sizes() -> None:
 @pytest.mark.parametrize("wrong", [0, -1, True, 2.5, "many"])
 def test_a_bound_that_is_none(wrong: Any) -> None:
     before = settings.current.max_compilations
-    with pytest.raises(ValueError, match="is no count: give a positive int"):
+    with pytest.raises(ValueError, match="is not a count: give a positive int"):
         hostcall.configure(route="partition", max_compilations=wrong)
     assert settings.current.max_compilations == before
 

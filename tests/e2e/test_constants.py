@@ -102,7 +102,7 @@ def _nested_rows(x: Any) -> Any:
 
 
 def _while_with_two(x: Any) -> Any:
-    """Exchange the splits in each iteration: they are no constants."""
+    """Exchange the splits in each iteration: they are not constants."""
     one, other = SPLITS, tf.constant([0, 1, 1, 7], tf.int64)
     for _ in tf.range(3):
         rows = tf.RaggedTensor.from_row_splits(x, one, validate=False)

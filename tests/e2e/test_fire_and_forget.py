@@ -492,8 +492,8 @@ def test_saved_models_do_as_is_declared_where_they_are_loaded(tmp_path: Any) -> 
     ("options", "message"),
     [
         ({"wait": 0}, "wait=0 is neither True nor False"),
-        ({"wait": False, "queue": 0}, "queue=0 is no positive number"),
-        ({"wait": False, "queue": 2.5}, r"queue=2\.5 is no positive number"),
+        ({"wait": False, "queue": 0}, "queue=0 is not a positive number"),
+        ({"wait": False, "queue": 2.5}, r"queue=2\.5 is not a positive number"),
         ({"wait": False, "when_full": "drop"}, "when_full='drop' is neither"),
         ({"queue": 3}, "queue=3 is for calls that no program waits for"),
         ({"when_full": "drop_oldest"}, "when_full='drop_oldest' is for calls"),

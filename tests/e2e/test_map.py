@@ -226,7 +226,7 @@ def test_the_executor_may_be_that_of_the_function(threads: Any) -> None:
         (np.cumsum, {"executor": 3}, "neither an executor"),
         (np.cumsum, {"in_axes": None}, "divides none"),
         *(
-            (np.cumsum, {"chunks": chunks}, "is no positive number")
+            (np.cumsum, {"chunks": chunks}, "is not a positive number")
             for chunks in (0, -1, 2.0, True)
         ),
     ],

@@ -87,7 +87,7 @@ def test_flipped_bits_are_an_error_or_change_nothing(fresh_python: Template, tmp
     refused = [said for said, _ in flipped if isinstance(said, str)]
     assert all(said == intact[0] for said, _ in flipped if not isinstance(said, str))
     assert 20 < len(refused) < hostile.FLIPS
-    # The others are TensorFlow's own: for a token that is no text, or does not say that it is ours.
+    # The others are TensorFlow's own: for a token that is not a text, or does not say it is ours.
     reasons = ["altered", "not allowed", "does not exist"]
     reasons += ["well-formed UTF-8", "callback with key="]
     assert [said for said in refused if not any(reason in said for reason in reasons)] == []

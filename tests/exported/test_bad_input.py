@@ -74,7 +74,7 @@ def test_file_that_is_missing_or_elsewhere_is_named(name: str, folder: Path) -> 
     assert f"{name} is a link that leads out of the directory" in error_of(folder)
     (folder / name).unlink()
     (folder / name).mkdir()
-    assert f"{name} is no file" in error_of(folder)
+    assert f"{name} is not a file" in error_of(folder)
 
 
 def test_text_for_people_is_not_needed(folder: Path) -> None:
@@ -122,7 +122,7 @@ def test_what_is_no_file_is_not_read(folder: Path) -> None:
     path = folder / "program.stablehlo"
     path.unlink()
     os.mkfifo(path)
-    assert "program.stablehlo is no file" in error_of(folder)
+    assert "program.stablehlo is not a file" in error_of(folder)
     path.unlink()
     path.symlink_to(path)
     assert "program.stablehlo cannot be read" in error_of(folder)

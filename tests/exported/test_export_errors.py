@@ -126,9 +126,9 @@ REFUSED: dict[str, tuple[Any, Any, list[str]]] = {
     "a ragged argument": (
         lambda x: x.values,
         RAGGED,
-        ["an argument is a RaggedTensorSpec, which is no single tensor"],
+        ["an argument is a RaggedTensorSpec, which is not a single tensor"],
     ),
-    "a ragged result": (ragged, F3, ["a result is a Ragged", ", which is no single tensor"]),
+    "a ragged result": (ragged, F3, ["a result is a Ragged", ", which is not a single tensor"]),
     "the gradient of a py_function": (
         differentiated,
         F3,

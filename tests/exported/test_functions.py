@@ -172,7 +172,7 @@ def test_namedtuples_are_found_like_functions(tmp_path: Path) -> None:
             return super().__new__(cls, (one,))
 
     assert "Nothing does not exist" in problem_of(made(f"{FUNCTIONS}:Nothing"), tmp_path)
-    assert "which is no namedtuple" in problem_of(made(f"{FUNCTIONS}:triple"), tmp_path)
+    assert "which is not a namedtuple" in problem_of(made(f"{FUNCTIONS}:triple"), tmp_path)
     text = problem_of(made(f"{FUNCTIONS}:Pair"), tmp_path, imports=False)
     assert f"pass callbacks={{'{FUNCTIONS}:Pair': …}} with the class" in text
     given = {f"{FUNCTIONS}:Pair": One}

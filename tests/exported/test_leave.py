@@ -110,8 +110,8 @@ def test_leave_for_one_function_is_for_no_other(package: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("np.negative", "is no function of a module or of a class in it"),
-        ("triple.__globals__", "is no function of a module or of a class in it"),
+        ("np.negative", "is not a function of a module or of a class in it"),
+        ("triple.__globals__", "is not a function of a module or of a class in it"),
         ("Scaler.__subclasses__", "does not exist"),
         ("NamedTuple", "comes from typing, which is not allowed"),
     ],

@@ -84,11 +84,11 @@ def test_dict_with_other_keys_than_strings_has_no_structure() -> None:
     ],
 )
 def test_what_is_no_structure_is_told(structure: Any) -> None:
-    assert problem_of(structure, 1) == f"{reprlib.repr(structure)} is no structure"
+    assert problem_of(structure, 1) == f"{reprlib.repr(structure)} is not a structure"
 
 
 def test_structure_deeper_than_python_goes_is_told() -> None:
     structure: Any = 0
     for _ in range(3000):
         structure = {"tuple": [structure]}
-    assert "is no structure" in str(problem_of(structure, 1))
+    assert "is not a structure" in str(problem_of(structure, 1))

@@ -132,7 +132,7 @@ def test_arguments() -> None:
         call(np.sin, (4,), X)
     with pytest.raises(ValueError, match="float64, which JAX only has with jax_enable_x64"):
         call(np.sin, struct([4], np.float64), X)
-    with pytest.raises(TypeError, match="'text' is no array"):
+    with pytest.raises(TypeError, match="'text' is not an array"):
         call(np.sin, X, "text")
     with pytest.raises(TypeError, match="neither an executor"):
         call(np.sin, X, X, executor=3)

@@ -377,7 +377,7 @@ def test_calls_with_equal_arguments_share_a_program() -> None:
 
 
 def test_a_call_that_is_waited_for_takes_arrays_alone() -> None:
-    with pytest.raises(TypeError, match=r"'step' is no array.*wait=False takes it"):
+    with pytest.raises(TypeError, match=r"'step' is not an array.*wait=False takes it"):
         hostcall.jax.call(print, (), "step", X)
 
 

@@ -383,7 +383,7 @@ def test_what_cannot_be_divided_is_refused() -> None:
         ((P(), P(), P()), X, X, "and is a tuple of 3."),
         (P("i"), X, X, "nothing says of which mesh"),
         (over("i", "j"), X, X, "[16] has 1 dimensions, and its sharding P('i', 'j') is for 2"),
-        (over("i"), X[:15], X[:15], "[15] cannot be divided by P('i',): 15 is no multiple of 4"),
+        (over("i"), X[:15], X[:15], "[15] cannot be divided by P('i',): 15 is not a multiple of 4"),
         ((over("i"), other), X, X, "the shardings of one call have to be of one mesh"),
         ((over("i"), None), lone, X, "a result of shape [] has no sharding along ['i']"),
         ((({"x": over("i")},), None), X, X, "sharding is not of the structure of the arrays"),

@@ -275,7 +275,7 @@ def test_values_and_errors_are_those_of_each_framework(mode: Any) -> None:
 def test_arguments() -> None:
     with pytest.raises(TypeError, match="wants a function, and not 3"):
         to_tf(3)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match="'text' is no tensor that JAX has"):
+    with pytest.raises(TypeError, match="'text' is not a tensor that JAX has"):
         to_tf(sin)("text")
     with pytest.raises(ValueError, match="In JAX, call the JAX function itself"):
         jax.jit(to_tf(sin))(X)

@@ -29,7 +29,7 @@ class Call:
       ulps: how many units in the last place the results may differ by.
       scale: what these units are relative to, ARRAY or ELEMENT.
       note: what tells this call from others of the op, for reports.
-      kind: the class of a difference of this call, where it is no wrong result.
+      kind: the class of a difference of this call, where it is not a wrong result.
       results: the numbers of the results that are compared; all of them if it is None.
       shapes_only: whether shapes and dtypes alone are compared, such as of random numbers.
     """

@@ -5,7 +5,7 @@ from typing import Any
 from tests.kernels import catalogue, difference, known, running, sources
 from tests.kernels.call import Call
 
-# Differences of NaNs, infinities or denormal numbers are no wrong results.
+# Differences of NaNs, infinities or denormal numbers are not wrong results.
 _WRONG = {difference.VALUE, difference.SHAPE, difference.DTYPE, difference.COUNT}
 _AT_EDGES = ("special", "nan", "denormal", "zeros of both signs", "wide", "low above high")
 _BATCH = 30

@@ -2,7 +2,7 @@
 
 The CPU kernels compute many elements at once, and the last few one by one, sometimes otherwise. So
 they get each value alone and in vectors of several lengths. What they compute differently by the
-place of an element is left to chance, and is no difference.
+place of an element is left to chance, and is not a difference.
 """
 # ruff: noqa: T201 - it prints its report
 

@@ -119,7 +119,7 @@ def test_code_that_is_gone(foreign: bool) -> None:
     assert let_go(add_one)() is None
     done = call_native(add_one, [Buffer.of(X)], [Buffer.result((3,))], foreign=foreign)
     done.assert_fails_untouched(9, f"host callback with the id {add_one} is gone")
-    let_go(add_one)  # once more is no error
+    let_go(add_one)  # once more is not an error
     assert c_function("add_one", 3) > add_one
 
 

@@ -339,7 +339,7 @@ HOSTILE = {
     "a number": (b'hostcall:1:{"id":1e999}', "cannot be read"),
     "a list": (b"hostcall:1:[]", "cannot be read"),
     "no function": (b'hostcall:1:{"id":"a","kind":"numpy"}', "it names no function"),
-    "unknown fields": (b'hostcall:1:{"id":"a","function":{"x":1}}', "'x' is no field of"),
+    "unknown fields": (b'hostcall:1:{"id":"a","function":{"x":1}}', "'x' is not a field of"),
     "a pickle": (
         b'hostcall:1:{"id":"a","kind":"numpy","function":{"pickled":{"sha256":"0","python":"3",'
         b'"title":"<lambda> (a.py:1)"}}}',

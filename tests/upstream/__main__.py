@@ -82,7 +82,7 @@ def _other_version(framework: str, source: str) -> str:
     try:
         found = re.search(pattern, (Path(source) / file).read_text(), re.MULTILINE)
     except OSError as error:
-        return f"{source} is no source tree of {framework}: {error}"
+        return f"{source} is not a source tree of {framework}: {error}"
     if found is None:
         return f"{file} in {source} does not tell the version"
     installed = {p.version for name in packages for p in metadata.distributions(name=name)}

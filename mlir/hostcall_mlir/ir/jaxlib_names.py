@@ -225,7 +225,7 @@ def ffi_handlers() -> dict[str, dict[str, Any]]:
     given += [one[:3] for one in xla_client._custom_callback.get(platform, ())]
     found = {name: handlers for name, handlers, version in given if version == 1}
     for name, handlers in xla_client._xla.custom_call_targets(_OF_CPU).items():
-        if isinstance(handlers, dict):  # others are no handlers of the FFI
+        if isinstance(handlers, dict):  # others are not handlers of the FFI
             found.setdefault(name, handlers)
     return {
         name: handlers if isinstance(handlers, dict) else {"execute": handlers}

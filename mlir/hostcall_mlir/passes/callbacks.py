@@ -156,7 +156,7 @@ def _name(module: ir.Module, options: Options) -> None:
     for name in names.values():
         if not custom_calls.is_name(name):
             raise PassError(
-                f"{NAME.name}: '{name}' is no name: module:qualname is one, or a word, with or "
+                f"{NAME.name}: '{name}' is not a name: module:qualname is one, or a word, with or "
                 "without #2 behind it"
             )
     missing = f"{NAME.name}: no name is given for callback {{}}; add it to 'names'"

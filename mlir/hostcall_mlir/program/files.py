@@ -1,6 +1,6 @@
 """Exported programs: their files, and the checks before anything runs.
 
-MLIR's reader ends the process on some bytes that are no artifact, instead of raising an error. A
+MLIR's reader ends the process on some bytes that are not an artifact; it raises no error. A
 SHA-256 finds damaged files, but not forged ones, so a child process reads each artifact first.
 """
 
@@ -265,7 +265,7 @@ def _read_file(folder: Path, name: str) -> bytes:
         if path.resolve().parent != folder.resolve():
             raise ProgramError(f"{name} is a link that leads out of the directory")
         if path.exists() and not path.is_file():  # reading a pipe, say, could block forever
-            raise ProgramError(f"{name} is no file")
+            raise ProgramError(f"{name} is not a file")
         return path.read_bytes()
     except FileNotFoundError:
         raise ProgramError(
@@ -332,7 +332,7 @@ def _problems_of_variables(variables: Mapping[str, np.ndarray], manifest: Manife
     for name, array in variables.items():
         spec = expected.get(name)
         if spec is None:
-            problems.append(f"'{name}' is no variable of the program")
+            problems.append(f"'{name}' is not a variable of the program")
         elif (array.dtype, array.shape) != (dtype_of(spec.dtype), spec.shape):
             found = f"{array.dtype.name}{[*array.shape]}"
             problems.append(f"'{name}' is {found}, and should be {manifests.show(spec)}")

@@ -303,7 +303,7 @@ def _find_namedtuple(name: str, source: _Source) -> type:
     else:
         found = _import(name, remedy, source.package)
     if not (isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields")):
-        raise _NotFoundError(f"{found!r} is there, which is no namedtuple")
+        raise _NotFoundError(f"{found!r} is there, which is not a namedtuple")
     return found
 
 

@@ -455,7 +455,7 @@ def _problems_of_callback(callback: ManifestCallback) -> Iterator[str]:
 def _problems_of_keywords(callback: ManifestCallback, what: str) -> Iterator[str]:
     for name in (*callback.keywords, *callback.fixed):
         if not name.isidentifier():
-            yield f"{what}: the keyword '{name}' is no name of Python's"
+            yield f"{what}: the keyword '{name}' is not a name of Python's"
     yield from _twice([*callback.keywords, *callback.fixed], f"{what}: keyword")
     arguments = callback.arguments
     items = arguments.get("tuple", ()) if isinstance(arguments, dict) else ()
@@ -465,7 +465,7 @@ def _problems_of_keywords(callback: ManifestCallback, what: str) -> Iterator[str
         try:
             ast.literal_eval(text)
         except (ValueError, SyntaxError, MemoryError, RecursionError):
-            yield f"{what}: {name}={text} is no literal of Python's"
+            yield f"{what}: {name}={text} is not a literal of Python's"
 
 
 def _twice(names: Sequence[str], what: str) -> Iterator[str]:

@@ -26,7 +26,7 @@ def problem_of(structure: Structure, count: int) -> str | None:
     try:
         leaves = [part for part in _parts_of(structure) if isinstance(part, int)]
     except (TypeError, AttributeError, KeyError, ValueError, RecursionError):
-        return f"{reprlib.repr(structure)} is no structure"
+        return f"{reprlib.repr(structure)} is not a structure"
     if sorted(leaves) != [*range(count)]:
         return f"the leaves are {leaves}, and have to be the numbers of {counted(count, 'value')}"
     return None

@@ -109,7 +109,8 @@ class _Converted:
             tensor, dtype = jax2tf._tfval_to_tensor_jax_dtype(value)
         except (TypeError, ValueError) as error:
             raise TypeError(
-                f"hostcall.jax.to_tf of {self._description}: {value!r} is no tensor that JAX has."
+                f"hostcall.jax.to_tf of {self._description}: {value!r} is not a tensor that JAX "
+                "has."
             ) from error
         return tf.convert_to_tensor(tensor), dtype
 

@@ -86,19 +86,19 @@ class BorrowingSpec(callback_spec.NumpySpec):
         raise ResultError(
             f"{self.title} returns a value that is not `out`, which it was to write its results "
             "into: it is declared with out=True. Write out[...] = value and return nothing, or "
-            f"take out=True away. This is {self.description}."
+            f"remove out=True. This is {self.description}."
         )
 
     def _check_let_go(self, borrowed: list[Any], before: list[int]) -> None:
         if self.options.timeout is not None:
             return  # the calling thread may still be inside the function, and hold references
         if _more(borrowed, before):
-            gc.collect()  # a garbage cycle that the function has left behind is no error
+            gc.collect()  # a garbage cycle that the function has left behind is not an error
         if _more(borrowed, before):
             raise ResultError(
                 f"{self.title} has returned, and something still refers to an array that it "
                 "borrowed for the call alone: it is declared with borrow=True or out=True. Keep a "
-                f"copy, np.array(x), or take these away. This is {self.description}."
+                f"copy, np.array(x), or remove these. This is {self.description}."
             )
 
 

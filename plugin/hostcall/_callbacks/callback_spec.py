@@ -242,7 +242,7 @@ class CallbackSpec:
 
 
 def spec_of_callback_id(callback_id: int) -> tuple[CallbackSpec | None, Recording]:
-    """Return the spec behind a callback id, or None if the id is no spec's; and its recording."""
+    """Return the spec behind a callback id, or None if the id has none; and its recording."""
     origin = getattr(_registry.target_of(callback_id), "origin", None)
     if not isinstance(origin, Origin):
         return None, Recording.NO

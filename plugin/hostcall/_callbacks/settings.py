@@ -181,7 +181,7 @@ def _checked(name: str, value: object, what: str) -> object:
         if isinstance(value, str) and value.isdecimal():
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 2**63:
-            raise ValueError(f"hostcall: {what}={value!r} is no count: give a positive int.")
+            raise ValueError(f"hostcall: {what}={value!r} is not a count: give a positive int.")
     return value
 
 

@@ -86,8 +86,8 @@ def check(
 
     Raises:
       CheckError: an AssertionError whose text is the report, when something was found.
-      TypeError: when `function` is no function, its results are not declared, or an option does not
-        fit it.
+      TypeError: when `function` is not callable, its results are not declared, or an option does
+        not fit it.
       ValueError: when `skip` names an unknown check.
 
     Examples:

@@ -59,7 +59,7 @@ def in_jax(trial: Trial) -> Iterator[Outcome]:
     """Check that a compiled JAX program gets the same results, if it can make the call."""
     subject, sample = trial.subject, trial.base.sample
     skip_if(not subject.arguments.of_jax, "no argument is an array of JAX's")
-    skip_if(not subject.is_callback, "it is no hostcall.callback")
+    skip_if(not subject.is_callback, "it is not a hostcall.callback")
     skip_if(subject.eager, "it takes TensorFlow's tensors")
     is_open = any(
         isinstance(spec, BoundedSpec) or not spec.shape.is_fully_defined()

@@ -116,7 +116,7 @@ def purity(trial: Trial) -> Iterator[Outcome]:
         what = f"two calls with equal arguments: {found}"
         yield trial.finding(what, "random numbers, the time, or state of the function's own", line)
         return
-    # A change that not every call makes, such as filling a cache, is no side effect.
+    # A change that not every call makes, such as filling a cache, is not a side effect.
     steps = [
         {name for name, value in after.items() if before.get(name, value) != value}
         for before, after in itertools.pairwise(states)

@@ -96,7 +96,7 @@ def subject_of(
             if value is not None:
                 raise TypeError(
                     f"hostcall.check: {option}= is for plain functions, and {function!r} says it "
-                    f"itself. Take {option}= away."
+                    f"itself. Remove {option}=."
                 )
         return _of_callback(function, args, kwargs)
     if kwargs:

@@ -127,7 +127,7 @@ def _check_out(spec: CallbackSpec, results: Sequence[Spec]) -> None:
         raise LoweringError(
             f"hostcall: {spec.description} is declared with out=True, so that the arrays for its "
             "results are made before the call, and with a BoundedSpec, whose size only the call "
-            "tells. Take one of the two away."
+            "tells. Remove one of the two."
         )
 
 

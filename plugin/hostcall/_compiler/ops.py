@@ -207,7 +207,7 @@ _DIFFERENCES: Mapping[str, tuple[Difference, ...]] = {
     "Igammac": (_LIMITS,),
     "InTopKV2": (
         Difference(
-            "XLA takes a target that is no class for one with the score 0, and finds targets "
+            "XLA takes a target that is not a class for one with the score 0, and finds targets "
             "beside scores that are not finite",
             when.always,
             values.in_top_k,

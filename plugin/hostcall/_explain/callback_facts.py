@@ -148,7 +148,7 @@ def _of_script_op(node: NodeDef, spec: CallbackSpec) -> str:
     """Return the advice for a script op on the host; `spec` is its registered entry, or None."""
     choice = route_selection.choose(node)
     if requested_routes.asked(node) == requested_routes.PARTITION:
-        return "take route='partition' away, where hostcall.configure, scope or declare says it"
+        return "remove route='partition', where hostcall.configure, scope or declare says it"
     if choice.route != requested_routes.PARTITION:
         return "nothing here: it is on the host because of what calls it"
     if choice.is_bounded:
@@ -167,7 +167,7 @@ _OTHERS_DECLARED = (
 
 
 def advise_host_op(node: NodeDef, reason: str, calls: Sequence[str], lacks_shapes: bool) -> str:
-    """Return the advice for a host op that is no script op, by its reason to be there, or ""."""
+    """Return the advice for a host op that is not a script op, by its reason to be there, or ""."""
     # `lacks_shapes` tells whether the program is partitioned because a callback has no shape.
     if calls:
         return ""  # the ops in these functions have their own advice

@@ -57,7 +57,7 @@ class Explanation(_report.Report):
 
     @property
     def host_ops(self) -> tuple[facts.HostOp, ...]:
-        """The host ops of all functions that are no script ops."""
+        """The host ops of all functions that are not script ops."""
         return tuple(s for f in self.functions for s in f.steps if isinstance(s, facts.HostOp))
 
     @property

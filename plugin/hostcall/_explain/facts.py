@@ -139,7 +139,7 @@ class Cluster:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class HostOp(_Explained):
-    """An op that runs on the host and is no script op.
+    """An op that runs on the host and is not a script op.
 
     Attributes:
       op: its type.

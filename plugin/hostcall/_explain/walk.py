@@ -354,7 +354,7 @@ class Walk:
         calls: Sequence[str] = (),
         **more: Any,
     ) -> facts.HostOp:
-        """Return the facts on a host op that is no script op."""
+        """Return the facts on a host op that is not a script op."""
         return facts.HostOp(
             path=place.path,
             reason=reason,

@@ -42,7 +42,7 @@ def export(function: object, *specs: Any, variables: str = "constants") -> Progr
 
     Raises:
       ImportError: when JAX, whose MLIR this needs, is not installed.
-      TypeError: when `function` is no function, or one of JAX's.
+      TypeError: when `function` is not a function, or one of JAX's.
       hostcall.NotExportableError: when a callback has no name by which another process finds it
         (one error lists all of them, and tells how to name them), when the size of an argument is
         unknown, when the function assigns variables that are exported as constants, or when a part
@@ -92,7 +92,7 @@ def load(
       hostcall.ProgramError: when a file is missing, damaged or of a newer format, or functions
         are missing, not allowed, or have other parameters than at export; the message lists all of
         these. A ValueError, and the same class as hostcall_mlir.ProgramError.
-      TypeError: when `callbacks` is no dict.
+      TypeError: when `callbacks` is not a dict.
 
     Examples:
       >>> import tempfile

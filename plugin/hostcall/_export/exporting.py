@@ -325,7 +325,7 @@ def _structure_of(value: object, what: str) -> structures.Structure:
             leaf, tf.Tensor | tf.TensorSpec
         ):
             raise NotExportableError(
-                f"{what} is a {type(leaf).__name__}, which is no single tensor. Pass what it is "
+                f"{what} is a {type(leaf).__name__}, which is not a single tensor. Pass what it is "
                 "made of: of a tf.RaggedTensor its values and row_splits."
             )
     numbers = iter(range(len(leaves)))

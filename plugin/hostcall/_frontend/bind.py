@@ -34,8 +34,8 @@ def bind(fn: Any, *specs: Any) -> Bound:
       A `Bound`, which is called like `fn`.
 
     Raises:
-      TypeError: when `fn` is no function, when it takes keyword-only arguments or arguments that
-        are no tensors, or when a spec is invalid.
+      TypeError: when `fn` is not a function, when it takes keyword-only arguments or arguments that
+        are not tensors, or when a spec is invalid.
       ValueError: when `fn` is a `ConcreteFunction` of other dtypes or shapes than `specs`.
 
     Examples:
@@ -53,8 +53,8 @@ def bind(fn: Any, *specs: Any) -> Bound:
     else:
         if not callable(fn):
             raise TypeError(
-                f"hostcall.bind was given {fn!r}, which is no function. Give it a tf.function, a "
-                "ConcreteFunction or a Python function."
+                f"hostcall.bind was given {fn!r}, which is not a function. Give it a tf.function, "
+                "a ConcreteFunction or a Python function."
             )
         if not hasattr(fn, "get_concrete_function"):
             fn = tf.function(fn, jit_compile=True)
@@ -226,7 +226,7 @@ def _specs_of(concrete: ConcreteFunction) -> tuple[Any, ...]:
     ):
         return tuple(args)
     raise TypeError(
-        f"{concrete.graph.name} takes arguments that are no tensors, or that are given by name, "
+        f"{concrete.graph.name} takes arguments that are not tensors, or that are given by name, "
         "which hostcall.bind cannot pass. Bind a function around it that takes the tensors alone: "
         "hostcall.bind(lambda x: fn(name=x), spec)."
     )

@@ -261,7 +261,7 @@ def _emitted(spec: EagerSpec) -> list[Converted]:
 
 def _gradient_of_batch(spec: CallbackSpec, shared: Sequence[bool]) -> Callable[..., list[Any]]:
     """Map `spec.user.grad` over a batch, which is the first axis of each argument."""
-    # `shared` tells of each input of the op whether that axis has size 1, because the argument is
+    # `shared` says for each input of the op whether that axis has size 1, because the argument is
     # the same for all elements.
     grad, inputs, outputs = spec.user.grad, spec.inputs, spec.outputs
     assert grad is not None
@@ -382,7 +382,7 @@ class RecomputingOfBatch(RecomputingSpec):
             return over_axes(of_part, dy, looped, depth, shapes)
 
         self._call = gradients.recomputing(of.parent, of.targets, sources, derive, persistent=True)
-        # The function runs once for all elements of the batches `looped`, which are no axes.
+        # The function runs once for all elements of the batches `looped`, which are not axes.
         self.levels, self.looped, self.like = tuple(levels), tuple(looped), None
         self.gradient_wanted = of.gradient_wanted
         self.shape_function = lambda given: _led(

@@ -538,7 +538,7 @@ def callback(
     Raises:
       TypeError: when `function` or `grad` is not callable, `function` is `async`, `name` is no
         string, `executor` is neither an executor nor a function that makes one, or `wait` or
-        `concurrent` is no bool.
+        `concurrent` is not a bool.
       ValueError: for a `result` that is a string, an unknown `kind`, an eager callback that is
         stateless, borrows arrays, has a `memo` or has an executor of processes; for a stateful
         callback with `memo`, `retries` or `concurrent`; for a `name` that is taken, a `timeout` or
@@ -608,7 +608,7 @@ def mapped(fn: F, *, executor: object = None, in_axes: Any = 0, chunks: int | No
 
     Raises:
       TypeError: when `fn` is not callable, there is no executor, or `in_axes` holds something else.
-      ValueError: when `chunks` is no positive number, `in_axes` divides nothing, or `fn` is native
+      ValueError: when `chunks` is not positive, `in_axes` divides nothing, or `fn` is native
         code, or a `Callback` that takes tensors or borrows arrays. Also when the arguments of a
         call lack the axis or differ in size along it, or the results have no first axis.
       hostcall.ExecutorError: when the executor does not make a call.
@@ -632,7 +632,9 @@ def mapped(fn: F, *, executor: object = None, in_axes: Any = 0, chunks: int | No
     _mapped_calls.check_axes(in_axes)
     is_number = isinstance(chunks, int) and not isinstance(chunks, bool)
     if chunks is not None and (not is_number or chunks < 1):
-        raise ValueError(f"hostcall.map: chunks={chunks!r} is no positive number. Write chunks=8.")
+        raise ValueError(
+            f"hostcall.map: chunks={chunks!r} is not a positive number. Write chunks=8."
+        )
     if isinstance(fn, Callback):
         return cast(F, _mapped_callback(fn, executor, in_axes, chunks))
     if isinstance(fn, Native):
@@ -688,5 +690,5 @@ def _check_mappable(callback: Callback[..., Any]) -> None:
         lending = "memory='device' lends" if on_device else "borrow=True and out=True lend"
         raise ValueError(
             f"hostcall.map of {callback!r}: {lending} the function the program's own memory, which "
-            f"its workers do not have. Take {'it' if on_device else 'them'} away."
+            f"its workers do not have. Remove {'it' if on_device else 'them'}."
         )

@@ -81,10 +81,10 @@ def declare(function: object = None, **options: Any) -> Any:
 
     Raises:
       TypeError: when `function` is not callable, or an `async` function, or `executor` is neither
-        an executor nor a function, or `wait` or `concurrent` is no bool.
+        an executor nor a function, or `wait` or `concurrent` is not a bool.
       ValueError: when `result` is another string, `timeout` is not positive, `route`, `when_full`,
-        `vmap_method` or `memory` is unknown, `memo` or `queue` is no positive number, or `retries`
-        is no number from 0 on. Also for combinations: `memo` with `out`; `executor` with `borrow`
+        `vmap_method` or `memory` is unknown, `memo` or `queue` is not positive, or `retries` is
+        negative. Also for combinations: `memo` with `out`; `executor` with `borrow`
         or `out`; `wait=False` with `borrow`, `out`, `memo` or `pure`; `queue` or `when_full`
         without `wait=False`; "map" without an executor; and options that "device" excludes. Some
         ops raise it, too: a `tf.py_function` of a function with `memo`, an op with results of a

@@ -583,7 +583,7 @@ def check_declared(native: Native, declared: Mapping[str, Any]) -> None:
     for option, why in _NOT_OF_NATIVE.items():
         if declared[option] != getattr(Options, option):
             raise ValueError(
-                f"hostcall: {option}= was declared of {native!r}, but {why} Take it away, or "
+                f"hostcall: {option}= was declared of {native!r}, but {why} Remove it, or "
                 "declare it of a Python function that calls this one."
             )
 
@@ -593,7 +593,7 @@ def _to_array(value: object, who: Native) -> np.ndarray:
     if side is not None and side.is_symbolic(value):
         raise TypeError(
             f"hostcall.native: {who.code.name} was called with {value}, which has no value yet, "
-            "and with out=, which is for NumPy arrays alone. Leave out= away."
+            "and with out=, which is for NumPy arrays alone. Remove out=."
         )
     array: np.ndarray = np.require(value, requirements=["C", "A", "E"])
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

@@ -85,14 +85,14 @@ def check_no_results(line: object, dtypes: Sequence[Any], stateful: bool, who: s
         raise ValueError(
             f"{who}: wait=False is for functions without results, since no program waits for the "
             f"call, and this one has {counted(len(dtypes), 'result')} ({results}). Write Tout=[] "
-            "(result=[] of a hostcall.callback, None of hostcall.jax.call), or take wait=False "
-            "away."
+            "(result=[] of a hostcall.callback, None of hostcall.jax.call), or remove "
+            "wait=False."
         )
     if not stateful:
         raise ValueError(
             f"{who}: wait=False is for functions that have an effect, and this call is said to "
-            "have none and has no results: XLA would leave it out. Take stateful=False "
-            "(pure=True of hostcall.jax.call) away."
+            "have none and has no results: XLA would leave it out. Remove stateful=False "
+            "(pure=True of hostcall.jax.call)."
         )
 
 
@@ -104,25 +104,25 @@ def check_side_effects(options: Any, who: str, remedy: str, *, ordered: bool, pu
         raise ValueError(
             f"{who}: retries={options.retries} makes a call again whose worker has died. "
             "It is unknown how far that one came, and this function may have side effects, which "
-            f"must not happen twice. If it has none, write {remedy}; else take retries away."
+            f"must not happen twice. If it has none, write {remedy}; else remove retries."
         )
     if options.concurrent and ordered:
         raise ValueError(
             f"{who}: concurrent=True lets calls run at the same time, and these may have side "
             f"effects, which happen in the order of the program. If they have none, write {remedy};"
-            " else take concurrent away."
+            " else remove concurrent."
         )
 
 
 # Options that need a function of arrays, each with a test, the reason and the remedy.
 _OF_ARRAYS: dict[str, tuple[Callable[[Any], bool], str, str]] = {
-    "borrow": (bool, ", which are read-only already", "take borrow=True away"),
-    "out": (bool, ", which nothing can write to", "take out=True away"),
-    "memory": (lambda memory: memory == DEVICE, "", "take memory='device' away"),
+    "borrow": (bool, ", which are read-only already", "remove borrow=True"),
+    "out": (bool, ", which nothing can write to", "remove out=True"),
+    "memory": (lambda memory: memory == DEVICE, "", "remove memory='device'"),
     "memo": (
         lambda memo: memo is not False,
         ": its gradient needs what each call computes, and so each call runs",
-        "take memo away",
+        "remove memo",
     ),
     "vmap_method": (
         lambda method: method == MAP,
@@ -152,10 +152,10 @@ def check_callback(
     if kind not in KINDS:
         raise ValueError(f"hostcall.callback: kind={kind!r} is not one of {KINDS}.")
     if name is not None and not isinstance(name, str):
-        raise TypeError(f"hostcall.callback: name={name!r} is no string.")
+        raise TypeError(f"hostcall.callback: name={name!r} is not a string.")
     if grad is not None and not callable(grad):
         raise TypeError(
-            f"hostcall.callback: grad={grad!r} is no function. It is called as grad(inputs, "
+            f"hostcall.callback: grad={grad!r} is not a function. It is called as grad(inputs, "
             "results, upstream), and returns a gradient for each argument."
         )
     if kind == "eager" and not stateful:
@@ -223,8 +223,8 @@ def _check_exclusive(options: Any) -> None:
             name, value = option.name, getattr(options, option.name)
             if name in excluded and value != option.default:
                 raise ValueError(
-                    f"hostcall: {name}={value!r} {excluded[name]}{consequence}. Take {name}= "
-                    f"or {other} away."
+                    f"hostcall: {name}={value!r} {excluded[name]}{consequence}. Remove "
+                    f"{name}= or {other}."
                 )
 
 

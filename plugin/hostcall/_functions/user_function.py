@@ -201,5 +201,5 @@ class Source:
         if self.user.options.on_device:
             raise NotExportableError(
                 f"{self.user.description}: it is declared with memory='device', and exported "
-                "programs call functions of NumPy's arrays. Take memory='device' away"
+                "programs call functions of NumPy's arrays. Remove memory='device'"
             )

@@ -77,10 +77,10 @@ class RecordingReader:
             begin = file.read(20)
         if begin[:16] != b"SQLite format 3\0":
             what = "is empty" if not begin else "is another kind of file"
-            raise RecordingError(f"hostcall: {self.path!r} is no recording: it {what}.")
+            raise RecordingError(f"hostcall: {self.path!r} is not a recording: it {what}.")
         if begin[18:] != _WITH_JOURNAL or _ends_with(self.path + "-journal", _NAMES_A_FILE):
             raise RecordingError(
-                f"hostcall: {self.path!r} is no recording: its journal is none of hostcall's."
+                f"hostcall: {self.path!r} is not a recording: its journal is none of hostcall's."
             )
 
     def _check_kind(self) -> None:
@@ -89,8 +89,8 @@ class RecordingReader:
             (version,) = self._fetch("PRAGMA user_version")[0]
         if application != calls.APPLICATION:
             raise RecordingError(
-                f"hostcall: {self.path!r} is no recording: it is a database of something else, or "
-                "its process has died before it began to record."
+                f"hostcall: {self.path!r} is not a recording: it is a database of something else, "
+                "or its process has died before it began to record."
             )
         if version != calls.VERSION:
             raise RecordingError(

@@ -46,7 +46,7 @@ _DAMAGED = "# save the model again"
 
 def check(model: Any, path: str) -> None:
     """Warn of the functions of a SavedModel that cannot be called here, in one warning."""
-    # This is no error: the user may want only variables, other signatures or parts of the model. A
+    # This is not an error: the user may want only variables, other signatures or parts of it. A
     # function can also be allowed or provided until its first call, which raises the error. Nothing
     # is imported or unpickled. If the user allows pickles, the model's tokens are changed to say
     # so, and it is a SavedFunctionError that one is missing or was altered.
@@ -223,7 +223,7 @@ def spec_of_gradient(record: tokens.Record, parent: Any) -> CallbackSpec:
     """Return the spec of a saved gradient of the function with the spec `parent`."""
     specs = tokens.from_json(record.outputs)
     if not isinstance(specs, list) or not all(isinstance(one, tf.TensorSpec) for one in specs):
-        raise ValueError("the results of a gradient are no list of specs")
+        raise ValueError("the results of a gradient are not a list of specs")
     kind = GradientSpec if record.kind == "gradient" else RecomputingSpec
     inputs = _inputs(record)
     spec: EagerSpec = kind(parent, inputs.flat, record.targets, record.sources, specs)
@@ -236,7 +236,7 @@ def _inputs(record: tokens.Record) -> Inputs:
         return Inputs([None] * min(record.inputs, 100_000), False)
     structure = tokens.from_json(record.inputs)
     if not isinstance(structure, list):
-        raise ValueError("the arguments are no list")
+        raise ValueError("the arguments are not a list")
     return Inputs(structure, record.kind == "eager")
 
 

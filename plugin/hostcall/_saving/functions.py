@@ -210,12 +210,12 @@ def _imported(place: str) -> Callable[..., Any] | Problem:
         line = _leave.line_for(place, alone=True) if error.can_be_allowed else provide
         return Problem(error.reason, line)
     if isinstance(found, type | types.ModuleType) or not callable(found):
-        return Problem(f"{place} is no function, but a {type(found).__name__}", provide)
+        return Problem(f"{place} is not a function, but a {type(found).__name__}", provide)
     member: Callable[..., Any] = found
     return member
 
 
 def _checked_name(name: object) -> str:
     if not isinstance(name, str) or not name.strip():
-        raise ValueError(f"hostcall: {name!r} is no name for a function.")
+        raise ValueError(f"hostcall: {name!r} is not a name for a function.")
     return name

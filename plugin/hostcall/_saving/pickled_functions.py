@@ -237,7 +237,7 @@ def read_pickle(sha256: str, directory: str) -> Problem | None:
     path = _path(sha256, directory)
     copy = "# copy the SavedModel once more, with all that is in its directory"
     if os.path.lexists(path) and not os.path.isfile(path):  # reading a pipe may wait forever
-        return Problem(f"{path} is no file", copy)
+        return Problem(f"{path} is not a file", copy)
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
             data = file.read()

@@ -100,7 +100,7 @@ def from_json(value: object) -> Any:
     except UnreadableError:
         raise
     except (TypeError, ValueError, KeyError, RecursionError, OverflowError) as error:
-        raise UnreadableError(f"{str(value)[:100]} is no structure: {error}") from None
+        raise UnreadableError(f"{str(value)[:100]} is not a structure: {error}") from None
 
 
 def _read(value: object) -> Any:
@@ -109,7 +109,7 @@ def _read(value: object) -> Any:
     if isinstance(value, str):
         return tf.as_dtype(value)
     if not isinstance(value, dict) or len(value) != 1:
-        raise UnreadableError(f"{str(value)[:100]} is no structure")
+        raise UnreadableError(f"{str(value)[:100]} is not a structure")
     ((kind, content),) = value.items()
     if kind in ("list", "tuple"):
         items = [_read(item) for item in content]
@@ -134,7 +134,7 @@ def _read_leaf(kind: str, content: Any) -> object:
             return protos.decoded(base64.b64decode(content, validate=True))
         except Exception as error:  # TensorFlow's decoder may raise anything
             raise UnreadableError(f"it holds no type of a composite tensor: {error}") from None
-    raise UnreadableError(f"{kind!r} is no kind of structure")
+    raise UnreadableError(f"{kind!r} is not a kind of structure")
 
 
 _PREFIX = token_registry.QUALIFIED + "1:"
@@ -342,7 +342,7 @@ def _problem_of(record: Record) -> str | None:
     if not record.function.label:
         return "it names no function"
     if place is not None and not is_importable(place):
-        return f"{place[:200]!r} is no module:name"
+        return f"{place[:200]!r} is not a module:name"
     if record.function.native is not None:
         try:
             decode_native(record.function.native)

@@ -45,7 +45,7 @@ class Arena:
         try:
             seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
         except OSError as error:
-            raise ProtocolError("the arena is no file made by memfd_create") from error
+            raise ProtocolError("the arena is not a file made by memfd_create") from error
         if not seals & fcntl.F_SEAL_SHRINK:
             raise ProtocolError("the arena is not sealed by F_SEAL_SHRINK")
 

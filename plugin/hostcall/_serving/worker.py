@@ -65,7 +65,7 @@ def _bound(path: str) -> socket.socket:
     try:
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISSOCK(os.lstat(path).st_mode):
-                raise ListeningError(f"hostcall: {path} is there, and is no socket.")
+                raise ListeningError(f"hostcall: {path} is there, and is not a socket.")
             os.unlink(path)  # of a dead worker
         before = os.umask(0o177)
         try:
@@ -328,5 +328,7 @@ def _handed_over(control: int | None) -> socket.socket:
         source = socket.socket(fileno=control)
         os.set_inheritable(source.fileno(), False)
     except OSError as error:
-        raise ListeningError(f"hostcall: descriptor {control} is no connection: {error}") from error
+        raise ListeningError(
+            f"hostcall: descriptor {control} is not a connection: {error}"
+        ) from error
     return source

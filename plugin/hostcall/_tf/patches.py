@@ -408,7 +408,7 @@ def new_errors(completed: Callable[[str], str]) -> Patch:
         tf.errors.OpError,
         "__init__",
         features.EXCEPTIONS,
-        "TensorFlow's error takes along the exceptions that it tells of, for hostcall.last_error, "
+        "TensorFlow's error keeps the exceptions that it describes, for hostcall.last_error, "
         "and says what to write where results are not as declared.",
         make,
     )

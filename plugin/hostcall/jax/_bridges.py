@@ -42,7 +42,7 @@ def to_tf(
     Raises:
       ImportError: when TensorFlow is not installed.
       TypeError: when `jax_fn` is not callable, or a tf.function; when the returned function gets an
-        argument that is no tensor JAX has.
+        argument that is not a tensor JAX has.
       ValueError: when a size of an argument is not known and has no name.
       NotImplementedError: when TensorFlow's XLA cannot call a handler that the program calls.
 

@@ -148,9 +148,9 @@ def call(
       A pytree of JAX arrays, as `result` declares.
 
     Raises:
-      TypeError: when `fn` is not callable, an argument is no array (without `wait=False`), or a
+      TypeError: when `fn` is not callable, an argument is not an array (without `wait=False`), or a
         result has no shape or a dtype that JAX lacks. Also when `executor` is neither an executor
-        nor a function, `wait` or `concurrent` is no bool, or `sharding` has another form.
+        nor a function, `wait` or `concurrent` is not a bool, or `sharding` has another form.
       ValueError: for `ordered` with `pure` or `concurrent`, an unknown `vmap_method`, `retries`
         without `pure`, or a dtype of 64 bits while `jax_enable_x64` is off. Also when a call with
         results is differentiated; for `wait=False` with results or `pure`, and for values of
@@ -321,7 +321,7 @@ def effect_of(ordered: bool, pure: bool, title: str) -> Any | None:
     if ordered and pure:
         raise ValueError(
             f"{title}: ordered=True says that each call has an effect, and pure=True that it has "
-            "none. Take one of the two away."
+            "none. Remove one of the two."
         )
     if pure:
         return None
@@ -372,8 +372,8 @@ def as_array(value: object, place: str) -> jax.Array:
         array: Any = value if _values.is_taken(value) else jnp.asarray(value)
     except (TypeError, ValueError) as error:
         raise TypeError(
-            f"{place}: {value!r} is no array, nor a structure of arrays. Give the function what is "
-            "not an array by functools.partial; a call with wait=False takes it."
+            f"{place}: {value!r} is not an array, nor a structure of arrays. Give the function "
+            "what is not an array by functools.partial; a call with wait=False takes it."
         ) from error
     if jnp.issubdtype(array.dtype, jax.dtypes.extended) and not _values.is_key(array.dtype):
         raise TypeError(f"{place}: an argument is {array.dtype}, which NumPy does not have.")

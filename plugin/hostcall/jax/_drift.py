@@ -20,7 +20,7 @@ _MORE = " ..."  # ends a list of tried parameters after which any others may fol
 def misfit(target: str, stock: object, wrap: Callable[[Any], Any], tried: Sequence[str]) -> str:
     """Return the reason why a function of JAX's cannot be replaced, or "" if it can."""
     # `stock` is the function, or the entry of a lowering rule, of which `wrap` makes hostcall's.
-    # `tried` are the parameter names in each tested version; empty if `stock` is no function.
+    # `tried` are the parameter names in each tested version; empty if `stock` is not a function.
     found = _parameters(stock)
     if tried and not any(_is_as(found, one) for one in tried):
         known = " or ".join(f"({one.replace(' ', ', ')})" for one in tried)

@@ -21,7 +21,7 @@ _LEAF = jax.tree.structure(0)
 
 
 class Fixed:
-    """An argument that is no array. Two are equal if calls with them may share a program."""
+    """An argument that is not an array. Two are equal if calls with them may share a program."""
 
     def __init__(self, index: int, value: object) -> None:
         self.index = index  # among all leaves of the arguments
@@ -52,7 +52,7 @@ class JaxFunction(UserFunction):
     out_tree: Any
     title: str
     result_dtypes: tuple[Any, ...] = ()
-    # The arguments that are no arrays, and the structure of all. None stands for them in `in_tree`.
+    # The arguments that are not arrays, and the structure of all. `in_tree` has None for them.
     fixed: tuple[Fixed, ...] = ()
     given_tree: Any = None
     # Whether JAX had no numbers of 64 bits when it traced the call, so that none are declared.
@@ -101,7 +101,7 @@ class JaxFunction(UserFunction):
         """Return the description of the function for `hostcall.export`."""
         if self.fixed:
             raise NotExportableError(
-                f"{self.description}: the argument {self.fixed[0].value!r} is no array, and "
+                f"{self.description}: the argument {self.fixed[0].value!r} is not an array, and "
                 "exported programs pass arrays alone. Write a function that knows it."
             )
         return Source(

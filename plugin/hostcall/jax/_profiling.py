@@ -1,7 +1,7 @@
 """Calls as events in the traces of JAX's profiler, by the names of their functions.
 
 JAX tells only Python whether a trace is being taken, and to ask costs as much as a tenth of a small
-call. So a program asks once, when it begins: calls of one that began before a trace are no events.
+call. So a program asks once, when it begins: calls of one that began before a trace are not events.
 """
 
 from __future__ import annotations

@@ -201,7 +201,7 @@ def _check_divides(
         shards = math.prod(mesh.shape[axis] for axis in axes)
         if size % shards:
             raise ValueError(
-                f"{what} cannot be divided by {spec}: {size} is no multiple of {shards}."
+                f"{what} cannot be divided by {spec}: {size} is not a multiple of {shards}."
             )
 
 

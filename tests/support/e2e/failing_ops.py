@@ -47,7 +47,7 @@ _ON_HOST = {
     "ResourceGatherNd",
     "ResourceScatterNdMax",
     "ResourceScatterNdMin",
-    "StridedSliceGrad",  # whose operand is no constant
+    "StridedSliceGrad",  # whose operand is not a constant
     "TensorListSplit",
 }
 

@@ -112,7 +112,7 @@ def _holding(item: Any) -> np.ndarray:
 
 
 def a_wrong_one(rng: random.Random, value: np.ndarray) -> Any:
-    """Something that is no array of the value's dtype and shape."""
+    """Something that is not an array of the value's dtype and shape."""
     other = np.dtype(np.int16 if value.dtype != np.int16 else np.float32)
     loop: list[Any] = []
     loop.append(loop)

@@ -259,6 +259,6 @@ def test_saved_graphs_record_the_options_that_say_so() -> None:
     ],
 )
 def test_options_that_exclude_each_other_are_both_named(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"Take (\w+)= or .* away\.$") as raised:
+    with pytest.raises(ValueError, match=r"Remove (\w+)= or .*\.$") as raised:
         hostcall.declare(len, **options)
     assert all(f"{name}=" in str(raised.value) for name in options)

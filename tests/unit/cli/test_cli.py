@@ -157,7 +157,7 @@ def test_what_is_no_saved_model_is_an_error_of_one_line(command: str, tmp_path: 
         (tmp_path / name / "saved_model.pb").write_bytes(content)
     out = [tmp_path / "out"] if command == "rewrite" else []
     for name, words in [
-        ("missing", "is no directory"),
+        ("missing", "is not a directory"),
         (".", "holds no SavedModel"),
         ("broken", "holds no SavedModel"),
         ("empty", "without a graph"),

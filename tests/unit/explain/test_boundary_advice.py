@@ -67,7 +67,7 @@ def asserting(x: Any) -> Any:
     ("program", "op", "advice"),
     [
         (called, "unique", "declare(unique, result=lambda x: tf.TensorSpec([...], tf.float32))"),
-        (asked_for, "unique", "take route='partition' away"),
+        (asked_for, "unique", "remove route='partition'"),
         (declared, "unique", "@hostcall.callback(result=lambda x: tf.TensorSpec([...], tf.float32"),
         (of_strings, "unique", "declare(unique, result=lambda x: tf.TensorSpec([...]"),
         (beside_a_boundary, "len", "nothing here: one program calls it"),

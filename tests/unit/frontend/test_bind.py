@@ -323,7 +323,7 @@ def test_integers_that_do_not_fit_are_refused(value: Any) -> None:
 
 
 def test_what_cannot_be_bound_is_refused() -> None:
-    with pytest.raises(TypeError, match="which is no function"):
+    with pytest.raises(TypeError, match="which is not a function"):
         hostcall.bind(3)
     with pytest.raises(TypeError, match=r"1\.5 as a spec"):
         hostcall.bind(program, 1.5)

@@ -153,8 +153,8 @@ def overwrite(file: str) -> None:
 
 DAMAGES: list[tuple[Callable[[str], object], str]] = [
     (lambda file: pathlib.Path(file).unlink(), "there is no recording"),
-    (cut(0), "is no recording: it is empty"),
-    (cut(10), "is no recording: it is another kind of file"),
+    (cut(0), "is not a recording: it is empty"),
+    (cut(10), "is not a recording: it is another kind of file"),
     *((change, "is damaged") for change in (cut(4096), cut(16384), overwrite)),
     (lambda file: pathlib.Path(file).write_text("a,b\n1,2"), "another kind of file"),
     (edit("PRAGMA application_id = 0"), "a database of something else"),

@@ -13,7 +13,7 @@ X = np.arange(12).reshape(4, 3)
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
-        *((axes, "is no axis") for axes in (True, "0", 1.0, (0, "x"))),
+        *((axes, "is not an axis") for axes in (True, "0", 1.0, (0, "x"))),
         *((axes, "divides none") for axes in (None, (None, None), ())),
     ],
 )

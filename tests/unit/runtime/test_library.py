@@ -32,7 +32,7 @@ def test_a_missing_module_lists_paths(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert (caught.value.name, caught.value.path) == ("hostcall._missing", None)
 
 
-# A real library that is no extension module: it loads, but has no PyInit function.
+# A real library that is not an extension module: it loads, but has no PyInit function.
 _LIBRARY = Path(str(load("hostcall_runtime._runtime").__file__)).read_bytes()
 
 

@@ -67,7 +67,7 @@ def test_a_target_is_found_by_its_name() -> None:
     assert runtime.find("") is other
     assert runtime.find("a name") is None
     size = runtime.size()
-    # Those that never were, or are not any more, are no error.
+    # Those that never were, or are not any more, are not an error.
     for number in (*numbers, *numbers, 0, -1, 2**62):
         runtime.unregister(number)
     assert runtime.find("a name, é ☃") is runtime.find("") is None

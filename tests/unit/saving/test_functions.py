@@ -67,9 +67,9 @@ def test_error_names_the_function_the_call_and_the_line_to_write() -> None:
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("os", "is no function, but a module"),
-        ("halve.__globals__", "is no function of a module"),
-        ("halve.__globals__.get", "is no function of a module"),
+        ("os", "is not a function, but a module"),
+        ("halve.__globals__", "is not a function of a module"),
+        ("halve.__globals__.get", "is not a function of a module"),
         ("__builtins__", "does not exist"),
         ("Scale.__subclasses__", "does not exist"),
         ("Path.unlink", r"comes from pathlib(\._local)?, which is not allowed"),
@@ -95,12 +95,12 @@ def test_modules_that_are_not_imported(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("module", ["", "a b", "a:b c", "a:b:c", "a:", ":b", "a.", "*", 3])
 def test_what_is_no_module_cannot_be_allowed(module: Any) -> None:
-    with pytest.raises(ValueError, match="is no name of a module"):
+    with pytest.raises(ValueError, match="is not a name of a module"):
         hostcall.allow(module)
 
 
 def test_what_is_no_function_or_name_cannot_be_given() -> None:
     with pytest.raises(TypeError, match=r"hostcall\.provide wants a function"):
         hostcall.provide("a:b", 3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="is no name for a function"):
+    with pytest.raises(ValueError, match="is not a name for a function"):
         hostcall.register(abs, " ")

@@ -186,4 +186,4 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(folder / f"{'0' * 64}.pickle")
     problem = pickled_functions.read_pickle("0" * 64, str(tmp_path))
     assert problem is not None
-    assert "is no file" in problem.reason
+    assert "is not a file" in problem.reason

@@ -42,7 +42,7 @@ def test_two_workers_do_not_listen_at_one_path(tmp_path: Path) -> None:
 def test_what_is_no_socket_stays(tmp_path: Path) -> None:
     path = tmp_path / "notes"
     path.write_text("mine")
-    with pytest.raises(ListeningError, match="is no socket"), listening_at(str(path)):
+    with pytest.raises(ListeningError, match="is not a socket"), listening_at(str(path)):
         pass
     assert path.read_text() == "mine"
 
@@ -80,7 +80,7 @@ def test_a_worker_wants_hostcall(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_a_descriptor_that_is_no_connection_is_an_error() -> None:
     reading, writing = os.pipe()
     for descriptor in (reading, 10_000):
-        with pytest.raises(ValueError, match=f"descriptor {descriptor} is no connection"):
+        with pytest.raises(ValueError, match=f"descriptor {descriptor} is not a connection"):
             run(None, descriptor)
     os.close(reading)
     os.close(writing)

@@ -257,7 +257,7 @@ class _EagerHostOp(_HostOp, token_registry.EagerFunc):  # type: ignore[misc]
 
 
 def _own(array: Any, unshared: bool) -> object:
-    """Return an array for a function to write to; scalars are no arrays, strings have no dtype."""
+    """Return an array for a function to write to; scalars are not arrays, strings have no dtype."""
     if getattr(array, "dtype", None) == _INT4_ARRAY:
         return array.astype(np.int8).astype(array.dtype)
     if not isinstance(array, np.ndarray) or (unshared and array.nbytes >= _FEW_BYTES):

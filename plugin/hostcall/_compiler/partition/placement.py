@@ -61,7 +61,7 @@ _LOWER_ATTR = "_lower_using_switch_merge"
 
 
 def is_accelerator(device: str) -> bool:
-    """Return whether a device, by its full name, is not a CPU; "" is no accelerator."""
+    """Return whether a device, by its full name, is not a CPU; "" is not an accelerator."""
     return type_of(device) != _CPU
 
 

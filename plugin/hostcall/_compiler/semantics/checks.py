@@ -393,7 +393,7 @@ def _size_of_sliced(writer: CheckWriter, dimension: int, dtype: int) -> str:
 
 
 def _single_indices(writer: CheckWriter, begin: str) -> list[tuple[str, int]]:
-    """List the indices that are no constants and take one element, with their dimensions."""
+    """List the indices that are not constants and take one element, with their dimensions."""
     node, dtype = writer.node, writer.node.attr["Index"].type
     shrinks = protos.integer(node, "shrink_axis_mask")
     source = writer.source(begin)
@@ -742,7 +742,8 @@ CHECKS: Mapping[str, tuple[Check, ...]] = {
     ),
     **_for("Bincount DenseBincount", Check(_negative(0), "Input arr must be non-negative!")),
     **_for(
-        "InvertPermutation", Check(_no_permutation, "the values are no permutation of 0 to n - 1")
+        "InvertPermutation",
+        Check(_no_permutation, "the values are not a permutation of 0 to n - 1"),
     ),
     "MatrixBandPart": (
         Check(_band_beyond(1, -2), f"num_lower {_BAND} rows"),

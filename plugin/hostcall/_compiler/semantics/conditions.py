@@ -196,7 +196,7 @@ def is_unsorted(node: NodeDef, nodes: Nodes) -> bool:  # noqa: ARG001 - as the o
 
 
 def is_variable(position: int) -> Condition:
-    """Return a condition that an operand is no constant."""
+    """Return a condition that an operand is not a constant."""
 
     def applies(node: NodeDef, nodes: Nodes) -> bool:
         operand = _operand(node, position, nodes)

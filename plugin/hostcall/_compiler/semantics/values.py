@@ -139,7 +139,7 @@ def cut_to_shape(writer: Writer) -> str:
 
 
 def in_top_k(writer: Writer) -> str:
-    """Write a result that is false where the target is no class or a score is not finite."""
+    """Write a result that is false where the target is not a class or a score is not finite."""
     scores, targets, _ = writer.inputs
     dtype = writer.node.attr["T"].type
     one, two = writer.constant([1], defs.INT32, [1]), writer.constant([2], defs.INT32, [1])

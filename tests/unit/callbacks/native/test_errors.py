@@ -208,7 +208,7 @@ def test_results_that_are_declared_twice() -> None:
     assert "has shape (1,), but its declared shape is (2,)" in error.message
 
 
-ITS_OWN_MEMORY = r"always .* the program's own memory\. Take it away"
+ITS_OWN_MEMORY = r"always .* the program's own memory\. Remove it"
 
 
 @pytest.mark.parametrize(
@@ -218,7 +218,7 @@ ITS_OWN_MEMORY = r"always .* the program's own memory\. Take it away"
         ("wait", False, "calls native code itself, and waits for it", False),
         ("borrow", True, ITS_OWN_MEMORY, True),
         ("out", True, ITS_OWN_MEMORY, True),
-        ("memory", "device", r"memory= .* itself, with its own memory\. Take it away", False),
+        ("memory", "device", r"memory= .* itself, with its own memory\. Remove it", False),
         ("memo", True, "only Python can look results up", False),
     ],
 )
@@ -239,7 +239,7 @@ def test_other_declarations_hold() -> None:
 
 def test_a_tensor_without_a_value_and_out() -> None:
     program = plain(lambda x: add()(x, out=np.zeros(3, np.float32)))
-    with pytest.raises(TypeError, match=r"which has no value yet, and with out=.*Leave out= away"):
+    with pytest.raises(TypeError, match=r"which has no value yet, and with out=.*Remove out="):
         program(tf.zeros([3]))
 
 
