@@ -7,8 +7,8 @@
 #   reaches past the end has fewer elements.
 # Behaviour: with jit_compile=True the last window has the size 2, and not 1, and its mean is 4.5,
 #   half of that of its only element. Sums are right, since the element beyond the end is 0. Nothing
-#   warns. Windows to the end, x[i:], are right, and so is x[i:i+2] outside of loops, where TensorFlow
-#   compiles a program for each value of i or computes the size from it.
+#   warns. Windows to the end, x[i:], are right, and so is x[i:i+2] outside of loops, where
+#   TensorFlow compiles a program for each value of i or computes the size from it.
 # It exits with 0 if it sees the lines at its end, and with 1 if TensorFlow behaves differently.
 set -euo pipefail
 folder=$(mktemp -d)
@@ -17,7 +17,7 @@ for python in "${PYTHON:-}" python3.13 "$HOME"/.pyenv/versions/3.13*/bin/python3
   "$python" -c "" 2>/dev/null && break
 done
 "$python" -m venv "$folder/venv"
-"$folder/venv/bin/pip" install --quiet tensorflow-cpu==2.21.0
+"$folder/venv/bin/pip" install --quiet --no-compile tensorflow-cpu==2.21.0
 cat >"$folder/program.py" <<'END'
 import tensorflow as tf
 
@@ -48,7 +48,8 @@ for name, program in programs.items():
     graph, compiled = (tf.function(program, jit_compile=jit)(x).numpy() for jit in (None, True))
     print(f"{name}: graph mode {graph.tolist()}, compiled {compiled.tolist()}")
 END
-TF_CPP_MIN_LOG_LEVEL=3 "$folder/venv/bin/python" "$folder/program.py" >"$folder/seen" 2>"$folder/log"
+export TF_CPP_MIN_LOG_LEVEL=3
+"$folder/venv/bin/python" "$folder/program.py" >"$folder/seen" 2>"$folder/log"
 diff - "$folder/seen" <<'END'
 means in a loop: graph mode [1.5, 2.5, 6.0, 9.0], compiled [1.5, 2.5, 6.0, 4.5]
 means: graph mode [1.5, 2.5, 6.0, 9.0], compiled [1.5, 2.5, 6.0, 4.5]
