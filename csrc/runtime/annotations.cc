@@ -37,8 +37,8 @@ void Annotated::End() {
 
 void DefineAnnotations(nb::module_& m) {
   m.def("annotate", &Annotate, nb::arg("type").none(),
-        "Make each call from now on an event: a context that the class makes of the callback's "
-        "label. None ends it.");
+        "Set the class of the events that calls are: contexts, made of a callback's label. With None, "
+        "calls are no events.");
 }
 
 }  // namespace hostcall

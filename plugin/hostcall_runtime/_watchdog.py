@@ -83,7 +83,7 @@ def start() -> None:
         _thread.start()
 
 
-class _Call(NamedTuple):
+class _LongCall(NamedTuple):
     """A call that runs now."""
 
     description: str
@@ -101,7 +101,7 @@ class _Call(NamedTuple):
 
 
 # The calls that the runtime does not see, by number.
-_others: dict[int, _Call] = {}
+_others: dict[int, _LongCall] = {}
 _numbers = itertools.count()
 
 
@@ -112,7 +112,7 @@ def begin(
     # Another thread may make the call, while this one waits for it: `taken_by` returns that one.
     start()
     number = next(_numbers)
-    _others[number] = _Call(description, threading.get_ident(), consequence, taken_by)
+    _others[number] = _LongCall(description, threading.get_ident(), consequence, taken_by)
     return number
 
 
@@ -150,13 +150,13 @@ def _watch() -> None:
                 _tell(call)
 
 
-def _calls() -> dict[tuple[str, int], _Call]:
+def _calls() -> dict[tuple[str, int], _LongCall]:
     """Return the calls that run now."""
-    seen = {("runtime", n): _Call(label, at) for n, label, at in _runtime.running_calls()}
+    seen = {("runtime", n): _LongCall(label, at) for n, label, at in _runtime.running_calls()}
     return seen | {("python", number): call for number, call in [*_others.items()]}
 
 
-def _tell(call: _Call) -> None:
+def _tell(call: _LongCall) -> None:
     text = _RUNS_LONG.format(
         seconds=_after, call=call.description, consequence=call.consequence, stack=call.stack()
     )

@@ -21,13 +21,13 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The placements of the arguments for which programs of eager calls are compiled."""
     jax.clear_caches()
     seen: list[Any] = []
-    compile_program = _eager.Program._compile
+    compile_program = _eager.EagerProgram._compile
 
     def note(self: Any, places: Any) -> Any:
         seen.append(places)
         return compile_program(self, places)
 
-    monkeypatch.setattr(_eager.Program, "_compile", note)
+    monkeypatch.setattr(_eager.EagerProgram, "_compile", note)
     return seen
 
 

@@ -269,7 +269,7 @@ _KEPT = frozenset({"pure", "concurrent"})
 
 def _program_alone(
     asked: _Asked, result: Any, leaves: list[Any], in_tree: Any
-) -> _eager.Program | None:
+) -> _eager.EagerProgram | None:
     """Return the program of a call outside of programs; None for one that is not kept."""
     if specs.is_shape_function(result) or not _KEPT.issuperset(name for name, _ in asked.options):
         return None
@@ -290,12 +290,12 @@ def _has_hash(value: object) -> bool:
 @_eager.once
 def _kept_program(
     asked: _Asked, leaves: Any, out_tree: Any, in_tree: Any, kinds: tuple[_eager.Kind, ...]
-) -> _eager.Program:
+) -> _eager.EagerProgram:
     declared, effect = asked.checked()
     structs = [jax.ShapeDtypeStruct(*kind) for kind in kinds]
     function, results = _prepared(asked, declared, out_tree.unflatten(leaves), structs, in_tree)
     params = _primitive.params_of(function, results, effect, asked.vmap_method)
-    return _eager.Program(_eager.Call(_primitive.of(function), params, out_tree), kinds)
+    return _eager.EagerProgram(_eager.Call(_primitive.of(function), params, out_tree), kinds)
 
 
 def _takes_arguments(function: Callable[..., Any]) -> bool:

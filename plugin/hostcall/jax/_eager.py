@@ -59,7 +59,7 @@ class Call(NamedTuple):
     results: Any  # the structure
 
 
-class Program:
+class EagerProgram:
     """The program of a call, compiled for each placement of the arguments."""
 
     def __init__(self, call: Call, kinds: Sequence[Kind]) -> None:
@@ -95,7 +95,7 @@ def _place_of(array: Any) -> Any:
     return array.sharding if isinstance(array, jax.Array) and array.committed else None
 
 
-def once(prepare: Callable[..., Program]) -> Callable[..., Program]:
+def once(prepare: Callable[..., EagerProgram]) -> Callable[..., EagerProgram]:
     """Keep what a function returns, by its arguments and JAX's settings, as JAX keeps programs."""
-    kept: Callable[..., Program] = _util.cache()(prepare)
+    kept: Callable[..., EagerProgram] = _util.cache()(prepare)
     return kept
