@@ -19,7 +19,7 @@ nox.options.reuse_venv = "yes"
 nox.options.error_on_missing_interpreters = True
 
 # Those of pyenv need not be on the PATH.
-_FOUND = filter(None, map(interpreters.find, ("3.11", "3.12", "3.13")))
+_FOUND = filter(None, map(interpreters.find, ("3.11", "3.12", "3.13", "3.14")))
 os.environ["PATH"] = os.pathsep.join([os.environ["PATH"], *(str(one.parent) for one in _FOUND)])
 
 TENSORFLOWS = ["2.19", "2.20", "2.21", "nightly"]

@@ -18,7 +18,6 @@ import contextlib
 import dataclasses
 import functools
 import itertools
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -35,7 +34,7 @@ from hostcall._functions import call_stats
 from hostcall._tf import attributes, eager_execution, op_kinds, protos, token_registry
 from hostcall._tf import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
-from hostcall_runtime import _errors, _interception, _library, _runs, _watchdog
+from hostcall_runtime import _errors, _interception, _library, _references, _runs, _watchdog
 from hostcall_runtime._errors import LoweringError
 
 T = TypeVar("T")
@@ -274,14 +273,15 @@ def _unshared(arrays: list[np.ndarray], given: set[int]) -> list[np.ndarray]:
     """Return arrays without gaps, whose memory the kernel may take over, and empty `arrays`."""
     unshared = []
     while arrays:
+        is_alone = _references.last_is_alone(arrays)
         array = arrays.pop()
         if array.nbytes < _FEW_BYTES or not array.flags.c_contiguous:
             array = array.copy()
         # The kernel shares the memory of aligned arrays, and copies others. No other code can
-        # write to an array with only two references: `array`, and the argument.
+        # write to an array that was in the list alone.
         elif array.ctypes.data % _ALIGNMENT == 0:
             owner = array.base is None or id(array) in given
-            if not owner or sys.getrefcount(array) > 2:
+            if not owner or not is_alone:
                 array = array.copy()
         unshared.append(array)
     return unshared[::-1]
