@@ -329,8 +329,6 @@ void DefineResultContract(nb::module_& m) {
         "Return the message for a wrong number of results.");
   m.def("shape_message", &ShapeMessage, nb::arg("who"), nb::arg("index"), nb::arg("actual"),
         nb::arg("declared"), "Return the message for a result of a wrong shape.");
-  m.def("rows_message", &RowsMessage, nb::arg("who"), nb::arg("index"),
-        "Return the message for a result whose rows have different lengths.");
 }
 
 }  // namespace hostcall

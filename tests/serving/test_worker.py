@@ -108,8 +108,8 @@ def test_an_error_comes_with_its_code_and_lines(client: Client) -> None:
         ("another_dtype", 3, "functions:another_dtype is double, but expects float"),
         ("missing", 3, "functions:missing does not exist"),
         ("os:system", 3, "`hostcall worker --allow MODULE`"),
-        ("tests.support.serving.functions:os.system", 3, "no function of a module"),
-        ("no spaces allowed:here", 3, "no module:name"),
+        ("tests.support.serving.functions:os.system", 3, "not a function of a module"),
+        ("no spaces allowed:here", 3, "not a module:name"),
     ],
 )
 def test_what_cannot_be_called_is_an_error(

@@ -106,10 +106,10 @@ def _pipe() -> int:
     ("make", "says"),
     [
         (lambda: make_arena(seals=fcntl.F_SEAL_SEAL), "not sealed"),
-        (_pipe, "no file made by memfd_create"),
-        (lambda: os.open("/dev/zero", os.O_RDWR), "no file made by memfd_create"),
-        (lambda: os.open("/", os.O_RDONLY), "no file made by memfd_create"),
-        (lambda: socket.socket().detach(), "no file made by memfd_create"),
+        (_pipe, "not a file made by memfd_create"),
+        (lambda: os.open("/dev/zero", os.O_RDWR), "not a file made by memfd_create"),
+        (lambda: os.open("/", os.O_RDONLY), "not a file made by memfd_create"),
+        (lambda: socket.socket().detach(), "not a file made by memfd_create"),
     ],
 )
 def test_what_is_no_arena_ends_the_connection(worker: WorkerProcess, make: Any, says: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import re
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
@@ -214,15 +213,12 @@ class CallbackSpec:
                 f"{self.description}."
             )
 
-    def check_static(self, values: Sequence[Any]) -> None:
+    def check_static(self, shapes: Sequence[Any]) -> None:
         """Raise a ResultError in plain graph mode for shapes other than those of tracing."""
         count = len(self.outputs.dtypes)
-        for index, (value, expected) in enumerate(zip(values, self.plain_specs, strict=False)):
-            try:
-                actual = tuple(np.shape(value))
-            except ValueError:
-                raise self._of_rows(index, expected.dtype) from None
-            if not structures.admits(expected, actual):
+        for index, (shape, expected) in enumerate(zip(shapes, self.plain_specs, strict=False)):
+            if not structures.admits(expected, shape):
+                actual = tuple(shape)
                 is_bounded = isinstance(expected, structures.BoundedSpec)
                 shown = str(expected if is_bounded else expected.shape)
                 message = _registry.prepared().shape_message(self.title, index, str(actual), shown)
@@ -231,11 +227,6 @@ class CallbackSpec:
                 dtype = expected.dtype.name
                 remedy = _remedies.of_shape(index, count, dtype, actual, sizes, bounded)
                 raise self._faulty(message, remedy)
-
-    def _of_rows(self, index: int, dtype: tf.DType) -> _errors.ResultError:
-        message = _registry.prepared().rows_message(self.title, index)
-        remedy = _remedies.of_rows(index, len(self.outputs.dtypes), dtype.name)
-        return self._faulty(message, remedy)
 
     def _faulty(self, message: str, remedy: _remedies.Remedy) -> _errors.ResultError:
         return _errors.ResultError(f"{message} This is {self.description}.{remedy}")
@@ -286,7 +277,7 @@ class NumpySpec(CallbackSpec):
             returned = memoization.private_copy(returned)
         are_several = isinstance(returned, list | tuple)
         values = [_native(value) for value in (returned if are_several else [returned])]
-        self.check_static([value for value in values if value is not None])
+        self.check_static([np.shape(value) for value in values if value is not None])
         return values if are_several else values[0]
 
     def own(self, arrays: Sequence[Any]) -> Sequence[Any]:
@@ -325,9 +316,6 @@ def _native(value: object) -> object:
 
 
 _NO_HANDLE = np.zeros([], np.int64)  # the handle of a call that keeps no tape residual
-
-# TensorFlow's errors for nested lists of different lengths, of numbers or of tensors.
-_OF_ROWS = re.compile("non-rectangular|Shapes of all inputs must match")
 
 
 class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
@@ -373,7 +361,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
         """Run the op for the stock kernel, which calls this through TensorFlow's registry."""
         self.check_arguments(args)
         values, handle = self.run_in_kernel(self.dispatched(), args, tape_residuals.keep)
-        self.check_static(values)
+        self.check_static([value.shape for value in values])
         return self.for_kernel(values, handle(), device)
 
     def run_in_kernel(
@@ -527,15 +515,14 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
     def _as_tensors(self, returned: object) -> list[Any]:
         dtypes = self.outputs.dtypes
         values = self.outputs.flatten(returned, self.function, self.inputs.composite)
-        pairs = zip(values, dtypes, strict=False)
-        tensors = [self._convert(index, *pair) for index, pair in enumerate(pairs)]
+        tensors = [self._convert(*pair) for pair in zip(values, dtypes, strict=False)]
         if len(values) != len(dtypes):
             message = _registry.prepared().count_message(self.title, len(values), len(dtypes))
             remedy = self.outputs.remedy_of_count(returned)
             raise ValueError(f"{message} This is {self.description}.{remedy}")
         return tensors
 
-    def _convert(self, index: int, value: object, dtype: tf.DType) -> tf.Tensor:
+    def _convert(self, value: object, dtype: tf.DType) -> tf.Tensor:
         if isinstance(value, eager_execution.ResourceVariable):
             raise RuntimeError(
                 "Attempting to return a variable from an eagerly executed py_func. Only numeric "
@@ -545,12 +532,7 @@ class EagerSpec(CallbackSpec, token_registry.EagerFunc):  # type: ignore[misc]
             )
         if _is_tensor_of(value, dtype):
             return value
-        try:
-            return eager_execution.convert_to_tensor(value, dtype)
-        except (ValueError, tf.errors.InvalidArgumentError) as error:
-            if not _OF_ROWS.search(str(error)):
-                raise
-            raise self._of_rows(index, dtype) from None
+        return eager_execution.convert_to_tensor(value, dtype)
 
 
 def _is_tensor_of(value: Any, dtype: tf.DType) -> bool:
