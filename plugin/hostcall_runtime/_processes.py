@@ -9,6 +9,7 @@ Dask's workers may lack hostcall: `run_once_on_dask` and the functions that it c
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import functools
 import importlib
@@ -271,9 +272,44 @@ def submit(executor: Executor, function: Callable[..., Any], args: tuple[Any, ..
                 _prepared.add(client)
     # Dask merges tasks with one key. Its dashboard shows the part before the last hyphen.
     key = f"{getattr(function, '__name__', 'hostcall')}-{uuid.uuid4().hex}"
-    future: Future = executor.submit(_run_once(), function, *args, key=key, retries=0)
+    future = _submitted(executor, _run_once(), function, *args, key=key)
     _keys[future] = key
     return future
+
+
+def _submitted(executor: Any, *call: Any, key: str) -> Future:
+    """Do as the `submit` of one of Dask's executors, whose futures may stay pending for ever."""
+    if executor._shutdown:
+        raise RuntimeError("cannot schedule new futures after shutdown")
+    task = executor._client.submit(*call, **executor._kwargs | {"key": key, "retries": 0})
+    executor._futures.add(task)
+    future: Future = concurrent.futures.Future()
+
+    def cancel_task(done: Future) -> None:
+        if done.cancelled() and task.status != "cancelled":
+            task.cancel()
+
+    future.add_done_callback(cancel_task)
+    executor._client.loop.add_callback(_copy_outcome, task, future)
+    return future
+
+
+async def _copy_outcome(task: Any, future: Future) -> None:
+    """Give a future the outcome of a task of Dask's, when it has one."""
+    try:
+        outcome = await task._result(raiseit=False)
+        status = task.status
+    except Exception:
+        status = "cancelled"  # with its client, say, while the result was fetched
+    if future.cancelled():
+        return
+    if status == "finished":
+        future.set_result(outcome)
+    elif status == "cancelled":
+        future.cancel()
+        future.set_running_or_notify_cancel()  # for those who wait
+    else:
+        future.set_exception(outcome[1].with_traceback(outcome[2]))
 
 
 def lost_worker(executor: Executor, future: Future) -> str:
@@ -345,9 +381,8 @@ def _plugin() -> object:
 
         def remove_worker(self, scheduler: Any, worker: str, **how: Any) -> None:
             """End calls that must not be made again, even if no worker is left to report them."""
-            # Not those that have ended. Dask's executor does not see that a call is cancelled while
-            # it fetches the result. Where that is lost, Dask makes the call again, and `begin` ends
-            # it.
+            # Not those that have ended: where the result is lost, Dask makes the call again, and
+            # `begin` ends it.
             for key, (address, by) in list(self.begun.items()):
                 task = scheduler.tasks.get(key)
                 if address == worker and task is not None:
