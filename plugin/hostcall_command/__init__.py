@@ -129,6 +129,8 @@ def worker(
     """Call Python functions of allowed modules for processes without Python, such as servers."""
     if (options["path"] is None) == (options["control"] is None):
         raise click.UsageError("Say --socket PATH.")
+    if as_json and not check:
+        raise click.UsageError("--json goes with --check: say both, or neither.")
     if check:
         _check_worker(str(options["path"]), as_json)
     else:
@@ -152,8 +154,8 @@ def _check_worker(path: str, as_json: bool) -> None:
     mean = health.seconds / max(health.calls, 1)
     click.echo(
         f"process {health.pid} listens at {path}: {health.connections} connections, "
-        f"{health.calls} calls, {health.errors} errors; a call takes {mean * 1e3:.3g} ms in the "
-        f"mean, {health.slowest * 1e3:.3g} ms at most"
+        f"{health.calls} calls, {health.errors} errors; a call takes {mean * 1e3:.3g} ms on "
+        f"average, {health.slowest * 1e3:.3g} ms at most"
     )
 
 

@@ -214,7 +214,7 @@ def test_errors_of_calls_that_nobody_waits_for() -> None:
     for options, message in (
         ({"wait": False, "result": X}, "without results"),
         ({"wait": False, "pure": True}, "does nothing but return results"),
-        ({"wait": False, "queue": -1}, "no positive number"),
+        ({"wait": False, "queue": -1}, "not a positive number"),
         ({"queue": 1}, "is for calls that no program waits for"),
     ):
         with pytest.raises(ValueError, match=message):

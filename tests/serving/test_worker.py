@@ -249,6 +249,13 @@ def test_the_command_line_tells_whether_a_worker_listens(worker: WorkerProcess) 
     assert health == _serving_wire.health_of(worker.path)._asdict()
 
 
+def test_json_without_check_starts_no_worker(tmp_path: Path) -> None:
+    worker = WorkerProcess(str(tmp_path / "socket"), ["--json"])
+    status, messages = worker.ended()
+    assert status == 2
+    assert "--json goes with --check" in messages
+
+
 def test_a_worker_that_shall_end_ends_its_calls_first(tmp_path: Path) -> None:
     path = str(tmp_path / "socket")
     with socket.socket(socket.AF_UNIX) as dead:
