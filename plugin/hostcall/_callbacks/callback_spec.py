@@ -226,10 +226,7 @@ class CallbackSpec:
                 sizes = [] if expected.shape.rank is None else expected.shape.as_list()
                 dtype = expected.dtype.name
                 remedy = _remedies.of_shape(index, count, dtype, actual, sizes, bounded)
-                raise self._faulty(message, remedy)
-
-    def _faulty(self, message: str, remedy: _remedies.Remedy) -> _errors.ResultError:
-        return _errors.ResultError(f"{message} This is {self.description}.{remedy}")
+                raise _errors.ResultError(f"{message} This is {self.description}.{remedy}")
 
 
 def spec_of_callback_id(callback_id: int) -> tuple[CallbackSpec | None, Recording]:

@@ -178,7 +178,7 @@ def call(
     if sharding is None and (program := _program_alone(asked, result, leaves, tree)) is not None:
         return program.run(leaves)
     place, (declared, effect) = asked.place, asked.checked()
-    arrays, *structure = _sorted(args, place, declared.line is not None)
+    arrays, *structure = _sorted(leaves, tree, place, declared.line is not None)
     structs = [jax.ShapeDtypeStruct(array.shape, array.dtype) for array in arrays]
     function, results = _prepared(asked, declared, result, structs, *structure)
 
@@ -329,13 +329,12 @@ def effect_of(ordered: bool, pure: bool, title: str) -> Any | None:
 
 
 def _sorted(
-    args: Any, place: str, takes_all: bool
+    leaves: list[Any], tree: Any, place: str, takes_all: bool
 ) -> tuple[list[Any], Any, tuple[Fixed, ...], Any]:
     """Sort the leaves of the arguments into arrays and, if the call takes all, fixed values.
 
     Return the arrays and their structure, the fixed values and the structure of both.
     """
-    leaves, tree = jax.tree.flatten(args)
     if not takes_all:
         return [as_array(leaf, place) for leaf in leaves], tree, (), None
     fixed = tuple(Fixed(i, leaf) for i, leaf in enumerate(leaves) if _is_no_array(leaf))
