@@ -15,7 +15,7 @@ BUILT := $(if $(READY),,.venv/.hostcall-built)
 # The same for `make demo` alone: no packages of tests, and of hostcall what most programs load.
 DEMO_INSTALLED := .venv/.hostcall-demo-installed
 DEMO_BUILT := .venv/.hostcall-demo-built
-NATIVE := $(shell find CMakeLists.txt cmake csrc tests/cpp third_party) plugin/hostcall/_tf/attributes.py plugin/hostcall/_saving/tokens.py plugin/hostcall/_functions/options.py
+NATIVE := $(shell find CMakeLists.txt cmake csrc tests/cpp third_party) plugin/hostcall/_tf/graph/attributes.py plugin/hostcall/_saved/tokens.py plugin/hostcall/_functions/options.py
 CXX_FILES := $(shell find csrc tests/cpp -name '*.cc' -o -name '*.h')
 
 # TensorFlow's notes about the machine, and a line on rounding that only the second one silences.
@@ -40,7 +40,7 @@ TEST := TF_CPP_MIN_LOG_LEVEL=2 $(PYTEST) $(SHARED)
 # What must hold whichever way script ops take; the other files are about one way, or ask for it, or
 # are about programs without script ops.
 ONE_WAY := $(addprefix tests/e2e/test_,assertions% compil% every% partition% refused% region% shared% unchanged%)
-IN_UNITS := $(addprefix tests/unit/,frontend/test_callback.py frontend/test_gradients.py)
+IN_UNITS := $(addprefix tests/unit/,ops/emit/test_callback.py ops/emit/test_gradients.py)
 CONTRACT := $(filter-out $(ONE_WAY),$(wildcard tests/e2e/test_*.py)) tests/stress $(IN_UNITS)
 # Those that run once more on a device that TensorFlow takes for an accelerator.
 ON_DEVICE := $(filter-out tests/e2e/test_partition_sequence.py tests/e2e/test_partition_effects.py,\

@@ -1,6 +1,6 @@
 # Makes the header hostcall_attributes.h of the names that Python has, so that each is written once.
 
-set(names "${PROJECT_SOURCE_DIR}/plugin/hostcall/_tf/attributes.py")
+set(names "${PROJECT_SOURCE_DIR}/plugin/hostcall/_tf/graph/attributes.py")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${names}")
 file(STRINGS "${names}" lines REGEX "^[A-Z_]+ = \"_hostcall_[a-z_]+\"")
 set(ATTRIBUTES "")

@@ -1,7 +1,7 @@
 # Makes the header hostcall_saved_fields.h of the records that Python writes into saved graphs, so
 # that each field is written once.
 
-set(records "${PROJECT_SOURCE_DIR}/plugin/hostcall/_saving/tokens.py"
+set(records "${PROJECT_SOURCE_DIR}/plugin/hostcall/_saved/tokens.py"
             "${PROJECT_SOURCE_DIR}/plugin/hostcall/_functions/options.py")
 set_property(
   DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${records}

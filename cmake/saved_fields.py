@@ -1,6 +1,6 @@
 """Prints, as C++, the fields of what saved graphs say of Python functions.
 
-    cd plugin/hostcall && python saved_fields.py _saving/tokens.py _functions/options.py
+    cd plugin/hostcall && python saved_fields.py _saved/tokens.py _functions/options.py
 
 Each class of msgspec's in the first file is an object in JSON. `Declared` has the fields of
 `DeclaredResult`, and the options in the second file with `saved=True`. Nothing of the files is

@@ -275,6 +275,6 @@ def partition_route() -> Iterator[None]:
 @pytest.fixture
 def every_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clusters are compiled, however little time that saves: for tests that count them."""
-    from hostcall._compiler.partition import costs
+    from hostcall._compiler.clusters import costs
 
     monkeypatch.setattr(costs, "LAUNCH", 0.0)

@@ -31,7 +31,7 @@ TESTS = [
     "tests/e2e/test_order.py",
     "tests/e2e/test_partition.py",
     "tests/e2e/test_saved_models.py",
-    "tests/unit/frontend/test_callback.py",
+    "tests/unit/ops/emit/test_callback.py",
     "tests/unit/test_builds.py",
 ]
 TESTS_OF_JAX = ["tests/jax/test_call.py", "tests/jax/test_call_errors.py"]
@@ -47,7 +47,7 @@ TESTS_OF_NEWEST = [
     "tests/jax/test_from_tf.py",
     "tests/jax/test_to_tf.py",
     "tests/pages/test_examples.py",
-    "tests/unit/callbacks/native/test_programs.py::test_numba",
+    "tests/unit/ops/native/test_programs.py::test_numba",
 ]
 TOOLS_OF_EXAMPLES = ["scipy"]
 

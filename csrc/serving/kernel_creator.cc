@@ -95,7 +95,7 @@ std::string DisorderIn(const std::string& function, const FunctionLibraryDefinit
   return "";
 }
 
-// Returns what a saved graph says of a function (plugin/hostcall/_saving/server_programs.py); "" if
+// Returns what a saved graph says of a function (plugin/hostcall/_saved/server_programs.py); "" if
 // it says nothing.
 std::string NoteOf(const std::string& function, const FunctionLibraryDefinition& library,
                    const std::string& name) {

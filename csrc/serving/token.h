@@ -1,4 +1,4 @@
-// Qualified tokens of saved graphs (plugin/hostcall/_saving/tokens.py): the parts that matter
+// Qualified tokens of saved graphs (plugin/hostcall/_saved/tokens.py): the parts that matter
 // without Python.
 #pragma once
 

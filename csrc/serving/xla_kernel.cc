@@ -38,7 +38,7 @@ struct CompiledOp {
   std::vector<tensorflow::DataType> output_types;
 };
 
-// Prefixes of the tokens of checks of values (plugin/hostcall/_saving/server_programs.py).
+// Prefixes of the tokens of checks of values (plugin/hostcall/_saved/server_programs.py).
 constexpr char kErrors[] = "hostcall:errors:", kKind[] = "hostcall:any:";
 
 // Returns true for errors as the runtime takes them: a number, a status code and a message of each.

@@ -4,7 +4,7 @@
 // the next one waits. TensorFlow's bridge wraps the tokens of loops and branches in an `after-all`,
 // which has a token of its own that nothing writes: XLA would run the calls on both sides in any
 // order. So loops and branches also carry an integer, which these barriers write when their token
-// is there (_compiler/ordering.py).
+// is there (_compiler/one_program/ordering.py).
 #include <cstdint>
 
 #include "module.h"

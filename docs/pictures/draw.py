@@ -23,8 +23,8 @@ PICTURES: dict[str, list[Band]] = {
             "The user's function is traced",
             [
                 [("tf.numpy_function(f, [x], T)", "the user's program")],
-                [("The op is created", "_frontend/script_ops.py")],
-                [("f becomes a spec, which the graph owns", "_callbacks/callback_spec.py")],
+                [("The op is created", "_ops/emit/script_ops.py")],
+                [("f becomes a spec, which the graph owns", "_ops/callback_spec.py")],
             ],
         ),
         (
@@ -32,14 +32,14 @@ PICTURES: dict[str, list[Band]] = {
             [
                 [("The kernel hook takes over", "tensorflow/kernel_creator.cc")],
                 [("All script ops can be custom calls", "_compiler/route_selection.py")],
-                [("The order of calls is written down", "_compiler/ordering.py")],
+                [("The order of calls is written down", "_compiler/one_program/ordering.py")],
             ],
         ),
         (
             "XLA compiles",
             [
                 [("The op asks what to emit", "tensorflow/script_op_kernel.cc")],
-                [("Shapes of the results; lowering", "_compiler/lowering.py")],
+                [("Shapes of the results; lowering", "_compiler/one_program/lowering.py")],
                 [('Custom call "hostcall", callback id 7', "one XLA program")],
             ],
         ),
@@ -59,14 +59,14 @@ PICTURES: dict[str, list[Band]] = {
             [
                 [("The kernel hook takes over", "_compiler/kernel_hook.py")],
                 [("A script op cannot be a custom call", "_compiler/route_selection.py")],
-                [("Which nodes stay on the host", "_compiler/partition/host_ops.py")],
+                [("Which nodes stay on the host", "_compiler/analyses/host_ops.py")],
                 [
                     (
                         "Which of the others are compiled together",
                         "hostcall_runtime/_scheduling.py",
                     )
                 ],
-                [("Values that cross become arguments", "_compiler/partition/partitioner.py")],
+                [("Values that cross become arguments", "_compiler/clusters/partitioner.py")],
             ],
         ),
         (

@@ -40,19 +40,19 @@ from hostcall_runtime._fire_and_forget import barrier
 from hostcall_runtime._leave import allow
 
 if _TYPE_CHECKING:
-    from hostcall._callbacks.requested_routes import scope
-    from hostcall._callbacks.settings import configure
-    from hostcall._check.checking import check
-    from hostcall._check.report import CheckError, CheckReport, Finding
     from hostcall._compiler.graph_pass import partition_pass, rewrite
-    from hostcall._explain.explaining import explain
-    from hostcall._explain.explanation import Explanation
     from hostcall._export.entry_points import export, load
-    from hostcall._frontend.bind import Bound, bind
-    from hostcall._inspect import Inspection, inspect
-    from hostcall._saving.functions import provide, register
-    from hostcall._saving.pickled_functions import load_options, save_options
-    from hostcall._saving.writing import name_functions
+    from hostcall._ops.emit.bind import Bound, bind
+    from hostcall._ops.requested_routes import scope
+    from hostcall._ops.settings import configure
+    from hostcall._saved.functions import provide, register
+    from hostcall._saved.pickled_functions import load_options, save_options
+    from hostcall._saved.writing import name_functions
+    from hostcall._tools.check.checking import check
+    from hostcall._tools.check.report import CheckError, CheckReport, Finding
+    from hostcall._tools.explain.explaining import explain
+    from hostcall._tools.explain.explanation import Explanation
+    from hostcall._tools.inspection import Inspection, inspect
     from hostcall._versions import serving_library
 
 __version__ = "0.1.0"
@@ -114,19 +114,19 @@ __all__ = [
 # The names that need TensorFlow, by their homes. They are imported when they are asked for, since
 # most programs ask for few.
 _NAMES = {
-    "_callbacks.requested_routes": "scope",
-    "_callbacks.settings": "configure",
-    "_check.checking": "check",
-    "_check.report": "CheckError CheckReport Finding",
+    "_ops.requested_routes": "scope",
+    "_ops.settings": "configure",
+    "_tools.check.checking": "check",
+    "_tools.check.report": "CheckError CheckReport Finding",
     "_compiler.graph_pass": "partition_pass rewrite",
-    "_explain.explaining": "explain",
-    "_explain.explanation": "Explanation",
+    "_tools.explain.explaining": "explain",
+    "_tools.explain.explanation": "Explanation",
     "_export.entry_points": "export load",
-    "_frontend.bind": "Bound bind",
-    "_inspect": "Inspection inspect",
-    "_saving.functions": "provide register",
-    "_saving.pickled_functions": "load_options save_options",
-    "_saving.writing": "name_functions",
+    "_ops.emit.bind": "Bound bind",
+    "_tools.inspection": "Inspection inspect",
+    "_saved.functions": "provide register",
+    "_saved.pickled_functions": "load_options save_options",
+    "_saved.writing": "name_functions",
     "_versions": "serving_library",
 }
 _HOMES = {name: home for home, names in _NAMES.items() for name in names.split()}

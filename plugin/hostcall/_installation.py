@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import os
 
-from hostcall._callbacks import lookup, settings, stock_messages, tape_residuals
-from hostcall._compiler import (
-    announcements,
-    function_routes,
-    host_regions,
-    kernel_hook,
-    lowering,
-)
-from hostcall._compiler.partition import host_calls
-from hostcall._frontend import (
+from hostcall._compiler import announcements, function_routes, kernel_hook
+from hostcall._compiler.clusters import host_calls
+from hostcall._compiler.one_program import host_regions, lowering
+from hostcall._functions import native_code, source_location
+from hostcall._ops import lookup, settings, stock_messages, tape_residuals
+from hostcall._ops.emit import (
     captures,
     gradients,
     missing_gradients,
@@ -21,9 +17,8 @@ from hostcall._frontend import (
     script_ops,
     vectorizing,
 )
-from hostcall._functions import native_code, source_location
 from hostcall._replay import calls
-from hostcall._saving import decoding, writing
+from hostcall._saved import decoding, writing
 from hostcall._tf import eager_execution, features, parallel_for, patches, token_registry
 from hostcall_runtime import _errors, _library, _runs, prepared
 from hostcall_runtime._patching import Patch, PatchTable

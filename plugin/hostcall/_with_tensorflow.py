@@ -11,7 +11,7 @@ from hostcall import _versions
 _versions.check()
 
 from hostcall import _control, _installation
-from hostcall._frontend import framework
+from hostcall._ops.emit import framework
 from hostcall._tf import features
 from hostcall_runtime import _patching
 

@@ -84,7 +84,7 @@ def rewrite(saved_model: Path, out: Path, route: str, as_json: bool) -> None:
 @_JSON
 def doctor(names: bool, as_json: bool) -> None:
     """Show versions, what hostcall was built against, and what is switched on, and try a call."""
-    _run("doctor", names, as_json, of="hostcall._doctor")
+    _run("doctor", names, as_json, of="hostcall._tools.doctor")
 
 
 @commands.command("serving-library")
@@ -159,7 +159,7 @@ def _check_worker(path: str, as_json: bool) -> None:
     )
 
 
-def _run(command: str, *arguments: Any, of: str = "hostcall._cli", **options: Any) -> None:
+def _run(command: str, *arguments: Any, of: str = "hostcall._tools.cli", **options: Any) -> None:
     """Print the text of a command; report an error of the user's in one line, with status 1."""
     implementation = getattr(_imported(of), command)
     try:

@@ -10,9 +10,9 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._callbacks import settings
-from hostcall._compiler.bounded import flow
-from hostcall._compiler.bounded.flow import RULES
+from hostcall._compiler.sizes import flow
+from hostcall._compiler.sizes.flow import RULES
+from hostcall._ops import settings
 from tests.support.helpers import assert_alike
 
 Program = Callable[..., Any]

@@ -18,7 +18,7 @@ import numpy as np
 import tensorflow as tf
 
 import hostcall
-from hostcall._compiler.partition import costs
+from hostcall._compiler.clusters import costs
 
 costs.LAUNCH = 0.0  # each cluster is compiled
 factor, route = float(os.environ["FACTOR"]), os.environ["ROUTE"]

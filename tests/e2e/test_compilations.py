@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._callbacks import settings
+from hostcall._ops import settings
 from tests.support.helpers import (
     assert_close,
     assert_says,

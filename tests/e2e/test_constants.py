@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._frontend import captures
-from hostcall._tf import attributes
+from hostcall._ops.emit import captures
+from hostcall._tf.graph import attributes
 
 # A custom call alone leaves a function one program.
 pytestmark = pytest.mark.custom_call("with partitioning forced, each function is partitioned")

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._compiler.ops import OPS
-from hostcall._tf import op_kinds, protos
+from hostcall._tf.graph import op_kinds, protos
 from tests.support.helpers import assert_same, jitted, like, partitioned, plain, to_numpy
 
 pytestmark = [

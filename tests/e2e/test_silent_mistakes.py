@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._frontend import missing_gradients
 from hostcall._functions import declarations
+from hostcall._ops.emit import missing_gradients
 from tests.support.helpers import (
     MODES,
     assert_says,

@@ -15,8 +15,8 @@ import pytest
 import tensorflow as tf
 
 from hostcall._compiler import ops, wrong_kernels
-from hostcall._compiler.bounded import sources
-from hostcall._tf import op_kinds
+from hostcall._compiler.sizes import sources
+from hostcall._tf.graph import op_kinds
 from hostcall._tf.types import NodeDef
 from tests.kernels import catalogue, checks, difference, known, registry, running
 from tests.kernels.call import Call

@@ -16,8 +16,8 @@ import pytest
 from tensorflow.core.protobuf import saved_model_pb2
 
 import hostcall
-from hostcall._saving import tokens
-from hostcall._tf import attributes
+from hostcall._saved import tokens
+from hostcall._tf.graph import attributes
 from tests.support.errors import assert_says
 from tests.support.servers.inputs import (
     CHECKED_INPUTS,

@@ -197,8 +197,8 @@ def tables() -> dict[str, int]:
         "states": len(script_ops.tape_cache),
     }
     if "hostcall" in sys.modules:
-        from hostcall._callbacks import tape_residuals
         from hostcall._functions import declarations
+        from hostcall._ops import tape_residuals
         from hostcall_runtime import _library
 
         sizes["runtime"] = _library.load("hostcall_runtime._runtime").size()

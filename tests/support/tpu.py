@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostcall._tf import op_kinds
+from hostcall._tf.graph import op_kinds
 from hostcall._tf.types import NodeDef
 
 

@@ -14,8 +14,8 @@ import tensorflow as tf
 
 import hostcall
 from hostcall import _control, _installation
-from hostcall._callbacks import tape_residuals
 from hostcall._control import when_imported
+from hostcall._ops import tape_residuals
 from tests.support.helpers import each_public_op, gradient_of, jitted
 
 pytestmark = pytest.mark.usefixtures("enabled_again")

@@ -17,10 +17,10 @@ import jax
 import numpy as np
 import tensorflow as tf
 
-from hostcall._callbacks import settings
 from hostcall._functions import source_location
-from hostcall._tf import function_defs as defs
-from hostcall._tf import op_kinds
+from hostcall._ops import settings
+from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph import op_kinds
 from hostcall._tf.types import ConcreteFunction, NodeDef
 
 _WIDE = {

@@ -19,8 +19,8 @@ import tensorflow as tf
 
 from hostcall import _versions
 from hostcall._bridges import four_bits
-from hostcall._callbacks.lookup import Module
 from hostcall._functions import source_location
+from hostcall._ops.lookup import Module
 from hostcall._tf import autograph, eager_execution, patches
 from hostcall.jax import _control_flow, _names, _primitive, _rules, _values
 from hostcall.jax._functions import JaxFunction

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
-from hostcall._callbacks import advice, lookup, settings
-from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._compiler import node_places, refusals, route_selection
-from hostcall._compiler.partition.partitioner import SUFFIX, PartitionedFunction
-from hostcall._tf import function_defs, op_kinds
+from hostcall._compiler import refusals, route_selection
+from hostcall._compiler.analyses import node_places
+from hostcall._compiler.clusters.partitioner import SUFFIX, PartitionedFunction
+from hostcall._ops import advice, lookup, settings
+from hostcall._ops.callback_spec import CallbackSpec
+from hostcall._tf.graph import function_defs, op_kinds
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary
 from hostcall_runtime._errors import counted
 

@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from hostcall._compiler import control_flow
-from hostcall._compiler.bounded import sources
-from hostcall._tf import attributes, op_kinds, protos
-from hostcall._tf import function_defs as defs
+from hostcall._compiler.analyses import loops
+from hostcall._compiler.sizes import sources
+from hostcall._tf.graph import attributes, op_kinds, protos
+from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, Functions, NodeDef, TensorProto
 
 # Larger results stay what they are: they would be part of the program, and of what is compiled.
@@ -64,7 +64,7 @@ def folded(library: FunctionDefLibrary, entry: str) -> FunctionDefLibrary:
 
 
 def _captured(function: FunctionDef) -> dict[int, Any]:
-    """Return the constants that a function captures: `_frontend/captures.py` has noted them."""
+    """Return the constants that a function captures: `_ops/emit/captures.py` has noted them."""
     return {
         number: marked.attr[attributes.CAPTURED].tensor
         for number, marked in function.arg_attr.items()
@@ -292,7 +292,7 @@ def _calls(function: FunctionDef, functions: Functions) -> Iterator[_Call]:
         elif node.op in op_kinds.BRANCH_OPS:
             values = dict(enumerate(inputs[1:]))
         elif node.op in op_kinds.LOOP_OPS and (body := functions.get(node.attr["body"].func.name)):
-            same = control_flow.invariants(body)
+            same = loops.invariants(body)
             values = {i: value for i, value in enumerate(inputs) if i in same}
         yield _Call(node, called, values)
 

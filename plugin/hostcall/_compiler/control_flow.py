@@ -20,9 +20,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._compiler import function_edits
-from hostcall._tf import function_defs as defs
-from hostcall._tf import op_kinds, protos
+from hostcall._compiler.analyses import loops
+from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph import function_edits, op_kinds, protos
 from hostcall._tf.types import FunctionDef, NodeDef
 
 # Also the name of the argument and of the result that carry the condition.
@@ -63,20 +63,9 @@ def _must_carry(
     body = functions[node.attr["body"].func.name]
     arguments = enumerate(body.signature.input_arg)
     resources = {number for number, argument in arguments if argument.type == defs.RESOURCE}
-    return [result.type for result in results] == [defs.BOOL] and resources <= invariants(body)
-
-
-def invariants(body: FunctionDef) -> set[int]:
-    """Return the numbers of the arguments that a body returns unchanged, in their places."""
-    identities = {f"{n.name}:output:0": n.input[0] for n in body.node_def if n.op == "Identity"}
-    found = set()
-    for number, result in enumerate(body.signature.output_arg):
-        value = body.ret[result.name]
-        while value in identities:
-            value = identities[value]
-        if value == body.signature.input_arg[number].name:
-            found.add(number)
-    return found
+    return [result.type for result in results] == [defs.BOOL] and resources <= loops.invariants(
+        body
+    )
 
 
 def before_resources(types: Sequence[int]) -> int:
@@ -128,7 +117,7 @@ def _carry(function: FunctionDef, index: int, functions: Mapping[str, Any], stem
     if loop.attr["output_shapes"].list.shape:
         loop.attr["output_shapes"].list.shape.add()  # the shape of a scalar
     carried = _condition(condition, f"{stem}__condition")
-    same = invariants(body)
+    same = loops.invariants(body)
     iteration = _without_results(body, same, f"{stem}__iteration") if same else body
     around = _body(body, iteration, same, condition, f"{stem}__body")
     loop.attr["cond"].func.name = carried.signature.name

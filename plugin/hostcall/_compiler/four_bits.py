@@ -17,9 +17,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._compiler import function_edits
-from hostcall._tf import attributes, op_kinds, protos
-from hostcall._tf import function_defs as defs
+from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
+from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
 _CALL = "hostcall_of_eight_bits"

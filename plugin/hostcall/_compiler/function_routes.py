@@ -15,18 +15,19 @@ from typing import Any
 import tensorflow as tf
 
 from hostcall import _versions
-from hostcall._callbacks import lookup, requested_routes, result_contract, settings, shape_demands
-from hostcall._callbacks.array_specs import NativeSpec
-from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._callbacks.structures import BoundedSpec
 from hostcall._compiler import constants, four_bits, refusals, route_selection
-from hostcall._compiler.bounded import analysis, sources
-from hostcall._compiler.partition import placement
-from hostcall._compiler.partition.host_ops import Rules
-from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
+from hostcall._compiler.analyses.host_ops import Rules
+from hostcall._compiler.clusters import placement
+from hostcall._compiler.clusters.partitioner import SUFFIX, Partitioner
 from hostcall._compiler.semantics.checks import CHECKS
-from hostcall._tf import attributes, concrete_functions, op_kinds, protos
-from hostcall._tf import function_defs as defs
+from hostcall._compiler.sizes import analysis, sources
+from hostcall._ops import lookup, requested_routes, result_contract, settings, shape_demands
+from hostcall._ops.array_specs import NativeSpec
+from hostcall._ops.callback_spec import CallbackSpec
+from hostcall._ops.structures import BoundedSpec
+from hostcall._tf import concrete_functions
+from hostcall._tf.graph import attributes, op_kinds, protos
+from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 from hostcall_runtime._errors import LoweringError
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._callbacks import lookup, requested_routes
-from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._compiler import function_edits, function_routes, kernel_hook, route_selection
-from hostcall._compiler.bounded import analysis
-from hostcall._compiler.partition import host_calls
-from hostcall._tf import attributes, concrete_functions, op_kinds, protos, types
-from hostcall._tf import function_defs as defs
-from hostcall._tf.function_defs import with_defaults
+from hostcall._compiler import function_routes, kernel_hook, route_selection
+from hostcall._compiler.clusters import host_calls
+from hostcall._compiler.sizes import analysis
+from hostcall._ops import lookup, requested_routes
+from hostcall._ops.callback_spec import CallbackSpec
+from hostcall._tf import concrete_functions, types
+from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
+from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph.function_defs import with_defaults
 
 _CANNOT = """\
 hostcall.rewrite: route="custom_call" keeps compiled functions whole, and these calls of Python \

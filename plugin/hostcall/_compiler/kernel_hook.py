@@ -8,25 +8,19 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import tensorflow as tf
 
-from hostcall._callbacks import lookup, settings
-from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._compiler import (
-    announcements,
-    async_calls,
-    four_bits,
-    function_routes,
-    host_regions,
-    ordering,
-    refusals,
-    route_selection,
-)
-from hostcall._compiler.bounded import analysis
-from hostcall._compiler.host_regions import NotWholeError
-from hostcall._compiler.partition import execution, host_calls, placement
-from hostcall._compiler.partition.partitioner import SUFFIX, Partitioner
+from hostcall._compiler import announcements, four_bits, function_routes, refusals, route_selection
+from hostcall._compiler.analyses import turns
+from hostcall._compiler.clusters import execution, host_calls, placement
+from hostcall._compiler.clusters.partitioner import SUFFIX, Partitioner
+from hostcall._compiler.one_program import async_calls, host_regions, ordering
+from hostcall._compiler.one_program.host_regions import NotWholeError
 from hostcall._compiler.refusals import MissingKernel
 from hostcall._compiler.semantics import failures
-from hostcall._tf import attributes, concrete_functions, function_defs, op_kinds, protos
+from hostcall._compiler.sizes import analysis
+from hostcall._ops import lookup, settings
+from hostcall._ops.callback_spec import CallbackSpec
+from hostcall._tf import concrete_functions
+from hostcall._tf.graph import attributes, function_defs, op_kinds, protos
 from hostcall._tf.types import FunctionDefLibrary
 from hostcall_runtime._errors import LoweringError
 
@@ -302,4 +296,4 @@ def _mark_entry(script_ops: Iterable[Any], entry: Any) -> None:
         isinstance(e, CallbackSpec) and e.user.shares_memory for e in map(lookup.entry_of, nodes)
     )
     # Calls with side effects are ordered by their tokens.
-    entry.attr[attributes.TAKES_TURNS].b = any(map(async_calls.takes_turns, nodes))
+    entry.attr[attributes.TAKES_TURNS].b = any(map(turns.takes_turns, nodes))

@@ -21,7 +21,7 @@ from hostcall._compiler.semantics import random_numbers, slices, values
 from hostcall._compiler.semantics.checks import CHECKS, Check
 from hostcall._compiler.semantics.conditions import Condition
 from hostcall._compiler.semantics.values import Writer
-from hostcall._tf import protos
+from hostcall._tf.graph import protos
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Op:
     Attributes:
       differences: the differences of XLA's kernel.
       checks: the checks for values for which TensorFlow's kernel raises errors.
-      sizes: the name of its rule in `bounded/rules.py` for sizes that are only bounded, if it is
+      sizes: the name of its rule in `sizes/rules.py` for sizes that are only bounded, if it is
         proved right with them.
       is_bounded: whether its results always have such sizes.
       bounded_by: the operands for which they have if XLA does not know them when it compiles.

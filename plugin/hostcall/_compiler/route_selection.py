@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from hostcall._callbacks import lookup, requested_routes, result_contract, result_shapes
-from hostcall._callbacks.callback_spec import CallbackSpec
-from hostcall._callbacks.result_shapes import with_consumers
-from hostcall._callbacks.structures import Spec, merge
-from hostcall._tf import attributes, protos
-from hostcall._tf import function_defs as defs
+from hostcall._ops import lookup, requested_routes, result_contract, result_shapes
+from hostcall._ops.callback_spec import CallbackSpec
+from hostcall._ops.result_shapes import with_consumers
+from hostcall._ops.structures import Spec, merge
+from hostcall._tf.graph import attributes, protos
+from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import NodeDef
 from hostcall_runtime._errors import LoweringError
 

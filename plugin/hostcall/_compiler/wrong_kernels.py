@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from hostcall._callbacks import settings
-from hostcall._compiler.function_edits import FunctionEdits
 from hostcall._compiler.ops import DIFFERENT, OPS, Difference
 from hostcall._compiler.semantics import values
 from hostcall._compiler.semantics.conditions import Nodes
 from hostcall._compiler.semantics.values import Writer
-from hostcall._tf import function_defs as defs
+from hostcall._ops import settings
+from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph.function_edits import FunctionEdits
 from hostcall._tf.types import Functions, NodeDef
 
 # Writes what replaces a node, and returns its results.

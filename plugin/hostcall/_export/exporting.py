@@ -15,15 +15,16 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall import _versions
-from hostcall._callbacks import callback_spec
-from hostcall._compiler import constants, ordering, refusals
-from hostcall._compiler.bounded import analysis
+from hostcall._compiler import constants, refusals
+from hostcall._compiler.one_program import ordering
+from hostcall._compiler.sizes import analysis
 from hostcall._export import graph_semantics
 from hostcall._functions import callback, source_location
 from hostcall._functions.user_function import Source
-from hostcall._saving.functions import qualified_name, reason
+from hostcall._ops import callback_spec
+from hostcall._saved.functions import qualified_name, reason
 from hostcall._tf import autograph, concrete_functions, features
-from hostcall._tf import function_defs as defs
+from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import ConcreteFunction
 from hostcall_mlir import PassError, Program
 from hostcall_mlir.exporting import (

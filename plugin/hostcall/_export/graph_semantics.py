@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 
-from hostcall._callbacks import settings
-from hostcall._compiler import function_routes, node_places, ops, wrong_kernels
-from hostcall._compiler.bounded import analysis
+from hostcall._compiler import function_routes, ops, wrong_kernels
+from hostcall._compiler.analyses import node_places
 from hostcall._compiler.semantics import failures, places
-from hostcall._tf import function_defs as defs
+from hostcall._compiler.sizes import analysis
+from hostcall._ops import settings
+from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import ConcreteFunction, FunctionDefLibrary
 
 _KEPT = """\

@@ -12,10 +12,11 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall import _versions
-from hostcall._callbacks.lookup import Module
-from hostcall._callbacks.structures import check_integers
-from hostcall._tf import autograph, eager_execution, op_kinds, relayed_handlers
-from hostcall._tf import function_defs as defs
+from hostcall._ops.lookup import Module
+from hostcall._ops.structures import check_integers
+from hostcall._tf import autograph, eager_execution, relayed_handlers
+from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph import op_kinds
 from hostcall_mlir import Program
 from hostcall_mlir.exporting import (
     custom_calls,

@@ -12,7 +12,8 @@ from typing import Any, NoReturn
 import numpy as np
 import tensorflow as tf
 
-from hostcall._tf import features, op_kinds, script_op_graphs
+from hostcall._tf import features, script_op_graphs
+from hostcall._tf.graph import op_kinds
 from hostcall._tf.types import Operation
 from hostcall_runtime import _library, _patching
 from hostcall_runtime._threads import ThreadCall

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from hostcall._tf import features, op_kinds, script_op_graphs
+from hostcall._tf import features, script_op_graphs
+from hostcall._tf.graph import op_kinds
 from hostcall._tf.patches import around
 from hostcall._tf.types import Operation
 from hostcall_runtime._patching import Patch, Replacement

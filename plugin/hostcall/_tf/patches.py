@@ -21,11 +21,11 @@ from hostcall._tf import (
     concrete_functions,
     eager_execution,
     features,
-    op_kinds,
     script_op_graphs,
     token_registry,
 )
 from hostcall._tf.features import Feature, Missing
+from hostcall._tf.graph import op_kinds
 from hostcall._tf.types import Graph
 from hostcall_runtime import _errors, _library
 from hostcall_runtime._patching import Patch, Replacement

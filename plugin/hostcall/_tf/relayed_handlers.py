@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from hostcall._tf import op_kinds
+from hostcall._tf.graph import op_kinds
 from hostcall._tf.types import NodeDef
 from hostcall_runtime import _library, _locks
 

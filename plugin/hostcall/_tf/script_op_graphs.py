@@ -9,7 +9,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from hostcall._tf import attributes, features, op_kinds, protos, token_registry
+from hostcall._tf import features, token_registry
+from hostcall._tf.graph import attributes, op_kinds, protos
 from hostcall._tf.types import FuncGraph, Graph, GraphDef, Operation
 
 

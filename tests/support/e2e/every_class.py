@@ -15,7 +15,7 @@ import tensorflow as tf
 from tensorflow.python.framework import kernels
 
 import hostcall
-from hostcall._tf import op_kinds
+from hostcall._tf.graph import op_kinds
 from tests.support.e2e import every_shapes
 from tests.support.e2e.every_cases import CASES
 from tests.support.e2e.every_op import X, returning_tensors, without_kernel

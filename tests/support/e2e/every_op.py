@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall._tf import op_kinds
+from hostcall._tf.graph import op_kinds
 from hostcall._tf.types import NodeDef
 
 # Whole, positive, one number twice: many ops take indices, lengths or counts made of it.

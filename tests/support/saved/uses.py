@@ -10,8 +10,8 @@ from google.protobuf import text_format
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
 import hostcall
-from hostcall._cli import rewrite_saved_model
-from hostcall._compiler.partition import costs
+from hostcall._compiler.clusters import costs
+from hostcall._tools.cli import rewrite_saved_model
 
 costs.LAUNCH = 0.0  # a rewritten model lacks the shapes by which small clusters are left alone
 

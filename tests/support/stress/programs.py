@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 import hostcall
-from hostcall._callbacks import tape_residuals
+from hostcall._ops import tape_residuals
 from tests.support.helpers import like as like
 
 

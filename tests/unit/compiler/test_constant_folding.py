@@ -1,4 +1,4 @@
-"""hostcall._compiler.lowering: calls of constants, made when XLA compiles or the program runs."""
+"""Lowering: calls of constants, made when XLA compiles or when the program runs."""
 
 from collections.abc import Callable
 from typing import Any

@@ -8,8 +8,8 @@ import pytest
 import tensorflow as tf
 
 from hostcall._compiler import constants
-from hostcall._tf import attributes
-from hostcall._tf import function_defs as defs
+from hostcall._tf.graph import attributes
+from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import FunctionDefLibrary
 
 MASK = tf.constant([True, False, True, True])

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import hostcall  # noqa: F401 - its ops are what is written
 from hostcall._compiler.semantics import failures
-from hostcall._tf import function_defs, op_kinds
+from hostcall._tf.graph import function_defs, op_kinds
 from tests.support.e2e.failing_ops import USES, Use
 
 X, I = tf.constant([1.0, 2.0, 3.0]), tf.constant(1)  # noqa: E741 - an index

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._tf.function_defs import is_compiled
+from hostcall._tf.graph.function_defs import is_compiled
 from tests.support.fate import Fate
 from tests.support.helpers import raising
 

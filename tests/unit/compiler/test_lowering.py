@@ -1,4 +1,4 @@
-"""hostcall._compiler.lowering: from a NodeDef and what XLA knows of its inputs to a custom call."""
+"""Lowering: from a NodeDef and what XLA knows of its inputs to a custom call."""
 
 import gc
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._compiler.lowering import lower
+from hostcall._compiler.one_program.lowering import lower
 from hostcall_runtime import _library
 
 _runtime = _library.load("hostcall_runtime._runtime")

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from hostcall._compiler import refusals
-from hostcall._tf import function_defs
+from hostcall._tf.graph import function_defs
 from tests.support.e2e.refused_programs import PROGRAMS
 from tests.support.helpers import jitted
 from tests.support.versions import is_older_than

@@ -9,8 +9,9 @@ import tensorflow as tf
 from tensorflow.core.framework import function_pb2
 
 import hostcall
-from hostcall._compiler import kernel_hook, ordering
-from hostcall._explain import explaining
+from hostcall._compiler import kernel_hook
+from hostcall._compiler.one_program import ordering
+from hostcall._tools.explain import explaining
 
 SCALAR = tf.TensorSpec([], tf.float32)
 

@@ -5,7 +5,7 @@ import os
 import pytest
 import tensorflow as tf
 
-from hostcall._compiler import node_places
+from hostcall._compiler.analyses import node_places
 
 _HERE = os.path.abspath(__file__)
 _OF_TENSORFLOW = os.path.join(os.path.dirname(tf.__file__), "python", "ops", "array_ops.py")

@@ -1,4 +1,4 @@
-"""hostcall._compiler.ordering: names that last, and NoOps that only join control edges."""
+"""The order of side effects: names that last, and NoOps that only join control edges."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall  # noqa: F401 - its script ops are what is ordered
-from hostcall._compiler import ordering
-from hostcall._tf import attributes, function_defs, protos
+from hostcall._compiler.one_program import ordering
+from hostcall._tf.graph import attributes, function_defs, protos
 from tests.support.helpers import gradient_of
 
 X = tf.constant([1.0, 2.0])

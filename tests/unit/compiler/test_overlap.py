@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 import hostcall
-from hostcall._compiler import async_calls, ordering
-from hostcall._tf import function_defs
+from hostcall._compiler.one_program import async_calls, ordering
+from hostcall._tf.graph import function_defs
 
 X = tf.constant([[1.0, 2.0], [3.0, 4.0]])
 

@@ -12,8 +12,9 @@ from filecheck.options import Options
 from filecheck.parser import Parser, pattern_for_opts
 
 import hostcall
-from hostcall._compiler import async_calls, function_routes, host_regions, ordering
-from hostcall._tf import function_defs as defs
+from hostcall._compiler import function_routes
+from hostcall._compiler.one_program import async_calls, host_regions, ordering
+from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.program import ProgramModel
 from hostcall._tf.types import FunctionDefLibrary
 

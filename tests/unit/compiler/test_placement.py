@@ -1,4 +1,4 @@
-"""hostcall._compiler.partition.placement: which parts of a function run on its device."""
+"""hostcall._compiler.clusters.placement: which parts of a function run on its device."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import hostcall
 from hostcall._compiler import kernel_hook
-from hostcall._tf import function_defs
+from hostcall._tf.graph import function_defs
 from tests.support.helpers import jitted
 from tests.support.tpu import compile_for_tpus
 

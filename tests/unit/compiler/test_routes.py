@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.python.eager import context
 
 import hostcall
-from hostcall._callbacks import requested_routes
+from hostcall._ops import requested_routes
 from tests.support.helpers import assert_says, failure, jitted
 from tests.support.stress.template import Template
 from tests.support.threads import in_threads
@@ -131,7 +131,7 @@ WRONG = "HOSTCALL_ROUTE='quick' is not one of 'auto', 'custom_call', 'partition'
     ],
 )
 def test_the_environment(fresh_python: Template, value: str, said: str, status: int) -> None:
-    code = "import hostcall._callbacks.requested_routes as r; print(r.current())"
+    code = "import hostcall._ops.requested_routes as r; print(r.current())"
     ended = fresh_python.run_program(code, HOSTCALL_ROUTE=value)
     assert ended.status == status
     assert said in (ended.said if status else ended.printed.splitlines())

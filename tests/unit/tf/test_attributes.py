@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from hostcall._tf import attributes
+from hostcall._tf.graph import attributes
 
 ROOT = Path(__file__).parents[3]
 NAMES = {name: value for name, value in vars(attributes).items() if name.isupper()}

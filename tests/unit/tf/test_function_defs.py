@@ -1,10 +1,10 @@
-"""hostcall._tf.function_defs: the order of nodes, names of functions, and digests in them."""
+"""hostcall._tf.graph.function_defs: the order of nodes, names of functions, and digests in them."""
 
 from collections.abc import Mapping, Sequence
 
 import pytest
 
-from hostcall._tf import function_defs, protos
+from hostcall._tf.graph import function_defs, protos
 
 
 def order(nodes: Mapping[str, Sequence[str]]) -> list[str]:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from hostcall._tf import function_defs as defs
-from hostcall._tf import protos
+from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph import protos
 from hostcall._tf.graph.program import Function, Node, ProgramModel
 
 X = tf.TensorSpec([3], tf.float32)

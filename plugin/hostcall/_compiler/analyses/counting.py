@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from hostcall._compiler import control_flow
+from hostcall._compiler.analyses import loops
 from hostcall._compiler.analyses.sizes import Inferred, argument_shapes
-from hostcall._tf import function_defs as defs
-from hostcall._tf import op_kinds, protos
+from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph import op_kinds, protos
 from hostcall._tf.types import FunctionDef, Functions, NodeDef
 
 _Nodes = Mapping[str, Any]
@@ -151,7 +151,7 @@ def _counter(
     if number not in places or not (step := _step(body, places[number])):
         return None
     if limit in places:
-        stays = places[limit] in control_flow.invariants(body)
+        stays = places[limit] in loops.invariants(body)
         return _Counter(places[number], step, places[limit], is_constant=False) if stays else None
     constant = _constant(limit, nodes)
     return None if constant is None else _Counter(places[number], step, constant, is_constant=True)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from hostcall._tf import function_defs as defs
+from hostcall._tf.graph import function_defs as defs
 
 # The results of ops that are places among all elements of their first operand, or along an axis.
 _PLACES = frozenset({"Unique:idx:0", "Where:index:0"})

@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from hostcall._tf import function_defs as defs
-from hostcall._tf import op_kinds, protos
+from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph import op_kinds, protos
 from hostcall._tf.types import FunctionDef, NodeDef
 
 # An op whose results have bounded sizes, by the name of its function and its own.

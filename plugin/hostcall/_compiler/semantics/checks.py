@@ -16,9 +16,9 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall._compiler.analyses import index_ranges
-from hostcall._compiler.function_edits import NodeWriter
-from hostcall._tf import function_defs as defs
-from hostcall._tf import op_kinds, protos
+from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph import op_kinds, protos
+from hostcall._tf.graph.function_edits import NodeWriter
 from hostcall._tf.types import NodeDef
 
 INVALID_ARGUMENT, OUT_OF_RANGE, INTERNAL = 3, 11, 13  # status codes

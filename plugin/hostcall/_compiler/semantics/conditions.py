@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import tensorflow as tf
 
 from hostcall._tf import features
-from hostcall._tf import function_defs as defs
+from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import NodeDef
 
 # The nodes of a function by their names, if they are known.

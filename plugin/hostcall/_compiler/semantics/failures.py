@@ -17,14 +17,14 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hostcall._compiler import control_flow, function_edits
+from hostcall._compiler import control_flow
 from hostcall._compiler.analyses import counting
-from hostcall._compiler.function_edits import FunctionEdits, NodeWriter
-from hostcall._compiler.ordering import Effects
+from hostcall._compiler.analyses.effects import Effects
 from hostcall._compiler.semantics import places
 from hostcall._compiler.semantics.checks import CHECKS, CheckWriter
-from hostcall._tf import attributes, op_kinds, protos
-from hostcall._tf import function_defs as defs
+from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
+from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph.function_edits import FunctionEdits, NodeWriter
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
 _CALLING = defs.CALL_OPS | defs.CONTROL_FLOW_OPS

@@ -10,9 +10,9 @@ import contextvars
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 
-from hostcall._callbacks import settings
-from hostcall._compiler import node_places
-from hostcall._tf import function_defs as defs
+from hostcall._compiler.analyses import node_places
+from hostcall._ops import settings
+from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
 from hostcall_runtime import _library
 

@@ -21,12 +21,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from hostcall._callbacks import settings
-from hostcall._compiler.function_edits import NodeWriter
-from hostcall._compiler.ordering import Effects
+from hostcall._compiler.analyses.effects import Effects
 from hostcall._compiler.semantics.values import Writer
-from hostcall._tf import function_defs as defs
-from hostcall._tf import op_kinds, protos
+from hostcall._ops import settings
+from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph import op_kinds, protos
+from hostcall._tf.graph.function_edits import NodeWriter
 from hostcall._tf.types import FunctionDef, FunctionDefLibrary, NodeDef
 
 _HALF, _BFLOAT16, _DOUBLE, _UINT32, _UINT64 = (

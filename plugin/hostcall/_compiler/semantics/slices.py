@@ -13,8 +13,8 @@ import tensorflow as tf
 
 from hostcall._compiler.semantics.conditions import Nodes
 from hostcall._compiler.semantics.values import Writer
-from hostcall._tf import function_defs as defs
-from hostcall._tf import protos
+from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph import protos
 from hostcall._tf.types import NodeDef
 
 OP = "StridedSlice"

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from hostcall._compiler.function_edits import NodeWriter
-from hostcall._tf import function_defs as defs
+from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph.function_edits import NodeWriter
 from hostcall._tf.types import NodeDef
 
 _PARTS_OF_COMPLEX = {

@@ -12,9 +12,8 @@ import functools
 from collections.abc import Collection, Iterable, MutableMapping, Sequence
 from typing import Any, NamedTuple
 
-from hostcall._tf import function_defs as defs
-from hostcall._tf import protos
-from hostcall._tf.graph import text
+from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph import protos, text
 from hostcall._tf.types import AttrValue, FunctionDef, NodeDef, OpDef
 
 

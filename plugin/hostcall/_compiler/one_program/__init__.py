@@ -1,0 +1,1 @@
+"""A function that stays one XLA program: effects in order, overlapping calls, regions."""

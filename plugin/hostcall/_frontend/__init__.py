@@ -1,4 +1,0 @@
-"""The origins of ops: script ops, `hostcall.callback`, `hostcall.bind`, batches and gradients."""
-
-# TensorFlow comes first: it loads hostcall's TensorFlow side, so no import cycle can arise.
-import tensorflow  # noqa: F401

@@ -1,0 +1,529 @@
+"""FunctionDefs: nodes, their order, the types of values, and called functions.
+
+TensorFlow finds functions, and the XLA programs that it caches, by function name. But several
+functions may share one name: a dataset optimizes its own copy of the function that it maps, and
+each session may do so, too. So hostcall puts digests into the names of the functions that it makes
+from others: equal names then mean equal functions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import heapq
+import itertools
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from hostcall._tf import token_registry
+from hostcall._tf.graph import attributes, op_kinds, protos
+from hostcall._tf.types import (
+    AnyNode,
+    ArgDef,
+    AttrValue,
+    ConcreteFunction,
+    FunctionDef,
+    FunctionDefLibrary,
+    GraphDef,
+    NodeDef,
+    OpDef,
+)
+
+
+def with_defaults(library: FunctionDefLibrary) -> FunctionDefLibrary:
+    """Return a copy of a library with all attributes on its nodes: kernels are chosen by them."""
+    copy = protos.copy_of(library)
+    for node in all_nodes(copy):
+        definition = op_kinds.op_def_or_none(node.op)
+        for attr in definition.attr if definition is not None else ():
+            if attr.HasField("default_value") and attr.name not in node.attr:
+                node.attr[attr.name].CopyFrom(attr.default_value)
+    return copy
+
+
+_DIGEST = "__digest_"
+_BYTES = 8
+
+# The end of the name of a function that takes and returns integers of eight bits for those of four.
+OF_EIGHT_BITS = "__of_eight_bits"
+
+# The form of the name that TensorFlow, and then a partitioning, makes of a function's name.
+_NAME = re.compile(
+    r"(?:__(?:inference|forward|backward)_)?(?P<name>.+?)(?:_\d+)?"
+    rf"(?:{_DIGEST}[0-9a-f]+(?:{OF_EIGHT_BITS})?)*(?P<part>__partitioned.*)?"
+)
+_DIGESTS = re.compile(rf"{_DIGEST}[0-9a-f]+(?:{OF_EIGHT_BITS})?")
+
+
+def digest_of_functions(functions: Iterable[FunctionDef]) -> str:
+    """Return a digest of functions; appended to a name, it tells apart functions of equal names."""
+    digest = hashlib.blake2b(digest_size=_BYTES)
+    nonce = token_registry.nonce().encode()
+    for function in sorted(functions, key=lambda function: function.signature.name):
+        text = function.SerializeToString(deterministic=True)
+        # Without the nonce, equal functions have equal names in the next process, too, which then
+        # finds their programs in TensorFlow's cache.
+        digest.update(text.replace(nonce, b""))
+    return f"{_DIGEST}{digest.hexdigest()}"
+
+
+def without_digests(function: str) -> str:
+    """Return a name without the digests of `digest_of_functions`."""
+    return _DIGESTS.sub("", function)
+
+
+def before_digest(function: str) -> str:
+    """Return the name of the function that hostcall has made another one of."""
+    return function.partition(_DIGEST)[0]
+
+
+def plain(function: str) -> str:
+    """Return the user's name for a function, derived from TensorFlow's name."""
+    match = _NAME.fullmatch(function)
+    return match["name"] if match else function
+
+
+def without_number(function: str) -> str:
+    """Return a name without the number that TensorFlow adds to tell a function's traces apart."""
+    match = _NAME.fullmatch(function)
+    return match["name"] + (match["part"] or "") if match else function
+
+
+# An attribute of a function that XLA must compile, and of the nodes that call it.
+MUST_COMPILE = "_XlaMustCompile"
+
+# The eager context adds this attribute to a function without it, and then sees another function.
+_CONTEXT = "_construction_context"
+
+CALL_OPS = op_kinds.CALL_OPS
+CONTROL_FLOW_OPS = op_kinds.LOOP_OPS | op_kinds.BRANCH_OPS
+
+# The numbers of dtypes in nodes and signatures.
+BOOL, FLOAT, INT32, INT64, RESOURCE, STRING, VARIANT = (
+    dtype.as_datatype_enum
+    for dtype in (tf.bool, tf.float32, tf.int32, tf.int64, tf.resource, tf.string, tf.variant)
+)
+# XLA has no arrays of these dtypes.
+NO_ARRAYS = frozenset({RESOURCE, STRING, VARIANT})
+
+# The ops of TensorFlow 1's loops and branches, which work only together. Sessions turn newer loops
+# and branches into them. XLA compiles none of them.
+FRAME_OPS = frozenset(
+    {"Switch", "Merge", "Enter", "Exit", "NextIteration", "LoopCond", "_SwitchN"}
+    | {"RefSwitch", "RefMerge", "RefEnter", "RefExit", "RefNextIteration"}
+)
+MERGES = frozenset({"Merge", "RefMerge"})
+LOOP_ENDS = frozenset({"NextIteration", "RefNextIteration"})
+
+_CYCLE = (
+    "hostcall: the nodes {nodes} of a function wait for each other. This is a bug in hostcall; "
+    "please report it."
+)
+
+
+def library_of(concrete: ConcreteFunction, graph_def: GraphDef) -> FunctionDefLibrary:
+    """Return a FunctionDefLibrary of all functions that a function reaches, itself last."""
+    library = protos.copy_of(graph_def.library)
+    library.function.add().CopyFrom(concrete.function_def)
+    drop_replaced(library)
+    return library
+
+
+def set_context(function: FunctionDef, like: FunctionDef) -> None:
+    """Give a function the construction context of the function that it was made from."""
+    function.attr[_CONTEXT].s = like.attr[_CONTEXT].s or b"kEagerRuntime"
+
+
+def is_compiled(marked: FunctionDef | NodeDef) -> bool:
+    """Return whether XLA must compile a function, or the function that a node calls."""
+    return protos.is_true(marked, MUST_COMPILE)
+
+
+def call_node(name: str, signature: OpDef, inputs: Iterable[str], stateful: bool) -> NodeDef:
+    """Return a node that calls the function of a signature; `stateful` selects the call op."""
+    op = "StatefulPartitionedCall" if stateful else "PartitionedCall"
+    node: NodeDef = protos.node_def_pb2.NodeDef(name=name, op=op, input=inputs)
+    node.attr["f"].func.name = signature.name
+    node.attr["Tin"].list.type.extend(arg.type for arg in signature.input_arg)
+    node.attr["Tout"].list.type.extend(arg.type for arg in signature.output_arg)
+    for attribute in ("config", "config_proto", "executor_type"):
+        node.attr[attribute].s = b""
+    return node
+
+
+# The dtypes in which values of sub-byte dtypes cross the boundary of a compiled program. XLA packs
+# two of these values into a byte. TensorFlow does not, and would misread them.
+WIDE = {
+    tf.as_dtype(sub_byte).as_datatype_enum: tf.as_dtype(wide).as_datatype_enum
+    for sub_byte, wide in (("int4", "int8"), ("uint4", "uint8"))
+}
+
+
+def _numbers(*names: str) -> Iterator[int]:
+    for name in names:
+        with contextlib.suppress(TypeError):  # this TensorFlow lacks it
+            yield tf.as_dtype(name).as_datatype_enum
+
+
+# Other sub-byte dtypes: no XLA kernel of TensorFlow's takes or returns them, and no op casts them.
+UNKNOWN_TO_XLA = frozenset(_numbers("int2", "uint2", "float4_e2m1fn"))
+
+
+def wide(dtype: tf.DType) -> tf.DType:
+    """Return the dtype in which values of a dtype cross the boundary of a compiled program."""
+    return tf.as_dtype(WIDE.get(dtype.as_datatype_enum, dtype.as_datatype_enum))
+
+
+def add_cast(function: FunctionDef, name: str, value: str, source: int, target: int) -> str:
+    """Cast a value of a function from one type to another, and return the result."""
+    node = function.node_def.add(name=name, op="Cast", input=[value])
+    node.attr["SrcT"].type = source
+    node.attr["DstT"].type = target
+    node.attr["Truncate"].b = False
+    return f"{name}:y:0"
+
+
+def cast_uses(function: FunctionDef, name: str, value: str, source: int, target: int) -> None:
+    """Make all uses of a value of a function use the same value cast to another type."""
+    # The cast is added last, since it must use the original value.
+    replace_value(function, value, f"{name}:y:0")
+    add_cast(function, name, value, source, target)
+
+
+def note_function(nodes: Iterable[NodeDef], function: str) -> None:
+    """Make the errors of nodes name their original function, which gets another name."""
+    for node in nodes:
+        known = node.experimental_debug_info
+        if not known.original_node_names:
+            known.original_node_names.append(node.name)
+            known.original_func_names.append(function)
+
+
+def callees(node: AnyNode) -> list[Any]:
+    """Return the NameAttrLists in a node's attributes."""
+    found: list[Any] = []
+    for name in _function_attrs(node.op):
+        if name in node.attr:
+            value = node.attr[name]
+            found.extend([value.func] if value.HasField("func") else value.list.func)
+    return found
+
+
+@functools.cache
+def _function_attrs(op: str) -> list[str]:
+    """Return the attributes of an op that name functions, in a stable order."""
+    definition = op_kinds.op_def_or_none(op)
+    attrs = definition.attr if definition is not None else ()
+    return sorted(attr.name for attr in attrs if attr.type in ("func", "list(func)"))
+
+
+def called_functions(node: AnyNode, functions: Mapping[str, Any]) -> list[str]:
+    """Return the names of the functions that a node calls, by an attribute or by its op."""
+    op = node.op
+    names = [callee.name for callee in callees(node)] if _function_attrs(op) else []
+    return [op, *names] if op in functions else names
+
+
+def redirect(node: AnyNode, functions: Mapping[str, Any], renamed: Callable[[str], str]) -> bool:
+    """Make a node call functions by their new names; return whether it did not before."""
+    changed = False
+    for callee in callees(node):
+        new = renamed(callee.name)
+        changed |= new != callee.name
+        callee.name = new
+    if node.op in functions and (new := renamed(node.op)) != node.op:
+        node.op, changed = new, True
+    return changed
+
+
+def by_name(library: FunctionDefLibrary) -> dict[str, Any]:
+    """Return the functions of a library by name."""
+    return {function.signature.name: function for function in library.function}
+
+
+def reachable(library: FunctionDefLibrary, entry: str) -> dict[str, Any]:
+    """Return a function of a library and those that it calls, directly or not, by name."""
+    return reachable_in(by_name(library), entry)
+
+
+def reachable_in(functions: Mapping[str, Any], entry: str) -> dict[str, Any]:
+    """Return the same as `reachable`, for a mapping from names to functions."""
+    found: dict[str, Any] = {}
+    pending = [entry]
+    while pending:
+        name = pending.pop()
+        if name in functions and name not in found:
+            found[name] = functions[name]
+            for node in calls_in(functions[name], functions):
+                pending.extend(called_functions(node, functions))
+    return found
+
+
+def nodes_of(function: FunctionDef, kinds: Collection[str]) -> list[Any]:
+    """Return the nodes of a function of these kinds, faster than by a call for each node."""
+    return [node for node in function.node_def if node.op in kinds]
+
+
+def all_nodes(library: FunctionDefLibrary, kinds: Collection[str] | None = None) -> Iterator[Any]:
+    """Yield the nodes of all functions of a library, or those of some kinds."""
+    for function in library.function:
+        yield from function.node_def if kinds is None else nodes_of(function, kinds)
+
+
+def has_frames(function: FunctionDef) -> bool:
+    """Tell whether a function has loops or branches of TensorFlow 1."""
+    return bool(nodes_of(function, FRAME_OPS))
+
+
+def calls_in(function: FunctionDef, functions: Mapping[str, Any]) -> list[Any]:
+    """Return the nodes of a function that may call functions, as `called_functions` finds them."""
+    # Even large functions have few kinds of ops, so each kind is checked once.
+    kinds = {node.op for node in function.node_def}
+    calling = {kind for kind in kinds if kind in functions or _function_attrs(kind)}
+    return nodes_of(function, calling) if calling else []
+
+
+def source(value: str) -> str:
+    """Return the name of the node or of the argument that an input comes from."""
+    return (value[1:] if value[0] == "^" else value).partition(":")[0]
+
+
+def data_inputs(node: NodeDef) -> list[str]:
+    """Return the inputs of a node that are values."""
+    return [value for value in node.input if value[0] != "^"]
+
+
+def predecessors(nodes: Iterable[Any]) -> list[list[int]]:
+    """Return the positions that each node waits for, but for back edges of TensorFlow 1's loops."""
+    nodes = list(nodes)
+    position = {node.name: i for i, node in enumerate(nodes)}
+    ends = {node.name for node in nodes if node.op in LOOP_ENDS}
+    found = []
+    for node in nodes:
+        names = set(map(source, node.input))
+        if ends and node.op in MERGES:
+            names -= ends
+        found.append(sorted(position[name] for name in names if name in position))
+    return found
+
+
+def program_order(function: FunctionDef) -> list[Any]:
+    """Return the nodes in an order that respects all edges, and otherwise their creation order."""
+    nodes = list(function.node_def)
+    return nodes if _are_in_order(nodes) else in_order(nodes, predecessors(nodes))
+
+
+def _are_in_order(nodes: list[Any]) -> bool:
+    """Return whether no node uses a later one, as in nearly all functions that were traced."""
+    later = {node.name for node in nodes}
+    for node in nodes:
+        for value in node.input:
+            if source(value) in later:
+                return False
+        later.discard(node.name)
+    return True
+
+
+def in_order(nodes: list[Any], before: list[list[int]]) -> list[Any]:
+    """Return nodes behind those that they follow, by position, and otherwise as they stand."""
+    left = [*map(len, before)]  # how many nodes each one still waits for
+    after: list[list[int]] = [[] for _ in nodes]
+    for i, waited in enumerate(before):
+        for j in waited:
+            after[j].append(i)
+    ready = [i for i, count in enumerate(left) if not count]
+    order: list[int] = []
+    while ready:
+        done = heapq.heappop(ready)
+        order.append(done)
+        for i in after[done]:
+            left[i] -= 1
+            if not left[i]:
+                heapq.heappush(ready, i)
+    if len(order) < len(nodes):
+        names = ", ".join(repr(nodes[i].name) for i, count in enumerate(left) if count)
+        raise RuntimeError(_CYCLE.format(nodes=names))
+    return [nodes[i] for i in order]
+
+
+def definition_of(node: AnyNode, functions: Mapping[str, Any]) -> OpDef:
+    """Return the OpDef of a node; the signature, if its op is a function."""
+    called = functions.get(node.op)
+    return called.signature if called is not None else op_kinds.op_def(node.op)
+
+
+def live_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> set[str]:
+    """Return the names of the nodes that a result or a stateful op of a function needs."""
+    # Stateful ops that were replaced are not needed.
+    nodes = {node.name: node for node in function.node_def}
+    pending = [*map(source, function.ret.values()), *function.control_ret.values()]
+    pending += [
+        node.name
+        for node in nodes.values()
+        if definition_of(node, functions).is_stateful and not is_replaced(node)
+    ]
+    live: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name in nodes and name not in live:
+            live.add(name)
+            pending.extend(map(source, nodes[name].input))
+    return live
+
+
+def drop_dead_nodes(function: FunctionDef, functions: Mapping[str, Any]) -> None:
+    """Remove the nodes that neither a result nor a stateful op of a function needs."""
+    # TensorFlow and XLA do not run these nodes either, and some may not even be able to run.
+    live = live_nodes(function, functions)
+    if len(live) < len(function.node_def):
+        replace_nodes(function, [node for node in function.node_def if node.name in live])
+
+
+def replace_nodes(function: FunctionDef, nodes: Iterable[Any]) -> None:
+    """Let a function have other nodes, some of which may be its own."""
+    count = len(function.node_def)
+    function.node_def.extend(nodes)  # copies them
+    del function.node_def[:count]
+
+
+def drop_programs(library: FunctionDefLibrary) -> None:
+    """Remove what servers are to compile in the place of functions, in place."""
+    for node in all_nodes(library):
+        for attribute in (attributes.PROGRAM, attributes.UNCOMPILED):
+            if attribute in node.attr:
+                del node.attr[attribute]
+
+
+def drop_replaced(library: FunctionDefLibrary) -> None:
+    """Remove the replaced nodes, and all other dead nodes, of functions with replaced nodes."""
+    functions = by_name(library)
+    for function in functions.values():
+        if any(map(is_replaced, function.node_def)):
+            drop_dead_nodes(function, functions)
+
+
+def is_replaced(node: AnyNode) -> bool:
+    """Return whether other ops have replaced a node."""
+    return attributes.REPLACED in node.attr
+
+
+def output_types(node: AnyNode, functions: Mapping[str, Any]) -> dict[str, list[int]]:
+    """Return the types of a node's results, by the names of the results in FunctionDefs."""
+    definition = definition_of(node, functions)
+    return {result.name: types_of(node, definition, result) for result in definition.output_arg}
+
+
+def types_of(node: AnyNode, definition: OpDef, argument: ArgDef) -> list[int]:
+    """Return the types of the values of a node that belong to an argument or result of its op."""
+    if argument.type_list_attr:
+        return list(_attr(node, definition, argument.type_list_attr).list.type)
+    named = argument.type_attr
+    dtype = _attr(node, definition, named).type if named else argument.type
+    count = _attr(node, definition, argument.number_attr).i if argument.number_attr else 1
+    return [dtype] * count
+
+
+def _attr(node: AnyNode, definition: OpDef, name: str) -> AttrValue:
+    if name in node.attr:
+        return node.attr[name]
+    # SavedModels leave out default values.
+    return next(attr.default_value for attr in definition.attr if attr.name == name)
+
+
+def position_in(types: Mapping[str, list[int]], result: str) -> int:
+    """Return the position of a result, such as "z:0", among the results of a node."""
+    wanted, _, index = result.partition(":")
+    before = itertools.takewhile(lambda name: name != wanted, types)
+    return sum(len(types[name]) for name in before) + int(index or 0)
+
+
+def replace_value(function: FunctionDef, old: str, new: str) -> None:
+    """Make all uses of a value of a function use another value."""
+    for node in function.node_def:
+        for index, value in enumerate(node.input):
+            if value == old:
+                node.input[index] = new
+    edit_results(function, lambda value: new if value == old else value)
+
+
+def edit_results(function: FunctionDef, edit: Callable[[str], str]) -> None:
+    """Give each result of a function the value that `edit` returns for its present one."""
+    # A write to a protobuf map during iteration makes it skip entries and repeat others.
+    for name, value in [*function.ret.items()]:
+        function.ret[name] = edit(value)
+
+
+def handles(node: AnyNode, dtype: int, functions: Mapping[str, Any]) -> bool:
+    """Return whether a node takes or returns values of a type."""
+    if node.op in functions:
+        return dtype in fixed_types(functions[node.op].signature)
+    if dtype in _fixed_types_of(node.op):
+        return True
+    for attr in _type_attrs(node.op):
+        value = node.attr.get(attr)
+        if value is not None and (value.type == dtype or dtype in value.list.type):
+            return True
+    return False
+
+
+def fixed_types(signature: OpDef) -> frozenset[int]:
+    """Return the types of an op's or a function's values that do not depend on the node."""
+    return frozenset(arg.type for arg in (*signature.input_arg, *signature.output_arg))
+
+
+@functools.cache
+def _fixed_types_of(op: str) -> frozenset[int]:
+    return fixed_types(op_kinds.op_def(op))
+
+
+@functools.cache
+def _type_attrs(op: str) -> list[str]:
+    return [a.name for a in op_kinds.op_def(op).attr if a.type in ("type", "list(type)")]
+
+
+class Types:
+    """The types of all values of a function."""
+
+    def __init__(self, function: FunctionDef, functions: Mapping[str, Any]) -> None:
+        self._arguments = {arg.name: arg.type for arg in function.signature.input_arg}
+        self._nodes = {node.name: node for node in function.node_def}
+        self._functions = functions
+        self._known: dict[str, dict[str, list[int]]] = {}
+
+    def of_node(self, name: str) -> dict[str, list[int]]:
+        """Return the types of a node's results."""
+        if name not in self._known:
+            self._known[name] = output_types(self._nodes[name], self._functions)
+        return self._known[name]
+
+    def results_of(self, name: str) -> dict[str, int]:
+        """Return the types of a node's results, by their names as inputs of other nodes."""
+        return {
+            f"{name}:{result}:{i}": dtype
+            for result, types in self.of_node(name).items()
+            for i, dtype in enumerate(types)
+        }
+
+    def position(self, name: str, result: str) -> int:
+        """Return the number of a node's result that inputs call `result`, such as "z:0"."""
+        return position_in(self.of_node(name), result)
+
+    def definition_of(self, node: AnyNode) -> OpDef:
+        """Return the OpDef of a node."""
+        return definition_of(node, self._functions)
+
+    def handles(self, node: AnyNode, dtype: int) -> bool:
+        """Return whether a node takes or returns values of a type."""
+        return handles(node, dtype, self._functions)
+
+    def of(self, value: str) -> int:
+        """Return the type of an argument, `name`, or of a node's result, `name:result:index`."""
+        name, _, result = value.partition(":")
+        if not result:
+            return int(self._arguments[name])
+        result, _, index = result.partition(":")
+        return self.of_node(name)[result][int(index or 0)]

@@ -1,0 +1,212 @@
+"""Edits of a FunctionDef: new nodes, and replacements of values."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+from hostcall._tf.graph import function_defs as defs
+from hostcall._tf.graph import op_kinds, protos
+from hostcall._tf.types import ArgDef, FunctionDef, NodeDef, TensorProto
+
+_COMPARISONS = frozenset({"Equal", "NotEqual"})
+
+
+def _tensor(value: object, dtype: int, shape: list[int] | None) -> TensorProto:
+    """Return a constant as a TensorProto; that of integers, as most are, is made once."""
+    known = tuple(value) if isinstance(value, list) else (value,)
+    if all(type(number) is int for number in known):
+        of_list = known if isinstance(value, list) else known[0]
+        return _of_integers(of_list, dtype, None if shape is None else tuple(shape))
+    tensor: TensorProto = tf.make_tensor_proto(value, tf.as_dtype(dtype), shape)
+    return tensor
+
+
+@functools.lru_cache(1024)
+def _of_integers(value: object, dtype: int, shape: tuple[int, ...] | None) -> TensorProto:
+    tensor: TensorProto = tf.make_tensor_proto(value, tf.as_dtype(dtype), shape)
+    return tensor
+
+
+class NodeWriter:
+    """A writer of NodeDefs, each named by a prefix and a number; `nodes` are those so far."""
+
+    def __init__(self, prefix: str, device: str = "") -> None:
+        self._prefix = prefix
+        self._device = device
+        self.nodes: list[Any] = []
+
+    def add(self, op: str, *inputs: str, **types: int) -> str:
+        """Add a node with `types` as its dtype attributes; return its first result."""
+        name = f"{self._prefix}_{len(self.nodes)}"
+        node = protos.node_def_pb2.NodeDef(name=name, op=op, input=inputs, device=self._device)
+        for attribute, dtype in types.items():
+            node.attr[attribute].type = dtype
+        if op in _COMPARISONS:
+            node.attr["incompatible_shape_error"].b = True
+        self.nodes.append(node)
+        return f"{name}:{op_kinds.op_def(op).output_arg[0].name}:0"
+
+    def constant(self, value: object, dtype: int, shape: list[int] | None = None) -> str:
+        """Add a constant of a dtype, given by TensorFlow's number for it; return the constant."""
+        result = self.add("Const", dtype=dtype)
+        self.nodes[-1].attr["value"].tensor.CopyFrom(_tensor(value, dtype, shape))
+        return result
+
+
+class FunctionEdits:
+    """Planned changes to a FunctionDef, in the order of its side effects; `write` makes them."""
+
+    def __init__(self, function: FunctionDef) -> None:
+        self._function: Any = function
+        self._before: dict[str, list[Any]] = {}
+        self._after: dict[str, list[Any]] = {}
+        self._values: dict[str, str] = {}
+        self._last: list[Any] = []
+
+    @functools.cached_property
+    def _names(self) -> set[str]:
+        return {node.name for node in self._function.node_def}
+
+    def unused(self, name: str) -> str:
+        """Return a name that no node has; later calls do not return it again."""
+        while name in self._names:
+            name += "_"
+        self._names.add(name)
+        return name
+
+    def before(self, node: str, new: Iterable[Any]) -> None:
+        """Add NodeDefs in front of a node; they take the replacements of changed values."""
+        self._before.setdefault(node, []).extend(new)
+
+    def after(self, node: str, new: Iterable[Any]) -> None:
+        """Add NodeDefs behind a node; they take changed values as they were."""
+        self._after.setdefault(node, []).extend(new)
+
+    def at_end(self, new: Iterable[Any]) -> None:
+        """Add NodeDefs behind all others; they take changed values as they were."""
+        self._last.extend(new)
+
+    def change(self, old: str, new: str) -> None:
+        """Replace a value wherever it is used, except in the nodes that `after` adds."""
+        self._values[old] = new
+
+    def write(self) -> bool:
+        """Apply the changes to the function; return whether there were any."""
+        if not (self._before or self._after or self._values or self._last):
+            return False
+        nodes = []
+        for node in self._function.node_def:
+            taking = [*self._before.get(node.name, ()), node]
+            for each in taking:
+                for index, value in enumerate(each.input):
+                    if value in self._values:
+                        each.input[index] = self._values[value]
+            nodes += [*taking, *self._after.get(node.name, ())]
+        nodes += self._last
+        defs.edit_results(self._function, lambda value: self._values.get(value, value))
+        defs.replace_nodes(self._function, nodes)
+        return True
+
+
+def insert_argument(function: Any, position: int, name: str, dtype: int) -> None:
+    """Insert an argument of a dtype, given by TensorFlow's number, into a function's signature."""
+    function.signature.input_arg.insert(position, _named(function, name, dtype))
+    for index in sorted(function.arg_attr, reverse=True):
+        if index >= position:
+            attributes = protos.copy_of(function.arg_attr[index])
+            del function.arg_attr[index]
+            function.arg_attr[index + 1].CopyFrom(attributes)
+    for index in sorted(function.resource_arg_unique_id, reverse=True):
+        if index >= position:
+            function.resource_arg_unique_id[index + 1] = function.resource_arg_unique_id.pop(index)
+
+
+def insert_result(function: Any, position: int, name: str, dtype: int) -> None:
+    """Insert a result of a dtype into a function's signature."""
+    function.signature.output_arg.insert(position, _named(function, name, dtype))
+
+
+def _named(function: Any, name: str, dtype: int) -> ArgDef:
+    argument: ArgDef = type(function.signature).ArgDef(name=name, type=dtype)
+    return argument
+
+
+def add_control_output(function: FunctionDef, node: str) -> None:
+    """Make the nodes that follow a call of a function follow one of its nodes, too."""
+    if node not in function.control_ret.values():
+        function.control_ret[node] = node
+        function.signature.control_output.append(node)
+
+
+def name_control_outputs(function: FunctionDef, edit: Callable[[str], str] = str) -> None:
+    """Name each control output of a function once, as TensorFlow demands, as `edit` returns it."""
+    nodes = sorted(set(map(edit, function.control_ret.values())))
+    function.control_ret.clear()
+    function.control_ret.update({node: node for node in nodes})
+    function.signature.control_output[:] = nodes
+
+
+class Part(NamedTuple):
+    """Nodes of a function in a FunctionDef of their own, which has neither name nor results yet."""
+
+    function: FunctionDef  # the FunctionDef
+    taken: list[str]  # the values from outside, in the order of its arguments
+    controls: list[str]  # the control inputs from outside
+
+
+def part_of(nodes: Sequence[NodeDef], types: defs.Types) -> Part:
+    """Copy nodes of a function into one of their own."""
+    inside = {node.name for node in nodes}
+    function: Any = protos.function_pb2.FunctionDef()
+    taken: dict[str, str] = {}
+    controls: dict[str, None] = {}
+    for node in nodes:
+        inputs = []
+        for value in node.input:
+            if defs.source(value) in inside:
+                inputs.append(value)
+            elif value.startswith("^"):
+                controls.setdefault(value)
+            else:
+                inputs.append(taken.setdefault(value, f"hostcall_arg_{len(taken)}"))
+        member = function.node_def.add()
+        member.CopyFrom(node)
+        member.input[:] = inputs
+    for value, name in taken.items():
+        function.signature.input_arg.add(name=name, type=types.of(value))
+    return Part(function, [*taken], [*controls])
+
+
+def take_wide(function: FunctionDef, wide: Mapping[int, int]) -> None:
+    """Make a function take and return values of wide dtypes in the place of narrow ones."""
+    for arg in function.signature.input_arg:
+        if arg.type in wide:
+            narrow, arg.type = arg.type, wide[arg.type]
+            defs.cast_uses(function, f"{arg.name}__narrow", arg.name, arg.type, narrow)
+    for arg in function.signature.output_arg:
+        if arg.type in wide:
+            narrow, arg.type = arg.type, wide[arg.type]
+            value, name = function.ret[arg.name], f"{arg.name}__wide"
+            function.ret[arg.name] = defs.add_cast(function, name, value, narrow, arg.type)
+
+
+def pass_wide(function: FunctionDef, node: NodeDef, wide: Mapping[int, int]) -> None:
+    """Make a call, loop or branch of a function pass and get wide dtypes instead of narrow ones."""
+    definition = op_kinds.op_def(node.op)
+    taken, returned = definition.input_arg[-1], definition.output_arg[0]
+    first = len(definition.input_arg) - 1  # the other arguments are one value each
+    for index, dtype in enumerate(node.attr[taken.type_list_attr].list.type):
+        if dtype in wide:
+            value, name = node.input[first + index], f"{node.name}__in_{index}"
+            node.input[first + index] = defs.add_cast(function, name, value, dtype, wide[dtype])
+    for index, dtype in enumerate(node.attr[returned.type_list_attr].list.type):
+        if dtype in wide:
+            value, name = f"{node.name}:{returned.name}:{index}", f"{node.name}__out_{index}"
+            defs.cast_uses(function, name, value, wide[dtype], dtype)
+    for attr in {taken.type_list_attr, returned.type_list_attr}:
+        types = node.attr[attr].list.type
+        types[:] = [wide.get(dtype, dtype) for dtype in types]

@@ -1,0 +1,1 @@
+"""What people and pipelines ask hostcall: checks, explanations, files, the command line."""
