@@ -9,7 +9,8 @@ import re
 
 import tensorflow as tf
 import hostcall
-from hostcall._compiler import kernel_hook, lowering
+from hostcall._compiler import kernel_hook
+from hostcall._compiler.one_program import lowering
 from hostcall_runtime import _library
 
 asked = []

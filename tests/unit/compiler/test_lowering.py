@@ -41,7 +41,8 @@ def test_each_op_is_registered_once_and_as_long_as_its_graph_lives() -> None:
 _WRONG_ANSWER = """
 import tensorflow as tf
 import hostcall
-from hostcall._compiler import kernel_hook, lowering
+from hostcall._compiler import kernel_hook
+from hostcall._compiler.one_program import lowering
 from hostcall_runtime import _library
 
 def answer(**changes):

@@ -165,7 +165,7 @@ os.environ["XLA_FLAGS"] = "--xla_dump_to=" + dump
 sys.path.insert(0, {os.path.dirname(__file__)!r})
 import tensorflow as tf, hostcall, test_explaining
 from hostcall._compiler.clusters import costs
-from hostcall._tf import function_defs
+from hostcall._tf.graph import function_defs
 costs.LAUNCH = 0.0  # each cluster is compiled
 program = tf.function(test_explaining.partitioned_program, jit_compile=True)
 clusters = hostcall.explain(program, test_explaining.X).clusters
