@@ -264,7 +264,7 @@ def _read_file(folder: Path, name: str) -> bytes:
         # A link may lead to a file outside of the program.
         if path.resolve().parent != folder.resolve():
             raise ProgramError(f"{name} is a link that leads out of the directory")
-        if path.exists() and not path.is_file():  # reading a pipe, say, could block forever
+        if path.exists() and not path.is_file():  # reading a pipe, for example, could block forever
             raise ProgramError(f"{name} is not a file")
         return path.read_bytes()
     except FileNotFoundError:

@@ -147,7 +147,7 @@ def encode(manifest: Manifest) -> bytes:
 
 def digest_of(fields: Mapping[str, Any]) -> str:
     """Return the SHA-256 of the fields in a manifest's file, that of the SHA-256 excepted."""
-    # Spaces and lines do not count, so that a tool may lay out the file anew.
+    # Spaces and lines do not count, so that a tool may lay out the file in another way.
     others = {name: value for name, value in fields.items() if name != "sha256"}
     return hashlib.sha256(msgspec.json.encode(others)).hexdigest()
 

@@ -185,7 +185,7 @@ def _trace(function: Any, specs: Sequence[Any]) -> tuple[Any, str, str]:
 def _check_function(function: Any) -> None:
     if hasattr(function, "trace") and hasattr(function, "lower"):
         raise TypeError(
-            f"hostcall.export: {function!r} is a function of JAX's. Export what TensorFlow has of "
+            f"hostcall.export: {function!r} is a function of JAX. Export what TensorFlow has of "
             "it: hostcall.export(hostcall.jax.to_tf(function), ...)."
         )
     classes = type(getattr(function, "__self__", None)).__mro__
@@ -355,9 +355,9 @@ def _captured_by(traced: ConcreteFunction, place: str) -> _Captured:
         variable = known.get(id(tensor))
         if variable is None:
             raise NotExportableError(
-                f"{place}: it uses {tensor!r}, which is neither a tensor nor a tf.Variable (a "
-                "lookup table, say, or a dataset). XLA has no such things: use it outside of the "
-                "function, and pass the function what comes of it."
+                f"{place}: it uses {tensor!r}, which is neither a tensor nor a tf.Variable, "
+                "but a lookup table, for example, or a dataset. XLA has no such things: use it "
+                "outside of the function, and pass what comes of it to the function."
             )
         captured.variables[number] = variable
         name = variable.name.partition(":")[0]

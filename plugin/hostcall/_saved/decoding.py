@@ -26,7 +26,7 @@ from hostcall._tf.graph import op_kinds
 from hostcall_runtime import _locks
 
 _WARNING = """\
-hostcall: {path} calls Python functions that cannot be called here, as yet:
+hostcall: {path} calls Python functions that cannot be called here yet:
 
 {listed}
 

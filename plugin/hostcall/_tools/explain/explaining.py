@@ -32,7 +32,7 @@ _ABSENT = (
 )
 
 _REFUSED = (
-    "These Python functions, which the file names, cannot be called here as yet: {listed}. What is "
+    "These Python functions, which the file names, cannot be called here yet: {listed}. What is "
     "said of shapes and routes is what the graph alone tells. `hostcall inspect` says what to "
     "write."
 )
