@@ -100,8 +100,8 @@ def cancelled(sent: Sent, executor: Executor, future: Future) -> str:
             "program before you close them."
         )
     return (
-        f"{text} before {name(executor)} has begun it. Who shuts an executor down with "
-        "cancel_futures=True does so; wait for the program before."
+        f"{text} before {name(executor)} has begun it. Shutting an executor down with "
+        "cancel_futures=True does that; wait for the program before."
     )
 
 

@@ -157,7 +157,7 @@ def decode(data: bytes, reader: str) -> Manifest:
     try:
         fields = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProgramError(f"{FILE} is damaged, or no JSON: {error}.") from error
+        raise ProgramError(f"{FILE} is damaged, or not JSON: {error}.") from error
     _check_format(fields, reader)
     try:
         _check_digest(fields)
@@ -181,9 +181,7 @@ def is_manifest(data: bytes) -> bool:
 def _check_format(fields: Any, reader: str) -> None:
     found = fields.get("format") if isinstance(fields, dict) else None
     if type(found) is not int:
-        raise ProgramError(
-            f"{FILE} does not say of which format it is: hostcall has not written it."
-        )
+        raise ProgramError(f"{FILE} does not say which format it has: hostcall did not write it.")
     if found != FORMAT:
         remedy = "install a newer hostcall" if found > FORMAT else "export the program once more"
         made_by = fields.get("made_by")

@@ -21,7 +21,7 @@ from hostcall._compiler.sizes import analysis
 from hostcall._export import graph_semantics
 from hostcall._functions import callback, source_location
 from hostcall._functions.user_function import Source
-from hostcall._ops import callback_spec
+from hostcall._ops import callback_spec, result_shapes
 from hostcall._saved.functions import qualified_name, reason
 from hostcall._tf import autograph, concrete_functions, features
 from hostcall._tf.graph import function_defs as defs
@@ -127,11 +127,7 @@ def _compiled(traced: ConcreteFunction, captured: _Captured, place: str) -> obje
             with _lock:  # another thread may export the same function
                 return concrete_functions.compiler_ir(traced, list(ordered.function), name, stage)
         except (ValueError, tf.errors.OpError) as error:
-            # XLA's message without TensorFlow's frame around it.
-            reason = re.sub(
-                r"^Failed getting HLO text: '(.*)'$", r"\1", str(error), flags=re.DOTALL
-            )
-            raise NotExportableError(f"{place}: XLA cannot compile it:\n{reason}") from error
+            raise NotExportableError(f"{place}: XLA cannot compile it:\n{_cause(error)}") from error
 
     _check_concatenations(text("hlo"), place)
     try:
@@ -143,6 +139,14 @@ def _compiled(traced: ConcreteFunction, captured: _Captured, place: str) -> obje
     if len(portable.signature_of(module).inputs) != captured.inputs:
         raise NotExportableError(f"{place}: XLA has left out arguments, so their order is unknown.")
     return module
+
+
+def _cause(error: Exception) -> str:
+    """Return XLA's message without TensorFlow's frame around it."""
+    text = re.sub(r"^Failed getting HLO text: '(.*)'$", r"\1", str(error), flags=re.DOTALL)
+    if text.startswith("hostcall: "):  # TensorFlow adds nodes, and how to dump graphs
+        text = result_shapes.without_routes(text.partition("\n\t")[0])
+    return text
 
 
 def _check_concatenations(hlo: str, place: str) -> None:
@@ -306,7 +310,7 @@ def _argument_structure(traced: ConcreteFunction, place: str) -> structures.Stru
     if _has_tensors(kwargs):
         raise NotExportableError(
             f"{place}: {', '.join(map(repr, kwargs))} can be given by name alone, and a program "
-            "has its arguments in an order. Export a function that takes them by position."
+            "takes its arguments by position. Export a function that takes them by position."
         )
     args = list(args)
     while args and not _has_tensors(args[-1]):
@@ -391,8 +395,8 @@ def _source_of(callback_id: int) -> Source:
 def _of_spec(spec: callback_spec.CallbackSpec, recording: callback_spec.Recording) -> Source:
     if recording or (isinstance(spec, callback_spec.EagerSpec) and spec.order):
         raise NotExportableError(
-            f"{spec.description}: the program computes its gradient, which only the process knows "
-            "how to that has made the call. Give it a gradient of its own: hostcall.callback(..., "
+            f"{spec.description}: the program computes its gradient, which only the process "
+            "that made the call can do. Give it a gradient of its own: hostcall.callback(..., "
             "grad=...), or export a function without the gradient"
         )
     if spec.inputs.composite or spec.outputs.composite:

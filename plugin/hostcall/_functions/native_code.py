@@ -552,9 +552,9 @@ def native(
     """
     if result is None:
         raise TypeError(
-            "hostcall.native: result= is missing, and native code does not tell its results. Write a "
-            "spec, such as result=tf.TensorSpec([3], tf.float32); result=lambda x: x for one like "
-            "the input; or result=[] for none."
+            "hostcall.native: result= is missing, and native code does not tell its results. Write "
+            "a spec, such as result=tf.TensorSpec([3], tf.float32); result=lambda x: x for one "
+            "like the input; or result=[] for none."
         )
     code: Code | None = read_handler(function, name, attributes or {})
     if code is None:

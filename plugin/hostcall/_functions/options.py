@@ -166,8 +166,8 @@ def check_callback(
     if isinstance(result, str) and result == TRACE:
         raise ValueError(
             f"hostcall.callback: result={TRACE!r} is for hostcall.declare, where Tout says the "
-            "dtypes. Here the result has to say them: write tf.TensorSpec([3], tf.float32), for "
-            "one."
+            "dtypes. Here the result has to say them. Write, for example, "
+            "tf.TensorSpec([3], tf.float32)."
         )
 
 

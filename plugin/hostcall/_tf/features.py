@@ -171,7 +171,7 @@ REPEATED_CALLS = Feature(
     "calls of compiled functions take as long as TensorFlow's Python does.",
 )
 REWRITING = Feature(
-    "functions built from others (hostcall.partition_pass)", "hostcall.partition_pass raises an error."
+    "functions rebuilt (hostcall.partition_pass)", "hostcall.partition_pass raises an error."
 )
 EXPORTING = Feature("exported programs (hostcall.export)", "hostcall.export raises an error.")
 SAVED_MODEL_FILES = Feature(

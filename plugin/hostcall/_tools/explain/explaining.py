@@ -54,8 +54,8 @@ _NOT_COMPILED = (
     "model.compile(...) first, or leave out y: hostcall.explain(model, x) is about predict."
 )
 _NO_BATCH = (
-    "hostcall.explain: a Keras model is explained for a batch: hostcall.explain(model, x, y) the "
-    "step of fit, hostcall.explain(model, x) that of predict, with arrays or tf.TensorSpecs."
+    "hostcall.explain of a Keras model needs a batch, of arrays or tf.TensorSpecs: "
+    "hostcall.explain(model, x, y) for the step of fit, hostcall.explain(model, x) for predict."
 )
 
 

@@ -206,7 +206,7 @@ def test_what_is_no_such_file_is_an_error_of_one_line(folder: Path, tmp_path: Pa
         (tmp_path / "missing.pb", "does not exist"),
         (tmp_path / "nothing", "holds no SavedModel"),
         (tmp_path / "note.txt", "ends in none of"),
-        (tmp_path / "damaged", "does not say of which format it is"),
+        (tmp_path / "damaged", "does not say which format it has"),
         (folder / "broken.pb", "holds no GraphDef that can be read"),
         (folder / "broken.keras", "holds no Keras model that can be read"),
     ]:
