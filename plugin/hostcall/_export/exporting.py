@@ -15,9 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from hostcall import _versions
-from hostcall._compiler import constants, refusals
-from hostcall._compiler.one_program import ordering
-from hostcall._compiler.sizes import analysis
+from hostcall._compiler import refusals
+from hostcall._compiler.plan import BoundedSizeError
 from hostcall._export import graph_semantics
 from hostcall._functions import callback, source_location
 from hostcall._functions.user_function import Source
@@ -105,27 +104,23 @@ def export(function: object, specs: Sequence[Any], variables: str) -> Program:
 def _compiled(traced: ConcreteFunction, captured: _Captured, place: str) -> object:
     """Compile to an MLIR module of StableHLO, with the callbacks in program order."""
     library = defs.library_of(traced, traced.graph.as_graph_def())
-    name = traced.function_def.signature.name
-    known, library = library, constants.folded(library, name)
-    if blocked := analysis.find_blockers(library, name):
-        reasons = "\n".join(f"    {reason}" for reason in dict.fromkeys(blocked.values()))
-        raise NotExportableError(_BOUNDED.format(place=place, reasons=reasons))
     try:
         refusals.check_lists(library)
     except LoweringError as error:
         reason = str(error).removeprefix("hostcall: ")
         raise NotExportableError(f"{place}: {reason}") from error
-    # XLA's text does not pass the kernel creator, which otherwise substitutes ordered functions.
-    written, suffix = graph_semantics.written(library, traced, place)
-    ordered, name = ordering.order_side_effects(
-        written, name, f"{suffix}{ordering.SUFFIX}", barriers=False
-    )
-    ordered.function.extend(analysis.new_functions(known, written))
+    try:
+        whole = graph_semantics.written(library, traced, place)
+    except BoundedSizeError as error:
+        reasons = "\n".join(f"    {reason}" for reason in dict.fromkeys(error.blocked.values()))
+        raise NotExportableError(_BOUNDED.format(place=place, reasons=reasons)) from None
 
     def text(stage: Literal["hlo", "stablehlo"]) -> str:
         try:
             with _lock:  # another thread may export the same function
-                return concrete_functions.compiler_ir(traced, list(ordered.function), name, stage)
+                return concrete_functions.compiler_ir(
+                    traced, list(whole.library.function), whole.name, stage
+                )
         except (ValueError, tf.errors.OpError) as error:
             # XLA's message without TensorFlow's frame around it.
             reason = re.sub(

@@ -12,7 +12,8 @@ from filecheck.options import Options
 from filecheck.parser import Parser, pattern_for_opts
 
 import hostcall
-from hostcall._compiler import function_routes
+from hostcall._compiler import plan
+from hostcall._compiler.clusters.partitioner import Partitioner
 from hostcall._compiler.one_program import async_calls, host_regions, ordering
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.graph.program import ProgramModel
@@ -45,14 +46,20 @@ def overlap(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
     return ordered.function
 
 
+def partitioner_of(library: FunctionDefLibrary, entry: str) -> Partitioner:
+    planned = plan.predict(library, entry)
+    assert isinstance(planned, plan.Clusters)
+    return planned.partitioner
+
+
 def regions(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
-    partitioner = function_routes.predicted_partitioner(library, entry)
+    partitioner = partitioner_of(library, entry)
     program = host_regions.write(partitioner.library, entry, partitioner.host_ops, "_new")
     return [*program.library.function, *program.functions]
 
 
 def clusters(library: FunctionDefLibrary, entry: str) -> Iterable[Any]:
-    partitioner = function_routes.predicted_partitioner(library, entry)
+    partitioner = partitioner_of(library, entry)
     partitioner.partition(entry)
     return partitioner.functions.values()
 

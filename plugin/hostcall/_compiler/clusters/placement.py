@@ -16,6 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from hostcall._compiler import devices
 from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import FunctionDef, NodeDef
@@ -55,24 +56,7 @@ def _call_with_wide(
     return made
 
 
-_CPU = "CPU"
 _LOWER_ATTR = "_lower_using_switch_merge"
-
-
-def is_accelerator(device: str) -> bool:
-    """Return whether a device, by its full name, is not a CPU; "" is not an accelerator."""
-    return type_of(device) != _CPU
-
-
-def type_of(device: str) -> str:
-    """Return the type of a device, by its full name; that of a CPU for ""."""
-    return str(tf.DeviceSpec.from_string(device).device_type or _CPU)
-
-
-def suffix_of(device: str) -> str:
-    """Return the suffix for the names of functions that are for this device."""
-    spec = tf.DeviceSpec.from_string(device)
-    return f"_on_{spec.device_type}_{spec.device_index}"
 
 
 def place(
@@ -83,7 +67,11 @@ def place(
     device: str,
 ) -> None:
     """Assign each node of a function its device, in place, or leave it to TensorFlow."""
-    host = tf.DeviceSpec.from_string(device).replace(device_type=_CPU, device_index=0).to_string()
+    host = (
+        tf.DeviceSpec.from_string(device)
+        .replace(device_type=devices.CPU, device_index=0)
+        .to_string()
+    )
     consumers: dict[str, list[NodeDef]] = defaultdict(list)
     for node in function.node_def:
         for value in node.input:
