@@ -20,7 +20,7 @@ CXX_FILES := $(shell find csrc tests/cpp -name '*.cc' -o -name '*.h')
 
 # TensorFlow's notes about the machine, and a line on rounding that only the second one silences.
 QUIET := TF_CPP_MIN_LOG_LEVEL=2 TF_ENABLE_ONEDNN_OPTS=0
-# For figures: with oneDNN, as people have it. Without, TensorFlow takes the memory of each result from the C library anew.
+# For figures: with oneDNN, as people have it. Without, TensorFlow takes the memory of each result from the C library each time.
 MEASURED := TF_CPP_MIN_LOG_LEVEL=2
 COMPARED = $(if $(RUNS),--runs $(RUNS)) $(if $(ROUNDS),--rounds $(ROUNDS))
 
@@ -57,7 +57,7 @@ DIFFERENTIAL_EXAMPLES ?= 2000
 CHECKED_EXAMPLES ?= 1000
 KILLS ?= 200
 
-# Where it is set, each process that a test starts would compile TensorFlow's sources anew.
+# Where it is set, each process that a test starts would compile TensorFlow's sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DELETE_ON_ERROR:

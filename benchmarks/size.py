@@ -64,7 +64,7 @@ def rows_of(label: str, size: int, effort: Effort) -> list[Row]:
         NO_COPY: partial(bare_written, written, array),
         WRITTEN: compiled(numpy_step(written), x),
     }
-    # Measured apart: they return memory to the system, so the others would have to ask for it anew.
+    # Measured apart: they return memory to the system, and the others would have to ask for it.
     from_array = {
         FROM_ARRAY: partial(hostcall.bind(numpy_step(identity), x), array),
         EAGER_FROM_ARRAY: partial(hostcall.bind(eager_step(identity), x), array),

@@ -1,4 +1,4 @@
-"""Draws the pictures of docs/architecture.md: `python docs/pictures/draw.py` writes them anew.
+"""Draws the pictures of docs/architecture.md: `python docs/pictures/draw.py` writes them again.
 
 A picture is a list of bands, each with a heading and rows of boxes. A box has a title and a line
 below it, mostly the file that does the work. Each row leads to the next one.

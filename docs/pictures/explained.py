@@ -1,6 +1,6 @@
 """Draws the README's picture: what `hostcall.explain` shows of a partitioned function.
 
-`python -m docs.pictures.explained` writes it anew.
+`python -m docs.pictures.explained` writes it again.
 """
 
 from __future__ import annotations

@@ -130,7 +130,7 @@ hostcall was built against other versions than it finds here, and could crash if
 
 {mismatches}
 
-Most likely TensorFlow was installed anew after hostcall. Make them fit again with one of
+Most likely another TensorFlow was installed after hostcall. Make them fit again with one of
 
 {rebuild}"""
 

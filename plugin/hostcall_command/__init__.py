@@ -151,10 +151,12 @@ def _check_worker(path: str, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(health._asdict()))
         return
+    counted = importlib.import_module("hostcall_runtime._errors").counted
     mean = health.seconds / max(health.calls, 1)
     click.echo(
-        f"process {health.pid} listens at {path}: {health.connections} connections, "
-        f"{health.calls} calls, {health.errors} errors; a call takes {mean * 1e3:.3g} ms on "
+        f"process {health.pid} listens at {path}: "
+        f"{counted(health.connections, 'connection')}, {counted(health.calls, 'call')}, "
+        f"{counted(health.errors, 'error')}; a call takes {mean * 1e3:.3g} ms on "
         f"average, {health.slowest * 1e3:.3g} ms at most"
     )
 

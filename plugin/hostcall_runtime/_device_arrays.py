@@ -143,7 +143,7 @@ def _of_host(value: object, index: int, title: str) -> object:
     if array.ndim == 0 and array.dtype == object:
         raise ResultError(
             f"{index}-th value returned by {title} is {value!r}, of {type(value)}, which has "
-            "neither __dlpack__ nor __cuda_array_interface__, and of which NumPy makes no array. "
+            "neither __dlpack__ nor __cuda_array_interface__, nor can NumPy make an array of it. "
             "Return an array."
         )
     return array

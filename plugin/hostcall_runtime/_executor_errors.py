@@ -100,8 +100,8 @@ def cancelled(sent: Sent, executor: Executor, future: Future) -> str:
             "program before you close them."
         )
     return (
-        f"{text} before {name(executor)} has begun it. Who shuts an executor down with "
-        "cancel_futures=True does so; wait for the program before."
+        f"{text} before {name(executor)} has begun it. Shutting an executor down with "
+        "cancel_futures=True does that; wait for the program before."
     )
 
 
@@ -114,7 +114,7 @@ def takes_tensors(who: str, executor: Executor) -> str:
     """Explain that a function of tensors cannot run in another process."""
     return (
         f"hostcall: {who} gives its function tensors, which stay in this process, and "
-        f"{name(executor)} is no ThreadPoolExecutor. Use "
+        f"{name(executor)} is not a ThreadPoolExecutor. Use "
         "executor=concurrent.futures.ThreadPoolExecutor(4), or a function of arrays: "
         "tf.numpy_function, or hostcall.callback with kind='numpy'."
     )
@@ -139,8 +139,8 @@ def _attempts(sent: Sent) -> str:
     if sent.attempts > 1:
         return f"The call was made {sent.attempts} times, as often as its retries allow. "
     return (
-        "It is unknown whether the function has run, and hostcall does not call it again: that is "
-        "for pure functions alone, with retries=2, for one. "
+        "It is unknown whether the function has run, and hostcall does not call it again. To have "
+        "it called again, declare a pure function with retries=2. "
     )
 
 

@@ -130,8 +130,8 @@ def provider_of(given: object) -> Provider | None:
     if not callable(given) and not callable(getattr(given, "submit", None)):
         raise TypeError(
             f"hostcall: executor={given!r} is neither an executor (an object with the methods of "
-            "concurrent.futures.Executor) nor a function that makes one. Write "
-            "executor=concurrent.futures.ThreadPoolExecutor(4), for one."
+            "concurrent.futures.Executor) nor a function that makes one. Write, for example, "
+            "executor=concurrent.futures.ThreadPoolExecutor(4)."
         )
     known = _providers.get(id(given))
     if known is None or known.given is not given:

@@ -426,7 +426,7 @@ def line_for(wait: object, queue: object, when_full: object) -> Line | None:
     return Line(int(queue), str(when_full))
 
 
-# For functions that are declared anew at each place that calls them, as by `hostcall.jax.call`.
+# For functions that are declared again at each place that calls them, as by `hostcall.jax.call`.
 _lines_of: weakref.WeakValueDictionary[tuple[object, ...], Line] = weakref.WeakValueDictionary()
 
 

@@ -71,6 +71,20 @@ def line_for(place: str, package: str = "hostcall", alone: bool = False) -> str:
     return f"{line}    # or {ENVIRONMENT}={named} in the environment"
 
 
+def why_missing(module: str) -> str:
+    """Return the reason for a module without a top-level package here."""
+    top = module.partition(".")[0]
+    return f"there is no module {top} here: its directory is not in sys.path"
+
+
+def line_for_directory(module: str) -> str:
+    """Return the line by which such a module is found."""
+    top = module.partition(".")[0]
+    return (
+        f'sys.path.append("...")    # the directory of {top}; or PYTHONPATH=... in the environment'
+    )
+
+
 def has_module(module: str) -> bool:
     """Return whether a module's top-level package exists; the module itself is not imported."""
     top = module.partition(".")[0]

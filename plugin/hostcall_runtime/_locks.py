@@ -63,7 +63,7 @@ class Postponed:
 
 
 # Seconds between two looks for a Ctrl-C. A first pause of 2 ms would cost each call 12 µs: the
-# processor's next timer is often later, so Linux must set it anew.
+# processor's next timer is often later, so Linux must set it again.
 _FIRST_PAUSE, _LAST_PAUSE = 0.02, 2.0
 
 

@@ -300,7 +300,7 @@ async def _copy_outcome(task: Any, future: Future) -> None:
         outcome = await task._result(raiseit=False)
         status = task.status
     except Exception:
-        status = "cancelled"  # with its client, say, while the result was fetched
+        status = "cancelled"  # for example with its client, while the result was fetched
     if future.cancelled():
         return
     if status == "finished":

@@ -53,7 +53,7 @@ def of_dtype(index: int, count: int, dtype: str, actual: str = "") -> Remedy:
         return Remedy("a path of the function returns None", values_returned(count))
     cause = f"what is computed is {actual}"
     if actual in _WIDE:
-        cause = "NumPy computes in float64 and int64 unless it is told otherwise"
+        cause = "NumPy computes in float64 and int64 unless you choose another dtype"
     return Remedy(cause, _result_made(index, count, f"np.asarray({{y}}, {in_source(dtype)})"))
 
 

@@ -90,7 +90,10 @@ def is_same_user(connection: socket.socket) -> bool:
 
 
 def health_of(path: str, seconds: float = 5.0) -> Health:
-    """Ask the worker at a path for its health; an OSError says that none replies."""
+    """Ask the worker at a path for its health, but for the connection that asks.
+
+    An OSError says that none replies.
+    """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(seconds)
         connection.connect(path)
@@ -101,7 +104,8 @@ def health_of(path: str, seconds: float = 5.0) -> Health:
         frame = receive(connection, seconds)
     if frame.kind != Kind.PONG:
         raise ProtocolError("it does not answer a PING")
-    return decode_health(frame.body)
+    health = decode_health(frame.body)
+    return health._replace(connections=health.connections - 1)
 
 
 def _begin_with_descriptors(connection: socket.socket, header: bytearray, got: list[int]) -> int:
@@ -308,7 +312,7 @@ class FrameReader:
         try:
             return self._bytes(size).decode()
         except UnicodeDecodeError as error:
-            raise ProtocolError("a text is no UTF-8") from error
+            raise ProtocolError("a text is not UTF-8") from error
 
     def array(self) -> ArrayFrame:
         dtype, rank = self.numbers("iI")

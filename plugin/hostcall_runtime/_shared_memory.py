@@ -163,7 +163,7 @@ class SharedBlock:
         return self._mapping
 
     def _grow(self) -> None:
-        # By whole pages, so less often: the pages of each new mapping have to be found anew.
+        # By whole pages, so less often: the pages of each new mapping have to be found again.
         size = -(-self._end // mmap.PAGESIZE) * mmap.PAGESIZE
         if os.fstat(self._file).st_size < size:
             os.ftruncate(self._file, size)

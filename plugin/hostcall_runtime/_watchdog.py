@@ -38,7 +38,7 @@ IN_QUEUE = (
 
 _RUNS_LONG = (
     "hostcall: a call has run for more than {seconds:g} s: {call}. {consequence}. "
-    f"hostcall.configure(warn_after=...), or {_VARIABLE}, sets the time; 0 is for no such lines. "
+    f"hostcall.configure(warn_after=...), or {_VARIABLE}, sets the time; 0 logs none. "
     "The call is here:\n"
     "{stack}"
 )

@@ -28,7 +28,7 @@ _NO_CONSTANT = "must be a compile-time constant"
 _NO_TUPLES = "Unsupported type: TUPLE"
 # XLA refuses it later than StableHLO is made.
 _BY_XLA = "during context [hlo verifier]"
-_GRADIENT = "the program computes its gradient, which only the process knows"
+_GRADIENT = "the program computes its gradient, which only the process that made"
 # An op takes such sizes or makes them, and XLA may get it wrong.
 _DYNAMIC = "only bounded"
 _NO_STABLEHLO = "TensorFlow has no StableHLO for"

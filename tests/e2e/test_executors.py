@@ -118,7 +118,7 @@ def test_a_worker_that_dies_fails_its_call_alone(mode: Any) -> None:
     raised = refusal(mode(lambda x: ends(x)), X)
     assert isinstance(raised.__cause__, concurrent.futures.BrokenExecutor)
     next_call = "The next call has a new executor."
-    retries = "for pure functions alone, with retries=2"
+    retries = "declare a pure function with retries=2"
     assert_says(raised, "of ends (", "was terminated abruptly", next_call, retries)
     np.testing.assert_array_equal(mode(on(processes, functions.doubled))(X), 2.0 * X)
 
@@ -194,10 +194,10 @@ def test_borrowed_views_are_refused(option: str, threads: Any) -> None:
 
 
 def test_eager_functions_want_threads() -> None:
-    with processes() as pool, pytest.raises(ValueError, match=r"is no ThreadPoolExecutor"):
+    with processes() as pool, pytest.raises(ValueError, match=r"is not a ThreadPoolExecutor"):
         on(pool, functions.doubled, kind="eager")
     raised = refusal(jitted(on(processes, functions.doubled, kind="eager")), X)
-    assert "is no ThreadPoolExecutor" in str(raised)
+    assert "is not a ThreadPoolExecutor" in str(raised)
 
 
 def test_a_forked_child_makes_its_own(run_python: Callable[..., str]) -> None:

@@ -99,7 +99,7 @@ def test_manifest_that_is_cut_short_is_an_error(folder: Path) -> None:
     data = (folder / "manifest.json").read_bytes()
     for end in range(0, len(data) - 2, len(data) // 40):
         (folder / "manifest.json").write_bytes(data[:end])
-        assert "manifest.json is damaged, or no JSON" in error_of(folder)
+        assert "manifest.json is damaged, or not JSON" in error_of(folder)
 
 
 @pytest.mark.parametrize(
@@ -192,10 +192,10 @@ def test_variables_that_are_objects_are_not_unpickled(folder: Path) -> None:
 
     np.savez(folder / "variables.npz", v=np.array([Evil()], object))
     sign(folder, "variables.npz")
-    assert "the file of the variables is no .npz of arrays" in error_of(folder)
+    assert "the file of the variables is not an .npz of arrays" in error_of(folder)
     (folder / "variables.npz").write_bytes(pickle.dumps(Evil()))
     sign(folder, "variables.npz")
-    assert "the file of the variables is no .npz of arrays" in error_of(folder)
+    assert "the file of the variables is not an .npz of arrays" in error_of(folder)
 
 
 def test_random_damage_of_the_variables_is_an_error_or_none(folder: Path) -> None:

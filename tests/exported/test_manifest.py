@@ -118,9 +118,9 @@ def test_newer_format_says_what_to_install(folder: Path) -> None:
     ("edit", "text"),
     [
         (lambda m: m.update(format=0), "export the program once more"),
-        (lambda m: m.update(format="1"), "does not say of which format it is"),
-        (lambda m: m.update(format=True), "does not say of which format it is"),
-        (lambda m: [], "does not say of which format it is"),
+        (lambda m: m.update(format="1"), "does not say which format it has"),
+        (lambda m: m.update(format=True), "does not say which format it has"),
+        (lambda m: [], "does not say which format it has"),
         (lambda m: m.update(colour="red"), "unknown field `colour`"),
         (lambda m: m["callbacks"][0].update(x=1), r"unknown field `x` - at `\$.callbacks\[0\]`"),
         (lambda m: m["inputs"][0]["spec"].update(shape=[-1]), ">= 0"),
@@ -233,7 +233,7 @@ def test_random_damage_of_the_manifest_is_an_error_or_none(folder: Path) -> None
 
 def test_manifest_that_is_nested_too_deep_is_refused(folder: Path) -> None:
     (folder / "manifest.json").write_text("[" * 100_000 + "]" * 100_000)
-    assert "damaged, or no JSON" in error_of(folder)
+    assert "damaged, or not JSON" in error_of(folder)
 
 
 def test_dtypes_are_those_of_the_runtime() -> None:

@@ -117,7 +117,7 @@ def test_a_timeout() -> None:
 def test_vmap_that_nobody_has_chosen() -> None:
     with pytest.raises(NotImplementedError, match='vmap_method="sequential"'):
         jax.vmap(lambda x: call(np.sin, x, x, pure=True))(X)
-    with pytest.raises(ValueError, match="no one order"):
+    with pytest.raises(ValueError, match="have no order of their own"):
         jax.vmap(lambda x: call(np.sin, x, x, ordered=True, vmap_method="sequential"))(X)
     with pytest.raises(ValueError, match="vmap_method='all' is not one of"):
         call(np.sin, X, X, vmap_method="all")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import stat
 import struct
@@ -184,6 +185,27 @@ def test_a_worker_tells_of_its_health(worker: WorkerProcess, client: Client) -> 
     assert 0.0 < after.slowest <= after.seconds
 
 
+def test_the_connection_that_asks_for_the_health_is_not_counted(tmp_path: Path) -> None:
+    with WorkerProcess(str(tmp_path / "socket")) as worker, Client(worker.path) as client:
+        client.hello()
+        assert _serving_wire.health_of(worker.path).connections == 1
+
+
+def test_a_module_that_is_not_there_is_told_how_to_be_found(tmp_path: Path) -> None:
+    allowed = ["--allow", "no_such_module_anywhere"]
+    with WorkerProcess(str(tmp_path / "socket"), allowed) as worker, Client(worker.path) as client:
+        client.hello()
+        with pytest.raises(WorkerError) as caught:
+            client.call(token("no_such_module_anywhere:f"), [X], ["float32"])
+    assert_says(
+        str(caught.value),
+        "there is no module no_such_module_anywhere here",
+        "This is a worker",
+        "PYTHONPATH=DIRECTORY",
+        "`--import MODULE`",
+    )
+
+
 def test_questions_for_shapes_are_no_calls(worker: WorkerProcess, client: Client) -> None:
     before = _serving_wire.health_of(worker.path)
     question = CallFrame("PyFunc", token("double"), [ArrayFrame(1, (3,))], [1])
@@ -244,6 +266,9 @@ def test_the_command_line_tells_whether_a_worker_listens(worker: WorkerProcess) 
     good, bad = check(worker.path), check(worker.path + "2")
     assert (good.returncode, bad.returncode) == (0, 1)
     assert good.stdout.startswith(f"process {worker.pid} listens at")
+    assert re.search(
+        r": (1 connection|\d+ connections), (1 call|\d+ calls), (1 error|\d+ errors); ", good.stdout
+    )
     assert "no worker answers" in bad.stderr
     health = json.loads(check(worker.path, "--json").stdout)
     assert health == _serving_wire.health_of(worker.path)._asdict()

@@ -1,9 +1,10 @@
 """The custom calls for errors of values: `@hostcall_raise` and `@hostcall_any`.
 
 A program that TensorFlow has exported raises the errors that TensorFlow's kernels raise for values,
-an index out of range, say. `@hostcall_raise` takes failures. A tensor<i32> is 0 while all is well,
-else the number of an error in the text `errors`; each tensor<i1> is true for an error, of which
-those of the first one, the second and so on come first in the text. The first failure is raised.
+such as an index out of range. `@hostcall_raise` takes failures. A tensor<i32> is 0 while all is
+well, else the number of an error in the text `errors`; each tensor<i1> is true for an error, of
+which those of the first one, the second and so on come first in the text. The first failure is
+raised.
 `@hostcall_any` finds out whether any value is "outside" [0, limit), "equal" to the limit or
 "at_least" the limit, and takes less time than a reduction.
 """

@@ -264,7 +264,7 @@ def _read_file(folder: Path, name: str) -> bytes:
         # A link may lead to a file outside of the program.
         if path.resolve().parent != folder.resolve():
             raise ProgramError(f"{name} is a link that leads out of the directory")
-        if path.exists() and not path.is_file():  # reading a pipe, say, could block forever
+        if path.exists() and not path.is_file():  # reading a pipe, for example, could block forever
             raise ProgramError(f"{name} is not a file")
         return path.read_bytes()
     except FileNotFoundError:
@@ -284,8 +284,8 @@ def _check_replaceable(folder: Path, names: Sequence[str]) -> None:
     found = [name for name in names if os.path.lexists(folder / name)]
     if found:
         raise FileExistsError(
-            f"{folder}: {', '.join(found)} would be replaced, and no program lies there, so that "
-            "this is somebody else's. Save into another directory, or remove it."
+            f"{folder}: {', '.join(found)} would be replaced, and belongs to no program of "
+            "hostcall. Save into another directory, or remove it."
         )
 
 
@@ -318,7 +318,9 @@ def _read_arrays(data: bytes, manifest: Manifest) -> dict[str, np.ndarray]:
         with np.load(io.BytesIO(data), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except Exception as error:  # zipfile, zlib and NumPy raise errors of their own
-        raise ProgramError(f"the file of the variables is no .npz of arrays: {error}") from error
+        raise ProgramError(
+            f"the file of the variables is not an .npz of arrays: {error}"
+        ) from error
     for name, array in arrays.items():
         dtype = dtypes.get(name, array.dtype)
         if not manifests.is_of_numpy(dtype) and array.dtype == f"u{dtype.itemsize}":

@@ -147,7 +147,7 @@ def encode(manifest: Manifest) -> bytes:
 
 def digest_of(fields: Mapping[str, Any]) -> str:
     """Return the SHA-256 of the fields in a manifest's file, that of the SHA-256 excepted."""
-    # Spaces and lines do not count, so that a tool may lay out the file anew.
+    # Spaces and lines do not count, so that a tool may lay out the file in another way.
     others = {name: value for name, value in fields.items() if name != "sha256"}
     return hashlib.sha256(msgspec.json.encode(others)).hexdigest()
 
@@ -157,7 +157,7 @@ def decode(data: bytes, reader: str) -> Manifest:
     try:
         fields = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ProgramError(f"{FILE} is damaged, or no JSON: {error}.") from error
+        raise ProgramError(f"{FILE} is damaged, or not JSON: {error}.") from error
     _check_format(fields, reader)
     try:
         _check_digest(fields)
@@ -181,9 +181,7 @@ def is_manifest(data: bytes) -> bool:
 def _check_format(fields: Any, reader: str) -> None:
     found = fields.get("format") if isinstance(fields, dict) else None
     if type(found) is not int:
-        raise ProgramError(
-            f"{FILE} does not say of which format it is: hostcall has not written it."
-        )
+        raise ProgramError(f"{FILE} does not say which format it has: hostcall did not write it.")
     if found != FORMAT:
         remedy = "install a newer hostcall" if found > FORMAT else "export the program once more"
         made_by = fields.get("made_by")

@@ -20,7 +20,7 @@ from hostcall._compiler.plan import BoundedSizeError
 from hostcall._export import graph_semantics
 from hostcall._functions import callback, source_location
 from hostcall._functions.user_function import Source
-from hostcall._ops import callback_spec
+from hostcall._ops import callback_spec, result_shapes
 from hostcall._saved.functions import qualified_name, reason
 from hostcall._tf import autograph, concrete_functions, features
 from hostcall._tf.graph import function_defs as defs
@@ -122,11 +122,7 @@ def _compiled(traced: ConcreteFunction, captured: _Captured, place: str) -> obje
                     traced, list(whole.library.function), whole.name, stage
                 )
         except (ValueError, tf.errors.OpError) as error:
-            # XLA's message without TensorFlow's frame around it.
-            reason = re.sub(
-                r"^Failed getting HLO text: '(.*)'$", r"\1", str(error), flags=re.DOTALL
-            )
-            raise NotExportableError(f"{place}: XLA cannot compile it:\n{reason}") from error
+            raise NotExportableError(f"{place}: XLA cannot compile it:\n{_cause(error)}") from error
 
     _check_concatenations(text("hlo"), place)
     try:
@@ -138,6 +134,14 @@ def _compiled(traced: ConcreteFunction, captured: _Captured, place: str) -> obje
     if len(portable.signature_of(module).inputs) != captured.inputs:
         raise NotExportableError(f"{place}: XLA has left out arguments, so their order is unknown.")
     return module
+
+
+def _cause(error: Exception) -> str:
+    """Return XLA's message without TensorFlow's frame around it."""
+    text = re.sub(r"^Failed getting HLO text: '(.*)'$", r"\1", str(error), flags=re.DOTALL)
+    if text.startswith("hostcall: "):  # TensorFlow adds nodes, and how to dump graphs
+        text = result_shapes.without_routes(text.partition("\n\t")[0])
+    return text
 
 
 def _check_concatenations(hlo: str, place: str) -> None:
@@ -180,7 +184,7 @@ def _trace(function: Any, specs: Sequence[Any]) -> tuple[Any, str, str]:
 def _check_function(function: Any) -> None:
     if hasattr(function, "trace") and hasattr(function, "lower"):
         raise TypeError(
-            f"hostcall.export: {function!r} is a function of JAX's. Export what TensorFlow has of "
+            f"hostcall.export: {function!r} is a function of JAX. Export what TensorFlow has of "
             "it: hostcall.export(hostcall.jax.to_tf(function), ...)."
         )
     classes = type(getattr(function, "__self__", None)).__mro__
@@ -301,7 +305,7 @@ def _argument_structure(traced: ConcreteFunction, place: str) -> structures.Stru
     if _has_tensors(kwargs):
         raise NotExportableError(
             f"{place}: {', '.join(map(repr, kwargs))} can be given by name alone, and a program "
-            "has its arguments in an order. Export a function that takes them by position."
+            "takes its arguments by position. Export a function that takes them by position."
         )
     args = list(args)
     while args and not _has_tensors(args[-1]):
@@ -350,9 +354,9 @@ def _captured_by(traced: ConcreteFunction, place: str) -> _Captured:
         variable = known.get(id(tensor))
         if variable is None:
             raise NotExportableError(
-                f"{place}: it uses {tensor!r}, which is neither a tensor nor a tf.Variable (a "
-                "lookup table, say, or a dataset). XLA has no such things: use it outside of the "
-                "function, and pass the function what comes of it."
+                f"{place}: it uses {tensor!r}, which is neither a tensor nor a tf.Variable, "
+                "but a lookup table, for example, or a dataset. XLA has no such things: use it "
+                "outside of the function, and pass what comes of it to the function."
             )
         captured.variables[number] = variable
         name = variable.name.partition(":")[0]
@@ -386,8 +390,8 @@ def _source_of(callback_id: int) -> Source:
 def _of_spec(spec: callback_spec.CallbackSpec, recording: callback_spec.Recording) -> Source:
     if recording or (isinstance(spec, callback_spec.EagerSpec) and spec.order):
         raise NotExportableError(
-            f"{spec.description}: the program computes its gradient, which only the process knows "
-            "how to that has made the call. Give it a gradient of its own: hostcall.callback(..., "
+            f"{spec.description}: the program computes its gradient, which only the process "
+            "that made the call can do. Give it a gradient of its own: hostcall.callback(..., "
             "grad=...), or export a function without the gradient"
         )
     if spec.inputs.composite or spec.outputs.composite:

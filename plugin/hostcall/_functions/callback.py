@@ -652,8 +652,8 @@ def _mapped_function(
     description = f"hostcall.map of {source_location.of_function(fn)}"
     if provider is None:
         raise TypeError(
-            f"{description}: no executor is given or declared. Write "
-            "executor=concurrent.futures.ThreadPoolExecutor(4), for one."
+            f"{description}: no executor is given or declared. Write, for example, "
+            "executor=concurrent.futures.ThreadPoolExecutor(4)."
         )
     return MappedFunction(fn, provider, in_axes, chunks, description, out_axes)
 

@@ -25,7 +25,7 @@ from hostcall._functions.options import (
 _log = logging.getLogger("hostcall")
 _COMES_LATE = (
     "hostcall: hostcall.declare of %s comes after a call was traced, and changes nothing for that: "
-    "%s. Declare the function before the first call of the tf.function, or make that anew."
+    "%s. Declare the function before the first call of the tf.function, or make a new one."
 )
 _late: set[str] = set()
 _asked_for: set[_Key] = set()  # the functions whose declarations a call has asked for
@@ -122,7 +122,7 @@ def _warn_of_traced(function: Any, key: _Key, options: Options) -> None:
     if key not in _asked_for:
         return  # to look through all calls takes long
     found = _traced_otherwise(key, options)
-    if not found or found[0] in _late:  # a function that is traced anew may declare anew
+    if not found or found[0] in _late:  # a function that is traced again may declare again
         return
     # The graph of an eager tf.vectorized_map, or of a tf.function that is gone, runs no more.
     gc.collect()

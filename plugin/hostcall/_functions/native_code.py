@@ -552,9 +552,9 @@ def native(
     """
     if result is None:
         raise TypeError(
-            "hostcall.native: nothing is said of the results, which native code does not tell. "
-            "Write result=tf.TensorSpec([3], tf.float32), for one; result=lambda x: x where it is "
-            "like the input; or result=[] where there is none."
+            "hostcall.native: result= is missing, and native code does not tell its results. Write "
+            "a spec, such as result=tf.TensorSpec([3], tf.float32); result=lambda x: x for one "
+            "like the input; or result=[] for none."
         )
     code: Code | None = read_handler(function, name, attributes or {})
     if code is None:

@@ -56,8 +56,8 @@ def check_result(result: object) -> None:
     for leaf in _trees.leaves(result):
         if isinstance(leaf, str | bytes):
             raise ValueError(
-                f"hostcall: result={leaf!r} says nothing of a result. Write tf.TensorSpec([3], "
-                "tf.float32), for one, a function that returns such specs, or, alone, "
+                f"hostcall: result={leaf!r} says nothing of a result. Write a spec, such as "
+                "tf.TensorSpec([3], tf.float32), a function that returns specs, or, alone, "
                 f'result="{TRACE}" for the shapes that TensorFlow finds by tracing a '
                 "tf.py_function."
             )
@@ -166,8 +166,8 @@ def check_callback(
     if isinstance(result, str) and result == TRACE:
         raise ValueError(
             f"hostcall.callback: result={TRACE!r} is for hostcall.declare, where Tout says the "
-            "dtypes. Here the result has to say them: write tf.TensorSpec([3], tf.float32), for "
-            "one."
+            "dtypes. Here the result has to say them. Write, for example, "
+            "tf.TensorSpec([3], tf.float32)."
         )
 
 
@@ -246,7 +246,8 @@ def _check_values(options: Options) -> None:
     if options.vmap_method == MAP and options.executor is None:
         raise ValueError(
             "hostcall: vmap_method='map' divides a batch among the workers of an executor, and "
-            "there is none. Write executor=concurrent.futures.ThreadPoolExecutor(4), for one."
+            "there is none. Write, for example, "
+            "executor=concurrent.futures.ThreadPoolExecutor(4)."
         )
     if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
         raise ValueError(
@@ -404,7 +405,7 @@ class Options:
         """
         False makes programs hand over copies of the arguments and go on, for functions without
         results: logs, checkpoints, plots. All these calls run one by one, in program order, on a
-        thread of hostcall's; those with an executor run on that, one by one for each executor. The
+        thread of hostcall; those with an executor run on that, one by one for each executor. The
         function's return value is dropped. Its exception is raised by the next call of the
         function, or by `hostcall.barrier`. A process ends when all calls have ended. The `timeout`
         starts when the call runs.
@@ -413,7 +414,7 @@ class Options:
         call="""
         False makes programs hand the call over and go on, as in `hostcall.declare`; for a call
         without results. `ordered=True` keeps the calls of a program in order. It works wherever
-        `jax.debug.callback` does, under `jax.checkpoint` say, and makes as many calls.
+        `jax.debug.callback` does, such as under `jax.checkpoint`, and makes as many calls.
         """,
     )
     queue: int | None = _option(

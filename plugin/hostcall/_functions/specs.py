@@ -258,9 +258,9 @@ def checked(value: object) -> object:
     if says_shape_and_dtype(value):
         return value
     raise TypeError(
-        f"hostcall: a result {lacking(value)}. Write "
-        "tf.TensorSpec([3], tf.float32) or jax.ShapeDtypeStruct((3,), np.float32), for one, or "
-        "result=[] where the function returns nothing."
+        f"hostcall: a result {lacking(value)}. Write a spec such as "
+        "tf.TensorSpec([3], tf.float32) or jax.ShapeDtypeStruct((3,), np.float32), or "
+        "result=[] if the function returns nothing."
     )
 
 

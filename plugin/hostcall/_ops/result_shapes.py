@@ -7,6 +7,7 @@ graph's tensor and not the op, so a FunctionDef does not hold it: `write` saves 
 from __future__ import annotations
 
 import contextlib
+import re
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -38,6 +39,9 @@ from hostcall_runtime._errors import LoweringError, NotInProgramError
 
 # The reductions of bounded sizes for repeated calls of a shape function; the last empties operands.
 _LESS = (1, 2, 2**62)
+
+_AROUND = "With route='{}' the function is partitioned around the call."
+_ROUTES = re.compile(_AROUND.format(r"\w+"))
 
 
 def ask(shape_function: ShapeFunction, operands: Sequence[Spec]) -> Sequence[Spec | None]:
@@ -255,7 +259,7 @@ def _unknown_shape(
     spec: CallbackSpec, node: NodeDef, index: int, known: Sequence[Spec]
 ) -> Exception:
     asked_for = requested_routes.asked(node) == requested_routes.CUSTOM_CALL
-    asked = "'auto'" if asked_for else "'partition'"
+    asked = requested_routes.AUTO if asked_for else requested_routes.PARTITION
     error = LoweringError if asked_for else NotInProgramError
     return error(
         f"hostcall: nothing tells the shape of result {index} of {spec.description}"
@@ -264,9 +268,14 @@ def _unknown_shape(
             spec,
             known,
             "hostcall.BoundedSpec(shape, dtype, dynamic_dims) declares upper bounds.",
-            f"With route={asked} the function is partitioned around the call.",
+            _AROUND.format(asked),
         )
     )
+
+
+def without_routes(message: str) -> str:
+    """Return an error of an unknown shape for a function that no route may partition."""
+    return _ROUTES.sub("What is exported is one program, whatever the route.", message)
 
 
 def store(op: Operation) -> None:

@@ -209,7 +209,7 @@ class Recorder:
         """Return the number that a function keeps while it lives; 0 for None."""
         if function is None:
             return 0
-        # A method is made anew whenever it is looked up.
+        # A method is a new object whenever it is looked up.
         is_method = hasattr(function, "__func__")
         anchor, code = (function.__self__, function.__func__) if is_method else (function, None)
         key = id(anchor), id(code)

@@ -80,7 +80,7 @@ class RecordingReader:
             raise RecordingError(f"hostcall: {self.path!r} is not a recording: it {what}.")
         if begin[18:] != _WITH_JOURNAL or _ends_with(self.path + "-journal", _NAMES_A_FILE):
             raise RecordingError(
-                f"hostcall: {self.path!r} is not a recording: its journal is none of hostcall's."
+                f"hostcall: {self.path!r} is not a recording: hostcall did not write its journal."
             )
 
     def _check_kind(self) -> None:

@@ -26,7 +26,7 @@ from hostcall._tf.graph import op_kinds
 from hostcall_runtime import _locks
 
 _WARNING = """\
-hostcall: {path} calls Python functions that cannot be called here, as yet:
+hostcall: {path} calls Python functions that cannot be called here yet:
 
 {listed}
 
@@ -288,8 +288,8 @@ def _options(record: tokens.Record, here: Options | None, carried: Any) -> Optio
     if differing := _differences(saved, here, result):
         warnings.warn(
             f"hostcall: {record.users.label}, which a graph from another process calls, is "
-            f"declared otherwise here than where the graph was made: {'; '.join(differing)}. What "
-            "is declared here counts.",
+            f"declared differently here than where the graph was made: {'; '.join(differing)}. "
+            "The declaration here counts.",
             UserWarning,
             stacklevel=2,
         )

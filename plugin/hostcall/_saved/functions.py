@@ -183,8 +183,7 @@ def problem_of(function: FunctionRecord) -> Problem | None:
     if (reason := _leave.why_not(place)) is not None:
         return Problem(reason, _leave.line_for(place))
     if not _leave.has_module(module):
-        top = module.partition(".")[0]
-        return Problem(f"there is no module {top} here: its directory is not in sys.path", provide)
+        return Problem(_leave.why_missing(module), _leave.line_for_directory(module))
     return None
 
 

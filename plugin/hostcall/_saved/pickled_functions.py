@@ -82,7 +82,7 @@ def load_options(*, allow_pickle: bool = False) -> AbstractContextManager[None]:
       allow_pickle: True allows calls of the functions that the model carries as pickles. A pickle
         can run any code when it is read, so allow it only for files whose makers you trust.
         A pickle is read at the first call of its function, which may come after the context. Each
-        load needs the option anew: models that are loaded outside call no pickled functions.
+        load needs the option again: models that are loaded outside call no pickled functions.
 
     Raises:
       hostcall.LoweringError: by the call that loads a model, when one of its pickles is missing or

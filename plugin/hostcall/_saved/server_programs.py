@@ -84,7 +84,7 @@ def attach(graph_def: GraphDef, programs: Mapping[str, Program]) -> None:
 
 
 def _lasting_node(function: FunctionDef, functions: Functions) -> NodeDef:
-    """Return a node that TensorFlow's optimizations leave alone, unlike constants, say."""
+    """Return a node that TensorFlow's optimizations leave alone, unlike a constant."""
     live = defs.live_nodes(function, functions)
     nodes = [node for node in function.node_def if node.name in live and node.op not in _FLEETING]
     kinds = (op_kinds.STATEFUL_SCRIPT_OPS, op_kinds.SCRIPT_OPS)

@@ -469,7 +469,7 @@ def _function(spec: CallbackSpec) -> tokens.FunctionRecord:
 def _pickled(spec: CallbackSpec, function: Any, by_keyword: bool) -> tokens.Pickled:
     result = spec.options.result
     shape_function = result if is_shape_function(result) else None
-    if by_keyword:  # the user's own shape function: loading binds the keywords anew
+    if by_keyword:  # the user's own shape function: loading binds the keywords again
         shape_function = callback.parts(shape_function)[0]
     _, name, defined_at, _ = source_location.split_description(spec.description)
     title = f"{name} ({_short(defined_at)})" if defined_at else name

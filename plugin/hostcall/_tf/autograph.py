@@ -65,7 +65,7 @@ def without_autograph(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def unwrapped(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the user's function behind the wrapper of `do_not_convert`."""
-    # Around a callable that is not a function (a ufunc, say) the wrapper has no `__wrapped__`.
+    # Around a callable that is not a function (such as a ufunc) the wrapper has no `__wrapped__`.
     return without_autograph(inspect.unwrap(function))
 
 

@@ -82,14 +82,14 @@ def _runs_later(context: Any) -> bool:
 
 
 def has_scope() -> bool:
-    """Return whether a strategy's scope, or a save, may have functions traced anew."""
+    """Return whether a strategy's scope, or a save, may have functions traced again."""
     return bool(
         features.get_default_graph()._distribution_strategy_stack or features.in_save_context()
     )
 
 
 def depends_on_its_captures(function: Any) -> bool:
-    """Return whether a `tf.function` is traced anew for other types of what it captures."""
+    """Return whether a `tf.function` is traced again for other types of what it captures."""
     return bool(function._function_captures.capture_types)
 
 

@@ -144,7 +144,7 @@ VECTORIZING = Feature(
     "TensorFlow calls them in loops of its own, once more than there are elements.",
 )
 TRACEBACKS = Feature(
-    "tracebacks without lines of hostcall's", "tracebacks show some lines of hostcall, too."
+    "tracebacks without lines of hostcall", "tracebacks show some lines of hostcall, too."
 )
 LOCATIONS = Feature(
     "locations in code that autograph has converted",
@@ -171,7 +171,7 @@ REPEATED_CALLS = Feature(
     "calls of compiled functions take as long as TensorFlow's Python does.",
 )
 REWRITING = Feature(
-    "functions made anew (hostcall.partition_pass)", "hostcall.partition_pass raises an error."
+    "functions rebuilt (hostcall.partition_pass)", "hostcall.partition_pass raises an error."
 )
 EXPORTING = Feature("exported programs (hostcall.export)", "hostcall.export raises an error.")
 SAVED_MODEL_FILES = Feature(

@@ -295,8 +295,8 @@ def tokens() -> Patch:
         return next_token
 
     why = (
-        "TensorFlow counts tokens from 0 in each process, so that an op of another one (out of a "
-        "SavedModel, say) would call the function that happens to have its number here."
+        "TensorFlow counts tokens from 0 in each process, so that an op of another one (from a "
+        "SavedModel, for example) would call the function that happens to have its number here."
     )
     return attribute(token_registry.functions, "_next_unique_token", wrap, features.SCRIPT_OPS, why)
 

@@ -268,7 +268,7 @@ def _compiler(report: dict[str, Any]) -> list[str]:
     registered = f"Registered with compiled programs of this process: {functions}."
     if report["route"] is None:
         return [registered]
-    route = f'Script ops take the route "{report["route"]}" where nothing else is asked for.'
+    route = f'Script ops take the route "{report["route"]}" unless another is asked for.'
     if not report["enabled"]:
         return ["Script ops do not compile, as hostcall is disabled.", route, registered]
     targets = [f"{name} on {', '.join(where)}" for name, where in report["targets"].items()]

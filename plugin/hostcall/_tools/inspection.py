@@ -110,7 +110,7 @@ class Inspection(_report.Report):
     def headline(self) -> str:
         """The format and the number of functions, in one line."""
         missing = sum(bool(function.problem) for function in self.functions)
-        more = f", of which {missing} cannot be called here as yet" if missing else ""
+        more = f", of which {missing} cannot be called here yet" if missing else ""
         return f"{self.format} with {counted(len(self.functions), 'Python function')}{more}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -417,8 +417,8 @@ def reached_from(graph: GraphDef, roots: Mapping[str, list[str]]) -> dict[str, l
 _KERAS = ("keras", "keras_hub", "keras_cv", "keras_nlp")
 _PARTS = ("activations", "losses", "metrics", "initializers", "regularizers", "constraints")
 _NOTE = (
-    "A .keras file holds no graph: Keras builds the model anew from its classes, and calls the "
-    "Python functions that they call. hostcall.allow has no say in it. Model.export writes a "
+    "A .keras file holds no graph: Keras builds the model from its classes, and calls the "
+    "Python functions that they call, whatever hostcall.allow says. Model.export writes a "
     "SavedModel, which names these functions."
 )
 
@@ -512,8 +512,7 @@ def _keras() -> types.ModuleType | None:
 
 def _missing(module: str) -> str:
     """Return that there is no such module here, or ""."""
-    found = _leave.has_module(module)
-    return "" if found else f"there is no module {module} here: its directory is not in sys.path"
+    return "" if _leave.has_module(module) else _leave.why_missing(module)
 
 
 def inspect_program(path: Path) -> Inspection:
@@ -547,8 +546,11 @@ def _function(callback: Any, program: str) -> PythonFunction:
     given_name, problem = callback.name, "it can only be given"
     write = f"hostcall.load(path, callbacks={{{json.dumps(callback.name)}: function}})"
     if (place := callback.function) is not None:
-        given_name, problem = None, _missing(place.partition(":")[0])
-        if not problem and (reason := _leave.why_not(place)) is not None:
+        module = place.partition(":")[0]
+        given_name, problem = None, _missing(module)
+        if problem:
+            write = _leave.line_for_directory(module)
+        elif (reason := _leave.why_not(place)) is not None:
             problem, write = reason, _leave.line_for(place)
     return PythonFunction(
         callback.name,

@@ -198,8 +198,8 @@ def _check_platforms(platforms: Sequence[str], function: JaxFunction) -> None:
     if elsewhere:
         raise NotImplementedError(
             f"{function.description}: the program is for {', '.join(elsewhere)}, and only programs "
-            "for CPUs and NVIDIA GPUs can make such calls. Run it there, with jax.jit under "
-            'jax.default_device(jax.devices("cpu")[0]) say, or use jax.pure_callback.'
+            "for CPUs and NVIDIA GPUs can make such calls. Run it there, for example with "
+            'jax.jit under jax.default_device(jax.devices("cpu")[0]), or use jax.pure_callback.'
         )
 
 
@@ -242,8 +242,8 @@ def _batch(args: object, dims: Any, *, function: JaxFunction, **params: Any) -> 
     is_ordered = params["effect"] is _primitive.ORDERED
     if is_ordered and has_results and method not in OF_BATCHES:
         raise ValueError(
-            f"jax.vmap of an ordered call, {function.description}: there is no one order of the "
-            "calls of a batch if the program goes on with their results. Use ordered=False "
+            f"jax.vmap of an ordered call, {function.description}: the calls of a batch have no "
+            "order of their own, and the program goes on with their results. Use ordered=False "
             "(stateful=False of a hostcall.callback), one call for the batch "
             '(vmap_method="expand_dims" or "broadcast_all"), or jax.lax.map or jax.lax.scan '
             "instead of vmap."

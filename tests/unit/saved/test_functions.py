@@ -9,6 +9,7 @@ import pytest
 import hostcall
 from hostcall._saved import functions
 from hostcall._saved.tokens import FunctionRecord, SavedFunctionError
+from tests.support.helpers import assert_says
 from tests.support.saved import functions as users
 
 PLACE = f"{users.__name__}:halve"
@@ -84,8 +85,13 @@ def test_what_is_no_function_of_the_module_is_refused(name: str, reason: str) ->
 
 def test_modules_that_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hostcall.allow("no_such_module_anywhere", "fails_when_imported")
-    with pytest.raises(SavedFunctionError, match="there is no module no_such_module_anywhere"):
+    with pytest.raises(SavedFunctionError) as missing:
         find("no_such_module_anywhere.sub:f")
+    assert_says(
+        str(missing.value),
+        "there is no module no_such_module_anywhere",
+        '    sys.path.append("...")    # the directory of no_such_module_anywhere; or PYTHONPATH=',
+    )
     (tmp_path / "fails_when_imported.py").write_text("raise KeyError('at import')")
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(SavedFunctionError, match="KeyError: 'at import'") as caught:

@@ -185,7 +185,7 @@ class Bound:
             wanted = spec.dtype.name
             raise TypeError(
                 f"{self._argument(index)} has dtype {tensor.dtype.name}, but it is bound to "
-                f"{wanted}. hostcall.bind converts no dtypes: NumPy's floats, for one, are float64 "
+                f"{wanted}. hostcall.bind converts no dtypes, and NumPy's floats are float64 "
                 f"unless you say otherwise. Write array.astype({wanted!r}) or "
                 f"tf.cast(tensor, {wanted!r})."
             )

@@ -71,9 +71,8 @@ def _as_tensor(value: object) -> tf.Tensor:
     except (TypeError, ValueError) as error:
         kind = ValueError if isinstance(error, ValueError) else TypeError
         raise kind(
-            f"hostcall.callback: {value!r}, which is passed by position, is nothing that "
-            f"TensorFlow makes a tensor of: {error} Pass by keyword what is not a tensor: it "
-            "reaches the function as it is."
+            f"hostcall.callback: {value!r}, which is passed by position, cannot become a tensor: "
+            f"{error} Pass by keyword what is not a tensor: it reaches the function as it is."
         ) from error
 
 

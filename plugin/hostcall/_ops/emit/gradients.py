@@ -147,7 +147,7 @@ class GradientSpec(DerivedSpec):
         residual = self.residual_of(int(tensors[0]))
         if residual.spec.levels != self.parent.levels:
             raise RuntimeError(
-                "The gradient for one element was asked for of a call that was made for a whole "
+                "The gradient for one element is asked for, and the call was made for a whole "
                 f"batch: {self.root.description}. Declare it with vmap_method='sequential'."
             )
         upstream = list(tensors[1 : 1 + len(self.targets)])

@@ -1,7 +1,7 @@
 """Calls of a `tf.function` that repeat an earlier one, without the Python that TensorFlow runs.
 
 For each call, TensorFlow makes a type of all arguments, looks up the function that was traced for
-it, and binds the arguments anew, which takes 100 us and more. A call with the same Python values,
+it, and binds the arguments again, which takes 100 us and more. A call with the same Python values,
 and with tensors or arrays of the same dtypes and shapes, comes to the same traced function. Only
 functions that hostcall has taken are called in this way.
 """
@@ -105,7 +105,7 @@ def _enter(value: Any, key: list[Any], tensors: list[Any]) -> bool:
     key.append(kind)
     if kind in _VALUES:
         key.append(value)
-        return bool(value == value)  # TensorFlow traces a NaN anew
+        return bool(value == value)  # TensorFlow traces a NaN each time
     if kind is tuple or kind is list:
         key.append(len(value))
         return all(_enter(part, key, tensors) for part in value)

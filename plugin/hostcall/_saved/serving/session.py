@@ -155,8 +155,9 @@ _ADDED = re.compile(
 _IN_WORKER = """\
 
 
-This is a worker: `hostcall worker --allow MODULE` allows it there, and `--import MODULE` runs a \
-module that calls hostcall.provide."""
+This is a worker. Start it with `hostcall worker --allow MODULE` to allow a module, with \
+PYTHONPATH=DIRECTORY in its environment to find one, and with `--import MODULE` to run one that \
+calls hostcall.provide."""
 
 # The most recorded calls that are kept for gradients not asked for yet; the oldest go first.
 MOST_RESIDUALS = 1024
@@ -270,7 +271,7 @@ def _checked(call: CallFrame) -> list[tf.DType]:
         if (why := token_registry.why_missing(call.token)) is not None:
             raise why
     except SavedFunctionError as error:
-        hint = _IN_WORKER if "hostcall.allow" in str(error) else ""
+        hint = _IN_WORKER if "write in this process" in str(error) else ""
         raise CallError(INVALID_ARGUMENT, str(error) + hint) from error
     except (LoweringError, TypeError) as error:
         raise CallError(INVALID_ARGUMENT, str(error)) from error

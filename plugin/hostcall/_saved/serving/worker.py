@@ -65,7 +65,7 @@ def _bound(path: str) -> socket.socket:
     try:
         with contextlib.suppress(FileNotFoundError):
             if not stat.S_ISSOCK(os.lstat(path).st_mode):
-                raise ListeningError(f"hostcall: {path} is there, and is not a socket.")
+                raise ListeningError(f"hostcall: {path} exists, and is not a socket.")
             os.unlink(path)  # of a dead worker
         before = os.umask(0o177)
         try:
@@ -137,7 +137,7 @@ class Worker:
         if _serving_wire.is_same_user(connection):
             self._start(connection)
         else:
-            _log.warning("hostcall worker: a client of another user was sent away")
+            _log.warning("hostcall worker: a client of another user was refused")
             connection.close()
 
     def _take_over(self, control: socket.socket) -> None:

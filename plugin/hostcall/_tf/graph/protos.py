@@ -67,7 +67,7 @@ def decoded(data: bytes) -> tf.TypeSpec:
     """Return the TypeSpec in the bytes of `encoded`; TensorFlow may raise any class of errors."""
     spec = features.decode_structure(features.struct_pb2.StructuredValue.FromString(data))
     if not isinstance(spec, tf.TypeSpec):
-        raise TypeError(f"{type(spec).__name__} is no TypeSpec")
+        raise TypeError(f"{type(spec).__name__} is not a TypeSpec")
     return spec
 
 

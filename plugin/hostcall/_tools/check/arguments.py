@@ -189,8 +189,8 @@ def _spec(leaf: object) -> tf.TensorSpec:
         return leaf
     if isinstance(leaf, tf.TypeSpec):
         raise TypeError(
-            f"hostcall.check makes up tensors and no {leaf.value_type.__name__}, as {leaf!r} asks "
-            "for. Pass a value: tf.ragged.constant([[1.0], []]), for one."
+            f"hostcall.check makes up tensors only, and {leaf!r} asks for a "
+            f"{leaf.value_type.__name__}. Pass a value, such as tf.ragged.constant([[1.0], []])."
         )
     tensor = tf.convert_to_tensor(leaf)
     return tf.TensorSpec(tensor.shape, tensor.dtype)

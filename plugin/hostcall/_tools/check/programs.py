@@ -349,7 +349,7 @@ _BATCH_CAUSES = {
     "shared": "an argument that is the same for all elements has an axis of size 1 in front, and "
     'all of them with vmap_method="broadcast_all"',
     "shape": "it reduces, or adds, the axis in front, which is that of the batch",
-    "values": "it mixes elements of the batch: it wants axis=-1, say, where it has axis=0 or none",
+    "values": "it mixes elements of the batch: it may want axis=-1 where it has axis=0 or none",
 }
 
 

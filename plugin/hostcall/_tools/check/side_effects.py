@@ -202,7 +202,7 @@ def out(trial: Trial) -> Iterator[Outcome]:
             place = tuple(int(axis) for axis in np.argwhere(unwritten)[0])
             what = (
                 f"it leaves {int(unwritten.sum())} of {array.size} elements of `out` for result "
-                f"{index} as they were, that at {place} for one"
+                f"{index} as they were, such as that at {place}"
             )
             cause = "`out` holds arbitrary values before the call, and no zeros"
             name = "out" if len(called.outs) == 1 else "out[...]"

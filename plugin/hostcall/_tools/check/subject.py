@@ -29,8 +29,8 @@ from hostcall._tools.check.arguments import GivenArguments, Sample
 from hostcall_runtime import _device_arrays, prepared
 
 _NOTHING = (
-    "hostcall.check: nothing is declared of the results of {function}. Write "
-    "hostcall.check({name}, ..., result=tf.TensorSpec([3], tf.float32)), for one, or declare it: "
+    "hostcall.check: nothing is declared of the results of {function}. Write, for example, "
+    "hostcall.check({name}, ..., result=tf.TensorSpec([3], tf.float32)), or declare it: "
     "hostcall.declare({name}, result=...)."
 )
 _NO_KEYWORDS = (

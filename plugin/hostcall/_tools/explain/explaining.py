@@ -31,7 +31,7 @@ _ABSENT = (
 )
 
 _REFUSED = (
-    "These Python functions, which the file names, cannot be called here as yet: {listed}. What is "
+    "These Python functions, which the file names, cannot be called here yet: {listed}. What is "
     "said of shapes and routes is what the graph alone tells. `hostcall inspect` says what to "
     "write."
 )
@@ -53,8 +53,8 @@ _NOT_COMPILED = (
     "model.compile(...) first, or leave out y: hostcall.explain(model, x) is about predict."
 )
 _NO_BATCH = (
-    "hostcall.explain: a Keras model is explained for a batch: hostcall.explain(model, x, y) the "
-    "step of fit, hostcall.explain(model, x) that of predict, with arrays or tf.TensorSpecs."
+    "hostcall.explain of a Keras model needs a batch, of arrays or tf.TensorSpecs: "
+    "hostcall.explain(model, x, y) for the step of fit, hostcall.explain(model, x) for predict."
 )
 
 

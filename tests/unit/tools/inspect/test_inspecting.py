@@ -144,7 +144,7 @@ def test_keras_class_of_a_module_that_is_not_here(folder: Path, tmp_path: Path) 
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("config.json", config.replace(b"tests.support", b"no_such.place"))
     halving = hostcall.inspect(path).functions[0]
-    assert "there is no module no_such.place" in halving.problem
+    assert "there is no module no_such here" in halving.problem
 
 
 def test_nothing_is_imported(fresh_python: Template, folder: Path, tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_what_is_no_such_file_is_an_error_of_one_line(folder: Path, tmp_path: Pa
         (tmp_path / "missing.pb", "does not exist"),
         (tmp_path / "nothing", "holds no SavedModel"),
         (tmp_path / "note.txt", "ends in none of"),
-        (tmp_path / "damaged", "does not say of which format it is"),
+        (tmp_path / "damaged", "does not say which format it has"),
         (folder / "broken.pb", "holds no GraphDef that can be read"),
         (folder / "broken.keras", "holds no Keras model that can be read"),
     ]:
