@@ -54,7 +54,7 @@ def _prepare() -> None:
         missing_kernels=_errors.with_interrupts(kernel_hook.find_missing_kernels),
         plain=_errors.with_interrupts(kernel_hook.plain_for_kernel),
         tell_outgrown=_errors.with_interrupts(announcements.warn_outgrown),
-        shapes_in_region=_errors.with_interrupts(host_regions.of_results),
+        shapes_in_region=_errors.with_interrupts(host_regions.infer_results),
     )
     bindings.set_ops_at_risk(sorted(plan.EXAMINED))
     settings.tell(bindings)

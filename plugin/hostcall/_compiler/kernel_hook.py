@@ -20,7 +20,7 @@ from hostcall._compiler.clusters import execution, host_calls, placement
 from hostcall._compiler.clusters.partitioner import Partitioner
 from hostcall._compiler.one_program import async_calls, ordering
 from hostcall._compiler.one_program.host_regions import ProgramWithRegions
-from hostcall._compiler.plan import Clusters, OneProgram, Target, WithCasts
+from hostcall._compiler.plan import Clusters, OneProgram, TargetDevices, WithCasts
 from hostcall._compiler.refusals import MissingKernel
 from hostcall._compiler.sizes import analysis
 from hostcall._ops import lookup, settings
@@ -49,7 +49,7 @@ class _Request(NamedTuple):
     library: FunctionDefLibrary  # all that the function reaches
     entry: str
     digest: str  # of the library, for names
-    target: Target
+    target: TargetDevices
     refusal: str  # XLA's message, if it has refused to compile the function
 
 
@@ -130,7 +130,7 @@ def _in_one_program(request: _Request, planned: FunctionDefLibrary) -> Rewritten
 
 
 def _raising(
-    library: FunctionDefLibrary, entry: str, target: Target
+    library: FunctionDefLibrary, entry: str, target: TargetDevices
 ) -> tuple[FunctionDefLibrary, str]:
     """Let a program raise graph mode's errors, if its target's kernels do."""
     # TensorFlow's kernels for GPUs do not raise, either.
@@ -220,7 +220,7 @@ def find_missing_kernels(serialized: bytes, entry: str, device: str) -> list[Mis
     return refusals.nodes_without_kernels(library, entry, devices.kernels_for(device))
 
 
-def _partition(partitioner: Partitioner, entry: str, target: Target) -> str:
+def _partition(partitioner: Partitioner, entry: str, target: TargetDevices) -> str:
     """Partition a function; return the name of its replacement."""
     name = partitioner.partition(entry)
     functions = partitioner.functions

@@ -78,7 +78,7 @@ class Clusters(NamedTuple):
 Plan: TypeAlias = Untouched | WithCasts | OneProgram | Clusters
 
 
-class Target(NamedTuple):
+class TargetDevices(NamedTuple):
     """The devices that a function runs on: one CPU, or others."""
 
     is_one_device: bool
@@ -86,14 +86,14 @@ class Target(NamedTuple):
     suffix: str  # of the names of new functions
 
 
-def target_of(library: FunctionDefLibrary, device: str, spans_devices: bool) -> Target:
+def target_of(library: FunctionDefLibrary, device: str, spans_devices: bool) -> TargetDevices:
     """Return the target of functions on a device, by its full name, "" if it is not known."""
     if devices.is_accelerator(device):
-        return Target(False, device, devices.suffix_of(device))
+        return TargetDevices(False, device, devices.suffix_of(device))
     one = bool(device) and not spans_devices
     if one and execution.all_are_for(device, library.function):
-        return Target(True, "", "")
-    return Target(False, "", "_anywhere")
+        return TargetDevices(True, "", "")
+    return TargetDevices(False, "", "_anywhere")
 
 
 def limited(work: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -112,7 +112,7 @@ def limited(work: Callable[_P, _T]) -> Callable[_P, _T]:
 def make(
     library: FunctionDefLibrary,
     entry: str,
-    target: Target,
+    target: TargetDevices,
     digest: str,
     refusal: str = "",
     may_use_regions: bool = False,

@@ -371,9 +371,9 @@ def _holds_values(tensor: tf.Tensor) -> bool:
 
 def _source_of(callback_id: int) -> Source:
     """Return the callback of an id; raise a NotExportableError if it cannot be exported."""
-    spec, recording = callback_spec.spec_of_callback_id(callback_id)
+    spec, mode = callback_spec.spec_of_callback_id(callback_id)
     if spec is not None:
-        return _of_spec(spec, recording)
+        return _of_spec(spec, mode)
     target = target_of(callback_id)
     if target is None or isinstance(target.origin, callback_spec.Origin):
         raise NotExportableError("a callback that is gone")
@@ -387,8 +387,8 @@ def _source_of(callback_id: int) -> Source:
     return source
 
 
-def _of_spec(spec: callback_spec.CallbackSpec, recording: callback_spec.Recording) -> Source:
-    if recording or (isinstance(spec, callback_spec.EagerSpec) and spec.order):
+def _of_spec(spec: callback_spec.CallbackSpec, mode: callback_spec.ResidualMode) -> Source:
+    if mode or (isinstance(spec, callback_spec.EagerSpec) and spec.order):
         raise NotExportableError(
             f"{spec.description}: the program computes its gradient, which only the process "
             "that made the call can do. Give it a gradient of its own: hostcall.callback(..., "

@@ -288,7 +288,7 @@ def _reason(index: int, result: tf.Tensor, demand: _Demand) -> str:
     """Return the origin of a result's shape for messages, or "" if the user declares it."""
     if demand.by is None or result.shape.is_fully_defined():
         return ""
-    place = autograph.of_op(demand.by)
+    place = autograph.place_of(demand.by)
     at = f" at {place}" if place else ""
     return (
         f"nothing declares the shape of its result {index}: op '{demand.by.name}' "

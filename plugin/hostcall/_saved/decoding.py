@@ -189,7 +189,7 @@ def spec_of_call(record: tokens.Record) -> CallbackSpec:
     options = _options(record, here, carried)
     called, options = _with_keywords(record.function, function, options, inputs.count)
     try:
-        check_no_results(options.line, outputs.dtypes, True, record.users.label)
+        check_no_results(options.call_log, outputs.dtypes, True, record.users.label)
     except ValueError as error:  # the graph itself is intact
         raise tokens.SavedFunctionError(str(error)) from None
     shape_function = result_shapes.make_shape_function(options, called, inputs, outputs)

@@ -109,7 +109,7 @@ def _are_known(region: FunctionDef, shapes: list[Shape]) -> bool:
     return bool(infer(region.SerializeToString(), shapes))
 
 
-def of_results(serialized: bytes, operands: Sequence[Shape]) -> list[Shape]:
+def infer_results(serialized: bytes, operands: Sequence[Shape]) -> list[Shape]:
     """Return the shapes of a script op's results from those of its inputs, in a region."""
     node = protos.node_def_pb2.NodeDef.FromString(serialized)
     spec = lookup.existing_spec_of(node)

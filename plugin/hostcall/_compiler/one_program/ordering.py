@@ -26,7 +26,7 @@ import tensorflow as tf
 
 from hostcall._compiler import control_flow
 from hostcall._compiler.analyses.effects import Effects
-from hostcall._ops.tape_residuals import Recording
+from hostcall._ops.tape_residuals import ResidualMode
 from hostcall._tf.graph import attributes, function_edits, op_kinds, protos
 from hostcall._tf.graph import function_defs as defs
 from hostcall._tf.types import (
@@ -228,7 +228,7 @@ class _Orderer:
                 continue
             if op_kinds.is_ordered(node):
                 last = _chain_effect(node, last, token)
-                self._mark_recording(node, consumed, escaping)
+                self._mark_residuals(node, consumed, escaping)
             elif node.op in defs.CONTROL_FLOW_OPS:
                 steps = self._order_units(function, node, escaping)
                 for step in steps:
@@ -285,17 +285,17 @@ class _Orderer:
             entry = self._entry.removesuffix(self._suffix)
             raise LoweringError(why.format(entry=entry, most=most))
 
-    def _mark_recording(self, node: NodeDef, consumed: set[str], escaping: set[str]) -> None:
+    def _mark_residuals(self, node: NodeDef, consumed: set[str], escaping: set[str]) -> None:
         if node.op != op_kinds.EAGER_PY_FUNC:
             return
         hidden = f"{node.name}:output:{len(node.attr['Tout'].list.type) - 1}"
-        recording = Recording.NO
+        mode = ResidualMode.NO
         if hidden in escaping:
-            recording = Recording.CLUSTER if self._is_cluster else Recording.ESCAPING
+            mode = ResidualMode.CLUSTER if self._is_cluster else ResidualMode.ESCAPING
         elif hidden in consumed:
-            recording = Recording.RUN
-        node.attr[attributes.RECORD].i = recording
-        self._tracks_run |= recording is not Recording.NO
+            mode = ResidualMode.RUN
+        node.attr[attributes.RECORD].i = mode
+        self._tracks_run |= mode is not ResidualMode.NO
 
     def _escaping_of(
         self, node: NodeDef, callee: NameAttrList | OpDef, escaping: set[str]
