@@ -11,7 +11,7 @@ import tensorflow as tf
 from hostcall._compiler import plan, route_selection
 from hostcall._compiler.clusters import host_calls
 from hostcall._compiler.plan import Clusters
-from hostcall._compiler.sizes import analysis
+from hostcall._compiler.sizes import marks
 from hostcall._ops import lookup, requested_routes
 from hostcall._ops.callback_spec import CallbackSpec
 from hostcall._tf import concrete_functions, types
@@ -173,7 +173,7 @@ class _GraphRewriter:
             else:
                 node.attr.pop(attributes.ROUTE, None)
         library = with_defaults(self._library)
-        for blocked in (analysis.find_blockers(library, entry) for entry in entries):
+        for blocked in (marks.find_blockers(library, entry) for entry in entries):
             for (function, name), reason in blocked.items():
                 node = next(n for n in self._functions[function].node_def if n.name == name)
                 impossible.append(f"    {_described(node)}: {reason}")

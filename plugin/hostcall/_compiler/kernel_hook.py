@@ -18,11 +18,10 @@ from hostcall._compiler import (
 from hostcall._compiler.analyses import turns
 from hostcall._compiler.clusters import execution, host_calls, placement
 from hostcall._compiler.clusters.partitioner import Partitioner
-from hostcall._compiler.one_program import async_calls, ordering
+from hostcall._compiler.one_program import async_calls, distinct_results, ordering
 from hostcall._compiler.one_program.host_regions import ProgramWithRegions
 from hostcall._compiler.plan import Clusters, OneProgram, TargetDevices, WithCasts
 from hostcall._compiler.refusals import MissingKernel
-from hostcall._compiler.sizes import analysis
 from hostcall._ops import lookup, settings
 from hostcall._ops.callback_spec import CallbackSpec
 from hostcall._tf import concrete_functions
@@ -74,7 +73,7 @@ def rewrite_for_kernel(
         return _unchanged(entry)
     target = plan.target_of(library, device, spans_devices)
     if said:
-        analysis.join_again(function_defs.by_name(library)[entry])
+        distinct_results.join_again(function_defs.by_name(library)[entry])
         refusals.note_refused(entry, target.accelerator, said)
     digest = function_defs.digest_of_functions(library.function)
     request = _Request(library, entry, digest, target, said)
@@ -113,10 +112,10 @@ def _in_one_program(request: _Request, planned: FunctionDefLibrary) -> Rewritten
     script_ops = [*function_defs.all_nodes(planned, op_kinds.SCRIPT_OPS)]
     sizes_vary = gradients.takes_bounded_sizes(planned, entry)
     functions = function_defs.by_name(planned)
-    analysis.keep_apart(functions[entry], functions)
+    distinct_results.keep_apart(functions[entry], functions)
     calls_python = any(map(op_kinds.calls_python, function_defs.all_nodes(planned)))
     library, raising = _raising(planned, entry, request.target)
-    if not (calls_python or analysis.is_changed(before, library, entry)):
+    if not (calls_python or function_defs.is_changed(before, library, entry)):
         return _unchanged(entry, sizes_vary)
     suffix = request.digest + raising + ordering.SUFFIX
     new, name = ordering.order_side_effects(library, entry, suffix)
@@ -125,7 +124,7 @@ def _in_one_program(request: _Request, planned: FunctionDefLibrary) -> Rewritten
         async_calls.begin_early(new, name, library)
     _mark_entry(script_ops, function_defs.by_name(new)[name])
     function_defs.by_name(new)[name].attr[attributes.ONLY_RAISES].b = not calls_python
-    new.function.extend(analysis.new_functions(before, library))
+    new.function.extend(function_defs.new_functions(before, library))
     return _replacement(entry, new, name, partitioned=False, sizes_vary=sizes_vary)
 
 
@@ -157,7 +156,7 @@ def _in_clusters(request: _Request, partitioner: Partitioner) -> RewrittenFuncti
     if is_of_function and partitioner.is_one_cluster(entry):
         return _unchanged(entry)  # XLA would refuse it again
     new = protos.function_pb2.FunctionDefLibrary(function=partitioner.functions.values())
-    new.function.extend(analysis.new_functions(request.library, partitioner.library))
+    new.function.extend(function_defs.new_functions(request.library, partitioner.library))
     if refusal:
         plan.note_partitioned(entry)
     is_searched = any(map(refusals.goes_on, partitioner.library.function))
@@ -182,7 +181,7 @@ def _library_of(serialized: bytes) -> FunctionDefLibrary:
 def _with_regions(request: _Request, program: ProgramWithRegions) -> RewrittenFunction:
     """Return the function as one program that calls regions."""
     functions = function_defs.by_name(program.library)
-    analysis.keep_apart(functions[program.name], functions)
+    distinct_results.keep_apart(functions[program.name], functions)
     library, raising = _raising(program.library, program.name, request.target)
     new, name = ordering.order_side_effects(library, program.name, raising + ordering.SUFFIX)
     async_calls.begin_early(new, name, library)
@@ -227,7 +226,7 @@ def _partition(partitioner: Partitioner, entry: str, target: TargetDevices) -> s
     old = function_defs.by_name(partitioner.library)
     for function in functions.values():
         if attributes.CLUSTER in function.attr:
-            analysis.keep_apart(function, old | functions)
+            distinct_results.keep_apart(function, old | functions)
     host_calls.redirect(functions.values())
     execution.bring_rendezvous(functions)
     if target.accelerator:

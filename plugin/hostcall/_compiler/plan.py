@@ -32,7 +32,7 @@ from hostcall._compiler.one_program import host_regions, ordering
 from hostcall._compiler.one_program.host_regions import NotWholeError, ProgramWithRegions, ShapeOf
 from hostcall._compiler.semantics import failures
 from hostcall._compiler.semantics.checks import CHECKS
-from hostcall._compiler.sizes import analysis, shape_agnostic
+from hostcall._compiler.sizes import marks, shape_agnostic
 from hostcall._ops import requested_routes, settings
 from hostcall._tf import concrete_functions
 from hostcall._tf.graph import attributes, op_kinds
@@ -44,7 +44,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 # The ops that XLA may compile to something else than TensorFlow runs.
-EXAMINED = analysis.KINDS | CHECKS.keys()
+EXAMINED = marks.KINDS | CHECKS.keys()
 
 _TOO_DEEP = (
     "hostcall: the functions of the program call one another, or stand in one another's branches "
@@ -196,17 +196,17 @@ class BoundedSizeError(Exception):
 def make_whole(library: FunctionDefLibrary, entry: str) -> Whole:
     """Write a function and what it reaches as one program, or raise an error."""
     before, library = library, constants.folded(library, entry)
-    if blocked := analysis.find_blockers(library, entry):
+    if blocked := marks.find_blockers(library, entry):
         raise BoundedSizeError(blocked)
     is_graph = settings.current.semantics == settings.GRAPH and is_taken(library, entry)
-    library = analysis.marked(library, entry, whole=True, compiled=True, of_graph=is_graph)
+    library = marks.marked(library, entry, whole=True, compiled=True, of_graph=is_graph)
     kept = [*_computed_otherwise(library, entry)] if is_graph else []
     library, raising = raise_errors(library, entry) if is_graph else (library, "")
     # XLA's text does not pass the kernel creator, which otherwise substitutes ordered functions.
     ordered, name = ordering.order_side_effects(
         library, entry, raising + ordering.SUFFIX, barriers=False
     )
-    ordered.function.extend(analysis.new_functions(before, library))
+    ordered.function.extend(defs.new_functions(before, library))
     return Whole(ordered, name, kept)
 
 
@@ -259,7 +259,7 @@ def _partitioner(
         library = constants.folded(library, entry)
     library = shape_agnostic.recorded(library, entry)
     if changes:
-        library = analysis.marked_for_host(library, entry, is_compiled, device)
+        library = marks.marked_for_host(library, entry, is_compiled, device)
     if refusal:
         library = refusals.marked(library, refusal)
         refusals.mark_found(library, refusal)

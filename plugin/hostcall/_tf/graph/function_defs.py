@@ -263,6 +263,20 @@ def reachable_in(functions: Mapping[str, Any], entry: str) -> dict[str, Any]:
     return found
 
 
+def new_functions(before: FunctionDefLibrary, after: FunctionDefLibrary) -> list[Any]:
+    """List the functions with new names, which TensorFlow does not have."""
+    known = {function.signature.name for function in before.function}
+    return [function for function in after.function if function.signature.name not in known]
+
+
+def is_changed(before: FunctionDefLibrary, after: FunctionDefLibrary, entry: str) -> bool:
+    """Return whether a function, or one that it calls, has other ops than before."""
+    old, new = (by_name(library)[entry] for library in (before, after))
+    return [node.op for node in old.node_def] != [node.op for node in new.node_def] or bool(
+        new_functions(before, after)
+    )
+
+
 def nodes_of(function: FunctionDef, kinds: Collection[str]) -> list[Any]:
     """Return the nodes of a function of these kinds, faster than by a call for each node."""
     return [node for node in function.node_def if node.op in kinds]
